@@ -1,0 +1,50 @@
+#include "common/base/log.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+
+namespace tandem {
+namespace {
+
+std::atomic<int64_t> current_step{-1};
+std::atomic<int64_t> current_version{-1};
+
+std::string NumberOrDash(int64_t value) { return value < 0 ? "-" : std::to_string(value); }
+
+// %* in the pattern: "step=3 version=2", read when the line is written.
+class ContextFlag final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
+    const std::string text = "step=" + NumberOrDash(current_step.load()) +
+                             " version=" + NumberOrDash(current_version.load());
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<ContextFlag>();
+  }
+};
+
+}  // namespace
+
+void InitLog(const std::string& role, int rank) {
+  auto logger =
+      std::make_shared<spdlog::logger>(role, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  const std::string who = role + " rank=" + NumberOrDash(rank) + " pid=" + std::to_string(getpid());
+  formatter->add_flag<ContextFlag>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %L " + who + " %*  %v");
+  logger->set_formatter(std::move(formatter));
+  const char* level = std::getenv("TANDEM_LOG_LEVEL");
+  logger->set_level(level == nullptr ? spdlog::level::info : spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void SetLogStep(int64_t step) { current_step.store(step); }
+void SetLogVersion(int64_t weight_version) { current_version.store(weight_version); }
+
+}  // namespace tandem

@@ -1,0 +1,46 @@
+// A sample is one response that is being or has been generated; a group is the n samples of one
+// prompt. Plain structs, no behaviour.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+// Why a response ended.
+enum class FinishReason { kNone, kStop, kLength, kAborted };
+
+// Consecutive tokens of a sample with one origin, mask and weight version.
+struct Segment {
+  int64_t begin = 0;           // index into Sample::tokens
+  int64_t length = 0;          // tokens
+  bool trained = false;        // false: prompt or tool output
+  int64_t weight_version = 0;  // that sampled it; 0 for prompt segments
+};
+
+struct Sample {
+  uint64_t sample_id = 0;       // unique in a run: see MakeSampleId
+  int64_t group = 0;            // position of the prompt in the step's batch
+  int64_t index = 0;            // 0 .. n-1 inside the group
+  std::vector<int32_t> tokens;  // prompt, then response
+  int64_t prompt_tokens = 0;
+  std::vector<float> log_probs;   // one per response token, fp32, at temperature T
+  std::vector<int64_t> versions;  // weight version per response token
+  std::vector<Segment> segments;
+  FinishReason finish_reason = FinishReason::kNone;
+  float temperature = 1.0f;
+  bool off_support = false;  // sampled through top-p/top-k
+  double reward = 0.0;
+  std::vector<float> advantages;  // one per response token
+
+  int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
+};
+
+// The identity that keys the sampling: data row, epoch and index inside the group.
+// 40 bits of row, 12 of epoch, 12 of index.
+constexpr uint64_t MakeSampleId(uint64_t data_row, uint64_t epoch, uint64_t index) {
+  return (data_row << 24) | ((epoch & 0xfffu) << 12) | (index & 0xfffu);
+}
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+# Compiler options that hold for every target.
+find_program(TANDEM_CCACHE ccache)
+if(TANDEM_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+endif()
+find_program(TANDEM_MOLD mold)
+if(TANDEM_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# The baseline is deliberately old: the programs must start on any x86-64 to say what they need.
+# Kernels get their instruction sets from function attributes (common/ops/cpu).
+add_compile_options(-march=x86-64-v2)
+# A fused multiply-add changes bits; where one is wanted the code writes it out.
+add_compile_options(-ffp-contract=off)
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=unused-result
+                    -Wno-missing-field-initializers)
+if(TANDEM_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+if(TANDEM_SANITIZE)
+  add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${TANDEM_SANITIZE})
+  if(TANDEM_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+  if(TANDEM_SANITIZE MATCHES "thread")
+    # Debian's libprotobuf was built without TSan: its map field must keep the same size here.
+    add_compile_options(-U__SANITIZE_THREAD__ -D_GLIBCXX_TSAN=1)
+    set(TANDEM_GRPC_STATIC OFF CACHE BOOL "" FORCE)
+  endif()
+endif()
