@@ -1,0 +1,67 @@
+// Reading golden vectors: one JSON file per family, `cases` of {id, fn, options, inputs, outputs or
+// raises}. The external set is the folder TANDEM_GOLDEN_DIR (default ../shared/data/golden, seen
+// from the repository root, where tests run); a small set of our own lies in tests/golden.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace tandem::testing {
+
+// Ordered, because chat templates print mappings in the order of the file.
+using Json = nlohmann::ordered_json;
+
+struct GoldenCase {
+  std::string id;
+  std::string fn;
+  Json options;                       // {} when absent
+  Json inputs;                        // {} when absent
+  Json outputs;                       // null when `raises` is set
+  std::optional<std::string> raises;  // the exception type: the input must be refused
+  std::string scenario;               // key into GoldenFamily::scenarios(), "" when absent
+};
+
+struct GoldenFamily {
+  std::filesystem::path dir;  // what `dir`, `base` and `tokenizer` options are relative to
+  std::string name;
+  Json root;  // the whole file without `cases`
+  std::vector<GoldenCase> cases;
+
+  const Json& Scenario(const GoldenCase& c) const { return root.at("scenarios").at(c.scenario); }
+};
+
+// The folder named by environment variable `variable`, else `fallback`. Where it does not exist
+// this prints a message and ends the process with 77, which CTest shows as skipped.
+std::filesystem::path FolderOrSkip(const char* variable, const std::string& fallback);
+
+// FolderOrSkip("TANDEM_GOLDEN_DIR", "../shared/data/golden").
+std::filesystem::path GoldenDirOrSkip();
+
+// tests/golden: committed, always there.
+std::filesystem::path CommittedGoldenDir();
+
+// Throws std::runtime_error (a failed test) where the file is missing, is no JSON or has no cases.
+GoldenFamily ReadGoldenFamily(const std::filesystem::path& dir, const std::string& family);
+Json ReadJsonFile(const std::filesystem::path& path);
+
+using GoldenCheck = std::function<void(const GoldenFamily&, const GoldenCase&)>;
+
+// Runs the check of each case's fn, with the case id as Catch2 context. A fn without a check is
+// skipped if `covered_elsewhere` names it (another binary checks it) or tests/golden_skips.txt has
+// the line `family/fn`; any other unknown fn fails, and so does a run of zero checks while the skip
+// list does not explain all of them.
+void RunGoldenFamily(const GoldenFamily& family,
+                     const std::map<std::string, GoldenCheck>& checks,
+                     const std::set<std::string>& covered_elsewhere = {});
+
+// Lines of tests/golden_skips.txt without blank lines and # comments.
+std::set<std::string> GoldenSkips();
+
+}  // namespace tandem::testing
