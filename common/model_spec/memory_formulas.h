@@ -1,0 +1,61 @@
+// Bytes that a model needs, as plain functions of its spec: what the memory plan adds up before a
+// run. All results are bytes unless the name says otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "common/model_spec/model_spec.h"
+
+namespace tandem {
+
+// Tokens of one KV block (design: blocks of 64 tokens).
+inline constexpr int64_t kKvBlockTokens = 64;
+
+// K and V of one token, all layers.
+int64_t KvBytesPerToken(const ModelSpec& spec, int64_t element_bytes = 2);
+// K and V of one block of kKvBlockTokens tokens in one layer.
+int64_t KvBlockLayerBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+// The same over all layers: what one more block of the pool costs.
+int64_t KvBlockBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+// Blocks that one sequence of `tokens` occupies.
+int64_t KvBlocksFor(int64_t tokens);
+
+// Elements of one decoder layer, and of the largest tensor that is no part of a layer.
+int64_t LayerParameters(const ModelSpec& spec);
+int64_t EmbeddingParameters(const ModelSpec& spec);
+
+// Rows [begin, end) of a tensor's dim 0 that `rank` of `world` owns (FSDP2: equal chunks rounded
+// up, the last ranks may own fewer or none).
+struct RowRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t rows() const { return end - begin; }
+};
+RowRange ShardRows(int64_t rows, int64_t rank, int64_t world);
+// Elements that `rank` owns over all tensors.
+int64_t ShardParameters(const ModelSpec& spec, int64_t rank, int64_t world);
+
+// The whole model in bf16.
+int64_t WeightBytes(const ModelSpec& spec);
+// Per rank: fp32 master, its bf16 rounding, fp32 gradient shard, AdamW's two fp32 moments.
+int64_t MasterBytes(const ModelSpec& spec, int64_t rank, int64_t world);
+int64_t ComputeShardBytes(const ModelSpec& spec, int64_t rank, int64_t world);
+int64_t GradientShardBytes(const ModelSpec& spec, int64_t rank, int64_t world);
+int64_t OptimizerBytes(const ModelSpec& spec, int64_t rank, int64_t world);
+// Full bf16 weights of one gathered layer, and of the embedding or head.
+int64_t GatherLayerBytes(const ModelSpec& spec);
+int64_t GatherEmbeddingBytes(const ModelSpec& spec);
+// Full fp32 gradient of one layer before its reduce-scatter.
+int64_t GradientLayerBytes(const ModelSpec& spec);
+
+// What a training forward keeps per token for its backward. With recompute: the bf16 input of each
+// layer. Without: also both norms' outputs, q, k, v, attention output, residual, gate, up and their
+// product, all bf16, and the fp32 log-sum-exp per head.
+int64_t ActivationBytesPerToken(const ModelSpec& spec, bool recompute);
+// fp32 logits of one token.
+int64_t LogitBytesPerToken(const ModelSpec& spec);
+
+// A checkpoint on disk: fp32 master and two moments beside the bf16 export (14 bytes a parameter).
+int64_t CheckpointBytes(const ModelSpec& spec);
+
+}  // namespace tandem

@@ -1,0 +1,130 @@
+#include "common/model_spec/model_spec.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/types/tensor_view.h"
+
+namespace tandem {
+namespace {
+
+void AppendLayer(const ModelSpec& spec, int layer, std::vector<TensorSpec>& tensors) {
+  const std::string prefix = fmt::format("model.layers.{}.", layer);
+  const int64_t hidden = spec.hidden_size;
+  auto add = [&](const std::string& name, std::vector<int64_t> shape) {
+    tensors.push_back({prefix + name, std::move(shape), layer});
+  };
+  auto add_projection = [&](const std::string& name, int64_t rows) {
+    add("self_attn." + name + ".weight", {rows, hidden});
+    if (spec.qkv_bias) add("self_attn." + name + ".bias", {rows});
+  };
+  add("input_layernorm.weight", {hidden});
+  add_projection("q_proj", spec.q_rows());
+  add_projection("k_proj", spec.kv_rows());
+  add_projection("v_proj", spec.kv_rows());
+  if (spec.qk_norm) {
+    add("self_attn.q_norm.weight", {spec.head_dim});
+    add("self_attn.k_norm.weight", {spec.head_dim});
+  }
+  add("self_attn.o_proj.weight", {hidden, spec.q_rows()});
+  add("post_attention_layernorm.weight", {hidden});
+  add("mlp.gate_proj.weight", {spec.intermediate_size, hidden});
+  add("mlp.up_proj.weight", {spec.intermediate_size, hidden});
+  add("mlp.down_proj.weight", {hidden, spec.intermediate_size});
+}
+
+// One id as a number, several as a list, none as null: HF's three spellings.
+nlohmann::json TokenIdsJson(const std::vector<int32_t>& ids) {
+  if (ids.empty()) return nullptr;
+  if (ids.size() == 1) return ids[0];
+  return ids;
+}
+
+nlohmann::json TokenIdJson(int32_t id) {
+  return id < 0 ? nlohmann::json(nullptr) : nlohmann::json(id);
+}
+
+std::string Architecture(const std::string& model_type) {
+  if (model_type == "qwen2") return "Qwen2ForCausalLM";
+  if (model_type == "qwen3") return "Qwen3ForCausalLM";
+  return "LlamaForCausalLM";
+}
+
+// `bare` is the older rope_scaling, which does not carry the base.
+nlohmann::json RopeJson(const ModelSpec& spec, bool bare) {
+  nlohmann::json rope = {{"rope_type", "default"}};
+  if (spec.rope.type == RopeScaling::Type::kLlama3) {
+    rope = {{"rope_type", "llama3"},
+            {"factor", spec.rope.factor},
+            {"low_freq_factor", spec.rope.low_freq_factor},
+            {"high_freq_factor", spec.rope.high_freq_factor},
+            {"original_max_position_embeddings", spec.rope.original_max_position}};
+  } else if (bare) {
+    return nullptr;
+  }
+  if (!bare) rope["rope_theta"] = spec.rope_theta;
+  return rope;
+}
+
+// The shortest decimal that reads back as the same float: 1e-05, not 9.99999974737875e-06.
+double ShortestDecimal(float value) { return std::stod(fmt::format("{}", value)); }
+
+}  // namespace
+
+int64_t ModelSpec::parameters() const {
+  int64_t count = 0;
+  for (const TensorSpec& tensor : HfTensors(*this)) count += NumElements(tensor.shape);
+  return count;
+}
+
+std::vector<TensorSpec> HfTensors(const ModelSpec& spec) {
+  std::vector<TensorSpec> tensors;
+  tensors.push_back({"model.embed_tokens.weight", {spec.vocab_size, spec.hidden_size}, -1});
+  for (int layer = 0; layer < spec.num_layers; ++layer) AppendLayer(spec, layer, tensors);
+  tensors.push_back({"model.norm.weight", {spec.hidden_size}, -1});
+  if (!spec.tie_word_embeddings) {
+    tensors.push_back({"lm_head.weight", {spec.vocab_size, spec.hidden_size}, -1});
+  }
+  return tensors;
+}
+
+std::string ModelConfigJson(const ModelSpec& spec, const std::string& dtype) {
+  nlohmann::json config = {{"architectures", {Architecture(spec.model_type)}},
+                           {"model_type", spec.model_type},
+                           {"vocab_size", spec.vocab_size},
+                           {"hidden_size", spec.hidden_size},
+                           {"num_hidden_layers", spec.num_layers},
+                           {"num_attention_heads", spec.num_heads},
+                           {"num_key_value_heads", spec.num_kv_heads},
+                           {"head_dim", spec.head_dim},
+                           {"intermediate_size", spec.intermediate_size},
+                           {"max_position_embeddings", spec.max_position},
+                           {"rms_norm_eps", ShortestDecimal(spec.rms_norm_eps)},
+                           {"rope_theta", spec.rope_theta},
+                           {"rope_scaling", RopeJson(spec, true)},
+                           {"rope_parameters", RopeJson(spec, false)},
+                           {"tie_word_embeddings", spec.tie_word_embeddings},
+                           {"hidden_act", "silu"},
+                           {"attention_dropout", 0.0},
+                           {"initializer_range", 0.02},
+                           {"use_cache", true},
+                           {"dtype", dtype},
+                           {"torch_dtype", dtype},
+                           {"bos_token_id", TokenIdJson(spec.bos_token_id)},
+                           {"eos_token_id", TokenIdsJson(spec.eos_token_ids)},
+                           {"pad_token_id", TokenIdJson(spec.pad_token_id)}};
+  if (spec.model_type != "qwen2") config["attention_bias"] = false;
+  if (spec.model_type == "llama") config["mlp_bias"] = false;
+  if (spec.model_type != "llama") config["use_sliding_window"] = false;
+  return config.dump(2) + "\n";
+}
+
+std::string GenerationConfigJson(const ModelSpec& spec) {
+  nlohmann::json config = {{"_from_model_config", true},
+                           {"bos_token_id", TokenIdJson(spec.bos_token_id)},
+                           {"eos_token_id", TokenIdsJson(spec.eos_token_ids)},
+                           {"pad_token_id", TokenIdJson(spec.pad_token_id)}};
+  return config.dump(2) + "\n";
+}
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+// What a model is, read from an HF checkpoint directory: sizes, names and shapes. No LibTorch, so
+// that the controller can plan a run before any worker starts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace tandem {
+
+// How rotary frequencies are stretched. Formulas: rope.h.
+struct RopeScaling {
+  enum class Type { kNone, kLlama3 };
+  Type type = Type::kNone;
+  double factor = 1.0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  int64_t original_max_position = 0;  // tokens the model was trained on before the stretch
+};
+
+struct ModelSpec {
+  std::string model_type;   // "llama", "qwen2" or "qwen3"
+  int64_t vocab_size = 0;   // embedding rows; may exceed the tokenizer's ids
+  int64_t hidden_size = 0;  // width of the residual stream
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;     // query heads
+  int64_t num_kv_heads = 0;  // divides num_heads
+  int64_t head_dim = 0;      // even; num_heads * head_dim may differ from hidden_size
+  int64_t intermediate_size = 0;
+  int64_t max_position = 0;  // tokens
+  float rms_norm_eps = 1e-6f;
+  double rope_theta = 10000.0;
+  RopeScaling rope;
+  bool tie_word_embeddings = false;    // the head is the embedding; no lm_head tensor
+  bool qkv_bias = false;               // qwen2
+  bool qk_norm = false;                // qwen3: RMSNorm over head_dim of q and k, before RoPE
+  std::vector<int32_t> eos_token_ids;  // generation_config.json's if it names any, else config's
+  int32_t bos_token_id = -1;           // -1: the config names none
+  int32_t pad_token_id = -1;
+
+  int64_t q_rows() const { return num_heads * head_dim; }
+  int64_t kv_rows() const { return num_kv_heads * head_dim; }    // rows of k, and of v
+  int64_t qkv_rows() const { return q_rows() + 2 * kv_rows(); }  // of a fused q, k, v weight
+  int64_t parameters() const;  // elements of HfTensors(); a tied head counts once
+};
+
+// Reads model_dir/config.json and, if there, generation_config.json. NotFound names a missing file;
+// InvalidArgument names the key of a malformed value; Unimplemented names the model type or feature
+// that is not supported (sliding window, biases elsewhere than qwen2's, other rope types, other
+// activations, quantised weights) and what to do.
+absl::StatusOr<ModelSpec> LoadModelSpec(const std::string& model_dir);
+
+// The same from the texts; an empty `generation_config` means that there is no such file.
+// `source` names the config in errors.
+absl::StatusOr<ModelSpec> ParseModelSpec(const std::string& config,
+                                         const std::string& generation_config,
+                                         const std::string& source);
+
+struct TensorSpec {
+  std::string name;            // HF spelling
+  std::vector<int64_t> shape;  // [out, in] for a projection, [n] for a norm or bias
+  int layer = -1;              // -1: not part of a decoder layer
+};
+
+// Every tensor of the checkpoint, HF names and unfused shapes, in execution order: embedding,
+// layers, final norm, head (only when untied).
+std::vector<TensorSpec> HfTensors(const ModelSpec& spec);
+
+// The HF config.json that LoadModelSpec reads back to the same spec; `dtype` is torch's spelling.
+std::string ModelConfigJson(const ModelSpec& spec, const std::string& dtype = "bfloat16");
+// The HF generation_config.json: token ids only.
+std::string GenerationConfigJson(const ModelSpec& spec);
+
+}  // namespace tandem

@@ -1,0 +1,273 @@
+// Reading config.json: every refusal names the file, the key and what to do.
+#include <fstream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/status_macros.h"
+#include "common/model_spec/model_spec.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxDimension = int64_t{1} << 31;
+
+template <typename... Args>
+absl::Status Unsupported(fmt::format_string<Args...> format, Args&&... args) {
+  return MakeStatus(absl::StatusCode::kUnimplemented, format, std::forward<Args>(args)...);
+}
+
+bool IsSet(const Json& object, const char* key) {
+  return object.contains(key) && !object.at(key).is_null();
+}
+
+// Reads members of one JSON object; the first malformed one is remembered and named.
+class Reader {
+ public:
+  Reader(const Json& object, std::string source) : object_(object), source_(std::move(source)) {}
+
+  const Json& object() const { return object_; }
+  const std::string& source() const { return source_; }
+  const absl::Status& status() const { return status_; }
+
+  int64_t Size(const char* key) {
+    if (!IsSet(object_, key)) {
+      Fail(InvalidArgument("{}: key {} is missing", source_, key));
+      return 1;
+    }
+    const Json& value = object_.at(key);
+    if (!value.is_number_integer() || value.get<double>() < 1 ||
+        value.get<double>() > static_cast<double>(kMaxDimension)) {
+      Fail(InvalidArgument("{}: {} is {}, expected a positive whole number below 2^31", source_,
+                           key, value.dump()));
+      return 1;
+    }
+    return value.get<int64_t>();
+  }
+  int64_t SizeOr(const char* key, int64_t fallback) {
+    return IsSet(object_, key) ? Size(key) : fallback;
+  }
+  double PositiveOr(const char* key, double fallback) {
+    if (!IsSet(object_, key)) return fallback;
+    const Json& value = object_.at(key);
+    if (!value.is_number() || !(value.get<double>() > 0.0)) {
+      Fail(InvalidArgument("{}: {} is {}, expected a number above 0", source_, key, value.dump()));
+      return fallback;
+    }
+    return value.get<double>();
+  }
+  bool FlagOr(const char* key, bool fallback) {
+    if (!IsSet(object_, key)) return fallback;
+    const Json& value = object_.at(key);
+    if (!value.is_boolean()) {
+      Fail(InvalidArgument("{}: {} is {}, expected true or false", source_, key, value.dump()));
+      return fallback;
+    }
+    return value.get<bool>();
+  }
+  std::string TextOr(const char* key, const std::string& fallback) {
+    if (!IsSet(object_, key)) return fallback;
+    const Json& value = object_.at(key);
+    if (!value.is_string()) {
+      Fail(InvalidArgument("{}: {} is {}, expected a string", source_, key, value.dump()));
+      return fallback;
+    }
+    return value.get<std::string>();
+  }
+  // A token id or a list of them; absent and null give none.
+  std::vector<int32_t> TokenIds(const char* key) {
+    if (!IsSet(object_, key)) return {};
+    const Json& value = object_.at(key);
+    std::vector<int32_t> ids;
+    for (const Json& id : value.is_array() ? value : Json::array({value})) {
+      if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > INT32_MAX) {
+        // Old configs write -1 for "no such token".
+        if (id.is_number_integer() && id.get<int64_t>() == -1) continue;
+        Fail(InvalidArgument("{}: {} holds {}, expected token ids", source_, key, id.dump()));
+        return {};
+      }
+      ids.push_back(id.get<int32_t>());
+    }
+    return ids;
+  }
+  int32_t TokenId(const char* key) {
+    const std::vector<int32_t> ids = TokenIds(key);
+    return ids.empty() ? -1 : ids[0];
+  }
+
+ private:
+  void Fail(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+  const Json& object_;
+  std::string source_;
+  absl::Status status_;
+};
+
+absl::StatusOr<Json> ParseObject(const std::string& text, const std::string& source) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) {
+    return InvalidArgument("{} is not a JSON object ({} bytes): fetch the model again", source,
+                           text.size());
+  }
+  return json;
+}
+
+absl::Status CheckModelType(const std::string& model_type, const std::string& source) {
+  if (model_type == "llama" || model_type == "qwen2" || model_type == "qwen3") {
+    return absl::OkStatus();
+  }
+  if (model_type.empty()) {
+    return InvalidArgument("{}: key model_type is missing; is this a Hugging Face model directory?",
+                           source);
+  }
+  return Unsupported("{}: model_type {} is not supported; use a llama, qwen2 or qwen3 model",
+                     source, model_type);
+}
+
+absl::Status CheckSlidingWindow(Reader& reader, int64_t num_layers) {
+  bool in_use = false;
+  if (IsSet(reader.object(), "layer_types")) {
+    for (const Json& type : reader.object().at("layer_types")) in_use |= type != "full_attention";
+  } else if (reader.FlagOr("use_sliding_window", false) &&
+             IsSet(reader.object(), "sliding_window")) {
+    in_use = reader.SizeOr("max_window_layers", 28) < num_layers;
+  }
+  if (!in_use) return absl::OkStatus();
+  return Unsupported(
+      "{}: sliding-window attention is not supported; set use_sliding_window to false and every "
+      "layer_types entry to full_attention only if sequences stay within the window",
+      reader.source());
+}
+
+absl::Status CheckFeatures(Reader& reader, const ModelSpec& spec) {
+  const std::string& source = reader.source();
+  if (const std::string act = reader.TextOr("hidden_act", "silu"); act != "silu") {
+    return Unsupported("{}: hidden_act {} is not supported, only silu is; use another model",
+                       source, act);
+  }
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    if (spec.model_type == "qwen2" || !reader.FlagOr(key, false)) continue;
+    return Unsupported("{}: {} is not supported for {}; use a model without it", source, key,
+                       spec.model_type);
+  }
+  if (IsSet(reader.object(), "quantization_config")) {
+    return Unsupported(
+        "{}: quantised weights (quantization_config) are not supported; use the bf16 checkpoint",
+        source);
+  }
+  if (reader.PositiveOr("partial_rotary_factor", 1.0) != 1.0) {
+    return Unsupported("{}: partial_rotary_factor other than 1 is not supported; use another model",
+                       source);
+  }
+  return CheckSlidingWindow(reader, spec.num_layers);
+}
+
+// Newer files keep base and scaling in rope_parameters; older ones in rope_theta and rope_scaling.
+absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
+  spec.rope_theta = reader.PositiveOr("rope_theta", 10000.0);
+  const char* key = IsSet(reader.object(), "rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!IsSet(reader.object(), key)) return absl::OkStatus();
+  if (!reader.object().at(key).is_object()) {
+    return InvalidArgument("{}: {} is not an object", reader.source(), key);
+  }
+  Reader rope(reader.object().at(key), fmt::format("{}: {}", reader.source(), key));
+  spec.rope_theta = rope.PositiveOr("rope_theta", spec.rope_theta);
+  const std::string type = rope.TextOr("rope_type", rope.TextOr("type", "default"));
+  if (type == "llama3") {
+    spec.rope = {RopeScaling::Type::kLlama3, rope.PositiveOr("factor", 0.0),
+                 rope.PositiveOr("low_freq_factor", 0.0), rope.PositiveOr("high_freq_factor", 0.0),
+                 rope.Size("original_max_position_embeddings")};
+    TANDEM_RETURN_IF_ERROR(rope.status());
+    if (spec.rope.factor < 1.0 || spec.rope.low_freq_factor <= 0.0 ||
+        spec.rope.high_freq_factor <= spec.rope.low_freq_factor) {
+      return InvalidArgument(
+          "{} needs factor >= 1 and 0 < low_freq_factor < high_freq_factor, has {}", rope.source(),
+          rope.object().dump());
+    }
+  } else if (type != "default") {
+    return Unsupported("{}: rope type {} is not supported, only default and llama3 are",
+                       reader.source(), type);
+  }
+  return rope.status();
+}
+
+absl::Status ReadSizes(Reader& reader, ModelSpec& spec) {
+  spec.vocab_size = reader.Size("vocab_size");
+  spec.hidden_size = reader.Size("hidden_size");
+  spec.num_layers = reader.Size("num_hidden_layers");
+  spec.num_heads = reader.Size("num_attention_heads");
+  spec.num_kv_heads = reader.SizeOr("num_key_value_heads", spec.num_heads);
+  spec.intermediate_size = reader.Size("intermediate_size");
+  spec.max_position = reader.SizeOr("max_position_embeddings", 2048);
+  spec.rms_norm_eps = static_cast<float>(reader.PositiveOr("rms_norm_eps", 1e-6));
+  const bool head_dim_given = IsSet(reader.object(), "head_dim");
+  // Qwen3's configuration class has its own default; the others derive it.
+  const int64_t derived = spec.model_type == "qwen3" ? 128 : spec.hidden_size / spec.num_heads;
+  spec.head_dim = head_dim_given ? reader.Size("head_dim") : derived;
+  TANDEM_RETURN_IF_ERROR(reader.status());
+  if (!head_dim_given && spec.model_type != "qwen3" && spec.hidden_size % spec.num_heads != 0) {
+    return InvalidArgument("{}: hidden_size {} is no multiple of num_attention_heads {}",
+                           reader.source(), spec.hidden_size, spec.num_heads);
+  }
+  if (spec.num_heads % spec.num_kv_heads != 0) {
+    return InvalidArgument("{}: num_attention_heads {} is no multiple of num_key_value_heads {}",
+                           reader.source(), spec.num_heads, spec.num_kv_heads);
+  }
+  if (spec.head_dim % 2 != 0 || spec.head_dim < 2) {
+    return InvalidArgument("{}: head_dim {} is odd; rotary embedding needs pairs", reader.source(),
+                           spec.head_dim);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "{} cannot be read: give a Hugging Face model directory", path);
+  }
+  return text.str();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSpec> ParseModelSpec(const std::string& config,
+                                         const std::string& generation_config,
+                                         const std::string& source) {
+  TANDEM_ASSIGN_OR_RETURN(const Json json, ParseObject(config, source));
+  Reader reader(json, source);
+  ModelSpec spec;
+  spec.model_type = reader.TextOr("model_type", "");
+  TANDEM_RETURN_IF_ERROR(CheckModelType(spec.model_type, source));
+  spec.qkv_bias = spec.model_type == "qwen2";
+  spec.qk_norm = spec.model_type == "qwen3";
+  TANDEM_RETURN_IF_ERROR(ReadSizes(reader, spec));
+  TANDEM_RETURN_IF_ERROR(CheckFeatures(reader, spec));
+  TANDEM_RETURN_IF_ERROR(ReadRope(reader, spec));
+  spec.tie_word_embeddings = reader.FlagOr("tie_word_embeddings", false);
+  spec.bos_token_id = reader.TokenId("bos_token_id");
+  spec.pad_token_id = reader.TokenId("pad_token_id");
+  spec.eos_token_ids = reader.TokenIds("eos_token_id");
+  TANDEM_RETURN_IF_ERROR(reader.status());
+  if (generation_config.empty()) return spec;
+  const std::string generation_source = source + " (generation_config.json)";
+  TANDEM_ASSIGN_OR_RETURN(const Json generation, ParseObject(generation_config, generation_source));
+  Reader generation_reader(generation, generation_source);
+  const std::vector<int32_t> eos = generation_reader.TokenIds("eos_token_id");
+  TANDEM_RETURN_IF_ERROR(generation_reader.status());
+  if (!eos.empty()) spec.eos_token_ids = eos;
+  return spec;
+}
+
+absl::StatusOr<ModelSpec> LoadModelSpec(const std::string& model_dir) {
+  const std::string path = model_dir + "/config.json";
+  TANDEM_ASSIGN_OR_RETURN(const std::string config, ReadText(path));
+  const absl::StatusOr<std::string> generation = ReadText(model_dir + "/generation_config.json");
+  return ParseModelSpec(config, generation.ok() ? *generation : std::string(), path);
+}
+
+}  // namespace tandem
