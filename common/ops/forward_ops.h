@@ -1,0 +1,68 @@
+// The forward ops of the model: one implementation per device, used by the rollout's decode and
+// prefill and by the trainer's forward alike (design.md §4).
+//
+// Contract of every op: a row's result is a pure function of that row and the weights. It depends
+// neither on the number of rows, the row's index, the other rows, chunking, page placement nor the
+// number of threads; the order of every sum depends on (N, K) or absolute positions alone.
+// All accumulation is fp32; results are rounded once, to nearest even, to the compute dtype.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/ops/ops_types.h"
+
+namespace tandem {
+
+// Not thread-safe: one engine thread calls it; it spreads the work over its own pool.
+class ForwardOps {
+ public:
+  virtual ~ForwardOps() = default;
+
+  virtual DType compute_dtype() const = 0;
+  // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-seq-f32".
+  virtual std::string numerics_class() const = 0;
+
+  // out[i] = table row ids[i]. ids are in [0, table.rows).
+  virtual void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) = 0;
+  // out = in / sqrt(mean(in²) + eps), rounded, times weight [cols], rounded (the order HF uses).
+  // `in` and `out` may be the same matrix.
+  virtual void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) = 0;
+  // out [M, N] = in [M, K] Wᵀ + b.
+  virtual void Linear(Matrix in, const LinearWeight& weight, Matrix out) = 0;
+  // x += delta, elementwise.
+  virtual void Add(Matrix x, Matrix delta) = 0;
+  // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, as HF's
+  // rotate_half) and stores k and v of every row in its KV block. q is not scaled.
+  virtual void RopeAndStore(Matrix qkv, const AttentionShape& shape, const RopeTable& rope,
+                            const std::vector<AttentionSpan>& spans, KvLayer kv) = 0;
+  // Causal attention of the rotated q columns of qkv over the positions 0..p of the row's blocks;
+  // scores scaled by 1/sqrt(head_dim), softmax in fp32, P rounded to the compute dtype.
+  // out [rows, heads * head_dim].
+  virtual void Attention(Matrix qkv, const AttentionShape& shape,
+                         const std::vector<AttentionSpan>& spans, KvLayer kv, Matrix out) = 0;
+  // out [rows, F] = silu(gate) * up, gate = first F columns of gate_up [rows, 2F].
+  virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
+  // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0 is
+  // read as 1. `entropy` may be null.
+  virtual void TokenLogProbs(Matrix hidden, const LinearWeight& head, int64_t vocab_limit,
+                             const int32_t* targets, const float* temperatures, float* log_probs,
+                             float* entropy) = 0;
+  // One token per row by inverse CDF over fixed vocabulary chunks in ascending order; its log-prob
+  // is the very number TokenLogProbs gives.
+  virtual void Sample(Matrix hidden, const LinearWeight& head, int64_t vocab_limit,
+                      const std::vector<SampleRow>& rows, SampledToken* out) = 0;
+  // fp32 logits [rows, vocab rows], for golden tests and debugging.
+  virtual void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) = 0;
+};
+
+// `threads` compute threads, the caller's included. kBFloat16 needs AVX2 and FMA at least:
+// FailedPrecondition names what the machine lacks. TANDEM_CPU_ISA (avx512bf16, avx512f, avx2)
+// forces a kernel set; all give the same bits. kFloat32 is the slow reference path.
+absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype, int threads);
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+// The arguments of the model ops. All are views: nothing here owns memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/types/tensor_view.h"
+
+namespace tandem {
+
+// Tokens per KV block (design.md §11).
+inline constexpr int64_t kKvBlockTokens = 64;
+
+// A row-major matrix in the compute dtype of the ops that use it (bf16 or fp32).
+struct Matrix {
+  void* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // elements from one row to the next, at least cols
+};
+
+// The same in fp32 whatever the compute dtype: residual gradients, logits.
+struct FloatMatrix {
+  float* data = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+};
+
+// y = x Wᵀ + b with W [rows, cols] = [N, K] stored as packed_weight.h says.
+struct LinearWeight {
+  const std::byte* packed = nullptr;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const void* bias = nullptr;  // [rows] in the compute dtype, or null
+};
+
+struct AttentionShape {
+  int64_t heads = 0;     // query heads
+  int64_t kv_heads = 0;  // divides heads
+  int64_t head_dim = 0;  // multiple of 2
+  int64_t q_cols() const { return heads * head_dim; }
+  int64_t qkv_cols() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+// Consecutive rows of one sequence. Row first_row + i has absolute position first_position + i;
+// `blocks` maps position p to KV block blocks[p / 64] and covers all positions up to the last row.
+struct AttentionSpan {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int64_t first_position = 0;
+  const int32_t* blocks = nullptr;
+};
+
+// K and V of one layer: block b starts at base + b * KvBlockBytes(shape, dtype). The bytes inside a
+// block are private to the ops; a block must be zeroed before its first use.
+struct KvLayer {
+  std::byte* base = nullptr;
+  int64_t num_blocks = 0;
+};
+
+// Bytes of one block (64 tokens, K and V) of one layer.
+int64_t KvBlockBytes(const AttentionShape& shape, DType dtype);
+
+// cos and sin, fp32, [max_positions, head_dim / 2] each, computed in double and rounded once.
+struct RopeTable {
+  std::vector<float> cos, sin;
+  int64_t half_dim = 0;
+};
+// `inverse_frequencies` has head_dim / 2 entries (model_spec's RopeInverseFrequencies).
+RopeTable MakeRopeTable(const std::vector<float>& inverse_frequencies, int64_t max_positions);
+
+// What decides one sampled token. `uniform` in (0, 1) comes from RandomUniform(seed, sample, pos).
+struct SampleRow {
+  float temperature = 1.0f;  // 0: greedy, ties to the lowest id, scored at T = 1
+  float top_p = 1.0f;
+  int64_t top_k = -1;
+  float uniform = 0.5f;
+};
+struct SampledToken {
+  int32_t token = 0;
+  float log_prob = 0.0f;  // log-softmax of logits / T over ids < vocab_limit, never filtered
+};
+
+}  // namespace tandem

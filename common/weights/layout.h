@@ -1,0 +1,69 @@
+// Where each HF tensor lies in the storage a model executes from: fused qkv and gate_up, packed
+// linear weights, a tied head stored once. HF names and unfused shapes everywhere else; fusion and
+// packing live here alone (design.md §5).
+//
+// The storage has one group for the global tensors (embedding, final norm, head) and one group of
+// equal size per layer, so that a trainer can hold a single layer in a gather buffer while a rollout
+// holds them all: group g of a full storage starts at group_offset(g).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/model_spec/model_spec.h"
+#include "common/types/tensor_view.h"
+
+namespace tandem {
+
+// One HF tensor inside its group.
+struct TensorPlace {
+  std::string name;            // HF name
+  std::vector<int64_t> shape;  // HF shape, [rows, cols] or [rows]
+  int layer = -1;              // -1: the global group
+  int64_t offset = 0;          // bytes from the group's start to the (fused) tensor it is part of
+  bool packed = false;         // packed_weight.h panels, else dense row-major
+  int64_t fused_row = 0;       // its first row in the fused tensor
+  int64_t rows() const { return shape[0]; }
+  int64_t cols() const { return shape.size() == 2 ? shape[1] : 1; }
+};
+
+// Immutable after Build; safe to share between threads.
+class WeightLayout {
+ public:
+  // `dtype` is the compute dtype of every tensor, kBFloat16 or kFloat32.
+  static WeightLayout Build(const ModelSpec& spec, DType dtype);
+
+  DType dtype() const { return dtype_; }
+  int64_t global_bytes() const { return global_bytes_; }  // multiples of 4096
+  int64_t layer_bytes() const { return layer_bytes_; }
+  int64_t num_layers() const { return num_layers_; }
+  int64_t total_bytes() const { return global_bytes_ + num_layers_ * layer_bytes_; }
+  // layer -1 is the global group.
+  int64_t group_offset(int layer) const {
+    return layer < 0 ? 0 : global_bytes_ + layer * layer_bytes_;
+  }
+  // Execution order: embedding, layers, final norm, head (untied only).
+  const std::vector<TensorPlace>& places() const { return places_; }
+  // NotFound names the tensor.
+  absl::StatusOr<const TensorPlace*> Find(const std::string& name) const;
+
+  // Moves rows between dense row-major bytes and the group's storage. `group` is the address of
+  // the tensor's group, in a full storage or in a gather buffer.
+  void WriteRows(std::byte* group, const TensorPlace& place, int64_t row0, int64_t rows,
+                 const void* source) const;
+  void ReadRows(const std::byte* group, const TensorPlace& place, int64_t row0, int64_t rows,
+                void* dest) const;
+
+ private:
+  DType dtype_ = DType::kBFloat16;
+  int64_t global_bytes_ = 0, layer_bytes_ = 0, num_layers_ = 0;
+  std::vector<TensorPlace> places_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+}  // namespace tandem
