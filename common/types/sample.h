@@ -32,7 +32,9 @@ struct Sample {
   float temperature = 1.0f;
   bool off_support = false;  // sampled through top-p/top-k
   double reward = 0.0;
-  std::vector<float> advantages;  // one per response token
+  std::vector<float> advantages;     // one per response token
+  std::vector<float> ref_log_probs;  // under the reference policy; empty unless a KL term needs it
+  std::vector<float> old_log_probs;  // empty unless actor.old_log_prob is recompute
 
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
 };

@@ -1,0 +1,19 @@
+// Samples and sampling parameters: struct <-> proto.
+#pragma once
+
+#include "common/types/sample.h"
+#include "common/types/sampling_params.h"
+#include "tandem/v1/types.pb.h"
+
+namespace tandem {
+
+v1::Sample ToProto(const Sample& sample);
+Sample FromProto(const v1::Sample& proto);
+
+v1::SamplingParams ToProto(const SamplingParams& params);
+SamplingParams FromProto(const v1::SamplingParams& proto);
+
+v1::FinishReason ToProto(FinishReason reason);
+FinishReason FromProto(v1::FinishReason reason);
+
+}  // namespace tandem
