@@ -5,11 +5,9 @@
 #include <cstdint>
 
 #include "common/model_spec/model_spec.h"
+#include "common/types/kv_block.h"
 
 namespace tandem {
-
-// Tokens of one KV block (design: blocks of 64 tokens).
-inline constexpr int64_t kKvBlockTokens = 64;
 
 // K and V of one token, all layers.
 int64_t KvBytesPerToken(const ModelSpec& spec, int64_t element_bytes = 2);

@@ -5,12 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/types/kv_block.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
-
-// Tokens per KV block (design.md §11).
-inline constexpr int64_t kKvBlockTokens = 64;
 
 // A row-major matrix in the compute dtype of the ops that use it (bf16 or fp32).
 struct Matrix {

@@ -3,8 +3,8 @@
 // packing live here alone (design.md §5).
 //
 // The storage has one group for the global tensors (embedding, final norm, head) and one group of
-// equal size per layer, so that a trainer can hold a single layer in a gather buffer while a rollout
-// holds them all: group g of a full storage starts at group_offset(g).
+// equal size per layer, so that a trainer can hold a single layer in a gather buffer while a
+// rollout holds them all: group g of a full storage starts at group_offset(g).
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,21 @@ struct TensorPlace {
   int64_t offset = 0;          // bytes from the group's start to the (fused) tensor it is part of
   bool packed = false;         // packed_weight.h panels, else dense row-major
   int64_t fused_row = 0;       // its first row in the fused tensor
+  // Elements from the start of the group's dense fp32 gradients (tensors that are fused lie side by
+  // side there, so that a fused gradient is one block).
+  int64_t gradient_offset = 0;
   int64_t rows() const { return shape[0]; }
   int64_t cols() const { return shape.size() == 2 ? shape[1] : 1; }
+};
+
+// Byte offsets inside a layer's group; -1 where the model has no such tensor.
+struct LayerOffsets {
+  int64_t input_norm = -1, qkv = -1, qkv_bias = -1, q_norm = -1, k_norm = -1, o = -1;
+  int64_t post_norm = -1, gate_up = -1, down = -1;
+};
+// Byte offsets inside the global group; a tied head has the embedding's.
+struct GlobalOffsets {
+  int64_t embedding = -1, final_norm = -1, head = -1;
 };
 
 // Immutable after Build; safe to share between threads.
@@ -47,6 +60,10 @@ class WeightLayout {
   int64_t group_offset(int layer) const {
     return layer < 0 ? 0 : global_bytes_ + layer * layer_bytes_;
   }
+  const LayerOffsets& layer_offsets() const { return layer_; }
+  const GlobalOffsets& global_offsets() const { return global_; }
+  // Elements of a group's dense fp32 gradients.
+  int64_t group_elements(int layer) const { return layer < 0 ? global_elements_ : layer_elements_; }
   // Execution order: embedding, layers, final norm, head (untied only).
   const std::vector<TensorPlace>& places() const { return places_; }
   // NotFound names the tensor.
@@ -54,14 +71,24 @@ class WeightLayout {
 
   // Moves rows between dense row-major bytes and the group's storage. `group` is the address of
   // the tensor's group, in a full storage or in a gather buffer.
-  void WriteRows(std::byte* group, const TensorPlace& place, int64_t row0, int64_t rows,
+  // Rows of a packed tensor may be written concurrently only where they share no panel of 16.
+  void WriteRows(std::byte* group,
+                 const TensorPlace& place,
+                 int64_t row0,
+                 int64_t rows,
                  const void* source) const;
-  void ReadRows(const std::byte* group, const TensorPlace& place, int64_t row0, int64_t rows,
+  void ReadRows(const std::byte* group,
+                const TensorPlace& place,
+                int64_t row0,
+                int64_t rows,
                 void* dest) const;
 
  private:
   DType dtype_ = DType::kBFloat16;
   int64_t global_bytes_ = 0, layer_bytes_ = 0, num_layers_ = 0;
+  int64_t global_elements_ = 0, layer_elements_ = 0;
+  LayerOffsets layer_;
+  GlobalOffsets global_;
   std::vector<TensorPlace> places_;
   std::unordered_map<std::string, size_t> index_;
 };

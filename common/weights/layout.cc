@@ -1,0 +1,192 @@
+#include "common/weights/layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/ops/packed_weight.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kTensorAlignment = 256;
+constexpr int64_t kGroupAlignment = 4096;
+
+int64_t AlignUp(int64_t value, int64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+// Hands out byte ranges of one group.
+class GroupCursor {
+ public:
+  explicit GroupCursor(DType dtype) : dtype_(dtype) {}
+  int64_t Packed(int64_t rows, int64_t cols) { return Take(PackedBytes(rows, cols, dtype_)); }
+  int64_t Dense(int64_t elements) {
+    return Take(elements * static_cast<int64_t>(DTypeBytes(dtype_)));
+  }
+  int64_t total() const { return AlignUp(next_, kGroupAlignment); }
+
+ private:
+  int64_t Take(int64_t bytes) {
+    const int64_t offset = next_;
+    next_ = AlignUp(next_ + bytes, kTensorAlignment);
+    return offset;
+  }
+  DType dtype_;
+  int64_t next_ = 0;
+};
+
+// Where a tensor of a layer goes, by the last part of its HF name.
+struct Role {
+  const char* suffix;
+  int64_t offset;
+  bool packed;
+  int64_t fused_row;
+};
+
+std::vector<Role> LayerRoles(const ModelSpec& spec, const LayerOffsets& at) {
+  const int64_t q = spec.q_rows(), kv = spec.kv_rows();
+  return {{"input_layernorm.weight", at.input_norm, false, 0},
+          {"self_attn.q_proj.weight", at.qkv, true, 0},
+          {"self_attn.k_proj.weight", at.qkv, true, q},
+          {"self_attn.v_proj.weight", at.qkv, true, q + kv},
+          {"self_attn.q_proj.bias", at.qkv_bias, false, 0},
+          {"self_attn.k_proj.bias", at.qkv_bias, false, q},
+          {"self_attn.v_proj.bias", at.qkv_bias, false, q + kv},
+          {"self_attn.q_norm.weight", at.q_norm, false, 0},
+          {"self_attn.k_norm.weight", at.k_norm, false, 0},
+          {"self_attn.o_proj.weight", at.o, true, 0},
+          {"post_attention_layernorm.weight", at.post_norm, false, 0},
+          {"mlp.gate_proj.weight", at.gate_up, true, 0},
+          {"mlp.up_proj.weight", at.gate_up, true, spec.intermediate_size},
+          {"mlp.down_proj.weight", at.down, true, 0}};
+}
+
+LayerOffsets PlaceLayer(const ModelSpec& spec, GroupCursor& cursor) {
+  LayerOffsets at;
+  at.input_norm = cursor.Dense(spec.hidden_size);
+  at.qkv = cursor.Packed(spec.qkv_rows(), spec.hidden_size);
+  if (spec.qkv_bias) at.qkv_bias = cursor.Dense(spec.qkv_rows());
+  if (spec.qk_norm) {
+    at.q_norm = cursor.Dense(spec.head_dim);
+    at.k_norm = cursor.Dense(spec.head_dim);
+  }
+  at.o = cursor.Packed(spec.hidden_size, spec.q_rows());
+  at.post_norm = cursor.Dense(spec.hidden_size);
+  at.gate_up = cursor.Packed(2 * spec.intermediate_size, spec.hidden_size);
+  at.down = cursor.Packed(spec.hidden_size, spec.intermediate_size);
+  return at;
+}
+
+GlobalOffsets PlaceGlobals(const ModelSpec& spec, GroupCursor& cursor) {
+  GlobalOffsets at;
+  at.embedding = cursor.Packed(spec.vocab_size, spec.hidden_size);
+  at.final_norm = cursor.Dense(spec.hidden_size);
+  at.head =
+      spec.tie_word_embeddings ? at.embedding : cursor.Packed(spec.vocab_size, spec.hidden_size);
+  return at;
+}
+
+TensorPlace PlaceTensor(const TensorSpec& tensor, const std::vector<Role>& roles) {
+  for (const Role& role : roles) {
+    if (!tensor.name.ends_with(role.suffix)) continue;
+    TensorPlace place;
+    place.name = tensor.name;
+    place.shape = tensor.shape;
+    place.layer = tensor.layer;
+    place.offset = role.offset;
+    place.packed = role.packed;
+    place.fused_row = role.fused_row;
+    return place;
+  }
+  CheckFailed("tensor has a role", __FILE__, __LINE__, tensor.name);
+}
+
+// Gives every place its range of the group's dense gradients: in the order of storage offset and
+// fused row, so that q, k and v (and gate and up) lie side by side.
+int64_t PlaceGradients(std::vector<TensorPlace*> group) {
+  std::sort(group.begin(), group.end(), [](const TensorPlace* a, const TensorPlace* b) {
+    return std::pair(a->offset, a->fused_row) < std::pair(b->offset, b->fused_row);
+  });
+  int64_t next = 0;
+  for (TensorPlace* place : group) {
+    place->gradient_offset = next;
+    next += NumElements(place->shape);
+  }
+  return next;
+}
+
+}  // namespace
+
+WeightLayout WeightLayout::Build(const ModelSpec& spec, DType dtype) {
+  WeightLayout layout;
+  layout.dtype_ = dtype;
+  layout.num_layers_ = spec.num_layers;
+  GroupCursor layer_cursor(dtype), global_cursor(dtype);
+  layout.layer_ = PlaceLayer(spec, layer_cursor);
+  layout.global_ = PlaceGlobals(spec, global_cursor);
+  layout.layer_bytes_ = layer_cursor.total();
+  layout.global_bytes_ = global_cursor.total();
+
+  const std::vector<Role> layer_roles = LayerRoles(spec, layout.layer_);
+  const std::vector<Role> global_roles = {
+      {"model.embed_tokens.weight", layout.global_.embedding, true, 0},
+      {"model.norm.weight", layout.global_.final_norm, false, 0},
+      {"lm_head.weight", layout.global_.head, true, 0}};
+  for (const TensorSpec& tensor : HfTensors(spec)) {
+    layout.index_[tensor.name] = layout.places_.size();
+    layout.places_.push_back(PlaceTensor(tensor, tensor.layer < 0 ? global_roles : layer_roles));
+  }
+  for (int layer = -1; layer < spec.num_layers; ++layer) {
+    std::vector<TensorPlace*> group;
+    for (TensorPlace& place : layout.places_) {
+      if (place.layer == layer) group.push_back(&place);
+    }
+    (layer < 0 ? layout.global_elements_ : layout.layer_elements_) = PlaceGradients(group);
+  }
+  return layout;
+}
+
+absl::StatusOr<const TensorPlace*> WeightLayout::Find(const std::string& name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end()) {
+    return MakeStatus(absl::StatusCode::kNotFound, "the model has no tensor named {}", name);
+  }
+  return &places_[found->second];
+}
+
+void WeightLayout::WriteRows(std::byte* group,
+                             const TensorPlace& place,
+                             int64_t row0,
+                             int64_t rows,
+                             const void* source) const {
+  TANDEM_CHECK(row0 >= 0 && row0 + rows <= place.rows(), place.name);
+  std::byte* tensor = group + place.offset;
+  if (place.packed) {
+    PackRows(tensor, place.cols(), dtype_, place.fused_row + row0, rows, source);
+    return;
+  }
+  const size_t row_bytes = static_cast<size_t>(place.cols()) * DTypeBytes(dtype_);
+  std::memcpy(tensor + static_cast<size_t>(place.fused_row + row0) * row_bytes, source,
+              static_cast<size_t>(rows) * row_bytes);
+}
+
+void WeightLayout::ReadRows(const std::byte* group,
+                            const TensorPlace& place,
+                            int64_t row0,
+                            int64_t rows,
+                            void* dest) const {
+  TANDEM_CHECK(row0 >= 0 && row0 + rows <= place.rows(), place.name);
+  const std::byte* tensor = group + place.offset;
+  if (place.packed) {
+    UnpackRows(tensor, place.cols(), dtype_, place.fused_row + row0, rows, dest);
+    return;
+  }
+  const size_t row_bytes = static_cast<size_t>(place.cols()) * DTypeBytes(dtype_);
+  std::memcpy(dest, tensor + static_cast<size_t>(place.fused_row + row0) * row_bytes,
+              static_cast<size_t>(rows) * row_bytes);
+}
+
+}  // namespace tandem
