@@ -1,0 +1,62 @@
+// The two halves of a decoder layer as seams: a mixer moves information between tokens, a channel
+// op works on each token alone. layer_registry.h chooses them by model type.
+#pragma once
+
+#include <vector>
+
+#include "common/model/activations.h"
+#include "common/model/weights_view.h"
+#include "common/ops/backward_ops.h"
+#include "common/ops/forward_ops.h"
+
+namespace tandem {
+
+// Which rows are computed and where their keys and values live.
+struct TokenBatch {
+  std::vector<AttentionSpan> spans;  // cover all rows, ascending, no overlap
+  const RopeTable* rope = nullptr;   // at least as long as the largest position
+};
+
+// Stateless; safe to share between threads that have their own ops.
+class Mixer {
+ public:
+  virtual ~Mixer() = default;
+  // `buffers.mid` = in + mixer(norm(in)); also fills norm1, qkv, attn and the rows' KV.
+  virtual void Forward(ForwardOps& ops,
+                       const LayerWeights& weights,
+                       const TokenBatch& batch,
+                       KvLayer kv,
+                       Matrix in,
+                       LayerActivations& buffers) const = 0;
+  // dresidual holds d(mid) on entry and d(in) on return; gradients are added to. Every span is a
+  // whole sequence from position 0. `ops` is used to recompute what the forward did not keep.
+  virtual void Backward(ForwardOps& ops,
+                        BackwardOps& backward,
+                        const LayerWeights& weights,
+                        const TokenBatch& batch,
+                        Matrix in,
+                        const LayerActivations& buffers,
+                        const BackwardScratch& scratch,
+                        FloatMatrix dresidual,
+                        const LayerGradients& gradients) const = 0;
+};
+
+// Stateless; safe to share between threads that have their own ops.
+class ChannelOp {
+ public:
+  virtual ~ChannelOp() = default;
+  // out = mid + channel_op(norm(mid)); also fills norm2, gate_up and act.
+  virtual void Forward(ForwardOps& ops,
+                       const LayerWeights& weights,
+                       LayerActivations& buffers,
+                       Matrix out) const = 0;
+  // dresidual holds d(out) on entry and d(mid) on return; gradients are added to.
+  virtual void Backward(BackwardOps& backward,
+                        const LayerWeights& weights,
+                        const LayerActivations& buffers,
+                        const BackwardScratch& scratch,
+                        FloatMatrix dresidual,
+                        const LayerGradients& gradients) const = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,60 @@
+// Pointers into one group of a WeightLayout storage, as the executing model wants them.
+#pragma once
+
+#include <cstddef>
+
+#include "common/model_spec/model_spec.h"
+#include "common/ops/ops_types.h"
+#include "common/weights/layout.h"
+
+namespace tandem {
+
+struct LayerWeights {
+  const void* input_norm = nullptr;  // [hidden]
+  LinearWeight qkv;                  // [q_rows + 2 kv_rows, hidden]
+  const void* q_norm = nullptr;      // [head_dim], null unless the model has q/k norms
+  const void* k_norm = nullptr;
+  LinearWeight o;                   // [hidden, q_rows]
+  const void* post_norm = nullptr;  // [hidden]
+  LinearWeight gate_up;             // [2 intermediate, hidden]
+  LinearWeight down;                // [hidden, intermediate]
+};
+
+struct GlobalWeights {
+  LinearWeight embedding;  // [vocab, hidden]
+  const void* final_norm = nullptr;
+  LinearWeight head;  // the embedding itself when tied
+};
+
+// The same for a group of dense fp32 gradients (WeightLayout::group_elements).
+struct LayerGradients {
+  float* input_norm = nullptr;
+  float* qkv = nullptr;
+  float* qkv_bias = nullptr;
+  float* q_norm = nullptr;
+  float* k_norm = nullptr;
+  float* o = nullptr;
+  float* post_norm = nullptr;
+  float* gate_up = nullptr;
+  float* down = nullptr;
+};
+
+struct GlobalGradients {
+  float* embedding = nullptr;
+  float* final_norm = nullptr;
+  float* head = nullptr;  // the embedding's when tied: both uses add to one gradient
+};
+
+LayerWeights ViewLayer(const ModelSpec& spec, const WeightLayout& layout, const std::byte* group);
+GlobalWeights ViewGlobals(const ModelSpec& spec,
+                          const WeightLayout& layout,
+                          const std::byte* group);
+// Every layer's gradients are laid out alike.
+LayerGradients ViewLayerGradients(const ModelSpec& spec, const WeightLayout& layout, float* group);
+GlobalGradients ViewGlobalGradients(const ModelSpec& spec,
+                                    const WeightLayout& layout,
+                                    float* group);
+
+AttentionShape AttentionShapeOf(const ModelSpec& spec);
+
+}  // namespace tandem
