@@ -1,0 +1,66 @@
+// What a run leaves behind about each step and sample. Plain structs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/types/sample.h"
+
+namespace tandem {
+
+struct PhaseTime {
+  std::string phase;  // generate, score, sleep, reference, train, optimize, sync, wake, ...
+  double seconds = 0;
+  int64_t peak_bytes = 0;  // largest sum over the processes of one pair
+};
+
+struct StepRecord {
+  int64_t step = 0;                       // counted from 1
+  int64_t version = 0;                    // weight version after the step
+  std::map<std::string, double> metrics;  // verl's names
+  std::vector<PhaseTime> phases;
+  std::string finished_at;  // RFC 3339, UTC
+};
+
+struct SampleRecord {
+  uint64_t sample_id = 0;
+  int64_t step = 0;
+  int64_t group = 0;
+  int64_t index = 0;
+  std::string prompt;
+  std::string response;
+  std::string ground_truth;
+  double reward = 0;
+  int64_t response_tokens = 0;
+  FinishReason finish_reason = FinishReason::kNone;
+  int64_t weight_version = 0;
+  double advantage = 0;
+  std::map<std::string, double> reward_terms;
+  // Where the token arrays lie: SampleStore's file of the step, offset of the record.
+  int64_t token_offset = 0;
+};
+
+// One pass over the validation prompts.
+struct EvaluationRecord {
+  int64_t step = 0;  // steps finished before it; 0: before training
+  int64_t version = 0;
+  int64_t prompts = 0;
+  int64_t samples = 0;
+  std::map<std::string, double> metrics;  // val-core/..., val/reward/mean
+  double seconds = 0;
+};
+
+struct RunInfo {
+  std::string run_id;
+  std::string run_dir;
+  std::string started_at;      // RFC 3339, UTC
+  std::string build;           // version and commit
+  std::string numerics_class;  // of all workers
+  std::string config_yaml;     // resolved
+  int64_t total_steps = 0;
+  int64_t first_step = 0;  // steps already done at the start: 0 unless resumed
+};
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+// From responses to rewards.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace tandem {
+
+struct RewardItem {
+  uint64_t sample_id = 0;
+  std::string data_source;  // picks the function when reward.function is auto
+  std::string prompt;       // rendered
+  std::string response;     // decoded, special tokens left out
+  std::string ground_truth;
+  std::string extra_info_json;
+  int64_t response_tokens = 0;
+  bool truncated = false;  // the response ran into max_response_length
+};
+
+struct RewardScore {
+  double score = 0;
+  // Terms and further numbers of the function, logged per step as reward/<key>/mean.
+  std::map<std::string, double> extras;
+};
+
+// Thread-safe, does not throw, a pure function of the items.
+class RewardFunction {
+ public:
+  virtual ~RewardFunction() = default;
+
+  // One score per item, in order. Unavailable / DeadlineExceeded: the reward service is gone after
+  // all retries; InvalidArgument: an item nobody can score (unknown data_source), named.
+  virtual absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) = 0;
+};
+
+}  // namespace tandem
