@@ -1,0 +1,32 @@
+// Ranks of one host, as processes or threads, over one unnamed shared memory segment.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/comm/communicator.h"
+
+namespace tandem {
+
+struct SharedMemoryGroupOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::string rendezvous;  // path of a Unix socket; rank 0 makes and removes it
+  int64_t generation = 0;  // of the group; others are refused
+  absl::Duration deadline = absl::Seconds(600);  // of joining and of every call
+  int64_t staging_bytes = 1 << 20;               // one of the two staging buffers of a rank
+  const std::atomic<bool>* cancelled = nullptr;  // ends a pending Join when set
+};
+
+// Blocks until all ranks have joined; any start order. World 1 gives a SoloCommunicator.
+// DeadlineExceeded names the ranks that did not come; Aborted: a newer generation has begun, or
+// cancelled; InvalidArgument: options differ between ranks.
+absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(
+    const SharedMemoryGroupOptions& options);
+
+}  // namespace tandem

@@ -1,0 +1,25 @@
+// What the machine has and what this process uses of it, as the system reports it. Bytes.
+#pragma once
+
+#include <cstdint>
+
+namespace tandem {
+
+struct ProcessMemory {
+  int64_t resident = 0;      // RSS: shared pages count in full
+  int64_t proportional = 0;  // PSS: shared pages count by share; 0 if the system does not say
+  int64_t peak_resident = 0;
+};
+ProcessMemory ReadProcessMemory();
+// The peak starts again from now (best effort: some systems forbid it).
+void ResetProcessPeak();
+
+// The tightest memory limit of this process's cgroups (v1 or v2) or, without one, the machine's
+// memory.
+int64_t MemoryLimitBytes();
+// What can still be allocated below that limit.
+int64_t AvailableMemoryBytes();
+// Memory of one CPU device: the limit divided by the pairs that share the host.
+int64_t CpuDeviceMemoryBytes(int pairs);
+
+}  // namespace tandem

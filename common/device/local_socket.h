@@ -1,0 +1,57 @@
+// Unix sockets between processes of one host: how they prove to be on the same host and pass
+// descriptors of shared memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace tandem {
+
+// Owns a file descriptor.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    if (this != &other) Reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+  ~UniqueFd() { Reset(); }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  void Reset(int fd = -1);
+
+ private:
+  int fd_ = -1;
+};
+
+// Binds and listens; a stale socket file is removed. InvalidArgument: the path is longer than the
+// system's 107 bytes.
+absl::StatusOr<UniqueFd> ListenLocal(const std::string& path);
+// Unavailable while nobody listens at `path`: one attempt, does not wait.
+absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path);
+// Next connection, from a process of the same user only (others are closed). DeadlineExceeded.
+absl::StatusOr<UniqueFd> AcceptLocal(int listener, absl::Time deadline);
+
+// Sends `bytes` and, with it, `fd` unless it is -1. Unavailable: the peer is gone.
+absl::Status SendMessage(int socket, const void* data, size_t bytes, int fd = -1);
+// Receives exactly `bytes`; `fd` takes the descriptor that came along, if not null.
+// Unavailable: the peer is gone; DeadlineExceeded.
+absl::Status ReceiveMessage(
+    int socket, void* data, size_t bytes, absl::Time deadline, UniqueFd* fd = nullptr);
+// True once the peer has closed its end or died. Does not block or consume data.
+bool PeerClosed(int socket);
+
+// An unnamed file in memory of `bytes`, sealed against resizing, pages allocated at once: it lives
+// as long as a descriptor or mapping of it. ResourceExhausted names `name` and bytes.
+absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name, int64_t bytes);
+// Checks that `fd` is such a file of at least `bytes`: touching it can never fault.
+absl::Status CheckSharedMemory(int fd, int64_t bytes);
+
+}  // namespace tandem

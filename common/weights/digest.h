@@ -1,0 +1,47 @@
+// The digest of a tensor's bytes, equal however they are cut, stored or visited: the 128-bit sum of
+// a strong mix of every 64-byte block, keyed by the block's logical offset (design.md §5). The last
+// block is padded with zeros, and the length is mixed in. It finds accidents, not forgeries.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include <absl/status/statusor.h>
+
+namespace tandem {
+
+struct Digest {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  friend bool operator==(const Digest& a, const Digest& b) {
+    return a.low == b.low && a.high == b.high;
+  }
+  std::string Hex() const;    // 32 digits
+  std::string Bytes() const;  // 16 bytes, little endian: what travels
+  static absl::StatusOr<Digest> FromBytes(const std::string& bytes);
+};
+
+// Pieces start at multiples of this many bytes.
+inline constexpr int64_t kDigestBlockBytes = 64;
+
+// Not thread-safe. Builders of one tensor may run in parallel and be merged.
+class DigestBuilder {
+ public:
+  // Adds [offset, offset + bytes) of the tensor. Each byte once, in any order; offset is a multiple
+  // of 64, and so is `bytes` unless the piece ends the tensor.
+  void Add(int64_t offset, const void* data, int64_t bytes);
+  void Merge(const DigestBuilder& other);
+  Digest Finish(int64_t tensor_bytes) const;
+
+ private:
+  Digest sum_;
+};
+
+Digest DigestOf(const void* data, int64_t bytes);
+
+// Rows of `row_bytes` that make up a piece of about `target_bytes` which starts on a block whatever
+// its index: a multiple of 64 / gcd(64, row_bytes), at least that.
+int64_t DigestPieceRows(int64_t row_bytes, int64_t target_bytes);
+
+}  // namespace tandem

@@ -1,0 +1,36 @@
+// What an update carries: every tensor by HF name, dtype and HF shape.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/types/tensor_view.h"
+#include "common/weights/layout.h"
+
+namespace tandem {
+
+struct ManifestTensor {
+  std::string name;
+  DType dtype = DType::kBFloat16;
+  std::vector<int64_t> shape;  // [rows] or [rows, cols]
+
+  int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
+  int64_t row_bytes() const;
+  int64_t bytes() const { return rows() * row_bytes(); }
+};
+
+// Order matters: entries and digests name tensors by index.
+using Manifest = std::vector<ManifestTensor>;
+
+int64_t ManifestBytes(const Manifest& manifest);
+// Everything that `layout` holds, in its order.
+Manifest ManifestOf(const WeightLayout& layout);
+// The place of every tensor, in manifest order. InvalidArgument counts and names what is missing,
+// unexpected, doubled, or of another dtype or shape. The result points into `layout`.
+absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(const WeightLayout& layout,
+                                                              const Manifest& manifest);
+
+}  // namespace tandem

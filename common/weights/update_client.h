@@ -1,0 +1,40 @@
+// What the trainer's publisher asks of its rollout. Implementations: gRPC (trainer_worker/weights),
+// in process (tests/fakes).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+
+#include "common/weights/bucket_plan.h"
+#include "common/weights/digest.h"
+#include "common/weights/manifest.h"
+#include "common/weights/slot_memory.h"
+
+namespace tandem {
+
+struct UpdateOffer {
+  int64_t version = 0;
+  int64_t generation = 0;  // of the mapping; grows with every update, over restarts too
+  Manifest manifest;
+};
+
+// Not thread-safe. Every call has a deadline of its own. At most one Apply is outstanding per slot,
+// and they are carried out in the order of StartApply.
+class UpdateClient {
+ public:
+  virtual ~UpdateClient() = default;
+  // Opens the update and passes the slots; `slots` outlives the update.
+  virtual absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) = 0;
+  // Asks to apply a filled slot; returns at once.
+  virtual absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) = 0;
+  // Waits until the slot may be filled again; its Apply's result. OK if none is outstanding.
+  virtual absl::Status WaitApply(int slot) = 0;
+  virtual absl::Status Commit(const std::vector<Digest>& digests) = 0;
+  // Best effort; waits for outstanding applies. The result says whether the rollout confirmed it.
+  virtual absl::Status Abort(const std::string& reason) = 0;
+};
+
+}  // namespace tandem
