@@ -1,0 +1,60 @@
+// The configuration of a run: YAML file + `key=value` overrides -> checked, resolved v1::Config.
+// The schema is proto/tandem/v1/config.proto; everything here reads its (key) options.
+// All functions are pure but for the files they are said to read, and thread-safe.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+
+// Where a key was given: dotted key -> "configs/a.yaml:12" or "--set".
+using ConfigOrigins = std::map<std::string, std::string>;
+
+struct LoadedConfig {
+  v1::Config config;                 // resolved: see ResolveConfig
+  ConfigOrigins origins;             // only keys that were given
+  std::vector<std::string> notices;  // aliases used, for the user to read
+};
+
+// Reads `yaml_path` ("" = no file), then applies overrides such as "rollout.n=4" or
+// "rollout.stop=[a, b]" in order, then fills in what is documented as "0 = ..." or "empty = ...".
+// InvalidArgument lists every unknown key (with the nearest valid one), wrong type, value out of
+// range and bad choice, one per line, with file and line. NotFound: no such file.
+absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
+                                        const std::vector<std::string>& overrides);
+
+// Every default, resolved; required keys are empty.
+v1::Config DefaultConfig();
+
+// Fills in values that follow from other keys; keys in `given` are left alone. Idempotent.
+void ResolveConfig(v1::Config* config, const ConfigOrigins& given);
+
+// Checks that span keys: InvalidArgument lists every problem, one per line, naming the keys, where
+// they were given, and the remedy. Touches no file.
+absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origins = {});
+
+// ValidateValues, then whether model directory, data files and certificates exist.
+absl::Status Validate(const v1::Config& config, const ConfigOrigins& origins = {});
+
+// Text for `config explain`: "" lists sections, a section its keys; a key gives type, default,
+// meaning, unit, range, choices, other names and the difference to verl. Aliases are understood.
+// InvalidArgument names the nearest valid key.
+absl::StatusOr<std::string> ExplainConfig(const std::string& key);
+
+// docs/config.md, whole.
+std::string ConfigMarkdown();
+
+// The whole configuration as YAML that LoadConfig reads back to an equal message.
+std::string ConfigToYaml(const v1::Config& config);
+
+// Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
+int64_t BucketBytes(const v1::Config& config, bool cuda);
+
+}  // namespace tandem

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/status_macros.h"
+#include "common/config/config.h"
+#include "common/config/schema.h"
+#include "common/config/set_value.h"
+#include "common/config/yaml_file.h"
+
+namespace tandem {
+namespace {
+
+// Walks YAML into a LoadedConfig and collects every problem instead of stopping at the first.
+class Loader {
+ public:
+  explicit Loader(LoadedConfig* loaded) : loaded_(loaded) {}
+
+  // `place` is "a.yaml" and gets ":line" appended, or "--set", which has no lines.
+  void Source(const std::string& place, bool has_lines) {
+    place_ = place;
+    has_lines_ = has_lines;
+    in_this_source_.clear();
+  }
+
+  void Map(const std::string& prefix, const YAML::Node& map) {
+    for (const auto& item : map) {
+      const std::string where = Where(item.first);
+      if (!item.first.IsScalar()) {
+        Problem(where, prefix + "?", "a key is a plain word");
+        continue;
+      }
+      Entry(prefix + item.first.Scalar(), item.second, where);
+    }
+  }
+
+  void Entry(const std::string& spelled, const YAML::Node& value, const std::string& where) {
+    const std::string key = CanonicalKey(spelled);
+    const KeySpec* spec = FindKey(key);
+    if ((spec != nullptr && spec->section) || (spec == nullptr && IsAliasBeginning(spelled))) {
+      if (value.IsMap()) return Map(spelled + ".", value);
+      if (value.IsNull()) return;
+      return Problem(where, spelled, "is a section: it holds keys, not a value");
+    }
+    if (spec == nullptr || key.find('[') != std::string::npos) {
+      const std::string nearest = NearestKey(spelled);
+      return Problem(where, spelled, "unknown key; did you mean " + nearest + "?");
+    }
+    Leaf(*spec, spelled, value, where);
+  }
+
+  void Problem(const std::string& where, const std::string& key, const std::string& text) {
+    problems_.push_back(fmt::format("{}: {}: {}", where, key, text));
+  }
+
+  absl::Status status() const {
+    if (problems_.empty()) return absl::OkStatus();
+    return InvalidArgument("{}", fmt::join(problems_, "\n"));
+  }
+
+ private:
+  std::string Where(const YAML::Node& node) const {
+    return has_lines_ ? fmt::format("{}:{}", place_, node.Mark().line + 1) : place_;
+  }
+
+  void Leaf(const KeySpec& spec,
+            const std::string& spelled,
+            const YAML::Node& value,
+            const std::string& where) {
+    const auto [first, is_new] = in_this_source_.emplace(spec.key, where);
+    if (!is_new && has_lines_) {
+      return Problem(where, spelled,
+                     fmt::format("{} is already set at {}", spec.key, first->second));
+    }
+    if (spelled != spec.key) {
+      loaded_->notices.push_back(
+          fmt::format("{}: {} is verl's name for {}", where, spelled, spec.key));
+    }
+    const absl::Status set = SetValue(spec, value, ParentOf(spec.key, &loaded_->config));
+    if (!set.ok()) return Problem(where, spelled, std::string(set.message()));
+    if (value.IsNull()) {
+      loaded_->origins.erase(spec.key);
+    } else {
+      loaded_->origins[spec.key] = where;
+    }
+  }
+
+  LoadedConfig* loaded_;
+  std::string place_;
+  bool has_lines_ = false;
+  ConfigOrigins in_this_source_;
+  std::vector<std::string> problems_;
+};
+
+absl::Status ApplyFile(const std::string& path, Loader* loader) {
+  TANDEM_ASSIGN_OR_RETURN(const YAML::Node root, ReadYamlFile(path));
+  loader->Source(path, /*has_lines=*/true);
+  if (root.IsMap()) {
+    loader->Map("", root);
+  } else if (!root.IsNull()) {
+    return InvalidArgument("{}:1: a config file is a mapping of sections", path);
+  }
+  return absl::OkStatus();
+}
+
+void ApplyOverride(const std::string& text, Loader* loader) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return loader->Problem("--set", text, "an override is written key=value");
+  }
+  const std::string key = text.substr(0, equals);
+  const auto value = ParseYamlValue(text.substr(equals + 1));
+  if (!value.ok()) {
+    return loader->Problem("--set", key, std::string(value.status().message()));
+  }
+  loader->Entry(key, *value, "--set");
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
+                                        const std::vector<std::string>& overrides) {
+  LoadedConfig loaded;
+  Loader loader(&loaded);
+  if (!yaml_path.empty()) TANDEM_RETURN_IF_ERROR(ApplyFile(yaml_path, &loader));
+  loader.Source("--set", /*has_lines=*/false);
+  for (const std::string& text : overrides) ApplyOverride(text, &loader);
+  TANDEM_RETURN_IF_ERROR(loader.status());
+  ResolveConfig(&loaded.config, loaded.origins);
+  return loaded;
+}
+
+}  // namespace tandem

@@ -1,0 +1,71 @@
+#include <filesystem>
+
+#include "common/base/check.h"
+#include "common/config/config.h"
+#include "common/config/schema.h"
+#include "common/config/set_value.h"
+
+namespace tandem {
+namespace {
+
+// Lists have no native default: fill those that were not given, even as an empty list.
+void FillLists(v1::Config* config, const ConfigOrigins& given) {
+  for (const KeySpec& spec : ConfigSchema()) {
+    if (spec.info.list_default().empty() || given.contains(spec.key)) continue;
+    google::protobuf::Message* parent = ParentOf(spec.key, config);
+    if (parent->GetReflection()->FieldSize(*parent, spec.field) > 0) continue;
+    YAML::Node list(YAML::NodeType::Sequence);
+    for (const std::string& entry : spec.info.list_default()) list.push_back(entry);
+    const absl::Status set = SetValue(spec, list, parent);
+    TANDEM_CHECK(set.ok(), "list_default of " + spec.key + ": " + set.ToString());
+  }
+}
+
+void FillPaths(v1::Config* config) {
+  v1::Trainer& trainer = *config->mutable_trainer();
+  v1::Cluster& cluster = *config->mutable_cluster();
+  if (cluster.run_dir().empty()) {
+    const std::filesystem::path dir =
+        std::filesystem::path("runs") / trainer.project_name() / trainer.experiment_name();
+    cluster.set_run_dir(std::filesystem::absolute(dir).string());
+  }
+  if (trainer.default_local_dir().empty()) {
+    trainer.set_default_local_dir(cluster.run_dir() + "/checkpoints");
+  }
+  if (cluster.listen().empty())
+    cluster.set_listen("unix:" + cluster.run_dir() + "/controller.sock");
+}
+
+}  // namespace
+
+void ResolveConfig(v1::Config* config, const ConfigOrigins& given) {
+  FillLists(config, given);
+  FillPaths(config);
+  v1::Actor& actor = *config->mutable_actor();
+  if (actor.ppo_mini_batch_size() == 0) {
+    actor.set_ppo_mini_batch_size(config->data().train_batch_size());
+  }
+  if (given.contains("actor.clip_ratio")) {
+    if (!given.contains("actor.clip_ratio_low")) actor.set_clip_ratio_low(actor.clip_ratio());
+    if (!given.contains("actor.clip_ratio_high")) actor.set_clip_ratio_high(actor.clip_ratio());
+  }
+  if (config->rollout().max_model_len() == 0) {
+    config->mutable_rollout()->set_max_model_len(config->data().max_prompt_length() +
+                                                 config->data().max_response_length());
+  }
+}
+
+v1::Config DefaultConfig() {
+  v1::Config config;
+  ResolveConfig(&config, {});
+  return config;
+}
+
+int64_t BucketBytes(const v1::Config& config, bool cuda) {
+  constexpr int64_t kMib = int64_t{1} << 20;
+  const std::string& text = config.weight_sync().bucket_mb();
+  if (text == "auto") return (cuda ? 512 : 4) * kMib;
+  return std::stoll(text) * kMib;  // the loader checked the pattern
+}
+
+}  // namespace tandem

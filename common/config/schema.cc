@@ -1,0 +1,156 @@
+#include "common/config/schema.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tandem {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+void Collect(const Descriptor& message, const std::string& prefix, std::vector<KeySpec>* out) {
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor* field = message.field(i);
+    KeySpec spec;
+    spec.key = prefix + field->name();
+    spec.field = field;
+    spec.info = field->options().GetExtension(v1::key);
+    spec.section = field->message_type() != nullptr && !field->is_repeated();
+    out->push_back(spec);
+    if (field->message_type() != nullptr) {
+      Collect(*field->message_type(), spec.key + (spec.section ? "." : "[]."), out);
+    }
+  }
+}
+
+// Levenshtein distance.
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string LastPart(const std::string& key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string::npos ? key : key.substr(dot + 1);
+}
+
+std::string ScalarType(const KeySpec& spec) {
+  switch (spec.field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      return "whole number";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "mapping";
+    default:
+      return spec.info.json() ? "JSON object" : spec.info.path() ? "path" : "text";
+  }
+}
+
+}  // namespace
+
+const std::vector<KeySpec>& ConfigSchema() {
+  static const std::vector<KeySpec>* const schema = [] {
+    auto* all = new std::vector<KeySpec>;
+    Collect(*v1::Config::descriptor(), "", all);
+    return all;
+  }();
+  return *schema;
+}
+
+const KeySpec* FindKey(const std::string& key) {
+  for (const KeySpec& spec : ConfigSchema()) {
+    if (spec.key == key) return &spec;
+  }
+  return nullptr;
+}
+
+std::string CanonicalKey(const std::string& key) {
+  // The longest alias wins: a key's own before its section's.
+  const KeySpec* best = nullptr;
+  std::string best_alias;
+  for (const KeySpec& spec : ConfigSchema()) {
+    for (const std::string& alias : spec.info.aliases()) {
+      const bool match = key == alias || (spec.section && key.rfind(alias + ".", 0) == 0);
+      if (match && alias.size() > best_alias.size()) {
+        best = &spec;
+        best_alias = alias;
+      }
+    }
+  }
+  return best == nullptr ? key : best->key + key.substr(best_alias.size());
+}
+
+bool IsAliasBeginning(const std::string& key) {
+  for (const KeySpec& spec : ConfigSchema()) {
+    for (const std::string& alias : spec.info.aliases()) {
+      if (alias.rfind(key + ".", 0) == 0) return true;
+    }
+  }
+  return false;
+}
+
+std::string NearestKey(const std::string& key) {
+  const std::string wanted = CanonicalKey(key);
+  const std::string last = LastPart(wanted);
+  std::string best;
+  size_t best_distance = std::numeric_limits<size_t>::max();
+  for (const KeySpec& spec : ConfigSchema()) {
+    if (spec.key.find("[]") != std::string::npos && wanted.find('[') == std::string::npos) continue;
+    const size_t whole = EditDistance(wanted, spec.key);
+    const size_t moved = 1 + 3 * EditDistance(last, LastPart(spec.key));
+    const size_t distance = std::min(whole, moved);
+    if (distance < best_distance) {
+      best = spec.key;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string TypeName(const KeySpec& spec) {
+  if (spec.section) return "section";
+  const std::string scalar = ScalarType(spec);
+  return spec.field->is_repeated() ? "list of: " + scalar : scalar;
+}
+
+std::string DefaultText(const KeySpec& spec) {
+  if (spec.section || spec.info.required()) return "";
+  if (spec.field->is_repeated()) {
+    return fmt::format("[{}]", fmt::join(spec.info.list_default(), ", "));
+  }
+  switch (spec.field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      return fmt::format("{}", spec.field->default_value_int64());
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return fmt::format("{}", spec.field->default_value_double());
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return spec.field->default_value_bool() ? "true" : "false";
+    default: {
+      const std::string& text = spec.field->default_value_string();
+      return text.empty() ? "\"\"" : text;
+    }
+  }
+}
+
+const Descriptor* EntryType(const KeySpec& spec) {
+  return spec.field->is_repeated() ? spec.field->message_type() : nullptr;
+}
+
+}  // namespace tandem

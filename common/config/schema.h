@@ -1,0 +1,44 @@
+// The schema as a table, read once from the descriptors of v1::Config.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+
+struct KeySpec {
+  std::string key;  // "rollout.val_kwargs.n"; fields of list entries: "reward.terms[].weight"
+  const google::protobuf::FieldDescriptor* field = nullptr;
+  v1::KeyInfo info;
+  bool section = false;  // a singular message: holds keys, not a value
+};
+
+// All keys in the order of the schema, each section before its keys. Never changes.
+const std::vector<KeySpec>& ConfigSchema();
+
+// nullptr if `key` is not a key's own name.
+const KeySpec* FindKey(const std::string& key);
+
+// The own name of `key`, which may be spelled through an alias of itself or of a section above it
+// (actor_rollout_ref.rollout.n -> rollout.n). A key without alias, known or not, comes back as is.
+std::string CanonicalKey(const std::string& key);
+
+// Whether `key` is a proper beginning of an alias, such as actor_rollout_ref.
+bool IsAliasBeginning(const std::string& key);
+
+// The valid key most like `key`, by edit distance of the whole or of the last part.
+std::string NearestKey(const std::string& key);
+
+// "whole number", "list of numbers", "text" ...
+std::string TypeName(const KeySpec& spec);
+
+// The default as YAML; "" for required keys and sections.
+std::string DefaultText(const KeySpec& spec);
+
+// The element's message descriptor for `repeated message` keys, else nullptr.
+const google::protobuf::Descriptor* EntryType(const KeySpec& spec);
+
+}  // namespace tandem

@@ -1,0 +1,192 @@
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/status_macros.h"
+#include "common/config/config.h"
+#include "common/config/schema.h"
+#include "common/config/set_value.h"
+
+namespace tandem {
+namespace {
+
+class Problems {
+ public:
+  explicit Problems(const ConfigOrigins& origins) : origins_(origins) {}
+
+  // Records `text` unless `ok`; `keys` are those a user would change.
+  void Require(bool ok, const std::vector<std::string>& keys, const std::string& text) {
+    if (ok) return;
+    std::vector<std::string> places;
+    for (const std::string& key : keys) {
+      const auto origin = origins_.find(key);
+      if (origin != origins_.end()) places.push_back(key + " at " + origin->second);
+    }
+    problems_.push_back(places.empty() ? text
+                                       : fmt::format("{} ({})", text, fmt::join(places, ", ")));
+  }
+
+  absl::Status status() const {
+    if (problems_.empty()) return absl::OkStatus();
+    return InvalidArgument("{}", fmt::join(problems_, "\n"));
+  }
+
+ private:
+  const ConfigOrigins& origins_;
+  std::vector<std::string> problems_;
+};
+
+void CheckRequired(const v1::Config& config, Problems* problems) {
+  v1::Config copy = config;
+  for (const KeySpec& spec : ConfigSchema()) {
+    if (!spec.info.required() || spec.key.find('[') != std::string::npos) continue;
+    const google::protobuf::Message* parent = ParentOf(spec.key, &copy);
+    const google::protobuf::Reflection& r = *parent->GetReflection();
+    const bool given = spec.field->is_repeated() ? r.FieldSize(*parent, spec.field) > 0
+                                                 : !r.GetString(*parent, spec.field).empty();
+    problems->Require(given, {spec.key},
+                      fmt::format("{} is required: {}", spec.key, spec.info.doc()));
+  }
+}
+
+void CheckPairs(const v1::Cluster& c, Problems* problems) {
+  const bool more_trainers = c.trainers() > c.rollouts();
+  problems->Require(
+      c.trainers() == c.rollouts(), {"cluster.trainers", "cluster.rollouts"},
+      fmt::format("cluster.trainers is {} and cluster.rollouts is {}: {} rank {} has no partner "
+                  "{} rank {}; make the two equal",
+                  c.trainers(), c.rollouts(), more_trainers ? "trainer" : "rollout",
+                  std::min(c.trainers(), c.rollouts()), more_trainers ? "rollout" : "trainer",
+                  std::min(c.trainers(), c.rollouts())));
+}
+
+void CheckLengths(const v1::Config& c, Problems* problems) {
+  const int64_t longest = c.data().max_prompt_length() + c.data().max_response_length();
+  problems->Require(c.rollout().max_model_len() >= longest,
+                    {"rollout.max_model_len", "data.max_prompt_length", "data.max_response_length"},
+                    fmt::format("rollout.max_model_len is {}, less than data.max_prompt_length + "
+                                "data.max_response_length = {}; set it to 0 or raise it",
+                                c.rollout().max_model_len(), longest));
+  problems->Require(
+      c.actor().ppo_max_token_len_per_gpu() >= longest, {"actor.ppo_max_token_len_per_gpu"},
+      fmt::format("actor.ppo_max_token_len_per_gpu is {}: a micro-batch could not hold one sample "
+                  "of data.max_prompt_length + data.max_response_length = {} tokens; raise it",
+                  c.actor().ppo_max_token_len_per_gpu(), longest));
+  const int64_t batch = c.data().train_batch_size(), mini = c.actor().ppo_mini_batch_size();
+  problems->Require(mini > 0 && mini <= batch && batch % mini == 0,
+                    {"actor.ppo_mini_batch_size", "data.train_batch_size"},
+                    fmt::format("actor.ppo_mini_batch_size {} does not divide "
+                                "data.train_batch_size {}",
+                                mini, batch));
+}
+
+void CheckSampling(const v1::Config& c, Problems* problems) {
+  const v1::Rollout& r = c.rollout();
+  problems->Require(
+      c.algorithm().adv_estimator() != "grpo" || r.n() > 1, {"rollout.n"},
+      fmt::format("rollout.n is {}: grpo compares the samples of a prompt and needs at least 2",
+                  r.n()));
+  problems->Require(
+      (r.top_p() >= 1 && r.top_k() <= 0) || r.allow_off_support(),
+      {"rollout.top_p", "rollout.top_k"},
+      "rollout.top_p or rollout.top_k filters tokens, so samples are off-support: set "
+      "rollout.top_p=1 and rollout.top_k=-1, or allow it with rollout.allow_off_support=true");
+  problems->Require(c.actor().old_log_prob() != "rollout" || r.calculate_log_probs(),
+                    {"actor.old_log_prob", "rollout.calculate_log_probs"},
+                    "actor.old_log_prob=rollout needs rollout.calculate_log_probs=true; or set "
+                    "actor.old_log_prob=recompute");
+}
+
+void CheckTraining(const v1::Config& c, Problems* problems) {
+  const v1::Optim& optim = c.actor().optim();
+  const bool betas = optim.betas_size() == 2 && optim.betas(0) < 1 && optim.betas(1) < 1;
+  problems->Require(betas, {"actor.optim.betas"},
+                    "actor.optim.betas are two numbers below 1, such as [0.9, 0.999]");
+  problems->Require(
+      c.algorithm().gamma() == 1 && c.algorithm().lam() == 1, {"algorithm.gamma", "algorithm.lam"},
+      "algorithm.gamma and algorithm.lam must be 1: grpo neither discounts nor bootstraps");
+  problems->Require(c.reward().function() != "remote" || !c.reward().service_address().empty(),
+                    {"reward.function"}, "reward.function=remote needs reward.service_address");
+  problems->Require(
+      c.trainer().resume_mode() != "resume_path" || !c.trainer().resume_from_path().empty(),
+      {"trainer.resume_mode"},
+      "trainer.resume_mode=resume_path needs trainer.resume_from_path, a checkpoint directory");
+  problems->Require(c.trainer().test_freq() <= 0 || c.data().val_files_size() > 0,
+                    {"trainer.test_freq"},
+                    "trainer.test_freq asks for validation: give data.val_files");
+}
+
+bool IsLocal(const std::string& address) {
+  for (const char* prefix : {"unix:", "localhost:", "127.0.0.1:", "[::1]:"}) {
+    if (address.rfind(prefix, 0) == 0) return true;
+  }
+  return false;
+}
+
+void CheckCluster(const v1::Cluster& c, Problems* problems) {
+  CheckPairs(c, problems);
+  const int files = !c.tls().cert().empty() + !c.tls().key().empty() + !c.tls().ca().empty();
+  problems->Require(files == 0 || files == 3,
+                    {"cluster.tls.cert", "cluster.tls.key", "cluster.tls.ca"},
+                    "cluster.tls.cert, cluster.tls.key and cluster.tls.ca come together");
+  problems->Require(files == 3 || IsLocal(c.listen()), {"cluster.listen"},
+                    fmt::format("cluster.listen={} is reachable from other hosts and needs "
+                                "cluster.tls; or listen on a unix socket or on 127.0.0.1",
+                                c.listen()));
+  problems->Require(c.heartbeat_timeout_seconds() >= 2 * c.heartbeat_seconds(),
+                    {"cluster.heartbeat_timeout_seconds", "cluster.heartbeat_seconds"},
+                    fmt::format("cluster.heartbeat_timeout_seconds {} must be at least twice "
+                                "cluster.heartbeat_seconds {}",
+                                c.heartbeat_timeout_seconds(), c.heartbeat_seconds()));
+  // sun_path holds 107 characters; the longest name in the directory is a worker's socket.
+  constexpr size_t kLongestRunDir = 80;
+  problems->Require(c.run_dir().size() <= kLongestRunDir, {"cluster.run_dir"},
+                    fmt::format("cluster.run_dir {} is {} characters long: sockets in it allow at "
+                                "most {}; choose a shorter one, such as /tmp/run",
+                                c.run_dir(), c.run_dir().size(), kLongestRunDir));
+}
+
+void CheckFiles(const v1::Config& c, Problems* problems) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const std::string& model = c.model().path();
+  problems->Require(
+      fs::is_regular_file(fs::path(model) / "config.json", error), {"model.path"},
+      fmt::format("model.path {} is no model directory: it has no config.json", model));
+  const auto check = [&](const std::string& key, const std::string& path) {
+    problems->Require(path.empty() || fs::is_regular_file(path, error), {key},
+                      fmt::format("{}: {} does not exist", key, path));
+  };
+  for (const std::string& path : c.data().train_files()) check("data.train_files", path);
+  for (const std::string& path : c.data().val_files()) check("data.val_files", path);
+  check("cluster.tls.cert", c.cluster().tls().cert());
+  check("cluster.tls.key", c.cluster().tls().key());
+  check("cluster.tls.ca", c.cluster().tls().ca());
+  if (c.trainer().resume_mode() == "resume_path") {
+    const std::string& from = c.trainer().resume_from_path();
+    problems->Require(from.empty() || fs::is_directory(from, error), {"trainer.resume_from_path"},
+                      fmt::format("trainer.resume_from_path {} is no directory", from));
+  }
+}
+
+}  // namespace
+
+absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origins) {
+  Problems problems(origins);
+  CheckRequired(config, &problems);
+  CheckLengths(config, &problems);
+  CheckSampling(config, &problems);
+  CheckTraining(config, &problems);
+  CheckCluster(config.cluster(), &problems);
+  return problems.status();
+}
+
+absl::Status Validate(const v1::Config& config, const ConfigOrigins& origins) {
+  TANDEM_RETURN_IF_ERROR(ValidateValues(config, origins));
+  Problems problems(origins);
+  CheckFiles(config, &problems);
+  return problems.status();
+}
+
+}  // namespace tandem

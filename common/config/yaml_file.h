@@ -1,0 +1,20 @@
+// The door to yaml-cpp: its exceptions stop here.
+#pragma once
+
+#include <string>
+
+#include <absl/status/statusor.h>
+#include <yaml-cpp/yaml.h>
+
+namespace tandem {
+
+// NotFound: no such file. InvalidArgument: no YAML, with file and line.
+absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path);
+
+// One value, as written after `key=`. Empty text is an empty string, not null.
+absl::StatusOr<YAML::Node> ParseYamlValue(const std::string& text);
+
+// `node` as JSON text; scalars without quotes become numbers, booleans and null where they can.
+std::string YamlToJson(const YAML::Node& node);
+
+}  // namespace tandem

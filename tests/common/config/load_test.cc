@@ -1,0 +1,166 @@
+#include <filesystem>
+
+#include <catch2/catch.hpp>
+
+#include "common/config/config.h"
+#include "tests/common/config/config_file.h"
+
+namespace tandem {
+namespace {
+
+using testing::ConfigFile;
+
+std::string ErrorOf(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const ConfigFile file(yaml);
+  const auto loaded = LoadConfig(file.path(), overrides);
+  REQUIRE_FALSE(loaded.ok());
+  REQUIRE(loaded.status().code() == absl::StatusCode::kInvalidArgument);
+  std::string message(loaded.status().message());
+  for (size_t at; (at = message.find(file.path())) != std::string::npos;) {
+    message.replace(at, file.path().size(), "FILE");
+  }
+  return message;
+}
+
+v1::Config Load(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  const ConfigFile file(yaml);
+  const auto loaded = LoadConfig(file.path(), overrides);
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  return loaded->config;
+}
+
+TEST_CASE("a file and overrides set values, and the rest are defaults") {
+  const v1::Config config = Load("rollout:\n  n: 4\n  val_kwargs: {n: 2}\nactor.grad_clip: 0.5\n",
+                                 {"rollout.val_kwargs.n=3", "actor.optim.lr=3e-5"});
+  REQUIRE(config.rollout().n() == 4);
+  REQUIRE(config.rollout().val_kwargs().n() == 3);
+  REQUIRE(config.actor().grad_clip() == 0.5);
+  REQUIRE(config.actor().optim().lr() == 3e-5);
+  REQUIRE(config.actor().clip_ratio_c() == 3.0);
+  REQUIRE(config.trainer().val_before_train());
+}
+
+TEST_CASE("an unknown key is an error with file, line, key and the nearest key") {
+  REQUIRE(ErrorOf("rollout:\n  n: 4\n  max_num_seq: 2\n") ==
+          "FILE:3: rollout.max_num_seq: unknown key; did you mean rollout.max_num_seqs?");
+  REQUIRE(ErrorOf("", {"trainer.lr=1"}) ==
+          "--set: trainer.lr: unknown key; did you mean actor.optim.lr?");
+  REQUIRE(ErrorOf("roll: {n: 1}\n") == "FILE:1: roll: unknown key; did you mean model?");
+  REQUIRE(ErrorOf("actor_rollout_ref: {rollout: {m: 1}}\n") ==
+          "FILE:1: actor_rollout_ref.rollout.m: unknown key; did you mean rollout.n?");
+}
+
+TEST_CASE("every problem of a config is told at once") {
+  REQUIRE(ErrorOf("rollout:\n  n: many\n  top_p: 0\n", {"trainer.logger=[console, wandb]"}) ==
+          "FILE:2: rollout.n: expects a whole number, not \"many\"\n"
+          "FILE:3: rollout.top_p: 0 is out of range: above 0\n"
+          "--set: trainer.logger: \"wandb\" is not one of: console, jsonl, tensorboard");
+}
+
+TEST_CASE("wrong types, ranges and choices are refused") {
+  REQUIRE(ErrorOf("rollout.n: 1.5\n") == "FILE:1: rollout.n: expects a whole number, not \"1.5\"");
+  REQUIRE(ErrorOf("rollout.n: [1, 2]\n") ==
+          "FILE:1: rollout.n: expects a whole number, not a list");
+  REQUIRE(ErrorOf("rollout: 3\n") == "FILE:1: rollout: is a section: it holds keys, not a value");
+  REQUIRE(ErrorOf("data.shuffle: maybe\n") ==
+          "FILE:1: data.shuffle: expects true or false, not \"maybe\"");
+  REQUIRE(ErrorOf("actor.optim.lr: fast\n") ==
+          "FILE:1: actor.optim.lr: expects a number, not \"fast\"");
+  REQUIRE(ErrorOf("actor.optim.lr: nan\n") ==
+          "FILE:1: actor.optim.lr: expects a number, not \"nan\"");
+  REQUIRE(ErrorOf("rollout.n: 0\n") == "FILE:1: rollout.n: 0 is out of range: at least 1");
+  REQUIRE(ErrorOf("rollout.sleep_level: 3\n") ==
+          "FILE:1: rollout.sleep_level: 3 is out of range: at most 2");
+  REQUIRE(ErrorOf("actor.loss_agg_mode: seq-mean-token-sum\n") ==
+          "FILE:1: actor.loss_agg_mode: \"seq-mean-token-sum\" is not one of: token-mean");
+  REQUIRE(ErrorOf("weight_sync.bucket_mb: 0\n").find("does not match") != std::string::npos);
+  REQUIRE(ErrorOf("", {"rollout.n"}) == "--set: rollout.n: an override is written key=value");
+}
+
+TEST_CASE("a file that is no YAML, no mapping or not there is refused with its name") {
+  REQUIRE(ErrorOf("rollout: {n: 4\n").find("FILE:2: this is no YAML") == 0);
+  REQUIRE(ErrorOf("- a\n- b\n") == "FILE:1: a config file is a mapping of sections");
+  const auto missing = LoadConfig("/nonexistent/run.yaml", {});
+  REQUIRE(missing.status().code() == absl::StatusCode::kNotFound);
+  REQUIRE(std::string(missing.status().message()) ==
+          "config file /nonexistent/run.yaml does not exist");
+}
+
+TEST_CASE("a key set twice in one file is refused, also through an alias") {
+  REQUIRE(ErrorOf("rollout.n: 4\nactor_rollout_ref.rollout.n: 8\n") ==
+          "FILE:2: actor_rollout_ref.rollout.n: rollout.n is already set at FILE:1");
+}
+
+TEST_CASE("verl's spellings are accepted and reported") {
+  const ConfigFile file(
+      "actor_rollout_ref:\n  rollout: {n: 4, free_cache_engine: True}\n"
+      "  actor: {optim: {lr: 2e-6, clip_grad: 0.5}}\n  model: {path: /m}\n");
+  const auto loaded = LoadConfig(file.path(), {"actor_rollout_ref.rollout.response_length=9"});
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  REQUIRE(loaded->config.rollout().n() == 4);
+  REQUIRE(loaded->config.rollout().free_cache_engine() == "true");
+  REQUIRE(loaded->config.actor().optim().lr() == 2e-6);
+  REQUIRE(loaded->config.actor().grad_clip() == 0.5);
+  REQUIRE(loaded->config.model().path() == "/m");
+  REQUIRE(loaded->config.data().max_response_length() == 9);
+  REQUIRE(loaded->notices.size() == 6);
+  REQUIRE(loaded->notices[0] ==
+          file.path() + ":2: actor_rollout_ref.rollout.n is verl's name for rollout.n");
+  REQUIRE(loaded->notices[5] ==
+          "--set: actor_rollout_ref.rollout.response_length is verl's name for "
+          "data.max_response_length");
+}
+
+TEST_CASE("lists are replaced whole, take a single value, and keep their default otherwise") {
+  const v1::Config config = Load("data.train_files: /a.jsonl\ntrainer.logger: []\n",
+                                 {"rollout.stop=[a, \"b c\"]", "actor.optim.betas=[0.8, 0.9]"});
+  REQUIRE(config.data().train_files_size() == 1);
+  REQUIRE(config.data().train_files(0) == "/a.jsonl");
+  REQUIRE(config.trainer().logger_size() == 0);
+  REQUIRE(config.rollout().stop_size() == 2);
+  REQUIRE(config.rollout().stop(1) == "b c");
+  REQUIRE(config.actor().optim().betas(0) == 0.8);
+  REQUIRE(config.actor().checkpoint().save_contents_size() == 4);
+}
+
+TEST_CASE("reward terms are mappings with name, weight and JSON arguments") {
+  const v1::Config config = Load(
+      "reward:\n  terms:\n    - {name: length, weight: -0.1, args: {max: 8, unit: tokens}}\n"
+      "    - name: format\n");
+  REQUIRE(config.reward().terms_size() == 2);
+  REQUIRE(config.reward().terms(0).weight() == -0.1);
+  REQUIRE(config.reward().terms(0).args() == R"({"max":8,"unit":"tokens"})");
+  REQUIRE(config.reward().terms(1).weight() == 1);
+  REQUIRE(ErrorOf("reward.terms: [{weight: 1}]\n") == "FILE:1: reward.terms: an entry lacks name");
+  REQUIRE(ErrorOf("reward.terms: [{nam: x}]\n") ==
+          "FILE:1: reward.terms: nam is unknown in an entry; did you mean reward.terms[].name?");
+  REQUIRE(ErrorOf("data.apply_chat_template_kwargs: \"{\"\n").find("expects a JSON object") !=
+          std::string::npos);
+}
+
+TEST_CASE("values that follow from others are resolved") {
+  const v1::Config config = Load(
+      "data: {max_prompt_length: 10, max_response_length: 6, train_batch_size: 12}\n"
+      "actor.clip_ratio: 0.1\nactor.clip_ratio_high: 0.28\ncluster.run_dir: /r\n");
+  REQUIRE(config.rollout().max_model_len() == 16);
+  REQUIRE(config.actor().ppo_mini_batch_size() == 12);
+  REQUIRE(config.actor().clip_ratio_low() == 0.1);
+  REQUIRE(config.actor().clip_ratio_high() == 0.28);
+  REQUIRE(config.cluster().listen() == "unix:/r/controller.sock");
+  REQUIRE(config.trainer().default_local_dir() == "/r/checkpoints");
+  REQUIRE(BucketBytes(config, false) == 4 << 20);
+  REQUIRE(BucketBytes(Load("weight_sync.bucket_mb: 64\n"), true) == 64 << 20);
+}
+
+TEST_CASE("relative paths start at the current directory, and null restores a default") {
+  const v1::Config config =
+      Load("model.path: models/x/../y\nrollout.n: 4\n", {"rollout.n=null", "data.seed=~"});
+  REQUIRE(config.model().path() == (std::filesystem::current_path() / "models/y").string());
+  REQUIRE(config.rollout().n() == 8);
+  REQUIRE(config.data().seed() == 1);
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,84 @@
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "common/config/config.h"
+#include "tests/common/config/config_file.h"
+
+namespace tandem {
+namespace {
+
+std::string Problem(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(),
+                   {"model.path=/m", "data.train_files=[/t.jsonl]", "cluster.run_dir=/r"});
+  const auto loaded = LoadConfig("", overrides);
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  return std::string(ValidateValues(loaded->config, loaded->origins).message());
+}
+
+TEST_CASE("the defaults with a model and data are valid") { REQUIRE(Problem({}).empty()); }
+
+TEST_CASE("required keys are asked for by name") {
+  const std::string problem(ValidateValues(DefaultConfig()).message());
+  REQUIRE(problem.find("model.path is required") != std::string::npos);
+  REQUIRE(problem.find("data.train_files is required") != std::string::npos);
+}
+
+TEST_CASE("unequal numbers of trainers and rollouts are refused, naming the missing partner") {
+  REQUIRE(Problem({"cluster.trainers=2"})
+              .find("trainer rank 1 has no partner rollout rank 1; make the two equal "
+                    "(cluster.trainers at --set)") != std::string::npos);
+  REQUIRE(Problem({"cluster.rollouts=3", "cluster.trainers=2"})
+              .find("rollout rank 2 has no partner trainer rank 2") != std::string::npos);
+}
+
+TEST_CASE("lengths and batches that cannot work are refused") {
+  REQUIRE(Problem({"rollout.max_model_len=100"}).find("less than") != std::string::npos);
+  REQUIRE(Problem({"actor.ppo_max_token_len_per_gpu=100"}).find("could not hold one sample") !=
+          std::string::npos);
+  REQUIRE(Problem({"actor.ppo_mini_batch_size=3"}).find("does not divide") != std::string::npos);
+  REQUIRE(Problem({"cluster.run_dir=/" + std::string(90, 'x')}).find("characters long") !=
+          std::string::npos);
+}
+
+TEST_CASE("keys that contradict each other are refused") {
+  REQUIRE(Problem({"rollout.n=1"}).find("needs at least 2") != std::string::npos);
+  REQUIRE(Problem({"rollout.top_p=0.9"}).find("off-support") != std::string::npos);
+  REQUIRE(Problem({"rollout.top_k=5", "rollout.allow_off_support=true"}).empty());
+  REQUIRE(Problem({"rollout.calculate_log_probs=false"}).find("recompute") != std::string::npos);
+  REQUIRE(Problem({"reward.function=remote"}).find("service_address") != std::string::npos);
+  REQUIRE(Problem({"trainer.resume_mode=resume_path"}).find("resume_from_path") !=
+          std::string::npos);
+  REQUIRE(Problem({"trainer.test_freq=5"}).find("data.val_files") != std::string::npos);
+  REQUIRE(Problem({"actor.optim.betas=[0.9]"}).find("two numbers") != std::string::npos);
+  REQUIRE(Problem({"algorithm.gamma=0.9"}).find("must be 1") != std::string::npos);
+  REQUIRE(Problem({"cluster.heartbeat_seconds=9"}).find("at least twice") != std::string::npos);
+}
+
+TEST_CASE("listening beyond this host needs all of TLS") {
+  REQUIRE(Problem({"cluster.listen=127.0.0.1:0"}).empty());
+  REQUIRE(Problem({"cluster.listen=0.0.0.0:5000"}).find("needs cluster.tls") != std::string::npos);
+  REQUIRE(Problem({"cluster.tls.cert=/c"}).find("come together") != std::string::npos);
+  REQUIRE(Problem({"cluster.listen=0.0.0.0:5000", "cluster.tls.cert=/c", "cluster.tls.key=/k",
+                   "cluster.tls.ca=/a"})
+              .empty());
+}
+
+TEST_CASE("files that do not exist are named before anything starts") {
+  const testing::ConfigFile file("");
+  auto loaded = LoadConfig("", {"model.path=" + file.dir(), "cluster.run_dir=/r",
+                                "data.train_files=[" + file.dir() + "/t.jsonl]"});
+  REQUIRE(loaded.ok());
+  REQUIRE(std::string(Validate(loaded->config, loaded->origins).message()) ==
+          "model.path " + file.dir() +
+              " is no model directory: it has no config.json "
+              "(model.path at --set)\ndata.train_files: " +
+              file.dir() + "/t.jsonl does not exist (data.train_files at --set)");
+  std::ofstream(file.dir() + "/config.json") << "{}";
+  std::ofstream(file.dir() + "/t.jsonl") << "{}";
+  REQUIRE(Validate(loaded->config).ok());
+}
+
+}  // namespace
+}  // namespace tandem
