@@ -1,0 +1,206 @@
+#include "rollout_worker/scheduler.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+
+namespace tandem {
+namespace {
+
+int64_t BlocksFor(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
+
+Sequence* NewestHolder(const std::map<std::pair<int64_t, int64_t>, Sequence*>& queue) {
+  for (auto it = queue.rbegin(); it != queue.rend(); ++it) {
+    if (!it->second->blocks.empty()) return it->second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerOptions& options, int64_t num_blocks)
+    : options_(options), allocator_(num_blocks) {}
+
+void Scheduler::Add(SequenceGroup* group) {
+  group->forked = !options_.share_prompts;
+  for (const auto& sequence : group->sequences) {
+    if (group->forked || sequence->index == 0) SetWaiting(sequence.get());
+  }
+}
+
+StepPlan Scheduler::Schedule() {
+  StepPlan plan;
+  int64_t budget = options_.max_num_batched_tokens;
+  bool preempted = false;
+  PlanRunning(&plan, &budget, &preempted);
+  // Who was just preempted would be admitted at once and take the blocks back.
+  if (!preempted) PlanAdmissions(&plan, &budget);
+  return plan;
+}
+
+void Scheduler::PlanRunning(StepPlan* plan, int64_t* budget, bool* preempted) {
+  // One token is kept back for every later sequence, so that a long prefill never stalls decoding.
+  for (auto it = running_.begin(); it != running_.end();) {
+    const Key key = it->first;
+    const auto later = static_cast<int64_t>(std::distance(it, running_.end())) - 1;
+    const int64_t before = plan->tokens;
+    PlanSequence(it->second, *budget - later, plan, preempted);
+    *budget -= plan->tokens - before;
+    it = running_.upper_bound(key);
+  }
+}
+
+void Scheduler::PlanAdmissions(StepPlan* plan, int64_t* budget) {
+  const int64_t limit = std::min(options_.max_num_seqs, options_.max_num_batched_tokens);
+  while (running() < limit && *budget > 0 && !waiting_.empty()) {
+    Sequence* sequence = waiting_.begin()->second;
+    if (sequence->blocks.empty()) ReusePrompt(sequence);
+    // All present tokens must fit, not only the first chunk: half a prefill helps nobody.
+    if (MissingBlocks(*sequence, sequence->length()) > allocator_.free_blocks()) {
+      // With nothing running, the oldest may take what waiting samples hold.
+      if (running() > 0 || !PreemptNewerThan(KeyOf(*sequence))) return;
+      continue;
+    }
+    waiting_.erase(waiting_.begin());
+    running_.emplace(KeyOf(*sequence), sequence);
+    sequence->state = SequenceState::kRunning;
+    const int64_t before = plan->tokens;
+    bool preempted = false;
+    PlanSequence(sequence, *budget, plan, &preempted);
+    *budget -= plan->tokens - before;
+  }
+}
+
+bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, StepPlan* plan, bool* preempted) {
+  const int64_t take = std::min(sequence->length() - sequence->computed, limit);
+  TANDEM_CHECK(take > 0, "a running sequence must have a token to compute and room for it");
+  const int64_t end = sequence->computed + take;
+  while (MissingBlocks(*sequence, end) > allocator_.free_blocks()) {
+    *preempted = true;
+    if (!PreemptNewerThan(KeyOf(*sequence))) {
+      Preempt(sequence);
+      return false;
+    }
+  }
+  TakeBlocks(sequence, end, plan);
+  PlannedSpan span{sequence, sequence->computed, take, {}};
+  if (end == sequence->length()) {
+    if (sequence->group->forked) {
+      span.samplers.push_back(sequence);
+    } else {
+      for (const auto& sample : sequence->group->sequences) span.samplers.push_back(sample.get());
+    }
+  }
+  plan->tokens += take;
+  plan->spans.push_back(std::move(span));
+  return true;
+}
+
+int64_t Scheduler::MissingBlocks(const Sequence& sequence, int64_t end) const {
+  const int64_t held = static_cast<int64_t>(sequence.blocks.size());
+  int64_t missing = std::max<int64_t>(0, BlocksFor(end) - held);
+  // Only the block of the first new position can be held already and shared.
+  const int64_t first = sequence.computed / kKvBlockTokens;
+  if (first < held && allocator_.holders(sequence.blocks[static_cast<size_t>(first)]) > 1) {
+    ++missing;
+  }
+  return missing;
+}
+
+void Scheduler::TakeBlocks(Sequence* sequence, int64_t end, StepPlan* plan) {
+  auto fresh = allocator_.Allocate(MissingBlocks(*sequence, end));
+  TANDEM_CHECK(fresh.ok(), fresh.status().ToString());
+  auto next = fresh->begin();
+  const auto first = static_cast<size_t>(sequence->computed / kKvBlockTokens);
+  if (first < sequence->blocks.size() && allocator_.holders(sequence->blocks[first]) > 1) {
+    plan->copies.push_back({sequence->blocks[first], *next});
+    allocator_.Free({sequence->blocks[first]});
+    sequence->blocks[first] = *next++;
+  }
+  sequence->blocks.insert(sequence->blocks.end(), next, fresh->end());
+}
+
+void Scheduler::ReusePrompt(Sequence* sequence) {
+  const SequenceGroup& group = *sequence->group;
+  const int64_t blocks = group.prompt_tokens / kKvBlockTokens;
+  if (!options_.share_prompts || !group.forked || blocks == 0) return;
+  for (const auto& sibling : group.sequences) {
+    if (sibling->computed < blocks * kKvBlockTokens || sibling->blocks.empty()) continue;
+    sequence->blocks.assign(sibling->blocks.begin(), sibling->blocks.begin() + blocks);
+    allocator_.Share(sequence->blocks);
+    sequence->computed = blocks * kKvBlockTokens;
+    return;
+  }
+}
+
+bool Scheduler::PreemptNewerThan(const Key& key) {
+  // Samples that hold their prompt while they wait go first: they lose the least.
+  Sequence* victim = NewestHolder(waiting_);
+  if (victim == nullptr || KeyOf(*victim) <= key) victim = NewestHolder(running_);
+  if (victim == nullptr || KeyOf(*victim) <= key) return false;
+  Preempt(victim);
+  return true;
+}
+
+void Scheduler::Preempt(Sequence* sequence) {
+  allocator_.Free(sequence->blocks);
+  sequence->blocks.clear();
+  sequence->computed = 0;
+  if (sequence->state == SequenceState::kRunning) {
+    ++preemptions_;
+    running_.erase(KeyOf(*sequence));
+    SetWaiting(sequence);
+  }
+}
+
+void Scheduler::Advance(const StepPlan& plan) {
+  for (const PlannedSpan& span : plan.spans) {
+    Sequence* sequence = span.sequence;
+    sequence->computed += span.tokens;
+    if (sequence->length() == sequence->group->prompt_tokens) prefill_tokens_ += span.tokens;
+    if (!span.samplers.empty() && !sequence->group->forked) Fork(sequence->group);
+  }
+}
+
+void Scheduler::Fork(SequenceGroup* group) {
+  group->forked = true;
+  const Sequence& leader = *group->sequences[0];
+  for (size_t i = 1; i < group->sequences.size(); ++i) {
+    Sequence* sequence = group->sequences[i].get();
+    sequence->blocks = leader.blocks;
+    allocator_.Share(sequence->blocks);
+    sequence->computed = leader.computed;
+    SetWaiting(sequence);
+  }
+}
+
+void Scheduler::SetWaiting(Sequence* sequence) {
+  sequence->state = SequenceState::kWaiting;
+  waiting_.emplace(KeyOf(*sequence), sequence);
+}
+
+void Scheduler::Finish(Sequence* sequence) {
+  if (sequence->state == SequenceState::kFinished) return;
+  running_.erase(KeyOf(*sequence));
+  waiting_.erase(KeyOf(*sequence));
+  allocator_.Free(sequence->blocks);
+  sequence->blocks.clear();
+  sequence->state = SequenceState::kFinished;
+}
+
+void Scheduler::Remove(SequenceGroup* group) {
+  for (const auto& sequence : group->sequences) Finish(sequence.get());
+}
+
+int64_t Scheduler::waiting() const {
+  int64_t count = static_cast<int64_t>(waiting_.size());
+  for (const Queue* queue : {&running_, &waiting_}) {
+    for (const auto& [key, sequence] : *queue) {
+      if (sequence->group->forked) continue;
+      count += static_cast<int64_t>(sequence->group->sequences.size()) - 1;
+    }
+  }
+  return count;
+}
+
+}  // namespace tandem

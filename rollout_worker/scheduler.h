@@ -1,0 +1,105 @@
+// Which tokens the next forward pass computes: continuous batching with chunked prefill, first come
+// first served. Pure bookkeeping: no tensors, no clock, no threads; equal calls give equal plans.
+//
+// A group's prompt is prefilled once, by its first sequence (the leader). When that is done the
+// group forks: every sample draws its first token from the leader's last row, and all hold the
+// prompt's blocks; whoever writes into a shared block copies it first.
+// When blocks run out, the newest sequence that holds some gives all of them back and starts over
+// later, recomputing its tokens (preemption by recompute). The oldest sequence is never preempted
+// by others, so a pool that holds one longest sequence always makes progress.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/ops/ops_types.h"
+#include "rollout_worker/block_allocator.h"
+#include "rollout_worker/sequence.h"
+
+namespace tandem {
+
+struct SchedulerOptions {
+  int64_t max_num_seqs = 1;
+  int64_t max_num_batched_tokens = 1;
+  bool share_prompts = true;  // rollout.enable_prefix_caching
+};
+
+// Copy the bytes of a block, in every layer, before the forward pass; in list order.
+struct BlockCopy {
+  int32_t from = 0;
+  int32_t to = 0;
+};
+
+// `tokens` positions of `sequence` from `first_position` on. Its blocks cover them.
+struct PlannedSpan {
+  Sequence* sequence = nullptr;
+  int64_t first_position = 0;
+  int64_t tokens = 0;
+  // Who draws a token from the span's last row: nobody (prefill goes on), the sequence, or the
+  // whole group (the leader's prefill ends).
+  std::vector<Sequence*> samplers;
+};
+
+struct StepPlan {
+  std::vector<PlannedSpan> spans;  // oldest first
+  std::vector<BlockCopy> copies;
+  int64_t tokens = 0;  // of all spans, at most max_num_batched_tokens
+};
+
+// Not thread-safe. Groups are borrowed until every sequence is finished or Remove was called.
+class Scheduler {
+ public:
+  Scheduler(const SchedulerOptions& options, int64_t num_blocks);
+
+  // Queues a group; its arrival number decides its rank among all others.
+  void Add(SequenceGroup* group);
+  // The next step. Empty when there is no work. Each plan must be followed by Advance.
+  StepPlan Schedule();
+  // The plan was computed: marks its tokens, forks groups whose prompt is complete. The caller then
+  // appends one token to every sampler, and may Finish it.
+  void Advance(const StepPlan& plan);
+  // Gives the sequence's blocks back; it is never scheduled again.
+  void Finish(Sequence* sequence);
+  // The same for all sequences of the group that are not finished yet.
+  void Remove(SequenceGroup* group);
+
+  bool has_work() const { return !running_.empty() || !waiting_.empty(); }
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  // Samples that do not run, those of prompts still to be prefilled included.
+  int64_t waiting() const;
+  int64_t preemptions() const { return preemptions_; }
+  // Tokens computed before the first response token of a group: each prompt once, if shared.
+  int64_t prefill_tokens() const { return prefill_tokens_; }
+  const BlockAllocator& blocks() const { return allocator_; }
+
+ private:
+  using Key = std::pair<int64_t, int64_t>;  // arrival, index
+  using Queue = std::map<Key, Sequence*>;
+  static Key KeyOf(const Sequence& s) { return {s.group->arrival, s.index}; }
+
+  void PlanRunning(StepPlan* plan, int64_t* budget, bool* preempted);
+  void PlanAdmissions(StepPlan* plan, int64_t* budget);
+  // Plans up to `limit` tokens of the sequence; false when blocks ran out even after preempting
+  // everything newer (then the sequence itself was preempted).
+  bool PlanSequence(Sequence* sequence, int64_t limit, StepPlan* plan, bool* preempted);
+  // Blocks that [computed, end) needs beyond those held, copies of shared blocks included.
+  int64_t MissingBlocks(const Sequence& sequence, int64_t end) const;
+  void TakeBlocks(Sequence* sequence, int64_t end, StepPlan* plan);
+  // Takes over the prompt's full blocks from a sample of the same group that has them.
+  void ReusePrompt(Sequence* sequence);
+  // Preempts the newest holder of blocks that is newer than `key`. False: there is none.
+  bool PreemptNewerThan(const Key& key);
+  void Preempt(Sequence* sequence);
+  void Fork(SequenceGroup* group);
+  void SetWaiting(Sequence* sequence);
+
+  const SchedulerOptions options_;
+  BlockAllocator allocator_;
+  Queue running_, waiting_;  // oldest first
+  int64_t preemptions_ = 0;
+  int64_t prefill_tokens_ = 0;
+};
+
+}  // namespace tandem

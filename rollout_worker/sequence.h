@@ -1,0 +1,62 @@
+// What the rollout knows about one sample while it grows, and about the group it belongs to.
+// Plain data: the scheduler moves it between queues, the engine appends tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/types/sample.h"
+#include "common/types/sampling_params.h"
+
+namespace tandem {
+
+struct SequenceGroup;
+
+enum class SequenceState {
+  kUnforked,  // waits for the prefill of its group's leader
+  kWaiting,
+  kRunning,
+  kFinished
+};
+
+// One sample. Tokens [0, computed) have their K and V in `blocks`.
+struct Sequence {
+  SequenceGroup* group = nullptr;
+  int64_t index = 0;  // in the group
+  uint64_t sample_id = 0;
+  std::vector<int32_t> tokens;  // prompt, then response
+  std::vector<float> log_probs;
+  std::vector<int64_t> versions;
+  FinishReason finish_reason = FinishReason::kNone;
+
+  // The scheduler's.
+  SequenceState state = SequenceState::kUnforked;
+  int64_t computed = 0;
+  std::vector<int32_t> blocks;
+
+  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
+};
+
+// The samples of one request, in index order.
+struct SequenceGroup {
+  int64_t arrival = 0;  // the scheduler's order; unique
+  std::string request_id;
+  int64_t group = 0;  // echoed in the samples
+  int64_t prompt_tokens = 0;
+  SamplingParams params;
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  bool forked = false;  // the prompt's prefill is done
+};
+
+// One sequence per sample id, each starting with `prompt`.
+std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& prompt,
+                                                 const std::vector<uint64_t>& sample_ids,
+                                                 const SamplingParams& params);
+
+// The finished sequence as the trainer wants it: prompt and response segments, a new segment where
+// the weight version changes.
+Sample MakeSample(const Sequence& sequence);
+
+}  // namespace tandem
