@@ -1,0 +1,28 @@
+// Hands every record to all trackers.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/observe/tracker.h"
+
+namespace tandem {
+
+class FanoutTracker : public Tracker {
+ public:
+  explicit FanoutTracker(std::vector<std::unique_ptr<Tracker>> trackers)
+      : trackers_(std::move(trackers)) {}
+
+  void Log(int64_t step, const Metrics& metrics) override {
+    for (const auto& tracker : trackers_) tracker->Log(step, metrics);
+  }
+  void Flush() override {
+    for (const auto& tracker : trackers_) tracker->Flush();
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Tracker>> trackers_;
+};
+
+}  // namespace tandem

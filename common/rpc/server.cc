@@ -1,0 +1,98 @@
+#include "common/rpc/server.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kMaxMessageBytes = 8 << 20;  // ours stay below 4 MiB; the config and metadata ride on
+// top.
+
+// Removes the socket file that a dead process left behind; AlreadyExists if somebody listens.
+absl::Status ClearSocket(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(name.sun_path)) {
+    return InvalidArgument(
+        "socket path {} is {} bytes long, the system allows {}: choose a shorter cluster.run_dir",
+        path, path.size(), sizeof(name.sun_path) - 1);
+  }
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
+  if (!S_ISSOCK(info.st_mode)) {
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists and is no socket", path);
+  }
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Internal("socket: {}", std::strerror(errno));
+  const bool alive = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0;
+  close(fd);
+  if (alive) {
+    return MakeStatus(absl::StatusCode::kAlreadyExists,
+                      "{} is in use: another process is listening there", path);
+  }
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+std::string WithPort(const std::string& address, int port) {
+  return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const std::string& address,
+    const std::vector<grpc::Service*>& services,
+    const RpcSecurity& security) {
+  const bool is_unix = address.rfind("unix:", 0) == 0;
+  if (address.find(':') == std::string::npos) {
+    return InvalidArgument("address {} is neither unix:/path nor host:port", address);
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeServerCredentials(address, security));
+  if (is_unix) TANDEM_RETURN_IF_ERROR(ClearSocket(address.substr(5)));
+
+  grpc::EnableDefaultHealthCheckService(true);
+  static const bool reflection = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
+  (void)reflection;
+  grpc::ServerBuilder builder;
+  // Without this two processes could share one port, and clients would reach either.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  int port = 0;
+  builder.AddListeningPort(address, credentials, &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+
+  std::unique_ptr<RpcServer> server(new RpcServer());
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr || (!is_unix && port == 0)) {
+    return MakeStatus(absl::StatusCode::kAlreadyExists,
+                      "cannot listen on {}: the address is in use or not of this host; choose "
+                      "another, or port 0 for any free one",
+                      address);
+  }
+  server->address_ = is_unix ? address : WithPort(address, port);
+  if (is_unix) chmod(address.substr(5).c_str(), 0600);
+  return server;
+}
+
+RpcServer::~RpcServer() { Shutdown(absl::Seconds(1)); }
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Wait();
+  if (address_.rfind("unix:", 0) == 0) unlink(address_.substr(5).c_str());
+}
+
+}  // namespace tandem

@@ -1,0 +1,109 @@
+#include "common/wire/sample_codec.h"
+
+namespace tandem {
+
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kAborted:
+      return v1::FINISH_REASON_ABORTED;
+    case FinishReason::kNone:
+      break;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+FinishReason FromProto(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+      return FinishReason::kStop;
+    case v1::FINISH_REASON_LENGTH:
+      return FinishReason::kLength;
+    case v1::FINISH_REASON_ABORTED:
+      return FinishReason::kAborted;
+    default:
+      return FinishReason::kNone;
+  }
+}
+
+v1::Sample ToProto(const Sample& sample) {
+  v1::Sample proto;
+  proto.set_sample_id(sample.sample_id);
+  proto.set_group(sample.group);
+  proto.set_index(sample.index);
+  proto.mutable_tokens()->Add(sample.tokens.begin(), sample.tokens.end());
+  proto.set_prompt_tokens(sample.prompt_tokens);
+  proto.mutable_log_probs()->Add(sample.log_probs.begin(), sample.log_probs.end());
+  proto.mutable_versions()->Add(sample.versions.begin(), sample.versions.end());
+  for (const Segment& segment : sample.segments) {
+    v1::Segment* out = proto.add_segments();
+    out->set_begin(segment.begin);
+    out->set_length(segment.length);
+    out->set_trained(segment.trained);
+    out->set_weight_version(segment.weight_version);
+  }
+  proto.set_finish_reason(ToProto(sample.finish_reason));
+  proto.set_temperature(sample.temperature);
+  proto.set_off_support(sample.off_support);
+  proto.set_reward(sample.reward);
+  proto.mutable_advantages()->Add(sample.advantages.begin(), sample.advantages.end());
+  proto.mutable_ref_log_probs()->Add(sample.ref_log_probs.begin(), sample.ref_log_probs.end());
+  proto.mutable_old_log_probs()->Add(sample.old_log_probs.begin(), sample.old_log_probs.end());
+  return proto;
+}
+
+Sample FromProto(const v1::Sample& proto) {
+  Sample sample;
+  sample.sample_id = proto.sample_id();
+  sample.group = proto.group();
+  sample.index = proto.index();
+  sample.tokens.assign(proto.tokens().begin(), proto.tokens().end());
+  sample.prompt_tokens = proto.prompt_tokens();
+  sample.log_probs.assign(proto.log_probs().begin(), proto.log_probs().end());
+  sample.versions.assign(proto.versions().begin(), proto.versions().end());
+  for (const v1::Segment& segment : proto.segments()) {
+    sample.segments.push_back({.begin = segment.begin(),
+                               .length = segment.length(),
+                               .trained = segment.trained(),
+                               .weight_version = segment.weight_version()});
+  }
+  sample.finish_reason = FromProto(proto.finish_reason());
+  sample.temperature = proto.temperature();
+  sample.off_support = proto.off_support();
+  sample.reward = proto.reward();
+  sample.advantages.assign(proto.advantages().begin(), proto.advantages().end());
+  sample.ref_log_probs.assign(proto.ref_log_probs().begin(), proto.ref_log_probs().end());
+  sample.old_log_probs.assign(proto.old_log_probs().begin(), proto.old_log_probs().end());
+  return sample;
+}
+
+v1::SamplingParams ToProto(const SamplingParams& params) {
+  v1::SamplingParams proto;
+  proto.set_temperature(params.temperature);
+  proto.set_top_p(params.top_p);
+  proto.set_top_k(params.top_k);
+  proto.set_max_tokens(params.max_tokens);
+  proto.set_seed(params.seed);
+  proto.mutable_stop_token_ids()->Add(params.stop_token_ids.begin(), params.stop_token_ids.end());
+  for (const std::string& stop : params.stop) proto.add_stop(stop);
+  proto.set_ignore_eos(params.ignore_eos);
+  return proto;
+}
+
+SamplingParams FromProto(const v1::SamplingParams& proto) {
+  SamplingParams params;
+  params.temperature = proto.temperature();
+  params.top_p = proto.top_p();
+  params.top_k = proto.top_k();
+  params.max_tokens = proto.max_tokens();
+  params.seed = proto.seed();
+  params.stop_token_ids.assign(proto.stop_token_ids().begin(), proto.stop_token_ids().end());
+  params.stop.assign(proto.stop().begin(), proto.stop().end());
+  params.ignore_eos = proto.ignore_eos();
+  return params;
+}
+
+}  // namespace tandem
