@@ -1,0 +1,66 @@
+// Byte-pair encoding of one pre-token (Sennrich et al. 2016): the pair of lowest rank is merged
+// first, the leftmost of equals.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/text/string_map.h"
+
+namespace tandem {
+
+struct BpeSpec {
+  StringMap<int32_t> vocab;
+  std::vector<std::pair<std::string, std::string>> merges;  // by rank
+  std::optional<std::string> unk_token;
+  bool byte_level = false;     // words are raw bytes, tokens are written in the byte alphabet
+  bool ignore_merges = false;  // a word that is a token is that token
+  bool byte_fallback = false;  // an unknown character becomes its <0xHH> tokens
+  bool fuse_unk = false;       // neighbouring unknown characters become one unk_token
+};
+
+// Thread-safe: const methods share a bounded cache of words.
+class BpeModel {
+ public:
+  // InvalidArgument: a merge names a token outside the vocabulary, or unk_token is unknown.
+  static absl::StatusOr<std::unique_ptr<BpeModel>> Create(const BpeSpec& spec);
+  ~BpeModel();
+
+  // Appends the ids of one pre-token. Characters without a token, byte fallback or unk_token are
+  // dropped, as the format's reference implementation does.
+  void EncodeWord(std::string_view word, std::vector<int32_t>& out) const;
+
+ private:
+  struct Cache;
+  struct Merge {
+    int32_t rank, id;
+  };
+  struct Symbol {
+    int32_t id, previous, next;
+    bool alive;
+  };
+
+  BpeModel();
+  absl::Status AddMerges(const BpeSpec& spec);
+  std::vector<Symbol> InitialSymbols(std::string_view word) const;
+  void MergeSymbols(std::vector<Symbol>& symbols) const;
+  const Merge* FindMerge(int32_t left, int32_t right) const;
+
+  StringMap<int32_t> tokens_;          // by raw bytes when byte_level
+  std::array<int32_t, 256> byte_ids_;  // byte_level: the symbol of a byte; else of <0xHH>; or -1
+  std::unordered_map<uint64_t, Merge> merges_;
+  int32_t unk_id_ = -1;
+  bool byte_level_ = false, ignore_merges_ = false, byte_fallback_ = false, fuse_unk_ = false;
+  std::unique_ptr<Cache> cache_;
+};
+
+}  // namespace tandem

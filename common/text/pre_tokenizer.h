@@ -1,0 +1,54 @@
+// The `pre_tokenizer` of a tokenizer.json: cuts text into the words that BPE works on.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+#include "common/text/regex.h"
+
+namespace tandem {
+
+// Thread-safe. Supports Sequence, Split, ByteLevel (last only) and Digits.
+class PreTokenizer {
+ public:
+  // null: the whole text is one word. InvalidArgument names a type that is not supported.
+  static absl::StatusOr<PreTokenizer> FromJson(const nlohmann::json& json);
+
+  // Whether words are to be read as bytes: there is a ByteLevel step.
+  bool byte_level() const { return byte_level_; }
+
+  // Words in order. They point into `text` or into `storage`, which the caller keeps alive.
+  absl::StatusOr<std::vector<std::string_view>> Split(std::string_view text,
+                                                      std::deque<std::string>& storage) const;
+
+ private:
+  enum class Behavior { kRemoved, kIsolated, kContiguous, kMergedWithPrevious, kMergedWithNext };
+  struct Step {
+    std::optional<Regex> pattern;  // none: add_prefix_space
+    Behavior behavior = Behavior::kIsolated;
+    bool invert = false;
+  };
+  struct Piece {
+    size_t begin, end;
+    bool is_match;
+  };
+
+  absl::Status AddSteps(const nlohmann::json& json);
+  absl::Status AddSplit(const nlohmann::json& json);
+  absl::Status AddPattern(const std::string& pattern, Behavior behavior, bool invert);
+  static std::vector<Piece> Combine(std::vector<Piece> pieces, Behavior behavior);
+  static absl::Status SplitWord(const Step& step,
+                                std::string_view word,
+                                std::vector<std::string_view>& out);
+
+  std::vector<Step> steps_;
+  bool byte_level_ = false;
+};
+
+}  // namespace tandem

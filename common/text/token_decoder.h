@@ -1,0 +1,58 @@
+// The `decoder` of a tokenizer.json: what text a sequence of tokens stands for, token by token.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <absl/status/statusor.h>
+#include <nlohmann/json.hpp>
+
+namespace tandem {
+
+// How tokens become text. Supports ByteLevel; Sequence of Replace (of a string), ByteFallback, Fuse
+// and a leading Strip; and none (tokens joined by spaces).
+struct DecoderRule {
+  enum class Kind { kByteLevel, kPieces, kJoinWithSpaces };
+  Kind kind = Kind::kJoinWithSpaces;
+  std::string replace_from, replace_to;  // kPieces; empty from: nothing is replaced
+  bool byte_fallback = false;            // kPieces: runs of <0xHH> become bytes
+  std::string strip;                     // kPieces: removed at the very start,
+  int64_t strip_count = 0;               // at most this often
+
+  // InvalidArgument names a decoder that is not supported.
+  static absl::StatusOr<DecoderRule> FromJson(const nlohmann::json& json);
+};
+
+// What one token contributes.
+struct TokenPiece {
+  std::string bytes;
+  bool is_byte = false;  // one byte of a byte-fallback run
+};
+TokenPiece MakeTokenPiece(const DecoderRule& rule, const std::string& token);
+
+// Puts pieces together. Text that was returned never changes; the bytes of an unfinished character
+// wait for the next piece. Not thread-safe.
+class PieceAssembler {
+ public:
+  explicit PieceAssembler(const DecoderRule& rule)
+      : rule_(&rule), strips_left_(rule.strip.empty() ? 0 : rule.strip_count) {}
+
+  // The text that became certain.
+  std::string Push(const TokenPiece& piece);
+  // The rest: an unfinished character becomes U+FFFD.
+  std::string Finish();
+  // Whether bytes of an unfinished character wait.
+  bool has_pending() const { return !pending_.empty(); }
+
+ private:
+  void FlushByteRun(std::string& out);
+  std::string Strip(std::string text);
+
+  const DecoderRule* rule_;
+  std::string pending_;
+  int64_t strips_left_;
+  bool first_ = true;
+};
+
+}  // namespace tandem
