@@ -1,0 +1,77 @@
+#include "common/device/local_socket.h"
+
+#include <absl/time/clock.h>
+#include <catch2/catch.hpp>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace tandem {
+namespace {
+
+std::string SocketPath() { return "/tmp/tandem-local-" + std::to_string(getpid()) + ".sock"; }
+
+}  // namespace
+
+TEST_CASE("a descriptor crosses a socket with its message") {
+  auto listener = ListenLocal(SocketPath());
+  REQUIRE(listener.ok());
+  auto client = ConnectLocal(SocketPath());
+  REQUIRE(client.ok());
+  auto memory = CreateSharedMemory("test", 4096);
+  REQUIRE(memory.ok());
+  const int64_t sent = 42;
+  REQUIRE(SendMessage(client->get(), &sent, sizeof(sent), memory->get()).ok());
+
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  auto server = AcceptLocal(listener->get(), deadline);
+  REQUIRE(server.ok());
+  int64_t received = 0;
+  UniqueFd fd;
+  REQUIRE(ReceiveMessage(server->get(), &received, sizeof(received), deadline, &fd).ok());
+  REQUIRE(received == 42);
+  REQUIRE(CheckSharedMemory(fd.get(), 4096).ok());
+  REQUIRE(CheckSharedMemory(fd.get(), 8192).code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(ftruncate(fd.get(), 10) != 0);
+
+  REQUIRE(!PeerClosed(server->get()));
+  client->Reset();
+  REQUIRE(PeerClosed(server->get()));
+  REQUIRE(ReceiveMessage(server->get(), &received, 8, deadline).code() ==
+          absl::StatusCode::kUnavailable);
+  unlink(SocketPath().c_str());
+}
+
+TEST_CASE("waiting for a connection or a message ends at the deadline") {
+  auto listener = ListenLocal(SocketPath());
+  REQUIRE(listener.ok());
+  REQUIRE(AcceptLocal(listener->get(), absl::Now()).status().code() ==
+          absl::StatusCode::kDeadlineExceeded);
+  auto client = ConnectLocal(SocketPath());
+  REQUIRE(client.ok());
+  char byte = 0;
+  REQUIRE(ReceiveMessage(client->get(), &byte, 1, absl::Now()).code() ==
+          absl::StatusCode::kDeadlineExceeded);
+  unlink(SocketPath().c_str());
+}
+
+TEST_CASE("a socket that nobody listens on is unavailable and a long path is refused") {
+  REQUIRE(ConnectLocal("/tmp/tandem-nobody.sock").status().code() ==
+          absl::StatusCode::kUnavailable);
+  REQUIRE(ListenLocal("/tmp/" + std::string(200, 'x')).status().code() ==
+          absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("shared memory beyond the machine is refused with its size") {
+  const auto status = CreateSharedMemory("bucket", int64_t{1} << 50).status();
+  REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
+  REQUIRE(std::string(status.message()).find("bucket") != std::string::npos);
+}
+
+TEST_CASE("an unsealed file is not taken for shared memory") {
+  UniqueFd fd(memfd_create("plain", MFD_CLOEXEC));
+  REQUIRE(ftruncate(fd.get(), 4096) == 0);
+  REQUIRE(CheckSharedMemory(fd.get(), 4096).code() == absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace tandem
