@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/ops/ops_types.h"
+#include "common/types/kv_block.h"
 #include "rollout_worker/block_allocator.h"
 #include "rollout_worker/sequence.h"
 
