@@ -1,0 +1,31 @@
+// Options of the policy loss: plain values with the meaning of verl's keys of the same names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tandem {
+
+// How token losses become one number (loss_agg_mode), and the counts of the global mini-batch.
+struct LossScale {
+  // token-mean, token-sum, seq-mean-token-sum, seq-mean-token-mean or seq-mean-token-sum-norm.
+  std::string mode = "token-mean";
+  int64_t dp_size = 1;  // above 1 where gradients are averaged over ranks; Tandem sums them: 1
+  std::optional<double> batch_tokens;       // absent: the tokens at hand
+  std::optional<double> batch_samples;      // absent: the sequences at hand with a token
+  std::optional<double> loss_scale_factor;  // of seq-mean-token-sum-norm; absent: horizon
+  double horizon = 1;                       // padded response width, tokens
+};
+
+struct PolicyLossOptions {
+  double clip_ratio_low = 0.2;
+  double clip_ratio_high = 0.2;
+  double clip_ratio_c = 3.0;  // above 1
+  bool use_kl_loss = false;
+  double kl_loss_coef = 0.001;
+  std::string kl_loss_type = "low_var_kl";
+  double entropy_coeff = 0.0;
+};
+
+}  // namespace tandem

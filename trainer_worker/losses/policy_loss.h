@@ -1,0 +1,55 @@
+// The actor's loss over the trained tokens of a micro-batch, with its gradients:
+//   policy loss (vanilla PPO) + kl_loss_coef * KL(policy || reference) - entropy_coeff * entropy,
+// each aggregated the same way. LibTorch autograd inside, plain vectors outside.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "trainer_worker/losses/loss_options.h"
+
+namespace tandem {
+
+// One entry per token in every vector; vectors marked optional may be empty.
+struct LossTokens {
+  std::vector<float> log_probs;      // under the policy that is being trained
+  std::vector<float> old_log_probs;  // under the policy that sampled
+  std::vector<float> advantages;
+  std::vector<float> ref_log_probs;  // optional; needed with use_kl_loss
+  std::vector<float> entropy;        // optional; needed with entropy_coeff != 0
+  std::vector<float> is_weights;     // optional: factors of the policy loss
+  std::vector<float> mask;           // optional, 0 or 1; empty: every token counts
+  std::vector<int64_t> rows;         // optional: sequence of each token, for the seq-mean modes
+  int64_t num_rows = 1;
+};
+
+// Sums are over tokens with mask 1, so that micro-batches and ranks add up.
+struct LossResult {
+  double loss = 0;         // what is minimised: this micro-batch's share
+  double policy_loss = 0;  // aggregated terms of it, without their factors
+  double kl_loss = 0;
+  double entropy = 0;
+  double tokens = 0;
+  double clipped_sum = 0;
+  double clipped_dual_sum = 0;
+  double approx_kl_sum = 0;  // of old - new log-prob
+  std::vector<float> grad_log_probs;
+  std::vector<float> grad_entropy;  // empty where entropy does not enter the loss
+};
+
+// InvalidArgument names the option that is out of range or unknown.
+absl::Status CheckPolicyLossOptions(const PolicyLossOptions& options);
+
+// Thread-safe, deterministic. InvalidArgument: unknown mode or estimator, vectors of unequal
+// length; Internal: LibTorch failed.
+absl::StatusOr<LossResult> ComputePolicyLoss(const LossTokens& tokens,
+                                             const PolicyLossOptions& options,
+                                             const LossScale& scale);
+
+// Keeps LibTorch from starting threads of its own: call once, first thing in main.
+void UseOneTorchThread();
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+// The formulas of policy optimization over vectors of tokens, as LibTorch expressions, so that
+// their gradients come from autograd. Formulas: verl 0.9.1 (core_algos.py), checked against its
+// numbers. Only losses/ and its tests include this header: it drags ATen in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <ATen/ATen.h>
+#include <absl/status/statusor.h>
+
+#include "trainer_worker/losses/loss_options.h"
+
+namespace tandem {
+
+// Sum of values where mask is not 0; a NaN outside the mask does not count.
+at::Tensor MaskedSum(const at::Tensor& values, const at::Tensor& mask);
+// MaskedSum / (sum of mask + 1e-8).
+at::Tensor MaskedMean(const at::Tensor& values, const at::Tensor& mask);
+
+// One number from token losses [tokens]. `rows` [tokens] int64 names the sequence of each token,
+// 0 <= row < num_rows; only the seq-mean modes read it. InvalidArgument: dp_size above 1 without
+// the global count that the mode divides by.
+absl::StatusOr<at::Tensor> AggregateLoss(const at::Tensor& loss,
+                                         const at::Tensor& mask,
+                                         const at::Tensor& rows,
+                                         int64_t num_rows,
+                                         const LossScale& scale);
+
+// Estimator of KL(policy || reference) per token. `name` is kl, k1, abs, mse, k2, low_var_kl or k3;
+// a trailing + keeps the value and takes k2's gradient. InvalidArgument names any other.
+absl::StatusOr<at::Tensor> KlPenalty(const at::Tensor& log_probs,
+                                     const at::Tensor& ref_log_probs,
+                                     const std::string& name);
+
+// PPO with clipping from both sides and dual clip, per token, with the masks of what was clipped.
+struct VanillaTerms {
+  at::Tensor loss;          // [tokens]
+  at::Tensor clipped;       // [tokens] 0 or 1: the clipped side was larger
+  at::Tensor clipped_dual;  // [tokens] 0 or 1: the dual clip held, advantage below 0
+  at::Tensor approx_kl;     // [tokens] old log-prob - new log-prob, clamped to ±20
+};
+VanillaTerms VanillaLoss(const at::Tensor& log_probs,
+                         const at::Tensor& old_log_probs,
+                         const at::Tensor& advantages,
+                         const PolicyLossOptions& options);
+
+}  // namespace tandem
