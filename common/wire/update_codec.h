@@ -1,0 +1,33 @@
+// Manifests, bucket entries and digests ↔ proto.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include "common/weights/bucket_plan.h"
+#include "common/weights/digest.h"
+#include "common/weights/manifest.h"
+#include "tandem/v1/rollout.pb.h"
+
+namespace tandem {
+
+void ToProto(const Manifest& manifest, google::protobuf::RepeatedPtrField<v1::TensorEntry>* out);
+// InvalidArgument: unknown dtype, a shape without or with more than two dimensions, a negative one.
+absl::StatusOr<Manifest> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::TensorEntry>& entries);
+
+void ToProto(const std::vector<BucketEntry>& entries,
+             google::protobuf::RepeatedPtrField<v1::BucketEntry>* out);
+std::vector<BucketEntry> FromProto(
+    const google::protobuf::RepeatedPtrField<v1::BucketEntry>& entries);
+
+void ToProto(const std::vector<Digest>& digests,
+             google::protobuf::RepeatedPtrField<std::string>* out);
+// InvalidArgument: not 16 bytes.
+absl::StatusOr<std::vector<Digest>> FromProto(
+    const google::protobuf::RepeatedPtrField<std::string>& digests);
+
+}  // namespace tandem
