@@ -1,0 +1,52 @@
+#include "controller/reward/answer_pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <array>
+
+#include <pcre2.h>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
+
+}  // namespace
+
+absl::StatusOr<AnswerPattern> AnswerPattern::Compile(const std::string& pattern) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr);
+  if (code == nullptr) {
+    std::array<PCRE2_UCHAR, 256> message{};
+    pcre2_get_error_message(error, message.data(), message.size());
+    return InvalidArgument("pattern \"{}\" does not compile at offset {}: {}", pattern, offset,
+                           reinterpret_cast<const char*>(message.data()));
+  }
+  return AnswerPattern(std::shared_ptr<const void>(code, [](const void* p) {
+    pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p)));
+  }));
+}
+
+std::optional<std::string> AnswerPattern::LastCapture(const std::string& text) const {
+  const auto* code = static_cast<const pcre2_code*>(code_.get());
+  const MatchData data(pcre2_match_data_create_from_pattern(code, nullptr), &pcre2_match_data_free);
+  std::optional<std::string> last;
+  size_t start = 0;
+  while (start <= text.size()) {
+    const int groups = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                                   start, 0, data.get(), nullptr);
+    if (groups <= 0) break;
+    const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
+    const bool has_group = groups > 1 && ends[2] != PCRE2_UNSET;
+    const size_t begin = has_group ? ends[2] : ends[0], end = has_group ? ends[3] : ends[1];
+    last = text.substr(begin, end - begin);
+    start = ends[1] > start ? ends[1] : start + 1;
+  }
+  return last;
+}
+
+}  // namespace tandem

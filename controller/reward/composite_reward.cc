@@ -1,0 +1,111 @@
+#include "controller/reward/composite_reward.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/status_macros.h"
+#include "controller/reward/reward_client.h"
+#include "controller/reward/scorer_registry.h"
+
+namespace tandem {
+namespace {
+
+// Judges each item with one named scorer, or with the scorer of its data_source ("auto").
+class LocalReward final : public RewardFunction {
+ public:
+  static absl::StatusOr<std::unique_ptr<RewardFunction>> Create(const std::string& function,
+                                                                const std::string& args) {
+    auto reward = std::make_unique<LocalReward>();
+    if (function != "auto") {
+      TANDEM_ASSIGN_OR_RETURN(reward->fixed_, MakeScorer(function, args));
+    } else {
+      // Every source's scorer is built now: Score is const in effect, and so thread-safe.
+      for (const std::string& name : ScorerNames()) {
+        absl::StatusOr<Scorer> scorer = MakeScorer(name, args);
+        if (scorer.ok()) reward->by_name_[name] = *std::move(scorer);
+      }
+    }
+    return reward;
+  }
+
+  absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
+    std::vector<RewardScore> scores;
+    for (const RewardItem& item : items) {
+      TANDEM_ASSIGN_OR_RETURN(const Scorer* scorer, ScorerOf(item));
+      scores.push_back({(*scorer)(item), {}});
+    }
+    return scores;
+  }
+
+ private:
+  absl::StatusOr<const Scorer*> ScorerOf(const RewardItem& item) const {
+    if (fixed_) return &fixed_;
+    TANDEM_ASSIGN_OR_RETURN(const std::string name, FunctionOfDataSource(item.data_source));
+    const auto found = by_name_.find(name);
+    if (found != by_name_.end()) return &found->second;
+    return InvalidArgument("reward {} of data_source \"{}\" does not take reward.args", name,
+                           item.data_source);
+  }
+
+  Scorer fixed_;
+  std::map<std::string, Scorer> by_name_;
+};
+
+struct Term {
+  std::string name;
+  double weight;
+  Scorer scorer;
+};
+
+class CompositeReward final : public RewardFunction {
+ public:
+  CompositeReward(std::unique_ptr<RewardFunction> function, std::vector<Term> terms)
+      : function_(std::move(function)), terms_(std::move(terms)) {}
+
+  absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
+    TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, function_->Score(items));
+    for (size_t i = 0; i < items.size(); ++i) {
+      scores[i].extras.emplace("score", scores[i].score);
+      for (const Term& term : terms_) {
+        const double value = term.scorer(items[i]);
+        scores[i].extras[term.name] = value;
+        scores[i].score += term.weight * value;
+      }
+    }
+    return scores;
+  }
+
+ private:
+  std::unique_ptr<RewardFunction> function_;
+  std::vector<Term> terms_;
+};
+
+absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& config) {
+  if (config.function() != "remote") return LocalReward::Create(config.function(), config.args());
+  if (config.service_address().empty()) {
+    return InvalidArgument(
+        "reward.function is remote but reward.service_address is empty: name the RewardService, "
+        "e.g. 127.0.0.1:7000");
+  }
+  RewardClientOptions options;
+  options.address = config.service_address();
+  options.timeout = absl::Seconds(config.timeout_seconds());
+  options.retries = config.retries();
+  return MakeRemoteReward(options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config) {
+  TANDEM_ASSIGN_OR_RETURN(auto function, MakeFunction(config));
+  std::vector<Term> terms;
+  for (const v1::RewardTerm& term : config.terms()) {
+    TANDEM_ASSIGN_OR_RETURN(Scorer scorer, MakeScorer(term.name(), term.args()));
+    terms.push_back({term.name(), term.weight(), std::move(scorer)});
+  }
+  return std::make_unique<CompositeReward>(std::move(function), std::move(terms));
+}
+
+}  // namespace tandem

@@ -1,0 +1,17 @@
+// The reward of a run: one function that judges the answer, plus weighted terms.
+#pragma once
+
+#include <memory>
+
+#include <absl/status/statusor.h>
+
+#include "common/config/config.h"
+#include "controller/reward/reward_function.h"
+
+namespace tandem {
+
+// score = function + sum of weight * term. extras: "score" is the function's own value, each term's
+// name its unweighted value. Built from the reward section; InvalidArgument names what is wrong.
+absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config);
+
+}  // namespace tandem

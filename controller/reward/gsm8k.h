@@ -1,0 +1,24 @@
+// GSM8K answers, extracted as verl's reward_score/gsm8k.py does (golden family "rewards").
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace tandem {
+
+enum class Gsm8kMethod {
+  kStrict,    // the last "#### number"
+  kFlexible,  // the last run of digits, points and commas
+};
+
+// Looks at the last 300 characters (code points) only. Commas and dollar signs are removed from a
+// strict answer. None: no answer in the asked form.
+std::optional<std::string> ExtractGsm8kAnswer(const std::string& response, Gsm8kMethod method);
+
+// 1 if the extracted answer equals `truth` as text, `format_score` if there is another one, else 0.
+double ScoreGsm8k(const std::string& response,
+                  const std::string& truth,
+                  Gsm8kMethod method,
+                  double format_score = 0.0);
+
+}  // namespace tandem

@@ -1,0 +1,30 @@
+// Calls a user's RewardService (proto/tandem/v1/reward.proto) with deadline and retry.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
+#include "controller/reward/reward_function.h"
+
+namespace tandem {
+
+struct RewardClientOptions {
+  std::string address;                          // host:port or unix:/path
+  absl::Duration timeout = absl::Seconds(30);   // of one attempt
+  int64_t retries = 3;                          // further attempts
+  absl::Duration backoff = absl::Seconds(0.5);  // doubled after every attempt
+  Clock* clock = &RealClock();
+};
+
+// Thread-safe. Batches of at most 256 items a call, so that no message nears 4 MiB by count.
+// Retries Unavailable and DeadlineExceeded; other codes and a reply of the wrong length fail at
+// once. Errors name the address, the attempts and the last reason.
+absl::StatusOr<std::unique_ptr<RewardFunction>> MakeRemoteReward(
+    const RewardClientOptions& options);
+
+}  // namespace tandem

@@ -1,0 +1,88 @@
+#include "controller/reward/reward_client.h"
+
+#include <atomic>
+
+#include <catch2/catch.hpp>
+#include <grpcpp/grpcpp.h>
+
+#include "common/rpc/server.h"
+#include "tandem/v1/reward.grpc.pb.h"
+
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+// Scores the length of the response; can fail the first calls.
+class LengthService final : public v1::RewardService::Service {
+ public:
+  std::atomic<int> failures_left{0};
+  std::atomic<int> calls{0};
+  std::atomic<int> drop_scores{0};
+
+  grpc::Status Score(grpc::ServerContext*,
+                     const v1::ScoreRequest* request,
+                     v1::ScoreResponse* reply) override {
+    ++calls;
+    if (failures_left-- > 0) return {grpc::StatusCode::UNAVAILABLE, "warming up"};
+    for (const v1::ScoreItem& item : request->items()) {
+      reply->add_scores()->set_score(static_cast<double>(item.response().size()));
+    }
+    if (drop_scores > 0) reply->mutable_scores()->RemoveLast();
+    return grpc::Status::OK;
+  }
+};
+
+class NoSleepClock final : public Clock {
+ public:
+  absl::Time Now() override { return absl::UnixEpoch(); }
+  void Sleep(absl::Duration) override {}
+};
+
+std::vector<RewardItem> Items(int count) {
+  std::vector<RewardItem> items(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i) items[static_cast<size_t>(i)].response = std::string(i % 7, 'x');
+  return items;
+}
+
+struct Fixture {
+  LengthService service;
+  std::unique_ptr<RpcServer> server = RpcServer::Start("127.0.0.1:0", {&service}).value();
+  NoSleepClock clock;
+  RewardClientOptions Options(int64_t retries) {
+    RewardClientOptions options;
+    options.address = server->address();
+    options.retries = retries;
+    options.clock = &clock;
+    return options;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("The remote reward scores batches in order and retries", "[reward][client]") {
+  Fixture f;
+  f.service.failures_left = 2;
+  const auto reward = MakeRemoteReward(f.Options(3)).value();
+  const auto scores = reward->Score(Items(600)).value();
+  REQUIRE(scores.size() == 600);
+  REQUIRE(scores[599].score == 599 % 7);
+  REQUIRE(f.service.calls == 5);  // three batches, two failed attempts
+}
+
+TEST_CASE("The remote reward gives up after its retries and says where", "[reward][client]") {
+  Fixture f;
+  f.service.failures_left = 100;
+  const auto status = MakeRemoteReward(f.Options(2)).value()->Score(Items(1)).status();
+  REQUIRE(status.code() == absl::StatusCode::kUnavailable);
+  REQUIRE(f.service.calls == 3);
+  REQUIRE(std::string(status.message()).find(f.server->address()) != std::string::npos);
+  REQUIRE(std::string(status.message()).find("3 attempt") != std::string::npos);
+}
+
+TEST_CASE("The remote reward refuses a reply of the wrong length", "[reward][client]") {
+  Fixture f;
+  f.service.drop_scores = 1;
+  const auto status = MakeRemoteReward(f.Options(2)).value()->Score(Items(2)).status();
+  REQUIRE(status.code() == absl::StatusCode::kInternal);
+  REQUIRE(f.service.calls == 1);
+}
