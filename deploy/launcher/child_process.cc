@@ -1,0 +1,71 @@
+#include "deploy/launcher/child_process.h"
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <fstream>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+// Runs between fork and exec: only async-signal-safe calls.
+[[noreturn]] void RunChild(
+    char* const* argv, int log, int null, bool inherit_stdout, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);  // it died before the line above
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  dup2(null, STDIN_FILENO);
+  if (!inherit_stdout) dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  execv(argv[0], argv);
+  const char* reason = strerror(errno);
+  for (const char* part : {"cannot run ", static_cast<const char*>(argv[0]), ": ", reason, "\n"}) {
+    if (write(STDERR_FILENO, part, strlen(part)) < 0) break;
+  }
+  _exit(127);
+}
+
+}  // namespace
+
+absl::StatusOr<pid_t> SpawnChild(const ChildOptions& options) {
+  const int log = open(options.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log < 0) return Internal("cannot open {}: {}", options.log_path, strerror(errno));
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::vector<char*> argv;
+  for (const std::string& arg : options.argv) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) RunChild(argv.data(), log, null, options.inherit_stdout, parent);
+  const int error = errno;
+  close(log);
+  close(null);
+  if (pid < 0) return Internal("cannot start {}: {}", options.argv[0], strerror(error));
+  setpgid(pid, pid);  // here as well: whoever comes first
+  return pid;
+}
+
+std::string LastLines(const std::string& path, int lines) {
+  std::ifstream file(path);
+  std::deque<std::string> last;
+  for (std::string line; std::getline(file, line);) {
+    last.push_back(line);
+    if (static_cast<int>(last.size()) > lines) last.pop_front();
+  }
+  std::string text;
+  for (const std::string& line : last) text += line + "\n";
+  return text;
+}
+
+}  // namespace tandem

@@ -1,0 +1,44 @@
+#include "deploy/launcher/launch_plan.h"
+
+#include <fmt/format.h>
+
+namespace tandem {
+
+LaunchPlan MakeLaunchPlan(const v1::Config& config,
+                          const std::string& bin_dir,
+                          const std::string& config_path,
+                          const std::vector<std::string>& overrides) {
+  return {.bin_dir = bin_dir,
+          .config_path = config_path,
+          .overrides = overrides,
+          .run_dir = config.cluster().run_dir(),
+          .listen = config.cluster().listen(),
+          .device = config.trainer().device() == "cuda" ? "cuda" : "cpu"};
+}
+
+std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id) {
+  const std::string role = RoleName(id.role);
+  std::vector<std::string> argv = {fmt::format("{}/tandem-{}", plan.bin_dir, role)};
+  const auto flag = [&argv](const std::string& name, const std::string& value) {
+    argv.push_back("--" + name);
+    argv.push_back(value);
+  };
+  if (id.role == Role::kController) {
+    flag("config", plan.config_path);
+    for (const std::string& text : plan.overrides) flag("set", text);
+    flag("run-dir", plan.run_dir);
+    flag("listen", plan.listen);
+    return argv;
+  }
+  flag("controller", plan.listen);
+  flag("role", role);
+  flag("rank", std::to_string(id.rank));
+  flag("device", fmt::format("{}:{}", plan.device, id.rank));
+  return argv;
+}
+
+std::string LogPath(const LaunchPlan& plan, const ProcessId& id) {
+  return fmt::format("{}/logs/{}-{}.log", plan.run_dir, RoleName(id.role), id.rank);
+}
+
+}  // namespace tandem

@@ -1,0 +1,32 @@
+// Which command lines a config means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "deploy/launcher/supervisor.h"
+
+namespace tandem {
+
+struct LaunchPlan {
+  std::string bin_dir;                 // where the three programs are
+  std::string config_path;             // handed to the controller with `overrides`
+  std::vector<std::string> overrides;  // key=value
+  std::string run_dir;
+  std::string listen;  // the controller's address
+  std::string device;  // cpu or cuda; a pair's device is "cpu:<rank>"
+};
+
+LaunchPlan MakeLaunchPlan(const v1::Config& config,
+                          const std::string& bin_dir,
+                          const std::string& config_path,
+                          const std::vector<std::string>& overrides);
+
+// argv of one process.
+std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id);
+
+// run_dir/logs/<role>-<rank>.log
+std::string LogPath(const LaunchPlan& plan, const ProcessId& id);
+
+}  // namespace tandem

@@ -1,0 +1,87 @@
+// tandem-launcher --config FILE [--set key=value ...]: one controller and its workers on this host.
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <CLI/CLI.hpp>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+#include "deploy/launcher/run_loop.h"
+
+namespace tandem {
+namespace {
+
+struct Flags {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string bin_dir;
+  double grace_seconds = 20;
+};
+
+// One launcher per run directory; the lock goes away with this process.
+absl::Status LockRunDir(const std::string& run_dir) {
+  std::error_code error;
+  std::filesystem::create_directories(run_dir + "/logs", error);
+  if (error) return FailedPrecondition("cannot create {}/logs: {}", run_dir, error.message());
+  const std::string path = run_dir + "/launcher.lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return FailedPrecondition("cannot open {}: {}", path, strerror(errno));
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
+  return FailedPrecondition(
+      "another launcher is running in {} (see pids.json there); stop it, or choose another "
+      "directory with --set cluster.run_dir=DIR",
+      run_dir);
+}
+
+int Fail(const absl::Status& status) {
+  fmt::print(stderr, "{}\n", std::string(status.message()));
+  return kExitUsage;
+}
+
+int Launch(const Flags& flags) {
+  const auto loaded = LoadConfig(flags.config, flags.overrides);
+  if (!loaded.ok()) return Fail(loaded.status());
+  for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
+  const v1::Config& config = loaded->config;
+  if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) return Fail(valid);
+  const std::string run_dir = config.cluster().run_dir();
+  if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) return Fail(lock);
+  // `finished` tells scripts that the last run here came to its end.
+  std::filesystem::remove(run_dir + "/finished");
+  ProcessTable table(MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides));
+  const SupervisorOptions options{
+      .pairs = static_cast<int>(config.cluster().trainers()),
+      .max_restarts = static_cast<int>(config.cluster().max_restarts()),
+      .grace = absl::Seconds(flags.grace_seconds),
+  };
+  const int code = RunUntilDone(options, &table);
+  if (code == kExitDone) std::ofstream(run_dir + "/finished") << "done\n";
+  return code;
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  tandem::BlockSignals();
+  tandem::Flags flags;
+  std::error_code error;
+  flags.bin_dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+  CLI::App app("Starts and supervises a controller with its trainers and rollouts on this host.");
+  app.add_option("--config", flags.config, "YAML file")->required();
+  app.add_option("--set", flags.overrides, "key=value, any number, before or after --config");
+  app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
+  app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? 0 : tandem::kExitUsage;
+  }
+  return tandem::Launch(flags);
+}

@@ -1,0 +1,80 @@
+#include "deploy/launcher/process_table.h"
+
+#include <cstdio>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+#include "deploy/launcher/child_process.h"
+
+namespace tandem {
+
+ProcessTable::~ProcessTable() {
+  for (const auto& [id, pid] : pids_) kill(-pid, SIGKILL);
+  for (const auto& [id, pid] : pids_) waitpid(pid, nullptr, 0);
+}
+
+absl::Status ProcessTable::Spawn(const ProcessId& id) {
+  ChildOptions options{.argv = CommandLine(plan_, id),
+                       .log_path = LogPath(plan_, id),
+                       .inherit_stdout = id.role == Role::kController};
+  TANDEM_ASSIGN_OR_RETURN(pids_[id], SpawnChild(options));
+  ++starts_[id];
+  WritePids();
+  return absl::OkStatus();
+}
+
+void ProcessTable::Signal(const ProcessId& id, int signal) {
+  const auto it = pids_.find(id);
+  if (it != pids_.end()) kill(signal == SIGKILL ? -it->second : it->second, signal);
+}
+
+std::optional<std::pair<ProcessId, ProcessExit>> ProcessTable::Reap() {
+  int status = 0;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    for (const auto& [id, known] : pids_) {
+      if (known != pid) continue;
+      ProcessExit exit;
+      if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
+      if (WIFEXITED(status)) exit.code = WEXITSTATUS(status);
+      const ProcessId dead = id;
+      kill(-pid, SIGKILL);  // what it may have started itself
+      pids_.erase(dead);
+      WritePids();
+      return std::pair(dead, exit);
+    }
+  }
+  return std::nullopt;
+}
+
+bool ProcessTable::KillStrays() {
+  // We are the subreaper of our descendants: whoever is left is our child by now.
+  const std::string path = fmt::format("/proc/self/task/{}/children", getpid());
+  std::ifstream file(path);
+  bool none = true;
+  for (pid_t pid = 0; file >> pid;) {
+    none = false;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  return none;
+}
+
+void ProcessTable::WritePids() const {
+  std::vector<std::string> rows;
+  for (const auto& [id, pid] : pids_) {
+    rows.push_back(fmt::format(R"(  {{"role": "{}", "rank": {}, "pid": {}, "starts": {}}})",
+                               RoleName(id.role), id.rank, pid, starts_.at(id)));
+  }
+  const std::string path = plan_.run_dir + "/pids.json";
+  std::ofstream(path + ".new") << fmt::format("{{\"launcher\": {}, \"processes\": [\n{}\n]}}\n",
+                                              getpid(), fmt::join(rows, ",\n"));
+  std::rename((path + ".new").c_str(), path.c_str());
+}
+
+}  // namespace tandem

@@ -1,0 +1,117 @@
+#include "deploy/launcher/run_loop.h"
+
+#include <cstdio>
+
+#include <absl/time/clock.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "deploy/launcher/child_process.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kBlameLines = 12;
+
+sigset_t HandledSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+void Print(const std::string& text) { fmt::print(stderr, "launcher: {}\n", text); }
+
+void PrintSay(const Action& action, const ProcessTable& table) {
+  Print(action.text);
+  if (!action.blame) return;
+  const std::string path = LogPath(table.plan(), action.id);
+  const std::string last = LastLines(path, kBlameLines);
+  if (!last.empty()) fmt::print(stderr, "---- last lines of {}\n{}----\n", path, last);
+}
+
+class RunLoop {
+ public:
+  RunLoop(const SupervisorOptions& options, ProcessTable* table)
+      : supervisor_(options), table_(table) {}
+
+  int Run() {
+    Do(supervisor_.Start(absl::Now()));
+    while (!supervisor_.done()) {
+      const int signal = Wait();
+      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+        Do(supervisor_.OnStopRequest(signal, absl::Now()));
+      }
+      while (const auto dead = table_->Reap()) {
+        Do(supervisor_.OnExit(dead->first, dead->second, absl::Now()));
+      }
+      Do(supervisor_.OnTick(absl::Now()));
+    }
+    return code_;
+  }
+
+ private:
+  // The next signal, or 0 when the supervisor has something to do.
+  int Wait() {
+    const sigset_t set = HandledSignals();
+    const absl::Duration left =
+        std::min(supervisor_.NextDeadline() - absl::Now(), absl::Minutes(1));
+    const timespec timeout = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
+    return std::max(sigtimedwait(&set, nullptr, &timeout), 0);
+  }
+
+  void Do(const Actions& actions) {
+    for (const Action& action : actions) {
+      switch (action.kind) {
+        case Action::Kind::kSpawn:
+          Spawn(action.id);
+          break;
+        case Action::Kind::kTerminate:
+          table_->Signal(action.id, SIGTERM);
+          break;
+        case Action::Kind::kKill:
+          table_->Signal(action.id, SIGKILL);
+          break;
+        case Action::Kind::kSay:
+          PrintSay(action, *table_);
+          break;
+        case Action::Kind::kFinish:
+          Finish(action);
+          break;
+      }
+    }
+  }
+
+  void Spawn(const ProcessId& id) {
+    const absl::Status spawned = table_->Spawn(id);
+    if (spawned.ok()) return;
+    Print(fmt::format("{}: {}", id.ToString(), std::string(spawned.message())));
+    Do(supervisor_.OnExit(id, {.code = kExitUsage}, absl::Now()));
+  }
+
+  void Finish(const Action& action) {
+    code_ = action.code;
+    if (!table_->KillStrays()) Print("a process that a worker had started was left over: killed");
+    if (code_ != 0) Print(fmt::format("{}; exit code {}", action.text, code_));
+  }
+
+  Supervisor supervisor_;
+  ProcessTable* table_;
+  int code_ = 0;
+};
+
+}  // namespace
+
+void BlockSignals() {
+  const sigset_t set = HandledSignals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  // Orphans of our children come to us instead of init, so that none can be missed.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+int RunUntilDone(const SupervisorOptions& options, ProcessTable* table) {
+  return RunLoop(options, table).Run();
+}
+
+}  // namespace tandem

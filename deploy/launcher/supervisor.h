@@ -1,0 +1,101 @@
+// What to do about processes that start, die and have to stop: a pure state machine.
+//
+//   Running ──controller done or final, worker misconfigured, restarts spent──▶ StoppingWorkers
+//      └────stop requested──▶ StoppingController ──it exits──▶ StoppingWorkers ──all gone──▶ Done
+//
+// Each stopping state ends in SIGKILL after `grace`. No clock, no process, no thread in here: every
+// call takes `now` and returns actions for the process layer (run_loop.h) to carry out in order.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <absl/time/time.h>
+
+namespace tandem {
+
+enum class Role { kController, kTrainer, kRollout };
+const char* RoleName(Role role);
+
+struct ProcessId {
+  Role role = Role::kController;
+  int rank = 0;
+  auto operator<=>(const ProcessId&) const = default;
+  std::string ToString() const;  // "controller", "trainer 1"
+};
+
+// How processes of this system end (sysexits.h).
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitUsage = 64;        // bad flags or config: starting again cannot help
+inline constexpr int kExitUnavailable = 69;  // lost its peer
+inline constexpr int kExitInternal = 70;
+inline constexpr int kExitTemporary = 75;  // asks to be started again
+
+struct ProcessExit {
+  int code = 0;
+  int signal = 0;                // 0: it exited by itself with `code`
+  std::string ToString() const;  // "exit code 70", "signal 9 (Killed)"
+};
+
+struct Action {
+  enum class Kind { kSpawn, kTerminate, kKill, kSay, kFinish };
+  Kind kind = Kind::kSay;
+  ProcessId id;        // kSpawn, kTerminate (SIGTERM), kKill (SIGKILL to its process group)
+  std::string text;    // kSay; kFinish: why, where `code` is not 0
+  int code = 0;        // kFinish: the launcher's exit code
+  bool blame = false;  // kSay: show the last lines of the log of `id` too
+};
+using Actions = std::vector<Action>;
+
+struct SupervisorOptions {
+  int pairs = 1;
+  int max_restarts = 3;                             // of all processes together
+  absl::Duration grace = absl::Seconds(20);         // from SIGTERM to SIGKILL
+  absl::Duration leave_time = absl::Seconds(10);    // from a worker's exit 0 to the controller's
+  absl::Duration restart_delay = absl::Seconds(1);  // of a second and later restart of a process
+};
+
+// Not thread-safe.
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisorOptions& options) : options_(options) {}
+
+  Actions Start(absl::Time now);
+  Actions OnExit(ProcessId id, ProcessExit exit, absl::Time now);
+  // SIGINT or SIGTERM. The second request kills at once.
+  Actions OnStopRequest(int signal, absl::Time now);
+  // Due restarts and expired grace; call at NextDeadline() or later.
+  Actions OnTick(absl::Time now);
+
+  absl::Time NextDeadline() const;  // InfiniteFuture: nothing is due
+  bool done() const { return state_ == State::kDone; }
+  int restarts() const { return restarts_; }
+
+ private:
+  enum class State { kRunning, kStoppingController, kStoppingWorkers, kDone };
+  struct Process {
+    bool alive = false;
+    int deaths = 0;
+    absl::Time restart_at = absl::InfiniteFuture();
+  };
+
+  void OnControllerExit(ProcessExit exit, absl::Time now, Actions* actions);
+  void OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions);
+  void Restart(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions);
+  void StopWorkers(absl::Time now, Actions* actions);
+  void GiveUp(int code, const std::string& why, absl::Time now, Actions* actions);
+  void KillAll(Actions* actions);
+  void FinishIfAllGone(Actions* actions);
+  bool AnyAlive() const;
+
+  const SupervisorOptions options_;
+  State state_ = State::kRunning;
+  std::map<ProcessId, Process> processes_;
+  int restarts_ = 0;
+  int code_ = 0;
+  std::string why_;
+  absl::Time kill_at_ = absl::InfiniteFuture();
+};
+
+}  // namespace tandem

@@ -1,0 +1,191 @@
+#include "deploy/launcher/supervisor.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+#include <signal.h>
+
+namespace tandem {
+namespace {
+
+constexpr ProcessId kController{Role::kController, 0};
+constexpr ProcessId kTrainer0{Role::kTrainer, 0};
+constexpr ProcessId kTrainer1{Role::kTrainer, 1};
+constexpr ProcessId kRollout0{Role::kRollout, 0};
+constexpr ProcessId kRollout1{Role::kRollout, 1};
+
+// "spawn trainer 1, kill controller, finish 70": the messages are left out.
+std::string Text(const Actions& actions) {
+  std::string text;
+  for (const Action& action : actions) {
+    std::string part;
+    switch (action.kind) {
+      case Action::Kind::kSpawn:
+        part = "spawn " + action.id.ToString();
+        break;
+      case Action::Kind::kTerminate:
+        part = "terminate " + action.id.ToString();
+        break;
+      case Action::Kind::kKill:
+        part = "kill " + action.id.ToString();
+        break;
+      case Action::Kind::kFinish:
+        part = fmt::format("finish {}", action.code);
+        break;
+      case Action::Kind::kSay:
+        continue;
+    }
+    text += (text.empty() ? "" : ", ") + part;
+  }
+  return text;
+}
+
+std::string Said(const Actions& actions) {
+  std::string text;
+  for (const Action& action : actions) {
+    if (action.kind == Action::Kind::kSay) text += action.text + "\n";
+  }
+  return text;
+}
+
+struct Fixture {
+  explicit Fixture(SupervisorOptions options = {.pairs = 2, .max_restarts = 2})
+      : supervisor(options) {
+    started = Text(supervisor.Start(now));
+  }
+  std::string Exit(ProcessId id, int code) {
+    return Text(supervisor.OnExit(id, {.code = code}, now));
+  }
+  std::string Crash(ProcessId id) { return Text(supervisor.OnExit(id, {.signal = SIGKILL}, now)); }
+  void AllWorkersExit() {
+    for (const ProcessId& id : {kTrainer0, kTrainer1, kRollout0}) REQUIRE(Exit(id, 0).empty());
+  }
+
+  absl::Time now = absl::FromUnixSeconds(1000);
+  Supervisor supervisor;
+  std::string started;
+};
+
+constexpr char kTerminateWorkers[] =
+    "terminate trainer 0, terminate trainer 1, terminate rollout 0, terminate rollout 1";
+
+TEST_CASE("one controller and all pairs are started") {
+  REQUIRE(Fixture().started ==
+          "spawn controller, spawn trainer 0, spawn rollout 0, spawn trainer 1, spawn rollout 1");
+}
+
+TEST_CASE("a controller that is done stops the workers, and then all is done with 0") {
+  Fixture f;
+  REQUIRE(f.Exit(kController, 0) == kTerminateWorkers);
+  f.AllWorkersExit();
+  REQUIRE_FALSE(f.supervisor.done());
+  REQUIRE(f.Crash(kRollout1) == "finish 0");
+  REQUIRE(f.supervisor.done());
+}
+
+TEST_CASE("workers that outlive the grace period are killed") {
+  Fixture f;
+  f.Exit(kController, 0);
+  f.AllWorkersExit();
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(20));
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(19))).empty());
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(20))) == "kill rollout 1");
+  REQUIRE(f.Crash(kRollout1) == "finish 0");
+}
+
+TEST_CASE("a worker that dies is restarted, a second time after a delay") {
+  Fixture f;
+  const Actions actions = f.supervisor.OnExit(kTrainer1, {.signal = SIGKILL}, f.now);
+  REQUIRE(Text(actions) == "spawn trainer 1");
+  REQUIRE(Said(actions) == "trainer 1 died: signal 9 (Killed); restart 1 of 2\n");
+  REQUIRE(f.Exit(kTrainer1, 75).empty());
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(1));
+  REQUIRE(Text(f.supervisor.OnTick(f.supervisor.NextDeadline())) == "spawn trainer 1");
+  REQUIRE(f.supervisor.NextDeadline() == absl::InfiniteFuture());
+}
+
+TEST_CASE(
+    "when restarts are spent everything stops, the controller first, and the error says why") {
+  Fixture f({.pairs = 2, .max_restarts = 1});
+  REQUIRE(f.Exit(kRollout0, 70) == "spawn rollout 0");
+  const Actions actions = f.supervisor.OnExit(kTrainer0, {.code = 69}, f.now);
+  REQUIRE(Text(actions) == "terminate controller");
+  REQUIRE(Said(actions) ==
+          "trainer 0 died: exit code 69, and cluster.max_restarts = 1 is used up\n");
+  REQUIRE(f.Exit(kController, 0) ==
+          "terminate trainer 1, terminate rollout 0, terminate rollout 1");
+  f.Exit(kTrainer1, 0);
+  f.Exit(kRollout0, 0);
+  const Actions last = f.supervisor.OnExit(kRollout1, {}, f.now);
+  REQUIRE(Text(last) == "finish 70");
+  REQUIRE(last.back().text.find("max_restarts = 1 is used up") != std::string::npos);
+}
+
+TEST_CASE("a controller that crashes or asks for it is restarted, workers stay") {
+  Fixture f;
+  REQUIRE(f.Crash(kController) == "spawn controller");
+  REQUIRE(f.Exit(kController, 75).empty());
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(1))) == "spawn controller");
+  REQUIRE(f.Crash(kController) == kTerminateWorkers);
+}
+
+TEST_CASE("a controller's own failure is final and its code is passed on") {
+  Fixture f;
+  REQUIRE(f.Exit(kController, 70) == kTerminateWorkers);
+  f.AllWorkersExit();
+  REQUIRE(f.Exit(kRollout1, 0) == "finish 70");
+}
+
+TEST_CASE("a worker that cannot run at all is not restarted") {
+  for (const int code : {64, 127}) {
+    Fixture f;
+    REQUIRE(f.Exit(kRollout1, code) == "terminate controller");
+    REQUIRE(f.Exit(kController, 0) ==
+            "terminate trainer 0, terminate trainer 1, terminate rollout 0");
+    f.Exit(kTrainer0, 0);
+    f.Exit(kTrainer1, 0);
+    REQUIRE(f.Exit(kRollout0, 0) == "finish 64");
+  }
+}
+
+TEST_CASE("a worker that is let go early is missed only when the controller goes on") {
+  Fixture f;
+  REQUIRE(f.Exit(kTrainer0, 0).empty());
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(10));
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(9))).empty());
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(10))) == "spawn trainer 0");
+}
+
+TEST_CASE("a stop request ends the controller, then the workers, and nothing is restarted") {
+  Fixture f;
+  REQUIRE(Text(f.supervisor.OnStopRequest(SIGINT, f.now)) == "terminate controller");
+  REQUIRE(f.Crash(kTrainer0).empty());
+  REQUIRE(f.Exit(kController, 0) ==
+          "terminate trainer 1, terminate rollout 0, terminate rollout 1");
+  f.Exit(kTrainer1, 0);
+  f.Exit(kRollout0, 0);
+  REQUIRE(f.Exit(kRollout1, 0) == "finish 130");
+}
+
+TEST_CASE("a second stop request kills at once") {
+  Fixture f({.pairs = 1, .max_restarts = 2});
+  f.supervisor.OnStopRequest(SIGTERM, f.now);
+  REQUIRE(Text(f.supervisor.OnStopRequest(SIGTERM, f.now)) ==
+          "kill controller, kill trainer 0, kill rollout 0");
+  f.Crash(kController);
+  f.Crash(kTrainer0);
+  REQUIRE(f.Crash(kRollout0) == "finish 143");
+}
+
+TEST_CASE("a stop request while a restart is pending does not restart") {
+  Fixture f({.pairs = 1, .max_restarts = 5});
+  f.Crash(kController);
+  REQUIRE(f.Crash(kController).empty());
+  REQUIRE(Text(f.supervisor.OnStopRequest(SIGINT, f.now)) ==
+          "terminate trainer 0, terminate rollout 0");
+  f.Exit(kTrainer0, 0);
+  REQUIRE(f.Exit(kRollout0, 0) == "finish 130");
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Hours(1))).empty());
+}
+
+}  // namespace
+}  // namespace tandem
