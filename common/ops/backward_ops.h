@@ -19,6 +19,9 @@ class BackwardOps {
  public:
   virtual ~BackwardOps() = default;
 
+  // Scratch memory held between calls; it grows with the largest call so far.
+  virtual int64_t workspace_bytes() const = 0;
+
   // out = in rounded to the compute dtype (residual gradient → GEMM input).
   virtual void Round(FloatMatrix in, Matrix out) = 0;
   // din [M, K] = dout [M, N] W.
@@ -26,26 +29,40 @@ class BackwardOps {
   // dweight [N, K] += doutᵀ in; dbias [N] += column sums of dout unless null. Dense, row-major.
   virtual void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) = 0;
   // dresidual += d(in) of out = RmsNorm(in, weight); dweight [cols] += its gradient.
-  virtual void RmsNorm(Matrix in, const void* weight, float eps, Matrix dout,
-                       FloatMatrix dresidual, float* dweight) = 0;
+  virtual void RmsNorm(Matrix in,
+                       const void* weight,
+                       float eps,
+                       Matrix dout,
+                       FloatMatrix dresidual,
+                       float* dweight) = 0;
   // The same for q/k norms: din in the compute dtype, may alias dout.
-  virtual void HeadRmsNorm(Matrix in, const void* weight, float eps, Matrix dout, Matrix din,
-                           float* dweight) = 0;
+  virtual void HeadRmsNorm(
+      Matrix in, const void* weight, float eps, Matrix dout, Matrix din, float* dweight) = 0;
   // dqkv [rows, qkv_cols] = gradient of the rotated q, k and of v. Each span is a whole sequence
   // from position 0, its q, k, v rows in `qkv` (rotated). `out` is the forward's result.
-  virtual void Attention(Matrix qkv, const AttentionShape& shape,
-                         const std::vector<AttentionSpan>& spans, Matrix out, Matrix dout,
+  virtual void Attention(Matrix qkv,
+                         const AttentionShape& shape,
+                         const std::vector<AttentionSpan>& spans,
+                         Matrix out,
+                         Matrix dout,
                          Matrix dqkv) = 0;
   // Rotates the q and k columns of dqkv back, in place.
-  virtual void Rope(Matrix dqkv, const AttentionShape& shape, const RopeTable& rope,
+  virtual void Rope(Matrix dqkv,
+                    const AttentionShape& shape,
+                    const RopeTable& rope,
                     const std::vector<AttentionSpan>& spans) = 0;
   virtual void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) = 0;
   // dhidden and dhead [vocab, K] += gradient of sum_i grad_log_probs[i] * log_prob_i
   // + grad_entropy[i] * entropy_i (grad_entropy may be null). Recomputes the logits by row chunks.
-  virtual void TokenLogProbs(Matrix hidden, const LinearWeight& head, int64_t vocab_limit,
-                             const int32_t* targets, const float* temperatures,
-                             const float* grad_log_probs, const float* grad_entropy,
-                             Matrix dhidden, float* dhead) = 0;
+  virtual void TokenLogProbs(Matrix hidden,
+                             const LinearWeight& head,
+                             int64_t vocab_limit,
+                             const int32_t* targets,
+                             const float* temperatures,
+                             const float* grad_log_probs,
+                             const float* grad_entropy,
+                             Matrix dhidden,
+                             float* dhead) = 0;
   // dtable [vocab, K] += rows of dx at ids, ascending.
   virtual void Embed(const int32_t* ids, FloatMatrix dx, float* dtable) = 0;
 };

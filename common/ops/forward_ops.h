@@ -26,6 +26,8 @@ class ForwardOps {
   virtual DType compute_dtype() const = 0;
   // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-seq-f32".
   virtual std::string numerics_class() const = 0;
+  // Scratch memory held between calls; it grows with the largest call so far.
+  virtual int64_t workspace_bytes() const = 0;
 
   // out[i] = table row ids[i]. ids are in [0, table.rows).
   virtual void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) = 0;
@@ -38,24 +40,37 @@ class ForwardOps {
   virtual void Add(Matrix x, Matrix delta) = 0;
   // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, as HF's
   // rotate_half) and stores k and v of every row in its KV block. q is not scaled.
-  virtual void RopeAndStore(Matrix qkv, const AttentionShape& shape, const RopeTable& rope,
-                            const std::vector<AttentionSpan>& spans, KvLayer kv) = 0;
+  virtual void RopeAndStore(Matrix qkv,
+                            const AttentionShape& shape,
+                            const RopeTable& rope,
+                            const std::vector<AttentionSpan>& spans,
+                            KvLayer kv) = 0;
   // Causal attention of the rotated q columns of qkv over the positions 0..p of the row's blocks;
   // scores scaled by 1/sqrt(head_dim), softmax in fp32, P rounded to the compute dtype.
   // out [rows, heads * head_dim].
-  virtual void Attention(Matrix qkv, const AttentionShape& shape,
-                         const std::vector<AttentionSpan>& spans, KvLayer kv, Matrix out) = 0;
+  virtual void Attention(Matrix qkv,
+                         const AttentionShape& shape,
+                         const std::vector<AttentionSpan>& spans,
+                         KvLayer kv,
+                         Matrix out) = 0;
   // out [rows, F] = silu(gate) * up, gate = first F columns of gate_up [rows, 2F].
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
   // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0 is
   // read as 1. `entropy` may be null.
-  virtual void TokenLogProbs(Matrix hidden, const LinearWeight& head, int64_t vocab_limit,
-                             const int32_t* targets, const float* temperatures, float* log_probs,
+  virtual void TokenLogProbs(Matrix hidden,
+                             const LinearWeight& head,
+                             int64_t vocab_limit,
+                             const int32_t* targets,
+                             const float* temperatures,
+                             float* log_probs,
                              float* entropy) = 0;
   // One token per row by inverse CDF over fixed vocabulary chunks in ascending order; its log-prob
   // is the very number TokenLogProbs gives.
-  virtual void Sample(Matrix hidden, const LinearWeight& head, int64_t vocab_limit,
-                      const std::vector<SampleRow>& rows, SampledToken* out) = 0;
+  virtual void Sample(Matrix hidden,
+                      const LinearWeight& head,
+                      int64_t vocab_limit,
+                      const std::vector<SampleRow>& rows,
+                      SampledToken* out) = 0;
   // fp32 logits [rows, vocab rows], for golden tests and debugging.
   virtual void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) = 0;
 };

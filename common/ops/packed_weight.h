@@ -20,11 +20,11 @@ int64_t PackedBytes(int64_t rows, int64_t cols, DType dtype);
 // dtype). Rows may be written in any order and by pieces; padding must have been zeroed once.
 // Pure function of its arguments; distinct row ranges may be written concurrently only if they do
 // not share a panel (16 rows).
-void PackRows(std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows,
-              const void* source);
+void PackRows(
+    std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows, const void* source);
 
 // The inverse: reads logical rows into `dest` (row-major, dense).
-void UnpackRows(const std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows,
-                void* dest);
+void UnpackRows(
+    const std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows, void* dest);
 
 }  // namespace tandem

@@ -1,0 +1,103 @@
+// RoPE, the KV store and attention: tasks are cut from spans.
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/check.h"
+#include "common/ops/cpu/forward_ops.h"
+#include "common/ops/cpu/kv_layout.h"
+
+namespace tandem {
+namespace {
+
+static_assert(kKvTokens == kKvBlockTokens);
+
+// Rows of one head that share a pass over its keys: enough to reuse K and V from L1, few enough
+// for the scores of a long context to stay in L2.
+constexpr int64_t kQueriesPerTask = 24;
+constexpr int64_t kRopeRows = 8;
+
+struct RowRun {
+  const AttentionSpan* span;
+  int64_t first, last;  // rows of the span
+};
+
+std::vector<RowRun> CutSpans(const std::vector<AttentionSpan>& spans, int64_t rows) {
+  std::vector<RowRun> runs;
+  for (const AttentionSpan& span : spans) {
+    for (int64_t first = 0; first < span.rows; first += rows) {
+      runs.push_back({&span, first, std::min(span.rows, first + rows)});
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
+void CpuForwardOps::RopeAndStore(Matrix qkv,
+                                 const AttentionShape& shape,
+                                 const RopeTable& rope,
+                                 const std::vector<AttentionSpan>& spans,
+                                 KvLayer kv) {
+  const int64_t head_bytes = shape.head_dim * element_bytes_;
+  const int64_t kv_head_bytes = KvHeadBytes(shape.head_dim, element_bytes_);
+  const int64_t block_bytes = KvBlockBytes(shape, dtype_);
+  const int64_t max_positions = static_cast<int64_t>(rope.cos.size()) / rope.half_dim;
+  const auto store_row = [&](const AttentionSpan& span, int64_t index) {
+    const int64_t position = span.first_position + index;
+    TANDEM_CHECK(position < max_positions, "position beyond the rope table");
+    const int32_t block = span.blocks[position / kKvTokens];
+    TANDEM_CHECK(block >= 0 && block < kv.num_blocks, "KV block outside the pool");
+    std::byte* head = Row(qkv, span.first_row + index);
+    const float* cos = rope.cos.data() + position * rope.half_dim;
+    const float* sin = rope.sin.data() + position * rope.half_dim;
+    for (int64_t h = 0; h < shape.heads + shape.kv_heads; ++h) {
+      kernels_.rope(head + h * head_bytes, cos, sin, rope.half_dim);
+    }
+    const std::byte* k = head + shape.heads * head_bytes;
+    std::byte* slot = kv.base + block * block_bytes;
+    for (int64_t h = 0; h < shape.kv_heads; ++h) {
+      kernels_.store_kv(k + h * head_bytes, k + (shape.kv_heads + h) * head_bytes, shape.head_dim,
+                        position % kKvTokens, slot + h * kv_head_bytes);
+    }
+  };
+  const std::vector<RowRun> runs = CutSpans(spans, kRopeRows);
+  pool_.ParallelRows(static_cast<int64_t>(runs.size()), 1, [&](int64_t first, int64_t last, int) {
+    for (int64_t i = first; i < last; ++i) {
+      const RowRun& run = runs[static_cast<size_t>(i)];
+      for (int64_t index = run.first; index < run.last; ++index) store_row(*run.span, index);
+    }
+  });
+}
+
+void CpuForwardOps::Attention(Matrix qkv,
+                              const AttentionShape& shape,
+                              const std::vector<AttentionSpan>& spans,
+                              KvLayer kv,
+                              Matrix out) {
+  AttentionCall call;
+  call.qkv = qkv.data;
+  call.qkv_stride = qkv.stride;
+  call.out = out.data;
+  call.out_stride = out.stride;
+  call.heads = shape.heads;
+  call.kv_heads = shape.kv_heads;
+  call.head_dim = shape.head_dim;
+  call.kv = kv.base;
+  call.kv_block_bytes = KvBlockBytes(shape, dtype_);
+  call.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  const int64_t rows = std::max(kQueriesPerTask / (shape.heads / shape.kv_heads), int64_t{1});
+  attention_tasks_.clear();
+  for (const RowRun& run : CutSpans(spans, rows)) {
+    for (int64_t head = 0; head < shape.kv_heads; ++head) {
+      attention_tasks_.push_back({run.span->first_row + run.first, run.last - run.first,
+                                  run.span->first_position + run.first, run.span->blocks, head});
+    }
+  }
+  pool_.ParallelFor(static_cast<int64_t>(attention_tasks_.size()), [&](int64_t index, int thread) {
+    const AttentionTask& task = attention_tasks_[static_cast<size_t>(index)];
+    Workspace& scratch = thread_scratch_[static_cast<size_t>(thread)];
+    kernels_.attention(call, task, scratch.Bytes(kernels_.attention_scratch(call, task)));
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,90 @@
+#include "common/ops/cpu/forward_ops.h"
+
+#include <memory>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+#include "common/ops/cpu/gemm_driver.h"
+#include "common/ops/cpu/isa.h"
+#include "common/ops/packed_weight.h"
+
+namespace tandem {
+namespace {
+// Rows of an elementwise op worth a task of their own.
+constexpr int64_t kRowGrain = 4;
+}  // namespace
+
+CpuForwardOps::CpuForwardOps(DType compute_dtype, const KernelSet& kernels, int threads)
+    : dtype_(compute_dtype),
+      element_bytes_(static_cast<int64_t>(DTypeBytes(compute_dtype))),
+      kernels_(kernels),
+      pool_(threads),
+      thread_scratch_(static_cast<size_t>(pool_.threads())) {}
+
+std::string CpuForwardOps::numerics_class() const {
+  return dtype_ == DType::kBFloat16 ? "cpu-seq-bf16" : "cpu-seq-f32";
+}
+
+int64_t CpuForwardOps::workspace_bytes() const {
+  int64_t bytes = logits_.capacity() + chunk_stats_.capacity();
+  for (const Workspace& scratch : thread_scratch_) bytes += scratch.capacity();
+  return bytes;
+}
+
+void CpuForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix out) {
+  pool_.ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+    for (int64_t row = first; row < last; ++row) {
+      TANDEM_CHECK(ids[row] >= 0 && ids[row] < table.rows, "token id outside the embedding");
+      UnpackRows(table.packed, table.cols, dtype_, ids[row], 1, Row(out, row));
+    }
+  });
+}
+
+void CpuForwardOps::RmsNorm(Matrix in, const void* weight, float eps, Matrix out) {
+  pool_.ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+    for (int64_t row = first; row < last; ++row) {
+      kernels_.rms_norm(Row(in, row), weight, eps, in.cols, Row(out, row));
+    }
+  });
+}
+
+void CpuForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
+  TANDEM_CHECK(in.cols == weight.cols && out.cols == weight.rows && in.rows == out.rows,
+               "shapes of Linear do not match");
+  GemmCall call;
+  call.a = in.data;
+  call.a_stride = in.stride;
+  call.b = weight.packed;
+  call.panel_bytes = PackedBytes(16, weight.cols, dtype_);
+  call.k = weight.cols;
+  call.n = weight.rows;
+  call.c = out.data;
+  call.c_stride = out.stride;
+  call.bias = weight.bias;
+  RunGemm(pool_, kernels_, call, in.rows);
+}
+
+void CpuForwardOps::Add(Matrix x, Matrix delta) {
+  pool_.ParallelRows(x.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+    for (int64_t row = first; row < last; ++row) kernels_.add(Row(x, row), Row(delta, row), x.cols);
+  });
+}
+
+void CpuForwardOps::SiluMul(Matrix gate_up, Matrix out) {
+  pool_.ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+    for (int64_t row = first; row < last; ++row) {
+      kernels_.silu_mul(Row(gate_up, row), out.cols, Row(out, row));
+    }
+  });
+}
+
+absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype, int threads) {
+  if (threads < 1) return InvalidArgument("ops need at least one thread, not {}", threads);
+  TANDEM_ASSIGN_OR_RETURN(const KernelSet* kernels, ChooseKernels(compute_dtype));
+  std::unique_ptr<ForwardOps> ops =
+      std::make_unique<CpuForwardOps>(compute_dtype, *kernels, threads);
+  return ops;
+}
+
+}  // namespace tandem

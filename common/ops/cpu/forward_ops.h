@@ -1,0 +1,68 @@
+// ForwardOps on a CPU: cuts every op into row or column tasks for the pool and calls the kernels.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/ops/cpu/kernel_set.h"
+#include "common/ops/cpu/thread_pool.h"
+#include "common/ops/cpu/workspace.h"
+#include "common/ops/forward_ops.h"
+
+namespace tandem {
+
+class CpuForwardOps final : public ForwardOps {
+ public:
+  CpuForwardOps(DType compute_dtype, const KernelSet& kernels, int threads);
+
+  DType compute_dtype() const override { return dtype_; }
+  std::string numerics_class() const override;
+  int64_t workspace_bytes() const override;
+
+  void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override;
+  void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) override;
+  void Linear(Matrix in, const LinearWeight& weight, Matrix out) override;
+  void Add(Matrix x, Matrix delta) override;
+  void RopeAndStore(Matrix qkv,
+                    const AttentionShape& shape,
+                    const RopeTable& rope,
+                    const std::vector<AttentionSpan>& spans,
+                    KvLayer kv) override;
+  void Attention(Matrix qkv,
+                 const AttentionShape& shape,
+                 const std::vector<AttentionSpan>& spans,
+                 KvLayer kv,
+                 Matrix out) override;
+  void SiluMul(Matrix gate_up, Matrix out) override;
+  void TokenLogProbs(Matrix hidden,
+                     const LinearWeight& head,
+                     int64_t vocab_limit,
+                     const int32_t* targets,
+                     const float* temperatures,
+                     float* log_probs,
+                     float* entropy) override;
+  void Sample(Matrix hidden,
+              const LinearWeight& head,
+              int64_t vocab_limit,
+              const std::vector<SampleRow>& rows,
+              SampledToken* out) override;
+  void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) override;
+
+ private:
+  std::byte* Row(Matrix matrix, int64_t row) const {
+    return static_cast<std::byte*>(matrix.data) + row * matrix.stride * element_bytes_;
+  }
+  // Logits of some rows of `hidden` and one vocabulary chunk, of which `cols` columns are wanted.
+  GemmCall ChunkGemm(Matrix hidden, const LinearWeight& head, int64_t chunk, int64_t cols) const;
+
+  const DType dtype_;
+  const int64_t element_bytes_;
+  const KernelSet& kernels_;
+  ThreadPool pool_;
+  std::vector<Workspace> thread_scratch_;  // one per pool thread
+  Workspace logits_;                       // a block of rows by the whole vocabulary
+  Workspace chunk_stats_;
+  std::vector<AttentionTask> attention_tasks_;
+};
+
+}  // namespace tandem

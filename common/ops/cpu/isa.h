@@ -1,0 +1,15 @@
+// Which kernel set this process runs.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include "common/ops/cpu/kernel_set.h"
+#include "common/types/tensor_view.h"
+
+namespace tandem {
+
+// The fastest set the machine has, or the one TANDEM_CPU_ISA names (avx512bf16, avx512f, avx2).
+// FailedPrecondition names missing features; InvalidArgument an unknown name or dtype.
+absl::StatusOr<const KernelSet*> ChooseKernels(DType compute_dtype);
+
+}  // namespace tandem

@@ -1,0 +1,101 @@
+// The kernels of one instruction set and compute dtype: single-threaded functions over rows,
+// columns or tasks, which forward_ops and backward_ops spread over threads. All sets give the same
+// bits. Plain structs only: this header is compiled into every instruction set's file.
+//
+// Pointers to void are matrices in the compute dtype of the set; strides are in elements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem {
+
+// C [rows, n] = A [rows, k] B with B in panels of 16 columns (packed_weight.h). Sums run over k in
+// ascending words; within a bf16 word the odd element comes first, as vdpbf16ps does.
+struct GemmCall {
+  enum class Output {
+    kRounded,     // c in the compute dtype
+    kFloat,       // c fp32
+    kAccumulate,  // c fp32, sums start from what c holds
+  };
+  const void* a = nullptr;
+  int64_t a_stride = 0;
+  const std::byte* b = nullptr;
+  int64_t panel_bytes = 0;
+  int64_t k = 0;
+  int64_t n = 0;
+  void* c = nullptr;
+  int64_t c_stride = 0;
+  const void* bias = nullptr;  // [n] in the compute dtype, added before rounding; or null
+  Output output = Output::kRounded;
+};
+
+struct AttentionCall {
+  const void* qkv = nullptr;
+  int64_t qkv_stride = 0;
+  void* out = nullptr;
+  int64_t out_stride = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  const std::byte* kv = nullptr;
+  int64_t kv_block_bytes = 0;
+  float scale = 1.0f;
+};
+
+// Some consecutive rows of one sequence and one KV head: all query heads that share it.
+struct AttentionTask {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int64_t first_position = 0;
+  const int32_t* blocks = nullptr;
+  int64_t kv_head = 0;
+};
+
+// log-softmax statistics of a chunk of the vocabulary: max, sum of exp(x - max), and sum of
+// exp(x - max) * (x - max), x = logit / temperature.
+struct ChunkStats {
+  float max = 0;
+  float sum = 0;
+  float weighted = 0;
+};
+// The same of a whole row, and the natural logarithm of its sum.
+struct RowStats {
+  float max = 0;
+  float sum = 0;
+  float log_sum = 0;
+  float entropy = 0;
+};
+
+struct KernelSet {
+  const char* name = "";
+  // Rows [row0, row1) and panels [panel0, panel1) of a product.
+  void (*gemm)(const GemmCall&, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);
+
+  // One row each.
+  void (*rms_norm)(const void* in, const void* weight, float eps, int64_t cols, void* out);
+  void (*add)(void* x, const void* delta, int64_t cols);
+  void (*silu_mul)(const void* gate_up, int64_t cols, void* out);
+  // One head in place; cos and sin have head_dim / 2 entries.
+  void (*rope)(void* head, const float* cos, const float* sin, int64_t half_dim);
+  // One token's k and v head, into slot `token` of its block's part for this KV head.
+  void (*store_kv)(
+      const void* k, const void* v, int64_t head_dim, int64_t token, std::byte* kv_head);
+  // Bytes of scratch a task needs, and the task.
+  int64_t (*attention_scratch)(const AttentionCall&, const AttentionTask&);
+  void (*attention)(const AttentionCall&, const AttentionTask&, std::byte* scratch);
+
+  void (*chunk_stats)(const float* logits, int64_t n, float temperature, ChunkStats* out);
+  void (*combine_chunks)(const ChunkStats* chunks, int64_t n, RowStats* out);
+  // out[i] = exp(logits[i] / temperature - max)
+  void (*exp_logits)(const float* logits, int64_t n, float temperature, float max, float* out);
+};
+
+// Sets for kBFloat16 and kFloat32 of each instruction set. Call only where the machine has it.
+struct KernelSets {
+  KernelSet bf16;
+  KernelSet f32;
+};
+const KernelSets& KernelsAvx512Bf16();
+const KernelSets& KernelsAvx512();
+const KernelSets& KernelsAvx2();
+
+}  // namespace tandem

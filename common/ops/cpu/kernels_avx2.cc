@@ -1,0 +1,11 @@
+#include "common/ops/cpu/kernels_table.h"
+
+namespace tandem {
+
+const KernelSets& KernelsAvx2() {
+  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("avx2"),
+                                       MakeKernelSet<float>("avx2")};
+  return kSets;
+}
+
+}  // namespace tandem

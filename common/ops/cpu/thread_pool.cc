@@ -1,0 +1,96 @@
+#include "common/ops/cpu/thread_pool.h"
+
+#include <algorithm>
+#include <string>
+
+#include <immintrin.h>
+
+namespace tandem {
+namespace {
+
+// About 20 microseconds of pauses: ops of one layer follow each other within that.
+constexpr int kSpins = 400;
+
+class ScopedFlushDenormals {
+ public:
+  ScopedFlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040u); }
+  ~ScopedFlushDenormals() { _mm_setcsr(saved_); }
+  ScopedFlushDenormals(const ScopedFlushDenormals&) = delete;
+  ScopedFlushDenormals& operator=(const ScopedFlushDenormals&) = delete;
+
+ private:
+  unsigned saved_;
+};
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) : threads_(std::max(threads, 1)) {
+  for (int thread = 1; thread < threads_; ++thread) {
+    workers_.emplace_back("ops-" + std::to_string(thread), [this, thread] { Work(thread); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_ = true;
+  jobs_.fetch_add(1);
+  jobs_.notify_all();
+  for (NamedThread& worker : workers_) worker.Join();
+}
+
+void ThreadPool::Run(int64_t tasks, void* context, TaskFunction function) {
+  if (tasks <= 0) return;
+  const ScopedFlushDenormals flush;
+  if (threads_ == 1 || tasks == 1) {
+    for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);
+    return;
+  }
+  tasks_ = tasks;
+  context_ = context;
+  function_ = function;
+  next_task_.store(0, std::memory_order_relaxed);
+  open_.store(true);
+  jobs_.fetch_add(1);
+  jobs_.notify_all();
+  DrawTasks(0);
+  // A thread that has not come in by now finds the job closed: nobody waits for a sleeper.
+  open_.store(false);
+  for (int spin = 0;; ++spin) {
+    const uint32_t inside = inside_.load();
+    if (inside == 0) return;
+    if (spin < kSpins) {
+      _mm_pause();
+    } else {
+      inside_.wait(inside);
+    }
+  }
+}
+
+void ThreadPool::DrawTasks(int thread) {
+  for (;;) {
+    const int64_t task = next_task_.fetch_add(1, std::memory_order_relaxed);
+    if (task >= tasks_) return;
+    function_(context_, task, thread);
+  }
+}
+
+void ThreadPool::AwaitJob(uint32_t seen) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (jobs_.load(std::memory_order_acquire) != seen) return;
+    _mm_pause();
+  }
+  jobs_.wait(seen);
+}
+
+void ThreadPool::Work(int thread) {
+  const ScopedFlushDenormals flush;
+  for (uint32_t seen = 0;; ++seen) {
+    AwaitJob(seen);
+    if (stopping_.load()) return;
+    // The order matters: the caller closes the job, then waits for `inside_` to become zero.
+    inside_.fetch_add(1);
+    if (open_.load()) DrawTasks(thread);
+    if (inside_.fetch_sub(1) == 1) inside_.notify_one();
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "tests/common/ops/ops_fixture.h"
+
+namespace tandem {
+namespace {
+using testing::TestKv;
+using testing::TestMatrix;
+
+double RotatedAt(const TestMatrix& qkv,
+                 int64_t row,
+                 int64_t col,
+                 int64_t head_dim,
+                 int64_t position,
+                 const RopeTable& rope) {
+  const int64_t half = head_dim / 2, d = col % head_dim, i = d % half;
+  const double c = static_cast<double>(rope.cos[static_cast<size_t>(position * half + i)]);
+  const double s = static_cast<double>(rope.sin[static_cast<size_t>(position * half + i)]);
+  const double x = static_cast<double>(qkv.At(row, col));
+  const double partner = static_cast<double>(qkv.At(row, d < half ? col + half : col - half));
+  return d < half ? x * c - partner * s : x * c + partner * s;
+}
+
+// Attention of one sequence from position 0 in double, q and k rotated here.
+std::vector<double> ReferenceAttention(const TestMatrix& qkv,
+                                       const AttentionShape& shape,
+                                       const RopeTable& rope) {
+  const int64_t dim = shape.head_dim, group = shape.heads / shape.kv_heads;
+  std::vector<double> out;
+  for (int64_t row = 0; row < qkv.rows(); ++row) {
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      const int64_t k_col = shape.q_cols() + head / group * dim;
+      const int64_t v_col = k_col + shape.kv_heads * dim;
+      std::vector<double> weights;
+      for (int64_t key = 0; key <= row; ++key) {
+        double score = 0;
+        for (int64_t d = 0; d < dim; ++d) {
+          score += RotatedAt(qkv, row, head * dim + d, dim, row, rope) *
+                   RotatedAt(qkv, key, k_col + d, dim, key, rope);
+        }
+        weights.push_back(std::exp(score / std::sqrt(static_cast<double>(dim))));
+      }
+      double total = 0;
+      for (const double w : weights) total += w;
+      for (int64_t d = 0; d < dim; ++d) {
+        double sum = 0;
+        for (int64_t key = 0; key <= row; ++key) {
+          sum += weights[static_cast<size_t>(key)] / total *
+                 static_cast<double>(qkv.At(key, v_col + d));
+        }
+        out.push_back(sum);
+      }
+    }
+  }
+  return out;
+}
+
+const std::vector<AttentionShape> kShapes = {{2, 1, 16}, {9, 3, 64}, {4, 4, 6}, {5, 1, 24}};
+
+// The whole sequence in one span.
+TestMatrix Prefill(ForwardOps& ops,
+                   DType dtype,
+                   const AttentionShape& shape,
+                   const RopeTable& rope,
+                   const TestMatrix& source) {
+  TestMatrix qkv = source;
+  TestKv kv(shape, dtype, 8, 3);
+  const std::vector<int32_t> blocks = kv.Take(qkv.rows());
+  const std::vector<AttentionSpan> spans = {{0, qkv.rows(), 0, blocks.data()}};
+  TestMatrix out(dtype, qkv.rows(), shape.q_cols());
+  ops.RopeAndStore(qkv.view(), shape, rope, spans, kv.view());
+  ops.Attention(qkv.view(), shape, spans, kv.view(), out.view());
+  return out;
+}
+}  // namespace
+
+TEST_CASE("Attention with RoPE agrees with a double reference", "[ops][attention]") {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 2);
+    for (const AttentionShape& shape : kShapes) {
+      const RopeTable rope = testing::TestRope(shape.head_dim, 128);
+      const TestMatrix qkv = TestMatrix::Random(dtype, 75, shape.qkv_cols(), 11);
+      const TestMatrix out = Prefill(*ops, dtype, shape, rope, qkv);
+      const std::vector<double> expected = ReferenceAttention(qkv, shape, rope);
+      const double margin = dtype == DType::kFloat32 ? 3e-6 : 1.2e-2;
+      for (int64_t i = 0; i < out.rows(); ++i) {
+        for (int64_t j = 0; j < out.cols(); ++j) {
+          const double value = expected[static_cast<size_t>(i * out.cols() + j)];
+          REQUIRE(static_cast<double>(out.At(i, j)) == Approx(value).margin(margin));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Decode, chunked prefill and full prefill give the same bits", "[ops][attention]") {
+  constexpr int64_t kTokens = 140;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (const AttentionShape& shape : kShapes) {
+      const RopeTable rope = testing::TestRope(shape.head_dim, 256);
+      const TestMatrix source = TestMatrix::Random(dtype, kTokens, shape.qkv_cols(), 11);
+      const std::unique_ptr<ForwardOps> one = testing::MakeForward(dtype, 1);
+      const TestMatrix full = Prefill(*one, dtype, shape, rope, source);
+      for (const int64_t chunk : {1, 2, 7, 37, 64, 65, 139}) {
+        const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 1 + chunk % 2);
+        // A neighbour with other contents shares every batch, before or after the sequence.
+        const TestMatrix other = TestMatrix::Random(dtype, kTokens, shape.qkv_cols(), 12, 3.0f);
+        TestKv kv(shape, dtype, 16, static_cast<uint32_t>(chunk));
+        const std::vector<int32_t> blocks = kv.Take(kTokens), others = kv.Take(kTokens);
+        for (int64_t first = 0; first < kTokens; first += chunk) {
+          const int64_t rows = std::min(chunk, kTokens - first);
+          TestMatrix qkv(dtype, rows + 2, shape.qkv_cols());
+          for (int64_t j = 0; j < qkv.cols(); ++j) {
+            for (int64_t i = 0; i < rows; ++i) qkv.Set(i + 1, j, source.At(first + i, j));
+            qkv.Set(0, j, other.At(first, j));
+          }
+          const std::vector<AttentionSpan> spans = {{0, 1, first, others.data()},
+                                                    {1, rows, first, blocks.data()}};
+          const TestMatrix out(dtype, rows + 2, shape.q_cols());
+          ops->RopeAndStore(qkv.view(), shape, rope, spans, kv.view());
+          ops->Attention(qkv.view(), shape, spans, kv.view(), out.view());
+          for (int64_t i = 0; i < rows; ++i) REQUIRE(out.SameRow(i + 1, full, first + i));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace tandem

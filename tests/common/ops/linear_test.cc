@@ -1,0 +1,82 @@
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "tests/common/ops/ops_fixture.h"
+
+namespace tandem {
+namespace {
+using testing::TestMatrix;
+using testing::TestWeight;
+
+// vdpbf16ps in plain C: the odd element of a pair, then the even one.
+float SeqDot(const TestMatrix& a, int64_t row, const TestMatrix& w, int64_t n) {
+  float sum = 0;
+  for (int64_t k = 0; k < a.cols(); k += 2) {
+    if (k + 1 < a.cols()) sum = std::fma(a.At(row, k + 1), w.At(n, k + 1), sum);
+    sum = std::fma(a.At(row, k), w.At(n, k), sum);
+  }
+  return sum;
+}
+}  // namespace
+
+TEST_CASE("Linear in bf16 is the documented chain of sums, rounded once", "[ops][linear]") {
+  const std::unique_ptr<ForwardOps> ops = testing::MakeForward(DType::kBFloat16, 2);
+  REQUIRE(ops->numerics_class() == "cpu-seq-bf16");
+  for (const auto [m, n, k] :
+       {std::array<int64_t, 3>{3, 16, 32}, {13, 50, 33}, {70, 130, 75}, {1, 7, 1}, {9, 49, 24}}) {
+    for (const bool bias : {false, true}) {
+      const TestWeight weight(DType::kBFloat16, n, k, 5, 0.3f, bias);
+      const TestMatrix in = TestMatrix::Random(DType::kBFloat16, m, k, 7);
+      const TestMatrix out(DType::kBFloat16, m, n);
+      ops->Linear(in.view(), weight.view(), out.view());
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          const float sum = SeqDot(in, i, weight.source, j) + (bias ? weight.bias.At(0, j) : 0.0f);
+          REQUIRE(out.At(i, j) == FromBf16(ToBf16(sum)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Linear in fp32 agrees with a double reference", "[ops][linear]") {
+  const std::unique_ptr<ForwardOps> ops = testing::MakeForward(DType::kFloat32, 2);
+  const TestWeight weight(DType::kFloat32, 45, 71, 5, 0.3f, true);
+  const TestMatrix in = TestMatrix::Random(DType::kFloat32, 19, 71, 7);
+  const TestMatrix out(DType::kFloat32, 19, 45);
+  ops->Linear(in.view(), weight.view(), out.view());
+  for (int64_t i = 0; i < 19; ++i) {
+    for (int64_t j = 0; j < 45; ++j) {
+      double sum = static_cast<double>(weight.bias.At(0, j));
+      for (int64_t k = 0; k < 71; ++k) {
+        sum += static_cast<double>(in.At(i, k)) * static_cast<double>(weight.source.At(j, k));
+      }
+      REQUIRE(out.At(i, j) == Approx(sum).margin(2e-6));
+    }
+  }
+}
+
+TEST_CASE("A row of Linear depends neither on the other rows nor on threads", "[ops][linear]") {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const int64_t n = 150, k = 90, rows = 300;
+    const TestWeight weight(dtype, n, k, 5, 0.3f);
+    const TestMatrix in = TestMatrix::Random(dtype, rows, k, 7);
+    const TestMatrix full(dtype, rows, n);
+    testing::MakeForward(dtype, 1)->Linear(in.view(), weight.view(), full.view());
+    for (const int threads : {1, 2, 3}) {
+      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, threads);
+      for (int64_t m = 1; m <= 130; ++m) {
+        const TestMatrix part(dtype, m, n);
+        const int64_t first = m % 7;
+        ops->Linear(in.Rows(first, m), weight.view(), part.view());
+        for (int64_t i = 0; i < m; ++i) REQUIRE(part.SameRow(i, full, first + i));
+      }
+      const TestMatrix again(dtype, rows, n);
+      ops->Linear(in.view(), weight.view(), again.view());
+      REQUIRE(again.SameBits(full));
+    }
+  }
+}
+
+}  // namespace tandem

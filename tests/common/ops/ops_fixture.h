@@ -1,0 +1,80 @@
+// Matrices, weights and KV pools with random contents for the ops tests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/ops/backward_ops.h"
+#include "common/ops/forward_ops.h"
+
+namespace tandem::testing {
+
+// A dense matrix that owns its bytes, in the compute dtype.
+class TestMatrix {
+ public:
+  TestMatrix(DType dtype, int64_t rows, int64_t cols);
+  // Uniform in (-scale, scale).
+  static TestMatrix Random(
+      DType dtype, int64_t rows, int64_t cols, uint32_t seed, float scale = 1.0f);
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  float At(int64_t row, int64_t col) const;
+  void Set(int64_t row, int64_t col, float value);
+  Matrix view() const;
+  Matrix Rows(int64_t first, int64_t count) const;
+  const void* data() const { return bytes_.data(); }
+  bool SameBits(const TestMatrix& other) const { return bytes_ == other.bytes_; }
+  // Row `row` here against row `other_row` there, bit by bit.
+  bool SameRow(int64_t row, const TestMatrix& other, int64_t other_row) const;
+
+ private:
+  DType dtype_;
+  int64_t rows_, cols_;
+  mutable std::vector<std::byte> bytes_;
+};
+
+// A packed weight [n, k] with its source and, if asked for, a bias.
+struct TestWeight {
+  TestWeight(DType dtype, int64_t n, int64_t k, uint32_t seed, float scale, bool with_bias = false);
+  LinearWeight view() const;
+
+  TestMatrix source;
+  TestMatrix bias;
+  bool has_bias;
+  std::vector<std::byte> packed;
+};
+
+// KV memory of one layer with the blocks of several sequences in random places.
+class TestKv {
+ public:
+  TestKv(const AttentionShape& shape, DType dtype, int64_t num_blocks, uint32_t seed);
+  KvLayer view();
+  // Takes blocks for `tokens` positions.
+  std::vector<int32_t> Take(int64_t tokens);
+
+ private:
+  int64_t num_blocks_;
+  std::vector<std::byte> bytes_;
+  std::vector<int32_t> free_;
+};
+
+// Sets TANDEM_CPU_ISA while it lives; "" unsets it.
+class ForcedIsa {
+ public:
+  explicit ForcedIsa(const std::string& name);
+  ~ForcedIsa();
+};
+
+// Aborts the test case when the ops cannot be made.
+std::unique_ptr<ForwardOps> MakeForward(DType dtype, int threads = 1);
+// Those of avx512bf16, avx512f and avx2 that this machine can run.
+std::vector<std::string> RunnableIsas();
+
+// The cos and sin of theta = 10000.
+RopeTable TestRope(int64_t head_dim, int64_t max_positions);
+
+}  // namespace tandem::testing
