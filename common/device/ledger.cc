@@ -21,17 +21,17 @@ std::string LocationName(Location location) {
   return "unknown";
 }
 
-int64_t LedgerSnapshot::current_bytes(Location location) const {
+int64_t BytesIn(const LedgerSnapshot& snapshot, Location location) {
   int64_t sum = 0;
-  for (const LedgerEntry& entry : entries) {
+  for (const LedgerEntry& entry : snapshot.entries) {
     if (entry.location == location) sum += entry.current_bytes;
   }
   return sum;
 }
 
-int64_t LedgerSnapshot::current_bytes(const std::string& tag) const {
+int64_t BytesOf(const LedgerSnapshot& snapshot, const std::string& tag) {
   int64_t sum = 0;
-  for (const LedgerEntry& entry : entries) {
+  for (const LedgerEntry& entry : snapshot.entries) {
     if (entry.tag == tag) sum += entry.current_bytes;
   }
   return sum;

@@ -6,36 +6,24 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
+
+#include "common/types/ledger_snapshot.h"
 
 namespace tandem {
 
-enum class Location { kDevice, kHost, kFile };
 // "device", "host", "file".
 std::string LocationName(Location location);
-
-struct LedgerEntry {
-  std::string tag;  // weights, kv_cache, optimizer, master, gradients, gather, ...
-  Location location = Location::kDevice;
-  int64_t current_bytes = 0;
-  int64_t peak_bytes = 0;  // since the last ResetPeaks
-};
-
-struct LedgerSnapshot {
-  std::vector<LedgerEntry> entries;  // ordered by tag, then location
-  int64_t process_bytes = 0;         // resident, as the system reports it
-  int64_t process_peak_bytes = 0;
-
-  int64_t current_bytes(Location location) const;  // sum over tags
-  int64_t current_bytes(const std::string& tag) const;
-};
+// Bytes held under `tag` wherever they lie, and in `location` under whatever tag.
+int64_t BytesOf(const LedgerSnapshot& snapshot, const std::string& tag);
+int64_t BytesIn(const LedgerSnapshot& snapshot, Location location);
 
 // Thread-safe.
 class Ledger {
  public:
   // A negative delta gives bytes back; a tag never falls below zero (that is a bug: it aborts).
   void Add(const std::string& tag, Location location, int64_t delta_bytes);
-  // The process figures are read from the system at the time of the call.
+  // Ordered by tag, then location; peaks since the last ResetPeaks. The process figures are read
+  // from the system now.
   LedgerSnapshot Snapshot() const;
   // Peaks start again from what is held now, the process's included.
   void ResetPeaks();

@@ -18,8 +18,8 @@ TEST_CASE("a ledger keeps current and peak bytes by tag and location") {
   REQUIRE(snapshot.entries[0].tag == "kv_cache");
   REQUIRE(snapshot.entries[1].current_bytes == 40);
   REQUIRE(snapshot.entries[1].peak_bytes == 100);
-  REQUIRE(snapshot.current_bytes("weights") == 47);
-  REQUIRE(snapshot.current_bytes(Location::kDevice) == 90);
+  REQUIRE(BytesOf(snapshot, "weights") == 47);
+  REQUIRE(BytesIn(snapshot, Location::kDevice) == 90);
   REQUIRE(LocationName(snapshot.entries[2].location) == "host");
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("a ledger adds up over threads") {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  REQUIRE(ledger.Snapshot().current_bytes("bucket") == 12000);
+  REQUIRE(BytesOf(ledger.Snapshot(), "bucket") == 12000);
 }
 
 TEST_CASE("a snapshot reports the process as the system sees it") {

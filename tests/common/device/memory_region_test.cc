@@ -32,16 +32,16 @@ TEST_CASE("a region keeps its address and comes back zeroed over many cycles") {
   const auto region = ReserveOrDie("kv_cache", 5 * kMiB, &ledger);
   REQUIRE(region->bytes() == 6 * kMiB);
   REQUIRE(reinterpret_cast<uintptr_t>(region->data()) % (2 * kMiB) == 0);
-  REQUIRE(ledger.Snapshot().current_bytes("kv_cache") == 0);
+  REQUIRE(BytesOf(ledger.Snapshot(), "kv_cache") == 0);
   std::byte* const address = region->data();
   for (int cycle = 0; cycle < 20; ++cycle) {
     REQUIRE(region->Map().ok());
     REQUIRE(region->data() == address);
     REQUIRE(AllZero(*region));
     memset(region->data(), 0x5a, region->bytes());
-    REQUIRE(ledger.Snapshot().current_bytes("kv_cache") == 6 * kMiB);
+    REQUIRE(BytesOf(ledger.Snapshot(), "kv_cache") == 6 * kMiB);
     REQUIRE(region->Release().ok());
-    REQUIRE(ledger.Snapshot().current_bytes("kv_cache") == 0);
+    REQUIRE(BytesOf(ledger.Snapshot(), "kv_cache") == 0);
   }
 }
 
@@ -66,9 +66,9 @@ TEST_CASE("map and release may be repeated") {
     region->data()[0] = std::byte{9};
     REQUIRE(region->Map().ok());
     REQUIRE(region->data()[0] == std::byte{9});
-    REQUIRE(ledger.Snapshot().current_bytes("gather") == 2 * kMiB);
+    REQUIRE(BytesOf(ledger.Snapshot(), "gather") == 2 * kMiB);
   }
-  REQUIRE(ledger.Snapshot().current_bytes("gather") == 0);
+  REQUIRE(BytesOf(ledger.Snapshot(), "gather") == 0);
 }
 
 TEST_CASE("a released region cannot be touched") {
