@@ -1,0 +1,87 @@
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/observe/console_tracker.h"
+#include "common/observe/event_file.h"
+#include "common/observe/fanout_tracker.h"
+#include "common/observe/jsonl_tracker.h"
+#include "common/observe/tensorboard_tracker.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("JsonlTracker writes one object per step and null for NaN", "[observe]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "metrics.jsonl";
+  JsonlTracker tracker(path);
+  tracker.Log(1, {{"actor/lr", 1e-6}, {"b", std::numeric_limits<double>::quiet_NaN()}});
+  tracker.Log(2, {{"actor/lr", 2e-6}});
+  std::istringstream lines(ReadFile(path));
+  std::string line;
+  REQUIRE(std::getline(lines, line));
+  const auto first = nlohmann::json::parse(line);
+  REQUIRE(first["step"] == 1);
+  REQUIRE(first["data"]["actor/lr"] == 1e-6);
+  REQUIRE(first["data"]["b"].is_null());
+  REQUIRE(std::getline(lines, line));
+  REQUIRE(nlohmann::json::parse(line)["step"] == 2);
+}
+
+TEST_CASE("Trackers that cannot write do not fail a run", "[observe]") {
+  testing::FakeClock clock;
+  JsonlTracker jsonl("/nonexistent/metrics.jsonl");
+  jsonl.Log(1, {{"a", 1}});
+  jsonl.Flush();
+  TensorBoardTracker board("/proc/nonexistent", clock);
+  board.Log(1, {{"a", 1}});
+  board.Flush();
+}
+
+TEST_CASE("FanoutTracker reaches all, ConsoleTracker writes verl's line", "[observe]") {
+  std::ostringstream first, second;
+  std::vector<std::unique_ptr<Tracker>> trackers;
+  trackers.push_back(std::make_unique<ConsoleTracker>(first));
+  trackers.push_back(std::make_unique<ConsoleTracker>(second));
+  FanoutTracker fanout(std::move(trackers));
+  fanout.Log(3, {{"actor/lr", 1e-6}, {"b", 2}});
+  fanout.Flush();
+  REQUIRE(first.str() == "step:3 - actor/lr:1e-06 - b:2\n");
+  REQUIRE(second.str() == first.str());
+}
+
+TEST_CASE("TensorBoardTracker writes records that a reader accepts", "[observe]") {
+  testing::TempDir dir;
+  testing::FakeClock clock(absl::FromUnixSeconds(1000));
+  TensorBoardTracker tracker(dir.path() / "tb", clock);
+  clock.Advance(absl::Seconds(5));
+  tracker.Log(7, {{"reward", 0.5}});
+  tracker.Flush();
+  REQUIRE(tracker.path().find("events.out.tfevents.1000.") != std::string::npos);
+  REQUIRE(ReadFile(tracker.path()) ==
+          TfRecord(FileVersionEvent(1000)) + TfRecord(ScalarsEvent(1005, 7, {{"reward", 0.5}})));
+}
+
+TEST_CASE("A second TensorBoardTracker starts a file of its own", "[observe]") {
+  testing::TempDir dir;
+  testing::FakeClock clock;
+  TensorBoardTracker first(dir.path(), clock);
+  TensorBoardTracker second(dir.path(), clock);
+  REQUIRE(first.path() != second.path());
+}
+
+}  // namespace tandem

@@ -1,0 +1,33 @@
+#include "common/rpc/security.h"
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+
+TEST_CASE("Listening beyond this host without mutual TLS is refused with the remedy", "[rpc]") {
+  const auto result = MakeServerCredentials("0.0.0.0:5000", {});
+  REQUIRE(absl::IsInvalidArgument(result.status()));
+  const std::string message(result.status().message());
+  REQUIRE(message.find("cluster.tls.cert") != std::string::npos);
+  REQUIRE(message.find("127.0.0.1") != std::string::npos);
+  REQUIRE(absl::IsInvalidArgument(MakeChannelCredentials("node7:5000", {}).status()));
+}
+
+TEST_CASE("A TLS file that cannot be read is named", "[rpc]") {
+  const auto result = MakeServerCredentials(
+      "0.0.0.0:5000", {.cert = "/nonexistent/cert.pem", .key = "k", .ca = "c"});
+  REQUIRE(absl::IsNotFound(result.status()));
+  REQUIRE(std::string(result.status().message()).find("/nonexistent/cert.pem") !=
+          std::string::npos);
+}
+
+TEST_CASE("Loopback and Unix sockets need no TLS", "[rpc]") {
+  for (const char* address : {"unix:/tmp/x.sock", "127.0.0.1:0", "localhost:80", "[::1]:0"}) {
+    REQUIRE(IsLocalAddress(address));
+    REQUIRE(MakeServerCredentials(address, {}).ok());
+  }
+  REQUIRE_FALSE(IsLocalAddress("0.0.0.0:0"));
+  REQUIRE_FALSE(IsLocalAddress("10.0.0.1:0"));
+}
+
+}  // namespace tandem

@@ -1,0 +1,100 @@
+#include "common/rpc/server.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/status_convert.h"
+#include "tandem/v1/reward.grpc.pb.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+class CountingReward : public v1::RewardService::Service {
+ public:
+  grpc::Status Score(grpc::ServerContext*,
+                     const v1::ScoreRequest* request,
+                     v1::ScoreResponse* response) override {
+    for (int i = 0; i < request->items_size(); ++i) response->add_scores()->set_score(i);
+    return grpc::Status::OK;
+  }
+};
+
+int ScoresFrom(const std::string& address) {
+  auto channel = MakeChannel(address);
+  REQUIRE(channel.ok());
+  auto stub = v1::RewardService::NewStub(*channel);
+  grpc::ClientContext context;
+  SetDeadline(context, absl::Seconds(20));
+  context.set_wait_for_ready(true);
+  v1::ScoreRequest request;
+  request.add_items();
+  v1::ScoreResponse response;
+  const grpc::Status status = stub->Score(&context, request, &response);
+  INFO(status.error_message());
+  REQUIRE(status.ok());
+  return response.scores_size();
+}
+
+// Leaves the socket file of a process that died.
+void LeaveDeadSocket(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0);
+  close(fd);
+}
+
+}  // namespace
+
+TEST_CASE("RpcServer serves on a free port and tells which", "[rpc]") {
+  CountingReward service;
+  auto server = RpcServer::Start("127.0.0.1:0", {&service});
+  REQUIRE(server.ok());
+  REQUIRE((*server)->address() != "127.0.0.1:0");
+  REQUIRE(ScoresFrom((*server)->address()) == 1);
+}
+
+TEST_CASE("RpcServer says that a port is in use", "[rpc]") {
+  CountingReward first, second;
+  auto server = RpcServer::Start("127.0.0.1:0", {&first});
+  REQUIRE(server.ok());
+  const auto again = RpcServer::Start((*server)->address(), {&second});
+  REQUIRE(absl::IsAlreadyExists(again.status()));
+  REQUIRE(std::string(again.status().message()).find((*server)->address()) != std::string::npos);
+}
+
+TEST_CASE("RpcServer replaces a dead socket, refuses a live one and a plain file", "[rpc]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "x.sock";
+  LeaveDeadSocket(path);
+  CountingReward first, second;
+  auto server = RpcServer::Start("unix:" + path, {&first});
+  REQUIRE(server.ok());
+  REQUIRE(ScoresFrom("unix:" + path) == 1);
+  REQUIRE(absl::IsAlreadyExists(RpcServer::Start("unix:" + path, {&second}).status()));
+  REQUIRE(ScoresFrom("unix:" + path) == 1);
+  (*server)->Shutdown(absl::ZeroDuration());
+  REQUIRE_FALSE(std::filesystem::exists(path));
+
+  std::ofstream(path) << "text";
+  REQUIRE(absl::IsAlreadyExists(RpcServer::Start("unix:" + path, {&second}).status()));
+}
+
+TEST_CASE("RpcServer refuses addresses it cannot have, with the reason", "[rpc]") {
+  CountingReward service;
+  REQUIRE(absl::IsInvalidArgument(RpcServer::Start("nonsense", {&service}).status()));
+  const std::string longer = "unix:/tmp/" + std::string(120, 'x');
+  const auto result = RpcServer::Start(longer, {&service});
+  REQUIRE(absl::IsInvalidArgument(result.status()));
+  REQUIRE(std::string(result.status().message()).find("cluster.run_dir") != std::string::npos);
+}
+
+}  // namespace tandem

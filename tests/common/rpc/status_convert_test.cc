@@ -1,0 +1,40 @@
+#include "common/rpc/status_convert.h"
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+
+TEST_CASE("Status conversion keeps every code and message both ways", "[rpc]") {
+  for (int code = 1; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code), "what went wrong");
+    const grpc::Status wire = ToGrpcStatus(status);
+    REQUIRE(static_cast<int>(wire.error_code()) == code);
+    REQUIRE(wire.error_message() == "what went wrong");
+    REQUIRE(FromGrpcStatus(wire) == status);
+  }
+  REQUIRE(ToGrpcStatus(absl::OkStatus()).ok());
+  REQUIRE(FromGrpcStatus(grpc::Status::OK).ok());
+}
+
+TEST_CASE("Status conversion carries who failed, when and after what", "[rpc]") {
+  absl::Status status = absl::DataLossError("digest differs");
+  v1::ErrorInfo info;
+  info.mutable_worker()->set_role(v1::ROLE_ROLLOUT);
+  info.mutable_worker()->set_rank(1);
+  info.set_phase("sync");
+  info.set_last_action("CommitUpdate 7");
+  SetErrorInfo(status, info);
+  const absl::Status back = FromGrpcStatus(ToGrpcStatus(status));
+  REQUIRE(GetErrorInfo(back).has_value());
+  REQUIRE(GetErrorInfo(back)->phase() == "sync");
+  REQUIRE(Describe(back) == "digest differs (rollout 1, phase sync, last action: CommitUpdate 7)");
+}
+
+TEST_CASE("Status conversion calls a removed stream a lost peer", "[rpc]") {
+  const grpc::Status removed(grpc::StatusCode::UNKNOWN, "Stream removed");
+  REQUIRE(absl::IsUnavailable(FromGrpcStatus(removed)));
+  const grpc::Status other(grpc::StatusCode::UNKNOWN, "odd");
+  REQUIRE(absl::IsUnknown(FromGrpcStatus(other)));
+}
+
+}  // namespace tandem

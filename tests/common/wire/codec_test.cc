@@ -1,0 +1,95 @@
+#include <catch2/catch.hpp>
+
+#include "common/wire/ledger_codec.h"
+#include "common/wire/sample_codec.h"
+
+namespace tandem {
+
+TEST_CASE("Samples survive the wire in every field", "[wire]") {
+  Sample sample;
+  sample.sample_id = MakeSampleId(7, 1, 3);
+  sample.group = 4;
+  sample.index = 3;
+  sample.tokens = {1, 2, 3, 4};
+  sample.prompt_tokens = 2;
+  sample.log_probs = {-0.5f, -0x1.fffffep-3f};
+  sample.versions = {9, 10};
+  sample.segments = {{.begin = 0, .length = 2, .trained = false, .weight_version = 0},
+                     {.begin = 2, .length = 2, .trained = true, .weight_version = 9}};
+  sample.finish_reason = FinishReason::kLength;
+  sample.temperature = 0.7f;
+  sample.off_support = true;
+  sample.reward = 1.1;
+  sample.advantages = {0.25f, 0.25f};
+  sample.ref_log_probs = {-0.5f, -1.0f};
+  sample.old_log_probs = {-0.25f, -2.0f};
+
+  const Sample back = FromProto(ToProto(sample));
+  REQUIRE(back.sample_id == sample.sample_id);
+  REQUIRE(back.group == 4);
+  REQUIRE(back.index == 3);
+  REQUIRE(back.tokens == sample.tokens);
+  REQUIRE(back.response_tokens() == 2);
+  REQUIRE(back.log_probs == sample.log_probs);
+  REQUIRE(back.versions == sample.versions);
+  REQUIRE(back.segments.size() == 2);
+  REQUIRE(back.segments[1].begin == 2);
+  REQUIRE(back.segments[1].length == 2);
+  REQUIRE(back.segments[1].trained);
+  REQUIRE(back.segments[1].weight_version == 9);
+  REQUIRE(back.finish_reason == FinishReason::kLength);
+  REQUIRE(back.temperature == 0.7f);
+  REQUIRE(back.off_support);
+  REQUIRE(back.reward == 1.1);
+  REQUIRE(back.advantages == sample.advantages);
+  REQUIRE(back.ref_log_probs == sample.ref_log_probs);
+  REQUIRE(back.old_log_probs == sample.old_log_probs);
+}
+
+TEST_CASE("Finish reasons map one to one", "[wire]") {
+  for (FinishReason reason :
+       {FinishReason::kNone, FinishReason::kStop, FinishReason::kLength, FinishReason::kAborted}) {
+    REQUIRE(FromProto(ToProto(reason)) == reason);
+  }
+}
+
+TEST_CASE("Sampling parameters survive the wire", "[wire]") {
+  SamplingParams params{.temperature = 0.5f,
+                        .top_p = 0.9f,
+                        .top_k = 40,
+                        .max_tokens = 99,
+                        .seed = 0xffffffffffffffffu,
+                        .stop_token_ids = {2, 5},
+                        .stop = {"\n\n", "END"},
+                        .ignore_eos = true};
+  const SamplingParams back = FromProto(ToProto(params));
+  REQUIRE(back.temperature == params.temperature);
+  REQUIRE(back.top_p == params.top_p);
+  REQUIRE(back.top_k == 40);
+  REQUIRE(back.max_tokens == 99);
+  REQUIRE(back.seed == params.seed);
+  REQUIRE(back.stop_token_ids == params.stop_token_ids);
+  REQUIRE(back.stop == params.stop);
+  REQUIRE(back.ignore_eos);
+}
+
+TEST_CASE("Ledgers and phase reports survive the wire", "[wire]") {
+  const PhaseReport report{
+      .phase = "train",
+      .seconds = 1.5,
+      .ledger = {.entries = {{.tag = "weights", .current_bytes = 10, .peak_bytes = 20},
+                             {.tag = "optimizer", .location = Location::kHost, .peak_bytes = 5},
+                             {.tag = "master", .location = Location::kFile}},
+                 .process_bytes = 100,
+                 .process_peak_bytes = 200}};
+  const PhaseReport back = FromProto(ToProto(report));
+  REQUIRE(back.phase == "train");
+  REQUIRE(back.seconds == 1.5);
+  REQUIRE(back.ledger.entries.size() == 3);
+  REQUIRE(back.ledger.entries[0].peak_bytes == 20);
+  REQUIRE(back.ledger.entries[1].location == Location::kHost);
+  REQUIRE(back.ledger.entries[2].location == Location::kFile);
+  REQUIRE(back.ledger.process_peak_bytes == 200);
+}
+
+}  // namespace tandem
