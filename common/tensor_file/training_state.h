@@ -1,0 +1,88 @@
+// The sharded training state of a checkpoint: one safetensors file per rank with the fp32 master
+// rows and AdamW's moments it owns. Rows say where they belong, so that any number of ranks can
+// resume from the files of any other number.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/model_spec/model_spec.h"
+#include "common/tensor_file/safetensors.h"
+
+namespace tandem {
+
+struct TrainingStateHeader {
+  int64_t rank = 0;
+  int64_t world = 1;
+  int64_t step = 0;            // training steps done; equal in all ranks
+  int64_t optimizer_step = 0;  // AdamW's own counter (bias correction); equal in all ranks
+  bool has_moments = false;    // false before the first optimizer step: moments are made lazily
+  std::map<std::string, std::string> extra;  // the rank's own: random state, positions, ...
+};
+
+// What one rank owns of one tensor: rows [row_begin, row_begin + rows) of dim 0, none included.
+struct TrainingShard {
+  std::string name;            // HF spelling
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t row_begin = 0;
+  int64_t rows = 0;
+  const float* master = nullptr;   // rows * row elements each
+  const float* exp_avg = nullptr;  // ignored without has_moments
+  const float* exp_avg_sq = nullptr;
+};
+
+// "training_state-00001-of-00002.safetensors"
+std::string TrainingStateFileName(int64_t rank, int64_t world);
+
+// Writes dir/TrainingStateFileName(rank, world), whole or not at all. Errors as SafetensorsWriter.
+absl::Status WriteTrainingState(const std::string& dir,
+                                const TrainingStateHeader& header,
+                                const std::vector<TrainingShard>& shards);
+
+// The files of all ranks as one. Immutable and thread-safe; values are mapped, not read.
+class TrainingStateReader {
+ public:
+  enum class Part { kMaster, kExpAvg, kExpAvgSq };
+
+  // NotFound names the file of a rank that is missing; InvalidArgument ranks that disagree (world,
+  // step, moments), and a tensor of `spec` that is absent, has another shape, has rows that nobody
+  // or two ranks own; DataLoss a corrupt file.
+  static absl::StatusOr<std::unique_ptr<const TrainingStateReader>> Open(const std::string& dir,
+                                                                         const ModelSpec& spec);
+
+  // Rank 0's; `world` is the number of ranks that wrote.
+  const TrainingStateHeader& header() const { return headers_[0]; }
+  const std::vector<TrainingStateHeader>& headers() const { return headers_; }
+  // Rows of dim 0 into `out`. InvalidArgument for rows outside the tensor; FailedPrecondition for
+  // moments that were not saved.
+  absl::Status ReadRows(
+      const std::string& name, Part part, int64_t row_begin, int64_t rows, float* out) const;
+
+ private:
+  struct Piece {
+    int64_t row_begin = 0;
+    int64_t rows = 0;
+    size_t rank = 0;
+  };
+  struct Entry {
+    std::vector<int64_t> shape;
+    std::vector<Piece> pieces;  // ascending, without gaps; empty shards left out
+  };
+  explicit TrainingStateReader(std::string dir) : dir_(std::move(dir)) {}
+  absl::Status OpenRank(int64_t rank, int64_t world);
+  absl::Status CheckHeaders() const;
+  absl::Status CheckCoverage(const ModelSpec& spec);
+
+  std::string dir_;
+  std::vector<std::shared_ptr<const SafetensorsFile>> files_;  // by rank
+  std::vector<TrainingStateHeader> headers_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace tandem
