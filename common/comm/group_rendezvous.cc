@@ -1,0 +1,174 @@
+#include "common/comm/group_rendezvous.h"
+
+#include <algorithm>
+#include <string>
+
+#include <absl/time/clock.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+#include "common/comm/shared_segment.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kMagic = 0x54414e44454d3031;  // "TANDEM01"
+constexpr absl::Duration kSlice = absl::Milliseconds(100);
+constexpr absl::Duration kRetry = absl::Milliseconds(5);
+
+struct Hello {
+  uint64_t magic = kMagic;
+  int64_t generation = 0;
+  int64_t staging_bytes = 0;
+  int32_t rank = 0;
+  int32_t world_size = 0;
+};
+
+enum class Verdict : int32_t { kWelcome, kOtherOptions, kOtherGeneration, kRankTaken };
+struct Answer {
+  int64_t generation = 0;
+  Verdict verdict = Verdict::kWelcome;
+  int32_t world_size = 0;
+};
+
+absl::Status CheckCancelled(const SharedMemoryGroupOptions& options) {
+  if (options.cancelled != nullptr && options.cancelled->load()) {
+    return MakeStatus(absl::StatusCode::kAborted, "rank {}: joining generation {} was cancelled",
+                      options.rank, options.generation);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RanksMissing(const SharedMemoryGroupOptions& options,
+                          const std::vector<UniqueFd>& connections) {
+  std::string missing;
+  for (int rank = 1; rank < options.world_size; ++rank) {
+    if (!connections[rank].valid()) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return MakeStatus(absl::StatusCode::kDeadlineExceeded,
+                    "rank 0 waited {} for rank {} of {} to join generation {} at {}",
+                    absl::FormatDuration(options.deadline), missing, options.world_size,
+                    options.generation, options.rendezvous);
+}
+
+Verdict Judge(const SharedMemoryGroupOptions& options,
+              const Hello& hello,
+              const std::vector<UniqueFd>& connections) {
+  if (hello.generation != options.generation) return Verdict::kOtherGeneration;
+  if (hello.world_size != options.world_size || hello.staging_bytes != options.staging_bytes ||
+      hello.rank < 1 || hello.rank >= options.world_size) {
+    return Verdict::kOtherOptions;
+  }
+  if (connections[hello.rank].valid() && !PeerClosed(connections[hello.rank].get())) {
+    return Verdict::kRankTaken;
+  }
+  return Verdict::kWelcome;
+}
+
+// One connection at rank 0: kept if welcome, else told why and closed.
+void Receive(const SharedMemoryGroupOptions& options,
+             UniqueFd connection,
+             std::vector<UniqueFd>* connections) {
+  Hello hello;
+  // A peer sends its hello with its connect: one that is silent is not a rank.
+  const absl::Time soon = absl::Now() + absl::Seconds(1);
+  if (!ReceiveMessage(connection.get(), &hello, sizeof(hello), soon).ok()) return;
+  if (hello.magic != kMagic) return;
+  const Answer answer = {options.generation, Judge(options, hello, *connections),
+                         options.world_size};
+  if (answer.verdict == Verdict::kWelcome) {
+    (*connections)[hello.rank] = std::move(connection);
+  } else {
+    (void)SendMessage(connection.get(), &answer, sizeof(answer));
+  }
+}
+
+absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, absl::Time deadline) {
+  GroupLink link;
+  link.staging_bytes = options.staging_bytes;
+  link.connections.resize(options.world_size);
+  TANDEM_ASSIGN_OR_RETURN(
+      link.segment, CreateSharedMemory("collectives", SharedSegment::Bytes(options.world_size,
+                                                                           options.staging_bytes)));
+  TANDEM_ASSIGN_OR_RETURN(const UniqueFd listener, ListenLocal(options.rendezvous));
+  const auto all_here = [&] {
+    return std::all_of(link.connections.begin() + 1, link.connections.end(),
+                       [](const UniqueFd& fd) { return fd.valid() && !PeerClosed(fd.get()); });
+  };
+  absl::Status status;
+  while (status.ok() && !all_here()) {
+    status = CheckCancelled(options);
+    if (!status.ok()) break;
+    if (absl::Now() >= deadline) status = RanksMissing(options, link.connections);
+    auto connection = AcceptLocal(listener.get(), std::min(deadline, absl::Now() + kSlice));
+    if (connection.ok()) Receive(options, std::move(connection).value(), &link.connections);
+  }
+  unlink(options.rendezvous.c_str());
+  TANDEM_RETURN_IF_ERROR(status);
+  const Answer welcome = {options.generation, Verdict::kWelcome, options.world_size};
+  for (int rank = 1; rank < options.world_size; ++rank) {
+    TANDEM_RETURN_IF_ERROR(Annotate(
+        SendMessage(link.connections[rank].get(), &welcome, sizeof(welcome), link.segment.get()),
+        fmt::format("rank {} left while joining", rank)));
+  }
+  return link;
+}
+
+// What a refusal means for the rank that got it; OK: try again.
+absl::Status Refusal(const SharedMemoryGroupOptions& options, const Answer& answer) {
+  if (answer.verdict == Verdict::kOtherOptions) {
+    return InvalidArgument(
+        "rank {} of {} was refused by rank 0, which has {} ranks: ranks, world size and staging "
+        "bytes must agree",
+        options.rank, options.world_size, answer.world_size);
+  }
+  if (answer.verdict == Verdict::kOtherGeneration && answer.generation > options.generation) {
+    return MakeStatus(absl::StatusCode::kAborted,
+                      "rank {}: generation {} of the group is over, {} has begun", options.rank,
+                      options.generation, answer.generation);
+  }
+  return absl::OkStatus();  // an older group is still there, or our predecessor is
+}
+
+absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::Time deadline) {
+  Hello hello;
+  hello.generation = options.generation;
+  hello.staging_bytes = options.staging_bytes;
+  hello.rank = options.rank;
+  hello.world_size = options.world_size;
+  for (; absl::Now() < deadline; absl::SleepFor(kRetry)) {
+    TANDEM_RETURN_IF_ERROR(CheckCancelled(options));
+    auto connection = ConnectLocal(options.rendezvous);
+    if (absl::IsUnavailable(connection.status())) continue;
+    TANDEM_RETURN_IF_ERROR(connection.status());
+    if (!SendMessage(connection->get(), &hello, sizeof(hello)).ok()) continue;
+    GroupLink link;
+    link.staging_bytes = options.staging_bytes;
+    Answer answer;
+    absl::Status received;
+    do {
+      TANDEM_RETURN_IF_ERROR(CheckCancelled(options));
+      received = ReceiveMessage(connection->get(), &answer, sizeof(answer),
+                                std::min(deadline, absl::Now() + kSlice), &link.segment);
+    } while (absl::IsDeadlineExceeded(received) && absl::Now() < deadline);
+    if (!received.ok()) continue;
+    if (answer.verdict == Verdict::kWelcome) {
+      link.connections.push_back(std::move(connection).value());
+      return link;
+    }
+    TANDEM_RETURN_IF_ERROR(Refusal(options, answer));
+  }
+  return MakeStatus(absl::StatusCode::kDeadlineExceeded,
+                    "rank {} waited {} at {} for rank 0 and the others of {} to join generation {}",
+                    options.rank, absl::FormatDuration(options.deadline), options.rendezvous,
+                    options.world_size, options.generation);
+}
+
+}  // namespace
+
+absl::StatusOr<GroupLink> MeetGroup(const SharedMemoryGroupOptions& options) {
+  const absl::Time deadline = absl::Now() + options.deadline;
+  return options.rank == 0 ? Host(options, deadline) : Visit(options, deadline);
+}
+
+}  // namespace tandem

@@ -1,0 +1,46 @@
+#include "common/comm/solo_communicator.h"
+
+#include <cstring>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+
+absl::Status SoloCommunicator::status() {
+  std::lock_guard lock(mutex_);
+  return status_;
+}
+
+absl::Status SoloCommunicator::AllGatherV(const void* mine,
+                                          const std::vector<int64_t>& bytes_per_rank,
+                                          void* all) {
+  TANDEM_RETURN_IF_ERROR(status());
+  if (bytes_per_rank[0] > 0 && mine != all) memcpy(all, mine, bytes_per_rank[0]);
+  return absl::OkStatus();
+}
+
+absl::Status SoloCommunicator::ReduceScatterSum(const float* full,
+                                                const std::vector<int64_t>& counts_per_rank,
+                                                float* mine,
+                                                Accumulate accumulate) {
+  TANDEM_RETURN_IF_ERROR(status());
+  const int64_t count = counts_per_rank[0];
+  if (accumulate == Accumulate::kAdd) {
+    for (int64_t i = 0; i < count; ++i) mine[i] += full[i];
+  } else if (count > 0) {
+    memcpy(mine, full, count * sizeof(float));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SoloCommunicator::AllReduceSum(double*, int64_t) { return status(); }
+absl::Status SoloCommunicator::AllReduceSum(float*, int64_t) { return status(); }
+absl::Status SoloCommunicator::Broadcast(void*, int64_t, int) { return status(); }
+absl::Status SoloCommunicator::Barrier() { return status(); }
+
+void SoloCommunicator::Abort(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (status_.ok()) status_ = MakeStatus(absl::StatusCode::kAborted, "{}", reason);
+}
+
+}  // namespace tandem

@@ -1,0 +1,70 @@
+// Runs the ranks of a group as threads or as forked processes.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/comm/shared_memory_communicator.h"
+
+namespace tandem::testing {
+
+inline SharedMemoryGroupOptions GroupOptions(int rank, int world_size) {
+  SharedMemoryGroupOptions options;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.rendezvous =
+      "/tmp/tandem-comm-" + std::to_string(getppid()) + "-" + std::to_string(world_size) + ".sock";
+  options.generation = 1;
+  options.deadline = absl::Seconds(20);
+  options.staging_bytes = 8192;
+  return options;
+}
+
+// The status of every rank's `body`, or of its Join.
+inline std::vector<absl::Status> RunThreads(
+    int world_size,
+    const std::function<absl::Status(Communicator&)>& body,
+    const std::function<void(SharedMemoryGroupOptions&)>& adjust = [](auto&) {}) {
+  std::vector<absl::Status> results(world_size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      SharedMemoryGroupOptions options = GroupOptions(rank, world_size);
+      options.rendezvous += ".threads";
+      adjust(options);
+      auto group = JoinSharedMemoryGroup(options);
+      results[rank] = group.ok() ? body(**group) : group.status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+// Forks a child that joins as `rank` and runs `body`; the child's exit code is its result.
+inline pid_t ForkRank(const SharedMemoryGroupOptions& options,
+                      const std::function<int(Communicator&)>& body) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  int code = 99;
+  {
+    auto group = JoinSharedMemoryGroup(options);
+    if (group.ok()) code = body(**group);
+  }
+  _exit(code);
+}
+
+// Exit code, or -signal.
+inline int WaitForExit(pid_t child) {
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) return -1000;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+}  // namespace tandem::testing

@@ -1,0 +1,123 @@
+#include <chrono>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <signal.h>
+
+#include "common/base/status_macros.h"
+#include "tests/common/comm/comm_test_group.h"
+
+namespace tandem {
+namespace {
+
+using testing::RunThreads;
+
+bool Says(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+double SecondsOf(const std::function<void()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+TEST_CASE("a rank that never comes is named at the deadline and the group is poisoned") {
+  std::atomic<int> finished{0};
+  const auto results = RunThreads(
+      3,
+      [&finished](Communicator& group) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(group.Barrier());
+        absl::Status status;
+        if (group.rank() != 1) {
+          status = group.Barrier();
+          if (group.Barrier() != status) status = Internal("a later call says something else");
+          ++finished;
+        }
+        while (finished < 2) std::this_thread::yield();  // stays connected, as a hung rank does
+        return group.rank() == 1 ? group.Barrier() : status;
+      },
+      [](SharedMemoryGroupOptions& options) { options.deadline = absl::Milliseconds(400); });
+  for (const absl::Status& status : results) {
+    INFO(status.ToString());
+    REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
+    REQUIRE(Says(status, "rank 1 of 3 did not come"));
+    REQUIRE(Says(status, "Barrier"));
+  }
+}
+
+TEST_CASE("a rank that is killed in a collective fails the others long before the deadline") {
+  for (const int victim : {0, 1}) {
+    auto options = [](int rank) { return testing::GroupOptions(rank, 2); };
+    const pid_t killed = testing::ForkRank(options(victim), [](Communicator& group) {
+      if (!group.Barrier().ok()) return 1;
+      kill(getpid(), SIGKILL);
+      return 2;
+    });
+    int code = -1;
+    const double seconds = SecondsOf([&] {
+      const pid_t survivor = testing::ForkRank(options(1 - victim), [victim](Communicator& group) {
+        if (!group.Barrier().ok()) return 1;
+        const absl::Status status = group.Barrier();
+        return absl::IsUnavailable(status) && Says(status, fmt::format("rank {} is gone", victim))
+                   ? 42
+                   : 3;
+      });
+      code = testing::WaitForExit(survivor);
+    });
+    REQUIRE(code == 42);
+    REQUIRE(seconds < 15.0);
+    REQUIRE(testing::WaitForExit(killed) == -SIGKILL);
+  }
+}
+
+TEST_CASE("an abort ends pending and later calls on all ranks with its reason") {
+  const auto results = RunThreads(3, [](Communicator& group) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(group.Barrier());
+    if (group.rank() == 2) group.Abort("the group is formed anew");
+    return group.Barrier();
+  });
+  for (const absl::Status& status : results) {
+    REQUIRE(status.code() == absl::StatusCode::kAborted);
+    REQUIRE(Says(status, "formed anew"));
+  }
+}
+
+TEST_CASE("an abort from another thread ends a call that waits") {
+  const auto results = RunThreads(2, [](Communicator& group) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(group.Barrier());
+    if (group.rank() == 1) {
+      while (group.Barrier().ok()) {
+      }
+      return group.Barrier();
+    }
+    std::thread other([&group] { group.Abort("stop"); });
+    while (group.Barrier().ok()) {
+    }
+    other.join();
+    return group.Barrier();
+  });
+  for (const absl::Status& status : results) REQUIRE(status.code() == absl::StatusCode::kAborted);
+}
+
+TEST_CASE("ranks that make different calls are told so") {
+  const auto results = RunThreads(2, [](Communicator& group) -> absl::Status {
+    float value = 1.0f;
+    return group.rank() == 0 ? group.Barrier() : group.AllReduceSum(&value, 1);
+  });
+  for (const absl::Status& status : results) {
+    REQUIRE(status.code() == absl::StatusCode::kInternal);
+  }
+}
+
+TEST_CASE("a rank that leaves after its part does not fail the others") {
+  const auto results = RunThreads(3, [](Communicator& group) -> absl::Status {
+    std::vector<double> values(50000, group.rank());
+    return group.AllReduceSum(values.data(), 50000);
+  });
+  for (const absl::Status& status : results) REQUIRE(status.ok());
+}
+
+}  // namespace tandem
