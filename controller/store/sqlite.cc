@@ -1,0 +1,134 @@
+#include "controller/store/sqlite.h"
+
+#include <utility>
+
+#include <sqlite3.h>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusCode CodeOf(int result) {
+  switch (result & 0xff) {
+    case SQLITE_FULL:
+      return absl::StatusCode::kResourceExhausted;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return absl::StatusCode::kDataLoss;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+absl::Status ErrorOf(sqlite3* db, int result) {
+  const char* file = sqlite3_db_filename(db, "main");
+  return MakeStatus(CodeOf(result), "database {}: {}", file == nullptr ? "" : file,
+                    sqlite3_errmsg(db));
+}
+
+}  // namespace
+
+SqliteStatement::SqliteStatement(sqlite3* db, sqlite3_stmt* statement)
+    : db_(db), statement_(statement, &sqlite3_finalize) {}
+
+SqliteStatement& SqliteStatement::Bind(int index, int64_t value) {
+  sqlite3_bind_int64(statement_.get(), index, value);
+  return *this;
+}
+SqliteStatement& SqliteStatement::Bind(int index, double value) {
+  sqlite3_bind_double(statement_.get(), index, value);
+  return *this;
+}
+SqliteStatement& SqliteStatement::Bind(int index, const std::string& value) {
+  sqlite3_bind_text(statement_.get(), index, value.data(), static_cast<int>(value.size()),
+                    SQLITE_TRANSIENT);
+  return *this;
+}
+
+absl::StatusOr<bool> SqliteStatement::Step() {
+  const int result = sqlite3_step(statement_.get());
+  if (result == SQLITE_ROW) return true;
+  if (result == SQLITE_DONE) return false;
+  return ErrorOf(db_, result);
+}
+
+absl::Status SqliteStatement::Run() {
+  TANDEM_ASSIGN_OR_RETURN(const bool row, Step());
+  if (row) return Internal("a statement that should change the database gave a row");
+  sqlite3_reset(statement_.get());
+  return absl::OkStatus();
+}
+
+int64_t SqliteStatement::Int(int column) const {
+  return sqlite3_column_int64(statement_.get(), column);
+}
+double SqliteStatement::Real(int column) const {
+  return sqlite3_column_double(statement_.get(), column);
+}
+std::string SqliteStatement::Text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
+  if (text == nullptr) return "";
+  return {text, static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))};
+}
+
+SqliteDatabase::SqliteDatabase(sqlite3* db, std::string path)
+    : db_(db, &sqlite3_close_v2), path_(std::move(path)) {}
+
+absl::StatusOr<std::unique_ptr<SqliteDatabase>> SqliteDatabase::Open(const std::string& path) {
+  sqlite3* handle = nullptr;
+  const int result =
+      sqlite3_open_v2(path.c_str(), &handle,
+                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  std::unique_ptr<SqliteDatabase> db(new SqliteDatabase(handle, path));
+  if (result != SQLITE_OK) {
+    return MakeStatus(CodeOf(result), "cannot open the database {}: {}", path,
+                      handle == nullptr ? "out of memory" : sqlite3_errmsg(handle));
+  }
+  sqlite3_extended_result_codes(handle, 1);
+  sqlite3_busy_timeout(handle, 5000);
+  TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA journal_mode=WAL"));
+  TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA synchronous=FULL"));
+  TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA foreign_keys=ON"));
+  return db;
+}
+
+absl::Status SqliteDatabase::Execute(const std::string& sql) {
+  const int result = sqlite3_exec(db_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+  return result == SQLITE_OK ? absl::OkStatus() : ErrorOf(db_.get(), result);
+}
+
+absl::StatusOr<SqliteStatement> SqliteDatabase::Prepare(const std::string& sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int result =
+      sqlite3_prepare_v2(db_.get(), sql.data(), static_cast<int>(sql.size()), &statement, nullptr);
+  if (result != SQLITE_OK) return ErrorOf(db_.get(), result);
+  return SqliteStatement(db_.get(), statement);
+}
+
+absl::StatusOr<SqliteTransaction> SqliteTransaction::Begin(SqliteDatabase* db) {
+  TANDEM_RETURN_IF_ERROR(db->Execute("BEGIN IMMEDIATE"));
+  return SqliteTransaction(db);
+}
+
+SqliteTransaction::SqliteTransaction(SqliteTransaction&& other) noexcept
+    : db_(std::exchange(other.db_, nullptr)) {}
+
+SqliteTransaction::~SqliteTransaction() {
+  // A failed statement may have rolled back already; there is nothing left to report either way.
+  if (db_ != nullptr) db_->Execute("ROLLBACK").IgnoreError();
+}
+
+absl::Status SqliteTransaction::Commit() {
+  TANDEM_RETURN_IF_ERROR(db_->Execute("COMMIT"));
+  db_ = nullptr;
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

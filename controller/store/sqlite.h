@@ -1,0 +1,69 @@
+// SQLite behind absl::Status: a connection and a prepared statement.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace tandem {
+
+// One prepared statement. Parameters are numbered from 1, columns from 0.
+class SqliteStatement {
+ public:
+  SqliteStatement& Bind(int index, int64_t value);
+  SqliteStatement& Bind(int index, double value);
+  SqliteStatement& Bind(int index, const std::string& value);
+
+  // True: a row is there to be read; false: done.
+  absl::StatusOr<bool> Step();
+  // Runs a statement that gives no rows, and resets it for the next binding.
+  absl::Status Run();
+
+  int64_t Int(int column) const;
+  double Real(int column) const;
+  std::string Text(int column) const;
+
+ private:
+  friend class SqliteDatabase;
+  SqliteStatement(sqlite3* db, sqlite3_stmt* statement);
+  sqlite3* db_;
+  std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
+};
+
+// A connection in WAL mode with full durability. Not thread-safe.
+// Errors name the file: ResourceExhausted (disk full), DataLoss (corrupt or no database),
+// Unavailable (locked for more than five seconds, I/O error), Internal (a bug in the SQL).
+class SqliteDatabase {
+ public:
+  static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
+
+  absl::Status Execute(const std::string& sql);
+  absl::StatusOr<SqliteStatement> Prepare(const std::string& sql);
+
+ private:
+  SqliteDatabase(sqlite3* db, std::string path);
+  std::unique_ptr<sqlite3, int (*)(sqlite3*)> db_;
+  std::string path_;
+};
+
+// Begins a transaction; rolls back unless committed.
+class SqliteTransaction {
+ public:
+  static absl::StatusOr<SqliteTransaction> Begin(SqliteDatabase* db);
+  SqliteTransaction(SqliteTransaction&& other) noexcept;
+  SqliteTransaction& operator=(SqliteTransaction&&) = delete;
+  ~SqliteTransaction();
+  absl::Status Commit();
+
+ private:
+  explicit SqliteTransaction(SqliteDatabase* db) : db_(db) {}
+  SqliteDatabase* db_;  // null once committed or moved from
+};
+
+}  // namespace tandem

@@ -1,0 +1,239 @@
+#include "controller/store/sqlite_run_store.h"
+
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/status_macros.h"
+#include "controller/store/migrations.h"
+
+namespace tandem {
+namespace {
+
+using Numbers = std::map<std::string, double>;
+
+// JSON has no NaN: nlohmann writes null, which reads back as NaN here.
+std::string ToJson(const Numbers& numbers) { return nlohmann::json(numbers).dump(); }
+
+Numbers FromJson(const std::string& text) {
+  Numbers numbers;
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return numbers;
+  for (const auto& [key, value] : json.items()) {
+    numbers[key] =
+        value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  }
+  return numbers;
+}
+
+SampleRecord ReadSample(const SqliteStatement& row) {
+  SampleRecord sample;
+  sample.step = row.Int(0);
+  sample.sample_id = static_cast<uint64_t>(row.Int(1));
+  sample.group = row.Int(2);
+  sample.index = row.Int(3);
+  sample.prompt = row.Text(4);
+  sample.response = row.Text(5);
+  sample.ground_truth = row.Text(6);
+  sample.reward = row.Real(7);
+  sample.response_tokens = row.Int(8);
+  sample.finish_reason = static_cast<FinishReason>(row.Int(9));
+  sample.weight_version = row.Int(10);
+  sample.advantage = row.Real(11);
+  sample.reward_terms = FromJson(row.Text(12));
+  sample.token_offset = row.Int(13);
+  return sample;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SqliteRunStore>> SqliteRunStore::Open(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SqliteDatabase> db, SqliteDatabase::Open(path));
+  const absl::Status migrated = MigrateStore(db.get());
+  if (!migrated.ok()) return Annotate(migrated, path);
+  return std::unique_ptr<SqliteRunStore>(new SqliteRunStore(std::move(db)));
+}
+
+absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)"));
+  return insert.Bind(1, info.run_id)
+      .Bind(2, info.started_at)
+      .Bind(3, info.run_dir)
+      .Bind(4, info.build)
+      .Bind(5, info.numerics_class)
+      .Bind(6, info.config_yaml)
+      .Bind(7, info.total_steps)
+      .Bind(8, info.first_step)
+      .Run();
+}
+
+absl::Status SqliteRunStore::DeleteStep(const std::string& table, int64_t step) {
+  return db_->Execute(fmt::format("DELETE FROM {} WHERE step = {}", table, step));
+}
+
+absl::Status SqliteRunStore::InsertPhases(const StepRecord& step) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT INTO phases VALUES (?, ?, ?, ?, ?)"));
+  for (size_t i = 0; i < step.phases.size(); ++i) {
+    const PhaseTime& phase = step.phases[i];
+    TANDEM_RETURN_IF_ERROR(insert.Bind(1, step.step)
+                               .Bind(2, static_cast<int64_t>(i))
+                               .Bind(3, phase.phase)
+                               .Bind(4, phase.seconds)
+                               .Bind(5, phase.peak_bytes)
+                               .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  TANDEM_RETURN_IF_ERROR(DeleteStep("phases", step.step));
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
+                          db_->Prepare("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?)"));
+  TANDEM_RETURN_IF_ERROR(insert.Bind(1, step.step)
+                             .Bind(2, step.version)
+                             .Bind(3, step.finished_at)
+                             .Bind(4, ToJson(step.metrics))
+                             .Run());
+  TANDEM_RETURN_IF_ERROR(InsertPhases(step));
+  return transaction.Commit();
+}
+
+absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  TANDEM_RETURN_IF_ERROR(DeleteStep("samples", step));
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      db_->Prepare("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+  for (const SampleRecord& sample : samples) {
+    TANDEM_RETURN_IF_ERROR(insert.Bind(1, step)
+                               .Bind(2, static_cast<int64_t>(sample.sample_id))
+                               .Bind(3, sample.group)
+                               .Bind(4, sample.index)
+                               .Bind(5, sample.prompt)
+                               .Bind(6, sample.response)
+                               .Bind(7, sample.ground_truth)
+                               .Bind(8, sample.reward)
+                               .Bind(9, sample.response_tokens)
+                               .Bind(10, static_cast<int64_t>(sample.finish_reason))
+                               .Bind(11, sample.weight_version)
+                               .Bind(12, sample.advantage)
+                               .Bind(13, ToJson(sample.reward_terms))
+                               .Bind(14, sample.token_offset)
+                               .Run());
+  }
+  return transaction.Commit();
+}
+
+absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement insert,
+      db_->Prepare("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?)"));
+  return insert.Bind(1, evaluation.step)
+      .Bind(2, evaluation.version)
+      .Bind(3, evaluation.prompts)
+      .Bind(4, evaluation.samples)
+      .Bind(5, evaluation.seconds)
+      .Bind(6, ToJson(evaluation.metrics))
+      .Run();
+}
+
+absl::Status SqliteRunStore::TruncateAfter(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
+  for (const char* table : {"steps", "phases", "samples", "evaluations"}) {
+    TANDEM_RETURN_IF_ERROR(
+        db_->Execute(fmt::format("DELETE FROM {} WHERE step > {}", table, step)));
+  }
+  return transaction.Commit();
+}
+
+absl::StatusOr<std::vector<PhaseTime>> SqliteRunStore::PhasesOf(int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(
+          "SELECT phase, seconds, peak_bytes FROM phases WHERE step = ? ORDER BY ordinal"));
+  select.Bind(1, step);
+  std::vector<PhaseTime> phases;
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return phases;
+    phases.push_back({select.Text(0), select.Real(1), select.Int(2)});
+  }
+}
+
+absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(int64_t first_step,
+                                                                  int64_t last_step) {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare("SELECT step, version, finished_at, metrics FROM steps WHERE step >= ? AND "
+                   "(? = 0 OR step <= ?) ORDER BY step"));
+  select.Bind(1, first_step).Bind(2, last_step).Bind(3, last_step);
+  std::vector<StepRecord> steps;
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return steps;
+    StepRecord step;
+    step.step = select.Int(0);
+    step.version = select.Int(1);
+    step.finished_at = select.Text(2);
+    step.metrics = FromJson(select.Text(3));
+    TANDEM_ASSIGN_OR_RETURN(step.phases, PhasesOf(step.step));
+    steps.push_back(std::move(step));
+  }
+}
+
+absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(int64_t step,
+                                                             int64_t limit,
+                                                             int64_t offset) {
+  const std::lock_guard lock(mutex_);
+  SampleRecordPage page;
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement count,
+                          db_->Prepare("SELECT COUNT(*) FROM samples WHERE step = ?"));
+  TANDEM_RETURN_IF_ERROR(count.Bind(1, step).Step().status());
+  page.total = count.Int(0);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare(
+          "SELECT step, sample_id, group_index, sample_index, prompt, response, ground_truth, "
+          "reward, response_tokens, finish_reason, weight_version, advantage, reward_terms, "
+          "token_offset FROM samples WHERE step = ? ORDER BY sample_id LIMIT ? OFFSET ?"));
+  select.Bind(1, step).Bind(2, limit).Bind(3, offset);
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return page;
+    page.samples.push_back(ReadSample(select));
+  }
+}
+
+absl::StatusOr<std::vector<EvaluationRecord>> SqliteRunStore::ListEvaluations() {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
+                          db_->Prepare("SELECT step, version, prompts, samples, seconds, metrics "
+                                       "FROM evaluations ORDER BY step"));
+  std::vector<EvaluationRecord> evaluations;
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+    if (!row) return evaluations;
+    EvaluationRecord evaluation;
+    evaluation.step = select.Int(0);
+    evaluation.version = select.Int(1);
+    evaluation.prompts = select.Int(2);
+    evaluation.samples = select.Int(3);
+    evaluation.seconds = select.Real(4);
+    evaluation.metrics = FromJson(select.Text(5));
+    evaluations.push_back(std::move(evaluation));
+  }
+}
+
+}  // namespace tandem

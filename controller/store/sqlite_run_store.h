@@ -1,0 +1,41 @@
+// The RunStore on SQLite: run_dir/run.db.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "controller/store/run_store.h"
+#include "controller/store/sqlite.h"
+
+namespace tandem {
+
+// One connection behind one mutex: a step's write takes milliseconds, reads are pages.
+class SqliteRunStore final : public RunStore {
+ public:
+  // Makes or migrates the file. Errors as SqliteDatabase and MigrateStore.
+  static absl::StatusOr<std::unique_ptr<SqliteRunStore>> Open(const std::string& path);
+
+  absl::Status RecordRun(const RunInfo& info) override;
+  absl::Status RecordStep(const StepRecord& step) override;
+  absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) override;
+  absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override;
+  absl::Status TruncateAfter(int64_t step) override;
+  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t first_step, int64_t last_step) override;
+  absl::StatusOr<SampleRecordPage> ListSamples(int64_t step,
+                                               int64_t limit,
+                                               int64_t offset) override;
+  absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations() override;
+
+ private:
+  explicit SqliteRunStore(std::unique_ptr<SqliteDatabase> db) : db_(std::move(db)) {}
+  absl::Status DeleteStep(const std::string& table, int64_t step);
+  absl::Status InsertPhases(const StepRecord& step);
+  absl::StatusOr<std::vector<PhaseTime>> PhasesOf(int64_t step);
+
+  std::mutex mutex_;
+  std::unique_ptr<SqliteDatabase> db_;
+};
+
+}  // namespace tandem

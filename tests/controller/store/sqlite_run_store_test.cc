@@ -1,0 +1,125 @@
+#include "controller/store/sqlite_run_store.h"
+
+#include <cmath>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "controller/store/migrations.h"
+#include "tests/support/temp_dir.h"
+
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+StepRecord MakeStep(int64_t step, double reward) {
+  StepRecord record;
+  record.step = step;
+  record.version = step;
+  record.metrics = {{"reward/mean", reward}, {"broken", std::nan("")}};
+  record.phases = {{"generate", 1.5, 1000}, {"train", 2.5, 3000}};
+  record.finished_at = "2026-01-02T03:04:05Z";
+  return record;
+}
+
+SampleRecord MakeSample(int64_t step, uint64_t id) {
+  SampleRecord sample;
+  sample.step = step;
+  sample.sample_id = id;
+  sample.prompt = "What is 'x'; DROP TABLE steps?";
+  sample.response = std::string("null \0 byte", 11);
+  sample.reward = 0.5;
+  sample.finish_reason = FinishReason::kLength;
+  sample.reward_terms = {{"score", 1.0}};
+  return sample;
+}
+
+std::string PathIn(const testing::TempDir& dir) { return (dir.path() / "run.db").string(); }
+
+}  // namespace
+
+TEST_CASE("SqliteRunStore keeps what was recorded over a reopening", "[store]") {
+  const testing::TempDir dir;
+  {
+    auto store = SqliteRunStore::Open(PathIn(dir)).value();
+    REQUIRE(store->RecordRun({.run_id = "r"}).ok());
+    REQUIRE(store->RecordStep(MakeStep(1, 0.25)).ok());
+    REQUIRE(store->RecordSamples(1, {MakeSample(1, uint64_t{1} << 63), MakeSample(1, 5)}).ok());
+    REQUIRE(store->RecordEvaluation({.step = 0, .prompts = 4, .metrics = {{"m", 0.5}}}).ok());
+  }
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  const auto steps = store->ListSteps(1, 0).value();
+  REQUIRE(steps.size() == 1);
+  REQUIRE(steps[0].metrics.at("reward/mean") == 0.25);
+  REQUIRE(std::isnan(steps[0].metrics.at("broken")));
+  REQUIRE(steps[0].phases[1].phase == "train");
+  REQUIRE(steps[0].phases[1].peak_bytes == 3000);
+  const auto page = store->ListSamples(1, 10, 0).value();
+  REQUIRE(page.total == 2);
+  REQUIRE(page.samples[1].sample_id == 5);
+  REQUIRE(page.samples[1].response == std::string("null \0 byte", 11));
+  REQUIRE(page.samples[1].finish_reason == FinishReason::kLength);
+  REQUIRE(store->ListEvaluations().value()[0].metrics.at("m") == 0.5);
+}
+
+TEST_CASE("Recording a step again replaces its rows", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  REQUIRE(store->RecordStep(MakeStep(3, 0.1)).ok());
+  REQUIRE(store->RecordSamples(3, {MakeSample(3, 1), MakeSample(3, 2), MakeSample(3, 3)}).ok());
+  REQUIRE(store->RecordStep(MakeStep(3, 0.9)).ok());
+  REQUIRE(store->RecordSamples(3, {MakeSample(3, 1)}).ok());
+  REQUIRE(store->ListSteps(1, 0).value().size() == 1);
+  REQUIRE(store->ListSteps(1, 0).value()[0].metrics.at("reward/mean") == 0.9);
+  REQUIRE(store->ListSteps(1, 0).value()[0].phases.size() == 2);
+  REQUIRE(store->ListSamples(3, 10, 0).value().total == 1);
+}
+
+TEST_CASE("ListSteps and ListSamples page", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  for (int64_t step = 1; step <= 5; ++step) REQUIRE(store->RecordStep(MakeStep(step, 0)).ok());
+  REQUIRE(store->ListSteps(2, 4).value().size() == 3);
+  REQUIRE(store->ListSteps(4, 0).value().back().step == 5);
+  REQUIRE(store->RecordSamples(1, {MakeSample(1, 1), MakeSample(1, 2), MakeSample(1, 3)}).ok());
+  const auto page = store->ListSamples(1, 1, 1).value();
+  REQUIRE(page.total == 3);
+  REQUIRE(page.samples.size() == 1);
+  REQUIRE(page.samples[0].sample_id == 2);
+}
+
+TEST_CASE("TruncateAfter forgets what a resumed run will do again", "[store]") {
+  const testing::TempDir dir;
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  for (int64_t step = 1; step <= 4; ++step) {
+    REQUIRE(store->RecordStep(MakeStep(step, 0)).ok());
+    REQUIRE(store->RecordSamples(step, {MakeSample(step, 1)}).ok());
+    REQUIRE(store->RecordEvaluation({.step = step}).ok());
+  }
+  REQUIRE(store->TruncateAfter(2).ok());
+  REQUIRE(store->ListSteps(1, 0).value().size() == 2);
+  REQUIRE(store->ListSamples(3, 10, 0).value().total == 0);
+  REQUIRE(store->ListEvaluations().value().size() == 2);
+}
+
+TEST_CASE("A database of a newer build is refused and left alone", "[store]") {
+  const testing::TempDir dir;
+  SqliteRunStore::Open(PathIn(dir)).value();
+  {
+    auto db = SqliteDatabase::Open(PathIn(dir)).value();
+    REQUIRE(db->Execute("PRAGMA user_version = 999").ok());
+  }
+  const auto status = SqliteRunStore::Open(PathIn(dir)).status();
+  REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(std::string(status.message()).find("999") != std::string::npos);
+}
+
+TEST_CASE("A corrupt database and a missing folder are named", "[store]") {
+  const testing::TempDir dir;
+  std::ofstream(PathIn(dir)) << std::string(4096, 'x');
+  const auto corrupt = SqliteRunStore::Open(PathIn(dir)).status();
+  REQUIRE(corrupt.code() == absl::StatusCode::kDataLoss);
+  REQUIRE(std::string(corrupt.message()).find("run.db") != std::string::npos);
+  REQUIRE(SqliteRunStore::Open("/nonexistent/run.db").status().code() ==
+          absl::StatusCode::kUnavailable);
+}
