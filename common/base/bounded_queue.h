@@ -1,6 +1,7 @@
 // A blocking multi-producer, multi-consumer queue with a capacity: back-pressure, not growth.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -39,6 +40,13 @@ class BoundedQueue {
   std::optional<T> Pop() {
     std::unique_lock lock(mutex_);
     not_empty_.wait(lock, [this] { return closed_ || !items_.empty(); });
+    return PopLocked();
+  }
+
+  // Waits at most `timeout`; nullopt means nothing came, or closed and drained.
+  std::optional<T> PopFor(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    not_empty_.wait_for(lock, timeout, [this] { return closed_ || !items_.empty(); });
     return PopLocked();
   }
 
