@@ -1,0 +1,139 @@
+#include "controller/report/console_progress.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "controller/report/format.h"
+#include "controller/report/metric_names.h"
+#include "controller/report/run_tables.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kBarCells = 20;
+
+std::string Bar(int64_t done, int64_t total) {
+  const int64_t filled =
+      total > 0 ? std::clamp<int64_t>(done * kBarCells / total, 0, kBarCells) : 0;
+  std::string bar;
+  for (int64_t i = 0; i < kBarCells; ++i) bar += i < filled ? "█" : "░";
+  return bar;
+}
+
+std::string MetricsText(const StepRecord& step) {
+  std::string text =
+      fmt::format("reward {}  length {:.1f}", FormatShare(MetricOf(step, kRewardMean)),
+                  MetricOf(step, kResponseLengthMean));
+  const double generation = MetricOf(step, kGenerationThroughput);
+  const double training = MetricOf(step, kTrainingThroughput);
+  if (!std::isnan(generation)) text += fmt::format("  gen {:.0f} tok/s", generation);
+  if (!std::isnan(training)) text += fmt::format("  train {:.0f} tok/s", training);
+  return text;
+}
+
+}  // namespace
+
+void ConsoleProgress::OnRunStart(const RunInfo& info) {
+  info_ = info;
+  started_ = options_.clock->Now();
+  step_ = info.first_step;
+  Line(fmt::format("run {} in {}", info.run_id, info.run_dir));
+  if (info.first_step > 0) {
+    Line(fmt::format("resuming after step {} of {}", info.first_step, info.total_steps));
+  }
+}
+
+void ConsoleProgress::OnPhase(int64_t step, const std::string& phase) {
+  step_ = step;
+  phase_ = phase;
+  detail_.clear();
+  DrawBar();
+}
+
+void ConsoleProgress::OnPhaseProgress(int64_t, int64_t done, int64_t total) {
+  detail_ = fmt::format(" {}/{}", done, total);
+  DrawBar();
+}
+
+void ConsoleProgress::OnLogProbs(int64_t, const LogProbComparison& comparison) {
+  log_probs_ = fmt::format("{} of {} token log-probs identical, |Δ| max {:.3g} mean {:.3g}",
+                           comparison.identical, comparison.compared, comparison.max_abs_difference,
+                           comparison.mean_abs_difference);
+}
+
+void ConsoleProgress::OnStep(const StepRecord& record) {
+  steps_.push_back(record);
+  last_metrics_ = MetricsText(record);
+  Line(fmt::format("step {}/{}  {}  {:.1f} s  ETA {}{}", record.step, info_.total_steps,
+                   last_metrics_, MetricOf(record, kStepSeconds), Eta(),
+                   log_probs_.empty() ? "" : "  " + log_probs_));
+  log_probs_.clear();
+}
+
+void ConsoleProgress::OnEvaluation(const EvaluationRecord& record) {
+  evaluations_.push_back(record);
+  Line(fmt::format("held-out after step {}: reward {} ± {} on {} prompts x {} ({})", record.step,
+                   FormatShare(MetricOf(record, kValRewardMean)),
+                   FormatShare(MetricOf(record, kValRewardInterval)), record.prompts,
+                   record.prompts > 0 ? record.samples / record.prompts : 0,
+                   FormatSeconds(record.seconds)));
+}
+
+void ConsoleProgress::OnMessage(const std::string& text) { Line(text); }
+
+void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
+  ClearBar();
+  std::string text = "\n";
+  if (!steps_.empty()) {
+    text += "training reward\n  " + RewardCurve(steps_);
+    const std::string held_out = EvaluationText(evaluations_);
+    if (!held_out.empty()) text += "  " + held_out;
+    text += "\n" + PhaseTable(steps_) + "\n";
+  }
+  text += summary.completed       ? "completed"
+          : summary.error.empty() ? "stopped"
+                                  : "failed: " + summary.error;
+  text += fmt::format(" after {} steps in {}\n", summary.steps, FormatSeconds(summary.seconds));
+  text += fmt::format("report      {}/report.html\nsamples     {}/run.db, {}/samples\n",
+                      info_.run_dir, info_.run_dir, info_.run_dir);
+  if (!summary.checkpoint.empty()) text += "checkpoint  " + summary.checkpoint + "\n";
+  std::fputs(text.c_str(), options_.out);
+  std::fflush(options_.out);
+}
+
+void ConsoleProgress::Line(const std::string& text) {
+  ClearBar();
+  std::fputs((text + "\n").c_str(), options_.out);
+  std::fflush(options_.out);
+  DrawBar();
+}
+
+void ConsoleProgress::DrawBar() {
+  if (!options_.terminal || info_.total_steps == 0) return;
+  ClearBar();
+  const int64_t finished = steps_.empty() ? info_.first_step : steps_.back().step;
+  std::fputs(fmt::format("\r{} {}/{}  {}{}  {}  ETA {}", Bar(finished, info_.total_steps), step_,
+                         info_.total_steps, phase_, detail_, last_metrics_, Eta())
+                 .c_str(),
+             options_.out);
+  std::fflush(options_.out);
+  bar_drawn_ = true;
+}
+
+void ConsoleProgress::ClearBar() {
+  if (!bar_drawn_) return;
+  std::fputs("\r\x1b[K", options_.out);
+  bar_drawn_ = false;
+}
+
+std::string ConsoleProgress::Eta() const {
+  if (steps_.empty()) return "-";
+  const double elapsed = absl::ToDoubleSeconds(options_.clock->Now() - started_);
+  const auto done = static_cast<double>(steps_.size());
+  const auto left = static_cast<double>(info_.total_steps - steps_.back().step);
+  return FormatSeconds(elapsed / done * std::max(left, 0.0));
+}
+
+}  // namespace tandem

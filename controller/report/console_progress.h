@@ -1,0 +1,50 @@
+// The run at the terminal: one bar that is redrawn, or plain lines where there is no terminal.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "controller/progress.h"
+
+namespace tandem {
+
+struct ConsoleOptions {
+  std::FILE* out = stdout;
+  bool terminal = false;  // redraw the bar in place
+  Clock* clock = &RealClock();
+};
+
+// Not thread-safe: the train loop's thread calls it.
+class ConsoleProgress final : public ProgressSink {
+ public:
+  explicit ConsoleProgress(ConsoleOptions options) : options_(options) {}
+
+  void OnRunStart(const RunInfo& info) override;
+  void OnPhase(int64_t step, const std::string& phase) override;
+  void OnPhaseProgress(int64_t step, int64_t done, int64_t total) override;
+  void OnLogProbs(int64_t step, const LogProbComparison& comparison) override;
+  void OnStep(const StepRecord& record) override;
+  void OnEvaluation(const EvaluationRecord& record) override;
+  void OnMessage(const std::string& text) override;
+  void OnRunEnd(const RunSummary& summary) override;
+
+ private:
+  void Line(const std::string& text);  // above the bar
+  void DrawBar();
+  void ClearBar();
+  std::string Eta() const;
+
+  ConsoleOptions options_;
+  RunInfo info_;
+  absl::Time started_;
+  std::string phase_, detail_, last_metrics_, log_probs_;
+  int64_t step_ = 0;
+  std::vector<StepRecord> steps_;
+  std::vector<EvaluationRecord> evaluations_;
+  bool bar_drawn_ = false;
+};
+
+}  // namespace tandem

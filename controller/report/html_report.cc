@@ -1,0 +1,104 @@
+#include "controller/report/html_report.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "controller/report/format.h"
+#include "controller/report/metric_names.h"
+#include "controller/report/run_tables.h"
+#include "controller/report/svg_plot.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kStyle = R"css(
+  body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; color: #111827; }
+  h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; }
+  svg { width: 100%; max-width: 40em; font: 12px system-ui, sans-serif; display: block; }
+  svg .title { font-weight: 600; } svg .grid { stroke: #e5e7eb; }
+  table { border-collapse: collapse; } td, th { padding: .25em .8em; border-bottom: 1px solid #e5e7eb;
+    text-align: left; vertical-align: top; }
+  td pre { margin: 0; white-space: pre-wrap; } .error { color: #b91c1c; }
+  pre.config { background: #f9fafb; padding: 1em; overflow-x: auto; }
+)css";
+
+PlotSeries StepSeries(const ReportInput& input, const std::string& name, const char* metric) {
+  PlotSeries series{name};
+  for (const StepRecord& step : input.steps) {
+    series.points.push_back({static_cast<double>(step.step), MetricOf(step, metric)});
+  }
+  return series;
+}
+
+std::string RewardPlot(const ReportInput& input) {
+  PlotSeries held_out{"held-out"};
+  held_out.markers = true;
+  for (const EvaluationRecord& evaluation : input.evaluations) {
+    held_out.points.push_back(
+        {static_cast<double>(evaluation.step), MetricOf(evaluation, kValRewardMean)});
+  }
+  return SvgLines("reward by step", {StepSeries(input, "training", kRewardMean), held_out});
+}
+
+std::string PhasePlots(const ReportInput& input) {
+  std::vector<PlotBar> seconds, bytes;
+  for (const PhaseTotal& total : TotalPhases(input.steps)) {
+    seconds.push_back({total.phase, total.mean_seconds, FormatSeconds(total.mean_seconds)});
+    bytes.push_back(
+        {total.phase, static_cast<double>(total.peak_bytes), FormatBytes(total.peak_bytes)});
+  }
+  return SvgBars("seconds per step", seconds) + SvgBars("peak memory of a pair", bytes);
+}
+
+std::string SampleTable(const std::string& title, const std::vector<SampleRecord>& samples) {
+  if (samples.empty()) return "";
+  std::string html = "<h2>" + EscapeHtml(title) +
+                     "</h2><table><tr><th>prompt</th><th>response</th><th>truth</th>"
+                     "<th>reward</th><th>advantage</th></tr>";
+  for (const SampleRecord& sample : samples) {
+    html += fmt::format(
+        "<tr><td><pre>{}</pre></td><td><pre>{}</pre></td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        EscapeHtml(sample.prompt), EscapeHtml(sample.response), EscapeHtml(sample.ground_truth),
+        FormatShare(sample.reward), FormatShare(sample.advantage));
+  }
+  return html + "</table>";
+}
+
+std::string Facts(const ReportInput& input) {
+  const std::string outcome =
+      input.summary.completed ? "completed"
+      : input.summary.error.empty()
+          ? "stopped"
+          : "<span class=\"error\">failed: " + EscapeHtml(input.summary.error) + "</span>";
+  return fmt::format(
+      "<p>{} after {} of {} steps in {}, {} worker restart(s). Started {}. Build {}, numerics {}."
+      "</p>",
+      outcome, input.summary.steps, input.info.total_steps, FormatSeconds(input.summary.seconds),
+      input.summary.restarts, EscapeHtml(input.info.started_at), EscapeHtml(input.info.build),
+      EscapeHtml(input.info.numerics_class));
+}
+
+}  // namespace
+
+std::string HtmlReport(const ReportInput& input) {
+  std::string html = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>";
+  html += EscapeHtml(input.info.run_id) + "</title><style>" + kStyle + "</style></head><body>";
+  html += "<h1>Tandem run " + EscapeHtml(input.info.run_id) + "</h1>" + Facts(input);
+  html += "<h2>Reward</h2>" + RewardPlot(input);
+  html += "<p>" + EscapeHtml(EvaluationText(input.evaluations)) + "</p>";
+  html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean)});
+  html += SvgLines("entropy and KL to the sampling policy",
+                   {StepSeries(input, "entropy", kEntropy), StepSeries(input, "KL", kPolicyKl)});
+  html += SvgLines("gradient norm", {StepSeries(input, "before clipping", kGradNorm)});
+  html += SvgLines("tokens per second", {StepSeries(input, "generation", kGenerationThroughput),
+                                         StepSeries(input, "training", kTrainingThroughput)});
+  html += "<h2>Where the time and the memory go</h2>" + PhasePlots(input);
+  html += SampleTable("Samples of the first step", input.first_samples);
+  html += SampleTable("Samples of the last step", input.last_samples);
+  html += "<h2>Configuration</h2><pre class=\"config\">" + EscapeHtml(input.info.config_yaml) +
+          "</pre></body></html>\n";
+  return html;
+}
+
+}  // namespace tandem

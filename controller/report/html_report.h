@@ -1,0 +1,24 @@
+// The run as one self-contained HTML page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "controller/progress.h"
+#include "controller/records.h"
+
+namespace tandem {
+
+struct ReportInput {
+  RunInfo info;
+  RunSummary summary;
+  std::vector<StepRecord> steps;
+  std::vector<EvaluationRecord> evaluations;
+  std::vector<SampleRecord> first_samples;  // of the first step, some
+  std::vector<SampleRecord> last_samples;   // of the last step, some
+};
+
+// Plots are inline SVG; every text of a prompt, response, config or error is escaped.
+std::string HtmlReport(const ReportInput& input);
+
+}  // namespace tandem

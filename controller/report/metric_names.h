@@ -1,0 +1,18 @@
+// The metrics that progress and report show, by verl's names.
+#pragma once
+
+namespace tandem {
+
+inline constexpr const char* kRewardMean = "critic/rewards/mean";
+inline constexpr const char* kResponseLengthMean = "response_length/mean";
+inline constexpr const char* kGenerationThroughput = "perf/generation_tokens_per_second";
+inline constexpr const char* kTrainingThroughput = "perf/training_tokens_per_second";
+inline constexpr const char* kEntropy = "actor/entropy";
+inline constexpr const char* kPolicyKl = "actor/ppo_kl";
+inline constexpr const char* kGradNorm = "actor/grad_norm";
+inline constexpr const char* kStepSeconds = "timing_s/step";
+// Mean reward of a validation pass, and half the width of its 95 % interval.
+inline constexpr const char* kValRewardMean = "val/reward/mean";
+inline constexpr const char* kValRewardInterval = "val/reward/ci95";
+
+}  // namespace tandem

@@ -1,0 +1,102 @@
+#include "controller/report/run_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "controller/report/format.h"
+#include "controller/report/metric_names.h"
+
+namespace tandem {
+namespace {
+
+double Find(const std::map<std::string, double>& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+}
+
+std::string WithInterval(const EvaluationRecord& evaluation) {
+  const double interval = MetricOf(evaluation, kValRewardInterval);
+  const std::string mean = FormatShare(MetricOf(evaluation, kValRewardMean));
+  return std::isnan(interval) ? mean : mean + " ± " + FormatShare(interval);
+}
+
+}  // namespace
+
+double MetricOf(const StepRecord& step, const std::string& name) {
+  return Find(step.metrics, name);
+}
+double MetricOf(const EvaluationRecord& evaluation, const std::string& name) {
+  return Find(evaluation.metrics, name);
+}
+
+std::vector<PhaseTotal> TotalPhases(const std::vector<StepRecord>& steps) {
+  std::vector<PhaseTotal> totals;
+  std::vector<int64_t> counts;
+  double all = 0;
+  for (const StepRecord& step : steps) {
+    for (const PhaseTime& phase : step.phases) {
+      auto at = std::find_if(totals.begin(), totals.end(),
+                             [&](const PhaseTotal& t) { return t.phase == phase.phase; });
+      if (at == totals.end()) {
+        totals.push_back({phase.phase});
+        counts.push_back(0);
+        at = totals.end() - 1;
+      }
+      at->seconds += phase.seconds;
+      at->peak_bytes = std::max(at->peak_bytes, phase.peak_bytes);
+      ++counts[static_cast<size_t>(at - totals.begin())];
+      all += phase.seconds;
+    }
+  }
+  for (size_t i = 0; i < totals.size(); ++i) {
+    totals[i].mean_seconds = totals[i].seconds / static_cast<double>(counts[i]);
+    totals[i].share = all > 0 ? totals[i].seconds / all : 0;
+  }
+  return totals;
+}
+
+std::string PhaseTable(const std::vector<StepRecord>& steps) {
+  std::vector<std::vector<std::string>> rows = {{"phase", "per step", "share", "peak memory"}};
+  for (const PhaseTotal& total : TotalPhases(steps)) {
+    rows.push_back({total.phase, FormatSeconds(total.mean_seconds),
+                    fmt::format("{:.1f} %", 100 * total.share), FormatBytes(total.peak_bytes)});
+  }
+  return FormatTable(rows);
+}
+
+std::string RewardCurve(const std::vector<StepRecord>& steps) {
+  std::vector<double> rewards;
+  for (const StepRecord& step : steps) {
+    const double reward = MetricOf(step, kRewardMean);
+    if (!std::isnan(reward)) rewards.push_back(reward);
+  }
+  if (rewards.empty()) return "no step was finished\n";
+  return fmt::format("{}  step {}: {}, step {}: {}, best {}\n", Sparkline(rewards),
+                     steps.front().step, FormatShare(rewards.front()), steps.back().step,
+                     FormatShare(rewards.back()),
+                     FormatShare(*std::max_element(rewards.begin(), rewards.end())));
+}
+
+std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations) {
+  if (evaluations.empty()) return "";
+  const EvaluationRecord& first = evaluations.front();
+  const EvaluationRecord& last = evaluations.back();
+  if (evaluations.size() == 1) {
+    return fmt::format("held-out reward after step {}: {} ({} prompts)\n", first.step,
+                       WithInterval(first), first.prompts);
+  }
+  const double rise = MetricOf(last, kValRewardMean) - MetricOf(first, kValRewardMean);
+  const double noise =
+      std::hypot(MetricOf(first, kValRewardInterval), MetricOf(last, kValRewardInterval));
+  const bool clear = std::isnan(noise) ? rise > 0 : rise > noise;
+  return fmt::format("held-out reward: {} before (step {}) -> {} after step {}: {}{}\n",
+                     WithInterval(first), first.step, WithInterval(last), last.step,
+                     rise < 0 ? "" : "+", FormatShare(rise)) +
+         (clear ? "" : "the held-out reward did not rise beyond its interval\n");
+}
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+// What the end of a run prints: curve, phases, evaluations. Pure functions of the records.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "controller/records.h"
+
+namespace tandem {
+
+// A phase over all steps.
+struct PhaseTotal {
+  std::string phase;
+  double seconds = 0;       // sum
+  double mean_seconds = 0;  // per step that had it
+  double share = 0;         // of the sum over phases
+  int64_t peak_bytes = 0;   // largest
+};
+std::vector<PhaseTotal> TotalPhases(const std::vector<StepRecord>& steps);
+
+// Table: phase, seconds per step, share, peak memory.
+std::string PhaseTable(const std::vector<StepRecord>& steps);
+
+// Reward over steps: a sparkline, then first, last and best.
+std::string RewardCurve(const std::vector<StepRecord>& steps);
+
+// Held-out reward of the first and the last evaluation with their 95 % intervals, and the rise,
+// said plainly where there is none. Empty without evaluations.
+std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations);
+
+// The metric of a record, NaN where it has none.
+double MetricOf(const StepRecord& step, const std::string& name);
+double MetricOf(const EvaluationRecord& evaluation, const std::string& name);
+
+}  // namespace tandem

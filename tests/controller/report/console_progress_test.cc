@@ -1,0 +1,92 @@
+#include "controller/report/console_progress.h"
+
+#include <catch2/catch.hpp>
+
+#include "controller/report/metric_names.h"
+
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+class StillClock final : public Clock {
+ public:
+  absl::Time now = absl::UnixEpoch();
+  absl::Time Now() override { return now; }
+  void Sleep(absl::Duration duration) override { now += duration; }
+};
+
+// What a ConsoleProgress prints to a file.
+struct Screen {
+  explicit Screen(bool terminal)
+      : file(std::tmpfile()), progress(ConsoleOptions{file, terminal, &clock}) {}
+  ~Screen() { std::fclose(file); }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+  std::string Text() const {
+    std::rewind(file);
+    std::string text(1 << 16, '\0');
+    text.resize(std::fread(text.data(), 1, text.size(), file));
+    return text;
+  }
+  StillClock clock;
+  std::FILE* file;
+  ConsoleProgress progress;
+};
+
+void PlayTwoSteps(Screen& screen) {
+  RunInfo info;
+  info.run_id = "r";
+  info.run_dir = "runs/r";
+  info.total_steps = 4;
+  screen.progress.OnRunStart(info);
+  for (int64_t step = 1; step <= 2; ++step) {
+    screen.progress.OnPhase(step, "generate");
+    screen.progress.OnPhaseProgress(step, 3, 8);
+    screen.progress.OnLogProbs(step, {100, 100, 0, 0});
+    screen.clock.now += absl::Seconds(10);
+    StepRecord record;
+    record.step = step;
+    record.metrics = {{kRewardMean, 0.25 * static_cast<double>(step)}, {kResponseLengthMean, 6.0}};
+    record.phases = {{"generate", 4, 1 << 20}};
+    screen.progress.OnStep(record);
+  }
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("ConsoleProgress prints a line per step with ETA and log-probs", "[report][console]") {
+  Screen screen(false);
+  PlayTwoSteps(screen);
+  const std::string text = screen.Text();
+  REQUIRE(Has(text, "step 2/4  reward 0.5  length 6.0"));
+  REQUIRE(Has(text, "ETA 20.00 s"));
+  REQUIRE(Has(text, "100 of 100 token log-probs identical"));
+  REQUIRE_FALSE(Has(text, "\r"));
+}
+
+TEST_CASE("ConsoleProgress redraws one bar on a terminal", "[report][console]") {
+  Screen screen(true);
+  PlayTwoSteps(screen);
+  REQUIRE(Has(screen.Text(), "generate 3/8"));
+  REQUIRE(Has(screen.Text(), "\r"));
+}
+
+TEST_CASE("ConsoleProgress ends with curve, phases and places", "[report][console]") {
+  Screen screen(false);
+  PlayTwoSteps(screen);
+  RunSummary summary;
+  summary.error = "trainer 1 was lost";
+  summary.steps = 2;
+  summary.checkpoint = "runs/r/checkpoints/step_2";
+  screen.progress.OnRunEnd(summary);
+  const std::string text = screen.Text();
+  REQUIRE(Has(text, "▁█"));
+  REQUIRE(Has(text, "peak memory"));
+  REQUIRE(Has(text, "failed: trainer 1 was lost"));
+  REQUIRE(Has(text, "runs/r/report.html"));
+  REQUIRE(Has(text, "checkpoints/step_2"));
+}

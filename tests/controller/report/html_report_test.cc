@@ -1,0 +1,44 @@
+#include "controller/report/html_report.h"
+
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "controller/report/metric_names.h"
+#include "controller/report/svg_plot.h"
+
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+
+namespace {
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+}  // namespace
+
+TEST_CASE("HtmlReport is one page without outside files and escapes texts", "[report][html]") {
+  ReportInput input;
+  input.info.run_id = "r<1>";
+  input.info.config_yaml = "a: <b>";
+  input.summary.error = "worker <gone>";
+  StepRecord step;
+  step.step = 1;
+  step.metrics[kRewardMean] = 0.5;
+  step.phases = {{"train", 2.0, 1 << 20}};
+  input.steps = {step};
+  SampleRecord sample;
+  sample.response = "<script>alert(1)</script>";
+  input.last_samples = {sample};
+  const std::string html = HtmlReport(input);
+  REQUIRE(Has(html, "<svg"));
+  REQUIRE_FALSE(Has(html, "<script"));
+  REQUIRE_FALSE(Has(html, "src="));
+  REQUIRE_FALSE(Has(html, "http"));
+  REQUIRE(Has(html, "r&lt;1&gt;"));
+  REQUIRE(Has(html, "worker &lt;gone&gt;"));
+}
+
+TEST_CASE("SvgLines copes with no points, one point and NaN", "[report][svg]") {
+  REQUIRE(Has(SvgLines("t", {{"s", {}}}), "<svg"));
+  REQUIRE_FALSE(Has(SvgLines("t", {{"s", {{1, 2}}}}), "nan"));
+  REQUIRE_FALSE(Has(SvgLines("t", {{"s", {{1, std::nan("")}, {2, 3}}}}), "nan"));
+}
