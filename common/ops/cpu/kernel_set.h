@@ -20,6 +20,8 @@ struct GemmCall {
   };
   const void* a = nullptr;
   int64_t a_stride = 0;
+  // Not 0: `a` is Aᵀ in panels of this size (panels.h), zero-padded to whole words.
+  int64_t a_panel_bytes = 0;
   const std::byte* b = nullptr;
   int64_t panel_bytes = 0;
   int64_t k = 0;
@@ -65,6 +67,60 @@ struct RowStats {
   float entropy = 0;
 };
 
+struct RmsNormBackRow {
+  const void* in = nullptr;
+  const void* weight = nullptr;
+  float inverse_rms = 0;
+  const void* dout = nullptr;
+  float* dresidual = nullptr;  // += dx, or null:
+  void* din = nullptr;         // = dx rounded; may be dout
+};
+
+struct RmsNormWeightCall {
+  const void* in = nullptr;
+  int64_t in_stride = 0;
+  const void* dout = nullptr;
+  int64_t dout_stride = 0;
+  const float* inverse_rms = nullptr;
+  int64_t rows = 0;
+  float* dweight = nullptr;
+};
+
+struct RowSumCall {
+  const void* x = nullptr;
+  int64_t x_stride = 0;
+  int64_t rows = 0;
+  const int32_t* ids = nullptr;
+  float* sums = nullptr;
+  int64_t sums_stride = 0;
+};
+
+// One query: from scores (unscaled) and dp over `keys` keys to P and dS, rounded, zeros up to
+// `cols`. `delta` is dout · out.
+struct SoftmaxBackRow {
+  float* scores = nullptr;  // overwritten
+  const float* dp = nullptr;
+  float scale = 1.0f;
+  float delta = 0;
+  int64_t keys = 0;
+  int64_t cols = 0;
+  void* p = nullptr;
+  void* ds = nullptr;
+};
+
+// A chunk of a row's logits to the gradient of grad_log_prob * log_prob + grad_entropy * entropy,
+// rounded. `target` is the target's index inside the chunk, or outside [0, cols).
+struct LogitsBackRow {
+  const float* logits = nullptr;
+  int64_t cols = 0;
+  int64_t target = -1;
+  float temperature = 1.0f;
+  RowStats stats;
+  float grad_log_prob = 0;
+  float grad_entropy = 0;
+  void* dlogits = nullptr;
+};
+
 struct KernelSet {
   const char* name = "";
   // Rows [row0, row1) and panels [panel0, panel1) of a product.
@@ -87,6 +143,22 @@ struct KernelSet {
   void (*combine_chunks)(const ChunkStats* chunks, int64_t n, RowStats* out);
   // out[i] = exp(logits[i] / temperature - max)
   void (*exp_logits)(const float* logits, int64_t n, float temperature, float max, float* out);
+
+  // Backward kernels: one row each, or all rows of a range of columns.
+  void (*round)(const float* in, int64_t cols, void* out);
+  float (*inverse_rms)(const void* in, float eps, int64_t cols);
+  // dx of out = in * inverse_rms * weight.
+  void (*rms_norm_back)(const RmsNormBackRow&, int64_t cols);
+  // dweight[col0, col1) += the sum over rows, ascending, of dout * in * inverse_rms[row].
+  void (*rms_norm_weight)(const RmsNormWeightCall&, int64_t col0, int64_t col1);
+  void (*silu_mul_back)(const void* gate_up, const void* dout, int64_t cols, void* dgate_up);
+  void (*rope_back)(void* head, const float* cos, const float* sin, int64_t half_dim);
+  // sums[col0, col1) += rows of x, ascending; ids pick the row of `sums`, or null: row 0.
+  void (*add_rows)(const RowSumCall&, int64_t col0, int64_t col1);
+  void (*add_float_rows)(const RowSumCall&, int64_t col0, int64_t col1);
+  float (*dot)(const void* a, const void* b, int64_t cols);
+  void (*softmax_back)(const SoftmaxBackRow&);
+  void (*logits_back)(const LogitsBackRow&);
 };
 
 // Sets for kBFloat16 and kFloat32 of each instruction set. Call only where the machine has it.

@@ -46,37 +46,50 @@ TANDEM_INLINE void StoreResult(const GemmCall& call, int64_t row, int64_t col, F
   }
 }
 
+// The accumulators' start: zero, or what C holds.
 template <typename T, int kRows, int kPanels>
-void GemmBlock(const GemmCall& call, int64_t row, int64_t panel) {
-  constexpr int64_t kPerWord = 4 / sizeof(T);
-  const int64_t words = call.k / kPerWord;
-  const int64_t a_bytes = call.a_stride * static_cast<int64_t>(sizeof(T));
-  const std::byte* a = static_cast<const std::byte*>(call.a) + row * a_bytes;
-  const std::byte* b = call.b + panel * call.panel_bytes;
-  RegisterBlock<T, kRows, kPanels> block;
+TANDEM_INLINE void StartBlock(const GemmCall& call,
+                              int64_t row,
+                              int64_t panel,
+                              RegisterBlock<T, kRows, kPanels>& block) {
 #pragma GCC unroll 8
   for (int m = 0; m < kRows; ++m) {
 #pragma GCC unroll 4
     for (int v = 0; v < kPanels; ++v) block.acc[m][v] = Zero();
   }
-  if (call.output == GemmCall::Output::kAccumulate) {
-    for (int m = 0; m < kRows; ++m) {
-      for (int v = 0; v < kPanels; ++v) {
-        const int64_t col = (panel + v) * 16;
-        const float* c = static_cast<const float*>(call.c) + (row + m) * call.c_stride + col;
-        block.acc[m][v] = LoadUpTo(c, call.n - col);
-      }
+  if (call.output != GemmCall::Output::kAccumulate) return;
+#pragma GCC unroll 8
+  for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kPanels; ++v) {
+      const int64_t col = (panel + v) * 16;
+      const float* c = static_cast<const float*>(call.c) + (row + m) * call.c_stride + col;
+      block.acc[m][v] = LoadUpTo(c, call.n - col);
     }
   }
+}
+
+// kPanelA: A's rows are lanes of one panel, else rows of a row-major matrix.
+template <typename T, int kRows, int kPanels, bool kPanelA>
+void GemmBlock(const GemmCall& call, int64_t row, int64_t panel) {
+  constexpr int64_t kPerWord = 4 / sizeof(T);
+  constexpr int64_t kWordStep = kPanelA ? 64 : 4;
+  const int64_t words = kPanelA ? (call.k + kPerWord - 1) / kPerWord : call.k / kPerWord;
+  const int64_t row_step = kPanelA ? 4 : call.a_stride * static_cast<int64_t>(sizeof(T));
+  const std::byte* a = static_cast<const std::byte*>(call.a);
+  a += kPanelA ? row / 16 * call.a_panel_bytes + row % 16 * 4 : row * row_step;
+  const std::byte* b = call.b + panel * call.panel_bytes;
+  RegisterBlock<T, kRows, kPanels> block;
+  StartBlock(call, row, panel, block);
   for (int64_t w = 0; w < words; ++w) {
     uint32_t a_words[kRows];
 #pragma GCC unroll 8
-    for (int m = 0; m < kRows; ++m) a_words[m] = LoadWord(a + m * a_bytes + w * 4);
+    for (int m = 0; m < kRows; ++m) a_words[m] = LoadWord(a + m * row_step + w * kWordStep);
     block.Step(b + w * 64, call.panel_bytes, a_words);
   }
-  if (call.k % kPerWord != 0) {
+  if (!kPanelA && call.k % kPerWord != 0) {
     uint32_t a_words[kRows];
-    for (int m = 0; m < kRows; ++m) a_words[m] = LoadHalfWord(a + m * a_bytes + words * 4);
+    for (int m = 0; m < kRows; ++m) a_words[m] = LoadHalfWord(a + m * row_step + words * 4);
     block.Step(b + words * 64, call.panel_bytes, a_words);
   }
 #pragma GCC unroll 8
@@ -88,39 +101,52 @@ void GemmBlock(const GemmCall& call, int64_t row, int64_t panel) {
   }
 }
 
-template <typename T, int kPanels>
+template <typename T, int kPanels, bool kPanelA>
 void GemmRows(const GemmCall& call, int64_t row, int64_t rows, int64_t panel) {
   constexpr int kMax = MaxRows(kPanels);
   if constexpr (kMax >= 8) {
-    if (rows == 8) return GemmBlock<T, 8, kPanels>(call, row, panel);
-    if (rows == 7) return GemmBlock<T, 7, kPanels>(call, row, panel);
+    if (rows == 8) return GemmBlock<T, 8, kPanels, kPanelA>(call, row, panel);
+    if (rows == 7) return GemmBlock<T, 7, kPanels, kPanelA>(call, row, panel);
   }
   if constexpr (kMax >= 6) {
-    if (rows == 6) return GemmBlock<T, 6, kPanels>(call, row, panel);
-    if (rows == 5) return GemmBlock<T, 5, kPanels>(call, row, panel);
+    if (rows == 6) return GemmBlock<T, 6, kPanels, kPanelA>(call, row, panel);
+    if (rows == 5) return GemmBlock<T, 5, kPanels, kPanelA>(call, row, panel);
   }
-  if (rows == 4) return GemmBlock<T, 4, kPanels>(call, row, panel);
-  if (rows == 3) return GemmBlock<T, 3, kPanels>(call, row, panel);
-  if (rows == 2) return GemmBlock<T, 2, kPanels>(call, row, panel);
-  return GemmBlock<T, 1, kPanels>(call, row, panel);
+  if (rows == 4) return GemmBlock<T, 4, kPanels, kPanelA>(call, row, panel);
+  if (rows == 3) return GemmBlock<T, 3, kPanels, kPanelA>(call, row, panel);
+  if (rows == 2) return GemmBlock<T, 2, kPanels, kPanelA>(call, row, panel);
+  return GemmBlock<T, 1, kPanels, kPanelA>(call, row, panel);
+}
+
+// Some rows, cut evenly into register blocks.
+template <typename T, int kPanels, bool kPanelA>
+TANDEM_INLINE void GemmRowBlocks(const GemmCall& call, int64_t row, int64_t rows, int64_t panel) {
+  const int64_t blocks = (rows + MaxRows(kPanels) - 1) / MaxRows(kPanels);
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t from = rows * i / blocks;
+    GemmRows<T, kPanels, kPanelA>(call, row + from, rows * (i + 1) / blocks - from, panel);
+  }
 }
 
 // One group of panels over all rows: B stays in L1 or L2 while the rows stream by.
 template <typename T, int kPanels>
 void GemmPanels(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel) {
-  const int64_t rows = row1 - row0;
-  const int64_t blocks = (rows + MaxRows(kPanels) - 1) / MaxRows(kPanels);
-  for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t from = row0 + rows * i / blocks;
-    const int64_t to = row0 + rows * (i + 1) / blocks;
-    GemmRows<T, kPanels>(call, from, to - from, panel);
+  if (call.a_panel_bytes == 0) {
+    return GemmRowBlocks<T, kPanels, false>(call, row0, row1 - row0, panel);
+  }
+  for (int64_t row = row0; row < row1;) {
+    const int64_t end = Smaller((row / 16 + 1) * 16, row1);
+    GemmRowBlocks<T, kPanels, true>(call, row, end - row, panel);
+    row = end;
   }
 }
 
 template <typename T>
 void Gemm(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
   const int64_t panels = panel1 - panel0;
-  const int64_t groups = (panels + kMaxPanels - 1) / kMaxPanels;
+  // Panels of A are 16 rows: two blocks of 8 x 3 beat three of 6 x 4.
+  const int64_t widest = call.a_panel_bytes == 0 ? kMaxPanels : Smaller<int64_t>(kMaxPanels, 3);
+  const int64_t groups = (panels + widest - 1) / widest;
   for (int64_t i = 0; i < groups; ++i) {
     const int64_t from = panel0 + panels * i / groups;
     const int64_t count = panel0 + panels * (i + 1) / groups - from;

@@ -48,17 +48,24 @@ void SiluMul(const void* gate_up, int64_t cols, void* out) {
   }
 }
 
-template <typename T>
-void Rope(void* head, const float* cos, const float* sin, int64_t half_dim) {
+// Rotates pairs (i, i + half) by the angles, or back.
+template <typename T, bool kBack>
+TANDEM_INLINE void Rotate(void* head, const float* cos, const float* sin, int64_t half_dim) {
   T* first = static_cast<T*>(head);
   T* second = first + half_dim;
   for (int64_t i = 0; i < half_dim; i += 16) {
     const int64_t n = half_dim - i;
     const F32x16 a = LoadUpTo(first + i, n), b = LoadUpTo(second + i, n);
-    const F32x16 c = LoadUpTo(cos + i, n), s = LoadUpTo(sin + i, n);
+    const F32x16 c = LoadUpTo(cos + i, n);
+    const F32x16 s = kBack ? Negate(LoadUpTo(sin + i, n)) : LoadUpTo(sin + i, n);
     StoreUpTo(first + i, Fnma(b, s, Mul(a, c)), n);
     StoreUpTo(second + i, Fma(a, s, Mul(b, c)), n);
   }
+}
+
+template <typename T>
+void Rope(void* head, const float* cos, const float* sin, int64_t half_dim) {
+  Rotate<T, false>(head, cos, sin, half_dim);
 }
 
 template <typename T>

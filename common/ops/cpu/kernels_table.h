@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common/ops/cpu/kernels_attention.h"
+#include "common/ops/cpu/kernels_backward.h"
 #include "common/ops/cpu/kernels_gemm.h"
 #include "common/ops/cpu/kernels_logits.h"
 #include "common/ops/cpu/kernels_rows.h"
@@ -24,6 +25,17 @@ constexpr KernelSet MakeKernelSet(const char* name) {
   set.chunk_stats = LogitChunkStats;
   set.combine_chunks = CombineChunks;
   set.exp_logits = ExpLogits;
+  set.round = RoundRow<T>;
+  set.inverse_rms = InverseRmsOf<T>;
+  set.rms_norm_back = RmsNormBack<T>;
+  set.rms_norm_weight = RmsNormWeight<T>;
+  set.silu_mul_back = SiluMulBack<T>;
+  set.rope_back = RopeBack<T>;
+  set.add_rows = AddRows<T>;
+  set.add_float_rows = AddRows<float>;
+  set.dot = DotRows<T>;
+  set.softmax_back = SoftmaxBack<T>;
+  set.logits_back = LogitsBack<T>;
   return set;
 }
 

@@ -104,6 +104,12 @@ std::unique_ptr<ForwardOps> MakeForward(DType dtype, int threads) {
   return std::move(ops).value();
 }
 
+std::unique_ptr<BackwardOps> MakeBackward(DType dtype, int threads) {
+  absl::StatusOr<std::unique_ptr<BackwardOps>> ops = CreateCpuBackwardOps(dtype, threads);
+  REQUIRE(ops.ok());
+  return std::move(ops).value();
+}
+
 std::vector<std::string> RunnableIsas() {
   std::vector<std::string> names;
   for (const std::string name : {"avx512bf16", "avx512f", "avx2"}) {

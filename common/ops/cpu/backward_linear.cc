@@ -1,0 +1,96 @@
+// Gradients of linear layers: both are products of matrices in panels.
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/ops/cpu/backward_ops.h"
+#include "common/ops/cpu/gemm_driver.h"
+#include "common/ops/cpu/panels.h"
+
+namespace tandem {
+namespace {
+// Panels rearranged by one task.
+constexpr int64_t kPackPanels = 4;
+// A weight gradient is computed by tasks of 96 x 192 elements, over blocks of rows whose panels
+// stay in L2 meanwhile. A multiple of 2, so that no pair of rows is split.
+constexpr int64_t kTaskRowPanels = 6;
+constexpr int64_t kTaskPanels = 12;
+constexpr int64_t kSumBlock = 512;
+}  // namespace
+
+void CpuBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) {
+  TANDEM_CHECK(dout.cols == weight.rows && din.cols == weight.cols && dout.rows == din.rows,
+               "shapes of LinearInput do not match");
+  const int64_t panels = (weight.cols + 15) / 16;
+  const int64_t padded_rows = (weight.rows + 15) / 16 * 16;
+  std::byte* transposed =
+      weight_panels_.Bytes(PanelsBytes(weight.cols, padded_rows, element_bytes_));
+  pool_.ParallelRows(panels, kPackPanels, [&](int64_t first, int64_t last, int) {
+    TransposePackedWeight(weight.packed, weight.rows, weight.cols, element_bytes_, first, last,
+                          transposed);
+  });
+  GemmCall call;
+  call.a = dout.data;
+  call.a_stride = dout.stride;
+  call.b = transposed;
+  call.panel_bytes = PanelBytes(padded_rows, element_bytes_);
+  call.k = weight.rows;
+  call.n = weight.cols;
+  call.c = din.data;
+  call.c_stride = din.stride;
+  RunGemm(pool_, kernels_, call, dout.rows);
+}
+
+std::byte* CpuBackwardOps::PackColumns(Matrix matrix, Workspace& workspace) {
+  std::byte* panels = workspace.Bytes(PanelsBytes(matrix.cols, matrix.rows, element_bytes_));
+  const PanelSource source = {matrix.data, matrix.rows, matrix.cols, matrix.stride, element_bytes_};
+  pool_.ParallelRows((matrix.cols + 15) / 16, kPackPanels, [&](int64_t first, int64_t last, int) {
+    PackColumnPanels(source, first, last, panels);
+  });
+  return panels;
+}
+
+void CpuBackwardOps::AddWeightProduct(const std::byte* dout_panels,
+                                      int64_t dout_cols,
+                                      const std::byte* in_panels,
+                                      int64_t in_cols,
+                                      int64_t rows,
+                                      float* dweight) {
+  const int64_t row_panels = (dout_cols + 15) / 16, panels = (in_cols + 15) / 16;
+  const int64_t row_tasks = (row_panels + kTaskRowPanels - 1) / kTaskRowPanels;
+  const int64_t panel_tasks = (panels + kTaskPanels - 1) / kTaskPanels;
+  pool_.ParallelFor(row_tasks * panel_tasks, [&](int64_t task, int) {
+    const int64_t row = task / panel_tasks, panel = task % panel_tasks;
+    GemmCall call;
+    call.a_panel_bytes = call.panel_bytes = PanelBytes(rows, element_bytes_);
+    call.n = in_cols;
+    call.c = dweight;
+    call.c_stride = in_cols;
+    call.output = GemmCall::Output::kAccumulate;
+    for (int64_t first = 0; first < rows; first += kSumBlock) {
+      call.a = dout_panels + PanelBytes(first, element_bytes_);
+      call.b = in_panels + PanelBytes(first, element_bytes_);
+      call.k = std::min(kSumBlock, rows - first);
+      kernels_.gemm(call, row_panels * row / row_tasks * 16,
+                    std::min(dout_cols, row_panels * (row + 1) / row_tasks * 16),
+                    panels * panel / panel_tasks, panels * (panel + 1) / panel_tasks);
+    }
+  });
+}
+
+void CpuBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) {
+  TANDEM_CHECK(dout.rows == in.rows, "shapes of LinearWeights do not match");
+  const std::byte* dout_panels = PackColumns(dout, dout_panels_);
+  const std::byte* in_panels = PackColumns(in, in_panels_);
+  AddWeightProduct(dout_panels, dout.cols, in_panels, in.cols, in.rows, dweight);
+  if (dbias == nullptr) return;
+  RowSumCall call;
+  call.x = dout.data;
+  call.x_stride = dout.stride;
+  call.rows = dout.rows;
+  call.sums = dbias;
+  pool_.ParallelFor((dout.cols + 63) / 64, [&](int64_t task, int) {
+    kernels_.add_rows(call, task * 64, std::min(dout.cols, (task + 1) * 64));
+  });
+}
+
+}  // namespace tandem

@@ -1,0 +1,91 @@
+// BackwardOps on a CPU. Sums over rows are single chains in ascending order: threads share columns
+// or weights, never rows of one sum.
+#pragma once
+
+#include <vector>
+
+#include "common/ops/backward_ops.h"
+#include "common/ops/cpu/kernel_set.h"
+#include "common/ops/cpu/thread_pool.h"
+#include "common/ops/cpu/workspace.h"
+
+namespace tandem {
+
+class CpuBackwardOps final : public BackwardOps {
+ public:
+  CpuBackwardOps(DType compute_dtype, const KernelSet& kernels, int threads);
+
+  int64_t workspace_bytes() const override;
+
+  void Round(FloatMatrix in, Matrix out) override;
+  void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) override;
+  void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) override;
+  void RmsNorm(Matrix in,
+               const void* weight,
+               float eps,
+               Matrix dout,
+               FloatMatrix dresidual,
+               float* dweight) override;
+  void HeadRmsNorm(
+      Matrix in, const void* weight, float eps, Matrix dout, Matrix din, float* dweight) override;
+  void Attention(Matrix qkv,
+                 const AttentionShape& shape,
+                 const std::vector<AttentionSpan>& spans,
+                 Matrix out,
+                 Matrix dout,
+                 Matrix dqkv) override;
+  void Rope(Matrix dqkv,
+            const AttentionShape& shape,
+            const RopeTable& rope,
+            const std::vector<AttentionSpan>& spans) override;
+  void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) override;
+  void TokenLogProbs(Matrix hidden,
+                     const LinearWeight& head,
+                     int64_t vocab_limit,
+                     const int32_t* targets,
+                     const float* temperatures,
+                     const float* grad_log_probs,
+                     const float* grad_entropy,
+                     Matrix dhidden,
+                     float* dhead) override;
+  void Embed(const int32_t* ids, FloatMatrix dx, float* dtable) override;
+
+ private:
+  struct AttentionArgs;  // the arguments of Attention
+  struct LogitsArgs;     // the arguments of TokenLogProbs and the state of a block of rows
+
+  std::byte* Row(Matrix matrix, int64_t row, int64_t col = 0) const {
+    return static_cast<std::byte*>(matrix.data) + (row * matrix.stride + col) * element_bytes_;
+  }
+  // Columns of `matrix` as panels, packed by all threads.
+  std::byte* PackColumns(Matrix matrix, Workspace& workspace);
+  // dweight [dout_cols, in_cols] += the product of two sets of column panels over `rows`.
+  void AddWeightProduct(const std::byte* dout_panels,
+                        int64_t dout_cols,
+                        const std::byte* in_panels,
+                        int64_t in_cols,
+                        int64_t rows,
+                        float* dweight);
+  void InverseRms(Matrix in, float eps);
+  void RmsNormRows(Matrix in, const void* weight, Matrix dout, FloatMatrix dresidual, Matrix din);
+  void RmsNormWeights(Matrix in, Matrix dout, float* dweight);
+  void AttentionHead(const AttentionArgs& args,
+                     const AttentionSpan& span,
+                     int64_t kv_head,
+                     std::byte* memory);
+  void LogitsRowBlock(const LogitsArgs& args);
+  void LogitsStats(const LogitsArgs& args);
+  void LogitsChunk(const LogitsArgs& args, int64_t chunk);
+
+  const DType dtype_;
+  const int64_t element_bytes_;
+  const KernelSet& kernels_;
+  ThreadPool pool_;
+  std::vector<Workspace> thread_scratch_;  // one per pool thread
+  Workspace weight_panels_;                // a weight, transposed
+  Workspace in_panels_, dout_panels_;      // operands of a weight gradient
+  Workspace row_values_;                   // one fp32 per row
+  Workspace chunk_stats_, row_stats_, dlogits_, dhidden_;
+};
+
+}  // namespace tandem
