@@ -1,0 +1,117 @@
+// The rollout's engine: one thread that owns all device state. Everybody else enqueues.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/named_thread.h"
+#include "common/device/ledger.h"
+#include "common/model_spec/model_spec.h"
+#include "common/text/tokenizer.h"
+#include "rollout_worker/generator.h"
+#include "rollout_worker/lifecycle.h"
+
+namespace tandem {
+
+struct EngineOptions {
+  ModelSpec spec;
+  std::string model_dir;
+  bool load_weights = false;  // from model_dir, else Empty until the first sync
+  DType dtype = DType::kBFloat16;
+  int threads = 1;
+  GeneratorOptions generator;
+  double memory_utilization = 0.5;  // share of the device for weights and KV
+  int64_t device_bytes = 0;
+  int64_t kv_blocks = 0;  // 0: as PlanKvBlocks says
+  WeightReceiverOptions receiver;
+};
+
+struct EngineStatus {
+  RolloutState state = RolloutState::kEmpty;
+  int64_t version = -1;
+  GeneratorLoad load;
+  std::string last_action;
+};
+
+// Thread-safe. Blocking calls wait for their turn on the engine thread. Unavailable: stopping.
+class Engine {
+ public:
+  // Reserves and maps memory, loads weights if asked to, prints the number of KV blocks, starts the
+  // thread. Errors: PlanKvBlocks, ModelRunner::Create, WeightStorage::LoadCheckpoint.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
+  ~Engine();
+
+  // Enqueues and returns. Whatever happens later reaches the sink; a refusal here does not.
+  // ResourceExhausted: the queue is full.
+  absl::Status Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
+  absl::StatusOr<int64_t> Abort(std::vector<std::string> request_ids);
+  // These drain first: the gate closes at once, running requests finish.
+  absl::StatusOr<int64_t> Sleep(SleepOrder order);
+  absl::Status BeginUpdate(UpdateOpening opening);
+  absl::StatusOr<int64_t> Wake(std::vector<std::string> tags);
+  absl::Status ApplyBucket(int64_t version,
+                           int64_t generation,
+                           int slot,
+                           std::vector<BucketEntry> entries);
+  absl::Status CommitUpdate(int64_t version, std::vector<Digest> digests);
+  absl::Status AbortUpdate(int64_t version);
+  absl::StatusOr<std::vector<Digest>> Digests();
+  absl::StatusOr<std::string> ReadTensor(std::string name, int64_t row, int64_t rows);
+
+  // What follows never waits for the engine thread.
+  EngineStatus status() const;
+  Ledger& ledger() { return ledger_; }
+  const WeightLayout& layout() const { return runner_->layout(); }
+  const std::string& pair_socket() const { return pair_socket_; }
+  std::string numerics_class() const { return runner_->numerics_class(); }
+  const std::byte* weights_address() const { return weights_->data(); }
+  const std::byte* kv_address() const { return kv_->data(); }
+
+  // Refuses new work, fails what is open with Unavailable, joins. Idempotent.
+  void Shutdown();
+
+ private:
+  // Runs with OK on the engine thread, or with the reason why it cannot run any more.
+  using Command = std::function<void(const absl::Status&)>;
+  Engine() : queue_(kQueueCapacity) {}
+  absl::Status Build(const EngineOptions& options);
+  void Loop();
+  // Executes what is queued; with nothing else to do, waits for more. False: closed.
+  bool TakeCommands();
+  void RunDrained();
+  void Step();
+  void StopAll();
+  void Publish(const std::string& action);
+  // Enqueues `work` and waits for its result.
+  template <typename Result>
+  Result Call(const char* action, std::function<Result()> work, bool drained);
+
+  static constexpr size_t kQueueCapacity = 4096;
+  Ledger ledger_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<WeightStorage> weights_;
+  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<WeightReceiver> receiver_;
+  std::unique_ptr<Lifecycle> lifecycle_;
+  std::unique_ptr<Generator> generator_;
+  std::string pair_socket_;
+
+  BoundedQueue<Command> queue_;
+  std::vector<Command> drained_;  // wait until nothing runs; the engine thread's
+  std::atomic<bool> stopping_{false};
+  mutable std::mutex mutex_;  // status_
+  EngineStatus status_;
+  NamedThread thread_;
+};
+
+}  // namespace tandem

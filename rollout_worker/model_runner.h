@@ -1,0 +1,67 @@
+// Computes a step plan: token ids through the decoder, one token drawn per sampler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/device/ledger.h"
+#include "common/device/memory_region.h"
+#include "common/model/decoder.h"
+#include "common/ops/forward_ops.h"
+#include "rollout_worker/kv_cache.h"
+#include "rollout_worker/scheduler.h"
+
+namespace tandem {
+
+struct DrawnToken {
+  Sequence* sequence = nullptr;
+  SampledToken drawn;
+};
+
+// Not thread-safe: the engine thread's. Holds activations (tag activations), no weights and no KV.
+class ModelRunner {
+ public:
+  // Ids at or above `vocab_limit` are never drawn. FailedPrecondition: this machine lacks
+  // instructions; InvalidArgument: `vocab_limit` is not one of the model.
+  static absl::StatusOr<std::unique_ptr<ModelRunner>> Create(const ModelSpec& spec,
+                                                             DType dtype,
+                                                             int threads,
+                                                             int64_t vocab_limit,
+                                                             int64_t max_model_len,
+                                                             int64_t max_num_batched_tokens,
+                                                             Ledger* ledger);
+
+  const WeightLayout& layout() const { return decoder_.layout(); }
+  std::string numerics_class() const { return ops_->numerics_class(); }
+
+  // Pages of the activations; they hold nothing between two steps.
+  absl::Status MapWorkspace() { return workspace_->Map(); }
+  absl::Status ReleaseWorkspace() { return workspace_->Release(); }
+  int64_t workspace_bytes() const { return workspace_->mapped() ? workspace_->bytes() : 0; }
+
+  // Copies blocks, runs the forward pass over `weights` (a full storage), and draws one token for
+  // every sampler, in plan order. The uniform of a token depends on the request's seed, the sample
+  // and the token's absolute position alone.
+  std::vector<DrawnToken> Run(const StepPlan& plan, const std::byte* weights, KvCache& kv);
+
+ private:
+  ModelRunner(std::unique_ptr<ForwardOps> ops, Decoder decoder, int64_t vocab_limit)
+      : ops_(std::move(ops)), decoder_(std::move(decoder)), vocab_limit_(vocab_limit) {}
+  Matrix Forward(const StepPlan& plan, const std::byte* weights, KvCache& kv);
+  void Draw(const std::byte* weights,
+            Matrix residual,
+            const std::vector<int64_t>& rows,
+            DrawnToken* drawn);
+
+  std::unique_ptr<ForwardOps> ops_;
+  Decoder decoder_;
+  const int64_t vocab_limit_;
+  std::unique_ptr<MemoryRegion> workspace_;
+};
+
+}  // namespace tandem
