@@ -8,13 +8,17 @@
 namespace tandem {
 namespace {
 
-absl::Status CheckSample(const Sample& sample, int64_t max_tokens, int64_t vocab_limit) {
+absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
   const auto tokens = static_cast<int64_t>(sample.tokens.size());
-  if (tokens > max_tokens) {
+  if (tokens > limits.max_tokens) {
     return InvalidArgument(
         "sample {} has {} tokens, but a micro-batch holds actor.ppo_max_token_len_per_gpu = {}; "
         "raise that key to at least data.max_prompt_length + data.max_response_length",
-        sample.sample_id, tokens, max_tokens);
+        sample.sample_id, tokens, limits.max_tokens);
+  }
+  if (tokens > limits.max_sequence_tokens) {
+    return InvalidArgument("sample {} has {} tokens, but rollout.max_model_len is {}",
+                           sample.sample_id, tokens, limits.max_sequence_tokens);
   }
   if (sample.prompt_tokens < 1 || sample.prompt_tokens > tokens) {
     return InvalidArgument("sample {} has {} tokens and claims a prompt of {}", sample.sample_id,
@@ -27,11 +31,12 @@ absl::Status CheckSample(const Sample& sample, int64_t max_tokens, int64_t vocab
                              tokens);
     }
   }
-  const auto bad = std::find_if(sample.tokens.begin(), sample.tokens.end(),
-                                [&](int32_t token) { return token < 0 || token >= vocab_limit; });
+  const auto bad = std::find_if(sample.tokens.begin(), sample.tokens.end(), [&](int32_t token) {
+    return token < 0 || token >= limits.vocab_limit;
+  });
   if (bad != sample.tokens.end()) {
     return InvalidArgument("sample {} holds token {}, but the vocabulary has {} ids",
-                           sample.sample_id, *bad, vocab_limit);
+                           sample.sample_id, *bad, limits.vocab_limit);
   }
   return absl::OkStatus();
 }
@@ -70,8 +75,7 @@ void Append(const Sample& sample, int64_t index, PackedBatch& batch) {
 }  // namespace
 
 absl::StatusOr<std::vector<PackedBatch>> PackSamples(const std::vector<Sample>& samples,
-                                                     int64_t max_tokens,
-                                                     int64_t vocab_limit) {
+                                                     const PackingLimits& limits) {
   std::vector<int64_t> order(samples.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
@@ -80,9 +84,10 @@ absl::StatusOr<std::vector<PackedBatch>> PackSamples(const std::vector<Sample>& 
   std::vector<PackedBatch> batches;
   for (const int64_t index : order) {
     const Sample& sample = samples[static_cast<size_t>(index)];
-    TANDEM_RETURN_IF_ERROR(CheckSample(sample, max_tokens, vocab_limit));
+    TANDEM_RETURN_IF_ERROR(CheckSample(sample, limits));
     const auto tokens = static_cast<int64_t>(sample.tokens.size());
-    if (batches.empty() || batches.back().rows() + tokens > max_tokens) batches.emplace_back();
+    if (batches.empty() || batches.back().rows() + tokens > limits.max_tokens)
+      batches.emplace_back();
     Append(sample, index, batches.back());
   }
   return batches;

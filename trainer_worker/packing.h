@@ -31,11 +31,16 @@ struct PackedBatch {
   int64_t scored() const { return static_cast<int64_t>(targets.size()); }
 };
 
+struct PackingLimits {
+  int64_t max_tokens = 0;           // of one micro-batch: actor.ppo_max_token_len_per_gpu
+  int64_t max_sequence_tokens = 0;  // positions that the model was set up for
+  int64_t vocab_limit = 0;          // ids at or above are refused
+};
+
 // Deterministic: samples are taken in ascending order of sample id and put into the current
 // micro-batch while they fit. No samples, no micro-batches. InvalidArgument names a sample that
-// alone exceeds `max_tokens`, has inconsistent arrays, or a token outside [0, vocab_limit).
+// exceeds a limit alone, has inconsistent arrays, or a token outside [0, vocab_limit).
 absl::StatusOr<std::vector<PackedBatch>> PackSamples(const std::vector<Sample>& samples,
-                                                     int64_t max_tokens,
-                                                     int64_t vocab_limit);
+                                                     const PackingLimits& limits);
 
 }  // namespace tandem

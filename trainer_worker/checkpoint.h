@@ -1,0 +1,46 @@
+// A rank's shard from and to disk. A checkpoint directory holds one training-state file per rank
+// (fp32 masters, moments) and, written by rank 0, the bf16 HF export of the whole model.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/comm/communicator.h"
+#include "common/model_spec/model_spec.h"
+#include "trainer_worker/optimizer.h"
+#include "trainer_worker/parameter_shard.h"
+
+namespace tandem {
+
+// Fills the masters with this rank's rows of the HF checkpoint in `model_dir` and rounds them. Only
+// those rows are read from disk. NotFound, InvalidArgument or DataLoss name file and tensor.
+absl::Status LoadModel(const std::string& model_dir, const ModelSpec& spec, ParameterShard& shard);
+
+// Fills masters, moments and the optimizer's counters from a checkpoint of any number of ranks.
+// Returns the weight version that was saved. Errors as TrainingStateReader.
+absl::StatusOr<int64_t> LoadState(const std::string& directory,
+                                  const ModelSpec& spec,
+                                  ParameterShard& shard,
+                                  Optimizer& optimizer);
+
+struct SaveOptions {
+  std::string directory;      // exists
+  std::string tokenizer_dir;  // its tokenizer goes beside the HF export
+  int64_t version = 0;
+  bool optimizer = true;  // with moments
+  bool hf_model = true;   // with the HF export
+};
+
+// Collective; files are synced. Every rank learns whether all succeeded. ResourceExhausted: the
+// disk is full. Returns the bytes that this rank wrote.
+absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
+                                  const ModelSpec& spec,
+                                  ParameterShard& shard,
+                                  const Optimizer& optimizer,
+                                  Communicator& communicator,
+                                  Ledger* ledger);
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+// The forward and backward pass of one micro-batch, layer by layer: gather a layer's weights, run
+// it, let them go; in backward gather again, run the layer's forward again where its activations
+// were not kept, and sum its gradients over the ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/device/memory_region.h"
+#include "common/model/decoder.h"
+#include "trainer_worker/gradient_scatter.h"
+#include "trainer_worker/micro_batch_buffers.h"
+#include "trainer_worker/packing.h"
+#include "trainer_worker/weight_gather.h"
+
+namespace tandem {
+
+// Log-probs (at the sample's temperature) and entropies of the scored rows of a micro-batch.
+struct TokenScores {
+  std::vector<float> log_probs;
+  std::vector<float> entropy;  // empty unless asked for
+};
+
+struct LayerLoopOptions {
+  int64_t vocab_limit = 0;  // ids at or above are masked
+  bool entropy = false;
+};
+
+// Lifecycle: Begin → (Forward [→ Backward])* → End. Forward and Backward are collective: a rank
+// without samples passes an empty batch. Not thread-safe.
+class LayerLoop {
+ public:
+  // All pointers must outlive the loop.
+  LayerLoop(const Decoder* decoder,
+            ForwardOps* forward,
+            BackwardOps* backward,
+            Ledger* ledger,
+            LayerLoopOptions options)
+      : decoder_(decoder),
+        forward_(forward),
+        backward_(backward),
+        ledger_(ledger),
+        options_(options) {}
+
+  // Bytes that Begin takes for these micro-batches.
+  int64_t Bytes(const std::vector<PackedBatch>& batches, Keep keep) const;
+  // Takes memory for the largest of the micro-batches. ResourceExhausted names the bytes.
+  absl::Status Begin(const std::vector<PackedBatch>& batches, Keep keep);
+  void End();
+
+  absl::StatusOr<TokenScores> Forward(const PackedBatch& batch, WeightGather& weights);
+  // Of the batch that Forward has just run: adds d(loss) given d(loss)/d(log-prob) and, unless
+  // empty, d(loss)/d(entropy) of every scored row.
+  absl::Status Backward(const PackedBatch& batch,
+                        WeightGather& weights,
+                        GradientScatter& gradients,
+                        const std::vector<float>& grad_log_probs,
+                        const std::vector<float>& grad_entropy);
+
+ private:
+  TokenBatch MakeTokens(const PackedBatch& batch);
+  LayerActivations& Activations(int64_t layer);
+  Matrix& Residual(int64_t index);
+  TokenScores ScoreRows(const PackedBatch& batch, const GlobalWeights& globals);
+  void HeadBackward(const PackedBatch& batch,
+                    const GlobalWeights& globals,
+                    const GlobalGradients& gradients,
+                    const std::vector<float>& grad_log_probs,
+                    const std::vector<float>& grad_entropy);
+
+  const Decoder* decoder_;
+  ForwardOps* forward_;
+  BackwardOps* backward_;
+  Ledger* ledger_;
+  LayerLoopOptions options_;
+  Keep keep_ = Keep::kNothing;
+  std::unique_ptr<MemoryRegion> memory_;
+  MicroBatchBuffers buffers_;
+  std::vector<int32_t> blocks_;  // block tables of all sequences, one after the other
+  TokenBatch tokens_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,40 @@
+#include "trainer_worker/log_prob_compare.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tandem {
+namespace {
+
+constexpr size_t kShown = 5;
+
+}  // namespace
+
+void CompareLogProbs(const PackedBatch& batch,
+                     const std::vector<Sample>& samples,
+                     const std::vector<float>& log_probs,
+                     LogProbComparison& comparison) {
+  for (size_t i = 0; i < log_probs.size(); ++i) {
+    const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
+    const Sample& sample = samples[static_cast<size_t>(sequence.sample)];
+    const auto response = static_cast<size_t>(batch.scored_response[i]);
+    const float rollout = sample.log_probs[response];
+    ++comparison.compared;
+    if (std::bit_cast<uint32_t>(rollout) == std::bit_cast<uint32_t>(log_probs[i])) {
+      ++comparison.identical;
+      continue;
+    }
+    const double difference = std::abs(static_cast<double>(rollout) - log_probs[i]);
+    comparison.max_abs_difference = std::max(comparison.max_abs_difference, difference);
+    comparison.sum_abs_difference += difference;
+    if (comparison.mismatches.size() == kShown) continue;
+    comparison.mismatches.push_back({.sample_id = sample.sample_id,
+                                     .position = sample.prompt_tokens + batch.scored_response[i],
+                                     .weight_version = sample.versions[response],
+                                     .rollout = rollout,
+                                     .trainer = log_probs[i]});
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,50 @@
+// Where a micro-batch's activations, gradients of activations and keys and values lie: one block of
+// memory, placed anew for each micro-batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/model/activations.h"
+#include "common/model_spec/model_spec.h"
+#include "common/ops/ops_types.h"
+#include "trainer_worker/packing.h"
+
+namespace tandem {
+
+// What the forward pass leaves for the backward pass.
+enum class Keep {
+  kNothing,      // no backward pass follows
+  kLayerInputs,  // backward runs each layer's forward again
+  kEverything,
+};
+
+struct BatchShape {
+  int64_t rows = 0;
+  int64_t scored = 0;     // rows that go through the head
+  int64_t kv_blocks = 0;  // every sequence starts a block
+};
+BatchShape ShapeOf(const PackedBatch& batch);
+
+struct MicroBatchBuffers {
+  std::vector<Matrix> residuals;         // input of each layer, then the last output; 2 if kNothing
+  std::vector<LayerActivations> layers;  // one per layer with kEverything, else one
+  KvLayer kv;                            // one layer's, used by each in turn
+  Matrix scored_residual, scored_hidden;  // [scored, hidden]: before and after the final norm
+  // Only for backward:
+  BackwardScratch scratch;
+  FloatMatrix dresidual;         // [rows, hidden]
+  Matrix scored_dhidden;         // [scored, hidden]
+  FloatMatrix scored_dresidual;  // [scored, hidden]
+};
+
+// Places the buffers at `base`; with a null base (and buffers) only counts. Returns the bytes.
+int64_t PlaceMicroBatch(const ModelSpec& spec,
+                        DType dtype,
+                        const BatchShape& shape,
+                        Keep keep,
+                        std::byte* base,
+                        MicroBatchBuffers* buffers);
+
+}  // namespace tandem

@@ -1,0 +1,228 @@
+#include "trainer_worker/mini_batch.h"
+
+#include <algorithm>
+
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
+
+#include "common/base/status_macros.h"
+#include "trainer_worker/agreement.h"
+
+namespace tandem {
+namespace {
+
+// Sums over tokens and micro-batches, then over ranks.
+struct Totals {
+  double loss = 0, policy_loss = 0, kl_loss = 0, entropy = 0;
+  double tokens = 0, clipped = 0, clipped_dual = 0, approx_kl = 0;
+};
+
+void Add(const LossResult& result, Totals& totals) {
+  totals.loss += result.loss;
+  totals.policy_loss += result.policy_loss;
+  totals.kl_loss += result.kl_loss;
+  totals.entropy += result.entropy;
+  totals.tokens += result.tokens;
+  totals.clipped += result.clipped_sum;
+  totals.clipped_dual += result.clipped_dual_sum;
+  totals.approx_kl += result.approx_kl_sum;
+}
+
+std::map<std::string, double> Metrics(const Totals& totals, const PolicyLossOptions& options) {
+  const double tokens = std::max(totals.tokens, 1.0);
+  std::map<std::string, double> metrics = {
+      {"actor/loss", totals.loss},
+      {"actor/pg_loss", totals.policy_loss},
+      {"actor/pg_clipfrac", totals.clipped / tokens},
+      {"actor/pg_clipfrac_lower", totals.clipped_dual / tokens},
+      {"actor/ppo_kl", totals.approx_kl / tokens},
+      {"actor/entropy", totals.entropy}};
+  if (options.entropy_coeff != 0) metrics["actor/entropy_loss"] = totals.entropy;
+  if (options.use_kl_loss) {
+    metrics["actor/kl_loss"] = totals.kl_loss;
+    metrics["actor/kl_coef"] = options.kl_loss_coef;
+  }
+  return metrics;
+}
+
+absl::Status CheckLogProbs(const std::vector<Sample>& samples, const MiniBatchRequest& request) {
+  for (const Sample& sample : samples) {
+    const auto response = static_cast<size_t>(sample.response_tokens());
+    if (sample.advantages.size() != response) {
+      return InvalidArgument("sample {} has {} advantages for {} response tokens", sample.sample_id,
+                             sample.advantages.size(), response);
+    }
+    const bool needed = request.old_log_probs == nullptr || request.compare_log_probs;
+    if (needed && (sample.log_probs.size() != response || sample.versions.size() != response)) {
+      return InvalidArgument(
+          "sample {} has {} log-probs and {} versions for {} response tokens; "
+          "rollout.calculate_log_probs must be true",
+          sample.sample_id, sample.log_probs.size(), sample.versions.size(), response);
+    }
+    for (const LogProbsBySample* known : {request.old_log_probs, request.ref_log_probs}) {
+      if (known != nullptr && !known->contains(sample.sample_id)) {
+        return FailedPrecondition("sample {} has no {} log-probs here; ComputeLogProbs comes first",
+                                  sample.sample_id,
+                                  known == request.old_log_probs ? "recomputed" : "reference");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+LossTokens TokensOf(const PackedBatch& batch,
+                    const std::vector<Sample>& samples,
+                    const MiniBatchRequest& request,
+                    const TokenScores& scores) {
+  LossTokens tokens;
+  tokens.log_probs = scores.log_probs;
+  tokens.entropy = scores.entropy;
+  tokens.num_rows = static_cast<int64_t>(batch.sequences.size());
+  for (size_t i = 0; i < scores.log_probs.size(); ++i) {
+    const int32_t sequence = batch.scored_sequence[i];
+    const auto response = static_cast<size_t>(batch.scored_response[i]);
+    const Sample& sample =
+        samples[static_cast<size_t>(batch.sequences[static_cast<size_t>(sequence)].sample)];
+    const std::vector<float>& old = request.old_log_probs == nullptr
+                                        ? sample.log_probs
+                                        : request.old_log_probs->at(sample.sample_id);
+    tokens.old_log_probs.push_back(old[response]);
+    tokens.advantages.push_back(sample.advantages[response]);
+    tokens.rows.push_back(sequence);
+    if (request.ref_log_probs != nullptr) {
+      tokens.ref_log_probs.push_back(request.ref_log_probs->at(sample.sample_id)[response]);
+    }
+  }
+  return tokens;
+}
+
+struct PackedPass {
+  std::vector<PackedBatch> batches;  // as many on every rank, the last ones maybe empty
+  Keep keep = Keep::kNothing;
+};
+
+Keep ChooseKeep(const LayerLoop& loop,
+                const PassOptions& options,
+                const std::vector<PackedBatch>& batches) {
+  if (options.recompute == Recompute::kAlways) return Keep::kLayerInputs;
+  if (options.recompute == Recompute::kNever) return Keep::kEverything;
+  const bool fits = loop.Bytes(batches, Keep::kEverything) <= options.activation_budget_bytes;
+  return fits ? Keep::kEverything : Keep::kLayerInputs;
+}
+
+// Packs, agrees with the other ranks on the number of micro-batches, takes the memory.
+absl::StatusOr<PackedPass> BeginPass(const PassParts& parts,
+                                     const PassOptions& options,
+                                     const std::vector<Sample>& samples,
+                                     const absl::Status& checked) {
+  PackedPass pass;
+  absl::Status status = checked;
+  if (status.ok()) {
+    absl::StatusOr<std::vector<PackedBatch>> packed = PackSamples(samples, options.limits);
+    status = packed.status();
+    if (packed.ok()) pass.batches = *std::move(packed);
+  }
+  if (status.ok()) {
+    if (parts.gradients != nullptr) {
+      pass.keep = ChooseKeep(*parts.loop, options, pass.batches);
+    }
+    status = parts.loop->Begin(pass.batches, pass.keep);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
+                          Agree(*parts.communicator, status, "packing samples",
+                                static_cast<int64_t>(pass.batches.size())));
+  pass.batches.resize(static_cast<size_t>(*std::max_element(counts.begin(), counts.end())));
+  return pass;
+}
+
+absl::Status TrainMicroBatch(const PassParts& parts,
+                             const MiniBatchRequest& request,
+                             const std::vector<Sample>& samples,
+                             const PackedBatch& batch,
+                             Totals& totals,
+                             MiniBatchReport& report) {
+  const absl::Time start = absl::Now();
+  TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, parts.loop->Forward(batch, *parts.weights));
+  if (request.compare_log_probs) {
+    CompareLogProbs(batch, samples, scores.log_probs, report.comparison);
+  }
+  LossResult loss;
+  if (batch.scored() > 0) {
+    LossScale scale;
+    scale.mode = request.loss_agg_mode;
+    scale.batch_tokens = request.global_tokens;
+    scale.batch_samples = request.global_samples;
+    TANDEM_ASSIGN_OR_RETURN(
+        loss, ComputePolicyLoss(TokensOf(batch, samples, request, scores), request.loss, scale));
+    Add(loss, totals);
+  }
+  const absl::Time middle = absl::Now();
+  TANDEM_RETURN_IF_ERROR(parts.loop->Backward(batch, *parts.weights, *parts.gradients,
+                                              loss.grad_log_probs, loss.grad_entropy));
+  report.tokens += batch.rows();
+  report.forward_seconds += absl::ToDoubleSeconds(middle - start);
+  report.backward_seconds += absl::ToDoubleSeconds(absl::Now() - middle);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MiniBatchReport> TrainBatches(const PassParts& parts,
+                                             const PackedPass& pass,
+                                             const MiniBatchRequest& request,
+                                             const std::vector<Sample>& samples) {
+  MiniBatchReport report;
+  report.micro_batches = static_cast<int64_t>(pass.batches.size());
+  report.recompute = pass.keep == Keep::kLayerInputs;
+  Totals totals;
+  TANDEM_RETURN_IF_ERROR(parts.gradients->Begin());
+  for (const PackedBatch& batch : pass.batches) {
+    TANDEM_RETURN_IF_ERROR(TrainMicroBatch(parts, request, samples, batch, totals, report));
+  }
+  const absl::Time start = absl::Now();
+  TANDEM_RETURN_IF_ERROR(parts.gradients->Finish());
+  report.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
+  static_assert(sizeof(Totals) % sizeof(double) == 0);
+  TANDEM_RETURN_IF_ERROR(parts.communicator->AllReduceSum(reinterpret_cast<double*>(&totals),
+                                                          sizeof(Totals) / sizeof(double)));
+  report.metrics = Metrics(totals, request.loss);
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
+                                               const PassOptions& options,
+                                               const MiniBatchRequest& request,
+                                               const std::vector<Sample>& samples) {
+  TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
+                          BeginPass(parts, options, samples, CheckLogProbs(samples, request)));
+  absl::StatusOr<MiniBatchReport> report = TrainBatches(parts, pass, request, samples);
+  parts.loop->End();
+  return report;
+}
+
+absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
+                                              const PassOptions& options,
+                                              const std::vector<Sample>& samples) {
+  TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
+                          BeginPass(parts, options, samples, absl::OkStatus()));
+  LogProbsBySample result;
+  for (const Sample& sample : samples) {
+    result[sample.sample_id].assign(static_cast<size_t>(sample.response_tokens()), 0.0f);
+  }
+  for (const PackedBatch& batch : pass.batches) {
+    absl::StatusOr<TokenScores> scores = parts.loop->Forward(batch, *parts.weights);
+    if (!scores.ok()) {
+      parts.loop->End();
+      return scores.status();
+    }
+    for (size_t i = 0; i < scores->log_probs.size(); ++i) {
+      const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
+      result[samples[static_cast<size_t>(sequence.sample)].sample_id]
+            [static_cast<size_t>(batch.scored_response[i])] = scores->log_probs[i];
+    }
+  }
+  parts.loop->End();
+  return result;
+}
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+// One mini-batch on one rank: pack the samples, run every micro-batch forward and backward, and add
+// up gradients and metrics over micro-batches and ranks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/comm/communicator.h"
+#include "common/types/sample.h"
+#include "trainer_worker/layer_loop.h"
+#include "trainer_worker/log_prob_compare.h"
+#include "trainer_worker/losses/policy_loss.h"
+
+namespace tandem {
+
+// One log-prob per response token, by sample id; 0 where the token is not trained.
+using LogProbsBySample = std::unordered_map<uint64_t, std::vector<float>>;
+
+// model.enable_gradient_checkpointing: whether backward runs every layer's forward again; kAuto:
+// where keeping all activations would take more than the budget. The bits are the same.
+enum class Recompute { kAuto, kAlways, kNever };
+
+// How one pass over samples is set up; shared by training and scoring.
+struct PassOptions {
+  PackingLimits limits;
+  Recompute recompute = Recompute::kAuto;
+  int64_t activation_budget_bytes = 0;
+};
+
+struct MiniBatchRequest {
+  double global_tokens = 0;  // trained response tokens of the mini-batch, all ranks
+  double global_samples = 0;
+  bool compare_log_probs = false;
+  PolicyLossOptions loss;
+  std::string loss_agg_mode = "token-mean";
+  const LogProbsBySample* old_log_probs = nullptr;  // null: those that came with the tokens
+  const LogProbsBySample* ref_log_probs = nullptr;  // needed with loss.use_kl_loss
+};
+
+struct MiniBatchReport {
+  std::map<std::string, double> metrics;  // verl's names, reduced over ranks
+  LogProbComparison comparison;           // this rank's
+  int64_t micro_batches = 0;              // the largest number of any rank
+  int64_t tokens = 0;                     // processed by this rank, prompts included
+  bool recompute = false;                 // layers ran forward again in backward
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+};
+
+// The parts of a pass; all outlive the call.
+struct PassParts {
+  LayerLoop* loop = nullptr;
+  WeightGather* weights = nullptr;
+  GradientScatter* gradients = nullptr;  // null for scoring
+  Communicator* communicator = nullptr;
+};
+
+// Collective. Adds to the shard's gradients, which must be mapped. InvalidArgument: a sample that
+// cannot be trained on; Aborted: another rank failed.
+absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
+                                               const PassOptions& options,
+                                               const MiniBatchRequest& request,
+                                               const std::vector<Sample>& samples);
+
+// Collective. Log-probs of every trained token under the weights of `parts`.
+absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
+                                              const PassOptions& options,
+                                              const std::vector<Sample>& samples);
+
+}  // namespace tandem

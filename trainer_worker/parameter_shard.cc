@@ -1,0 +1,49 @@
+#include "trainer_worker/parameter_shard.h"
+
+#include <algorithm>
+
+#include "common/base/status_macros.h"
+#include "trainer_worker/adamw.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<ParameterShard>> ParameterShard::Create(const ShardPlan* plan,
+                                                                       Ledger* ledger) {
+  std::unique_ptr<ParameterShard> shard(new ParameterShard(plan, ledger));
+  TANDEM_ASSIGN_OR_RETURN(shard->master_, shard->Reserve("master", sizeof(float)));
+  TANDEM_RETURN_IF_ERROR(shard->master_->Map());
+  TANDEM_ASSIGN_OR_RETURN(shard->gradients_, shard->Reserve("gradients", sizeof(float)));
+  if (plan->layout().dtype() == DType::kFloat32) return shard;
+  TANDEM_ASSIGN_OR_RETURN(shard->compute_, shard->Reserve("weights", sizeof(Bf16)));
+  TANDEM_RETURN_IF_ERROR(shard->compute_->Map());
+  return shard;
+}
+
+absl::StatusOr<std::unique_ptr<MemoryRegion>> ParameterShard::Reserve(const char* tag,
+                                                                      int64_t element_bytes) {
+  // A rank without a single row still has regions: one element keeps them valid.
+  const int64_t bytes = std::max<int64_t>(elements(), 1) * element_bytes;
+  return MemoryRegion::Reserve(tag, bytes, ledger_);
+}
+
+const std::byte* ParameterShard::compute() const {
+  return compute_ == nullptr ? master_->data() : compute_->data();
+}
+
+int64_t ParameterShard::RoundMaster() {
+  if (compute_ == nullptr) return -1;
+  return RoundToBf16(master(), reinterpret_cast<Bf16*>(compute_->data()), elements());
+}
+
+absl::Status ParameterShard::MapMoments() {
+  if (has_moments()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(auto first, Reserve("optimizer", sizeof(float)));
+  TANDEM_ASSIGN_OR_RETURN(auto second, Reserve("optimizer", sizeof(float)));
+  TANDEM_RETURN_IF_ERROR(first->Map());
+  TANDEM_RETURN_IF_ERROR(second->Map());
+  exp_avg_ = std::move(first);
+  exp_avg_sq_ = std::move(second);
+  return absl::OkStatus();
+}
+
+}  // namespace tandem
