@@ -30,13 +30,14 @@ trap 'exit 0' USR1
 trap 'echo "no disk left" >&2; exit 70' USR2
 echo "$name up $$" >"$EVENTS"
 [ -n "$PLAIN" ] && { trap - TERM; exec sleep infinity; }
-sleep infinity &
+sleep infinity >/dev/null 2>&1 &
 while :; do wait; done
 )";
 
 class Run {
  public:
-  explicit Run(std::vector<std::string> extra = {}) {
+  // `flags` are appended to the launcher's.
+  explicit Run(const std::vector<std::string>& flags = {}) {
     alarm(60);
     std::string pattern = (fs::temp_directory_path() / "launch-XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
@@ -53,11 +54,11 @@ class Run {
     events_ = MakeFifo("events", "EVENTS", O_RDWR);
     life_ = MakeFifo("life", "LIFE", O_RDONLY | O_NONBLOCK);
     fcntl(life_, F_SETFL, 0);
-    Start(extra);
+    Start(flags);
   }
   ~Run() {
     if (launcher_ > 0) {
-      kill(launcher_, SIGKILL);
+      kill(launcher_, SIGTERM);
       waitpid(launcher_, nullptr, 0);
     }
     close(events_);
@@ -78,6 +79,13 @@ class Run {
     words >> name >> what >> pid;
     if (what == "up") pids_[name.substr(7)] = pid;
     return name.substr(7) + " " + what;
+  }
+  // Forgets events of processes that are gone.
+  void DropEvents() {
+    fcntl(events_, F_SETFL, O_NONBLOCK);
+    for (char c; read(events_, &c, 1) == 1;) {
+    }
+    fcntl(events_, F_SETFL, 0);
   }
   void WaitForAll(size_t count) {
     while (pids_.size() < count) Event();
@@ -102,6 +110,22 @@ class Run {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   const std::string& dir() const { return dir_; }
+  // Once more in the same directory, after Wait().
+  void Start(const std::vector<std::string>& flags) {
+    const char* program = getenv("TANDEM_LAUNCHER");
+    REQUIRE(program != nullptr);
+    const std::string config = dir_ + "/c.yaml", err = dir_ + "/err";
+    std::vector<const char*> argv = {
+        program, "--config", config.c_str(), "--bin-dir", dir_.c_str(), "--grace", "5"};
+    for (const std::string& text : flags) argv.push_back(text.c_str());
+    argv.push_back(nullptr);
+    pids_.clear();
+    launcher_ = fork();
+    if (launcher_ != 0) return;
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    execv(program, const_cast<char* const*>(argv.data()));
+    _exit(127);
+  }
 
  private:
   int MakeFifo(const std::string& name, const char* variable, int flags) {
@@ -110,22 +134,6 @@ class Run {
     setenv(variable, path.c_str(), 1);
     return open(path.c_str(), flags | O_CLOEXEC);
   }
-  void Start(const std::vector<std::string>& extra) {
-    const char* program = getenv("TANDEM_LAUNCHER");
-    REQUIRE(program != nullptr);
-    const std::string config = dir_ + "/c.yaml", err = dir_ + "/err";
-    std::vector<const char*> argv = {
-        program, "--config", config.c_str(), "--bin-dir", dir_.c_str(), "--grace", "5"};
-    if (!extra.empty()) argv.push_back("--set");
-    for (const std::string& text : extra) argv.push_back(text.c_str());
-    argv.push_back(nullptr);
-    launcher_ = fork();
-    if (launcher_ != 0) return;
-    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
-    execv(program, const_cast<char* const*>(argv.data()));
-    _exit(127);
-  }
-
   std::string dir_;
   int events_ = -1, life_ = -1;
   pid_t launcher_ = 0;
@@ -145,7 +153,7 @@ TEST_CASE("a run whose controller ends well ends with 0 and leaves nobody behind
 }
 
 TEST_CASE("a killed worker and a killed controller are started again") {
-  Run run({"cluster.trainers=2", "cluster.rollouts=2"});
+  Run run({"--set", "cluster.trainers=2", "cluster.rollouts=2"});
   run.WaitForAll(5);
   kill(run.pid("rollout-1"), SIGKILL);
   REQUIRE(run.Event() == "rollout-1 up");
@@ -172,7 +180,7 @@ TEST_CASE("a controller that fails ends the run with its code and its last words
 }
 
 TEST_CASE("restarts that are used up end the run with 70") {
-  Run run({"cluster.max_restarts=0"});
+  Run run({"--set", "cluster.max_restarts=0"});
   run.WaitForAll(3);
   kill(run.pid("trainer-0"), SIGUSR2);
   REQUIRE(run.Wait() == 70);
@@ -191,15 +199,40 @@ TEST_CASE("children do not outlive a launcher that is killed") {
 }
 
 TEST_CASE("a config that cannot work ends with 64 before anything starts") {
-  Run run({"cluster.trainers=2"});
+  Run run({"--set", "cluster.trainers=2"});
   REQUIRE(run.Wait() == 64);
   REQUIRE(run.File("err").find("trainer rank 1 has no partner rollout rank 1") !=
           std::string::npos);
   REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
 }
 
+TEST_CASE("a second launcher in the same directory is refused") {
+  Run run;
+  run.WaitForAll(3);
+  Run other({"--set", "cluster.run_dir=" + run.dir() + "/run"});
+  REQUIRE(other.Wait() == 64);
+  REQUIRE(other.File("err").find("another launcher is running in") != std::string::npos);
+}
+
+TEST_CASE("a finished run is set aside on request, and any other is gone on with") {
+  Run run;
+  for (const bool finish : {false, true, true}) {
+    run.WaitForAll(3);
+    kill(finish ? run.pid("controller") : run.launcher(), finish ? SIGUSR1 : SIGTERM);
+    REQUIRE(run.Wait() == (finish ? 0 : 143));
+    run.WaitUntilNobodyIsLeft();
+    run.DropEvents();
+    REQUIRE(fs::exists(run.dir() + "/run/finished") == finish);
+    std::ofstream(run.dir() + "/run/mark", std::ios::app) << "x";
+    run.Start({"--renew-finished"});
+  }
+  run.WaitForAll(3);
+  REQUIRE_FALSE(fs::exists(run.dir() + "/run/mark"));
+  REQUIRE(run.File("run.previous/mark") == "x");
+}
+
 TEST_CASE("a missing program is told by its name and ends the run") {
-  Run run({"rollout.n=2"});
+  Run run({"--set", "rollout.n=2"});
   run.WaitForAll(3);
   fs::remove(run.dir() + "/tandem-trainer");
   kill(run.pid("trainer-0"), SIGKILL);

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Who may include whom, read from the #include lines: usage check_layers.py [ROOT].
+
+Arrows point down only. ALLOWED is the whole table: a folder may include itself and the folders
+listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/.
+"""
+import pathlib
+import re
+import sys
+
+BASE = ["common/base", "common/types"]
+WITHOUT_TORCH = BASE + ["common/config", "common/rpc", "common/wire", "common/cluster",
+                        "common/observe", "common/text", "common/model_spec",
+                        "common/tensor_file"]
+COMPUTE = ["common/device", "common/ops", "common/model", "common/comm", "common/weights"]
+
+ALLOWED = {
+    "common/base": [],
+    "common/types": ["common/base"],
+    "common/config": BASE,
+    "common/text": BASE,
+    "common/observe": BASE,
+    "common/model_spec": BASE,
+    "common/tensor_file": BASE + ["common/model_spec"],
+    "common/rpc": BASE + ["common/config"],
+    "common/device": BASE,
+    "common/ops": BASE + ["common/device"],
+    "common/comm": BASE + ["common/device"],
+    "common/weights": BASE + ["common/device", "common/model_spec", "common/ops",
+                              "common/tensor_file"],
+    "common/model": BASE + ["common/device", "common/model_spec", "common/ops",
+                            "common/tensor_file", "common/weights"],
+    "common/wire": BASE + ["common/config", "common/device", "common/model_spec",
+                           "common/weights"],
+    "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/observe",
+                              "common/device"],
+    "controller": WITHOUT_TORCH,
+    "trainer_worker": WITHOUT_TORCH + COMPUTE,
+    "rollout_worker": WITHOUT_TORCH + COMPUTE,
+    "deploy/launcher": BASE + ["common/config"],
+}
+# Generated protobuf and gRPC: these folders, and files that adapt a service or a client.
+PROTO_FOLDERS = {"common/wire", "common/config", "common/rpc", "common/cluster"}
+PROTO_FILE = re.compile(r"(_service|_client)\.(h|cc)$")
+TORCH_FOLDERS = {"common/device", "common/model", "trainer_worker", "rollout_worker"}
+# Device-specific folders are seen only by themselves and by the factory beside them.
+PRIVATE = {"cuda", "nccl"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.M)
+PROTO = re.compile(r"(\.pb\.h$|^grpcpp/|^grpc/|^google/protobuf/)")
+TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
+
+
+def layer_of(path):
+    """The key of ALLOWED that a path from the root belongs to, or None."""
+    parts = path.split("/")
+    for length in (2, 1):
+        name = "/".join(parts[:length])
+        if name in ALLOWED and len(parts) > length:
+            return name
+    return None
+
+
+def problem_with(path, layer, included):
+    """Why file `path` of `layer` must not include `included`, or None."""
+    if included.startswith("tests/"):
+        return "only tests include tests/"
+    target = layer_of(included)
+    if target and target != layer and target not in ALLOWED[layer]:
+        return f"{layer} must not include {target}"
+    private = PRIVATE.intersection(included.split("/")[:-1]) if target else None
+    if private and not factory_may_include(path, included):
+        return f"{'/'.join(sorted(private))}/ is seen only by its factory"
+    name = path.rsplit("/", 1)[-1]
+    in_ctl = path.startswith("controller/ctl/")
+    if PROTO.search(included) and layer not in PROTO_FOLDERS and not PROTO_FILE.search(name) \
+            and not in_ctl:
+        return "generated protobuf and gRPC belong in wire, config, rpc, cluster, services, clients"
+    if TORCH.search(included) and layer not in TORCH_FOLDERS:
+        return "LibTorch belongs in device, model and the two workers"
+    return None
+
+
+def factory_may_include(path, included):
+    """cuda/x.h is for files in the folder that holds cuda/, and below it."""
+    folder = included.rsplit("/", 2)[0]
+    return path.startswith(folder + "/") and (
+        path.rsplit("/", 1)[0] == folder or PRIVATE.intersection(path.split("/")))
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../../..").resolve()
+    files, bad = 0, 0
+    for top in ("common", "controller", "trainer_worker", "rollout_worker", "deploy"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix not in (".h", ".cc", ".cu"):
+                continue
+            path = str(file.relative_to(root))
+            layer = layer_of(path)
+            files += 1
+            if layer is None:
+                bad += 1
+                print(f"{path}: this folder is in no layer; add it to {__file__}")
+                continue
+            text = file.read_text(errors="replace")
+            for match in INCLUDE.finditer(text):
+                why = problem_with(path, layer, match.group(1))
+                if why:
+                    bad += 1
+                    line = text.count("\n", 0, match.start(1)) + 1
+                    print(f'{path}:{line}: #include "{match.group(1)}": {why}')
+    print(f"layers: {files} files, {bad} includes against the layers")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""check_layers.py and check_sizes.py on small trees made for the purpose; shell scripts parse."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCRIPTS = ROOT / "deploy" / "scripts"
+
+
+def run(script, files):
+    """(exit code, output) of `script` on a tree with `files`: {path: text}."""
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            file = pathlib.Path(root, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        done = subprocess.run([sys.executable, str(SCRIPTS / script), root],
+                              capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+
+class LayersTest(unittest.TestCase):
+    def refused(self, path, include):
+        code, text = run("check_layers.py", {path: f"// first line\n#include {include}\n"})
+        self.assertEqual(code, 1, text)
+        self.assertIn(f"{path}:2: #include", text)
+        return text
+
+    def allowed(self, path, include):
+        code, text = run("check_layers.py", {path: f"#include {include}\n"})
+        self.assertEqual(code, 0, text)
+
+    def test_processes_never_include_each_other(self):
+        for one in ("controller", "trainer_worker", "rollout_worker"):
+            for other in ("controller", "trainer_worker", "rollout_worker"):
+                if one != other:
+                    self.refused(f"{one}/a.cc", f'"{other}/b.h"')
+
+    def test_arrows_point_down(self):
+        self.refused("common/base/a.h", '"common/types/sample.h"')
+        self.refused("common/ops/cpu/a.cc", '"common/model/model.h"')
+        self.refused("common/text/a.cc", '"controller/text_codec.h"')
+        self.allowed("common/types/a.h", '"common/base/check.h"')
+
+    def test_protobuf_stays_at_the_edges(self):
+        for include in ('"tandem/v1/types.pb.h"', "<grpcpp/grpcpp.h>"):
+            self.refused("controller/train_loop.cc", include)
+            self.refused("common/model/a.h", include)
+            self.allowed("controller/controller_service.cc", include)
+            self.allowed("rollout_worker/grpc_rollout_client.h", include)
+            self.allowed("common/wire/sample_codec.cc", include)
+
+    def test_libtorch_stays_in_device_model_and_workers(self):
+        self.refused("controller/a.cc", "<torch/torch.h>")
+        self.refused("common/ops/a.h", "<ATen/core/Tensor.h>")
+        self.allowed("trainer_worker/a.h", "<ATen/core/Tensor.h>")
+
+    def test_device_folders_are_seen_only_by_their_factory(self):
+        self.refused("common/ops/cpu/a.cc", '"common/ops/cuda/linear.h"')
+        self.refused("trainer_worker/a.cc", '"common/comm/nccl/group.h"')
+        self.allowed("common/ops/ops.cc", '"common/ops/cuda/linear.h"')
+        self.allowed("common/ops/cuda/a.cc", '"common/ops/cuda/linear.h"')
+
+    def test_nothing_includes_tests_and_new_folders_must_be_placed(self):
+        self.refused("common/base/a.cc", '"tests/support/golden.h"')
+        code, text = run("check_layers.py", {"common/novel/a.h": "\n"})
+        self.assertEqual(code, 1)
+        self.assertIn("in no layer", text)
+
+
+class SizesTest(unittest.TestCase):
+    def test_400_lines_pass_and_401_do_not(self):
+        self.assertEqual(run("check_sizes.py", {"common/a.cc": "x\n" * 400})[0], 0)
+        code, text = run("check_sizes.py", {"tests/a.cc": "x\n" * 401})
+        self.assertEqual(code, 1)
+        self.assertIn("tests/a.cc: 401 lines", text)
+
+
+class ShellTest(unittest.TestCase):
+    def test_every_script_parses(self):
+        scripts = [*ROOT.glob("deploy/*.sh"), *SCRIPTS.glob("*.sh"), ROOT / ".ci" / "run"]
+        self.assertGreaterEqual(len(scripts), 8)
+        for script in scripts:
+            subprocess.run(["bash", "-n", str(script)], check=True)
+
+    def test_a_missing_build_is_told_with_its_remedy(self):
+        done = subprocess.run(
+            ["env", "TANDEM_BUILD_DIR=/nonexistent", str(ROOT / "deploy/launch.sh"), "c.yaml"],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("run deploy/setup.sh and deploy/build.sh first", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
