@@ -21,8 +21,8 @@ struct UpdateOffer {
   Manifest manifest;
 };
 
-// Not thread-safe. Every call has a deadline of its own. At most one Apply is outstanding per slot,
-// and they are carried out in the order of StartApply.
+// Not thread-safe. Every call has a deadline of its own. At most one Apply is outstanding per slot;
+// those of different slots may be carried out in any order.
 class UpdateClient {
  public:
   virtual ~UpdateClient() = default;

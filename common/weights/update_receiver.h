@@ -47,10 +47,10 @@ class UpdateReceiver {
   void Abort();
 
   bool updating() const { return open_ != nullptr; }
-  bool applied() const;                         // bytes of the open update have been written
-  int64_t version() const { return version_; }  // kNoVersion: no complete weights
-  int64_t open_version() const;                 // kNoVersion when none is open
-  int64_t open_generation() const;              // -1 when none is open
+  bool applied() const;             // bytes of the open update have been written
+  int64_t version() const;          // kNoVersion: no complete weights
+  int64_t open_version() const;     // kNoVersion when none is open
+  int64_t open_generation() const;  // -1 when none is open
 
   // The storage was filled by other means (a checkpoint), or lost its contents (kNoVersion; an open
   // update is dropped).
