@@ -104,7 +104,8 @@ absl::Status TrainingStateReader::OpenRank(int64_t rank, int64_t world) {
                            file->path(), header.rank, header.world);
   }
   const size_t parts = header.has_moments ? 3 : 1;
-  for (const auto& [name, entry] : json.value("tensors", Json::object()).items()) {
+  const Json tensors = json.value("tensors", Json::object());
+  for (const auto& [name, entry] : tensors.items()) {
     Piece piece;
     std::vector<int64_t> shape;
     try {

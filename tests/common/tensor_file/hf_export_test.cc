@@ -1,0 +1,91 @@
+#include "common/tensor_file/hf_export.h"
+
+#include <filesystem>
+
+#include <catch2/catch.hpp>
+
+#include "common/tensor_file/checkpoint_dir.h"
+#include "tests/common/tensor_file/file_size_limit.h"
+#include "tests/common/tensor_file/test_checkpoint.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Every element of row r is r.
+absl::Status RowNumbers(const TensorSpec& tensor, int64_t row_begin, int64_t rows, Bf16* out) {
+  const int64_t row_elements = NumElements(tensor.shape) / tensor.shape[0];
+  for (int64_t i = 0; i < rows * row_elements; ++i) {
+    out[i] = ToBf16(static_cast<float>(row_begin + i / row_elements));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TEST_CASE("An exported checkpoint opens and has the rows supplied", "[tensor_file][export]") {
+  const testing::TempDir dir;
+  testing::WriteTokenizerFiles(dir.path());
+  const std::string out = dir.path() / "out";
+  const ModelSpec spec = testing::SmallSpec(false);
+  REQUIRE(ExportHfCheckpoint(spec, dir.path(), out, RowNumbers).ok());
+  const ModelSpec read = LoadModelSpec(out).value();
+  REQUIRE(read.parameters() == spec.parameters());
+  REQUIRE(read.eos_token_ids == spec.eos_token_ids);
+  REQUIRE(fs::exists(out + "/tokenizer.json"));
+  REQUIRE(fs::exists(out + "/tokenizer_config.json"));
+  REQUIRE(fs::exists(out + "/generation_config.json"));
+  const auto checkpoint = HfCheckpoint::Open(out, read).value();
+  std::vector<float> row(8);
+  REQUIRE(checkpoint->ReadRows("lm_head.weight", 7, 1, DType::kFloat32, row.data()).ok());
+  REQUIRE(row == std::vector<float>(8, 7.0f));
+}
+
+TEST_CASE("Tensors beyond a piece arrive in ascending pieces", "[tensor_file][export]") {
+  const testing::TempDir dir;
+  testing::WriteTokenizerFiles(dir.path());
+  ModelSpec spec = testing::SmallSpec();
+  spec.hidden_size = 1024;
+  spec.vocab_size = 20000;
+  std::vector<int64_t> begins;
+  const RowSource source = [&](const TensorSpec& tensor, int64_t begin, int64_t rows, Bf16* out) {
+    if (tensor.name == "model.embed_tokens.weight") begins.push_back(begin);
+    return RowNumbers(tensor, begin, rows, out);
+  };
+  const std::string out = dir.path() / "out";
+  REQUIRE(ExportHfCheckpoint(spec, dir.path(), out, source).ok());
+  REQUIRE(begins == std::vector<int64_t>{0, 8192, 16384});
+  const auto checkpoint = HfCheckpoint::Open(out, spec).value();
+  std::vector<Bf16> row(1024);
+  REQUIRE(checkpoint->ReadRows("model.embed_tokens.weight", 16400, 1, DType::kBFloat16, row.data())
+              .ok());
+  REQUIRE(row[1023] == ToBf16(16400.0f));
+}
+
+TEST_CASE("A failing source, a full disk or a missing tokenizer leave nothing",
+          "[tensor_file][export]") {
+  const testing::TempDir dir;
+  testing::WriteTokenizerFiles(dir.path());
+  const std::string out = dir.path() / "out";
+  const RowSource failing = [](const TensorSpec& tensor, int64_t, int64_t, Bf16*) {
+    return tensor.layer == 1 ? absl::AbortedError("peer left") : absl::OkStatus();
+  };
+  const absl::Status aborted = ExportHfCheckpoint(testing::SmallSpec(), dir.path(), out, failing);
+  REQUIRE(aborted.code() == absl::StatusCode::kAborted);
+  REQUIRE(aborted.message() == "exporting model.layers.1.input_layernorm.weight: peer left");
+  absl::Status full;
+  {
+    const testing::FileSizeLimit limit(1024);
+    full = ExportHfCheckpoint(testing::SmallSpec(), dir.path(), out, RowNumbers);
+  }
+  REQUIRE(full.code() == absl::StatusCode::kResourceExhausted);
+  const absl::Status missing =
+      ExportHfCheckpoint(testing::SmallSpec(), dir.path() / "nowhere", out, RowNumbers);
+  REQUIRE(missing.code() == absl::StatusCode::kNotFound);
+  REQUIRE(!fs::exists(out));
+  REQUIRE(!fs::exists(PartialPath(out)));
+}
+
+}  // namespace tandem
