@@ -1,0 +1,16 @@
+// Which controller a command means.
+#pragma once
+
+#include <string>
+
+#include <absl/status/statusor.h>
+
+namespace tandem {
+
+// `address` if given; else the socket of `run_dir` if given; else the socket of the newest run
+// under `runs_root`. NotFound says what was looked for and how to name a controller.
+absl::StatusOr<std::string> FindController(const std::string& address,
+                                           const std::string& run_dir,
+                                           const std::string& runs_root);
+
+}  // namespace tandem

@@ -1,0 +1,208 @@
+// tandemctl: attaches to a running controller, and prepares models, data and configs.
+// Exit codes: 0 done, 1 refused or failed, 64 wrong usage, 69 no controller there.
+#include <functional>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "controller/ctl/api_commands.h"
+#include "controller/ctl/find_controller.h"
+#include "controller/ctl/local_commands.h"
+
+namespace tandem {
+namespace {
+
+struct Globals {
+  std::string address, run_dir, runs_root = "runs";
+  RpcSecurity security;
+  bool json = false;
+};
+
+using Action = std::function<absl::Status()>;
+using ApiAction = std::function<absl::Status(ApiCommands&)>;
+
+// The options of all commands; they must outlive parsing.
+struct Options {
+  int64_t first_step = 1, last_step = 0, step = 0, limit = 20, offset = 0, steps = 0;
+  size_t width = 60;
+  bool no_wait = false;
+  GenerateOptions generate;
+  int64_t eval_n = 0, max_prompts = 0;
+  double eval_temperature = 1.0;
+  std::string hf_checkpoint, gguf, dir, task, format, input, output, key, config;
+  AdditionOptions addition;
+  std::vector<std::string> overrides;
+};
+
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.require_subcommand(1);
+    app_.fallthrough();
+    app_.add_option("--address", globals_.address, "controller, e.g. unix:/path or 127.0.0.1:7001");
+    app_.add_option("--run-dir", globals_.run_dir, "run directory of the controller");
+    app_.add_option("--runs", globals_.runs_root, "where to look for the newest run")
+        ->capture_default_str();
+    app_.add_option("--tls-cert", globals_.security.cert, "PEM certificate for mutual TLS");
+    app_.add_option("--tls-key", globals_.security.key, "PEM private key");
+    app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
+    app_.add_flag("--json", globals_.json, "print JSON for machines");
+    AddReading();
+    AddDriving();
+    AddModelCommands();
+    AddLocal();
+  }
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app_.exit(error) == 0 ? 0 : 64;
+    }
+    const absl::Status status = action_();
+    if (status.ok()) return 0;
+    std::cerr << "tandemctl: " << status.message() << "\n";
+    const bool unreachable = absl::IsUnavailable(status) || absl::IsNotFound(status);
+    return unreachable && !local_ ? 69 : 1;
+  }
+
+ private:
+  CLI::App* Api(CLI::App* parent,
+                const std::string& name,
+                const std::string& help,
+                ApiAction action) {
+    CLI::App* command = parent->add_subcommand(name, help);
+    command->callback([this, action] {
+      action_ = [this, action]() -> absl::Status {
+        const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
+        if (!address.ok()) return address.status();
+        auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
+        if (!api.ok()) return api.status();
+        return action(*api);
+      };
+    });
+    return command;
+  }
+
+  CLI::App* Local(CLI::App* parent,
+                  const std::string& name,
+                  const std::string& help,
+                  Action action) {
+    CLI::App* command = parent->add_subcommand(name, help);
+    command->callback([this, action] {
+      local_ = true;
+      action_ = action;
+    });
+    return command;
+  }
+
+  void AddReading() {
+    Api(&app_, "status", "phase, step, weight version and workers",
+        [](ApiCommands& api) { return api.ShowStatus(); });
+    CLI::App* steps = Api(&app_, "steps", "metrics of finished steps", [this](ApiCommands& api) {
+      return api.Steps(o_.first_step, o_.last_step);
+    });
+    steps->add_option("--first", o_.first_step, "first step")->capture_default_str();
+    steps->add_option("--last", o_.last_step, "last step; 0: the newest")->capture_default_str();
+    CLI::App* samples = Api(
+        &app_, "samples", "prompts, responses and rewards of a step",
+        [this](ApiCommands& api) { return api.Samples(o_.step, o_.limit, o_.offset, o_.width); });
+    samples->add_option("--step", o_.step, "step; 0: the newest")->capture_default_str();
+    samples->add_option("--limit", o_.limit, "at most so many")->capture_default_str();
+    samples->add_option("--offset", o_.offset, "skip so many")->capture_default_str();
+    samples->add_option("--width", o_.width, "characters per text; 0: all")->capture_default_str();
+  }
+
+  void AddDriving() {
+    CLI::App* run = Api(&app_, "run", "train N more steps, then pause",
+                        [this](ApiCommands& api) { return api.Run(o_.steps, !o_.no_wait); });
+    run->add_option("N", o_.steps, "steps; 0: to the configured end")->capture_default_str();
+    run->add_flag("--no-wait", o_.no_wait, "return at once");
+    CLI::App* step = Api(&app_, "step", "train one step, then pause",
+                         [this](ApiCommands& api) { return api.Step(!o_.no_wait); });
+    step->add_flag("--no-wait", o_.no_wait, "return at once");
+    Api(&app_, "pause", "stop after the current step, keep everything running",
+        [](ApiCommands& api) { return api.Pause(); });
+    Api(&app_, "resume", "go on after a pause", [](ApiCommands& api) { return api.Resume(); });
+    Api(&app_, "stop", "save a checkpoint after the current step and end the run",
+        [](ApiCommands& api) { return api.Stop(); });
+  }
+
+  void AddModelCommands() {
+    CLI::App* generate = Api(&app_, "generate", "prompt the current policy",
+                             [this](ApiCommands& api) { return api.Generate(o_.generate); });
+    generate->add_option("PROMPT", o_.generate.prompt, "one user message")->required();
+    generate->add_flag("--raw", o_.generate.raw, "use the text as it is, without chat template");
+    generate->add_option("-n", o_.generate.n, "responses")->capture_default_str();
+    generate->add_option("--temperature", o_.generate.temperature, "0: greedy")
+        ->capture_default_str();
+    generate->add_option("--max-tokens", o_.generate.max_tokens, "0: data.max_response_length")
+        ->capture_default_str();
+    generate->add_option("--seed", o_.generate.seed, "of the sampling")->capture_default_str();
+    CLI::App* evaluate =
+        Api(&app_, "evaluate", "score the policy on the validation files", [this](ApiCommands& a) {
+          return a.Evaluate(o_.eval_n, o_.eval_temperature, o_.max_prompts);
+        });
+    evaluate->add_option("-n", o_.eval_n, "responses per prompt; 0: rollout.val_kwargs")
+        ->capture_default_str();
+    evaluate->add_option("--temperature", o_.eval_temperature, "used with -n")
+        ->capture_default_str();
+    evaluate->add_option("--max-prompts", o_.max_prompts, "0: all")->capture_default_str();
+    CLI::App* check = Api(&app_, "check", "compare the weights of rollouts and trainers",
+                          [this](ApiCommands& api) { return api.Check(o_.hf_checkpoint); });
+    check->add_option("--hf", o_.hf_checkpoint, "compare with this HF checkpoint instead");
+  }
+
+  void AddLocal() {
+    CLI::App* import = app_.add_subcommand("import", "make an HF checkpoint directory");
+    import->require_subcommand(1);
+    CLI::App* gguf = Local(import, "gguf", "from a GGUF file",
+                           [this] { return ImportGgufCommand(o_.gguf, o_.dir, std::cout); });
+    gguf->add_option("MODEL", o_.gguf, "GGUF file")->required();
+    gguf->add_option("DIR", o_.dir, "directory to write")->required();
+
+    CLI::App* data = app_.add_subcommand("data", "make or convert training data");
+    data->require_subcommand(1);
+    CLI::App* make = Local(data, "make", "write a built-in verifiable task", [this] {
+      return MakeDataCommand(o_.task, o_.dir, o_.addition, std::cout);
+    });
+    make->add_option("TASK", o_.task, "addition")->required();
+    make->add_option("DIR", o_.dir, "directory for train.jsonl and val.jsonl")->required();
+    make->add_option("--max", o_.addition.max_operand, "largest operand")->capture_default_str();
+    make->add_option("--holdout", o_.addition.holdout, "share of pairs kept out of training")
+        ->capture_default_str();
+    make->add_option("--seed", o_.addition.seed, "which pairs")->capture_default_str();
+    CLI::App* convert = Local(data, "convert", "bring a file into verl's columns", [this] {
+      return ConvertDataCommand(o_.format, o_.input, o_.output, std::cout);
+    });
+    convert->add_option("FORMAT", o_.format, "gsm8k")->required();
+    convert->add_option("INPUT", o_.input, "file to read")->required();
+    convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
+    AddConfig();
+  }
+
+  void AddConfig() {
+    CLI::App* config = app_.add_subcommand("config", "explain and check configurations");
+    config->require_subcommand(1);
+    CLI::App* explain = Local(config, "explain", "type, default and meaning of a key",
+                              [this] { return ConfigExplainCommand(o_.key, std::cout); });
+    explain->add_option("KEY", o_.key, "dotted key; none: the sections");
+    Local(config, "markdown", "docs/config.md", [] { return ConfigMarkdownCommand(std::cout); });
+    CLI::App* check =
+        Local(config, "check", "validate a file and print what it resolves to",
+              [this] { return ConfigCheckCommand(o_.config, o_.overrides, std::cout); });
+    check->add_option("FILE", o_.config, "YAML file")->required();
+    check->add_option("--set", o_.overrides, "key=value");
+  }
+
+  CLI::App app_{"Attach to a running Tandem controller; prepare models, data and configs."};
+  Globals globals_;
+  Options o_;
+  Action action_;
+  bool local_ = false;
+};
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) { return tandem::CommandLine().Run(argc, argv); }

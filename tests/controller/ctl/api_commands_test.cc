@@ -1,0 +1,117 @@
+#include "controller/ctl/api_commands.h"
+
+#include <sstream>
+
+#include <catch2/catch.hpp>
+
+#include "common/rpc/server.h"
+
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+class FakeApi final : public v1::TandemService::Service {
+ public:
+  int waits = 0;
+  bool weights_agree = true;
+
+  grpc::Status GetStatus(grpc::ServerContext*,
+                         const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* reply) override {
+    reply->set_run_id("fake");
+    reply->set_step(3);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListSamples(grpc::ServerContext*,
+                           const v1::ListSamplesRequest* request,
+                           v1::ListSamplesResponse* reply) override {
+    if (request->step() != 3) return {grpc::StatusCode::NOT_FOUND, "no such step"};
+    reply->add_samples()->set_response("9 + 4 = 13");
+    reply->set_total(1);
+    return grpc::Status::OK;
+  }
+  grpc::Status ListSteps(grpc::ServerContext*,
+                         const v1::ListStepsRequest* request,
+                         v1::ListStepsResponse* reply) override {
+    for (int64_t s = request->first_step(); s <= request->last_step(); ++s) {
+      reply->add_steps()->set_step(s);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status Run(grpc::ServerContext*,
+                   const v1::RunRequest* request,
+                   v1::Operation* reply) override {
+    if (request->request_id().empty()) return {grpc::StatusCode::INVALID_ARGUMENT, "no id"};
+    reply->set_id("op");
+    reply->set_first_step(4);
+    return grpc::Status::OK;
+  }
+  grpc::Status WaitOperation(grpc::ServerContext*,
+                             const v1::WaitOperationRequest*,
+                             v1::Operation* reply) override {
+    reply->set_id("op");
+    reply->set_first_step(4);
+    reply->set_last_step(3 + ++waits);
+    reply->set_done(waits == 2);
+    return grpc::Status::OK;
+  }
+  grpc::Status CheckWeights(grpc::ServerContext*,
+                            const v1::CheckRequest*,
+                            v1::CheckResponse* reply) override {
+    reply->set_ok(weights_agree);
+    reply->set_mismatched(weights_agree ? 0 : 1);
+    return grpc::Status::OK;
+  }
+};
+
+struct Fixture {
+  FakeApi service;
+  std::unique_ptr<RpcServer> server = RpcServer::Start("127.0.0.1:0", {&service}).value();
+  std::ostringstream out;
+  ApiCommands Connect(bool json = false) {
+    return ApiCommands::Connect(server->address(), {}, json, &out).value();
+  }
+  bool Printed(const std::string& part) const { return out.str().find(part) != std::string::npos; }
+};
+
+}  // namespace
+
+TEST_CASE("ApiCommands shows status and the samples of the newest step", "[ctl][api]") {
+  Fixture f;
+  ApiCommands api = f.Connect();
+  REQUIRE(api.ShowStatus().ok());
+  REQUIRE(f.Printed("run fake"));
+  REQUIRE(api.Samples(0, 10, 0, 40).ok());
+  REQUIRE(f.Printed("9 + 4 = 13"));
+  REQUIRE(api.Samples(8, 10, 0, 40).code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("ApiCommands follows a run step by step until it is done", "[ctl][api]") {
+  Fixture f;
+  ApiCommands api = f.Connect();
+  REQUIRE(api.Run(2, true).ok());
+  REQUIRE(f.service.waits == 2);
+  REQUIRE(f.Printed("operation op done, last step 5"));
+}
+
+TEST_CASE("ApiCommands prints JSON for machines", "[ctl][api]") {
+  Fixture f;
+  REQUIRE(f.Connect(true).ShowStatus().ok());
+  REQUIRE(f.out.str().front() == '{');
+}
+
+TEST_CASE("ApiCommands fails when the weights differ", "[ctl][api]") {
+  Fixture f;
+  REQUIRE(f.Connect().Check("").ok());
+  f.service.weights_agree = false;
+  REQUIRE(f.Connect().Check("").code() == absl::StatusCode::kDataLoss);
+  REQUIRE(f.Printed("WEIGHTS DIFFER"));
+}
+
+TEST_CASE("ApiCommands names a controller that is not there", "[ctl][api]") {
+  std::ostringstream out;
+  auto api = ApiCommands::Connect("unix:/nonexistent/controller.sock", {}, false, &out).value();
+  const absl::Status status = api.ShowStatus();
+  REQUIRE(status.code() == absl::StatusCode::kUnavailable);
+  REQUIRE(std::string(status.message()).find("/nonexistent/controller.sock") != std::string::npos);
+}

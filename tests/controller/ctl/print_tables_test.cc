@@ -1,0 +1,55 @@
+#include "controller/ctl/print_tables.h"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+
+namespace {
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+}  // namespace
+
+TEST_CASE("OneLine keeps control characters from the terminal", "[ctl][print]") {
+  REQUIRE(OneLine("a\nb\x1b[2J", 0) == "a\\nb\\x1b[2J");
+  REQUIRE(OneLine("äöü!", 3) == "äöü…");
+}
+
+TEST_CASE("StatusTable shows every worker", "[ctl][print]") {
+  v1::GetStatusResponse status;
+  status.set_run_id("r");
+  status.set_state("running");
+  v1::WorkerStatus* worker = status.add_workers();
+  worker->mutable_worker()->set_role(v1::ROLE_ROLLOUT);
+  worker->mutable_worker()->set_rank(1);
+  worker->mutable_worker()->set_incarnation(3);
+  worker->set_device("cpu:1");
+  worker->set_version(-1);
+  worker->mutable_ledger()->set_process_bytes(int64_t{300} << 20);
+  const std::string text = StatusTable(status);
+  REQUIRE(Has(text, "rollout"));
+  REQUIRE(Has(text, "cpu:1"));
+  REQUIRE(Has(text, "300 MiB"));
+}
+
+TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
+  v1::ListStepsResponse steps;
+  v1::StepRecord* step = steps.add_steps();
+  step->set_step(4);
+  (*step->mutable_metrics())["critic/rewards/mean"] = 0.125;
+  REQUIRE(Has(StepsTable(steps), "0.125"));
+  REQUIRE(Has(StepsTable(steps), "-"));
+  v1::ListSamplesResponse samples;
+  samples.add_samples()->set_response("13");
+  samples.set_total(64);
+  REQUIRE(Has(SamplesTable(samples, 20), "1 of 64 samples"));
+}
+
+TEST_CASE("ToJsonText is JSON with the names of the proto", "[ctl][print]") {
+  v1::GetStatusResponse status;
+  status.set_total_steps(7);
+  const auto json = nlohmann::json::parse(ToJsonText(status));
+  REQUIRE(json.at("total_steps") == "7");  // 64-bit integers are strings in protobuf's JSON
+  REQUIRE(json.contains("run_id"));
+}
