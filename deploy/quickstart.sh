@@ -18,7 +18,7 @@ deploy/fetch_model.sh
 if [ ! -f "$DATA/train.jsonl" ] || [ ! -f "$DATA/val.jsonl" ]; then
   say "data: additions of 0-20, a fifth of the pairs held out, into ${DATA#"$ROOT"/}"
   rm -rf "$DATA.new"
-  "$BUILD/bin/tandemctl" data make addition --out "$DATA.new"
+  "$BUILD/bin/tandemctl" data make addition "$DATA.new"
   rm -rf "$DATA"
   mv "$DATA.new" "$DATA"
 fi

@@ -19,6 +19,10 @@ void Blame(ProcessId id, const std::string& text, Actions* actions) {
   actions->push_back({.kind = Action::Kind::kSay, .id = id, .text = text, .blame = true});
 }
 
+std::string Died(ProcessId id, ProcessExit exit) {
+  return fmt::format("{} died: {}", id.ToString(), exit.ToString());
+}
+
 }  // namespace
 
 const char* RoleName(Role role) {
@@ -76,7 +80,7 @@ void Supervisor::OnControllerExit(ProcessExit exit, absl::Time now, Actions* act
   if (exit.signal == 0 && exit.code == kExitDone) {
     StopWorkers(now, actions);
   } else if (exit.signal != 0 || exit.code == kExitTemporary) {
-    Restart(kController, exit, now, actions);
+    Restart(kController, Died(kController, exit), now, actions);
   } else {
     // It decided to end, and has said why.
     Blame(kController, "the controller gave up: " + exit.ToString(), actions);
@@ -85,10 +89,11 @@ void Supervisor::OnControllerExit(ProcessExit exit, absl::Time now, Actions* act
 }
 
 void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions) {
-  if (exit.signal != 0) return Restart(id, exit, now, actions);
+  if (exit.signal != 0) return Restart(id, Died(id, exit), now, actions);
   switch (exit.code) {
     case kExitDone:
       // The controller let it go and should end soon; if not, the worker is missing.
+      processes_[id].let_go = true;
       processes_[id].restart_at = now + options_.leave_time;
       return;
     case kExitUsage:
@@ -97,12 +102,11 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Ac
       Blame(id, fmt::format("{} cannot run: {}", id.ToString(), exit.ToString()), actions);
       return GiveUp(kExitUsage, id.ToString() + " cannot run", now, actions);
     default:
-      return Restart(id, exit, now, actions);
+      return Restart(id, Died(id, exit), now, actions);
   }
 }
 
-void Supervisor::Restart(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions) {
-  const std::string died = fmt::format("{} died: {}", id.ToString(), exit.ToString());
+void Supervisor::Restart(ProcessId id, const std::string& died, absl::Time now, Actions* actions) {
   if (restarts_ >= options_.max_restarts) {
     const std::string why =
         fmt::format("{}, and cluster.max_restarts = {} is used up", died, options_.max_restarts);
@@ -111,6 +115,7 @@ void Supervisor::Restart(ProcessId id, ProcessExit exit, absl::Time now, Actions
   }
   ++restarts_;
   Process& process = processes_[id];
+  process.let_go = false;
   process.restart_at = process.deaths++ == 0 ? now : now + options_.restart_delay;
   Blame(id, fmt::format("{}; restart {} of {}", died, restarts_, options_.max_restarts), actions);
   const Actions due = OnTick(now);
@@ -154,17 +159,25 @@ Actions Supervisor::OnStopRequest(int signal, absl::Time now) {
 Actions Supervisor::OnTick(absl::Time now) {
   Actions actions;
   if (state_ == State::kRunning) {
-    for (auto& [id, process] : processes_) {
-      if (process.alive || process.restart_at > now) continue;
-      process.alive = true;
-      process.restart_at = absl::InfiniteFuture();
-      actions.push_back({.kind = Action::Kind::kSpawn, .id = id});
-    }
+    StartDue(now, &actions);
   } else if (now >= kill_at_ && state_ != State::kDone) {
     Say("the grace period is over: killing what is left", &actions);
     KillAll(&actions);
   }
   return actions;
+}
+
+void Supervisor::StartDue(absl::Time now, Actions* actions) {
+  for (auto& [id, process] : processes_) {
+    if (process.alive || process.restart_at > now) continue;
+    if (process.let_go) {
+      // It may not leave for ever without being counted.
+      return Restart(id, id.ToString() + " left, but the run goes on", now, actions);
+    }
+    process.alive = true;
+    process.restart_at = absl::InfiniteFuture();
+    actions->push_back({.kind = Action::Kind::kSpawn, .id = id});
+  }
 }
 
 void Supervisor::KillAll(Actions* actions) {

@@ -21,7 +21,10 @@ const char* RoleName(Role role);
 struct ProcessId {
   Role role = Role::kController;
   int rank = 0;
-  auto operator<=>(const ProcessId&) const = default;
+  bool operator==(const ProcessId& other) const = default;
+  bool operator<(const ProcessId& other) const {
+    return role != other.role ? role < other.role : rank < other.rank;
+  }
   std::string ToString() const;  // "controller", "trainer 1"
 };
 
@@ -77,12 +80,14 @@ class Supervisor {
   struct Process {
     bool alive = false;
     int deaths = 0;
+    bool let_go = false;  // exited with 0 while the controller went on
     absl::Time restart_at = absl::InfiniteFuture();
   };
 
   void OnControllerExit(ProcessExit exit, absl::Time now, Actions* actions);
   void OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions);
-  void Restart(ProcessId id, ProcessExit exit, absl::Time now, Actions* actions);
+  void Restart(ProcessId id, const std::string& died, absl::Time now, Actions* actions);
+  void StartDue(absl::Time now, Actions* actions);
   void StopWorkers(absl::Time now, Actions* actions);
   void GiveUp(int code, const std::string& why, absl::Time now, Actions* actions);
   void KillAll(Actions* actions);

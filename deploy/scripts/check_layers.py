@@ -39,9 +39,10 @@ ALLOWED = {
     "rollout_worker": WITHOUT_TORCH + COMPUTE,
     "deploy/launcher": BASE + ["common/config"],
 }
-# Generated protobuf and gRPC: these folders, and files that adapt a service or a client.
+# Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
+# or turn the controller's reply into a worker's options.
 PROTO_FOLDERS = {"common/wire", "common/config", "common/rpc", "common/cluster"}
-PROTO_FILE = re.compile(r"(_service|_client)\.(h|cc)$")
+PROTO_FILE = re.compile(r"(_service|_client|_stream|^worker_options)\.(h|cc)$")
 TORCH_FOLDERS = {"common/device", "common/model", "trainer_worker", "rollout_worker"}
 # Device-specific folders are seen only by themselves and by the factory beside them.
 PRIVATE = {"cuda", "nccl"}

@@ -152,7 +152,17 @@ TEST_CASE("a worker that is let go early is missed only when the controller goes
   REQUIRE(f.Exit(kTrainer0, 0).empty());
   REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(10));
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(9))).empty());
+  const Actions actions = f.supervisor.OnTick(f.now + absl::Seconds(10));
+  REQUIRE(Text(actions) == "spawn trainer 0");
+  REQUIRE(Said(actions) == "trainer 0 left, but the run goes on; restart 1 of 2\n");
+}
+
+TEST_CASE("a worker that keeps leaving uses up the restarts") {
+  Fixture f({.pairs = 1, .max_restarts = 1});
+  f.Exit(kTrainer0, 0);
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(10))) == "spawn trainer 0");
+  f.Exit(kTrainer0, 0);
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(10))) == "terminate controller");
 }
 
 TEST_CASE("a stop request ends the controller, then the workers, and nothing is restarted") {
