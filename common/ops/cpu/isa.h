@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// The fastest set the machine has, or the one TANDEM_CPU_ISA names (avx512bf16, avx512f, avx2).
-// FailedPrecondition names missing features; InvalidArgument an unknown name or dtype.
+// The set that is fastest on this machine, or the one TANDEM_CPU_ISA names (avx512bf16, avx512f,
+// avx2). FailedPrecondition names missing features; InvalidArgument an unknown name or dtype.
 absl::StatusOr<const KernelSet*> ChooseKernels(DType compute_dtype);
 
 }  // namespace tandem

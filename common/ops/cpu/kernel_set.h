@@ -123,7 +123,8 @@ struct LogitsBackRow {
 
 struct KernelSet {
   const char* name = "";
-  // Rows [row0, row1) and panels [panel0, panel1) of a product.
+  // Rows [row0, row1) and panels [panel0, panel1) of a product; row0 a multiple of 16 if A is in
+  // panels.
   void (*gemm)(const GemmCall&, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);
 
   // One row each.

@@ -16,7 +16,9 @@ template <typename T, int kRows, int kPanels>
 struct RegisterBlock {
   F32x16 acc[kRows][kPanels];
 
-  TANDEM_INLINE void Step(const std::byte* b, int64_t panel_bytes, const uint32_t* a) {
+  // One word of every row: load_a(row) gives it.
+  template <typename LoadA>
+  TANDEM_INLINE void Step(const std::byte* b, int64_t panel_bytes, const LoadA& load_a) {
     typename Words<T>::B columns[kPanels];
 #pragma GCC unroll 4
     for (int v = 0; v < kPanels; ++v) {
@@ -24,9 +26,9 @@ struct RegisterBlock {
       _mm_prefetch(reinterpret_cast<const char*>(b) + v * panel_bytes + kPrefetchBytes,
                    _MM_HINT_T0);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int m = 0; m < kRows; ++m) {
-      const typename Words<T>::A row = Words<T>::Broadcast(a[m]);
+      const typename Words<T>::A row = load_a(m);
 #pragma GCC unroll 4
       for (int v = 0; v < kPanels; ++v) acc[m][v] = Words<T>::Dot(acc[m][v], row, columns[v]);
     }
@@ -52,13 +54,13 @@ TANDEM_INLINE void StartBlock(const GemmCall& call,
                               int64_t row,
                               int64_t panel,
                               RegisterBlock<T, kRows, kPanels>& block) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int m = 0; m < kRows; ++m) {
 #pragma GCC unroll 4
     for (int v = 0; v < kPanels; ++v) block.acc[m][v] = Zero();
   }
   if (call.output != GemmCall::Output::kAccumulate) return;
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int m = 0; m < kRows; ++m) {
 #pragma GCC unroll 4
     for (int v = 0; v < kPanels; ++v) {
@@ -69,30 +71,34 @@ TANDEM_INLINE void StartBlock(const GemmCall& call,
   }
 }
 
-// kPanelA: A's rows are lanes of one panel, else rows of a row-major matrix.
+// Where the words of a row block's A are: in the caller's memory, or widened to fp32 in a buffer.
+struct BlockA {
+  const std::byte* first = nullptr;  // of the block's first row
+  int64_t row_step = 0;              // bytes
+};
+
 template <typename T, int kRows, int kPanels, bool kPanelA>
-void GemmBlock(const GemmCall& call, int64_t row, int64_t panel) {
+void GemmBlock(const GemmCall& call, BlockA a, int64_t row, int64_t panel) {
   constexpr int64_t kPerWord = 4 / sizeof(T);
-  constexpr int64_t kWordStep = kPanelA ? 64 : 4;
-  const int64_t words = kPanelA ? (call.k + kPerWord - 1) / kPerWord : call.k / kPerWord;
-  const int64_t row_step = kPanelA ? 4 : call.a_stride * static_cast<int64_t>(sizeof(T));
-  const std::byte* a = static_cast<const std::byte*>(call.a);
-  a += kPanelA ? row / 16 * call.a_panel_bytes + row % 16 * 4 : row * row_step;
+  constexpr bool kPadded = kPanelA || Words<T>::kWidenA;  // A's last word is whole
+  constexpr int64_t kWordStep = (kPanelA ? 64 : 4) * (Words<T>::kWidenA ? 2 : 1);
+  const int64_t words = kPadded ? (call.k + kPerWord - 1) / kPerWord : call.k / kPerWord;
   const std::byte* b = call.b + panel * call.panel_bytes;
   RegisterBlock<T, kRows, kPanels> block;
   StartBlock(call, row, panel, block);
   for (int64_t w = 0; w < words; ++w) {
-    uint32_t a_words[kRows];
-#pragma GCC unroll 8
-    for (int m = 0; m < kRows; ++m) a_words[m] = LoadWord(a + m * row_step + w * kWordStep);
-    block.Step(b + w * 64, call.panel_bytes, a_words);
+    const std::byte* a_words = a.first + w * kWordStep;
+    block.Step(b + w * 64, call.panel_bytes,
+               [&](int m) { return Words<T>::LoadA(a_words + m * a.row_step); });
   }
-  if (!kPanelA && call.k % kPerWord != 0) {
-    uint32_t a_words[kRows];
-    for (int m = 0; m < kRows; ++m) a_words[m] = LoadHalfWord(a + m * row_step + words * 4);
-    block.Step(b + words * 64, call.panel_bytes, a_words);
+  if constexpr (!kPadded && kPerWord > 1) {
+    if (call.k % kPerWord != 0) {
+      const std::byte* a_words = a.first + words * 4;
+      block.Step(b + words * 64, call.panel_bytes,
+                 [&](int m) { return Words<T>::FromWord(LoadHalfWord(a_words + m * a.row_step)); });
+    }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int m = 0; m < kRows; ++m) {
 #pragma GCC unroll 4
     for (int v = 0; v < kPanels; ++v) {
@@ -101,63 +107,118 @@ void GemmBlock(const GemmCall& call, int64_t row, int64_t panel) {
   }
 }
 
-template <typename T, int kPanels, bool kPanelA>
-void GemmRows(const GemmCall& call, int64_t row, int64_t rows, int64_t panel) {
-  constexpr int kMax = MaxRows(kPanels);
-  if constexpr (kMax >= 8) {
-    if (rows == 8) return GemmBlock<T, 8, kPanels, kPanelA>(call, row, panel);
-    if (rows == 7) return GemmBlock<T, 7, kPanels, kPanelA>(call, row, panel);
-  }
-  if constexpr (kMax >= 6) {
-    if (rows == 6) return GemmBlock<T, 6, kPanels, kPanelA>(call, row, panel);
-    if (rows == 5) return GemmBlock<T, 5, kPanels, kPanelA>(call, row, panel);
-  }
-  if (rows == 4) return GemmBlock<T, 4, kPanels, kPanelA>(call, row, panel);
-  if (rows == 3) return GemmBlock<T, 3, kPanels, kPanelA>(call, row, panel);
-  if (rows == 2) return GemmBlock<T, 2, kPanels, kPanelA>(call, row, panel);
-  return GemmBlock<T, 1, kPanels, kPanelA>(call, row, panel);
+// GemmBlock for the number of rows at run time.
+template <typename T, int kRows, int kPanels, bool kPanelA>
+TANDEM_INLINE void GemmRows(
+    const GemmCall& call, BlockA a, int64_t row, int64_t rows, int64_t panel) {
+  if (rows == kRows) return GemmBlock<T, kRows, kPanels, kPanelA>(call, a, row, panel);
+  if constexpr (kRows > 1) GemmRows<T, kRows - 1, kPanels, kPanelA>(call, a, row, rows, panel);
 }
 
-// Some rows, cut evenly into register blocks.
+// GemmBlock for the numbers of rows and panels at run time.
 template <typename T, int kPanels, bool kPanelA>
-TANDEM_INLINE void GemmRowBlocks(const GemmCall& call, int64_t row, int64_t rows, int64_t panel) {
-  const int64_t blocks = (rows + MaxRows(kPanels) - 1) / MaxRows(kPanels);
+TANDEM_INLINE void GemmPanels(
+    const GemmCall& call, BlockA a, int64_t row, int64_t rows, int64_t panel, int64_t panels) {
+  if (panels == kPanels) {
+    constexpr int kMax = Words<T>::MaxRows(kPanels);
+    return GemmRows<T, kMax, kPanels, kPanelA>(call, a, row, rows, panel);
+  }
+  if constexpr (kPanels > 1) {
+    GemmPanels<T, kPanels - 1, kPanelA>(call, a, row, rows, panel, panels);
+  }
+}
+
+// A buffer for the widened A of a row block, kept by every thread: at most 12 rows of k + 31 fp32.
+struct WideBuffer {
+  std::byte* memory = nullptr;
+  int64_t capacity = 0;
+
+  ~WideBuffer() { __builtin_free(memory); }
+  std::byte* Get(int64_t bytes) {
+    if (bytes > capacity) {
+      __builtin_free(memory);
+      capacity = (bytes + 4095) / 4096 * 4096;
+      memory = static_cast<std::byte*>(__builtin_aligned_alloc(64, static_cast<size_t>(capacity)));
+      if (memory == nullptr) __builtin_trap();
+    }
+    return memory;
+  }
+};
+
+TANDEM_INLINE void WidenRow(const BfloatBits* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i += 16) Store(to + i, LoadUpTo(from + i, count - i));
+}
+
+// A of the rows [row, row + rows), widened where the instruction set wants it; if A is in panels,
+// of the panel that `row` begins.
+template <typename T, bool kPanelA>
+TANDEM_INLINE BlockA PrepareA(const GemmCall& call, int64_t row, int64_t rows) {
+  const std::byte* a = static_cast<const std::byte*>(call.a);
+  const int64_t row_bytes = call.a_stride * static_cast<int64_t>(sizeof(T));
+  if constexpr (!Words<T>::kWidenA) {
+    if (kPanelA) return {a + row / 16 * call.a_panel_bytes, 4};
+    return {a + row * row_bytes, row_bytes};
+  } else {
+    static thread_local WideBuffer buffer;
+    if constexpr (kPanelA) {
+      const int64_t count = (call.k + 1) / 2 * 32;
+      std::byte* wide = buffer.Get(count * 4);
+      WidenRow(reinterpret_cast<const BfloatBits*>(a + row / 16 * call.a_panel_bytes), count,
+               reinterpret_cast<float*>(wide));
+      return {wide, 8};
+    } else {
+      // Not a power of two: the rows would fall into the same sets of the cache.
+      const int64_t step = ((call.k + 15) / 16 * 16 + 16) * 4;
+      std::byte* wide = buffer.Get(rows * step);
+      for (int64_t m = 0; m < rows; ++m) {
+        WidenRow(reinterpret_cast<const BfloatBits*>(a + (row + m) * row_bytes), call.k,
+                 reinterpret_cast<float*>(wide + m * step));
+      }
+      return {wide, step};
+    }
+  }
+}
+
+// Panels of B per pass over the rows: they stay in L2 for all row blocks, and are enough to pay
+// for preparing A. A multiple of 2, 3 and 4.
+constexpr int64_t kPanelsPerPass = 12;
+
+// Rows [row, row + rows), cut evenly into register blocks, by one pass of panels.
+template <typename T, bool kPanelA>
+TANDEM_INLINE void GemmPass(
+    const GemmCall& call, int64_t row0, int64_t rows, int64_t panel0, int64_t panels) {
+  using W = Words<T>;
+  int width = W::kMaxPanels;
+  while (width > 1 && rows > W::MaxRows(width) && W::MaxRows(width - 1) > W::MaxRows(width)) {
+    --width;
+  }
+  const int64_t blocks = (rows + W::MaxRows(width) - 1) / W::MaxRows(width);
+  // Blocks that came out smaller leave registers for more panels.
+  while (width < W::kMaxPanels && (rows + blocks - 1) / blocks <= W::MaxRows(width + 1)) ++width;
+  BlockA a;
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t from = rows * i / blocks;
-    GemmRows<T, kPanels, kPanelA>(call, row + from, rows * (i + 1) / blocks - from, panel);
-  }
-}
-
-// One group of panels over all rows: B stays in L1 or L2 while the rows stream by.
-template <typename T, int kPanels>
-void GemmPanels(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel) {
-  if (call.a_panel_bytes == 0) {
-    return GemmRowBlocks<T, kPanels, false>(call, row0, row1 - row0, panel);
-  }
-  for (int64_t row = row0; row < row1;) {
-    const int64_t end = Smaller((row / 16 + 1) * 16, row1);
-    GemmRowBlocks<T, kPanels, true>(call, row, end - row, panel);
-    row = end;
+    const int64_t row = rows * i / blocks;
+    const int64_t count = rows * (i + 1) / blocks - row;
+    if (!kPanelA || i == 0) a = PrepareA<T, kPanelA>(call, row0 + row, count);
+    const BlockA block = {a.first + (kPanelA ? row * a.row_step : 0), a.row_step};
+    for (int64_t panel = panel0; panel < panel0 + panels; panel += width) {
+      const int64_t wide = Smaller<int64_t>(width, panel0 + panels - panel);
+      GemmPanels<T, W::kMaxPanels, kPanelA>(call, block, row0 + row, count, panel, wide);
+    }
   }
 }
 
 template <typename T>
 void Gemm(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
-  const int64_t panels = panel1 - panel0;
-  // Panels of A are 16 rows: two blocks of 8 x 3 beat three of 6 x 4.
-  const int64_t widest = call.a_panel_bytes == 0 ? kMaxPanels : Smaller<int64_t>(kMaxPanels, 3);
-  const int64_t groups = (panels + widest - 1) / widest;
-  for (int64_t i = 0; i < groups; ++i) {
-    const int64_t from = panel0 + panels * i / groups;
-    const int64_t count = panel0 + panels * (i + 1) / groups - from;
-    if constexpr (kMaxPanels >= 4) {
-      if (count == 4) GemmPanels<T, 4>(call, row0, row1, from);
+  for (int64_t panel = panel0; panel < panel1; panel += kPanelsPerPass) {
+    const int64_t panels = Smaller(kPanelsPerPass, panel1 - panel);
+    if (call.a_panel_bytes == 0) {
+      GemmPass<T, false>(call, row0, row1 - row0, panel, panels);
+      continue;
     }
-    if constexpr (kMaxPanels >= 3) {
-      if (count == 3) GemmPanels<T, 3>(call, row0, row1, from);
-      if (count == 2) GemmPanels<T, 2>(call, row0, row1, from);
+    for (int64_t row = row0; row < row1; row += 16) {
+      GemmPass<T, true>(call, row, Smaller<int64_t>(16, row1 - row), panel, panels);
     }
-    if (count == 1) GemmPanels<T, 1>(call, row0, row1, from);
   }
 }
 

@@ -112,8 +112,9 @@ TANDEM_INLINE __m256i RoundBits(F32x16 a) {
   return _mm256_permute4x64_epi64(packed, 0xd8);
 }
 
-// Operands of the GEMM kernel: a word of A broadcast to all lanes, sixteen words of B.
-// Dot adds the products of a word, in bf16 the odd element of the pair first.
+// Operands of the GEMM kernel: a word of A broadcast to all lanes, sixteen words of B. Dot adds the
+// products of a word, in bf16 the odd element of the pair first. The 16 registers hold one panel
+// and MaxRows rows of accumulators, B and an A.
 template <typename T>
 struct Words;
 
@@ -121,7 +122,11 @@ template <>
 struct Words<float> {
   using A = __m256;
   using B = F32x16;
-  static TANDEM_INLINE A Broadcast(uint32_t word) {
+  static constexpr bool kWidenA = false;
+  static constexpr int kMaxPanels = 1;
+  static constexpr int MaxRows(int) { return 6; }
+  static TANDEM_INLINE A LoadA(const std::byte* p) { return _mm256_set1_ps(LoadFloat(p)); }
+  static TANDEM_INLINE A FromWord(uint32_t word) {
     return _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(word)));
   }
   static TANDEM_INLINE B LoadB(const std::byte* p) {
@@ -140,9 +145,12 @@ struct Words<BfloatBits> {
   struct B {
     F32x16 even, odd;
   };
-  static TANDEM_INLINE A Broadcast(uint32_t word) {
-    return {_mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(word << 16))),
-            _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(word & 0xffff0000u)))};
+  // A is widened to fp32 once per row block: a broadcast then costs a load and nothing else.
+  static constexpr bool kWidenA = true;
+  static constexpr int kMaxPanels = 1;
+  static constexpr int MaxRows(int) { return 4; }
+  static TANDEM_INLINE A LoadA(const std::byte* p) {
+    return {_mm256_set1_ps(LoadFloat(p)), _mm256_set1_ps(LoadFloat(p + 4))};
   }
   static TANDEM_INLINE B LoadB(const std::byte* p) {
     const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -159,9 +167,6 @@ struct Words<BfloatBits> {
     return {_mm256_fmadd_ps(a.even, b.even.lo, odd.lo), _mm256_fmadd_ps(a.even, b.even.hi, odd.hi)};
   }
 };
-// Rows of a register block of n panels: 16 registers hold one panel and four rows.
-constexpr int kMaxPanels = 1;
-constexpr int MaxRows(int) { return 4; }
 
 }  // namespace
 }  // namespace tandem

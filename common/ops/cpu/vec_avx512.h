@@ -88,8 +88,9 @@ TANDEM_INLINE __m256i RoundBits(F32x16 a) {
 #endif
 }
 
-// Operands of the GEMM kernel: a word of A broadcast to all lanes, sixteen words of B.
-// Dot adds the products of a word, in bf16 the odd element of the pair first.
+// Operands of the GEMM kernel: a word of A broadcast to all lanes, sixteen words of B. Dot adds the
+// products of a word, in bf16 the odd element of the pair first. MaxRows(n) rows by n panels of
+// accumulators, B and an A fit the 32 registers.
 template <typename T>
 struct Words;
 
@@ -97,7 +98,11 @@ template <>
 struct Words<float> {
   using A = __m512;
   using B = __m512;
-  static TANDEM_INLINE A Broadcast(uint32_t word) {
+  static constexpr bool kWidenA = false;
+  static constexpr int kMaxPanels = 4;
+  static constexpr int MaxRows(int panels) { return panels == 4 ? 6 : 8; }
+  static TANDEM_INLINE A LoadA(const std::byte* p) { return _mm512_set1_ps(LoadFloat(p)); }
+  static TANDEM_INLINE A FromWord(uint32_t word) {
     return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(word)));
   }
   static TANDEM_INLINE B LoadB(const std::byte* p) { return _mm512_loadu_ps(p); }
@@ -109,15 +114,16 @@ template <>
 struct Words<BfloatBits> {
   using A = __m512bh;
   using B = __m512bh;
-  static TANDEM_INLINE A Broadcast(uint32_t word) {
+  static constexpr bool kWidenA = false;
+  static constexpr int kMaxPanels = 4;
+  static constexpr int MaxRows(int panels) { return panels == 4 ? 6 : 8; }
+  static TANDEM_INLINE A FromWord(uint32_t word) {
     return (__m512bh)_mm512_set1_epi32(static_cast<int>(word));
   }
+  static TANDEM_INLINE A LoadA(const std::byte* p) { return FromWord(LoadWord(p)); }
   static TANDEM_INLINE B LoadB(const std::byte* p) { return (__m512bh)_mm512_loadu_si512(p); }
   static TANDEM_INLINE F32x16 Dot(F32x16 acc, A a, B b) { return {_mm512_dpbf16_ps(acc.v, a, b)}; }
 };
-// Rows of a register block of n panels: accumulators, B and one A fit the 32 registers.
-constexpr int kMaxPanels = 4;
-constexpr int MaxRows(int panels) { return panels == 4 ? 6 : 8; }
 #else
 template <>
 struct Words<BfloatBits> {
@@ -126,9 +132,12 @@ struct Words<BfloatBits> {
   };
   using A = Pair;
   using B = Pair;
-  static TANDEM_INLINE A Broadcast(uint32_t word) {
-    return {_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(word << 16))),
-            _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(word & 0xffff0000u)))};
+  // A is widened to fp32 once per row block: a broadcast then costs a load and nothing else.
+  static constexpr bool kWidenA = true;
+  static constexpr int kMaxPanels = 4;
+  static constexpr int MaxRows(int panels) { return panels == 4 ? 5 : panels == 3 ? 8 : 12; }
+  static TANDEM_INLINE A LoadA(const std::byte* p) {
+    return {_mm512_set1_ps(LoadFloat(p)), _mm512_set1_ps(LoadFloat(p + 4))};
   }
   static TANDEM_INLINE B LoadB(const std::byte* p) {
     const __m512i bits = _mm512_loadu_si512(p);
@@ -140,8 +149,6 @@ struct Words<BfloatBits> {
     return {_mm512_fmadd_ps(a.even, b.even, _mm512_fmadd_ps(a.odd, b.odd, acc.v))};
   }
 };
-constexpr int kMaxPanels = 3;
-constexpr int MaxRows(int panels) { return panels == 3 ? 6 : 8; }
 #endif
 
 }  // namespace

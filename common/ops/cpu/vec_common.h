@@ -28,6 +28,11 @@ TANDEM_INLINE uint32_t LoadWord(const std::byte* from) {
   __builtin_memcpy(&word, from, 4);
   return word;
 }
+TANDEM_INLINE float LoadFloat(const std::byte* from) {
+  float value;
+  __builtin_memcpy(&value, from, 4);
+  return value;
+}
 // The last element of a row of odd length: its upper partner reads as zero.
 TANDEM_INLINE uint32_t LoadHalfWord(const std::byte* from) {
   BfloatBits half;

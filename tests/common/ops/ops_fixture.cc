@@ -5,8 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <catch2/catch.hpp>
-
+#include "common/base/check.h"
 #include "common/ops/packed_weight.h"
 
 namespace tandem::testing {
@@ -83,7 +82,7 @@ KvLayer TestKv::view() { return {bytes_.data(), num_blocks_}; }
 
 std::vector<int32_t> TestKv::Take(int64_t tokens) {
   const auto count = static_cast<size_t>((tokens + kKvBlockTokens - 1) / kKvBlockTokens);
-  REQUIRE(free_.size() >= count);
+  TANDEM_CHECK(free_.size() >= count, "the test asks for more KV blocks than it made");
   std::vector<int32_t> blocks(free_.end() - static_cast<std::ptrdiff_t>(count), free_.end());
   free_.resize(free_.size() - count);
   return blocks;
@@ -100,13 +99,13 @@ ForcedIsa::~ForcedIsa() { unsetenv("TANDEM_CPU_ISA"); }
 
 std::unique_ptr<ForwardOps> MakeForward(DType dtype, int threads) {
   absl::StatusOr<std::unique_ptr<ForwardOps>> ops = CreateCpuForwardOps(dtype, threads);
-  REQUIRE(ops.ok());
+  TANDEM_CHECK(ops.ok(), std::string(ops.status().message()));
   return std::move(ops).value();
 }
 
 std::unique_ptr<BackwardOps> MakeBackward(DType dtype, int threads) {
   absl::StatusOr<std::unique_ptr<BackwardOps>> ops = CreateCpuBackwardOps(dtype, threads);
-  REQUIRE(ops.ok());
+  TANDEM_CHECK(ops.ok(), std::string(ops.status().message()));
   return std::move(ops).value();
 }
 

@@ -69,7 +69,7 @@ class ForcedIsa {
   ~ForcedIsa();
 };
 
-// Aborts the test case when the ops cannot be made.
+// Abort when this machine cannot run them.
 std::unique_ptr<ForwardOps> MakeForward(DType dtype, int threads = 1);
 std::unique_ptr<BackwardOps> MakeBackward(DType dtype, int threads = 1);
 // Those of avx512bf16, avx512f and avx2 that this machine can run.
