@@ -1,0 +1,205 @@
+// Trainer ranks as threads of a test: a tiny model, one session per rank, collectives over shared
+// memory.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "common/base/philox.h"
+#include "common/base/status_macros.h"
+#include "common/comm/shared_memory_communicator.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/training_session.h"
+
+namespace tandem::testing {
+
+// One rank: everything that outlives its session. Members are destroyed bottom up.
+struct Rank {
+  std::unique_ptr<Ledger> ledger = std::make_unique<Ledger>();
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<ForwardOps> forward;
+  std::unique_ptr<BackwardOps> backward;
+  std::unique_ptr<TrainingSession> session;
+  absl::Status status;
+};
+
+struct RankGroupOptions {
+  std::string model_dir;
+  DType dtype = DType::kBFloat16;
+  int64_t max_micro_batch_tokens = 256;
+  Recompute recompute = Recompute::kNever;
+  double lr = 1e-3;
+};
+
+// `body` runs on every rank at once; its failure is kept in the rank's status. All are joined.
+class RankGroup {
+ public:
+  RankGroup(int world_size, const RankGroupOptions& options) : ranks_(Size(world_size)) {
+    Run([&](Rank& rank, int index) { return Start(rank, index, options); });
+    for (const Rank& rank : ranks_) {
+      INFO(rank.status.ToString());
+      REQUIRE(rank.status.ok());
+    }
+  }
+
+  void Run(const std::function<absl::Status(Rank&, int)>& body) {
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      threads.emplace_back([&, i] { ranks_[i].status = body(ranks_[i], static_cast<int>(i)); });
+    }
+  }
+  // The same; every rank must succeed.
+  void RunOk(const std::function<absl::Status(Rank&, int)>& body) {
+    Run(body);
+    for (const Rank& rank : ranks_) {
+      INFO(rank.status.ToString());
+      REQUIRE(rank.status.ok());
+    }
+  }
+
+  Rank& operator[](int rank) { return ranks_[Size(rank)]; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+  // A full fp32 tensor put together from what `shard_of` returns on every rank.
+  std::vector<float> Full(const std::string& name,
+                          const std::function<const float*(ParameterShard&)>& shard_of) {
+    std::vector<float> full;
+    for (Rank& rank : ranks_) {
+      const ShardPlan& plan = rank.session->plan();
+      const auto place = plan.layout().Find(name);
+      REQUIRE(place.ok());
+      const ShardPlan::Piece& piece = plan.mine(plan.IndexOf(**place));
+      const float* begin = shard_of(rank.session->shard()) + piece.offset;
+      full.insert(full.end(), begin, begin + piece.elements);
+    }
+    return full;
+  }
+  std::vector<float> Gradient(const std::string& name) {
+    return Full(name, [](ParameterShard& shard) { return shard.gradients(); });
+  }
+  std::vector<float> Master(const std::string& name) {
+    return Full(name, [](ParameterShard& shard) { return shard.master(); });
+  }
+  std::vector<std::string> TensorNames() {
+    std::vector<std::string> names;
+    for (const TensorPlace& place : ranks_[0].session->decoder().layout().places()) {
+      names.push_back(place.name);
+    }
+    return names;
+  }
+
+ private:
+  static size_t Size(int value) { return static_cast<size_t>(value); }
+
+  absl::Status Start(Rank& rank, int index, const RankGroupOptions& options) {
+    SharedMemoryGroupOptions group;
+    group.rank = index;
+    group.world_size = size();
+    group.rendezvous = (dir_.path() / "group.sock").string();
+    group.generation = 1;
+    group.deadline = absl::Seconds(60);
+    TANDEM_ASSIGN_OR_RETURN(rank.communicator, JoinSharedMemoryGroup(group));
+    TANDEM_ASSIGN_OR_RETURN(rank.forward, CreateCpuForwardOps(options.dtype, 1));
+    TANDEM_ASSIGN_OR_RETURN(rank.backward, CreateCpuBackwardOps(options.dtype, 1));
+    SessionOptions session;
+    session.model_dir = options.model_dir;
+    session.vocab_limit = TinyTokenizerSize();
+    session.max_sequence_tokens = 128;
+    session.max_micro_batch_tokens = options.max_micro_batch_tokens;
+    session.recompute = options.recompute;
+    session.optimizer.schedule.lr = options.lr;
+    TANDEM_ASSIGN_OR_RETURN(
+        rank.session, TrainingSession::Create(session, {rank.forward.get(), rank.backward.get()},
+                                              rank.communicator.get(), rank.ledger.get()));
+    return LoadModel(options.model_dir, rank.session->spec(), rank.session->shard());
+  }
+
+  TempDir dir_;
+  std::vector<Rank> ranks_;
+};
+
+// `count` samples with seeded random tokens, lengths and advantages.
+inline std::vector<Sample> RandomSamples(int count, uint64_t seed) {
+  std::vector<Sample> samples;
+  for (int i = 0; i < count; ++i) {
+    const auto stream = static_cast<uint64_t>(i);
+    const auto words = RandomWords(seed, stream, 1000);
+    Sample sample;
+    sample.sample_id = MakeSampleId(stream, 0, 0);
+    sample.prompt_tokens = 3 + words[0] % 20;
+    const auto response = static_cast<int64_t>(2 + words[1] % 30);
+    for (int64_t t = 0; t < sample.prompt_tokens + response; ++t) {
+      sample.tokens.push_back(
+          static_cast<int32_t>(RandomWords(seed, stream, static_cast<uint64_t>(t))[0] %
+                               static_cast<uint32_t>(TinyTokenizerSize())));
+    }
+    sample.segments = {{0, sample.prompt_tokens, false, 0},
+                       {sample.prompt_tokens, response, true, 0}};
+    const auto n = static_cast<size_t>(response);
+    sample.log_probs.assign(n, -5.5f);
+    sample.versions.assign(n, 0);
+    sample.advantages.assign(n, words[2] % 2 == 0 ? 1.3f : -0.7f);
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+inline int64_t TrainedTokens(const std::vector<Sample>& samples) {
+  int64_t tokens = 0;
+  for (const Sample& sample : samples) tokens += sample.response_tokens();
+  return tokens;
+}
+
+// The samples of one rank: every world-th.
+inline std::vector<Sample> Share(const std::vector<Sample>& samples, int rank, int world) {
+  std::vector<Sample> share;
+  for (size_t i = static_cast<size_t>(rank); i < samples.size(); i += static_cast<size_t>(world)) {
+    share.push_back(samples[i]);
+  }
+  return share;
+}
+
+inline MiniBatchRequest RequestFor(const std::vector<Sample>& samples) {
+  MiniBatchRequest request;
+  request.global_tokens = static_cast<double>(TrainedTokens(samples));
+  request.global_samples = static_cast<double>(samples.size());
+  return request;
+}
+
+// Trains the group on the samples, spread over its ranks.
+inline void TrainOn(RankGroup& group,
+                    const std::vector<Sample>& samples,
+                    const MiniBatchRequest& request) {
+  group.RunOk([&](Rank& rank, int index) {
+    return rank.session->Train(request, Share(samples, index, group.size())).status();
+  });
+}
+inline void TrainOn(RankGroup& group, const std::vector<Sample>& samples) {
+  TrainOn(group, samples, RequestFor(samples));
+}
+
+// One optimizer step on every rank; the reports are equal but for counts.
+inline OptimizerReport StepOn(RankGroup& group) {
+  std::vector<OptimizerReport> reports(static_cast<size_t>(group.size()));
+  group.RunOk([&](Rank& rank, int index) {
+    const auto report = rank.session->Step();
+    if (report.ok()) reports[static_cast<size_t>(index)] = *report;
+    return report.status();
+  });
+  for (const OptimizerReport& report : reports) {
+    REQUIRE(std::bit_cast<uint64_t>(report.grad_norm) ==
+            std::bit_cast<uint64_t>(reports[0].grad_norm));
+  }
+  return reports[0];
+}
+
+}  // namespace tandem::testing

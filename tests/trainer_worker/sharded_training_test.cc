@@ -1,0 +1,295 @@
+// Training on several ranks against one, and what must not change any bit.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/trainer_worker/rank_group.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+
+// Sizes that neither 2 nor 3 divides, and norms with fewer rows than some chunks need.
+TinyModelOptions OddModel(const std::string& type) {
+  TinyModelOptions options;
+  options.model_type = type;
+  options.vocab_size = 289;
+  options.hidden_size = 50;
+  options.num_heads = 5;
+  options.num_kv_heads = 1;
+  options.head_dim = 10;
+  options.intermediate_size = 77;
+  options.tie_word_embeddings = type == "llama";
+  return options;
+}
+
+std::string Write(const TempDir& dir, const TinyModelOptions& options) {
+  const std::string path = (dir.path() / "model").string();
+  REQUIRE(WriteTinyModel(path, options).ok());
+  return path;
+}
+
+double LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - b[i]));
+  }
+  return largest;
+}
+
+double Largest(const std::vector<float>& values) {
+  return LargestDifference(values, std::vector<float>(values.size(), 0.0f));
+}
+
+void RequireNearGradients(RankGroup& one, RankGroup& many) {
+  for (const std::string& name : one.TensorNames()) {
+    INFO(name);
+    const std::vector<float> want = one.Gradient(name);
+    REQUIRE(Largest(want) > 0);
+    REQUIRE(LargestDifference(want, many.Gradient(name)) <= 1e-5 * Largest(want));
+  }
+}
+
+void RequireSameGradients(RankGroup& a, RankGroup& b) {
+  for (const std::string& name : a.TensorNames()) {
+    INFO(name);
+    const bool same = a.Gradient(name) == b.Gradient(name);
+    REQUIRE(same);
+  }
+}
+
+void RequireSameMasters(RankGroup& a, RankGroup& b) {
+  for (const std::string& name : a.TensorNames()) {
+    INFO(name);
+    const bool same = a.Master(name) == b.Master(name);
+    REQUIRE(same);
+  }
+}
+
+TEST_CASE("Two and three ranks give one rank's gradients on the same batch", "[trainer][ranks]") {
+  for (const std::string type : {"llama", "qwen2", "qwen3"}) {
+    INFO(type);
+    const TempDir dir;
+    const RankGroupOptions options{.model_dir = Write(dir, OddModel(type))};
+    const std::vector<Sample> samples = RandomSamples(7, 1);
+    RankGroup one(1, options);
+    TrainOn(one, samples);
+    for (const int world : {2, 3}) {
+      RankGroup many(world, options);
+      TrainOn(many, samples);
+      RequireNearGradients(one, many);
+      many.RunOk([](Rank& rank, int) { return rank.session->Step().status(); });
+    }
+  }
+}
+
+TEST_CASE("The gradient norm of two ranks is one rank's within 1e-6", "[trainer][ranks]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const std::vector<Sample> samples = RandomSamples(6, 2);
+  RankGroup one(1, options), two(2, options);
+  TrainOn(one, samples);
+  TrainOn(two, samples);
+  const OptimizerReport want = StepOn(one), got = StepOn(two);
+  REQUIRE(got.grad_norm == Approx(want.grad_norm).epsilon(1e-6).margin(0));
+  REQUIRE_FALSE(got.skipped);
+}
+
+TEST_CASE("Fewer samples than ranks: ranks without samples join every collective",
+          "[trainer][ranks]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const std::vector<Sample> samples = RandomSamples(1, 3);
+  RankGroup one(1, options), three(3, options);
+  TrainOn(one, samples);
+  TrainOn(three, samples);
+  RequireSameGradients(one, three);
+  REQUIRE(StepOn(three).grad_norm == Approx(StepOn(one).grad_norm).epsilon(1e-6).margin(0));
+}
+
+TEST_CASE("Unequal numbers of micro-batches join every collective", "[trainer][ranks]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  options.max_micro_batch_tokens = 60;
+  const std::vector<Sample> samples = RandomSamples(5, 4);
+  RankGroup one(1, options), two(2, options);
+  TrainOn(one, samples);
+  two.RunOk([&](Rank& rank, int index) {
+    // Rank 0 has four samples, rank 1 only the last.
+    const std::vector<Sample> mine(index == 0 ? samples.begin() : samples.end() - 1,
+                                   index == 0 ? samples.end() - 1 : samples.end());
+    return rank.session->Train(RequestFor(samples), mine).status();
+  });
+  RequireNearGradients(one, two);
+}
+
+TEST_CASE("Recomputing layers changes no bit", "[trainer][recompute]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir, OddModel("qwen3"))};
+  const std::vector<Sample> samples = RandomSamples(5, 5);
+  for (const int world : {1, 2}) {
+    options.recompute = Recompute::kNever;
+    RankGroup kept(world, options);
+    options.recompute = Recompute::kAlways;
+    RankGroup recomputed(world, options);
+    TrainOn(kept, samples);
+    TrainOn(recomputed, samples);
+    RequireSameGradients(kept, recomputed);
+  }
+}
+
+// Sums over the rows of a batch are blocked, so that a split shows in the last bits of gradients,
+// no more than the number of ranks does.
+TEST_CASE("The split into micro-batches changes gradients by no more than 1e-5 of the largest",
+          "[trainer][packing]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const std::vector<Sample> samples = RandomSamples(6, 6);
+  RankGroup whole(1, options);
+  options.max_micro_batch_tokens = 60;
+  RankGroup split(1, options);
+  TrainOn(whole, samples);
+  TrainOn(split, samples);
+  RequireNearGradients(whole, split);
+}
+
+TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  std::vector<Sample> samples = RandomSamples(6, 7);
+  RankGroup a(1, options), b(1, options);
+  TrainOn(a, samples);
+  std::reverse(samples.begin(), samples.end());
+  TrainOn(b, samples);
+  RequireSameGradients(a, b);
+}
+
+TEST_CASE("A learning rate of 0 keeps every weight", "[trainer][optimizer]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  options.lr = 0;
+  RankGroup trained(2, options), fresh(2, options);
+  const std::vector<Sample> samples = RandomSamples(4, 8);
+  TrainOn(trained, samples);
+  const OptimizerReport report = StepOn(trained);
+  REQUIRE(report.changed == 0);
+  RequireSameMasters(trained, fresh);
+}
+
+TEST_CASE("A gradient that is not finite skips the step and counts nothing",
+          "[trainer][optimizer]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  RankGroup trained(2, options), fresh(2, options);
+  std::vector<Sample> samples = RandomSamples(4, 9);
+  samples[1].advantages[0] = std::numeric_limits<float>::infinity();
+  TrainOn(trained, samples);
+  const OptimizerReport report = StepOn(trained);
+  REQUIRE(report.skipped);
+  REQUIRE(trained[0].session->optimizer().updates() == 0);
+  RequireSameMasters(trained, fresh);
+}
+
+TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",
+          "[trainer][numerics]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir, OddModel("qwen2"))};
+  std::vector<Sample> samples = RandomSamples(6, 10);
+  RankGroup one(1, options), two(2, options);
+  for (Sample& sample : samples) {
+    const auto scores = one[0].session->Score({sample});
+    REQUIRE(scores.ok());
+    sample.log_probs = scores->at(sample.sample_id);
+  }
+  MiniBatchRequest request = RequestFor(samples);
+  request.compare_log_probs = true;
+  std::vector<LogProbComparison> comparisons(2);
+  two.RunOk([&](Rank& rank, int index) {
+    const auto report = rank.session->Train(request, Share(samples, index, 2));
+    if (report.ok()) comparisons[static_cast<size_t>(index)] = report->comparison;
+    return report.status();
+  });
+  for (const LogProbComparison& comparison : comparisons) {
+    REQUIRE(comparison.compared > 0);
+    REQUIRE(comparison.identical == comparison.compared);
+    REQUIRE(comparison.mismatches.empty());
+  }
+}
+
+TEST_CASE("A log-prob that differs is named with sample, position and version",
+          "[trainer][numerics]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  std::vector<Sample> samples = RandomSamples(3, 11);
+  RankGroup one(1, options);
+  const auto scores = one[0].session->Score(samples);
+  REQUIRE(scores.ok());
+  for (Sample& sample : samples) sample.log_probs = scores->at(sample.sample_id);
+  samples[1].log_probs[1] += 0.25f;
+  samples[1].versions[1] = 7;
+  MiniBatchRequest request = RequestFor(samples);
+  request.compare_log_probs = true;
+  const auto report = one[0].session->Train(request, samples);
+  REQUIRE(report.ok());
+  const LogProbComparison& comparison = report->comparison;
+  REQUIRE(comparison.identical == comparison.compared - 1);
+  REQUIRE(comparison.max_abs_difference == Approx(0.25));
+  REQUIRE(comparison.mismatches.size() == 1);
+  REQUIRE(comparison.mismatches[0].sample_id == samples[1].sample_id);
+  REQUIRE(comparison.mismatches[0].position == samples[1].prompt_tokens + 1);
+  REQUIRE(comparison.mismatches[0].weight_version == 7);
+  REQUIRE(comparison.mismatches[0].rollout == samples[1].log_probs[1]);
+}
+
+TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
+          "[trainer][ranks]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  options.max_micro_batch_tokens = 20;
+  std::vector<Sample> samples = RandomSamples(2, 12);
+  samples[0].tokens.resize(static_cast<size_t>(samples[0].prompt_tokens + 2));
+  samples[0].tokens.resize(10);
+  samples[0].prompt_tokens = 8;
+  samples[0].segments = {{8, 2, true, 0}};
+  samples[0].log_probs.resize(2);
+  samples[0].versions.resize(2);
+  samples[0].advantages.resize(2);
+  samples[1].tokens.resize(40, 5);
+  samples[1].prompt_tokens = 38;
+  samples[1].segments = {{38, 2, true, 0}};
+  samples[1].log_probs.resize(2);
+  samples[1].versions.resize(2);
+  samples[1].advantages.resize(2);
+  RankGroup two(2, options);
+  two.Run([&](Rank& rank, int index) {
+    return rank.session->Train(RequestFor(samples), Share(samples, index, 2)).status();
+  });
+  REQUIRE(two[1].status.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(two[0].status.code() == absl::StatusCode::kAborted);
+  REQUIRE(std::string(two[0].status.message()).find("trainer 1 failed") != std::string::npos);
+}
+
+TEST_CASE("The reference policy keeps the weights it was frozen from", "[trainer][reference]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const std::vector<Sample> samples = RandomSamples(4, 13);
+  RankGroup two(2, options);
+  std::vector<LogProbsBySample> before(2), after(2), current(2);
+  two.RunOk([&](Rank& rank, int index) -> absl::Status {
+    const std::vector<Sample> mine = Share(samples, index, 2);
+    const auto at = static_cast<size_t>(index);
+    TANDEM_RETURN_IF_ERROR(rank.session->FreezeReference());
+    TANDEM_ASSIGN_OR_RETURN(before[at], rank.session->Score(mine));
+    TANDEM_RETURN_IF_ERROR(rank.session->Train(RequestFor(samples), mine).status());
+    TANDEM_RETURN_IF_ERROR(rank.session->Step().status());
+    TANDEM_ASSIGN_OR_RETURN(after[at], rank.session->ScoreReference(mine));
+    TANDEM_ASSIGN_OR_RETURN(current[at], rank.session->Score(mine));
+    return absl::OkStatus();
+  });
+  REQUIRE(before == after);
+  REQUIRE(before != current);
+}
+
+}  // namespace
+}  // namespace tandem
