@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include <absl/time/clock.h>
@@ -12,6 +11,7 @@
 #include "common/base/named_thread.h"
 #include "common/base/status_macros.h"
 #include "common/cluster/protocol.h"
+#include "common/rpc/call_tracker.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_convert.h"
 #include "common/wire/ledger_codec.h"
@@ -49,8 +49,8 @@ class GrpcMembershipAgent : public MembershipAgent {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
-      for (grpc::ClientContext* call : calls_) call->TryCancel();
     }
+    calls_.CancelAll();
     wake_.notify_all();
     heartbeats_.Join();
   }
@@ -127,7 +127,7 @@ class GrpcMembershipAgent : public MembershipAgent {
       std::lock_guard lock(mutex_);
       request = request_;
     }
-    return Call(kRegisterDeadline, [&](grpc::ClientContext* context) {
+    return calls_.Run(kRegisterDeadline, [&](grpc::ClientContext* context) {
       return stub_->Register(context, request, response);
     });
   }
@@ -141,26 +141,10 @@ class GrpcMembershipAgent : public MembershipAgent {
     *request.mutable_ledger() = ToProto(health.ledger);
     request.set_numerics_class(health.numerics_class);
     v1::HeartbeatResponse response;
-    TANDEM_RETURN_IF_ERROR(Call(kHeartbeatDeadline, [&](grpc::ClientContext* context) {
+    TANDEM_RETURN_IF_ERROR(calls_.Run(kHeartbeatDeadline, [&](grpc::ClientContext* context) {
       return stub_->Heartbeat(context, request, &response);
     }));
     return response.stop();
-  }
-
-  // Runs one call that the destructor can cancel.
-  template <typename Rpc>
-  absl::Status Call(absl::Duration timeout, const Rpc& rpc) {
-    grpc::ClientContext context;
-    SetDeadline(context, timeout);
-    {
-      std::lock_guard lock(mutex_);
-      if (stopping_) return absl::CancelledError("the worker is ending");
-      calls_.insert(&context);
-    }
-    const grpc::Status status = rpc(&context);
-    std::lock_guard lock(mutex_);
-    calls_.erase(&context);
-    return FromGrpcStatus(status);
   }
 
   // Returns true with the reason in `end` when the membership ended, false when the owner did.
@@ -211,10 +195,10 @@ class GrpcMembershipAgent : public MembershipAgent {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  v1::RegisterRequest request_;           // guarded by mutex_
-  std::set<grpc::ClientContext*> calls_;  // under way, guarded by mutex_
-  bool stopping_ = false;                 // guarded by mutex_
+  v1::RegisterRequest request_;  // guarded by mutex_
+  bool stopping_ = false;        // guarded by mutex_
 
+  CallTracker calls_;
   NamedThread heartbeats_;
 };
 

@@ -3,13 +3,26 @@
 #include <utility>
 
 #include <absl/time/clock.h>
+#include <grpc/support/log.h>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
 
+void QuietGrpc() {
+  static const bool once = [] {
+    gpr_set_log_function([](gpr_log_func_args* line) {
+      spdlog::debug("grpc {}:{} {}", line->file, line->line, line->message);
+    });
+    return true;
+  }();
+  (void)once;
+}
+
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security) {
+  QuietGrpc();
   TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeChannelCredentials(address, security));
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);

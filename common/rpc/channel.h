@@ -17,6 +17,9 @@ namespace tandem {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security = {});
 
+// Sends gRPC's own log lines to the debug log: what matters of them comes back as a status.
+void QuietGrpc();
+
 // Every call has a deadline: `timeout` from now.
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
 

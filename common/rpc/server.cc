@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
 
 namespace tandem {
 namespace {
 
-constexpr int kMaxMessageBytes = 8 << 20;  // ours stay below 4 MiB; the config and metadata ride on
-// top.
+// Our messages stay below 4 MiB; a config and metadata ride on top.
+constexpr int kMaxMessageBytes = 8 << 20;
 
 // Removes the socket file that a dead process left behind; AlreadyExists if somebody listens.
 absl::Status ClearSocket(const std::string& path) {
@@ -62,6 +63,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeServerCredentials(address, security));
   if (is_unix) TANDEM_RETURN_IF_ERROR(ClearSocket(address.substr(5)));
 
+  QuietGrpc();
   grpc::EnableDefaultHealthCheckService(true);
   static const bool reflection = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
   (void)reflection;

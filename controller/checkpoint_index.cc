@@ -1,0 +1,243 @@
+#include "controller/checkpoint_index.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/tensor_file/atomic_file.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr char kStateFile[] = "controller_state.json";
+constexpr char kPrefix[] = "step_";
+constexpr char kTemporary[] = ".tmp";
+constexpr char kReplaced[] = ".replaced";
+constexpr int kFormat = 1;
+
+absl::Status FromError(const std::string& what, const std::error_code& error) {
+  const auto code = error == std::errc::no_space_on_device ? absl::StatusCode::kResourceExhausted
+                                                           : absl::StatusCode::kInternal;
+  return MakeStatus(code, "{}: {}", what, error.message());
+}
+
+// The N of "step_N", nullopt for any other name.
+std::optional<int64_t> ParseStep(const std::string& name) {
+  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
+  int64_t step = 0;
+  const char* begin = name.data() + std::strlen(kPrefix);
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || stop != end || step < 0) return std::nullopt;
+  return step;
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> ListFiles(const std::string& path) {
+  std::map<std::string, int64_t> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    if (!it->is_regular_file(error)) continue;
+    const std::string name = fs::path(it->path()).lexically_relative(path).string();
+    if (name != kStateFile) files[name] = static_cast<int64_t>(it->file_size(error));
+  }
+  if (error) return FromError("cannot list " + path, error);
+  return files;
+}
+
+Json ToJson(const ControllerState& state) {
+  Json json;
+  json["format"] = kFormat;
+  json["step"] = state.step;
+  json["version"] = state.version;
+  json["data"] = {{"epoch", state.data.epoch}, {"row", state.data.row}};
+  json["store_step"] = state.store_step;
+  json["world_size"] = state.world_size;
+  json["files"] = state.files;
+  json["config"] = state.config_yaml;
+  return json;
+}
+
+// nlohmann throws on wrong types: they become a status here.
+absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::string& text) try {
+  const Json json = Json::parse(text);
+  if (json.at("format") != kFormat) {
+    return MakeStatus(absl::StatusCode::kDataLoss, "{}: format {} is not known here, {} is", path,
+                      json.at("format").dump(), kFormat);
+  }
+  ControllerState state;
+  state.step = json.at("step").get<int64_t>();
+  state.version = json.at("version").get<int64_t>();
+  state.data.epoch = json.at("data").at("epoch").get<uint64_t>();
+  state.data.row = json.at("data").at("row").get<int64_t>();
+  state.store_step = json.at("store_step").get<int64_t>();
+  state.world_size = json.at("world_size").get<int>();
+  state.files = json.at("files").get<std::map<std::string, int64_t>>();
+  state.config_yaml = json.at("config").get<std::string>();
+  return state;
+} catch (const nlohmann::json::exception& e) {
+  return MakeStatus(absl::StatusCode::kDataLoss, "{} is damaged: {}", path, e.what());
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, int64_t keep) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) return FromError("cannot make folder " + dir, error);
+  CheckpointIndex index(dir, keep);
+  std::vector<fs::path> unfinished;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    if (entry.path().extension() == kTemporary &&
+        entry.path().filename().string().rfind(kPrefix, 0) == 0) {
+      unfinished.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : unfinished) {
+    // Killed while a replayed step replaced its checkpoint: the old one is still whole.
+    const std::string name = path.filename().string();
+    const std::string original = dir + "/" + name.substr(0, name.find('.'));
+    if (path.stem().extension() == kReplaced && !fs::exists(original, error)) {
+      fs::rename(path, original, error);
+      continue;
+    }
+    spdlog::info("removing unfinished checkpoint {}", path.string());
+    fs::remove_all(path, error);
+  }
+  return index;
+}
+
+absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
+  const std::string path = fmt::format("{}/{}{}{}", dir_, kPrefix, step, kTemporary);
+  std::error_code error;
+  fs::remove_all(path, error);
+  fs::create_directories(path, error);
+  if (error) return FromError("cannot make folder " + path, error);
+  return path;
+}
+
+absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerState state) {
+  const std::string name = fmt::format("{}{}", kPrefix, step);
+  const std::string final_path = dir_ + "/" + name;
+  const std::string temporary = final_path + kTemporary;
+  TANDEM_ASSIGN_OR_RETURN(state.files, ListFiles(temporary));
+  const Json json = ToJson(state);
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(temporary + "/" + kStateFile, json.dump(1) + "\n"));
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(temporary, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->is_directory()) TANDEM_RETURN_IF_ERROR(SyncDirectory(it->path().string()));
+  }
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(temporary));
+
+  // A replayed step replaces its checkpoint. Between the two renames there is none of this step:
+  // the older ones stand in for it.
+  const std::string replaced = final_path + kReplaced + kTemporary;
+  if (fs::exists(final_path, error)) {
+    fs::rename(final_path, replaced, error);
+    if (error) return FromError("cannot replace " + final_path, error);
+  }
+  fs::rename(temporary, final_path, error);
+  if (error) return FromError("cannot rename " + temporary, error);
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(dir_));
+  fs::remove_all(replaced, error);
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(dir_ + "/latest", name + "\n"));
+  Prune();
+  return final_path;
+}
+
+void CheckpointIndex::Abandon(int64_t step) {
+  std::error_code ignored;
+  fs::remove_all(fmt::format("{}/{}{}{}", dir_, kPrefix, step, kTemporary), ignored);
+}
+
+std::vector<CheckpointEntry> CheckpointIndex::List() const {
+  std::vector<CheckpointEntry> entries;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir_, error)) {
+    const std::optional<int64_t> step = ParseStep(entry.path().filename().string());
+    if (step && fs::exists(entry.path() / kStateFile, error)) {
+      entries.push_back({.step = *step, .path = entry.path().string()});
+    }
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return entries;
+}
+
+std::optional<CheckpointEntry> CheckpointIndex::NewestGood() const {
+  std::vector<CheckpointEntry> entries = List();
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const auto state = ReadState(entry->path);
+    if (state.ok()) return *entry;
+    spdlog::warn("checkpoint {} is left out: {}", entry->path,
+                 std::string(state.status().message()));
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<ControllerState> CheckpointIndex::ReadState(const std::string& path) {
+  const std::string file = path + "/" + kStateFile;
+  std::error_code error;
+  if (!fs::exists(file, error)) {
+    return MakeStatus(absl::StatusCode::kNotFound, "{} is no complete checkpoint: it has no {}",
+                      path, kStateFile);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
+  TANDEM_ASSIGN_OR_RETURN(ControllerState state, FromJson(file, text));
+  for (const auto& [name, bytes] : state.files) {
+    const auto size = fs::file_size(path + "/" + name, error);
+    if (error || static_cast<int64_t>(size) != bytes) {
+      return MakeStatus(absl::StatusCode::kDataLoss, "{}/{}: {}, {} bytes were written", path, name,
+                        error ? "missing" : fmt::format("{} bytes long", size), bytes);
+    }
+  }
+  return state;
+}
+
+std::string CheckpointIndex::HfExport(const std::string& path) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (fs::exists(entry.path() / "config.json", error)) return entry.path().string();
+  }
+  return fs::exists(path + "/config.json", error) ? path : "";
+}
+
+absl::Status CheckpointIndex::SetAside() {
+  std::error_code error;
+  const std::string previous = dir_ + ".previous";
+  fs::remove_all(previous, error);
+  fs::rename(dir_, previous, error);
+  if (error) return FromError("cannot move " + dir_ + " aside", error);
+  fs::create_directories(dir_, error);
+  if (error) return FromError("cannot make folder " + dir_, error);
+  return absl::OkStatus();
+}
+
+void CheckpointIndex::Prune() const {
+  if (keep_ <= 0) return;
+  std::vector<CheckpointEntry> good;
+  for (CheckpointEntry& entry : List()) {
+    if (ReadState(entry.path).ok()) good.push_back(std::move(entry));
+  }
+  std::error_code error;
+  for (size_t i = 0; i + static_cast<size_t>(keep_) < good.size(); ++i) {
+    // Renamed first, so that a kill in the middle leaves no half of a checkpoint under its name.
+    const std::string doomed = good[i].path + kTemporary;
+    fs::rename(good[i].path, doomed, error);
+    fs::remove_all(doomed, error);
+    if (error) spdlog::warn("cannot remove old checkpoint {}: {}", good[i].path, error.message());
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+// The checkpoints of a run on disk: which exist, which are whole, which may go.
+//
+//   <dir>/step_12.tmp/   being written by the trainers (SaveState)
+//   <dir>/step_12/       complete: controller_state.json is in it, and lists every file
+//   <dir>/latest         the name of the newest complete one, for people and scripts
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "controller/prompt_source.h"
+
+namespace tandem {
+
+// What the controller must know to go on from a checkpoint.
+struct ControllerState {
+  int64_t step = 0;        // finished steps
+  int64_t version = 0;     // weight version
+  DataPosition data;       // of the next batch
+  int64_t store_step = 0;  // newest step whose rows are in the store
+  int world_size = 1;
+  std::string config_yaml;
+  std::map<std::string, int64_t> files;  // bytes by path relative to the checkpoint
+};
+
+struct CheckpointEntry {
+  int64_t step = 0;
+  std::string path;
+};
+
+// Not thread-safe; one per run. A kill at any moment leaves either the old newest checkpoint or
+// the new one, never a broken one that counts as complete.
+class CheckpointIndex {
+ public:
+  // Makes `dir`; removes folders that a dead process left unfinished. `keep`: 0 = all.
+  static absl::StatusOr<CheckpointIndex> Open(const std::string& dir, int64_t keep);
+
+  // An empty step_N.tmp for the trainers to write into. ResourceExhausted: disk full.
+  absl::StatusOr<std::string> Begin(int64_t step);
+  // Adds the controller's state (`files` is filled in here), makes everything durable, renames,
+  // points `latest` there and then removes what is beyond `keep`. Returns the final path.
+  absl::StatusOr<std::string> Commit(int64_t step, ControllerState state);
+  // Gives up an unfinished one. The older ones are as they were.
+  void Abandon(int64_t step);
+
+  // Complete ones, oldest first.
+  std::vector<CheckpointEntry> List() const;
+  // The newest that passes ReadState, skipping (and logging) damaged ones.
+  std::optional<CheckpointEntry> NewestGood() const;
+
+  // NotFound: no controller_state.json (not complete); DataLoss: unreadable, or a listed file is
+  // missing or has another size.
+  static absl::StatusOr<ControllerState> ReadState(const std::string& path);
+  // The folder in a checkpoint with the Hugging Face export, "" without one.
+  static std::string HfExport(const std::string& path);
+
+  // Moves all checkpoints to <dir>.previous (replacing what is there): a finished run starts anew.
+  absl::Status SetAside();
+
+  const std::string& dir() const { return dir_; }
+
+ private:
+  CheckpointIndex(std::string dir, int64_t keep) : dir_(std::move(dir)), keep_(keep) {}
+  void Prune() const;
+
+  std::string dir_;
+  int64_t keep_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,70 @@
+// A collective call: made on every trainer at once.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/base/status_macros.h"
+#include "controller/clients/worker_pool.h"
+
+namespace tandem {
+
+// True for codes that mean a peer is gone, late or another incarnation.
+inline bool IsPeerFailure(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsAborted(status) || absl::IsCancelled(status);
+}
+
+// Runs `call(TrainerClient&, rank) -> StatusOr<Result>` on all ranks, one thread each, and returns
+// the results by rank. The first failure is the one reported, prefixed by the rank; it cancels the
+// others, which would wait for the missing rank otherwise.
+template <typename Result, typename Call>
+absl::StatusOr<std::vector<Result>> OnAllTrainers(WorkerPool& pool, const Call& call) {
+  std::vector<std::shared_ptr<TrainerClient>> clients;
+  for (int rank = 0; rank < pool.pairs(); ++rank) {
+    TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
+    clients.push_back(std::move(client));
+  }
+  std::vector<Result> results(clients.size());
+  std::mutex mutex;
+  std::condition_variable changed;
+  absl::Status first_failure;
+  size_t running = clients.size();
+  const auto run = [&](size_t rank) {
+    TrainerClient& client = *clients[rank];
+    absl::StatusOr<Result> result = call(client, static_cast<int>(rank));
+    std::lock_guard lock(mutex);
+    --running;
+    changed.notify_all();
+    if (result.ok()) {
+      results[rank] = std::move(result).value();
+    } else if (first_failure.ok()) {
+      const WorkerKey key{WorkerRole::kTrainer, static_cast<int>(rank)};
+      first_failure = Annotate(result.status(), key.Text());
+      if (absl::IsUnavailable(first_failure)) pool.MarkLost(key, client.incarnation());
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (size_t rank = 0; rank < clients.size(); ++rank) threads.emplace_back(run, rank);
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [&] { return running == 0 || !first_failure.ok(); });
+  // A thread may not have made its call yet: cancel until all have come back.
+  while (running > 0) {
+    for (const auto& client : clients) client->CancelAll();
+    changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return running == 0; });
+  }
+  lock.unlock();
+  threads.clear();
+  TANDEM_RETURN_IF_ERROR(first_failure);
+  return results;
+}
+
+}  // namespace tandem

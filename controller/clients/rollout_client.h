@@ -1,0 +1,60 @@
+// What the controller asks of one rollout worker.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/types/ledger_snapshot.h"
+#include "common/types/sample.h"
+#include "common/types/sampling_params.h"
+
+namespace tandem {
+
+// The samples wanted of one prompt.
+struct GroupRequest {
+  std::string request_id;
+  int64_t version = -1;  // weight version that must sample; -1: whatever is served
+  std::vector<int32_t> prompt;
+  std::vector<uint64_t> sample_ids;
+  SamplingParams params;
+  int64_t group = 0;  // echoed in the samples
+};
+
+enum class SleepMode {
+  kDrainOnly,  // finish what runs, void the caches, keep the memory
+  kLevel1,     // drop the KV cache, keep weights in host memory
+  kLevel2,     // drop both
+};
+
+// Thread-safe. Errors: Unavailable, DeadlineExceeded: the worker is gone or late; Aborted: another
+// incarnation serves there; Cancelled: CancelAll; FailedPrecondition: its state does not allow it.
+class RolloutClient {
+ public:
+  virtual ~RolloutClient() = default;
+
+  // Returns at once. `on_sample` is called for every finished sample, then `on_done` exactly once,
+  // from a thread of the client, never while this call runs on the same thread with a lock held.
+  virtual void Generate(const GroupRequest& request,
+                        std::function<void(Sample)> on_sample,
+                        std::function<void(absl::Status)> on_done) = 0;
+
+  // Aborts all requests at the worker. Idempotent.
+  virtual absl::Status Abort() = 0;
+  virtual absl::StatusOr<PhaseReport> Sleep(SleepMode mode) = 0;
+  // `tags`: "weights", "kv_cache"; empty: both.
+  virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) = 0;
+  virtual absl::Status Shutdown() = 0;
+
+  // Ends every call under way with Cancelled.
+  virtual void CancelAll() = 0;
+
+  virtual std::string address() const = 0;
+  virtual int64_t incarnation() const = 0;
+};
+
+}  // namespace tandem

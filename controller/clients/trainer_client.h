@@ -1,0 +1,119 @@
+// What the controller asks of one trainer worker: the primitives of a training step.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/types/ledger_snapshot.h"
+
+namespace tandem {
+
+// Forms the group of all ranks and loads state.
+struct ResetCommand {
+  int64_t generation = 0;  // grows with every re-formation
+  int world_size = 1;
+  std::string rendezvous;      // path of the group's Unix socket
+  std::string checkpoint_dir;  // empty: model.path
+  int64_t version = 0;         // weight version of that state
+};
+
+struct ForwardBackwardCommand {
+  int64_t step = 0;
+  int64_t mini_batch = 0;
+  int64_t mini_batches = 1;
+  int64_t version = 0;       // expected weight version
+  double global_tokens = 0;  // response tokens of the mini-batch, all ranks
+  int64_t global_samples = 0;
+  bool compare_log_probs = false;
+};
+
+// One token whose log-prob differs between rollout and trainer.
+struct LogProbMismatch {
+  uint64_t sample_id = 0;
+  int64_t position = 0;  // absolute token position in the sample
+  int64_t weight_version = 0;
+  float rollout = 0;
+  float trainer = 0;
+};
+
+struct ForwardBackwardResult {
+  std::map<std::string, double> metrics;  // verl's names, reduced over ranks
+  int64_t micro_batches = 0;
+  int64_t compared_tokens = 0;  // this rank's
+  int64_t identical_tokens = 0;
+  double max_abs_difference = 0;
+  double sum_abs_difference = 0;
+  std::vector<LogProbMismatch> mismatches;  // the first five
+  int64_t tokens = 0;
+  PhaseReport report;
+};
+
+struct OptimizerStepResult {
+  double grad_norm = 0;
+  double learning_rate = 0;
+  bool skipped = false;  // the norm was not finite
+  PhaseReport report;
+};
+
+enum class LogProbPolicy { kCurrent, kReference };
+
+struct SyncCommand {
+  int64_t version = 0;
+  std::vector<int> target_ranks;  // whose rollouts are published to
+  std::string rollout_address;    // of this rank's partner; empty: gathers only
+  int64_t rollout_incarnation = 0;
+};
+
+struct SyncResult {
+  int64_t bytes = 0;
+  int64_t buckets = 0;
+  int64_t tensors = 0;
+  double seconds = 0;
+  double changed_share = 0;
+  std::string digest;  // of all tensor digests, hex
+  PhaseReport report;
+};
+
+struct WeightCheckResult {
+  int64_t checked = 0;
+  int64_t missing = 0;
+  int64_t unexpected = 0;
+  int64_t mismatched = 0;
+  std::string first_difference;
+
+  bool ok() const { return missing == 0 && unexpected == 0 && mismatched == 0 && checked > 0; }
+};
+
+struct SaveResult {
+  int64_t bytes = 0;
+  PhaseReport report;
+};
+
+// All calls block until the work is done; collective ones must be made on every rank at once.
+// Errors as in trainer.proto; Cancelled: CancelAll. Thread-safe.
+class TrainerClient {
+ public:
+  virtual ~TrainerClient() = default;
+
+  virtual absl::Status Reset(const ResetCommand& command) = 0;
+  virtual absl::StatusOr<ForwardBackwardResult> ForwardBackward(
+      const ForwardBackwardCommand& command) = 0;
+  virtual absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) = 0;
+  virtual absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) = 0;
+  virtual absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command) = 0;
+  // `hf_checkpoint` empty: compare with the trainer's masters.
+  virtual absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& rollout_address,
+                                                         const std::string& hf_checkpoint) = 0;
+  virtual absl::StatusOr<SaveResult> SaveState(const std::string& directory, int64_t version) = 0;
+  virtual absl::Status Shutdown() = 0;
+
+  virtual void CancelAll() = 0;
+  virtual int64_t incarnation() const = 0;
+};
+
+}  // namespace tandem

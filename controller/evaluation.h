@@ -1,0 +1,27 @@
+// One pass over the validation prompts.
+#pragma once
+
+#include <cstdint>
+
+#include <absl/status/statusor.h>
+
+#include "controller/records.h"
+#include "controller/run_parts.h"
+#include "controller/train_options.h"
+
+namespace tandem {
+
+struct EvaluationRequest {
+  int64_t step = 0;
+  int64_t version = 0;
+  int64_t samples = 1;  // per prompt
+  SamplingParams sampling;
+  int64_t max_prompts = 0;  // 0: all
+};
+
+// Generates, scores and sums up under verl's names: val-core/<source>/reward/mean@N, best@N,
+// std@N, and val/reward/mean over everything. The samples have ids of their own (epoch 4095), so
+// that they never meet those of training. FailedPrecondition: no validation prompts.
+absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const EvaluationRequest& request);
+
+}  // namespace tandem

@@ -1,0 +1,23 @@
+// How a step's groups become mini-batches, and mini-batches shards.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "controller/sample_store.h"
+#include "controller/train_options.h"
+
+namespace tandem {
+
+struct MiniBatch {
+  int64_t index = 0;
+  int64_t samples = 0;
+  int64_t response_tokens = 0;
+};
+
+// Deals whole groups, `mini_batch_prompts` each, in order or (shuffle) in an order that is a pure
+// function of seed, step and epoch, and gives every sample its mini-batch and rank in the store.
+std::vector<MiniBatch> PlanMiniBatches(
+    const TrainOptions& options, int64_t step, int64_t epoch, int ranks, SampleStore& samples);
+
+}  // namespace tandem

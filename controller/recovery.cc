@@ -1,0 +1,93 @@
+#include "controller/recovery.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "controller/clients/on_all_trainers.h"
+
+namespace tandem {
+namespace {
+
+struct Nothing {};
+
+}  // namespace
+
+absl::StatusOr<RunPosition> Recovery::Start(const std::string& checkpoint) {
+  checkpoint_ = checkpoint;
+  TANDEM_RETURN_IF_ERROR(
+      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted));
+  return LoadState();
+}
+
+absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
+  const bool may_be_a_loss = IsPeerFailure(reason) || absl::IsFailedPrecondition(reason) ||
+                             parts_.pool.TrainerIncarnations() != incarnations_;
+  if (!may_be_a_loss || (parts_.interrupted && parts_.interrupted())) return reason;
+  TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(reason));
+  parts_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", parts_.budget.spent(),
+                                        parts_.budget.limit(), std::string(reason.message())));
+  const absl::Status complete =
+      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
+  TANDEM_RETURN_IF_ERROR(Annotate(complete, std::string(reason.message())));
+  TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
+  parts_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
+                                        position.finished_steps, position.version));
+  return position;
+}
+
+bool Recovery::OnlyRolloutsLost(const absl::Status& reason) {
+  if (!IsPeerFailure(reason) && !absl::IsFailedPrecondition(reason)) return false;
+  if (parts_.interrupted && parts_.interrupted()) return false;
+  const absl::Status complete =
+      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
+  return complete.ok() && parts_.pool.TrainerIncarnations() == incarnations_;
+}
+
+absl::StatusOr<RunPosition> Recovery::LoadState() {
+  while (true) {
+    absl::StatusOr<RunPosition> position = LoadOnce();
+    if (position.ok() || !IsPeerFailure(position.status())) return position;
+    if (parts_.interrupted && parts_.interrupted()) return position;
+    // Somebody was lost while the others recovered.
+    TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(position.status()));
+    TANDEM_RETURN_IF_ERROR(
+        parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted));
+  }
+}
+
+absl::StatusOr<RunPosition> Recovery::LoadOnce() {
+  RunPosition position;
+  std::string oracle = options_.model_path;
+  if (!checkpoint_.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint_));
+    position = {.finished_steps = state.step, .version = state.version, .data = state.data};
+    oracle = CheckpointIndex::HfExport(checkpoint_);
+  }
+  TANDEM_RETURN_IF_ERROR(parts_.prompts.Restore(position.data));
+  TANDEM_RETURN_IF_ERROR(ResetTrainers(position.version));
+  parts_.weights.Forget();
+  TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
+                          parts_.weights.Publish(position.version, oracle));
+  if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
+  TANDEM_RETURN_IF_ERROR(parts_.weights.Wake().status());
+  return position;
+}
+
+absl::Status Recovery::ResetTrainers(int64_t version) {
+  const ResetCommand command{
+      .generation = ++generation_,
+      .world_size = parts_.pool.pairs(),
+      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
+      .checkpoint_dir = checkpoint_,
+      .version = version};
+  const auto reset = [&](TrainerClient& trainer, int) -> absl::StatusOr<Nothing> {
+    TANDEM_RETURN_IF_ERROR(trainer.Reset(command));
+    return Nothing{};
+  };
+  TANDEM_RETURN_IF_ERROR(OnAllTrainers<Nothing>(parts_.pool, reset).status());
+  incarnations_ = parts_.pool.TrainerIncarnations();
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

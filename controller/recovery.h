@@ -1,0 +1,55 @@
+// From any state to a running one: at the start, at a resume, and after the loss of a worker.
+//
+// A lost rollout costs its groups, which others take over (Serving); it comes back with a sync of
+// its own. A lost trainer costs the steps since the last checkpoint: all trainers reload it, all
+// rollouts are synced to it, and the steps are made again. Both count against max_restarts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "controller/run_parts.h"
+#include "controller/train_options.h"
+
+namespace tandem {
+
+// Not thread-safe.
+class Recovery {
+ public:
+  // `first_generation` must be above that of any earlier controller of this run.
+  Recovery(const RunParts& parts, const TrainOptions& options, int64_t first_generation)
+      : parts_(parts), options_(options), generation_(first_generation) {}
+
+  // Waits for all workers, loads the trainers from `checkpoint` (empty: the model) and syncs the
+  // rollouts. Returns where the run stands.
+  absl::StatusOr<RunPosition> Start(const std::string& checkpoint);
+
+  // After a step failed with `reason`: returns where the run stands now. The reason itself when
+  // nothing was lost that a recovery could bring back, or when the budget is used up.
+  absl::StatusOr<RunPosition> Recover(absl::Status reason);
+
+  // After a failed weight sync: waits until everybody is there and tells whether the trainers are
+  // still those of the last reset, so that publishing again is all it takes.
+  bool OnlyRolloutsLost(const absl::Status& reason);
+
+  // What Recover goes back to from now on.
+  void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
+
+ private:
+  absl::StatusOr<RunPosition> LoadState();
+  absl::StatusOr<RunPosition> LoadOnce();
+  absl::Status ResetTrainers(int64_t version);
+
+  const RunParts& parts_;
+  const TrainOptions& options_;
+  int64_t generation_;
+  std::string checkpoint_;             // empty: the model itself
+  std::vector<int64_t> incarnations_;  // of the trainers at the last reset
+};
+
+}  // namespace tandem

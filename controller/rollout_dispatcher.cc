@@ -1,0 +1,203 @@
+#include "controller/rollout_dispatcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+struct Event {
+  size_t ticket = 0;  // which request
+  std::optional<Sample> sample;
+  absl::Status done;  // meaningful when there is no sample
+};
+
+// Filled by client threads, emptied by the dispatching one. Bounded by the samples in flight.
+// Shared with the callbacks, which may come after the dispatch has ended.
+class Inbox {
+ public:
+  void Push(Event event) {
+    std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    changed_.notify_one();
+  }
+  // nullopt: nothing came within a tenth of a second.
+  std::optional<Event> Pop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return !events_.empty(); });
+    if (events_.empty()) return std::nullopt;
+    std::optional<Event> event(std::move(events_.front()));
+    events_.pop_front();
+    return event;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+};
+
+bool ReplicaIsGone(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsCancelled(status) ||
+         absl::IsDeadlineExceeded(status) || absl::IsFailedPrecondition(status);
+}
+
+// One dispatch under way.
+class Dispatching {
+ public:
+  Dispatching(std::vector<GroupRequest> groups,
+              const std::vector<Replica>& replicas,
+              int64_t max_in_flight,
+              const std::function<absl::Status(Sample)>& on_sample)
+      : waiting_(std::make_move_iterator(groups.begin()), std::make_move_iterator(groups.end())),
+        max_in_flight_(max_in_flight),
+        on_sample_(on_sample) {
+    for (const Replica& replica : replicas) replicas_.push_back({.replica = replica});
+  }
+
+  absl::StatusOr<DispatchResult> Run(const std::function<bool()>& interrupted) {
+    while (true) {
+      if (error_.ok()) Issue();
+      if (flights_.empty()) break;
+      if (interrupted && interrupted()) Fail(absl::CancelledError("generation was interrupted"));
+      if (std::optional<Event> event = inbox_->Pop()) Handle(std::move(*event));
+    }
+    TANDEM_RETURN_IF_ERROR(error_);
+    result_.rest.assign(std::make_move_iterator(waiting_.begin()),
+                        std::make_move_iterator(waiting_.end()));
+    return std::move(result_);
+  }
+
+ private:
+  struct ReplicaState {
+    Replica replica;
+    int64_t samples = 0;  // in flight
+    bool gone = false;
+  };
+  struct Flight {
+    GroupRequest group;  // sample_ids: those still missing
+    size_t replica = 0;
+  };
+
+  // Hands out groups while a replica has room.
+  void Issue() {
+    while (!waiting_.empty()) {
+      const std::optional<size_t> index = LeastLoaded();
+      if (!index) return;
+      ReplicaState& state = replicas_[*index];
+      const auto samples = static_cast<int64_t>(waiting_.front().sample_ids.size());
+      if (state.samples > 0 && state.samples + samples > max_in_flight_) return;
+      state.samples += samples;
+      const size_t ticket = next_ticket_++;
+      Flight& flight = flights_[ticket];
+      flight = {.group = std::move(waiting_.front()), .replica = *index};
+      waiting_.pop_front();
+      state.replica.client->Generate(
+          flight.group,
+          [inbox = inbox_, ticket](Sample sample) {
+            inbox->Push({.ticket = ticket, .sample = std::move(sample)});
+          },
+          [inbox = inbox_, ticket](absl::Status status) {
+            inbox->Push({.ticket = ticket, .done = std::move(status)});
+          });
+    }
+  }
+
+  std::optional<size_t> LeastLoaded() const {
+    std::optional<size_t> best;
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      if (replicas_[i].gone) continue;
+      if (!best || replicas_[i].samples < replicas_[*best].samples) best = i;
+    }
+    return best;
+  }
+
+  void Handle(Event event) {
+    const auto found = flights_.find(event.ticket);
+    if (found == flights_.end()) return;
+    if (event.sample) {
+      TakeSample(found->second, std::move(*event.sample));
+    } else {
+      EndFlight(found, event.done);
+    }
+  }
+
+  void TakeSample(Flight& flight, Sample sample) {
+    std::vector<uint64_t>& missing = flight.group.sample_ids;
+    const auto id = std::find(missing.begin(), missing.end(), sample.sample_id);
+    if (sample.finish_reason == FinishReason::kAborted || id == missing.end()) return;
+    missing.erase(id);
+    --replicas_[flight.replica].samples;
+    if (!error_.ok()) return;
+    if (absl::Status status = on_sample_(std::move(sample)); !status.ok()) Fail(status);
+  }
+
+  void EndFlight(std::map<size_t, Flight>::iterator found, const absl::Status& status) {
+    Flight flight = std::move(found->second);
+    flights_.erase(found);
+    ReplicaState& state = replicas_[flight.replica];
+    state.samples -= static_cast<int64_t>(flight.group.sample_ids.size());
+    const int rank = state.replica.rank;
+    if (!status.ok() && !ReplicaIsGone(status)) {
+      Fail(Annotate(
+          status, fmt::format("rollout {} could not generate group {}", rank, flight.group.group)));
+      return;
+    }
+    if (flight.group.sample_ids.empty()) return;
+    if (status.ok()) {
+      // Aborted by somebody else: this replica is not to be relied on.
+      spdlog::warn("rollout {} ended group {} with {} samples missing", rank, flight.group.group,
+                   flight.group.sample_ids.size());
+    }
+    Lose(state, status);
+    waiting_.push_back(std::move(flight.group));
+  }
+
+  void Lose(ReplicaState& state, const absl::Status& status) {
+    if (state.gone) return;
+    state.gone = true;
+    result_.lost_ranks.push_back(state.replica.rank);
+    if (!error_.ok()) return;
+    spdlog::warn("rollout {} is lost ({}); its groups go to others", state.replica.rank,
+                 std::string(status.message()));
+    state.replica.client->CancelAll();
+  }
+
+  void Fail(const absl::Status& status) {
+    if (!error_.ok()) return;
+    error_ = status;
+    for (const ReplicaState& state : replicas_) state.replica.client->CancelAll();
+  }
+
+  std::deque<GroupRequest> waiting_;
+  const int64_t max_in_flight_;
+  const std::function<absl::Status(Sample)>& on_sample_;
+  std::vector<ReplicaState> replicas_;
+  std::map<size_t, Flight> flights_;  // by ticket
+  size_t next_ticket_ = 0;
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  absl::Status error_;
+  DispatchResult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<DispatchResult> RolloutDispatcher::Dispatch(
+    std::vector<GroupRequest> groups,
+    const std::vector<Replica>& replicas,
+    const std::function<absl::Status(Sample)>& on_sample) {
+  Dispatching dispatching(std::move(groups), replicas, options_.max_in_flight_samples, on_sample);
+  return dispatching.Run(options_.interrupted);
+}
+
+}  // namespace tandem

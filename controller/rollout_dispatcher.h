@@ -1,0 +1,52 @@
+// Spreads groups over rollouts and gathers their samples.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/types/sample.h"
+#include "controller/clients/rollout_client.h"
+
+namespace tandem {
+
+struct Replica {
+  int rank = 0;
+  std::shared_ptr<RolloutClient> client;
+};
+
+// What one call to Dispatch got done.
+struct DispatchResult {
+  std::vector<int> lost_ranks;     // replicas that failed as if they were gone
+  std::vector<GroupRequest> rest;  // groups with the sample ids that are still missing
+};
+
+// A group goes to the replica with the fewest samples in flight, and waits here while all have
+// `max_in_flight_samples`. What a replica leaves unfinished when it fails goes to the others.
+// Which replica serves a group has no influence on its samples: they are keyed by sample id.
+class RolloutDispatcher {
+ public:
+  struct Options {
+    int64_t max_in_flight_samples = 128;  // per replica; one group at least is always in flight
+    std::function<bool()> interrupted;    // polled between samples; empty: never
+  };
+
+  explicit RolloutDispatcher(Options options) : options_(std::move(options)) {}
+
+  // Blocks until every sample has come, or until no replica is left (the rest is then in the
+  // result). `on_sample` is called from this thread, once per sample id. Cancelled: interrupted.
+  // Any status of `on_sample`, and failures that another replica would repeat (InvalidArgument,
+  // ResourceExhausted, Internal, ...), end the dispatch: what runs is aborted and waited for.
+  absl::StatusOr<DispatchResult> Dispatch(std::vector<GroupRequest> groups,
+                                          const std::vector<Replica>& replicas,
+                                          const std::function<absl::Status(Sample)>& on_sample);
+
+ private:
+  const Options options_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,102 @@
+// What users want of a run, and how far it is: the one place where the API's threads and the train
+// loop's thread meet.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+namespace tandem {
+
+enum class RunState { kStarting, kRunning, kPaused, kFinished, kFailed };
+std::string RunStateName(RunState state);
+
+struct OperationStatus {
+  std::string id;
+  bool done = false;
+  int64_t first_step = 0;
+  int64_t last_step = 0;  // finished so far
+  std::string error;
+};
+
+enum class StartMode { kTrain, kPaused };
+
+// Thread-safe.
+class RunControl {
+ public:
+  RunControl(int64_t total_steps, StartMode mode);
+
+  // --- for users ---
+
+  // `steps` more steps (0: to the end). The same request id gives the same operation.
+  // FailedPrecondition: nothing left to do, ended, or an operation is under way.
+  absl::StatusOr<OperationStatus> Run(const std::string& request_id, int64_t steps);
+  // Blocks until the operation is done or the time is over. NotFound: unknown id.
+  absl::StatusOr<OperationStatus> WaitOperation(const std::string& id, absl::Duration timeout);
+  // After the current step. Returns the finished steps.
+  int64_t Pause();
+  int64_t Resume();
+  int64_t StopAfterStep();
+  // Drops the step that is under way, if it has not changed the weights yet.
+  void StopNow();
+  // Runs `job` on the train loop's thread between two steps and waits for it. Unavailable: the run
+  // ended first.
+  absl::Status BetweenSteps(std::function<absl::Status()> job);
+
+  struct Snapshot {
+    RunState state = RunState::kStarting;
+    int64_t finished_steps = 0;
+    int64_t total_steps = 0;
+    std::string error;
+  };
+  Snapshot snapshot() const;
+  bool stop_now() const;
+
+  // --- for the train loop ---
+
+  enum class Next { kStep, kEnd };
+  // Blocks until there is a step to do or the run is to end; runs jobs meanwhile. With
+  // StartMode::kTrain the run ends when all steps are done, with kPaused only when it is stopped.
+  Next WaitForNext();
+  void OnStarted(int64_t finished_steps);
+  // Also after a recovery, when it goes back.
+  void OnStepDone(int64_t finished_steps);
+  void OnEnded(const absl::Status& status);
+
+ private:
+  struct Operation {
+    OperationStatus status;
+    int64_t target = 0;
+  };
+  struct Job {
+    std::function<absl::Status()> run;
+    std::promise<absl::Status> done;
+  };
+
+  void UpdateOperations();
+  RunState CurrentState() const;
+
+  const int64_t total_steps_;
+  const StartMode mode_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false, paused_ = false, stopping_ = false, stop_now_ = false, ended_ = false;
+  int64_t finished_steps_ = 0;
+  int64_t target_ = 0;  // train up to this step
+  std::string error_;
+  std::map<std::string, Operation> operations_;  // by id
+  std::map<std::string, std::string> operation_of_request_;
+  std::deque<std::shared_ptr<Job>> jobs_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,49 @@
+// What a run is made of. Only main's assembly knows the concrete types.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/observe/tracker.h"
+#include "common/types/prompt.h"
+#include "controller/checkpoint_index.h"
+#include "controller/clients/worker_pool.h"
+#include "controller/progress.h"
+#include "controller/prompt_source.h"
+#include "controller/reward/reward_function.h"
+#include "controller/sample_store.h"
+#include "controller/serving.h"
+#include "controller/store/run_store.h"
+#include "controller/text_codec.h"
+#include "controller/weight_sync.h"
+
+namespace tandem {
+
+// Everything outlives the train loop.
+struct RunParts {
+  WorkerPool& pool;
+  WeightSync& weights;
+  Serving& serving;
+  RestartBudget& budget;
+  PromptSource& prompts;
+  RewardFunction& reward;
+  const TextCodec& text;
+  SampleStore& samples;
+  RunStore& store;
+  Tracker& tracker;
+  ProgressSink& progress;
+  CheckpointIndex& checkpoints;
+  Clock& clock;
+  std::vector<Prompt> validation;
+  std::function<bool()> interrupted;  // a stop that does not wait for the end of the step
+};
+
+// Where a run stands between two steps.
+struct RunPosition {
+  int64_t finished_steps = 0;
+  int64_t version = 0;
+  DataPosition data;
+};
+
+}  // namespace tandem

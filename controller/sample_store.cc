@@ -1,0 +1,232 @@
+#include "controller/sample_store.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+template <typename T>
+void AppendArray(std::string& bytes, const std::vector<T>& values) {
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+absl::Status DiskError(const std::string& path, int error) {
+  const auto code =
+      error == ENOSPC ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal;
+  return MakeStatus(code, "{}: {}", path, std::strerror(error));
+}
+
+absl::Status CheckLengths(const Sample& sample) {
+  const auto responses = static_cast<size_t>(sample.response_tokens());
+  if (sample.prompt_tokens < 1 || sample.response_tokens() < 0 ||
+      sample.log_probs.size() != responses || sample.versions.size() != responses) {
+    return InvalidArgument(
+        "sample {:#x}: {} tokens, {} of the prompt, {} log-probs and {} versions do not fit",
+        sample.sample_id, sample.tokens.size(), sample.prompt_tokens, sample.log_probs.size(),
+        sample.versions.size());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SampleStore>> SampleStore::Open(const std::string& dir) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) return Internal("cannot make folder {}: {}", dir, error.message());
+  return std::unique_ptr<SampleStore>(new SampleStore(dir));
+}
+
+SampleStore::~SampleStore() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status SampleStore::BeginStep(int64_t step) {
+  std::lock_guard lock(mutex_);
+  if (fd_ >= 0) close(fd_);
+  metas_.clear();
+  step_ = step;
+  end_ = 0;
+  path_ = fmt::format("{}/step_{:06}.samples", dir_, step);
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  return fd_ >= 0 ? absl::OkStatus() : DiskError(path_, errno);
+}
+
+absl::Status SampleStore::Put(const Sample& sample) {
+  TANDEM_RETURN_IF_ERROR(CheckLengths(sample));
+  // Record: tokens (i32), log-probs (f32), versions (i64), in machine order; lengths are indexed.
+  std::string bytes;
+  AppendArray(bytes, sample.tokens);
+  AppendArray(bytes, sample.log_probs);
+  AppendArray(bytes, sample.versions);
+  std::lock_guard lock(mutex_);
+  if (metas_.contains(sample.sample_id)) {
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "sample {:#x} came twice",
+                      sample.sample_id);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t offset, Append(bytes));
+  metas_[sample.sample_id] = {
+      .sample_id = sample.sample_id,
+      .group = sample.group,
+      .index = sample.index,
+      .prompt_tokens = sample.prompt_tokens,
+      .response_tokens = sample.response_tokens(),
+      .finish_reason = sample.finish_reason,
+      .off_support = sample.off_support,
+      .weight_version = sample.versions.empty() ? 0 : sample.versions.front(),
+      .offset = offset,
+      .segments = sample.segments,
+      .temperature = sample.temperature};
+  return absl::OkStatus();
+}
+
+bool SampleStore::Contains(uint64_t sample_id) const {
+  std::lock_guard lock(mutex_);
+  return metas_.contains(sample_id);
+}
+
+std::vector<SampleMeta> SampleStore::Metas() const {
+  std::lock_guard lock(mutex_);
+  std::vector<SampleMeta> metas;
+  metas.reserve(metas_.size());
+  for (const auto& [id, meta] : metas_) metas.push_back(meta);
+  return metas;
+}
+
+void SampleStore::SetOutcome(uint64_t sample_id, double reward, double advantage) {
+  std::lock_guard lock(mutex_);
+  const auto found = metas_.find(sample_id);
+  if (found == metas_.end()) return;
+  found->second.reward = reward;
+  found->second.advantage = advantage;
+}
+
+void SampleStore::Assign(uint64_t sample_id, int64_t mini_batch, int rank) {
+  std::lock_guard lock(mutex_);
+  const auto found = metas_.find(sample_id);
+  if (found == metas_.end()) return;
+  found->second.mini_batch = mini_batch;
+  found->second.rank = rank;
+}
+
+absl::Status SampleStore::PutLogProbs(int64_t step,
+                                      LogProbs kind,
+                                      uint64_t sample_id,
+                                      const std::vector<float>& log_probs) {
+  std::lock_guard lock(mutex_);
+  const auto found = metas_.find(sample_id);
+  if (step != step_ || found == metas_.end()) {
+    return MakeStatus(absl::StatusCode::kNotFound, "step {} has no sample {:#x}", step, sample_id);
+  }
+  SampleMeta& meta = found->second;
+  if (static_cast<int64_t>(log_probs.size()) != meta.response_tokens) {
+    return InvalidArgument("sample {:#x}: {} log-probs for {} response tokens", sample_id,
+                           log_probs.size(), meta.response_tokens);
+  }
+  std::string bytes;
+  AppendArray(bytes, log_probs);
+  TANDEM_ASSIGN_OR_RETURN(const int64_t offset, Append(bytes));
+  (kind == LogProbs::kReference ? meta.ref_offset : meta.old_offset) = offset;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<uint64_t>> SampleStore::Assigned(int64_t step,
+                                                            int64_t mini_batch,
+                                                            int rank) const {
+  std::lock_guard lock(mutex_);
+  if (step != step_) {
+    return MakeStatus(absl::StatusCode::kNotFound, "the samples of step {} are gone: step {} is on",
+                      step, step_);
+  }
+  std::vector<uint64_t> ids;
+  for (const auto& [id, meta] : metas_) {
+    if (meta.rank == rank && (mini_batch < 0 || meta.mini_batch == mini_batch)) ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = metas_.find(sample_id);
+  if (found == metas_.end()) {
+    return MakeStatus(absl::StatusCode::kNotFound, "no sample {:#x} in step {}", sample_id, step_);
+  }
+  const SampleMeta& meta = found->second;
+  Sample sample{.sample_id = sample_id,
+                .group = meta.group,
+                .index = meta.index,
+                .prompt_tokens = meta.prompt_tokens,
+                .segments = meta.segments,
+                .finish_reason = meta.finish_reason,
+                .temperature = meta.temperature,
+                .off_support = meta.off_support,
+                .reward = meta.reward};
+  const auto responses = static_cast<size_t>(meta.response_tokens);
+  const size_t tokens = static_cast<size_t>(meta.prompt_tokens) + responses;
+  sample.tokens.resize(tokens);
+  sample.log_probs.resize(responses);
+  sample.versions.resize(responses);
+  sample.advantages.assign(responses, static_cast<float>(meta.advantage));
+  int64_t at = meta.offset;
+  TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.tokens.data(), static_cast<int64_t>(tokens * 4)));
+  at += static_cast<int64_t>(tokens * 4);
+  TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.log_probs.data(), meta.response_tokens * 4));
+  at += meta.response_tokens * 4;
+  TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.versions.data(), meta.response_tokens * 8));
+  TANDEM_ASSIGN_OR_RETURN(sample.ref_log_probs, ReadFloats(meta.ref_offset, meta.response_tokens));
+  TANDEM_ASSIGN_OR_RETURN(sample.old_log_probs, ReadFloats(meta.old_offset, meta.response_tokens));
+  return sample;
+}
+
+absl::StatusOr<std::vector<float>> SampleStore::ReadLogProbs(LogProbs kind,
+                                                             uint64_t sample_id) const {
+  std::lock_guard lock(mutex_);
+  const auto found = metas_.find(sample_id);
+  if (found == metas_.end()) return absl::NotFoundError("no such sample");
+  const SampleMeta& meta = found->second;
+  return ReadFloats(kind == LogProbs::kReference ? meta.ref_offset : meta.old_offset,
+                    meta.response_tokens);
+}
+
+absl::StatusOr<int64_t> SampleStore::Append(const std::string& bytes) {
+  if (fd_ < 0) return FailedPrecondition("no step has begun");
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t wrote =
+        pwrite(fd_, bytes.data() + done, bytes.size() - done, end_ + static_cast<int64_t>(done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return DiskError(path_, errno);
+    done += static_cast<size_t>(wrote);
+  }
+  return std::exchange(end_, end_ + static_cast<int64_t>(bytes.size()));
+}
+
+absl::StatusOr<std::vector<float>> SampleStore::ReadFloats(int64_t offset, int64_t count) const {
+  std::vector<float> values;
+  if (offset < 0) return values;
+  values.resize(static_cast<size_t>(count));
+  TANDEM_RETURN_IF_ERROR(ReadAt(offset, values.data(), count * 4));
+  return values;
+}
+
+absl::Status SampleStore::ReadAt(int64_t offset, void* data, int64_t bytes) const {
+  for (int64_t done = 0; done < bytes;) {
+    const ssize_t got = pread(fd_, static_cast<char*>(data) + done,
+                              static_cast<size_t>(bytes - done), offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return DiskError(path_, errno);
+    if (got == 0) return absl::DataLossError(path_ + " was cut short while in use");
+    done += got;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

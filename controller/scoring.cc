@@ -1,0 +1,125 @@
+#include "controller/scoring.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "controller/algorithm/grpo_advantage.h"
+#include "controller/algorithm/kl_penalty.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kChunk = 256;  // samples whose arrays are in memory at once
+
+absl::StatusOr<RewardItem> MakeItem(const TextCodec& text,
+                                    const SampleStore& samples,
+                                    const SampleMeta& meta,
+                                    const Prompt& prompt) {
+  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(meta.sample_id));
+  const std::vector<int32_t> response(sample.tokens.begin() + sample.prompt_tokens,
+                                      sample.tokens.end());
+  return RewardItem{.sample_id = meta.sample_id,
+                    .data_source = prompt.data_source,
+                    .prompt = prompt.text,
+                    .response = text.Decode(response),
+                    .ground_truth = prompt.ground_truth,
+                    .extra_info_json = prompt.extra_info_json,
+                    .response_tokens = meta.response_tokens,
+                    .truncated = meta.finish_reason == FinishReason::kLength};
+}
+
+SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, RewardScore score) {
+  return {.sample_id = meta.sample_id,
+          .step = step,
+          .group = meta.group,
+          .index = meta.index,
+          .prompt = std::move(item.prompt),
+          .response = std::move(item.response),
+          .ground_truth = std::move(item.ground_truth),
+          .reward = score.score,
+          .response_tokens = meta.response_tokens,
+          .finish_reason = meta.finish_reason,
+          .weight_version = meta.weight_version,
+          .reward_terms = std::move(score.extras),
+          .token_offset = meta.offset};
+}
+
+// Sum over the response of the per-token penalty, under the policy that sampled.
+absl::StatusOr<double> SummedKl(const SampleStore& samples,
+                                uint64_t sample_id,
+                                const std::string& estimator) {
+  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(sample_id));
+  const auto& log_probs = sample.old_log_probs.empty() ? sample.log_probs : sample.old_log_probs;
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<float> penalty,
+                          KlPenalty(log_probs, sample.ref_log_probs, estimator));
+  return std::accumulate(penalty.begin(), penalty.end(), 0.0);
+}
+
+}  // namespace
+
+absl::Status ScoreSamples(const TextCodec& text,
+                          RewardFunction& reward,
+                          SampleStore& samples,
+                          StepBatch& batch) {
+  const std::vector<SampleMeta> metas = samples.Metas();
+  std::map<std::string, double> sums;
+  for (size_t begin = 0; begin < metas.size(); begin += kChunk) {
+    const size_t end = std::min(begin + kChunk, metas.size());
+    std::vector<RewardItem> items;
+    for (size_t i = begin; i < end; ++i) {
+      const Prompt& prompt = batch.prompts.at(static_cast<size_t>(metas[i].group));
+      TANDEM_ASSIGN_OR_RETURN(RewardItem item, MakeItem(text, samples, metas[i], prompt));
+      items.push_back(std::move(item));
+    }
+    TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, reward.Score(items));
+    if (scores.size() != items.size()) {
+      return Internal("the reward function gave {} scores for {} responses", scores.size(),
+                      items.size());
+    }
+    for (size_t i = begin; i < end; ++i) {
+      for (const auto& [name, value] : scores[i - begin].extras) sums[name] += value;
+      batch.records[metas[i].sample_id] = MakeRecord(
+          batch.step, metas[i], std::move(items[i - begin]), std::move(scores[i - begin]));
+    }
+  }
+  for (const auto& [name, sum] : sums) {
+    batch.facts.reward_terms[name] = sum / static_cast<double>(metas.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ComputeAdvantages(const TrainOptions& options,
+                               SampleStore& samples,
+                               StepBatch& batch) {
+  std::map<int64_t, std::vector<SampleRecord*>> groups;
+  for (auto& [id, record] : batch.records) groups[record.group].push_back(&record);
+  double total_kl = 0;
+  for (auto& [group, members] : groups) {
+    std::vector<float> scores;
+    for (const SampleRecord* member : members) {
+      double score = member->reward;
+      if (options.kl_in_reward) {
+        TANDEM_ASSIGN_OR_RETURN(const double kl,
+                                SummedKl(samples, member->sample_id, options.kl_penalty));
+        score -= options.kl_coef * kl;
+        total_kl += kl;
+      }
+      scores.push_back(static_cast<float>(score));
+    }
+    const std::vector<float> advantages = GrpoAdvantages(scores, options.scale);
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i]->advantage = advantages[i];
+      samples.SetOutcome(members[i]->sample_id, members[i]->reward, advantages[i]);
+    }
+  }
+  if (options.kl_in_reward && !batch.records.empty()) {
+    batch.facts.trainer["actor/reward_kl_penalty"] =
+        total_kl / static_cast<double>(batch.records.size());
+    batch.facts.trainer["actor/reward_kl_penalty_coeff"] = options.kl_coef;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

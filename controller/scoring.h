@@ -1,0 +1,25 @@
+// From generated samples to rewards and advantages.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include "controller/reward/reward_function.h"
+#include "controller/sample_store.h"
+#include "controller/step_batch.h"
+#include "controller/text_codec.h"
+#include "controller/train_options.h"
+
+namespace tandem {
+
+// Decodes and scores every sample of the step; fills the batch's records and reward terms. Reads
+// samples a few hundred at a time.
+absl::Status ScoreSamples(const TextCodec& text,
+                          RewardFunction& reward,
+                          SampleStore& samples,
+                          StepBatch& batch);
+
+// GRPO advantages of every group from the records' rewards (less the KL penalty, if asked for),
+// written to store and records.
+absl::Status ComputeAdvantages(const TrainOptions& options, SampleStore& samples, StepBatch& batch);
+
+}  // namespace tandem

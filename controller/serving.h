@@ -1,0 +1,80 @@
+// Generation on all rollouts, whatever happens to some of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+
+#include "controller/clients/worker_pool.h"
+#include "controller/progress.h"
+#include "controller/rollout_dispatcher.h"
+#include "controller/weight_sync.h"
+
+namespace tandem {
+
+// How many unexpected deaths a run forgives. Not thread-safe.
+class RestartBudget {
+ public:
+  explicit RestartBudget(int64_t limit) : limit_(limit) {}
+
+  // OK, or `reason` with the note that cluster.max_restarts is used up.
+  absl::Status Spend(const absl::Status& reason);
+  int64_t spent() const { return spent_; }
+  int64_t limit() const { return limit_; }
+
+ private:
+  const int64_t limit_;
+  int64_t spent_ = 0;
+};
+
+struct ServingOptions {
+  int64_t max_in_flight_samples = 128;  // per rollout
+  absl::Duration register_timeout = absl::Seconds(60);
+  std::function<bool()> interrupted;
+};
+
+// Not thread-safe.
+class Serving {
+ public:
+  Serving(WorkerPool& pool,
+          WeightSync& weights,
+          RestartBudget& budget,
+          ProgressSink& progress,
+          ServingOptions options)
+      : pool_(pool),
+        weights_(weights),
+        budget_(budget),
+        progress_(progress),
+        options_(std::move(options)) {}
+
+  // Generates every sample of `groups` with weight `version`; `on_sample` runs on this thread, once
+  // per sample id. When a rollout is lost the others take its groups; afterwards, or when none is
+  // left, the lost ones are waited for and synced again, so that all serve when this returns.
+  // Cancelled: interrupted. Else as RolloutDispatcher and WeightSync.
+  absl::Status Generate(std::vector<GroupRequest> groups,
+                        int64_t version,
+                        const std::function<absl::Status(Sample)>& on_sample);
+
+  // Runs `call` on each rollout; one that fails as if gone is waited for, synced to `version` and
+  // asked again.
+  absl::Status OnEach(int64_t version,
+                      const std::function<absl::Status(RolloutClient&, int rank)>& call);
+
+  // Waits until all workers are there and all rollouts serve `version`.
+  absl::Status Restore(int64_t version, const absl::Status& reason);
+
+ private:
+  std::vector<Replica> Replicas();
+
+  WorkerPool& pool_;
+  WeightSync& weights_;
+  RestartBudget& budget_;
+  ProgressSink& progress_;
+  const ServingOptions options_;
+};
+
+}  // namespace tandem

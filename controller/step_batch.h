@@ -1,0 +1,33 @@
+// Everything that belongs to one step while it is being made.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/types/prompt.h"
+#include "controller/phase_recorder.h"
+#include "controller/records.h"
+#include "controller/step_metrics.h"
+
+namespace tandem {
+
+struct StepBatch {
+  StepBatch(int64_t step_number,
+            std::vector<Prompt> batch_prompts,
+            WorkerPool& pool,
+            ProgressSink& progress,
+            Clock& clock)
+      : step(step_number),
+        prompts(std::move(batch_prompts)),
+        phases(step_number, pool, progress, clock) {}
+
+  const int64_t step;
+  const std::vector<Prompt> prompts;  // group g is prompts[g]
+  PhaseRecorder phases;
+  StepFacts facts;
+  std::map<uint64_t, SampleRecord> records;  // by sample id; filled by scoring
+};
+
+}  // namespace tandem

@@ -1,0 +1,107 @@
+#include "controller/step_metrics.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tandem {
+namespace {
+
+using MetricMap = std::map<std::string, double>;
+
+void AddMeanMaxMin(MetricMap& metrics, const std::string& name, const std::vector<double>& values) {
+  if (values.empty()) return;
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  metrics[name + "/mean"] = sum / static_cast<double>(values.size());
+  metrics[name + "/max"] = *std::max_element(values.begin(), values.end());
+  metrics[name + "/min"] = *std::min_element(values.begin(), values.end());
+}
+
+double Share(int64_t count, size_t total) {
+  return total == 0 ? 0.0 : static_cast<double>(count) / static_cast<double>(total);
+}
+
+void AddLengths(MetricMap& metrics,
+                const StepFacts& facts,
+                const std::vector<SampleMeta>& samples) {
+  std::vector<double> prompts, responses, rewards, advantages;
+  std::vector<double> rank_tokens(static_cast<size_t>(facts.ranks), 0.0);
+  int64_t clipped_prompts = 0, clipped_responses = 0, aborted = 0;
+  for (const SampleMeta& sample : samples) {
+    prompts.push_back(static_cast<double>(sample.prompt_tokens));
+    responses.push_back(static_cast<double>(sample.response_tokens));
+    rewards.push_back(sample.reward);
+    advantages.push_back(sample.advantage);
+    clipped_prompts += sample.prompt_tokens >= facts.max_prompt_tokens ? 1 : 0;
+    clipped_responses += sample.response_tokens >= facts.max_response_tokens ? 1 : 0;
+    aborted += sample.response_tokens == 0 ? 1 : 0;
+    rank_tokens[static_cast<size_t>(sample.rank)] +=
+        static_cast<double>(sample.prompt_tokens + sample.response_tokens);
+  }
+  AddMeanMaxMin(metrics, "prompt_length", prompts);
+  AddMeanMaxMin(metrics, "response_length", responses);
+  AddMeanMaxMin(metrics, "critic/score", rewards);
+  AddMeanMaxMin(metrics, "critic/rewards", rewards);
+  AddMeanMaxMin(metrics, "critic/advantages", advantages);
+  metrics["prompt_length/clip_ratio"] = Share(clipped_prompts, samples.size());
+  metrics["response_length/clip_ratio"] = Share(clipped_responses, samples.size());
+  metrics["response/aborted_ratio"] = Share(aborted, samples.size());
+  MetricMap per_rank;
+  AddMeanMaxMin(per_rank, "", rank_tokens);
+  metrics["global_seqlen/mean"] = per_rank["/mean"];
+  metrics["global_seqlen/balanced_max"] = per_rank["/max"];
+  metrics["global_seqlen/balanced_min"] = per_rank["/min"];
+}
+
+void AddTimes(MetricMap& metrics,
+              const StepFacts& facts,
+              const std::vector<SampleMeta>& samples,
+              const PhaseRecorder& phases) {
+  double response_tokens = 0, all_tokens = 0;
+  for (const SampleMeta& sample : samples) {
+    response_tokens += static_cast<double>(sample.response_tokens);
+    all_tokens += static_cast<double>(sample.prompt_tokens + sample.response_tokens);
+  }
+  const double train = phases.Seconds("train") + phases.Seconds("optimize");
+  const double total = phases.TotalSeconds();
+  metrics["timing_s/gen"] = phases.Seconds("generate");
+  metrics["timing_s/reward"] = phases.Seconds("score");
+  metrics["timing_s/adv"] = phases.Seconds("advantage");
+  metrics["timing_s/update_actor"] = train;
+  metrics["timing_s/update_weights"] = phases.Seconds("sync") + phases.Seconds("wake");
+  metrics["timing_s/step"] = total;
+  if (phases.Seconds("reference") > 0) metrics["timing_s/ref"] = phases.Seconds("reference");
+  if (response_tokens > 0) {
+    metrics["timing_per_token_ms/gen"] = 1e3 * phases.Seconds("generate") / response_tokens;
+    metrics["timing_per_token_ms/update_actor"] = 1e3 * train / all_tokens;
+  }
+  metrics["perf/total_num_tokens"] = all_tokens;
+  metrics["perf/time_per_step"] = total;
+  if (total > 0) metrics["perf/throughput"] = all_tokens / total / facts.ranks;
+  double peak = 0;
+  for (const PhaseTime& phase : phases.phases()) {
+    peak = std::max(peak, static_cast<double>(phase.peak_bytes));
+  }
+  metrics["perf/max_memory_allocated_gb"] = peak / (1024.0 * 1024.0 * 1024.0);
+}
+
+}  // namespace
+
+std::map<std::string, double> StepMetrics(const StepFacts& facts,
+                                          const std::vector<SampleMeta>& samples,
+                                          const PhaseRecorder& phases) {
+  MetricMap metrics = facts.trainer;
+  AddLengths(metrics, facts, samples);
+  AddTimes(metrics, facts, samples, phases);
+  for (const auto& [name, mean] : facts.reward_terms) metrics["reward/" + name + "/mean"] = mean;
+  metrics["training/global_step"] = static_cast<double>(facts.step);
+  metrics["training/epoch"] = static_cast<double>(facts.epoch);
+  if (facts.log_probs.compared > 0) {
+    metrics["training/rollout_log_probs_identical"] =
+        Share(facts.log_probs.identical, static_cast<size_t>(facts.log_probs.compared));
+    metrics["training/rollout_log_probs_diff_max"] = facts.log_probs.max_abs_difference;
+    metrics["training/rollout_log_probs_diff_mean"] = facts.log_probs.mean_abs_difference;
+  }
+  return metrics;
+}
+
+}  // namespace tandem

@@ -1,0 +1,282 @@
+#include "controller/train_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "controller/clients/on_all_trainers.h"
+#include "controller/mini_batches.h"
+#include "controller/scoring.h"
+
+namespace tandem {
+
+TrainLoop::TrainLoop(RunParts parts,
+                     TrainOptions options,
+                     RunControl& control,
+                     int64_t first_generation)
+    : parts_(std::move(parts)),
+      options_(std::move(options)),
+      control_(control),
+      recovery_(parts_, options_, first_generation) {}
+
+absl::Status TrainLoop::Run(const std::string& checkpoint) {
+  TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Start(checkpoint));
+  newest_checkpoint_ = checkpoint;
+  saved_step_ = position_.finished_steps;
+  TANDEM_RETURN_IF_ERROR(parts_.store.TruncateAfter(position_.finished_steps));
+  SetLogStep(position_.finished_steps);
+  SetLogVersion(position_.version);
+  control_.OnStarted(position_.finished_steps);
+  if (options_.val_before_train && position_.finished_steps == 0) {
+    TANDEM_RETURN_IF_ERROR(EvaluateAndRecord());
+  }
+  const absl::Status trained = Train();
+  const absl::Status finished = Finish();
+  return trained.ok() ? finished : trained;
+}
+
+absl::Status TrainLoop::Train() {
+  while (control_.WaitForNext() == RunControl::Next::kStep) {
+    const RunPosition before = position_;
+    absl::Status status = RunStep(position_.finished_steps + 1);
+    if (status.ok()) status = AfterStep();
+    if (!status.ok()) {
+      if (position_.finished_steps == before.finished_steps) {
+        // Without an optimizer step the trainers still hold the end of the step before.
+        consistent_ = position_.version == before.version;
+        if (consistent_) position_ = before;
+      }
+      if (absl::IsCancelled(status) && control_.stop_now()) return absl::OkStatus();
+      TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Recover(std::move(status)));
+      consistent_ = true;
+    }
+    control_.OnStepDone(position_.finished_steps);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::RunStep(int64_t step) {
+  SetLogStep(step);
+  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(options_.train_batch_size));
+  StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
+  TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
+
+  TANDEM_RETURN_IF_ERROR(Generate(batch));
+  batch.phases.Begin("score");
+  TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(SleepRollouts(batch));
+  TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
+  batch.phases.Begin("advantage");
+  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
+  TANDEM_RETURN_IF_ERROR(SyncWeights(batch));
+
+  position_.finished_steps = step;
+  position_.data = parts_.prompts.Position();
+  return Record(batch);
+}
+
+absl::Status TrainLoop::Generate(StepBatch& batch) {
+  batch.phases.Begin("generate");
+  std::vector<GroupRequest> groups;
+  for (size_t g = 0; g < batch.prompts.size(); ++g) {
+    const Prompt& prompt = batch.prompts[g];
+    GroupRequest group{.request_id = fmt::format("{}-{}", batch.step, g),
+                       .version = position_.version,
+                       .prompt = prompt.tokens,
+                       .params = options_.sampling,
+                       .group = static_cast<int64_t>(g)};
+    for (int64_t i = 0; i < options_.samples_per_prompt; ++i) {
+      group.sample_ids.push_back(
+          MakeSampleId(prompt.data_row, prompt.epoch, static_cast<uint64_t>(i)));
+    }
+    groups.push_back(std::move(group));
+  }
+  const auto total = static_cast<int64_t>(groups.size()) * options_.samples_per_prompt;
+  int64_t done = 0;
+  return parts_.serving.Generate(std::move(groups), position_.version,
+                                 [&](Sample sample) -> absl::Status {
+                                   // The worker counts samples from 0 in each request; a re-issued
+                                   // request holds fewer.
+                                   sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
+                                   TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample));
+                                   parts_.progress.OnPhaseProgress(batch.step, ++done, total);
+                                   return absl::OkStatus();
+                                 });
+}
+
+absl::Status TrainLoop::SleepRollouts(StepBatch& batch) {
+  batch.phases.Begin("sleep");
+  return parts_.serving.OnEach(
+      position_.version, [&](RolloutClient& rollout, int rank) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(const PhaseReport report, rollout.Sleep(options_.sleep));
+        batch.phases.Report({WorkerRole::kRollout, rank}, report);
+        return absl::OkStatus();
+      });
+}
+
+absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch) {
+  PlanMiniBatches(options_, batch.step, 0, parts_.pool.pairs(), parts_.samples);
+  for (const LogProbPolicy policy : {LogProbPolicy::kCurrent, LogProbPolicy::kReference}) {
+    const bool wanted = policy == LogProbPolicy::kCurrent ? options_.recompute_old_log_probs
+                                                          : options_.need_reference;
+    if (!wanted) continue;
+    batch.phases.Begin(policy == LogProbPolicy::kCurrent ? "old_log_prob" : "reference");
+    const auto compute = [&](TrainerClient& trainer, int) {
+      return trainer.ComputeLogProbs(batch.step, policy);
+    };
+    TANDEM_ASSIGN_OR_RETURN(const auto reports, OnAllTrainers<PhaseReport>(parts_.pool, compute));
+    for (size_t rank = 0; rank < reports.size(); ++rank) {
+      batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, reports[rank]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
+  bool first = true;
+  for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
+    const std::vector<MiniBatch> plan =
+        PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
+    for (const MiniBatch& mini : plan) {
+      if (first && parts_.interrupted && parts_.interrupted()) {
+        return absl::CancelledError("interrupted before the weights changed");
+      }
+      const auto mini_batches = static_cast<int64_t>(plan.size()) * options_.epochs;
+      TANDEM_RETURN_IF_ERROR(TrainMiniBatch(
+          batch, {.step = batch.step,
+                  .mini_batch = mini.index,
+                  .mini_batches = mini_batches,
+                  .version = position_.version,
+                  .global_tokens = static_cast<double>(mini.response_tokens),
+                  .global_samples = mini.samples,
+                  .compare_log_probs = std::exchange(first, false) && options_.compare_log_probs}));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::TrainMiniBatch(StepBatch& batch, const ForwardBackwardCommand& command) {
+  batch.phases.Begin("train");
+  const auto forward_backward = [&](TrainerClient& trainer, int) {
+    return trainer.ForwardBackward(command);
+  };
+  TANDEM_ASSIGN_OR_RETURN(const auto results,
+                          OnAllTrainers<ForwardBackwardResult>(parts_.pool, forward_backward));
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
+  }
+  if (command.compare_log_probs) TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, results));
+
+  batch.phases.Begin("optimize");
+  const int64_t next_version = position_.version + 1;
+  const auto optimize = [&](TrainerClient& trainer, int) {
+    return trainer.OptimizerStep(next_version);
+  };
+  TANDEM_ASSIGN_OR_RETURN(const auto steps,
+                          OnAllTrainers<OptimizerStepResult>(parts_.pool, optimize));
+  for (size_t rank = 0; rank < steps.size(); ++rank) {
+    batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
+  }
+  position_.version = next_version;
+  SetLogVersion(next_version);
+
+  const double share = 1.0 / static_cast<double>(command.mini_batches);
+  for (const auto& [name, value] : results.front().metrics) {
+    batch.facts.trainer[name] += value * share;
+  }
+  batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
+  batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
+  if (steps.front().skipped) {
+    parts_.progress.OnMessage(fmt::format(
+        "step {}: the gradient norm is not finite; this update was skipped", batch.step));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
+                                        const std::vector<ForwardBackwardResult>& results) {
+  LogProbComparison& comparison = batch.facts.log_probs;
+  double sum = 0;
+  std::string differing;
+  int shown = 0;
+  for (const ForwardBackwardResult& result : results) {
+    comparison.compared += result.compared_tokens;
+    comparison.identical += result.identical_tokens;
+    sum += result.sum_abs_difference;
+    comparison.max_abs_difference =
+        std::max(comparison.max_abs_difference, result.max_abs_difference);
+    for (const LogProbMismatch& mismatch : result.mismatches) {
+      if (shown++ >= 5) break;
+      differing += fmt::format(
+          "\n  sample {:#x}, position {}, weight version {}: rollout {:.9g}, trainer {:.9g}",
+          mismatch.sample_id, mismatch.position, mismatch.weight_version, mismatch.rollout,
+          mismatch.trainer);
+    }
+  }
+  if (comparison.compared > 0) {
+    comparison.mean_abs_difference = sum / static_cast<double>(comparison.compared);
+  }
+  parts_.progress.OnLogProbs(batch.step, comparison);
+  if (comparison.identical == comparison.compared) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "step {}: {} of {} token log-probs identical between rollout and trainer, "
+                    "max |Δ| {:.3g}; training on would be off-policy without notice. The first "
+                    "that differ:{}",
+                    batch.step, comparison.identical, comparison.compared,
+                    comparison.max_abs_difference, differing);
+}
+
+absl::Status TrainLoop::SyncWeights(StepBatch& batch) {
+  while (true) {
+    batch.phases.Begin("sync");
+    absl::Status status = [&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
+                              parts_.weights.Publish(position_.version, ""));
+      for (size_t rank = 0; rank < published.trainers.size(); ++rank) {
+        batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)},
+                            published.trainers[rank].report);
+      }
+      batch.facts.trainer["weights/changed_share"] = published.changed_share;
+      batch.phases.Begin("wake");
+      TANDEM_ASSIGN_OR_RETURN(const auto wakes, parts_.weights.Wake());
+      for (const auto& [rank, report] : wakes) {
+        batch.phases.Report({WorkerRole::kRollout, rank}, report);
+      }
+      return absl::OkStatus();
+    }();
+    if (status.ok() || !recovery_.OnlyRolloutsLost(status)) return status;
+    TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(status));
+    parts_.progress.OnMessage(fmt::format("a rollout was lost while weights were synced: {}",
+                                          std::string(status.message())));
+  }
+}
+
+absl::Status TrainLoop::Record(StepBatch& batch) {
+  batch.phases.Begin("record");
+  const std::vector<SampleMeta> metas = parts_.samples.Metas();
+  std::vector<SampleRecord> samples;
+  samples.reserve(batch.records.size());
+  for (auto& [id, record] : batch.records) samples.push_back(std::move(record));
+  TANDEM_RETURN_IF_ERROR(parts_.store.RecordSamples(batch.step, samples));
+  batch.phases.End();
+
+  batch.facts.step = batch.step;
+  batch.facts.epoch = batch.prompts.front().epoch;
+  batch.facts.ranks = parts_.pool.pairs();
+  batch.facts.max_response_tokens = options_.sampling.max_tokens;
+  batch.facts.max_prompt_tokens = options_.max_prompt_tokens;
+  const StepRecord record{
+      .step = batch.step,
+      .version = position_.version,
+      .metrics = StepMetrics(batch.facts, metas, batch.phases),
+      .phases = batch.phases.phases(),
+      .finished_at = absl::FormatTime(absl::RFC3339_sec, parts_.clock.Now(), absl::UTCTimeZone())};
+  TANDEM_RETURN_IF_ERROR(parts_.store.RecordStep(record));
+  parts_.tracker.Log(batch.step, record.metrics);
+  parts_.progress.OnStep(record);
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+// The algorithm: one step after another, as docs/step.md walks through it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <absl/status/status.h>
+
+#include "controller/evaluation.h"
+#include "controller/recovery.h"
+#include "controller/run_control.h"
+#include "controller/run_parts.h"
+#include "controller/step_batch.h"
+#include "controller/train_options.h"
+
+namespace tandem {
+
+// Runs on one thread, which alone talks to the parts.
+class TrainLoop {
+ public:
+  TrainLoop(RunParts parts, TrainOptions options, RunControl& control, int64_t first_generation);
+
+  // From `checkpoint` (empty: from the model) until all steps are done or the control ends it;
+  // saves a checkpoint at the end if anything was trained since the last one. Any error that a
+  // recovery cannot mend is returned, after a last checkpoint of what was finished if possible.
+  absl::Status Run(const std::string& checkpoint);
+
+  // Valid inside RunControl::BetweenSteps and after Run.
+  const RunPosition& position() const { return position_; }
+  const std::string& newest_checkpoint() const { return newest_checkpoint_; }
+  absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);
+
+ private:
+  absl::Status Train();
+
+  // One step and its phases, in order.
+  absl::Status RunStep(int64_t step);
+  absl::Status Generate(StepBatch& batch);
+  absl::Status SleepRollouts(StepBatch& batch);
+  absl::Status ComputeLogProbs(StepBatch& batch);
+  absl::Status TrainOnBatch(StepBatch& batch);
+  absl::Status SyncWeights(StepBatch& batch);
+  absl::Status Record(StepBatch& batch);
+
+  absl::Status TrainMiniBatch(StepBatch& batch, const ForwardBackwardCommand& command);
+  absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
+  absl::Status AfterStep();
+  absl::Status EvaluateAndRecord();
+  absl::Status SaveCheckpoint();
+  absl::Status Finish();
+
+  RunParts parts_;
+  const TrainOptions options_;
+  RunControl& control_;
+  Recovery recovery_;
+  RunPosition position_;
+  bool consistent_ = true;  // the trainers hold what position_ says
+  std::string newest_checkpoint_;
+  int64_t saved_step_ = 0;       // of the newest checkpoint
+  int64_t evaluated_step_ = -1;  // of the newest evaluation
+};
+
+}  // namespace tandem

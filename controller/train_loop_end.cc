@@ -1,0 +1,92 @@
+// What happens between steps and at the end: validation, checkpoints.
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "controller/clients/on_all_trainers.h"
+#include "controller/train_loop.h"
+
+namespace tandem {
+
+absl::Status TrainLoop::AfterStep() {
+  const int64_t step = position_.finished_steps;
+  const bool last = step == options_.total_steps;
+  if ((options_.save_freq > 0 && step % options_.save_freq == 0) || last) {
+    absl::Status saved = SaveCheckpoint();
+    if (absl::IsResourceExhausted(saved) && !last) {
+      // The run can go on: an older checkpoint is still there, and the next one may fit.
+      parts_.progress.OnMessage(
+          fmt::format("no checkpoint of step {}: {}", step, std::string(saved.message())));
+      saved = absl::OkStatus();
+    }
+    TANDEM_RETURN_IF_ERROR(saved);
+  }
+  if ((options_.test_freq > 0 && step % options_.test_freq == 0) || last) {
+    return EvaluateAndRecord();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::EvaluateAndRecord() {
+  if (parts_.validation.empty() || evaluated_step_ == position_.finished_steps) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<EvaluationRecord> record = EvaluateNow(
+      {.samples = options_.validation_samples, .sampling = options_.validation_sampling});
+  if (absl::IsCancelled(record.status()) && control_.stop_now()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(record.status());
+  evaluated_step_ = position_.finished_steps;
+  TANDEM_RETURN_IF_ERROR(parts_.store.RecordEvaluation(*record));
+  parts_.tracker.Log(record->step, record->metrics);
+  parts_.progress.OnEvaluation(*record);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EvaluationRecord> TrainLoop::EvaluateNow(EvaluationRequest request) {
+  request.step = position_.finished_steps;
+  request.version = position_.version;
+  return Evaluate(parts_, request);
+}
+
+absl::Status TrainLoop::SaveCheckpoint() {
+  const int64_t step = position_.finished_steps;
+  parts_.progress.OnPhase(step, "checkpoint");
+  const absl::Time start = parts_.clock.Now();
+  TANDEM_ASSIGN_OR_RETURN(const std::string directory, parts_.checkpoints.Begin(step));
+  const auto save = [&](TrainerClient& trainer, int) {
+    return trainer.SaveState(directory, position_.version);
+  };
+  const auto saved = OnAllTrainers<SaveResult>(parts_.pool, save);
+  absl::StatusOr<std::string> path = saved.status();
+  if (saved.ok()) {
+    path = parts_.checkpoints.Commit(step, {.step = step,
+                                            .version = position_.version,
+                                            .data = position_.data,
+                                            .store_step = step,
+                                            .world_size = parts_.pool.pairs(),
+                                            .config_yaml = options_.config_yaml});
+  }
+  if (!path.ok()) {
+    parts_.checkpoints.Abandon(step);
+    return Annotate(path.status(), "checkpoint " + directory);
+  }
+  newest_checkpoint_ = *path;
+  saved_step_ = step;
+  recovery_.SetCheckpoint(*path);
+  int64_t bytes = 0;
+  for (const SaveResult& result : *saved) bytes += result.bytes;
+  parts_.progress.OnMessage(fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20,
+                                        absl::ToDoubleSeconds(parts_.clock.Now() - start)));
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::Finish() {
+  absl::Status saved;
+  if (consistent_ && position_.finished_steps > 0 && saved_step_ != position_.finished_steps) {
+    saved = SaveCheckpoint();
+  }
+  parts_.tracker.Flush();
+  return saved;
+}
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+// What the train loop needs of the configuration, as plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <absl/time/time.h>
+
+#include "common/types/sampling_params.h"
+#include "controller/algorithm/grpo_advantage.h"
+#include "controller/clients/rollout_client.h"
+#include "controller/partition.h"
+
+namespace tandem {
+
+struct TrainOptions {
+  // The run
+  int64_t total_steps = 1;
+  int64_t save_freq = -1;  // steps; <= 0: only at the end
+  int64_t test_freq = -1;  // steps; <= 0: only at the end
+  bool val_before_train = true;
+  std::string run_dir;
+  std::string model_path;
+  std::string config_yaml;  // resolved, for checkpoints
+  absl::Duration register_timeout = absl::Seconds(60);
+
+  // Generation
+  int64_t train_batch_size = 8;  // prompts
+  int64_t samples_per_prompt = 8;
+  SamplingParams sampling;
+  int64_t max_prompt_tokens = 512;
+  SleepMode sleep = SleepMode::kDrainOnly;
+
+  // Validation
+  int64_t validation_samples = 1;  // per prompt
+  SamplingParams validation_sampling;
+
+  // Training
+  int64_t mini_batch_prompts = 8;
+  int64_t epochs = 1;    // over the samples of a step
+  bool shuffle = false;  // draw mini-batches in a seeded order
+  uint64_t shuffle_seed = 1;
+  Balance balance = Balance::kByLength;
+  bool recompute_old_log_probs = false;
+  bool need_reference = false;
+  bool compare_log_probs = true;
+
+  // Algorithm
+  GroupScale scale = GroupScale::kStandardDeviation;
+  bool kl_in_reward = false;
+  double kl_coef = 0;
+  std::string kl_penalty = "kl";
+};
+
+}  // namespace tandem

@@ -1,0 +1,198 @@
+#include "controller/worker_registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/cluster/protocol.h"
+
+namespace tandem {
+
+std::string RoleName(WorkerRole role) {
+  return role == WorkerRole::kTrainer ? "trainer" : "rollout";
+}
+
+absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcement) {
+  std::lock_guard lock(mutex_);
+  const WorkerKey& key = announcement.key;
+  TANDEM_RETURN_IF_ERROR(CheckAnnouncement(announcement));
+  TANDEM_RETURN_IF_ERROR(CheckNumerics(key, announcement.numerics_class));
+
+  const auto existing = workers_.find(key);
+  const bool same_process = existing != workers_.end() &&
+                            existing->second.announcement.boot_nonce == announcement.boot_nonce;
+  if (!same_process && existing != workers_.end() && announcement.incarnation != 0) {
+    return MakeStatus(absl::StatusCode::kAborted, "{} has been taken over by process {}",
+                      key.Text(), existing->second.announcement.pid);
+  }
+  int64_t& last = last_incarnation_[key];
+  WorkerEntry entry;
+  if (same_process) {
+    entry = existing->second;
+  } else {
+    entry.incarnation = announcement.incarnation != 0 ? announcement.incarnation : last + 1;
+    last = std::max(last, entry.incarnation);
+  }
+  entry.announcement = announcement;
+  entry.last_heartbeat = clock_.Now();
+  entry.news.numerics_class = announcement.numerics_class;
+  entry.state = announcement.numerics_class.empty() ? WorkerEntry::State::kStarting
+                                                    : WorkerEntry::State::kReady;
+  workers_[key] = entry;
+  return entry.incarnation;
+}
+
+absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement) const {
+  const WorkerKey& key = announcement.key;
+  if (announcement.protocol != kProtocolVersion) {
+    return InvalidArgument("{} speaks protocol {}, this controller {}: use binaries of one build",
+                           key.Text(), announcement.protocol, kProtocolVersion);
+  }
+  const bool is_trainer = key.role == WorkerRole::kTrainer;
+  const int count = is_trainer ? options_.trainers : options_.rollouts;
+  if (key.rank < 0 || key.rank >= count) {
+    return InvalidArgument("{} is out of range: cluster.{}s is {}, so ranks are 0 to {}",
+                           key.Text(), RoleName(key.role), count, count - 1);
+  }
+  const WorkerKey partner{is_trainer ? WorkerRole::kRollout : WorkerRole::kTrainer, key.rank};
+  const auto found = workers_.find(partner);
+  if (found != workers_.end() && found->second.state != WorkerEntry::State::kLost) {
+    const Announcement& other = found->second.announcement;
+    if (other.boot_id != announcement.boot_id || other.device != announcement.device) {
+      return FailedPrecondition(
+          "{} (device {}, host {}) and its partner {} (device {}, host {}) must share one device: "
+          "start them on the same host with the same --device",
+          key.Text(), announcement.device, announcement.boot_id, partner.Text(), other.device,
+          other.boot_id);
+    }
+  }
+  if (!announcement.tokenizer_digest.empty() &&
+      announcement.tokenizer_digest != options_.tokenizer_digest) {
+    return FailedPrecondition(
+        "{} loaded another tokenizer (digest {}) than the controller (digest {}): give both the "
+        "same model directory",
+        key.Text(), announcement.tokenizer_digest, options_.tokenizer_digest);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckNumerics(const WorkerKey& key,
+                                           const std::string& numerics_class) const {
+  if (numerics_class.empty()) return absl::OkStatus();
+  for (const auto& [other, entry] : workers_) {
+    if (other == key || entry.state == WorkerEntry::State::kLost) continue;
+    if (entry.news.numerics_class.empty() || entry.news.numerics_class == numerics_class) continue;
+    return FailedPrecondition(
+        "{} computes as {}, {} as {}: their bits would differ; run all workers on one kind of "
+        "machine",
+        key.Text(), numerics_class, other.Text(), entry.news.numerics_class);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const {
+  const auto found = workers_.find(key);
+  if (found == workers_.end()) {
+    return MakeStatus(absl::StatusCode::kNotFound, "{} has not registered with this controller",
+                      key.Text());
+  }
+  if (found->second.incarnation != incarnation) {
+    return MakeStatus(absl::StatusCode::kAborted,
+                      "{} incarnation {} has been replaced by incarnation {} (process {})",
+                      key.Text(), incarnation, found->second.incarnation,
+                      found->second.announcement.pid);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckCurrent(const WorkerKey& key, int64_t incarnation) const {
+  std::lock_guard lock(mutex_);
+  return CheckCurrentLocked(key, incarnation);
+}
+
+absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
+                                       int64_t incarnation,
+                                       HeartbeatNews news) {
+  std::lock_guard lock(mutex_);
+  TANDEM_RETURN_IF_ERROR(CheckCurrentLocked(key, incarnation));
+  TANDEM_RETURN_IF_ERROR(CheckNumerics(key, news.numerics_class));
+  WorkerEntry& entry = workers_.at(key);
+  if (news.numerics_class.empty()) news.numerics_class = entry.news.numerics_class;
+  entry.news = std::move(news);
+  entry.last_heartbeat = clock_.Now();
+  entry.state = entry.news.numerics_class.empty() ? WorkerEntry::State::kStarting
+                                                  : WorkerEntry::State::kReady;
+  return absl::OkStatus();
+}
+
+std::vector<WorkerKey> WorkerRegistry::DetectLost() {
+  std::lock_guard lock(mutex_);
+  std::vector<WorkerKey> lost;
+  for (auto& [key, entry] : workers_) {
+    // A starting worker loads its model and sends nothing yet: the register timeout covers it.
+    if (entry.state != WorkerEntry::State::kReady) continue;
+    if (clock_.Now() - entry.last_heartbeat < options_.heartbeat_timeout) continue;
+    entry.state = WorkerEntry::State::kLost;
+    lost.push_back(key);
+  }
+  return lost;
+}
+
+void WorkerRegistry::MarkLost(const WorkerKey& key, int64_t incarnation) {
+  std::lock_guard lock(mutex_);
+  if (CheckCurrentLocked(key, incarnation).ok()) {
+    workers_.at(key).state = WorkerEntry::State::kLost;
+  }
+}
+
+std::optional<WorkerEntry> WorkerRegistry::Find(const WorkerKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = workers_.find(key);
+  if (found == workers_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<WorkerEntry> WorkerRegistry::Ready(const WorkerKey& key) const {
+  std::optional<WorkerEntry> entry = Find(key);
+  if (entry && entry->state != WorkerEntry::State::kReady) return std::nullopt;
+  return entry;
+}
+
+std::vector<WorkerEntry> WorkerRegistry::Workers() const {
+  std::lock_guard lock(mutex_);
+  std::vector<WorkerEntry> workers;
+  for (const auto& [key, entry] : workers_) workers.push_back(entry);
+  return workers;
+}
+
+std::vector<std::string> WorkerRegistry::Missing() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> missing;
+  for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
+    const int count = role == WorkerRole::kTrainer ? options_.trainers : options_.rollouts;
+    for (int rank = 0; rank < count; ++rank) {
+      const WorkerKey key{role, rank};
+      const auto found = workers_.find(key);
+      if (found == workers_.end()) {
+        missing.push_back(key.Text() + " (never registered)");
+      } else if (found->second.state == WorkerEntry::State::kStarting) {
+        missing.push_back(key.Text() + " (registered, still starting)");
+      } else if (found->second.state == WorkerEntry::State::kLost) {
+        missing.push_back(fmt::format("{} (lost; last seen in phase {}, last action {})",
+                                      key.Text(), found->second.news.phase,
+                                      found->second.news.last_action));
+      }
+    }
+  }
+  return missing;
+}
+
+std::string WorkerRegistry::numerics_class() const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, entry] : workers_) {
+    if (!entry.news.numerics_class.empty()) return entry.news.numerics_class;
+  }
+  return "";
+}
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+// Who belongs to the job: registration, incarnations, heartbeats, losses. No I/O, time from a
+// clock.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
+#include "common/types/ledger_snapshot.h"
+
+namespace tandem {
+
+enum class WorkerRole { kTrainer, kRollout };
+std::string RoleName(WorkerRole role);
+
+struct WorkerKey {
+  WorkerRole role = WorkerRole::kTrainer;
+  int rank = 0;
+
+  auto operator<=>(const WorkerKey&) const = default;
+  std::string Text() const { return RoleName(role) + " " + std::to_string(rank); }
+};
+
+// What a worker says about itself when it registers.
+struct Announcement {
+  int protocol = 0;
+  WorkerKey key;
+  std::string address;     // where it serves gRPC
+  std::string boot_id;     // of its host
+  std::string device;      // "cpu:0"
+  std::string boot_nonce;  // random per process start
+  int64_t pid = 0;
+  std::string numerics_class;  // empty until known
+  std::string build;
+  int64_t device_memory_bytes = 0;
+  std::string tokenizer_digest;  // empty until known, and for workers without a tokenizer
+  int64_t incarnation = 0;       // kept from an earlier controller; 0: none
+};
+
+// What a heartbeat says.
+struct HeartbeatNews {
+  std::string phase;
+  int64_t version = -1;
+  std::string last_action;
+  LedgerSnapshot ledger;
+  std::string numerics_class;
+};
+
+struct WorkerEntry {
+  enum class State { kStarting, kReady, kLost };
+
+  Announcement announcement;
+  int64_t incarnation = 0;
+  State state = State::kStarting;
+  absl::Time last_heartbeat;
+  HeartbeatNews news;
+
+  const WorkerKey& key() const { return announcement.key; }
+};
+
+struct RegistryOptions {
+  int trainers = 1;
+  int rollouts = 1;
+  absl::Duration heartbeat_timeout = absl::Seconds(10);
+  std::string tokenizer_digest;  // of the controller's own tokenizer
+};
+
+// A worker is starting until its numerics class is known, then ready; lost when it was silent for
+// heartbeat_timeout or a caller saw its connection break, ready again with its next heartbeat. A
+// process that registers for a taken rank replaces the old one under a new incarnation.
+// Thread-safe.
+class WorkerRegistry {
+ public:
+  WorkerRegistry(RegistryOptions options, Clock& clock)
+      : options_(std::move(options)), clock_(clock) {}
+
+  // Returns the worker's incarnation; the same boot_nonce gets the same one.
+  // InvalidArgument: protocol or rank; FailedPrecondition: partner on another host or device,
+  // numerics classes mixed, tokenizers differ; Aborted: a worker of an earlier controller whose
+  // rank has been taken since.
+  absl::StatusOr<int64_t> Register(const Announcement& announcement);
+
+  // NotFound: unknown here (the controller was restarted): register again. Aborted: replaced.
+  // FailedPrecondition: numerics classes mixed.
+  absl::Status Heartbeat(const WorkerKey& key, int64_t incarnation, HeartbeatNews news);
+
+  // OK, or Aborted / NotFound as for Heartbeat.
+  absl::Status CheckCurrent(const WorkerKey& key, int64_t incarnation) const;
+
+  // Marks workers that have been silent too long; returns those marked now.
+  std::vector<WorkerKey> DetectLost();
+  // A call to this worker failed as if it were gone.
+  void MarkLost(const WorkerKey& key, int64_t incarnation);
+
+  std::optional<WorkerEntry> Find(const WorkerKey& key) const;
+  std::vector<WorkerEntry> Workers() const;  // ordered by key
+  // The ready worker of that rank, or nullopt.
+  std::optional<WorkerEntry> Ready(const WorkerKey& key) const;
+
+  // Every expected worker that is not ready, with what is known: "rollout 1 (never registered)".
+  // Empty: complete.
+  std::vector<std::string> Missing() const;
+  // The common numerics class, "" while unknown.
+  std::string numerics_class() const;
+
+ private:
+  absl::Status CheckAnnouncement(const Announcement& announcement) const;
+  absl::Status CheckNumerics(const WorkerKey& key, const std::string& numerics_class) const;
+  absl::Status CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const;
+
+  const RegistryOptions options_;
+  Clock& clock_;
+  mutable std::mutex mutex_;
+  std::map<WorkerKey, WorkerEntry> workers_;       // guarded by mutex_
+  std::map<WorkerKey, int64_t> last_incarnation_;  // guarded by mutex_
+};
+
+}  // namespace tandem
