@@ -1,0 +1,12 @@
+// Macros as callable values.
+#pragma once
+
+#include "common/text/jinja/frame.h"
+#include "common/text/jinja/syntax/ast.h"
+
+namespace tandem::jinja {
+
+// The definition must outlive the runtime. Names are looked up where the macro was defined.
+Value MakeMacro(const MacroDefinition& definition, Frame& frame);
+
+}  // namespace tandem::jinja

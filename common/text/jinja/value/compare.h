@@ -1,0 +1,34 @@
+// Truth, equality, order and membership.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include "common/text/jinja/value/value.h"
+
+namespace tandem::jinja {
+
+bool Truthy(const Value& value);
+
+// Python's ==: numbers by value (True == 1 == 1.0), mappings without regard to order.
+bool Equal(const Value& a, const Value& b);
+
+// Python's <; InvalidArgument between types without an order, or if one is undefined.
+absl::StatusOr<bool> Less(const Value& a, const Value& b);
+
+// `item in container`; InvalidArgument where Python raises.
+absl::StatusOr<bool> Contains(const Value& container, const Value& item);
+
+// All items: of a sequence, the keys of a mapping, the characters of a string, what is left of an
+// iterator (which is empty afterwards), nothing of undefined. InvalidArgument otherwise.
+absl::StatusOr<Values> Iterate(const Value& value);
+
+// len(); InvalidArgument for iterators, numbers and None.
+absl::StatusOr<int64_t> Length(const Value& value);
+
+// The Python type's name: str, dict, NoneType, ...
+std::string TypeName(const Value& value);
+
+// The value of a number. Needs is_number().
+double AsDouble(const Value& value);
+
+}  // namespace tandem::jinja
