@@ -1,0 +1,144 @@
+#include <catch2/catch.hpp>
+
+#include "common/weights/update_receiver.h"
+#include "common/weights/weight_check.h"
+#include "common/weights/weight_publisher.h"
+#include "tests/fakes/fake_update_client.h"
+#include "tests/fakes/memory_weights.h"
+
+namespace tandem {
+namespace {
+
+using testing::FakeUpdateClient;
+using testing::MemoryWeights;
+
+class ReceiverReader : public WeightReader {
+ public:
+  ReceiverReader(const WeightLayout* layout,
+                 const UpdateReceiver* receiver,
+                 const std::byte* storage)
+      : layout_(layout), receiver_(receiver), storage_(storage) {}
+  absl::StatusOr<HeldWeights> Digests() override {
+    HeldWeights held = {receiver_->version(), ManifestOf(*layout_), receiver_->Digests()};
+    if (drop_first) {
+      held.manifest.erase(held.manifest.begin());
+      held.digests.erase(held.digests.begin());
+    }
+    if (!add.empty()) {
+      held.manifest.push_back({add, DType::kBFloat16, {1}});
+      held.digests.push_back({});
+    }
+    return held;
+  }
+  absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) override {
+    TANDEM_ASSIGN_OR_RETURN(const TensorPlace* place, layout_->Find(name));
+    std::string data(rows * place->cols() * 2, '\0');
+    layout_->ReadRows(storage_ + layout_->group_offset(place->layer), *place, row, rows,
+                      data.data());
+    return data;
+  }
+  bool drop_first = false;
+  std::string add;
+
+ private:
+  const WeightLayout* layout_;
+  const UpdateReceiver* receiver_;
+  const std::byte* storage_;
+};
+
+struct Fixture {
+  WeightLayout layout = WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16);
+  MemoryWeights weights{layout, 5};
+  std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
+  UpdateReceiver receiver{&layout, storage.data()};
+  FakeUpdateClient client{&receiver};
+  WeightPublisher publisher{&layout, {8192, 2, nullptr}};
+};
+
+}  // namespace
+
+TEST_CASE("every tensor is gathered once whether or not the rollout holds out") {
+  Fixture f;
+  const size_t tensors = f.layout.places().size();
+  REQUIRE(f.publisher.Publish(1, f.weights, nullptr).ok());
+  REQUIRE(f.weights.gathered().size() == tensors);
+  f.client.fail_begin = absl::UnavailableError("gone");
+  REQUIRE(absl::IsUnavailable(f.publisher.Publish(2, f.weights, &f.client).status()));
+  REQUIRE(f.weights.gathered().size() == 2 * tensors);
+  f.client.fail_begin = absl::OkStatus();
+  f.client.fail_at_bucket = 3;
+  REQUIRE(absl::IsUnavailable(f.publisher.Publish(2, f.weights, &f.client).status()));
+  REQUIRE(f.weights.gathered().size() == 3 * tensors);
+  REQUIRE(f.client.calls.back() == "abort: lost at bucket 3");
+}
+
+TEST_CASE("a source that fails aborts the update on the rollout") {
+  Fixture f;
+  f.weights.fail_at = f.layout.places()[7].name;
+  const auto status = f.publisher.Publish(1, f.weights, &f.client).status();
+  REQUIRE(status.code() == absl::StatusCode::kInternal);
+  REQUIRE(std::string(status.message()).find(f.weights.fail_at) != std::string::npos);
+  REQUIRE(f.client.calls.size() == 2);
+  REQUIRE(f.client.calls[1].rfind("abort", 0) == 0);
+  REQUIRE(!f.receiver.updating());
+  REQUIRE(f.receiver.version() == kNoVersion);
+  f.weights.fail_at.clear();
+  REQUIRE(f.publisher.Publish(1, f.weights, &f.client).ok());
+}
+
+TEST_CASE("generations grow from update to update and over publishers") {
+  Fixture f;
+  int64_t last = 0;
+  for (int i = 0; i < 5; ++i) {
+    REQUIRE(f.publisher.Publish(i, f.weights, &f.client).ok());
+    REQUIRE(f.client.offer().generation > last);
+    last = f.client.offer().generation;
+  }
+  WeightPublisher restarted(&f.layout, {8192, 2, nullptr});
+  REQUIRE(restarted.Publish(9, f.weights, &f.client).ok());
+  REQUIRE(f.client.offer().generation > last);
+}
+
+TEST_CASE("slots are no larger and no more than the update needs") {
+  Fixture f;
+  WeightPublisher publisher(&f.layout, {int64_t{512} << 20, 2, nullptr});
+  int64_t mapped = 0;
+  f.client.before_apply = [&](int, std::byte*, const std::vector<BucketEntry>&) {
+    mapped = f.client.slots()->slot_bytes() * f.client.slots()->slots();
+  };
+  const auto report = publisher.Publish(1, f.weights, &f.client);
+  REQUIRE(report->buckets == 1);
+  REQUIRE(mapped < report->bytes + 64 * 1024);
+}
+
+TEST_CASE("a check passes after a sync and finds one wrong element") {
+  Fixture f;
+  REQUIRE(f.publisher.Publish(4, f.weights, &f.client).ok());
+  ReceiverReader reader(&f.layout, &f.receiver, f.storage.data());
+  auto report = CheckWeights(f.layout, f.weights, &reader);
+  REQUIRE(report->ok());
+  REQUIRE(report->version == 4);
+  REQUIRE(report->checked == static_cast<int64_t>(f.layout.places().size()));
+
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  f.weights.tensor(name)[(5 * 40 + 9) * 2] ^= std::byte{1};
+  report = CheckWeights(f.layout, f.weights, &reader);
+  REQUIRE(report->mismatched == 1);
+  REQUIRE(report->first_difference.rfind(name + "[5, 9]: the rollout holds ", 0) == 0);
+}
+
+TEST_CASE("a check counts missing and unexpected tensors") {
+  Fixture f;
+  REQUIRE(f.publisher.Publish(4, f.weights, &f.client).ok());
+  ReceiverReader reader(&f.layout, &f.receiver, f.storage.data());
+  reader.drop_first = true;
+  reader.add = "model.extra";
+  const auto report = CheckWeights(f.layout, f.weights, &reader);
+  REQUIRE(report->missing == 1);
+  REQUIRE(report->unexpected == 1);
+  REQUIRE(!report->ok());
+  REQUIRE(report->first_difference.find("model.extra") != std::string::npos);
+  REQUIRE(CheckWeights(f.layout, f.weights, nullptr)->checked == 0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,157 @@
+#include "common/weights/rollout_state.h"
+
+#include <array>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+namespace {
+
+constexpr std::array kStates = {RolloutState::kEmpty, RolloutState::kServing,
+                                RolloutState::kDraining, RolloutState::kAsleep,
+                                RolloutState::kUpdating};
+constexpr std::array kEvents = {
+    RolloutEvent::kGenerate, RolloutEvent::kLoad,   RolloutEvent::kDrain,
+    RolloutEvent::kSleep,    RolloutEvent::kWake,   RolloutEvent::kBegin,
+    RolloutEvent::kApply,    RolloutEvent::kCommit, RolloutEvent::kAbort};
+
+RolloutFacts FactsOf(int bits) {
+  RolloutFacts facts;
+  facts.weights_mapped = bits & 1;
+  facts.weights_whole = bits & 2;
+  facts.kv_mapped = bits & 4;
+  facts.running = bits & 8;
+  facts.applied = bits & 16;
+  return facts;
+}
+
+std::vector<std::string> Cells(const std::string& line, char separator) {
+  std::vector<std::string> cells;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, separator);) {
+    const size_t first = cell.find_first_not_of(' ');
+    if (first == std::string::npos) continue;
+    cells.push_back(cell.substr(first, cell.find_last_not_of(' ') - first + 1));
+  }
+  return cells;
+}
+
+// (event, state) → the states that docs/weights.md names.
+std::map<std::pair<std::string, std::string>, std::set<std::string>> DocumentedTable() {
+  std::ifstream in(std::string(TANDEM_SOURCE_DIR) + "/docs/weights.md");
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> table;
+  std::vector<std::string> header;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("| event |", 0) == 0) {
+      header = Cells(line, '|');
+      std::getline(in, line);
+    } else if (!header.empty() && line.rfind("|", 0) == 0) {
+      const std::vector<std::string> cells = Cells(line, '|');
+      for (size_t i = 1; i < cells.size(); ++i) {
+        std::set<std::string>& next = table[{cells[0], header[i]}];
+        for (const std::string& state : Cells(cells[i], '/')) {
+          if (state != "–") next.insert(state);
+        }
+      }
+    } else if (!header.empty()) {
+      break;
+    }
+  }
+  return table;
+}
+
+RolloutState Next(RolloutState state, RolloutEvent event, RolloutFacts facts) {
+  const auto next = NextState(state, event, facts);
+  INFO(next.status().ToString());
+  REQUIRE(next.ok());
+  return *next;
+}
+
+RolloutFacts All() {
+  RolloutFacts facts;
+  facts.weights_mapped = facts.weights_whole = facts.kv_mapped = true;
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("every state and event leads where docs/weights.md says, whatever the worker holds") {
+  const auto table = DocumentedTable();
+  REQUIRE(table.size() == kStates.size() * kEvents.size());
+  for (const RolloutState state : kStates) {
+    for (const RolloutEvent event : kEvents) {
+      std::set<std::string> reached;
+      for (int bits = 0; bits < 32; ++bits) {
+        const auto next = NextState(state, event, FactsOf(bits));
+        if (next.ok()) {
+          reached.insert(RolloutStateName(*next));
+          continue;
+        }
+        REQUIRE(next.status().code() == absl::StatusCode::kFailedPrecondition);
+        const std::string text(next.status().message());
+        INFO(text);
+        REQUIRE(text.find(RolloutEventName(event)) == 0);
+        REQUIRE(text.find(RolloutStateName(state)) != std::string::npos);
+      }
+      INFO(RolloutStateName(state) << " " << RolloutEventName(event));
+      REQUIRE(reached == table.at({RolloutEventName(event), RolloutStateName(state)}));
+    }
+  }
+}
+
+TEST_CASE("the order sleep, wake weights, update, wake kv leads back to Serving") {
+  RolloutFacts facts = All();
+  RolloutState state = RolloutState::kServing;
+  state = Next(state, RolloutEvent::kDrain, facts);
+  REQUIRE(state == RolloutState::kDraining);
+  facts.kv_mapped = facts.weights_mapped = facts.weights_whole = false;
+  state = Next(state, RolloutEvent::kSleep, facts);
+  REQUIRE(state == RolloutState::kAsleep);
+  REQUIRE(!NextState(state, RolloutEvent::kBegin, facts).ok());
+  facts.weights_mapped = true;
+  state = Next(state, RolloutEvent::kWake, facts);
+  REQUIRE(state == RolloutState::kAsleep);
+  state = Next(state, RolloutEvent::kBegin, facts);
+  REQUIRE(state == RolloutState::kUpdating);
+  REQUIRE(!NextState(state, RolloutEvent::kWake, All()).ok());
+  REQUIRE(!NextState(state, RolloutEvent::kGenerate, facts).ok());
+  facts.applied = true;
+  state = Next(state, RolloutEvent::kApply, facts);
+  facts.applied = false;
+  facts.weights_whole = true;
+  state = Next(state, RolloutEvent::kCommit, facts);
+  REQUIRE(state == RolloutState::kAsleep);
+  REQUIRE(!NextState(state, RolloutEvent::kGenerate, facts).ok());
+  state = Next(state, RolloutEvent::kWake, All());
+  REQUIRE(state == RolloutState::kServing);
+}
+
+TEST_CASE("a sync without sleep goes through Draining and an abort decides by applied bytes") {
+  REQUIRE(!NextState(RolloutState::kServing, RolloutEvent::kBegin, All()).ok());
+  RolloutFacts busy = All();
+  busy.running = true;
+  REQUIRE(!NextState(RolloutState::kDraining, RolloutEvent::kBegin, busy).ok());
+  REQUIRE(!NextState(RolloutState::kDraining, RolloutEvent::kSleep, busy).ok());
+  REQUIRE(Next(RolloutState::kDraining, RolloutEvent::kBegin, All()) == RolloutState::kUpdating);
+  REQUIRE(Next(RolloutState::kUpdating, RolloutEvent::kAbort, All()) == RolloutState::kServing);
+  RolloutFacts applied = All();
+  applied.applied = true;
+  REQUIRE(Next(RolloutState::kUpdating, RolloutEvent::kAbort, applied) == RolloutState::kEmpty);
+}
+
+TEST_CASE("a machine stays where it is after an illegal event") {
+  RolloutStateMachine machine;
+  REQUIRE(machine.state() == RolloutState::kEmpty);
+  REQUIRE(!machine.Handle(RolloutEvent::kCommit, All()).ok());
+  REQUIRE(machine.state() == RolloutState::kEmpty);
+  REQUIRE(machine.Handle(RolloutEvent::kLoad, All()).ok());
+  REQUIRE(machine.state() == RolloutState::kServing);
+}
+
+}  // namespace tandem

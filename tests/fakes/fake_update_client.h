@@ -1,0 +1,74 @@
+// A rollout in the same process: an UpdateReceiver behind UpdateClient, with faults.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/base/status_macros.h"
+#include "common/weights/update_client.h"
+#include "common/weights/update_receiver.h"
+
+namespace tandem::testing {
+
+class FakeUpdateClient : public UpdateClient {
+ public:
+  explicit FakeUpdateClient(UpdateReceiver* receiver) : receiver_(receiver) {}
+
+  absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+    calls.push_back("begin");
+    TANDEM_RETURN_IF_ERROR(fail_begin);
+    offer_ = offer;
+    slots_ = &slots;
+    return receiver_->Begin(offer.version, offer.generation, offer.manifest);
+  }
+  // The slowest rollout there can be: a slot is read only when the publisher waits for it.
+  absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
+    if (pending_.count(slot) > 0) return Internal("slot {} is in use", slot);
+    pending_[slot] = entries;
+    return absl::OkStatus();
+  }
+  absl::Status WaitApply(int slot) override {
+    const auto found = pending_.find(slot);
+    if (found == pending_.end()) return absl::OkStatus();
+    const std::vector<BucketEntry> entries = std::move(found->second);
+    pending_.erase(found);
+    if (buckets == fail_at_bucket) {
+      return MakeStatus(absl::StatusCode::kUnavailable, "lost at bucket {}", buckets);
+    }
+    if (before_apply) before_apply(buckets, slots_->slot(slot), entries);
+    ++buckets;
+    return receiver_->Apply(offer_.version, offer_.generation, slots_->slot(slot),
+                            slots_->slot_bytes(), entries);
+  }
+  absl::Status Commit(const std::vector<Digest>& digests) override {
+    calls.push_back("commit");
+    if (!pending_.empty()) return Internal("commit with slots under way");
+    slots_ = nullptr;
+    return receiver_->Commit(offer_.version, digests);
+  }
+  absl::Status Abort(const std::string& reason) override {
+    calls.push_back("abort: " + reason);
+    pending_.clear();
+    slots_ = nullptr;
+    receiver_->Abort();
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string> calls;
+  int buckets = 0;  // applied
+  int fail_at_bucket = -1;
+  absl::Status fail_begin;
+  std::function<void(int bucket, std::byte* slot, const std::vector<BucketEntry>&)> before_apply;
+  const UpdateOffer& offer() const { return offer_; }
+  const SlotMemory* slots() const { return slots_; }
+
+ private:
+  UpdateReceiver* const receiver_;
+  UpdateOffer offer_;
+  const SlotMemory* slots_ = nullptr;
+  std::map<int, std::vector<BucketEntry>> pending_;
+};
+
+}  // namespace tandem::testing
