@@ -5,7 +5,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/packed_weight.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
@@ -251,7 +250,7 @@ TEST_CASE("Gradients in bf16 stay close to those in fp32", "[ops][gradient]") {
         head.source.Set(i, j, static_cast<float>((i * 7 + j * 13) % 31 - 15) * 0x1p-6f);
       }
     }
-    PackRows(head.packed.data(), qkv.cols(), dtype, 0, 1500, head.source.data());
+    head.Pack();
     const std::vector<int32_t> targets(static_cast<size_t>(rows), 1234);
     const std::vector<float> ones(static_cast<size_t>(rows), 1.0f);
     const TestMatrix dhidden(dtype, rows, qkv.cols());

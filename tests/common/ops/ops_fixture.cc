@@ -63,7 +63,11 @@ TestWeight::TestWeight(
       bias(TestMatrix::Random(dtype, 1, n, seed + 1)),
       has_bias(with_bias),
       packed(static_cast<size_t>(PackedBytes(n, k, dtype))) {
-  PackRows(packed.data(), k, dtype, 0, n, source.data());
+  Pack();
+}
+
+void TestWeight::Pack() {
+  PackRows(packed.data(), source.cols(), source.dtype(), 0, source.rows(), source.data());
 }
 
 LinearWeight TestWeight::view() const {

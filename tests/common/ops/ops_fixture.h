@@ -20,6 +20,7 @@ class TestMatrix {
   static TestMatrix Random(
       DType dtype, int64_t rows, int64_t cols, uint32_t seed, float scale = 1.0f);
 
+  DType dtype() const { return dtype_; }
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   float At(int64_t row, int64_t col) const;
@@ -41,6 +42,8 @@ class TestMatrix {
 struct TestWeight {
   TestWeight(DType dtype, int64_t n, int64_t k, uint32_t seed, float scale, bool with_bias = false);
   LinearWeight view() const;
+  // Packs `source` again after it was changed.
+  void Pack();
 
   TestMatrix source;
   TestMatrix bias;

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "common/base/philox.h"
+#include "tests/common/ops/ops_fixture.h"
+
+namespace tandem {
+namespace {
+using testing::TestMatrix;
+using testing::TestWeight;
+
+constexpr int64_t kVocab = 2500, kLimit = 2300, kDim = 40;
+
+// Probabilities over ids < limit in double, from the op's own fp32 logits.
+std::vector<double> Probabilities(const std::vector<float>& logits, int64_t row, double t) {
+  std::vector<double> p;
+  double total = 0;
+  for (int64_t id = 0; id < kLimit; ++id) {
+    p.push_back(std::exp(static_cast<double>(logits[static_cast<size_t>(row * kVocab + id)]) / t));
+    total += p.back();
+  }
+  for (double& value : p) value /= total;
+  return p;
+}
+
+struct Scored {
+  std::vector<float> log_probs, entropy;
+};
+Scored Score(ForwardOps& ops,
+             Matrix hidden,
+             const TestWeight& head,
+             const int32_t* targets,
+             const float* temperatures) {
+  Scored scored = {std::vector<float>(static_cast<size_t>(hidden.rows)),
+                   std::vector<float>(static_cast<size_t>(hidden.rows))};
+  ops.TokenLogProbs(hidden, head.view(), kLimit, targets, temperatures, scored.log_probs.data(),
+                    scored.entropy.data());
+  return scored;
+}
+
+std::vector<float> AllLogits(ForwardOps& ops, const TestMatrix& hidden, const TestWeight& head) {
+  std::vector<float> logits(static_cast<size_t>(hidden.rows() * kVocab));
+  ops.Logits(hidden.view(), head.view(), {logits.data(), hidden.rows(), kVocab, kVocab});
+  return logits;
+}
+}  // namespace
+
+TEST_CASE("Token log-probs and entropies agree with a double reference", "[ops][logits]") {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const auto ops = testing::MakeForward(dtype, 2);
+    const TestMatrix hidden = TestMatrix::Random(dtype, 20, kDim, 1, 2.0f);
+    const TestWeight head(dtype, kVocab, kDim, 2, 1.0f);
+    const std::vector<float> logits = AllLogits(*ops, hidden, head);
+    std::vector<int32_t> targets;
+    std::vector<float> temperatures;
+    for (int32_t i = 0; i < 20; ++i) {
+      targets.push_back(i * 121);
+      temperatures.push_back(i % 3 == 0 ? 0.0f : 0.5f * static_cast<float>(i % 4 + 1));
+    }
+    const Scored scored = Score(*ops, hidden.view(), head, targets.data(), temperatures.data());
+    for (size_t i = 0; i < 20; ++i) {
+      const double t = temperatures[i] == 0.0f ? 1.0 : static_cast<double>(temperatures[i]);
+      const std::vector<double> p = Probabilities(logits, static_cast<int64_t>(i), t);
+      double entropy = 0;
+      for (const double value : p) entropy -= value > 0 ? value * std::log(value) : 0;
+      const double expected = std::log(p[static_cast<size_t>(targets[i])]);
+      REQUIRE(scored.log_probs[i] == Approx(expected).epsilon(2e-6).margin(1e-5));
+      REQUIRE(scored.entropy[i] == Approx(entropy).epsilon(1e-5).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("A row's log-prob and sample do not depend on the batch or threads", "[ops][logits]") {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    constexpr int64_t kRows = 140;
+    const TestMatrix hidden = TestMatrix::Random(dtype, kRows, kDim, 1, 2.0f);
+    const TestWeight head(dtype, kVocab, kDim, 2, 1.0f);
+    std::vector<SampleRow> rows;
+    std::vector<float> temperatures;
+    for (uint64_t i = 0; i < kRows; ++i) {
+      rows.push_back({i % 7 == 0 ? 0.0f : 0.8f + 0.1f * static_cast<float>(i % 5),
+                      i % 11 == 0 ? 0.8f : 1.0f, i % 13 == 0 ? 40 : -1, RandomUniform(1, 2, i)});
+      temperatures.push_back(rows.back().temperature);
+    }
+    std::vector<SampledToken> full(kRows);
+    std::vector<int32_t> targets;
+    const auto one = testing::MakeForward(dtype, 1);
+    one->Sample(hidden.view(), head.view(), kLimit, rows, full.data());
+    for (const SampledToken& token : full) targets.push_back(token.token);
+    const Scored scored = Score(*one, hidden.view(), head, targets.data(), temperatures.data());
+    for (size_t i = 0; i < kRows; ++i) REQUIRE(scored.log_probs[i] == full[i].log_prob);
+    const auto two = testing::MakeForward(dtype, 2);
+    for (const int64_t m : {1, 2, 5, 8, 63, 64, 65, 129}) {
+      const int64_t first = m % 11;
+      const auto from = static_cast<size_t>(first);
+      const std::vector<SampleRow> some(rows.begin() + first, rows.begin() + first + m);
+      std::vector<SampledToken> part(static_cast<size_t>(m));
+      two->Sample(hidden.Rows(first, m), head.view(), kLimit, some, part.data());
+      const Scored again = Score(*two, hidden.Rows(first, m), head, targets.data() + first,
+                                 temperatures.data() + first);
+      for (size_t i = 0; i < part.size(); ++i) {
+        REQUIRE(part[i].token == full[from + i].token);
+        REQUIRE(part[i].log_prob == full[from + i].log_prob);
+        REQUIRE(again.log_probs[i] == full[from + i].log_prob);
+        REQUIRE(again.entropy[i] == scored.entropy[from + i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("Sample inverts the cumulative distribution over ascending ids", "[ops][logits]") {
+  const auto ops = testing::MakeForward(DType::kBFloat16, 2);
+  const TestMatrix one = TestMatrix::Random(DType::kBFloat16, 1, kDim, 1, 1.0f);
+  const TestWeight head(DType::kBFloat16, kVocab, kDim, 2, 0.6f);
+  constexpr int64_t kDraws = 4000;
+  TestMatrix hidden(DType::kBFloat16, kDraws, kDim);
+  std::vector<SampleRow> rows;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    for (int64_t j = 0; j < kDim; ++j) hidden.Set(i, j, one.At(0, j));
+    rows.push_back({0.7f, 1.0f, -1, RandomUniform(3, 4, static_cast<uint64_t>(i))});
+  }
+  std::vector<SampledToken> tokens(kDraws);
+  ops->Sample(hidden.view(), head.view(), kLimit, rows, tokens.data());
+  const std::vector<double> p = Probabilities(AllLogits(*ops, one, head), 0, 0.7f);
+  std::vector<double> cumulative;
+  double sum = 0;
+  for (const double value : p) cumulative.push_back(sum += value);
+  for (size_t i = 0; i < kDraws; ++i) {
+    const auto id = static_cast<size_t>(tokens[i].token);
+    REQUIRE(id < static_cast<size_t>(kLimit));
+    const double u = static_cast<double>(rows[i].uniform);
+    REQUIRE(u <= cumulative[id] + 1e-6);
+    REQUIRE(u >= cumulative[id] - p[id] - 1e-6);
+    REQUIRE(tokens[i].log_prob == Approx(std::log(p[id])).margin(2e-5));
+  }
+}
+
+TEST_CASE("Ids beyond the vocabulary limit are never sampled", "[ops][logits]") {
+  const auto ops = testing::MakeForward(DType::kBFloat16, 1);
+  // The masked ids have by far the largest logits.
+  TestWeight head(DType::kBFloat16, kVocab, kDim, 2, 0.1f);
+  for (int64_t id = kLimit; id < kVocab; ++id) {
+    for (int64_t j = 0; j < kDim; ++j) head.source.Set(id, j, 50.0f);
+  }
+  head.Pack();
+  TestMatrix hidden(DType::kBFloat16, 300, kDim);
+  std::vector<SampleRow> rows;
+  for (int64_t i = 0; i < 300; ++i) {
+    for (int64_t j = 0; j < kDim; ++j) hidden.Set(i, j, 1.0f);
+    const float u = i == 0 ? 0x1p-24f : i == 1 ? 1.0f - 0x1p-24f : RandomUniform(1, 1, i);
+    rows.push_back({i % 4 == 2 ? 0.0f : 1.0f, i % 5 == 0 ? 0.9f : 1.0f, i % 7 == 0 ? 5 : -1, u});
+  }
+  std::vector<SampledToken> tokens(300);
+  ops->Sample(hidden.view(), head.view(), kLimit, rows, tokens.data());
+  for (const SampledToken& token : tokens) {
+    REQUIRE(token.token < kLimit);
+    REQUIRE(std::isfinite(token.log_prob));
+  }
+}
+
+TEST_CASE("Greedy sampling takes the lowest id of the largest logit", "[ops][logits]") {
+  const auto ops = testing::MakeForward(DType::kBFloat16, 1);
+  TestWeight head(DType::kBFloat16, kVocab, kDim, 2, 0.1f);
+  for (const int64_t id : {1500, 1200, 2200}) {
+    for (int64_t j = 0; j < kDim; ++j) head.source.Set(id, j, 1.0f);
+  }
+  head.Pack();
+  TestMatrix hidden(DType::kBFloat16, 1, kDim);
+  for (int64_t j = 0; j < kDim; ++j) hidden.Set(0, j, 1.0f);
+  SampledToken token;
+  ops->Sample(hidden.view(), head.view(), kLimit, {{0.0f, 0.5f, 3, 0.9f}}, &token);
+  REQUIRE(token.token == 1200);
+  const float one = 1.0f;
+  REQUIRE(Score(*ops, hidden.view(), head, &token.token, &one).log_probs[0] == token.log_prob);
+}
+
+TEST_CASE("Top-k and top-p keep the most probable ids only", "[ops][logits]") {
+  const auto ops = testing::MakeForward(DType::kFloat32, 1);
+  const TestWeight head(DType::kFloat32, kVocab, kDim, 2, 0.5f);
+  const TestMatrix one = TestMatrix::Random(DType::kFloat32, 1, kDim, 1, 1.0f);
+  const std::vector<double> p = Probabilities(AllLogits(*ops, one, head), 0, 1.0);
+  std::vector<int32_t> order(p.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return p[static_cast<size_t>(a)] > p[static_cast<size_t>(b)];
+  });
+  // The shortest prefix with at least half of the probability of the first 20.
+  double twenty = 0, half = 0;
+  for (size_t i = 0; i < 20; ++i) twenty += p[static_cast<size_t>(order[i])];
+  size_t prefix = 0;
+  while (half < 0.5 * twenty) half += p[static_cast<size_t>(order[prefix++])];
+  REQUIRE(prefix > 1);
+  std::vector<int> seen(20);
+  for (uint64_t i = 0; i < 400; ++i) {
+    SampledToken token;
+    ops->Sample(one.view(), head.view(), kLimit, {{1.0f, 0.5f, 20, RandomUniform(9, 9, i)}},
+                &token);
+    const auto rank =
+        static_cast<size_t>(std::find(order.begin(), order.end(), token.token) - order.begin());
+    REQUIRE(rank < prefix);
+    ++seen[rank];
+    // Scored over the full vocabulary.
+    REQUIRE(token.log_prob == Approx(std::log(p[static_cast<size_t>(token.token)])).margin(1e-5));
+  }
+  for (size_t rank = 0; rank < prefix; ++rank) REQUIRE(seen[rank] > 0);
+}
+
+}  // namespace tandem

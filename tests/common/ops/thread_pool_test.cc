@@ -1,0 +1,43 @@
+#include "common/ops/cpu/thread_pool.h"
+
+#include <catch2/catch.hpp>
+#include <xmmintrin.h>
+
+namespace tandem {
+
+TEST_CASE("ThreadPool runs every task once, whatever the number of threads", "[ops][pool]") {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (int job = 0; job < 300; ++job) {
+      std::vector<std::atomic<int>> runs(static_cast<size_t>(job % 50));
+      pool.ParallelFor(static_cast<int64_t>(runs.size()), [&](int64_t task, int thread) {
+        if (thread >= 0 && thread < threads) ++runs[static_cast<size_t>(task)];
+      });
+      for (const std::atomic<int>& count : runs) REQUIRE(count == 1);
+    }
+  }
+}
+
+TEST_CASE("ThreadPool flushes denormals in tasks and restores the caller's mode", "[ops][pool]") {
+  const unsigned before = _mm_getcsr();
+  ThreadPool pool(2);
+  std::atomic<int> flushing = 0;
+  pool.ParallelFor(64, [&](int64_t, int) { flushing += (_mm_getcsr() & 0x8040u) == 0x8040u; });
+  REQUIRE(flushing == 64);
+  REQUIRE(_mm_getcsr() == before);
+}
+
+TEST_CASE("ParallelRows covers all rows in runs", "[ops][pool]") {
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    for (const int64_t rows : {0, 1, 7, 100}) {
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(rows));
+      pool.ParallelRows(rows, 4, [&](int64_t first, int64_t last, int) {
+        for (int64_t row = first; row < last; ++row) ++seen[static_cast<size_t>(row)];
+      });
+      for (const std::atomic<int>& count : seen) REQUIRE(count == 1);
+    }
+  }
+}
+
+}  // namespace tandem
