@@ -225,11 +225,12 @@ absl::Status ReadSizes(Reader& reader, ModelSpec& spec) {
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  if (!file.is_open()) {
     return MakeStatus(absl::StatusCode::kNotFound,
                       "{} cannot be read: give a Hugging Face model directory", path);
   }
+  std::ostringstream text;
+  text << file.rdbuf();
   return text.str();
 }
 

@@ -19,9 +19,14 @@ constexpr char kHead[] = "lm_head.weight";
 // Buffers that old exporters saved; they are computed from the config.
 bool IsKnownBuffer(const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); }
 
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 absl::Status NoWeights(const std::string& dir) {
-  const bool pickled = std::filesystem::exists(dir + "/pytorch_model.bin") ||
-                       std::filesystem::exists(dir + "/pytorch_model.bin.index.json");
+  const bool pickled =
+      Exists(dir + "/pytorch_model.bin") || Exists(dir + "/pytorch_model.bin.index.json");
   return MakeStatus(absl::StatusCode::kNotFound, "{} has neither model.safetensors nor {}: {}", dir,
                     "model.safetensors.index.json",
                     pickled ? "save the model with safe_serialization to replace pytorch_model.bin"
@@ -35,9 +40,9 @@ absl::StatusOr<std::unique_ptr<const HfCheckpoint>> HfCheckpoint::Open(const std
   std::unique_ptr<HfCheckpoint> checkpoint(new HfCheckpoint(model_dir, HfTensors(spec)));
   const std::string single = model_dir + "/model.safetensors";
   const std::string index = model_dir + "/model.safetensors.index.json";
-  if (std::filesystem::exists(single)) {
+  if (Exists(single)) {
     TANDEM_RETURN_IF_ERROR(checkpoint->MapSingle(single));
-  } else if (std::filesystem::exists(index)) {
+  } else if (Exists(index)) {
     TANDEM_RETURN_IF_ERROR(checkpoint->MapSharded(index));
   } else {
     return NoWeights(model_dir);
