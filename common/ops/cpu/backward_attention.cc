@@ -14,13 +14,15 @@ namespace {
 constexpr int64_t kQueryBlock = 64;
 
 int64_t Round16(int64_t n) { return (n + 15) / 16 * 16; }
+// Elements between rows of a block's scores: not a power of two, see AttentionScratch.
+int64_t BlockStride(int64_t keys) { return Round16(keys) + 32; }
 
 // Scratch of one task, for a sequence of `rows` rows.
 struct HeadScratch {
   std::byte *k_rows, *v_rows, *k_cols;  // K and V in panels
   std::byte *q_cols, *dout_cols;        // a block's queries and output gradients in panels
   float *dk, *dv;                       // [rows, head_dim]
-  float *scores, *dp;                   // [block, Round16(rows)]
+  float *scores, *dp;                   // [block, BlockStride]
   std::byte *p, *ds;                    // the same in the compute dtype
   std::byte* transposed;                // P or dS of a block in panels
   int64_t bytes;
@@ -35,7 +37,7 @@ struct HeadScratch {
     const auto take_floats = [&](int64_t count) {
       return reinterpret_cast<float*>(take(count * 4));
     };
-    const int64_t block_cols = kQueryBlock * Round16(rows);
+    const int64_t block_cols = kQueryBlock * BlockStride(rows);
     k_rows = take(PanelsBytes(rows, head_dim, element_bytes));
     v_rows = take(PanelsBytes(rows, head_dim, element_bytes));
     k_cols = take(PanelsBytes(head_dim, rows, element_bytes));
@@ -72,7 +74,7 @@ struct QueryBlock {
   int64_t keys() const { return first + count; }
 };
 
-// sums [keys, head_dim] += weightsᵀ x over a block's queries; weights [count, cols] dense.
+// sums [keys, head_dim] += weightsᵀ x over a block's queries; weights [count, keys].
 void AddTransposedProduct(const KernelSet& kernels,
                           int64_t element_bytes,
                           const QueryBlock& block,
@@ -81,8 +83,8 @@ void AddTransposedProduct(const KernelSet& kernels,
                           int64_t head_dim,
                           std::byte* panels,
                           float* sums) {
-  const int64_t cols = Round16(block.keys());
-  PackColumnPanels({weights, block.count, cols, cols, element_bytes}, 0, cols / 16, panels);
+  const int64_t cols = Round16(block.keys()), stride = BlockStride(block.keys());
+  PackColumnPanels({weights, block.count, cols, stride, element_bytes}, 0, cols / 16, panels);
   GemmCall call;
   call.a = panels;
   call.a_panel_bytes = call.panel_bytes = PanelBytes(block.count, element_bytes);
@@ -117,7 +119,7 @@ void CpuBackwardOps::AttentionHead(const AttentionArgs& args,
   std::memset(scratch.dv, 0, static_cast<size_t>(span.rows * dim) * sizeof(float));
 
   const auto block_gradients = [&](const QueryBlock& block) {
-    const int64_t cols = Round16(block.keys());
+    const int64_t cols = Round16(block.keys()), stride = BlockStride(block.keys());
     GemmCall call;  // scores = Q Kᵀ, then dP = dO Vᵀ
     call.a = Row(args.qkv, block.row, block.col);
     call.a_stride = args.qkv.stride;
@@ -126,7 +128,7 @@ void CpuBackwardOps::AttentionHead(const AttentionArgs& args,
     call.k = dim;
     call.n = cols;
     call.c = scratch.scores;
-    call.c_stride = cols;
+    call.c_stride = stride;
     call.output = GemmCall::Output::kFloat;
     kernels_.gemm(call, 0, block.count, 0, cols / 16);
     call.a = Row(args.dout, block.row, block.col);
@@ -136,19 +138,19 @@ void CpuBackwardOps::AttentionHead(const AttentionArgs& args,
     kernels_.gemm(call, 0, block.count, 0, cols / 16);
     for (int64_t i = 0; i < block.count; ++i) {
       SoftmaxBackRow row;
-      row.scores = scratch.scores + i * cols;
-      row.dp = scratch.dp + i * cols;
+      row.scores = scratch.scores + i * stride;
+      row.dp = scratch.dp + i * stride;
       row.scale = args.scale;
       row.delta = kernels_.dot(Row(args.dout, block.row + i, block.col),
                                Row(args.out, block.row + i, block.col), dim);
       row.keys = block.first + i + 1;
       row.cols = cols;
-      row.p = scratch.p + i * cols * element_bytes_;
-      row.ds = scratch.ds + i * cols * element_bytes_;
+      row.p = scratch.p + i * stride * element_bytes_;
+      row.ds = scratch.ds + i * stride * element_bytes_;
       kernels_.softmax_back(row);
     }
     call.a = scratch.ds;  // dQ = dS K
-    call.a_stride = cols;
+    call.a_stride = stride;
     call.b = scratch.k_cols;
     call.panel_bytes = PanelBytes(span.rows, element_bytes_);
     call.k = block.keys();

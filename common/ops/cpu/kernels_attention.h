@@ -14,6 +14,8 @@ namespace {
 template <typename T>
 struct AttentionScratch {
   int64_t queries, tiles, score_cols, out_cols;
+  // Between rows of scores and probs: not a power of two, or all rows meet in one set of the cache.
+  int64_t stride;
   T* q;
   float* scores;
   T* probs;
@@ -25,12 +27,13 @@ struct AttentionScratch {
     queries = task.rows * (call.heads / call.kv_heads);
     tiles = (task.first_position + task.rows + kKvTokens - 1) / kKvTokens;
     score_cols = tiles * kKvTokens;
+    stride = score_cols + 32;
     out_cols = KvPaddedDim(call.head_dim);
     std::byte* next = memory;
-    scores = Take<float>(&next, queries * score_cols);
+    scores = Take<float>(&next, queries * stride);
     out = Take<float>(&next, queries * out_cols);
     sums = Take<float>(&next, queries);
-    probs = Take<T>(&next, queries * score_cols);
+    probs = Take<T>(&next, queries * stride);
     q = Take<T>(&next, queries * call.head_dim);
     bytes = next - memory;
   }
@@ -101,7 +104,7 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
   product.panel_bytes = KvKeyPanelBytes(call.head_dim, sizeof(T));
   product.k = call.head_dim;
   product.n = kKvTokens;
-  product.c_stride = scratch.score_cols;
+  product.c_stride = scratch.stride;
   product.output = GemmCall::Output::kFloat;
   for (int64_t tile = 0; tile < scratch.tiles; ++tile) {
     product.b = kv_head(tile);
@@ -109,12 +112,12 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
     Gemm<T>(product, 0, scratch.queries, 0, kKvTokens / 16);
   }
   for (int64_t i = 0; i < scratch.queries; ++i) {
-    const int64_t at = i * scratch.score_cols;
+    const int64_t at = i * scratch.stride;
     scratch.sums[i] =
         SoftmaxRow(scratch.scores + at, call.scale, task.first_position + i / group + 1,
                    scratch.score_cols, scratch.probs + at);
   }
-  product.a_stride = scratch.score_cols;
+  product.a_stride = scratch.stride;
   product.panel_bytes = KvValuePanelBytes(sizeof(T));
   product.n = scratch.out_cols;
   product.c = scratch.out;
