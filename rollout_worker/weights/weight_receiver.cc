@@ -57,10 +57,10 @@ absl::Status WeightReceiver::Begin(const UpdateOpening& opening) {
 }
 
 // The trainer passes the slots before it asks for the first bucket: they wait in the socket.
-absl::Status WeightReceiver::TakeSlots() {
+absl::Status WeightReceiver::TakeSlots(absl::Duration timeout) {
   if (received_.slots != nullptr) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(received_, listener_->Receive(opening_.generation, opening_.slot_bytes,
-                                                        opening_.slots, options_.slots_timeout));
+                                                        opening_.slots, timeout));
   return absl::OkStatus();
 }
 
@@ -69,7 +69,7 @@ absl::Status WeightReceiver::Apply(int64_t version,
                                    int slot,
                                    const std::vector<BucketEntry>& entries) {
   if (core_.open_version() == version && core_.open_generation() == generation) {
-    TANDEM_RETURN_IF_ERROR(TakeSlots());
+    TANDEM_RETURN_IF_ERROR(TakeSlots(options_.slots_timeout));
     TANDEM_RETURN_IF_ERROR(PollPeer());
     if (slot < 0 || slot >= opening_.slots) {
       return InvalidArgument("slot {} of {} was announced as filled", slot, opening_.slots);
@@ -93,11 +93,13 @@ void WeightReceiver::Abort(int64_t version) {
 }
 
 absl::Status WeightReceiver::PollPeer() {
-  if (!core_.updating() || received_.slots == nullptr || !received_.peer_gone()) {
-    return absl::OkStatus();
-  }
+  if (!core_.updating()) return absl::OkStatus();
+  const absl::Status taken = TakeSlots(absl::ZeroDuration());
+  if (absl::IsDeadlineExceeded(taken)) return absl::OkStatus();  // not passed yet
+  if (taken.ok() && !received_.peer_gone()) return absl::OkStatus();
   const int64_t version = core_.open_version();
   Abort(-1);
+  TANDEM_RETURN_IF_ERROR(taken);
   return MakeStatus(absl::StatusCode::kUnavailable,
                     "the trainer died during the update to version {}; {}", version,
                     core_.version() == kNoVersion

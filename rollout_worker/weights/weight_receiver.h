@@ -59,7 +59,8 @@ class WeightReceiver {
   // ignored.
   void Abort(int64_t version);
   // To be called now and then while an update is open: ends it when the trainer has died. OK while
-  // all is well; Unavailable once, when it ended the update.
+  // all is well; Unavailable once, when it ended the update (InvalidArgument: other slots than
+  // announced were passed).
   absl::Status PollPeer();
 
   // Rows of one tensor, dense. NotFound; InvalidArgument: rows outside, or more than 1 MiB;
@@ -71,7 +72,7 @@ class WeightReceiver {
                  std::byte* storage,
                  std::unique_ptr<PairListener> listener,
                  const WeightReceiverOptions& options);
-  absl::Status TakeSlots();
+  absl::Status TakeSlots(absl::Duration timeout);
   void DropSlots();
 
   const WeightLayout* const layout_;

@@ -1,0 +1,160 @@
+// The rollout's end of a pair in one process: sockets, generations, the trainer's death.
+#include <cstring>
+#include <filesystem>
+
+#include <absl/time/clock.h>
+#include <catch2/catch.hpp>
+#include <unistd.h>
+
+#include "common/weights/bucket_plan.h"
+#include "rollout_worker/weights/weight_receiver.h"
+#include "tests/fakes/memory_weights.h"
+
+namespace tandem {
+namespace {
+
+struct Fixture {
+  Fixture() {
+    WeightReceiverOptions options;
+    options.pair_socket = "/tmp/tandem-pair-" + std::to_string(getpid()) + ".sock";
+    options.slots_timeout = absl::Milliseconds(200);
+    auto created = WeightReceiver::Create(&layout, storage.data(), options);
+    REQUIRE(created.ok());
+    receiver = std::move(created).value();
+    auto made = SlotMemory::Create(1 << 20, 1, nullptr);
+    REQUIRE(made.ok());
+    slots = std::move(made).value();
+  }
+  absl::Status Begin(int64_t version, int64_t generation) {
+    return receiver->Begin({version, generation, 1 << 20, 1, manifest});
+  }
+  UniqueFd Pass(int64_t generation) {
+    auto connection = PassSlots(receiver->pair_socket(), generation, *slots);
+    REQUIRE(connection.ok());
+    return std::move(connection).value();
+  }
+  // A whole update's single bucket and digests.
+  std::vector<Digest> Fill() {
+    std::vector<Digest> digests;
+    for (const BucketEntry& entry : plan[0].entries) {
+      const ManifestTensor& tensor = manifest[entry.tensor];
+      memcpy(slots->slot(0) + entry.offset, weights.tensor(tensor.name), tensor.bytes());
+      digests.push_back(DigestOf(weights.tensor(tensor.name), tensor.bytes()));
+    }
+    return digests;
+  }
+
+  WeightLayout layout = WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16);
+  Manifest manifest = ManifestOf(layout);
+  std::vector<Bucket> plan = *PlanBuckets(manifest, 1 << 20);
+  testing::MemoryWeights weights{layout, 1};
+  std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
+  std::unique_ptr<WeightReceiver> receiver;
+  std::unique_ptr<SlotMemory> slots;
+};
+
+}  // namespace
+
+TEST_CASE("slots of another generation are not taken") {
+  Fixture f;
+  REQUIRE(f.Begin(1, 100).ok());
+  const UniqueFd stale = f.Pass(99);
+  const std::vector<Digest> digests = f.Fill();
+  REQUIRE(f.receiver->Apply(1, 100, 0, f.plan[0].entries).code() ==
+          absl::StatusCode::kDeadlineExceeded);
+  const UniqueFd right = f.Pass(100);
+  REQUIRE(f.receiver->Apply(1, 100, 0, f.plan[0].entries).ok());
+  REQUIRE(f.receiver->Commit(1, digests).ok());
+  REQUIRE(f.receiver->core().version() == 1);
+  REQUIRE(PeerClosed(stale.get()));
+  REQUIRE(PeerClosed(right.get()));
+}
+
+TEST_CASE("slots of another size than announced are refused") {
+  Fixture f;
+  REQUIRE(f.receiver->Begin({1, 100, 2 << 20, 1, f.manifest}).ok());
+  const UniqueFd connection = f.Pass(100);
+  REQUIRE(f.receiver->Apply(1, 100, 0, f.plan[0].entries).code() ==
+          absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a larger generation replaces an open update and a smaller one does not") {
+  Fixture f;
+  f.receiver->AdoptVersion(5);
+  REQUIRE(f.Begin(6, 100).ok());
+  REQUIRE(f.Begin(6, 100).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.Begin(6, 99).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.Begin(6, 101).ok());
+  REQUIRE(f.receiver->core().version() == 5);
+  const UniqueFd connection = f.Pass(101);
+  REQUIRE(f.receiver->Apply(6, 100, 0, f.plan[0].entries).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.receiver->Apply(6, 101, 1, f.plan[0].entries).code() ==
+          absl::StatusCode::kInvalidArgument);
+  REQUIRE(f.receiver->Apply(6, 101, 0, f.plan[0].entries).ok());
+  REQUIRE(f.Begin(7, 102).ok());
+  REQUIRE(f.receiver->core().version() == kNoVersion);
+}
+
+TEST_CASE("the end of the connection ends the update, and the next one works") {
+  Fixture f;
+  f.receiver->AdoptVersion(5);
+  REQUIRE(f.Begin(6, 100).ok());
+  REQUIRE(f.receiver->PollPeer().ok());
+  UniqueFd connection = f.Pass(100);
+  REQUIRE(f.receiver->Apply(6, 100, 0, {f.plan[0].entries[0]}).ok());
+  REQUIRE(f.receiver->PollPeer().ok());
+  connection.Reset();
+  const absl::Status gone = f.receiver->PollPeer();
+  REQUIRE(gone.code() == absl::StatusCode::kUnavailable);
+  REQUIRE(std::string(gone.message()).find("version 6") != std::string::npos);
+  REQUIRE(!f.receiver->core().updating());
+  REQUIRE(f.receiver->core().version() == kNoVersion);
+  REQUIRE(f.receiver->PollPeer().ok());
+
+  REQUIRE(f.Begin(6, 101).ok());
+  connection = f.Pass(101);
+  const std::vector<Digest> digests = f.Fill();
+  REQUIRE(f.receiver->Apply(6, 101, 0, f.plan[0].entries).ok());
+  REQUIRE(f.receiver->Commit(6, digests).ok());
+}
+
+TEST_CASE("an abort of another version is ignored") {
+  Fixture f;
+  REQUIRE(f.Begin(6, 100).ok());
+  f.receiver->Abort(5);
+  REQUIRE(f.receiver->core().updating());
+  f.receiver->Abort(6);
+  REQUIRE(!f.receiver->core().updating());
+  f.receiver->Abort(6);
+}
+
+TEST_CASE("rows are read back only from complete weights and within bounds") {
+  Fixture f;
+  const std::string name = "model.embed_tokens.weight";
+  REQUIRE(f.receiver->ReadRows(name, 0, 1).status().code() ==
+          absl::StatusCode::kFailedPrecondition);
+  REQUIRE(f.Begin(1, 1).ok());
+  const UniqueFd connection = f.Pass(1);
+  const std::vector<Digest> digests = f.Fill();
+  REQUIRE(f.receiver->Apply(1, 1, 0, f.plan[0].entries).ok());
+  REQUIRE(f.receiver->Commit(1, digests).ok());
+  const auto rows = f.receiver->ReadRows(name, 300, 1);
+  REQUIRE(rows.ok());
+  REQUIRE(memcmp(rows->data(), f.weights.tensor(name) + 300 * 80, 80) == 0);
+  REQUIRE(f.receiver->ReadRows(name, 300, 2).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(f.receiver->ReadRows("nothing", 0, 1).status().code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("the socket file goes with the receiver and a stale one is no obstacle") {
+  std::string path;
+  {
+    Fixture first;
+    path = first.receiver->pair_socket();
+    REQUIRE(std::filesystem::exists(path));
+  }
+  REQUIRE(!std::filesystem::exists(path));
+  Fixture second;
+  REQUIRE(std::filesystem::exists(path));
+}
+
+}  // namespace tandem
