@@ -57,7 +57,7 @@ struct GeneratorOptions {
   int64_t max_model_len = 1;  // tokens, prompt and response
   int64_t vocab_limit = 1;    // ids at or above are refused
   std::vector<int32_t> eos_token_ids;
-  const Tokenizer* tokenizer = nullptr;  // null: no stop texts and no streamed text
+  std::shared_ptr<const Tokenizer> tokenizer;  // null: no stop texts and no streamed text
 };
 
 struct GeneratorLoad {
@@ -73,7 +73,7 @@ struct GeneratorLoad {
 // Not thread-safe: the engine thread's.
 class Generator {
  public:
-  // `runner`, `kv` and the tokenizer must outlive it.
+  // `runner` and `kv` must outlive it.
   Generator(const GeneratorOptions& options, ModelRunner* runner, KvCache* kv);
   ~Generator();
 

@@ -100,7 +100,20 @@ absl::Status Lifecycle::Drain(bool running) {
   return machine_.Handle(RolloutEvent::kDrain, facts);
 }
 
+absl::Status Lifecycle::Reopen(const absl::Status& failure) {
+  if (state() == RolloutState::kDraining) {
+    TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kWake, Facts()));
+  }
+  return failure;
+}
+
 absl::StatusOr<int64_t> Lifecycle::Sleep(const SleepOrder& order) {
+  auto freed = GiveBack(order);
+  if (!freed.ok()) return Reopen(freed.status());
+  return freed;
+}
+
+absl::StatusOr<int64_t> Lifecycle::GiveBack(const SleepOrder& order) {
   TANDEM_ASSIGN_OR_RETURN(const SleepPlan plan, MakePlan(order, version() != kNoVersion));
   RolloutFacts after = Facts();
   after.kv_mapped = after.kv_mapped && !plan.drop_kv;
@@ -156,19 +169,22 @@ absl::StatusOr<int64_t> Lifecycle::Wake(const std::vector<std::string>& tags) {
 }
 
 absl::Status Lifecycle::BeginUpdate(const UpdateOpening& opening) {
-  // An update that is open ends when the new one has the larger generation.
-  const bool applied = receiver_->core().applied();
-  if (!updating()) {
-    TANDEM_RETURN_IF_ERROR(NextState(state(), RolloutEvent::kBegin, Facts()).status());
+  const bool reopened = updating();
+  if (!reopened) {
+    const auto next = NextState(state(), RolloutEvent::kBegin, Facts());
+    if (!next.ok()) return Reopen(next.status());
   }
+  const bool applied = receiver_->core().applied();
   const absl::Status begun = receiver_->Begin(opening);
-  if (updating() && !(begun.ok() || !receiver_->core().updating())) return begun;
-  if (updating()) {
+  if (reopened) {
+    if (!begun.ok() && receiver_->core().updating()) return begun;
+    // A larger generation has ended the update that was open.
     RolloutFacts facts = Facts();
     facts.applied = applied;
     TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kAbort, facts));
   }
-  TANDEM_RETURN_IF_ERROR(begun);
+  if (!begun.ok()) return Reopen(begun);
+  TANDEM_RETURN_IF_ERROR(Drain(false));
   return machine_.Handle(RolloutEvent::kBegin, Facts());
 }
 

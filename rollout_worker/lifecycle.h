@@ -69,6 +69,9 @@ class Lifecycle {
   int64_t DeviceBytes() const;
   absl::Status CheckReleased() const;
   absl::Status CheckReadable() const;
+  absl::StatusOr<int64_t> GiveBack(const SleepOrder& order);
+  // An order that failed after its drain opens the gate again, if memory still allows.
+  absl::Status Reopen(const absl::Status& failure);
   // After a receiver call that may have ended the update: brings the state in line with it.
   absl::Status Settle(bool applied_before);
 

@@ -4,6 +4,7 @@
 
 #include <absl/time/clock.h>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status_convert.h"
 #include "common/wire/ledger_codec.h"
@@ -30,7 +31,7 @@ v1::RolloutState ToProto(RolloutState state) {
   return v1::ROLLOUT_STATE_UNSPECIFIED;
 }
 
-GenerationRequest FromProto(const v1::GenerateRequest& proto) {
+GenerationRequest RequestOf(const v1::GenerateRequest& proto) {
   GenerationRequest request;
   request.request_id = proto.request_id();
   request.group = proto.group();
@@ -102,13 +103,14 @@ grpc::ServerWriteReactor<v1::GenerateEvent>* RolloutService::Generate(
   const std::shared_ptr<GenerateStream> stream = GenerateStream::Make();
   const auto engine = EngineFor(request->incarnation());
   const absl::Status status =
-      engine.ok() ? (*engine)->Generate(FromProto(*request), stream) : engine.status();
+      engine.ok() ? (*engine)->Generate(RequestOf(*request), stream) : engine.status();
   if (!status.ok()) stream->OnEnd(status);
   return stream.get();
 }
 
 grpc::Status RolloutService::Abort(grpc::ServerContext* /*context*/,
-                                   const v1::AbortRequest* request, v1::AbortResponse* response) {
+                                   const v1::AbortRequest* request,
+                                   v1::AbortResponse* response) {
   const auto engine = EngineFor(request->incarnation());
   if (!engine.ok()) return Reply(engine.status());
   const auto aborted = (*engine)->Abort(Strings(request->request_ids()));
@@ -117,7 +119,8 @@ grpc::Status RolloutService::Abort(grpc::ServerContext* /*context*/,
 }
 
 grpc::Status RolloutService::Sleep(grpc::ServerContext* /*context*/,
-                                   const v1::SleepRequest* request, v1::SleepResponse* response) {
+                                   const v1::SleepRequest* request,
+                                   v1::SleepResponse* response) {
   const auto engine = EngineFor(request->incarnation());
   if (!engine.ok()) return Reply(engine.status());
   const absl::Time start = absl::Now();
@@ -132,7 +135,8 @@ grpc::Status RolloutService::Sleep(grpc::ServerContext* /*context*/,
   return grpc::Status::OK;
 }
 
-grpc::Status RolloutService::Wake(grpc::ServerContext* /*context*/, const v1::WakeRequest* request,
+grpc::Status RolloutService::Wake(grpc::ServerContext* /*context*/,
+                                  const v1::WakeRequest* request,
                                   v1::WakeResponse* response) {
   const auto engine = EngineFor(request->incarnation());
   if (!engine.ok()) return Reply(engine.status());

@@ -24,29 +24,40 @@ class RolloutService final
   // Until then every call is UNAVAILABLE. `engine` must outlive the server.
   void SetReady(Engine* engine, const v1::WorkerId& worker);
 
-  grpc::ServerWriteReactor<v1::GenerateEvent>* Generate(grpc::CallbackServerContext* context,
-                                                        const v1::GenerateRequest* request) override;
-  grpc::Status Abort(grpc::ServerContext* context, const v1::AbortRequest* request,
+  grpc::ServerWriteReactor<v1::GenerateEvent>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::Status Abort(grpc::ServerContext* context,
+                     const v1::AbortRequest* request,
                      v1::AbortResponse* response) override;
-  grpc::Status Sleep(grpc::ServerContext* context, const v1::SleepRequest* request,
+  grpc::Status Sleep(grpc::ServerContext* context,
+                     const v1::SleepRequest* request,
                      v1::SleepResponse* response) override;
-  grpc::Status Wake(grpc::ServerContext* context, const v1::WakeRequest* request,
+  grpc::Status Wake(grpc::ServerContext* context,
+                    const v1::WakeRequest* request,
                     v1::WakeResponse* response) override;
-  grpc::Status BeginUpdate(grpc::ServerContext* context, const v1::BeginUpdateRequest* request,
+  grpc::Status BeginUpdate(grpc::ServerContext* context,
+                           const v1::BeginUpdateRequest* request,
                            v1::BeginUpdateResponse* response) override;
-  grpc::Status ApplyBucket(grpc::ServerContext* context, const v1::ApplyBucketRequest* request,
+  grpc::Status ApplyBucket(grpc::ServerContext* context,
+                           const v1::ApplyBucketRequest* request,
                            v1::ApplyBucketResponse* response) override;
-  grpc::Status CommitUpdate(grpc::ServerContext* context, const v1::CommitUpdateRequest* request,
+  grpc::Status CommitUpdate(grpc::ServerContext* context,
+                            const v1::CommitUpdateRequest* request,
                             v1::CommitUpdateResponse* response) override;
-  grpc::Status AbortUpdate(grpc::ServerContext* context, const v1::AbortUpdateRequest* request,
+  grpc::Status AbortUpdate(grpc::ServerContext* context,
+                           const v1::AbortUpdateRequest* request,
                            v1::AbortUpdateResponse* response) override;
-  grpc::Status GetDigests(grpc::ServerContext* context, const v1::GetDigestsRequest* request,
+  grpc::Status GetDigests(grpc::ServerContext* context,
+                          const v1::GetDigestsRequest* request,
                           v1::GetDigestsResponse* response) override;
-  grpc::Status ReadTensor(grpc::ServerContext* context, const v1::ReadTensorRequest* request,
+  grpc::Status ReadTensor(grpc::ServerContext* context,
+                          const v1::ReadTensorRequest* request,
                           v1::ReadTensorResponse* response) override;
-  grpc::Status GetStatus(grpc::ServerContext* context, const v1::RolloutStatusRequest* request,
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::RolloutStatusRequest* request,
                          v1::RolloutStatusResponse* response) override;
-  grpc::Status Shutdown(grpc::ServerContext* context, const v1::RolloutShutdownRequest* request,
+  grpc::Status Shutdown(grpc::ServerContext* context,
+                        const v1::RolloutShutdownRequest* request,
                         v1::RolloutShutdownResponse* response) override;
 
  private:

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "common/tensor_file/hf_checkpoint.h"
+#include "common/tensor_file/checkpoint_dir.h"
 
 namespace tandem {
 
@@ -37,6 +37,26 @@ absl::Status WeightStorage::MoveToDevice() {
   TANDEM_RETURN_IF_ERROR(device_->Map());
   std::memcpy(data(), host_->data(), static_cast<size_t>(bytes()));
   FreeHostCopy();
+  return absl::OkStatus();
+}
+
+absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec) {
+  // Rows are converted in pieces that stay in cache.
+  constexpr int64_t kPieceBytes = 1 << 20;
+  TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, spec));
+  std::vector<std::byte> piece;
+  for (const TensorPlace& place : layout_->places()) {
+    const auto row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout_->dtype()));
+    const int64_t step = std::max<int64_t>(1, kPieceBytes / row_bytes);
+    piece.resize(static_cast<size_t>(step * row_bytes));
+    std::byte* const group = data() + layout_->group_offset(place.layer);
+    for (int64_t row = 0; row < place.rows(); row += step) {
+      const int64_t rows = std::min(step, place.rows() - row);
+      TANDEM_RETURN_IF_ERROR(
+          checkpoint->ReadRows(place.name, row, rows, layout_->dtype(), piece.data()));
+      layout_->WriteRows(group, place, row, rows, piece.data());
+    }
+  }
   return absl::OkStatus();
 }
 

@@ -222,9 +222,10 @@ TEST_CASE("A cancelled request is dropped at the next step") {
 
 TEST_CASE("Streamed deltas add up to the sample and to its text") {
   const TinyWeights weights({}, DType::kBFloat16);
-  const auto tokenizer = Tokenizer::Load(weights.dir.path().string()).value();
+  const std::shared_ptr<const Tokenizer> tokenizer =
+      Tokenizer::Load(weights.dir.path().string()).value();
   RigOptions options;
-  options.tokenizer = tokenizer.get();
+  options.tokenizer = tokenizer;
   Rig rig(weights, options);
   GenerationRequest request = OneRequest(100);
   request.stream_tokens = true;
@@ -244,9 +245,10 @@ TEST_CASE("Streamed deltas add up to the sample and to its text") {
 
 TEST_CASE("A stop text ends the response with the token that completes it") {
   const TinyWeights weights({}, DType::kBFloat16);
-  const auto tokenizer = Tokenizer::Load(weights.dir.path().string()).value();
+  const std::shared_ptr<const Tokenizer> tokenizer =
+      Tokenizer::Load(weights.dir.path().string()).value();
   RigOptions options;
-  options.tokenizer = tokenizer.get();
+  options.tokenizer = tokenizer;
   Rig rig(weights, options);
   const auto free = rig.Submit(OneRequest(100));
   rig.Run();

@@ -65,7 +65,7 @@ struct RigOptions {
   int64_t max_model_len = 512;
   int64_t kv_blocks = 200;
   int threads = 1;
-  const Tokenizer* tokenizer = nullptr;
+  std::shared_ptr<const Tokenizer> tokenizer;
 };
 
 inline GeneratorOptions MakeGeneratorOptions(const RigOptions& options) {

@@ -1,0 +1,136 @@
+// tandem-rollout: generates samples with the weights that its trainer sends.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/base/stop_signal.h"
+#include "common/cluster/membership_agent.h"
+#include "common/cluster/protocol.h"
+#include "common/device/device_memory.h"
+#include "common/rpc/server.h"
+#include "common/text/tokenizer.h"
+#include "rollout_worker/rollout_service.h"
+#include "rollout_worker/worker_options.h"
+
+namespace tandem {
+namespace {
+
+struct Flags {
+  std::string controller;
+  std::string role = "rollout";
+  int rank = 0;
+  std::string device;  // empty: cpu:<rank>
+  std::string listen;
+  double join_timeout_seconds = 120;
+};
+
+int ParseFlags(int argc, char** argv, Flags* flags) {
+  CLI::App app("Tandem rollout worker: generates samples with the weights its trainer sends.");
+  app.add_option("--controller", flags->controller, "address of the controller")->required();
+  app.add_option("--role", flags->role, "must be rollout")->check(CLI::IsMember({"rollout"}));
+  app.add_option("--rank", flags->rank, "rank, equal to its trainer's")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--device", flags->device, "equal to its trainer's; default: cpu:<rank>");
+  app.add_option("--listen", flags->listen,
+                 "unix:/path or host:port; default: beside the controller's socket");
+  app.add_option("--join-timeout", flags->join_timeout_seconds,
+                 "seconds to wait for the controller");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? -1 : kExitRefused;
+  }
+  return kExitDone;
+}
+
+int ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kAborted:  // another process took this rank
+      return kExitDone;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitControllerLost;
+    case absl::StatusCode::kInternal:
+      return kExitInternal;
+    default:
+      return kExitRefused;
+  }
+}
+
+WorkerHealth HealthOf(Engine& engine) {
+  const EngineStatus now = engine.status();
+  WorkerHealth health;
+  health.phase = RolloutStateName(now.state);
+  health.version = now.version;
+  health.last_action = now.last_action;
+  health.ledger = engine.ledger().Snapshot();
+  health.numerics_class = engine.numerics_class();
+  return health;
+}
+
+// From registration to the end of the run.
+absl::Status Serve(const Flags& flags,
+                   const std::string& address,
+                   RolloutService* service,
+                   StopSignal* stop,
+                   std::unique_ptr<Engine>* engine) {
+  JoinOptions join;
+  join.controller_address = flags.controller;
+  join.role = v1::ROLE_ROLLOUT;
+  join.rank = flags.rank;
+  join.device = flags.device;
+  join.listen_address = address;
+  join.device_memory_bytes = MemoryLimitBytes();
+  TANDEM_ASSIGN_OR_RETURN(auto agent,
+                          MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
+  const v1::RegisterResponse& registration = agent->registration();
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
+                          Tokenizer::Load(registration.config().model().path()));
+  TANDEM_ASSIGN_OR_RETURN(const EngineOptions options,
+                          MakeEngineOptions(registration, flags.rank, address, tokenizer));
+  TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
+  service->SetReady(engine->get(), agent->worker_id());
+  TANDEM_RETURN_IF_ERROR(
+      agent->SetTokenizerAndNumerics(tokenizer->digest(), (*engine)->numerics_class()));
+  spdlog::info("serving on {}, {} compute threads, {}", address, options.threads,
+               (*engine)->numerics_class());
+  agent->StartHeartbeats([raw = engine->get()] { return HealthOf(*raw); },
+                         [stop](const absl::Status& end) { stop->Raise(end); });
+  return stop->Wait();
+}
+
+int Run(const Flags& flags) {
+  StopSignal stop;
+  RolloutService service([&stop] { stop.Raise(absl::OkStatus()); });
+  std::unique_ptr<Engine> engine;
+  auto server = RpcServer::Start(DefaultListenAddress(flags.listen, flags.controller, flags.rank),
+                                 {&service});
+  absl::Status end = server.status();
+  if (server.ok()) {
+    end = Serve(flags, (*server)->address(), &service, &stop, &engine);
+    // Streams end first, then the calls that carry them.
+    if (engine != nullptr) engine->Shutdown();
+    (*server)->Shutdown(absl::Seconds(2));
+  }
+  if (!end.ok()) spdlog::error("{}", std::string(end.message()));
+  return ExitCodeOf(end);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  tandem::Flags flags;
+  const int parsed = tandem::ParseFlags(argc, argv, &flags);
+  if (parsed != tandem::kExitDone) return std::max(parsed, 0);
+  if (flags.device.empty()) flags.device = fmt::format("cpu:{}", flags.rank);
+  tandem::InitLog("rollout", flags.rank);
+  return tandem::Run(flags);
+}

@@ -1,0 +1,84 @@
+#include "rollout_worker/worker_options.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+#include "common/device/device_memory.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLongestSocketPath = 107;
+
+// The directory of "unix:/path", empty for other addresses.
+std::string UnixDirectory(const std::string& address) {
+  const std::string scheme = "unix:";
+  if (address.rfind(scheme, 0) != 0) return "";
+  const fs::path parent = fs::path(address.substr(scheme.size())).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+}  // namespace
+
+std::string DefaultListenAddress(const std::string& listen,
+                                 const std::string& controller,
+                                 int rank) {
+  if (!listen.empty()) return listen;
+  const std::string directory = UnixDirectory(controller);
+  if (directory.empty()) return "127.0.0.1:0";
+  const std::string path = fmt::format("{}/rollout-{}.sock", directory, rank);
+  return path.size() <= kLongestSocketPath ? "unix:" + path : "127.0.0.1:0";
+}
+
+std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank) {
+  std::string directory = UnixDirectory(listen);
+  if (directory.empty()) directory = run_dir;
+  const std::string path =
+      fs::absolute(fmt::format("{}/pair-{}.sock", directory, rank)).lexically_normal().string();
+  if (!directory.empty() && path.size() <= kLongestSocketPath) return path;
+  return fmt::format("{}/tandem-pair-{}-{}.sock", fs::temp_directory_path().string(), rank,
+                     getpid());
+}
+
+absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& registration,
+                                                int rank,
+                                                const std::string& listen,
+                                                std::shared_ptr<const Tokenizer> tokenizer) {
+  const v1::Config& config = registration.config();
+  const v1::Rollout& rollout = config.rollout();
+  if (!registration.tokenizer_digest().empty() &&
+      registration.tokenizer_digest() != tokenizer->digest()) {
+    return FailedPrecondition(
+        "the tokenizer in {} has digest {} here and {} at the controller: both must read the same "
+        "files",
+        config.model().path(), tokenizer->digest(), registration.tokenizer_digest());
+  }
+  EngineOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.spec, LoadModelSpec(config.model().path()));
+  options.model_dir = config.model().path();
+  options.load_weights = rollout.load_format() != "dummy";
+  options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
+  options.threads = std::max<int>(1, registration.compute_threads());
+  options.memory_utilization = rollout.gpu_memory_utilization();
+  options.device_bytes =
+      CpuDeviceMemoryBytes(static_cast<int>(std::max<int64_t>(1, config.cluster().rollouts())));
+  options.generator.scheduler = {rollout.max_num_seqs(), rollout.max_num_batched_tokens(),
+                                 rollout.enable_prefix_caching()};
+  options.generator.max_model_len = rollout.max_model_len();
+  options.generator.vocab_limit =
+      registration.vocab_limit() > 0 ? registration.vocab_limit() : tokenizer->vocab_size();
+  options.generator.eos_token_ids = {registration.stop_token_ids().begin(),
+                                     registration.stop_token_ids().end()};
+  options.generator.tokenizer = std::move(tokenizer);
+  options.receiver.pair_socket = PairSocketPath(listen, registration.run_dir(), rank);
+  options.receiver.threads = options.threads;
+  return options;
+}
+
+}  // namespace tandem

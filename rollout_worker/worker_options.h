@@ -1,0 +1,32 @@
+// From the controller's reply to the engine's options. Pure but for reading the model's config.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+
+#include "common/text/tokenizer.h"
+#include "rollout_worker/engine.h"
+#include "tandem/v1/controller.pb.h"
+
+namespace tandem {
+
+// Where a worker listens if no address is given: beside the controller's Unix socket, else any
+// free port of 127.0.0.1.
+std::string DefaultListenAddress(const std::string& listen,
+                                 const std::string& controller,
+                                 int rank);
+
+// The path of the Unix socket that the paired trainer passes its slots through: beside `listen` if
+// that is a Unix socket, else in the run directory; in the system's temporary directory if that
+// path is too long for a socket.
+std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank);
+
+// Errors: those of LoadModelSpec; FailedPrecondition: `tokenizer` is not the controller's.
+absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& registration,
+                                                int rank,
+                                                const std::string& listen,
+                                                std::shared_ptr<const Tokenizer> tokenizer);
+
+}  // namespace tandem

@@ -1,0 +1,144 @@
+// An engine over a tiny model, its trainer's end in the same process, and a sink one can wait for.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/base/status_macros.h"
+#include "common/weights/pair_socket.h"
+#include "common/weights/weight_publisher.h"
+#include "rollout_worker/engine.h"
+#include "tests/rollout_worker/tiny_rig.h"
+
+namespace tandem::testing {
+
+// Thread-safe; the test's thread waits for the end.
+class WaitingSink final : public GenerationSink {
+ public:
+  void OnTokens(const TokenDelta&) override {
+    std::lock_guard lock(mutex_);
+    ++tokens_;
+    changed_.notify_all();
+  }
+  void OnFinished(const Sample& sample) override {
+    std::lock_guard lock(mutex_);
+    result_.OnFinished(sample);
+  }
+  void OnEnd(const absl::Status& status) override {
+    std::lock_guard lock(mutex_);
+    result_.OnEnd(status);
+    changed_.notify_all();
+  }
+  bool cancelled() const override { return false; }
+
+  // After the end; only then.
+  const CollectingSink& Wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return result_.ends > 0; });
+    return result_;
+  }
+  void WaitForTokens(int64_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this, count] { return tokens_ >= count || result_.ends > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t tokens_ = 0;
+  CollectingSink result_;
+};
+
+// What a trainer with these weights would gather.
+class StorageSource final : public TensorSource {
+ public:
+  explicit StorageSource(const TinyWeights& weights) : weights_(weights) {}
+  absl::StatusOr<const void*> Gather(const TensorPlace& place) override {
+    const WeightLayout& layout = weights_.layout;
+    buffer_.resize(static_cast<size_t>(place.rows() * place.cols()) * DTypeBytes(layout.dtype()));
+    layout.ReadRows(weights_.region->data() + layout.group_offset(place.layer), place, 0,
+                    place.rows(), buffer_.data());
+    return static_cast<const void*>(buffer_.data());
+  }
+
+ private:
+  const TinyWeights& weights_;
+  std::vector<std::byte> buffer_;
+};
+
+// The trainer's calls, made directly on an engine.
+class EngineUpdateClient final : public UpdateClient {
+ public:
+  explicit EngineUpdateClient(Engine* engine) : engine_(engine) {}
+  absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+    offer_ = offer;
+    TANDEM_RETURN_IF_ERROR(engine_->BeginUpdate(
+        {offer.version, offer.generation, slots.slot_bytes(), slots.slots(), offer.manifest}));
+    TANDEM_ASSIGN_OR_RETURN(connection_,
+                            PassSlots(engine_->pair_socket(), offer.generation, slots));
+    return absl::OkStatus();
+  }
+  absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
+    if (applied == fail_at) return Internal("told to fail");
+    ++applied;
+    applies_[slot] = engine_->ApplyBucket(offer_.version, offer_.generation, slot, entries);
+    return absl::OkStatus();
+  }
+  absl::Status WaitApply(int slot) override { return applies_[slot]; }
+  absl::Status Commit(const std::vector<Digest>& digests) override {
+    return engine_->CommitUpdate(offer_.version, digests);
+  }
+  absl::Status Abort(const std::string&) override { return engine_->AbortUpdate(offer_.version); }
+
+  int applied = 0;
+  int fail_at = -1;
+
+ private:
+  Engine* const engine_;
+  UpdateOffer offer_;
+  UniqueFd connection_;
+  std::map<int, absl::Status> applies_;
+};
+
+inline EngineOptions MakeEngineTestOptions(const TinyWeights& weights, const RigOptions& rig) {
+  EngineOptions options;
+  options.spec = weights.spec;
+  options.model_dir = weights.dir.path().string();
+  options.dtype = weights.layout.dtype();
+  options.generator = MakeGeneratorOptions(rig);
+  options.memory_utilization = 0.5;
+  options.device_bytes = int64_t{1} << 30;
+  options.receiver.pair_socket = (weights.dir.path() / "pair.sock").string();
+  return options;
+}
+
+inline absl::Status Publish(Engine& engine, const TinyWeights& weights, int64_t version) {
+  WeightPublisher publisher(&weights.layout, {64 << 10, 2, nullptr});
+  EngineUpdateClient client(&engine);
+  StorageSource source(weights);
+  return publisher.Publish(version, source, &client).status();
+}
+
+inline SamplesById GenerateAll(Engine& engine, const std::vector<GenerationRequest>& requests) {
+  std::vector<std::shared_ptr<WaitingSink>> sinks;
+  for (const GenerationRequest& request : requests) {
+    sinks.push_back(std::make_shared<WaitingSink>());
+    REQUIRE(engine.Generate(request, sinks.back()).ok());
+  }
+  SamplesById samples;
+  for (const auto& sink : sinks) Collect(sink->Wait(), &samples);
+  return samples;
+}
+
+// How a single request ends.
+inline absl::Status Try(Engine& engine, const GenerationRequest& request) {
+  const auto sink = std::make_shared<WaitingSink>();
+  TANDEM_RETURN_IF_ERROR(engine.Generate(request, sink));
+  return sink->Wait().end;
+}
+
+}  // namespace tandem::testing

@@ -1,0 +1,215 @@
+#include "rollout_worker/rollout_service.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status_convert.h"
+#include "common/wire/sample_codec.h"
+#include "rollout_worker/worker_options.h"
+#include "tests/rollout_worker/engine_rig.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+
+// A served engine with weights, and a stub that talks to it.
+struct Served {
+  TinyWeights weights{{}, DType::kBFloat16};
+  std::unique_ptr<Engine> engine;
+  bool shut_down = false;
+  RolloutService service{[this] { shut_down = true; }};
+  std::unique_ptr<RpcServer> server;
+  std::unique_ptr<v1::RolloutService::Stub> stub;
+
+  Served() {
+    EngineOptions options = MakeEngineTestOptions(weights, {});
+    options.load_weights = true;
+    engine = Engine::Create(options).value();
+    const std::string address = "unix:" + (weights.dir.path() / "rollout.sock").string();
+    server = RpcServer::Start(address, {&service}).value();
+    stub = v1::RolloutService::NewStub(MakeChannel(server->address()).value());
+  }
+  ~Served() {
+    engine->Shutdown();
+    server->Shutdown(absl::Seconds(2));
+  }
+  void SetReady() {
+    v1::WorkerId worker;
+    worker.set_role(v1::ROLE_ROLLOUT);
+    worker.set_rank(3);
+    worker.set_incarnation(7);
+    service.SetReady(engine.get(), worker);
+  }
+  static std::unique_ptr<grpc::ClientContext> Context() {
+    auto context = std::make_unique<grpc::ClientContext>();
+    SetDeadline(*context, absl::Seconds(60));
+    return context;
+  }
+};
+
+v1::GenerateRequest ProtoOf(const GenerationRequest& request) {
+  v1::GenerateRequest proto;
+  proto.set_incarnation(7);
+  proto.set_request_id(request.request_id);
+  proto.set_version(request.version);
+  proto.set_group(request.group);
+  proto.set_stream_tokens(request.stream_tokens);
+  for (const int32_t token : request.prompt) proto.add_prompt(token);
+  for (const uint64_t id : request.sample_ids) proto.add_sample_ids(id);
+  *proto.mutable_params() = ToProto(request.params);
+  return proto;
+}
+
+}  // namespace
+
+TEST_CASE("Calls are Unavailable before the worker is ready and Aborted for another incarnation") {
+  Served served;
+  v1::WakeRequest request;
+  v1::WakeResponse response;
+  REQUIRE(served.stub->Wake(Served::Context().get(), request, &response).error_code() ==
+          grpc::StatusCode::UNAVAILABLE);
+  served.SetReady();
+  request.set_incarnation(6);
+  const grpc::Status refused = served.stub->Wake(Served::Context().get(), request, &response);
+  REQUIRE(refused.error_code() == grpc::StatusCode::ABORTED);
+  const auto info = GetErrorInfo(FromGrpcStatus(refused));
+  REQUIRE(info.has_value());
+  REQUIRE(info->worker().rank() == 3);
+  REQUIRE(info->phase() == "Serving");
+  request.set_incarnation(7);
+  REQUIRE(served.stub->Wake(Served::Context().get(), request, &response).ok());
+}
+
+TEST_CASE("Generate streams tokens and finished samples") {
+  Served served;
+  served.SetReady();
+  GenerationRequest request = MixedRequests({12}, 3, 30)[0];
+  request.stream_tokens = true;
+  request.group = 11;
+  const auto context = Served::Context();
+  const auto reader = served.stub->Generate(context.get(), ProtoOf(request));
+  v1::GenerateEvent event;
+  std::map<int, std::vector<int32_t>> streamed;
+  SamplesById samples;
+  while (reader->Read(&event)) {
+    if (event.has_tokens()) {
+      for (const int32_t token : event.tokens().tokens()) {
+        streamed[event.tokens().index()].push_back(token);
+      }
+    } else {
+      const Sample sample = FromProto(event.finished());
+      samples.emplace(sample.sample_id, sample);
+    }
+  }
+  REQUIRE(reader->Finish().ok());
+  Rig rig(served.weights, {});
+  RequireSame(samples, GenerateAll(rig, {request}));
+  for (const auto& [id, sample] : samples) {
+    REQUIRE(sample.group == 11);
+    const std::vector<int32_t> response(sample.tokens.begin() + 12, sample.tokens.end());
+    REQUIRE(streamed[static_cast<int>(sample.index)] == response);
+  }
+}
+
+TEST_CASE("A cancelled Generate ends its samples") {
+  Served served;
+  served.SetReady();
+  GenerationRequest request = MixedRequests({12}, 4, 490)[0];
+  request.params.ignore_eos = true;
+  request.stream_tokens = true;
+  const auto context = Served::Context();
+  const auto reader = served.stub->Generate(context.get(), ProtoOf(request));
+  v1::GenerateEvent event;
+  REQUIRE(reader->Read(&event));
+  context->TryCancel();
+  while (reader->Read(&event)) {
+  }
+  REQUIRE(reader->Finish().error_code() == grpc::StatusCode::CANCELLED);
+  // Sleep drains: it would take all 490 tokens if the request still ran.
+  REQUIRE(served.engine->Sleep({}).ok());
+  REQUIRE(served.engine->status().load.running == 0);
+}
+
+TEST_CASE("A refused Generate ends with the reason and no event") {
+  Served served;
+  served.SetReady();
+  GenerationRequest request = MixedRequests({12}, 1, 30)[0];
+  request.version = 9;
+  const auto context = Served::Context();
+  const auto reader = served.stub->Generate(context.get(), ProtoOf(request));
+  v1::GenerateEvent event;
+  REQUIRE(!reader->Read(&event));
+  const grpc::Status status = reader->Finish();
+  REQUIRE(status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  REQUIRE(status.error_message().find("version 9") != std::string::npos);
+}
+
+TEST_CASE("Sleep and wake report bytes, seconds and ledger; status tells the state") {
+  Served served;
+  served.SetReady();
+  v1::SleepRequest sleep;
+  sleep.set_incarnation(7);
+  sleep.set_level(1);
+  v1::SleepResponse slept;
+  REQUIRE(served.stub->Sleep(Served::Context().get(), sleep, &slept).ok());
+  REQUIRE(slept.freed_bytes() > 0);
+  REQUIRE(slept.report().phase() == "sleep");
+  REQUIRE(slept.report().ledger().entries_size() > 0);
+  v1::RolloutStatusResponse status;
+  REQUIRE(served.stub->GetStatus(Served::Context().get(), {}, &status).ok());
+  REQUIRE(status.state() == v1::ASLEEP);
+  REQUIRE(status.worker().incarnation() == 7);
+  REQUIRE(status.kv_blocks() == 16 * 8);
+  v1::WakeRequest wake;
+  wake.set_incarnation(7);
+  v1::WakeResponse woken;
+  REQUIRE(served.stub->Wake(Served::Context().get(), wake, &woken).ok());
+  REQUIRE(woken.taken_bytes() == slept.freed_bytes());
+  REQUIRE(served.stub->GetStatus(Served::Context().get(), {}, &status).ok());
+  REQUIRE(status.state() == v1::SERVING);
+  REQUIRE(status.version() == 0);
+}
+
+TEST_CASE("Digests and tensor rows can be read over the wire") {
+  Served served;
+  served.SetReady();
+  v1::GetDigestsRequest request;
+  request.set_incarnation(7);
+  v1::GetDigestsResponse digests;
+  REQUIRE(served.stub->GetDigests(Served::Context().get(), request, &digests).ok());
+  REQUIRE(digests.manifest_size() == digests.digests_size());
+  REQUIRE(digests.manifest_size() == static_cast<int>(served.weights.layout.places().size()));
+  v1::ReadTensorRequest read;
+  read.set_incarnation(7);
+  read.set_name("model.embed_tokens.weight");
+  read.set_row(5);
+  read.set_rows(2);
+  v1::ReadTensorResponse rows;
+  REQUIRE(served.stub->ReadTensor(Served::Context().get(), read, &rows).ok());
+  REQUIRE(rows.dtype() == "BF16");
+  REQUIRE(rows.data().size() == 2 * 64 * 2);
+  read.set_name("nothing");
+  REQUIRE(served.stub->ReadTensor(Served::Context().get(), read, &rows).error_code() ==
+          grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_CASE("Shutdown tells the process to end") {
+  Served served;
+  v1::RolloutShutdownResponse response;
+  REQUIRE(served.stub->Shutdown(Served::Context().get(), {}, &response).ok());
+  REQUIRE(served.shut_down);
+}
+
+TEST_CASE("A worker listens beside its controller's socket, else on a free port") {
+  REQUIRE(DefaultListenAddress("", "unix:/run/x/controller.sock", 2) ==
+          "unix:/run/x/rollout-2.sock");
+  REQUIRE(DefaultListenAddress("", "127.0.0.1:4000", 2) == "127.0.0.1:0");
+  REQUIRE(DefaultListenAddress("127.0.0.1:9", "unix:/a/b", 0) == "127.0.0.1:9");
+  REQUIRE(PairSocketPath("unix:/run/x/rollout-2.sock", "/elsewhere", 2) == "/run/x/pair-2.sock");
+  REQUIRE(PairSocketPath("127.0.0.1:9", "/runs/a", 1) == "/runs/a/pair-1.sock");
+  REQUIRE(PairSocketPath("127.0.0.1:9", "/" + std::string(120, 'r'), 1).size() < 108);
+}
+
+}  // namespace tandem
