@@ -2,8 +2,7 @@
 # From a fresh clone to a language model that learns to add: set-up, build, model, data, training.
 #   deploy/quickstart.sh [--set key=value ...]
 # Every part that is done already is skipped. Ctrl-C stops cleanly; started again, an interrupted
-# run resumes from its last checkpoint, and a finished one starts anew (its directory is kept as
-# runs/tandem/quickstart.previous).
+# run resumes from its last checkpoint, and a finished one starts anew.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 DATA="$ROOT/data/addition"
@@ -23,4 +22,4 @@ if [ ! -f "$DATA/train.jsonl" ] || [ ! -f "$DATA/val.jsonl" ]; then
   mv "$DATA.new" "$DATA"
 fi
 say "quickstart: 4/4 training (preparation took $(seconds) s)"
-exec deploy/launch.sh configs/quickstart.yaml --renew-finished "$@"
+exec deploy/launch.sh configs/quickstart.yaml "$@"

@@ -15,6 +15,7 @@ struct LaunchPlan {
   std::vector<std::string> overrides;  // key=value
   std::string run_dir;
   std::string listen;  // the controller's address
+  bool start_paused = false;
   std::string device;  // cpu or cuda; a pair's device is "cpu:<rank>"
 };
 

@@ -2,7 +2,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include <CLI/CLI.hpp>
 #include <fcntl.h>
@@ -21,7 +20,7 @@ struct Flags {
   std::vector<std::string> overrides;
   std::string bin_dir;
   double grace_seconds = 20;
-  bool renew_finished = false;
+  bool start_paused = false;
 };
 
 // One launcher per run directory; the lock goes away with this process.
@@ -39,19 +38,6 @@ absl::Status LockRunDir(const std::string& run_dir) {
       run_dir);
 }
 
-// A run that came to its end is set aside, and what was set aside before goes. The lock that was
-// taken in it goes along; the new directory gets its own.
-absl::Status RenewFinished(const std::string& run_dir) {
-  if (!std::filesystem::exists(run_dir + "/finished")) return absl::OkStatus();
-  std::error_code error;
-  std::filesystem::remove_all(run_dir + ".previous", error);
-  if (!error) std::filesystem::rename(run_dir, run_dir + ".previous", error);
-  if (error) return FailedPrecondition("cannot set {} aside: {}", run_dir, error.message());
-  fmt::print(stderr, "launcher: the last run here was complete; it is in {}.previous now\n",
-             run_dir);
-  return LockRunDir(run_dir);
-}
-
 int Fail(const absl::Status& status) {
   fmt::print(stderr, "{}\n", std::string(status.message()));
   return kExitUsage;
@@ -65,20 +51,15 @@ int Launch(const Flags& flags) {
   if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) return Fail(valid);
   const std::string run_dir = config.cluster().run_dir();
   if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) return Fail(lock);
-  if (flags.renew_finished) {
-    if (const absl::Status renewed = RenewFinished(run_dir); !renewed.ok()) return Fail(renewed);
-  }
-  // `finished` tells scripts that the last run here came to its end.
-  std::filesystem::remove(run_dir + "/finished");
-  ProcessTable table(MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides));
+  LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);
+  plan.start_paused = flags.start_paused;
+  ProcessTable table(std::move(plan));
   const SupervisorOptions options{
       .pairs = static_cast<int>(config.cluster().trainers()),
       .max_restarts = static_cast<int>(config.cluster().max_restarts()),
       .grace = absl::Seconds(flags.grace_seconds),
   };
-  const int code = RunUntilDone(options, &table);
-  if (code == kExitDone) std::ofstream(run_dir + "/finished") << "done\n";
-  return code;
+  return RunUntilDone(options, &table);
 }
 
 }  // namespace
@@ -94,8 +75,7 @@ int main(int argc, char** argv) {
   app.add_option("--set", flags.overrides, "key=value, any number, before or after --config");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
   app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing");
-  app.add_flag("--renew-finished", flags.renew_finished,
-               "set a finished run aside as RUN_DIR.previous and start anew");
+  app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -34,7 +34,7 @@ ALLOWED = {
                            "common/weights"],
     "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/observe",
                               "common/device"],
-    "controller": WITHOUT_TORCH,
+    "controller": WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
     "trainer_worker": WITHOUT_TORCH + COMPUTE,
     "rollout_worker": WITHOUT_TORCH + COMPUTE,
     "deploy/launcher": BASE + ["common/config"],

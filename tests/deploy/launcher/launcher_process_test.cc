@@ -80,13 +80,6 @@ class Run {
     if (what == "up") pids_[name.substr(7)] = pid;
     return name.substr(7) + " " + what;
   }
-  // Forgets events of processes that are gone.
-  void DropEvents() {
-    fcntl(events_, F_SETFL, O_NONBLOCK);
-    for (char c; read(events_, &c, 1) == 1;) {
-    }
-    fcntl(events_, F_SETFL, 0);
-  }
   void WaitForAll(size_t count) {
     while (pids_.size() < count) Event();
   }
@@ -110,22 +103,6 @@ class Run {
     return {std::istreambuf_iterator<char>(file), {}};
   }
   const std::string& dir() const { return dir_; }
-  // Once more in the same directory, after Wait().
-  void Start(const std::vector<std::string>& flags) {
-    const char* program = getenv("TANDEM_LAUNCHER");
-    REQUIRE(program != nullptr);
-    const std::string config = dir_ + "/c.yaml", err = dir_ + "/err";
-    std::vector<const char*> argv = {
-        program, "--config", config.c_str(), "--bin-dir", dir_.c_str(), "--grace", "5"};
-    for (const std::string& text : flags) argv.push_back(text.c_str());
-    argv.push_back(nullptr);
-    pids_.clear();
-    launcher_ = fork();
-    if (launcher_ != 0) return;
-    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
-    execv(program, const_cast<char* const*>(argv.data()));
-    _exit(127);
-  }
 
  private:
   int MakeFifo(const std::string& name, const char* variable, int flags) {
@@ -134,6 +111,21 @@ class Run {
     setenv(variable, path.c_str(), 1);
     return open(path.c_str(), flags | O_CLOEXEC);
   }
+  void Start(const std::vector<std::string>& flags) {
+    const char* program = getenv("TANDEM_LAUNCHER");
+    REQUIRE(program != nullptr);
+    const std::string config = dir_ + "/c.yaml", err = dir_ + "/err";
+    std::vector<const char*> argv = {
+        program, "--config", config.c_str(), "--bin-dir", dir_.c_str(), "--grace", "5"};
+    for (const std::string& text : flags) argv.push_back(text.c_str());
+    argv.push_back(nullptr);
+    launcher_ = fork();
+    if (launcher_ != 0) return;
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    execv(program, const_cast<char* const*>(argv.data()));
+    _exit(127);
+  }
+
   std::string dir_;
   int events_ = -1, life_ = -1;
   pid_t launcher_ = 0;
@@ -148,7 +140,6 @@ TEST_CASE("a run whose controller ends well ends with 0 and leaves nobody behind
   kill(run.pid("controller"), SIGUSR1);
   REQUIRE(run.Wait() == 0);
   run.WaitUntilNobodyIsLeft();
-  REQUIRE(run.File("run/finished") == "done\n");
   REQUIRE(run.File("run/logs/rollout-0.log") == "tandem-rollout-0 is here\n");
 }
 
@@ -167,7 +158,6 @@ TEST_CASE("a killed worker and a killed controller are started again") {
           std::string::npos);
   REQUIRE(run.File("run/logs/rollout-1.log") ==
           "tandem-rollout-1 is here\ntandem-rollout-1 is here\n");
-  REQUIRE_FALSE(fs::exists(run.dir() + "/run/finished"));
 }
 
 TEST_CASE("a controller that fails ends the run with its code and its last words") {
@@ -212,23 +202,6 @@ TEST_CASE("a second launcher in the same directory is refused") {
   Run other({"--set", "cluster.run_dir=" + run.dir() + "/run"});
   REQUIRE(other.Wait() == 64);
   REQUIRE(other.File("err").find("another launcher is running in") != std::string::npos);
-}
-
-TEST_CASE("a finished run is set aside on request, and any other is gone on with") {
-  Run run;
-  for (const bool finish : {false, true, true}) {
-    run.WaitForAll(3);
-    kill(finish ? run.pid("controller") : run.launcher(), finish ? SIGUSR1 : SIGTERM);
-    REQUIRE(run.Wait() == (finish ? 0 : 143));
-    run.WaitUntilNobodyIsLeft();
-    run.DropEvents();
-    REQUIRE(fs::exists(run.dir() + "/run/finished") == finish);
-    std::ofstream(run.dir() + "/run/mark", std::ios::app) << "x";
-    run.Start({"--renew-finished"});
-  }
-  run.WaitForAll(3);
-  REQUIRE_FALSE(fs::exists(run.dir() + "/run/mark"));
-  REQUIRE(run.File("run.previous/mark") == "x");
 }
 
 TEST_CASE("a missing program is told by its name and ends the run") {
