@@ -45,26 +45,33 @@ std::map<std::string, double> Metrics(const Totals& totals, const PolicyLossOpti
   return metrics;
 }
 
+absl::Status CheckLength(const Sample& sample,
+                         size_t length,
+                         const char* what,
+                         const char* remedy) {
+  const auto response = static_cast<size_t>(sample.response_tokens());
+  if (length == response) return absl::OkStatus();
+  return InvalidArgument("sample {} has {} {} for {} response tokens; {}", sample.sample_id, length,
+                         what, response, remedy);
+}
+
 absl::Status CheckLogProbs(const std::vector<Sample>& samples, const MiniBatchRequest& request) {
+  const bool sampled = !request.recomputed_old_log_probs || request.compare_log_probs;
   for (const Sample& sample : samples) {
-    const auto response = static_cast<size_t>(sample.response_tokens());
-    if (sample.advantages.size() != response) {
-      return InvalidArgument("sample {} has {} advantages for {} response tokens", sample.sample_id,
-                             sample.advantages.size(), response);
+    TANDEM_RETURN_IF_ERROR(
+        CheckLength(sample, sample.advantages.size(), "advantages", "compute them first"));
+    if (sampled) {
+      const char* remedy = "rollout.calculate_log_probs must be true";
+      TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.log_probs.size(), "log-probs", remedy));
+      TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.versions.size(), "versions", remedy));
     }
-    const bool needed = request.old_log_probs == nullptr || request.compare_log_probs;
-    if (needed && (sample.log_probs.size() != response || sample.versions.size() != response)) {
-      return InvalidArgument(
-          "sample {} has {} log-probs and {} versions for {} response tokens; "
-          "rollout.calculate_log_probs must be true",
-          sample.sample_id, sample.log_probs.size(), sample.versions.size(), response);
+    if (request.recomputed_old_log_probs) {
+      TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.old_log_probs.size(),
+                                         "recomputed log-probs", "ComputeLogProbs comes first"));
     }
-    for (const LogProbsBySample* known : {request.old_log_probs, request.ref_log_probs}) {
-      if (known != nullptr && !known->contains(sample.sample_id)) {
-        return FailedPrecondition("sample {} has no {} log-probs here; ComputeLogProbs comes first",
-                                  sample.sample_id,
-                                  known == request.old_log_probs ? "recomputed" : "reference");
-      }
+    if (request.loss.use_kl_loss) {
+      TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.ref_log_probs.size(), "reference log-probs",
+                                         "ComputeLogProbs comes first"));
     }
   }
   return absl::OkStatus();
@@ -83,15 +90,12 @@ LossTokens TokensOf(const PackedBatch& batch,
     const auto response = static_cast<size_t>(batch.scored_response[i]);
     const Sample& sample =
         samples[static_cast<size_t>(batch.sequences[static_cast<size_t>(sequence)].sample)];
-    const std::vector<float>& old = request.old_log_probs == nullptr
-                                        ? sample.log_probs
-                                        : request.old_log_probs->at(sample.sample_id);
+    const std::vector<float>& old =
+        request.recomputed_old_log_probs ? sample.old_log_probs : sample.log_probs;
     tokens.old_log_probs.push_back(old[response]);
     tokens.advantages.push_back(sample.advantages[response]);
     tokens.rows.push_back(sequence);
-    if (request.ref_log_probs != nullptr) {
-      tokens.ref_log_probs.push_back(request.ref_log_probs->at(sample.sample_id)[response]);
-    }
+    if (request.loss.use_kl_loss) tokens.ref_log_probs.push_back(sample.ref_log_probs[response]);
   }
   return tokens;
 }

@@ -38,8 +38,8 @@ struct MiniBatchRequest {
   bool compare_log_probs = false;
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
-  const LogProbsBySample* old_log_probs = nullptr;  // null: those that came with the tokens
-  const LogProbsBySample* ref_log_probs = nullptr;  // needed with loss.use_kl_loss
+  // Take Sample::old_log_probs for the sampling policy's, not those that came with the tokens.
+  bool recomputed_old_log_probs = false;
 };
 
 struct MiniBatchReport {

@@ -20,6 +20,13 @@ absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
     return InvalidArgument("sample {} has {} tokens, but rollout.max_model_len is {}",
                            sample.sample_id, tokens, limits.max_sequence_tokens);
   }
+  if (sample.off_support && !limits.allow_off_support) {
+    return InvalidArgument(
+        "sample {} was drawn with top_p below 1 or with top_k, which leaves the policy's support; "
+        "set "
+        "rollout.top_p=1 and rollout.top_k=-1, or rollout.allow_off_support=true",
+        sample.sample_id);
+  }
   if (sample.prompt_tokens < 1 || sample.prompt_tokens > tokens) {
     return InvalidArgument("sample {} has {} tokens and claims a prompt of {}", sample.sample_id,
                            tokens, sample.prompt_tokens);

@@ -35,6 +35,7 @@ struct PackingLimits {
   int64_t max_tokens = 0;           // of one micro-batch: actor.ppo_max_token_len_per_gpu
   int64_t max_sequence_tokens = 0;  // positions that the model was set up for
   int64_t vocab_limit = 0;          // ids at or above are refused
+  bool allow_off_support = false;   // take samples drawn through top-p or top-k
 };
 
 // Deterministic: samples are taken in ascending order of sample id and put into the current

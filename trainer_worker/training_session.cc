@@ -32,7 +32,9 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
       &session->decoder_, ops.forward, ops.backward, ledger,
       LayerLoopOptions{.vocab_limit = std::min(options.vocab_limit, spec.vocab_size),
                        .entropy = options.entropy});
-  session->publisher_ = std::make_unique<WeightPublisher>(layout, options.publish);
+  PublishOptions publish = options.publish;
+  publish.ledger = ledger;
+  session->publisher_ = std::make_unique<WeightPublisher>(layout, publish);
   return session;
 }
 
@@ -40,7 +42,8 @@ PassOptions TrainingSession::Pass() const {
   PassOptions pass;
   pass.limits = {.max_tokens = options_.max_micro_batch_tokens,
                  .max_sequence_tokens = options_.max_sequence_tokens,
-                 .vocab_limit = std::min(options_.vocab_limit, spec().vocab_size)};
+                 .vocab_limit = std::min(options_.vocab_limit, spec().vocab_size),
+                 .allow_off_support = options_.allow_off_support};
   pass.recompute = options_.recompute;
   // Half of what the device has left beside this worker's own bytes; the other half is the
   // rollout's weights and everybody's scratch.

@@ -23,11 +23,12 @@ struct SessionOptions {
   int64_t vocab_limit = 0;
   int64_t max_sequence_tokens = 0;     // positions of the rope table
   int64_t max_micro_batch_tokens = 0;  // actor.ppo_max_token_len_per_gpu
+  bool allow_off_support = false;
   Recompute recompute = Recompute::kAuto;
   int64_t device_bytes = 0;  // this worker's share of the device's memory
   bool entropy = true;       // log it even where the loss does not need it
   OptimizerOptions optimizer;
-  PublishOptions publish;
+  PublishOptions publish;  // its ledger is filled in
 };
 
 // The ops of the process; made once.

@@ -1,0 +1,58 @@
+// The one thread that owns a worker's state: callers from other threads queue work and wait for it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/named_thread.h"
+
+namespace tandem {
+
+// Thread-safe. Work runs in the order of Call.
+class EngineThread {
+ public:
+  explicit EngineThread(const std::string& name)
+      : queue_(kCapacity), thread_(name, [this] { Loop(); }) {}
+  ~EngineThread() { Stop(); }
+  EngineThread(const EngineThread&) = delete;
+  EngineThread& operator=(const EngineThread&) = delete;
+
+  // Runs `work` on the thread and returns what it returns. Unavailable after Stop.
+  template <typename T>
+  absl::StatusOr<T> Call(std::function<absl::StatusOr<T>()> work) {
+    auto result = std::make_shared<std::promise<absl::StatusOr<T>>>();
+    std::future<absl::StatusOr<T>> future = result->get_future();
+    const bool queued = queue_.Push([this, result, work = std::move(work)] {
+      result->set_value(stopping_ ? absl::StatusOr<T>(Stopping()) : work());
+    });
+    return queued ? future.get() : absl::StatusOr<T>(Stopping());
+  }
+
+  // Lets the work that runs now finish, refuses the rest, joins. Idempotent; not from the thread.
+  void Stop() {
+    stopping_ = true;
+    queue_.Close();
+    thread_.Join();
+  }
+
+ private:
+  static constexpr size_t kCapacity = 64;
+  static absl::Status Stopping() { return absl::UnavailableError("this worker is shutting down"); }
+  void Loop() {
+    while (auto work = queue_.Pop()) (*work)();
+  }
+
+  BoundedQueue<std::function<void()>> queue_;
+  std::atomic<bool> stopping_ = false;
+  NamedThread thread_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,47 @@
+// The group of ranks, and how a new one gets through while a collective of the old one hangs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/comm/communicator.h"
+
+namespace tandem {
+
+struct GroupOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::string rendezvous;
+  int64_t generation = 0;
+  absl::Duration deadline = absl::Seconds(600);
+};
+
+// Join and communicator are for the engine thread; Interrupt is for any other.
+class GroupHandle {
+ public:
+  // Leaves the old group and joins a new one. Aborted: Interrupt with a newer generation came.
+  absl::Status Join(const GroupOptions& options);
+  void Leave();
+  Communicator* communicator() { return communicator_.get(); }
+  int64_t generation() const { return generation_; }
+
+  // Makes collectives and joins of generations before `generation` fail at once. A large number
+  // ends everything.
+  void Interrupt(int64_t generation, const std::string& reason);
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Communicator> communicator_;
+  std::atomic<bool> cancelled_ = false;  // ends the join under way
+  int64_t generation_ = -1;              // of the group, or of the join under way
+  int64_t wanted_ = -1;                  // the newest generation that somebody asked for
+};
+
+}  // namespace tandem

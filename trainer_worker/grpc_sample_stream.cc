@@ -1,0 +1,96 @@
+#include "trainer_worker/grpc_sample_stream.h"
+
+#include <map>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/status_convert.h"
+#include "common/wire/sample_codec.h"
+#include "tandem/v1/controller.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+// Far below gRPC's 4 MiB, whatever the varints make of it.
+constexpr size_t kLogProbsPerMessage = 200'000;
+
+class GrpcSampleStream : public SampleStream {
+ public:
+  GrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
+                   v1::WorkerId worker,
+                   absl::Duration deadline)
+      : stub_(v1::ClusterService::NewStub(std::move(channel))),
+        worker_(std::move(worker)),
+        deadline_(deadline) {}
+
+  absl::StatusOr<std::vector<Sample>> Pull(int64_t step, int64_t mini_batch) override {
+    grpc::ClientContext context;
+    SetDeadline(context, deadline_);
+    v1::StreamSamplesRequest request;
+    *request.mutable_worker() = worker_;
+    request.set_step(step);
+    request.set_mini_batch(mini_batch);
+    const auto reader = stub_->StreamSamples(&context, request);
+    std::vector<Sample> samples;
+    v1::StreamSamplesResponse response;
+    while (reader->Read(&response)) {
+      for (const v1::Sample& sample : response.samples()) samples.push_back(FromProto(sample));
+    }
+    TANDEM_RETURN_IF_ERROR(Annotate(FromGrpcStatus(reader->Finish()),
+                                    fmt::format("samples of step {} from the controller", step)));
+    return samples;
+  }
+
+  absl::Status PutLogProbs(int64_t step,
+                           const std::string& policy,
+                           const LogProbsBySample& log_probs) override {
+    grpc::ClientContext context;
+    SetDeadline(context, deadline_);
+    v1::PutLogProbsResponse response;
+    const auto writer = stub_->PutLogProbs(&context, &response);
+    v1::PutLogProbsRequest request = Header(step, policy);
+    size_t pending = 0;
+    bool open = true;
+    // In order of sample id, so that two runs send the same messages.
+    for (const auto& [id, values] : std::map(log_probs.begin(), log_probs.end())) {
+      v1::PutLogProbsRequest::Item* item = request.add_items();
+      item->set_sample_id(id);
+      item->mutable_log_probs()->Add(values.begin(), values.end());
+      pending += values.size() + 4;
+      if (pending < kLogProbsPerMessage) continue;
+      open = writer->Write(request);
+      if (!open) break;
+      request = Header(step, policy);
+      pending = 0;
+    }
+    if (open && request.items_size() > 0) writer->Write(request);
+    writer->WritesDone();
+    return Annotate(FromGrpcStatus(writer->Finish()), "sending log-probs to the controller");
+  }
+
+ private:
+  v1::PutLogProbsRequest Header(int64_t step, const std::string& policy) const {
+    v1::PutLogProbsRequest request;
+    *request.mutable_worker() = worker_;
+    request.set_step(step);
+    request.set_policy(policy);
+    return request;
+  }
+
+  std::unique_ptr<v1::ClusterService::Stub> stub_;
+  const v1::WorkerId worker_;
+  const absl::Duration deadline_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleStream> MakeGrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
+                                                   const v1::WorkerId& worker,
+                                                   absl::Duration deadline) {
+  return std::make_unique<GrpcSampleStream>(std::move(channel), worker, deadline);
+}
+
+}  // namespace tandem

@@ -1,0 +1,19 @@
+// SampleStream over the controller's ClusterService.
+#pragma once
+
+#include <memory>
+
+#include <absl/time/time.h>
+#include <grpcpp/channel.h>
+
+#include "tandem/v1/types.pb.h"
+#include "trainer_worker/sample_stream.h"
+
+namespace tandem {
+
+// `deadline` bounds every call: cluster.rpc_timeout_seconds.
+std::unique_ptr<SampleStream> MakeGrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
+                                                   const v1::WorkerId& worker,
+                                                   absl::Duration deadline);
+
+}  // namespace tandem

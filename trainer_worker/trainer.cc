@@ -1,0 +1,297 @@
+#include "trainer_worker/trainer.h"
+
+#include <algorithm>
+
+#include <absl/time/clock.h>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "trainer_worker/agreement.h"
+#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/hf_tensor_source.h"
+
+namespace tandem {
+
+// A command from its start to its report: names it in the status and the log, and takes time and
+// peaks.
+class Trainer::Phase {
+ public:
+  Phase(Trainer* trainer, const std::string& phase, const std::string& action)
+      : trainer_(trainer), phase_(phase), start_(absl::Now()) {
+    trainer->ledger_.ResetPeaks();
+    std::lock_guard lock(trainer->status_mutex_);
+    trainer->status_.phase = phase;
+    trainer->status_.last_action = action;
+  }
+  ~Phase() {
+    std::lock_guard lock(trainer_->status_mutex_);
+    trainer_->status_.phase = "idle";
+  }
+  PhaseReport Report() {
+    trainer_->UpdateWorkspace();
+    PhaseReport report{phase_, absl::ToDoubleSeconds(absl::Now() - start_),
+                       trainer_->ledger_.Snapshot()};
+    spdlog::info("{} took {:.3f} s", trainer_->status().last_action, report.seconds);
+    return report;
+  }
+
+ private:
+  Trainer* trainer_;
+  const std::string phase_;
+  const absl::Time start_;
+};
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& options,
+                                                         SampleStream* samples,
+                                                         RolloutConnector connect) {
+  TANDEM_RETURN_IF_ERROR(CheckPolicyLossOptions(options.loss));
+  std::unique_ptr<Trainer> trainer(new Trainer(options, samples, std::move(connect)));
+  TANDEM_ASSIGN_OR_RETURN(trainer->forward_, CreateCpuForwardOps(options.dtype, options.threads));
+  TANDEM_ASSIGN_OR_RETURN(trainer->backward_, CreateCpuBackwardOps(options.dtype, options.threads));
+  return trainer;
+}
+
+TrainerStatus Trainer::status() const {
+  std::lock_guard lock(status_mutex_);
+  return status_;
+}
+
+void Trainer::SetVersion(int64_t version) {
+  SetLogVersion(version);
+  std::lock_guard lock(status_mutex_);
+  status_.version = version;
+}
+
+void Trainer::UpdateWorkspace() {
+  const int64_t bytes = forward_->workspace_bytes() + backward_->workspace_bytes();
+  ledger_.Add("workspace", Location::kDevice, bytes - workspace_bytes_);
+  workspace_bytes_ = bytes;
+}
+
+absl::StatusOr<TrainingSession*> Trainer::Session() {
+  if (session_ == nullptr) {
+    return FailedPrecondition("trainer {} has no state; Reset comes first", options_.rank);
+  }
+  return session_.get();
+}
+
+absl::StatusOr<TrainingSession*> Trainer::SessionAt(int64_t version) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
+  if (status().version != version) {
+    return FailedPrecondition("trainer {} is at weight version {}, not {}", options_.rank,
+                              status().version, version);
+  }
+  return session;
+}
+
+absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
+  if (session_ != nullptr && group_.generation() == command.generation) return reset_result_;
+  Phase phase(this, "reset", fmt::format("Reset to generation {}", command.generation));
+  const absl::Status started = StartSession(command);
+  if (!started.ok()) {
+    session_.reset();
+    return started;
+  }
+  SetVersion(command.version);
+  reset_result_ = ResetResult{.version = command.version,
+                              .parameters = session_->plan().total_elements(),
+                              .shard_parameters = session_->shard().elements()};
+  reset_result_.report = phase.Report();
+  return reset_result_;
+}
+
+absl::Status Trainer::StartSession(const ResetCommand& command) {
+  session_.reset();
+  SetVersion(-1);
+  published_ = false;
+  changed_ = 0;
+  last_step_ = {};
+  TANDEM_RETURN_IF_ERROR(group_.Join({.rank = options_.rank,
+                                      .world_size = command.world_size,
+                                      .rendezvous = command.rendezvous,
+                                      .generation = command.generation,
+                                      .deadline = options_.rpc_timeout}));
+  const absl::Status loaded = LoadWeights(command);
+  return Agree(*group_.communicator(), loaded, "loading the model").status();
+}
+
+absl::Status Trainer::LoadWeights(const ResetCommand& command) {
+  TANDEM_ASSIGN_OR_RETURN(
+      session_, TrainingSession::Create(options_.session, {forward_.get(), backward_.get()},
+                                        group_.communicator(), &ledger_));
+  TrainingSession& session = *session_;
+  const bool fresh = command.checkpoint_dir.empty();
+  if (fresh || options_.keep_reference) {
+    TANDEM_RETURN_IF_ERROR(LoadModel(options_.session.model_dir, session.spec(), session.shard()));
+  }
+  // The reference is the model that the run began with, also after a resume.
+  if (options_.keep_reference) TANDEM_RETURN_IF_ERROR(session.FreezeReference());
+  if (fresh) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const int64_t version, LoadState(command.checkpoint_dir, session.spec(),
+                                                           session.shard(), session.optimizer()));
+  if (version != command.version) {
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "the checkpoint {} holds weight version {}, but {} was expected",
+                      command.checkpoint_dir, version, command.version);
+  }
+  return absl::OkStatus();
+}
+
+MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const {
+  MiniBatchRequest request;
+  request.global_tokens = command.global_tokens;
+  request.global_samples = static_cast<double>(command.global_samples);
+  request.compare_log_probs = command.compare_log_probs;
+  request.loss = options_.loss;
+  request.loss_agg_mode = options_.loss_agg_mode;
+  request.recomputed_old_log_probs = options_.recompute_old_log_probs;
+  return request;
+}
+
+absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
+    const ForwardBackwardCommand& command) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
+  SetLogStep(command.step);
+  Phase phase(
+      this, "train",
+      fmt::format("ForwardBackward of step {}, mini-batch {}", command.step, command.mini_batch));
+  auto samples = samples_->Pull(command.step, command.mini_batch);
+  TANDEM_RETURN_IF_ERROR(
+      Agree(*group_.communicator(), samples.status(), "pulling samples").status());
+  ForwardBackwardResult result;
+  TANDEM_ASSIGN_OR_RETURN(result.batch, session->Train(RequestOf(command), *samples));
+  result.report = phase.Report();
+  return result;
+}
+
+absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
+  if (version == status().version && !last_step_.report.phase.empty()) return last_step_;
+  TANDEM_RETURN_IF_ERROR(SessionAt(version - 1).status());
+  Phase phase(this, "optimize", fmt::format("OptimizerStep to version {}", version));
+  OptimizerStepResult result;
+  TANDEM_ASSIGN_OR_RETURN(result.step, session->Step());
+  if (result.step.skipped) {
+    spdlog::warn("the gradient norm is {}: version {} keeps the weights of {}",
+                 result.step.grad_norm, version, version - 1);
+  }
+  changed_ = changed_ < 0 || result.step.changed < 0 ? -1 : changed_ + result.step.changed;
+  SetVersion(version);
+  result.report = phase.Report();
+  last_step_ = result;
+  return result;
+}
+
+absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, LogProbPolicy policy) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
+  const bool current = policy == LogProbPolicy::kCurrent;
+  const std::string name = current ? "current" : "reference";
+  SetLogStep(step);
+  Phase phase(this, name == "current" ? "old_log_prob" : "reference",
+              fmt::format("ComputeLogProbs of step {} under the {} policy", step, name));
+  auto samples = samples_->Pull(step, -1);
+  TANDEM_RETURN_IF_ERROR(
+      Agree(*group_.communicator(), samples.status(), "pulling samples").status());
+  TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample log_probs,
+                          current ? session->Score(*samples) : session->ScoreReference(*samples));
+  TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, name, log_probs));
+  ComputeLogProbsResult result;
+  for (const Sample& sample : *samples) result.tokens += sample.response_tokens();
+  result.report = phase.Report();
+  return result;
+}
+
+// Gathered weights are dear where memory is short and cheap to keep where it is not.
+void Trainer::ReleaseIfTight() {
+  int64_t held = 0;
+  for (const LedgerEntry& entry : ledger_.Snapshot().entries) held += entry.current_bytes;
+  if (held <= options_.session.device_bytes / 4) return;
+  const absl::Status released = session_->ReleaseTransient();
+  if (!released.ok()) spdlog::warn("releasing gathered weights: {}", released.ToString());
+}
+
+absl::StatusOr<double> Trainer::ChangedShare(const PublishReport& report) {
+  double changed = static_cast<double>(std::max<int64_t>(changed_, 0));
+  TANDEM_RETURN_IF_ERROR(session_->communicator().AllReduceSum(&changed, 1));
+  if (!published_) return 1.0;
+  if (changed_ < 0) return report.changed_bytes_share;
+  return std::min(1.0, changed / static_cast<double>(session_->plan().total_elements()));
+}
+
+absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
+  Phase phase(this, "sync", fmt::format("SyncWeights of version {}", command.version));
+  ReleaseIfTight();
+  const bool target =
+      std::count(command.target_ranks.begin(), command.target_ranks.end(), options_.rank) > 0;
+  RolloutLink link;
+  absl::Status connected;
+  if (target && !command.rollout_address.empty()) {
+    auto made = connect_(command.rollout_address, command.rollout_incarnation);
+    connected = made.status();
+    if (made.ok()) link = *std::move(made);
+    rollout_incarnation_ = command.rollout_incarnation;
+  }
+  SyncResult result;
+  absl::StatusOr<PublishReport> report;
+  {
+    auto source = ShardTensorSource::Create(&session->shard(), &session->communicator(), &ledger_);
+    TANDEM_RETURN_IF_ERROR(
+        Agree(session->communicator(), source.status(), "taking memory for the sync").status());
+    report = session->publisher().Publish(command.version, **source, link.updates.get());
+  }
+  const absl::StatusOr<double> share =
+      ChangedShare(report.ok() ? *report : PublishReport{.changed_bytes_share = 1.0});
+  TANDEM_RETURN_IF_ERROR(connected);
+  TANDEM_RETURN_IF_ERROR(report.status());
+  TANDEM_RETURN_IF_ERROR(share.status());
+  result.publish = *report;
+  result.changed_share = *share;
+  published_ = true;
+  changed_ = 0;
+  result.report = phase.Report();
+  return result;
+}
+
+absl::StatusOr<WeightCheckReport> Trainer::CheckWeights(const CheckCommand& command) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
+  Phase phase(this, "check", "CheckWeights");
+  RolloutLink link;
+  absl::Status connected;
+  if (!command.rollout_address.empty()) {
+    auto made = connect_(command.rollout_address, command.rollout_incarnation != 0
+                                                      ? command.rollout_incarnation
+                                                      : rollout_incarnation_);
+    connected = made.status();
+    if (made.ok()) link = *std::move(made);
+  }
+  std::unique_ptr<TensorSource> source;
+  if (command.hf_checkpoint.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        source, ShardTensorSource::Create(&session->shard(), &session->communicator(), &ledger_));
+  } else {
+    TANDEM_ASSIGN_OR_RETURN(
+        source, HfTensorSource::Open(command.hf_checkpoint, session->spec(), options_.dtype));
+  }
+  auto report = tandem::CheckWeights(session->decoder().layout(), *source, link.reader);
+  TANDEM_RETURN_IF_ERROR(connected);
+  return report;
+}
+
+absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
+  TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
+  Phase phase(this, "save", fmt::format("SaveState of version {}", command.version));
+  const SaveOptions options{.directory = command.directory,
+                            .tokenizer_dir = options_.session.model_dir,
+                            .version = command.version,
+                            .optimizer = options_.save_optimizer,
+                            .hf_model = options_.save_hf_model};
+  SaveResult result;
+  TANDEM_ASSIGN_OR_RETURN(
+      result.bytes, tandem::SaveState(options, session->spec(), session->shard(),
+                                      session->optimizer(), session->communicator(), &ledger_));
+  result.report = phase.Report();
+  return result;
+}
+
+}  // namespace tandem

@@ -1,0 +1,107 @@
+// A trainer rank: the commands of trainer.proto on a training session.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/device/ledger.h"
+#include "common/weights/update_client.h"
+#include "common/weights/weight_check.h"
+#include "trainer_worker/group_handle.h"
+#include "trainer_worker/sample_stream.h"
+#include "trainer_worker/trainer_commands.h"
+#include "trainer_worker/training_session.h"
+
+namespace tandem {
+
+struct TrainerOptions {
+  SessionOptions session;
+  DType dtype = DType::kBFloat16;
+  int rank = 0;
+  int threads = 1;
+  PolicyLossOptions loss;
+  std::string loss_agg_mode = "token-mean";
+  bool recompute_old_log_probs = false;
+  bool keep_reference = false;
+  bool save_optimizer = true;
+  bool save_hf_model = true;
+  absl::Duration rpc_timeout = absl::Seconds(600);
+};
+
+// The paired rollout as sync and check see it.
+struct RolloutLink {
+  std::unique_ptr<UpdateClient> updates;
+  WeightReader* reader = nullptr;  // part of `updates`
+};
+using RolloutConnector =
+    std::function<absl::StatusOr<RolloutLink>(const std::string& address, int64_t incarnation)>;
+
+// Lifecycle: Create → Reset → commands → Reset... Commands are for one engine thread; status,
+// ledger, numerics_class and Interrupt are for any. After a failed collective only Reset helps.
+class Trainer {
+ public:
+  // FailedPrecondition: the machine lacks what the ops need. `samples` outlives the trainer.
+  static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
+                                                         SampleStream* samples,
+                                                         RolloutConnector connect);
+
+  absl::StatusOr<ResetResult> Reset(const ResetCommand& command);
+  absl::StatusOr<ForwardBackwardResult> ForwardBackward(const ForwardBackwardCommand& command);
+  absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version);
+  absl::StatusOr<ComputeLogProbsResult> ComputeLogProbs(int64_t step, LogProbPolicy policy);
+  absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command);
+  absl::StatusOr<WeightCheckReport> CheckWeights(const CheckCommand& command);
+  absl::StatusOr<SaveResult> SaveState(const SaveCommand& command);
+
+  // A Reset to `generation` is on its way: whatever older collective hangs must fail.
+  void Interrupt(int64_t generation) {
+    group_.Interrupt(generation, "the controller forms a new group");
+  }
+  void InterruptAll() { group_.Interrupt(INT64_MAX, "this trainer is shutting down"); }
+
+  TrainerStatus status() const;
+  Ledger& ledger() { return ledger_; }
+  std::string numerics_class() const { return forward_->numerics_class(); }
+
+ private:
+  class Phase;
+
+  Trainer(const TrainerOptions& options, SampleStream* samples, RolloutConnector connect)
+      : options_(options), samples_(samples), connect_(std::move(connect)) {}
+  absl::Status StartSession(const ResetCommand& command);
+  absl::Status LoadWeights(const ResetCommand& command);
+  absl::StatusOr<TrainingSession*> Session();
+  absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
+  MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
+  absl::StatusOr<double> ChangedShare(const PublishReport& report);
+  void SetVersion(int64_t version);
+  void UpdateWorkspace();
+  void ReleaseIfTight();
+
+  const TrainerOptions options_;
+  SampleStream* const samples_;
+  const RolloutConnector connect_;
+  Ledger ledger_;
+  std::unique_ptr<ForwardOps> forward_;
+  std::unique_ptr<BackwardOps> backward_;
+  GroupHandle group_;
+  std::unique_ptr<TrainingSession> session_;  // null: Reset has not succeeded
+  ResetResult reset_result_;
+  OptimizerStepResult last_step_;
+  int64_t changed_ = 0;     // elements since the last publication; -1: not known
+  bool published_ = false;  // since Reset
+  int64_t rollout_incarnation_ = 0;
+  int64_t workspace_bytes_ = 0;
+
+  mutable std::mutex status_mutex_;
+  TrainerStatus status_;
+};
+
+}  // namespace tandem

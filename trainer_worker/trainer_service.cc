@@ -1,0 +1,227 @@
+#include "trainer_worker/trainer_service.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status_convert.h"
+#include "common/wire/ledger_codec.h"
+
+namespace tandem {
+namespace {
+
+void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* response) {
+  for (const auto& [name, value] : result.batch.metrics) {
+    (*response->mutable_metrics())[name] = value;
+  }
+  const LogProbComparison& comparison = result.batch.comparison;
+  response->set_micro_batches(result.batch.micro_batches);
+  response->set_compared_tokens(comparison.compared);
+  response->set_identical_tokens(comparison.identical);
+  response->set_max_abs_difference(comparison.max_abs_difference);
+  response->set_sum_abs_difference(comparison.sum_abs_difference);
+  for (const LogProbMismatch& mismatch : comparison.mismatches) {
+    v1::LogProbMismatch* entry = response->add_mismatches();
+    entry->set_sample_id(mismatch.sample_id);
+    entry->set_position(mismatch.position);
+    entry->set_weight_version(mismatch.weight_version);
+    entry->set_rollout(mismatch.rollout);
+    entry->set_trainer(mismatch.trainer);
+  }
+  response->set_tokens(result.batch.tokens);
+  response->set_forward_seconds(result.batch.forward_seconds);
+  response->set_backward_seconds(result.batch.backward_seconds);
+  *response->mutable_report() = ToProto(result.report);
+}
+
+void Fill(const SyncResult& result, v1::SyncWeightsResponse* response) {
+  response->set_bytes(result.publish.bytes);
+  response->set_buckets(result.publish.buckets);
+  response->set_tensors(result.publish.tensors);
+  response->set_seconds(result.publish.seconds);
+  response->set_changed_share(result.changed_share);
+  response->set_digest(result.publish.digest);
+  *response->mutable_report() = ToProto(result.report);
+}
+
+}  // namespace
+
+void TrainerService::SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker) {
+  std::lock_guard lock(mutex_);
+  parts_ = {trainer, engine, worker};
+}
+
+absl::StatusOr<TrainerService::Parts> TrainerService::Ready() const {
+  std::lock_guard lock(mutex_);
+  if (parts_.trainer == nullptr) {
+    return absl::UnavailableError("this trainer worker is starting; try again in a moment");
+  }
+  return parts_;
+}
+
+absl::StatusOr<TrainerService::Parts> TrainerService::PartsFor(int64_t incarnation) const {
+  TANDEM_ASSIGN_OR_RETURN(Parts parts, Ready());
+  if (incarnation != parts.worker.incarnation()) {
+    return MakeStatus(absl::StatusCode::kAborted,
+                      "the call is for incarnation {} of trainer {}, this is incarnation {}",
+                      incarnation, parts.worker.rank(), parts.worker.incarnation());
+  }
+  return parts;
+}
+
+grpc::Status TrainerService::Reply(absl::Status status) const {
+  if (status.ok()) return grpc::Status::OK;
+  v1::ErrorInfo info;
+  std::string message(status.message());
+  if (const auto parts = Ready(); parts.ok()) {
+    const TrainerStatus now = parts->trainer->status();
+    *info.mutable_worker() = parts->worker;
+    info.set_phase(now.phase);
+    info.set_last_action(now.last_action);
+    spdlog::warn("{} failed: {}", now.last_action, message);
+  }
+  SetErrorInfo(status, info);
+  return ToGrpcStatus(status);
+}
+
+template <typename T>
+grpc::Status TrainerService::Run(int64_t incarnation,
+                                 std::function<absl::StatusOr<T>(Trainer&)> work,
+                                 std::function<void(const T&)> fill) {
+  const auto parts = PartsFor(incarnation);
+  if (!parts.ok()) return Reply(parts.status());
+  const absl::StatusOr<T> result = parts->engine->Call<T>([&] { return work(*parts->trainer); });
+  if (!result.ok()) return Reply(result.status());
+  fill(*result);
+  return grpc::Status::OK;
+}
+
+grpc::Status TrainerService::Reset(grpc::ServerContext* /*context*/,
+                                   const v1::TrainerResetRequest* request,
+                                   v1::TrainerResetResponse* response) {
+  const auto parts = PartsFor(request->incarnation());
+  if (!parts.ok()) return Reply(parts.status());
+  // From this thread, because the engine thread may hang in a collective of the old group.
+  parts->trainer->Interrupt(request->generation());
+  const ResetCommand command{.generation = request->generation(),
+                             .world_size = request->world_size(),
+                             .rendezvous = request->rendezvous(),
+                             .checkpoint_dir = request->checkpoint_dir(),
+                             .version = request->version()};
+  return Run<ResetResult>(
+      request->incarnation(), [&](Trainer& trainer) { return trainer.Reset(command); },
+      [response](const ResetResult& result) {
+        response->set_version(result.version);
+        response->set_parameters(result.parameters);
+        response->set_shard_parameters(result.shard_parameters);
+        *response->mutable_report() = ToProto(result.report);
+      });
+}
+
+grpc::Status TrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
+                                             const v1::ForwardBackwardRequest* request,
+                                             v1::ForwardBackwardResponse* response) {
+  const ForwardBackwardCommand command{.step = request->step(),
+                                       .mini_batch = request->mini_batch(),
+                                       .version = request->version(),
+                                       .global_tokens = request->global_tokens(),
+                                       .global_samples = request->global_samples(),
+                                       .compare_log_probs = request->compare_log_probs()};
+  return Run<ForwardBackwardResult>(
+      request->incarnation(), [&](Trainer& trainer) { return trainer.ForwardBackward(command); },
+      [response](const ForwardBackwardResult& result) { Fill(result, response); });
+}
+
+grpc::Status TrainerService::OptimizerStep(grpc::ServerContext* /*context*/,
+                                           const v1::OptimizerStepRequest* request,
+                                           v1::OptimizerStepResponse* response) {
+  return Run<OptimizerStepResult>(
+      request->incarnation(),
+      [&](Trainer& trainer) { return trainer.OptimizerStep(request->version()); },
+      [response](const OptimizerStepResult& result) {
+        response->set_grad_norm(result.step.grad_norm);
+        response->set_learning_rate(result.step.learning_rate);
+        response->set_skipped(result.step.skipped);
+        *response->mutable_report() = ToProto(result.report);
+      });
+}
+
+grpc::Status TrainerService::ComputeLogProbs(grpc::ServerContext* /*context*/,
+                                             const v1::ComputeLogProbsRequest* request,
+                                             v1::ComputeLogProbsResponse* response) {
+  if (request->policy() == v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED) {
+    return Reply(InvalidArgument("ComputeLogProbs needs a policy: CURRENT or REFERENCE"));
+  }
+  const LogProbPolicy policy = request->policy() == v1::ComputeLogProbsRequest::REFERENCE
+                                   ? LogProbPolicy::kReference
+                                   : LogProbPolicy::kCurrent;
+  return Run<ComputeLogProbsResult>(
+      request->incarnation(),
+      [&](Trainer& trainer) { return trainer.ComputeLogProbs(request->step(), policy); },
+      [response](const ComputeLogProbsResult& result) {
+        response->set_tokens(result.tokens);
+        *response->mutable_report() = ToProto(result.report);
+      });
+}
+
+grpc::Status TrainerService::SyncWeights(grpc::ServerContext* /*context*/,
+                                         const v1::SyncWeightsRequest* request,
+                                         v1::SyncWeightsResponse* response) {
+  SyncCommand command{.version = request->version(),
+                      .rollout_address = request->rollout_address(),
+                      .rollout_incarnation = request->rollout_incarnation()};
+  command.target_ranks.assign(request->target_ranks().begin(), request->target_ranks().end());
+  return Run<SyncResult>(
+      request->incarnation(), [&](Trainer& trainer) { return trainer.SyncWeights(command); },
+      [response](const SyncResult& result) { Fill(result, response); });
+}
+
+grpc::Status TrainerService::CheckWeights(grpc::ServerContext* /*context*/,
+                                          const v1::CheckWeightsRequest* request,
+                                          v1::CheckWeightsResponse* response) {
+  const CheckCommand command{.rollout_address = request->rollout_address(),
+                             .rollout_incarnation = request->rollout_incarnation(),
+                             .hf_checkpoint = request->hf_checkpoint()};
+  return Run<WeightCheckReport>(
+      request->incarnation(), [&](Trainer& trainer) { return trainer.CheckWeights(command); },
+      [response](const WeightCheckReport& report) {
+        response->set_checked(report.checked);
+        response->set_missing(report.missing);
+        response->set_unexpected(report.unexpected);
+        response->set_mismatched(report.mismatched);
+        response->set_first_difference(report.first_difference);
+      });
+}
+
+grpc::Status TrainerService::SaveState(grpc::ServerContext* /*context*/,
+                                       const v1::SaveStateRequest* request,
+                                       v1::SaveStateResponse* response) {
+  const SaveCommand command{.directory = request->directory(), .version = request->version()};
+  return Run<SaveResult>(
+      request->incarnation(), [&](Trainer& trainer) { return trainer.SaveState(command); },
+      [response](const SaveResult& result) {
+        response->set_bytes(result.bytes);
+        *response->mutable_report() = ToProto(result.report);
+      });
+}
+
+grpc::Status TrainerService::GetStatus(grpc::ServerContext* /*context*/,
+                                       const v1::TrainerStatusRequest* /*request*/,
+                                       v1::TrainerStatusResponse* response) {
+  const auto parts = Ready();
+  if (!parts.ok()) return Reply(parts.status());
+  const TrainerStatus now = parts->trainer->status();
+  *response->mutable_worker() = parts->worker;
+  response->set_phase(now.phase);
+  response->set_version(now.version);
+  response->set_last_action(now.last_action);
+  *response->mutable_ledger() = ToProto(parts->trainer->ledger().Snapshot());
+  return grpc::Status::OK;
+}
+
+grpc::Status TrainerService::Shutdown(grpc::ServerContext* /*context*/,
+                                      const v1::TrainerShutdownRequest* /*request*/,
+                                      v1::TrainerShutdownResponse* /*response*/) {
+  on_shutdown_();
+  return grpc::Status::OK;
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+// gRPC in front of the trainer: converts, checks the incarnation, runs the call on the engine
+// thread. No logic of its own.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "tandem/v1/trainer.grpc.pb.h"
+#include "trainer_worker/engine_thread.h"
+#include "trainer_worker/trainer.h"
+
+namespace tandem {
+
+// Thread-safe. Calls are few and wait in gRPC's threads.
+class TrainerService final : public v1::TrainerService::Service {
+ public:
+  // `on_shutdown` is called by the Shutdown RPC and must not block.
+  explicit TrainerService(std::function<void()> on_shutdown)
+      : on_shutdown_(std::move(on_shutdown)) {}
+
+  // Until then every call is UNAVAILABLE. Both must outlive the server.
+  void SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker);
+
+  grpc::Status Reset(grpc::ServerContext* context,
+                     const v1::TrainerResetRequest* request,
+                     v1::TrainerResetResponse* response) override;
+  grpc::Status ForwardBackward(grpc::ServerContext* context,
+                               const v1::ForwardBackwardRequest* request,
+                               v1::ForwardBackwardResponse* response) override;
+  grpc::Status OptimizerStep(grpc::ServerContext* context,
+                             const v1::OptimizerStepRequest* request,
+                             v1::OptimizerStepResponse* response) override;
+  grpc::Status ComputeLogProbs(grpc::ServerContext* context,
+                               const v1::ComputeLogProbsRequest* request,
+                               v1::ComputeLogProbsResponse* response) override;
+  grpc::Status SyncWeights(grpc::ServerContext* context,
+                           const v1::SyncWeightsRequest* request,
+                           v1::SyncWeightsResponse* response) override;
+  grpc::Status CheckWeights(grpc::ServerContext* context,
+                            const v1::CheckWeightsRequest* request,
+                            v1::CheckWeightsResponse* response) override;
+  grpc::Status SaveState(grpc::ServerContext* context,
+                         const v1::SaveStateRequest* request,
+                         v1::SaveStateResponse* response) override;
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::TrainerStatusRequest* request,
+                         v1::TrainerStatusResponse* response) override;
+  grpc::Status Shutdown(grpc::ServerContext* context,
+                        const v1::TrainerShutdownRequest* request,
+                        v1::TrainerShutdownResponse* response) override;
+
+ private:
+  struct Parts {
+    Trainer* trainer = nullptr;
+    EngineThread* engine = nullptr;
+    v1::WorkerId worker;
+  };
+  // Unavailable before SetReady.
+  absl::StatusOr<Parts> Ready() const;
+  // Aborted if the caller means another incarnation.
+  absl::StatusOr<Parts> PartsFor(int64_t incarnation) const;
+  // Runs `work` on the engine thread; `fill` turns its result into the reply.
+  template <typename T>
+  grpc::Status Run(int64_t incarnation,
+                   std::function<absl::StatusOr<T>(Trainer&)> work,
+                   std::function<void(const T&)> fill);
+  // Adds worker, phase and last action to an error.
+  grpc::Status Reply(absl::Status status) const;
+
+  const std::function<void()> on_shutdown_;
+  mutable std::mutex mutex_;
+  Parts parts_;
+};
+
+}  // namespace tandem

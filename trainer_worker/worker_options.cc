@@ -1,0 +1,109 @@
+#include "trainer_worker/worker_options.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/base/status_macros.h"
+#include "common/config/config.h"
+#include "common/device/device_memory.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kLongestSocketPath = 107;
+
+absl::StatusOr<Recompute> RecomputeOf(const std::string& text) {
+  if (text == "auto") return Recompute::kAuto;
+  if (text == "true") return Recompute::kAlways;
+  if (text == "false") return Recompute::kNever;
+  return InvalidArgument("model.enable_gradient_checkpointing is \"{}\"; use auto, true or false",
+                         text);
+}
+
+PolicyLossOptions LossOf(const v1::Actor& actor) {
+  PolicyLossOptions loss;
+  loss.clip_ratio_low = actor.clip_ratio_low();
+  loss.clip_ratio_high = actor.clip_ratio_high();
+  loss.clip_ratio_c = actor.clip_ratio_c();
+  loss.use_kl_loss = actor.use_kl_loss();
+  loss.kl_loss_coef = actor.kl_loss_coef();
+  loss.kl_loss_type = actor.kl_loss_type();
+  loss.entropy_coeff = actor.entropy_coeff();
+  return loss;
+}
+
+OptimizerOptions OptimizerOf(const v1::Actor& actor) {
+  const v1::Optim& optim = actor.optim();
+  OptimizerOptions options;
+  options.adamw.beta1 = optim.betas_size() > 0 ? optim.betas(0) : 0.9;
+  options.adamw.beta2 = optim.betas_size() > 1 ? optim.betas(1) : 0.999;
+  options.adamw.eps = optim.eps();
+  options.adamw.weight_decay = optim.weight_decay();
+  options.schedule.type = optim.lr_scheduler_type();
+  options.schedule.lr = optim.lr();
+  options.schedule.warmup_steps = optim.lr_warmup_steps();
+  options.schedule.total_steps = std::max<int64_t>(0, optim.total_training_steps());
+  options.schedule.min_lr_ratio = optim.min_lr_ratio();
+  options.grad_clip = actor.grad_clip();
+  return options;
+}
+
+absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registration) {
+  const v1::Config& config = registration.config();
+  SessionOptions session;
+  session.model_dir = config.model().path();
+  session.vocab_limit = registration.vocab_limit() > 0 ? registration.vocab_limit() : INT64_MAX;
+  session.max_sequence_tokens =
+      config.rollout().max_model_len() > 0
+          ? config.rollout().max_model_len()
+          : config.data().max_prompt_length() + config.data().max_response_length();
+  session.max_micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu();
+  session.allow_off_support = config.rollout().allow_off_support();
+  TANDEM_ASSIGN_OR_RETURN(session.recompute,
+                          RecomputeOf(config.model().enable_gradient_checkpointing()));
+  session.device_bytes =
+      CpuDeviceMemoryBytes(static_cast<int>(std::max<int64_t>(1, config.cluster().trainers())));
+  session.optimizer = OptimizerOf(config.actor());
+  session.publish.slot_bytes = BucketBytes(config, /*cuda=*/false);
+  session.publish.slots = static_cast<int>(config.weight_sync().slots());
+  return session;
+}
+
+bool Saves(const v1::Config& config, const std::string& content) {
+  const auto& contents = config.actor().checkpoint().save_contents();
+  return contents.empty() || std::find(contents.begin(), contents.end(), content) != contents.end();
+}
+
+}  // namespace
+
+std::string DefaultListenAddress(const std::string& listen,
+                                 const std::string& controller,
+                                 int rank) {
+  const std::string scheme = "unix:";
+  if (!listen.empty()) return listen;
+  if (controller.rfind(scheme, 0) != 0) return "127.0.0.1:0";
+  const std::filesystem::path socket(controller.substr(scheme.size()));
+  const std::string directory = socket.has_parent_path() ? socket.parent_path().string() : ".";
+  const std::string path = fmt::format("{}/trainer-{}.sock", directory, rank);
+  return path.size() <= kLongestSocketPath ? scheme + path : "127.0.0.1:0";
+}
+
+absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& registration,
+                                                  int rank) {
+  const v1::Config& config = registration.config();
+  TrainerOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.session, SessionOf(registration));
+  options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
+  options.rank = rank;
+  options.threads = std::max<int>(1, registration.compute_threads());
+  options.loss = LossOf(config.actor());
+  options.loss_agg_mode = config.actor().loss_agg_mode();
+  options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";
+  options.keep_reference = config.actor().use_kl_loss() || config.algorithm().use_kl_in_reward();
+  options.save_optimizer = Saves(config, "optimizer");
+  options.save_hf_model = Saves(config, "hf_model");
+  options.rpc_timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  return options;
+}
+
+}  // namespace tandem
