@@ -11,6 +11,8 @@ namespace {
 constexpr char kWeightsTag[] = "weights";
 constexpr char kKvTag[] = "kv_cache";
 
+double Mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
 absl::Status CheckTags(const std::vector<std::string>& tags) {
   for (const std::string& tag : tags) {
     if (tag == kWeightsTag || tag == kKvTag) continue;
@@ -134,6 +136,8 @@ absl::StatusOr<int64_t> Lifecycle::GiveBack(const SleepOrder& order) {
   TANDEM_RETURN_IF_ERROR(CheckReleased());
   SetLogVersion(version());
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kSleep, Facts()));
+  spdlog::info("{}: gave {:.1f} MiB of device memory back", RolloutStateName(state()),
+               Mebibytes(before - DeviceBytes()));
   return before - DeviceBytes();
 }
 
@@ -165,6 +169,8 @@ absl::StatusOr<int64_t> Lifecycle::Wake(const std::vector<std::string>& tags) {
     TANDEM_RETURN_IF_ERROR(runner_->MapWorkspace());
   }
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kWake, Facts()));
+  spdlog::info("{}: took {:.1f} MiB of device memory", RolloutStateName(state()),
+               Mebibytes(DeviceBytes() - before));
   return DeviceBytes() - before;
 }
 
@@ -212,7 +218,9 @@ absl::Status Lifecycle::CommitUpdate(int64_t version, const std::vector<Digest>&
     TANDEM_RETURN_IF_ERROR(Settle(applied));
     return status;
   }
-  return machine_.Handle(RolloutEvent::kCommit, Facts());
+  TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kCommit, Facts()));
+  spdlog::info("{}: holds weight version {}", RolloutStateName(state()), version);
+  return absl::OkStatus();
 }
 
 absl::Status Lifecycle::AbortUpdate(int64_t version) {

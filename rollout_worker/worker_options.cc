@@ -61,6 +61,12 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   }
   EngineOptions options;
   TANDEM_ASSIGN_OR_RETURN(options.spec, LoadModelSpec(config.model().path()));
+  if (rollout.max_model_len() > options.spec.max_position) {
+    return InvalidArgument(
+        "rollout.max_model_len={} is more than the {} positions of the model in {}; lower it, or "
+        "data.max_prompt_length and data.max_response_length",
+        rollout.max_model_len(), options.spec.max_position, config.model().path());
+  }
   options.model_dir = config.model().path();
   options.load_weights = rollout.load_format() != "dummy";
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
@@ -75,6 +81,9 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
       registration.vocab_limit() > 0 ? registration.vocab_limit() : tokenizer->vocab_size();
   options.generator.eos_token_ids = {registration.stop_token_ids().begin(),
                                      registration.stop_token_ids().end()};
+  if (options.generator.eos_token_ids.empty()) {
+    options.generator.eos_token_ids = tokenizer->eos_token_ids();
+  }
   options.generator.tokenizer = std::move(tokenizer);
   options.receiver.pair_socket = PairSocketPath(listen, registration.run_dir(), rank);
   options.receiver.threads = options.threads;

@@ -23,7 +23,8 @@ std::string DefaultListenAddress(const std::string& listen,
 // path is too long for a socket.
 std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank);
 
-// Errors: those of LoadModelSpec; FailedPrecondition: `tokenizer` is not the controller's.
+// Errors: those of LoadModelSpec; FailedPrecondition: `tokenizer` is not the controller's;
+// InvalidArgument: rollout.max_model_len exceeds the model's positions.
 absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& registration,
                                                 int rank,
                                                 const std::string& listen,

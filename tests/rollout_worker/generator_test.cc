@@ -36,7 +36,63 @@ absl::Status SubmitTo(Rig& rig, const GenerationRequest& request) {
   return rig.generator->Submit(request, std::make_shared<CollectingSink>());
 }
 
+// Log-probs of the response as a trainer computes them: one forward over the whole sample.
+std::vector<float> WholeForward(const TinyWeights& weights, const Sample& sample) {
+  const DType dtype = weights.layout.dtype();
+  const auto ops = CreateCpuForwardOps(dtype, 1).value();
+  const Decoder decoder = Decoder::Create(weights.spec, ops.get(), 512).value();
+  const auto rows = static_cast<int64_t>(sample.tokens.size());
+  const auto kv = KvCache::Create(weights.spec, dtype, (rows + 63) / 64, nullptr).value();
+  REQUIRE(kv->Map().ok());
+  std::vector<int32_t> blocks;
+  for (int64_t b = 0; b < kv->num_blocks(); ++b) blocks.push_back(static_cast<int32_t>(b));
+  TokenBatch batch;
+  batch.spans = {{0, rows, 0, blocks.data()}};
+  batch.rope = &decoder.rope();
+  const int64_t hidden = weights.spec.hidden_size, matrix = MatrixBytes(dtype, rows, hidden);
+  const auto region =
+      MemoryRegion::Reserve("activations",
+                            3 * matrix + LayerActivationBytes(weights.spec, dtype, rows), nullptr)
+          .value();
+  REQUIRE(region->Map().ok());
+  const auto place = [&](int64_t at) {
+    return PlaceMatrix(region->data() + at, dtype, rows, hidden);
+  };
+  LayerActivations buffers =
+      PlaceLayerActivations(weights.spec, dtype, rows, region->data() + 3 * matrix);
+  const Matrix residual = decoder.Forward(weights.region->data(), sample.tokens.data(), batch,
+                                          kv->layers(), buffers, place(0), place(matrix));
+  std::vector<int64_t> sampled;
+  for (int64_t row = sample.prompt_tokens - 1; row + 1 < rows; ++row) sampled.push_back(row);
+  Matrix normed = place(2 * matrix);
+  normed.rows = sample.response_tokens();
+  const GlobalWeights globals = ViewGlobals(weights.spec, weights.layout, weights.region->data());
+  decoder.FinalNorm(globals.final_norm, residual, sampled, normed);
+  const std::vector<float> temperatures(sampled.size(), sample.temperature);
+  std::vector<float> log_probs(sampled.size());
+  ops->TokenLogProbs(normed, globals.head, TinyTokenizerSize(),
+                     sample.tokens.data() + sample.prompt_tokens, temperatures.data(),
+                     log_probs.data(), nullptr);
+  return log_probs;
+}
+
 }  // namespace
+
+TEST_CASE("Log-probs of decoding are bit for bit those of one forward over the whole sample") {
+  for (const std::string type : {"llama", "qwen2", "qwen3"}) {
+    for (const bool tied : {true, false}) {
+      TinyModelOptions model;
+      model.model_type = type;
+      model.tie_word_embeddings = tied;
+      const TinyWeights weights(model, DType::kBFloat16);
+      Rig rig(weights, {});
+      for (const auto& [id, sample] : GenerateAll(rig, MixedRequests({9, 64, 100, 30}, 2, 90))) {
+        INFO(type << " sample " << id);
+        REQUIRE(WholeForward(weights, sample) == sample.log_probs);
+      }
+    }
+  }
+}
 
 TEST_CASE("Tokens and log-prob bits do not depend on batch, chunks, sharing or preemption") {
   for (const std::string type : {"llama", "qwen2", "qwen3"}) {
