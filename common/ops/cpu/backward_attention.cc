@@ -28,29 +28,24 @@ struct HeadScratch {
   int64_t bytes;
 
   HeadScratch(int64_t rows, int64_t head_dim, int64_t element_bytes, std::byte* memory) {
-    std::byte* next = memory;
-    const auto take = [&next](int64_t count) {
-      std::byte* taken = next;
-      next += (count + 63) / 64 * 64;
-      return taken;
+    ScratchLayout layout(memory);
+    const int64_t block_elements = kQueryBlock * BlockStride(rows);
+    const auto panels = [&](int64_t lanes, int64_t summed) {
+      return layout.Take<std::byte>(PanelsBytes(lanes, summed, element_bytes));
     };
-    const auto take_floats = [&](int64_t count) {
-      return reinterpret_cast<float*>(take(count * 4));
-    };
-    const int64_t block_cols = kQueryBlock * BlockStride(rows);
-    k_rows = take(PanelsBytes(rows, head_dim, element_bytes));
-    v_rows = take(PanelsBytes(rows, head_dim, element_bytes));
-    k_cols = take(PanelsBytes(head_dim, rows, element_bytes));
-    q_cols = take(PanelsBytes(head_dim, kQueryBlock, element_bytes));
-    dout_cols = take(PanelsBytes(head_dim, kQueryBlock, element_bytes));
-    dk = take_floats(rows * head_dim);
-    dv = take_floats(rows * head_dim);
-    scores = take_floats(block_cols);
-    dp = take_floats(block_cols);
-    p = take(block_cols * element_bytes);
-    ds = take(block_cols * element_bytes);
-    transposed = take(PanelsBytes(rows, kQueryBlock, element_bytes));
-    bytes = next - memory;
+    k_rows = panels(rows, head_dim);
+    v_rows = panels(rows, head_dim);
+    k_cols = panels(head_dim, rows);
+    q_cols = panels(head_dim, kQueryBlock);
+    dout_cols = panels(head_dim, kQueryBlock);
+    dk = layout.Take<float>(rows * head_dim);
+    dv = layout.Take<float>(rows * head_dim);
+    scores = layout.Take<float>(block_elements);
+    dp = layout.Take<float>(block_elements);
+    p = layout.Take<std::byte>(block_elements * element_bytes);
+    ds = layout.Take<std::byte>(block_elements * element_bytes);
+    transposed = panels(rows, kQueryBlock);
+    bytes = layout.bytes();
   }
 };
 

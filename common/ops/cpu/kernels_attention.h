@@ -21,7 +21,7 @@ struct AttentionScratch {
   T* probs;
   float* sums;
   float* out;
-  int64_t bytes;
+  int64_t bytes = 0;
 
   AttentionScratch(const AttentionCall& call, const AttentionTask& task, std::byte* memory) {
     queries = task.rows * (call.heads / call.kv_heads);
@@ -29,21 +29,20 @@ struct AttentionScratch {
     score_cols = tiles * kKvTokens;
     stride = score_cols + 32;
     out_cols = KvPaddedDim(call.head_dim);
-    std::byte* next = memory;
-    scores = Take<float>(&next, queries * stride);
-    out = Take<float>(&next, queries * out_cols);
-    sums = Take<float>(&next, queries);
-    probs = Take<T>(&next, queries * stride);
-    q = Take<T>(&next, queries * call.head_dim);
-    bytes = next - memory;
+    scores = Take<float>(memory, queries * stride);
+    out = Take<float>(memory, queries * out_cols);
+    sums = Take<float>(memory, queries);
+    probs = Take<T>(memory, queries * stride);
+    q = Take<T>(memory, queries * call.head_dim);
   }
 
  private:
+  // As ScratchLayout, which would have external linkage here.
   template <typename E>
-  static E* Take(std::byte** next, int64_t count) {
-    E* taken = reinterpret_cast<E*>(*next);
-    *next += (count * static_cast<int64_t>(sizeof(E)) + 63) / 64 * 64;
-    return taken;
+  E* Take(std::byte* memory, int64_t count) {
+    const int64_t at = bytes;
+    bytes += (count * static_cast<int64_t>(sizeof(E)) + 63) / 64 * 64;
+    return memory == nullptr ? nullptr : reinterpret_cast<E*>(memory + at);
   }
 };
 

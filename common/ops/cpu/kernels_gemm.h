@@ -16,6 +16,20 @@ template <typename T, int kRows, int kPanels>
 struct RegisterBlock {
   F32x16 acc[kRows][kPanels];
 
+  TANDEM_INLINE void Load(const float* tile) {
+#pragma GCC unroll 12
+    for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanels; ++v) acc[m][v] = tandem::Load(tile + (m * kPanels + v) * 16);
+    }
+  }
+  TANDEM_INLINE void Store(float* tile) const {
+#pragma GCC unroll 12
+    for (int m = 0; m < kRows; ++m) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanels; ++v) tandem::Store(tile + (m * kPanels + v) * 16, acc[m][v]);
+    }
+  }
   // One word of every row: load_a(row) gives it.
   template <typename LoadA>
   TANDEM_INLINE void Step(const std::byte* b, int64_t panel_bytes, const LoadA& load_a) {
@@ -35,38 +49,38 @@ struct RegisterBlock {
   }
 };
 
-// Writes one vector of C; `n` of its columns exist.
-template <typename T>
-TANDEM_INLINE void StoreResult(const GemmCall& call, int64_t row, int64_t col, F32x16 sum) {
-  const int64_t n = call.n - col;
-  const int64_t at = row * call.c_stride + col;
-  if (call.bias != nullptr) sum = Add(sum, LoadUpTo(static_cast<const T*>(call.bias) + col, n));
-  if (call.output == GemmCall::Output::kRounded) {
-    StoreUpTo(static_cast<T*>(call.c) + at, sum, n);
-  } else {
-    StoreUpTo(static_cast<float*>(call.c) + at, sum, n);
+// Copies C between its matrix and a dense tile [rows][panels][16] of accumulators. Not part of the
+// register blocks, which exist in many sizes: they only move accumulators to and from a tile.
+struct TileRange {
+  int64_t row, rows, panel, panels;
+};
+
+__attribute__((noinline)) void LoadTile(const GemmCall& call, TileRange range, float* tile) {
+  for (int64_t m = 0; m < range.rows; ++m) {
+    const float* c = static_cast<const float*>(call.c) + (range.row + m) * call.c_stride;
+    for (int64_t v = 0; v < range.panels; ++v, tile += 16) {
+      const int64_t col = (range.panel + v) * 16;
+      Store(tile, LoadUpTo(c + col, call.n - col));
+    }
   }
 }
 
-// The accumulators' start: zero, or what C holds.
-template <typename T, int kRows, int kPanels>
-TANDEM_INLINE void StartBlock(const GemmCall& call,
-                              int64_t row,
-                              int64_t panel,
-                              RegisterBlock<T, kRows, kPanels>& block) {
-#pragma GCC unroll 12
-  for (int m = 0; m < kRows; ++m) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kPanels; ++v) block.acc[m][v] = Zero();
-  }
-  if (call.output != GemmCall::Output::kAccumulate) return;
-#pragma GCC unroll 12
-  for (int m = 0; m < kRows; ++m) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kPanels; ++v) {
-      const int64_t col = (panel + v) * 16;
-      const float* c = static_cast<const float*>(call.c) + (row + m) * call.c_stride + col;
-      block.acc[m][v] = LoadUpTo(c, call.n - col);
+// Adds the bias, rounds once.
+template <typename T>
+__attribute__((noinline)) void StoreTile(const GemmCall& call, TileRange range, const float* tile) {
+  for (int64_t m = 0; m < range.rows; ++m) {
+    const int64_t at = (range.row + m) * call.c_stride;
+    for (int64_t v = 0; v < range.panels; ++v, tile += 16) {
+      const int64_t col = (range.panel + v) * 16, n = call.n - col;
+      F32x16 sum = Load(tile);
+      if (call.bias != nullptr) {
+        sum = Add(sum, LoadUpTo(static_cast<const T*>(call.bias) + col, n));
+      }
+      if (call.output == GemmCall::Output::kRounded) {
+        StoreUpTo(static_cast<T*>(call.c) + at + col, sum, n);
+      } else {
+        StoreUpTo(static_cast<float*>(call.c) + at + col, sum, n);
+      }
     }
   }
 }
@@ -84,8 +98,15 @@ void GemmBlock(const GemmCall& call, BlockA a, int64_t row, int64_t panel) {
   constexpr int64_t kWordStep = (kPanelA ? 64 : 4) * (Words<T>::kWidenA ? 2 : 1);
   const int64_t words = kPadded ? (call.k + kPerWord - 1) / kPerWord : call.k / kPerWord;
   const std::byte* b = call.b + panel * call.panel_bytes;
+  const TileRange range = {row, kRows, panel, kPanels};
+  alignas(64) float tile[kRows * kPanels * 16];
   RegisterBlock<T, kRows, kPanels> block;
-  StartBlock(call, row, panel, block);
+  if (call.output == GemmCall::Output::kAccumulate) {
+    LoadTile(call, range, tile);
+  } else {
+    __builtin_memset(tile, 0, sizeof(tile));
+  }
+  block.Load(tile);
   for (int64_t w = 0; w < words; ++w) {
     const std::byte* a_words = a.first + w * kWordStep;
     block.Step(b + w * 64, call.panel_bytes,
@@ -98,14 +119,19 @@ void GemmBlock(const GemmCall& call, BlockA a, int64_t row, int64_t panel) {
                  [&](int m) { return Words<T>::FromWord(LoadHalfWord(a_words + m * a.row_step)); });
     }
   }
-#pragma GCC unroll 12
-  for (int m = 0; m < kRows; ++m) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kPanels; ++v) {
-      StoreResult<T>(call, row + m, (panel + v) * 16, block.acc[m][v]);
-    }
-  }
+  block.Store(tile);
+  StoreTile<T>(call, range, tile);
 }
+
+// The register blocks that exist. A panel of A is 16 rows: two blocks of 8 by 3 serve it best.
+template <typename T, bool kPanelA>
+struct BlockShape {
+  static constexpr int kMaxPanels =
+      kPanelA ? Smaller(Words<T>::kMaxPanels, 3) : Words<T>::kMaxPanels;
+  static constexpr int MaxRows(int panels) {
+    return kPanelA ? Smaller(Words<T>::MaxRows(panels), 8) : Words<T>::MaxRows(panels);
+  }
+};
 
 // GemmBlock for the number of rows at run time.
 template <typename T, int kRows, int kPanels, bool kPanelA>
@@ -120,8 +146,8 @@ template <typename T, int kPanels, bool kPanelA>
 TANDEM_INLINE void GemmPanels(
     const GemmCall& call, BlockA a, int64_t row, int64_t rows, int64_t panel, int64_t panels) {
   if (panels == kPanels) {
-    constexpr int kMax = Words<T>::MaxRows(kPanels);
-    return GemmRows<T, kMax, kPanels, kPanelA>(call, a, row, rows, panel);
+    return GemmRows<T, BlockShape<T, kPanelA>::MaxRows(kPanels), kPanels, kPanelA>(call, a, row,
+                                                                                   rows, panel);
   }
   if constexpr (kPanels > 1) {
     GemmPanels<T, kPanels - 1, kPanelA>(call, a, row, rows, panel, panels);
@@ -187,7 +213,7 @@ constexpr int64_t kPanelsPerPass = 12;
 template <typename T, bool kPanelA>
 TANDEM_INLINE void GemmPass(
     const GemmCall& call, int64_t row0, int64_t rows, int64_t panel0, int64_t panels) {
-  using W = Words<T>;
+  using W = BlockShape<T, kPanelA>;
   int width = W::kMaxPanels;
   while (width > 1 && rows > W::MaxRows(width) && W::MaxRows(width - 1) > W::MaxRows(width)) {
     --width;

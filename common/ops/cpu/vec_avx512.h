@@ -99,8 +99,8 @@ struct Words<float> {
   using A = __m512;
   using B = __m512;
   static constexpr bool kWidenA = false;
-  static constexpr int kMaxPanels = 4;
-  static constexpr int MaxRows(int panels) { return panels == 4 ? 6 : 8; }
+  static constexpr int kMaxPanels = 2;  // the reference path: few sizes, quickly compiled
+  static constexpr int MaxRows(int) { return 6; }
   static TANDEM_INLINE A LoadA(const std::byte* p) { return _mm512_set1_ps(LoadFloat(p)); }
   static TANDEM_INLINE A FromWord(uint32_t word) {
     return _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(word)));

@@ -18,7 +18,7 @@ namespace {
 using BfloatBits = uint16_t;
 
 template <typename T>
-TANDEM_INLINE T Smaller(T a, T b) {
+constexpr TANDEM_INLINE T Smaller(T a, T b) {
   return a < b ? a : b;
 }
 

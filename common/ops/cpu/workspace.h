@@ -26,4 +26,22 @@ class Workspace {
   int64_t capacity_ = 0;
 };
 
+// Lays out parts of a buffer one after the other, each 64-byte aligned. Without memory it only
+// counts bytes.
+class ScratchLayout {
+ public:
+  explicit ScratchLayout(std::byte* memory) : memory_(memory) {}
+  template <typename T>
+  T* Take(int64_t count) {
+    const int64_t at = bytes_;
+    bytes_ += (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
+    return memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + at);
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* memory_;
+  int64_t bytes_ = 0;
+};
+
 }  // namespace tandem
