@@ -92,6 +92,7 @@ absl::StatusOr<Value> MappingDisplay::Evaluate(Frame& frame) const {
   Mapping mapping;
   for (const auto& [key_node, value_node] : items) {
     TANDEM_ASSIGN_OR_RETURN(const Value key, key_node->Evaluate(frame));
+    TANDEM_RETURN_IF_ERROR(CheckHashable(key));
     TANDEM_ASSIGN_OR_RETURN(Value value, value_node->Evaluate(frame));
     mapping.Set(key, std::move(value));
   }

@@ -119,12 +119,9 @@ absl::StatusOr<Flow> ForStatement::RenderItems(Frame& frame,
                                                std::string& out) const {
   TANDEM_ASSIGN_OR_RETURN(Values items, Iterate(value));
   TANDEM_ASSIGN_OR_RETURN(items, Select(*this, frame, std::move(items)));
-  if (items.empty()) {
-    Frame inner{frame.runtime, &frame.runtime.NewScope(frame.scope)};
-    return RenderBody(otherwise, inner, out);
-  }
   Runtime& runtime = frame.runtime;
   const auto loop = std::make_shared<Loop>(*this, frame.scope, std::move(items), depth);
+  bool completed = false;  // whether an iteration came to its end
   for (size_t i = 0; i < loop->items().size(); ++i) {
     const size_t mark = runtime.scopes.size();
     const int closures = runtime.closures;
@@ -136,8 +133,12 @@ absl::StatusOr<Flow> ForStatement::RenderItems(Frame& frame,
     // Without macros nothing refers to the iteration's scopes any more.
     while (runtime.closures == closures && runtime.scopes.size() > mark) runtime.scopes.pop_back();
     if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNext;
   }
-  return Flow::kNext;
+  // As jinja2 has it, iterations cut short by break or continue do not keep `else` away.
+  if (completed) return Flow::kNext;
+  Frame inner{runtime, &runtime.NewScope(frame.scope)};
+  return RenderBody(otherwise, inner, out);
 }
 
 }  // namespace tandem::jinja

@@ -73,3 +73,4 @@ with open("case_tables.inc", "w") as case_file:
     case("Upper", str.upper, case_file)
     case("Lower", str.lower, case_file)
     case("Title", str.title, case_file)
+    case("Fold", str.casefold, case_file)

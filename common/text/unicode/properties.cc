@@ -42,6 +42,15 @@ void AppendMapped(const CodePointRun (&runs)[kRuns],
 void AppendLower(char32_t c, std::string& out) { AppendMapped(kLower, kLowerSpecial, c, out); }
 void AppendTitle(char32_t c, std::string& out) { AppendMapped(kTitle, kTitleSpecial, c, out); }
 
+constexpr char32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
+
+bool StartsCased(std::string_view text) {
+  if (text.empty()) return false;
+  size_t pos = 0;
+  const char32_t c = NextCodePoint(text, pos);
+  return IsUpperCased(c) || IsLowerCased(c);
+}
+
 }  // namespace
 
 bool IsWhiteSpace(char32_t c) {
@@ -65,7 +74,24 @@ std::string ToUpper(std::string_view text) {
 
 std::string ToLower(std::string_view text) {
   std::string out;
-  for (size_t pos = 0; pos < text.size();) AppendLower(NextCodePoint(text, pos), out);
+  bool after_cased = false;
+  for (size_t pos = 0; pos < text.size();) {
+    const char32_t c = NextCodePoint(text, pos);
+    if (c == kSigma && after_cased && !StartsCased(text.substr(pos))) {
+      AppendUtf8(kFinalSigma, out);
+    } else {
+      AppendLower(c, out);
+    }
+    after_cased = IsUpperCased(c) || IsLowerCased(c);
+  }
+  return out;
+}
+
+std::string CaseFold(std::string_view text) {
+  std::string out;
+  for (size_t pos = 0; pos < text.size();) {
+    AppendMapped(kFold, kFoldSpecial, NextCodePoint(text, pos), out);
+  }
   return out;
 }
 

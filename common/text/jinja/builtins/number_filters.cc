@@ -41,6 +41,9 @@ std::optional<double> ParseFloat(const std::string& text) {
 Result Int(Runtime&, const Value& input, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("int", args, {"default", "base"}));
   TANDEM_ASSIGN_OR_RETURN(const int64_t base, bound.Int(1, 10));
+  if (base != 0 && (base < 2 || base > 36)) {
+    return InvalidArgument("int() base must be >= 2 and <= 36, or 0");
+  }
   if (input.is_undefined()) return InvalidArgument("{}", input.undefined_message());
   if (input.is_int()) return input;
   if (input.is(Kind::kBool)) return Value::Int(input.boolean());

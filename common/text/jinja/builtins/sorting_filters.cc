@@ -1,4 +1,4 @@
-// sort, dictsort, unique, min, max.
+// sort, dictsort, groupby, unique, min, max.
 #include <algorithm>
 
 #include "common/base/status_macros.h"
@@ -107,11 +107,41 @@ Result DictSort(Runtime&, const Value& input, const Args& args) {
   return Value::List(std::move(items));
 }
 
+// Items of equal attribute, in the order of that attribute.
+Result GroupBy(Runtime&, const Value& input, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound,
+                          Bind("groupby", args, {"attribute", "default", "case_sensitive"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const Values items, Iterate(input));
+  std::vector<Keyed> keyed;
+  for (const Value& item : items) {
+    TANDEM_ASSIGN_OR_RETURN(Value key, GetPath(item, *bound[0]));
+    if (key.is_undefined()) key = bound.Or(1, key);
+    TANDEM_ASSIGN_OR_RETURN(Value sort_key, KeyOf(key, nullptr, bound.Flag(2, false)));
+    Value entry = Value::List({key, item, sort_key});
+    keyed.emplace_back(std::move(sort_key), std::move(entry));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Values sorted, Sorted(std::move(keyed), false));
+  Values groups;
+  for (size_t begin = 0; begin < sorted.size();) {
+    Values members;
+    const Values& first = sorted[begin].sequence().items;
+    size_t end = begin;
+    for (; end < sorted.size() && Equal(sorted[end].sequence().items[2], first[2]); ++end) {
+      members.push_back(sorted[end].sequence().items[1]);
+    }
+    groups.push_back(
+        Value::Of(Sequence::Type::kGroup, {first[0], Value::List(std::move(members))}));
+    begin = end;
+  }
+  return Value::List(std::move(groups));
+}
+
 Result Unique(Runtime&, const Value& input, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("unique", args, {"case_sensitive", "attribute"}));
   TANDEM_ASSIGN_OR_RETURN(const auto keyed, WithKeys(input, bound[1], bound.Flag(0, false)));
   Values seen, items;
   for (const auto& [key, item] : keyed) {
+    TANDEM_RETURN_IF_ERROR(CheckHashable(key));
     const bool known = std::any_of(seen.begin(), seen.end(),
                                    [&key = key](const Value& other) { return Equal(key, other); });
     if (known) continue;
@@ -139,11 +169,9 @@ Result Extreme(Runtime&, const Value& input, const Args& args) {
 }  // namespace
 
 const FilterTable& SortingFilters() {
-  static const FilterTable kTable = {{"dictsort", DictSort},
-                                     {"max", Extreme<true>},
-                                     {"min", Extreme<false>},
-                                     {"sort", Sort},
-                                     {"unique", Unique}};
+  static const FilterTable kTable = {{"dictsort", DictSort}, {"groupby", GroupBy},
+                                     {"max", Extreme<true>}, {"min", Extreme<false>},
+                                     {"sort", Sort},         {"unique", Unique}};
   return kTable;
 }
 

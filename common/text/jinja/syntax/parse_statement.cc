@@ -51,8 +51,7 @@ Parser::StatementResult Parser::ParseStatement() {
                                                   name == "break" ? Flow::kBreak : Flow::kContinue);
   }
   if (name == "print") {
-    TANDEM_ASSIGN_OR_RETURN(ExpressionPtr value, ParseTupleOrExpression(Ternary::kAllowed));
-    return std::make_unique<OutputStatement>(line, std::move(value));
+    return ParsePrint(line);
   }
   return InvalidArgument("line {}: unknown or unsupported tag '{}'", line, name);
 }
@@ -131,6 +130,17 @@ Parser::StatementResult Parser::ParseFilterBlock(int line) {
   TANDEM_ASSIGN_OR_RETURN(statement->filter, ParseFilterChain(std::move(first)));
   TANDEM_ASSIGN_OR_RETURN(statement->body, ParseClosedBody("endfilter"));
   return statement;
+}
+
+// Unlike {{ a, b }} this prints each value by itself.
+Parser::StatementResult Parser::ParsePrint(int line) {
+  auto text = std::make_unique<Concatenation>(line);
+  do {
+    if (!text->parts.empty() && Current().kind == TokenKind::kBlockEnd) break;
+    TANDEM_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
+    text->parts.push_back(std::move(value));
+  } while (SkipOperator(","));
+  return std::make_unique<OutputStatement>(line, std::move(text));
 }
 
 Parser::StatementResult Parser::ParseWith(int line) {

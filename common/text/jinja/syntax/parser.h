@@ -36,6 +36,7 @@ class Parser {
   StatementResult ParseFor(int line);
   StatementResult ParseSet(int line);
   StatementResult ParseFilterBlock(int line);
+  StatementResult ParsePrint(int line);
   StatementResult ParseWith(int line);
   StatementResult ParseScope(int line, const std::string& end);
   StatementResult ParseMacro(int line);

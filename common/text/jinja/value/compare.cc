@@ -84,7 +84,7 @@ bool Equal(const Value& a, const Value& b) {
     case Kind::kString:
       return a.text() == b.text();
     case Kind::kSequence:
-      return a.sequence().type == b.sequence().type &&
+      return (a.sequence().type == b.sequence().type || (a.is_tuple() && b.is_tuple())) &&
              EqualItems(a.sequence().items, b.sequence().items);
     case Kind::kMapping:
       return EqualMappings(a.mapping(), b.mapping());
@@ -119,12 +119,25 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item) {
     }
     return container.text().find(item.text()) != std::string::npos;
   }
-  if (container.is(Kind::kMapping)) return container.mapping().Find(item) != nullptr;
+  if (container.is(Kind::kMapping)) {
+    TANDEM_RETURN_IF_ERROR(CheckHashable(item));
+    return container.mapping().Find(item) != nullptr;
+  }
   TANDEM_ASSIGN_OR_RETURN(const Values items, Iterate(container));
   for (const Value& candidate : items) {
     if (Equal(candidate, item)) return true;
   }
   return false;
+}
+
+absl::Status CheckHashable(const Value& value) {
+  if (value.is(Kind::kMapping) || value.is_list()) {
+    return InvalidArgument("unhashable type: '{}'", TypeName(value));
+  }
+  if (value.is_tuple()) {
+    for (const Value& item : value.sequence().items) TANDEM_RETURN_IF_ERROR(CheckHashable(item));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Values> Iterate(const Value& value) {
@@ -194,7 +207,7 @@ std::string TypeName(const Value& value) {
     case Kind::kSequence:
       break;
   }
-  static constexpr const char* kNames[] = {"list",      "tuple",       "range",
+  static constexpr const char* kNames[] = {"list",      "tuple",       "tuple",     "range",
                                            "dict_keys", "dict_values", "dict_items"};
   return kNames[static_cast<int>(value.sequence().type)];
 }

@@ -18,6 +18,9 @@ absl::StatusOr<bool> Less(const Value& a, const Value& b);
 // `item in container`; InvalidArgument where Python raises.
 absl::StatusOr<bool> Contains(const Value& container, const Value& item);
 
+// InvalidArgument for what Python cannot hash: lists, mappings, and tuples of these.
+absl::Status CheckHashable(const Value& value);
+
 // All items: of a sequence, the keys of a mapping, the characters of a string, what is left of an
 // iterator (which is empty afterwards), nothing of undefined. InvalidArgument otherwise.
 absl::StatusOr<Values> Iterate(const Value& value);

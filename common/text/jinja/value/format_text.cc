@@ -34,7 +34,10 @@ class PercentValues {
   }
   absl::Status CheckAllUsed() const {
     const size_t count = values_.is_tuple() ? values_.sequence().items.size() : 1;
-    if (named_ || values_.is(Kind::kMapping) || next_ >= count) return absl::OkStatus();
+    // Python leaves out this check for whatever has items by key or index, tuples excepted.
+    const bool subscriptable =
+        values_.is(Kind::kMapping) || values_.is_list() || values_.is_undefined();
+    if (named_ || subscriptable || next_ >= count) return absl::OkStatus();
     return InvalidArgument("not all arguments converted during string formatting");
   }
 

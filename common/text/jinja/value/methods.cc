@@ -127,6 +127,10 @@ std::optional<Value> FindMethod(const Value& value, const std::string& name) {
     return MakeFunction(
         name, [method, value](Runtime&, const Args& args) { return method(value.text(), args); });
   }
+  if (value.is(Kind::kSequence) && value.sequence().type == Sequence::Type::kGroup) {
+    if (name == "grouper") return value.sequence().items[0];
+    if (name == "list") return value.sequence().items[1];
+  }
   const auto* methods = MethodsOf(value);
   if (methods == nullptr) return std::nullopt;
   if (const auto it = methods->find(name); it != methods->end()) {

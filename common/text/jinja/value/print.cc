@@ -63,6 +63,7 @@ std::string SequenceText(const Sequence& sequence) {
     case Sequence::Type::kList:
       return "[" + inside + "]";
     case Sequence::Type::kTuple:
+    case Sequence::Type::kGroup:
       return sequence.items.size() == 1 ? "(" + inside + ",)" : "(" + inside + ")";
     case Sequence::Type::kRange: {
       // Only the items are kept; a range of step 1 prints as Python does.

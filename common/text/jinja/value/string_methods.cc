@@ -221,7 +221,7 @@ Result CaseTest(Text self, const Args& args) {
 StringMethod FindStringMethod(const std::string& name) {
   static const std::unordered_map<std::string, StringMethod> kMethods = {
       {"capitalize", Mapped<Capitalize>},
-      {"casefold", Mapped<ToLower>},
+      {"casefold", Mapped<CaseFold>},
       {"center", JustifyMethod<Side::kBoth>},
       {"count", CountMethod},
       {"endswith", AffixMethod<true>},

@@ -122,7 +122,8 @@ absl::StatusOr<Value> GetSlice(const Value& value,
     return Value::String(std::move(out));
   }
   if (!value.is(Kind::kSequence) || value.sequence().type > Sequence::Type::kRange) {
-    return Value::Undefined(fmt::format("{} has no slices", Described(value)));
+    if (value.is(Kind::kMapping)) return InvalidArgument("unhashable type: 'slice'");
+    return InvalidArgument("'{}' object is not subscriptable", TypeName(value));
   }
   const Sequence& sequence = value.sequence();
   TANDEM_ASSIGN_OR_RETURN(

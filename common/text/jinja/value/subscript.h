@@ -21,7 +21,8 @@ absl::StatusOr<Value> GetAttributeOrFail(const Value& value, const std::string& 
 // InvalidArgument if `value` is undefined.
 absl::StatusOr<Value> GetItem(const Value& value, const Value& key);
 
-// value[start:stop:step]; None stands for a missing part. Undefined for what has no slices.
+// value[start:stop:step]; None stands for a missing part. InvalidArgument for what has no slices:
+// unlike an item, a slice is never undefined.
 absl::StatusOr<Value> GetSlice(const Value& value,
                                const Value& start,
                                const Value& stop,

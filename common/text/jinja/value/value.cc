@@ -51,7 +51,8 @@ Value Value::Generator(Values items) {
   return Value(Data(std::make_shared<Iterator>(Iterator{std::move(items), 0})));
 }
 
-absl::StatusOr<Value> Value::FromJson(const nlohmann::ordered_json& json) {
+absl::StatusOr<Value> Value::FromJson(const nlohmann::ordered_json& json, int depth) {
+  if (depth > 200) return InvalidArgument("JSON is nested more than 200 levels deep");
   switch (json.type()) {
     case nlohmann::json::value_t::boolean:
       return Bool(json.get<bool>());
@@ -70,7 +71,7 @@ absl::StatusOr<Value> Value::FromJson(const nlohmann::ordered_json& json) {
       Values items;
       items.reserve(json.size());
       for (const auto& item : json) {
-        TANDEM_ASSIGN_OR_RETURN(Value value, FromJson(item));
+        TANDEM_ASSIGN_OR_RETURN(Value value, FromJson(item, depth + 1));
         items.push_back(std::move(value));
       }
       return List(std::move(items));
@@ -78,7 +79,7 @@ absl::StatusOr<Value> Value::FromJson(const nlohmann::ordered_json& json) {
     case nlohmann::json::value_t::object: {
       Mapping mapping;
       for (const auto& [key, item] : json.items()) {
-        TANDEM_ASSIGN_OR_RETURN(Value value, FromJson(item));
+        TANDEM_ASSIGN_OR_RETURN(Value value, FromJson(item, depth + 1));
         mapping.items.emplace_back(String(key), std::move(value));
       }
       return Map(std::move(mapping));

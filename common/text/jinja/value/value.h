@@ -40,7 +40,8 @@ struct UndefinedValue {
 };
 
 struct Sequence {
-  enum class Type { kList, kTuple, kRange, kKeysView, kValuesView, kItemsView };
+  // kGroup: the (grouper, list) tuple of the groupby filter.
+  enum class Type { kList, kTuple, kGroup, kRange, kKeysView, kValuesView, kItemsView };
   Type type = Type::kList;
   Values items;
 };
@@ -77,8 +78,8 @@ class Value {
   static Value Generator(Values items);
   static Value Of(std::shared_ptr<Object> object) { return Value(Data(std::move(object))); }
 
-  // InvalidArgument for an integer beyond 64 bits.
-  static absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json);
+  // InvalidArgument for an integer beyond 64 bits, and for more than 200 levels of nesting.
+  static absl::StatusOr<Value> FromJson(const nlohmann::ordered_json& json, int depth = 0);
 
   Kind kind() const { return static_cast<Kind>(data_.index()); }
   bool is(Kind kind_) const { return kind() == kind_; }
@@ -88,7 +89,10 @@ class Value {
   bool is_int() const { return is(Kind::kInt); }
   bool is_number() const { return is(Kind::kBool) || is(Kind::kInt) || is(Kind::kFloat); }
   bool is_list() const { return is(Kind::kSequence) && sequence().type == Sequence::Type::kList; }
-  bool is_tuple() const { return is(Kind::kSequence) && sequence().type == Sequence::Type::kTuple; }
+  bool is_tuple() const {
+    return is(Kind::kSequence) &&
+           (sequence().type == Sequence::Type::kTuple || sequence().type == Sequence::Type::kGroup);
+  }
 
   // Each needs the kind that it names.
   const std::string& undefined_message() const {
