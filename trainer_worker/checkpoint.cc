@@ -6,6 +6,7 @@
 
 #include <absl/strings/numbers.h>
 
+#include "common/base/fault_point.h"
 #include "common/base/status_macros.h"
 #include "common/tensor_file/checkpoint_dir.h"
 #include "common/tensor_file/hf_export.h"
@@ -169,6 +170,7 @@ absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
   int64_t bytes =
       FileBytes(options.directory + "/" + TrainingStateFileName(plan.rank(), plan.world_size()));
   if (!options.hf_model) return bytes;
+  FaultPoint("save.export");
   const absl::Status exported = ExportModel(options, spec, shard, communicator, ledger);
   TANDEM_RETURN_IF_ERROR(Agree(communicator, exported, "exporting the model").status());
   if (plan.rank() == 0) bytes += FileBytes(options.directory + "/model.safetensors");

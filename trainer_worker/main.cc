@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stop_signal.h"
@@ -175,5 +176,6 @@ int main(int argc, char** argv) {
   const int parsed = tandem::ParseFlags(argc, argv, &flags);
   if (parsed != tandem::kExitDone) return std::max(parsed, 0);
   tandem::InitLog("trainer", flags.rank);
+  tandem::InitFaultPoints("trainer", flags.rank);
   return tandem::Run(flags);
 }

@@ -4,6 +4,7 @@
 
 #include <absl/time/clock.h>
 
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "trainer_worker/agreement.h"
@@ -22,6 +23,7 @@ class Trainer::Phase {
     std::lock_guard lock(trainer->status_mutex_);
     trainer->status_.phase = phase;
     trainer->status_.last_action = action;
+    FaultPoint(phase_.c_str());
   }
   ~Phase() {
     std::lock_guard lock(trainer_->status_mutex_);

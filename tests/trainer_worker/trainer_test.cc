@@ -1,0 +1,277 @@
+#include "trainer_worker/trainer.h"
+
+#include "tests/trainer_worker/trainer_rig.h"
+#include "trainer_worker/engine_thread.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+
+bool Says(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+TEST_CASE("A step of two trainers ends with their rollouts holding the new weights", "[trainer]") {
+  TrainerRig rig(2);
+  rig.GiveSamples(RandomSamples(5, 1));
+  rig.Reset(1);
+  rig.Sync(0);
+  const std::vector<Digest> before = rig[0].rollout->receiver.Digests();
+  rig.TrainStep(0);
+  rig.Sync(1);
+  for (int rank = 0; rank < 2; ++rank) {
+    REQUIRE(rig[rank].rollout->receiver.version() == 1);
+    REQUIRE(rig[rank].rollout->receiver.Digests() == rig[0].rollout->receiver.Digests());
+  }
+  REQUIRE_FALSE(rig[0].rollout->receiver.Digests() == before);
+  rig.RunOk([&](TrainerRig::Rank& rank, int index) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const WeightCheckReport report,
+                            rank.trainer->CheckWeights({.rollout_address = std::to_string(index)}));
+    if (!report.ok() || report.checked == 0) return Internal("{}", report.first_difference);
+    return absl::OkStatus();
+  });
+}
+
+TEST_CASE("Rollouts that are no target of a sync keep their version", "[trainer]") {
+  TrainerRig rig(2);
+  rig.Reset(1);
+  rig.RunOk([&](TrainerRig::Rank& rank, int index) {
+    SyncCommand command = rig.SyncFor(0, index);
+    command.target_ranks = {1};
+    return rank.trainer->SyncWeights(command).status();
+  });
+  REQUIRE(rig[0].rollout->receiver.version() == kNoVersion);
+  REQUIRE(rig[1].rollout->receiver.version() == 0);
+}
+
+TEST_CASE("A rollout that fails in a sync fails its own trainer alone", "[trainer]") {
+  TrainerRig rig(2);
+  rig.Reset(1);
+  rig[0].rollout->client.fail_at_bucket = 2;
+  rig.Run([&](TrainerRig::Rank& rank, int index) {
+    return rank.trainer->SyncWeights(rig.SyncFor(0, index)).status();
+  });
+  REQUIRE(rig[0].status.code() == absl::StatusCode::kUnavailable);
+  REQUIRE(rig[1].status.ok());
+  REQUIRE(rig[0].rollout->receiver.version() == kNoVersion);
+  rig[0].rollout->client.fail_at_bucket = -1;
+  rig.Sync(0);
+  REQUIRE(rig[0].rollout->receiver.version() == 0);
+}
+
+TEST_CASE("The changed share is 1 at the first sync, 0 without a step, between after one",
+          "[trainer]") {
+  TrainerRig rig(2);
+  rig.GiveSamples(RandomSamples(4, 2));
+  rig.Reset(1);
+  std::vector<double> shares;
+  for (int64_t version = 0; version < 2; ++version) {
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      rig.RunOk([&](TrainerRig::Rank& rank, int index) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(const SyncResult result,
+                                rank.trainer->SyncWeights(rig.SyncFor(version, index)));
+        if (index == 0) shares.push_back(result.changed_share);
+        return absl::OkStatus();
+      });
+    }
+    if (version == 0) rig.TrainStep(0);
+  }
+  REQUIRE(shares[0] == 1.0);
+  REQUIRE(shares[1] == 0.0);
+  REQUIRE(shares[2] > 0.1);
+  REQUIRE(shares[2] <= 1.0);
+  REQUIRE(shares[3] == 0.0);
+}
+
+TEST_CASE("CheckWeights names the first element that a rollout holds wrongly", "[trainer]") {
+  TrainerRig rig(1);
+  rig.Reset(1);
+  rig.Sync(0);
+  const CheckCommand against_disk{.rollout_address = "0", .hf_checkpoint = rig.model_dir()};
+  auto report = rig[0].trainer->CheckWeights(against_disk);
+  REQUIRE(report.ok());
+  REQUIRE(report->ok());
+  const auto place = rig.layout().Find("model.layers.1.self_attn.k_proj.weight");
+  REQUIRE(place.ok());
+  std::vector<Bf16> row(static_cast<size_t>((*place)->cols()), ToBf16(123.0f));
+  rig.layout().WriteRows(rig[0].rollout->storage.data() + rig.layout().group_offset(1), **place, 3,
+                         1, row.data());
+  for (const CheckCommand& command : {against_disk, CheckCommand{.rollout_address = "0"}}) {
+    report = rig[0].trainer->CheckWeights(command);
+    REQUIRE(report.ok());
+    REQUIRE(report->mismatched == 1);
+    REQUIRE(report->first_difference.find("k_proj.weight[3, 0]") != std::string::npos);
+    REQUIRE(report->first_difference.find("123") != std::string::npos);
+  }
+}
+
+TEST_CASE("A saved state resumes in new trainers with the same weights", "[trainer]") {
+  TrainerRig rig(2);
+  rig.GiveSamples(RandomSamples(5, 3));
+  rig.Reset(1);
+  rig.TrainStep(0);
+  const std::string folder = rig.Folder("step_1");
+  rig.RunOk([&](TrainerRig::Rank& rank, int) {
+    return rank.trainer->SaveState({.directory = folder, .version = 1}).status();
+  });
+  rig.TrainStep(1);
+  rig.Sync(2);
+  const std::vector<Digest> want = rig[0].rollout->receiver.Digests();
+  rig.Reset(2, folder, 1);
+  rig.TrainStep(1);
+  rig.Sync(2);
+  REQUIRE(rig[0].rollout->receiver.Digests() == want);
+  REQUIRE(rig[1].rollout->receiver.Digests() == want);
+}
+
+TEST_CASE("A checkpoint of another version is refused", "[trainer]") {
+  TrainerRig rig(1);
+  rig.Reset(1);
+  const std::string folder = rig.Folder("step_0");
+  REQUIRE(rig[0].trainer->SaveState({.directory = folder, .version = 0}).ok());
+  const auto reset = rig[0].trainer->Reset(rig.ResetFor(2, folder, 5));
+  REQUIRE(reset.status().code() == absl::StatusCode::kDataLoss);
+  REQUIRE(rig[0].trainer->OptimizerStep(1).status().code() ==
+          absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("Commands out of order are refused and say what comes first", "[trainer]") {
+  TrainerRig rig(1);
+  rig.GiveSamples(RandomSamples(2, 4));
+  Trainer& trainer = *rig[0].trainer;
+  REQUIRE(Says(trainer.ForwardBackward(rig.TrainCommand(0)).status(), "Reset comes first"));
+  rig.Reset(1);
+  REQUIRE(trainer.status().version == 0);
+  const auto wrong = trainer.ForwardBackward(rig.TrainCommand(3)).status();
+  REQUIRE(wrong.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(Says(wrong, "at weight version 0, not 3"));
+  REQUIRE(Says(trainer.OptimizerStep(1).status(), "ForwardBackward comes first"));
+  REQUIRE(trainer.OptimizerStep(5).status().code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(
+      Says(trainer.ComputeLogProbs(1, LogProbPolicy::kReference).status(), "no reference policy"));
+}
+
+TEST_CASE("OptimizerStep and Reset are idempotent", "[trainer]") {
+  TrainerRig rig(1);
+  rig.GiveSamples(RandomSamples(3, 5));
+  rig.Reset(1);
+  rig.TrainStep(0);
+  rig.Sync(1);
+  const auto again = rig[0].trainer->OptimizerStep(1);
+  REQUIRE(again.ok());
+  REQUIRE(again->step.grad_norm > 0);
+  const auto reset = rig[0].trainer->Reset(rig.ResetFor(1, "", 0));
+  REQUIRE(reset.ok());
+  REQUIRE(rig[0].trainer->status().version == 1);
+  const std::vector<Digest> held = rig[0].rollout->receiver.Digests();
+  rig.Sync(1);
+  REQUIRE(rig[0].rollout->receiver.Digests() == held);
+}
+
+TEST_CASE("A Reset gets through while a collective waits for a rank that is gone", "[trainer]") {
+  TrainerRig rig(2);
+  rig.GiveSamples(RandomSamples(4, 6));
+  rig.Reset(1);
+  EngineThread engine("trainer");
+  absl::Status hung;
+  {
+    // Rank 1 never comes.
+    std::jthread caller([&] {
+      hung = engine
+                 .Call<ForwardBackwardResult>(
+                     [&] { return rig[0].trainer->ForwardBackward(rig.TrainCommand(0)); })
+                 .status();
+    });
+    while (rig[0].trainer->status().phase != "train") std::this_thread::yield();
+    rig[0].trainer->Interrupt(2);
+  }
+  REQUIRE(hung.code() == absl::StatusCode::kAborted);
+  rig.Reset(2);
+  rig.TrainStep(0);
+}
+
+TEST_CASE("A Reset that waits for a rank is replaced by a newer one", "[trainer]") {
+  TrainerRig rig(2);
+  absl::Status replaced;
+  {
+    std::jthread caller([&] { replaced = rig[0].trainer->Reset(rig.ResetFor(1, "", 0)).status(); });
+    while (rig[0].trainer->status().phase != "reset") std::this_thread::yield();
+    rig[0].trainer->Interrupt(2);
+  }
+  REQUIRE(replaced.code() == absl::StatusCode::kAborted);
+  rig.Reset(2);
+}
+
+TEST_CASE("A failed pull of samples fails all ranks and names the one that failed", "[trainer]") {
+  TrainerRig rig(2);
+  rig.GiveSamples(RandomSamples(4, 7));
+  rig.Reset(1);
+  rig[1].samples.fail = absl::NotFoundError("no such batch");
+  rig.Run([&](TrainerRig::Rank& rank, int) {
+    return rank.trainer->ForwardBackward(rig.TrainCommand(0)).status();
+  });
+  REQUIRE(rig[1].status.code() == absl::StatusCode::kNotFound);
+  REQUIRE(rig[0].status.code() == absl::StatusCode::kAborted);
+  REQUIRE(Says(rig[0].status, "trainer 1"));
+  rig[1].samples.fail = absl::OkStatus();
+  rig.TrainStep(0);
+}
+
+// With advantages of 0 the KL term alone decides: at the reference its gradient vanishes.
+TEST_CASE("Reference and recomputed log-probs enter the loss", "[trainer]") {
+  TrainerOptions options;
+  options.keep_reference = true;
+  options.recompute_old_log_probs = true;
+  options.loss.use_kl_loss = true;
+  options.loss.kl_loss_coef = 1.0;
+  TrainerRig rig(2, options);
+  std::vector<Sample> samples = RandomSamples(4, 8);
+  for (Sample& sample : samples) {
+    sample.log_probs.clear();
+    std::fill(sample.advantages.begin(), sample.advantages.end(), 0.0f);
+  }
+  rig.GiveSamples(samples);
+  rig.Reset(1);
+  rig.RunOk([&](TrainerRig::Rank& rank, int) -> absl::Status {
+    for (const LogProbPolicy policy : {LogProbPolicy::kCurrent, LogProbPolicy::kReference}) {
+      TANDEM_RETURN_IF_ERROR(rank.trainer->ComputeLogProbs(1, policy).status());
+    }
+    for (Sample& sample : rank.samples.samples) {
+      sample.old_log_probs = rank.samples.received.at("current").at(sample.sample_id);
+      sample.ref_log_probs = rank.samples.received.at("reference").at(sample.sample_id);
+      if (sample.old_log_probs != sample.ref_log_probs) return Internal("policies differ");
+    }
+    TANDEM_ASSIGN_OR_RETURN(const auto result, rank.trainer->ForwardBackward(rig.TrainCommand(0)));
+    if (result.batch.metrics.at("actor/kl_loss") != 0) return Internal("KL at the reference");
+    TANDEM_ASSIGN_OR_RETURN(const auto step, rank.trainer->OptimizerStep(1));
+    return step.step.grad_norm == 0 ? absl::OkStatus() : Internal("norm {}", step.step.grad_norm);
+  });
+  rig.Run([&](TrainerRig::Rank& rank, int) {
+    for (Sample& sample : rank.samples.samples) sample.ref_log_probs.clear();
+    return rank.trainer->ForwardBackward(rig.TrainCommand(1)).status();
+  });
+  REQUIRE(Says(rig[0].status, "ComputeLogProbs comes first"));
+}
+
+TEST_CASE("A phase report has its seconds, the tags in use and their peaks", "[trainer]") {
+  TrainerRig rig(1);
+  rig.GiveSamples(RandomSamples(3, 9));
+  rig.Reset(1);
+  const auto result = rig[0].trainer->ForwardBackward(rig.TrainCommand(0));
+  REQUIRE(result.ok());
+  REQUIRE(result->report.phase == "train");
+  REQUIRE(result->report.seconds > 0);
+  std::map<std::string, LedgerEntry> entries;
+  for (const LedgerEntry& entry : result->report.ledger.entries) entries[entry.tag] = entry;
+  for (const char* tag : {"master", "weights", "gradients", "gather"}) {
+    INFO(tag);
+    REQUIRE(entries[tag].current_bytes > 0);
+  }
+  REQUIRE(entries["activations"].current_bytes == 0);
+  REQUIRE(entries["activations"].peak_bytes > 0);
+  REQUIRE(result->batch.forward_seconds > 0);
+}
+
+}  // namespace
+}  // namespace tandem
