@@ -49,24 +49,31 @@ RewardItem MakeItem(const TextCodec& text, const Prompt& prompt, const Sample& s
 
 struct Summary {
   double mean = 0, best = 0, deviation = 0;
+  double interval = 0;  // half the width of the mean's 95 % interval, prompts being independent
 };
 
 // Means over prompts of each prompt's mean, best and standard deviation.
 Summary Summarize(const std::vector<const std::vector<double>*>& prompts) {
   Summary summary;
+  double sum_of_squares = 0;
   for (const std::vector<double>* scores : prompts) {
     const auto count = static_cast<double>(scores->size());
     double mean = 0, squares = 0;
     for (const double score : *scores) mean += score / count;
     for (const double score : *scores) squares += (score - mean) * (score - mean);
     summary.mean += mean;
+    sum_of_squares += mean * mean;
     summary.best += *std::max_element(scores->begin(), scores->end());
     summary.deviation += std::sqrt(squares / count);
   }
-  const double prompts_count = std::max<double>(1, static_cast<double>(prompts.size()));
-  return {.mean = summary.mean / prompts_count,
-          .best = summary.best / prompts_count,
-          .deviation = summary.deviation / prompts_count};
+  const double groups = std::max<double>(1, static_cast<double>(prompts.size()));
+  const double mean = summary.mean / groups;
+  const double variance =
+      groups > 1 ? std::max(0.0, sum_of_squares - groups * mean * mean) / (groups - 1) : 0.0;
+  return {.mean = mean,
+          .best = summary.best / groups,
+          .deviation = summary.deviation / groups,
+          .interval = 1.96 * std::sqrt(variance / groups)};
 }
 
 std::map<std::string, double> SourceMetrics(const std::vector<Prompt>& prompts,
@@ -88,7 +95,9 @@ std::map<std::string, double> SourceMetrics(const std::vector<Prompt>& prompts,
       metrics[fmt::format("val-aux/{}/reward/std@{}", source, n)] = summary.deviation;
     }
   }
-  metrics["val/reward/mean"] = Summarize(all).mean;
+  const Summary overall = Summarize(all);
+  metrics["val/reward/mean"] = overall.mean;
+  metrics["val/reward/ci95"] = overall.interval;
   return metrics;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/fault_point.h"
+
 namespace tandem {
 namespace {
 
@@ -29,6 +31,7 @@ void PhaseRecorder::Begin(const std::string& phase) {
   current_ = phase;
   current_start_ = clock_.Now();
   progress_.OnPhase(step_, phase);
+  FaultPoint(phase.c_str());
 }
 
 void PhaseRecorder::Report(const WorkerKey& key, const PhaseReport& report) {

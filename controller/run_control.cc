@@ -121,6 +121,7 @@ RunControl::Snapshot RunControl::snapshot() const {
   return {.state = CurrentState(),
           .finished_steps = finished_steps_,
           .total_steps = total_steps_,
+          .version = version_,
           .error = error_};
 }
 
@@ -147,16 +148,18 @@ RunControl::Next RunControl::WaitForNext() {
   }
 }
 
-void RunControl::OnStarted(int64_t finished_steps) {
+void RunControl::OnStarted(int64_t finished_steps, int64_t version) {
   std::lock_guard lock(mutex_);
   started_ = true;
   finished_steps_ = finished_steps;
+  version_ = version;
   changed_.notify_all();
 }
 
-void RunControl::OnStepDone(int64_t finished_steps) {
+void RunControl::OnStepDone(int64_t finished_steps, int64_t version) {
   std::lock_guard lock(mutex_);
   finished_steps_ = finished_steps;
+  version_ = version;
   UpdateOperations();
   changed_.notify_all();
 }

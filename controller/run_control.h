@@ -57,6 +57,7 @@ class RunControl {
     RunState state = RunState::kStarting;
     int64_t finished_steps = 0;
     int64_t total_steps = 0;
+    int64_t version = 0;  // weight version after the finished steps
     std::string error;
   };
   Snapshot snapshot() const;
@@ -68,9 +69,9 @@ class RunControl {
   // Blocks until there is a step to do or the run is to end; runs jobs meanwhile. With
   // StartMode::kTrain the run ends when all steps are done, with kPaused only when it is stopped.
   Next WaitForNext();
-  void OnStarted(int64_t finished_steps);
+  void OnStarted(int64_t finished_steps, int64_t version);
   // Also after a recovery, when it goes back.
-  void OnStepDone(int64_t finished_steps);
+  void OnStepDone(int64_t finished_steps, int64_t version);
   void OnEnded(const absl::Status& status);
 
  private:
@@ -92,6 +93,7 @@ class RunControl {
   std::condition_variable changed_;
   bool started_ = false, paused_ = false, stopping_ = false, stop_now_ = false, ended_ = false;
   int64_t finished_steps_ = 0;
+  int64_t version_ = 0;
   int64_t target_ = 0;  // train up to this step
   std::string error_;
   std::map<std::string, Operation> operations_;  // by id

@@ -74,6 +74,10 @@ void AddTimes(MetricMap& metrics,
     metrics["timing_per_token_ms/gen"] = 1e3 * phases.Seconds("generate") / response_tokens;
     metrics["timing_per_token_ms/update_actor"] = 1e3 * train / all_tokens;
   }
+  if (phases.Seconds("generate") > 0) {
+    metrics["perf/generation_tokens_per_second"] = response_tokens / phases.Seconds("generate");
+  }
+  if (train > 0) metrics["perf/training_tokens_per_second"] = all_tokens / train;
   metrics["perf/total_num_tokens"] = all_tokens;
   metrics["perf/time_per_step"] = total;
   if (total > 0) metrics["perf/throughput"] = all_tokens / total / facts.ranks;

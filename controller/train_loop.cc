@@ -27,7 +27,7 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
   TANDEM_RETURN_IF_ERROR(parts_.store.TruncateAfter(position_.finished_steps));
   SetLogStep(position_.finished_steps);
   SetLogVersion(position_.version);
-  control_.OnStarted(position_.finished_steps);
+  control_.OnStarted(position_.finished_steps, position_.version);
   if (options_.val_before_train && position_.finished_steps == 0) {
     TANDEM_RETURN_IF_ERROR(EvaluateAndRecord());
   }
@@ -51,7 +51,7 @@ absl::Status TrainLoop::Train() {
       TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Recover(std::move(status)));
       consistent_ = true;
     }
-    control_.OnStepDone(position_.finished_steps);
+    control_.OnStepDone(position_.finished_steps, position_.version);
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // What happens between steps and at the end: validation, checkpoints.
 #include <utility>
 
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "controller/clients/on_all_trainers.h"
@@ -56,16 +57,16 @@ absl::Status TrainLoop::SaveCheckpoint() {
   const auto save = [&](TrainerClient& trainer, int) {
     return trainer.SaveState(directory, position_.version);
   };
-  const auto saved = OnAllTrainers<SaveResult>(parts_.pool, save);
-  absl::StatusOr<std::string> path = saved.status();
-  if (saved.ok()) {
-    path = parts_.checkpoints.Commit(step, {.step = step,
+  auto saved = OnAllTrainers<SaveResult>(parts_.pool, save);
+  const auto path = [&]() -> absl::StatusOr<std::string> {
+    TANDEM_RETURN_IF_ERROR(saved.status());
+    return parts_.checkpoints.Commit(step, {.step = step,
                                             .version = position_.version,
                                             .data = position_.data,
                                             .store_step = step,
                                             .world_size = parts_.pool.pairs(),
                                             .config_yaml = options_.config_yaml});
-  }
+  }();
   if (!path.ok()) {
     parts_.checkpoints.Abandon(step);
     return Annotate(path.status(), "checkpoint " + directory);

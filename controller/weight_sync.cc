@@ -97,12 +97,17 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake() {
   return reports;
 }
 
-absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& hf_checkpoint) {
+absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckEach(
+    const std::string& hf_checkpoint) {
   const auto check = [&](TrainerClient& trainer, int rank) -> absl::StatusOr<WeightCheckResult> {
     TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
     return trainer.CheckWeights(rollout->address(), hf_checkpoint);
   };
-  TANDEM_ASSIGN_OR_RETURN(auto results, OnAllTrainers<WeightCheckResult>(pool_, check));
+  return OnAllTrainers<WeightCheckResult>(pool_, check);
+}
+
+absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& hf_checkpoint) {
+  TANDEM_ASSIGN_OR_RETURN(auto results, CheckEach(hf_checkpoint));
   for (size_t rank = 0; rank < results.size(); ++rank) {
     const WeightCheckResult& result = results[rank];
     if (result.ok()) continue;

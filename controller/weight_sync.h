@@ -40,6 +40,8 @@ class WeightSync {
   absl::StatusOr<std::map<int, PhaseReport>> Wake();
 
   // Compares what the rollouts hold with the trainers or an HF checkpoint: one result per rank.
+  absl::StatusOr<std::vector<WeightCheckResult>> CheckEach(const std::string& hf_checkpoint);
+  // The same; DataLoss naming the first worker and tensor that differ.
   absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& hf_checkpoint);
 
   // Whether every rank's present incarnation holds `version`.

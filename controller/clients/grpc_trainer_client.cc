@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-ForwardBackwardResult FromProto(const v1::ForwardBackwardResponse& proto) {
+ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   ForwardBackwardResult result;
   for (const auto& [name, value] : proto.metrics()) result.metrics[name] = value;
   result.micro_batches = proto.micro_batches();
@@ -61,7 +61,7 @@ class GrpcTrainerClient : public TrainerClient {
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::ForwardBackwardResponse>(&v1::TrainerService::Stub::ForwardBackward, request));
-    return tandem::FromProto(response);
+    return ToResult(response);
   }
 
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) override {
@@ -140,8 +140,6 @@ class GrpcTrainerClient : public TrainerClient {
   int64_t incarnation() const override { return incarnation_; }
 
  private:
-  static PhaseReport FromProto(const v1::PhaseReport& proto) { return tandem::FromProto(proto); }
-
   template <typename Response, typename Request>
   absl::StatusOr<Response> Call(grpc::Status (v1::TrainerService::Stub::*method)(
                                     grpc::ClientContext*, const Request&, Response*),

@@ -1,13 +1,16 @@
 // A clock that moves only when a test says so.
 #pragma once
 
+#include <functional>
 #include <mutex>
+#include <utility>
 
 #include "common/base/clock.h"
 
 namespace tandem::testing {
 
-// Thread-safe. Sleep advances the clock instead of waiting.
+// Thread-safe. Sleep advances the clock instead of waiting, and then calls the hook: what happens
+// in the world while somebody waits.
 class FakeClock : public Clock {
  public:
   explicit FakeClock(absl::Time start = absl::FromUnixSeconds(1'700'000'000)) : now_(start) {}
@@ -16,15 +19,21 @@ class FakeClock : public Clock {
     std::lock_guard lock(mutex_);
     return now_;
   }
-  void Sleep(absl::Duration duration) override { Advance(duration); }
+  void Sleep(absl::Duration duration) override {
+    Advance(duration);
+    if (on_sleep_) on_sleep_();
+  }
   void Advance(absl::Duration duration) {
     std::lock_guard lock(mutex_);
     now_ += duration;
   }
+  // Set before other threads use the clock.
+  void OnSleep(std::function<void()> hook) { on_sleep_ = std::move(hook); }
 
  private:
   std::mutex mutex_;
   absl::Time now_;
+  std::function<void()> on_sleep_;
 };
 
 }  // namespace tandem::testing

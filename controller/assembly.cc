@@ -1,0 +1,276 @@
+#include "controller/assembly.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/named_thread.h"
+#include "common/base/status_macros.h"
+#include "common/device/device_memory.h"
+#include "common/rpc/server.h"
+#include "common/text/tokenizer.h"
+#include "controller/clients/grpc_rollout_client.h"
+#include "controller/clients/grpc_trainer_client.h"
+#include "controller/cluster_service.h"
+#include "controller/config_options.h"
+#include "controller/data/chat_codec.h"
+#include "controller/data/prompt_loader.h"
+#include "controller/data/shuffled_prompts.h"
+#include "controller/progress_relay.h"
+#include "controller/report/console_progress.h"
+#include "controller/reward/composite_reward.h"
+#include "controller/run_outputs.h"
+#include "controller/store/sqlite_run_store.h"
+#include "controller/tandem_service.h"
+#include "controller/train_loop.h"
+
+namespace tandem {
+namespace {
+
+RpcSecurity SecurityOf(const v1::Config& config) {
+  const v1::Tls& tls = config.cluster().tls();
+  return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
+}
+
+// Two controllers in one directory would overwrite each other's files. The lock goes with the
+// process, however it ends.
+absl::Status LockRunDir(const std::string& run_dir) {
+  std::error_code error;
+  std::filesystem::create_directories(run_dir, error);
+  if (error) return Internal("cannot make cluster.run_dir {}: {}", run_dir, error.message());
+  const std::string path = run_dir + "/controller.lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return MakeStatus(absl::StatusCode::kAlreadyExists,
+                      "another controller is at work in {}: stop it, or choose another "
+                      "cluster.run_dir",
+                      run_dir);
+  }
+  return absl::OkStatus();
+}
+
+// What is loaded and checked before anything listens.
+struct Inputs {
+  ModelSpec spec;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatCodec> codec;
+  std::unique_ptr<ShuffledPrompts> prompts;
+  std::vector<Prompt> validation;
+  std::unique_ptr<RewardFunction> reward;
+};
+
+absl::StatusOr<Inputs> LoadInputs(const v1::Config& config) {
+  Inputs inputs;
+  TANDEM_ASSIGN_OR_RETURN(inputs.spec, LoadModelSpec(config.model().path()));
+  TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(config.model().path()));
+  ChatCodecOptions codec{.add_default_system_prompt = config.data().add_default_system_prompt(),
+                         .now = RealClock().Now()};
+  if (!config.data().apply_chat_template_kwargs().empty()) {
+    codec.template_kwargs = nlohmann::ordered_json::parse(
+        config.data().apply_chat_template_kwargs(), nullptr, /*allow_exceptions=*/false);
+  }
+  TANDEM_ASSIGN_OR_RETURN(inputs.codec,
+                          ChatCodec::Create(inputs.tokenizer.get(), std::move(codec)));
+  const int64_t vocab = inputs.tokenizer->vocab_size();
+  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts train,
+                          LoadTrainPrompts(config.data(), *inputs.codec, vocab));
+  spdlog::info("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
+               train.rows, train.filtered, train.truncated);
+  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts validation,
+                          LoadValPrompts(config.data(), *inputs.codec, vocab));
+  inputs.validation = std::move(validation.prompts);
+  inputs.prompts = std::make_unique<ShuffledPrompts>(
+      std::move(train.prompts),
+      ShuffledPrompts::Options{.shuffle = config.data().shuffle(),
+                               .seed = static_cast<uint64_t>(config.data().seed())});
+  if (inputs.prompts->size() < config.data().train_batch_size()) {
+    return InvalidArgument("{} training prompts are fewer than data.train_batch_size = {}",
+                           inputs.prompts->size(), config.data().train_batch_size());
+  }
+  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward()));
+  return inputs;
+}
+
+v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& tokenizer) {
+  v1::RegisterResponse welcome;
+  *welcome.mutable_config() = config;
+  welcome.set_run_dir(config.cluster().run_dir());
+  welcome.set_vocab_limit(tokenizer.vocab_size());
+  welcome.set_tokenizer_digest(tokenizer.digest());
+  welcome.set_compute_threads(ComputeThreads(config));
+  for (const int32_t id : tokenizer.eos_token_ids()) welcome.add_stop_token_ids(id);
+  return welcome;
+}
+
+ClientFactory GrpcClients(const v1::Config& config) {
+  const absl::Duration timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  const RpcSecurity security = SecurityOf(config);
+  return {.trainer =
+              [timeout, security](const WorkerEntry& entry) {
+                return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,
+                                             security);
+              },
+          .rollout =
+              [timeout, security](const WorkerEntry& entry) {
+                return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation, timeout,
+                                             security);
+              }};
+}
+
+class RunAssembly final : public Assembly {
+ public:
+  RunAssembly(const AssemblyOptions& options,
+              Inputs inputs,
+              std::unique_ptr<RunStore> store,
+              std::unique_ptr<SampleStore> samples,
+              CheckpointIndex checkpoints)
+      : config_(options.config),
+        inputs_(std::move(inputs)),
+        store_(std::move(store)),
+        samples_(std::move(samples)),
+        checkpoints_(std::move(checkpoints)),
+        options_(
+            MakeTrainOptions(config_, inputs_.tokenizer->eos_token_ids(), inputs_.prompts->size())),
+        control_(options_.total_steps, options.start),
+        registry_(MakeRegistryOptions(config_, inputs_.tokenizer->digest()), RealClock()),
+        pool_(registry_,
+              GrpcClients(config_),
+              static_cast<int>(config_.cluster().trainers()),
+              RealClock()),
+        console_({.terminal = isatty(STDOUT_FILENO) != 0}),
+        progress_({&console_}) {}
+
+  absl::Status Run() override;
+  void StopNow() override { control_.StopNow(); }
+
+ private:
+  RunParts MakeParts(Tracker& tracker);
+  absl::Status Train(TrainLoop& loop, const ResumePoint& resume);
+
+  const v1::Config config_;
+  const Inputs inputs_;
+  const std::unique_ptr<RunStore> store_;
+  const std::unique_ptr<SampleStore> samples_;
+  CheckpointIndex checkpoints_;
+  TrainOptions options_;
+  RunControl control_;
+  WorkerRegistry registry_;
+  WorkerPool pool_;
+  ConsoleProgress console_;
+  ProgressRelay progress_;
+  RestartBudget budget_{config_.cluster().max_restarts()};
+  WeightSync weights_{pool_, ParseCheckMode(config_.weight_sync().check())};
+  // Twice a decoding batch keeps a rollout busy while the next group is on its way.
+  Serving serving_{pool_,
+                   weights_,
+                   budget_,
+                   progress_,
+                   {.max_in_flight_samples = 2 * config_.rollout().max_num_seqs(),
+                    .register_timeout = options_.register_timeout,
+                    .interrupted = [this] { return control_.stop_now(); }}};
+};
+
+RunParts RunAssembly::MakeParts(Tracker& tracker) {
+  return {.pool = pool_,
+          .weights = weights_,
+          .serving = serving_,
+          .budget = budget_,
+          .prompts = *inputs_.prompts,
+          .reward = *inputs_.reward,
+          .text = *inputs_.codec,
+          .samples = *samples_,
+          .store = *store_,
+          .tracker = tracker,
+          .progress = progress_,
+          .checkpoints = checkpoints_,
+          .clock = RealClock(),
+          .validation = inputs_.validation,
+          .interrupted = [this] { return control_.stop_now(); }};
+}
+
+absl::Status RunAssembly::Run() {
+  TANDEM_ASSIGN_OR_RETURN(const ResumePoint resume,
+                          ChooseResumePoint(config_, options_.total_steps, checkpoints_));
+  if (!resume.note.empty()) spdlog::info("{}", resume.note);
+  const MemoryPlan plan =
+      PlanMemory(inputs_.spec, MakeMemoryPlanInput(config_, CpuDeviceMemoryBytes(pool_.pairs())));
+  options_.sleep = ChooseSleepMode(config_, plan);
+  spdlog::info("{}\n  between phases the KV pool is {}", plan.Text(),
+               options_.sleep == SleepMode::kDrainOnly ? "kept" : "given back");
+  if (!plan.fits()) spdlog::warn("the plan does not fit the device: memory may run out");
+
+  const std::unique_ptr<Tracker> tracker = MakeTrackers(config_, RealClock());
+  const RunParts parts = MakeParts(*tracker);
+  TrainLoop loop(parts, options_, control_, absl::ToUnixSeconds(RealClock().Now()));
+  const std::string run_id = MakeRunId(config_, RealClock().Now());
+  ClusterService cluster(registry_, *samples_, MakeWelcome(config_, *inputs_.tokenizer));
+  TandemService api({.control = control_,
+                     .loop = loop,
+                     .run = parts,
+                     .options = options_,
+                     .registry = registry_,
+                     .progress = progress_,
+                     .run_id = run_id});
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto server,
+      RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, SecurityOf(config_)));
+  spdlog::info("listening on {}, {} compute threads a worker", server->address(),
+               ComputeThreads(config_));
+
+  std::atomic<bool> over = false;
+  NamedThread watch("loss-watch", [&] {
+    while (!over) {
+      pool_.CancelCallsToLost();
+      RealClock().Sleep(absl::Milliseconds(200));
+    }
+  });
+  RunInfo info{
+      .run_id = run_id,
+      .run_dir = options_.run_dir,
+      .started_at = absl::FormatTime(absl::RFC3339_sec, RealClock().Now(), absl::UTCTimeZone()),
+      .build = kBuild,
+      .config_yaml = options_.config_yaml,
+      .total_steps = options_.total_steps,
+      .first_step = resume.step};
+  RunRecorder recorder(*store_, progress_, std::move(info));
+  absl::Status status = recorder.Begin();
+  if (status.ok()) status = loop.Run(resume.checkpoint);
+  control_.OnEnded(status);
+  over = true;
+  watch.Join();
+  recorder.End(status,
+               {.completed = status.ok() && loop.position().finished_steps >= options_.total_steps,
+                .steps = loop.position().finished_steps,
+                .restarts = budget_.spent(),
+                .checkpoint = loop.newest_checkpoint()},
+               registry_.numerics_class());
+  cluster.StopWorkers();
+  pool_.ShutdownAll();
+  server->Shutdown(absl::Seconds(1));
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions& options) {
+  const v1::Config& config = options.config;
+  const std::string& run_dir = config.cluster().run_dir();
+  TANDEM_RETURN_IF_ERROR(LockRunDir(run_dir));
+  TANDEM_ASSIGN_OR_RETURN(Inputs inputs, LoadInputs(config));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RunStore> store,
+                          SqliteRunStore::Open(run_dir + "/run.db"));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SampleStore> samples,
+                          SampleStore::Open(run_dir + "/samples"));
+  TANDEM_ASSIGN_OR_RETURN(CheckpointIndex checkpoints,
+                          CheckpointIndex::Open(config.trainer().default_local_dir(),
+                                                config.trainer().max_actor_ckpt_to_keep()));
+  return std::make_unique<RunAssembly>(options, std::move(inputs), std::move(store),
+                                       std::move(samples), std::move(checkpoints));
+}
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+// Builds a run out of its configuration and carries it through: the only file beside main that
+// knows every concrete type of the controller.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/config/config.h"
+#include "controller/run_control.h"
+
+namespace tandem {
+
+struct AssemblyOptions {
+  v1::Config config;  // resolved and validated
+  StartMode start = StartMode::kTrain;
+};
+
+// Lifecycle: Create (all inputs are loaded and checked, nothing listens yet) -> Run -> destructor.
+class Assembly {
+ public:
+  // Every error here is one of configuration, model or data: exit 64.
+  static absl::StatusOr<std::unique_ptr<Assembly>> Create(const AssemblyOptions& options);
+  virtual ~Assembly() = default;
+
+  // Serves and trains until the run is over; then stops the workers. Blocks.
+  virtual absl::Status Run() = 0;
+  // From any thread, and before Run. Ends the run soon, with a checkpoint of what is finished.
+  virtual void StopNow() = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,128 @@
+#include "controller/cluster_service.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status_convert.h"
+#include "common/wire/ledger_codec.h"
+#include "common/wire/sample_codec.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kMessageBytes = 1 << 20;  // flushed beyond this; the limit is 4 MiB
+
+absl::StatusOr<WorkerKey> ParseKey(v1::Role role, int rank) {
+  if (role == v1::ROLE_TRAINER) return WorkerKey{WorkerRole::kTrainer, rank};
+  if (role == v1::ROLE_ROLLOUT) return WorkerKey{WorkerRole::kRollout, rank};
+  return InvalidArgument("role {} is neither trainer nor rollout", static_cast<int>(role));
+}
+
+absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& request) {
+  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(request.role(), request.rank()));
+  return Announcement{.protocol = request.protocol(),
+                      .key = key,
+                      .address = request.address(),
+                      .boot_id = request.boot_id(),
+                      .device = request.device(),
+                      .boot_nonce = request.boot_nonce(),
+                      .pid = request.pid(),
+                      .numerics_class = request.numerics_class(),
+                      .build = request.build(),
+                      .device_memory_bytes = request.device_memory_bytes(),
+                      .tokenizer_digest = request.tokenizer_digest(),
+                      .incarnation = request.incarnation()};
+}
+
+}  // namespace
+
+grpc::Status ClusterService::Register(grpc::ServerContext*,
+                                      const v1::RegisterRequest* request,
+                                      v1::RegisterResponse* response) {
+  const absl::StatusOr<Announcement> announcement = ParseAnnouncement(*request);
+  if (!announcement.ok()) return ToGrpcStatus(announcement.status());
+  const absl::StatusOr<int64_t> incarnation = registry_.Register(*announcement);
+  if (!incarnation.ok()) {
+    spdlog::warn("refused a worker: {}", std::string(incarnation.status().message()));
+    return ToGrpcStatus(incarnation.status());
+  }
+  spdlog::info(
+      "{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
+      announcement->pid, announcement->address,
+      announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);
+  *response = welcome_;
+  response->set_incarnation(*incarnation);
+  return grpc::Status::OK;
+}
+
+grpc::Status ClusterService::Heartbeat(grpc::ServerContext*,
+                                       const v1::HeartbeatRequest* request,
+                                       v1::HeartbeatResponse* response) {
+  const v1::WorkerId& worker = request->worker();
+  const absl::StatusOr<WorkerKey> key = ParseKey(worker.role(), worker.rank());
+  if (!key.ok()) return ToGrpcStatus(key.status());
+  response->set_stop(stopping_);
+  return ToGrpcStatus(registry_.Heartbeat(*key, worker.incarnation(),
+                                          {.phase = request->phase(),
+                                           .version = request->version(),
+                                           .last_action = request->last_action(),
+                                           .ledger = FromProto(request->ledger()),
+                                           .numerics_class = request->numerics_class()}));
+}
+
+absl::Status ClusterService::CheckCaller(const v1::WorkerId& worker) const {
+  TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(worker.role(), worker.rank()));
+  return registry_.CheckCurrent(key, worker.incarnation());
+}
+
+grpc::Status ClusterService::StreamSamples(grpc::ServerContext*,
+                                           const v1::StreamSamplesRequest* request,
+                                           grpc::ServerWriter<v1::StreamSamplesResponse>* writer) {
+  const absl::Status stream = [&]() -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(CheckCaller(request->worker()));
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::vector<uint64_t> ids,
+        samples_.Assigned(request->step(), request->mini_batch(), request->worker().rank()));
+    v1::StreamSamplesResponse message;
+    for (const uint64_t id : ids) {
+      TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples_.Read(id));
+      *message.add_samples() = ToProto(sample);
+      if (message.ByteSizeLong() < kMessageBytes) continue;
+      if (!writer->Write(message)) return absl::CancelledError("the trainer hung up");
+      message.Clear();
+    }
+    if (message.samples_size() > 0) writer->Write(message);
+    return absl::OkStatus();
+  }();
+  return ToGrpcStatus(stream);
+}
+
+grpc::Status ClusterService::PutLogProbs(grpc::ServerContext*,
+                                         grpc::ServerReader<v1::PutLogProbsRequest>* reader,
+                                         v1::PutLogProbsResponse* response) {
+  int64_t accepted = 0;
+  const absl::Status put = [&]() -> absl::Status {
+    v1::PutLogProbsRequest request;
+    while (reader->Read(&request)) {
+      TANDEM_RETURN_IF_ERROR(CheckCaller(request.worker()));
+      const bool reference = request.policy() == "reference";
+      if (!reference && request.policy() != "current") {
+        return InvalidArgument("policy {} is neither current nor reference", request.policy());
+      }
+      const auto kind =
+          reference ? SampleStore::LogProbs::kReference : SampleStore::LogProbs::kRecomputed;
+      for (const auto& item : request.items()) {
+        const std::vector<float> values(item.log_probs().begin(), item.log_probs().end());
+        TANDEM_RETURN_IF_ERROR(
+            samples_.PutLogProbs(request.step(), kind, item.sample_id(), values));
+        ++accepted;
+      }
+    }
+    return absl::OkStatus();
+  }();
+  response->set_accepted(accepted);
+  return ToGrpcStatus(put);
+}
+
+}  // namespace tandem

@@ -1,0 +1,44 @@
+// ClusterService: what workers call. An adapter from gRPC to registry and sample store.
+#pragma once
+
+#include <atomic>
+
+#include "controller/sample_store.h"
+#include "controller/worker_registry.h"
+#include "tandem/v1/controller.grpc.pb.h"
+
+namespace tandem {
+
+class ClusterService final : public v1::ClusterService::Service {
+ public:
+  // `welcome`: what a worker gets when it registers, its incarnation left open. The references
+  // must outlive the service.
+  ClusterService(WorkerRegistry& registry, SampleStore& samples, v1::RegisterResponse welcome)
+      : registry_(registry), samples_(samples), welcome_(std::move(welcome)) {}
+
+  // From now on heartbeats are answered with "stop".
+  void StopWorkers() { stopping_ = true; }
+
+  grpc::Status Register(grpc::ServerContext* context,
+                        const v1::RegisterRequest* request,
+                        v1::RegisterResponse* response) override;
+  grpc::Status Heartbeat(grpc::ServerContext* context,
+                         const v1::HeartbeatRequest* request,
+                         v1::HeartbeatResponse* response) override;
+  grpc::Status StreamSamples(grpc::ServerContext* context,
+                             const v1::StreamSamplesRequest* request,
+                             grpc::ServerWriter<v1::StreamSamplesResponse>* writer) override;
+  grpc::Status PutLogProbs(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::PutLogProbsRequest>* reader,
+                           v1::PutLogProbsResponse* response) override;
+
+ private:
+  absl::Status CheckCaller(const v1::WorkerId& worker) const;
+
+  WorkerRegistry& registry_;
+  SampleStore& samples_;
+  const v1::RegisterResponse welcome_;
+  std::atomic<bool> stopping_ = false;
+};
+
+}  // namespace tandem

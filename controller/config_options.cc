@@ -1,0 +1,116 @@
+#include "controller/config_options.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace tandem {
+namespace {
+
+SamplingParams TrainSampling(const v1::Config& config, const std::vector<int32_t>& eos_ids) {
+  const v1::Rollout& rollout = config.rollout();
+  return {.temperature = static_cast<float>(rollout.temperature()),
+          .top_p = static_cast<float>(rollout.top_p()),
+          .top_k = rollout.top_k(),
+          .max_tokens = config.data().max_response_length(),
+          .seed = static_cast<uint64_t>(rollout.seed()),
+          .stop_token_ids = eos_ids,
+          .stop = {rollout.stop().begin(), rollout.stop().end()},
+          .ignore_eos = rollout.ignore_eos()};
+}
+
+SamplingParams ValidationSampling(const v1::Config& config, const std::vector<int32_t>& eos_ids) {
+  const v1::SamplingKwargs& kwargs = config.rollout().val_kwargs();
+  SamplingParams params = TrainSampling(config, eos_ids);
+  params.temperature = kwargs.do_sample() ? static_cast<float>(kwargs.temperature()) : 0.0f;
+  params.top_p = static_cast<float>(kwargs.top_p());
+  params.top_k = kwargs.top_k();
+  return params;
+}
+
+int64_t TotalSteps(const v1::Config& config, int64_t train_rows) {
+  if (config.trainer().total_training_steps() > 0) return config.trainer().total_training_steps();
+  const int64_t per_epoch = train_rows / config.data().train_batch_size();
+  return std::max<int64_t>(1, per_epoch * config.trainer().total_epochs());
+}
+
+}  // namespace
+
+TrainOptions MakeTrainOptions(const v1::Config& config,
+                              const std::vector<int32_t>& eos_ids,
+                              int64_t train_rows) {
+  const v1::Actor& actor = config.actor();
+  const v1::Algorithm& algorithm = config.algorithm();
+  TrainOptions options;
+  options.total_steps = TotalSteps(config, train_rows);
+  options.save_freq = config.trainer().save_freq();
+  options.test_freq = config.trainer().test_freq();
+  options.val_before_train = config.trainer().val_before_train();
+  options.run_dir = config.cluster().run_dir();
+  options.model_path = config.model().path();
+  options.config_yaml = ConfigToYaml(config);
+  options.register_timeout = absl::Seconds(config.cluster().register_timeout_seconds());
+
+  options.train_batch_size = config.data().train_batch_size();
+  options.samples_per_prompt = config.rollout().n();
+  options.sampling = TrainSampling(config, eos_ids);
+  options.max_prompt_tokens = config.data().max_prompt_length();
+  options.validation_samples = config.rollout().val_kwargs().n();
+  options.validation_sampling = ValidationSampling(config, eos_ids);
+
+  options.mini_batch_prompts =
+      actor.ppo_mini_batch_size() > 0 ? actor.ppo_mini_batch_size() : options.train_batch_size;
+  options.epochs = actor.ppo_epochs();
+  options.shuffle = actor.shuffle();
+  options.shuffle_seed = static_cast<uint64_t>(config.trainer().seed());
+  options.balance = config.trainer().balance_batch() ? Balance::kByLength : Balance::kInOrder;
+  options.recompute_old_log_probs = actor.old_log_prob() == "recompute";
+  options.need_reference = actor.use_kl_loss() || algorithm.use_kl_in_reward();
+  options.compare_log_probs = config.rollout().calculate_log_probs();
+
+  options.scale =
+      algorithm.norm_adv_by_std_in_grpo() ? GroupScale::kStandardDeviation : GroupScale::kNone;
+  options.kl_in_reward = algorithm.use_kl_in_reward();
+  options.kl_coef = algorithm.kl_ctrl().kl_coef();
+  options.kl_penalty = algorithm.kl_penalty();
+  return options;
+}
+
+RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string& tokenizer_digest) {
+  return {.trainers = static_cast<int>(config.cluster().trainers()),
+          .rollouts = static_cast<int>(config.cluster().rollouts()),
+          .heartbeat_timeout = absl::Seconds(config.cluster().heartbeat_timeout_seconds()),
+          .tokenizer_digest = tokenizer_digest};
+}
+
+MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_bytes) {
+  return {.device_bytes = device_bytes,
+          .pairs = static_cast<int>(config.cluster().trainers()),
+          .max_num_seqs = config.rollout().max_num_seqs(),
+          .max_model_len = config.rollout().max_model_len(),
+          .memory_utilization = config.rollout().gpu_memory_utilization(),
+          .micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu(),
+          .slot_bytes = BucketBytes(config, config.trainer().device() == "cuda"),
+          .slots = config.weight_sync().slots()};
+}
+
+SleepMode ChooseSleepMode(const v1::Config& config, const MemoryPlan& plan) {
+  const std::string& free = config.rollout().free_cache_engine();
+  const bool sleep = free == "true" || (free == "auto" && plan.needs_sleep());
+  if (!sleep) return SleepMode::kDrainOnly;
+  return config.rollout().sleep_level() == 2 ? SleepMode::kLevel2 : SleepMode::kLevel1;
+}
+
+CheckMode ParseCheckMode(const std::string& name) {
+  if (name == "off") return CheckMode::kOff;
+  return name == "always" ? CheckMode::kAlways : CheckMode::kFirst;
+}
+
+int ComputeThreads(const v1::Config& config) {
+  if (config.cluster().compute_threads() > 0) {
+    return static_cast<int>(config.cluster().compute_threads());
+  }
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  return static_cast<int>(std::max<int64_t>(1, cores / config.cluster().trainers()));
+}
+
+}  // namespace tandem

@@ -1,0 +1,111 @@
+#include "controller/run_outputs.h"
+
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/observe/console_tracker.h"
+#include "common/observe/fanout_tracker.h"
+#include "common/observe/jsonl_tracker.h"
+#include "common/observe/tensorboard_tracker.h"
+#include "common/tensor_file/atomic_file.h"
+#include "controller/report/html_report.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kReportSamples = 16;  // of the first and of the last step
+
+absl::StatusOr<ResumePoint> At(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(path));
+  return ResumePoint{.checkpoint = path,
+                     .step = state.step,
+                     .note = fmt::format("resuming from {} (step {}, weight version {})", path,
+                                         state.step, state.version)};
+}
+
+absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::string& why) {
+  if (checkpoints.List().empty()) return ResumePoint{};
+  TANDEM_RETURN_IF_ERROR(checkpoints.SetAside());
+  return ResumePoint{.note = fmt::format("{}: starting anew; its checkpoints are in {}.previous",
+                                         why, checkpoints.dir())};
+}
+
+absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
+  ReportInput report{.info = info, .summary = summary};
+  TANDEM_ASSIGN_OR_RETURN(report.steps, store.ListSteps(0, 0));
+  TANDEM_ASSIGN_OR_RETURN(report.evaluations, store.ListEvaluations());
+  if (!report.steps.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage first,
+                            store.ListSamples(report.steps.front().step, kReportSamples, 0));
+    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage last,
+                            store.ListSamples(report.steps.back().step, kReportSamples, 0));
+    report.first_samples = std::move(first.samples);
+    report.last_samples = std::move(last.samples);
+  }
+  return WriteFileAtomically(info.run_dir + "/report.html", HtmlReport(report));
+}
+
+}  // namespace
+
+absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
+                                              int64_t total_steps,
+                                              CheckpointIndex& checkpoints) {
+  const std::string& mode = config.trainer().resume_mode();
+  if (mode == "resume_path") return At(config.trainer().resume_from_path());
+  if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
+  const std::optional<CheckpointEntry> newest = checkpoints.NewestGood();
+  if (!newest) return ResumePoint{};
+  if (newest->step >= total_steps) {
+    return StartAnew(checkpoints,
+                     fmt::format("the run here had finished its {} steps", newest->step));
+  }
+  return At(newest->path);
+}
+
+std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock) {
+  const std::string& run_dir = config.cluster().run_dir();
+  std::vector<std::unique_ptr<Tracker>> trackers;
+  for (const std::string& name : config.trainer().logger()) {
+    if (name == "jsonl") {
+      trackers.push_back(std::make_unique<JsonlTracker>(run_dir + "/metrics.jsonl"));
+    } else if (name == "tensorboard") {
+      trackers.push_back(std::make_unique<TensorBoardTracker>(run_dir + "/tensorboard", clock));
+    } else if (name == "console" && isatty(STDOUT_FILENO) == 0) {
+      trackers.push_back(std::make_unique<ConsoleTracker>(std::cout));
+    }
+  }
+  return std::make_unique<FanoutTracker>(std::move(trackers));
+}
+
+std::string MakeRunId(const v1::Config& config, absl::Time now) {
+  return fmt::format("{}/{}/{}", config.trainer().project_name(),
+                     config.trainer().experiment_name(),
+                     absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()));
+}
+
+RunRecorder::RunRecorder(RunStore& store, ProgressSink& progress, RunInfo info)
+    : store_(store), progress_(progress), info_(std::move(info)), started_(RealClock().Now()) {}
+
+absl::Status RunRecorder::Begin() {
+  progress_.OnRunStart(info_);
+  return store_.RecordRun(info_);
+}
+
+void RunRecorder::End(const absl::Status& status,
+                      RunSummary summary,
+                      const std::string& numerics_class) {
+  info_.numerics_class = numerics_class;
+  if (!status.ok()) summary.error = std::string(status.message());
+  summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
+  absl::Status recorded = store_.RecordRun(info_);
+  if (recorded.ok()) recorded = WriteReport(store_, info_, summary);
+  if (!recorded.ok()) spdlog::warn("no report: {}", std::string(recorded.message()));
+  progress_.OnRunEnd(summary);
+}
+
+}  // namespace tandem

@@ -1,0 +1,239 @@
+#include "controller/train_loop.h"
+
+#include <algorithm>
+
+#include <catch2/catch.hpp>
+
+#include "tests/fakes/fake_run.h"
+
+namespace tandem {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// Calls to one worker alone, in order.
+Lines Of(const Lines& lines, const std::string& who) {
+  Lines result;
+  for (const std::string& line : lines) {
+    if (line.rfind(who + " ", 0) == 0) result.push_back(line.substr(who.size() + 1));
+  }
+  return result;
+}
+
+size_t IndexOf(const Lines& lines, const std::string& line, size_t from = 0) {
+  const auto found = std::find(lines.begin() + static_cast<int64_t>(from), lines.end(), line);
+  INFO(line);
+  REQUIRE(found != lines.end());
+  return static_cast<size_t>(found - lines.begin());
+}
+
+std::vector<double> Advantages(const testing::MemoryRunStore& store, int64_t step) {
+  std::vector<double> values;
+  for (const SampleRecord& sample : store.samples.at(step)) values.push_back(sample.advantage);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("TrainLoop makes the calls of a step in the order of the design", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.options.sleep = SleepMode::kLevel1;
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.journal.Take() ==
+          Lines{"trainer 0 Reset(, v0)", "rollout 0 Wake(weights)",
+                "trainer 0 SyncWeights(v0, targets 0, r0i1)", "trainer 0 CheckWeights(/model)",
+                "rollout 0 Wake(kv_cache)", "rollout 0 Generate(group 0, 4 samples, v0)",
+                "rollout 0 Generate(group 1, 4 samples, v0)", "rollout 0 Sleep(level)",
+                "trainer 0 ForwardBackward(step 1, mini 0 of 1, v0, compare)",
+                "trainer 0 OptimizerStep(v1)", "rollout 0 Wake(weights)",
+                "trainer 0 SyncWeights(v1, targets 0, r0i1)", "rollout 0 Wake(kv_cache)",
+                "trainer 0 SaveState(v1)"});
+  REQUIRE(run.progress.phases == std::vector<std::string>{"generate", "score", "sleep", "advantage",
+                                                          "train", "optimize", "sync", "wake",
+                                                          "record", "checkpoint"});
+  const StepRecord& record = run.store.steps.at(1);
+  REQUIRE(record.version == 1);
+  REQUIRE(record.metrics.at("critic/rewards/mean") == 0.5);
+  REQUIRE(record.metrics.at("reward/right/mean") == 0.5);
+  REQUIRE(record.metrics.at("actor/grad_norm") == 0.5);
+  REQUIRE(record.metrics.at("training/rollout_log_probs_identical") == 1.0);
+  // Rewards 0 1 0 1: mean 1/2, standard deviation sqrt(1/3).
+  REQUIRE(Advantages(run.store, 1)[1] == Approx(0.5 / std::sqrt(1.0 / 3)).epsilon(1e-5));
+}
+
+TEST_CASE("TrainLoop advances the version with every mini-batch, compares the first",
+          "[train_loop]") {
+  testing::FakeRun run(2);
+  run.options.total_steps = 1;
+  run.options.mini_batch_prompts = 1;
+  run.options.epochs = 2;
+  run.options.need_reference = true;
+  REQUIRE(run.Run().ok());
+  const Lines trainer = Of(run.journal.Take(), "trainer 1");
+  REQUIRE(trainer == Lines{"Reset(, v0)", "SyncWeights(v0, targets 0+1, r1i1)",
+                           "CheckWeights(/model)", "ComputeLogProbs(step 1, reference)",
+                           "ForwardBackward(step 1, mini 0 of 4, v0, compare)", "OptimizerStep(v1)",
+                           "ForwardBackward(step 1, mini 1 of 4, v1)", "OptimizerStep(v2)",
+                           "ForwardBackward(step 1, mini 0 of 4, v2)", "OptimizerStep(v3)",
+                           "ForwardBackward(step 1, mini 1 of 4, v3)", "OptimizerStep(v4)",
+                           "SyncWeights(v4, targets 0+1, r1i1)", "SaveState(v4)"});
+}
+
+TEST_CASE("TrainLoop stops when a log-prob differs and says which", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.forward.identical_tokens = 14;
+  run.forward.max_abs_difference = 0.25;
+  run.forward.sum_abs_difference = 0.5;
+  for (int64_t i = 0; i < 7; ++i) {
+    run.forward.mismatches.push_back(
+        {.sample_id = 0xabc, .position = i, .weight_version = 0, .rollout = -1, .trainer = -2});
+  }
+  const absl::Status status = run.Run();
+  REQUIRE(absl::IsDataLoss(status));
+  const std::string message(status.message());
+  REQUIRE(message.find("14 of 16") != std::string::npos);
+  REQUIRE(message.find("sample 0xabc, position 4, weight version 0: rollout -1, trainer -2") !=
+          std::string::npos);
+  REQUIRE(message.find("position 5") == std::string::npos);
+  REQUIRE(run.journal.Count("trainer 0 OptimizerStep") == 0);
+  REQUIRE(run.store.steps.empty());
+}
+
+TEST_CASE("A rollout lost while generating: others finish, it comes back by a sync of its own",
+          "[train_loop][recovery]") {
+  testing::FakeRun undisturbed(2);
+  REQUIRE(undisturbed.Run().ok());
+  testing::FakeRun run(2);
+  run.DieAt({WorkerRole::kRollout, 1}, "Generate");
+  REQUIRE(run.Run().ok());
+  const Lines lines = run.journal.Take();
+  const size_t resync = IndexOf(lines, "trainer 1 SyncWeights(v0, targets 1, r1i2)");
+  REQUIRE(resync < IndexOf(lines, "trainer 0 ForwardBackward(step 1, mini 0 of 1, v0, compare)"));
+  REQUIRE(run.journal.Count("trainer 0 Reset") == 0);  // taken above: none since
+  REQUIRE(std::count(lines.begin(), lines.end(), "trainer 0 Reset(, v0)") == 1);
+  for (int64_t step = 1; step <= 2; ++step) {
+    REQUIRE(run.store.samples.at(step).size() == 8);
+    REQUIRE(Advantages(run.store, step) == Advantages(undisturbed.store, step));
+  }
+  REQUIRE(run.budget.spent() == 1);
+}
+
+TEST_CASE("The only rollout is lost while generating: its successor generates the rest",
+          "[train_loop][recovery]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.DieAt({WorkerRole::kRollout, 0}, "Generate", 1);
+  REQUIRE(run.Run().ok());
+  const Lines lines = run.journal.Take();
+  const size_t resync = IndexOf(lines, "trainer 0 SyncWeights(v0, targets 0, r0i2)");
+  // One sample of group 1 had come: three are asked for again.
+  REQUIRE(IndexOf(lines, "rollout 0 Generate(group 1, 3 samples, v0)") > resync);
+  REQUIRE(run.store.samples.at(1).size() == 8);
+}
+
+TEST_CASE("A rollout lost in sleep or in the sync is restarted and synced",
+          "[train_loop][recovery]") {
+  for (const std::string method : {"Sleep", "Wake"}) {
+    testing::FakeRun run(2);
+    run.options.total_steps = 1;
+    run.DieAt({WorkerRole::kRollout, 1}, method, method == "Wake" ? 2 : 0);
+    REQUIRE(run.Run().ok());
+    const Lines lines = run.journal.Take();
+    IndexOf(lines, method == "Wake" ? "trainer 1 SyncWeights(v1, targets 0+1, r1i2)"
+                                    : "trainer 1 SyncWeights(v0, targets 1, r1i2)");
+    REQUIRE(std::count(lines.begin(), lines.end(), "trainer 1 Reset(, v0)") == 1);
+    REQUIRE(run.store.steps.size() == 1);
+  }
+}
+
+TEST_CASE("A trainer lost while training: all reload the checkpoint and the step is made again",
+          "[train_loop][recovery]") {
+  testing::FakeRun run(2);
+  run.options.total_steps = 3;
+  run.options.save_freq = 1;
+  run.DieAt({WorkerRole::kTrainer, 1}, "ForwardBackward", 1);  // in step 2
+  REQUIRE(run.Run().ok());
+  const Lines lines = run.journal.Take();
+  const size_t reset = IndexOf(lines, "trainer 0 Reset(step_1, v1)");
+  IndexOf(lines, "trainer 1 Reset(step_1, v1)");
+  IndexOf(lines, "trainer 0 SyncWeights(v1, targets 0+1, r0i1)", reset);
+  IndexOf(lines, "trainer 0 ForwardBackward(step 2, mini 0 of 1, v1, compare)", reset);
+  REQUIRE(run.store.steps.size() == 3);
+  REQUIRE(run.store.steps.at(3).version == 3);
+  // The replayed step has the prompts it had: rows 2 and 3.
+  REQUIRE(run.store.samples.at(2).front().sample_id == MakeSampleId(2, 0, 0));
+  REQUIRE(run.store.samples.at(3).front().sample_id == MakeSampleId(4, 0, 0));
+}
+
+TEST_CASE("A trainer lost before the first checkpoint: the run begins again from the model",
+          "[train_loop][recovery]") {
+  testing::FakeRun run(1);
+  run.DieAt({WorkerRole::kTrainer, 0}, "OptimizerStep", 1);
+  REQUIRE(run.Run().ok());
+  const Lines lines = run.journal.Take();
+  REQUIRE(std::count(lines.begin(), lines.end(), "trainer 0 Reset(, v0)") == 2);
+  REQUIRE(run.store.steps.size() == 2);
+  REQUIRE(run.store.samples.at(1).front().sample_id == MakeSampleId(0, 0, 0));
+}
+
+TEST_CASE("Past cluster.max_restarts the run ends with the last error", "[train_loop][recovery]") {
+  testing::FakeRun run(1, /*max_restarts=*/0);
+  run.DieAt({WorkerRole::kTrainer, 0}, "ForwardBackward");
+  const absl::Status status = run.Run();
+  REQUIRE(absl::IsUnavailable(status));
+  REQUIRE(std::string(status.message()).find("cluster.max_restarts") != std::string::npos);
+  REQUIRE(std::string(status.message()).find("trainer 0: connection lost") != std::string::npos);
+}
+
+TEST_CASE("A run resumed from a checkpoint goes on where it was", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  REQUIRE(run.Run().ok());
+  run.journal.Take();
+  run.options.total_steps = 2;
+  REQUIRE(run.Run(run.loop->newest_checkpoint()).ok());
+  const Lines lines = run.journal.Take();
+  REQUIRE(lines.front() == "trainer 0 Reset(step_1, v1)");
+  IndexOf(lines, "trainer 0 ForwardBackward(step 2, mini 0 of 1, v1, compare)");
+  REQUIRE(run.store.samples.at(2).front().sample_id == MakeSampleId(2, 0, 0));
+  REQUIRE(run.loop->position().finished_steps == 2);
+}
+
+TEST_CASE("A disk that is full at a checkpoint does not end the run before its end",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.save_freq = 1;
+  run.journal.FailNext("trainer 0", "SaveState", absl::ResourceExhaustedError("disk full"));
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.checkpoints->List().size() == 1);
+  const auto& messages = run.progress.messages;
+  REQUIRE(std::any_of(messages.begin(), messages.end(), [](const std::string& text) {
+    return text.find("disk full") != std::string::npos;
+  }));
+
+  testing::FakeRun last(1);
+  last.options.total_steps = 1;
+  last.journal.FailNext("trainer 0", "SaveState", absl::ResourceExhaustedError("disk full"));
+  REQUIRE_FALSE(last.Run().ok());
+}
+
+TEST_CASE("Validation runs before, every test_freq steps and at the end", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 3;
+  run.options.val_before_train = true;
+  run.options.test_freq = 2;
+  run.options.validation_samples = 2;
+  run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.store.evaluations.size() == 3);
+  REQUIRE(run.store.evaluations[0].step == 0);
+  REQUIRE(run.store.evaluations[1].step == 2);
+  REQUIRE(run.store.evaluations[2].step == 3);
+  const auto& metrics = run.store.evaluations[2].metrics;
+  REQUIRE(metrics.at("val-core/fake/reward/mean@2") == 0.5);
+  REQUIRE(metrics.at("val-core/fake/reward/best@2/mean") == 1.0);
+  REQUIRE(metrics.at("val/reward/mean") == 0.5);
+}
+
+}  // namespace tandem

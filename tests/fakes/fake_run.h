@@ -1,0 +1,239 @@
+// A whole run around a train loop, with fake workers, data, rewards and time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/train_loop.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_rollout_client.h"
+#include "tests/fakes/fake_trainer_client.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem::testing {
+
+class FakePrompts : public PromptSource {
+ public:
+  absl::StatusOr<std::vector<Prompt>> NextBatch(int64_t n) override {
+    std::vector<Prompt> batch;
+    for (int64_t i = 0; i < n; ++i, ++position_.row) {
+      batch.push_back({.data_row = static_cast<uint64_t>(position_.row),
+                       .tokens = {1, 2, 3},
+                       .text = "prompt",
+                       .data_source = "fake",
+                       .ground_truth = "truth"});
+    }
+    return batch;
+  }
+  DataPosition Position() const override { return position_; }
+  absl::Status Restore(const DataPosition& position) override {
+    position_ = position;
+    return absl::OkStatus();
+  }
+  int64_t size() const override { return 1000; }
+
+ private:
+  DataPosition position_;
+};
+
+// Odd sample indices are right.
+class FakeReward : public RewardFunction {
+ public:
+  absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
+    std::vector<RewardScore> scores;
+    for (const RewardItem& item : items) {
+      const double right = static_cast<double>(item.sample_id & 1u);
+      scores.push_back({.score = right, .extras = {{"right", right}}});
+    }
+    return scores;
+  }
+};
+
+class FakeText : public TextCodec {
+ public:
+  std::string Decode(const std::vector<int32_t>& tokens) const override {
+    return std::to_string(tokens.size()) + " tokens";
+  }
+  absl::StatusOr<std::vector<int32_t>> EncodeChat(const std::string& text) const override {
+    return std::vector<int32_t>(text.begin(), text.end());
+  }
+  absl::StatusOr<std::vector<int32_t>> EncodeRaw(const std::string& text) const override {
+    return EncodeChat(text);
+  }
+};
+
+class MemoryRunStore : public RunStore {
+ public:
+  absl::Status RecordRun(const RunInfo&) override { return absl::OkStatus(); }
+  absl::Status RecordStep(const StepRecord& step) override {
+    steps[step.step] = step;
+    return absl::OkStatus();
+  }
+  absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& records) override {
+    samples[step] = records;
+    return absl::OkStatus();
+  }
+  absl::Status RecordEvaluation(const EvaluationRecord& evaluation) override {
+    evaluations.push_back(evaluation);
+    return absl::OkStatus();
+  }
+  absl::Status TruncateAfter(int64_t step) override {
+    steps.erase(steps.upper_bound(step), steps.end());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t, int64_t) override {
+    std::vector<StepRecord> list;
+    for (const auto& [number, step] : steps) list.push_back(step);
+    return list;
+  }
+  absl::StatusOr<SampleRecordPage> ListSamples(int64_t step, int64_t, int64_t) override {
+    return SampleRecordPage{.samples = samples[step],
+                            .total = static_cast<int64_t>(samples[step].size())};
+  }
+  absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations() override { return evaluations; }
+
+  std::map<int64_t, StepRecord> steps;
+  std::map<int64_t, std::vector<SampleRecord>> samples;
+  std::vector<EvaluationRecord> evaluations;
+};
+
+class NullTracker : public Tracker {
+ public:
+  void Log(int64_t, const Metrics&) override {}
+  void Flush() override {}
+};
+
+class RecordingProgress : public ProgressSink {
+ public:
+  void OnRunStart(const RunInfo&) override {}
+  void OnPhase(int64_t, const std::string& phase) override { phases.push_back(phase); }
+  void OnPhaseProgress(int64_t, int64_t, int64_t) override {}
+  void OnLogProbs(int64_t, const LogProbComparison& comparison) override {
+    comparisons.push_back(comparison);
+  }
+  void OnStep(const StepRecord&) override {}
+  void OnEvaluation(const EvaluationRecord&) override {}
+  void OnMessage(const std::string& text) override { messages.push_back(text); }
+  void OnRunEnd(const RunSummary&) override {}
+
+  std::vector<std::string> phases, messages;
+  std::vector<LogProbComparison> comparisons;
+};
+
+// Workers restart while somebody waits for them: Kill marks them lost, the next sleep of the clock
+// registers their successors.
+class FakeRun {
+ public:
+  explicit FakeRun(int pairs, int64_t max_restarts = 3)
+      : registry({.trainers = pairs, .rollouts = pairs}, clock),
+        pool(registry, Factory(), pairs, clock),
+        budget(max_restarts) {
+    forward.compared_tokens = forward.identical_tokens = 16;
+    clock.OnSleep([this] { RestartMissing(); });
+    options.total_steps = 2;
+    options.train_batch_size = 2;
+    options.samples_per_prompt = 4;
+    options.mini_batch_prompts = 2;
+    options.sampling.max_tokens = 8;
+    options.model_path = "/model";
+    options.val_before_train = false;
+    options.run_dir = dir.path();
+    RestartMissing();
+  }
+
+  // Call number `after` + 1 of `method` fails as calls to a dying process do.
+  void DieAt(const WorkerKey& key, const std::string& method, int after = 0) {
+    journal.FailNext(key.Text(), method, absl::UnavailableError("connection lost"), after);
+    dies_.insert(key);
+  }
+
+  absl::Status Run(const std::string& checkpoint = "") {
+    auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
+    checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
+    samples = *SampleStore::Open(dir.path() / "samples");
+    serving = std::make_unique<Serving>(pool, weights, budget, progress, ServingOptions{});
+    control = std::make_unique<RunControl>(options.total_steps, StartMode::kTrain);
+    loop = std::make_unique<TrainLoop>(Parts(), options, *control, 100);
+    return loop->Run(checkpoint);
+  }
+
+  RunParts Parts() {
+    return {.pool = pool,
+            .weights = weights,
+            .serving = *serving,
+            .budget = budget,
+            .prompts = prompts,
+            .reward = reward,
+            .text = text,
+            .samples = *samples,
+            .store = store,
+            .tracker = tracker,
+            .progress = progress,
+            .checkpoints = *checkpoints,
+            .clock = clock,
+            .validation = validation,
+            .interrupted = [this] { return control && control->stop_now(); }};
+  }
+
+  void RestartMissing() {
+    for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
+      for (int rank = 0; rank < pool.pairs(); ++rank) {
+        const WorkerKey key{role, rank};
+        if (registry.Ready(key)) continue;
+        // The others were only cut off for a moment and come back as they were.
+        if (dies_.erase(key) > 0 || !registry.Find(key)) ++nonce_of_[key];
+        (void)registry.Register({.protocol = 1,
+                                 .key = key,
+                                 .boot_id = "host",
+                                 .device = "cpu:" + std::to_string(rank),
+                                 .boot_nonce = std::to_string(nonce_of_[key]),
+                                 .numerics_class = "avx2"});
+      }
+    }
+  }
+
+  TempDir dir;
+  FakeClock clock;
+  CallJournal journal;
+  ForwardBackwardResult forward;
+  WorkerRegistry registry;
+  WorkerPool pool;
+  WeightSync weights{pool, CheckMode::kFirst};
+  RestartBudget budget;
+  FakePrompts prompts;
+  FakeReward reward;
+  FakeText text;
+  MemoryRunStore store;
+  NullTracker tracker;
+  RecordingProgress progress;
+  std::vector<Prompt> validation;
+  TrainOptions options;
+  std::unique_ptr<CheckpointIndex> checkpoints;
+  std::unique_ptr<SampleStore> samples;
+  std::unique_ptr<Serving> serving;
+  std::unique_ptr<RunControl> control;
+  std::unique_ptr<TrainLoop> loop;
+
+ private:
+  ClientFactory Factory() {
+    return {.trainer =
+                [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<TrainerClient>> {
+              return std::make_shared<FakeTrainerClient>(journal, entry.key().rank,
+                                                         entry.incarnation, forward);
+            },
+            .rollout =
+                [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<RolloutClient>> {
+              return std::make_shared<FakeRolloutClient>(journal, entry.key().rank,
+                                                         entry.incarnation);
+            }};
+  }
+
+  std::set<WorkerKey> dies_;
+  std::map<WorkerKey, int> nonce_of_;
+};
+
+}  // namespace tandem::testing

@@ -1,0 +1,81 @@
+// A trainer that computes nothing and remembers everything.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/status_macros.h"
+#include "controller/clients/trainer_client.h"
+#include "tests/fakes/call_journal.h"
+
+namespace tandem::testing {
+
+class FakeTrainerClient : public TrainerClient {
+ public:
+  FakeTrainerClient(CallJournal& journal,
+                    int rank,
+                    int64_t incarnation,
+                    ForwardBackwardResult forward)
+      : journal_(journal),
+        who_("trainer " + std::to_string(rank)),
+        rank_(rank),
+        incarnation_(incarnation),
+        forward_(std::move(forward)) {}
+
+  absl::Status Reset(const ResetCommand& command) override {
+    const std::string name = std::filesystem::path(command.checkpoint_dir).filename();
+    return journal_.Call(who_, fmt::format("Reset({}, v{})", name, command.version));
+  }
+  absl::StatusOr<ForwardBackwardResult> ForwardBackward(
+      const ForwardBackwardCommand& command) override {
+    TANDEM_RETURN_IF_ERROR(journal_.Call(
+        who_, fmt::format("ForwardBackward(step {}, mini {} of {}, v{}{})", command.step,
+                          command.mini_batch, command.mini_batches, command.version,
+                          command.compare_log_probs ? ", compare" : "")));
+    return forward_;
+  }
+  absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) override {
+    TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("OptimizerStep(v{})", version)));
+    return OptimizerStepResult{.grad_norm = 0.5, .learning_rate = 1e-6};
+  }
+  absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) override {
+    const char* name = policy == LogProbPolicy::kReference ? "reference" : "current";
+    TANDEM_RETURN_IF_ERROR(
+        journal_.Call(who_, fmt::format("ComputeLogProbs(step {}, {})", step, name)));
+    return PhaseReport{};
+  }
+  absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command) override {
+    TANDEM_RETURN_IF_ERROR(journal_.Call(
+        who_, fmt::format("SyncWeights(v{}, targets {}, {})", command.version,
+                          fmt::join(command.target_ranks, "+"), command.rollout_address)));
+    return SyncResult{.tensors = 3, .changed_share = 0.25, .digest = "d"};
+  }
+  absl::StatusOr<WeightCheckResult> CheckWeights(const std::string&,
+                                                 const std::string& hf_checkpoint) override {
+    TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("CheckWeights({})", hf_checkpoint)));
+    return WeightCheckResult{.checked = 3};
+  }
+  absl::StatusOr<SaveResult> SaveState(const std::string& directory, int64_t version) override {
+    TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("SaveState(v{})", version)));
+    std::ofstream(fmt::format("{}/shard-{}", directory, rank_)) << "state";
+    return SaveResult{.bytes = 5};
+  }
+  absl::Status Shutdown() override { return journal_.Call(who_, "Shutdown()"); }
+  void CancelAll() override {}
+  int64_t incarnation() const override { return incarnation_; }
+
+ private:
+  CallJournal& journal_;
+  const std::string who_;
+  const int rank_;
+  const int64_t incarnation_;
+  const ForwardBackwardResult forward_;
+};
+
+}  // namespace tandem::testing
