@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 
@@ -55,8 +56,9 @@ absl::Status Engine::Build(const EngineOptions& options) {
 Engine::~Engine() { Shutdown(); }
 
 void Engine::Shutdown() {
-  stopping_ = true;
+  // In this order: nothing can be queued any more once the loop leaves.
   queue_.Close();
+  stopping_ = true;
   thread_.Join();
 }
 
@@ -93,6 +95,7 @@ bool Engine::TakeCommands() {
 }
 
 void Engine::Step() {
+  FaultPoint("generate");
   generator_->Step(weights_->data(), lifecycle_->version());
   Publish("generate");
 }
@@ -141,6 +144,7 @@ Result Engine::Call(const char* action, std::function<Result()> work, bool drain
   auto promise = std::make_shared<std::promise<Result>>();
   std::future<Result> result = promise->get_future();
   Command run = [this, action, promise, work = std::move(work)](const absl::Status& go) {
+    FaultPoint(action);
     Result outcome = go.ok() ? work() : Result(go);
     // The state is published first: whoever got the reply may ask for the status at once.
     Publish(action);
@@ -167,7 +171,13 @@ absl::StatusOr<int64_t> Engine::Abort(std::vector<std::string> request_ids) {
 
 absl::StatusOr<int64_t> Engine::Sleep(SleepOrder order) {
   return Call<absl::StatusOr<int64_t>>(
-      "sleep", [&] { return lifecycle_->Sleep(order); }, true);
+      "sleep",
+      [&] {
+        auto freed = lifecycle_->Sleep(order);
+        FaultPoint("asleep");
+        return freed;
+      },
+      true);
 }
 
 absl::StatusOr<int64_t> Engine::Wake(std::vector<std::string> tags) {

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stop_signal.h"
@@ -132,5 +133,6 @@ int main(int argc, char** argv) {
   if (parsed != tandem::kExitDone) return std::max(parsed, 0);
   if (flags.device.empty()) flags.device = fmt::format("cpu:{}", flags.rank);
   tandem::InitLog("rollout", flags.rank);
+  tandem::InitFaultPoints("rollout", flags.rank);
   return tandem::Run(flags);
 }
