@@ -1,0 +1,127 @@
+// Tokens per second of the rollout's generator on a real model directory, without gRPC:
+// tandem-generation-bench MODEL_DIR --threads 2 --prompt 32 --tokens 64 --sequences 1 8 32 64
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include "common/base/status_macros.h"
+#include "rollout_worker/generator.h"
+#include "rollout_worker/weight_storage.h"
+
+namespace tandem {
+namespace {
+
+struct Options {
+  std::string model_dir;
+  int threads = 2;
+  int64_t prompt = 32;
+  int64_t tokens = 64;
+  std::vector<int64_t> sequences = {1, 8, 32, 64};
+  bool float32 = false;
+};
+
+class CountingSink final : public GenerationSink {
+ public:
+  void OnTokens(const TokenDelta&) override {}
+  void OnFinished(const Sample&) override {}
+  void OnEnd(const absl::Status&) override {}
+  bool cancelled() const override { return false; }
+};
+
+double Seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Different prompts, one sample each: nothing is shared.
+absl::Status SubmitAll(Generator& generator, const Options& options, int64_t sequences) {
+  for (int64_t s = 0; s < sequences; ++s) {
+    GenerationRequest request;
+    for (int64_t i = 0; i < options.prompt; ++i) {
+      request.prompt.push_back(static_cast<int32_t>((i * 131 + s * 17) % 1000 + 100));
+    }
+    request.sample_ids = {static_cast<uint64_t>(s)};
+    request.params.max_tokens = options.tokens;
+    request.params.ignore_eos = true;
+    TANDEM_RETURN_IF_ERROR(generator.Submit(request, std::make_shared<CountingSink>()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunAll(const Options& options) {
+  const DType dtype = options.float32 ? DType::kFloat32 : DType::kBFloat16;
+  const int64_t length = options.prompt + options.tokens;
+  const int64_t most = *std::max_element(options.sequences.begin(), options.sequences.end());
+  Ledger ledger;
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto runner,
+      ModelRunner::Create(spec, dtype, options.threads, spec.vocab_size, length, 2048, &ledger));
+  TANDEM_ASSIGN_OR_RETURN(const auto weights, WeightStorage::Create(&runner->layout(), &ledger));
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto kv,
+      KvCache::Create(spec, dtype, most * ((length + kKvBlockTokens - 1) / kKvBlockTokens),
+                      &ledger));
+  TANDEM_RETURN_IF_ERROR(weights->Map());
+  TANDEM_RETURN_IF_ERROR(kv->Map());
+  TANDEM_RETURN_IF_ERROR(runner->MapWorkspace());
+  TANDEM_RETURN_IF_ERROR(weights->LoadCheckpoint(options.model_dir, spec));
+  fmt::print("{} threads, prompt {}, {} new tokens, {}\n", options.threads, options.prompt,
+             options.tokens, runner->numerics_class());
+  fmt::print("{:>9} {:>12} {:>12} {:>12} {:>14} {:>12}\n", "sequences", "prefill s", "decode s",
+             "decode tok/s", "all tok/s", "cpu s");
+  for (const int64_t sequences : options.sequences) {
+    GeneratorOptions generator_options;
+    generator_options.scheduler = {sequences, 2048, true};
+    generator_options.max_model_len = length;
+    generator_options.vocab_limit = spec.vocab_size;
+    Generator generator(generator_options, runner.get(), kv.get());
+    TANDEM_RETURN_IF_ERROR(SubmitAll(generator, options, sequences));
+    const double start = Seconds(), cpu = CpuSeconds();
+    double prefilled = 0;
+    while (generator.has_work()) {
+      generator.Step(weights->data(), 0);
+      const GeneratorLoad load = generator.load();
+      if (prefilled == 0 && load.prefill_tokens == sequences * options.prompt) {
+        prefilled = Seconds();
+      }
+    }
+    const double end = Seconds();
+    const auto decoded = static_cast<double>(sequences * (options.tokens - 1));
+    fmt::print("{:>9} {:>12.3f} {:>12.3f} {:>12.1f} {:>14.1f} {:>12.2f}\n", sequences,
+               prefilled - start, end - prefilled, decoded / (end - prefilled),
+               static_cast<double>(sequences * options.tokens) / (end - start), CpuSeconds() - cpu);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  tandem::Options options;
+  CLI::App app("Measures the rollout's generator.");
+  app.add_option("model_dir", options.model_dir, "Hugging Face model directory")->required();
+  app.add_option("--threads", options.threads);
+  app.add_option("--prompt", options.prompt, "tokens of each prompt");
+  app.add_option("--tokens", options.tokens, "new tokens of each sequence");
+  app.add_option("--sequences", options.sequences, "batch sizes to measure");
+  app.add_flag("--float32", options.float32, "the slow reference path");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = tandem::RunAll(options);
+  if (!status.ok()) fmt::print(stderr, "{}\n", std::string(status.message()));
+  return status.ok() ? 0 : 1;
+}
