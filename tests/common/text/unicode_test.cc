@@ -1,0 +1,36 @@
+#include <catch2/catch.hpp>
+
+#include "common/text/unicode/nfc.h"
+#include "common/text/unicode/properties.h"
+#include "common/text/unicode/utf8.h"
+
+namespace tandem::testing {
+
+TEST_CASE("IsValidUtf8 refuses overlong forms, surrogates and values beyond Unicode", "[text]") {
+  REQUIRE(IsValidUtf8("a\u00e9\u4e2d\U0001f600"));
+  for (const char* text :
+       {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80", "\xE4\xB8"}) {
+    REQUIRE(!IsValidUtf8(text));
+  }
+}
+
+TEST_CASE("NormalizeNfc composes, reorders and keeps what is excluded", "[text]") {
+  REQUIRE(NormalizeNfc("e\u0301") == "\u00e9");
+  REQUIRE(NormalizeNfc("q\u0307\u0323") == "q\u0323\u0307");  // by combining class
+  REQUIRE(NormalizeNfc("s\u0307\u0323") == "\u1e69");         // through the reordered pair
+  REQUIRE(NormalizeNfc("\u1112\u1161\u11ab") == "\ud55c");    // Hangul
+  REQUIRE(NormalizeNfc("\u212b") == "\u00c5");                // a singleton
+  REQUIRE(NormalizeNfc("\u0958") == "\u0915\u093c");          // excluded from composition
+  REQUIRE(NormalizeNfc("a\u0300\u0301") == "\u00e0\u0301");
+  REQUIRE(NormalizeNfc("plain") == "plain");
+}
+
+TEST_CASE("Case mappings cover letters that change their length", "[text]") {
+  REQUIRE(ToUpper("stra\u00dfe \u00e9\u01c6") == "STRASSE \u00c9\u01c4");
+  REQUIRE(ToLower("\u00c9\u0391\u03a3 \u03a3") == "\u00e9\u03b1\u03c2 \u03c3");
+  REQUIRE(ToTitle("it's ok") == "It'S Ok");
+  REQUIRE(Capitalize("hELLO wORLD") == "Hello world");
+  REQUIRE(CaseFold("\u00df") == "ss");
+}
+
+}  // namespace tandem::testing
