@@ -192,7 +192,8 @@ TEST_CASE("A run resumed from a checkpoint goes on where it was", "[train_loop]"
   REQUIRE(run.Run().ok());
   run.journal.Take();
   run.options.total_steps = 2;
-  REQUIRE(run.Run(run.loop->newest_checkpoint()).ok());
+  const std::string checkpoint = run.loop->newest_checkpoint();
+  REQUIRE(run.Run(checkpoint).ok());
   const Lines lines = run.journal.Take();
   REQUIRE(lines.front() == "trainer 0 Reset(step_1, v1)");
   IndexOf(lines, "trainer 0 ForwardBackward(step 2, mini 0 of 1, v1, compare)");
