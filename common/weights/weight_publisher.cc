@@ -7,6 +7,7 @@
 
 #include <absl/time/clock.h>
 
+#include "common/base/fault_point.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -53,6 +54,7 @@ class Transaction {
       if (!active()) return;
       Copy(bucket.entries[entry_], row_bytes, rows);
       if (++entry_ < bucket.entries.size()) continue;
+      FaultPoint("sync.bucket");
       Check(client_->StartApply(slot(), bucket.entries));
       entry_ = 0;
       ++bucket_;
