@@ -1,7 +1,9 @@
 // The backward ops of the model, used by the trainer only. Deterministic: the same bits for the
 // same input and any number of threads. Weight gradients accumulate over rows in ascending order
-// in fp32, so that splitting a batch into micro-batches does not reorder sums.
-// Gradients of activations are in the compute dtype, the residual stream's in fp32.
+// in fp32, so that splitting a batch into micro-batches does not reorder sums. In bf16 rows count
+// in pairs, the second row of a pair first (vdpbf16ps): a split after an even number of rows keeps
+// all bits, after an odd one it pairs the later rows differently. Gradients of activations are in
+// the compute dtype, the residual stream's in fp32.
 #pragma once
 
 #include <cstdint>

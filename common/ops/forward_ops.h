@@ -53,7 +53,8 @@ class ForwardOps {
                          const std::vector<AttentionSpan>& spans,
                          KvLayer kv,
                          Matrix out) = 0;
-  // out [rows, F] = silu(gate) * up, gate = first F columns of gate_up [rows, 2F].
+  // out [rows, F] = silu(gate) * up, gate = first F columns of gate_up [rows, 2F]. Rounded once, at
+  // the end (HF's bf16 modules round silu(gate) as well).
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
   // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0 is
   // read as 1. `entropy` may be null.

@@ -83,9 +83,10 @@ void ThreadPool::AwaitJob(uint32_t seen) {
 
 void ThreadPool::Work(int thread) {
   const ScopedFlushDenormals flush;
-  for (uint32_t seen = 0;; ++seen) {
+  for (uint32_t seen = 0;;) {
     AwaitJob(seen);
-    if (stopping_.load()) return;
+    seen = jobs_.load();           // jobs that were missed are over
+    if (stopping_.load()) return;  // set before the last count, so never missed
     // The order matters: the caller closes the job, then waits for `inside_` to become zero.
     inside_.fetch_add(1);
     if (open_.load()) DrawTasks(thread);
