@@ -13,9 +13,11 @@ constexpr char kRemedy[] =
     "use a checkpoint with a byte-level BPE tokenizer.json, or save the tokenizer again in that "
     "format";
 
-json Part(const json& root, const char* key) {
+// null when absent.
+const json& Part(const json& root, const char* key) {
+  static const json kNull;
   const auto it = root.find(key);
-  return it == root.end() ? json() : *it;
+  return it == root.end() ? kNull : *it;
 }
 
 absl::Status CheckModelOptions(const json& model) {
@@ -24,21 +26,21 @@ absl::Status CheckModelOptions(const json& model) {
     return InvalidArgument("model type '{}' is not supported, only BPE is; {}", type, kRemedy);
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const json value = Part(model, key);
+    const json& value = Part(model, key);
     if (value.is_string() && !value.get<std::string>().empty()) {
       return InvalidArgument("BPE option {} = {} is not supported; {}", key, value.dump(), kRemedy);
     }
   }
-  const json dropout = Part(model, "dropout");
+  const json& dropout = Part(model, "dropout");
   if (dropout.is_number() && dropout.get<double>() != 0) {
     return InvalidArgument(
         "BPE dropout {} is not supported: ids must not be random; set it to null", dropout.dump());
   }
-  const json vocab = Part(model, "vocab");
+  const json& vocab = Part(model, "vocab");
   if (!vocab.is_object() || vocab.empty()) {
     return InvalidArgument("has no vocabulary (model.vocab); {}", kRemedy);
   }
-  const json merges = Part(model, "merges");
+  const json& merges = Part(model, "merges");
   if (!merges.is_array() || merges.empty()) {
     return InvalidArgument("has no merges (model.merges), so text cannot be encoded; {}", kRemedy);
   }
@@ -47,10 +49,11 @@ absl::Status CheckModelOptions(const json& model) {
 
 absl::StatusOr<std::pair<std::string, std::string>> ParseMerge(const json& merge, size_t rank) {
   if (merge.is_array() && merge.size() == 2) {
-    return std::pair(merge[0].get<std::string>(), merge[1].get<std::string>());
+    return std::pair<std::string, std::string>(merge[0].get_ref<const std::string&>(),
+                                               merge[1].get_ref<const std::string&>());
   }
   if (merge.is_string()) {
-    const std::string text = merge.get<std::string>();
+    const std::string& text = merge.get_ref<const std::string&>();
     const size_t space = text.find(' ');
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos) {
       return std::pair(text.substr(0, space), text.substr(space + 1));
@@ -65,10 +68,12 @@ absl::StatusOr<BpeSpec> ParseModel(const json& model) {
   spec.ignore_merges = model.value("ignore_merges", false);
   spec.byte_fallback = model.value("byte_fallback", false);
   spec.fuse_unk = model.value("fuse_unk", false);
-  if (const json unk = Part(model, "unk_token"); unk.is_string())
+  if (const json& unk = Part(model, "unk_token"); unk.is_string())
     spec.unk_token = unk.get<std::string>();
-  for (const auto& [token, id] : model.at("vocab").items()) {
-    spec.vocab.emplace(token, id.get<int32_t>());
+  const json& vocab = model.at("vocab");
+  spec.vocab.reserve(vocab.size());
+  for (auto it = vocab.begin(); it != vocab.end(); ++it) {
+    spec.vocab.emplace(it.key(), it->get<int32_t>());
   }
   const json& merges = model.at("merges");
   spec.merges.reserve(merges.size());
@@ -99,13 +104,14 @@ std::vector<AddedToken> ParseAddedTokens(const json& list) {
 // Every id has one token. An upper bound keeps a corrupt id from asking for all memory.
 absl::Status CheckIds(const TokenizerSpec& spec) {
   constexpr int32_t kMaxId = 1 << 24;
-  std::unordered_map<int32_t, std::string> owners;
+  std::unordered_map<int32_t, const std::string*> owners;
+  owners.reserve(spec.model.vocab.size());
   const auto claim = [&owners](int32_t id, const std::string& token) -> absl::Status {
     if (id < 0 || id > kMaxId)
       return InvalidArgument("token '{}' has the impossible id {}", token, id);
-    const auto [it, fresh] = owners.emplace(id, token);
-    if (!fresh && it->second != token) {
-      return InvalidArgument("id {} belongs to '{}' and to '{}'; {}", id, it->second, token,
+    const auto [it, fresh] = owners.emplace(id, &token);
+    if (!fresh && *it->second != token) {
+      return InvalidArgument("id {} belongs to '{}' and to '{}'; {}", id, *it->second, token,
                              kRemedy);
     }
     return absl::OkStatus();
