@@ -11,6 +11,21 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSocketName = "controller.sock";
 
+struct NewestSocket {
+  fs::path path;
+  fs::file_time_type time = fs::file_time_type::min();
+
+  void Consider(const fs::path& run_dir) {
+    std::error_code error;
+    const fs::path socket = run_dir / kSocketName;
+    if (!fs::exists(socket, error)) return;
+    const auto written = fs::last_write_time(socket, error);
+    if (error || written < time) return;
+    path = socket;
+    time = written;
+  }
+};
+
 }  // namespace
 
 absl::StatusOr<std::string> FindController(const std::string& address,
@@ -25,17 +40,16 @@ absl::StatusOr<std::string> FindController(const std::string& address,
                       "no controller is running in {}: {} does not exist", run_dir,
                       socket.string());
   }
-  fs::path newest;
-  fs::file_time_type newest_time = fs::file_time_type::min();
-  for (const auto& entry : fs::directory_iterator(runs_root, error)) {
-    const fs::path socket = entry.path() / kSocketName;
-    if (!fs::exists(socket, error)) continue;
-    const auto time = fs::last_write_time(socket, error);
-    if (error || time < newest_time) continue;
-    newest = socket;
-    newest_time = time;
+  // Runs lie at runs_root/PROJECT/EXPERIMENT, or directly below runs_root.
+  NewestSocket newest;
+  for (const auto& child : fs::directory_iterator(runs_root, error)) {
+    newest.Consider(child.path());
+    std::error_code no_directory;
+    for (const auto& grandchild : fs::directory_iterator(child.path(), no_directory)) {
+      newest.Consider(grandchild.path());
+    }
   }
-  if (!newest.empty()) return "unix:" + fs::absolute(newest).string();
+  if (!newest.path.empty()) return "unix:" + fs::absolute(newest.path).string();
   return MakeStatus(absl::StatusCode::kNotFound,
                     "no running controller found under {}/: start one with ./deploy/launch.sh "
                     "CONFIG, or name it with --address or --run-dir",

@@ -8,7 +8,8 @@
 namespace tandem {
 
 // `address` if given; else the socket of `run_dir` if given; else the socket of the newest run
-// under `runs_root`. NotFound says what was looked for and how to name a controller.
+// under `runs_root` (runs_root/PROJECT/EXPERIMENT or runs_root/RUN). NotFound says what was looked
+// for and how to name a controller.
 absl::StatusOr<std::string> FindController(const std::string& address,
                                            const std::string& run_dir,
                                            const std::string& runs_root);

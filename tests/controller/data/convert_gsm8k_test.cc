@@ -11,7 +11,8 @@ using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 TEST_CASE("ConvertGsm8k writes rows that the data reader takes", "[data][convert]") {
   const testing::TempDir dir;
-  const std::string in = (dir.path() / "in.jsonl").string(), out = (dir.path() / "out.jsonl").string();
+  const std::string in = (dir.path() / "in.jsonl").string(),
+                    out = (dir.path() / "out.jsonl").string();
   std::ofstream(in) << R"({"question": "Two and two thousand?", "answer": "2+2000\n#### 2,002"})"
                     << "\n";
   REQUIRE(ConvertGsm8k(in, out).value() == 1);

@@ -1,0 +1,34 @@
+// Data files into tokenised prompts, once, before the run starts: nothing about a prompt can fail
+// later.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/config/config.h"
+#include "common/types/prompt.h"
+#include "controller/data/chat_codec.h"
+
+namespace tandem {
+
+struct LoadedPrompts {
+  std::vector<Prompt> prompts;
+  int64_t rows = 0;       // read
+  int64_t filtered = 0;   // dropped because they were too long
+  int64_t truncated = 0;  // cut to data.max_prompt_length
+};
+
+// Reads data.train_files. `vocab_limit`: ids at or above it are refused. Errors name file and line;
+// InvalidArgument as well if no prompt is left.
+absl::StatusOr<LoadedPrompts> LoadTrainPrompts(const v1::Data& config,
+                                               const ChatCodec& codec,
+                                               int64_t vocab_limit);
+// The same for data.val_files; empty if there are none.
+absl::StatusOr<LoadedPrompts> LoadValPrompts(const v1::Data& config,
+                                             const ChatCodec& codec,
+                                             int64_t vocab_limit);
+
+}  // namespace tandem
