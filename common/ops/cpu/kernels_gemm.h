@@ -3,6 +3,8 @@
 // result depends on how rows and panels are divided.
 #pragma once
 
+#include <stdlib.h>
+
 #include "common/ops/cpu/kernel_set.h"
 #include "common/ops/cpu/vec_elements.h"
 
@@ -159,12 +161,12 @@ struct WideBuffer {
   std::byte* memory = nullptr;
   int64_t capacity = 0;
 
-  ~WideBuffer() { __builtin_free(memory); }
+  ~WideBuffer() { free(memory); }
   std::byte* Get(int64_t bytes) {
     if (bytes > capacity) {
-      __builtin_free(memory);
+      free(memory);
       capacity = (bytes + 4095) / 4096 * 4096;
-      memory = static_cast<std::byte*>(__builtin_aligned_alloc(64, static_cast<size_t>(capacity)));
+      memory = static_cast<std::byte*>(aligned_alloc(64, static_cast<size_t>(capacity)));
       if (memory == nullptr) __builtin_trap();
     }
     return memory;
