@@ -152,13 +152,18 @@ class FakeRun {
   }
 
   absl::Status Run(const std::string& checkpoint = "") {
+    Prepare(StartMode::kTrain);
+    return loop->Run(checkpoint);
+  }
+
+  // Makes control and loop from the options as they are now.
+  void Prepare(StartMode mode) {
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples");
     serving = std::make_unique<Serving>(pool, weights, budget, progress, ServingOptions{});
-    control = std::make_unique<RunControl>(options.total_steps, StartMode::kTrain);
+    control = std::make_unique<RunControl>(options.total_steps, mode);
     loop = std::make_unique<TrainLoop>(Parts(), options, *control, 100);
-    return loop->Run(checkpoint);
   }
 
   RunParts Parts() {

@@ -1,0 +1,33 @@
+#include "controller/algorithm/kl_penalty.h"
+
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+namespace {
+
+float Kl(const std::string& name, float log_prob, float ref) {
+  const auto values = KlPenalty({log_prob}, {ref}, name);
+  REQUIRE(values.ok());
+  return values->front();
+}
+
+}  // namespace
+
+TEST_CASE("KlPenalty knows verl's estimators", "[kl]") {
+  // log p - log q = -1/2
+  REQUIRE(Kl("kl", -1.0f, -0.5f) == -0.5f);
+  REQUIRE(Kl("k1", -1.0f, -0.5f) == -0.5f);
+  REQUIRE(Kl("abs", -1.0f, -0.5f) == 0.5f);
+  REQUIRE(Kl("mse", -1.0f, -0.5f) == 0.125f);
+  REQUIRE(Kl("low_var_kl", -1.0f, -0.5f) == Approx(std::exp(0.5) - 1.5).epsilon(1e-6));
+  REQUIRE(Kl("k3", -30.0f, 0.0f) == 10.0f);
+}
+
+TEST_CASE("KlPenalty refuses unknown names and unequal lengths", "[kl]") {
+  REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0}, "full").status()));
+  REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0, 0}, "kl").status()));
+}
+
+}  // namespace tandem

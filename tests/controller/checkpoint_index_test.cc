@@ -1,0 +1,143 @@
+#include "controller/checkpoint_index.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+CheckpointIndex Open(const fs::path& dir, int64_t keep = 0) {
+  auto index = CheckpointIndex::Open(dir, keep);
+  REQUIRE(index.ok());
+  return *std::move(index);
+}
+
+void Write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+std::string Save(CheckpointIndex& index, int64_t step) {
+  const auto folder = index.Begin(step);
+  REQUIRE(folder.ok());
+  Write(fs::path(*folder) / "shard-0", "0123456789");
+  Write(fs::path(*folder) / "huggingface" / "config.json", "{}");
+  const auto path = index.Commit(
+      step, {.step = step, .version = 2 * step, .data = {.epoch = 1, .row = 8 * step}});
+  REQUIRE(path.ok());
+  return *path;
+}
+
+}  // namespace
+
+TEST_CASE("A checkpoint comes back as it was saved", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path());
+  const std::string path = Save(index, 3);
+  const auto state = CheckpointIndex::ReadState(path);
+  REQUIRE(state.ok());
+  REQUIRE(state->step == 3);
+  REQUIRE(state->version == 6);
+  REQUIRE(state->data == DataPosition{.epoch = 1, .row = 24});
+  REQUIRE(state->files.at("shard-0") == 10);
+  REQUIRE(CheckpointIndex::HfExport(path) == path + "/huggingface");
+  std::string latest;
+  std::ifstream(dir.path() / "latest") >> latest;
+  REQUIRE(latest == "step_3");
+  REQUIRE(index.NewestGood()->step == 3);
+}
+
+TEST_CASE("A kill while a checkpoint is written leaves the one before", "[checkpoint]") {
+  testing::TempDir dir;
+  {
+    CheckpointIndex index = Open(dir.path(), 1);
+    Save(index, 1);
+    const auto folder = index.Begin(2);  // killed: nothing, or some of the trainers' files, there
+    Write(fs::path(*folder) / "shard-0", "half");
+  }
+  CheckpointIndex index = Open(dir.path(), 1);
+  REQUIRE_FALSE(fs::exists(dir.path() / "step_2.tmp"));
+  REQUIRE(index.NewestGood()->step == 1);
+}
+
+TEST_CASE("A kill after the state was written but before the rename leaves the one before",
+          "[checkpoint]") {
+  testing::TempDir dir;
+  {
+    CheckpointIndex index = Open(dir.path());
+    Save(index, 1);
+    Save(index, 2);
+    fs::rename(dir.path() / "step_2", dir.path() / "step_2.tmp");
+  }
+  REQUIRE(Open(dir.path()).NewestGood()->step == 1);
+}
+
+TEST_CASE("A kill between the two renames of a replaced checkpoint brings the old one back",
+          "[checkpoint]") {
+  testing::TempDir dir;
+  {
+    CheckpointIndex index = Open(dir.path(), 1);
+    Save(index, 1);
+    fs::rename(dir.path() / "step_1", dir.path() / "step_1.replaced.tmp");
+    Write(dir.path() / "step_1.tmp" / "shard-0", "new");
+  }
+  REQUIRE(Open(dir.path(), 1).NewestGood()->step == 1);
+}
+
+TEST_CASE("A kill before `latest` is written does not matter: folders decide", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path());
+  Save(index, 1);
+  Save(index, 2);
+  Write(dir.path() / "latest", "step_1\n");
+  REQUIRE(index.NewestGood()->step == 2);
+}
+
+TEST_CASE("A damaged checkpoint is left out, with the reason", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path());
+  Save(index, 1);
+  const std::string second = Save(index, 2);
+  const std::string third = Save(index, 3);
+  Write(fs::path(second) / "shard-0", "cut");
+  fs::remove(fs::path(third) / "shard-0");
+  const auto state = CheckpointIndex::ReadState(second);
+  REQUIRE(absl::IsDataLoss(state.status()));
+  REQUIRE(std::string(state.status().message()).find("shard-0: 3 bytes long, 10 bytes") !=
+          std::string::npos);
+  REQUIRE(absl::IsDataLoss(CheckpointIndex::ReadState(third).status()));
+  REQUIRE(index.NewestGood()->step == 1);
+  Write(fs::path(second) / "controller_state.json", "{}");
+  REQUIRE(absl::IsDataLoss(CheckpointIndex::ReadState(second).status()));
+  REQUIRE(absl::IsNotFound(CheckpointIndex::ReadState(dir.path()).status()));
+}
+
+TEST_CASE("Keep-last-N removes whole older checkpoints, never the only good one", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path(), 1);
+  Save(index, 1);
+  const std::string second = Save(index, 2);
+  REQUIRE(index.List().size() == 1);
+  // The newest is damaged: it does not count, and the good one before it stays.
+  fs::remove(fs::path(second) / "shard-0");
+  Save(index, 3);
+  REQUIRE(index.NewestGood()->step == 3);
+  REQUIRE(fs::exists(dir.path() / "step_3"));
+}
+
+TEST_CASE("A finished run's checkpoints are set aside, not deleted", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path() / "checkpoints");
+  Save(index, 1);
+  REQUIRE(index.SetAside().ok());
+  REQUIRE(index.List().empty());
+  REQUIRE(fs::exists(dir.path() / "checkpoints.previous" / "step_1"));
+}
+
+}  // namespace tandem

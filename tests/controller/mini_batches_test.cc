@@ -1,0 +1,98 @@
+#include "controller/mini_batches.h"
+
+#include <algorithm>
+#include <set>
+
+#include <catch2/catch.hpp>
+
+#include "controller/partition.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+void Fill(SampleStore& store, int64_t groups, int64_t samples) {
+  REQUIRE(store.BeginStep(1).ok());
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int64_t i = 0; i < samples; ++i) {
+      Sample sample;
+      sample.sample_id = MakeSampleId(static_cast<uint64_t>(g), 0, static_cast<uint64_t>(i));
+      sample.group = g;
+      sample.tokens.assign(static_cast<size_t>(2 + g + i), 1);
+      sample.prompt_tokens = 1;
+      sample.log_probs.assign(static_cast<size_t>(1 + g + i), -1.0f);
+      sample.versions.assign(static_cast<size_t>(1 + g + i), 0);
+      REQUIRE(store.Put(sample).ok());
+    }
+  }
+}
+
+std::vector<int64_t> BatchOfGroups(const SampleStore& store) {
+  std::vector<int64_t> batches;
+  for (const SampleMeta& meta : store.Metas()) {
+    if (meta.index == 0 && meta.sample_id % 4096 == 0) batches.push_back(meta.mini_batch);
+  }
+  return batches;
+}
+
+}  // namespace
+
+TEST_CASE("PartitionSamples balances by length and keeps the order of ids", "[partition]") {
+  // As verl's [5,9,3,8,7,1,2,6] over two: 41 tokens, best split 20 and 21.
+  const std::vector<int64_t> lengths = {5, 9, 3, 8, 7, 1, 2, 6};
+  std::vector<SampleLength> samples;
+  for (size_t i = 0; i < lengths.size(); ++i) samples.push_back({i, lengths[i]});
+  const auto parts = PartitionSamples(samples, 2, Balance::kByLength);
+  std::set<uint64_t> all;
+  for (const auto& part : parts) {
+    REQUIRE(std::is_sorted(part.begin(), part.end()));
+    int64_t tokens = 0;
+    for (const uint64_t id : part) tokens += lengths[id];
+    REQUIRE(tokens >= 19);
+    REQUIRE(tokens <= 22);
+    all.insert(part.begin(), part.end());
+  }
+  REQUIRE(all.size() == 8);
+  std::reverse(samples.begin(), samples.end());
+  REQUIRE(PartitionSamples(samples, 2, Balance::kByLength) == parts);
+}
+
+TEST_CASE("PartitionSamples leaves ranks empty when samples run out", "[partition]") {
+  const auto parts = PartitionSamples({{7, 3}}, 3, Balance::kByLength);
+  REQUIRE(parts[0] == std::vector<uint64_t>{7});
+  REQUIRE(parts[1].empty());
+  REQUIRE(parts[2].empty());
+  REQUIRE(PartitionSamples({{1, 1}, {2, 1}, {3, 1}}, 2, Balance::kInOrder) ==
+          std::vector<std::vector<uint64_t>>{{1, 2}, {3}});
+}
+
+TEST_CASE("PlanMiniBatches deals whole groups, the last batch may be smaller", "[mini_batches]") {
+  testing::TempDir dir;
+  const auto store = *SampleStore::Open(dir.path());
+  Fill(*store, 5, 3);
+  TrainOptions options;
+  options.mini_batch_prompts = 2;
+  const auto plan = PlanMiniBatches(options, 1, 0, 2, *store);
+  REQUIRE(plan.size() == 3);
+  REQUIRE(plan[0].samples == 6);
+  REQUIRE(plan[2].samples == 3);
+  REQUIRE(plan[0].response_tokens == 1 + 2 + 3 + 2 + 3 + 4);
+  REQUIRE(BatchOfGroups(*store) == std::vector<int64_t>{0, 0, 1, 1, 2});
+}
+
+TEST_CASE("PlanMiniBatches shuffles by seed, step and epoch alone", "[mini_batches]") {
+  testing::TempDir dir;
+  const auto store = *SampleStore::Open(dir.path());
+  Fill(*store, 16, 1);
+  TrainOptions options;
+  options.mini_batch_prompts = 4;
+  options.shuffle = true;
+  PlanMiniBatches(options, 1, 0, 1, *store);
+  const auto first = BatchOfGroups(*store);
+  PlanMiniBatches(options, 1, 1, 1, *store);
+  REQUIRE(BatchOfGroups(*store) != first);
+  PlanMiniBatches(options, 1, 0, 1, *store);
+  REQUIRE(BatchOfGroups(*store) == first);
+}
+
+}  // namespace tandem

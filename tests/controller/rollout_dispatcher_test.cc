@@ -1,0 +1,147 @@
+#include "controller/rollout_dispatcher.h"
+
+#include <atomic>
+#include <map>
+#include <set>
+#include <thread>
+
+#include <catch2/catch.hpp>
+
+#include "tests/fakes/fake_rollout_client.h"
+
+namespace tandem {
+namespace {
+
+std::vector<GroupRequest> Groups(int count, int samples) {
+  std::vector<GroupRequest> groups;
+  for (int g = 0; g < count; ++g) {
+    GroupRequest group{.version = 0, .prompt = {1}, .group = g};
+    for (int i = 0; i < samples; ++i) {
+      group.sample_ids.push_back(
+          MakeSampleId(static_cast<uint64_t>(g), 0, static_cast<uint64_t>(i)));
+    }
+    groups.push_back(group);
+  }
+  return groups;
+}
+
+std::vector<Replica> Replicas(testing::CallJournal& journal, int count) {
+  std::vector<Replica> replicas;
+  for (int rank = 0; rank < count; ++rank) {
+    replicas.push_back({rank, std::make_shared<testing::FakeRolloutClient>(journal, rank, 1)});
+  }
+  return replicas;
+}
+
+// A rollout that answers when told.
+class SlowRollout : public testing::FakeRolloutClient {
+ public:
+  SlowRollout(testing::CallJournal& journal, int rank) : FakeRolloutClient(journal, rank, 1) {}
+  void Generate(const GroupRequest& request,
+                std::function<void(Sample)> on_sample,
+                std::function<void(absl::Status)> on_done) override {
+    ++in_flight;
+    most_in_flight = std::max(most_in_flight, in_flight.load());
+    requests.push_back(request);
+    // From another thread: later than Issue, as over a network.
+    threads.emplace_back([this, request, on_sample, on_done] {
+      for (const uint64_t id : request.sample_ids) {
+        on_sample(testing::MakeFakeSample(request, id));
+      }
+      --in_flight;
+      on_done(absl::OkStatus());
+    });
+  }
+  std::atomic<int> in_flight = 0;
+  int most_in_flight = 0;
+  std::vector<GroupRequest> requests;
+  std::vector<std::jthread> threads;
+};
+
+}  // namespace
+
+TEST_CASE("RolloutDispatcher spreads groups and brings every sample once", "[dispatcher]") {
+  testing::CallJournal journal;
+  std::map<uint64_t, int> seen;
+  RolloutDispatcher dispatcher({});
+  const auto result = dispatcher.Dispatch(Groups(6, 3), Replicas(journal, 3), [&](Sample sample) {
+    ++seen[sample.sample_id];
+    return absl::OkStatus();
+  });
+  REQUIRE(result.ok());
+  REQUIRE(result->lost_ranks.empty());
+  REQUIRE(result->rest.empty());
+  REQUIRE(seen.size() == 18);
+  for (const auto& [id, count] : seen) REQUIRE(count == 1);
+  for (int rank = 0; rank < 3; ++rank) {
+    REQUIRE(journal.Count("rollout " + std::to_string(rank)) == 2);
+  }
+}
+
+TEST_CASE("RolloutDispatcher re-issues what a lost rollout left, without repeats", "[dispatcher]") {
+  testing::CallJournal journal;
+  journal.FailNext("rollout 1", "Generate", absl::UnavailableError("gone"));
+  std::map<uint64_t, int> seen;
+  RolloutDispatcher dispatcher({});
+  const auto result = dispatcher.Dispatch(Groups(4, 3), Replicas(journal, 2), [&](Sample sample) {
+    ++seen[sample.sample_id];
+    return absl::OkStatus();
+  });
+  REQUIRE(result.ok());
+  REQUIRE(result->lost_ranks == std::vector<int>{1});
+  REQUIRE(seen.size() == 12);
+  for (const auto& [id, count] : seen) REQUIRE(count == 1);
+}
+
+TEST_CASE("RolloutDispatcher hands back the rest when nobody is left", "[dispatcher]") {
+  testing::CallJournal journal;
+  journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"));
+  std::set<uint64_t> seen;
+  RolloutDispatcher dispatcher({.max_in_flight_samples = 3});
+  const auto result = dispatcher.Dispatch(Groups(2, 3), Replicas(journal, 1), [&](Sample sample) {
+    seen.insert(sample.sample_id);
+    return absl::OkStatus();
+  });
+  REQUIRE(result.ok());
+  REQUIRE(result->lost_ranks == std::vector<int>{0});
+  size_t missing = 0;
+  for (const GroupRequest& group : result->rest) missing += group.sample_ids.size();
+  REQUIRE(seen.size() == 1);
+  REQUIRE(missing == 5);
+}
+
+TEST_CASE("RolloutDispatcher gives up on failures that every rollout would repeat",
+          "[dispatcher]") {
+  testing::CallJournal journal;
+  journal.FailNext("rollout 0", "Generate", absl::ResourceExhaustedError("prompt too long"));
+  RolloutDispatcher dispatcher({});
+  const auto result = dispatcher.Dispatch(Groups(2, 2), Replicas(journal, 2),
+                                          [](Sample) { return absl::OkStatus(); });
+  REQUIRE(absl::IsResourceExhausted(result.status()));
+  REQUIRE(std::string(result.status().message()).find("rollout 0") != std::string::npos);
+}
+
+TEST_CASE("RolloutDispatcher bounds what is in flight", "[dispatcher]") {
+  testing::CallJournal journal;
+  const auto slow = std::make_shared<SlowRollout>(journal, 0);
+  int samples = 0;
+  RolloutDispatcher dispatcher({.max_in_flight_samples = 4});
+  const auto result = dispatcher.Dispatch(Groups(10, 2), {{0, slow}}, [&](Sample) {
+    ++samples;
+    return absl::OkStatus();
+  });
+  REQUIRE(result.ok());
+  REQUIRE(samples == 20);
+  REQUIRE(slow->most_in_flight <= 2);
+  REQUIRE(slow->requests.size() == 10);
+}
+
+TEST_CASE("RolloutDispatcher can be interrupted", "[dispatcher]") {
+  testing::CallJournal journal;
+  RolloutDispatcher dispatcher({.interrupted = [] { return true; }});
+  const auto result = dispatcher.Dispatch(Groups(2, 2), Replicas(journal, 1),
+                                          [](Sample) { return absl::OkStatus(); });
+  REQUIRE(absl::IsCancelled(result.status()));
+}
+
+}  // namespace tandem

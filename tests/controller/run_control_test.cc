@@ -1,0 +1,85 @@
+#include "controller/run_control.h"
+
+#include <thread>
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+
+TEST_CASE("RunControl trains to the end and ends", "[run_control]") {
+  RunControl control(2, StartMode::kTrain);
+  REQUIRE(control.snapshot().state == RunState::kStarting);
+  control.OnStarted(0, 0);
+  REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+  REQUIRE(control.snapshot().state == RunState::kRunning);
+  control.OnStepDone(1, 1);
+  REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+  control.OnStepDone(2, 2);
+  REQUIRE(control.WaitForNext() == RunControl::Next::kEnd);
+  REQUIRE(control.snapshot().version == 2);
+}
+
+TEST_CASE("RunControl makes the steps that are asked for, once per request id", "[run_control]") {
+  RunControl control(10, StartMode::kPaused);
+  control.OnStarted(0, 0);
+  REQUIRE(control.snapshot().state == RunState::kPaused);
+  const auto first = control.Run("request-1", 2);
+  REQUIRE(first.ok());
+  REQUIRE(control.Run("request-1", 2)->id == first->id);
+  REQUIRE(absl::IsFailedPrecondition(control.Run("request-2", 1).status()));
+  REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+  control.OnStepDone(1, 1);
+  REQUIRE_FALSE(control.WaitOperation(first->id, absl::ZeroDuration())->done);
+  REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+  control.OnStepDone(2, 2);
+  const auto done = control.WaitOperation(first->id, absl::ZeroDuration());
+  REQUIRE(done->done);
+  REQUIRE(done->first_step == 1);
+  REQUIRE(done->last_step == 2);
+  REQUIRE(control.snapshot().state == RunState::kPaused);
+  REQUIRE(absl::IsNotFound(control.WaitOperation("nothing", absl::ZeroDuration()).status()));
+  REQUIRE(control.Run("request-3", 0)->first_step == 3);
+}
+
+TEST_CASE("RunControl pauses after the step, resumes, stops", "[run_control]") {
+  RunControl control(5, StartMode::kTrain);
+  control.OnStarted(0, 0);
+  control.Pause();
+  REQUIRE(control.snapshot().state == RunState::kPaused);
+  control.Resume();
+  REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+  REQUIRE(control.StopAfterStep() == 0);
+  REQUIRE_FALSE(control.stop_now());
+  REQUIRE(control.WaitForNext() == RunControl::Next::kEnd);
+  control.StopNow();
+  REQUIRE(control.stop_now());
+}
+
+TEST_CASE("RunControl runs jobs between steps, and refuses them after the end", "[run_control]") {
+  RunControl control(5, StartMode::kPaused);
+  control.OnStarted(0, 0);
+  absl::Status result = absl::UnknownError("not run");
+  std::thread user([&] {
+    result = control.BetweenSteps([] { return absl::DataLossError("from the job"); });
+    control.StopAfterStep();
+  });
+  REQUIRE(control.WaitForNext() == RunControl::Next::kEnd);
+  user.join();
+  REQUIRE(absl::IsDataLoss(result));
+  control.OnEnded(absl::OkStatus());
+  REQUIRE(absl::IsUnavailable(control.BetweenSteps([] { return absl::OkStatus(); })));
+  REQUIRE(absl::IsFailedPrecondition(control.Run("", 1).status()));
+}
+
+TEST_CASE("RunControl ends operations with the run, and says why", "[run_control]") {
+  RunControl control(5, StartMode::kPaused);
+  control.OnStarted(0, 0);
+  const auto operation = control.Run("", 3);
+  control.OnEnded(absl::UnavailableError("trainer 1 is gone"));
+  const auto status = control.WaitOperation(operation->id, absl::InfiniteDuration());
+  REQUIRE(status->done);
+  REQUIRE(status->error == "trainer 1 is gone");
+  REQUIRE(control.snapshot().state == RunState::kFailed);
+}
+
+}  // namespace tandem

@@ -1,0 +1,102 @@
+#include "controller/sample_store.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+Sample MakeSample(uint64_t id, int64_t responses) {
+  Sample sample;
+  sample.sample_id = id;
+  sample.group = static_cast<int64_t>(id / 10);
+  sample.tokens = {1, 2, 3};
+  sample.prompt_tokens = 3;
+  for (int64_t i = 0; i < responses; ++i) {
+    sample.tokens.push_back(static_cast<int32_t>(id) + static_cast<int32_t>(i));
+    sample.log_probs.push_back(-static_cast<float>(i) - 0.5f);
+    sample.versions.push_back(7);
+  }
+  sample.segments = {{.begin = 3, .length = responses, .trained = true, .weight_version = 7}};
+  sample.finish_reason = FinishReason::kLength;
+  sample.temperature = 0.5f;
+  return sample;
+}
+
+struct Fixture {
+  testing::TempDir dir;
+  std::unique_ptr<SampleStore> store = *SampleStore::Open(dir.path() / "samples");
+};
+
+}  // namespace
+
+TEST_CASE("SampleStore gives back what it was given, with outcome and advantage", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Put(MakeSample(20, 2)).ok());
+  REQUIRE(f.store->Put(MakeSample(10, 3)).ok());
+  f.store->SetOutcome(20, 1.0, -0.25);
+  const auto sample = f.store->Read(20);
+  REQUIRE(sample.ok());
+  REQUIRE(sample->tokens == MakeSample(20, 2).tokens);
+  REQUIRE(sample->log_probs == MakeSample(20, 2).log_probs);
+  REQUIRE(sample->versions == std::vector<int64_t>{7, 7});
+  REQUIRE(sample->segments.size() == 1);
+  REQUIRE(sample->temperature == 0.5f);
+  REQUIRE(sample->reward == 1.0);
+  REQUIRE(sample->advantages == std::vector<float>{-0.25f, -0.25f});
+  REQUIRE(sample->finish_reason == FinishReason::kLength);
+  REQUIRE(f.store->Metas().front().sample_id == 10);
+  REQUIRE(f.store->Metas().back().weight_version == 7);
+}
+
+TEST_CASE("SampleStore takes every id once, and only whole samples", "[samples]") {
+  Fixture f;
+  REQUIRE_FALSE(f.store->Put(MakeSample(1, 1)).ok());  // no step yet
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Put(MakeSample(1, 1)).ok());
+  REQUIRE(absl::IsAlreadyExists(f.store->Put(MakeSample(1, 1))));
+  Sample broken = MakeSample(2, 2);
+  broken.log_probs.pop_back();
+  REQUIRE(absl::IsInvalidArgument(f.store->Put(broken)));
+}
+
+TEST_CASE("SampleStore streams by rank and mini-batch in order of id", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(4).ok());
+  for (const uint64_t id : {5u, 3u, 1u, 4u}) REQUIRE(f.store->Put(MakeSample(id, 1)).ok());
+  f.store->Assign(5, 0, 1);
+  f.store->Assign(3, 1, 0);
+  f.store->Assign(1, 0, 0);
+  f.store->Assign(4, 0, 0);
+  REQUIRE(*f.store->Assigned(4, 0, 0) == std::vector<uint64_t>{1, 4});
+  REQUIRE(*f.store->Assigned(4, -1, 0) == std::vector<uint64_t>{1, 3, 4});
+  REQUIRE(f.store->Assigned(4, 1, 1)->empty());
+  REQUIRE(absl::IsNotFound(f.store->Assigned(3, 0, 0).status()));
+}
+
+TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Put(MakeSample(1, 2)).ok());
+  const auto kind = SampleStore::LogProbs::kReference;
+  REQUIRE(f.store->ReadLogProbs(kind, 1)->empty());
+  REQUIRE(f.store->PutLogProbs(1, kind, 1, {-3, -4}).ok());
+  REQUIRE(f.store->PutLogProbs(1, kind, 1, {-1, -2}).ok());
+  REQUIRE(f.store->Read(1)->ref_log_probs == std::vector<float>{-1, -2});
+  REQUIRE(f.store->Read(1)->old_log_probs.empty());
+  REQUIRE(absl::IsNotFound(f.store->PutLogProbs(2, kind, 1, {-1, -2})));
+  REQUIRE(absl::IsInvalidArgument(f.store->PutLogProbs(1, kind, 1, {-1})));
+}
+
+TEST_CASE("SampleStore begins a replayed step anew", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Put(MakeSample(1, 2)).ok());
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Metas().empty());
+  REQUIRE(f.store->Put(MakeSample(1, 2)).ok());
+}
+
+}  // namespace tandem

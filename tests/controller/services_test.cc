@@ -1,0 +1,291 @@
+// The gRPC adapters, over a real socket.
+#include <algorithm>
+#include <future>
+#include <thread>
+
+#include <catch2/catch.hpp>
+
+#include "common/cluster/membership_agent.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status_convert.h"
+#include "common/wire/sample_codec.h"
+#include "controller/clients/grpc_rollout_client.h"
+#include "controller/clients/grpc_trainer_client.h"
+#include "controller/cluster_service.h"
+#include "controller/tandem_service.h"
+#include "tandem/v1/rollout.grpc.pb.h"
+#include "tandem/v1/trainer.grpc.pb.h"
+#include "tests/fakes/fake_run.h"
+
+namespace tandem {
+namespace {
+
+template <typename Stub, typename Request, typename Response>
+grpc::Status Call(Stub& stub,
+                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                  const Request& request,
+                  Response* response) {
+  grpc::ClientContext context;
+  SetDeadline(context, absl::Seconds(20));
+  return (stub.*method)(&context, request, response);
+}
+
+Sample LongSample(uint64_t id, size_t tokens) {
+  Sample sample;
+  sample.sample_id = id;
+  sample.tokens.assign(tokens + 1, 40000);
+  sample.prompt_tokens = 1;
+  sample.log_probs.assign(tokens, -0.5f);
+  sample.versions.assign(tokens, 1);
+  return sample;
+}
+
+class FakeRolloutService : public v1::RolloutService::Service {
+ public:
+  grpc::Status Generate(grpc::ServerContext* context,
+                        const v1::GenerateRequest* request,
+                        grpc::ServerWriter<v1::GenerateEvent>* writer) override {
+    if (request->version() == 99) {
+      while (!context->IsCancelled()) absl::SleepFor(absl::Milliseconds(5));
+      return grpc::Status::CANCELLED;
+    }
+    for (const uint64_t id : request->sample_ids()) {
+      v1::GenerateEvent event;
+      event.mutable_finished()->set_sample_id(id);
+      writer->Write(event);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status Sleep(grpc::ServerContext*,
+                     const v1::SleepRequest* request,
+                     v1::SleepResponse*) override {
+    if (request->incarnation() != 5) return {grpc::StatusCode::ABORTED, "another incarnation"};
+    last_level = request->drain_only() ? 0 : request->level();
+    return grpc::Status::OK;
+  }
+  int last_level = -1;
+};
+
+class FakeTrainerService : public v1::TrainerService::Service {
+ public:
+  grpc::Status ForwardBackward(grpc::ServerContext*,
+                               const v1::ForwardBackwardRequest* request,
+                               v1::ForwardBackwardResponse* response) override {
+    if (request->version() == 7) {
+      absl::Status failed = absl::DataLossError("digest");
+      v1::ErrorInfo info;
+      info.set_phase("train");
+      SetErrorInfo(failed, info);
+      return ToGrpcStatus(failed);
+    }
+    (*response->mutable_metrics())["actor/pg_loss"] = 0.5;
+    response->set_compared_tokens(static_cast<int64_t>(request->global_tokens()));
+    response->add_mismatches()->set_position(4);
+    return grpc::Status::OK;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[services]") {
+  testing::FakeRun run(1);
+  const auto samples = *SampleStore::Open(run.dir.path() / "samples");
+  REQUIRE(samples->BeginStep(3).ok());
+  for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000)).ok());
+  ClusterService service(run.registry, *samples, {});
+  const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
+  const auto server = *RpcServer::Start(address, {&service});
+  const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));
+
+  v1::StreamSamplesRequest request;
+  request.mutable_worker()->set_role(v1::ROLE_TRAINER);
+  request.mutable_worker()->set_incarnation(1);
+  request.set_step(3);
+  request.set_mini_batch(-1);
+  grpc::ClientContext context;
+  SetDeadline(context, absl::Seconds(20));
+  const auto reader = stub->StreamSamples(&context, request);
+  std::vector<uint64_t> ids;
+  v1::StreamSamplesResponse message;
+  int messages = 0;
+  while (reader->Read(&message)) {
+    ++messages;
+    REQUIRE(message.ByteSizeLong() < (4u << 20));
+    for (const auto& sample : message.samples()) {
+      ids.push_back(sample.sample_id());
+      REQUIRE(sample.log_probs_size() == 50'000);
+    }
+  }
+  REQUIRE(reader->Finish().ok());
+  REQUIRE(messages > 1);
+  REQUIRE(ids.size() == 20);
+  REQUIRE(std::is_sorted(ids.begin(), ids.end()));
+
+  request.set_step(2);
+  grpc::ClientContext other_step;
+  SetDeadline(other_step, absl::Seconds(20));
+  REQUIRE(stub->StreamSamples(&other_step, request)->Finish().error_code() ==
+          grpc::StatusCode::NOT_FOUND);
+  request.mutable_worker()->set_incarnation(9);
+  grpc::ClientContext other_worker;
+  SetDeadline(other_worker, absl::Seconds(20));
+  REQUIRE(stub->StreamSamples(&other_worker, request)->Finish().error_code() ==
+          grpc::StatusCode::ABORTED);
+}
+
+TEST_CASE("Workers join through ClusterService and are told to stop", "[services]") {
+  testing::FakeRun run(1);
+  const auto samples = *SampleStore::Open(run.dir.path() / "samples");
+  v1::RegisterResponse welcome;
+  welcome.set_vocab_limit(260);
+  welcome.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
+  ClusterService service(run.registry, *samples, welcome);
+  const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
+  const auto server = *RpcServer::Start(address, {&service});
+  const auto agent = MembershipAgent::Join({.controller_address = address,
+                                            .role = v1::ROLE_ROLLOUT,
+                                            .rank = 0,
+                                            .device = "cpu:0",
+                                            .boot_id = "host"},
+                                           absl::Seconds(20));
+  REQUIRE(agent.ok());
+  REQUIRE((*agent)->registration().vocab_limit() == 260);
+  REQUIRE((*agent)->incarnation() == 2);  // the fake run has a rollout 0 already
+  REQUIRE(absl::IsFailedPrecondition((*agent)->SetTokenizerAndNumerics("other", "avx2")));
+  REQUIRE((*agent)->SetTokenizerAndNumerics("", "avx2").ok());
+  service.StopWorkers();
+  std::promise<absl::Status> end;
+  (*agent)->StartHeartbeats([] { return WorkerHealth{.phase = "serving"}; },
+                            [&](absl::Status status) { end.set_value(std::move(status)); });
+  REQUIRE(end.get_future().get().ok());
+  REQUIRE(run.registry.Find({WorkerRole::kRollout, 0})->news.phase == "serving");
+}
+
+TEST_CASE("The rollout client streams samples, changes states and can be cancelled", "[services]") {
+  testing::TempDir dir;
+  FakeRolloutService service;
+  const std::string address = "unix:" + (dir.path() / "r.sock").string();
+  const auto server = *RpcServer::Start(address, {&service});
+  const auto client = *MakeGrpcRolloutClient(address, 5, absl::Seconds(20), {});
+  std::vector<uint64_t> ids;
+  std::promise<absl::Status> done;
+  client->Generate(
+      {.prompt = {1}, .sample_ids = {4, 5}},
+      [&](Sample sample) { ids.push_back(sample.sample_id); },
+      [&](absl::Status status) { done.set_value(std::move(status)); });
+  REQUIRE(done.get_future().get().ok());
+  REQUIRE(ids == std::vector<uint64_t>{4, 5});
+  REQUIRE(client->Sleep(SleepMode::kLevel2).ok());
+  REQUIRE(service.last_level == 2);
+  REQUIRE(client->Sleep(SleepMode::kDrainOnly).ok());
+  REQUIRE(service.last_level == 0);
+  const auto stranger = *MakeGrpcRolloutClient(address, 6, absl::Seconds(20), {});
+  REQUIRE(absl::IsAborted(stranger->Sleep(SleepMode::kLevel1).status()));
+
+  std::promise<absl::Status> cancelled;
+  client->Generate(
+      {.version = 99, .prompt = {1}, .sample_ids = {1}}, [](Sample) {},
+      [&](absl::Status status) { cancelled.set_value(std::move(status)); });
+  client->CancelAll();
+  REQUIRE(absl::IsCancelled(cancelled.get_future().get()));
+}
+
+TEST_CASE("The trainer client carries results, codes and who failed", "[services]") {
+  testing::TempDir dir;
+  FakeTrainerService service;
+  const std::string address = "unix:" + (dir.path() / "t.sock").string();
+  const auto server = *RpcServer::Start(address, {&service});
+  const auto client = *MakeGrpcTrainerClient(address, 1, absl::Seconds(20), {});
+  const auto result = client->ForwardBackward({.version = 1, .global_tokens = 12});
+  REQUIRE(result.ok());
+  REQUIRE(result->metrics.at("actor/pg_loss") == 0.5);
+  REQUIRE(result->compared_tokens == 12);
+  REQUIRE(result->mismatches.at(0).position == 4);
+  const auto failed = client->ForwardBackward({.version = 7});
+  REQUIRE(absl::IsDataLoss(failed.status()));
+  REQUIRE(GetErrorInfo(failed.status())->phase() == "train");
+  server->Shutdown(absl::ZeroDuration());
+  REQUIRE(absl::IsUnavailable(client->OptimizerStep(1).status()));
+}
+
+TEST_CASE("TandemService drives a run over the API", "[services]") {
+  testing::FakeRun run(1);
+  run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  run.Prepare(StartMode::kPaused);
+  const RunParts parts = run.Parts();
+  const ProgressRelay relay({});
+  TandemService service({.control = *run.control,
+                         .loop = *run.loop,
+                         .run = parts,
+                         .options = run.options,
+                         .registry = run.registry,
+                         .progress = relay,
+                         .run_id = "p/e/1"});
+  const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
+  const auto server = *RpcServer::Start(address, {&service});
+  using Stub = v1::TandemService::Stub;
+  const auto stub = v1::TandemService::NewStub(*MakeChannel(address));
+  std::thread loop([&] { run.control->OnEnded(run.loop->Run("")); });
+
+  v1::StepRequest step;
+  step.set_request_id("once");
+  v1::Operation operation, same;
+  v1::WaitOperationRequest wait;
+  REQUIRE(Call(*stub, &Stub::Step, step, &operation).ok());
+  REQUIRE(Call(*stub, &Stub::Step, step, &same).ok());
+  REQUIRE(same.id() == operation.id());
+  wait.set_id(operation.id());
+  wait.set_timeout_seconds(60);
+  REQUIRE(Call(*stub, &Stub::WaitOperation, wait, &operation).ok());
+  REQUIRE(operation.done());
+  REQUIRE(operation.last_step() == 1);
+
+  v1::GetStatusResponse status;
+  REQUIRE(Call(*stub, &Stub::GetStatus, v1::GetStatusRequest(), &status).ok());
+  REQUIRE(status.state() == "paused");
+  REQUIRE(status.step() == 1);
+  REQUIRE(status.version() == 1);
+  REQUIRE(status.workers_size() == 2);
+  REQUIRE(status.workers(0).state() == "registered");
+
+  v1::UserGenerateRequest generate;
+  generate.set_prompt("hi");
+  generate.set_n(3);
+  v1::UserGenerateResponse texts;
+  REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).ok());
+  REQUIRE(texts.texts_size() == 3);
+  REQUIRE(texts.version() == 1);
+  generate.set_n(-1);
+  REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).error_code() ==
+          grpc::StatusCode::INVALID_ARGUMENT);
+
+  v1::EvaluateRequest evaluate;
+  evaluate.set_n(2);
+  v1::EvaluateResponse evaluation;
+  REQUIRE(Call(*stub, &Stub::Evaluate, evaluate, &evaluation).ok());
+  REQUIRE(evaluation.metrics().at("val/reward/mean") == 0.5);
+  v1::CheckResponse check;
+  REQUIRE(Call(*stub, &Stub::CheckWeights, v1::CheckRequest(), &check).ok());
+  REQUIRE(check.ok());
+  REQUIRE(check.lines_size() == 1);
+
+  v1::ListStepsResponse steps;
+  REQUIRE(Call(*stub, &Stub::ListSteps, v1::ListStepsRequest(), &steps).ok());
+  REQUIRE(steps.steps_size() == 1);
+  REQUIRE(steps.steps(0).metrics().at("critic/rewards/mean") == 0.5);
+  v1::ListSamplesRequest list;
+  list.set_step(1);
+  v1::ListSamplesResponse page;
+  REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
+  REQUIRE(page.total() == 8);
+  REQUIRE(page.samples(1).response() == "2 tokens");
+
+  v1::StopResponse stopped;
+  REQUIRE(Call(*stub, &Stub::Stop, v1::StopRequest(), &stopped).ok());
+  REQUIRE(stopped.step() == 1);
+  loop.join();
+  REQUIRE(run.checkpoints->List().size() == 1);
+}
+
+}  // namespace tandem

@@ -1,0 +1,108 @@
+#include "controller/worker_registry.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/fakes/fake_clock.h"
+
+namespace tandem {
+namespace {
+
+const WorkerKey kTrainer0{WorkerRole::kTrainer, 0};
+const WorkerKey kRollout0{WorkerRole::kRollout, 0};
+
+Announcement Hello(const WorkerKey& key, const std::string& nonce) {
+  return {.protocol = 1,
+          .key = key,
+          .address = "unix:/x",
+          .boot_id = "host-a",
+          .device = "cpu:0",
+          .boot_nonce = nonce,
+          .numerics_class = "avx2",
+          .tokenizer_digest = key.role == WorkerRole::kRollout ? "digest" : ""};
+}
+
+struct Fixture {
+  testing::FakeClock clock;
+  WorkerRegistry registry{{.trainers = 1,
+                           .rollouts = 1,
+                           .heartbeat_timeout = absl::Seconds(10),
+                           .tokenizer_digest = "digest"},
+                          clock};
+};
+
+bool Mentions(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("WorkerRegistry is complete when every rank is ready", "[registry]") {
+  Fixture f;
+  REQUIRE(f.registry.Missing() ==
+          std::vector<std::string>{"trainer 0 (never registered)", "rollout 0 (never registered)"});
+  Announcement starting = Hello(kTrainer0, "n1");
+  starting.numerics_class.clear();
+  REQUIRE(*f.registry.Register(starting) == 1);
+  REQUIRE(f.registry.Missing().front() == "trainer 0 (registered, still starting)");
+  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n1")) == 1);  // same process: same incarnation
+  REQUIRE(*f.registry.Register(Hello(kRollout0, "n2")) == 1);
+  REQUIRE(f.registry.Missing().empty());
+  REQUIRE(f.registry.numerics_class() == "avx2");
+}
+
+TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnation", "[registry]") {
+  Fixture f;
+  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n1")) == 1);
+  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n2")) == 2);
+  REQUIRE(absl::IsAborted(f.registry.Heartbeat(kTrainer0, 1, {})));
+  REQUIRE(f.registry.Heartbeat(kTrainer0, 2, {}).ok());
+}
+
+TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registry]") {
+  Fixture f;
+  Announcement other = Hello(kTrainer0, "n");
+  other.protocol = 9;
+  REQUIRE(absl::IsInvalidArgument(f.registry.Register(other).status()));
+  other = Hello({WorkerRole::kTrainer, 3}, "n");
+  REQUIRE(Mentions(f.registry.Register(other).status(), "cluster.trainers is 1"));
+
+  REQUIRE(f.registry.Register(Hello(kTrainer0, "n1")).ok());
+  other = Hello(kRollout0, "n2");
+  other.boot_id = "host-b";
+  REQUIRE(Mentions(f.registry.Register(other).status(), "must share one device"));
+  other = Hello(kRollout0, "n2");
+  other.device = "cpu:1";
+  REQUIRE(absl::IsFailedPrecondition(f.registry.Register(other).status()));
+  other = Hello(kRollout0, "n2");
+  other.numerics_class = "avx512";
+  REQUIRE(Mentions(f.registry.Register(other).status(), "one kind of machine"));
+  other = Hello(kRollout0, "n2");
+  other.tokenizer_digest = "another";
+  REQUIRE(Mentions(f.registry.Register(other).status(), "another tokenizer"));
+}
+
+TEST_CASE("WorkerRegistry loses a silent worker and takes it back", "[registry]") {
+  Fixture f;
+  REQUIRE(f.registry.Register(Hello(kTrainer0, "n1")).ok());
+  f.clock.Advance(absl::Seconds(9));
+  REQUIRE(f.registry.DetectLost().empty());
+  f.clock.Advance(absl::Seconds(2));
+  REQUIRE(f.registry.DetectLost() == std::vector<WorkerKey>{kTrainer0});
+  REQUIRE(f.registry.DetectLost().empty());
+  REQUIRE_FALSE(f.registry.Ready(kTrainer0));
+  REQUIRE(f.registry.Heartbeat(kTrainer0, 1, {.phase = "train"}).ok());
+  REQUIRE(f.registry.Ready(kTrainer0)->news.phase == "train");
+}
+
+TEST_CASE("WorkerRegistry keeps the incarnation of workers that outlived a controller",
+          "[registry]") {
+  Fixture f;
+  REQUIRE(absl::IsNotFound(f.registry.Heartbeat(kTrainer0, 4, {})));
+  Announcement again = Hello(kTrainer0, "n1");
+  again.incarnation = 4;
+  REQUIRE(*f.registry.Register(again) == 4);
+  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n2")) == 5);
+  REQUIRE(absl::IsAborted(f.registry.Register(again).status()));
+}
+
+}  // namespace tandem
