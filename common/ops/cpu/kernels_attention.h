@@ -88,6 +88,13 @@ float SoftmaxRow(float* scores, float scale, int64_t n, int64_t cols, T* probs) 
   return SumLanes(sum);
 }
 
+// Few queries wait for memory: the next tile is fetched while one is used.
+TANDEM_INLINE void PrefetchTile(const std::byte* tile, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) {
+    _mm_prefetch(reinterpret_cast<const char*>(tile) + i, _MM_HINT_T1);
+  }
+}
+
 template <typename T>
 void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* memory) {
   const AttentionScratch<T> scratch(call, task, memory);
@@ -96,6 +103,7 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
     return call.kv + task.blocks[tile] * call.kv_block_bytes +
            task.kv_head * KvHeadBytes(call.head_dim, sizeof(T));
   };
+  const int64_t key_bytes = KvKeyBytes(call.head_dim, sizeof(T));
   CopyQueries(call, task, scratch.q);
   GemmCall product;
   product.a = scratch.q;
@@ -106,6 +114,7 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
   product.c_stride = scratch.stride;
   product.output = GemmCall::Output::kFloat;
   for (int64_t tile = 0; tile < scratch.tiles; ++tile) {
+    if (task.rows == 1 && tile + 1 < scratch.tiles) PrefetchTile(kv_head(tile + 1), key_bytes);
     product.b = kv_head(tile);
     product.c = scratch.scores + tile * kKvTokens;
     Gemm<T>(product, 0, scratch.queries, 0, kKvTokens / 16);
@@ -124,7 +133,10 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
   const int64_t keys = (task.first_position + task.rows + 1) / 2 * 2;
   for (int64_t tile = 0; tile < scratch.tiles; ++tile) {
     product.a = scratch.probs + tile * kKvTokens;
-    product.b = kv_head(tile) + KvKeyBytes(call.head_dim, sizeof(T));
+    product.b = kv_head(tile) + key_bytes;
+    if (task.rows == 1 && tile + 1 < scratch.tiles) {
+      PrefetchTile(kv_head(tile + 1) + key_bytes, kKvTokens * scratch.out_cols * sizeof(T));
+    }
     product.k = Smaller(kKvTokens, keys - tile * kKvTokens);
     product.output = tile == 0 ? GemmCall::Output::kFloat : GemmCall::Output::kAccumulate;
     Gemm<T>(product, 0, scratch.queries, 0, scratch.out_cols / 16);

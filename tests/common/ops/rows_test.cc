@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cmath>
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/isa.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
@@ -95,6 +97,28 @@ TEST_CASE("Rows of the elementwise ops do not depend on their neighbours", "[ops
       }
     }
   }
+}
+
+TEST_CASE("The kernels' exp stays within two units in the last place", "[ops][rows]") {
+  const auto kernels = ChooseKernels(DType::kFloat32);
+  REQUIRE(kernels.ok());
+  std::vector<float> x, e;
+  for (int i = 0; i <= 1100000; ++i) x.push_back(-8e-5f * static_cast<float>(i));
+  e.resize(x.size());
+  (*kernels)->exp_logits(x.data(), static_cast<int64_t>(x.size()), 1.0f, 0.0f, e.data());
+  double worst = 0;
+  bool zeros = true;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(x[i]));
+    if (x[i] < -87.0f) {
+      zeros = zeros && e[i] == 0.0f;
+    } else {
+      worst = std::max(worst, std::abs(static_cast<double>(e[i]) - exact) / exact);
+    }
+  }
+  REQUIRE(e[0] == 1.0f);
+  REQUIRE(zeros);
+  REQUIRE(worst < 2 * 0x1p-24);  // two ulp are at least this much
 }
 
 TEST_CASE("Ops report the scratch they hold", "[ops][rows]") {
