@@ -117,6 +117,11 @@ void CheckTraining(const v1::Config& c, Problems* problems) {
                     "trainer.test_freq asks for validation: give data.val_files");
 }
 
+void CheckDevice(const v1::Trainer& trainer, Problems* problems) {
+  problems->Require(trainer.device() != "cuda", {"trainer.device"},
+                    "trainer.device=cuda: this build has no CUDA backend; set trainer.device=cpu");
+}
+
 bool IsLocal(const std::string& address) {
   for (const char* prefix : {"unix:", "localhost:", "127.0.0.1:", "[::1]:"}) {
     if (address.rfind(prefix, 0) == 0) return true;
@@ -178,6 +183,7 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   CheckLengths(config, &problems);
   CheckSampling(config, &problems);
   CheckTraining(config, &problems);
+  CheckDevice(config.trainer(), &problems);
   CheckCluster(config.cluster(), &problems);
   return problems.status();
 }

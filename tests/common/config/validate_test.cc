@@ -52,6 +52,7 @@ TEST_CASE("keys that contradict each other are refused") {
           std::string::npos);
   REQUIRE(Problem({"trainer.test_freq=5"}).find("data.val_files") != std::string::npos);
   REQUIRE(Problem({"actor.optim.betas=[0.9]"}).find("two numbers") != std::string::npos);
+  REQUIRE(Problem({"trainer.device=cuda"}).find("no CUDA backend") != std::string::npos);
   REQUIRE(Problem({"algorithm.gamma=0.9"}).find("must be 1") != std::string::npos);
   REQUIRE(Problem({"cluster.heartbeat_seconds=9"}).find("at least twice") != std::string::npos);
 }
