@@ -31,8 +31,10 @@ absl::StatusOr<std::unique_ptr<GradientScatter>> GradientScatter::Create(Paramet
 
 absl::Status GradientScatter::Begin() {
   if (solo()) return absl::OkStatus();
-  // A mini-batch that failed may have left something behind.
-  TANDEM_RETURN_IF_ERROR(globals_->Release());
+  if (globals_->mapped()) {
+    const int64_t elements = shard_->plan().layout().group_elements(-1);
+    std::memset(globals_->data(), 0, static_cast<size_t>(elements) * sizeof(float));
+  }
   TANDEM_RETURN_IF_ERROR(globals_->Map());
   return layer_->Map();
 }
@@ -58,9 +60,8 @@ absl::Status GradientScatter::Reduce(int layer) {
   return absl::OkStatus();
 }
 
-absl::Status GradientScatter::Finish() {
+absl::Status GradientScatter::Release() {
   if (solo()) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(Reduce(-1));
   TANDEM_RETURN_IF_ERROR(globals_->Release());
   return layer_->Release();
 }

@@ -19,15 +19,18 @@ class GradientScatter {
   static absl::StatusOr<std::unique_ptr<GradientScatter>> Create(ParameterShard* shard,
                                                                  Communicator* communicator,
                                                                  Ledger* ledger);
-  // Takes the memory, all zero, for one mini-batch. The shard's gradients must be mapped.
+  // Starts a mini-batch: takes the memory if it is not held, all zero. The shard's gradients must
+  // be mapped.
   absl::Status Begin();
   // Where to accumulate a group's full fp32 gradients (ViewLayerGradients, ViewGlobalGradients).
   // A layer's buffer is zero on return where there are several ranks.
   float* Group(int layer);
   // Collective: adds the ranks' sums to the shard. For layers after each micro-batch.
   absl::Status Reduce(int layer);
-  // Collective: reduces the global group and gives the memory back.
-  absl::Status Finish();
+  // Collective: reduces the global group, which ends the mini-batch. The memory is kept.
+  absl::Status Finish() { return Reduce(-1); }
+  // Gives the memory back.
+  absl::Status Release();
 
  private:
   GradientScatter() = default;

@@ -47,15 +47,13 @@ int64_t LayerLoop::Bytes(const std::vector<PackedBatch>& batches, Keep keep) con
 }
 
 absl::Status LayerLoop::Begin(const std::vector<PackedBatch>& batches, Keep keep) {
-  End();
   keep_ = keep;
   const int64_t bytes = Bytes(batches, keep);
-  if (bytes == 0) return absl::OkStatus();
+  if (bytes == 0 || (memory_ != nullptr && memory_->bytes() >= bytes)) return absl::OkStatus();
+  Release();
   TANDEM_ASSIGN_OR_RETURN(memory_, MemoryRegion::Reserve("activations", bytes, ledger_));
   return memory_->Map();
 }
-
-void LayerLoop::End() { memory_.reset(); }
 
 TokenBatch LayerLoop::MakeTokens(const PackedBatch& batch) {
   blocks_.resize(static_cast<size_t>(ShapeOf(batch).kv_blocks));

@@ -29,8 +29,8 @@ struct LayerLoopOptions {
   bool entropy = false;
 };
 
-// Lifecycle: Begin → (Forward [→ Backward])* → End. Forward and Backward are collective: a rank
-// without samples passes an empty batch. Not thread-safe.
+// Lifecycle: Begin → (Forward [→ Backward])*, again and again. Forward and Backward are collective:
+// a rank without samples passes an empty batch. Not thread-safe.
 class LayerLoop {
  public:
   // All pointers must outlive the loop.
@@ -47,9 +47,11 @@ class LayerLoop {
 
   // Bytes that Begin takes for these micro-batches.
   int64_t Bytes(const std::vector<PackedBatch>& batches, Keep keep) const;
-  // Takes memory for the largest of the micro-batches. ResourceExhausted names the bytes.
+  // Holds memory for the largest of the micro-batches; what an earlier Begin took is used again if
+  // it suffices. ResourceExhausted names the bytes.
   absl::Status Begin(const std::vector<PackedBatch>& batches, Keep keep);
-  void End();
+  // Gives the memory back.
+  void Release() { memory_.reset(); }
 
   absl::StatusOr<TokenScores> Forward(const PackedBatch& batch, WeightGather& weights);
   // Of the batch that Forward has just run: adds d(loss) given d(loss)/d(log-prob) and, unless

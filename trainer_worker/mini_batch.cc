@@ -199,9 +199,7 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const std::vector<Sample>& samples) {
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
                           BeginPass(parts, options, samples, CheckLogProbs(samples, request)));
-  absl::StatusOr<MiniBatchReport> report = TrainBatches(parts, pass, request, samples);
-  parts.loop->End();
-  return report;
+  return TrainBatches(parts, pass, request, samples);
 }
 
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
@@ -214,18 +212,13 @@ absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
     result[sample.sample_id].assign(static_cast<size_t>(sample.response_tokens()), 0.0f);
   }
   for (const PackedBatch& batch : pass.batches) {
-    absl::StatusOr<TokenScores> scores = parts.loop->Forward(batch, *parts.weights);
-    if (!scores.ok()) {
-      parts.loop->End();
-      return scores.status();
-    }
-    for (size_t i = 0; i < scores->log_probs.size(); ++i) {
+    TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, parts.loop->Forward(batch, *parts.weights));
+    for (size_t i = 0; i < scores.log_probs.size(); ++i) {
       const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
       result[samples[static_cast<size_t>(sequence.sample)].sample_id]
-            [static_cast<size_t>(batch.scored_response[i])] = scores->log_probs[i];
+            [static_cast<size_t>(batch.scored_response[i])] = scores.log_probs[i];
     }
   }
-  parts.loop->End();
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "trainer_worker/parameter_shard.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/base/status_macros.h"
 #include "trainer_worker/adamw.h"
@@ -33,6 +34,12 @@ const std::byte* ParameterShard::compute() const {
 int64_t ParameterShard::RoundMaster() {
   if (compute_ == nullptr) return -1;
   return RoundToBf16(master(), reinterpret_cast<Bf16*>(compute_->data()), elements());
+}
+
+absl::Status ParameterShard::ZeroGradients() {
+  if (!gradients_->mapped()) return gradients_->Map();
+  std::memset(gradients_->data(), 0, static_cast<size_t>(elements()) * sizeof(float));
+  return absl::OkStatus();
 }
 
 absl::Status ParameterShard::MapMoments() {

@@ -32,10 +32,9 @@ class ParameterShard {
   // Rounds the masters once; returns how many elements of compute() changed (-1: not known, fp32).
   int64_t RoundMaster();
 
-  // Zero after each MapGradients; the memory is given back by ReleaseGradients.
-  absl::Status MapGradients() { return gradients_->Map(); }
+  // Takes the memory if it is not held and sets all gradients to zero.
+  absl::Status ZeroGradients();
   absl::Status ReleaseGradients() { return gradients_->Release(); }
-  bool gradients_mapped() const { return gradients_->mapped(); }
   float* gradients() { return reinterpret_cast<float*>(gradients_->data()); }
   const float* gradients() const { return reinterpret_cast<const float*>(gradients_->data()); }
 

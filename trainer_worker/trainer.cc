@@ -203,15 +203,6 @@ absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, Log
   return result;
 }
 
-// Gathered weights are dear where memory is short and cheap to keep where it is not.
-void Trainer::ReleaseIfTight() {
-  int64_t held = 0;
-  for (const LedgerEntry& entry : ledger_.Snapshot().entries) held += entry.current_bytes;
-  if (held <= options_.session.device_bytes / 4) return;
-  const absl::Status released = session_->ReleaseTransient();
-  if (!released.ok()) spdlog::warn("releasing gathered weights: {}", released.ToString());
-}
-
 absl::StatusOr<double> Trainer::ChangedShare(const PublishReport& report) {
   double changed = static_cast<double>(std::max<int64_t>(changed_, 0));
   TANDEM_RETURN_IF_ERROR(session_->communicator().AllReduceSum(&changed, 1));
@@ -223,7 +214,7 @@ absl::StatusOr<double> Trainer::ChangedShare(const PublishReport& report) {
 absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
   Phase phase(this, "sync", fmt::format("SyncWeights of version {}", command.version));
-  ReleaseIfTight();
+  TANDEM_RETURN_IF_ERROR(session->ReleaseIfTight());
   const bool target =
       std::count(command.target_ranks.begin(), command.target_ranks.end(), options_.rank) > 0;
   RolloutLink link;

@@ -83,7 +83,6 @@ class Trainer {
   absl::StatusOr<double> ChangedShare(const PublishReport& report);
   void SetVersion(int64_t version);
   void UpdateWorkspace();
-  void ReleaseIfTight();
 
   const TrainerOptions options_;
   SampleStream* const samples_;

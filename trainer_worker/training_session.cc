@@ -47,27 +47,45 @@ PassOptions TrainingSession::Pass() const {
   pass.recompute = options_.recompute;
   // Half of what the device has left beside this worker's own bytes; the other half is the
   // rollout's weights and everybody's scratch.
-  int64_t held = 0;
-  for (const LedgerEntry& entry : ledger_->Snapshot().entries) held += entry.current_bytes;
-  pass.activation_budget_bytes = std::max<int64_t>(0, (options_.device_bytes - held) / 2);
+  // Activations that an earlier pass left do not count: they are used again.
+  pass.activation_budget_bytes =
+      std::max<int64_t>(0, (options_.device_bytes - HeldBytes(/*with_activations=*/false)) / 2);
   return pass;
+}
+
+int64_t TrainingSession::HeldBytes(bool with_activations) const {
+  int64_t held = 0;
+  for (const LedgerEntry& entry : ledger_->Snapshot().entries) {
+    if (with_activations || entry.tag != "activations") held += entry.current_bytes;
+  }
+  return held;
+}
+
+absl::Status TrainingSession::ReleaseIfTight() {
+  if (HeldBytes(/*with_activations=*/true) <= options_.kept_bytes) return absl::OkStatus();
+  loop_->Release();
+  TANDEM_RETURN_IF_ERROR(weights_->Release());
+  TANDEM_RETURN_IF_ERROR(gradients_->Release());
+  return has_gradients_ ? absl::OkStatus() : shard_->ReleaseGradients();
 }
 
 absl::StatusOr<MiniBatchReport> TrainingSession::Train(const MiniBatchRequest& request,
                                                        const std::vector<Sample>& samples) {
   TANDEM_RETURN_IF_ERROR(weights_->Map());
-  TANDEM_RETURN_IF_ERROR(shard_->ReleaseGradients());
-  TANDEM_RETURN_IF_ERROR(shard_->MapGradients());
+  has_gradients_ = false;
+  TANDEM_RETURN_IF_ERROR(shard_->ZeroGradients());
   const PassParts parts{loop_.get(), weights_.get(), gradients_.get(), communicator_};
-  return TrainMiniBatch(parts, Pass(), request, samples);
+  auto report = TrainMiniBatch(parts, Pass(), request, samples);
+  has_gradients_ = report.ok();
+  return report;
 }
 
 absl::StatusOr<OptimizerReport> TrainingSession::Step() {
-  if (!shard_->gradients_mapped()) {
+  if (!has_gradients_) {
     return FailedPrecondition("there are no gradients to step on; ForwardBackward comes first");
   }
   TANDEM_ASSIGN_OR_RETURN(const OptimizerReport report, optimizer_.Step(*shard_, *communicator_));
-  TANDEM_RETURN_IF_ERROR(shard_->ReleaseGradients());
+  has_gradients_ = false;
   WeightsChanged();
   return report;
 }

@@ -25,7 +25,8 @@ struct SessionOptions {
   int64_t max_micro_batch_tokens = 0;  // actor.ppo_max_token_len_per_gpu
   bool allow_off_support = false;
   Recompute recompute = Recompute::kAuto;
-  int64_t device_bytes = 0;  // this worker's share of the device's memory
+  int64_t device_bytes = 0;  // this pair's share of the device's memory
+  int64_t kept_bytes = 0;    // this worker may hold while its rollout generates
   bool entropy = true;       // log it even where the loss does not need it
   OptimizerOptions optimizer;
   PublishOptions publish;  // its ledger is filled in
@@ -63,7 +64,7 @@ class TrainingSession {
   // Collective. Starts a new sum of gradients, runs the mini-batch.
   absl::StatusOr<MiniBatchReport> Train(const MiniBatchRequest& request,
                                         const std::vector<Sample>& samples);
-  // Collective. Steps on the gradients and gives their memory back.
+  // Collective. Steps on the gradients of the last Train. FailedPrecondition: there are none.
   absl::StatusOr<OptimizerReport> Step();
   // Collective. Log-probs under the current weights.
   absl::StatusOr<LogProbsBySample> Score(const std::vector<Sample>& samples);
@@ -73,13 +74,16 @@ class TrainingSession {
   // Collective. Log-probs under the reference policy. FailedPrecondition: there is none.
   absl::StatusOr<LogProbsBySample> ScoreReference(const std::vector<Sample>& samples);
 
-  // Gives back what only training needs (gathered weights).
-  absl::Status ReleaseTransient() { return weights_->Release(); }
+  // Gives back what only training needs (gathered weights, gradients, activations) if the rollout
+  // needs the memory, that is, if this worker holds more than `kept_bytes`. Otherwise it is kept:
+  // the first touch of pages is too slow to do it again in every step.
+  absl::Status ReleaseIfTight();
 
  private:
   TrainingSession(Decoder decoder, const SessionOptions& options)
       : options_(options), decoder_(std::move(decoder)), optimizer_(options.optimizer) {}
   PassOptions Pass() const;
+  int64_t HeldBytes(bool with_activations) const;
 
   const SessionOptions options_;
   Decoder decoder_;
@@ -93,6 +97,7 @@ class TrainingSession {
   std::unique_ptr<WeightPublisher> publisher_;
   std::unique_ptr<MemoryRegion> reference_;
   Optimizer optimizer_;
+  bool has_gradients_ = false;  // of a mini-batch that was not stepped on yet
 };
 
 }  // namespace tandem

@@ -63,6 +63,10 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
                           RecomputeOf(config.model().enable_gradient_checkpointing()));
   session.device_bytes =
       CpuDeviceMemoryBytes(static_cast<int>(std::max<int64_t>(1, config.cluster().trainers())));
+  // What the rollout's share leaves, less a tenth for everything that no ledger counts.
+  session.kept_bytes =
+      static_cast<int64_t>(std::max(0.0, 0.9 - config.rollout().gpu_memory_utilization()) *
+                           static_cast<double>(session.device_bytes));
   session.optimizer = OptimizerOf(config.actor());
   session.publish.slot_bytes = BucketBytes(config, /*cuda=*/false);
   session.publish.slots = static_cast<int>(config.weight_sync().slots());

@@ -268,9 +268,29 @@ TEST_CASE("A phase report has its seconds, the tags in use and their peaks", "[t
     INFO(tag);
     REQUIRE(entries[tag].current_bytes > 0);
   }
-  REQUIRE(entries["activations"].current_bytes == 0);
   REQUIRE(entries["activations"].peak_bytes > 0);
   REQUIRE(result->batch.forward_seconds > 0);
+}
+
+TEST_CASE("What only training needs is given back before a sync, if the rollout needs the memory",
+          "[trainer]") {
+  for (const bool tight : {true, false}) {
+    TrainerOptions options;
+    options.session.kept_bytes = tight ? 0 : int64_t{1} << 40;
+    TrainerRig rig(2, options);
+    rig.GiveSamples(RandomSamples(3, 9));
+    rig.Reset(1);
+    rig.TrainStep(0);
+    rig.Sync(1);
+    const LedgerSnapshot ledger = rig[0].trainer->ledger().Snapshot();
+    for (const LedgerEntry& entry : ledger.entries) {
+      INFO(entry.tag);
+      const bool transient =
+          entry.tag == "gather" || entry.tag == "gradients" || entry.tag == "activations";
+      if (transient) REQUIRE((entry.current_bytes == 0) == tight);
+    }
+    rig.TrainStep(1);
+  }
 }
 
 }  // namespace
