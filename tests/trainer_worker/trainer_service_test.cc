@@ -1,0 +1,236 @@
+// The trainer over gRPC, against a controller that lives in the test.
+#include "trainer_worker/trainer_service.h"
+
+#include "common/config/config.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/server.h"
+#include "common/rpc/status_convert.h"
+#include "common/wire/sample_codec.h"
+#include "tandem/v1/controller.grpc.pb.h"
+#include "tests/trainer_worker/rank_group.h"
+#include "trainer_worker/grpc_sample_stream.h"
+#include "trainer_worker/worker_options.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+
+// Streams the samples one per message; keeps the log-probs that come back.
+class SampleController final : public v1::ClusterService::Service {
+ public:
+  grpc::Status StreamSamples(grpc::ServerContext*,
+                             const v1::StreamSamplesRequest* request,
+                             grpc::ServerWriter<v1::StreamSamplesResponse>* writer) override {
+    if (request->step() != 1 || request->worker().rank() != 0) {
+      return {grpc::StatusCode::NOT_FOUND, "no such batch"};
+    }
+    for (const Sample& sample : samples) {
+      v1::StreamSamplesResponse response;
+      *response.add_samples() = ToProto(sample);
+      writer->Write(response);
+    }
+    return grpc::Status::OK;
+  }
+  grpc::Status PutLogProbs(grpc::ServerContext*,
+                           grpc::ServerReader<v1::PutLogProbsRequest>* reader,
+                           v1::PutLogProbsResponse*) override {
+    v1::PutLogProbsRequest request;
+    while (reader->Read(&request)) {
+      policy = request.policy();
+      for (const auto& item : request.items()) {
+        log_probs[item.sample_id()].assign(item.log_probs().begin(), item.log_probs().end());
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  std::vector<Sample> samples;
+  std::string policy;
+  std::map<uint64_t, std::vector<float>> log_probs;
+};
+
+struct Job {
+  TempDir dir;
+  SampleController controller;
+  std::unique_ptr<RpcServer> controller_server;
+  std::unique_ptr<SampleStream> stream;
+  std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<EngineThread> engine;
+  int shutdowns = 0;
+  TrainerService service{[this] { ++shutdowns; }};
+  std::unique_ptr<RpcServer> server;
+  std::unique_ptr<v1::TrainerService::Stub> stub;
+
+  Job() {
+    controller.samples = RandomSamples(3, 1);
+    controller_server = Start("controller.sock", &controller);
+    server = Start("trainer.sock", &service);
+    stub = v1::TrainerService::NewStub(*MakeChannel(server->address()));
+  }
+  ~Job() {
+    if (engine != nullptr) engine->Stop();
+  }
+  std::unique_ptr<RpcServer> Start(const std::string& name, grpc::Service* what) {
+    auto started = RpcServer::Start("unix:" + (dir.path() / name).string(), {what});
+    REQUIRE(started.ok());
+    return *std::move(started);
+  }
+  void MakeReady() {
+    v1::RegisterResponse registration;
+    *registration.mutable_config() = DefaultConfig();
+    const std::string model = (dir.path() / "model").string();
+    REQUIRE(WriteTinyModel(model).ok());
+    registration.mutable_config()->mutable_model()->set_path(model);
+    registration.set_vocab_limit(TinyTokenizerSize());
+    registration.set_compute_threads(1);
+    const auto options = MakeTrainerOptions(registration, 0);
+    REQUIRE(options.ok());
+    v1::WorkerId worker;
+    worker.set_role(v1::ROLE_TRAINER);
+    worker.set_incarnation(7);
+    stream =
+        MakeGrpcSampleStream(*MakeChannel(controller_server->address()), worker, absl::Seconds(60));
+    auto made = Trainer::Create(*options, stream.get(), nullptr);
+    REQUIRE(made.ok());
+    trainer = *std::move(made);
+    engine = std::make_unique<EngineThread>("trainer");
+    service.SetReady(trainer.get(), engine.get(), worker);
+  }
+
+  template <typename Response, typename Request>
+  absl::Status Call(grpc::Status (v1::TrainerService::Stub::*method)(grpc::ClientContext*,
+                                                                     const Request&,
+                                                                     Response*),
+                    const Request& request,
+                    Response* response) {
+    grpc::ClientContext context;
+    SetDeadline(context, absl::Seconds(60));
+    return FromGrpcStatus((stub.get()->*method)(&context, request, response));
+  }
+  absl::Status Reset(int64_t incarnation = 7) {
+    v1::TrainerResetRequest request;
+    request.set_incarnation(incarnation);
+    request.set_generation(1);
+    request.set_world_size(1);
+    request.set_rendezvous((dir.path() / "group.sock").string());
+    v1::TrainerResetResponse response;
+    return Call(&v1::TrainerService::Stub::Reset, request, &response);
+  }
+};
+
+TEST_CASE("A trainer that is starting is unavailable", "[trainer][service]") {
+  Job job;
+  REQUIRE(job.Reset().code() == absl::StatusCode::kUnavailable);
+}
+
+TEST_CASE("A call for another incarnation is aborted and names the worker", "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  const absl::Status status = job.Reset(6);
+  REQUIRE(status.code() == absl::StatusCode::kAborted);
+  const auto info = GetErrorInfo(status);
+  REQUIRE(info.has_value());
+  REQUIRE(info->worker().incarnation() == 7);
+}
+
+TEST_CASE("A step over gRPC trains on the controller's samples", "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  REQUIRE(job.Reset().ok());
+  v1::ForwardBackwardRequest train;
+  train.set_incarnation(7);
+  train.set_step(1);
+  train.set_global_tokens(static_cast<double>(TrainedTokens(job.controller.samples)));
+  train.set_global_samples(3);
+  train.set_compare_log_probs(true);
+  v1::ForwardBackwardResponse trained;
+  REQUIRE(job.Call(&v1::TrainerService::Stub::ForwardBackward, train, &trained).ok());
+  REQUIRE(trained.compared_tokens() == TrainedTokens(job.controller.samples));
+  REQUIRE(trained.identical_tokens() < trained.compared_tokens());
+  REQUIRE(trained.mismatches_size() == 5);
+  REQUIRE(trained.metrics().count("actor/pg_loss") == 1);
+  REQUIRE(trained.report().phase() == "train");
+  v1::OptimizerStepRequest step;
+  step.set_incarnation(7);
+  step.set_version(1);
+  v1::OptimizerStepResponse stepped;
+  REQUIRE(job.Call(&v1::TrainerService::Stub::OptimizerStep, step, &stepped).ok());
+  REQUIRE(stepped.grad_norm() > 0);
+  v1::TrainerStatusResponse status;
+  REQUIRE(job.Call(&v1::TrainerService::Stub::GetStatus, {}, &status).ok());
+  REQUIRE(status.version() == 1);
+  REQUIRE(status.phase() == "idle");
+  REQUIRE(status.ledger().entries_size() > 0);
+  train.set_version(1);
+  train.set_step(2);
+  const absl::Status missing =
+      job.Call(&v1::TrainerService::Stub::ForwardBackward, train, &trained);
+  REQUIRE(missing.code() == absl::StatusCode::kNotFound);
+  REQUIRE(GetErrorInfo(missing)->last_action() == "ForwardBackward of step 2, mini-batch 0");
+}
+
+TEST_CASE("Log-probs go back to the controller, one per response token", "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  REQUIRE(job.Reset().ok());
+  v1::ComputeLogProbsRequest request;
+  request.set_incarnation(7);
+  request.set_step(1);
+  request.set_policy(v1::ComputeLogProbsRequest::CURRENT);
+  v1::ComputeLogProbsResponse response;
+  REQUIRE(job.Call(&v1::TrainerService::Stub::ComputeLogProbs, request, &response).ok());
+  REQUIRE(job.controller.policy == "current");
+  REQUIRE(job.controller.log_probs.size() == 3);
+  for (const Sample& sample : job.controller.samples) {
+    const std::vector<float>& got = job.controller.log_probs.at(sample.sample_id);
+    REQUIRE(got.size() == static_cast<size_t>(sample.response_tokens()));
+    REQUIRE(got[0] < 0);
+  }
+}
+
+TEST_CASE("Shutdown is passed on", "[trainer][service]") {
+  Job job;
+  v1::TrainerShutdownResponse response;
+  REQUIRE(job.Call(&v1::TrainerService::Stub::Shutdown, {}, &response).ok());
+  REQUIRE(job.shutdowns == 1);
+}
+
+TEST_CASE("Options follow the configuration", "[trainer][options]") {
+  v1::RegisterResponse registration;
+  v1::Config& config = *registration.mutable_config();
+  config = DefaultConfig();
+  config.mutable_model()->set_compute_dtype("float32");
+  config.mutable_model()->set_enable_gradient_checkpointing("true");
+  config.mutable_actor()->set_use_kl_loss(true);
+  config.mutable_actor()->set_old_log_prob("recompute");
+  config.mutable_actor()->mutable_checkpoint()->clear_save_contents();
+  config.mutable_actor()->mutable_checkpoint()->add_save_contents("model");
+  config.mutable_rollout()->set_max_model_len(77);
+  auto options = MakeTrainerOptions(registration, 3);
+  REQUIRE(options.ok());
+  REQUIRE(options->rank == 3);
+  REQUIRE(options->dtype == DType::kFloat32);
+  REQUIRE(options->session.recompute == Recompute::kAlways);
+  REQUIRE(options->session.max_sequence_tokens == 77);
+  REQUIRE(options->keep_reference);
+  REQUIRE(options->recompute_old_log_probs);
+  REQUIRE_FALSE(options->save_optimizer);
+  REQUIRE_FALSE(options->save_hf_model);
+  config.mutable_model()->set_enable_gradient_checkpointing("maybe");
+  options = MakeTrainerOptions(registration, 3);
+  REQUIRE(options.status().code() == absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("A worker listens beside the controller's socket unless told otherwise",
+          "[trainer][options]") {
+  REQUIRE(DefaultListenAddress("", "unix:/run/x/controller.sock", 2) ==
+          "unix:/run/x/trainer-2.sock");
+  REQUIRE(DefaultListenAddress("", "host:5000", 2) == "127.0.0.1:0");
+  REQUIRE(DefaultListenAddress("unix:/a", "host:5000", 2) == "unix:/a");
+  REQUIRE(DefaultListenAddress("", "unix:/" + std::string(120, 'x') + "/c.sock", 2) ==
+          "127.0.0.1:0");
+}
+
+}  // namespace
+}  // namespace tandem
