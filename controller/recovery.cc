@@ -31,6 +31,7 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
       parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
   TANDEM_RETURN_IF_ERROR(Annotate(complete, std::string(reason.message())));
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
+  parts_.budget.Settle();
   parts_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
                                         position.finished_steps, position.version));
   return position;

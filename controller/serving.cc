@@ -12,12 +12,18 @@
 namespace tandem {
 
 absl::Status RestartBudget::Spend(const absl::Status& reason) {
-  if (spent_ < limit_) {
-    ++spent_;
+  constexpr int kAttemptsPerIncident = 4;
+  if (attempts_ > 0 && attempts_ < kAttemptsPerIncident) {
+    ++attempts_;
     return absl::OkStatus();
   }
-  return Annotate(reason,
-                  fmt::format("gave up after {} recoveries (cluster.max_restarts)", spent_));
+  if (spent_ >= limit_) {
+    return Annotate(reason,
+                    fmt::format("gave up after {} recoveries (cluster.max_restarts)", spent_));
+  }
+  ++spent_;
+  attempts_ = 1;
+  return absl::OkStatus();
 }
 
 std::vector<Replica> Serving::Replicas() {
@@ -79,7 +85,9 @@ absl::Status Serving::Restore(int64_t version, const absl::Status& reason) {
                                   std::string(reason.message())));
   TANDEM_RETURN_IF_ERROR(pool_.WaitUntilComplete(options_.register_timeout, options_.interrupted));
   TANDEM_RETURN_IF_ERROR(weights_.Publish(version, "").status());
-  return weights_.Wake().status();
+  TANDEM_RETURN_IF_ERROR(weights_.Wake().status());
+  budget_.Settle();
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

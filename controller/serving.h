@@ -16,19 +16,24 @@
 
 namespace tandem {
 
-// How many unexpected deaths a run forgives. Not thread-safe.
+// How many incidents a run forgives. One death may show up several times until everybody is back
+// (a trainer reports it, then a call to the dead worker fails): that is one incident, which ends
+// when a step or a recovery succeeds. Not thread-safe.
 class RestartBudget {
  public:
   explicit RestartBudget(int64_t limit) : limit_(limit) {}
 
   // OK, or `reason` with the note that cluster.max_restarts is used up.
   absl::Status Spend(const absl::Status& reason);
+  // All is well again: the next failure is a new incident.
+  void Settle() { attempts_ = 0; }
   int64_t spent() const { return spent_; }
   int64_t limit() const { return limit_; }
 
  private:
   const int64_t limit_;
   int64_t spent_ = 0;
+  int attempts_ = 0;  // in the present incident
 };
 
 struct ServingOptions {

@@ -1,6 +1,7 @@
 #include "controller/train_loop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/log.h"
@@ -47,10 +48,11 @@ absl::Status TrainLoop::Train() {
         consistent_ = position_.version == before.version;
         if (consistent_) position_ = before;
       }
-      if (absl::IsCancelled(status) && control_.stop_now()) return absl::OkStatus();
+      if (IsPeerFailure(status) && control_.stop_now()) return absl::OkStatus();
       TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Recover(std::move(status)));
       consistent_ = true;
     }
+    parts_.budget.Settle();
     control_.OnStepDone(position_.finished_steps, position_.version);
   }
   return absl::OkStatus();
@@ -135,29 +137,39 @@ absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch) {
 }
 
 absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
-  bool first = true;
+  const int64_t version_before = position_.version;
   for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
     const std::vector<MiniBatch> plan =
         PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
+    const double share = 1.0 / static_cast<double>(options_.epochs * std::ssize(plan));
     for (const MiniBatch& mini : plan) {
-      if (first && parts_.interrupted && parts_.interrupted()) {
-        return absl::CancelledError("interrupted before the weights changed");
-      }
-      const auto mini_batches = static_cast<int64_t>(plan.size()) * options_.epochs;
-      TANDEM_RETURN_IF_ERROR(TrainMiniBatch(
-          batch, {.step = batch.step,
-                  .mini_batch = mini.index,
-                  .mini_batches = mini_batches,
-                  .version = position_.version,
-                  .global_tokens = static_cast<double>(mini.response_tokens),
-                  .global_samples = mini.samples,
-                  .compare_log_probs = std::exchange(first, false) && options_.compare_log_probs}));
+      const bool first = position_.version == version_before;
+      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
+      TANDEM_RETURN_IF_ERROR(
+          ForwardBackward(batch, share,
+                          {.step = batch.step,
+                           .mini_batch = mini.index,
+                           .mini_batches = options_.epochs * std::ssize(plan),
+                           .version = position_.version,
+                           .global_tokens = static_cast<double>(mini.response_tokens),
+                           .global_samples = mini.samples,
+                           .compare_log_probs = first && options_.compare_log_probs}));
+      // The last moment to drop the step: from here on the weights are others.
+      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
+      TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status TrainLoop::TrainMiniBatch(StepBatch& batch, const ForwardBackwardCommand& command) {
+absl::Status TrainLoop::CheckInterrupted() const {
+  if (!parts_.interrupted || !parts_.interrupted()) return absl::OkStatus();
+  return absl::CancelledError("interrupted before the weights changed");
+}
+
+absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
+                                        double share,
+                                        const ForwardBackwardCommand& command) {
   batch.phases.Begin("train");
   const auto forward_backward = [&](TrainerClient& trainer, int) {
     return trainer.ForwardBackward(command);
@@ -167,25 +179,26 @@ absl::Status TrainLoop::TrainMiniBatch(StepBatch& batch, const ForwardBackwardCo
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
-  if (command.compare_log_probs) TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, results));
+  for (const auto& [name, value] : results.front().metrics) {
+    batch.facts.trainer[name] += value * share;
+  }
+  return command.compare_log_probs ? CompareLogProbs(batch, results) : absl::OkStatus();
+}
 
+absl::Status TrainLoop::OptimizerStep(StepBatch& batch, double share) {
   batch.phases.Begin("optimize");
   const int64_t next_version = position_.version + 1;
   const auto optimize = [&](TrainerClient& trainer, int) {
     return trainer.OptimizerStep(next_version);
   };
+  // Whatever happens now, the trainers may hold other weights than before.
+  position_.version = next_version;
   TANDEM_ASSIGN_OR_RETURN(const auto steps,
                           OnAllTrainers<OptimizerStepResult>(parts_.pool, optimize));
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
   }
-  position_.version = next_version;
   SetLogVersion(next_version);
-
-  const double share = 1.0 / static_cast<double>(command.mini_batches);
-  for (const auto& [name, value] : results.front().metrics) {
-    batch.facts.trainer[name] += value * share;
-  }
   batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
   batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
   if (steps.front().skipped) {

@@ -42,7 +42,13 @@ class TrainLoop {
   absl::Status SyncWeights(StepBatch& batch);
   absl::Status Record(StepBatch& batch);
 
-  absl::Status TrainMiniBatch(StepBatch& batch, const ForwardBackwardCommand& command);
+  // Cancelled when a stop does not wait for the end of the step.
+  absl::Status CheckInterrupted() const;
+  // `share`: of one mini-batch in the step's metrics.
+  absl::Status ForwardBackward(StepBatch& batch,
+                               double share,
+                               const ForwardBackwardCommand& command);
+  absl::Status OptimizerStep(StepBatch& batch, double share);
   absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
   absl::Status AfterStep();
   absl::Status EvaluateAndRecord();

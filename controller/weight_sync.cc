@@ -67,7 +67,14 @@ absl::StatusOr<PublishResult> WeightSync::Publish(int64_t version, const std::st
     }
     return trainer.SyncWeights(command);
   };
-  TANDEM_ASSIGN_OR_RETURN(result.trainers, OnAllTrainers<SyncResult>(pool_, publish));
+  auto synced = OnAllTrainers<SyncResult>(pool_, publish);
+  if (absl::IsDataLoss(synced.status())) {
+    // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
+    spdlog::error("{}; publishing once more", std::string(synced.status().message()));
+    synced = OnAllTrainers<SyncResult>(pool_, publish);
+  }
+  TANDEM_RETURN_IF_ERROR(synced.status());
+  result.trainers = *std::move(synced);
   for (const SyncResult& sync : result.trainers) {
     result.changed_share = std::max(result.changed_share, sync.changed_share);
     if (result.digest.empty()) result.digest = sync.digest;

@@ -186,6 +186,51 @@ TEST_CASE("Past cluster.max_restarts the run ends with the last error", "[train_
   REQUIRE(std::string(status.message()).find("trainer 0: connection lost") != std::string::npos);
 }
 
+TEST_CASE("One death that shows up in several calls is one recovery", "[train_loop][recovery]") {
+  testing::FakeRun run(2, /*max_restarts=*/1);
+  run.options.total_steps = 1;
+  // The trainer says that its rollout is gone, then the rollout itself does not answer.
+  run.journal.FailNext("trainer 1", "SyncWeights", absl::UnavailableError("rollout 1 is gone"), 1);
+  run.DieAt({WorkerRole::kRollout, 1}, "Wake", 3);
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.budget.spent() == 1);
+  const Lines lines = run.journal.Take();
+  REQUIRE(std::count(lines.begin(), lines.end(), "trainer 1 Reset(, v0)") == 1);
+  IndexOf(lines, "trainer 1 SyncWeights(v1, targets 0+1, r1i2)");
+}
+
+TEST_CASE("A digest that differs once is published again, twice ends the run", "[train_loop]") {
+  testing::FakeRun once(1);
+  once.journal.FailNext("trainer 0", "SyncWeights", absl::DataLossError("digest of x"), 1);
+  REQUIRE(once.Run().ok());
+  testing::FakeRun twice(1);
+  twice.journal.FailNext("trainer 0", "SyncWeights", absl::DataLossError("digest of x"), 1, 2);
+  const absl::Status status = twice.Run();
+  REQUIRE(absl::IsDataLoss(status));
+  REQUIRE(std::string(status.message()).find("trainer 0: digest of x") != std::string::npos);
+}
+
+TEST_CASE("A stop drops the step under way as long as the weights are the old ones",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 3;
+  run.Prepare(StartMode::kTrain);
+  run.journal.OnCall("trainer 0 ForwardBackward(step 2", [&] { run.control->StopNow(); });
+  REQUIRE(run.loop->Run("").ok());
+  REQUIRE(run.journal.Count("trainer 0 OptimizerStep") == 1);
+  const auto saved = CheckpointIndex::ReadState(run.loop->newest_checkpoint());
+  REQUIRE(saved->step == 1);
+  REQUIRE(saved->version == 1);
+  REQUIRE(saved->data.row == 2);
+
+  testing::FakeRun later(1);
+  later.options.total_steps = 3;
+  later.Prepare(StartMode::kTrain);
+  later.journal.OnCall("trainer 0 OptimizerStep(v2)", [&] { later.control->StopNow(); });
+  REQUIRE(later.loop->Run("").ok());
+  REQUIRE(CheckpointIndex::ReadState(later.loop->newest_checkpoint())->step == 2);
+}
+
 TEST_CASE("A run resumed from a checkpoint goes on where it was", "[train_loop]") {
   testing::FakeRun run(1);
   run.options.total_steps = 1;

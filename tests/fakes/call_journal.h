@@ -1,6 +1,7 @@
 // What fakes were asked for, in order, and what they shall answer next.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -16,21 +17,31 @@ class CallJournal {
  public:
   // Writes the call down and returns what it shall end with.
   absl::Status Call(const std::string& who, const std::string& what) {
+    const std::string line = who + " " + what;
+    if (!hook_prefix_.empty() && line.rfind(hook_prefix_, 0) == 0) hook_();
     std::lock_guard lock(mutex_);
-    lines_.push_back(who + " " + what);
-    const auto failure = failures_.find({who, what.substr(0, what.find('('))});
-    if (failure == failures_.end() || failure->second.first-- > 0) return absl::OkStatus();
-    const absl::Status status = failure->second.second;
-    failures_.erase(failure);
+    lines_.push_back(line);
+    const auto found = failures_.find({who, what.substr(0, what.find('('))});
+    if (found == failures_.end()) return absl::OkStatus();
+    Failure& failure = found->second;
+    if (failure.after-- > 0) return absl::OkStatus();
+    const absl::Status status = failure.status;
+    if (--failure.times <= 0) failures_.erase(found);
     return status;
   }
-  // Call number `after` + 1 of `method` at `who` from now fails once.
+  // After `after` calls of `method` at `who`, the next `times` fail.
   void FailNext(const std::string& who,
                 const std::string& method,
                 absl::Status status,
-                int after = 0) {
+                int after = 0,
+                int times = 1) {
     std::lock_guard lock(mutex_);
-    failures_[{who, method}] = {after, std::move(status)};
+    failures_[{who, method}] = {std::move(status), after, times};
+  }
+  // Runs `hook` at every call whose line begins with `prefix`. Set before the run.
+  void OnCall(const std::string& prefix, std::function<void()> hook) {
+    hook_prefix_ = prefix;
+    hook_ = std::move(hook);
   }
   std::vector<std::string> Take() {
     std::lock_guard lock(mutex_);
@@ -45,9 +56,17 @@ class CallJournal {
   }
 
  private:
+  struct Failure {
+    absl::Status status;
+    int after = 0;
+    int times = 1;
+  };
+
   mutable std::mutex mutex_;
   std::vector<std::string> lines_;
-  std::map<std::pair<std::string, std::string>, std::pair<int, absl::Status>> failures_;
+  std::map<std::pair<std::string, std::string>, Failure> failures_;
+  std::string hook_prefix_;
+  std::function<void()> hook_;
 };
 
 }  // namespace tandem::testing
