@@ -12,6 +12,13 @@
 #include "trainer_worker/hf_tensor_source.h"
 
 namespace tandem {
+namespace {
+
+// A collective gives up before the call that waits for it, so that the name of the absent rank gets
+// through to the controller.
+constexpr double kShareOfTimeout = 0.9;
+
+}  // namespace
 
 // A command from its start to its report: names it in the status and the log, and takes time and
 // peaks.
@@ -98,6 +105,9 @@ absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
   reset_result_ = ResetResult{.version = command.version,
                               .parameters = session_->plan().total_elements(),
                               .shard_parameters = session_->shard().elements()};
+  spdlog::info("rank {} of {} holds {} of {} parameters at version {}", options_.rank,
+               command.world_size, reset_result_.shard_parameters, reset_result_.parameters,
+               command.version);
   reset_result_.report = phase.Report();
   return reset_result_;
 }
@@ -112,7 +122,7 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
                                       .world_size = command.world_size,
                                       .rendezvous = command.rendezvous,
                                       .generation = command.generation,
-                                      .deadline = options_.rpc_timeout}));
+                                      .deadline = kShareOfTimeout * options_.rpc_timeout}));
   const absl::Status loaded = LoadWeights(command);
   return Agree(*group_.communicator(), loaded, "loading the model").status();
 }
@@ -162,6 +172,9 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
       Agree(*group_.communicator(), samples.status(), "pulling samples").status());
   ForwardBackwardResult result;
   TANDEM_ASSIGN_OR_RETURN(result.batch, session->Train(RequestOf(command), *samples));
+  spdlog::info("{} tokens in {} micro-batches, forward {:.2f} s, backward {:.2f} s{}",
+               result.batch.tokens, result.batch.micro_batches, result.batch.forward_seconds,
+               result.batch.backward_seconds, result.batch.recompute ? ", layers recomputed" : "");
   result.report = phase.Report();
   return result;
 }

@@ -17,6 +17,15 @@ using testing::GoldenFamily;
 using testing::Json;
 using testing::ParseTensor;
 
+// The same checks for the external set and for the one that is committed.
+std::filesystem::path GoldenDir() {
+#ifdef TANDEM_COMMITTED_GOLDEN
+  return testing::CommittedGoldenDir();
+#else
+  return testing::GoldenDirOrSkip();
+#endif
+}
+
 struct Parameter {
   explicit Parameter(std::vector<float> initial)
       : master(std::move(initial)), exp_avg(master.size()), exp_avg_sq(master.size()) {}
@@ -91,12 +100,12 @@ void CheckSchedule(const GoldenFamily&, const GoldenCase& c) {
 }
 
 TEST_CASE("AdamW with clipping equals the golden numbers", "[golden][optimizer]") {
-  testing::RunGoldenFamily(testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "optimizer"),
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "optimizer"),
                            {{"optimizer_step", CheckOptimizerStep}});
 }
 
 TEST_CASE("Learning rates equal the golden numbers", "[golden][lr_schedule]") {
-  testing::RunGoldenFamily(testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "schedules"),
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "schedules"),
                            {{"constant", CheckSchedule}, {"cosine", CheckSchedule}},
                            {"apply_kl_penalty", "kl_controller"});
 }
