@@ -29,7 +29,11 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
                                         parts_.budget.limit(), std::string(reason.message())));
   const absl::Status complete =
       parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
-  TANDEM_RETURN_IF_ERROR(Annotate(complete, std::string(reason.message())));
+  if (!complete.ok()) {
+    return absl::Status(complete.code(),
+                        fmt::format("{} (the loss showed as: {})", std::string(complete.message()),
+                                    std::string(reason.message())));
+  }
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
   parts_.budget.Settle();
   parts_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",

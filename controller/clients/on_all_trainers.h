@@ -48,7 +48,9 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(WorkerPool& pool, const Call& 
       results[rank] = std::move(result).value();
     } else if (first_failure.ok()) {
       const WorkerKey key{WorkerRole::kTrainer, static_cast<int>(rank)};
-      first_failure = Annotate(result.status(), key.Text());
+      first_failure = absl::IsCancelled(result.status())
+                          ? absl::CancelledError(key.Text() + " fell silent; its call was given up")
+                          : Annotate(result.status(), key.Text());
       if (absl::IsUnavailable(first_failure)) pool.MarkLost(key, client.incarnation());
     }
   };
