@@ -206,7 +206,8 @@ absl::Status RunAssembly::Run() {
 
   const std::unique_ptr<Tracker> tracker = MakeTrackers(config_, RealClock());
   const RunParts parts = MakeParts(*tracker);
-  TrainLoop loop(parts, options_, control_, absl::ToUnixSeconds(RealClock().Now()));
+  // Milliseconds: a controller that is restarted within a second must begin a new generation too.
+  TrainLoop loop(parts, options_, control_, absl::ToUnixMillis(RealClock().Now()));
   const std::string run_id = MakeRunId(config_, RealClock().Now());
   ClusterService cluster(registry_, *samples_, MakeWelcome(config_, *inputs_.tokenizer));
   TandemService api({.control = control_,
