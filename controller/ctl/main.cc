@@ -62,7 +62,8 @@ class CommandLine {
     const absl::Status status = action_();
     if (status.ok()) return 0;
     std::cerr << "tandemctl: " << status.message() << "\n";
-    const bool unreachable = absl::IsUnavailable(status) || absl::IsNotFound(status);
+    // What the controller itself does not find is an answer.
+    const bool unreachable = absl::IsUnavailable(status) || (absl::IsNotFound(status) && !found_);
     return unreachable && !local_ ? 69 : 1;
   }
 
@@ -76,6 +77,7 @@ class CommandLine {
       action_ = [this, action]() -> absl::Status {
         const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
         if (!address.ok()) return address.status();
+        found_ = true;
         auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
         if (!api.ok()) return api.status();
         return action(*api);
@@ -199,7 +201,8 @@ class CommandLine {
   Globals globals_;
   Options o_;
   Action action_;
-  bool local_ = false;
+  bool local_ = false;  // a command that needs no controller
+  bool found_ = false;  // an address to call
 };
 
 }  // namespace
