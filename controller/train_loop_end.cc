@@ -58,6 +58,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
     return trainer.SaveState(directory, position_.version);
   };
   auto saved = OnAllTrainers<SaveResult>(parts_.pool, save);
+  FaultPoint("checkpoint");
   const auto path = [&]() -> absl::StatusOr<std::string> {
     TANDEM_RETURN_IF_ERROR(saved.status());
     return parts_.checkpoints.Commit(step, {.step = step,
