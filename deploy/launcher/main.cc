@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
+#include "common/model_spec/model_spec.h"
 #include "deploy/launcher/run_loop.h"
 
 namespace tandem {
@@ -49,6 +50,9 @@ int Launch(const Flags& flags) {
   for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
   const v1::Config& config = loaded->config;
   if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) return Fail(valid);
+  // A model that nobody can run is refused before anything is started for it.
+  if (const auto spec = LoadModelSpec(config.model().path()); !spec.ok())
+    return Fail(spec.status());
   const std::string run_dir = config.cluster().run_dir();
   if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) return Fail(lock);
   LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);

@@ -37,7 +37,7 @@ ALLOWED = {
     "controller": WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
     "trainer_worker": WITHOUT_TORCH + COMPUTE,
     "rollout_worker": WITHOUT_TORCH + COMPUTE,
-    "deploy/launcher": BASE + ["common/config"],
+    "deploy/launcher": BASE + ["common/config", "common/model_spec"],
 }
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.

@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/model_spec/model_spec.h"
+
 namespace tandem {
 namespace {
 
@@ -37,7 +39,8 @@ while :; do wait; done
 class Run {
  public:
   // `flags` are appended to the launcher's.
-  explicit Run(const std::vector<std::string>& flags = {}) {
+  explicit Run(const std::vector<std::string>& flags = {},
+               const std::string& model_type = "llama") {
     alarm(60);
     std::string pattern = (fs::temp_directory_path() / "launch-XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
@@ -47,7 +50,15 @@ class Run {
       std::ofstream(path) << kScript;
       fs::permissions(path, fs::perms::owner_all);
     }
-    std::ofstream(dir_ + "/config.json") << "{}";
+    std::ofstream(dir_ + "/config.json") << ModelConfigJson({.model_type = model_type,
+                                                             .vocab_size = 8,
+                                                             .hidden_size = 4,
+                                                             .num_layers = 1,
+                                                             .num_heads = 1,
+                                                             .num_kv_heads = 1,
+                                                             .head_dim = 4,
+                                                             .intermediate_size = 4,
+                                                             .max_position = 8});
     std::ofstream(dir_ + "/t.jsonl") << "{}";
     std::ofstream(dir_ + "/c.yaml") << "model.path: " << dir_ << "\ndata.train_files: " << dir_
                                     << "/t.jsonl\ncluster.run_dir: " << dir_ << "/run\n";
@@ -193,6 +204,13 @@ TEST_CASE("a config that cannot work ends with 64 before anything starts") {
   REQUIRE(run.Wait() == 64);
   REQUIRE(run.File("err").find("trainer rank 1 has no partner rollout rank 1") !=
           std::string::npos);
+  REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
+}
+
+TEST_CASE("a model type that nobody can run ends with 64 before anything starts") {
+  Run run({}, "mamba");
+  REQUIRE(run.Wait() == 64);
+  REQUIRE(run.File("err").find("model_type mamba is not supported") != std::string::npos);
   REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
 }
 
