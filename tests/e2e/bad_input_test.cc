@@ -1,0 +1,111 @@
+// Configs and data that cannot work: refused by name before anything trains, nobody left.
+#include <fstream>
+
+#include <arpa/inet.h>
+#include <catch2/catch.hpp>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/e2e/recovery.h"
+
+namespace tandem::testing {
+namespace {
+
+// What the launcher said; requires `code` and that nobody is left.
+std::string Refusal(ClusterRig& rig, int code = 64) {
+  const int ended = rig.Launch({"--grace", "5"}).Wait();
+  const std::string said = rig.Log("launcher");
+  INFO(said);
+  REQUIRE(ended == code);
+  REQUIRE(rig.LeftBehind() == "");
+  return said;
+}
+
+void RequireSaid(const std::string& said, const std::vector<std::string>& parts) {
+  INFO(said);
+  for (const std::string& part : parts) {
+    INFO(part);
+    REQUIRE(said.find(part) != std::string::npos);
+  }
+}
+
+void AppendRow(const ClusterRig& rig, const std::string& row) {
+  std::ofstream(rig.train_file(), std::ios::app) << row << "\n";
+}
+
+TEST_CASE("a key with a typo is told with its line and the nearest key") {
+  ClusterRig rig({.config = {{"rollout.temprature", "1"}}});
+  RequireSaid(Refusal(rig), {"config.yaml:", "rollout.temprature", "rollout.temperature"});
+  REQUIRE(rig.Log("controller") == "");  // nothing was started
+}
+
+TEST_CASE("a value of the wrong type and an impossible one are told") {
+  ClusterRig rig({.config = {{"rollout.n", "many"}, {"actor.grad_clip", "-1"}}});
+  RequireSaid(Refusal(rig), {"rollout.n", "actor.grad_clip", "config.yaml:"});
+}
+
+TEST_CASE("a trainer without a partner is named") {
+  ClusterRig rig({.config = {{"cluster.trainers", "2"}, {"cluster.rollouts", "1"}}});
+  RequireSaid(Refusal(rig), {"trainer rank 1 has no partner rollout rank 1"});
+  REQUIRE(rig.Log("controller") == "");
+}
+
+TEST_CASE("a data line that is no JSON is told with file and line") {
+  ClusterRig rig;
+  AppendRow(rig, "{\"prompt\": \"cut");
+  RequireSaid(Refusal(rig), {"train.jsonl:", "is no JSON"});
+}
+
+TEST_CASE("multimodal columns are refused by name") {
+  ClusterRig rig;
+  AppendRow(rig, R"({"prompt": "What is this?", "images": ["a.png"], "data_source": "x",)"
+                 R"( "reward_model": {"ground_truth": "1"}})");
+  RequireSaid(Refusal(rig), {"train.jsonl:", "\"images\"", "not supported"});
+}
+
+TEST_CASE("a missing data file is named") {
+  ClusterRig rig;
+  rig.Set("data.train_files", "/no/such/file.jsonl");
+  RequireSaid(Refusal(rig), {"data.train_files", "/no/such/file.jsonl"});
+}
+
+TEST_CASE("a batch larger than the data is refused") {
+  ClusterRig rig({.config = {{"data.train_batch_size", "1000"}}});
+  RequireSaid(Refusal(rig), {"fewer than data.train_batch_size = 1000"});
+}
+
+TEST_CASE("a port that is in use is named") {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(name);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&name), size) == 0);
+  REQUIRE(listen(fd, 1) == 0);
+  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0);
+  const std::string address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
+  ClusterRig rig({.config = {{"cluster.listen", address}}});
+  RequireSaid(Refusal(rig), {address, "in use"});
+  close(fd);
+}
+
+TEST_CASE("a second controller in the same directory is refused") {
+  ClusterRig rig;
+  TestProcess& first = rig.StartController({"--start-paused"});
+  rig.WaitForStatus("the controller to listen", [](const auto&) { return true; });
+  TestProcess& second = rig.StartController({"--start-paused"});
+  REQUIRE(second.Wait() == 64);
+  REQUIRE(rig.Log("controller").find("another controller is at work in") != std::string::npos);
+  REQUIRE(first.running());
+}
+
+TEST_CASE("a worker whose rank the run does not have is refused with 64") {
+  ClusterRig rig;
+  rig.StartController({"--start-paused"});
+  REQUIRE(rig.StartTrainer(1).Wait() == 64);
+  REQUIRE(rig.Log("trainer", 1).find("trainer 1 is out of range") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,87 @@
+// Model directories that cannot work: refused with the name of the file and what to do.
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include <catch2/catch.hpp>
+
+#include "tests/e2e/recovery.h"
+
+namespace tandem::testing {
+namespace {
+
+using nlohmann::json;
+
+// What was said by whoever refused; requires a failure and that nobody is left.
+std::string Refusal(ClusterRig& rig) {
+  const int code = rig.Launch({"--grace", "5"}).Wait();
+  const std::string said = rig.Log("launcher") + rig.Log("controller");
+  INFO(said);
+  REQUIRE(code > 0);
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE(said.find("step 1/3") == std::string::npos);
+  return said;
+}
+
+void RequireSaid(const std::string& said, const std::vector<std::string>& parts) {
+  INFO(said);
+  for (const std::string& part : parts) {
+    INFO(part);
+    REQUIRE(said.find(part) != std::string::npos);
+  }
+}
+
+void EditJson(const std::string& path, const std::function<void(json&)>& edit) {
+  json value = json::parse(FileText(path));
+  edit(value);
+  std::ofstream(path) << value.dump();
+}
+
+TEST_CASE("a model type that is not known is named before anything is launched") {
+  ClusterRig rig;
+  EditJson(rig.model_dir() + "/config.json", [](json& config) { config["model_type"] = "mamba"; });
+  RequireSaid(Refusal(rig), {"mamba", "llama"});
+  REQUIRE(rig.Log("trainer") == "");
+  REQUIRE(rig.Log("rollout") == "");
+}
+
+TEST_CASE("a missing weight file is named") {
+  ClusterRig rig;
+  std::filesystem::remove(rig.model_dir() + "/model.safetensors");
+  RequireSaid(Refusal(rig), {"model.safetensors"});
+}
+
+TEST_CASE("a truncated weight file is told from a whole one") {
+  ClusterRig rig;
+  const std::string path = rig.model_dir() + "/model.safetensors";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
+  RequireSaid(Refusal(rig), {"model.safetensors"});
+}
+
+TEST_CASE("weights of another shape are named") {
+  ClusterRig rig;
+  EditJson(rig.model_dir() + "/config.json",
+           [](json& config) { config["intermediate_size"] = 128; });
+  RequireSaid(Refusal(rig), {"mlp."});
+}
+
+TEST_CASE("a tokenizer without merges is refused") {
+  ClusterRig rig;
+  EditJson(rig.model_dir() + "/tokenizer.json",
+           [](json& tokenizer) { tokenizer["model"].erase("merges"); });
+  RequireSaid(Refusal(rig), {"tokenizer.json", "merges"});
+}
+
+TEST_CASE("a model without a tokenizer is refused") {
+  ClusterRig rig;
+  std::filesystem::remove(rig.model_dir() + "/tokenizer.json");
+  RequireSaid(Refusal(rig), {"tokenizer.json"});
+}
+
+TEST_CASE("a pool too small for one sequence is refused with the numbers") {
+  ClusterRig rig({.config = {{"rollout.gpu_memory_utilization", "0.0000001"}}});
+  RequireSaid(Refusal(rig), {"rollout.gpu_memory_utilization"});
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,104 @@
+// tandemctl drives a run that was started paused.
+#include <catch2/catch.hpp>
+
+#include "tests/e2e/recovery.h"
+
+namespace tandem::testing {
+namespace {
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Output of a command that must succeed.
+std::string Ok(ClusterRig& rig, const std::vector<std::string>& arguments) {
+  const auto result = rig.Ctl(arguments);
+  INFO(arguments.front() << ": " << result.output << rig.Log("controller"));
+  REQUIRE(result.code == 0);
+  return result.output;
+}
+
+nlohmann::json OkJson(ClusterRig& rig, std::vector<std::string> arguments) {
+  arguments.push_back("--json");
+  return nlohmann::json::parse(Ok(rig, arguments));
+}
+
+TEST_CASE("tandemctl drives a paused run from the first status to the stop") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "20"},
+                             {"trainer.save_freq", "-1"},
+                             {"data.val_max_samples", "4"}}});
+  rig.Set("data.val_files", rig.dir() / "data" / "val.jsonl");
+  rig.SetPairs(2);
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+
+  const std::string status = Ok(rig, {"status"});
+  REQUIRE(Has(status, "step 0/20"));
+  REQUIRE(Has(status, "trainer"));
+  const auto json = OkJson(rig, {"status"});
+  REQUIRE(json.at("workers").size() == 4);
+  REQUIRE(json.at("state") == "paused");
+  REQUIRE(json.at("workers")[0].at("worker").at("incarnation") == "1");
+
+  REQUIRE(Has(Ok(rig, {"step"}), "done, last step 1"));
+  REQUIRE(OkJson(rig, {"run", "2"}).at("done") == true);
+  REQUIRE(OkJson(rig, {"status"}).at("step") == "3");
+  REQUIRE(OkJson(rig, {"steps"}).at("steps").size() == 3);
+  REQUIRE(Has(Ok(rig, {"steps"}), "reward"));
+
+  const auto samples = OkJson(rig, {"samples", "--step", "2", "--limit", "5"});
+  REQUIRE(samples.at("samples").size() == 5);
+  REQUIRE(samples.at("total") == "16");
+  REQUIRE(Has(samples.at("samples")[0].at("prompt"), "What is"));
+  REQUIRE(Has(Ok(rig, {"samples"}), "16 samples"));
+
+  const auto texts = OkJson(rig, {"generate", "What is 1 + 1?", "-n", "3", "--seed", "5"});
+  REQUIRE(texts.at("texts").size() == 3);
+  REQUIRE(texts.at("version") == "3");
+  REQUIRE(OkJson(rig, {"generate", "What is 1 + 1?", "-n", "3", "--seed", "5"}).at("texts") ==
+          texts.at("texts"));
+  REQUIRE(OkJson(rig, {"evaluate"}).at("prompts") == "4");
+  REQUIRE(Has(Ok(rig, {"evaluate", "-n", "2"}), "4 prompts"));
+  REQUIRE(OkJson(rig, {"check"}).at("ok") == true);
+  REQUIRE(Has(Ok(rig, {"check"}), "weights agree"));
+  const auto other = rig.Ctl({"check", "--hf", rig.model_dir()});
+  REQUIRE(other.code == 1);  // three steps away from where it began
+  REQUIRE(Has(other.output, "WEIGHTS DIFFER"));
+
+  Ok(rig, {"resume"});
+  rig.WaitForStatus("training to go on", [](const auto& s) { return s.step() >= 4; });
+  Ok(rig, {"pause"});
+  rig.WaitForStatus("the pause", [](const auto& s) { return s.state() == "paused"; });
+  Ok(rig, {"stop"});
+  const int code = launcher.Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.LeftBehind() == "");
+  REQUIRE(rig.HasRunFile("checkpoints/latest"));
+
+  const auto gone = rig.Ctl({"status"});
+  REQUIRE(gone.code == 69);
+  REQUIRE(gone.output.find("controller") != std::string::npos);
+}
+
+TEST_CASE("what a user asks wrongly is refused and the run lives on") {
+  ClusterRig rig;
+  rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  REQUIRE(rig.Ctl({"run", "-1"}).code != 0);
+  REQUIRE(rig.Ctl({"generate", "", "--raw"}).code == 1);
+  REQUIRE(rig.Ctl({"check", "--hf", "/no/such/model"}).code == 1);
+  REQUIRE(rig.Ctl({"nonsense"}).code == 64);
+  const auto operation = OkJson(rig, {"run", "--no-wait"});
+  REQUIRE(operation.at("done") == false);
+  const auto again = rig.Ctl({"step"});
+  INFO(again.output);
+  rig.WaitForStatus("all steps", [](const auto& s) { return s.step() == 3; });
+  const auto finished = rig.Ctl({"step"});
+  REQUIRE(finished.code == 1);
+  REQUIRE(Has(finished.output, "trainer.total_training_steps"));
+  Ok(rig, {"stop"});
+}
+
+}  // namespace
+}  // namespace tandem::testing

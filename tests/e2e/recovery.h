@@ -1,0 +1,35 @@
+// What a run must come to, whatever happened to its processes.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/cluster_rig.h"
+
+namespace tandem::testing {
+
+struct Outcome {
+  std::string weights;                        // of the last checkpoint
+  std::map<int64_t, nlohmann::json> metrics;  // of each step, without times
+};
+
+// The outcome of a finished run of `steps` steps.
+Outcome OutcomeOf(const ClusterRig& rig, int64_t steps);
+
+// The outcome of two pairs and three steps in which nobody dies; computed once.
+const Outcome& Undisturbed();
+
+struct Fault {
+  std::string role;
+  int rank;
+  std::string point;  // common/base/fault_point.h
+  int nth;
+};
+
+// Launches two pairs, kills the process at the fault, and requires that the run goes on to the
+// undisturbed outcome with one restart, exit code 0 and nobody left.
+void RequireRecovery(const Fault& fault, const std::map<std::string, std::string>& config = {});
+
+}  // namespace tandem::testing

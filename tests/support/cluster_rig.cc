@@ -1,0 +1,230 @@
+#include "tests/support/cluster_rig.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "common/rpc/channel.h"
+#include "controller/data/make_addition.h"
+#include "tandem/v1/controller.grpc.pb.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMark[] = "TANDEM_RIG";  // in the environment of everything that a rig starts
+
+void ThrowUnlessOk(const absl::Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.ToString());
+}
+
+std::map<std::string, std::string> BaseConfig(const ClusterRig& rig) {
+  return {{"model.path", rig.model_dir()},
+          {"data.train_files", rig.train_file()},
+          {"data.max_prompt_length", "112"},
+          {"data.max_response_length", "8"},
+          {"data.train_batch_size", "4"},
+          {"rollout.n", "4"},
+          {"rollout.max_num_seqs", "8"},
+          {"rollout.max_num_batched_tokens", "256"},
+          {"rollout.gpu_memory_utilization", "0.05"},
+          {"actor.ppo_max_token_len_per_gpu", "512"},
+          {"actor.optim.lr", "0.0005"},
+          {"reward.function", "last_integer"},
+          {"reward.terms", "[{name: format, weight: 1, args: {pattern: \"[a-m]\"}}]"},
+          {"trainer.total_training_steps", "3"},
+          {"trainer.save_freq", "1"},
+          {"trainer.max_actor_ckpt_to_keep", "0"},
+          {"trainer.val_before_train", "false"},
+          {"cluster.heartbeat_seconds", "0.1"},
+          {"cluster.heartbeat_timeout_seconds", "3"},
+          {"cluster.rpc_timeout_seconds", "60"},
+          {"cluster.compute_threads", "1"}};
+}
+
+std::string ReadProc(const std::string& pid, const std::string& name) {
+  std::string text = FileText("/proc/" + pid + "/" + name);
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+}  // namespace
+
+ClusterRig::ClusterRig(const RigOptions& options) {
+  ThrowUnlessOk(WriteTinyModel(model_dir(), options.model));
+  const auto files = MakeAddition(dir() / "data", {.max_operand = options.max_operand});
+  ThrowUnlessOk(files.status());
+  config_ = BaseConfig(*this);
+  for (const auto& [key, value] : options.config) Set(key, value);
+  env_[kMark] = dir();
+}
+
+ClusterRig::~ClusterRig() {
+  processes_.clear();
+  // What a killed launcher left is dying: the folder goes when nobody writes into it any more.
+  LeftBehind();
+}
+
+void ClusterRig::Set(const std::string& key, const std::string& value) { config_[key] = value; }
+
+void ClusterRig::SetPairs(int pairs) {
+  Set("cluster.trainers", std::to_string(pairs));
+  Set("cluster.rollouts", std::to_string(pairs));
+}
+
+void ClusterRig::SetFault(const std::string& role,
+                          int rank,
+                          const std::string& point,
+                          int nth,
+                          const std::string& action) {
+  const std::string marker = dir() / fmt::format("fault-{}", ++faults_);
+  env_["TANDEM_FAULT"] = fmt::format("{}:{}:{}:{}:{}:{}", role, rank, point, nth, action, marker);
+}
+
+bool ClusterRig::FaultFired() const { return fs::exists(dir() / fmt::format("fault-{}", faults_)); }
+
+std::vector<std::string> ClusterRig::ConfigFlags() const {
+  std::ofstream file(config_file());
+  for (const auto& [key, value] : config_) file << key << ": " << value << "\n";
+  return {"--config", config_file(), "--set", "cluster.run_dir=" + run_dir()};
+}
+
+TestProcess& ClusterRig::Start(const std::string& program,
+                               const std::vector<std::string>& arguments,
+                               const std::string& output) {
+  fs::create_directories(run_dir());
+  ProcessOptions options{.argv = {std::string(TANDEM_BIN_DIR) + "/" + program},
+                         .env = env_,
+                         .output = output,
+                         .file_size_limit = file_size_limit_};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+  return *processes_.emplace_back(std::make_unique<TestProcess>(std::move(options)));
+}
+
+TestProcess& ClusterRig::Launch(const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = ConfigFlags();
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return Start("tandem-launcher", arguments, dir() / (run_name_ + "-launcher.log"));
+}
+
+TestProcess& ClusterRig::StartController(const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = ConfigFlags();
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  fs::create_directories(run_dir() + "/logs");
+  return Start("tandem-controller", arguments, run_dir() + "/logs/controller-0.log");
+}
+
+TestProcess& ClusterRig::StartWorker(const std::string& role, int rank) {
+  fs::create_directories(run_dir() + "/logs");
+  return Start("tandem-" + role,
+               {"--controller", controller_address(), "--role", role, "--rank",
+                std::to_string(rank), "--device", fmt::format("cpu:{}", rank)},
+               fmt::format("{}/logs/{}-{}.log", run_dir(), role, rank));
+}
+
+TestProcess& ClusterRig::StartTrainer(int rank) { return StartWorker("trainer", rank); }
+TestProcess& ClusterRig::StartRollout(int rank) { return StartWorker("rollout", rank); }
+
+ClusterRig::CtlResult ClusterRig::Ctl(const std::vector<std::string>& arguments) {
+  const std::string output = dir() / fmt::format("ctl-{}.txt", processes_.size());
+  std::vector<std::string> all = {"--run-dir", run_dir()};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const int code = Start("tandemctl", all, output).Wait();
+  return {.code = code, .output = FileText(output)};
+}
+
+std::optional<v1::GetStatusResponse> ClusterRig::Status() const {
+  auto channel = MakeChannel(controller_address());
+  ThrowUnlessOk(channel.status());
+  grpc::ClientContext context;
+  SetDeadline(context, absl::Seconds(5));
+  v1::GetStatusResponse response;
+  const auto stub = v1::TandemService::NewStub(*channel);
+  if (!stub->GetStatus(&context, {}, &response).ok()) return std::nullopt;
+  return response;
+}
+
+std::vector<std::string> ClusterRig::Running() const {
+  std::vector<std::string> found;
+  const std::string mark = std::string(kMark) + "=" + dir().string() + " ";
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (ReadProc(pid, "environ").find(mark) == std::string::npos) continue;
+    found.push_back(pid + " " + ReadProc(pid, "cmdline"));
+  }
+  return found;
+}
+
+std::string ClusterRig::LeftBehind() const {
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  std::vector<std::string> left = Running();
+  while (!left.empty() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(20));
+    left = Running();
+  }
+  return fmt::format("{}", fmt::join(left, "\n"));
+}
+
+bool ClusterRig::HasRunFile(const std::string& name) const {
+  return fs::exists(run_dir() + "/" + name);
+}
+
+std::string ClusterRig::Log(const std::string& role, int rank) const {
+  if (role == "launcher") return FileText(dir() / (run_name_ + "-launcher.log"));
+  return RunFile(fmt::format("logs/{}-{}.log", role, rank));
+}
+
+std::map<int64_t, nlohmann::json> ClusterRig::Metrics() const {
+  std::map<int64_t, nlohmann::json> steps;
+  std::istringstream lines(RunFile("metrics.jsonl"));
+  for (std::string text; std::getline(lines, text);) {
+    const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    // A kill in the middle of a line leaves a part of it.
+    if (line.is_object() && line.at("data").contains("training/global_step")) {
+      steps[line.at("step")] = line.at("data");
+    }
+  }
+  return steps;
+}
+
+std::string ClusterRig::Weights(int64_t step) const {
+  return RunFile(fmt::format("checkpoints/step_{}/model.safetensors", step));
+}
+
+std::vector<std::vector<int32_t>> ClusterRig::StoredTokens(int64_t step,
+                                                           int64_t samples,
+                                                           int64_t response_tokens) const {
+  const std::string bytes = RunFile(fmt::format("samples/step_{:06}.samples", step));
+  // A record is the tokens (i32), then for each response token a log-prob (f32) and a version
+  // (i64).
+  const auto record = static_cast<int64_t>(bytes.size()) / samples;
+  const int64_t tokens = (record - 12 * response_tokens) / 4;
+  std::vector<std::vector<int32_t>> all;
+  if (record * samples != static_cast<int64_t>(bytes.size()) || tokens <= response_tokens) {
+    throw std::runtime_error(fmt::format("step {} has {} bytes of samples", step, bytes.size()));
+  }
+  for (int64_t i = 0; i < samples; ++i) {
+    const auto* first = reinterpret_cast<const int32_t*>(bytes.data() + i * record);
+    all.emplace_back(first, first + tokens);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+nlohmann::json Repeatable(const nlohmann::json& metrics) {
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [name, value] : metrics.items()) {
+    if (name.rfind("timing", 0) != 0 && name.rfind("perf/", 0) != 0) kept[name] = value;
+  }
+  return kept;
+}
+
+}  // namespace tandem::testing

@@ -1,0 +1,121 @@
+// A whole run in a folder of a test's own: a tiny model, generated additions, a config, and the
+// real programs, started through the launcher or one by one, watched over the API, killed at will.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tandem/v1/controller.pb.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_process.h"
+#include "tests/support/tiny_model.h"
+
+namespace tandem::testing {
+
+struct RigOptions {
+  TinyModelOptions model;
+  int64_t max_operand = 9;  // of the additions: one-digit numbers make prompts of one length
+  std::map<std::string, std::string> config;  // dotted key → YAML value, over the rig's own
+};
+
+// One pair, three steps of 4 prompts x 4 samples of 8 tokens, rewarded for letters from a to m, so
+// that a random model earns some and learns something.
+class ClusterRig {
+ public:
+  // Throws std::runtime_error where model or data cannot be written.
+  explicit ClusterRig(const RigOptions& options = {});
+  // Kills what still runs.
+  ~ClusterRig();
+
+  // Over the config file, from the next start on.
+  void Set(const std::string& key, const std::string& value);
+  void SetPairs(int pairs);
+  // Environment of everything started from now on.
+  void SetEnv(const std::string& name, const std::string& value) { env_[name] = value; }
+  // Kills or stops a process at a point of its work (common/base/fault_point.h); once.
+  void SetFault(const std::string& role,
+                int rank,
+                const std::string& point,
+                int nth,
+                const std::string& action = "kill");
+  bool FaultFired() const;
+  void LimitFileSize(int64_t bytes) { file_size_limit_ = bytes; }
+  // Runs start in this folder from now on, with the same model and data.
+  void UseRunDir(const std::string& name) { run_name_ = name; }
+
+  const std::filesystem::path& dir() const { return dir_.path(); }
+  std::string run_dir() const { return dir() / run_name_; }
+  std::string model_dir() const { return dir() / "model"; }
+  std::string train_file() const { return dir() / "data" / "train.jsonl"; }
+  std::string config_file() const { return dir() / "config.yaml"; }
+  std::string controller_address() const { return "unix:" + run_dir() + "/controller.sock"; }
+
+  TestProcess& Launch(const std::vector<std::string>& flags = {});
+  TestProcess& StartController(const std::vector<std::string>& flags = {});
+  TestProcess& StartTrainer(int rank = 0);
+  TestProcess& StartRollout(int rank = 0);
+
+  struct CtlResult {
+    int code = 0;
+    std::string output;
+  };
+  // tandemctl with --run-dir and `arguments`.
+  CtlResult Ctl(const std::vector<std::string>& arguments);
+
+  // What the running controller says of itself; nullopt until it listens.
+  std::optional<v1::GetStatusResponse> Status() const;
+  // Waits for a status that satisfies `wanted`; gives up early when `process` ends.
+  template <typename Wanted>
+  v1::GetStatusResponse WaitForStatus(const std::string& what, Wanted&& wanted) const {
+    std::optional<v1::GetStatusResponse> status;
+    WaitUntil(what, [&] {
+      status = Status();
+      return status && wanted(*status);
+    });
+    return *status;
+  }
+
+  // Processes of this rig that run, as "pid command line".
+  std::vector<std::string> Running() const;
+  // Empty, or who is left some seconds after all should have gone.
+  std::string LeftBehind() const;
+
+  // What the run left.
+  std::string RunFile(const std::string& name) const { return FileText(run_dir() + "/" + name); }
+  bool HasRunFile(const std::string& name) const;
+  std::string Log(const std::string& role, int rank = 0) const;
+  // Lines of metrics.jsonl that hold a step, the last of each step, by step.
+  std::map<int64_t, nlohmann::json> Metrics() const;
+  // model.safetensors of a checkpoint, "" without one.
+  std::string Weights(int64_t step) const;
+  // Token arrays of a step's samples as stored, sorted; for responses of one length only.
+  std::vector<std::vector<int32_t>> StoredTokens(int64_t step,
+                                                 int64_t samples,
+                                                 int64_t response_tokens) const;
+
+ private:
+  TestProcess& Start(const std::string& program,
+                     const std::vector<std::string>& arguments,
+                     const std::string& output);
+  std::vector<std::string> ConfigFlags() const;
+  TestProcess& StartWorker(const std::string& role, int rank);
+
+  TempDir dir_;
+  std::string run_name_ = "run";
+  std::map<std::string, std::string> config_;
+  std::map<std::string, std::string> env_;
+  std::optional<int64_t> file_size_limit_;
+  int faults_ = 0;
+  std::vector<std::unique_ptr<TestProcess>> processes_;
+};
+
+// Metrics of a step without those that measure time or memory: equal in equal runs.
+nlohmann::json Repeatable(const nlohmann::json& metrics);
+
+}  // namespace tandem::testing

@@ -1,0 +1,67 @@
+// A program started by a test: it cannot outlive the test, and its output is kept.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
+#include <sys/types.h>
+
+namespace tandem::testing {
+
+// Waiting in tests is for events; the limit only ends a test that hangs.
+inline constexpr absl::Duration kPatience = absl::Seconds(120);
+
+struct ProcessOptions {
+  std::vector<std::string> argv;           // argv[0] is the path of the program
+  std::map<std::string, std::string> env;  // added to the environment of the test
+  std::string output;                      // file for stdout and stderr, appended
+  std::optional<int64_t> file_size_limit;  // RLIMIT_FSIZE in bytes: writing on gives EFBIG
+};
+
+class TestProcess {
+ public:
+  // Throws std::runtime_error where no process can be made.
+  explicit TestProcess(ProcessOptions options);
+  // Kills and reaps it if it still runs.
+  ~TestProcess();
+  TestProcess(const TestProcess&) = delete;
+  TestProcess& operator=(const TestProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void Signal(int signal) const;
+  bool running() { return !Poll(); }
+  // The exit code, or minus the signal that ended it; nullopt while it runs.
+  std::optional<int> Poll();
+  // The same, waited for. Throws std::runtime_error with the end of the output after `patience`.
+  int Wait(absl::Duration patience = kPatience);
+  // What it and its children wrote so far.
+  std::string Output() const;
+
+ private:
+  const ProcessOptions options_;
+  pid_t pid_ = 0;
+  std::optional<int> ended_;
+};
+
+// Calls `done` every 20 ms until it returns true. Throws std::runtime_error naming `what` after
+// `patience`.
+template <typename Done>
+void WaitUntil(const std::string& what, Done&& done, absl::Duration patience = kPatience);
+
+// Whole text of a file, "" without one.
+std::string FileText(const std::string& path);
+
+namespace internal {
+void PauseOrThrow(const std::string& what, absl::Time deadline);
+}
+template <typename Done>
+void WaitUntil(const std::string& what, Done&& done, absl::Duration patience) {
+  const absl::Time deadline = absl::Now() + patience;
+  while (!done()) internal::PauseOrThrow(what, deadline);
+}
+
+}  // namespace tandem::testing
