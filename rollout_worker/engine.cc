@@ -126,7 +126,7 @@ EngineStatus Engine::status() const {
 
 absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
   auto shared = std::make_shared<GenerationRequest>(std::move(request));
-  Command command = [this, shared, sink](const absl::Status& go) {
+  Command command = [this, shared, sink = std::move(sink)](const absl::Status& go) {
     absl::Status status = go;
     if (status.ok()) status = lifecycle_->AdmitRequest(shared->version);
     if (status.ok()) status = generator_->Submit(std::move(*shared), sink);

@@ -31,7 +31,7 @@ bool IsUnreachable(const absl::Status& status) {
 
 class GrpcMembershipAgent : public MembershipAgent {
  public:
-  GrpcMembershipAgent(JoinOptions options, std::shared_ptr<grpc::Channel> channel)
+  GrpcMembershipAgent(JoinOptions options, const std::shared_ptr<grpc::Channel>& channel)
       : options_(std::move(options)), stub_(v1::ClusterService::NewStub(channel)) {
     request_.set_protocol(kProtocolVersion);
     request_.set_role(options_.role);

@@ -83,7 +83,7 @@ std::optional<v1::ErrorInfo> GetErrorInfo(const absl::Status& status) {
 }
 
 std::string Describe(const absl::Status& status) {
-  const std::string message = status.ok() ? "OK" : std::string(status.message());
+  std::string message = status.ok() ? "OK" : std::string(status.message());
   const std::optional<v1::ErrorInfo> info = GetErrorInfo(status);
   if (!info) return message;
   return fmt::format("{} ({} {}, phase {}, last action: {})", message,
