@@ -37,6 +37,9 @@ RpcSecurity SecurityOf(const v1::Config& config) {
   return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
 }
 
+// How long a killed predecessor may take to give its memory back and leave.
+constexpr absl::Duration kLeaveTime = absl::Seconds(5);
+
 // Two controllers in one directory would overwrite each other's files. The lock goes with the
 // process, however it ends.
 absl::Status LockRunDir(const std::string& run_dir) {
@@ -45,7 +48,13 @@ absl::Status LockRunDir(const std::string& run_dir) {
   if (error) return Internal("cannot make cluster.run_dir {}: {}", run_dir, error.message());
   const std::string path = run_dir + "/controller.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  const absl::Time deadline = RealClock().Now() + kLeaveTime;
+  bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+  while (fd >= 0 && !locked && RealClock().Now() < deadline) {
+    RealClock().Sleep(absl::Milliseconds(50));
+    locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  }
+  if (!locked) {
     return MakeStatus(absl::StatusCode::kAlreadyExists,
                       "another controller is at work in {}: stop it, or choose another "
                       "cluster.run_dir",

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include <absl/time/clock.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,7 +20,19 @@ namespace {
 // Our messages stay below 4 MiB; a config and metadata ride on top.
 constexpr int kMaxMessageBytes = 8 << 20;
 
-// Removes the socket file that a dead process left behind; AlreadyExists if somebody listens.
+// How long a killed predecessor may take to give its memory back and leave.
+constexpr absl::Duration kLeaveTime = absl::Seconds(2);
+
+absl::StatusOr<bool> Answers(const sockaddr_un& name) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Internal("socket: {}", std::strerror(errno));
+  const bool answers = connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  close(fd);
+  return answers;
+}
+
+// Removes the socket file that a dead process left behind; AlreadyExists if somebody goes on
+// listening.
 absl::Status ClearSocket(const std::string& path) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -34,10 +47,12 @@ absl::Status ClearSocket(const std::string& path) {
   if (!S_ISSOCK(info.st_mode)) {
     return MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists and is no socket", path);
   }
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return Internal("socket: {}", std::strerror(errno));
-  const bool alive = connect(fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) == 0;
-  close(fd);
+  const absl::Time deadline = absl::Now() + kLeaveTime;
+  TANDEM_ASSIGN_OR_RETURN(bool alive, Answers(name));
+  while (alive && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(50));
+    TANDEM_ASSIGN_OR_RETURN(alive, Answers(name));
+  }
   if (alive) {
     return MakeStatus(absl::StatusCode::kAlreadyExists,
                       "{} is in use: another process is listening there", path);
