@@ -214,13 +214,22 @@ std::string CheckpointIndex::HfExport(const std::string& path) {
 }
 
 absl::Status CheckpointIndex::SetAside() {
+  // The folder is the user's choice: only what this index wrote moves, and nothing is deleted.
   std::error_code error;
-  const std::string previous = dir_ + ".previous";
-  fs::remove_all(previous, error);
-  fs::rename(dir_, previous, error);
-  if (error) return FromError("cannot move " + dir_ + " aside", error);
-  fs::create_directories(dir_, error);
-  if (error) return FromError("cannot make folder " + dir_, error);
+  std::string previous = dir_ + ".previous";
+  for (int n = 2; fs::exists(previous, error); ++n)
+    previous = fmt::format("{}.previous-{}", dir_, n);
+  fs::create_directories(previous, error);
+  if (error) return FromError("cannot make folder " + previous, error);
+  std::vector<fs::path> ours;
+  for (const auto& entry : fs::directory_iterator(dir_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step_") || name == "latest") ours.push_back(entry.path());
+  }
+  for (const fs::path& path : ours) {
+    fs::rename(path, fs::path(previous) / path.filename(), error);
+    if (error) return FromError("cannot move " + path.string() + " aside", error);
+  }
   return absl::OkStatus();
 }
 

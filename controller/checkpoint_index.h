@@ -60,7 +60,8 @@ class CheckpointIndex {
   // The folder in a checkpoint with the Hugging Face export, "" without one.
   static std::string HfExport(const std::string& path);
 
-  // Moves all checkpoints to <dir>.previous (replacing what is there): a finished run starts anew.
+  // Moves all checkpoints to <dir>.previous (or .previous-2 and so on; nothing is replaced): a
+  // finished run starts anew.
   absl::Status SetAside();
 
   const std::string& dir() const { return dir_; }

@@ -72,6 +72,8 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   TANDEM_RETURN_IF_ERROR(parts_.prompts.Restore(position.data));
   TANDEM_RETURN_IF_ERROR(ResetTrainers(position.version));
   parts_.weights.Forget();
+  // A trainer that died in the middle of a sync may have left its rollout Updating.
+  TANDEM_RETURN_IF_ERROR(parts_.weights.EndStaleUpdates());
   TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
                           parts_.weights.Publish(position.version, oracle));
   if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);

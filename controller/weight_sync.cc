@@ -47,6 +47,14 @@ absl::Status WeightSync::OnRollouts(const std::vector<int>& ranks,
   return absl::OkStatus();
 }
 
+absl::Status WeightSync::EndStaleUpdates() {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < pool_.pairs(); ++rank) ranks.push_back(rank);
+  return OnRollouts(ranks, [](RolloutClient& client) {
+    return client.AbortUpdate("the trainers start again from a checkpoint");
+  });
+}
+
 absl::StatusOr<PublishResult> WeightSync::Publish(int64_t version, const std::string& hf_oracle) {
   PublishResult result{.ranks = Behind(version)};
   if (result.ranks.empty()) return result;

@@ -30,6 +30,9 @@ class WeightSync {
  public:
   WeightSync(WorkerPool& pool, CheckMode check) : pool_(pool), check_(check) {}
 
+  // Ends updates that trainers of an older generation left open. Call only while no trainer syncs.
+  absl::Status EndStaleUpdates();
+
   // Publishes `version` to all rollouts that do not hold it. A collective of all trainers.
   // `hf_oracle`: HF checkpoint that the first check compares with ("" = the trainers' masters).
   // Peer failures: Recovery decides; DataLoss: a digest or the check differs, the message names

@@ -194,8 +194,10 @@ grpc::Status RolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
                                          v1::AbortUpdateResponse* response) {
   const auto engine = EngineFor(request->incarnation());
   if (!engine.ok()) return Reply(engine.status());
-  spdlog::warn("the trainer gives up the update to version {}: {}", request->version(),
-               request->reason());
+  const EngineStatus before = (*engine)->status();
+  if (before.state == RolloutState::kUpdating) {
+    spdlog::warn("the open update is given up: {}", request->reason());
+  }
   const absl::Status status = (*engine)->AbortUpdate(request->version());
   const EngineStatus now = (*engine)->status();
   response->set_state(ToProto(now.state));

@@ -61,6 +61,16 @@ void CheckPairs(const v1::Cluster& c, Problems* problems) {
                   std::min(c.trainers(), c.rollouts())));
 }
 
+// A sample id keeps 12 bits for the index inside its group (MakeSampleId).
+void CheckGroupSizes(const v1::Rollout& r, Problems* problems) {
+  constexpr int64_t kMaxGroup = 4096;
+  problems->Require(r.n() <= kMaxGroup && r.val_kwargs().n() <= kMaxGroup,
+                    {"rollout.n", "rollout.val_kwargs.n"},
+                    fmt::format("rollout.n is {} and rollout.val_kwargs.n is {}: a group holds at "
+                                "most {} samples; make it smaller",
+                                r.n(), r.val_kwargs().n(), kMaxGroup));
+}
+
 void CheckLengths(const v1::Config& c, Problems* problems) {
   const int64_t longest = c.data().max_prompt_length() + c.data().max_response_length();
   problems->Require(c.rollout().max_model_len() >= longest,
@@ -180,6 +190,7 @@ void CheckFiles(const v1::Config& c, Problems* problems) {
 absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origins) {
   Problems problems(origins);
   CheckRequired(config, &problems);
+  CheckGroupSizes(config.rollout(), &problems);
   CheckLengths(config, &problems);
   CheckSampling(config, &problems);
   CheckTraining(config, &problems);

@@ -107,6 +107,16 @@ class GrpcRolloutClient : public RolloutClient {
     return FromProto(response.report());
   }
 
+  absl::Status AbortUpdate(const std::string& reason) override {
+    v1::AbortUpdateRequest request;
+    request.set_incarnation(incarnation_);
+    request.set_version(-1);
+    request.set_reason(reason);
+    v1::AbortUpdateResponse response;
+    return calls_->Run(kStateChange,
+                       [&](auto* c) { return stub_->AbortUpdate(c, request, &response); });
+  }
+
   absl::Status Shutdown() override {
     v1::RolloutShutdownResponse response;
     return calls_->Run(kShort, [&](auto* c) { return stub_->Shutdown(c, {}, &response); });

@@ -48,6 +48,9 @@ class RolloutClient {
   virtual absl::StatusOr<PhaseReport> Sleep(SleepMode mode) = 0;
   // `tags`: "weights", "kv_cache"; empty: both.
   virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) = 0;
+  // Ends an update that a lost trainer left open, whatever its version. Idempotent; nothing happens
+  // when none is open.
+  virtual absl::Status AbortUpdate(const std::string& reason) = 0;
   virtual absl::Status Shutdown() = 0;
 
   // Ends every call under way with Cancelled.

@@ -41,7 +41,7 @@ TEST_CASE("TrainLoop makes the calls of a step in the order of the design", "[tr
   run.options.sleep = SleepMode::kLevel1;
   REQUIRE(run.Run().ok());
   REQUIRE(run.journal.Take() ==
-          Lines{"trainer 0 Reset(, v0)", "rollout 0 Wake(weights)",
+          Lines{"trainer 0 Reset(, v0)", "rollout 0 AbortUpdate()", "rollout 0 Wake(weights)",
                 "trainer 0 SyncWeights(v0, targets 0, r0i1)", "trainer 0 CheckWeights(/model)",
                 "rollout 0 Wake(kv_cache)", "rollout 0 Generate(group 0, 4 samples, v0)",
                 "rollout 0 Generate(group 1, 4 samples, v0)", "rollout 0 Sleep(level)",

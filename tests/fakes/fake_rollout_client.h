@@ -60,6 +60,9 @@ class FakeRolloutClient : public RolloutClient {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("Wake({})", fmt::join(tags, "+"))));
     return PhaseReport{};
   }
+  absl::Status AbortUpdate(const std::string& /*reason*/) override {
+    return journal_.Call(who_, "AbortUpdate()");
+  }
   absl::Status Shutdown() override { return journal_.Call(who_, "Shutdown()"); }
   void CancelAll() override {}
   std::string address() const override { return fmt::format("r{}i{}", rank_, incarnation_); }

@@ -44,7 +44,7 @@ std::map<std::string, std::string> BaseConfig(const ClusterRig& rig) {
           {"trainer.max_actor_ckpt_to_keep", "0"},
           {"trainer.val_before_train", "false"},
           {"cluster.heartbeat_seconds", "0.1"},
-          {"cluster.heartbeat_timeout_seconds", "3"},
+          {"cluster.heartbeat_timeout_seconds", "15"},
           {"cluster.rpc_timeout_seconds", "60"},
           {"cluster.compute_threads", "1"}};
 }
