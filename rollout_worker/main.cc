@@ -3,14 +3,13 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stop_signal.h"
 #include "common/cluster/membership_agent.h"
 #include "common/cluster/protocol.h"
+#include "common/cluster/worker_program.h"
 #include "common/device/device_memory.h"
 #include "common/rpc/server.h"
 #include "common/text/tokenizer.h"
@@ -19,51 +18,6 @@
 
 namespace tandem {
 namespace {
-
-struct Flags {
-  std::string controller;
-  std::string role = "rollout";
-  int rank = 0;
-  std::string device;  // empty: cpu:<rank>
-  std::string listen;
-  double join_timeout_seconds = 120;
-};
-
-int ParseFlags(int argc, char** argv, Flags* flags) {
-  CLI::App app("Tandem rollout worker: generates samples with the weights its trainer sends.");
-  app.add_option("--controller", flags->controller, "address of the controller")->required();
-  app.add_option("--role", flags->role, "must be rollout")->check(CLI::IsMember({"rollout"}));
-  app.add_option("--rank", flags->rank, "rank, equal to its trainer's")
-      ->required()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--device", flags->device, "equal to its trainer's; default: cpu:<rank>");
-  app.add_option("--listen", flags->listen,
-                 "unix:/path or host:port; default: beside the controller's socket");
-  app.add_option("--join-timeout", flags->join_timeout_seconds,
-                 "seconds to wait for the controller");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? -1 : kExitRefused;
-  }
-  return kExitDone;
-}
-
-int ExitCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-    case absl::StatusCode::kAborted:  // another process took this rank
-      return kExitDone;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return kExitControllerLost;
-    case absl::StatusCode::kInternal:
-      return kExitInternal;
-    default:
-      return kExitRefused;
-  }
-}
 
 WorkerHealth HealthOf(Engine& engine) {
   const EngineStatus now = engine.status();
@@ -77,7 +31,7 @@ WorkerHealth HealthOf(Engine& engine) {
 }
 
 // From registration to the end of the run.
-absl::Status Serve(const Flags& flags,
+absl::Status Serve(const WorkerFlags& flags,
                    const std::string& address,
                    RolloutService* service,
                    StopSignal* stop,
@@ -107,7 +61,7 @@ absl::Status Serve(const Flags& flags,
   return stop->Wait();
 }
 
-int Run(const Flags& flags) {
+int Run(const WorkerFlags& flags) {
   StopSignal stop;
   RolloutService service([&stop] { stop.Raise(absl::OkStatus()); });
   std::unique_ptr<Engine> engine;
@@ -128,10 +82,11 @@ int Run(const Flags& flags) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  tandem::Flags flags;
-  const int parsed = tandem::ParseFlags(argc, argv, &flags);
+  tandem::WorkerFlags flags;
+  const int parsed = tandem::ParseWorkerFlags(
+      "rollout", "Tandem rollout worker: generates samples with the weights its trainer sends.",
+      argc, argv, &flags);
   if (parsed != tandem::kExitDone) return std::max(parsed, 0);
-  if (flags.device.empty()) flags.device = fmt::format("cpu:{}", flags.rank);
   tandem::InitLog("rollout", flags.rank);
   tandem::InitFaultPoints("rollout", flags.rank);
   return tandem::Run(flags);

@@ -3,14 +3,13 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stop_signal.h"
 #include "common/cluster/membership_agent.h"
 #include "common/cluster/protocol.h"
+#include "common/cluster/worker_program.h"
 #include "common/device/device_memory.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
@@ -23,57 +22,12 @@
 namespace tandem {
 namespace {
 
-struct Flags {
-  std::string controller;
-  std::string role = "trainer";
-  int rank = 0;
-  std::string device = "cpu:0";
-  std::string listen;
-  double join_timeout_seconds = 120;
-};
-
 // What serves the calls; destroyed bottom up, after the server.
 struct Worker {
   std::unique_ptr<SampleStream> samples;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<EngineThread> engine;
 };
-
-int ParseFlags(int argc, char** argv, Flags* flags) {
-  CLI::App app("Tandem trainer worker: trains a shard of the model.");
-  app.add_option("--controller", flags->controller, "address of the controller")->required();
-  app.add_option("--role", flags->role, "must be trainer")->check(CLI::IsMember({"trainer"}));
-  app.add_option("--rank", flags->rank, "rank, equal to its rollout's")
-      ->required()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--device", flags->device, "cpu:<rank>, equal to its rollout's");
-  app.add_option("--listen", flags->listen,
-                 "unix:/path or host:port; default: beside the controller's socket");
-  app.add_option("--join-timeout", flags->join_timeout_seconds,
-                 "seconds to wait for the controller");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error);
-    return code == 0 ? -1 : kExitRefused;
-  }
-  return kExitDone;
-}
-
-int ExitCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-    case absl::StatusCode::kAborted:  // another process took this rank
-      return kExitDone;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return kExitControllerLost;
-    case absl::StatusCode::kInternal:
-      return kExitInternal;
-    default:
-      return kExitRefused;
-  }
-}
 
 WorkerHealth HealthOf(Trainer& trainer) {
   const TrainerStatus now = trainer.status();
@@ -107,7 +61,7 @@ RolloutConnector ConnectOverGrpc(const std::string& boot_id, absl::Duration dead
   };
 }
 
-absl::Status MakeWorker(const Flags& flags, const MembershipAgent& agent, Worker* worker) {
+absl::Status MakeWorker(const WorkerFlags& flags, const MembershipAgent& agent, Worker* worker) {
   const v1::RegisterResponse& registration = agent.registration();
   TANDEM_ASSIGN_OR_RETURN(const TrainerOptions options,
                           MakeTrainerOptions(registration, flags.rank));
@@ -124,7 +78,7 @@ absl::Status MakeWorker(const Flags& flags, const MembershipAgent& agent, Worker
 }
 
 // From registration to the end of the run.
-absl::Status Serve(const Flags& flags,
+absl::Status Serve(const WorkerFlags& flags,
                    const std::string& address,
                    TrainerService* service,
                    StopSignal* stop,
@@ -149,7 +103,7 @@ absl::Status Serve(const Flags& flags,
   return stop->Wait();
 }
 
-int Run(const Flags& flags) {
+int Run(const WorkerFlags& flags) {
   StopSignal stop;
   UseOneTorchThread();
   TrainerService service([&stop] { stop.Raise(absl::OkStatus()); });
@@ -172,8 +126,9 @@ int Run(const Flags& flags) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  tandem::Flags flags;
-  const int parsed = tandem::ParseFlags(argc, argv, &flags);
+  tandem::WorkerFlags flags;
+  const int parsed = tandem::ParseWorkerFlags(
+      "trainer", "Tandem trainer worker: trains a shard of the model.", argc, argv, &flags);
   if (parsed != tandem::kExitDone) return std::max(parsed, 0);
   tandem::InitLog("trainer", flags.rank);
   tandem::InitFaultPoints("trainer", flags.rank);

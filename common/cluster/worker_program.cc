@@ -1,0 +1,48 @@
+#include "common/cluster/worker_program.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "common/cluster/protocol.h"
+
+namespace tandem {
+
+int ParseWorkerFlags(
+    const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags) {
+  CLI::App app(about);
+  std::string given_role = role;
+  app.add_option("--controller", flags->controller, "address of the controller")->required();
+  app.add_option("--role", given_role, "must be " + role)->check(CLI::IsMember({role}));
+  app.add_option("--rank", flags->rank, "rank, equal to its partner's")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--device", flags->device, "equal to its partner's; default: cpu:<rank>");
+  app.add_option("--listen", flags->listen,
+                 "unix:/path or host:port; default: beside the controller's socket");
+  app.add_option("--join-timeout", flags->join_timeout_seconds,
+                 "seconds to wait for the controller");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? -1 : kExitRefused;
+  }
+  if (flags->device.empty()) flags->device = fmt::format("cpu:{}", flags->rank);
+  return kExitDone;
+}
+
+int ExitCodeOf(const absl::Status& end) {
+  switch (end.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kAborted:  // another process took this rank
+      return kExitDone;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitControllerLost;
+    case absl::StatusCode::kInternal:
+      return kExitInternal;
+    default:
+      return kExitRefused;
+  }
+}
+
+}  // namespace tandem
