@@ -1,5 +1,5 @@
 // The configuration of a run: YAML file + `key=value` overrides -> checked, resolved v1::Config.
-// The schema is proto/tandem/v1/config.proto; everything here reads its (key) options.
+// The schema is proto/tandem/v1/config*.proto; everything here reads its (key) options.
 // All functions are pure but for the files they are said to read, and thread-safe.
 #pragma once
 

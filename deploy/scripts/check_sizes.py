@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""No source file has more than 400 lines: usage check_sizes.py [ROOT]."""
+"""No source file has more than 400 lines (.inc are generated tables): usage check_sizes.py [ROOT]."""
 import pathlib
 import sys
 
 CEILING = 400
-FOLDERS = ["common", "controller", "trainer_worker", "rollout_worker", "deploy", "tests"]
-SUFFIXES = {".h", ".cc", ".cu", ".py", ".sh", ".cmake"}
+FOLDERS = ["proto", "common", "controller", "trainer_worker", "rollout_worker", "deploy", "docs", "tests"]
+SUFFIXES = {".proto", ".h", ".cc", ".cu", ".py", ".sh", ".cmake"}
 
 
 def main():
