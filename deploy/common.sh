@@ -12,6 +12,11 @@ fail() {
   printf 'error: %s\n' "$*" >&2
   exit 1
 }
+# What did not run, and why: printed, and repeated in the summary of .ci/run.
+note() {
+  say "$*"
+  [ -z "${TANDEM_CI_NOTES:-}" ] || printf '%s\n' "$*" >>"$TANDEM_CI_NOTES"
+}
 seconds() { printf '%d' "$((SECONDS - ${1:-0}))"; }
 
 # Compilers at once: one per core, and no more than 1.5 GiB of memory each allows.

@@ -9,6 +9,10 @@ deploy/fetch_model.sh
 say "tests"
 begin=$SECONDS
 code=0
-ctest --test-dir "$BUILD" --output-on-failure -j "$(nproc)" "$@" || code=$?
+log="$BUILD/Testing/last-run.log"
+ctest --test-dir "$BUILD" --output-on-failure --output-log "$log" -j "$(nproc)" "$@" || code=$?
+while read -r line; do
+  note "test skipped: $line"
+done < <(grep -E '^\s*[0-9]+ - .*\((Skipped|Disabled)\)' "$log" || true)
 say "tests took $(seconds "$begin") s; everything together $(seconds) s"
 exit "$code"

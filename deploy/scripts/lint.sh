@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Layers, file sizes, formatting, shell syntax and clang-tidy. Every finding is an error.
-#   deploy/scripts/lint.sh [--tidy-seconds N]     clang-tidy starts no file after N seconds
+#   deploy/scripts/lint.sh [--tidy-seconds N]     clang-tidy gets N seconds in all
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 tidy_seconds=100000

@@ -1,0 +1,114 @@
+"""run_tidy.py keeps its time and names what it did not check; the helpers of .ci/run."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+FAKE = """#!/bin/sh
+for file; do :; done
+case "$file" in
+  *slow.cc) exec sleep 60 ;;
+  *bad.cc) echo "bad.cc:1: found [bugprone-x]"; exit 1 ;;
+  *odd.cc) echo "odd.cc:1: [clang-diagnostic-error]"; exit 1 ;;
+esac
+"""
+
+
+class TidyTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name)
+        (self.root / "deploy" / "scripts").mkdir(parents=True)
+        shutil.copy(ROOT / "deploy/scripts/run_tidy.py", self.root / "deploy/scripts")
+        (self.root / ".clang-tidy").write_text("Checks: none\n")
+        (self.root / "bin").mkdir()
+        tool = self.root / "bin" / "clang-tidy"
+        tool.write_text(FAKE)
+        tool.chmod(0o755)
+
+    def run_on(self, names, *arguments):
+        """(exit code, output, notes) over empty files of these names."""
+        build, common = self.root / "build", self.root / "common"
+        build.mkdir(exist_ok=True)
+        common.mkdir(exist_ok=True)
+        for name in names:
+            (common / name).write_text(f"// {name}\n")
+        (build / "compile_commands.json").write_text(json.dumps(
+            [{"directory": str(build), "file": str(common / name)} for name in names]))
+        notes = self.root / "notes"
+        notes.write_text("")
+        env = dict(os.environ, PATH=f"{self.root / 'bin'}:{os.environ['PATH']}",
+                   TANDEM_CI_NOTES=str(notes))
+        done = subprocess.run(
+            [sys.executable, str(self.root / "deploy/scripts/run_tidy.py"), "--build", str(build),
+             "--jobs", "1", *arguments], env=env, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, notes.read_text()
+
+    def test_a_clean_file_is_remembered_until_it_changes(self):
+        self.assertIn("1 clean, 0 clean and unchanged", self.run_on(["a.cc"])[1])
+        self.assertIn("0 clean, 1 clean and unchanged", self.run_on(["a.cc"])[1])
+        (self.root / ".clang-tidy").write_text("Checks: more\n")
+        self.assertIn("1 clean, 0 clean and unchanged", self.run_on(["a.cc"])[1])
+
+    def test_a_finding_fails(self):
+        code, text, _ = self.run_on(["bad.cc", "good.cc"])
+        self.assertEqual(code, 1)
+        self.assertIn("found [bugprone-x]", text)
+
+    def test_what_clang_cannot_parse_is_named(self):
+        code, text, notes = self.run_on(["odd.cc"])
+        self.assertEqual(code, 0)
+        self.assertIn("cannot parse common/odd.cc", text)
+        self.assertIn("1 that clang cannot parse", notes)
+
+    def test_a_slow_file_is_stopped_and_named(self):
+        code, text, notes = self.run_on(["a.cc", "slow.cc"], "--file-seconds", "0.5")
+        self.assertEqual(code, 0)
+        self.assertIn("took too long, not checked: common/slow.cc", text)
+        self.assertIn("1 that took too long", notes)
+
+    def test_files_beyond_the_limit_are_named(self):
+        code, text, notes = self.run_on(["slow.cc", "z.cc"], "--seconds", "0.5")
+        self.assertEqual(code, 0)
+        self.assertIn("not reached: common/slow.cc", text)
+        self.assertIn("not reached: common/z.cc", text)
+        self.assertIn("2 not reached", notes)
+
+
+class SectionsTest(unittest.TestCase):
+    def sections(self, commands):
+        """(exit code, output) of .ci/run with these sections instead of its own."""
+        text = (ROOT / ".ci/run").read_text()
+        head = text[:text.index("\nsection set-up")].replace(
+            'source "$(dirname "${BASH_SOURCE[0]}")/..', f'source "{ROOT}')
+        done = subprocess.run(["bash", "-c", head + "\n" + commands], capture_output=True,
+                              text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_a_section_that_hangs_is_stopped_and_named(self):
+        code, text = self.sections("section quick 60 true\nsection hangs 1 sleep 60")
+        self.assertEqual(code, 1)
+        self.assertIn("[hangs] did not end within its 1 s", text)
+        self.assertRegex(text, r"quick +passed")
+
+    def test_a_skipped_section_and_its_reason_are_in_the_summary(self):
+        code, text = self.sections(
+            "section half 60 bash -c 'echo half: no network >>$TANDEM_CI_NOTES; exit 77'")
+        self.assertEqual(code, 0)
+        self.assertRegex(text, r"half +skipped")
+        self.assertIn("half: no network", text)
+
+    def test_what_a_section_leaves_behind_is_killed_and_named(self):
+        code, text = self.sections("section leaver 60 bash -c 'setsid sleep 987 >/dev/null 2>&1 &'")
+        self.assertEqual(code, 0)
+        self.assertRegex(text, r"leaver left process [0-9]+: sleep 987")
+
+
+if __name__ == "__main__":
+    unittest.main()
