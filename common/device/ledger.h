@@ -1,4 +1,4 @@
-// Who holds how many bytes, by tag and place (design.md §6).
+// Who holds how many bytes, by tag and place.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Long-lived device memory of a CPU worker: addresses are reserved once and keep their place for
-// life; pages come and go (design.md §6).
+// life; pages come and go.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // The digest of a tensor's bytes, equal however they are cut, stored or visited: the 128-bit sum of
-// a strong mix of every 64-byte block, keyed by the block's logical offset (design.md §5). The last
-// block is padded with zeros, and the length is mixed in. It finds accidents, not forgeries.
+// a strong mix of every 64-byte block, keyed by the block's logical offset (docs/weights.md). The
+// last block is padded with zeros, the length is mixed in. It finds accidents, not forgeries.
 #pragma once
 
 #include <array>
