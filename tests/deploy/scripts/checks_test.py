@@ -1,4 +1,4 @@
-"""check_layers.py and check_sizes.py on small trees made for the purpose; shell scripts parse."""
+"""The check_*.py scripts on small trees made for the purpose; shell scripts parse."""
 import pathlib
 import re
 import subprocess
@@ -79,6 +79,23 @@ class SizesTest(unittest.TestCase):
         self.assertIn("tests/a.cc: 401 lines", text)
 
 
+class DocsTest(unittest.TestCase):
+    FILES = {"controller/a.cc": "", "docs/b.md": "", "tests/CMakeLists.txt": "NAME a_test SRCS"}
+
+    def test_what_exists_passes(self):
+        text = "[b](docs/b.md) `controller/a.cc` `a.cc` `a_test` ./controller/a.cc controller/*.cc."
+        code, output = run("check_docs.py", {**self.FILES, "README.md": text})
+        self.assertEqual(code, 0, output)
+
+    def test_what_does_not_exist_is_named_with_its_line(self):
+        for text, what in (("[b](docs/c.md)", "link to docs/c.md"), ("`c.cc`", "file c.cc"),
+                           ("see controller/b.cc.", "path controller/b.cc"),
+                           ("`b_test`", "test b_test")):
+            code, output = run("check_docs.py", {**self.FILES, "README.md": f"\n{text}\n"})
+            self.assertEqual(code, 1, text)
+            self.assertIn(f"README.md:2: {what} does not exist", output)
+
+
 class ConfigKeysTest(unittest.TestCase):
     # Settled by the loader: one choice only, or folded into other keys.
     SETTLED = {"actor.clip_ratio", "actor.policy_loss.loss_mode", "algorithm.adv_estimator",
@@ -101,7 +118,8 @@ class ConfigKeysTest(unittest.TestCase):
 
 class ShellTest(unittest.TestCase):
     def test_every_script_parses(self):
-        scripts = [*ROOT.glob("deploy/*.sh"), *SCRIPTS.glob("*.sh"), ROOT / ".ci" / "run"]
+        scripts = [*ROOT.glob("deploy/*.sh"), *SCRIPTS.glob("*.sh"),
+                   *ROOT.glob("docs/examples/*.sh"), ROOT / ".ci" / "run"]
         self.assertGreaterEqual(len(scripts), 8)
         for script in scripts:
             subprocess.run(["bash", "-n", str(script)], check=True)

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""What the documentation names exists: usage check_docs.py [ROOT].
+
+In every .md file, and in the comments of configs/ and docs/examples/: links, paths that begin with a
+folder of the repository (globs allowed), bare names of source files, and names of tests.
+"""
+import glob
+import pathlib
+import re
+import sys
+
+FOLDERS = "common|configs|controller|deploy|docs|proto|rollout_worker|tests|trainer_worker"
+PATH = re.compile(rf"(?<![\w./-])(?:\./)?((?:{FOLDERS})/[\w./*-]*[\w*])")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+SOURCE = re.compile(r"`([\w-]+\.(?:cc|h|proto|py|sh))`")
+TEST = re.compile(r"`(\w+_test)`")
+
+
+def pages(root):
+    """The files that are read."""
+    found = [*root.glob("*.md"), *root.glob("docs/**/*"), *root.glob("configs/*.yaml"),
+             *root.glob(".ci/*")]
+    return sorted(p for p in found if p.is_file() and p.suffix != ".pyc")
+
+
+def problems_of(page, root, names, tests):
+    """Lines "what is wrong" of one page."""
+    for number, line in enumerate(page.read_text(errors="replace").splitlines(), 1):
+        missing = []
+        if page.suffix == ".md":
+            missing += [f"link to {link}" for link in LINK.findall(line)
+                        if "://" not in link and not (page.parent / link).exists()]
+            missing += [f"file {name}" for name in SOURCE.findall(line) if name not in names]
+            missing += [f"test {name}" for name in TEST.findall(line) if name not in tests]
+        missing += [f"path {path}" for path in PATH.findall(line)
+                    if not glob.glob(str(root / path)) and not glob.glob(str(root / path) + ".*")]
+        for what in missing:
+            yield f"{page.relative_to(root)}:{number}: {what} does not exist"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../../..").resolve()
+    names, tests = set(), set()
+    for folder in FOLDERS.split("|"):
+        for path in (root / folder).rglob("*"):
+            names.add(path.name)
+            if path.name == "CMakeLists.txt":
+                tests.update(re.findall(r"NAME (\w+_test)\b", path.read_text()))
+    tests.update(f"e2e_{path.stem}" for path in root.glob("tests/e2e/*_test.cc"))
+    found = pages(root)
+    bad = [line for page in found for line in problems_of(page, root, names, tests)]
+    print("\n".join(bad + [f"docs: {len(found)} files, {len(bad)} names of things that are not there"]))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
