@@ -4,6 +4,11 @@
 # Environment: TANDEM_JOBS = compilers at once (default: by cores and memory).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+usage_if_asked "$@"
+for target in "$@"; do
+  [[ "$target" != -* ]] || fail_usage "unknown argument $target"
+done
+
 if [ ! -f "$BUILD/build.ninja" ]; then
   say "configuring in $BUILD"
   cmake -S "$ROOT" -B "$BUILD" -G Ninja

@@ -2,6 +2,7 @@
 # Shared by the scripts of this folder: `source "$(dirname "$0")/common.sh"`.
 set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+SCRIPT="$(realpath "$0")"
 BUILD="${TANDEM_BUILD_DIR:-$ROOT/build}"
 VENV="$ROOT/.deps/venv"
 CACHE="$ROOT/.cache"
@@ -16,6 +17,21 @@ fail() {
 note() {
   say "$*"
   [ -z "${TANDEM_CI_NOTES:-}" ] || printf '%s\n' "$*" >>"$TANDEM_CI_NOTES"
+}
+# The comment at the head of the script that runs.
+usage() { awk 'NR > 1 && !/^#/ {exit} NR > 1 {sub(/^# ?/, ""); print}' "$SCRIPT"; }
+fail_usage() {
+  printf 'error: %s\n\n%s\n' "$*" "$(usage)" >&2
+  exit 64
+}
+# usage_if_asked "$@": prints the usage and ends where the first argument asks for it.
+usage_if_asked() {
+  case "${1:-}" in
+    -h | --help)
+      usage
+      exit 0
+      ;;
+  esac
 }
 seconds() { printf '%d' "$((SECONDS - ${1:-0}))"; }
 

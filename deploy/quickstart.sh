@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
 # From a fresh clone to a language model that learns to add: set-up, build, model, data, training.
-#   deploy/quickstart.sh [--set key=value ...]
+#   deploy/quickstart.sh [--set key=value ...] [--start-paused]
 # Every part that is done already is skipped. Ctrl-C stops cleanly; started again, an interrupted
 # run resumes from its last checkpoint, and a finished one starts anew.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage_if_asked "$@"
+for argument in "$@"; do
+  case "$argument" in
+    --set | --start-paused | [!-]*=*) ;;
+    *) fail_usage "unknown argument $argument" ;;
+  esac
+done
 
 DATA="$ROOT/data/addition"
 PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandemctl tandem-launcher)

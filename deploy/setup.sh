@@ -14,10 +14,11 @@ DEV_PACKAGES=(clang-format clang-tidy)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 
+usage_if_asked "$@"
 case "${1:-}" in
   "") ;;
   --dev) PACKAGES+=("${DEV_PACKAGES[@]}") ;;
-  *) fail "unknown argument $1; usage: deploy/setup.sh [--dev]" ;;
+  *) fail_usage "unknown argument $1" ;;
 esac
 
 # The packages of the list that are not installed.

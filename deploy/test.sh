@@ -3,6 +3,8 @@
 #   deploy/test.sh [ctest arguments]     for example: deploy/test.sh -R config
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+usage_if_asked "$@"
+
 deploy/setup.sh
 deploy/build.sh
 deploy/fetch_model.sh

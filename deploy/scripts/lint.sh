@@ -4,8 +4,13 @@
 #   deploy/scripts/lint.sh [--tidy-seconds N]     clang-tidy gets N seconds in all
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
+usage_if_asked "$@"
 tidy_seconds=100000
-[ "${1:-}" = --tidy-seconds ] && tidy_seconds="$2"
+case "${1:-}" in
+  "") ;;
+  --tidy-seconds) tidy_seconds="${2:?seconds}" ;;
+  *) fail_usage "unknown argument $1" ;;
+esac
 python3 deploy/scripts/check_layers.py
 python3 deploy/scripts/check_sizes.py
 python3 deploy/scripts/check_docs.py

@@ -10,8 +10,13 @@ TESTS=(base_test types_test tokenizer_test chat_template_test model_spec_test te
 ASAN="$ROOT/build-asan"
 TEST_SECONDS=600  # kept for the tests themselves
 
+usage_if_asked "$@"
 limit=100000
-[ "${1:-}" = --seconds ] && limit="$2"
+case "${1:-}" in
+  "") ;;
+  --seconds) limit="${2:?seconds}" ;;
+  *) fail_usage "unknown argument $1" ;;
+esac
 
 skip() {
   note "sanitizers: skipped, $*"
