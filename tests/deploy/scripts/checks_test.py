@@ -116,6 +116,14 @@ class ConfigKeysTest(unittest.TestCase):
         self.assertEqual(unread, self.SETTLED)
 
 
+class ConfigCommentsTest(unittest.TestCase):
+    def test_every_value_says_its_unit_or_reason(self):
+        for file in sorted((ROOT / "configs").glob("*.yaml")):
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                if re.match(r" *[\w.]+: *[^ #]", line):
+                    self.assertRegex(line, r" # \w", f"{file.name}:{number}")
+
+
 class ShellTest(unittest.TestCase):
     def test_every_script_parses(self):
         scripts = [*ROOT.glob("deploy/*.sh"), *SCRIPTS.glob("*.sh"),
