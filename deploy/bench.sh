@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Builds and runs the benchmarks of tests/bench, prints their tables with machine, instruction set
+# and commit, and writes all figures to build/bench/*.json. Nothing is asserted.
+#   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation] [--model DIR] [--peers [DIR]]
+# --runs   repetitions, of which the best counts (default 3)
+# --peers  also runs the scripts of DIR (default ../shared/peers) beside the generation benchmark
+#          and prints ratios; the peers' installs are in the folder that PEERS names
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage_if_asked "$@"
+
+MODEL="$ROOT/models/SmolLM2-135M-Instruct"
+peers=""
+arguments=()
+while (($# > 0)); do
+  case "$1" in
+    --runs | --only)
+      (($# > 1)) || fail_usage "$1 needs a value"
+      arguments+=("$1" "$2")
+      shift
+      ;;
+    --model)
+      (($# > 1)) || fail_usage "$1 needs a value"
+      MODEL="$(realpath "$2")"
+      shift
+      ;;
+    --peers)
+      peers="$ROOT/../shared/peers"
+      if [[ "${2:-}" && "${2:-}" != --* ]]; then
+        peers="$(realpath "$2")"
+        shift
+      fi
+      ;;
+    *) fail_usage "unknown argument $1" ;;
+  esac
+  shift
+done
+
+if [ -n "$peers" ]; then
+  export PEERS="${PEERS:-$ROOT/.deps/peers}"
+  [ -x "$peers/run.sh" ] || fail "$peers holds no peers' scripts: name their folder, --peers DIR"
+  # torch and transformers are what the scripts import first.
+  ls -d "$PEERS"/venv/lib/python3*/site-packages/{torch,transformers} >/dev/null 2>&1 \
+    || fail "the peers are not installed in $PEERS (4 GB, 10 minutes, once):
+  PEERS=$PEERS $peers/setup.sh
+  or name another folder that has them: PEERS=FOLDER deploy/bench.sh --peers"
+  arguments+=(--peers "$peers")
+fi
+deploy/build.sh tandem-ops-bench tandem-comm-bench tandem-sync-bench tandem-generation-bench
+exec python3 deploy/scripts/run_bench.py --bin "$BUILD/bin" --out "$BUILD/bench" \
+  --model "$MODEL" "${arguments[@]}"
