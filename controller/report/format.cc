@@ -28,8 +28,10 @@ std::string FormatBytes(int64_t bytes) {
 }
 
 std::string FormatSeconds(double seconds) {
+  if (seconds <= 0) return "0 s";
   if (seconds < 1.0) return fmt::format("{:.0f} ms", seconds * 1000);
-  if (seconds < 100.0) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 9.995) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);

@@ -8,7 +8,7 @@
 namespace tandem {
 
 std::string FormatBytes(int64_t bytes);     // "1.25 GiB", "312 MiB", "0"
-std::string FormatSeconds(double seconds);  // "850 ms", "4.21 s", "3m12s", "2h05m"
+std::string FormatSeconds(double seconds);  // "850 ms", "4.21 s", "12.3 s", "3m12s", "2h05m"
 std::string FormatShare(double value);      // three significant digits: "0.412"
 // One character per value, low to high over the given values' range; empty for no values.
 std::string Sparkline(const std::vector<double>& values);

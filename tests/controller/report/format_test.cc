@@ -14,6 +14,9 @@ TEST_CASE("Sizes and times read as people write them", "[report][format]") {
   REQUIRE(FormatBytes(int64_t{5} << 30) == "5.00 GiB");
   REQUIRE(FormatSeconds(0.85) == "850 ms");
   REQUIRE(FormatSeconds(4.213) == "4.21 s");
+  REQUIRE(FormatSeconds(0) == "0 s");
+  REQUIRE(FormatSeconds(45.678) == "45.7 s");
+  REQUIRE(FormatSeconds(95.69) == "1m36s");
   REQUIRE(FormatSeconds(192) == "3m12s");
   REQUIRE(FormatSeconds(7500) == "2h05m");
 }
