@@ -1,16 +1,13 @@
 """Drives a running controller over its gRPC API: two steps, then their metrics.
 
-    pip install grpcio grpcio-tools
-    python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. proto/tandem/v1/*.proto
-    build/bin/tandem-launcher --config configs/quickstart.yaml --start-paused &
-    python docs/examples/drive_training.py unix:runs/tandem/quickstart/controller.sock
+    docs/examples/setup.sh
+    deploy/launch.sh configs/quickstart.yaml --start-paused &
+    .deps/examples/bin/python docs/examples/drive_training.py unix:runs/tandem/quickstart/controller.sock
 """
 
-import os
 import sys
 import uuid
 
-sys.path.insert(0, os.getcwd())  # where the stubs were generated
 import grpc
 from tandem.v1 import controller_pb2 as pb
 from tandem.v1 import controller_pb2_grpc

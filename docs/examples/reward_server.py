@@ -1,19 +1,16 @@
 """A reward of your own, in any language: here, Python.
 
-    pip install grpcio grpcio-tools
-    python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. proto/tandem/v1/*.proto
-    python docs/examples/reward_server.py 127.0.0.1:7000 &
+    docs/examples/setup.sh
+    .deps/examples/bin/python docs/examples/reward_server.py 127.0.0.1:7000 &
     deploy/launch.sh CONFIG --set reward.function=remote --set reward.service_address=127.0.0.1:7000
 
 Score must be a pure function of the request: the controller retries it.
 """
 
-import os
 import re
 import sys
 from concurrent import futures
 
-sys.path.insert(0, os.getcwd())  # where the stubs were generated
 import grpc
 from tandem.v1 import reward_pb2 as pb
 from tandem.v1 import reward_pb2_grpc
