@@ -2,7 +2,8 @@
 """What the documentation names exists: usage check_docs.py [ROOT].
 
 In every .md file, and in the comments of configs/ and docs/examples/: links, paths that begin with a
-folder of the repository (globs allowed), bare names of source files, and names of tests.
+folder of the repository (globs allowed), bare names of source files, and names of tests; and the
+messages in tables headed "message", word for word between their dots (…).
 """
 import glob
 import pathlib
@@ -21,6 +22,25 @@ def pages(root):
     found = [*root.glob("*.md"), *root.glob("docs/**/*"), *root.glob("configs/*.yaml"),
              *root.glob(".ci/*")]
     return sorted(p for p in found if p.is_file() and p.suffix != ".pyc")
+
+
+def literals(root):
+    """All string literals of the sources, with the pieces of each call joined."""
+    sources = [path.read_text(errors="replace") for folder in FOLDERS.split("|")
+               for path in (root / folder).rglob("*") if path.suffix in (".cc", ".h")]
+    return re.sub(r'"\s*\n\s*"', "", "\n".join(sources)).replace('\\"', '"')
+
+
+def messages_of(page, text):
+    """Lines about messages of a page that no source has."""
+    in_table = False
+    for number, line in enumerate(page.read_text(errors="replace").splitlines(), 1):
+        in_table = line.startswith("| message ") or (in_table and line.startswith("|"))
+        cell = re.match(r"\| `([^`]+)` \|", line)
+        if in_table and cell:
+            for part in cell[1].split("…"):
+                if part.strip() not in text:
+                    yield f"{page.name}:{number}: no message has \"{part.strip()}\""
 
 
 def problems_of(page, root, names, tests):
@@ -49,6 +69,8 @@ def main():
     tests.update(f"e2e_{path.stem}" for path in root.glob("tests/e2e/*_test.cc"))
     found = pages(root)
     bad = [line for page in found for line in problems_of(page, root, names, tests)]
+    text = literals(root)
+    bad += [line for page in found for line in messages_of(page, text)]
     print("\n".join(bad + [f"docs: {len(found)} files, {len(bad)} names of things that are not there"]))
     return 1 if bad else 0
 
