@@ -1,8 +1,10 @@
 #include "tests/support/golden.h"
 
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <sstream>
 #include <stdexcept>
 
 #include <catch2/catch.hpp>
@@ -22,17 +24,47 @@ GoldenCase ParseCase(Json& json) {
   return c;
 }
 
+// Without blank lines and # comments.
+std::vector<std::string> ListLines(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot open " + path + "; tests run in the repository root");
+  for (std::string line; std::getline(file, line);) {
+    const size_t end = line.find_last_not_of(" \t\r");
+    if (end == std::string::npos || line[0] == '#') continue;
+    lines.push_back(line.substr(0, end + 1));
+  }
+  return lines;
+}
+
+// The list of kinds says of this program what the program does.
+void RequireListed(const std::string& family,
+                   const std::map<std::string, GoldenCheck>& checks,
+                   const std::multimap<std::string, std::string>& kinds) {
+  const std::string program = program_invocation_short_name;
+  std::set<std::string> listed, checked;
+  for (const auto& [kind, by] : kinds) {
+    if (by == program && kind.starts_with(family + "/")) listed.insert(kind);
+  }
+  for (const auto& [fn, check] : checks) checked.insert(family + "/" + fn);
+  INFO("tests/golden_kinds.txt must list what " << program << " checks of family " << family);
+  REQUIRE(listed == checked);
+}
+
 }  // namespace
 
 std::filesystem::path FolderOrSkip(const char* variable, const std::string& fallback) {
   const char* value = std::getenv(variable);
-  const std::filesystem::path dir = value != nullptr && *value != '\0' ? value : fallback;
-  if (!std::filesystem::is_directory(dir)) {
-    std::cout << "skipped: no folder " << dir << " (set " << variable << " to run these tests)"
-              << std::endl;
-    std::_Exit(77);
+  const bool named = value != nullptr && *value != '\0';
+  const std::filesystem::path dir = named ? value : fallback;
+  if (std::filesystem::is_directory(dir)) return dir;
+  if (named) {
+    throw std::runtime_error(std::string(variable) + " names " + dir.string() +
+                             ", which is no folder; correct it, or unset it for " + fallback);
   }
-  return dir;
+  std::cout << "skipped: no folder " << dir << " (set " << variable << " to run these tests)"
+            << std::endl;
+  std::_Exit(77);
 }
 
 std::filesystem::path GoldenDirOrSkip() {
@@ -63,32 +95,61 @@ GoldenFamily ReadGoldenFamily(const std::filesystem::path& dir, const std::strin
 }
 
 std::set<std::string> GoldenSkips() {
-  std::set<std::string> skips;
-  std::ifstream file("tests/golden_skips.txt");
-  for (std::string line; std::getline(file, line);) {
-    const size_t end = line.find_last_not_of(" \t\r");
-    if (end == std::string::npos || line[0] == '#') continue;
-    skips.insert(line.substr(0, end + 1));
-  }
-  return skips;
+  const std::vector<std::string> lines = ListLines("tests/golden_skips.txt");
+  return {lines.begin(), lines.end()};
 }
 
-void RunGoldenFamily(const GoldenFamily& family,
-                     const std::map<std::string, GoldenCheck>& checks,
-                     const std::set<std::string>& covered_elsewhere) {
+std::multimap<std::string, std::string> GoldenKinds() {
+  std::multimap<std::string, std::string> kinds;
+  for (const std::string& line : ListLines("tests/golden_kinds.txt")) {
+    std::istringstream words(line);
+    std::string kind, program;
+    words >> kind >> program;
+    kinds.emplace(kind, program);
+  }
+  return kinds;
+}
+
+std::vector<std::string> GoldenGaps(const std::filesystem::path& dir) {
+  const auto kinds = GoldenKinds();
   const std::set<std::string> skips = GoldenSkips();
+  std::set<std::string> gaps;
+  size_t families = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (entry.path().extension() != ".json") continue;
+    ++families;
+    const std::string name = entry.path().stem();
+    try {
+      for (const GoldenCase& c : ReadGoldenFamily(dir, name).cases) {
+        const std::string kind = name + "/" + c.fn;
+        if (kinds.contains(kind) || skips.contains(kind)) continue;
+        gaps.insert(kind + ": neither tests/golden_kinds.txt nor tests/golden_skips.txt has it");
+      }
+    } catch (const std::exception& error) {
+      gaps.insert(entry.path().string() + ": " + error.what());
+    }
+  }
+  if (families == 0) gaps.insert(dir.string() + ": no golden family (*.json) in this folder");
+  return {gaps.begin(), gaps.end()};
+}
+
+void RunGoldenFamily(const GoldenFamily& family, const std::map<std::string, GoldenCheck>& checks) {
+  const std::set<std::string> skips = GoldenSkips();
+  const auto kinds = GoldenKinds();
+  if (family.dir != CommittedGoldenDir()) RequireListed(family.name, checks, kinds);
   size_t ran = 0, skipped = 0;
   for (const GoldenCase& c : family.cases) {
-    INFO("golden case " << family.name << " " << c.id << " (" << c.fn << ")");
+    const std::string kind = family.name + "/" + c.fn;
+    INFO("golden case " << kind << " " << c.id);
     const auto check = checks.find(c.fn);
     if (check != checks.end()) {
       check->second(family, c);
       ++ran;
-    } else if (skips.contains(family.name + "/" + c.fn)) {
+    } else if (skips.contains(kind)) {
       ++skipped;
     } else {
-      INFO("no check for this fn; list it in tests/golden_skips.txt only if it is not built yet");
-      REQUIRE(covered_elsewhere.contains(c.fn));
+      INFO("no check for this kind; list it in tests/golden_skips.txt only if it is not built yet");
+      REQUIRE(kinds.contains(kind));
     }
   }
   std::cout << "golden " << family.name << ": " << ran << " cases checked, " << skipped

@@ -37,7 +37,8 @@ struct GoldenFamily {
   const Json& Scenario(const GoldenCase& c) const { return root.at("scenarios").at(c.scenario); }
 };
 
-// The folder named by environment variable `variable`, else `fallback`. Where it does not exist
+// The folder named by environment variable `variable`; where it does not exist this throws
+// std::runtime_error (a failed test). Without the variable `fallback`; where that does not exist
 // this prints a message and ends the process with 77, which CTest shows as skipped.
 std::filesystem::path FolderOrSkip(const char* variable, const std::string& fallback);
 
@@ -53,15 +54,19 @@ Json ReadJsonFile(const std::filesystem::path& path);
 
 using GoldenCheck = std::function<void(const GoldenFamily&, const GoldenCase&)>;
 
-// Runs the check of each case's fn, with the case id as Catch2 context. A fn without a check is
-// skipped if `covered_elsewhere` names it (another binary checks it) or tests/golden_skips.txt has
-// the line `family/fn`; any other unknown fn fails, and so does a run of zero checks while the skip
-// list does not explain all of them.
-void RunGoldenFamily(const GoldenFamily& family,
-                     const std::map<std::string, GoldenCheck>& checks,
-                     const std::set<std::string>& covered_elsewhere = {});
+// Runs the check of each case's fn, with the case id as Catch2 context. A fn without a check here
+// must be listed: in tests/golden_kinds.txt for another program, or in tests/golden_skips.txt.
+// Requires that `checks` are what golden_kinds.txt says of this program and family (not for the
+// committed set, which other programs may run too), and that some case is checked or skipped.
+void RunGoldenFamily(const GoldenFamily& family, const std::map<std::string, GoldenCheck>& checks);
 
-// Lines of tests/golden_skips.txt without blank lines and # comments.
+// tests/golden_kinds.txt: the program that checks a kind, by "family/fn".
+std::multimap<std::string, std::string> GoldenKinds();
+// tests/golden_skips.txt: the kinds that are not built, "family/fn" each.
 std::set<std::string> GoldenSkips();
+
+// What nobody would notice otherwise: a folder without families, files that are no family, and
+// kinds that neither list names. One line each; none is a folder that is looked at completely.
+std::vector<std::string> GoldenGaps(const std::filesystem::path& dir);
 
 }  // namespace tandem::testing
