@@ -1,4 +1,4 @@
-// The executing model and its gradients against transformers' numbers on tiny random checkpoints.
+// The executing model and its gradients against golden numbers on tiny random checkpoints.
 #include <cmath>
 
 #include <catch2/catch.hpp>
@@ -19,10 +19,35 @@ using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
 
+// The same checks for the external set and for the one that is committed.
+std::filesystem::path GoldenDir() {
+#ifdef TANDEM_COMMITTED_GOLDEN
+  return testing::CommittedGoldenDir();
+#else
+  return testing::GoldenDirOrSkip();
+#endif
+}
+
+std::vector<int32_t> TokensOf(const Json& tensor) {
+  const std::vector<int64_t> ids = ParseTensor(tensor).Ints();
+  return {ids.begin(), ids.end()};
+}
+
+// Tokens of the longest prompt with what is generated after it.
+int64_t LongestSequence(const GoldenCase& c) {
+  size_t longest = 0;
+  for (const Json& prompt : c.outputs.at("prompts")) {
+    const size_t generated = TokensOf(prompt.at("greedy_new_tokens")).size();
+    longest = std::max(longest, TokensOf(prompt.at("input_ids")).size() + generated);
+  }
+  return static_cast<int64_t>(longest);
+}
+
 // A session of one rank on a golden checkpoint, and a plain forward for whole rows of logits.
 class GoldenModel {
  public:
-  GoldenModel(const std::string& dir, DType dtype) {
+  GoldenModel(const GoldenFamily& family, const GoldenCase& c, DType dtype) {
+    const std::string dir = (family.dir / c.options.at("dir").get<std::string>()).string();
     auto forward = CreateCpuForwardOps(dtype, 1);
     auto backward = CreateCpuBackwardOps(dtype, 1);
     REQUIRE(forward.ok());
@@ -32,8 +57,8 @@ class GoldenModel {
     SessionOptions options;
     options.model_dir = dir;
     options.vocab_limit = int64_t{1} << 40;
-    options.max_sequence_tokens = 128;
-    options.max_micro_batch_tokens = 128;
+    options.max_sequence_tokens = LongestSequence(c);
+    options.max_micro_batch_tokens = options.max_sequence_tokens;
     auto session = TrainingSession::Create(options, {forward_.get(), backward_.get()},
                                            &communicator_, &ledger_);
     REQUIRE(session.ok());
@@ -96,11 +121,6 @@ class GoldenModel {
   std::unique_ptr<BackwardOps> backward_;
   std::unique_ptr<TrainingSession> session_;
 };
-
-std::vector<int32_t> TokensOf(const Json& tensor) {
-  const std::vector<int64_t> ids = ParseTensor(tensor).Ints();
-  return {ids.begin(), ids.end()};
-}
 
 // The whole sequence as one sample whose every token but the first is trained. With advantages -1
 // and old log-probs equal to the new ones, vanilla's gradient is that of the mean of -log-prob.
@@ -195,8 +215,7 @@ void CheckGradients(GoldenModel& model, const Json& outputs) {
 }
 
 void CheckForward(const GoldenFamily& family, const GoldenCase& c) {
-  const std::string dir = (family.dir / c.options.at("dir").get<std::string>()).string();
-  GoldenModel model(dir, DType::kFloat32);
+  GoldenModel model(family, c, DType::kFloat32);
   for (const Json& prompt : c.outputs.at("prompts")) {
     CheckLogits(model, prompt);
     CheckGreedy(model, prompt);
@@ -206,8 +225,7 @@ void CheckForward(const GoldenFamily& family, const GoldenCase& c) {
 }
 
 void CheckBf16(const GoldenFamily& family, const GoldenCase& c) {
-  const std::string dir = (family.dir / c.options.at("dir").get<std::string>()).string();
-  GoldenModel model(dir, DType::kBFloat16);
+  GoldenModel model(family, c, DType::kBFloat16);
   std::vector<int32_t> longest;
   for (const Json& prompt : c.outputs.at("prompts")) {
     const std::vector<int32_t> tokens = TokensOf(prompt.at("input_ids"));
@@ -221,12 +239,12 @@ void CheckBf16(const GoldenFamily& family, const GoldenCase& c) {
 
 TEST_CASE("The fp32 model equals the golden logits, log-probs, tokens and gradients",
           "[golden][model]") {
-  testing::RunGoldenFamily(testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "models"),
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "models"),
                            {{"causal_lm_forward", CheckForward}});
 }
 
 TEST_CASE("The bf16 model is near the golden bf16 logits", "[golden][model]") {
-  testing::RunGoldenFamily(testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "models"),
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "models"),
                            {{"causal_lm_forward", CheckBf16}});
 }
 

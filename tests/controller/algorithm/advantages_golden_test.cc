@@ -12,59 +12,76 @@ using testing::GoldenCase;
 using testing::GoldenFamily;
 using testing::Json;
 
-struct Batch {
-  size_t rows = 0, width = 0;
-  std::vector<float> rewards, mask;
-  std::vector<std::string> groups;
-  double atol = 0;
-};
+using testing::GoldenTensor;
 
-Batch ReadBatch(const Json& scenario) {
-  Batch batch;
-  const Json& rewards = scenario.at("token_level_rewards");
-  batch.rows = rewards.at("shape").at(0).get<size_t>();
-  batch.width = rewards.at("shape").at(1).get<size_t>();
-  for (const Json& value : rewards.at("data")) batch.rewards.push_back(value.get<float>());
-  for (const Json& value : scenario.at("response_mask").at("data")) {
-    batch.mask.push_back(value.get<float>());
+// The same checks for the external set and for the one that is committed.
+std::filesystem::path GoldenDir() {
+#ifdef TANDEM_COMMITTED_GOLDEN
+  return testing::CommittedGoldenDir();
+#else
+  return testing::GoldenDirOrSkip();
+#endif
+}
+
+// Sums of token rewards over all positions, by rows of one group.
+std::map<std::string, std::vector<size_t>> RowsByGroup(const Json& groups) {
+  std::map<std::string, std::vector<size_t>> rows;
+  for (size_t row = 0; row < groups.size(); ++row) rows[groups[row].dump()].push_back(row);
+  return rows;
+}
+
+std::vector<float> ScoresOf(const GoldenTensor& rewards) {
+  const size_t width = static_cast<size_t>(rewards.shape.at(1));
+  std::vector<float> scores;
+  for (size_t begin = 0; begin < rewards.values.size(); begin += width) {
+    double sum = 0;
+    for (size_t t = 0; t < width; ++t) sum += rewards.values[begin + t];
+    scores.push_back(static_cast<float>(sum));
   }
-  for (const Json& value : scenario.at("uid")) batch.groups.push_back(value.dump());
-  batch.atol = scenario.at("atol_hint").get<double>();
-  return batch;
+  return scores;
+}
+
+void RequireTensor(const Json& outputs,
+                   const char* name,
+                   const std::vector<double>& got,
+                   double atol) {
+  INFO(name);
+  if (outputs.at(name) == "same as advantages") return;
+  REQUIRE(testing::CompareValues(got, testing::ParseTensor(outputs.at(name)).values, 1e-4, atol) ==
+          "");
 }
 
 void CheckGrpo(const GoldenFamily& family, const GoldenCase& c) {
-  const Batch batch = ReadBatch(family.Scenario(c));
+  const Json& scenario = family.Scenario(c);
+  const GoldenTensor rewards = testing::ParseTensor(scenario.at("token_level_rewards"));
+  const GoldenTensor mask = testing::ParseTensor(scenario.at("response_mask"));
+  REQUIRE(rewards.shape == mask.shape);
   const GroupScale scale = c.options.at("norm_adv_by_std_in_grpo").get<bool>()
                                ? GroupScale::kStandardDeviation
                                : GroupScale::kNone;
-  std::map<std::string, std::vector<size_t>> members;
-  for (size_t row = 0; row < batch.rows; ++row) members[batch.groups[row]].push_back(row);
-  std::vector<float> advantages(batch.rows);
-  for (const auto& [group, rows] : members) {
-    std::vector<float> scores;
-    for (const size_t row : rows) {
-      double sum = 0;
-      for (size_t t = 0; t < batch.width; ++t) sum += batch.rewards[row * batch.width + t];
-      scores.push_back(static_cast<float>(sum));
-    }
-    const std::vector<float> result = GrpoAdvantages(scores, scale);
-    for (size_t i = 0; i < rows.size(); ++i) advantages[rows[i]] = result[i];
+  const std::vector<float> scores = ScoresOf(rewards);
+  std::vector<double> by_row(scores.size());
+  for (const auto& [group, rows] : RowsByGroup(scenario.at("uid"))) {
+    std::vector<float> of_group;
+    for (const size_t row : rows) of_group.push_back(scores[row]);
+    const std::vector<float> result = GrpoAdvantages(of_group, scale);
+    for (size_t i = 0; i < rows.size(); ++i) by_row[rows[i]] = result[i];
   }
-  const Json& want = c.outputs.at("advantages").at("data");
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double expected = want[i].get<double>();
-    const double got = advantages[i / batch.width] * batch.mask[i];
-    INFO("element " << i);
-    REQUIRE(std::abs(got - expected) <= batch.atol + 1e-4 * std::abs(expected));
+  std::vector<double> advantages;
+  for (const double keep : mask.values) {
+    const size_t row = advantages.size() / static_cast<size_t>(mask.shape.at(1));
+    advantages.push_back(by_row[row] * keep);
   }
+  const double atol = scenario.at("atol_hint").get<double>();
+  RequireTensor(c.outputs, "advantages", advantages, atol);
+  RequireTensor(c.outputs, "returns", advantages, atol);
 }
 
 }  // namespace
 
-TEST_CASE("GRPO advantages are verl's", "[golden][grpo]") {
-  const auto family = testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "advantages");
-  testing::RunGoldenFamily(family, {{"grpo", CheckGrpo}, {"grpo_vectorized", CheckGrpo}});
+TEST_CASE("GRPO advantages are the golden ones", "[golden][grpo]") {
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "advantages"),
+                           {{"grpo", CheckGrpo}, {"grpo_vectorized", CheckGrpo}});
 }
 
 }  // namespace tandem

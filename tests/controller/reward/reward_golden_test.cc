@@ -8,6 +8,15 @@
 namespace tandem::testing {
 namespace {
 
+// The same checks for the external set and for the one that is committed.
+std::filesystem::path GoldenDir() {
+#ifdef TANDEM_COMMITTED_GOLDEN
+  return CommittedGoldenDir();
+#else
+  return GoldenDirOrSkip();
+#endif
+}
+
 void CheckGsm8k(const GoldenFamily&, const GoldenCase& c) {
   const auto method = c.options.at("method").get<std::string>() == "strict"
                           ? Gsm8kMethod::kStrict
@@ -39,7 +48,7 @@ void CheckOverlong(const GoldenFamily&, const GoldenCase& c) {
 }  // namespace
 
 TEST_CASE("Rewards match the golden vectors", "[reward][golden]") {
-  const GoldenFamily family = ReadGoldenFamily(GoldenDirOrSkip(), "rewards");
+  const GoldenFamily family = ReadGoldenFamily(GoldenDir(), "rewards");
   RunGoldenFamily(family, {{"gsm8k", &CheckGsm8k}, {"dapo_reward_manager", &CheckOverlong}});
 }
 
