@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "common/base/status_macros.h"
 
@@ -20,10 +19,12 @@ void TakeRows(const Matrix& from, DType dtype, const std::vector<int32_t>& rows,
   }
 }
 
-void PutRows(const FloatMatrix& from, const std::vector<int32_t>& rows, const FloatMatrix& to) {
+// Adds them, in order: a row may be scored more than once.
+void AddRows(const FloatMatrix& from, const std::vector<int32_t>& rows, const FloatMatrix& to) {
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(to.data + rows[i] * to.stride, from.data + static_cast<int64_t>(i) * from.stride,
-                static_cast<size_t>(from.cols) * sizeof(float));
+    const float* source = from.data + static_cast<int64_t>(i) * from.stride;
+    float* target = to.data + rows[i] * to.stride;
+    for (int64_t col = 0; col < from.cols; ++col) target[col] += source[col];
   }
 }
 
@@ -56,16 +57,30 @@ absl::Status LayerLoop::Begin(const std::vector<PackedBatch>& batches, Keep keep
 }
 
 TokenBatch LayerLoop::MakeTokens(const PackedBatch& batch) {
-  blocks_.resize(static_cast<size_t>(ShapeOf(batch).kv_blocks));
-  std::iota(blocks_.begin(), blocks_.end(), 0);
   TokenBatch tokens{.rope = &decoder_->rope()};
-  size_t block = 0;
-  for (const PackedBatch::Sequence& sequence : batch.sequences) {
-    tokens.spans.push_back({.first_row = sequence.first_row,
-                            .rows = sequence.rows,
-                            .first_position = 0,
-                            .blocks = blocks_.data() + block});
-    block += static_cast<size_t>((sequence.rows + kKvBlockTokens - 1) / kKvBlockTokens);
+  block_tables_.resize(batch.sequences.size());
+  int32_t next = 0;
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const PackedBatch::Sequence& sequence = batch.sequences[i];
+    std::vector<int32_t>& table = block_tables_[i];
+    table.clear();
+    if (sequence.rows == 0) continue;
+    AttentionSpan span = {.first_row = sequence.first_row,
+                          .rows = sequence.rows,
+                          .first_position = sequence.prefix_rows};
+    if (sequence.prefix >= 0) {
+      const std::vector<int32_t>& prompt = block_tables_[static_cast<size_t>(sequence.prefix)];
+      const int64_t full = sequence.prefix_rows / kKvBlockTokens;
+      table.assign(prompt.begin(), prompt.begin() + full);
+      if (sequence.prefix_rows % kKvBlockTokens != 0) {
+        tokens.copies.push_back({prompt[static_cast<size_t>(full)], next});
+      }
+      span.prefix_row = batch.sequences[static_cast<size_t>(sequence.prefix)].first_row;
+    }
+    for (int64_t block = OwnBlocks(sequence); block > 0; --block) table.push_back(next++);
+    span.blocks = table.data();
+    tokens.spans.push_back(span);
+    (sequence.prefix < 0 ? tokens.first : tokens.continued).push_back(span);
   }
   return tokens;
 }
@@ -132,7 +147,7 @@ void LayerLoop::HeadBackward(const PackedBatch& batch,
                            buffers_.scored_dhidden, gradients.head);
   backward_->RmsNorm(buffers_.scored_residual, globals.final_norm, decoder_->spec().rms_norm_eps,
                      buffers_.scored_dhidden, buffers_.scored_dresidual, gradients.final_norm);
-  PutRows(buffers_.scored_dresidual, batch.scored_rows, buffers_.dresidual);
+  AddRows(buffers_.scored_dresidual, batch.scored_rows, buffers_.dresidual);
 }
 
 absl::Status LayerLoop::Backward(const PackedBatch& batch,

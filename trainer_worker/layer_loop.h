@@ -81,7 +81,7 @@ class LayerLoop {
   Keep keep_ = Keep::kNothing;
   std::unique_ptr<MemoryRegion> memory_;
   MicroBatchBuffers buffers_;
-  std::vector<int32_t> blocks_;  // block tables of all sequences, one after the other
+  std::vector<std::vector<int32_t>> block_tables_;  // of the sequences
   TokenBatch tokens_;
 };
 

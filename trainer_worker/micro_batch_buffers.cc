@@ -66,10 +66,16 @@ void PlaceBackward(const ModelSpec& spec,
 
 }  // namespace
 
+int64_t OwnBlocks(const PackedBatch::Sequence& sequence) {
+  if (sequence.rows == 0) return 0;
+  const int64_t positions = sequence.prefix_rows + sequence.rows;
+  return (positions + kKvBlockTokens - 1) / kKvBlockTokens - sequence.prefix_rows / kKvBlockTokens;
+}
+
 BatchShape ShapeOf(const PackedBatch& batch) {
   BatchShape shape{.rows = batch.rows(), .scored = batch.scored()};
   for (const PackedBatch::Sequence& sequence : batch.sequences) {
-    shape.kv_blocks += (sequence.rows + kKvBlockTokens - 1) / kKvBlockTokens;
+    shape.kv_blocks += OwnBlocks(sequence);
   }
   return shape;
 }

@@ -26,6 +26,8 @@ struct BatchShape {
   int64_t kv_blocks = 0;  // every sequence starts a block
 };
 BatchShape ShapeOf(const PackedBatch& batch);
+// Blocks of a sequence's own: all of them, but for the full ones of a shared prompt.
+int64_t OwnBlocks(const PackedBatch::Sequence& sequence);
 
 struct MicroBatchBuffers {
   std::vector<Matrix> residuals;         // input of each layer, then the last output; 2 if kNothing

@@ -46,7 +46,7 @@ struct MiniBatchReport {
   std::map<std::string, double> metrics;  // verl's names, reduced over ranks
   LogProbComparison comparison;           // this rank's
   int64_t micro_batches = 0;              // the largest number of any rank
-  int64_t tokens = 0;                     // processed by this rank, prompts included
+  int64_t tokens = 0;                     // rows of this rank, a shared prompt's once
   bool recompute = false;                 // layers ran forward again in backward
   double forward_seconds = 0;
   double backward_seconds = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "common/base/status_macros.h"
 
@@ -61,16 +62,86 @@ std::vector<bool> TrainedTokens(const Sample& sample) {
   return trained;
 }
 
-void Append(const Sample& sample, int64_t index, PackedBatch& batch) {
-  const int64_t first_row = batch.rows();
-  const auto sequence = static_cast<int32_t>(batch.sequences.size());
-  const auto rows = static_cast<int64_t>(sample.tokens.size());
-  batch.sequences.push_back({.sample = index, .first_row = first_row, .rows = rows});
-  batch.tokens.insert(batch.tokens.end(), sample.tokens.begin(), sample.tokens.end());
+// What a sample needs in a micro-batch.
+struct Needs {
+  std::vector<int64_t> positions;  // of the trained tokens, ascending
+  int64_t rows = 0;                // from position 0: the prompt, and all that is scored
+};
+
+Needs NeedsOf(const Sample& sample) {
+  Needs needs{.rows = sample.prompt_tokens};
   const std::vector<bool> trained = TrainedTokens(sample);
-  for (int64_t position = sample.prompt_tokens; position < rows; ++position) {
-    if (!trained[static_cast<size_t>(position)]) continue;
-    batch.scored_rows.push_back(static_cast<int32_t>(first_row + position - 1));
+  for (size_t position = 0; position < trained.size(); ++position) {
+    if (trained[position]) needs.positions.push_back(static_cast<int64_t>(position));
+  }
+  if (!needs.positions.empty()) needs.rows = std::max(needs.rows, needs.positions.back());
+  return needs;
+}
+
+bool SamePrompt(const Sample& a, const Sample& b) {
+  return a.prompt_tokens == b.prompt_tokens &&
+         std::equal(a.tokens.begin(), a.tokens.begin() + a.prompt_tokens, b.tokens.begin());
+}
+
+// Fills micro-batches one after the other.
+class Packer {
+ public:
+  Packer(const std::vector<Sample>& samples, const PackingLimits& limits)
+      : samples_(samples), limits_(limits) {}
+
+  void Add(int64_t index) {
+    const Sample& sample = At(index);
+    const Needs needs = NeedsOf(sample);
+    int64_t prefix = batches_.empty() ? -1 : PrefixFor(sample);
+    if (batches_.empty() || !Fits(needs, prefix < 0 ? 0 : sample.prompt_tokens)) {
+      batches_.emplace_back();
+      prefix = -1;
+    }
+    Append(index, needs, prefix);
+  }
+  std::vector<PackedBatch> Take() { return std::move(batches_); }
+
+ private:
+  const Sample& At(int64_t index) const { return samples_[static_cast<size_t>(index)]; }
+  // The sequence of the open micro-batch that has the rows of this prompt, or -1.
+  int64_t PrefixFor(const Sample& sample) const {
+    if (!limits_.share_prompts) return -1;
+    const std::vector<PackedBatch::Sequence>& sequences = batches_.back().sequences;
+    const PackedBatch::Sequence& last = sequences.back();
+    if (!SamePrompt(sample, At(last.sample))) return -1;
+    return last.prefix >= 0 ? last.prefix : static_cast<int64_t>(sequences.size()) - 1;
+  }
+  bool Fits(const Needs& needs, int64_t shared_rows) const {
+    const PackedBatch& batch = batches_.back();
+    return batch.rows() + needs.rows - shared_rows <= limits_.max_tokens &&
+           batch.scored() + static_cast<int64_t>(needs.positions.size()) <= limits_.max_tokens;
+  }
+  void Append(int64_t index, const Needs& needs, int64_t prefix);
+
+  const std::vector<Sample>& samples_;
+  const PackingLimits& limits_;
+  std::vector<PackedBatch> batches_;
+};
+
+void Packer::Append(int64_t index, const Needs& needs, int64_t prefix) {
+  const Sample& sample = At(index);
+  PackedBatch& batch = batches_.back();
+  const int64_t shared = prefix < 0 ? 0 : sample.prompt_tokens;
+  const PackedBatch::Sequence own = {.sample = index,
+                                     .first_row = batch.rows(),
+                                     .rows = needs.rows - shared,
+                                     .prefix = prefix,
+                                     .prefix_rows = shared};
+  const auto sequence = static_cast<int32_t>(batch.sequences.size());
+  const int64_t prompt_row =
+      prefix < 0 ? own.first_row : batch.sequences[static_cast<size_t>(prefix)].first_row;
+  batch.sequences.push_back(own);
+  batch.tokens.insert(batch.tokens.end(), sample.tokens.begin() + shared,
+                      sample.tokens.begin() + needs.rows);
+  for (const int64_t position : needs.positions) {
+    const int64_t row =
+        position - 1 < shared ? prompt_row + position - 1 : own.first_row + position - 1 - shared;
+    batch.scored_rows.push_back(static_cast<int32_t>(row));
     batch.targets.push_back(sample.tokens[static_cast<size_t>(position)]);
     // Greedy samples record their log-probs at T = 1 (design: numerics contract 5).
     batch.temperatures.push_back(sample.temperature == 0.0f ? 1.0f : sample.temperature);
@@ -88,16 +159,12 @@ absl::StatusOr<std::vector<PackedBatch>> PackSamples(const std::vector<Sample>& 
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     return samples[static_cast<size_t>(a)].sample_id < samples[static_cast<size_t>(b)].sample_id;
   });
-  std::vector<PackedBatch> batches;
+  Packer packer(samples, limits);
   for (const int64_t index : order) {
-    const Sample& sample = samples[static_cast<size_t>(index)];
-    TANDEM_RETURN_IF_ERROR(CheckSample(sample, limits));
-    const auto tokens = static_cast<int64_t>(sample.tokens.size());
-    if (batches.empty() || batches.back().rows() + tokens > limits.max_tokens)
-      batches.emplace_back();
-    Append(sample, index, batches.back());
+    TANDEM_RETURN_IF_ERROR(CheckSample(samples[static_cast<size_t>(index)], limits));
+    packer.Add(index);
   }
-  return batches;
+  return packer.Take();
 }
 
 }  // namespace tandem

@@ -43,7 +43,8 @@ PassOptions TrainingSession::Pass() const {
   pass.limits = {.max_tokens = options_.max_micro_batch_tokens,
                  .max_sequence_tokens = options_.max_sequence_tokens,
                  .vocab_limit = std::min(options_.vocab_limit, spec().vocab_size),
-                 .allow_off_support = options_.allow_off_support};
+                 .allow_off_support = options_.allow_off_support,
+                 .share_prompts = options_.share_prompts};
   pass.recompute = options_.recompute;
   // Half of what the device has left beside this worker's own bytes; the other half is the
   // rollout's weights and everybody's scratch.

@@ -24,6 +24,7 @@ struct SessionOptions {
   int64_t max_sequence_tokens = 0;     // positions of the rope table
   int64_t max_micro_batch_tokens = 0;  // actor.ppo_max_token_len_per_gpu
   bool allow_off_support = false;
+  bool share_prompts = true;  // see PackingLimits
   Recompute recompute = Recompute::kAuto;
   int64_t device_bytes = 0;  // this pair's share of the device's memory
   int64_t kept_bytes = 0;    // this worker may hold while its rollout generates

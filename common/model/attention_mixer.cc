@@ -1,5 +1,7 @@
 #include "common/model/attention_mixer.h"
 
+#include <cstring>
+
 namespace tandem {
 
 AttentionMixer::AttentionMixer(const ModelSpec& spec)
@@ -14,10 +16,23 @@ void AttentionMixer::Forward(ForwardOps& ops,
   ops.RmsNorm(in, weights.input_norm, eps_, buffers.norm1);
   ops.Linear(buffers.norm1, weights.qkv, buffers.qkv);
   if (qk_norm_) NormHeads(ops, weights, buffers.qkv);
-  ops.RopeAndStore(buffers.qkv, shape_, *batch.rope, batch.spans, kv);
+  Store(ops, batch, kv, buffers.qkv);
   ops.Attention(buffers.qkv, shape_, batch.spans, kv, buffers.attn);
   ops.Linear(buffers.attn, weights.o, buffers.mid);
   ops.Add(buffers.mid, in);
+}
+
+void AttentionMixer::Store(ForwardOps& ops, const TokenBatch& batch, KvLayer kv, Matrix qkv) const {
+  if (batch.continued.empty()) {
+    ops.RopeAndStore(qkv, shape_, *batch.rope, batch.spans, kv);
+    return;
+  }
+  ops.RopeAndStore(qkv, shape_, *batch.rope, batch.first, kv);
+  const int64_t bytes = KvBlockBytes(shape_, ops.compute_dtype());
+  for (const TokenBatch::BlockCopy& copy : batch.copies) {
+    std::memcpy(kv.base + copy.to * bytes, kv.base + copy.from * bytes, static_cast<size_t>(bytes));
+  }
+  ops.RopeAndStore(qkv, shape_, *batch.rope, batch.continued, kv);
 }
 
 void AttentionMixer::NormHeads(ForwardOps& ops, const LayerWeights& weights, Matrix qkv) const {

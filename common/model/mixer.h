@@ -13,8 +13,16 @@ namespace tandem {
 
 // Which rows are computed and where their keys and values live.
 struct TokenBatch {
+  struct BlockCopy {
+    int32_t from = 0, to = 0;
+  };
   std::vector<AttentionSpan> spans;  // cover all rows, ascending, no overlap
   const RopeTable* rope = nullptr;   // at least as long as the largest position
+  // Spans that continue a prefix computed in the same batch: they share its full blocks and begin
+  // with a copy of its last one. `first` are the spans whose keys and values are stored before the
+  // copies, `continued` the others. Where that is empty, the other two are not read.
+  std::vector<AttentionSpan> first, continued;
+  std::vector<BlockCopy> copies;
 };
 
 // Stateless; safe to share between threads that have their own ops.
@@ -28,8 +36,9 @@ class Mixer {
                        KvLayer kv,
                        Matrix in,
                        LayerActivations& buffers) const = 0;
-  // dresidual holds d(mid) on entry and d(in) on return; gradients are added to. Every span is a
-  // whole sequence from position 0. `ops` is used to recompute what the forward did not keep.
+  // dresidual holds d(mid) on entry and d(in) on return; gradients are added to. Every span begins
+  // at position 0 or continues a prefix of the batch. `ops` is used to recompute what the forward
+  // did not keep.
   virtual void Backward(ForwardOps& ops,
                         BackwardOps& backward,
                         const LayerWeights& weights,

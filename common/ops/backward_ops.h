@@ -40,8 +40,10 @@ class BackwardOps {
   // The same for q/k norms: din in the compute dtype, may alias dout.
   virtual void HeadRmsNorm(
       Matrix in, const void* weight, float eps, Matrix dout, Matrix din, float* dweight) = 0;
-  // dqkv [rows, qkv_cols] = gradient of the rotated q, k and of v. Each span is a whole sequence
-  // from position 0, its q, k, v rows in `qkv` (rotated). `out` is the forward's result.
+  // dqkv [rows, qkv_cols] = gradient of the rotated q, k and of v. The q, k, v rows of a span are
+  // in `qkv` (rotated), `out` is the forward's result. A span begins at position 0, or continues
+  // the prefix it names; k and v of a prefix sum, in fp32, over the queries of its own span and
+  // then of the spans that continue it, in their order.
   virtual void Attention(Matrix qkv,
                          const AttentionShape& shape,
                          const std::vector<AttentionSpan>& spans,

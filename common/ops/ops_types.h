@@ -49,6 +49,9 @@ struct AttentionSpan {
   int64_t rows = 0;
   int64_t first_position = 0;
   const int32_t* blocks = nullptr;
+  // For backward, where first_position > 0: the positions before it are the first_position rows
+  // from this one on. They begin an earlier span, the same for all spans that name it.
+  int64_t prefix_row = 0;
 };
 
 // K and V of one layer: block b starts at base + b * KvBlockBytes(shape, dtype). The bytes inside a

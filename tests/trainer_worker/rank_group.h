@@ -38,6 +38,7 @@ struct RankGroupOptions {
   int64_t max_micro_batch_tokens = 256;
   Recompute recompute = Recompute::kNever;
   double lr = 1e-3;
+  bool share_prompts = true;
 };
 
 // `body` runs on every rank at once; its failure is kept in the rank's status. All are joined.
@@ -116,6 +117,7 @@ class RankGroup {
     session.max_sequence_tokens = 128;
     session.max_micro_batch_tokens = options.max_micro_batch_tokens;
     session.recompute = options.recompute;
+    session.share_prompts = options.share_prompts;
     session.optimizer.schedule.lr = options.lr;
     TANDEM_ASSIGN_OR_RETURN(
         rank.session, TrainingSession::Create(session, {rank.forward.get(), rank.backward.get()},

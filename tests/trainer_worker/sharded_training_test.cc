@@ -154,6 +154,97 @@ TEST_CASE("The split into micro-batches changes gradients by no more than 1e-5 o
   RequireNearGradients(whole, split);
 }
 
+// Groups of samples with common prompts of 3 to 80 tokens: within a KV block, on and over its edge.
+std::vector<Sample> Groups(uint64_t seed) {
+  std::vector<Sample> samples;
+  for (const int64_t prompt : {int64_t{3}, int64_t{64}, int64_t{80}, int64_t{17}}) {
+    std::vector<Sample> group = RandomSamples(prompt == 17 ? 1 : 4, seed + samples.size());
+    const Sample& first = group.front();
+    std::vector<int32_t> tokens;
+    while (static_cast<int64_t>(tokens.size()) < prompt) {
+      tokens.insert(tokens.end(), first.tokens.begin(), first.tokens.end());
+    }
+    tokens.resize(static_cast<size_t>(prompt));
+    for (Sample& sample : group) {
+      std::vector<int32_t> response(sample.tokens.begin() + sample.prompt_tokens,
+                                    sample.tokens.end());
+      sample.prompt_tokens = prompt;
+      sample.tokens = tokens;
+      sample.tokens.insert(sample.tokens.end(), response.begin(), response.end());
+      const auto length = static_cast<int64_t>(response.size());
+      sample.segments = {{0, prompt, false, 0}, {prompt, length, true, 0}};
+      sample.sample_id = MakeSampleId(samples.size(), 0, 0);
+      samples.push_back(sample);
+    }
+  }
+  return samples;
+}
+
+MiniBatchReport Trained(RankGroup& group,
+                        const MiniBatchRequest& request,
+                        const std::vector<Sample>& samples) {
+  const auto report = group[0].session->Train(request, samples);
+  REQUIRE(report.ok());
+  return *report;
+}
+
+// Sums over the responses of a prompt are rounded once instead of once each: in bf16 that is the
+// rounding of the gradients of activations, 2^-9 of each, which rows and layers partly average.
+TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding alone",
+          "[trainer][packing]") {
+  for (const std::string type : {"llama", "qwen2", "qwen3"}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      INFO(type << (dtype == DType::kFloat32 ? " float32" : " bfloat16"));
+      const TempDir dir;
+      TinyModelOptions model = OddModel(type);
+      model.float32 = dtype == DType::kFloat32;
+      RankGroupOptions options{.model_dir = Write(dir, model), .dtype = dtype};
+      options.max_micro_batch_tokens = 2000;
+      RankGroup shared(1, options), again(2, options);
+      options.share_prompts = false;
+      RankGroup apart(1, options);
+      std::vector<Sample> samples = Groups(31);
+      const auto scores = apart[0].session->Score(samples);
+      REQUIRE(scores.ok());
+      for (Sample& sample : samples) sample.log_probs = scores->at(sample.sample_id);
+      MiniBatchRequest request = RequestFor(samples);
+      request.compare_log_probs = true;
+      const MiniBatchReport want = Trained(apart, request, samples);
+      const MiniBatchReport got = Trained(shared, request, samples);
+      REQUIRE(got.tokens == want.tokens - 3 * (3 + 64 + 80));
+      REQUIRE(got.comparison.compared == TrainedTokens(samples));
+      REQUIRE(got.comparison.identical == got.comparison.compared);
+      TrainOn(again, samples);
+      const double bound = dtype == DType::kFloat32 ? 1e-5 : 2e-2;
+      for (const std::string& name : shared.TensorNames()) {
+        INFO(name);
+        const std::vector<float> gradient = apart.Gradient(name);
+        const double largest = Largest(gradient);
+        REQUIRE(LargestDifference(gradient, shared.Gradient(name)) <= bound * largest);
+        REQUIRE(LargestDifference(gradient, again.Gradient(name)) <= bound * largest);
+      }
+    }
+  }
+}
+
+TEST_CASE("Shared prompts with recomputed layers and split groups keep every bit of the log-probs",
+          "[trainer][packing]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  RankGroup whole(1, options);
+  options.recompute = Recompute::kAlways;
+  RankGroup recomputed(1, options);
+  options.max_micro_batch_tokens = 128;
+  RankGroup split(1, options);
+  std::vector<Sample> samples = Groups(41);
+  const auto scores = whole[0].session->Score(samples);
+  REQUIRE(scores.ok());
+  REQUIRE(*scores == *split[0].session->Score(samples));
+  TrainOn(whole, samples);
+  TrainOn(recomputed, samples);
+  RequireSameGradients(whole, recomputed);
+}
+
 TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
   const TempDir dir;
   const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};

@@ -51,8 +51,7 @@ class CpuBackwardOps final : public BackwardOps {
   void Embed(const int32_t* ids, FloatMatrix dx, float* dtable) override;
 
  private:
-  struct AttentionArgs;  // the arguments of Attention
-  struct LogitsArgs;     // the arguments of TokenLogProbs and the state of a block of rows
+  struct LogitsArgs;  // the arguments of TokenLogProbs and the state of a block of rows
 
   std::byte* Row(Matrix matrix, int64_t row, int64_t col = 0) const {
     return static_cast<std::byte*>(matrix.data) + (row * matrix.stride + col) * element_bytes_;
@@ -69,10 +68,6 @@ class CpuBackwardOps final : public BackwardOps {
   void InverseRms(Matrix in, float eps);
   void RmsNormRows(Matrix in, const void* weight, Matrix dout, FloatMatrix dresidual, Matrix din);
   void RmsNormWeights(Matrix in, Matrix dout, float* dweight);
-  void AttentionHead(const AttentionArgs& args,
-                     const AttentionSpan& span,
-                     int64_t kv_head,
-                     std::byte* memory);
   void LogitsRowBlock(const LogitsArgs& args);
   void LogitsStats(const LogitsArgs& args);
   void LogitsChunk(const LogitsArgs& args, int64_t chunk);
