@@ -57,8 +57,8 @@ def rows_of(line):
     return {}
 
 
-def run(command, env=None):
-    """Its lines, shown while they come; stops the program where the command fails."""
+def run(command, failed, env=None):
+    """Its lines, shown while they come; a command that fails is added to `failed`."""
     print(f"--- {' '.join(map(str, command))}", flush=True)
     lines = []
     with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True,
@@ -67,7 +67,8 @@ def run(command, env=None):
             print("   ", line, end="", flush=True)
             lines.append(line.rstrip())
     if process.returncode != 0:
-        raise SystemExit(f"error: {command[0]} ended with {process.returncode}")
+        failed.append(f"{command[0]} ended with {process.returncode}")
+        print(f"error: {failed[-1]}", file=sys.stderr)
     return lines
 
 
@@ -109,23 +110,24 @@ def gguf_of(model, scripts_out):
     return made if made.exists() else None
 
 
-def peers(args, own):
+def peers(args, own, failed):
     """Runs them in turns with the generator; prints the ratios."""
     best, training = {}, []
     env = {"MODEL": str(args.model)}
     for _ in range(args.runs):
-        keep_best(own, run([args.bin / "tandem-generation-bench", args.model]))
-        lines = run([args.peers / "run.sh", "hf_generate.py", "--dtype", "bf16", "--runs", "1"], env)
+        keep_best(own, run([args.bin / "tandem-generation-bench", args.model], failed))
+        lines = run([args.peers / "run.sh", "hf_generate.py", "--dtype", "bf16", "--runs", "1"],
+                    failed, env)
         keep_peer(best, "transformers", lines, "sequences", "tokens_per_s")
     installs = os.environ["PEERS"]
     gguf = gguf_of(args.model, installs)
     if gguf and os.access(pathlib.Path(installs) / "llama/bin/llama-batched-bench", os.X_OK):
-        lines = run([args.peers / "llama_bench.sh"], {"GGUF": str(gguf)})
+        lines = run([args.peers / "llama_bench.sh"], failed, {"GGUF": str(gguf)})
         keep_peer(best, "llama.cpp", lines, "sequences", "generated_with_prefill")
     else:
         print(f"llama.cpp is left out: {installs}/llama or a bf16 GGUF is missing")
     for script in ("trl_step.py", "torch_step.py"):
-        training += run([args.peers / "run.sh", script], env)
+        training += run([args.peers / "run.sh", script], failed, env)
     print("\ngenerated tokens/s, prefill included, and Tandem ÷ peer")
     for name, figures in best.items():
         tandem = own.get(name, {}).get("tokens_per_s", 0.0)
@@ -149,7 +151,8 @@ def main():
     if not set(names) <= set(BENCHES) or args.runs < 1:
         raise SystemExit(f"error: --only takes {', '.join(BENCHES)}; --runs at least 1")
     result = {"commit": commit(), "started": datetime.datetime.now().astimezone().isoformat(),
-              "machine": machine(), "runs": args.runs, "benches": {}}
+              "machine": machine(), "runs": args.runs, "benches": {}, "failed": []}
+    failed = result["failed"]
     print(f"commit {result['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in result["machine"].items()))
     for name in names:
         best = result["benches"].setdefault(name, {})
@@ -160,15 +163,15 @@ def main():
                 continue
             command.append(args.model)
         for _ in range(args.runs):
-            keep_best(best, run(command))
+            keep_best(best, run(command, failed))
     if args.peers:
-        result["peers"] = peers(args, result["benches"].setdefault("generation", {}))
+        result["peers"] = peers(args, result["benches"].setdefault("generation", {}), failed)
     args.out.mkdir(parents=True, exist_ok=True)
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     path = args.out / f"{stamp}-{result['commit'].rstrip('+')}.json"
     path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     print(f"written: {path}")
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
