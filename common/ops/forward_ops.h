@@ -24,7 +24,7 @@ class ForwardOps {
   virtual ~ForwardOps() = default;
 
   virtual DType compute_dtype() const = 0;
-  // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-seq-f32".
+  // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-amx32-bf16", "cpu-seq-f32".
   virtual std::string numerics_class() const = 0;
   // Scratch memory held between calls; it grows with the largest call so far.
   virtual int64_t workspace_bytes() const = 0;
@@ -77,8 +77,9 @@ class ForwardOps {
 };
 
 // `threads` compute threads, the caller's included. kBFloat16 needs AVX2 and FMA at least:
-// FailedPrecondition names what the machine lacks. TANDEM_CPU_ISA (avx512bf16, avx512f, avx2)
-// forces a kernel set; all give the same bits. kFloat32 is the slow reference path.
+// FailedPrecondition names what the machine lacks. TANDEM_CPU_ISA (amx, avx512bf16, avx512f,
+// avx2, amx-emulated) forces a kernel set. The amx sets are a numerics class of their own, the
+// others give the same bits. kFloat32 is the slow reference path.
 absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype, int threads);
 
 }  // namespace tandem

@@ -23,7 +23,7 @@ CpuForwardOps::CpuForwardOps(DType compute_dtype, const KernelSet& kernels, int 
       thread_scratch_(static_cast<size_t>(pool_.threads())) {}
 
 std::string CpuForwardOps::numerics_class() const {
-  return dtype_ == DType::kBFloat16 ? "cpu-seq-bf16" : "cpu-seq-f32";
+  return fmt::format("cpu-{}-{}", kernels_.numerics, dtype_ == DType::kBFloat16 ? "bf16" : "f32");
 }
 
 int64_t CpuForwardOps::workspace_bytes() const {

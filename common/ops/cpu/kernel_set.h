@@ -1,6 +1,7 @@
 // The kernels of one instruction set and compute dtype: single-threaded functions over rows,
-// columns or tasks, which forward_ops and backward_ops spread over threads. All sets give the same
-// bits. Plain structs only: this header is compiled into every instruction set's file.
+// columns or tasks, which forward_ops and backward_ops spread over threads. All sets of
+// one numerics class give the same bits. Plain structs only: this header is compiled into every
+// instruction set's file.
 //
 // Pointers to void are matrices in the compute dtype of the set; strides are in elements.
 #pragma once
@@ -11,7 +12,9 @@
 namespace tandem {
 
 // C [rows, n] = A [rows, k] B with B in panels of 16 columns (packed_weight.h). Sums run over k in
-// ascending words; within a bf16 word the odd element comes first, as vdpbf16ps does.
+// ascending words. Class seq: one chain; within a bf16 word the odd element comes first, as
+// vdpbf16ps does. Class amx32: by blocks of 16 words, the even and the odd elements of a block in
+// chains from zero, then acc + (even + odd), as tdpbf16ps does.
 struct GemmCall {
   enum class Output {
     kRounded,     // c in the compute dtype
@@ -123,6 +126,7 @@ struct LogitsBackRow {
 
 struct KernelSet {
   const char* name = "";
+  const char* numerics = "";  // "seq" or "amx32"
   // Rows [row0, row1) and panels [panel0, panel1) of a product; row0 a multiple of 16 if A is in
   // panels.
   void (*gemm)(const GemmCall&, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);
@@ -167,6 +171,8 @@ struct KernelSets {
   KernelSet bf16;
   KernelSet f32;
 };
+const KernelSets& KernelsAmx();
+const KernelSets& KernelsAmxEmulated();  // AVX-512F only
 const KernelSets& KernelsAvx512Bf16();
 const KernelSets& KernelsAvx512();
 const KernelSets& KernelsAvx2();

@@ -105,6 +105,7 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
   };
   const int64_t key_bytes = KvKeyBytes(call.head_dim, sizeof(T));
   CopyQueries(call, task, scratch.q);
+  GemmContext<T> gemm;
   GemmCall product;
   product.a = scratch.q;
   product.a_stride = call.head_dim;
@@ -117,7 +118,7 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
     if (task.rows == 1 && tile + 1 < scratch.tiles) PrefetchTile(kv_head(tile + 1), key_bytes);
     product.b = kv_head(tile);
     product.c = scratch.scores + tile * kKvTokens;
-    Gemm<T>(product, 0, scratch.queries, 0, kKvTokens / 16);
+    gemm.Run(product, 0, scratch.queries, 0, kKvTokens / 16);
   }
   for (int64_t i = 0; i < scratch.queries; ++i) {
     const int64_t at = i * scratch.stride;
@@ -139,7 +140,7 @@ void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* 
     }
     product.k = Smaller(kKvTokens, keys - tile * kKvTokens);
     product.output = tile == 0 ? GemmCall::Output::kFloat : GemmCall::Output::kAccumulate;
-    Gemm<T>(product, 0, scratch.queries, 0, scratch.out_cols / 16);
+    gemm.Run(product, 0, scratch.queries, 0, scratch.out_cols / 16);
   }
   for (int64_t i = 0; i < scratch.queries; ++i) {
     const int64_t head = task.kv_head * group + i % group;

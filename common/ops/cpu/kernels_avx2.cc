@@ -3,8 +3,8 @@
 namespace tandem {
 
 const KernelSets& KernelsAvx2() {
-  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("avx2"),
-                                       MakeKernelSet<float>("avx2")};
+  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("avx2", "seq"),
+                                       MakeKernelSet<float>("avx2", "seq")};
   return kSets;
 }
 

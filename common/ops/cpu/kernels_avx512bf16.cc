@@ -3,8 +3,8 @@
 namespace tandem {
 
 const KernelSets& KernelsAvx512Bf16() {
-  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("avx512bf16"),
-                                       MakeKernelSet<float>("avx512bf16")};
+  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("avx512bf16", "seq"),
+                                       MakeKernelSet<float>("avx512bf16", "seq")};
   return kSets;
 }
 

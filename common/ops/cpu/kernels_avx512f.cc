@@ -3,8 +3,8 @@
 namespace tandem {
 
 const KernelSets& KernelsAvx512() {
-  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("avx512f"),
-                                       MakeKernelSet<float>("avx512f")};
+  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("avx512f", "seq"),
+                                       MakeKernelSet<float>("avx512f", "seq")};
   return kSets;
 }
 

@@ -1,6 +1,6 @@
-// The GEMM micro-kernel: a register block of up to 8 rows by kMaxPanels panels of 16 columns, over
-// the whole k. Each element of C is one chain of sums in ascending k whatever the block, so no
-// result depends on how rows and panels are divided.
+// The GEMM micro-kernel of numerics class seq: a register block of up to 8 rows by kMaxPanels
+// panels of 16 columns, over the whole k. Each element of C is one chain of sums in ascending k
+// whatever the block, so no result depends on how rows and panels are divided.
 #pragma once
 
 #include <stdlib.h>
@@ -236,18 +236,27 @@ TANDEM_INLINE void GemmPass(
   }
 }
 
+// What a thread holds over several products: nothing here; kernels_gemm_amx.h holds tile registers.
 template <typename T>
-void Gemm(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
-  for (int64_t panel = panel0; panel < panel1; panel += kPanelsPerPass) {
-    const int64_t panels = Smaller(kPanelsPerPass, panel1 - panel);
-    if (call.a_panel_bytes == 0) {
-      GemmPass<T, false>(call, row0, row1 - row0, panel, panels);
-      continue;
-    }
-    for (int64_t row = row0; row < row1; row += 16) {
-      GemmPass<T, true>(call, row, Smaller<int64_t>(16, row1 - row), panel, panels);
+class GemmContext {
+ public:
+  void Run(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
+    for (int64_t panel = panel0; panel < panel1; panel += kPanelsPerPass) {
+      const int64_t panels = Smaller(kPanelsPerPass, panel1 - panel);
+      if (call.a_panel_bytes == 0) {
+        GemmPass<T, false>(call, row0, row1 - row0, panel, panels);
+        continue;
+      }
+      for (int64_t row = row0; row < row1; row += 16) {
+        GemmPass<T, true>(call, row, Smaller<int64_t>(16, row1 - row), panel, panels);
+      }
     }
   }
+};
+
+template <typename T>
+void Gemm(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
+  GemmContext<T>().Run(call, row0, row1, panel0, panel1);
 }
 
 }  // namespace

@@ -11,9 +11,10 @@ namespace tandem {
 namespace {
 
 template <typename T>
-constexpr KernelSet MakeKernelSet(const char* name) {
+constexpr KernelSet MakeKernelSet(const char* name, const char* numerics) {
   KernelSet set = {};
   set.name = name;
+  set.numerics = numerics;
   set.gemm = Gemm<T>;
   set.rms_norm = RmsNorm<T>;
   set.add = AddRow<T>;

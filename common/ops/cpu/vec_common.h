@@ -22,6 +22,11 @@ constexpr TANDEM_INLINE T Smaller(T a, T b) {
   return a < b ? a : b;
 }
 
+template <typename T>
+constexpr TANDEM_INLINE T Larger(T a, T b) {
+  return a < b ? b : a;
+}
+
 // Words of A or B are moved as 32 bits: a pair of bf16 or one fp32.
 TANDEM_INLINE uint32_t LoadWord(const std::byte* from) {
   uint32_t word;

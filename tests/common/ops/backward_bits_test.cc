@@ -40,7 +40,8 @@ std::vector<float> LogitsGradients(DType dtype, int threads) {
 }
 }  // namespace
 
-TEST_CASE("Weight gradients in bf16 are one chain over the rows", "[ops][backward]") {
+TEST_CASE("Weight gradients of class seq are one chain over the rows", "[ops][backward]") {
+  const testing::ForcedIsa forced("avx2");
   for (const int64_t rows : {1, 2, 33, 700}) {
     const int64_t n = 45, k = 75;
     const TestMatrix dout = TestMatrix::Random(kBf16, rows, n, 1);
@@ -71,7 +72,8 @@ TEST_CASE("Weight gradients in bf16 are one chain over the rows", "[ops][backwar
   }
 }
 
-TEST_CASE("LinearInput in bf16 is one chain over the outputs", "[ops][backward]") {
+TEST_CASE("LinearInput of class seq is one chain over the outputs", "[ops][backward]") {
+  const testing::ForcedIsa forced("avx2");
   const int64_t m = 19, n = 45, k = 75;
   const TestMatrix dout = TestMatrix::Random(kBf16, m, n, 1);
   const TestWeight weight(kBf16, n, k, 2, 0.5f);

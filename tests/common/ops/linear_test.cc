@@ -18,22 +18,48 @@ float SeqDot(const TestMatrix& a, int64_t row, const TestMatrix& w, int64_t n) {
   }
   return sum;
 }
+
+// tdpbf16ps in plain C: 32 elements at a time, the even and the odd ones in a chain each.
+float TileDot(const TestMatrix& a, int64_t row, const TestMatrix& w, int64_t n) {
+  float sum = 0;
+  for (int64_t first = 0; first < a.cols(); first += 32) {
+    float chains[2] = {0, 0};
+    for (int64_t k = first; k < std::min(a.cols(), first + 32); ++k) {
+      chains[k % 2] = std::fma(a.At(row, k), w.At(n, k), chains[k % 2]);
+    }
+    sum += chains[0] + chains[1];
+  }
+  return sum;
+}
 }  // namespace
 
-TEST_CASE("Linear in bf16 is the documented chain of sums, rounded once", "[ops][linear]") {
-  const std::unique_ptr<ForwardOps> ops = testing::MakeForward(DType::kBFloat16, 2);
-  REQUIRE(ops->numerics_class() == "cpu-seq-bf16");
-  for (const auto [m, n, k] :
-       {std::array<int64_t, 3>{3, 16, 32}, {13, 50, 33}, {70, 130, 75}, {1, 7, 1}, {9, 49, 24}}) {
-    for (const bool bias : {false, true}) {
-      const TestWeight weight(DType::kBFloat16, n, k, 5, 0.3f, bias);
-      const TestMatrix in = TestMatrix::Random(DType::kBFloat16, m, k, 7);
-      const TestMatrix out(DType::kBFloat16, m, n);
-      ops->Linear(in.view(), weight.view(), out.view());
-      for (int64_t i = 0; i < m; ++i) {
-        for (int64_t j = 0; j < n; ++j) {
-          const float sum = SeqDot(in, i, weight.source, j) + (bias ? weight.bias.At(0, j) : 0.0f);
-          REQUIRE(out.At(i, j) == FromBf16(ToBf16(sum)));
+TEST_CASE("Linear in bf16 is the documented order of sums, rounded once", "[ops][linear]") {
+  for (const bool tiles : {false, true}) {
+    for (const std::string& isa : testing::RunnableIsas(tiles ? "amx32" : "seq")) {
+      const testing::ForcedIsa forced(isa);
+      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(DType::kBFloat16, 2);
+      for (const auto [m, n, k] : {std::array<int64_t, 3>{3, 16, 32},
+                                   {13, 50, 33},
+                                   {70, 130, 75},
+                                   {1, 7, 1},
+                                   {9, 49, 24},
+                                   {40, 65, 128}}) {
+        for (const bool bias : {false, true}) {
+          const TestWeight weight(DType::kBFloat16, n, k, 5, 0.3f, bias);
+          const TestMatrix in = TestMatrix::Random(DType::kBFloat16, m, k, 7);
+          const TestMatrix out(DType::kBFloat16, m, n);
+          ops->Linear(in.view(), weight.view(), out.view());
+          INFO(isa << " " << m << " x " << n << " x " << k);
+          bool same = true;
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              const float dot =
+                  tiles ? TileDot(in, i, weight.source, j) : SeqDot(in, i, weight.source, j);
+              const float sum = dot + (bias ? weight.bias.At(0, j) : 0.0f);
+              same = same && out.At(i, j) == FromBf16(ToBf16(sum));
+            }
+          }
+          REQUIRE(same);
         }
       }
     }
@@ -58,23 +84,29 @@ TEST_CASE("Linear in fp32 agrees with a double reference", "[ops][linear]") {
 }
 
 TEST_CASE("A row of Linear depends neither on the other rows nor on threads", "[ops][linear]") {
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    const int64_t n = 150, k = 90, rows = 300;
-    const TestWeight weight(dtype, n, k, 5, 0.3f);
-    const TestMatrix in = TestMatrix::Random(dtype, rows, k, 7);
-    const TestMatrix full(dtype, rows, n);
-    testing::MakeForward(dtype, 1)->Linear(in.view(), weight.view(), full.view());
-    for (const int threads : {1, 2, 3}) {
-      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, threads);
-      for (int64_t m = 1; m <= 130; ++m) {
-        const TestMatrix part(dtype, m, n);
-        const int64_t first = m % 7;
-        ops->Linear(in.Rows(first, m), weight.view(), part.view());
-        for (int64_t i = 0; i < m; ++i) REQUIRE(part.SameRow(i, full, first + i));
+  std::vector<std::string> isas = testing::RunnableIsas("amx32");
+  for (const std::string& isa : testing::RunnableIsas("seq")) isas.push_back(isa);
+  for (const std::string& isa : isas) {
+    const testing::ForcedIsa forced(isa);
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+      const int64_t n = 150, k = 90, rows = 1031;
+      const TestWeight weight(dtype, n, k, 5, 0.3f);
+      const TestMatrix in = TestMatrix::Random(dtype, rows, k, 7);
+      const TestMatrix full(dtype, rows, n);
+      testing::MakeForward(dtype, 1)->Linear(in.view(), weight.view(), full.view());
+      for (const int threads : {1, 2, 3}) {
+        const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, threads);
+        for (int64_t m = 1; m <= 1024; m = m < 70 ? m + 1 : m * 2 - 5) {
+          const TestMatrix part(dtype, m, n);
+          const int64_t first = m % 7;
+          ops->Linear(in.Rows(first, m), weight.view(), part.view());
+          INFO(isa << ", " << threads << " threads, " << m << " rows");
+          for (int64_t i = 0; i < m; ++i) REQUIRE(part.SameRow(i, full, first + i));
+        }
+        const TestMatrix again(dtype, rows, n);
+        ops->Linear(in.view(), weight.view(), again.view());
+        REQUIRE(again.SameBits(full));
       }
-      const TestMatrix again(dtype, rows, n);
-      ops->Linear(in.view(), weight.view(), again.view());
-      REQUIRE(again.SameBits(full));
     }
   }
 }

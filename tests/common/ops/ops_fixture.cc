@@ -113,11 +113,12 @@ std::unique_ptr<BackwardOps> MakeBackward(DType dtype, int threads) {
   return std::move(ops).value();
 }
 
-std::vector<std::string> RunnableIsas() {
+std::vector<std::string> RunnableIsas(const std::string& numerics) {
   std::vector<std::string> names;
-  for (const std::string name : {"avx512bf16", "avx512f", "avx2"}) {
+  for (const std::string name : {"amx", "amx-emulated", "avx512bf16", "avx512f", "avx2"}) {
     const ForcedIsa forced(name);
-    if (CreateCpuForwardOps(DType::kBFloat16, 1).ok()) names.push_back(name);
+    const auto ops = CreateCpuForwardOps(DType::kBFloat16, 1);
+    if (ops.ok() && (*ops)->numerics_class() == "cpu-" + numerics + "-bf16") names.push_back(name);
   }
   return names;
 }

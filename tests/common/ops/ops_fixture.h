@@ -75,8 +75,8 @@ class ForcedIsa {
 // Abort when this machine cannot run them.
 std::unique_ptr<ForwardOps> MakeForward(DType dtype, int threads = 1);
 std::unique_ptr<BackwardOps> MakeBackward(DType dtype, int threads = 1);
-// Those of avx512bf16, avx512f and avx2 that this machine can run.
-std::vector<std::string> RunnableIsas();
+// The kernel sets of a numerics class ("seq" or "amx32") that this machine can run.
+std::vector<std::string> RunnableIsas(const std::string& numerics);
 
 // The cos and sin of theta = 10000.
 RopeTable TestRope(int64_t head_dim, int64_t max_positions);
