@@ -170,6 +170,48 @@ TEST_CASE("Gradients of attention and RoPE agree with central differences", "[op
   }
 }
 
+TEST_CASE("Gradients of spans that share a prefix agree with central differences",
+          "[ops][gradient]") {
+  const AttentionShape shape = {4, 2, 16};
+  const int64_t prefix = 69, rows = prefix + 5 + 3 + 70;
+  const auto forward = testing::MakeForward(kF32, 2);
+  const RopeTable rope = testing::TestRope(shape.head_dim, 160);
+  TestMatrix source = TestMatrix::Random(kF32, rows, shape.qkv_cols(), 1);
+  const TestMatrix dout = TestMatrix::Random(kF32, rows, shape.q_cols(), 2);
+  TestMatrix qkv = source;
+  const TestMatrix out(kF32, rows, shape.q_cols()), dqkv(kF32, rows, shape.qkv_cols());
+  TestKv kv(shape, kF32, 8, 1);
+  // The first sequence has five rows of its own behind the prefix. Its followers get blocks of
+  // their own, filled with the prefix by a pass of their own.
+  std::vector<AttentionSpan> spans;
+  std::vector<std::vector<int32_t>> blocks;
+  for (const int64_t own : {5, 3, 70}) blocks.push_back(kv.Take(prefix + own));
+  spans.push_back({0, prefix + 5, 0, blocks[0].data()});
+  spans.push_back({prefix + 5, 3, prefix, blocks[1].data(), 0});
+  spans.push_back({prefix + 8, 70, prefix, blocks[2].data(), 0});
+  const auto loss = [&] {
+    for (size_t i = 1; i < 3; ++i) {
+      qkv = source;
+      forward->RopeAndStore(qkv.view(), shape, rope, {{0, prefix, 0, blocks[i].data()}}, kv.view());
+    }
+    qkv = source;
+    forward->RopeAndStore(qkv.view(), shape, rope, spans, kv.view());
+    forward->Attention(qkv.view(), shape, spans, kv.view(), out.view());
+    return WeightedSum(dout, out);
+  };
+  loss();
+  const TestMatrix rotated = qkv;
+  std::vector<std::vector<float>> gradients;
+  for (const int threads : {1, 2}) {
+    const auto backward = testing::MakeBackward(kF32, threads);
+    backward->Attention(rotated.view(), shape, spans, out.view(), dout.view(), dqkv.view());
+    backward->Rope(dqkv.view(), shape, rope, spans);
+    gradients.push_back(ToFloats(dqkv));
+  }
+  REQUIRE(gradients[0] == gradients[1]);
+  CheckSlopes(source, gradients[0], loss, 2e-3, 31);
+}
+
 TEST_CASE("Gradients of log-probs and entropies agree with central differences",
           "[ops][gradient]") {
   const auto forward = testing::MakeForward(kF32);
