@@ -37,8 +37,10 @@ std::vector<MiniBatch> PlanMiniBatches(
     std::vector<SampleLength> lengths;
     for (size_t i = begin; i < std::min(begin + size, order.size()); ++i) {
       for (const SampleMeta& meta : members[order[i]]) {
-        lengths.push_back(
-            {.sample_id = meta.sample_id, .tokens = meta.prompt_tokens + meta.response_tokens});
+        lengths.push_back({.sample_id = meta.sample_id,
+                           .tokens = meta.prompt_tokens + meta.response_tokens,
+                           .group = meta.group,
+                           .prompt_tokens = meta.prompt_tokens});
         batch.response_tokens += meta.response_tokens;
       }
     }

@@ -2,9 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
+#include <utility>
 
 namespace tandem {
 namespace {
+
+constexpr double kTolerance = 1.05;
+// Each round halves at most one part of every overloaded rank: enough to cut a group into 1/1024.
+constexpr int kMaxRounds = 10;
 
 double Workload(int64_t tokens) {
   const auto length = static_cast<double>(tokens);
@@ -13,8 +19,117 @@ double Workload(int64_t tokens) {
 
 bool ById(const SampleLength& a, const SampleLength& b) { return a.sample_id < b.sample_id; }
 
-bool LongestFirst(const SampleLength& a, const SampleLength& b) {
-  return a.tokens != b.tokens ? a.tokens > b.tokens : a.sample_id < b.sample_id;
+// Samples of one group that stay together.
+struct Part {
+  std::vector<SampleLength> samples;  // in order of id
+  double prompt = 0;                  // workload, paid once on a rank that has the group
+  double own = 0;                     // of the rest
+
+  uint64_t first_id() const { return samples.front().sample_id; }
+  double total() const { return prompt + own; }
+};
+
+Part MakePart(std::vector<SampleLength> samples) {
+  Part part{.samples = std::move(samples)};
+  part.prompt = Workload(part.samples.front().prompt_tokens);
+  for (const SampleLength& sample : part.samples) {
+    part.own += Workload(sample.tokens) - Workload(sample.prompt_tokens);
+  }
+  return part;
+}
+
+std::vector<Part> PartPerGroup(std::vector<SampleLength> samples) {
+  std::sort(samples.begin(), samples.end(), [](const SampleLength& a, const SampleLength& b) {
+    return std::pair(a.group, a.sample_id) < std::pair(b.group, b.sample_id);
+  });
+  std::vector<Part> parts;
+  for (auto begin = samples.begin(); begin != samples.end();) {
+    const auto end = std::find_if(begin, samples.end(),
+                                  [&](const SampleLength& s) { return s.group != begin->group; });
+    parts.push_back(MakePart({begin, end}));
+    begin = end;
+  }
+  return parts;
+}
+
+bool LargerPart(const Part& a, const Part& b) {
+  return a.total() != b.total() ? a.total() > b.total() : a.first_id() < b.first_id();
+}
+
+// The parts of each rank, and its load.
+struct Deal {
+  std::vector<std::vector<const Part*>> parts;
+  std::vector<double> load;
+  double highest() const { return *std::max_element(load.begin(), load.end()); }
+};
+
+Deal LongestFirst(const std::vector<Part>& parts, int ranks) {
+  const auto size = static_cast<size_t>(ranks);
+  Deal deal{std::vector<std::vector<const Part*>>(size), std::vector<double>(size, 0.0)};
+  std::vector<std::set<int64_t>> groups(size);
+  std::vector<const Part*> order;
+  for (const Part& part : parts) order.push_back(&part);
+  std::sort(order.begin(), order.end(),
+            [](const Part* a, const Part* b) { return LargerPart(*a, *b); });
+  for (const Part* part : order) {
+    const int64_t group = part->samples.front().group;
+    size_t best = 0;
+    double best_load = 0;
+    for (size_t rank = 0; rank < size; ++rank) {
+      const double load =
+          deal.load[rank] + part->own + (groups[rank].contains(group) ? 0.0 : part->prompt);
+      if (rank == 0 || load < best_load) best = rank, best_load = load;
+    }
+    deal.load[best] = best_load;
+    deal.parts[best].push_back(part);
+    groups[best].insert(group);
+  }
+  return deal;
+}
+
+// `parts` with the largest part of each rank over `limit` cut in two. Same parts: nothing to cut.
+std::vector<Part> HalveLargest(const std::vector<Part>& parts, const Deal& deal, double limit) {
+  std::set<const Part*> cut;
+  for (size_t rank = 0; rank < deal.parts.size(); ++rank) {
+    const Part* largest = nullptr;
+    for (const Part* part : deal.parts[rank]) {
+      if (part->samples.size() > 1 && (largest == nullptr || LargerPart(*part, *largest))) {
+        largest = part;
+      }
+    }
+    if (largest != nullptr && deal.load[rank] > limit) cut.insert(largest);
+  }
+  std::vector<Part> result;
+  for (const Part& part : parts) {
+    if (!cut.contains(&part)) {
+      result.push_back(part);
+      continue;
+    }
+    const auto middle = part.samples.begin() + static_cast<int64_t>(part.samples.size()) / 2;
+    result.push_back(MakePart({part.samples.begin(), middle}));
+    result.push_back(MakePart({middle, part.samples.end()}));
+  }
+  return result;
+}
+
+std::vector<std::vector<uint64_t>> IdsOf(const Deal& deal) {
+  std::vector<std::vector<uint64_t>> ids(deal.parts.size());
+  for (size_t rank = 0; rank < ids.size(); ++rank) {
+    for (const Part* part : deal.parts[rank]) {
+      for (const SampleLength& sample : part->samples) ids[rank].push_back(sample.sample_id);
+    }
+    std::sort(ids[rank].begin(), ids[rank].end());
+  }
+  return ids;
+}
+
+std::vector<std::vector<uint64_t>> InOrder(std::vector<SampleLength> samples, int ranks) {
+  std::vector<std::vector<uint64_t>> parts(static_cast<size_t>(ranks));
+  std::sort(samples.begin(), samples.end(), ById);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    parts[i * parts.size() / samples.size()].push_back(samples[i].sample_id);
+  }
+  return parts;
 }
 
 }  // namespace
@@ -22,24 +137,25 @@ bool LongestFirst(const SampleLength& a, const SampleLength& b) {
 std::vector<std::vector<uint64_t>> PartitionSamples(std::vector<SampleLength> samples,
                                                     int ranks,
                                                     Balance balance) {
-  std::vector<std::vector<uint64_t>> parts(static_cast<size_t>(ranks));
-  if (balance == Balance::kInOrder) {
-    std::sort(samples.begin(), samples.end(), ById);
-    for (size_t i = 0; i < samples.size(); ++i) {
-      parts[i * parts.size() / samples.size()].push_back(samples[i].sample_id);
-    }
-    return parts;
+  if (balance == Balance::kInOrder) return InOrder(std::move(samples), ranks);
+  std::vector<Part> parts = PartPerGroup(std::move(samples));
+  double even = 0;
+  for (const Part& part : parts) even += part.total() / ranks;
+  const double limit = kTolerance * even;
+
+  Deal deal = LongestFirst(parts, ranks);
+  double highest = deal.highest();
+  std::vector<std::vector<uint64_t>> best = IdsOf(deal);
+  for (int round = 0; round < kMaxRounds && deal.highest() > limit; ++round) {
+    std::vector<Part> halved = HalveLargest(parts, deal, limit);
+    if (halved.size() == parts.size()) break;
+    parts = std::move(halved);
+    deal = LongestFirst(parts, ranks);
+    if (deal.highest() >= highest) continue;
+    highest = deal.highest();
+    best = IdsOf(deal);
   }
-  std::sort(samples.begin(), samples.end(), LongestFirst);
-  std::vector<double> load(parts.size(), 0.0);
-  for (const SampleLength& sample : samples) {
-    const size_t rank =
-        static_cast<size_t>(std::min_element(load.begin(), load.end()) - load.begin());
-    load[rank] += Workload(sample.tokens);
-    parts[rank].push_back(sample.sample_id);
-  }
-  for (auto& part : parts) std::sort(part.begin(), part.end());
-  return parts;
+  return best;
 }
 
 }  // namespace tandem

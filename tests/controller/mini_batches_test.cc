@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -41,7 +42,8 @@ TEST_CASE("PartitionSamples balances by length and keeps the order of ids", "[pa
   // As verl's [5,9,3,8,7,1,2,6] over two: 41 tokens, best split 20 and 21.
   const std::vector<int64_t> lengths = {5, 9, 3, 8, 7, 1, 2, 6};
   std::vector<SampleLength> samples;
-  for (size_t i = 0; i < lengths.size(); ++i) samples.push_back({i, lengths[i]});
+  for (size_t i = 0; i < lengths.size(); ++i)
+    samples.push_back({i, lengths[i], static_cast<int64_t>(i), 0});
   const auto parts = PartitionSamples(samples, 2, Balance::kByLength);
   std::set<uint64_t> all;
   for (const auto& part : parts) {
@@ -57,8 +59,48 @@ TEST_CASE("PartitionSamples balances by length and keeps the order of ids", "[pa
   REQUIRE(PartitionSamples(samples, 2, Balance::kByLength) == parts);
 }
 
+// `groups` groups of `n` samples with prompts of 30 and responses of 10 to 13 tokens.
+std::vector<SampleLength> EvenGroups(int64_t groups, int64_t n) {
+  std::vector<SampleLength> samples;
+  for (int64_t i = 0; i < groups * n; ++i) {
+    samples.push_back({static_cast<uint64_t>(i), 40 + i % 4, i / n, 30});
+  }
+  return samples;
+}
+
+// On how many ranks each group is, in all.
+size_t Places(const std::vector<SampleLength>& samples,
+              const std::vector<std::vector<uint64_t>>& parts) {
+  std::set<std::pair<size_t, int64_t>> places;
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    for (const uint64_t id : parts[rank]) places.insert({rank, samples[id].group});
+  }
+  return places.size();
+}
+
+TEST_CASE("PartitionSamples keeps groups together where that balances", "[partition]") {
+  const std::vector<SampleLength> samples = EvenGroups(8, 8);
+  const auto parts = PartitionSamples(samples, 2, Balance::kByLength);
+  REQUIRE(parts[0].size() == 32);
+  REQUIRE(parts[1].size() == 32);
+  REQUIRE(Places(samples, parts) == 8);
+}
+
+TEST_CASE("PartitionSamples splits no more groups than balance needs", "[partition]") {
+  const std::vector<SampleLength> three = EvenGroups(3, 8);
+  const auto parts = PartitionSamples(three, 2, Balance::kByLength);
+  REQUIRE(parts[0].size() == 12);
+  REQUIRE(parts[1].size() == 12);
+  REQUIRE(Places(three, parts) == 4);
+}
+
+TEST_CASE("PartitionSamples splits groups when there are fewer than ranks", "[partition]") {
+  const auto parts = PartitionSamples(EvenGroups(1, 8), 4, Balance::kByLength);
+  for (const auto& part : parts) REQUIRE(part.size() == 2);
+}
+
 TEST_CASE("PartitionSamples leaves ranks empty when samples run out", "[partition]") {
-  const auto parts = PartitionSamples({{7, 3}}, 3, Balance::kByLength);
+  const auto parts = PartitionSamples({{7, 3, 0, 1}}, 3, Balance::kByLength);
   REQUIRE(parts[0] == std::vector<uint64_t>{7});
   REQUIRE(parts[1].empty());
   REQUIRE(parts[2].empty());
