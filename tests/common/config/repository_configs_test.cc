@@ -1,0 +1,41 @@
+// The configs that come with the repository work as they are, and docs/config.md is what the schema
+// says. Run from the repository root.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <catch2/catch.hpp>
+
+#include "common/config/config.h"
+
+namespace tandem {
+namespace {
+
+TEST_CASE("every config of the repository loads and is valid") {
+  size_t configs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    INFO(entry.path());
+    const auto loaded = LoadConfig(entry.path(), {});
+    INFO(loaded.status().ToString());
+    REQUIRE(loaded.ok());
+    REQUIRE_FALSE(loaded->origins.empty());
+    REQUIRE(loaded->notices.empty());  // our own spelling of every key
+    const absl::Status valid = ValidateValues(loaded->config, loaded->origins);
+    INFO(valid.ToString());
+    REQUIRE(valid.ok());
+    ++configs;
+  }
+  REQUIRE(configs >= 3);
+}
+
+TEST_CASE("docs/config.md is what tandem-config-docs prints") {
+  std::ifstream file("docs/config.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  INFO("make it anew: build/bin/tandem-config-docs > docs/config.md");
+  REQUIRE((text.str() == ConfigMarkdown()));
+}
+
+}  // namespace
+}  // namespace tandem
