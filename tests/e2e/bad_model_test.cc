@@ -4,6 +4,7 @@
 #include <functional>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "tests/e2e/recovery.h"
 
@@ -48,21 +49,27 @@ TEST_CASE("a model type that is not known is named before anything is launched")
 TEST_CASE("a missing weight file is named") {
   ClusterRig rig;
   std::filesystem::remove(rig.model_dir() + "/model.safetensors");
-  RequireSaid(Refusal(rig), {"model.safetensors"});
+  RequireSaid(Refusal(rig),
+              {rig.model_dir() + " has neither model.safetensors nor model.safetensors.index.json",
+               "give a Hugging Face model directory"});
 }
 
 TEST_CASE("a truncated weight file is told from a whole one") {
   ClusterRig rig;
   const std::string path = rig.model_dir() + "/model.safetensors";
-  std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
-  RequireSaid(Refusal(rig), {"model.safetensors"});
+  const auto half = std::filesystem::file_size(path) / 2;
+  std::filesystem::resize_file(path, half);
+  RequireSaid(Refusal(rig), {path + ": tensor model.", " needs bytes [",
+                             fmt::format("but the file has only {} bytes", half),
+                             "fetch or write the file again"});
 }
 
 TEST_CASE("weights of another shape are named") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/config.json",
            [](json& config) { config["intermediate_size"] = 128; });
-  RequireSaid(Refusal(rig), {"mlp."});
+  RequireSaid(Refusal(rig), {"model.safetensors: tensor model.layers.0.mlp.gate_proj.weight",
+                             "has shape [96, 64], config.json needs [128, 64]"});
 }
 
 TEST_CASE("a tokenizer without merges is refused") {
@@ -80,7 +87,10 @@ TEST_CASE("a model without a tokenizer is refused") {
 
 TEST_CASE("a pool too small for one sequence is refused with the numbers") {
   ClusterRig rig({.config = {{"rollout.gpu_memory_utilization", "0.0000001"}}});
-  RequireSaid(Refusal(rig), {"rollout.gpu_memory_utilization"});
+  RequireSaid(Refusal(rig),
+              {"the KV pool cannot hold one sequence of rollout.max_model_len=", "it needs ",
+               " of weights there is room for 0 in rollout.gpu_memory_utilization=1e-07 of ",
+               "raise that key, lower rollout.max_model_len, or run fewer pairs"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The disk fills up while a checkpoint is written: the older one stays, the run ends non-zero.
 #include <filesystem>
-#include <fstream>
+#include <iostream>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
@@ -43,7 +43,18 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
+bool CanMount() {
+  const TempDir dir;
+  return SmallDisk(dir.path() / "disk", 64).mounted();
+}
+
 TEST_CASE("a disk that is full at a checkpoint leaves the older one and ends the run") {
+  if (!CanMount()) {
+    std::cout << "skipped: only root can mount the small disk that this test fills; "
+                 "e2e_file_limit_test makes the same writes fail in another way"
+              << std::endl;
+    std::_Exit(77);
+  }
   ClusterRig rig;
   rig.Set("trainer.total_training_steps", "1");
   REQUIRE(rig.Launch().Wait() == 0);
@@ -54,10 +65,7 @@ TEST_CASE("a disk that is full at a checkpoint leaves the older one and ends the
   // Room for one and a half.
   const fs::path disk = rig.dir() / "disk";
   SmallDisk small(disk, checkpoint_bytes * 3 / 2 / 1024);
-  if (!small.mounted()) {
-    WARN("no tmpfs can be mounted here: skipped, the next case limits file sizes instead");
-    return;
-  }
+  REQUIRE(small.mounted());
   rig.UseRunDir("full");
   rig.Set("trainer.total_training_steps", "2");
   rig.Set("trainer.default_local_dir", disk);
@@ -75,24 +83,6 @@ TEST_CASE("a disk that is full at a checkpoint leaves the older one and ends the
   rig.Set("trainer.default_local_dir", rig.dir() / "larger");
   fs::copy(disk, rig.dir() / "larger", fs::copy_options::recursive);
   RequireResumes(rig);
-}
-
-TEST_CASE("a file that may not grow at a checkpoint ends the run with its path") {
-  ClusterRig rig;
-  rig.Set("trainer.total_training_steps", "1");
-  REQUIRE(rig.Launch().Wait() == 0);
-  const auto weights = static_cast<int64_t>(rig.Weights(1).size());
-  rig.Set("trainer.total_training_steps", "2");
-  rig.LimitFileSize(3 * weights);  // the training state is six times as large
-  const int code = rig.Launch({"--grace", "5"}).Wait();
-  const std::string said = rig.Log("launcher") + rig.Log("controller");
-  INFO(said);
-  REQUIRE(code > 0);
-  REQUIRE(rig.LeftBehind() == "");
-  REQUIRE(Has(said, "checkpoints/step_2"));
-  REQUIRE(Has(said, "File too large"));
-  REQUIRE_FALSE(rig.Weights(1).empty());
-  REQUIRE_FALSE(rig.HasRunFile("checkpoints/step_2"));
 }
 
 }  // namespace

@@ -11,25 +11,31 @@ Outcome OutcomeOf(const ClusterRig& rig, int64_t steps) {
     // Measured against what this process published before: a new process knows nothing of that.
     outcome.metrics[step].erase("weights/changed_share");
   }
+  for (const auto& [step, metrics] : rig.Evaluations()) {
+    outcome.evaluations[step] = Repeatable(metrics);
+  }
+  return outcome;
+}
+
+Outcome RunUndisturbed(const RigOptions& options) {
+  ClusterRig rig(options);
+  rig.SetPairs(2);
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  Outcome outcome = OutcomeOf(rig, 3);
+  REQUIRE(outcome.metrics.size() == 3);
+  REQUIRE_FALSE(outcome.weights.empty());
   return outcome;
 }
 
 const Outcome& Undisturbed() {
-  static const Outcome outcome = [] {
-    ClusterRig rig;
-    rig.SetPairs(2);
-    const int code = rig.Launch().Wait();
-    INFO(rig.Log("launcher"));
-    REQUIRE(code == 0);
-    return OutcomeOf(rig, 3);
-  }();
+  static const Outcome outcome = RunUndisturbed({});
   return outcome;
 }
 
-void RequireRecovery(const Fault& fault, const std::map<std::string, std::string>& config) {
-  const Outcome& expected = Undisturbed();
-  REQUIRE_FALSE(expected.weights.empty());
-  ClusterRig rig({.config = config});
+void RequireRecovery(const Fault& fault, const RigOptions& options, const Outcome& expected) {
+  ClusterRig rig(options);
   rig.SetPairs(2);
   rig.SetFault(fault.role, fault.rank, fault.point, fault.nth);
   const int code = rig.Launch().Wait();
@@ -40,7 +46,12 @@ void RequireRecovery(const Fault& fault, const std::map<std::string, std::string
   REQUIRE(rig.LeftBehind() == "");
   const Outcome outcome = OutcomeOf(rig, 3);
   REQUIRE(outcome.metrics == expected.metrics);
+  REQUIRE(outcome.evaluations == expected.evaluations);
   REQUIRE(outcome.weights == expected.weights);
+}
+
+void RequireRecovery(const Fault& fault, const std::map<std::string, std::string>& config) {
+  RequireRecovery(fault, RigOptions{.config = config}, Undisturbed());
 }
 
 }  // namespace tandem::testing

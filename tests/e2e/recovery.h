@@ -13,12 +13,15 @@ namespace tandem::testing {
 struct Outcome {
   std::string weights;                        // of the last checkpoint
   std::map<int64_t, nlohmann::json> metrics;  // of each step, without times
+  std::map<int64_t, nlohmann::json> evaluations;
 };
 
 // The outcome of a finished run of `steps` steps.
 Outcome OutcomeOf(const ClusterRig& rig, int64_t steps);
 
-// The outcome of two pairs and three steps in which nobody dies; computed once.
+// Two pairs and three steps in which nobody dies.
+Outcome RunUndisturbed(const RigOptions& options);
+// RunUndisturbed of the default options, computed once.
 const Outcome& Undisturbed();
 
 struct Fault {
@@ -28,8 +31,10 @@ struct Fault {
   int nth;
 };
 
-// Launches two pairs, kills the process at the fault, and requires that the run goes on to the
-// undisturbed outcome with one restart, exit code 0 and nobody left.
+// Launches two pairs with `options`, kills the process at the fault, and requires that the run goes
+// on to `expected` with one restart, exit code 0 and nobody left.
+void RequireRecovery(const Fault& fault, const RigOptions& options, const Outcome& expected);
+// The same with settings that do not change the outcome.
 void RequireRecovery(const Fault& fault, const std::map<std::string, std::string>& config = {});
 
 }  // namespace tandem::testing

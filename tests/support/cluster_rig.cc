@@ -62,6 +62,11 @@ ClusterRig::ClusterRig(const RigOptions& options) {
   const auto files = MakeAddition(dir() / "data", {.max_operand = options.max_operand});
   ThrowUnlessOk(files.status());
   config_ = BaseConfig(*this);
+  if (options.validation) {
+    Set("data.val_files", files->val_path);
+    Set("trainer.val_before_train", "true");
+    Set("trainer.test_freq", "1");
+  }
   for (const auto& [key, value] : options.config) Set(key, value);
   env_[kMark] = dir();
 }
@@ -183,12 +188,21 @@ std::string ClusterRig::Log(const std::string& role, int rank) const {
 }
 
 std::map<int64_t, nlohmann::json> ClusterRig::Metrics() const {
+  return MetricsLines("training/global_step", true);
+}
+
+std::map<int64_t, nlohmann::json> ClusterRig::Evaluations() const {
+  return MetricsLines("training/global_step", false);
+}
+
+std::map<int64_t, nlohmann::json> ClusterRig::MetricsLines(const std::string& key,
+                                                           bool with) const {
   std::map<int64_t, nlohmann::json> steps;
   std::istringstream lines(RunFile("metrics.jsonl"));
   for (std::string text; std::getline(lines, text);) {
     const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
     // A kill in the middle of a line leaves a part of it.
-    if (line.is_object() && line.at("data").contains("training/global_step")) {
+    if (line.is_object() && line.at("data").contains(key) == with) {
       steps[line.at("step")] = line.at("data");
     }
   }

@@ -21,6 +21,7 @@ namespace tandem::testing {
 struct RigOptions {
   TinyModelOptions model;
   int64_t max_operand = 9;  // of the additions: one-digit numbers make prompts of one length
+  bool validation = false;  // evaluate on the held-out additions before and after every step
   std::map<std::string, std::string> config;  // dotted key → YAML value, over the rig's own
 };
 
@@ -45,7 +46,8 @@ class ClusterRig {
                 int nth,
                 const std::string& action = "kill");
   bool FaultFired() const;
-  void LimitFileSize(int64_t bytes) { file_size_limit_ = bytes; }
+  // Of everything started from now on: writing beyond gives EFBIG.
+  void LimitFileSize(std::optional<int64_t> bytes) { file_size_limit_ = bytes; }
   // Runs start in this folder from now on, with the same model and data.
   void UseRunDir(const std::string& name) { run_name_ = name; }
 
@@ -92,6 +94,8 @@ class ClusterRig {
   std::string Log(const std::string& role, int rank = 0) const;
   // Lines of metrics.jsonl that hold a step, the last of each step, by step.
   std::map<int64_t, nlohmann::json> Metrics() const;
+  // The lines of evaluations, by the step after which they were made.
+  std::map<int64_t, nlohmann::json> Evaluations() const;
   // model.safetensors of a checkpoint, "" without one.
   std::string Weights(int64_t step) const;
   // Token arrays of a step's samples as stored, sorted; for responses of one length only.
@@ -100,6 +104,8 @@ class ClusterRig {
                                                  int64_t response_tokens) const;
 
  private:
+  // Data of the metrics.jsonl lines that hold `key` or, if not `with`, do not.
+  std::map<int64_t, nlohmann::json> MetricsLines(const std::string& key, bool with) const;
   TestProcess& Start(const std::string& program,
                      const std::vector<std::string>& arguments,
                      const std::string& output);
