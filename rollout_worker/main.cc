@@ -43,6 +43,7 @@ absl::Status Serve(const WorkerFlags& flags,
   join.device = flags.device;
   join.listen_address = address;
   join.device_memory_bytes = MemoryLimitBytes();
+  join.security = flags.security;
   TANDEM_ASSIGN_OR_RETURN(auto agent,
                           MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
   const v1::RegisterResponse& registration = agent->registration();
@@ -65,8 +66,7 @@ int Run(const WorkerFlags& flags) {
   StopSignal stop;
   RolloutService service([&stop] { stop.Raise(absl::OkStatus()); });
   std::unique_ptr<Engine> engine;
-  auto server = RpcServer::Start(DefaultListenAddress(flags.listen, flags.controller, flags.rank),
-                                 {&service});
+  auto server = RpcServer::Start(flags.listen, {&service}, flags.security);
   absl::Status end = server.status();
   if (server.ok()) {
     end = Serve(flags, (*server)->address(), &service, &stop, &engine);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
+#include "common/cluster/listen_address.h"
 #include "common/device/device_memory.h"
 
 namespace tandem {
@@ -14,30 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestSocketPath = 107;
-
-// The directory of "unix:/path", empty for other addresses.
-std::string UnixDirectory(const std::string& address) {
-  const std::string scheme = "unix:";
-  if (address.rfind(scheme, 0) != 0) return "";
-  const fs::path parent = fs::path(address.substr(scheme.size())).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
 }  // namespace
 
-std::string DefaultListenAddress(const std::string& listen,
-                                 const std::string& controller,
-                                 int rank) {
-  if (!listen.empty()) return listen;
-  const std::string directory = UnixDirectory(controller);
-  if (directory.empty()) return "127.0.0.1:0";
-  const std::string path = fmt::format("{}/rollout-{}.sock", directory, rank);
-  return path.size() <= kLongestSocketPath ? "unix:" + path : "127.0.0.1:0";
-}
-
 std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank) {
-  std::string directory = UnixDirectory(listen);
+  std::string directory = UnixSocketDirectory(listen);
   if (directory.empty()) directory = run_dir;
   const std::string path =
       fs::absolute(fmt::format("{}/pair-{}.sock", directory, rank)).lexically_normal().string();

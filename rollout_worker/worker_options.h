@@ -12,12 +12,6 @@
 
 namespace tandem {
 
-// Where a worker listens if no address is given: beside the controller's Unix socket, else any
-// free port of 127.0.0.1.
-std::string DefaultListenAddress(const std::string& listen,
-                                 const std::string& controller,
-                                 int rank);
-
 // The path of the Unix socket that the paired trainer passes its slots through: beside `listen` if
 // that is a Unix socket, else in the run directory; in the system's temporary directory if that
 // path is too long for a socket.

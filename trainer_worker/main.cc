@@ -40,16 +40,12 @@ WorkerHealth HealthOf(Trainer& trainer) {
   return health;
 }
 
-RpcSecurity SecurityOf(const v1::Config& config) {
-  const v1::Tls& tls = config.cluster().tls();
-  return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
-}
-
-// The pair shares a host: its address is a Unix socket or loopback.
-RolloutConnector ConnectOverGrpc(const std::string& boot_id, absl::Duration deadline) {
-  return [boot_id, deadline](const std::string& address,
-                             int64_t incarnation) -> absl::StatusOr<RolloutLink> {
-    TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address));
+RolloutConnector ConnectOverGrpc(const std::string& boot_id,
+                                 absl::Duration deadline,
+                                 const RpcSecurity& security) {
+  return [boot_id, deadline, security](const std::string& address,
+                                       int64_t incarnation) -> absl::StatusOr<RolloutLink> {
+    TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security));
     auto client = std::make_unique<GrpcUpdateClient>(
         std::move(channel),
         GrpcUpdateClientOptions{
@@ -66,13 +62,13 @@ absl::Status MakeWorker(const WorkerFlags& flags, const MembershipAgent& agent, 
   TANDEM_ASSIGN_OR_RETURN(const TrainerOptions options,
                           MakeTrainerOptions(registration, flags.rank));
   TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
-  TANDEM_ASSIGN_OR_RETURN(auto channel,
-                          MakeChannel(flags.controller, SecurityOf(registration.config())));
+  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(flags.controller, flags.security));
   worker->samples =
       MakeGrpcSampleStream(std::move(channel), agent.worker_id(), options.rpc_timeout);
-  TANDEM_ASSIGN_OR_RETURN(worker->trainer,
-                          Trainer::Create(options, worker->samples.get(),
-                                          ConnectOverGrpc(boot_id, options.rpc_timeout)));
+  TANDEM_ASSIGN_OR_RETURN(
+      worker->trainer,
+      Trainer::Create(options, worker->samples.get(),
+                      ConnectOverGrpc(boot_id, options.rpc_timeout, flags.security)));
   worker->engine = std::make_unique<EngineThread>("trainer");
   return absl::OkStatus();
 }
@@ -95,6 +91,7 @@ absl::Status Serve(const WorkerFlags& flags,
   TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, worker));
   Trainer* trainer = worker->trainer.get();
   service->SetReady(trainer, worker->engine.get(), agent->worker_id());
+  join.security = flags.security;
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics("", trainer->numerics_class()));
   spdlog::info("serving on {}, {} compute threads, {}", address,
                std::max(1, agent->registration().compute_threads()), trainer->numerics_class());
@@ -108,8 +105,7 @@ int Run(const WorkerFlags& flags) {
   UseOneTorchThread();
   TrainerService service([&stop] { stop.Raise(absl::OkStatus()); });
   Worker worker;
-  auto server = RpcServer::Start(DefaultListenAddress(flags.listen, flags.controller, flags.rank),
-                                 {&service});
+  auto server = RpcServer::Start(flags.listen, {&service}, flags.security);
   absl::Status end = server.status();
   if (server.ok()) {
     end = Serve(flags, (*server)->address(), &service, &stop, &worker);

@@ -1,7 +1,6 @@
 #include "trainer_worker/worker_options.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
@@ -9,8 +8,6 @@
 
 namespace tandem {
 namespace {
-
-constexpr size_t kLongestSocketPath = 107;
 
 absl::StatusOr<Recompute> RecomputeOf(const std::string& text) {
   if (text == "auto") return Recompute::kAuto;
@@ -79,18 +76,6 @@ bool Saves(const v1::Config& config, const std::string& content) {
 }
 
 }  // namespace
-
-std::string DefaultListenAddress(const std::string& listen,
-                                 const std::string& controller,
-                                 int rank) {
-  const std::string scheme = "unix:";
-  if (!listen.empty()) return listen;
-  if (controller.rfind(scheme, 0) != 0) return "127.0.0.1:0";
-  const std::filesystem::path socket(controller.substr(scheme.size()));
-  const std::string directory = socket.has_parent_path() ? socket.parent_path().string() : ".";
-  const std::string path = fmt::format("{}/trainer-{}.sock", directory, rank);
-  return path.size() <= kLongestSocketPath ? scheme + path : "127.0.0.1:0";
-}
 
 absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& registration,
                                                   int rank) {

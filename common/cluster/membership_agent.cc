@@ -13,6 +13,7 @@
 #include "common/cluster/protocol.h"
 #include "common/rpc/call_tracker.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/probe.h"
 #include "common/rpc/status_convert.h"
 #include "common/wire/ledger_codec.h"
 #include "tandem/v1/controller.grpc.pb.h"
@@ -23,6 +24,8 @@ namespace {
 constexpr absl::Duration kRegisterDeadline = absl::Seconds(10);
 constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+// A port that takes connections and ends them for so long is no controller that is starting.
+constexpr absl::Duration kHandshakePatience = absl::Seconds(3);
 
 bool IsUnreachable(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
@@ -69,6 +72,7 @@ class GrpcMembershipAgent : public MembershipAgent {
 
   absl::Status FirstRegistration(absl::Duration timeout) {
     const absl::Time deadline = absl::Now() + timeout;
+    absl::Time last_absent = absl::Now();
     bool told = false;
     while (true) {
       absl::Status status = Register(&registration_);
@@ -77,6 +81,10 @@ class GrpcMembershipAgent : public MembershipAgent {
         return status;
       }
       if (!IsUnreachable(status)) return status;
+      const bool cut_off =
+          absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
+      if (!cut_off) last_absent = absl::Now();
+      if (absl::Now() - last_absent > kHandshakePatience) return NoHandshake(status);
       if (absl::Now() + kRetryPause >= deadline) {
         return MakeStatus(absl::StatusCode::kUnavailable,
                           "no controller at {} within {}: {}; start tandem-controller, or correct "
@@ -89,6 +97,19 @@ class GrpcMembershipAgent : public MembershipAgent {
       }
       absl::SleepFor(kRetryPause);
     }
+  }
+
+  // The port is open, but whoever listens there ends every connection.
+  absl::Status NoHandshake(const absl::Status& status) const {
+    return FailedPrecondition(
+        "{} takes connections, but none {} comes about: {}; give --tls-cert, --tls-key and "
+        "--tls-ca where the controller has cluster.tls and only there, with a certificate of its "
+        "authority; or correct --controller",
+        options_.controller_address,
+        options_.security.enabled()
+            ? fmt::format("over TLS with the certificate {}", options_.security.cert)
+            : "without TLS",
+        std::string(status.message()));
   }
 
   absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,

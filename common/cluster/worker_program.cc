@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "common/cluster/listen_address.h"
 #include "common/cluster/protocol.h"
 
 namespace tandem {
@@ -21,12 +22,18 @@ int ParseWorkerFlags(
                  "unix:/path or host:port; default: beside the controller's socket");
   app.add_option("--join-timeout", flags->join_timeout_seconds,
                  "seconds to wait for the controller");
+  app.add_option("--tls-cert", flags->security.cert,
+                 "PEM certificate of this host, for mutual TLS");
+  app.add_option("--tls-key", flags->security.key, "PEM private key of the certificate");
+  app.add_option("--tls-ca", flags->security.ca,
+                 "PEM authority that signed the peers' certificates");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? -1 : kExitRefused;
   }
   if (flags->device.empty()) flags->device = fmt::format("cpu:{}", flags->rank);
+  flags->listen = WorkerListenAddress(role, flags->rank, flags->listen, flags->controller);
   return kExitDone;
 }
 

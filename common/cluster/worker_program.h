@@ -5,13 +5,16 @@
 
 #include <absl/status/status.h>
 
+#include "common/rpc/security.h"
+
 namespace tandem {
 
 struct WorkerFlags {
   std::string controller;  // its address
   int rank = 0;
-  std::string device;  // cpu:<rank> unless given
-  std::string listen;  // empty: beside the controller's socket
+  std::string device;    // cpu:<rank> unless given
+  std::string listen;    // where none was given: WorkerListenAddress
+  RpcSecurity security;  // for the controller, the partner, and whoever calls this worker
   double join_timeout_seconds = 120;
 };
 

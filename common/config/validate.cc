@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/local_address.h"
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
 #include "common/config/schema.h"
@@ -132,20 +133,13 @@ void CheckDevice(const v1::Trainer& trainer, Problems* problems) {
                     "trainer.device=cuda: this build has no CUDA backend; set trainer.device=cpu");
 }
 
-bool IsLocal(const std::string& address) {
-  for (const char* prefix : {"unix:", "localhost:", "127.0.0.1:", "[::1]:"}) {
-    if (address.rfind(prefix, 0) == 0) return true;
-  }
-  return false;
-}
-
 void CheckCluster(const v1::Cluster& c, Problems* problems) {
   CheckPairs(c, problems);
   const int files = !c.tls().cert().empty() + !c.tls().key().empty() + !c.tls().ca().empty();
   problems->Require(files == 0 || files == 3,
                     {"cluster.tls.cert", "cluster.tls.key", "cluster.tls.ca"},
                     "cluster.tls.cert, cluster.tls.key and cluster.tls.ca come together");
-  problems->Require(files == 3 || IsLocal(c.listen()), {"cluster.listen"},
+  problems->Require(files == 3 || IsLocalAddress(c.listen()), {"cluster.listen"},
                     fmt::format("cluster.listen={} is reachable from other hosts and needs "
                                 "cluster.tls; or listen on a unix socket or on 127.0.0.1",
                                 c.listen()));

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "common/base/local_address.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -14,7 +15,8 @@ absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& p
   std::stringstream text;
   text << file.rdbuf();
   if (!file || text.str().empty()) {
-    return MakeStatus(absl::StatusCode::kNotFound, "cluster.tls.{}: cannot read {}", key, path);
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "cannot read {}, given as cluster.tls.{} or --tls-{}", path, key, key);
   }
   return text.str();
 }
@@ -26,8 +28,9 @@ struct PemFiles {
 absl::StatusOr<PemFiles> ReadAll(const std::string& address, const RpcSecurity& security) {
   if (security.cert.empty() || security.key.empty() || security.ca.empty()) {
     return InvalidArgument(
-        "{} can be reached from other hosts: set cluster.tls.cert, cluster.tls.key and "
-        "cluster.tls.ca (mutual TLS), or use 127.0.0.1 or a unix: address",
+        "{} needs mutual TLS, and a part of it is missing: set cluster.tls.cert, cluster.tls.key "
+        "and cluster.tls.ca (workers and tandemctl: --tls-cert, --tls-key and --tls-ca), or use "
+        "127.0.0.1 or a unix: address",
         address);
   }
   PemFiles files;
@@ -38,13 +41,6 @@ absl::StatusOr<PemFiles> ReadAll(const std::string& address, const RpcSecurity& 
 }
 
 }  // namespace
-
-bool IsLocalAddress(const std::string& address) {
-  for (const char* prefix : {"unix:", "127.", "localhost:", "[::1]:"}) {
-    if (address.rfind(prefix, 0) == 0) return true;
-  }
-  return false;
-}
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const std::string& address, const RpcSecurity& security) {

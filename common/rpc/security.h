@@ -20,9 +20,6 @@ struct RpcSecurity {
   bool enabled() const { return !cert.empty() || !key.empty() || !ca.empty(); }
 };
 
-// True for unix:..., 127.x.x.x, localhost and [::1]: addresses that never leave this host.
-bool IsLocalAddress(const std::string& address);
-
 // InvalidArgument: `address` is reachable from other hosts and `security` is empty or incomplete;
 // NotFound: a PEM file cannot be read.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(

@@ -13,7 +13,10 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .overrides = overrides,
           .run_dir = config.cluster().run_dir(),
           .listen = config.cluster().listen(),
-          .device = config.trainer().device() == "cuda" ? "cuda" : "cpu"};
+          .device = config.trainer().device() == "cuda" ? "cuda" : "cpu",
+          .tls_cert = config.cluster().tls().cert(),
+          .tls_key = config.cluster().tls().key(),
+          .tls_ca = config.cluster().tls().ca()};
 }
 
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id) {
@@ -36,6 +39,11 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
   flag("rank", std::to_string(id.rank));
   flag("device", fmt::format("{}:{}", plan.device, id.rank));
   return argv;
+  if (!plan.tls_ca.empty()) {
+    flag("tls-cert", plan.tls_cert);
+    flag("tls-key", plan.tls_key);
+    flag("tls-ca", plan.tls_ca);
+  }
 }
 
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id) {

@@ -16,7 +16,8 @@ struct LaunchPlan {
   std::string run_dir;
   std::string listen;  // the controller's address
   bool start_paused = false;
-  std::string device;  // cpu or cuda; a pair's device is "cpu:<rank>"
+  std::string device;                     // cpu or cuda; a pair's device is "cpu:<rank>"
+  std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS
 };
 
 LaunchPlan MakeLaunchPlan(const v1::Config& config,

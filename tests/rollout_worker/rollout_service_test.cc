@@ -202,11 +202,7 @@ TEST_CASE("Shutdown tells the process to end") {
   REQUIRE(served.shut_down);
 }
 
-TEST_CASE("A worker listens beside its controller's socket, else on a free port") {
-  REQUIRE(DefaultListenAddress("", "unix:/run/x/controller.sock", 2) ==
-          "unix:/run/x/rollout-2.sock");
-  REQUIRE(DefaultListenAddress("", "127.0.0.1:4000", 2) == "127.0.0.1:0");
-  REQUIRE(DefaultListenAddress("127.0.0.1:9", "unix:/a/b", 0) == "127.0.0.1:9");
+TEST_CASE("The pair's socket is beside the rollout's, else in the run directory") {
   REQUIRE(PairSocketPath("unix:/run/x/rollout-2.sock", "/elsewhere", 2) == "/run/x/pair-2.sock");
   REQUIRE(PairSocketPath("127.0.0.1:9", "/runs/a", 1) == "/runs/a/pair-1.sock");
   REQUIRE(PairSocketPath("127.0.0.1:9", "/" + std::string(120, 'r'), 1).size() < 108);

@@ -222,15 +222,5 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   REQUIRE(options.status().code() == absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("A worker listens beside the controller's socket unless told otherwise",
-          "[trainer][options]") {
-  REQUIRE(DefaultListenAddress("", "unix:/run/x/controller.sock", 2) ==
-          "unix:/run/x/trainer-2.sock");
-  REQUIRE(DefaultListenAddress("", "host:5000", 2) == "127.0.0.1:0");
-  REQUIRE(DefaultListenAddress("unix:/a", "host:5000", 2) == "unix:/a");
-  REQUIRE(DefaultListenAddress("", "unix:/" + std::string(120, 'x') + "/c.sock", 2) ==
-          "127.0.0.1:0");
-}
-
 }  // namespace
 }  // namespace tandem

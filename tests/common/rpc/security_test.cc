@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/local_address.h"
+
 namespace tandem {
 
 TEST_CASE("Listening beyond this host without mutual TLS is refused with the remedy", "[rpc]") {
@@ -26,8 +28,10 @@ TEST_CASE("Loopback and Unix sockets need no TLS", "[rpc]") {
     REQUIRE(IsLocalAddress(address));
     REQUIRE(MakeServerCredentials(address, {}).ok());
   }
-  REQUIRE_FALSE(IsLocalAddress("0.0.0.0:0"));
-  REQUIRE_FALSE(IsLocalAddress("10.0.0.1:0"));
+  REQUIRE(IsLocalAddress("127.8.0.1:0"));
+  for (const char* address : {"0.0.0.0:0", "10.0.0.1:0", "127.example.org:80", "127.0.0.1", ""}) {
+    REQUIRE_FALSE(IsLocalAddress(address));
+  }
 }
 
 }  // namespace tandem

@@ -1,0 +1,129 @@
+// A run over mutual TLS, with certificates made here; and who has none stays outside.
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <arpa/inet.h>
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/support/cluster_rig.h"
+
+namespace tandem::testing {
+namespace {
+
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+void OpenSsl(const std::string& arguments) {
+  const std::string command = "openssl " + arguments + " 2>/dev/null";
+  INFO(command);
+  REQUIRE(std::system(command.c_str()) == 0);
+}
+
+// An authority, and one certificate of it for 127.0.0.1.
+struct Certificates {
+  std::string cert, key, ca;
+
+  explicit Certificates(const std::string& prefix)
+      : cert(prefix + "-cert.pem"), key(prefix + "-key.pem"), ca(prefix + "-ca.pem") {
+    const std::string make = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    OpenSsl(fmt::format("req -x509 {} -keyout {}-ca.key -out {} -subj /CN=authority -days 2", make,
+                        prefix, ca));
+    OpenSsl(fmt::format("req {} -keyout {} -out {}.csr -subj /CN=host", make, key, prefix));
+    std::ofstream(prefix + ".ext") << "subjectAltName=IP:127.0.0.1\n";
+    OpenSsl(
+        fmt::format("x509 -req -in {0}.csr -CA {1} -CAkey {0}-ca.key -CAcreateserial "
+                    "-extfile {0}.ext -days 2 -out {2}",
+                    prefix, ca, cert));
+  }
+  std::vector<std::string> Flags() const {
+    return {"--tls-cert", cert, "--tls-key", key, "--tls-ca", ca};
+  }
+};
+
+void SkipWithoutOpenSsl() {
+  if (std::system("openssl version >/dev/null 2>&1") == 0) return;
+  std::fputs("skipped: the openssl program is not installed\n", stderr);
+  std::exit(77);
+}
+
+struct TlsRig : ClusterRig {
+  const Certificates certificates{(dir() / "ours").string()};
+  const std::string address = fmt::format("127.0.0.1:{}", FreePort());
+
+  TestProcess StartWorker(const std::string& role, const std::vector<std::string>& tls_flags) {
+    ProcessOptions options{.argv = {std::string(TANDEM_BIN_DIR) + "/tandem-" + role, "--controller",
+                                    address, "--rank", "0"},
+                           .output = fmt::format("{}/logs/{}-0.log", run_dir(), role)};
+    options.argv.insert(options.argv.end(), tls_flags.begin(), tls_flags.end());
+    return TestProcess(std::move(options));
+  }
+
+  TlsRig() {
+    Set("cluster.listen", address);
+    Set("cluster.tls.cert", certificates.cert);
+    Set("cluster.tls.key", certificates.key);
+    Set("cluster.tls.ca", certificates.ca);
+  }
+};
+
+TEST_CASE("a run over mutual TLS finishes, and tandemctl reads it with a certificate") {
+  SkipWithoutOpenSsl();
+  TlsRig rig;
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  std::vector<std::string> run = {"--address", rig.address, "run", "0"};
+  for (const std::string& flag : rig.certificates.Flags()) run.push_back(flag);
+  WaitUntil("the controller to answer over TLS", [&] {
+    REQUIRE(launcher.running());
+    std::vector<std::string> status = run;
+    status[2] = "status";
+    status.erase(status.begin() + 3);
+    return rig.Ctl(status).code == 0;
+  });
+  const ClusterRig::CtlResult ran = rig.Ctl(run);
+  INFO(ran.output << rig.Log("launcher") << rig.Log("controller"));
+  REQUIRE(ran.code == 0);
+  std::vector<std::string> stop = run;
+  stop[2] = "stop";
+  stop.erase(stop.begin() + 3);
+  REQUIRE(rig.Ctl(stop).code == 0);
+  REQUIRE(launcher.Wait() == 0);
+  REQUIRE(rig.Metrics().size() == 3);
+  REQUIRE(rig.LeftBehind() == "");
+}
+
+TEST_CASE("a worker or client without the right certificate is refused and told why") {
+  SkipWithoutOpenSsl();
+  TlsRig rig;
+  TestProcess& controller = rig.StartController();
+  TestProcess plain = rig.StartWorker("trainer", {});
+  const Certificates foreign((rig.dir() / "foreign").string());
+  TestProcess other = rig.StartWorker("rollout", foreign.Flags());
+  const int plain_code = plain.Wait(), other_code = other.Wait();
+  INFO(rig.Log("trainer") << rig.Log("rollout") << rig.Log("controller"));
+  REQUIRE(plain_code == 64);
+  REQUIRE(other_code == 64);
+  REQUIRE(rig.Log("trainer").find("--tls-ca") != std::string::npos);
+  REQUIRE(rig.Log("rollout").find("certificate") != std::string::npos);
+  const ClusterRig::CtlResult status = rig.Ctl({"--address", rig.address, "status"});
+  REQUIRE(status.code == 69);
+  controller.Signal(SIGTERM);
+  controller.Wait();
+}
+
+}  // namespace
+}  // namespace tandem::testing
