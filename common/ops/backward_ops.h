@@ -1,10 +1,10 @@
 // The backward ops of the model, used by the trainer only. Deterministic: the same bits for the
 // same input and any number of threads. Weight gradients accumulate over rows in ascending order
-// in fp32; in bf16 LinearWeights takes rows in pairs, the second of a pair first (vdpbf16ps), or, in
-// class amx32, in blocks of 32 (docs/numerics.md). Sums
-// over rows are blocked, so the split into micro-batches shows in last bits: within 1e-5 of a
-// tensor's largest gradient, not equal (docs/numerics.md). Gradients of activations are in the
-// compute dtype, the residual stream's in fp32.
+// in fp32; in bf16 LinearWeights takes rows in pairs, the second of a pair first (vdpbf16ps), or,
+// in class amx32, in blocks of 32 (docs/numerics.md). Sums over rows are blocked, so the split into
+// micro-batches shows in last bits: within 1e-5 of a tensor's largest gradient, not equal
+// (docs/numerics.md). Gradients of activations are in the compute dtype, the residual stream's in
+// fp32.
 #pragma once
 
 #include <cstdint>
