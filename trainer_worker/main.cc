@@ -70,7 +70,12 @@ absl::Status MakeWorker(const WorkerFlags& flags, const MembershipAgent& agent, 
       Trainer::Create(options, worker->samples.get(),
                       ConnectOverGrpc(boot_id, options.rpc_timeout, flags.security)));
   worker->engine = std::make_unique<EngineThread>("trainer");
-  return absl::OkStatus();
+  return worker->engine
+      ->Call<bool>([]() -> absl::StatusOr<bool> {
+        UseOneTorchThread();
+        return true;
+      })
+      .status();
 }
 
 // From registration to the end of the run.
@@ -86,12 +91,12 @@ absl::Status Serve(const WorkerFlags& flags,
   join.device = flags.device;
   join.listen_address = address;
   join.device_memory_bytes = MemoryLimitBytes();
+  join.security = flags.security;
   TANDEM_ASSIGN_OR_RETURN(auto agent,
                           MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
   TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, worker));
   Trainer* trainer = worker->trainer.get();
   service->SetReady(trainer, worker->engine.get(), agent->worker_id());
-  join.security = flags.security;
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics("", trainer->numerics_class()));
   spdlog::info("serving on {}, {} compute threads, {}", address,
                std::max(1, agent->registration().compute_threads()), trainer->numerics_class());

@@ -136,6 +136,11 @@ absl::StatusOr<LossResult> ComputePolicyLoss(const LossTokens& tokens,
   }
 }
 
-void UseOneTorchThread() { at::set_num_threads(1); }
+void UseOneTorchThread() {
+  // May be set once in a process only.
+  static const bool once = [] { return at::set_num_interop_threads(1), true; }();
+  (void)once;
+  at::set_num_threads(1);  // OpenMP's number is of the calling thread
+}
 
 }  // namespace tandem

@@ -49,7 +49,8 @@ absl::StatusOr<LossResult> ComputePolicyLoss(const LossTokens& tokens,
                                              const PolicyLossOptions& options,
                                              const LossScale& scale);
 
-// Keeps LibTorch from starting threads of its own: call once, first thing in main.
+// Keeps LibTorch and OpenMP from starting threads, which would spin while they wait: call first
+// thing in main, and in every thread that computes losses.
 void UseOneTorchThread();
 
 }  // namespace tandem
