@@ -38,12 +38,12 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
   flag("role", role);
   flag("rank", std::to_string(id.rank));
   flag("device", fmt::format("{}:{}", plan.device, id.rank));
-  return argv;
   if (!plan.tls_ca.empty()) {
     flag("tls-cert", plan.tls_cert);
     flag("tls-key", plan.tls_key);
     flag("tls-ca", plan.tls_ca);
   }
+  return argv;
 }
 
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id) {
