@@ -69,6 +69,9 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
     position = {.finished_steps = state.step, .version = state.version, .data = state.data};
     oracle = CheckpointIndex::HfExport(checkpoint_);
   }
+  // The workers' log lines follow from here on.
+  SetLogStep(position.finished_steps);
+  SetLogVersion(position.version);
   TANDEM_RETURN_IF_ERROR(parts_.prompts.Restore(position.data));
   TANDEM_RETURN_IF_ERROR(ResetTrainers(position.version));
   parts_.weights.Forget();

@@ -199,14 +199,17 @@ absl::Status Engine::ApplyBucket(int64_t version,
       false);
 }
 
-absl::Status Engine::CommitUpdate(int64_t version, std::vector<Digest> digests) {
+absl::Status Engine::CommitUpdate(int64_t version,
+                                  int64_t generation,
+                                  std::vector<Digest> digests) {
   return Call<absl::Status>(
-      "commit update", [&] { return lifecycle_->CommitUpdate(version, digests); }, false);
+      "commit update", [&] { return lifecycle_->CommitUpdate(version, generation, digests); },
+      false);
 }
 
-absl::Status Engine::AbortUpdate(int64_t version) {
+absl::Status Engine::AbortUpdate(int64_t version, int64_t generation) {
   return Call<absl::Status>(
-      "abort update", [&] { return lifecycle_->AbortUpdate(version); }, false);
+      "abort update", [&] { return lifecycle_->AbortUpdate(version, generation); }, false);
 }
 
 absl::StatusOr<std::vector<Digest>> Engine::Digests() {

@@ -63,8 +63,8 @@ class Engine {
                            int64_t generation,
                            int slot,
                            std::vector<BucketEntry> entries);
-  absl::Status CommitUpdate(int64_t version, std::vector<Digest> digests);
-  absl::Status AbortUpdate(int64_t version);
+  absl::Status CommitUpdate(int64_t version, int64_t generation, std::vector<Digest> digests);
+  absl::Status AbortUpdate(int64_t version, int64_t generation);
   absl::StatusOr<std::vector<Digest>> Digests();
   absl::StatusOr<std::string> ReadTensor(std::string name, int64_t row, int64_t rows);
 

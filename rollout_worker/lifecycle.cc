@@ -209,10 +209,12 @@ absl::Status Lifecycle::ApplyBucket(int64_t version,
   return machine_.Handle(RolloutEvent::kApply, Facts());
 }
 
-absl::Status Lifecycle::CommitUpdate(int64_t version, const std::vector<Digest>& digests) {
+absl::Status Lifecycle::CommitUpdate(int64_t version,
+                                     int64_t generation,
+                                     const std::vector<Digest>& digests) {
   TANDEM_RETURN_IF_ERROR(NextState(state(), RolloutEvent::kCommit, Facts()).status());
   const bool applied = receiver_->core().applied();
-  const absl::Status status = receiver_->Commit(version, digests);
+  const absl::Status status = receiver_->Commit(version, generation, digests);
   SetLogVersion(this->version());
   if (!status.ok()) {
     TANDEM_RETURN_IF_ERROR(Settle(applied));
@@ -223,10 +225,10 @@ absl::Status Lifecycle::CommitUpdate(int64_t version, const std::vector<Digest>&
   return absl::OkStatus();
 }
 
-absl::Status Lifecycle::AbortUpdate(int64_t version) {
+absl::Status Lifecycle::AbortUpdate(int64_t version, int64_t generation) {
   if (!updating()) return absl::OkStatus();
   const bool applied = receiver_->core().applied();
-  receiver_->Abort(version);
+  receiver_->Abort(version, generation);
   return Settle(applied);
 }
 

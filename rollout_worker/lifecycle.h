@@ -54,9 +54,12 @@ class Lifecycle {
                            int64_t generation,
                            int slot,
                            const std::vector<BucketEntry>& entries);
-  absl::Status CommitUpdate(int64_t version, const std::vector<Digest>& digests);
-  // Of `version`; of any if negative. Does nothing when it is not open.
-  absl::Status AbortUpdate(int64_t version);
+  absl::Status CommitUpdate(int64_t version,
+                            int64_t generation,
+                            const std::vector<Digest>& digests);
+  // Of `version` and `generation`; of any if `version` is negative. Does nothing when it is not
+  // open.
+  absl::Status AbortUpdate(int64_t version, int64_t generation);
   // Ends the update of a trainer that died. To be called now and then while updating.
   absl::Status PollPeer();
 

@@ -102,8 +102,11 @@ grpc::ServerWriteReactor<v1::GenerateEvent>* RolloutService::Generate(
     grpc::CallbackServerContext* /*context*/, const v1::GenerateRequest* request) {
   const std::shared_ptr<GenerateStream> stream = GenerateStream::Make();
   const auto engine = EngineFor(request->incarnation());
-  const absl::Status status =
-      engine.ok() ? (*engine)->Generate(RequestOf(*request), stream) : engine.status();
+  absl::Status status = engine.status();
+  if (status.ok()) {
+    SetLogStep(request->step());
+    status = (*engine)->Generate(RequestOf(*request), stream);
+  }
   if (!status.ok()) stream->OnEnd(status);
   return stream.get();
 }
@@ -123,6 +126,7 @@ grpc::Status RolloutService::Sleep(grpc::ServerContext* /*context*/,
                                    v1::SleepResponse* response) {
   const auto engine = EngineFor(request->incarnation());
   if (!engine.ok()) return Reply(engine.status());
+  SetLogStep(request->step());
   const absl::Time start = absl::Now();
   SleepOrder order;
   order.level = request->level();
@@ -140,6 +144,7 @@ grpc::Status RolloutService::Wake(grpc::ServerContext* /*context*/,
                                   v1::WakeResponse* response) {
   const auto engine = EngineFor(request->incarnation());
   if (!engine.ok()) return Reply(engine.status());
+  SetLogStep(request->step());
   const absl::Time start = absl::Now();
   const auto taken = (*engine)->Wake(Strings(request->tags()));
   if (!taken.ok()) return Reply(taken.status());
@@ -153,6 +158,7 @@ grpc::Status RolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
                                          v1::BeginUpdateResponse* response) {
   const auto engine = EngineFor(request->incarnation());
   if (!engine.ok()) return Reply(engine.status());
+  SetLogStep(request->step());
   auto manifest = FromProto(request->manifest());
   if (!manifest.ok()) return Reply(manifest.status());
   UpdateOpening opening;
@@ -182,7 +188,8 @@ grpc::Status RolloutService::CommitUpdate(grpc::ServerContext* /*context*/,
   const absl::Time start = absl::Now();
   auto digests = FromProto(request->digests());
   if (!digests.ok()) return Reply(digests.status());
-  const absl::Status status = (*engine)->CommitUpdate(request->version(), *std::move(digests));
+  const absl::Status status =
+      (*engine)->CommitUpdate(request->version(), request->generation(), *std::move(digests));
   if (!status.ok()) return Reply(status);
   response->set_version(request->version());
   *response->mutable_report() = Report(*engine, "update", start);
@@ -198,7 +205,7 @@ grpc::Status RolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
   if (before.state == RolloutState::kUpdating) {
     spdlog::warn("the open update is given up: {}", request->reason());
   }
-  const absl::Status status = (*engine)->AbortUpdate(request->version());
+  const absl::Status status = (*engine)->AbortUpdate(request->version(), request->generation());
   const EngineStatus now = (*engine)->status();
   response->set_state(ToProto(now.state));
   response->set_version(now.version);

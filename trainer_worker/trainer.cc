@@ -93,8 +93,18 @@ absl::StatusOr<TrainingSession*> Trainer::SessionAt(int64_t version) {
   return session;
 }
 
+absl::Status Trainer::CheckGeneration(int64_t generation) const {
+  if (session_ == nullptr || group_.generation() == generation) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kAborted,
+                    "the call is for generation {} of the trainers' group, trainer {} is in "
+                    "generation {}: its controller was replaced",
+                    generation, options_.rank, group_.generation());
+}
+
 absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
   if (session_ != nullptr && group_.generation() == command.generation) return reset_result_;
+  if (group_.generation() > command.generation) return CheckGeneration(command.generation);
+  SetLogStep(command.step);
   Phase phase(this, "reset", fmt::format("Reset to generation {}", command.generation));
   const absl::Status started = StartSession(command);
   if (!started.ok()) {

@@ -52,7 +52,11 @@ class Trainer {
                                                          SampleStream* samples,
                                                          RolloutConnector connect);
 
+  // Aborted: the group has a newer generation; it stays as it is.
   absl::StatusOr<ResetResult> Reset(const ResetCommand& command);
+  // Aborted: the group was formed under another generation. OK without state: what comes next says
+  // that Reset is missing.
+  absl::Status CheckGeneration(int64_t generation) const;
   absl::StatusOr<ForwardBackwardResult> ForwardBackward(const ForwardBackwardCommand& command);
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version);
   absl::StatusOr<ComputeLogProbsResult> ComputeLogProbs(int64_t step, LogProbPolicy policy);

@@ -19,6 +19,7 @@ struct ResetCommand {
   std::string rendezvous;      // path of the group's Unix socket
   std::string checkpoint_dir;  // empty: the HF model
   int64_t version = 0;
+  int64_t step = 0;  // training steps done in that state
 };
 struct ResetResult {
   int64_t version = 0;

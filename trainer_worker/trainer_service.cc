@@ -1,5 +1,7 @@
 #include "trainer_worker/trainer_service.h"
 
+#include <utility>
+
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status_convert.h"
@@ -94,6 +96,20 @@ grpc::Status TrainerService::Run(int64_t incarnation,
   return grpc::Status::OK;
 }
 
+template <typename T>
+grpc::Status TrainerService::RunInGroup(int64_t incarnation,
+                                        int64_t generation,
+                                        std::function<absl::StatusOr<T>(Trainer&)> work,
+                                        std::function<void(const T&)> fill) {
+  return Run<T>(
+      incarnation,
+      [&](Trainer& trainer) -> absl::StatusOr<T> {
+        TANDEM_RETURN_IF_ERROR(trainer.CheckGeneration(generation));
+        return work(trainer);
+      },
+      std::move(fill));
+}
+
 grpc::Status TrainerService::Reset(grpc::ServerContext* /*context*/,
                                    const v1::TrainerResetRequest* request,
                                    v1::TrainerResetResponse* response) {
@@ -105,7 +121,8 @@ grpc::Status TrainerService::Reset(grpc::ServerContext* /*context*/,
                              .world_size = request->world_size(),
                              .rendezvous = request->rendezvous(),
                              .checkpoint_dir = request->checkpoint_dir(),
-                             .version = request->version()};
+                             .version = request->version(),
+                             .step = request->step()};
   return Run<ResetResult>(
       request->incarnation(), [&](Trainer& trainer) { return trainer.Reset(command); },
       [response](const ResetResult& result) {
@@ -125,16 +142,17 @@ grpc::Status TrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
                                        .global_tokens = request->global_tokens(),
                                        .global_samples = request->global_samples(),
                                        .compare_log_probs = request->compare_log_probs()};
-  return Run<ForwardBackwardResult>(
-      request->incarnation(), [&](Trainer& trainer) { return trainer.ForwardBackward(command); },
+  return RunInGroup<ForwardBackwardResult>(
+      request->incarnation(), request->generation(),
+      [&](Trainer& trainer) { return trainer.ForwardBackward(command); },
       [response](const ForwardBackwardResult& result) { Fill(result, response); });
 }
 
 grpc::Status TrainerService::OptimizerStep(grpc::ServerContext* /*context*/,
                                            const v1::OptimizerStepRequest* request,
                                            v1::OptimizerStepResponse* response) {
-  return Run<OptimizerStepResult>(
-      request->incarnation(),
+  return RunInGroup<OptimizerStepResult>(
+      request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.OptimizerStep(request->version()); },
       [response](const OptimizerStepResult& result) {
         response->set_grad_norm(result.step.grad_norm);
@@ -153,8 +171,8 @@ grpc::Status TrainerService::ComputeLogProbs(grpc::ServerContext* /*context*/,
   const LogProbPolicy policy = request->policy() == v1::ComputeLogProbsRequest::REFERENCE
                                    ? LogProbPolicy::kReference
                                    : LogProbPolicy::kCurrent;
-  return Run<ComputeLogProbsResult>(
-      request->incarnation(),
+  return RunInGroup<ComputeLogProbsResult>(
+      request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.ComputeLogProbs(request->step(), policy); },
       [response](const ComputeLogProbsResult& result) {
         response->set_tokens(result.tokens);
@@ -169,8 +187,9 @@ grpc::Status TrainerService::SyncWeights(grpc::ServerContext* /*context*/,
                       .rollout_address = request->rollout_address(),
                       .rollout_incarnation = request->rollout_incarnation()};
   command.target_ranks.assign(request->target_ranks().begin(), request->target_ranks().end());
-  return Run<SyncResult>(
-      request->incarnation(), [&](Trainer& trainer) { return trainer.SyncWeights(command); },
+  return RunInGroup<SyncResult>(
+      request->incarnation(), request->generation(),
+      [&](Trainer& trainer) { return trainer.SyncWeights(command); },
       [response](const SyncResult& result) { Fill(result, response); });
 }
 
@@ -180,8 +199,9 @@ grpc::Status TrainerService::CheckWeights(grpc::ServerContext* /*context*/,
   const CheckCommand command{.rollout_address = request->rollout_address(),
                              .rollout_incarnation = request->rollout_incarnation(),
                              .hf_checkpoint = request->hf_checkpoint()};
-  return Run<WeightCheckReport>(
-      request->incarnation(), [&](Trainer& trainer) { return trainer.CheckWeights(command); },
+  return RunInGroup<WeightCheckReport>(
+      request->incarnation(), request->generation(),
+      [&](Trainer& trainer) { return trainer.CheckWeights(command); },
       [response](const WeightCheckReport& report) {
         response->set_checked(report.checked);
         response->set_missing(report.missing);
@@ -195,8 +215,9 @@ grpc::Status TrainerService::SaveState(grpc::ServerContext* /*context*/,
                                        const v1::SaveStateRequest* request,
                                        v1::SaveStateResponse* response) {
   const SaveCommand command{.directory = request->directory(), .version = request->version()};
-  return Run<SaveResult>(
-      request->incarnation(), [&](Trainer& trainer) { return trainer.SaveState(command); },
+  return RunInGroup<SaveResult>(
+      request->incarnation(), request->generation(),
+      [&](Trainer& trainer) { return trainer.SaveState(command); },
       [response](const SaveResult& result) {
         response->set_bytes(result.bytes);
         *response->mutable_report() = ToProto(result.report);

@@ -68,6 +68,12 @@ class TrainerService final : public v1::TrainerService::Service {
   grpc::Status Run(int64_t incarnation,
                    std::function<absl::StatusOr<T>(Trainer&)> work,
                    std::function<void(const T&)> fill);
+  // The same, but Aborted if the caller means another generation of the group.
+  template <typename T>
+  grpc::Status RunInGroup(int64_t incarnation,
+                          int64_t generation,
+                          std::function<absl::StatusOr<T>(Trainer&)> work,
+                          std::function<void(const T&)> fill);
   // Adds worker, phase and last action to an error.
   grpc::Status Reply(absl::Status status) const;
 

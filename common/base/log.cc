@@ -45,6 +45,7 @@ void InitLog(const std::string& role, int rank) {
 }
 
 void SetLogStep(int64_t step) { current_step.store(step); }
+int64_t LogStep() { return current_step.load(); }
 void SetLogVersion(int64_t weight_version) { current_version.store(weight_version); }
 
 }  // namespace tandem

@@ -16,5 +16,6 @@ void InitLog(const std::string& role, int rank);
 // What the following lines are about. Thread-safe; -1 prints as "-".
 void SetLogStep(int64_t step);
 void SetLogVersion(int64_t weight_version);
+int64_t LogStep();
 
 }  // namespace tandem

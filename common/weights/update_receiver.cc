@@ -115,8 +115,10 @@ absl::Status UpdateReceiver::Apply(int64_t version,
   return absl::OkStatus();
 }
 
-absl::Status UpdateReceiver::Commit(int64_t version, const std::vector<Digest>& digests) {
-  if (open_ == nullptr || open_->version != version) return CheckOpen(version, -1);
+absl::Status UpdateReceiver::Commit(int64_t version,
+                                    int64_t generation,
+                                    const std::vector<Digest>& digests) {
+  TANDEM_RETURN_IF_ERROR(CheckOpen(version, generation));
   absl::Status status;
   if (digests.size() != open_->manifest.size()) {
     status = InvalidArgument("{} digests for {} tensors", digests.size(), open_->manifest.size());

@@ -41,8 +41,9 @@ class UpdateReceiver {
                      const std::vector<BucketEntry>& entries);
   // Makes `version` visible if every row has come and every tensor, re-read from storage, has its
   // digest (manifest order). DataLoss names the first that differs, InvalidArgument the first that
-  // is short. Any failure except Aborted (not the open version) ends the update as Abort does.
-  absl::Status Commit(int64_t version, const std::vector<Digest>& digests);
+  // is short. Any failure except Aborted (not the open version or generation) ends the update as
+  // Abort does.
+  absl::Status Commit(int64_t version, int64_t generation, const std::vector<Digest>& digests);
   // Ends the open update, if any: the old version stays if no byte was applied, else none is left.
   void Abort();
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/call_tracker.h"
 #include "common/rpc/channel.h"
@@ -75,6 +76,7 @@ class GrpcRolloutClient : public RolloutClient {
     proto.mutable_sample_ids()->Add(request.sample_ids.begin(), request.sample_ids.end());
     *proto.mutable_params() = ToProto(request.params);
     proto.set_group(request.group);
+    proto.set_step(LogStep());
     auto* reader = new GenerateReader(calls_, std::move(on_sample), std::move(on_done));
     reader->Start(stub_.get(), std::move(proto), timeout_);
   }
@@ -89,6 +91,7 @@ class GrpcRolloutClient : public RolloutClient {
   absl::StatusOr<PhaseReport> Sleep(SleepMode mode) override {
     v1::SleepRequest request;
     request.set_incarnation(incarnation_);
+    request.set_step(LogStep());
     request.set_level(mode == SleepMode::kLevel2 ? 2 : 1);
     request.set_drain_only(mode == SleepMode::kDrainOnly);
     v1::SleepResponse response;
@@ -100,6 +103,7 @@ class GrpcRolloutClient : public RolloutClient {
   absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) override {
     v1::WakeRequest request;
     request.set_incarnation(incarnation_);
+    request.set_step(LogStep());
     for (const std::string& tag : tags) request.add_tags(tag);
     v1::WakeResponse response;
     TANDEM_RETURN_IF_ERROR(

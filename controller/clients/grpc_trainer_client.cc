@@ -1,7 +1,9 @@
 #include "controller/clients/grpc_trainer_client.h"
 
+#include <atomic>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/call_tracker.h"
 #include "common/rpc/channel.h"
@@ -45,6 +47,8 @@ class GrpcTrainerClient : public TrainerClient {
     request.set_rendezvous(command.rendezvous);
     request.set_checkpoint_dir(command.checkpoint_dir);
     request.set_version(command.version);
+    request.set_step(LogStep());
+    generation_ = command.generation;
     return Call<v1::TrainerResetResponse>(&v1::TrainerService::Stub::Reset, request).status();
   }
 
@@ -145,6 +149,7 @@ class GrpcTrainerClient : public TrainerClient {
                                     grpc::ClientContext*, const Request&, Response*),
                                 Request request) {
     request.set_incarnation(incarnation_);
+    request.set_generation(generation_);
     Response response;
     TANDEM_RETURN_IF_ERROR(calls_.Run(timeout_, [&](grpc::ClientContext* context) {
       return (stub_.get()->*method)(context, request, &response);
@@ -153,6 +158,7 @@ class GrpcTrainerClient : public TrainerClient {
   }
 
   const int64_t incarnation_;
+  std::atomic<int64_t> generation_{0};  // of the last Reset
   const absl::Duration timeout_;
   const std::unique_ptr<v1::TrainerService::Stub> stub_;
   CallTracker calls_;

@@ -80,14 +80,18 @@ absl::Status WeightReceiver::Apply(int64_t version,
   return core_.Apply(version, generation, nullptr, 0, entries);  // Aborted, with the reason
 }
 
-absl::Status WeightReceiver::Commit(int64_t version, const std::vector<Digest>& digests) {
-  const absl::Status status = core_.Commit(version, digests);
+absl::Status WeightReceiver::Commit(int64_t version,
+                                    int64_t generation,
+                                    const std::vector<Digest>& digests) {
+  const absl::Status status = core_.Commit(version, generation, digests);
   if (!core_.updating()) DropSlots();
   return status;
 }
 
-void WeightReceiver::Abort(int64_t version) {
-  if (!core_.updating() || (version >= 0 && version != core_.open_version())) return;
+void WeightReceiver::Abort(int64_t version, int64_t generation) {
+  const bool meant =
+      version < 0 || (version == core_.open_version() && generation == core_.open_generation());
+  if (!core_.updating() || !meant) return;
   core_.Abort();
   DropSlots();
 }
@@ -98,7 +102,7 @@ absl::Status WeightReceiver::PollPeer() {
   if (absl::IsDeadlineExceeded(taken)) return absl::OkStatus();  // not passed yet
   if (taken.ok() && !received_.peer_gone()) return absl::OkStatus();
   const int64_t version = core_.open_version();
-  Abort(-1);
+  Abort(-1, -1);
   TANDEM_RETURN_IF_ERROR(taken);
   return MakeStatus(absl::StatusCode::kUnavailable,
                     "the trainer died during the update to version {}; {}", version,

@@ -53,11 +53,12 @@ class WeightReceiver {
                      int64_t generation,
                      int slot,
                      const std::vector<BucketEntry>& entries);
-  // Ends the update either way and unmaps the slots (except Aborted: not the open version).
-  absl::Status Commit(int64_t version, const std::vector<Digest>& digests);
-  // Does nothing if no update is open. `version` < 0 aborts any; another one than the open one is
-  // ignored.
-  void Abort(int64_t version);
+  // Ends the update either way and unmaps the slots (except Aborted: not the open version or
+  // generation).
+  absl::Status Commit(int64_t version, int64_t generation, const std::vector<Digest>& digests);
+  // Does nothing if no update is open. `version` < 0 aborts any; another version or generation than
+  // the open one is ignored.
+  void Abort(int64_t version, int64_t generation);
   // To be called now and then while an update is open: ends it when the trainer has died. OK while
   // all is well; Unavailable once, when it ended the update (InvalidArgument: other slots than
   // announced were passed).

@@ -66,7 +66,7 @@ class ThreadClient : public UpdateClient {
     return *replies_[slot].Pop();
   }
   absl::Status Commit(const std::vector<Digest>& digests) override {
-    return receiver_->Commit(offer_.version, digests);
+    return receiver_->Commit(offer_.version, offer_.generation, digests);
   }
   absl::Status Abort(const std::string&) override {
     receiver_->Abort();

@@ -46,7 +46,7 @@ class FakeUpdateClient : public UpdateClient {
     calls.push_back("commit");
     if (!pending_.empty()) return Internal("commit with slots under way");
     slots_ = nullptr;
-    return receiver_->Commit(offer_.version, digests);
+    return receiver_->Commit(offer_.version, offer_.generation, digests);
   }
   absl::Status Abort(const std::string& reason) override {
     calls.push_back("abort: " + reason);

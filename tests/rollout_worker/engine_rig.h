@@ -90,9 +90,11 @@ class EngineUpdateClient final : public UpdateClient {
   }
   absl::Status WaitApply(int slot) override { return applies_[slot]; }
   absl::Status Commit(const std::vector<Digest>& digests) override {
-    return engine_->CommitUpdate(offer_.version, digests);
+    return engine_->CommitUpdate(offer_.version, offer_.generation, digests);
   }
-  absl::Status Abort(const std::string&) override { return engine_->AbortUpdate(offer_.version); }
+  absl::Status Abort(const std::string&) override {
+    return engine_->AbortUpdate(offer_.version, offer_.generation);
+  }
 
   int applied = 0;
   int fail_at = -1;

@@ -178,8 +178,8 @@ TEST_CASE("Illegal orders are refused and leave the rollout serving") {
   REQUIRE(f.engine->Sleep(order).status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(f.engine->Wake({"x"}).status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(f.engine->ApplyBucket(2, 1, 0, {}).code() == kPrecondition);
-  REQUIRE(f.engine->CommitUpdate(2, {}).code() == kPrecondition);
-  REQUIRE(f.engine->AbortUpdate(2).ok());
+  REQUIRE(f.engine->CommitUpdate(2, 1, {}).code() == kPrecondition);
+  REQUIRE(f.engine->AbortUpdate(2, 1).ok());
   Manifest manifest = ManifestOf(f.weights.layout);
   manifest.pop_back();
   REQUIRE(f.engine->BeginUpdate({2, 1000, 1 << 16, 2, manifest}).code() ==
@@ -203,7 +203,11 @@ TEST_CASE("An open update refuses sleep, wake and requests; aborted early it cha
           absl::StatusCode::kAborted);
   REQUIRE(f.engine->BeginUpdate({3, generation + 1, 1 << 16, 2, manifest}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
-  REQUIRE(f.engine->AbortUpdate(3).ok());
+  // What the replaced one still says is not heard.
+  REQUIRE(f.engine->CommitUpdate(3, generation, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.engine->AbortUpdate(3, generation).ok());
+  REQUIRE(f.state() == RolloutState::kUpdating);
+  REQUIRE(f.engine->AbortUpdate(3, generation + 1).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   REQUIRE(f.engine->status().version == 1);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));

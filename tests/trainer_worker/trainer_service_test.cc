@@ -108,10 +108,10 @@ struct Job {
     SetDeadline(context, absl::Seconds(60));
     return FromGrpcStatus((stub.get()->*method)(&context, request, response));
   }
-  absl::Status Reset(int64_t incarnation = 7) {
+  absl::Status Reset(int64_t incarnation = 7, int64_t generation = 2) {
     v1::TrainerResetRequest request;
     request.set_incarnation(incarnation);
-    request.set_generation(1);
+    request.set_generation(generation);
     request.set_world_size(1);
     request.set_rendezvous((dir.path() / "group.sock").string());
     v1::TrainerResetResponse response;
@@ -140,6 +140,7 @@ TEST_CASE("A step over gRPC trains on the controller's samples", "[trainer][serv
   REQUIRE(job.Reset().ok());
   v1::ForwardBackwardRequest train;
   train.set_incarnation(7);
+  train.set_generation(2);
   train.set_step(1);
   train.set_global_tokens(static_cast<double>(TrainedTokens(job.controller.samples)));
   train.set_global_samples(3);
@@ -153,6 +154,7 @@ TEST_CASE("A step over gRPC trains on the controller's samples", "[trainer][serv
   REQUIRE(trained.report().phase() == "train");
   v1::OptimizerStepRequest step;
   step.set_incarnation(7);
+  step.set_generation(2);
   step.set_version(1);
   v1::OptimizerStepResponse stepped;
   REQUIRE(job.Call(&v1::TrainerService::Stub::OptimizerStep, step, &stepped).ok());
@@ -170,12 +172,33 @@ TEST_CASE("A step over gRPC trains on the controller's samples", "[trainer][serv
   REQUIRE(GetErrorInfo(missing)->last_action() == "ForwardBackward of step 2, mini-batch 0");
 }
 
+TEST_CASE("A controller that was replaced is not heard", "[trainer][service]") {
+  Job job;
+  job.MakeReady();
+  REQUIRE(job.Reset().ok());
+  const absl::Status reset = job.Reset(7, 1);
+  REQUIRE(reset.code() == absl::StatusCode::kAborted);
+  v1::OptimizerStepRequest step;
+  step.set_incarnation(7);
+  step.set_generation(1);
+  step.set_version(1);
+  v1::OptimizerStepResponse stepped;
+  const absl::Status stale = job.Call(&v1::TrainerService::Stub::OptimizerStep, step, &stepped);
+  REQUIRE(stale.code() == absl::StatusCode::kAborted);
+  REQUIRE(std::string(stale.message()).find("generation 1") != std::string::npos);
+  // The state of the newer generation is untouched.
+  v1::TrainerStatusResponse status;
+  REQUIRE(job.Call(&v1::TrainerService::Stub::GetStatus, {}, &status).ok());
+  REQUIRE(status.version() == 0);
+}
+
 TEST_CASE("Log-probs go back to the controller, one per response token", "[trainer][service]") {
   Job job;
   job.MakeReady();
   REQUIRE(job.Reset().ok());
   v1::ComputeLogProbsRequest request;
   request.set_incarnation(7);
+  request.set_generation(2);
   request.set_step(1);
   request.set_policy(v1::ComputeLogProbsRequest::CURRENT);
   v1::ComputeLogProbsResponse response;

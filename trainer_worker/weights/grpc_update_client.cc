@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_convert.h"
@@ -61,6 +62,7 @@ absl::Status GrpcUpdateClient::Begin(const UpdateOffer& offer, const SlotMemory&
   request.set_slot_bytes(slots.slot_bytes());
   request.set_slots(slots.slots());
   request.set_trainer_boot_id(options_.trainer_boot_id);
+  request.set_step(LogStep());
   ToProto(offer.manifest, request.mutable_manifest());
   grpc::ClientContext context;
   SetDeadline(context, options_.deadline);
@@ -106,6 +108,7 @@ absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
   v1::CommitUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(version_);
+  request.set_generation(generation_);
   ToProto(digests, request.mutable_digests());
   grpc::ClientContext context;
   SetDeadline(context, options_.deadline);
@@ -121,6 +124,7 @@ absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
   v1::AbortUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(version_);
+  request.set_generation(generation_);
   request.set_reason(reason);
   grpc::ClientContext context;
   SetDeadline(context, options_.deadline);

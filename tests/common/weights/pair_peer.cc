@@ -70,13 +70,13 @@ class PairService : public v1::RolloutService::Service {
     std::lock_guard lock(mutex_);
     auto digests = FromProto(request->digests());
     if (!digests.ok()) return ToGrpcStatus(digests.status());
-    return ToGrpcStatus(receiver_->Commit(request->version(), *digests));
+    return ToGrpcStatus(receiver_->Commit(request->version(), request->generation(), *digests));
   }
   grpc::Status AbortUpdate(grpc::ServerContext*,
                            const v1::AbortUpdateRequest* request,
                            v1::AbortUpdateResponse* response) override {
     std::lock_guard lock(mutex_);
-    receiver_->Abort(request->version());
+    receiver_->Abort(request->version(), request->generation());
     response->set_version(receiver_->core().version());
     return grpc::Status::OK;
   }

@@ -64,7 +64,7 @@ TEST_CASE("slots of another generation are not taken") {
           absl::StatusCode::kDeadlineExceeded);
   const UniqueFd right = f.Pass(100);
   REQUIRE(f.receiver->Apply(1, 100, 0, f.plan[0].entries).ok());
-  REQUIRE(f.receiver->Commit(1, digests).ok());
+  REQUIRE(f.receiver->Commit(1, 100, digests).ok());
   REQUIRE(f.receiver->core().version() == 1);
   REQUIRE(PeerClosed(stale.get()));
   REQUIRE(PeerClosed(right.get()));
@@ -115,17 +115,20 @@ TEST_CASE("the end of the connection ends the update, and the next one works") {
   connection = f.Pass(101);
   const std::vector<Digest> digests = f.Fill();
   REQUIRE(f.receiver->Apply(6, 101, 0, f.plan[0].entries).ok());
-  REQUIRE(f.receiver->Commit(6, digests).ok());
+  REQUIRE(f.receiver->Commit(6, 101, digests).ok());
 }
 
-TEST_CASE("an abort of another version is ignored") {
+TEST_CASE("an abort of another version or generation is ignored") {
   Fixture f;
   REQUIRE(f.Begin(6, 100).ok());
-  f.receiver->Abort(5);
+  f.receiver->Abort(5, 100);
+  f.receiver->Abort(6, 99);
   REQUIRE(f.receiver->core().updating());
-  f.receiver->Abort(6);
+  REQUIRE(f.receiver->Commit(6, 99, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.receiver->core().updating());
+  f.receiver->Abort(6, 100);
   REQUIRE(!f.receiver->core().updating());
-  f.receiver->Abort(6);
+  f.receiver->Abort(6, 100);
 }
 
 TEST_CASE("rows are read back only from complete weights and within bounds") {
@@ -137,7 +140,7 @@ TEST_CASE("rows are read back only from complete weights and within bounds") {
   const UniqueFd connection = f.Pass(1);
   const std::vector<Digest> digests = f.Fill();
   REQUIRE(f.receiver->Apply(1, 1, 0, f.plan[0].entries).ok());
-  REQUIRE(f.receiver->Commit(1, digests).ok());
+  REQUIRE(f.receiver->Commit(1, 1, digests).ok());
   const auto rows = f.receiver->ReadRows(name, 300, 1);
   REQUIRE(rows.ok());
   REQUIRE(memcmp(rows->data(), f.weights.tensor(name) + 300 * 80, 80) == 0);

@@ -67,7 +67,7 @@ TEST_CASE("the order of a manifest is free") {
     REQUIRE(f.Apply({static_cast<int32_t>(t), 0, manifest[t].rows(), 0}).ok());
     digests.push_back(DigestOf(weights.tensor(manifest[t].name), manifest[t].bytes()));
   }
-  REQUIRE(f.receiver.Commit(1, digests).ok());
+  REQUIRE(f.receiver.Commit(1, 10, digests).ok());
   REQUIRE(f.receiver.version() == 1);
 }
 
@@ -77,7 +77,8 @@ TEST_CASE("another version or generation than the open one is aborted") {
   REQUIRE(f.receiver.Begin(1, 10, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 1, 0}, 2, 10).code() == absl::StatusCode::kAborted);
   REQUIRE(f.Apply({0, 0, 1, 0}, 1, 9).code() == absl::StatusCode::kAborted);
-  REQUIRE(f.receiver.Commit(2, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.receiver.Commit(2, 10, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.receiver.Commit(1, 9, {}).code() == absl::StatusCode::kAborted);
   REQUIRE(f.receiver.updating());
   REQUIRE(f.receiver.Begin(2, 11, f.manifest).code() == absl::StatusCode::kFailedPrecondition);
   REQUIRE(f.receiver.open_version() == 1);
@@ -130,13 +131,13 @@ TEST_CASE("a commit of a short update names the tensor and ends the update") {
   f.receiver.AdoptVersion(8);
   REQUIRE(f.receiver.Begin(9, 10, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 300, 0}, 9).ok());
-  const absl::Status status = f.receiver.Commit(9, std::vector<Digest>(f.manifest.size()));
+  const absl::Status status = f.receiver.Commit(9, 10, std::vector<Digest>(f.manifest.size()));
   REQUIRE(status.code() == kInvalid);
   REQUIRE(Says(status, f.manifest[0].name + " is short: 300 of 301 rows"));
   REQUIRE(!f.receiver.updating());
   REQUIRE(f.receiver.version() == kNoVersion);
   REQUIRE(f.receiver.Begin(9, 11, f.manifest).ok());
-  REQUIRE(f.receiver.Commit(9, {}).code() == kInvalid);
+  REQUIRE(f.receiver.Commit(9, 11, {}).code() == kInvalid);
   REQUIRE(!f.receiver.updating());
 }
 
