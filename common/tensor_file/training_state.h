@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,14 +47,15 @@ absl::Status WriteTrainingState(const std::string& dir,
                                 const TrainingStateHeader& header,
                                 const std::vector<TrainingShard>& shards);
 
-// The files of all ranks as one. Immutable and thread-safe; values are mapped, not read.
+// The files of all ranks as one. Thread-safe; values are mapped, and checked when they are first
+// read.
 class TrainingStateReader {
  public:
   enum class Part { kMaster, kExpAvg, kExpAvgSq };
 
   // NotFound names the file of a rank that is missing; InvalidArgument ranks that disagree (world,
   // step, moments), and a tensor of `spec` that is absent, has another shape, has rows that nobody
-  // or two ranks own; DataLoss a corrupt file.
+  // or two ranks own; DataLoss a file whose header is corrupt.
   static absl::StatusOr<std::unique_ptr<const TrainingStateReader>> Open(const std::string& dir,
                                                                          const ModelSpec& spec);
 
@@ -60,7 +63,7 @@ class TrainingStateReader {
   const TrainingStateHeader& header() const { return headers_[0]; }
   const std::vector<TrainingStateHeader>& headers() const { return headers_; }
   // Rows of dim 0 into `out`. InvalidArgument for rows outside the tensor; FailedPrecondition for
-  // moments that were not saved.
+  // moments that were not saved; DataLoss names a file whose bytes are not those that were written.
   absl::Status ReadRows(
       const std::string& name, Part part, int64_t row_begin, int64_t rows, float* out) const;
 
@@ -69,6 +72,7 @@ class TrainingStateReader {
     int64_t row_begin = 0;
     int64_t rows = 0;
     size_t rank = 0;
+    std::vector<std::string> digests;  // by Part
   };
   struct Entry {
     std::vector<int64_t> shape;
@@ -77,12 +81,18 @@ class TrainingStateReader {
   explicit TrainingStateReader(std::string dir) : dir_(std::move(dir)) {}
   absl::Status OpenRank(int64_t rank, int64_t world);
   absl::Status CheckHeaders() const;
+  // The rows that a rank saved of one part; their digest is compared the first time.
+  absl::StatusOr<TensorView> CheckedView(const std::string& name,
+                                         Part part,
+                                         const Piece& piece) const;
   absl::Status CheckCoverage(const ModelSpec& spec);
 
   std::string dir_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;  // by rank
   std::vector<TrainingStateHeader> headers_;
   std::map<std::string, Entry> entries_;
+  mutable std::mutex mutex_;
+  mutable std::set<std::pair<size_t, std::string>> checked_;  // rank, tensor; guarded by mutex_
 };
 
 }  // namespace tandem

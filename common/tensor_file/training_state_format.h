@@ -2,17 +2,24 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace tandem {
 
 // Raised when a reader of the old number could misread the new files.
-inline constexpr int64_t kTrainingStateFormat = 1;
+inline constexpr int64_t kTrainingStateFormat = 2;
 inline constexpr char kTrainingStatePrefix[] = "training_state-";
 // Key of the header's JSON in the safetensors metadata.
 inline constexpr char kTrainingStateKey[] = "tandem_training_state";
+// Key of TrainingStateDigest of that JSON.
+inline constexpr char kTrainingStateDigestKey[] = "tandem_training_state_xxh3";
 // Suffixes of a tensor's parts, in the order of TrainingStateReader::Part.
 inline constexpr std::array<const char*, 3> kTrainingStateParts = {"/master", "/exp_avg",
                                                                    "/exp_avg_sq"};
+
+// XXH3 of 128 bits, as 32 hexadecimal digits. Of a part: its rows as they lie in the file.
+std::string TrainingStateDigest(const void* data, size_t bytes);
 
 }  // namespace tandem

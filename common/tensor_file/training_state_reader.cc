@@ -20,6 +20,10 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
     return InvalidArgument("{} is no training state: it lacks the metadata {}", file.path(),
                            kTrainingStateKey);
   }
+  const auto digest = file.metadata().find(kTrainingStateDigestKey);
+  const bool whole =
+      digest != file.metadata().end() &&
+      digest->second == TrainingStateDigest(found->second.data(), found->second.size());
   Json json = Json::parse(found->second, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     return absl::DataLossError(file.path() + ": its training-state header is not JSON");
@@ -28,6 +32,11 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
   if (format != kTrainingStateFormat) {
     return InvalidArgument("{} has training-state format {}, this program reads {}", file.path(),
                            format.dump(), kTrainingStateFormat);
+  }
+  if (!whole) {
+    return absl::DataLossError(fmt::format(
+        "{} is damaged: its header is not what was written; resume from another checkpoint",
+        file.path()));
   }
   return json;
 }
@@ -109,8 +118,8 @@ absl::Status TrainingStateReader::OpenRank(int64_t rank, int64_t world) {
     Piece piece;
     std::vector<int64_t> shape;
     try {
-      piece = {entry.at("row_begin").get<int64_t>(), entry.at("rows").get<int64_t>(),
-               files_.size()};
+      piece = {entry.at("row_begin").get<int64_t>(), entry.at("rows").get<int64_t>(), files_.size(),
+               entry.at("xxh3").get<std::vector<std::string>>()};
       shape = entry.at("shape").get<std::vector<int64_t>>();
     } catch (const Json::exception& error) {
       return absl::DataLossError(
@@ -125,7 +134,8 @@ absl::Status TrainingStateReader::OpenRank(int64_t rank, int64_t world) {
     shape[0] = piece.rows;
     for (size_t part = 0; part < parts; ++part) {
       const SafetensorsTensor* stored = file->Find(name + kTrainingStateParts[part]);
-      if (stored == nullptr || stored->dtype != DType::kFloat32 || stored->shape != shape) {
+      if (stored == nullptr || stored->dtype != DType::kFloat32 || stored->shape != shape ||
+          piece.digests.size() != parts) {
         return absl::DataLossError(fmt::format("{}: {}{} is missing or not F32 {}", file->path(),
                                                name, kTrainingStateParts[part], ShapeText(shape)));
       }
@@ -183,6 +193,29 @@ absl::Status TrainingStateReader::CheckCoverage(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<TensorView> TrainingStateReader::CheckedView(const std::string& name,
+                                                            Part part,
+                                                            const Piece& piece) const {
+  const auto index = static_cast<size_t>(part);
+  const std::string stored = name + kTrainingStateParts[index];
+  const SafetensorsFile& file = *files_[piece.rank];
+  TANDEM_ASSIGN_OR_RETURN(TensorView view, file.View(stored));
+  {
+    std::lock_guard lock(mutex_);
+    if (checked_.contains({piece.rank, stored})) return view;
+  }
+  const SafetensorsTensor& tensor = *file.Find(stored);
+  const std::string digest = TrainingStateDigest(view.as<const char>(), tensor.end - tensor.begin);
+  if (digest != piece.digests[index]) {
+    return absl::DataLossError(fmt::format(
+        "{} is damaged: the digest of {} is {}, written was {}; resume from another checkpoint",
+        file.path(), stored, digest, piece.digests[index]));
+  }
+  std::lock_guard lock(mutex_);
+  checked_.insert({piece.rank, stored});
+  return view;
+}
+
 absl::Status TrainingStateReader::ReadRows(
     const std::string& name, Part part, int64_t row_begin, int64_t rows, float* out) const {
   const auto found = entries_.find(name);
@@ -203,8 +236,7 @@ absl::Status TrainingStateReader::ReadRows(
     const int64_t begin = std::max(row_begin, piece.row_begin);
     const int64_t end = std::min(row_begin + rows, piece.row_begin + piece.rows);
     if (begin >= end) continue;
-    const std::string stored = name + kTrainingStateParts[static_cast<size_t>(part)];
-    TANDEM_ASSIGN_OR_RETURN(const TensorView view, files_[piece.rank]->View(stored));
+    TANDEM_ASSIGN_OR_RETURN(const TensorView view, CheckedView(name, part, piece));
     std::memcpy(out + (begin - row_begin) * row_elements,
                 view.as<const char>() + static_cast<size_t>(begin - piece.row_begin) * row_bytes,
                 static_cast<size_t>(end - begin) * row_bytes);

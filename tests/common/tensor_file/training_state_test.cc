@@ -1,6 +1,7 @@
 #include "common/tensor_file/training_state.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include <catch2/catch.hpp>
 
@@ -68,6 +69,15 @@ std::string OpenError(const std::string& dir, const ModelSpec& spec, absl::Statu
   const absl::Status status = TrainingStateReader::Open(dir, spec).status();
   REQUIRE(status.code() == code);
   return std::string(status.message());
+}
+
+// Adds one to the byte at `position` of a file.
+void ChangeByte(const fs::path& path, std::streamoff position) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(position);
+  const int byte = file.get();
+  file.seekp(position);
+  file.put(static_cast<char>(byte + 1));
 }
 
 }  // namespace
@@ -173,6 +183,35 @@ TEST_CASE("Another model's or a corrupt state is refused", "[tensor_file][state]
   fs::resize_file(file, fs::file_size(file) - 4);
   REQUIRE_THAT(OpenError(dir.path(), testing::SmallSpec(), absl::StatusCode::kDataLoss),
                Contains("rank 0 of 1"));
+}
+
+TEST_CASE("A single changed byte is refused, and the file and tensor named",
+          "[tensor_file][state]") {
+  const testing::TempDir dir;
+  const ModelSpec spec = testing::SmallSpec();
+  WriteAll(dir.path(), spec, 2);
+  const fs::path file = dir.path() / TrainingStateFileName(1, 2);
+  const std::string last = HfTensors(spec).back().name;
+  const int64_t rows = HfTensors(spec).back().shape[0];
+  std::vector<float> values(static_cast<size_t>(NumElements(HfTensors(spec).back().shape)));
+  ChangeByte(file, static_cast<std::streamoff>(fs::file_size(file)) - 3);
+  auto reader = TrainingStateReader::Open(dir.path(), spec).value();
+  // The last part of the last tensor.
+  REQUIRE(reader->ReadRows(last, Part::kMaster, 0, rows, values.data()).ok());
+  const absl::Status damaged = reader->ReadRows(last, Part::kExpAvgSq, 0, rows, values.data());
+  REQUIRE(damaged.code() == absl::StatusCode::kDataLoss);
+  REQUIRE_THAT(std::string(damaged.message()),
+               Contains(file.string() + " is damaged") && Contains(last + "/exp_avg_sq"));
+
+  WriteAll(dir.path(), spec, 2);
+  std::ifstream in(file, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  // Escaped, as the header is a string in the file's own.
+  const std::string step = "\\\"optimizer_step\\\":";
+  REQUIRE(bytes.find(step) != std::string::npos);
+  ChangeByte(file, static_cast<std::streamoff>(bytes.find(step) + step.size()));
+  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kDataLoss),
+               Contains(file.string() + " is damaged: its header"));
 }
 
 }  // namespace tandem
