@@ -211,6 +211,12 @@ absl::Status RunAssembly::Run() {
   options_.sleep = ChooseSleepMode(config_, plan);
   spdlog::info("{}\n  between phases the KV pool is {}", plan.Text(),
                options_.sleep == SleepMode::kDrainOnly ? "kept" : "given back");
+  if (!config_.rollout().calculate_log_probs()) {
+    spdlog::warn(
+        "rollout.calculate_log_probs is false: rollouts return no log-probs, so those of rollout "
+        "and trainer are not compared in this run; the trainers compute the old log-probs "
+        "themselves");
+  }
   if (!plan.fits()) spdlog::warn("the plan does not fit the device: memory may run out");
 
   const std::unique_ptr<Tracker> tracker = MakeTrackers(config_, RealClock());

@@ -28,7 +28,8 @@ absl::Status DiskError(const std::string& path, int error) {
 absl::Status CheckLengths(const Sample& sample) {
   const auto responses = static_cast<size_t>(sample.response_tokens());
   if (sample.prompt_tokens < 1 || sample.response_tokens() < 0 ||
-      sample.log_probs.size() != responses || sample.versions.size() != responses) {
+      (!sample.log_probs.empty() && sample.log_probs.size() != responses) ||
+      sample.versions.size() != responses) {
     return InvalidArgument(
         "sample {:#x}: {} tokens, {} of the prompt, {} log-probs and {} versions do not fit",
         sample.sample_id, sample.tokens.size(), sample.prompt_tokens, sample.log_probs.size(),
@@ -63,7 +64,8 @@ absl::Status SampleStore::BeginStep(int64_t step) {
 
 absl::Status SampleStore::Put(const Sample& sample) {
   TANDEM_RETURN_IF_ERROR(CheckLengths(sample));
-  // Record: tokens (i32), log-probs (f32), versions (i64), in machine order; lengths are indexed.
+  // Record: tokens (i32), log-probs (f32) if there are any, versions (i64), in machine order;
+  // lengths are indexed.
   std::string bytes;
   AppendArray(bytes, sample.tokens);
   AppendArray(bytes, sample.log_probs);
@@ -82,6 +84,7 @@ absl::Status SampleStore::Put(const Sample& sample) {
       .response_tokens = sample.response_tokens(),
       .finish_reason = sample.finish_reason,
       .off_support = sample.off_support,
+      .log_probs = !sample.log_probs.empty(),
       .weight_version = sample.versions.empty() ? 0 : sample.versions.front(),
       .offset = offset,
       .segments = sample.segments,
@@ -173,14 +176,15 @@ absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
   const auto responses = static_cast<size_t>(meta.response_tokens);
   const size_t tokens = static_cast<size_t>(meta.prompt_tokens) + responses;
   sample.tokens.resize(tokens);
-  sample.log_probs.resize(responses);
+  if (meta.log_probs) sample.log_probs.resize(responses);
   sample.versions.resize(responses);
   sample.advantages.assign(responses, static_cast<float>(meta.advantage));
   int64_t at = meta.offset;
   TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.tokens.data(), static_cast<int64_t>(tokens * 4)));
   at += static_cast<int64_t>(tokens * 4);
-  TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.log_probs.data(), meta.response_tokens * 4));
-  at += meta.response_tokens * 4;
+  const auto log_prob_bytes = static_cast<int64_t>(sample.log_probs.size() * 4);
+  TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.log_probs.data(), log_prob_bytes));
+  at += log_prob_bytes;
   TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.versions.data(), meta.response_tokens * 8));
   TANDEM_ASSIGN_OR_RETURN(sample.ref_log_probs, ReadFloats(meta.ref_offset, meta.response_tokens));
   TANDEM_ASSIGN_OR_RETURN(sample.old_log_probs, ReadFloats(meta.old_offset, meta.response_tokens));

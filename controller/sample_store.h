@@ -26,6 +26,7 @@ struct SampleMeta {
   int64_t response_tokens = 0;
   FinishReason finish_reason = FinishReason::kNone;
   bool off_support = false;
+  bool log_probs = true;       // came with the tokens
   int64_t weight_version = 0;  // of the first response token
   int64_t mini_batch = 0;
   int rank = 0;  // of the trainer that trains it

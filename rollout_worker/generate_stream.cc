@@ -18,7 +18,7 @@ void GenerateStream::OnTokens(const TokenDelta& delta) {
   v1::GenerateEvent::Tokens& tokens = *event.mutable_tokens();
   tokens.set_index(static_cast<int32_t>(delta.index));
   tokens.add_tokens(delta.token);
-  tokens.add_log_probs(delta.log_prob);
+  if (delta.log_prob) tokens.add_log_probs(*delta.log_prob);
   tokens.add_versions(delta.version);
   tokens.set_text(delta.text);
   Push(std::move(event));

@@ -123,7 +123,11 @@ void Generator::Commit(const DrawnToken& drawn, int64_t version) {
   Request& request = *at->second;
   Response& response = request.responses[static_cast<size_t>(sequence.index)];
   sequence.tokens.push_back(drawn.drawn.token);
-  sequence.log_probs.push_back(drawn.drawn.log_prob);
+  std::optional<float> log_prob;
+  if (options_.log_probs) {
+    log_prob = drawn.drawn.log_prob;
+    sequence.log_probs.push_back(*log_prob);
+  }
   sequence.versions.push_back(version);
   ++generated_tokens_;
   std::string text = response.decoder ? response.decoder->Push(drawn.drawn.token) : "";
@@ -131,8 +135,7 @@ void Generator::Commit(const DrawnToken& drawn, int64_t version) {
   const bool finished = sequence.finish_reason != FinishReason::kNone;
   if (request.stream_tokens) {
     if (finished && response.decoder) text += response.decoder->Finish();
-    request.sink->OnTokens(
-        {sequence.index, drawn.drawn.token, drawn.drawn.log_prob, version, std::move(text)});
+    request.sink->OnTokens({sequence.index, drawn.drawn.token, log_prob, version, std::move(text)});
   }
   if (!finished) return;
   Deliver(request, sequence);

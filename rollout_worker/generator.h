@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct GenerationRequest {
 struct TokenDelta {
   int64_t index = 0;
   int32_t token = 0;
-  float log_prob = 0.0f;
+  std::optional<float> log_prob;
   int64_t version = 0;
   std::string text;  // whole characters; never retracted
 };
@@ -57,6 +58,7 @@ struct GeneratorOptions {
   int64_t max_model_len = 1;  // tokens, prompt and response
   int64_t vocab_limit = 1;    // ids at or above are refused
   std::vector<int32_t> eos_token_ids;
+  bool log_probs = true;                       // with every token; else samples have none
   std::shared_ptr<const Tokenizer> tokenizer;  // null: no stop texts and no streamed text
 };
 

@@ -58,6 +58,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   options.generator.scheduler = {rollout.max_num_seqs(), rollout.max_num_batched_tokens(),
                                  rollout.enable_prefix_caching()};
   options.generator.max_model_len = rollout.max_model_len();
+  options.generator.log_probs = rollout.calculate_log_probs();
   options.generator.vocab_limit =
       registration.vocab_limit() > 0 ? registration.vocab_limit() : tokenizer->vocab_size();
   options.generator.eos_token_ids = {registration.stop_token_ids().begin(),

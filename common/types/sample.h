@@ -25,7 +25,7 @@ struct Sample {
   int64_t index = 0;            // 0 .. n-1 inside the group
   std::vector<int32_t> tokens;  // prompt, then response
   int64_t prompt_tokens = 0;
-  std::vector<float> log_probs;   // one per response token, fp32, at temperature T
+  std::vector<float> log_probs;   // one per response token, fp32, at temperature T; or none
   std::vector<int64_t> versions;  // weight version per response token
   std::vector<Segment> segments;
   FinishReason finish_reason = FinishReason::kNone;
