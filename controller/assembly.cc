@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/named_thread.h"
 #include "common/base/status_macros.h"
+#include "common/cluster/protocol.h"
 #include "common/device/device_memory.h"
 #include "common/rpc/server.h"
 #include "common/text/tokenizer.h"
@@ -21,6 +22,7 @@
 #include "controller/data/chat_codec.h"
 #include "controller/data/prompt_loader.h"
 #include "controller/data/shuffled_prompts.h"
+#include "controller/hang_watch.h"
 #include "controller/progress_relay.h"
 #include "controller/report/console_progress.h"
 #include "controller/reward/composite_reward.h"
@@ -238,10 +240,17 @@ absl::Status RunAssembly::Run() {
   spdlog::info("listening on {}, {} compute threads a worker", server->address(),
                ComputeThreads(config_));
 
+  // Lost after one timeout, killed after two.
+  TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
+  HangWatch hangs({.run_dir = options_.run_dir,
+                   .boot_id = boot_id,
+                   .silent_for = 2 * absl::Seconds(config_.cluster().heartbeat_timeout_seconds())},
+                  registry_, RealClock());
   std::atomic<bool> over = false;
   NamedThread watch("loss-watch", [&] {
     while (!over) {
       pool_.CancelCallsToLost();
+      hangs.Poll();
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });

@@ -34,6 +34,24 @@ void ProcessTable::Signal(const ProcessId& id, int signal) {
   if (it != pids_.end()) kill(signal == SIGKILL ? -it->second : it->second, signal);
 }
 
+std::vector<ProcessId> ProcessTable::KillHung() {
+  std::vector<ProcessId> killed;
+  for (const auto& [id, pid] : pids_) {
+    const std::string path =
+        fmt::format("{}/hung/{}-{}", plan_.run_dir, RoleName(id.role), id.rank);
+    std::ifstream file(path);
+    if (!file) continue;
+    pid_t named = 0;
+    // Of an earlier process of that rank, or of another launcher's run: no matter any more.
+    if (file >> named && named == pid) {
+      Signal(id, SIGKILL);
+      killed.push_back(id);
+    }
+    std::remove(path.c_str());
+  }
+  return killed;
+}
+
 std::optional<std::pair<ProcessId, ProcessExit>> ProcessTable::Reap() {
   int status = 0;
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {

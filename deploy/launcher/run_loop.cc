@@ -13,6 +13,7 @@ namespace tandem {
 namespace {
 
 constexpr int kBlameLines = 12;
+constexpr absl::Duration kLookForHung = absl::Milliseconds(500);
 
 sigset_t HandledSignals() {
   sigset_t set;
@@ -43,6 +44,9 @@ class RunLoop {
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
         Do(supervisor_.OnStopRequest(signal, absl::Now()));
       }
+      for (const ProcessId& id : table_->KillHung()) {
+        Print(fmt::format("{} hangs: killed", id.ToString()));
+      }
       while (const auto dead = table_->Reap()) {
         Do(supervisor_.OnExit(dead->first, dead->second, absl::Now()));
       }
@@ -52,11 +56,10 @@ class RunLoop {
   }
 
  private:
-  // The next signal, or 0 when the supervisor has something to do.
+  // The next signal, or 0 when it is time to look around.
   int Wait() {
     const sigset_t set = HandledSignals();
-    const absl::Duration left =
-        std::min(supervisor_.NextDeadline() - absl::Now(), absl::Minutes(1));
+    const absl::Duration left = std::min(supervisor_.NextDeadline() - absl::Now(), kLookForHung);
     const timespec timeout = absl::ToTimespec(std::max(left, absl::ZeroDuration()));
     return std::max(sigtimedwait(&set, nullptr, &timeout), 0);
   }
