@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/tensor_file/mapped_file.h"
 
@@ -19,16 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool IsDiskFull(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
-
 absl::Status IoError(const std::string& path, const std::string& action, int error) {
-  absl::StatusCode code = absl::StatusCode::kUnavailable;
-  if (IsDiskFull(error)) code = absl::StatusCode::kResourceExhausted;
-  if (error == ENOENT || error == ENOTDIR) code = absl::StatusCode::kNotFound;
-  if (error == EACCES || error == EPERM || error == EROFS) {
-    code = absl::StatusCode::kPermissionDenied;
-  }
-  return MakeStatus(code, "{}: {} failed: {}{}", path, action, std::strerror(error),
+  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
                     IsDiskFull(error) ? "; free disk space or choose another directory" : "");
 }
 

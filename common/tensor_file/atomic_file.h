@@ -15,9 +15,9 @@ namespace tandem {
 inline constexpr char kPartialSuffix[] = ".partial";
 std::string PartialPath(const std::string& path);
 
-// One writer per path; not thread-safe. Errors: ResourceExhausted when the disk, a quota or a file
-// size limit is full, naming the path, the bytes asked for and those already written; NotFound or
-// PermissionDenied for the directory; Unavailable for other I/O errors.
+// One writer per path; not thread-safe. Errors by IoErrorCode: ResourceExhausted when the disk, a
+// quota or a file size limit is full, naming the path, the bytes asked for and those already
+// written; NotFound or PermissionDenied for the directory; DataLoss where the device fails.
 class AtomicFile {
  public:
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(const std::string& path);

@@ -8,16 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
 namespace {
 
 absl::Status OpenError(const std::string& path, int error) {
-  absl::StatusCode code = absl::StatusCode::kUnavailable;
-  if (error == ENOENT || error == ENOTDIR) code = absl::StatusCode::kNotFound;
-  if (error == EACCES || error == EPERM) code = absl::StatusCode::kPermissionDenied;
-  return MakeStatus(code, "{} cannot be read: {}", path, std::strerror(error));
+  return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace tandem {
 // by rename and never rewrite them.
 class MappedFile {
  public:
-  // NotFound, PermissionDenied or Unavailable name the path and the system's reason. An empty file
+  // Errors by IoErrorCode name the path and the system's reason. An empty file
   // maps to zero bytes.
   static absl::StatusOr<std::shared_ptr<const MappedFile>> Open(const std::string& path);
   ~MappedFile();

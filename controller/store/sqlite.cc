@@ -16,13 +16,13 @@ absl::StatusCode CodeOf(int result) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
       return absl::StatusCode::kDataLoss;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
     case SQLITE_IOERR:
+      return absl::StatusCode::kDataLoss;
     case SQLITE_CANTOPEN:
     case SQLITE_READONLY:
-      return absl::StatusCode::kUnavailable;
-    default:
+    case SQLITE_PERM:
+      return absl::StatusCode::kPermissionDenied;
+    default:  // BUSY and LOCKED too: another program holds the file, the message says so
       return absl::StatusCode::kInternal;
   }
 }

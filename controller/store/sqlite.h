@@ -38,7 +38,8 @@ class SqliteStatement {
 
 // A connection in WAL mode with full durability. Not thread-safe.
 // Errors name the file: ResourceExhausted (disk full), DataLoss (corrupt or no database),
-// Unavailable (locked for more than five seconds, I/O error), Internal (a bug in the SQL).
+// PermissionDenied (cannot be opened or written), Internal (locked by another program for more
+// than five seconds, or a bug in the SQL).
 class SqliteDatabase {
  public:
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);

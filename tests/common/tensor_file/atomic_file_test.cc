@@ -68,6 +68,14 @@ TEST_CASE("A missing folder is named", "[tensor_file][atomic]") {
   REQUIRE(ReadWholeFile(dir.path() / "none").status().code() == absl::StatusCode::kNotFound);
 }
 
+TEST_CASE("A path that cannot be written is no lost peer", "[tensor_file][atomic]") {
+  const testing::TempDir dir;
+  fs::create_directories(PartialPath(dir.path() / "a"));  // a folder where the file is written
+  const absl::Status status = WriteFileAtomically(dir.path() / "a", "x");
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(ReadWholeFile(dir.path()).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
 TEST_CASE("An atomic directory appears whole and cleans up a killed writer's",
           "[tensor_file][atomic]") {
   const testing::TempDir dir;

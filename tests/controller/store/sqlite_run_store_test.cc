@@ -121,5 +121,5 @@ TEST_CASE("A corrupt database and a missing folder are named", "[store]") {
   REQUIRE(corrupt.code() == absl::StatusCode::kDataLoss);
   REQUIRE(std::string(corrupt.message()).find("run.db") != std::string::npos);
   REQUIRE(SqliteRunStore::Open("/nonexistent/run.db").status().code() ==
-          absl::StatusCode::kUnavailable);
+          absl::StatusCode::kPermissionDenied);
 }

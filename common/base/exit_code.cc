@@ -1,0 +1,32 @@
+#include "common/base/exit_code.h"
+
+namespace tandem {
+
+int ExitCodeAt(FailedAt stage, const absl::Status& status) {
+  if (status.ok()) return kExitDone;
+  if (stage == FailedAt::kConfig) return kExitRefused;
+  const bool inputs = stage == FailedAt::kInputs;
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+      return inputs ? kExitDataError : kExitRefused;
+    case absl::StatusCode::kNotFound:
+      return inputs ? kExitNoInput : kExitRefused;
+    case absl::StatusCode::kAlreadyExists:  // somebody else has the directory or the address
+      return kExitRefused;
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kFailedPrecondition:
+      return inputs ? kExitDataError : kExitInternal;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kPermissionDenied:
+      return kExitIoError;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitControllerLost;
+    default:
+      return kExitInternal;
+  }
+}
+
+}  // namespace tandem
