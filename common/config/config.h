@@ -54,6 +54,19 @@ std::string ConfigMarkdown();
 // The whole configuration as YAML that LoadConfig reads back to an equal message.
 std::string ConfigToYaml(const v1::Config& config);
 
+// A key whose value another run had otherwise; values as JSON.
+struct ConfigChange {
+  std::string key;
+  std::string before;
+  std::string now;
+};
+
+// What differs between `before`, a ConfigToYaml text of an earlier run, and `now`, in the order of
+// the schema. Keys that only one of the two knows (another version wrote it) are left out.
+// InvalidArgument: `before` is no YAML.
+absl::StatusOr<std::vector<ConfigChange>> DiffConfig(const std::string& before,
+                                                     const v1::Config& now);
+
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
 int64_t BucketBytes(const v1::Config& config, bool cuda);
 
