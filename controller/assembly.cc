@@ -1,5 +1,7 @@
 #include "controller/assembly.h"
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -8,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/io_status.h"
 #include "common/base/log.h"
 #include "common/base/named_thread.h"
 #include "common/base/status_macros.h"
@@ -25,6 +28,7 @@
 #include "controller/hang_watch.h"
 #include "controller/progress_relay.h"
 #include "controller/report/console_progress.h"
+#include "controller/resume_point.h"
 #include "controller/reward/composite_reward.h"
 #include "controller/run_outputs.h"
 #include "controller/store/sqlite_run_store.h"
@@ -47,12 +51,18 @@ constexpr absl::Duration kLeaveTime = absl::Seconds(5);
 absl::Status LockRunDir(const std::string& run_dir) {
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
-  if (error) return Internal("cannot make cluster.run_dir {}: {}", run_dir, error.message());
+  if (error) {
+    return MakeStatus(IoErrorCode(error.value()), "cannot make cluster.run_dir {}: {}", run_dir,
+                      error.message());
+  }
   const std::string path = run_dir + "/controller.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) {
+    return MakeStatus(IoErrorCode(errno), "cannot open {}: {}", path, std::strerror(errno));
+  }
   const absl::Time deadline = RealClock().Now() + kLeaveTime;
-  bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
-  while (fd >= 0 && !locked && RealClock().Now() < deadline) {
+  bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+  while (!locked && RealClock().Now() < deadline) {
     RealClock().Sleep(absl::Milliseconds(50));
     locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
   }
@@ -141,6 +151,7 @@ class RunAssembly final : public Assembly {
               std::unique_ptr<SampleStore> samples,
               CheckpointIndex checkpoints)
       : config_(options.config),
+        launch_id_(options.launch_id),
         inputs_(std::move(inputs)),
         store_(std::move(store)),
         samples_(std::move(samples)),
@@ -164,6 +175,7 @@ class RunAssembly final : public Assembly {
   absl::Status Train(TrainLoop& loop, const ResumePoint& resume);
 
   const v1::Config config_;
+  const std::string launch_id_;
   const Inputs inputs_;
   const std::unique_ptr<RunStore> store_;
   const std::unique_ptr<SampleStore> samples_;
@@ -205,9 +217,13 @@ RunParts RunAssembly::MakeParts(Tracker& tracker) {
 }
 
 absl::Status RunAssembly::Run() {
-  TANDEM_ASSIGN_OR_RETURN(const ResumePoint resume,
-                          ChooseResumePoint(config_, options_.total_steps, checkpoints_));
+  TANDEM_RETURN_IF_ERROR(CheckEpochs(config_, options_.total_steps, inputs_.prompts->size()));
+  TANDEM_ASSIGN_OR_RETURN(
+      const ResumePoint resume,
+      ChooseResumePoint(config_, {.total_steps = options_.total_steps, .launch_id = launch_id_},
+                        checkpoints_));
   if (!resume.note.empty()) spdlog::info("{}", resume.note);
+  if (!resume.warning.empty()) spdlog::warn("{}", resume.warning);
   const MemoryPlan plan =
       PlanMemory(inputs_.spec, MakeMemoryPlanInput(config_, CpuDeviceMemoryBytes(pool_.pairs())));
   options_.sleep = ChooseSleepMode(config_, plan);
@@ -261,19 +277,25 @@ absl::Status RunAssembly::Run() {
       .build = kBuild,
       .config_yaml = options_.config_yaml,
       .total_steps = options_.total_steps,
-      .first_step = resume.step};
+      .first_step = resume.step,
+      .expected_val_rise = config_.trainer().expected_val_rise()};
   RunRecorder recorder(*store_, progress_, std::move(info));
   absl::Status status = recorder.Begin();
   if (status.ok()) status = loop.Run(resume.checkpoint);
   control_.OnEnded(status);
   over = true;
   watch.Join();
-  recorder.End(status,
-               {.completed = status.ok() && loop.position().finished_steps >= options_.total_steps,
-                .steps = loop.position().finished_steps,
-                .restarts = budget_.spent(),
-                .checkpoint = loop.newest_checkpoint()},
-               registry_.numerics_class());
+  const bool completed = status.ok() && loop.complete();
+  const absl::Status reported = recorder.End(status,
+                                             {.completed = completed,
+                                              .steps = loop.position().finished_steps,
+                                              .restarts = budget_.spent(),
+                                              .checkpoint = loop.newest_checkpoint()},
+                                             registry_.numerics_class());
+  if (completed && reported.ok()) {
+    // Last of all: what a kill before this leaves out, the next start makes up for.
+    status = checkpoints_.MarkFinished(loop.position().finished_steps);
+  }
   cluster.StopWorkers();
   pool_.ShutdownAll();
   server->Shutdown(absl::Seconds(1));
@@ -289,8 +311,9 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
   TANDEM_ASSIGN_OR_RETURN(Inputs inputs, LoadInputs(config));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RunStore> store,
                           SqliteRunStore::Open(run_dir + "/run.db"));
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SampleStore> samples,
-                          SampleStore::Open(run_dir + "/samples"));
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<SampleStore> samples,
+      SampleStore::Open(run_dir + "/samples", config.trainer().sample_files_to_keep()));
   TANDEM_ASSIGN_OR_RETURN(CheckpointIndex checkpoints,
                           CheckpointIndex::Open(config.trainer().default_local_dir(),
                                                 config.trainer().max_actor_ckpt_to_keep()));

@@ -17,12 +17,13 @@ namespace tandem {
 struct AssemblyOptions {
   v1::Config config;  // resolved and validated
   StartMode start = StartMode::kTrain;
+  std::string launch_id;  // see ResumeOptions
 };
 
 // Lifecycle: Create (all inputs are loaded and checked, nothing listens yet) -> Run -> destructor.
 class Assembly {
  public:
-  // Every error here is one of configuration, model or data: exit 64.
+  // Every error here is one of model, data or run directory: FailedAt::kInputs.
   static absl::StatusOr<std::unique_ptr<Assembly>> Create(const AssemblyOptions& options);
   virtual ~Assembly() = default;
 

@@ -4,11 +4,13 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/io_status.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/tensor_file/atomic_file.h"
@@ -20,15 +22,15 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr char kStateFile[] = "controller_state.json";
+constexpr char kFinished[] = "finished";
+constexpr char kLatest[] = "latest";
 constexpr char kPrefix[] = "step_";
 constexpr char kTemporary[] = ".tmp";
 constexpr char kReplaced[] = ".replaced";
 constexpr int kFormat = 1;
 
 absl::Status FromError(const std::string& what, const std::error_code& error) {
-  const auto code = error == std::errc::no_space_on_device ? absl::StatusCode::kResourceExhausted
-                                                           : absl::StatusCode::kInternal;
-  return MakeStatus(code, "{}: {}", what, error.message());
+  return MakeStatus(IoErrorCode(error.value()), "{}: {}", what, error.message());
 }
 
 // The N of "step_N", nullopt for any other name.
@@ -120,6 +122,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, in
 absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
   const std::string path = fmt::format("{}/{}{}{}", dir_, kPrefix, step, kTemporary);
   std::error_code error;
+  fs::remove(dir_ + "/" + kFinished, error);
   fs::remove_all(path, error);
   fs::create_directories(path, error);
   if (error) return FromError("cannot make folder " + path, error);
@@ -151,7 +154,7 @@ absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerStat
   if (error) return FromError("cannot rename " + temporary, error);
   TANDEM_RETURN_IF_ERROR(SyncDirectory(dir_));
   fs::remove_all(replaced, error);
-  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(dir_ + "/latest", name + "\n"));
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(dir_ + "/" + kLatest, name + "\n"));
   Prune();
   return final_path;
 }
@@ -213,24 +216,38 @@ std::string CheckpointIndex::HfExport(const std::string& path) {
   return fs::exists(path + "/config.json", error) ? path : "";
 }
 
-absl::Status CheckpointIndex::SetAside() {
+absl::Status CheckpointIndex::MarkFinished(int64_t step) {
+  return WriteFileAtomically(dir_ + "/" + kFinished, fmt::format("{}\n", step));
+}
+
+std::optional<int64_t> CheckpointIndex::FinishedStep() const {
+  int64_t step = -1;
+  std::ifstream(dir_ + "/" + kFinished) >> step;
+  return step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
   // The folder is the user's choice: only what this index wrote moves, and nothing is deleted.
   std::error_code error;
+  std::vector<fs::path> ours;
+  for (const auto& entry : fs::directory_iterator(dir_, error)) {
+    const std::optional<int64_t> at = ParseStep(entry.path().filename().string());
+    if (at && *at > step) ours.push_back(entry.path());
+  }
+  if (ours.empty()) return "";
   std::string previous = dir_ + ".previous";
   for (int n = 2; fs::exists(previous, error); ++n)
     previous = fmt::format("{}.previous-{}", dir_, n);
   fs::create_directories(previous, error);
   if (error) return FromError("cannot make folder " + previous, error);
-  std::vector<fs::path> ours;
-  for (const auto& entry : fs::directory_iterator(dir_, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step_") || name == "latest") ours.push_back(entry.path());
+  for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that goes
+    if (fs::exists(fs::path(dir_) / name, error)) ours.emplace_back(fs::path(dir_) / name);
   }
   for (const fs::path& path : ours) {
     fs::rename(path, fs::path(previous) / path.filename(), error);
     if (error) return FromError("cannot move " + path.string() + " aside", error);
   }
-  return absl::OkStatus();
+  return previous;
 }
 
 void CheckpointIndex::Prune() const {

@@ -2,6 +2,7 @@
 //
 //   <dir>/step_12.tmp/   being written by the trainers (SaveState)
 //   <dir>/step_12/       complete: controller_state.json is in it, and lists every file
+//   <dir>/finished       the step with which the run was finished: all steps, validation, report
 //   <dir>/latest         the name of the newest complete one, for people and scripts
 #pragma once
 
@@ -41,7 +42,8 @@ class CheckpointIndex {
   // Makes `dir`; removes folders that a dead process left unfinished. `keep`: 0 = all.
   static absl::StatusOr<CheckpointIndex> Open(const std::string& dir, int64_t keep);
 
-  // An empty step_N.tmp for the trainers to write into. ResourceExhausted: disk full.
+  // An empty step_N.tmp for the trainers to write into; the run is not finished (any more).
+  // ResourceExhausted: disk full.
   absl::StatusOr<std::string> Begin(int64_t step);
   // Adds the controller's state (`files` is filled in here), makes everything durable, renames,
   // points `latest` there and then removes what is beyond `keep`. Returns the final path.
@@ -60,9 +62,15 @@ class CheckpointIndex {
   // The folder in a checkpoint with the Hugging Face export, "" without one.
   static std::string HfExport(const std::string& path);
 
-  // Moves all checkpoints to <dir>.previous (or .previous-2 and so on; nothing is replaced): a
-  // finished run starts anew.
-  absl::Status SetAside();
+  // Says that nothing is left to do after `step`, durably. Without it a run that stands at its last
+  // step may still lack its validation or report.
+  absl::Status MarkFinished(int64_t step);
+  // The step given to MarkFinished, nullopt if the run here is not finished.
+  std::optional<int64_t> FinishedStep() const;
+
+  // Moves all checkpoints after `step` (-1: all) to <dir>.previous (or .previous-2 and so on;
+  // nothing is replaced), which it returns; "" where there is none.
+  absl::StatusOr<std::string> SetAside(int64_t step);
 
   const std::string& dir() const { return dir_; }
 

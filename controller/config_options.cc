@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "common/base/status_macros.h"
+#include "common/types/sample.h"
+
 namespace tandem {
 namespace {
 
@@ -73,6 +76,19 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.kl_coef = algorithm.kl_ctrl().kl_coef();
   options.kl_penalty = algorithm.kl_penalty();
   return options;
+}
+
+absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows) {
+  const int64_t steps_per_epoch =
+      std::max<int64_t>(1, train_rows / config.data().train_batch_size());
+  const int64_t epochs = (total_steps + steps_per_epoch - 1) / steps_per_epoch;
+  constexpr auto kMost = static_cast<int64_t>(kTrainEpochs);
+  if (epochs <= kMost) return absl::OkStatus();
+  return InvalidArgument(
+      "{} steps of {} prompts pass {} times over the {} training prompts, and a run tells at most "
+      "{} passes apart: give more data, or make trainer.total_training_steps at most {}",
+      total_steps, config.data().train_batch_size(), epochs, train_rows, kMost,
+      kMost * steps_per_epoch);
 }
 
 RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string& tokenizer_digest) {

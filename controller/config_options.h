@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/status/status.h>
+
 #include "common/config/config.h"
 #include "common/model_spec/model_spec.h"
 #include "controller/memory_plan.h"
@@ -18,6 +20,10 @@ namespace tandem {
 TrainOptions MakeTrainOptions(const v1::Config& config,
                               const std::vector<int32_t>& eos_ids,
                               int64_t train_rows);
+
+// InvalidArgument where `total_steps` pass over `train_rows` more often than sample ids can tell
+// epochs apart (kTrainEpochs): samples of two epochs would be drawn with the same random numbers.
+absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows);
 
 RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string& tokenizer_digest);
 

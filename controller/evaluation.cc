@@ -11,8 +11,6 @@
 namespace tandem {
 namespace {
 
-constexpr uint64_t kValidationEpoch = 0xfff;
-
 using ScoresByPrompt = std::map<int64_t, std::vector<double>>;
 
 std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,

@@ -20,8 +20,8 @@ struct EvaluationRequest {
 };
 
 // Generates, scores and sums up under verl's names: val-core/<source>/reward/mean@N, best@N,
-// std@N, and val/reward/mean over everything. The samples have ids of their own (epoch 4095), so
-// that they never meet those of training. FailedPrecondition: no validation prompts.
+// std@N, and val/reward/mean over everything. The samples have ids of their own (kValidationEpoch),
+// so that they never meet those of training. FailedPrecondition: no validation prompts.
 absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const EvaluationRequest& request);
 
 }  // namespace tandem

@@ -9,10 +9,11 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include "common/base/exit_code.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/named_thread.h"
-#include "common/cluster/protocol.h"
+#include "common/base/status_macros.h"
 #include "common/config/config.h"
 #include "common/rpc/status_convert.h"
 #include "controller/assembly.h"
@@ -25,6 +26,7 @@ struct Flags {
   std::vector<std::string> overrides;
   std::string run_dir;
   std::string listen;
+  std::string launch_id;
   bool start_paused = false;
 };
 
@@ -37,6 +39,9 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
   app.add_option("--listen", flags->listen, "over cluster.listen");
   app.add_flag("--start-paused", flags->start_paused,
                "train only what is asked for over the API, and stay until stopped");
+  app.add_option("--launch-id", flags->launch_id,
+                 "the same for every start of one launch: a restart goes on from the newest "
+                 "checkpoint, whatever trainer.resume_mode says");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -48,29 +53,16 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
   return kExitDone;
 }
 
-absl::StatusOr<std::unique_ptr<Assembly>> Prepare(const Flags& flags) {
-  absl::StatusOr<LoadedConfig> loaded = LoadConfig(flags.config, flags.overrides);
-  if (!loaded.ok()) return loaded.status();
-  for (const std::string& notice : loaded->notices) spdlog::info("{}", notice);
-  if (absl::Status status = Validate(loaded->config, loaded->origins); !status.ok()) return status;
-  return Assembly::Create({.config = std::move(loaded->config),
-                           .start = flags.start_paused ? StartMode::kPaused : StartMode::kTrain});
+absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
+  TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
+  for (const std::string& notice : loaded.notices) spdlog::info("{}", notice);
+  TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
+  return std::move(loaded.config);
 }
 
-int ExitCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return kExitDone;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kNotFound:
-      return kExitRefused;
-    case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
-      return kExitControllerLost;
-    default:
-      return kExitInternal;
-  }
+int Refuse(FailedAt stage, const absl::Status& status) {
+  std::cerr << std::string(status.message()) << std::endl;
+  return ExitCodeAt(stage, status);
 }
 
 // SIGINT and SIGTERM, taken by a thread: the first asks the run to end, the second ends the
@@ -108,11 +100,13 @@ class Signals {
 
 int Run(const Flags& flags) {
   Signals signals;
-  absl::StatusOr<std::unique_ptr<Assembly>> assembly = Prepare(flags);
-  if (!assembly.ok()) {
-    std::cerr << std::string(assembly.status().message()) << std::endl;
-    return kExitRefused;
-  }
+  absl::StatusOr<v1::Config> config = ReadConfig(flags);
+  if (!config.ok()) return Refuse(FailedAt::kConfig, config.status());
+  const auto assembly =
+      Assembly::Create({.config = *std::move(config),
+                        .start = flags.start_paused ? StartMode::kPaused : StartMode::kTrain,
+                        .launch_id = flags.launch_id});
+  if (!assembly.ok()) return Refuse(FailedAt::kInputs, assembly.status());
   signals.Watch(**assembly);
   const absl::Status status = (*assembly)->Run();
   signals.End();
@@ -120,7 +114,7 @@ int Run(const Flags& flags) {
     return signals.received() == SIGINT ? 128 + SIGINT : kExitDone;
   }
   if (!status.ok()) spdlog::error("the run ended: {}", Describe(status));
-  return ExitCodeOf(status);
+  return ExitCodeAt(FailedAt::kRun, status);
 }
 
 }  // namespace

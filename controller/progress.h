@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "controller/records.h"
 
@@ -24,6 +25,9 @@ struct RunSummary {
   int64_t restarts = 0;    // of workers
   double seconds = 0;
   std::string checkpoint;  // newest complete one, empty if none
+  // Of the whole run, those made before a resume included.
+  std::vector<StepRecord> step_records;
+  std::vector<EvaluationRecord> evaluations;
 };
 
 // Called from the train loop's thread, in the order of the events. Must return quickly and cannot

@@ -60,7 +60,8 @@ struct RunInfo {
   std::string numerics_class;  // of all workers
   std::string config_yaml;     // resolved
   int64_t total_steps = 0;
-  int64_t first_step = 0;  // steps already done at the start: 0 unless resumed
+  int64_t first_step = 0;        // steps already done at the start: 0 unless resumed
+  double expected_val_rise = 0;  // of the held-out reward over the run; 0: nothing is expected
 };
 
 }  // namespace tandem

@@ -20,30 +20,13 @@ namespace {
 
 constexpr int64_t kReportSamples = 16;  // of the first and of the last step
 
-absl::StatusOr<ResumePoint> At(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(path));
-  return ResumePoint{.checkpoint = path,
-                     .step = state.step,
-                     .note = fmt::format("resuming from {} (step {}, weight version {})", path,
-                                         state.step, state.version)};
-}
-
-absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::string& why) {
-  if (checkpoints.List().empty()) return ResumePoint{};
-  TANDEM_RETURN_IF_ERROR(checkpoints.SetAside());
-  return ResumePoint{.note = fmt::format("{}: starting anew; its checkpoints are in {}.previous",
-                                         why, checkpoints.dir())};
-}
-
 absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
   ReportInput report{.info = info, .summary = summary};
-  TANDEM_ASSIGN_OR_RETURN(report.steps, store.ListSteps(0, 0));
-  TANDEM_ASSIGN_OR_RETURN(report.evaluations, store.ListEvaluations());
-  if (!report.steps.empty()) {
+  if (const auto& steps = summary.step_records; !steps.empty()) {
     TANDEM_ASSIGN_OR_RETURN(SampleRecordPage first,
-                            store.ListSamples(report.steps.front().step, kReportSamples, 0));
+                            store.ListSamples(steps.front().step, kReportSamples, 0));
     TANDEM_ASSIGN_OR_RETURN(SampleRecordPage last,
-                            store.ListSamples(report.steps.back().step, kReportSamples, 0));
+                            store.ListSamples(steps.back().step, kReportSamples, 0));
     report.first_samples = std::move(first.samples);
     report.last_samples = std::move(last.samples);
   }
@@ -51,21 +34,6 @@ absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary&
 }
 
 }  // namespace
-
-absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
-                                              int64_t total_steps,
-                                              CheckpointIndex& checkpoints) {
-  const std::string& mode = config.trainer().resume_mode();
-  if (mode == "resume_path") return At(config.trainer().resume_from_path());
-  if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
-  const std::optional<CheckpointEntry> newest = checkpoints.NewestGood();
-  if (!newest) return ResumePoint{};
-  if (newest->step >= total_steps) {
-    return StartAnew(checkpoints,
-                     fmt::format("the run here had finished its {} steps", newest->step));
-  }
-  return At(newest->path);
-}
 
 std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock) {
   const std::string& run_dir = config.cluster().run_dir();
@@ -96,16 +64,21 @@ absl::Status RunRecorder::Begin() {
   return store_.RecordRun(info_);
 }
 
-void RunRecorder::End(const absl::Status& status,
-                      RunSummary summary,
-                      const std::string& numerics_class) {
+absl::Status RunRecorder::End(const absl::Status& status,
+                              RunSummary summary,
+                              const std::string& numerics_class) {
   info_.numerics_class = numerics_class;
   if (!status.ok()) summary.error = std::string(status.message());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
-  absl::Status recorded = store_.RecordRun(info_);
-  if (recorded.ok()) recorded = WriteReport(store_, info_, summary);
-  if (!recorded.ok()) spdlog::warn("no report: {}", std::string(recorded.message()));
+  const absl::Status written = [&]() -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
+    TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0));
+    TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
+    return WriteReport(store_, info_, summary);
+  }();
+  if (!written.ok()) spdlog::warn("no report: {}", std::string(written.message()));
   progress_.OnRunEnd(summary);
+  return written;
 }
 
 }  // namespace tandem

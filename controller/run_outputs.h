@@ -1,4 +1,4 @@
-// What a run begins from and what it leaves: resume point, trackers, run row, report.
+// What a run leaves: trackers, run row, report.
 #pragma once
 
 #include <cstdint>
@@ -6,31 +6,16 @@
 #include <string>
 
 #include <absl/status/status.h>
-#include <absl/status/statusor.h>
 
 #include "common/base/clock.h"
 #include "common/config/config.h"
 #include "common/observe/tracker.h"
-#include "controller/checkpoint_index.h"
 #include "controller/progress.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
 
 inline constexpr char kBuild[] = "tandem 0.1.0";
-
-struct ResumePoint {
-  std::string checkpoint;  // empty: from the model
-  int64_t step = 0;        // finished steps there
-  std::string note;        // for the user, may be empty
-};
-
-// By trainer.resume_mode. auto: the newest good checkpoint; one of a run that had finished all
-// `total_steps` is set aside, and the run starts anew. disable: what is there is set aside.
-// resume_path: that one; NotFound or DataLoss if it is not whole.
-absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
-                                              int64_t total_steps,
-                                              CheckpointIndex& checkpoints);
 
 // Those of trainer.logger: run_dir/metrics.jsonl, run_dir/tensorboard, and lines on stdout where
 // stdout is no terminal (the progress bar stands for them there).
@@ -45,8 +30,11 @@ class RunRecorder {
   RunRecorder(RunStore& store, ProgressSink& progress, RunInfo info);
 
   absl::Status Begin();
-  // Writes the report as well; what fails here is logged, not returned: the run is over.
-  void End(const absl::Status& status, RunSummary summary, const std::string& numerics_class);
+  // Writes the report as well. What fails here is logged and returned; the run itself ended with
+  // `status`, which it does not change.
+  absl::Status End(const absl::Status& status,
+                   RunSummary summary,
+                   const std::string& numerics_class);
 
  private:
   RunStore& store_;

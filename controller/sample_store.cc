@@ -1,6 +1,8 @@
 #include "controller/sample_store.h"
 
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -9,6 +11,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -20,9 +23,7 @@ void AppendArray(std::string& bytes, const std::vector<T>& values) {
 }
 
 absl::Status DiskError(const std::string& path, int error) {
-  const auto code =
-      error == ENOSPC ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal;
-  return MakeStatus(code, "{}: {}", path, std::strerror(error));
+  return MakeStatus(IoErrorCode(error), "{}: {}", path, std::strerror(error));
 }
 
 absl::Status CheckLengths(const Sample& sample) {
@@ -40,11 +41,12 @@ absl::Status CheckLengths(const Sample& sample) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SampleStore>> SampleStore::Open(const std::string& dir) {
+absl::StatusOr<std::unique_ptr<SampleStore>> SampleStore::Open(const std::string& dir,
+                                                               int64_t keep) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
-  if (error) return Internal("cannot make folder {}: {}", dir, error.message());
-  return std::unique_ptr<SampleStore>(new SampleStore(dir));
+  if (error) return DiskError("cannot make folder " + dir, error.value());
+  return std::unique_ptr<SampleStore>(new SampleStore(dir, keep));
 }
 
 SampleStore::~SampleStore() {
@@ -59,7 +61,23 @@ absl::Status SampleStore::BeginStep(int64_t step) {
   end_ = 0;
   path_ = fmt::format("{}/step_{:06}.samples", dir_, step);
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  return fd_ >= 0 ? absl::OkStatus() : DiskError(path_, errno);
+  if (fd_ < 0) return DiskError(path_, errno);
+  Prune();
+  return absl::OkStatus();
+}
+
+void SampleStore::Prune() const {
+  if (keep_ <= 0) return;
+  std::error_code error;
+  std::vector<std::filesystem::path> doomed;
+  for (const auto& entry : std::filesystem::directory_iterator(dir_, error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = 0;
+    if (!name.ends_with(".samples")) continue;
+    if (std::sscanf(name.c_str(), "step_%" SCNd64, &step) != 1) continue;
+    if (step <= step_ - keep_ || step > step_) doomed.push_back(entry.path());
+  }
+  for (const auto& path : doomed) std::filesystem::remove(path, error);
 }
 
 absl::Status SampleStore::Put(const Sample& sample) {

@@ -42,11 +42,14 @@ struct SampleMeta {
 // Thread-safe: rollouts' samples arrive while trainers' streams read.
 class SampleStore {
  public:
-  // Files go to `dir`/step_NNNNNN.samples. The folder is made.
-  static absl::StatusOr<std::unique_ptr<SampleStore>> Open(const std::string& dir);
+  // Files go to `dir`/step_NNNNNN.samples. The folder is made. `keep`: steps whose files stay, the
+  // newest among them; 0: all. A file has 4 bytes per prompt token and 16 per response token (12
+  // without log-probs), and 4 more for each of reference and recomputed log-probs.
+  static absl::StatusOr<std::unique_ptr<SampleStore>> Open(const std::string& dir, int64_t keep);
   ~SampleStore();
 
-  // Starts a step's file anew and forgets the step before. Internal: disk.
+  // Starts a step's file anew, forgets the step before and removes files beyond `keep`, those of
+  // later steps (which a replay or a new run makes again) included. Errors by IoErrorCode.
   absl::Status BeginStep(int64_t step);
 
   // AlreadyExists: that id was put before. InvalidArgument: arrays whose lengths do not fit.
@@ -76,12 +79,14 @@ class SampleStore {
   absl::StatusOr<std::vector<float>> ReadLogProbs(LogProbs kind, uint64_t sample_id) const;
 
  private:
-  explicit SampleStore(std::string dir) : dir_(std::move(dir)) {}
+  SampleStore(std::string dir, int64_t keep) : dir_(std::move(dir)), keep_(keep) {}
+  void Prune() const;
   absl::StatusOr<int64_t> Append(const std::string& bytes);
   absl::StatusOr<std::vector<float>> ReadFloats(int64_t offset, int64_t count) const;
   absl::Status ReadAt(int64_t offset, void* data, int64_t bytes) const;
 
   const std::string dir_;
+  const int64_t keep_;
   mutable std::mutex mutex_;
   int fd_ = -1;
   std::string path_;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kMaxSteps = 1000;
 constexpr int64_t kMaxSamples = 200;
-constexpr uint64_t kUserEpoch = 0xffe;  // sample ids of users meet neither training nor validation
 
 std::string StateName(WorkerEntry::State state) {
   switch (state) {

@@ -25,7 +25,7 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
   TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Start(checkpoint));
   newest_checkpoint_ = checkpoint;
   saved_step_ = position_.finished_steps;
-  TANDEM_RETURN_IF_ERROR(parts_.store.TruncateAfter(position_.finished_steps));
+  TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
   SetLogStep(position_.finished_steps);
   SetLogVersion(position_.version);
   control_.OnStarted(position_.finished_steps, position_.version);
@@ -38,9 +38,10 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
 }
 
 absl::Status TrainLoop::Train() {
-  while (control_.WaitForNext() == RunControl::Next::kStep) {
+  while (ValidationDue() || control_.WaitForNext() == RunControl::Next::kStep) {
     const RunPosition before = position_;
-    absl::Status status = RunStep(position_.finished_steps + 1);
+    absl::Status status;
+    if (!ValidationDue()) status = RunStep(position_.finished_steps + 1);
     if (status.ok()) status = AfterStep();
     if (!status.ok()) {
       if (position_.finished_steps == before.finished_steps) {
@@ -51,6 +52,7 @@ absl::Status TrainLoop::Train() {
       if (IsPeerFailure(status) && control_.stop_now()) return absl::OkStatus();
       TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Recover(std::move(status)));
       consistent_ = true;
+      TANDEM_RETURN_IF_ERROR(Rewind(position_.finished_steps));
     }
     parts_.budget.Settle();
     control_.OnStepDone(position_.finished_steps, position_.version);
@@ -61,6 +63,12 @@ absl::Status TrainLoop::Train() {
 absl::Status TrainLoop::RunStep(int64_t step) {
   SetLogStep(step);
   TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(options_.train_batch_size));
+  if (prompts.front().epoch >= kTrainEpochs) {
+    return MakeStatus(absl::StatusCode::kOutOfRange,
+                      "the training data has been passed over {} times, more than sample ids can "
+                      "tell apart: give more data or end the run here",
+                      kTrainEpochs);
+  }
   StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 

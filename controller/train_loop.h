@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include <absl/status/status.h>
@@ -21,6 +22,7 @@ class TrainLoop {
   TrainLoop(RunParts parts, TrainOptions options, RunControl& control, int64_t first_generation);
 
   // From `checkpoint` (empty: from the model) until all steps are done or the control ends it;
+  // first makes up for a validation that is missing there;
   // saves a checkpoint at the end if anything was trained since the last one. Any error that a
   // recovery cannot mend is returned, after a last checkpoint of what was finished if possible.
   absl::Status Run(const std::string& checkpoint);
@@ -28,6 +30,8 @@ class TrainLoop {
   // Valid inside RunControl::BetweenSteps and after Run.
   const RunPosition& position() const { return position_; }
   const std::string& newest_checkpoint() const { return newest_checkpoint_; }
+  // All steps are done, saved and validated: nothing is left for a next start.
+  bool complete() const;
   absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);
 
  private:
@@ -51,7 +55,12 @@ class TrainLoop {
   absl::Status OptimizerStep(StepBatch& batch, double share);
   absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
   absl::Status AfterStep();
+  // Whether the validation that follows the newest step is still to come: a run may have died, or
+  // lost a worker, between a step's checkpoint and its validation.
+  bool ValidationDue() const;
   absl::Status EvaluateAndRecord();
+  // Store and trackers forget what was made after `step`.
+  absl::Status Rewind(int64_t step);
   absl::Status SaveCheckpoint();
   absl::Status Finish();
 
@@ -62,8 +71,8 @@ class TrainLoop {
   RunPosition position_;
   bool consistent_ = true;  // the trainers hold what position_ says
   std::string newest_checkpoint_;
-  int64_t saved_step_ = 0;       // of the newest checkpoint
-  int64_t evaluated_step_ = -1;  // of the newest evaluation
+  int64_t saved_step_ = 0;  // of the newest checkpoint
+  std::set<int64_t> evaluated_;
 };
 
 }  // namespace tandem

@@ -11,8 +11,8 @@ namespace tandem {
 
 absl::Status TrainLoop::AfterStep() {
   const int64_t step = position_.finished_steps;
-  const bool last = step == options_.total_steps;
-  if ((options_.save_freq > 0 && step % options_.save_freq == 0) || last) {
+  const bool last = step >= options_.total_steps;
+  if (((options_.save_freq > 0 && step % options_.save_freq == 0) || last) && saved_step_ != step) {
     absl::Status saved = SaveCheckpoint();
     if (absl::IsResourceExhausted(saved) && !last) {
       // The run can go on: an older checkpoint is still there, and the next one may fit.
@@ -22,22 +22,41 @@ absl::Status TrainLoop::AfterStep() {
     }
     TANDEM_RETURN_IF_ERROR(saved);
   }
-  if ((options_.test_freq > 0 && step % options_.test_freq == 0) || last) {
-    return EvaluateAndRecord();
-  }
+  return ValidationDue() ? EvaluateAndRecord() : absl::OkStatus();
+}
+
+bool TrainLoop::complete() const {
+  return position_.finished_steps >= options_.total_steps &&
+         saved_step_ == position_.finished_steps &&
+         (parts_.validation.empty() || evaluated_.contains(position_.finished_steps));
+}
+
+bool TrainLoop::ValidationDue() const {
+  const int64_t step = position_.finished_steps;
+  if (parts_.validation.empty() || step == 0 || control_.stop_now()) return false;
+  const bool wanted =
+      step >= options_.total_steps || (options_.test_freq > 0 && step % options_.test_freq == 0);
+  return wanted && !evaluated_.contains(step);
+}
+
+absl::Status TrainLoop::Rewind(int64_t step) {
+  TANDEM_RETURN_IF_ERROR(parts_.store.TruncateAfter(step));
+  parts_.tracker.Rewind(step);
+  TANDEM_ASSIGN_OR_RETURN(const auto evaluations, parts_.store.ListEvaluations());
+  evaluated_.clear();
+  for (const EvaluationRecord& evaluation : evaluations) evaluated_.insert(evaluation.step);
   return absl::OkStatus();
 }
 
 absl::Status TrainLoop::EvaluateAndRecord() {
-  if (parts_.validation.empty() || evaluated_step_ == position_.finished_steps) {
-    return absl::OkStatus();
-  }
+  if (parts_.validation.empty()) return absl::OkStatus();
+  FaultPoint("evaluate");
   const absl::StatusOr<EvaluationRecord> record = EvaluateNow(
       {.samples = options_.validation_samples, .sampling = options_.validation_sampling});
   if (absl::IsCancelled(record.status()) && control_.stop_now()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(record.status());
-  evaluated_step_ = position_.finished_steps;
   TANDEM_RETURN_IF_ERROR(parts_.store.RecordEvaluation(*record));
+  evaluated_.insert(record->step);
   parts_.tracker.Log(record->step, record->metrics);
   parts_.progress.OnEvaluation(*record);
   return absl::OkStatus();

@@ -14,6 +14,7 @@ class ConsoleTracker : public Tracker {
   explicit ConsoleTracker(std::ostream& out) : out_(out) {}
 
   void Log(int64_t step, const Metrics& metrics) override;
+  void Rewind(int64_t) override {}  // what was printed stays
   void Flush() override;
 
  private:

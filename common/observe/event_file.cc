@@ -49,6 +49,12 @@ std::string FileVersionEvent(double wall_time_seconds) {
   return DoubleField(1, wall_time_seconds) + BytesField(3, "brain.Event:2");
 }
 
+std::string SessionStartEvent(double wall_time_seconds, int64_t step) {
+  constexpr uint64_t kStart = 1;
+  return DoubleField(1, wall_time_seconds) + Tag(2, kVarint) + Varint(static_cast<uint64_t>(step)) +
+         BytesField(7, Tag(1, kVarint) + Varint(kStart));
+}
+
 std::string ScalarsEvent(double wall_time_seconds, int64_t step, const Metrics& metrics) {
   std::string summary;
   for (const auto& [name, value] : metrics) {

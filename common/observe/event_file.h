@@ -2,7 +2,8 @@
 //
 // Record: length (u64, little endian), masked CRC-32C of the length, data, masked CRC-32C of the
 // data. Event (protobuf): wall_time = 1 (double), step = 2 (int64), file_version = 3 (string),
-// summary = 5; Summary: value = 1; Value: tag = 1 (string), simple_value = 2 (float).
+// summary = 5, session_log = 7; SessionLog: status = 1 (1: START); Summary: value = 1; Value: tag =
+// 1 (string), simple_value = 2 (float).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,9 @@ std::string TfRecord(const std::string& data);
 
 // The first event of every file.
 std::string FileVersionEvent(double wall_time_seconds);
+
+// A process goes on (or begins) at `step`: readers drop scalars of that step and later ones.
+std::string SessionStartEvent(double wall_time_seconds, int64_t step);
 
 std::string ScalarsEvent(double wall_time_seconds, int64_t step, const Metrics& metrics);
 

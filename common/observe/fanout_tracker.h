@@ -17,6 +17,9 @@ class FanoutTracker : public Tracker {
   void Log(int64_t step, const Metrics& metrics) override {
     for (const auto& tracker : trackers_) tracker->Log(step, metrics);
   }
+  void Rewind(int64_t step) override {
+    for (const auto& tracker : trackers_) tracker->Rewind(step);
+  }
   void Flush() override {
     for (const auto& tracker : trackers_) tracker->Flush();
   }

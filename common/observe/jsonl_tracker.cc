@@ -1,6 +1,7 @@
 #include "common/observe/jsonl_tracker.h"
 
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -23,9 +24,32 @@ void JsonlTracker::Log(int64_t step, const Metrics& metrics) {
   line["data"] = std::move(data);
   std::lock_guard lock(mutex_);
   file_ << line.dump() << '\n' << std::flush;
-  if (!file_ && !std::exchange(reported_, true)) {
-    spdlog::warn("cannot write metrics to {}: the run goes on without this file", path_);
+  if (!file_) Report();
+}
+
+void JsonlTracker::Rewind(int64_t step) {
+  std::lock_guard lock(mutex_);
+  const std::string kept_path = path_ + ".kept";
+  {
+    std::ifstream old(path_);
+    std::ofstream kept(kept_path, std::ios::trunc);
+    for (std::string line; std::getline(old, line);) {
+      const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      const bool whole = json.is_object() && json.contains("step") && json["step"].is_number();
+      if (whole && json["step"].get<int64_t>() <= step) kept << line << '\n';
+    }
+    kept.flush();
+    if (!kept) return Report();  // the old file is as it was
   }
+  // At any moment the name leads to the old file or to the new one.
+  file_.close();
+  if (std::rename(kept_path.c_str(), path_.c_str()) != 0) Report();
+  file_.open(path_, std::ios::app);
+}
+
+void JsonlTracker::Report() {
+  if (std::exchange(reported_, true)) return;
+  spdlog::warn("cannot write metrics to {}: the run goes on without this file", path_);
 }
 
 void JsonlTracker::Flush() {

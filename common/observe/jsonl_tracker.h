@@ -16,9 +16,13 @@ class JsonlTracker : public Tracker {
   explicit JsonlTracker(std::string path);
 
   void Log(int64_t step, const Metrics& metrics) override;
+  // Rewrites the file without lines of later steps and without what a kill left of a line.
+  void Rewind(int64_t step) override;
   void Flush() override;
 
  private:
+  void Report();
+
   const std::string path_;
   std::mutex mutex_;
   std::ofstream file_;

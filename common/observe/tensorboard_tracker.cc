@@ -41,6 +41,11 @@ void TensorBoardTracker::Log(int64_t step, const Metrics& metrics) {
   Write(ScalarsEvent(Seconds(clock_.Now()), step, metrics));
 }
 
+void TensorBoardTracker::Rewind(int64_t step) {
+  std::lock_guard lock(mutex_);
+  Write(SessionStartEvent(Seconds(clock_.Now()), step + 1));
+}
+
 void TensorBoardTracker::Flush() {
   std::lock_guard lock(mutex_);
   file_.flush();

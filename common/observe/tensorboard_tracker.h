@@ -16,6 +16,8 @@ class TensorBoardTracker : public Tracker {
   TensorBoardTracker(const std::string& dir, Clock& clock);
 
   void Log(int64_t step, const Metrics& metrics) override;
+  // A session start at `step` + 1, upon which TensorBoard drops what it has from that step on.
+  void Rewind(int64_t step) override;
   void Flush() override;
 
   const std::string& path() const { return path_; }

@@ -16,6 +16,9 @@ class Tracker {
   virtual ~Tracker() = default;
 
   virtual void Log(int64_t step, const Metrics& metrics) = 0;
+  // What comes next follows `step`: anything logged of later steps (by a process before this one,
+  // or before a recovery went back) is void. -1: everything is.
+  virtual void Rewind(int64_t step) = 0;
   // Hands everything to the operating system.
   virtual void Flush() = 0;
 };

@@ -39,8 +39,14 @@ struct Sample {
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
 };
 
+// Training has the epochs below kTrainEpochs; the last two values of the 12 bits of an epoch belong
+// to samples that users ask for and to those of validation, so that no two kinds ever meet.
+inline constexpr uint64_t kTrainEpochs = 0xffe;
+inline constexpr uint64_t kUserEpoch = 0xffe;
+inline constexpr uint64_t kValidationEpoch = 0xfff;
+
 // The identity that keys the sampling: data row, epoch and index inside the group.
-// 40 bits of row, 12 of epoch, 12 of index.
+// 40 bits of row, 12 of epoch, 12 of index; CheckEpochs keeps a run from using up the epochs.
 constexpr uint64_t MakeSampleId(uint64_t data_row, uint64_t epoch, uint64_t index) {
   return (data_row << 24) | ((epoch & 0xfffu) << 12) | (index & 0xfffu);
 }

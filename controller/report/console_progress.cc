@@ -38,7 +38,7 @@ std::string MetricsText(const StepRecord& step) {
 void ConsoleProgress::OnRunStart(const RunInfo& info) {
   info_ = info;
   started_ = options_.clock->Now();
-  step_ = info.first_step;
+  step_ = finished_ = info.first_step;
   Line(fmt::format("run {} in {}", info.run_id, info.run_dir));
   if (info.first_step > 0) {
     Line(fmt::format("resuming after step {} of {}", info.first_step, info.total_steps));
@@ -64,7 +64,8 @@ void ConsoleProgress::OnLogProbs(int64_t, const LogProbComparison& comparison) {
 }
 
 void ConsoleProgress::OnStep(const StepRecord& record) {
-  steps_.push_back(record);
+  finished_ = record.step;
+  ++made_;
   last_metrics_ = MetricsText(record);
   Line(fmt::format("step {}/{}  {}  {:.1f} s  ETA {}{}", record.step, info_.total_steps,
                    last_metrics_, MetricOf(record, kStepSeconds), Eta(),
@@ -73,7 +74,6 @@ void ConsoleProgress::OnStep(const StepRecord& record) {
 }
 
 void ConsoleProgress::OnEvaluation(const EvaluationRecord& record) {
-  evaluations_.push_back(record);
   Line(fmt::format("held-out after step {}: reward {} ± {} on {} prompts x {} ({})", record.step,
                    FormatShare(MetricOf(record, kValRewardMean)),
                    FormatShare(MetricOf(record, kValRewardInterval)), record.prompts,
@@ -86,11 +86,13 @@ void ConsoleProgress::OnMessage(const std::string& text) { Line(text); }
 void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
   ClearBar();
   std::string text = "\n";
-  if (!steps_.empty()) {
-    text += "training reward\n  " + RewardCurve(steps_);
-    const std::string held_out = EvaluationText(evaluations_);
+  const std::string held_out = EvaluationText(summary.evaluations, info_.expected_val_rise);
+  if (!summary.step_records.empty()) {
+    text += "training reward\n  " + RewardCurve(summary.step_records);
     if (!held_out.empty()) text += "  " + held_out;
-    text += "\n" + PhaseTable(steps_) + "\n";
+    text += "\n" + PhaseTable(summary.step_records) + "\n";
+  } else if (!held_out.empty()) {
+    text += held_out + "\n";
   }
   text += summary.completed       ? "completed"
           : summary.error.empty() ? "stopped"
@@ -113,8 +115,7 @@ void ConsoleProgress::Line(const std::string& text) {
 void ConsoleProgress::DrawBar() {
   if (!options_.terminal || info_.total_steps == 0) return;
   ClearBar();
-  const int64_t finished = steps_.empty() ? info_.first_step : steps_.back().step;
-  std::fputs(fmt::format("\r{} {}/{}  {}{}  {}  ETA {}", Bar(finished, info_.total_steps), step_,
+  std::fputs(fmt::format("\r{} {}/{}  {}{}  {}  ETA {}", Bar(finished_, info_.total_steps), step_,
                          info_.total_steps, phase_, detail_, last_metrics_, Eta())
                  .c_str(),
              options_.out);
@@ -129,11 +130,10 @@ void ConsoleProgress::ClearBar() {
 }
 
 std::string ConsoleProgress::Eta() const {
-  if (steps_.empty()) return "-";
+  if (made_ == 0) return "-";
   const double elapsed = absl::ToDoubleSeconds(options_.clock->Now() - started_);
-  const auto done = static_cast<double>(steps_.size());
-  const auto left = static_cast<double>(info_.total_steps - steps_.back().step);
-  return FormatSeconds(elapsed / done * std::max(left, 0.0));
+  const auto left = static_cast<double>(info_.total_steps - finished_);
+  return FormatSeconds(elapsed / static_cast<double>(made_) * std::max(left, 0.0));
 }
 
 }  // namespace tandem

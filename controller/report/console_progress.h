@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "common/base/clock.h"
 #include "controller/progress.h"
@@ -42,8 +41,8 @@ class ConsoleProgress final : public ProgressSink {
   absl::Time started_;
   std::string phase_, detail_, last_metrics_, log_probs_;
   int64_t step_ = 0;
-  std::vector<StepRecord> steps_;
-  std::vector<EvaluationRecord> evaluations_;
+  int64_t finished_ = 0;  // newest finished step of the run
+  int64_t made_ = 0;      // steps made by this process, replayed ones too
   bool bar_drawn_ = false;
 };
 

@@ -25,7 +25,7 @@ constexpr const char* kStyle = R"css(
 
 PlotSeries StepSeries(const ReportInput& input, const std::string& name, const char* metric) {
   PlotSeries series{name};
-  for (const StepRecord& step : input.steps) {
+  for (const StepRecord& step : input.summary.step_records) {
     series.points.push_back({static_cast<double>(step.step), MetricOf(step, metric)});
   }
   return series;
@@ -34,7 +34,7 @@ PlotSeries StepSeries(const ReportInput& input, const std::string& name, const c
 std::string RewardPlot(const ReportInput& input) {
   PlotSeries held_out{"held-out"};
   held_out.markers = true;
-  for (const EvaluationRecord& evaluation : input.evaluations) {
+  for (const EvaluationRecord& evaluation : input.summary.evaluations) {
     held_out.points.push_back(
         {static_cast<double>(evaluation.step), MetricOf(evaluation, kValRewardMean)});
   }
@@ -43,7 +43,7 @@ std::string RewardPlot(const ReportInput& input) {
 
 std::string PhasePlots(const ReportInput& input) {
   std::vector<PlotBar> seconds, bytes;
-  for (const PhaseTotal& total : TotalPhases(input.steps)) {
+  for (const PhaseTotal& total : TotalPhases(input.summary.step_records)) {
     seconds.push_back({total.phase, total.mean_seconds, FormatSeconds(total.mean_seconds)});
     bytes.push_back(
         {total.phase, static_cast<double>(total.peak_bytes), FormatBytes(total.peak_bytes)});
@@ -86,7 +86,9 @@ std::string HtmlReport(const ReportInput& input) {
   html += EscapeHtml(input.info.run_id) + "</title><style>" + kStyle + "</style></head><body>";
   html += "<h1>Tandem run " + EscapeHtml(input.info.run_id) + "</h1>" + Facts(input);
   html += "<h2>Reward</h2>" + RewardPlot(input);
-  html += "<p>" + EscapeHtml(EvaluationText(input.evaluations)) + "</p>";
+  html += "<p>" +
+          EscapeHtml(EvaluationText(input.summary.evaluations, input.info.expected_val_rise)) +
+          "</p>";
   html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean)});
   html += SvgLines("entropy and KL to the sampling policy",
                    {StepSeries(input, "entropy", kEntropy), StepSeries(input, "KL", kPolicyKl)});

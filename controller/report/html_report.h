@@ -12,8 +12,6 @@ namespace tandem {
 struct ReportInput {
   RunInfo info;
   RunSummary summary;
-  std::vector<StepRecord> steps;
-  std::vector<EvaluationRecord> evaluations;
   std::vector<SampleRecord> first_samples;  // of the first step, some
   std::vector<SampleRecord> last_samples;   // of the last step, some
 };

@@ -24,6 +24,30 @@ std::string WithInterval(const EvaluationRecord& evaluation) {
   return std::isnan(interval) ? mean : mean + " ± " + FormatShare(interval);
 }
 
+// What became of the held-out reward between the two, and whether that is what was meant.
+std::string RiseText(const EvaluationRecord& first,
+                     const EvaluationRecord& last,
+                     double expected_rise) {
+  const double rise = MetricOf(last, kValRewardMean) - MetricOf(first, kValRewardMean);
+  const double interval =
+      std::hypot(MetricOf(first, kValRewardInterval), MetricOf(last, kValRewardInterval));
+  const double noise = std::isnan(interval) ? 0 : interval;
+  const std::string size =
+      std::isnan(interval)
+          ? FormatShare(std::abs(rise))
+          : fmt::format("{} ± {} (95 %)", FormatShare(std::abs(rise)), FormatShare(interval));
+  std::string text = "rose by " + size;
+  if (rise < -noise) {
+    text = "fell by " + size;
+  } else if (!(rise > noise)) {
+    text = fmt::format("did not rise: {}{}, within its interval", rise < 0 ? "-" : "+", size);
+  }
+  if (expected_rise > 0 && !(rise >= expected_rise)) {
+    text += fmt::format(", less than the {} expected", FormatShare(expected_rise));
+  }
+  return text;
+}
+
 }  // namespace
 
 double MetricOf(const StepRecord& step, const std::string& name) {
@@ -81,22 +105,18 @@ std::string RewardCurve(const std::vector<StepRecord>& steps) {
                      FormatShare(*std::max_element(rewards.begin(), rewards.end())));
 }
 
-std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations) {
+std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations, double expected_rise) {
   if (evaluations.empty()) return "";
   const EvaluationRecord& first = evaluations.front();
   const EvaluationRecord& last = evaluations.back();
   if (evaluations.size() == 1) {
-    return fmt::format("held-out reward after step {}: {} ({} prompts)\n", first.step,
-                       WithInterval(first), first.prompts);
+    return fmt::format("held-out reward after step {}: {} ({} prompts){}\n", first.step,
+                       WithInterval(first), first.prompts,
+                       expected_rise > 0 ? "; a rise takes two validations to tell" : "");
   }
-  const double rise = MetricOf(last, kValRewardMean) - MetricOf(first, kValRewardMean);
-  const double noise =
-      std::hypot(MetricOf(first, kValRewardInterval), MetricOf(last, kValRewardInterval));
-  const bool clear = std::isnan(noise) ? rise > 0 : rise > noise;
-  return fmt::format("held-out reward: {} before (step {}) -> {} after step {}: {}{}\n",
+  return fmt::format("held-out reward: {} before (step {}) -> {} after step {}: {}\n",
                      WithInterval(first), first.step, WithInterval(last), last.step,
-                     rise < 0 ? "" : "+", FormatShare(rise)) +
-         (clear ? "" : "the held-out reward did not rise beyond its interval\n");
+                     RiseText(first, last, expected_rise));
 }
 
 }  // namespace tandem

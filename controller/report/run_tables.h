@@ -24,9 +24,11 @@ std::string PhaseTable(const std::vector<StepRecord>& steps);
 // Reward over steps: a sparkline, then first, last and best.
 std::string RewardCurve(const std::vector<StepRecord>& steps);
 
-// Held-out reward of the first and the last evaluation with their 95 % intervals, and the rise,
-// said plainly where there is none. Empty without evaluations.
-std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations);
+// Held-out reward of the first and the last evaluation and the rise, each with its 95 % interval
+// (that of the rise as if the two were independent, which is cautious: the prompts are the same).
+// Says plainly when the rise is within its interval, so none, and when it is less than
+// `expected_rise` (0: nothing is expected). Empty without evaluations.
+std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations, double expected_rise);
 
 // The metric of a record, NaN where it has none.
 double MetricOf(const StepRecord& step, const std::string& name);

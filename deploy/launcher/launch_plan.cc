@@ -31,6 +31,7 @@ std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id
     for (const std::string& text : plan.overrides) flag("set", text);
     flag("run-dir", plan.run_dir);
     flag("listen", plan.listen);
+    if (!plan.launch_id.empty()) flag("launch-id", plan.launch_id);
     if (plan.start_paused) argv.push_back("--start-paused");
     return argv;
   }

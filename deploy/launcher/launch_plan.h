@@ -14,7 +14,8 @@ struct LaunchPlan {
   std::string config_path;             // handed to the controller with `overrides`
   std::vector<std::string> overrides;  // key=value
   std::string run_dir;
-  std::string listen;  // the controller's address
+  std::string listen;     // the controller's address
+  std::string launch_id;  // tells the controller's restarts from a start of the user's
   bool start_paused = false;
   std::string device;                     // cpu or cuda; a pair's device is "cpu:<rank>"
   std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS

@@ -4,11 +4,13 @@
 #include <filesystem>
 
 #include <CLI/CLI.hpp>
+#include <absl/time/clock.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/model_spec/model_spec.h"
 #include "deploy/launcher/run_loop.h"
@@ -28,35 +30,47 @@ struct Flags {
 absl::Status LockRunDir(const std::string& run_dir) {
   std::error_code error;
   std::filesystem::create_directories(run_dir + "/logs", error);
-  if (error) return FailedPrecondition("cannot create {}/logs: {}", run_dir, error.message());
+  if (error) {
+    return MakeStatus(IoErrorCode(error.value()), "cannot create {}/logs: {}", run_dir,
+                      error.message());
+  }
   const std::string path = run_dir + "/launcher.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return FailedPrecondition("cannot open {}: {}", path, strerror(errno));
+  if (fd < 0) {
+    return MakeStatus(IoErrorCode(errno), "cannot open {}: {}", path, std::strerror(errno));
+  }
   if (flock(fd, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
-  return FailedPrecondition(
+  return MakeStatus(
+      absl::StatusCode::kAlreadyExists,
       "another launcher is running in {} (see pids.json there); stop it, or choose another "
       "directory with --set cluster.run_dir=DIR",
       run_dir);
 }
 
-int Fail(const absl::Status& status) {
+int Fail(FailedAt stage, const absl::Status& status) {
   fmt::print(stderr, "{}\n", std::string(status.message()));
-  return kExitUsage;
+  return ExitCodeAt(stage, status);
 }
 
 int Launch(const Flags& flags) {
   const auto loaded = LoadConfig(flags.config, flags.overrides);
-  if (!loaded.ok()) return Fail(loaded.status());
+  if (!loaded.ok()) return Fail(FailedAt::kConfig, loaded.status());
   for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
   const v1::Config& config = loaded->config;
-  if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) return Fail(valid);
+  if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) {
+    return Fail(FailedAt::kConfig, valid);
+  }
   // A model that nobody can run is refused before anything is started for it.
-  if (const auto spec = LoadModelSpec(config.model().path()); !spec.ok())
-    return Fail(spec.status());
+  if (const auto spec = LoadModelSpec(config.model().path()); !spec.ok()) {
+    return Fail(FailedAt::kInputs, spec.status());
+  }
   const std::string run_dir = config.cluster().run_dir();
-  if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) return Fail(lock);
+  if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) {
+    return Fail(FailedAt::kInputs, lock);
+  }
   LaunchPlan plan = MakeLaunchPlan(config, flags.bin_dir, flags.config, flags.overrides);
   plan.start_paused = flags.start_paused;
+  plan.launch_id = fmt::format("{}-{}", getpid(), absl::ToUnixNanos(absl::Now()));
   ProcessTable table(std::move(plan));
   const SupervisorOptions options{
       .pairs = static_cast<int>(config.cluster().trainers()),
@@ -84,7 +98,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
-    return code == 0 ? 0 : tandem::kExitUsage;
+    return code == 0 ? 0 : tandem::kExitRefused;
   }
   return tandem::Launch(flags);
 }

@@ -90,7 +90,7 @@ class RunLoop {
     const absl::Status spawned = table_->Spawn(id);
     if (spawned.ok()) return;
     Print(fmt::format("{}: {}", id.ToString(), std::string(spawned.message())));
-    Do(supervisor_.OnExit(id, {.code = kExitUsage}, absl::Now()));
+    Do(supervisor_.OnExit(id, {.code = kExitRefused}, absl::Now()));
   }
 
   void Finish(const Action& action) {

@@ -79,7 +79,7 @@ Actions Supervisor::OnExit(ProcessId id, ProcessExit exit, absl::Time now) {
 void Supervisor::OnControllerExit(ProcessExit exit, absl::Time now, Actions* actions) {
   if (exit.signal == 0 && exit.code == kExitDone) {
     StopWorkers(now, actions);
-  } else if (exit.signal != 0 || exit.code == kExitTemporary) {
+  } else if (exit.signal != 0 || exit.code == kExitRestart) {
     Restart(kController, Died(kController, exit), now, actions);
   } else {
     // It decided to end, and has said why.
@@ -96,11 +96,11 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Ac
       processes_[id].let_go = true;
       processes_[id].restart_at = now + options_.leave_time;
       return;
-    case kExitUsage:
+    case kExitRefused:
     case 126:  // the shell's and our own codes for a program that cannot be run
     case 127:
       Blame(id, fmt::format("{} cannot run: {}", id.ToString(), exit.ToString()), actions);
-      return GiveUp(kExitUsage, id.ToString() + " cannot run", now, actions);
+      return GiveUp(kExitRefused, id.ToString() + " cannot run", now, actions);
     default:
       return Restart(id, Died(id, exit), now, actions);
   }

@@ -13,6 +13,8 @@
 
 #include <absl/time/time.h>
 
+#include "common/base/exit_code.h"
+
 namespace tandem {
 
 enum class Role { kController, kTrainer, kRollout };
@@ -27,13 +29,6 @@ struct ProcessId {
   }
   std::string ToString() const;  // "controller", "trainer 1"
 };
-
-// How processes of this system end (sysexits.h).
-inline constexpr int kExitDone = 0;
-inline constexpr int kExitUsage = 64;        // bad flags or config: starting again cannot help
-inline constexpr int kExitUnavailable = 69;  // lost its peer
-inline constexpr int kExitInternal = 70;
-inline constexpr int kExitTemporary = 75;  // asks to be started again
 
 struct ProcessExit {
   int code = 0;

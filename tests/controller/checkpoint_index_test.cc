@@ -135,9 +135,14 @@ TEST_CASE("A finished run's checkpoints are set aside, not deleted", "[checkpoin
   testing::TempDir dir;
   CheckpointIndex index = Open(dir.path() / "checkpoints");
   Save(index, 1);
-  REQUIRE(index.SetAside().ok());
+  Save(index, 2);
+  REQUIRE(*index.SetAside(2) == "");
+  REQUIRE(*index.SetAside(1) == (dir.path() / "checkpoints.previous").string());
+  REQUIRE(index.List().size() == 1);
+  REQUIRE(fs::exists(dir.path() / "checkpoints.previous" / "step_2"));
+  REQUIRE(*index.SetAside(-1) == (dir.path() / "checkpoints.previous-2").string());
   REQUIRE(index.List().empty());
-  REQUIRE(fs::exists(dir.path() / "checkpoints.previous" / "step_1"));
+  REQUIRE(fs::exists(dir.path() / "checkpoints.previous-2" / "step_1"));
 }
 
 }  // namespace tandem

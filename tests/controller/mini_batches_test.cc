@@ -110,7 +110,7 @@ TEST_CASE("PartitionSamples leaves ranks empty when samples run out", "[partitio
 
 TEST_CASE("PlanMiniBatches deals whole groups, the last batch may be smaller", "[mini_batches]") {
   testing::TempDir dir;
-  const auto store = *SampleStore::Open(dir.path());
+  const auto store = *SampleStore::Open(dir.path(), 0);
   Fill(*store, 5, 3);
   TrainOptions options;
   options.mini_batch_prompts = 2;
@@ -124,7 +124,7 @@ TEST_CASE("PlanMiniBatches deals whole groups, the last batch may be smaller", "
 
 TEST_CASE("PlanMiniBatches shuffles by seed, step and epoch alone", "[mini_batches]") {
   testing::TempDir dir;
-  const auto store = *SampleStore::Open(dir.path());
+  const auto store = *SampleStore::Open(dir.path(), 0);
   Fill(*store, 16, 1);
   TrainOptions options;
   options.mini_batch_prompts = 4;

@@ -1,5 +1,9 @@
 #include "controller/sample_store.h"
 
+#include <filesystem>
+#include <fstream>
+#include <set>
+
 #include <catch2/catch.hpp>
 
 #include "tests/support/temp_dir.h"
@@ -26,24 +30,33 @@ Sample MakeSample(uint64_t id, int64_t responses) {
 
 struct Fixture {
   testing::TempDir dir;
-  std::unique_ptr<SampleStore> store = *SampleStore::Open(dir.path() / "samples");
+  std::unique_ptr<SampleStore> store = *SampleStore::Open(dir.path() / "samples", 0);
 };
 
 }  // namespace
 
-TEST_CASE("SampleStore takes samples without log-probs", "[samples]") {
-  Fixture f;
-  REQUIRE(f.store->BeginStep(1).ok());
-  Sample sample = MakeSample(1, 3);
-  sample.log_probs.clear();
-  REQUIRE(f.store->Put(sample).ok());
-  const Sample back = f.store->Read(1).value();
-  REQUIRE(back.tokens == sample.tokens);
-  REQUIRE(back.log_probs.empty());
-  REQUIRE(back.versions == sample.versions);
-  sample = MakeSample(2, 3);
-  sample.log_probs.pop_back();
-  REQUIRE(absl::IsInvalidArgument(f.store->Put(sample)));
+TEST_CASE("SampleStore keeps the files of the newest steps", "[samples]") {
+  testing::TempDir dir;
+  const auto files = [&] {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
+      names.insert(entry.path().filename().string());
+    }
+    return names;
+  };
+  {
+    const auto all = *SampleStore::Open(dir.path(), 0);
+    for (int64_t step = 1; step <= 4; ++step) REQUIRE(all->BeginStep(step).ok());
+    REQUIRE(files().size() == 4);
+  }
+  std::ofstream(dir.path() / "step_1.txt") << "not ours";
+  const auto store = *SampleStore::Open(dir.path(), 2);
+  REQUIRE(store->BeginStep(5).ok());
+  REQUIRE(files() ==
+          std::set<std::string>{"step_000004.samples", "step_000005.samples", "step_1.txt"});
+  // A run that goes back makes the later ones again.
+  REQUIRE(store->BeginStep(4).ok());
+  REQUIRE(files() == std::set<std::string>{"step_000004.samples", "step_1.txt"});
 }
 
 TEST_CASE("SampleStore gives back what it was given, with outcome and advantage", "[samples]") {

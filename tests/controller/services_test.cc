@@ -90,7 +90,7 @@ class FakeTrainerService : public v1::TrainerService::Service {
 
 TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[services]") {
   testing::FakeRun run(1);
-  const auto samples = *SampleStore::Open(run.dir.path() / "samples");
+  const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   REQUIRE(samples->BeginStep(3).ok());
   for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000)).ok());
   ClusterService service(run.registry, *samples, {});
@@ -136,7 +136,7 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
 
 TEST_CASE("Workers join through ClusterService and are told to stop", "[services]") {
   testing::FakeRun run(1);
-  const auto samples = *SampleStore::Open(run.dir.path() / "samples");
+  const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   v1::RegisterResponse welcome;
   welcome.set_vocab_limit(260);
   welcome.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);

@@ -280,6 +280,77 @@ TEST_CASE("Validation runs before, every test_freq steps and at the end", "[trai
   REQUIRE(metrics.at("val-core/fake/reward/mean@2") == 0.5);
   REQUIRE(metrics.at("val-core/fake/reward/best@2/mean") == 1.0);
   REQUIRE(metrics.at("val/reward/mean") == 0.5);
+  REQUIRE(run.loop->complete());
+}
+
+TEST_CASE("A run that died between its last checkpoint and its validation makes up for it",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 2;
+  run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  REQUIRE(run.Run().ok());
+  const std::string checkpoint = run.loop->newest_checkpoint();
+  run.store.evaluations.clear();
+  run.journal.Take();
+  REQUIRE(run.Run(checkpoint).ok());
+  REQUIRE(run.journal.Count("trainer 0 OptimizerStep") == 0);
+  REQUIRE(run.journal.Count("trainer 0 SaveState") == 0);
+  REQUIRE(run.store.evaluations.size() == 1);
+  REQUIRE(run.store.evaluations[0].step == 2);
+  REQUIRE(run.loop->complete());
+  REQUIRE(run.store.steps.size() == 2);
+  // What is recorded already is not done again.
+  run.journal.Take();
+  REQUIRE(run.Run(checkpoint).ok());
+  REQUIRE(run.journal.Count("rollout 0 Generate") == 0);
+  REQUIRE(run.loop->complete());
+}
+
+TEST_CASE("A worker lost in the last validation does not cost it", "[train_loop][recovery]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.options.validation_samples = 2;
+  run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  run.DieAt({WorkerRole::kRollout, 0}, "Generate", 2);     // two groups of training before
+  run.DieAt({WorkerRole::kTrainer, 0}, "SyncWeights", 2);  // at the start, after the step, now
+  REQUIRE(run.Run().ok());
+  const Lines lines = run.journal.Take();
+  IndexOf(lines, "trainer 0 Reset(step_1, v1)");
+  REQUIRE(run.store.evaluations.size() == 1);
+  REQUIRE(run.loop->complete());
+}
+
+TEST_CASE("A stop in the last validation leaves the run incomplete", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  run.Prepare(StartMode::kTrain);
+  run.journal.OnCall("trainer 0 SaveState", [&] { run.control->StopNow(); });
+  REQUIRE(run.loop->Run("").ok());
+  REQUIRE(run.store.evaluations.empty());
+  REQUIRE_FALSE(run.loop->complete());
+}
+
+TEST_CASE("A replayed step is tracked once, and a run from the model tracks from nothing",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 3;
+  run.options.save_freq = 2;
+  run.tracker.steps = {0, 1, 7};                               // of a run before
+  run.DieAt({WorkerRole::kTrainer, 0}, "ForwardBackward", 1);  // in step 2: back to the model
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.tracker.steps == std::vector<int64_t>{1, 2, 3});
+  run.tracker.steps.push_back(4);
+  REQUIRE(run.Run((run.dir.path() / "checkpoints" / "step_2").string()).ok());
+  REQUIRE(run.tracker.steps == std::vector<int64_t>{1, 2, 3});
+}
+
+TEST_CASE("A run ends before its epochs repeat sample ids", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.prompts.epoch = kTrainEpochs;
+  const absl::Status status = run.Run();
+  REQUIRE(status.code() == absl::StatusCode::kOutOfRange);
+  REQUIRE(run.journal.Count("rollout 0 Generate") == 0);
 }
 
 }  // namespace tandem

@@ -54,14 +54,14 @@ TEST_CASE("a trainer without a partner is named") {
 TEST_CASE("a data line that is no JSON is told with file and line") {
   ClusterRig rig;
   AppendRow(rig, "{\"prompt\": \"cut");
-  RequireSaid(Refusal(rig), {"train.jsonl:", "is no JSON"});
+  RequireSaid(Refusal(rig, 65), {"train.jsonl:", "is no JSON"});
 }
 
 TEST_CASE("multimodal columns are refused by name") {
   ClusterRig rig;
   AppendRow(rig, R"({"prompt": "What is this?", "images": ["a.png"], "data_source": "x",)"
                  R"( "reward_model": {"ground_truth": "1"}})");
-  RequireSaid(Refusal(rig), {"train.jsonl:", "\"images\"", "not supported"});
+  RequireSaid(Refusal(rig, 65), {"train.jsonl:", "\"images\"", "not supported"});
 }
 
 TEST_CASE("a missing data file is named") {
@@ -72,7 +72,7 @@ TEST_CASE("a missing data file is named") {
 
 TEST_CASE("a batch larger than the data is refused") {
   ClusterRig rig({.config = {{"data.train_batch_size", "1000"}}});
-  RequireSaid(Refusal(rig), {"fewer than data.train_batch_size = 1000"});
+  RequireSaid(Refusal(rig, 65), {"fewer than data.train_batch_size = 1000"});
 }
 
 TEST_CASE("a port that is in use is named") {

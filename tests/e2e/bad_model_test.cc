@@ -13,12 +13,14 @@ namespace {
 
 using nlohmann::json;
 
-// What was said by whoever refused; requires a failure and that nobody is left.
-std::string Refusal(ClusterRig& rig) {
+// What was said by whoever refused; requires a failure (with `expected`, unless it is 0) and that
+// nobody is left.
+std::string Refusal(ClusterRig& rig, int expected = 0) {
   const int code = rig.Launch({"--grace", "5"}).Wait();
   const std::string said = rig.Log("launcher") + rig.Log("controller");
   INFO(said);
   REQUIRE(code > 0);
+  if (expected != 0) REQUIRE(code == expected);
   REQUIRE(rig.LeftBehind() == "");
   REQUIRE(said.find("step 1/3") == std::string::npos);
   return said;
@@ -41,7 +43,7 @@ void EditJson(const std::string& path, const std::function<void(json&)>& edit) {
 TEST_CASE("a model type that is not known is named before anything is launched") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/config.json", [](json& config) { config["model_type"] = "mamba"; });
-  RequireSaid(Refusal(rig), {"mamba", "llama"});
+  RequireSaid(Refusal(rig, 65), {"mamba", "llama"});
   REQUIRE(rig.Log("trainer") == "");
   REQUIRE(rig.Log("rollout") == "");
 }
@@ -76,13 +78,13 @@ TEST_CASE("a tokenizer without merges is refused") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/tokenizer.json",
            [](json& tokenizer) { tokenizer["model"].erase("merges"); });
-  RequireSaid(Refusal(rig), {"tokenizer.json", "merges"});
+  RequireSaid(Refusal(rig, 65), {"tokenizer.json", "merges"});
 }
 
 TEST_CASE("a model without a tokenizer is refused") {
   ClusterRig rig;
   std::filesystem::remove(rig.model_dir() + "/tokenizer.json");
-  RequireSaid(Refusal(rig), {"tokenizer.json"});
+  RequireSaid(Refusal(rig, 66), {"tokenizer.json"});
 }
 
 TEST_CASE("a pool too small for one sequence is refused with the numbers") {

@@ -22,6 +22,7 @@ class FakePrompts : public PromptSource {
     std::vector<Prompt> batch;
     for (int64_t i = 0; i < n; ++i, ++position_.row) {
       batch.push_back({.data_row = static_cast<uint64_t>(position_.row),
+                       .epoch = epoch,
                        .tokens = {1, 2, 3},
                        .text = "prompt",
                        .data_source = "fake",
@@ -35,6 +36,8 @@ class FakePrompts : public PromptSource {
     return absl::OkStatus();
   }
   int64_t size() const override { return 1000; }
+
+  uint64_t epoch = 0;  // of every prompt
 
  private:
   DataPosition position_;
@@ -83,6 +86,7 @@ class MemoryRunStore : public RunStore {
   }
   absl::Status TruncateAfter(int64_t step) override {
     steps.erase(steps.upper_bound(step), steps.end());
+    std::erase_if(evaluations, [step](const auto& record) { return record.step > step; });
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t, int64_t) override {
@@ -101,10 +105,16 @@ class MemoryRunStore : public RunStore {
   std::vector<EvaluationRecord> evaluations;
 };
 
-class NullTracker : public Tracker {
+// What a file with replayed steps would hold.
+class MemoryTracker : public Tracker {
  public:
-  void Log(int64_t, const Metrics&) override {}
+  void Log(int64_t step, const Metrics&) override { steps.push_back(step); }
+  void Rewind(int64_t step) override {
+    std::erase_if(steps, [step](int64_t logged) { return logged > step; });
+  }
   void Flush() override {}
+
+  std::vector<int64_t> steps;
 };
 
 class RecordingProgress : public ProgressSink {
@@ -160,7 +170,7 @@ class FakeRun {
   void Prepare(StartMode mode) {
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
-    samples = *SampleStore::Open(dir.path() / "samples");
+    samples = *SampleStore::Open(dir.path() / "samples", 0);
     serving = std::make_unique<Serving>(pool, weights, budget, progress, ServingOptions{});
     control = std::make_unique<RunControl>(options.total_steps, mode);
     loop = std::make_unique<TrainLoop>(Parts(), options, *control, 100);
@@ -213,7 +223,7 @@ class FakeRun {
   FakeReward reward;
   FakeText text;
   MemoryRunStore store;
-  NullTracker tracker;
+  MemoryTracker tracker;
   RecordingProgress progress;
   std::vector<Prompt> validation;
   TrainOptions options;

@@ -45,6 +45,14 @@ TEST_CASE("An event file begins with its version", "[observe]") {
           "1a0d627261696e2e4576656e743a32");
 }
 
+TEST_CASE("A session start has the bytes of tensorflow.Event", "[observe]") {
+  // 09 wall_time f64 | 10 step | 3a session_log { 08 status START }
+  REQUIRE(Hex(SessionStartEvent(1.5, 300)) ==
+          "09000000000000f83f"
+          "10ac02"
+          "3a020801");
+}
+
 TEST_CASE("A TFRecord frames data with masked checksums", "[observe]") {
   const std::string record = TfRecord("abc");
   REQUIRE(record.size() == 8 + 4 + 3 + 4);

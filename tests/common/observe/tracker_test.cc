@@ -42,12 +42,43 @@ TEST_CASE("JsonlTracker writes one object per step and null for NaN", "[observe]
   REQUIRE(nlohmann::json::parse(line)["step"] == 2);
 }
 
+TEST_CASE("JsonlTracker forgets what comes after the step that a run goes back to", "[observe]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "metrics.jsonl";
+  std::ofstream(path) << "{\"step\": 1, \"data\": {}}\n{\"step\": 2, \"data\": {\"a\": 1.5}}\n"
+                         "{\"step\": 3, \"data\": {}}\n{\"step\": 4, \"da";
+  JsonlTracker tracker(path);
+  tracker.Rewind(2);
+  tracker.Log(3, {{"b", 2}});
+  REQUIRE(ReadFile(path) ==
+          "{\"step\": 1, \"data\": {}}\n{\"step\": 2, \"data\": {\"a\": 1.5}}\n"
+          "{\"step\":3,\"data\":{\"b\":2.0}}\n");
+  tracker.Rewind(-1);
+  tracker.Log(0, {});
+  REQUIRE(ReadFile(path) == "{\"step\":0,\"data\":{}}\n");
+}
+
+TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {
+  testing::TempDir dir;
+  testing::FakeClock clock(absl::FromUnixSeconds(1000));
+  TensorBoardTracker tracker(dir.path(), clock);
+  tracker.Log(7, {{"reward", 0.5}});
+  tracker.Rewind(6);
+  tracker.Log(7, {{"reward", 0.25}});
+  REQUIRE(ReadFile(tracker.path()) == TfRecord(FileVersionEvent(1000)) +
+                                          TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.5}})) +
+                                          TfRecord(SessionStartEvent(1000, 7)) +
+                                          TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.25}})));
+}
+
 TEST_CASE("Trackers that cannot write do not fail a run", "[observe]") {
   testing::FakeClock clock;
   JsonlTracker jsonl("/nonexistent/metrics.jsonl");
+  jsonl.Rewind(0);
   jsonl.Log(1, {{"a", 1}});
   jsonl.Flush();
   TensorBoardTracker board("/proc/nonexistent", clock);
+  board.Rewind(0);
   board.Log(1, {{"a", 1}});
   board.Flush();
 }

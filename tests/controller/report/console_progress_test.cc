@@ -33,6 +33,14 @@ struct Screen {
   ConsoleProgress progress;
 };
 
+StepRecord MakeStep(int64_t step) {
+  StepRecord record;
+  record.step = step;
+  record.metrics = {{kRewardMean, 0.25 * static_cast<double>(step)}, {kResponseLengthMean, 6.0}};
+  record.phases = {{"generate", 4, 1 << 20}};
+  return record;
+}
+
 void PlayTwoSteps(Screen& screen) {
   RunInfo info;
   info.run_id = "r";
@@ -44,11 +52,7 @@ void PlayTwoSteps(Screen& screen) {
     screen.progress.OnPhaseProgress(step, 3, 8);
     screen.progress.OnLogProbs(step, {100, 100, 0, 0});
     screen.clock.now += absl::Seconds(10);
-    StepRecord record;
-    record.step = step;
-    record.metrics = {{kRewardMean, 0.25 * static_cast<double>(step)}, {kResponseLengthMean, 6.0}};
-    record.phases = {{"generate", 4, 1 << 20}};
-    screen.progress.OnStep(record);
+    screen.progress.OnStep(MakeStep(step));
   }
 }
 
@@ -63,7 +67,7 @@ TEST_CASE("ConsoleProgress prints a line per step with ETA and log-probs", "[rep
   PlayTwoSteps(screen);
   const std::string text = screen.Text();
   REQUIRE(Has(text, "step 2/4  reward 0.5  length 6.0"));
-  REQUIRE(Has(text, "ETA 20.00 s"));
+  REQUIRE(Has(text, "ETA 20.0 s"));
   REQUIRE(Has(text, "100 of 100 token log-probs identical"));
   REQUIRE_FALSE(Has(text, "\r"));
 }
@@ -82,6 +86,7 @@ TEST_CASE("ConsoleProgress ends with curve, phases and places", "[report][consol
   summary.error = "trainer 1 was lost";
   summary.steps = 2;
   summary.checkpoint = "runs/r/checkpoints/step_2";
+  summary.step_records = {MakeStep(1), MakeStep(2)};
   screen.progress.OnRunEnd(summary);
   const std::string text = screen.Text();
   REQUIRE(Has(text, "▁█"));

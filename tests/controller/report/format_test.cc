@@ -48,15 +48,3 @@ TEST_CASE("TotalPhases adds seconds and takes the largest peak", "[report][table
   REQUIRE(totals[0].peak_bytes == 300);
   REQUIRE(totals[1].peak_bytes == 500);
 }
-
-TEST_CASE("EvaluationText says plainly when nothing rose", "[report][tables]") {
-  EvaluationRecord before, after;
-  before.metrics = {{kValRewardMean, 0.11}, {kValRewardInterval, 0.05}};
-  after.step = 30;
-  after.metrics = {{kValRewardMean, 0.64}, {kValRewardInterval, 0.05}};
-  REQUIRE(EvaluationText({before, after}).find("did not rise") == std::string::npos);
-  REQUIRE(EvaluationText({before, after}).find("0.11 ± 0.05") != std::string::npos);
-  after.metrics[kValRewardMean] = 0.12;
-  REQUIRE(EvaluationText({before, after}).find("did not rise") != std::string::npos);
-  REQUIRE(EvaluationText({}).empty());
-}

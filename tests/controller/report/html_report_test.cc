@@ -24,7 +24,7 @@ TEST_CASE("HtmlReport is one page without outside files and escapes texts", "[re
   step.step = 1;
   step.metrics[kRewardMean] = 0.5;
   step.phases = {{"train", 2.0, 1 << 20}};
-  input.steps = {step};
+  input.summary.step_records = {step};
   SampleRecord sample;
   sample.response = "<script>alert(1)</script>";
   input.last_samples = {sample};

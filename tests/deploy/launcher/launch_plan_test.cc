@@ -17,6 +17,8 @@ TEST_CASE("every process gets its command line and its log") {
   REQUIRE(Line(plan, {Role::kController, 0}) ==
           "/b/tandem-controller --config c.yaml --set rollout.n=4 --set data.seed=2 --run-dir /r "
           "--listen unix:/r/controller.sock");
+  plan.launch_id = "7-1";
+  REQUIRE(Line(plan, {Role::kController, 0}).ends_with(" --launch-id 7-1"));
   plan.start_paused = true;
   REQUIRE(CommandLine(plan, {Role::kController, 0}).back() == "--start-paused");
   REQUIRE(Line(plan, {Role::kTrainer, 1}) ==

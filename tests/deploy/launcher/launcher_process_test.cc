@@ -207,9 +207,9 @@ TEST_CASE("a config that cannot work ends with 64 before anything starts") {
   REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
 }
 
-TEST_CASE("a model type that nobody can run ends with 64 before anything starts") {
+TEST_CASE("a model type that nobody can run ends with 65 before anything starts") {
   Run run({}, "mamba");
-  REQUIRE(run.Wait() == 64);
+  REQUIRE(run.Wait() == 65);
   REQUIRE(run.File("err").find("model_type mamba is not supported") != std::string::npos);
   REQUIRE_FALSE(fs::exists(run.dir() + "/run"));
 }

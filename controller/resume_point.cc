@@ -1,0 +1,166 @@
+#include "controller/resume_point.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+#include "common/base/status_macros.h"
+#include "common/model_spec/model_spec.h"
+#include "common/tensor_file/atomic_file.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Sections (with a dot at the end) and keys that change nothing about samples or gradients.
+constexpr std::array kFreeKeys = {
+    "cluster.", "weight_sync.", "actor.checkpoint.", "rollout.val_kwargs.",
+    // data
+    "data.val_files", "data.validation_shuffle", "data.val_max_samples",
+    // how rollouts and trainers use memory
+    "model.enable_gradient_checkpointing", "rollout.max_num_seqs", "rollout.max_num_batched_tokens",
+    "rollout.max_model_len", "rollout.gpu_memory_utilization", "rollout.load_format",
+    "rollout.free_cache_engine", "rollout.sleep_level", "rollout.enable_prefix_caching",
+    // who scores, not how
+    "reward.service_address", "reward.timeout_seconds", "reward.retries",
+    // names, folders and files
+    "trainer.project_name", "trainer.experiment_name", "trainer.save_freq", "trainer.test_freq",
+    "trainer.val_before_train", "trainer.default_local_dir", "trainer.max_actor_ckpt_to_keep",
+    "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
+    "trainer.expected_val_rise", "trainer.sample_files_to_keep"};
+// Ranks add up gradients in another grouping: the last bits differ.
+constexpr char kPairs[] = "cluster.trainers";
+
+bool IsFree(const std::string& key) {
+  if (key == kPairs) return false;
+  return std::any_of(kFreeKeys.begin(), kFreeKeys.end(), [&](const std::string& free) {
+    return free.back() == '.' ? key.starts_with(free) : key == free;
+  });
+}
+
+// Every size in which two models differ, as "hidden_size 64 there, 128 here".
+std::vector<std::string> GeometryChanges(const ModelSpec& there, const ModelSpec& here) {
+  std::vector<std::string> changes;
+  const auto compare = [&changes](const std::string& name, const auto& before, const auto& now) {
+    if (before != now) changes.push_back(fmt::format("{} {} there, {} here", name, before, now));
+  };
+  compare("model_type", there.model_type, here.model_type);
+  compare("vocab_size", there.vocab_size, here.vocab_size);
+  compare("hidden_size", there.hidden_size, here.hidden_size);
+  compare("num_hidden_layers", there.num_layers, here.num_layers);
+  compare("num_attention_heads", there.num_heads, here.num_heads);
+  compare("num_key_value_heads", there.num_kv_heads, here.num_kv_heads);
+  compare("head_dim", there.head_dim, here.head_dim);
+  compare("intermediate_size", there.intermediate_size, here.intermediate_size);
+  compare("tie_word_embeddings", there.tie_word_embeddings, here.tie_word_embeddings);
+  return changes;
+}
+
+absl::Status CheckGeometry(const std::string& checkpoint, const std::string& model_path) {
+  // Without an export the trainers compare the tensors when they load.
+  const std::string exported = CheckpointIndex::HfExport(checkpoint);
+  if (exported.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec there, LoadModelSpec(exported));
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec here, LoadModelSpec(model_path));
+  const std::vector<std::string> changes = GeometryChanges(there, here);
+  if (changes.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "checkpoint {} does not fit model.path {}: {}; set model.path to the model that the run was "
+      "started with, or start anew with trainer.resume_mode=disable or another cluster.run_dir",
+      checkpoint, model_path, fmt::join(changes, ", "));
+}
+
+absl::StatusOr<ResumePoint> At(const std::string& path, const v1::Config& config) {
+  TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(path));
+  TANDEM_RETURN_IF_ERROR(CheckGeometry(path, config.model().path()));
+  ResumePoint point{.checkpoint = path,
+                    .step = state.step,
+                    .note = fmt::format("resuming from {} (step {}, weight version {})", path,
+                                        state.step, state.version)};
+  const auto changes = DiffConfig(state.config_yaml, config);
+  if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
+  const std::vector<std::string> lines = ChangesOfTheRun(*changes);
+  if (!lines.empty()) {
+    point.warning = fmt::format(
+        "the configuration is not that of {}: the run goes on, but not as it would have without "
+        "the change\n  {}",
+        path, fmt::join(lines, "\n  "));
+  }
+  return point;
+}
+
+absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::string& why) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string previous, checkpoints.SetAside(-1));
+  if (previous.empty()) return ResumePoint{};
+  return ResumePoint{
+      .note = fmt::format("{}: starting anew; its checkpoints are in {}", why, previous)};
+}
+
+// A path of the user's: checkpoints after it belong to steps that are made again.
+absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config, CheckpointIndex& checkpoints) {
+  const std::string& path = config.trainer().resume_from_path();
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(path, config));
+  std::error_code error;
+  const bool ours =
+      fs::equivalent(fs::path(path + "/").parent_path().parent_path(), checkpoints.dir(), error);
+  TANDEM_ASSIGN_OR_RETURN(const std::string previous,
+                          checkpoints.SetAside(ours && !error ? point.step : -1));
+  if (!previous.empty()) point.note += "; checkpoints of later steps are in " + previous;
+  return point;
+}
+
+// The newest checkpoint of a run that is not finished yet.
+std::optional<std::string> Newest(const CheckpointIndex& checkpoints) {
+  const std::optional<CheckpointEntry> newest = checkpoints.NewestGood();
+  if (!newest) return std::nullopt;
+  return newest->path;
+}
+
+absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
+                                   int64_t total_steps,
+                                   CheckpointIndex& checkpoints) {
+  const std::string& mode = config.trainer().resume_mode();
+  if (mode == "resume_path") return GoBackTo(config, checkpoints);
+  if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
+  const std::optional<int64_t> finished = checkpoints.FinishedStep();
+  if (finished && *finished >= total_steps) {
+    return StartAnew(checkpoints, fmt::format("the run here had finished its {} steps", *finished));
+  }
+  if (const auto newest = Newest(checkpoints)) return At(*newest, config);
+  return ResumePoint{};
+}
+
+}  // namespace
+
+std::vector<std::string> ChangesOfTheRun(const std::vector<ConfigChange>& changes) {
+  std::vector<std::string> lines;
+  for (const ConfigChange& change : changes) {
+    if (IsFree(change.key)) continue;
+    lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.now));
+  }
+  return lines;
+}
+
+absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
+                                              const ResumeOptions& options,
+                                              CheckpointIndex& checkpoints) {
+  const std::string file = config.cluster().run_dir() + "/launch";
+  if (!options.launch_id.empty()) {
+    const absl::StatusOr<std::string> last = ReadWholeFile(file);
+    const bool restarted = last.ok() && *last == options.launch_id;
+    const std::optional<std::string> newest = restarted ? Newest(checkpoints) : std::nullopt;
+    if (newest) return At(*newest, config);
+  }
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options.total_steps, checkpoints));
+  // Only now: what is in the folder from here on is this launch's.
+  if (!options.launch_id.empty()) {
+    TANDEM_RETURN_IF_ERROR(WriteFileAtomically(file, options.launch_id));
+  }
+  return point;
+}
+
+}  // namespace tandem

@@ -1,0 +1,46 @@
+// From where a run starts: the model, or a checkpoint that fits the configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/config/config.h"
+#include "controller/checkpoint_index.h"
+
+namespace tandem {
+
+struct ResumeOptions {
+  int64_t total_steps = 1;
+  // The same for all starts of one launch, "" for a controller started by hand. A second start of
+  // a launch is a restart after a crash.
+  std::string launch_id;
+};
+
+struct ResumePoint {
+  std::string checkpoint;  // empty: from the model
+  int64_t step = 0;        // finished steps there
+  std::string note;        // for the user, may be empty
+  std::string warning;     // changed keys, one per line; empty if the run goes on as it would have
+};
+
+// By trainer.resume_mode. auto: the newest good checkpoint; where the run there is marked finished
+// (CheckpointIndex::MarkFinished) with `total_steps` or more, its checkpoints are set aside and the
+// run starts anew. disable: what is there is set aside. resume_path: that one, and newer
+// checkpoints in the folder are set aside, because the steps after it are made again.
+// A restart goes on from the newest checkpoint of its launch, whatever the mode; without one it
+// starts as the first start did.
+// NotFound or DataLoss: the checkpoint is not whole. InvalidArgument: it holds a model of another
+// geometry than model.path.
+absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
+                                              const ResumeOptions& options,
+                                              CheckpointIndex& checkpoints);
+
+// What a change of these keys means for a run that goes on from a checkpoint: those that bear on
+// samples, gradients or data are listed as "key: old -> new"; those that do not (processes,
+// folders, what is logged, saved or validated, how memory is used) are left out.
+std::vector<std::string> ChangesOfTheRun(const std::vector<ConfigChange>& changes);
+
+}  // namespace tandem

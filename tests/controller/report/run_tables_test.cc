@@ -1,0 +1,51 @@
+#include "controller/report/run_tables.h"
+
+#include <catch2/catch.hpp>
+
+#include "controller/report/metric_names.h"
+
+namespace tandem {
+namespace {
+
+EvaluationRecord Evaluation(int64_t step, double mean, double interval) {
+  EvaluationRecord record;
+  record.step = step;
+  record.prompts = 40;
+  record.metrics = {{kValRewardMean, mean}, {kValRewardInterval, interval}};
+  return record;
+}
+
+std::string Text(double before, double after, double interval, double expected = 0) {
+  return EvaluationText({Evaluation(0, before, interval), Evaluation(50, after, interval)},
+                        expected);
+}
+
+}  // namespace
+
+TEST_CASE("EvaluationText tells a rise with its interval", "[report]") {
+  REQUIRE(Text(0.1, 0.6, 0.03) ==
+          "held-out reward: 0.1 ± 0.03 before (step 0) -> 0.6 ± 0.03 after step 50: "
+          "rose by 0.5 ± 0.0424 (95 %)\n");
+}
+
+TEST_CASE("EvaluationText says plainly when there is no rise", "[report]") {
+  REQUIRE(Text(0.1, 0.11, 0.03).find("did not rise: +0.01 ± 0.0424 (95 %), within its interval") !=
+          std::string::npos);
+  REQUIRE(Text(0.11, 0.1, 0.03).find("did not rise: -0.01 ± 0.0424 (95 %), within its interval") !=
+          std::string::npos);
+  REQUIRE(Text(0.6, 0.1, 0.03).find("fell by 0.5 ± 0.0424 (95 %)\n") != std::string::npos);
+}
+
+TEST_CASE("EvaluationText says plainly when a rise is less than expected", "[report]") {
+  REQUIRE(
+      Text(0.1, 0.4, 0.03, 0.4).find("rose by 0.3 ± 0.0424 (95 %), less than the 0.4 expected\n") !=
+      std::string::npos);
+  REQUIRE(Text(0.1, 0.11, 0.03, 0.4).find("within its interval, less than the 0.4 expected") !=
+          std::string::npos);
+  REQUIRE(Text(0.1, 0.6, 0.03, 0.4).find("expected") == std::string::npos);
+  REQUIRE(EvaluationText({Evaluation(50, 0.5, 0.1)}, 0.4)
+              .find("a rise takes two validations to tell") != std::string::npos);
+  REQUIRE(EvaluationText({}, 0.4).empty());
+}
+
+}  // namespace tandem

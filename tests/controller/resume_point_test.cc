@@ -1,0 +1,197 @@
+#include "controller/resume_point.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "common/model_spec/model_spec.h"
+#include "controller/config_options.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelSpec Spec(int64_t hidden_size) {
+  return {.model_type = "llama",
+          .vocab_size = 8,
+          .hidden_size = hidden_size,
+          .num_layers = 1,
+          .num_heads = 1,
+          .num_kv_heads = 1,
+          .head_dim = 4,
+          .intermediate_size = 4,
+          .max_position = 8};
+}
+
+void WriteModel(const fs::path& dir, int64_t hidden_size) {
+  fs::create_directories(dir);
+  std::ofstream(dir / "config.json") << ModelConfigJson(Spec(hidden_size));
+}
+
+// A run directory with checkpoints.
+struct Folder {
+  explicit Folder(const std::string& name = "run") : run_dir(dir.path() / name) {
+    fs::create_directories(run_dir);
+    WriteModel(dir.path() / "model", 4);
+    config = *Load({});
+  }
+
+  absl::StatusOr<v1::Config> Load(std::vector<std::string> overrides) const {
+    overrides.push_back("cluster.run_dir=" + run_dir.string());
+    overrides.push_back("model.path=" + (dir.path() / "model").string());
+    const auto loaded = LoadConfig("", overrides);
+    if (!loaded.ok()) return loaded.status();
+    return loaded->config;
+  }
+  CheckpointIndex Index() const {
+    auto index = CheckpointIndex::Open((run_dir / "checkpoints").string(), 0);
+    REQUIRE(index.ok());
+    return *std::move(index);
+  }
+  std::string Save(int64_t step) const {
+    CheckpointIndex index = Index();
+    const auto folder = index.Begin(step);
+    REQUIRE(folder.ok());
+    WriteModel(*folder, 4);
+    const auto path = index.Commit(step, {.step = step, .config_yaml = ConfigToYaml(config)});
+    REQUIRE(path.ok());
+    return *path;
+  }
+  absl::StatusOr<ResumePoint> Choose(const std::vector<std::string>& overrides = {},
+                                     const std::string& launch_id = "",
+                                     int64_t total_steps = 50) const {
+    CheckpointIndex index = Index();
+    return ChooseResumePoint(*Load(overrides), {.total_steps = total_steps, .launch_id = launch_id},
+                             index);
+  }
+
+  testing::TempDir dir;
+  fs::path run_dir;
+  v1::Config config;
+};
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
+  const Folder f;
+  REQUIRE(f.Choose()->checkpoint.empty());
+  const std::string last = f.Save(50);
+  // All steps are done, but the validation or the report may be missing.
+  REQUIRE(f.Choose()->checkpoint == last);
+  REQUIRE(f.Choose()->step == 50);
+  REQUIRE(f.Index().MarkFinished(50).ok());
+  // More steps than it was finished with: it goes on.
+  REQUIRE(f.Choose({}, "", 60)->checkpoint == last);
+  const auto anew = f.Choose();
+  REQUIRE(anew->checkpoint.empty());
+  REQUIRE(Has(anew->note, "had finished its 50 steps"));
+  REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_50"));
+  REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "finished"));
+  REQUIRE(f.Choose()->note.empty());
+}
+
+TEST_CASE("A checkpoint that is begun ends the finished state", "[resume]") {
+  const Folder f;
+  f.Save(50);
+  REQUIRE(f.Index().MarkFinished(50).ok());
+  REQUIRE(f.Index().FinishedStep() == 50);
+  f.Save(60);
+  REQUIRE_FALSE(f.Index().FinishedStep());
+}
+
+TEST_CASE("A restart goes on from its own checkpoint, whatever the resume mode", "[resume]") {
+  const Folder f;
+  f.Save(10);
+  const std::vector<std::string> disable = {"trainer.resume_mode=disable"};
+  // The first start of a launch does as it is told, also if it died before it could say so.
+  REQUIRE(f.Choose(disable, "launch-1")->checkpoint.empty());
+  REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints" / "step_10"));
+  REQUIRE(f.Choose(disable, "launch-1")->checkpoint.empty());  // nothing saved yet
+  const std::string own = f.Save(5);
+  REQUIRE(f.Choose(disable, "launch-1")->checkpoint == own);
+  REQUIRE(f.Choose(disable, "launch-1")->step == 5);
+  // The user's own next start is another launch.
+  REQUIRE(f.Choose(disable, "launch-2")->checkpoint.empty());
+  REQUIRE_FALSE(fs::exists(own));
+}
+
+TEST_CASE("A restart of a run that began from a path goes on from its own checkpoint", "[resume]") {
+  const Folder other("other");
+  const Folder f;
+  const std::string start = other.Save(7);
+  f.Save(20);  // of another run in this folder
+  const std::vector<std::string> from = {"trainer.resume_mode=resume_path",
+                                         "trainer.resume_from_path=" + start};
+  REQUIRE(f.Choose(from, "launch-1")->checkpoint == start);
+  REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_20"));
+  REQUIRE(f.Choose(from, "launch-1")->checkpoint == start);  // nothing saved yet
+  const std::string own = f.Save(8);
+  REQUIRE(f.Choose(from, "launch-1")->checkpoint == own);
+}
+
+TEST_CASE("Going back to a checkpoint of the same folder sets the later ones aside", "[resume]") {
+  const Folder f;
+  const std::string early = f.Save(5);
+  f.Save(10);
+  const std::vector<std::string> from = {"trainer.resume_mode=resume_path",
+                                         "trainer.resume_from_path=" + early};
+  const auto point = f.Choose(from);
+  REQUIRE(point->checkpoint == early);
+  REQUIRE(Has(point->note, "checkpoints of later steps are in"));
+  REQUIRE(fs::exists(early));
+  REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_10"));
+  REQUIRE(f.Choose()->checkpoint == early);
+}
+
+TEST_CASE("Changed keys that bear on the training are listed at a resume", "[resume]") {
+  const Folder f;
+  f.Save(10);
+  REQUIRE(f.Choose()->warning.empty());
+  REQUIRE(f.Choose({"cluster.heartbeat_seconds=2", "trainer.save_freq=7", "rollout.max_num_seqs=3",
+                    "trainer.logger=[jsonl]", "rollout.val_kwargs.n=4"})
+              ->warning.empty());
+  const auto point = f.Choose({"actor.optim.lr=0.5", "rollout.n=3", "data.train_files=[/a, /b]",
+                               "cluster.trainers=2", "cluster.rollouts=2",
+                               "reward.terms=[{name: length, weight: 2}]"});
+  INFO(point->warning);
+  REQUIRE(point->step == 10);
+  REQUIRE(Has(point->warning, "actor.optim.lr: 1e-06 -> 0.5"));
+  REQUIRE(Has(point->warning, "rollout.n: 8 -> 3"));
+  REQUIRE(Has(point->warning, "data.train_files: [] -> [\"/a\",\"/b\"]"));
+  REQUIRE(Has(point->warning, "cluster.trainers: 1 -> 2"));
+  REQUIRE(Has(point->warning, "reward.terms: [] -> [{"));
+  REQUIRE_FALSE(Has(point->warning, "cluster.rollouts"));
+}
+
+TEST_CASE("A checkpoint of another geometry is refused with sizes and remedy", "[resume]") {
+  const Folder f;
+  f.Save(10);
+  WriteModel(f.dir.path() / "model", 8);
+  const absl::Status status = f.Choose().status();
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+  const std::string message(status.message());
+  INFO(message);
+  REQUIRE(Has(message, "model.path"));
+  REQUIRE(Has(message, "hidden_size 4 there, 8 here"));
+  REQUIRE(Has(message, "trainer.resume_mode=disable"));
+  REQUIRE(f.Choose({"trainer.resume_mode=disable"}).ok());
+}
+
+TEST_CASE("A run that would use up the epochs of sample ids is refused", "[resume]") {
+  const auto loaded = LoadConfig("", {"data.train_batch_size=4"});
+  REQUIRE(loaded.ok());
+  // 9 rows are 2 batches of 4 an epoch.
+  REQUIRE(CheckEpochs(loaded->config, 2 * 4094, 9).ok());
+  const absl::Status status = CheckEpochs(loaded->config, 2 * 4094 + 1, 9);
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(Has(std::string(status.message()), "trainer.total_training_steps at most 8188"));
+}
+
+}  // namespace tandem

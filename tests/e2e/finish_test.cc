@@ -1,0 +1,100 @@
+// When a run is finished, and what a start makes of one that is not.
+#include <sstream>
+
+#include <catch2/catch.hpp>
+
+#include "tests/e2e/recovery.h"
+
+namespace tandem::testing {
+namespace {
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// How many lines metrics.jsonl has of each step: steps and evaluations.
+std::map<int64_t, int> LinesOf(const ClusterRig& rig) {
+  std::map<int64_t, int> lines;
+  std::istringstream file(rig.RunFile("metrics.jsonl"));
+  for (std::string text; std::getline(file, text);) {
+    ++lines[nlohmann::json::parse(text).at("step").get<int64_t>()];
+  }
+  return lines;
+}
+
+TEST_CASE("a controller killed before the last validation: the next start makes up for it") {
+  ClusterRig rig({.config = {{"cluster.max_restarts", "0"},
+                             {"trainer.total_training_steps", "2"},
+                             {"trainer.expected_val_rise", "2"}}});
+  rig.Set("data.val_files", rig.dir() / "data" / "val.jsonl");
+  rig.Set("trainer.val_before_train", "true");
+  rig.SetFault("controller", 0, "evaluate", 2);
+  REQUIRE(rig.Launch().Wait() != 0);
+  REQUIRE(rig.FaultFired());
+  REQUIRE(rig.HasRunFile("checkpoints/step_2"));
+  REQUIRE_FALSE(rig.HasRunFile("checkpoints/finished"));
+  REQUIRE_FALSE(rig.HasRunFile("report.html"));
+  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 1}});
+
+  int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(Has(rig.Log("launcher"), "resuming after step 2 of 2"));
+  REQUIRE(Has(rig.Log("launcher"), "held-out after step 2"));
+  // Both validations are told, although another process made the first.
+  REQUIRE(Has(rig.Log("launcher"), "before (step 0) -> "));
+  REQUIRE(Has(rig.Log("launcher"), "less than the 2 expected"));
+  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 2}});
+  REQUIRE(rig.RunFile("checkpoints/finished") == "2\n");
+  REQUIRE(Has(rig.RunFile("report.html"), "less than the 2 expected"));
+  REQUIRE_FALSE(rig.HasRunFile("checkpoints.previous"));
+
+  // Now it is finished: the next one starts anew, and its metrics with it.
+  code = rig.Launch().Wait();
+  REQUIRE(code == 0);
+  REQUIRE(Has(rig.Log("controller"), "had finished its 2 steps"));
+  REQUIRE(rig.HasRunFile("checkpoints.previous/step_2"));
+  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 2}});
+  REQUIRE(rig.LeftBehind() == "");
+}
+
+TEST_CASE("a controller that is restarted goes on although it was told to start anew") {
+  ClusterRig rig({.config = {{"trainer.resume_mode", "disable"}}});
+  rig.SetFault("controller", 0, "train", 3);
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher") << rig.Log("controller"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.FaultFired());
+  REQUIRE(Has(rig.Log("launcher"), "restart 1 of 3"));
+  REQUIRE(Has(rig.Log("launcher"), "resuming after step 2 of 3"));
+  REQUIRE_FALSE(Has(rig.Log("controller"), "starting anew"));
+  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}});
+  REQUIRE(rig.LeftBehind() == "");
+}
+
+TEST_CASE("a replayed step is tracked once") {
+  ClusterRig rig({.config = {{"trainer.save_freq", "2"}, {"trainer.total_training_steps", "4"}}});
+  rig.SetFault("trainer", 0, "train", 4);
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(rig.FaultFired());
+  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}, {4, 1}});
+}
+
+TEST_CASE("a checkpoint of another model is refused with the sizes") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "1"}}});
+  REQUIRE(rig.Launch().Wait() == 0);
+  ClusterRig larger({.model = {.hidden_size = 128}});
+  rig.Set("model.path", larger.model_dir());
+  rig.Set("trainer.total_training_steps", "2");
+  const int code = rig.Launch({"--grace", "5"}).Wait();
+  INFO(rig.Log("launcher") << rig.Log("controller"));
+  REQUIRE(code == 64);
+  REQUIRE(Has(rig.Log("controller"), "128 here"));
+  REQUIRE(Has(rig.Log("controller"), "trainer.resume_mode=disable"));
+  REQUIRE(rig.LeftBehind() == "");
+}
+
+}  // namespace
+}  // namespace tandem::testing
