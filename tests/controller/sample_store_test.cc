@@ -35,6 +35,21 @@ struct Fixture {
 
 }  // namespace
 
+TEST_CASE("SampleStore takes samples without log-probs", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  Sample sample = MakeSample(1, 3);
+  sample.log_probs.clear();
+  REQUIRE(f.store->Put(sample).ok());
+  const Sample back = f.store->Read(1).value();
+  REQUIRE(back.tokens == sample.tokens);
+  REQUIRE(back.log_probs.empty());
+  REQUIRE(back.versions == sample.versions);
+  sample = MakeSample(2, 3);
+  sample.log_probs.pop_back();
+  REQUIRE(absl::IsInvalidArgument(f.store->Put(sample)));
+}
+
 TEST_CASE("SampleStore keeps the files of the newest steps", "[samples]") {
   testing::TempDir dir;
   const auto files = [&] {
