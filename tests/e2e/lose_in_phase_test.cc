@@ -39,5 +39,12 @@ TEST_CASE("a process killed in any phase does not change the outcome") {
   RequireRecovery(fault, EveryPhase(), Expected());
 }
 
+TEST_CASE("a controller killed in an evaluation makes it up") {
+  // Before the first step, between two steps, after the last one.
+  const int nth = GENERATE(1, 3, 4);
+  INFO("evaluation " << nth);
+  RequireRecovery({"controller", 0, "evaluate", nth}, EveryPhase(), Expected());
+}
+
 }  // namespace
 }  // namespace tandem::testing
