@@ -23,8 +23,8 @@ class ProcessTable {
   absl::Status Spawn(const ProcessId& id);
   // SIGTERM to the process, or SIGKILL to its whole group. Nothing happens if it is gone.
   void Signal(const ProcessId& id, int signal);
-  // Kills the children that the controller found hanging: the files run_dir/hung/<role>-<rank>, each
-  // with a process id, which are removed. Returns whom it killed; Reap finds them dead.
+  // Kills the children that the controller found hanging: the files run_dir/hung/<role>-<rank>,
+  // each with a process id, which are removed. Returns whom it killed; Reap finds them dead.
   std::vector<ProcessId> KillHung();
   // One dead child, if there is one. Orphans of our children are reaped silently.
   std::optional<std::pair<ProcessId, ProcessExit>> Reap();

@@ -9,7 +9,8 @@
 namespace tandem {
 
 // The set that is fastest on this machine, or the one TANDEM_CPU_ISA names (amx, avx512bf16,
-// avx512f, avx2, amx-emulated). FailedPrecondition names missing features; InvalidArgument an unknown name or dtype.
+// avx512f, avx2, amx-emulated). FailedPrecondition names missing features; InvalidArgument an
+// unknown name or dtype.
 absl::StatusOr<const KernelSet*> ChooseKernels(DType compute_dtype);
 
 }  // namespace tandem
