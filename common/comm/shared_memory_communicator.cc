@@ -316,9 +316,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(
   }
   if (options.world_size == 1) return std::make_unique<SoloCommunicator>();
   TANDEM_ASSIGN_OR_RETURN(GroupLink link, MeetGroup(options));
-  TANDEM_ASSIGN_OR_RETURN(
-      std::unique_ptr<SharedSegment> segment,
-      SharedSegment::Map(std::move(link.segment), options.world_size, link.staging_bytes));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SharedSegment> segment,
+                          SharedSegment::Map(std::move(link.segment), options.rank,
+                                             options.world_size, link.staging_bytes));
   return std::make_unique<SharedMemoryCommunicator>(options, std::move(segment),
                                                     std::move(link.connections));
 }

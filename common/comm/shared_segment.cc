@@ -15,13 +15,14 @@ namespace tandem {
 namespace {
 
 constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kAbortWordBytes = 64;  // a cache line: all ranks poll it
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int64_t ControlBytes(int world_size) {
-  return RoundUp(static_cast<int64_t>(sizeof(SharedSegment::AbortLine)) +
-                     world_size * static_cast<int64_t>(sizeof(SharedSegment::RankLine)),
-                 kPageBytes);
+  const auto per_rank =
+      static_cast<int64_t>(sizeof(SharedSegment::RankLine) + sizeof(SharedSegment::Reason));
+  return RoundUp(kAbortWordBytes + world_size * per_rank, kPageBytes);
 }
 
 }  // namespace
@@ -40,6 +41,7 @@ int64_t SharedSegment::Bytes(int world_size, int64_t staging_bytes) {
 }
 
 absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Map(UniqueFd fd,
+                                                                  int rank,
                                                                   int world_size,
                                                                   int64_t staging_bytes) {
   const int64_t bytes = Bytes(world_size, staging_bytes);
@@ -53,6 +55,7 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Map(UniqueFd fd,
   std::unique_ptr<SharedSegment> segment(new SharedSegment());
   segment->base_ = static_cast<std::byte*>(base);
   segment->bytes_ = bytes;
+  segment->rank_ = rank;
   segment->world_size_ = world_size;
   segment->staging_bytes_ = RoundUp(staging_bytes, kPageBytes);
   return segment;
@@ -61,36 +64,36 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Map(UniqueFd fd,
 SharedSegment::~SharedSegment() { munmap(base_, bytes_); }
 
 SharedSegment::RankLine& SharedSegment::line(int rank) const {
-  return reinterpret_cast<RankLine*>(base_ + sizeof(AbortLine))[rank];
+  return reinterpret_cast<RankLine*>(base_ + kAbortWordBytes)[rank];
+}
+
+SharedSegment::Reason& SharedSegment::reason(int rank) const {
+  return reinterpret_cast<Reason*>(&line(world_size_))[rank];  // after the last rank's line
 }
 
 std::byte* SharedSegment::staging(int rank, uint32_t step) const {
   return base_ + ControlBytes(world_size_) + (2 * rank + step % 2) * staging_bytes_;
 }
 
-void SharedSegment::Abort(const absl::Status& reason) {
-  AbortLine& line = abort_line();
-  uint32_t expected = kRunning;
-  if (line.state.compare_exchange_strong(expected, kWriting)) {
-    line.code = static_cast<int32_t>(reason.code());
-    const std::string text(reason.message());
-    strncpy(line.reason, text.c_str(), sizeof(line.reason) - 1);
-    line.state.store(kAborted, std::memory_order_release);
+void SharedSegment::Abort(const absl::Status& status) {
+  absl::MutexLock lock(&abort_mutex_);
+  if (abort_word().load(std::memory_order_acquire) == 0) {
+    Reason& mine = reason(rank_);
+    mine.code = static_cast<int32_t>(status.code());
+    const std::string text(status.message());
+    strncpy(mine.text, text.c_str(), sizeof(mine.text) - 1);
+    uint32_t expected = 0;  // stays as it is if another rank was faster
+    abort_word().compare_exchange_strong(expected, rank_ + 1, std::memory_order_acq_rel);
   }
-  for (int rank = 0; rank < world_size_; ++rank) WakeAll(&this->line(rank).steps);
+  for (int rank = 0; rank < world_size_; ++rank) WakeAll(&line(rank).steps);
 }
 
 absl::Status SharedSegment::status() const {
-  const AbortLine& line = abort_line();
-  switch (line.state.load(std::memory_order_acquire)) {
-    case kRunning:
-      return absl::OkStatus();
-    case kAborted:
-      return absl::Status(static_cast<absl::StatusCode>(line.code), line.reason);
-    default:
-      // Somebody is writing the reason, or died while writing it.
-      return MakeStatus(absl::StatusCode::kAborted, "the group was aborted");
-  }
+  const uint32_t word = abort_word().load(std::memory_order_acquire);
+  if (word == 0) return absl::OkStatus();
+  const int rank = static_cast<int>(word) - 1;
+  if (rank >= world_size_) return Internal("the group's abort word names no rank: {}", word);
+  return absl::Status(static_cast<absl::StatusCode>(reason(rank).code), reason(rank).text);
 }
 
 }  // namespace tandem

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <absl/status/statusor.h>
+#include <absl/synchronization/mutex.h>
 #include <absl/time/time.h>
 
 #include "common/device/local_socket.h"
@@ -29,16 +30,18 @@ class SharedSegment {
     uint32_t unused;
     uint64_t call[2];  // of even and odd steps
   };
-  enum AbortState : uint32_t { kRunning = 0, kWriting = 1, kAborted = 2 };
-  struct AbortLine {
-    std::atomic<uint32_t> state;
+  // Why rank r gave up. Every rank has its own, so that it is whole before AbortWord names it:
+  // there is no moment at which the group is aborted and the reason is not there yet.
+  struct alignas(64) Reason {
     int32_t code;
-    char reason[504];
+    char text[508];
   };
 
   static int64_t Bytes(int world_size, int64_t staging_bytes);
-  // `fd` has at least Bytes(...), zeroed when made.
+  // `fd` has at least Bytes(...), zeroed when made. One mapping per rank: it writes that rank's
+  // parts.
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Map(UniqueFd fd,
+                                                            int rank,
                                                             int world_size,
                                                             int64_t staging_bytes);
   ~SharedSegment();
@@ -49,17 +52,23 @@ class SharedSegment {
   std::byte* staging(int rank, uint32_t step) const;
   int64_t staging_bytes() const { return staging_bytes_; }
 
-  // The first reason stays; wakes everybody. Any thread, any process.
-  void Abort(const absl::Status& reason);
+  // The first reason stays; wakes everybody. Any thread.
+  void Abort(const absl::Status& status);
   // OK, or the reason of the abort.
   absl::Status status() const;
 
  private:
   SharedSegment() = default;
-  AbortLine& abort_line() const { return *reinterpret_cast<AbortLine*>(base_); }
+  // 0, or 1 + the rank whose reason ended the group.
+  std::atomic<uint32_t>& abort_word() const {
+    return *reinterpret_cast<std::atomic<uint32_t>*>(base_);
+  }
+  Reason& reason(int rank) const;
 
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
+  absl::Mutex abort_mutex_;  // two threads of this rank
+  int rank_ = 0;
   int world_size_ = 0;
   int64_t staging_bytes_ = 0;
 };
