@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <utility>
 
+#include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "common/base/log.h"
 
@@ -41,7 +43,11 @@ void JsonlTracker::Rewind(int64_t step) {
     kept.flush();
     if (!kept) return Report();  // the old file is as it was
   }
-  // At any moment the name leads to the old file or to the new one.
+  // At any moment, a power failure's included, the name leads to the old file or to the new one.
+  const int fd = open(kept_path.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool durable = fd >= 0 && fsync(fd) == 0;
+  if (fd >= 0) close(fd);
+  if (!durable) return Report();
   file_.close();
   if (std::rename(kept_path.c_str(), path_.c_str()) != 0) Report();
   file_.open(path_, std::ios::app);

@@ -62,6 +62,11 @@ class CommandLine {
     const absl::Status status = action_();
     if (status.ok()) return 0;
     std::cerr << "tandemctl: " << status.message() << "\n";
+    if (absl::IsUnavailable(status) && !local_) {
+      std::cerr
+          << "tandemctl: is the controller running? One with cluster.tls.cert is reached only with "
+             "--tls-cert, --tls-key and --tls-ca\n";
+    }
     // What the controller itself does not find is an answer.
     const bool unreachable = absl::IsUnavailable(status) || (absl::IsNotFound(status) && !found_);
     return unreachable && !local_ ? 69 : 1;

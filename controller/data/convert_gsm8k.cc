@@ -1,5 +1,6 @@
 #include "controller/data/convert_gsm8k.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include <nlohmann/json.hpp>
@@ -57,6 +58,12 @@ absl::StatusOr<int64_t> ConvertGsm8k(const std::string& input, const std::string
     ++rows;
   }
   if (rows == 0) return InvalidArgument("{}: the file has no rows", input);
+  const auto folder = std::filesystem::path(output).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (error) {
+    return InvalidArgument("cannot make the folder {}: {}", folder.string(), error.message());
+  }
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(output, text));
   return rows;
 }

@@ -45,6 +45,12 @@ TEST_CASE("a value of the wrong type and an impossible one are told") {
   RequireSaid(Refusal(rig), {"rollout.n", "actor.grad_clip", "config.yaml:"});
 }
 
+TEST_CASE("arguments that a reward function does not take are refused as config is") {
+  ClusterRig rig({.config = {{"reward.function", "regex"}, {"reward.args", R"({"patern": "x"})"}}});
+  const std::string said = Refusal(rig);
+  RequireSaid(said, {"regex", "pattern"});
+}
+
 TEST_CASE("a trainer without a partner is named") {
   ClusterRig rig({.config = {{"cluster.trainers", "2"}, {"cluster.rollouts", "1"}}});
   RequireSaid(Refusal(rig), {"trainer rank 1 has no partner rollout rank 1"});

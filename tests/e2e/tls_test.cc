@@ -121,6 +121,7 @@ TEST_CASE("a worker or client without the right certificate is refused and told 
   REQUIRE(rig.Log("rollout").find("certificate") != std::string::npos);
   const ClusterRig::CtlResult status = rig.Ctl({"--address", rig.address, "status"});
   REQUIRE(status.code == 69);
+  REQUIRE(status.output.find("--tls-cert") != std::string::npos);
   controller.Signal(SIGTERM);
   controller.Wait();
 }
