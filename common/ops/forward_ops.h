@@ -26,6 +26,9 @@ class ForwardOps {
   virtual DType compute_dtype() const = 0;
   // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-amx32-bf16", "cpu-seq-f32".
   virtual std::string numerics_class() const = 0;
+  // The instruction set they are computed with here, such as "amx" (TANDEM_CPU_ISA's names).
+  virtual std::string kernel_set() const = 0;
+  // Of the calls so far.
   // Scratch memory held between calls; it grows with the largest call so far.
   virtual int64_t workspace_bytes() const = 0;
 
@@ -57,7 +60,8 @@ class ForwardOps {
   // the end (HF's bf16 modules round silu(gate) as well).
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
   // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0 is
-  // read as 1. `entropy` may be null.
+  // read as 1. `entropy` may be null. Never holds more logits than 128 rows of 1,024 ids per thread:
+  // scratch is 512 KiB per thread and 12 bytes per row and 1,024 ids.
   virtual void TokenLogProbs(Matrix hidden,
                              const LinearWeight& head,
                              int64_t vocab_limit,
@@ -66,7 +70,8 @@ class ForwardOps {
                              float* log_probs,
                              float* entropy) = 0;
   // One token per row by inverse CDF over fixed vocabulary chunks in ascending order; its log-prob
-  // is the very number TokenLogProbs gives.
+  // and entropy are the very numbers TokenLogProbs gives. Scratch as there, and, where top-k or
+  // top-p filter, the logits of 8 rows at a time and 8 bytes per id and thread.
   virtual void Sample(Matrix hidden,
                       const LinearWeight& head,
                       int64_t vocab_limit,

@@ -52,6 +52,8 @@ struct AttentionSpan {
   // For backward, where first_position > 0: the positions before it are the first_position rows
   // from this one on. They begin an earlier span, the same for all spans that name it.
   int64_t prefix_row = 0;
+  // Which sequence, in the caller's own count. The ops do not read it; those who watch them do.
+  uint64_t sequence = 0;
 };
 
 // K and V of one layer: block b starts at base + b * KvBlockBytes(shape, dtype). The bytes inside a
@@ -82,6 +84,7 @@ struct SampleRow {
 struct SampledToken {
   int32_t token = 0;
   float log_prob = 0.0f;  // log-softmax of logits / T over ids < vocab_limit, never filtered
+  float entropy = 0.0f;   // of the same distribution, in nats
 };
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ std::string CpuForwardOps::numerics_class() const {
 }
 
 int64_t CpuForwardOps::workspace_bytes() const {
-  int64_t bytes = logits_.capacity() + chunk_stats_.capacity();
+  int64_t bytes = logits_.capacity() + gathered_.capacity() + chunk_stats_.capacity();
   for (const Workspace& scratch : thread_scratch_) bytes += scratch.capacity();
   return bytes;
 }

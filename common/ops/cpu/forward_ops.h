@@ -1,10 +1,12 @@
 // ForwardOps on a CPU: cuts every op into row or column tasks for the pool and calls the kernels.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/ops/cpu/kernel_set.h"
+#include "common/ops/cpu/sample_row.h"
 #include "common/ops/cpu/thread_pool.h"
 #include "common/ops/cpu/workspace.h"
 #include "common/ops/forward_ops.h"
@@ -17,6 +19,7 @@ class CpuForwardOps final : public ForwardOps {
 
   DType compute_dtype() const override { return dtype_; }
   std::string numerics_class() const override;
+  std::string kernel_set() const override { return kernels_.name; }
   int64_t workspace_bytes() const override;
 
   void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override;
@@ -54,14 +57,47 @@ class CpuForwardOps final : public ForwardOps {
   }
   // Logits of some rows of `hidden` and one vocabulary chunk, of which `cols` columns are wanted.
   GemmCall ChunkGemm(Matrix hidden, const LinearWeight& head, int64_t chunk, int64_t cols) const;
+  // Statistics [rows, chunks] of all logits at temperature(row), T = 0 read as 1. Calls
+  // visit(row, chunk, logits of the chunk) from any thread.
+  template <typename Temperature, typename Visit>
+  ChunkStats* ScoreChunks(Matrix hidden,
+                          const LinearWeight& head,
+                          int64_t vocab_limit,
+                          const Temperature& temperature,
+                          const Visit& visit);
+  // A row of Sample whose token is still to be chosen.
+  struct Draw {
+    int64_t row;
+    RowStats stats;
+    ChunkChoice choice;  // filtered rows have a chunk beyond the last
+  };
+  // The tokens of rows that fall into one chunk; runs on one thread, whose workspace it gets.
+  void DrawInChunk(std::span<const Draw> draws,
+                   Matrix hidden,
+                   const LinearWeight& head,
+                   int64_t vocab_limit,
+                   const std::vector<SampleRow>& rows,
+                   Workspace& workspace,
+                   SampledToken* out);
+  // The tokens of rows that need all their logits; uses the pool.
+  void DrawFiltered(std::span<const Draw> draws,
+                    Matrix hidden,
+                    const LinearWeight& head,
+                    int64_t vocab_limit,
+                    const std::vector<SampleRow>& rows,
+                    SampledToken* out);
+  // Their rows of `hidden`, dense.
+  Matrix GatherRows(Matrix hidden, std::span<const Draw> draws, std::byte* to);
 
   const DType dtype_;
   const int64_t element_bytes_;
   const KernelSet& kernels_;
   ThreadPool pool_;
   std::vector<Workspace> thread_scratch_;  // one per pool thread
-  Workspace logits_;                       // a block of rows by the whole vocabulary
+  Workspace logits_, gathered_;            // of filtered rows
   Workspace chunk_stats_;
+  std::vector<Draw> draws_;          // by chunk
+  std::vector<size_t> draw_groups_;  // where a task's draws begin, and the end of the last
   std::vector<AttentionTask> attention_tasks_;
 };
 

@@ -1,39 +1,103 @@
 #include "common/ops/cpu/sample_row.h"
 
 #include <algorithm>
-#include <vector>
-
-#include "common/ops/cpu/vocab_chunks.h"
 
 namespace tandem {
 namespace {
 
-int32_t ChooseGreedy(const float* logits, int64_t vocab_limit) {
-  return static_cast<int32_t>(std::max_element(logits, logits + vocab_limit) - logits);
+// The most probable ids of [ids, ids + count), in descending order as far as they were asked for;
+// ties go to the lowest id.
+class Ranking {
+ public:
+  Ranking(const float* weights, int32_t* ids, int64_t count)
+      : weights_(weights), ids_(ids), count_(count) {}
+
+  // ids[0, n) are then in order.
+  void Sort(int64_t n) {
+    if (n <= sorted_) return;
+    const auto before = [this](int32_t a, int32_t b) {
+      return weights_[a] != weights_[b] ? weights_[a] > weights_[b] : a < b;
+    };
+    if (n < count_) std::nth_element(ids_ + sorted_, ids_ + n, ids_ + count_, before);
+    std::sort(ids_ + sorted_, ids_ + n, before);
+    sorted_ = n;
+  }
+
+  // The length of the shortest prefix that holds `share` of the weight of all; at least one.
+  int64_t Prefix(double share) {
+    double total = 0, sum = 0;
+    for (int64_t i = 0; i < count_; ++i) total += static_cast<double>(weights_[ids_[i]]);
+    for (int64_t n = 0; n < count_; ++n) {
+      if (n > 0 && sum >= share * total) return n;
+      if (n == sorted_) Sort(std::min(count_, std::max<int64_t>(64, n * 8)));
+      sum += static_cast<double>(weights_[ids_[n]]);
+    }
+    return count_;
+  }
+
+ private:
+  const float* weights_;
+  int32_t* ids_;
+  int64_t count_;
+  int64_t sorted_ = 0;
+};
+
+// The ids that top-k, then top-p leave, ascending; returns how many.
+int64_t FilterIds(const SampleRow& row, int64_t vocab_limit, const float* weights, int32_t* ids) {
+  int64_t count = 0;
+  for (int64_t id = 0; id < vocab_limit; ++id) {
+    if (weights[id] != 0.0f) ids[count++] = static_cast<int32_t>(id);
+  }
+  if (row.top_k > 0 && row.top_k < count) {
+    Ranking(weights, ids, count).Sort(row.top_k);
+    count = row.top_k;
+  }
+  if (row.top_p < 1.0f) {
+    count = Ranking(weights, ids, count).Prefix(static_cast<double>(row.top_p));
+  }
+  std::sort(ids, ids + count);
+  return count;
 }
 
-// Inverse CDF: the chunk by the chunks' sums, then the token inside it.
-int32_t ChooseByTemperature(const KernelSet& kernels,
-                            const SampleRow& row,
-                            const float* logits,
-                            int64_t vocab_limit,
-                            const ChunkStats* chunks,
-                            const RowStats& stats,
-                            float* scratch) {
-  const float target = row.uniform * stats.sum;
-  const int64_t count = VocabChunks(vocab_limit);
-  float before = 0;
-  int64_t chunk = 0;
-  for (;; ++chunk) {
-    float scale = 0;
-    kernels.exp_logits(&chunks[chunk].max, 1, 1.0f, stats.max, &scale);
-    const float weight = chunks[chunk].sum * scale;
-    if (chunk == count - 1 || before + weight > target) break;
-    before += weight;
+}  // namespace
+
+bool IsFiltered(const SampleRow& row, int64_t vocab_limit) {
+  const bool all = (row.top_k <= 0 || row.top_k >= vocab_limit) && row.top_p >= 1.0f;
+  return row.temperature != 0.0f && !all;
+}
+
+ChunkChoice ChooseChunk(const KernelSet& kernels,
+                        const SampleRow& row,
+                        const ChunkStats* chunks,
+                        int64_t count,
+                        const RowStats& stats) {
+  ChunkChoice choice;
+  if (row.temperature == 0.0f) {
+    while (choice.chunk < count - 1 && chunks[choice.chunk].max < stats.max) ++choice.chunk;
+    return choice;
   }
-  const int64_t base = chunk * kVocabChunk;
-  const int64_t cols = ChunkColumns(chunk, vocab_limit);
-  kernels.exp_logits(logits + base, cols, row.temperature, stats.max, scratch);
+  const float target = row.uniform * stats.sum;
+  for (; choice.chunk < count - 1; ++choice.chunk) {
+    float scale = 0;
+    kernels.exp_logits(&chunks[choice.chunk].max, 1, 1.0f, stats.max, &scale);
+    const float weight = chunks[choice.chunk].sum * scale;
+    if (choice.before + weight > target) break;
+    choice.before += weight;
+  }
+  return choice;
+}
+
+int64_t ChooseInChunk(const KernelSet& kernels,
+                      const SampleRow& row,
+                      const ChunkChoice& choice,
+                      const RowStats& stats,
+                      const float* logits,
+                      int64_t cols,
+                      float* scratch) {
+  if (row.temperature == 0.0f) return std::max_element(logits, logits + cols) - logits;
+  const float target = row.uniform * stats.sum;
+  kernels.exp_logits(logits, cols, row.temperature, stats.max, scratch);
+  float before = choice.before;
   int64_t last = 0;  // where rounding leaves the sum short of the target: the last possible token
   for (int64_t i = 0; i < cols; ++i) {
     if (scratch[i] == 0.0f) continue;
@@ -41,70 +105,29 @@ int32_t ChooseByTemperature(const KernelSet& kernels,
     before += scratch[i];
     if (before > target) break;
   }
-  return static_cast<int32_t>(base + last);
-}
-
-// The ids that top-k, then top-p leave, ascending. Ties go to the lowest ids.
-std::vector<int32_t> FilterIds(const SampleRow& row, const std::vector<float>& weights) {
-  std::vector<int32_t> ids(weights.size());
-  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i);
-  std::sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
-    const float wa = weights[static_cast<size_t>(a)], wb = weights[static_cast<size_t>(b)];
-    return wa != wb ? wa > wb : a < b;
-  });
-  if (row.top_k > 0 && row.top_k < static_cast<int64_t>(ids.size())) {
-    ids.resize(static_cast<size_t>(row.top_k));
-  }
-  if (row.top_p < 1.0f) {
-    double total = 0;
-    for (const int32_t id : ids) total += static_cast<double>(weights[static_cast<size_t>(id)]);
-    double sum = 0;
-    size_t keep = 0;
-    while (keep < ids.size() && (keep == 0 || sum < static_cast<double>(row.top_p) * total)) {
-      sum += static_cast<double>(weights[static_cast<size_t>(ids[keep++])]);
-    }
-    ids.resize(keep);
-  }
-  std::sort(ids.begin(), ids.end());
-  return ids;
+  return last;
 }
 
 int32_t ChooseFiltered(const KernelSet& kernels,
                        const SampleRow& row,
+                       const RowStats& stats,
                        const float* logits,
                        int64_t vocab_limit,
-                       const RowStats& stats) {
-  std::vector<float> weights(static_cast<size_t>(vocab_limit));
-  kernels.exp_logits(logits, vocab_limit, row.temperature, stats.max, weights.data());
-  const std::vector<int32_t> ids = FilterIds(row, weights);
+                       float* weights,
+                       int32_t* ids) {
+  kernels.exp_logits(logits, vocab_limit, row.temperature, stats.max, weights);
+  const int64_t count = FilterIds(row, vocab_limit, weights, ids);
   double total = 0;
-  for (const int32_t id : ids) total += static_cast<double>(weights[static_cast<size_t>(id)]);
+  for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);
   const double target = static_cast<double>(row.uniform) * total;
   double before = 0;
-  int32_t chosen = ids.front();
-  for (const int32_t id : ids) {
-    const float weight = weights[static_cast<size_t>(id)];
-    if (weight == 0.0f) continue;
-    chosen = id;
-    before += static_cast<double>(weight);
+  int32_t chosen = 0;  // stays where the logits are no numbers
+  for (int64_t i = 0; i < count; ++i) {
+    chosen = ids[i];
+    before += static_cast<double>(weights[chosen]);
     if (before > target) break;
   }
   return chosen;
-}
-
-}  // namespace
-
-int32_t ChooseToken(const KernelSet& kernels,
-                    const SampleRow& row,
-                    const float* logits,
-                    int64_t vocab_limit,
-                    const ChunkStats* chunks,
-                    const RowStats& stats,
-                    float* scratch) {
-  if (row.temperature == 0.0f) return ChooseGreedy(logits, vocab_limit);
-  const bool all = (row.top_k <= 0 || row.top_k >= vocab_limit) && row.top_p >= 1.0f;
-  if (!all) return ChooseFiltered(kernels, row, logits, vocab_limit, stats);
-  return ChooseByTemperature(kernels, row, logits, vocab_limit, chunks, stats, scratch);
 }
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// Chooses a token of one row from its logits. All arithmetic is fixed by the row alone.
+// Chooses a token of one row from its log-softmax statistics and some of its logits. All arithmetic
+// is fixed by the row alone.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,39 @@ inline float ScoringTemperature(float temperature) {
   return temperature == 0.0f ? 1.0f : temperature;
 }
 
-// `logits` [vocab_limit] of the row; `chunks` and `stats` are its log-softmax statistics at the
-// scoring temperature; `scratch` [kVocabChunk].
-int32_t ChooseToken(const KernelSet& kernels,
-                    const SampleRow& row,
-                    const float* logits,
-                    int64_t vocab_limit,
-                    const ChunkStats* chunks,
-                    const RowStats& stats,
-                    float* scratch);
+// Whether top-k or top-p may leave out ids: such a row needs all of its logits.
+bool IsFiltered(const SampleRow& row, int64_t vocab_limit);
+
+// The vocabulary chunk that holds the token of a row that is not filtered, and what the chunks
+// before it sum up to. `chunks` [VocabChunks] and `stats` are at the scoring temperature.
+struct ChunkChoice {
+  int64_t chunk = 0;
+  float before = 0;
+};
+ChunkChoice ChooseChunk(const KernelSet& kernels,
+                        const SampleRow& row,
+                        const ChunkStats* chunks,
+                        int64_t count,
+                        const RowStats& stats);
+
+// The token's index among the `cols` logits of the chosen chunk; `scratch` [kVocabChunk].
+int64_t ChooseInChunk(const KernelSet& kernels,
+                      const SampleRow& row,
+                      const ChunkChoice& choice,
+                      const RowStats& stats,
+                      const float* logits,
+                      int64_t cols,
+                      float* scratch);
+
+// The token of a filtered row from its logits [vocab_limit]; `weights` and `ids` are scratch of the
+// same size.
+int32_t ChooseFiltered(const KernelSet& kernels,
+                       const SampleRow& row,
+                       const RowStats& stats,
+                       const float* logits,
+                       int64_t vocab_limit,
+                       float* weights,
+                       int32_t* ids);
 
 // (logit / T - max) - log(sum): the one formula of a token's log-prob.
 inline float LogProb(float logit, float temperature, const RowStats& stats) {

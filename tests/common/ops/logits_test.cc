@@ -103,6 +103,7 @@ TEST_CASE("A row's log-prob and sample do not depend on the batch or threads", "
       for (size_t i = 0; i < part.size(); ++i) {
         REQUIRE(part[i].token == full[from + i].token);
         REQUIRE(part[i].log_prob == full[from + i].log_prob);
+        REQUIRE(part[i].entropy == scored.entropy[from + i]);
         REQUIRE(again.log_probs[i] == full[from + i].log_prob);
         REQUIRE(again.entropy[i] == scored.entropy[from + i]);
       }
@@ -205,6 +206,35 @@ TEST_CASE("Top-k and top-p keep the most probable ids only", "[ops][logits]") {
     REQUIRE(token.log_prob == Approx(std::log(p[static_cast<size_t>(token.token)])).margin(1e-5));
   }
   for (size_t rank = 0; rank < prefix; ++rank) REQUIRE(seen[rank] > 0);
+}
+
+TEST_CASE("Scoring and sampling never hold the logits of all rows", "[ops][logits]") {
+  constexpr int64_t kIds = 40000, kRows = 512;
+  const TestMatrix hidden = TestMatrix::Random(DType::kBFloat16, kRows, kDim, 1, 2.0f);
+  const TestWeight head(DType::kBFloat16, kIds, kDim, 2, 0.3f);
+  const std::vector<int32_t> targets(kRows, 7);
+  const std::vector<float> ones(kRows, 1.0f);
+  std::vector<float> log_probs(kRows);
+  std::vector<SampleRow> rows;
+  for (uint64_t i = 0; i < kRows; ++i) rows.push_back({1.0f, 1.0f, -1, RandomUniform(5, 5, i)});
+  std::vector<SampledToken> tokens(kRows);
+  constexpr int64_t kThreads = 2;
+  // As forward_ops.h says.
+  constexpr int64_t kBound = kThreads * (512 << 10) + 12 * kRows * (kIds / 1024 + 1);
+  static_assert(kBound * 40 < kRows * kIds * 4);
+  const auto ops = testing::MakeForward(DType::kBFloat16, kThreads);
+  REQUIRE(ops->workspace_bytes() == 0);
+  ops->TokenLogProbs(hidden.view(), head.view(), kIds, targets.data(), ones.data(),
+                     log_probs.data(), nullptr);
+  REQUIRE(ops->workspace_bytes() > 0);
+  REQUIRE(ops->workspace_bytes() <= kBound);
+  ops->Sample(hidden.view(), head.view(), kIds, rows, tokens.data());
+  REQUIRE(ops->workspace_bytes() <= kBound);
+  // Filtered rows hold eight rows of logits, and a thread ranks the ids of one.
+  for (SampleRow& row : rows) row.top_p = 0.9f;
+  ops->Sample(hidden.Rows(0, 21), head.view(), kIds, {rows.begin(), rows.begin() + 21},
+              tokens.data());
+  REQUIRE(ops->workspace_bytes() <= kBound + 8 * (kIds + kDim) * 4 + kThreads * 8 * kIds);
 }
 
 }  // namespace tandem

@@ -121,14 +121,4 @@ TEST_CASE("The kernels' exp stays within two units in the last place", "[ops][ro
   REQUIRE(worst < 2 * 0x1p-24);  // two ulp are at least this much
 }
 
-TEST_CASE("Ops report the scratch they hold", "[ops][rows]") {
-  const auto ops = testing::MakeForward(DType::kBFloat16);
-  REQUIRE(ops->workspace_bytes() == 0);
-  const TestWeight head(DType::kBFloat16, 1500, 32, 1, 1.0f);
-  const TestMatrix hidden = TestMatrix::Random(DType::kBFloat16, 3, 32, 1);
-  std::vector<SampledToken> tokens(3);
-  ops->Sample(hidden.view(), head.view(), 1500, std::vector<SampleRow>(3), tokens.data());
-  REQUIRE(ops->workspace_bytes() >= 3 * 1500 * 4);
-}
-
 }  // namespace tandem
