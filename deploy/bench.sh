@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Builds and runs the benchmarks of tests/bench, prints their tables with machine, instruction set
-# and commit, and writes all figures to build/bench/*.json. Nothing is asserted.
-#   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation] [--model DIR] [--peers [DIR]]
+# Builds and runs the benchmarks of tests/bench and whole GRPO steps of configs/bench.yaml, prints
+# their tables with machine, instruction set and commit, then ratios beside their targets, and
+# writes all figures to build/bench/*.json. Nothing is asserted.
+#   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation,train,grpo] [--model DIR] [--peers [DIR]]
 # --runs   repetitions, of which the best counts (default 3)
-# --peers  also runs the scripts of DIR (default ../shared/peers) beside the generation benchmark
-#          and prints ratios; the peers' installs are in the folder that PEERS names
+# --peers  also runs the scripts of DIR (default ../shared/peers) beside them for their ratios, in
+#          about 15 minutes; the peers' installs are in the folder that PEERS names, and GGUF may
+#          name a bf16 GGUF of the model for llama.cpp
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage_if_asked "$@"
@@ -46,6 +48,7 @@ if [ -n "$peers" ]; then
   or name another folder that has them: PEERS=FOLDER deploy/bench.sh --peers"
   arguments+=(--peers "$peers")
 fi
-deploy/build.sh tandem-ops-bench tandem-comm-bench tandem-sync-bench tandem-generation-bench
-exec python3 deploy/scripts/run_bench.py --bin "$BUILD/bin" --out "$BUILD/bench" \
+deploy/build.sh tandem-ops-bench tandem-comm-bench tandem-sync-bench tandem-generation-bench \
+  tandem-train-bench tandem-controller tandem-trainer tandem-rollout tandem-launcher tandemctl
+exec python3 deploy/bench/run.py --bin "$BUILD/bin" --out "$BUILD/bench" \
   --model "$MODEL" "${arguments[@]}"

@@ -26,7 +26,7 @@ TEST_CASE("every config of the repository loads and is valid") {
     REQUIRE(valid.ok());
     ++configs;
   }
-  REQUIRE(configs >= 3);
+  REQUIRE(configs >= 4);
 }
 
 TEST_CASE("docs/config.md is what tandem-config-docs prints") {

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks and, on request, the peers; prints tables and writes one JSON. See bench.sh."""
+import argparse
+import datetime
+import json
+import pathlib
+import sys
+
+import peers
+import ratios
+from figures import keep_best
+from grpo import grpo
+from machine import commit, machine, run
+
+BENCHES = ("ops", "comm", "sync", "generation", "train", "grpo")
+NEED_MODEL = ("generation", "train", "grpo")
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--model", type=pathlib.Path, required=True)
+    parser.add_argument("--peers", type=pathlib.Path)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default=",".join(BENCHES))
+    args = parser.parse_args()
+    args.names = args.only.split(",")
+    if not set(args.names) <= set(BENCHES) or args.runs < 1:
+        raise SystemExit(f"error: --only takes {', '.join(BENCHES)}; --runs at least 1")
+    return args
+
+
+def own_figures(args, failed):
+    """{benchmark: {row: figures}}, the best of the runs."""
+    benches = {}
+    for name in args.names:
+        if name in NEED_MODEL and not (args.model / "config.json").exists():
+            print(f"{name} is left out: no model in {args.model} (run deploy/fetch_model.sh)")
+            continue
+        best = benches.setdefault(name, {})
+        if name == "grpo":
+            best["step"] = grpo(args, failed)
+            continue
+        command = [args.bin / f"tandem-{name}-bench"] + ([args.model] if name in NEED_MODEL else [])
+        runs = args.runs if name != "train" else 1  # it repeats its steps itself
+        for _ in range(runs):
+            keep_best(best, run(command, failed))
+        if name == "generation":
+            for more in (["--threads", "1", "--sequences", "64"], ["--sequences", "64", "256"]):
+                rows = {}
+                keep_best(rows, run(command + more, failed))
+                best.setdefault("scaling", {})[" ".join(more)] = rows
+    return benches
+
+
+def show_ratios(benches, result, isa):
+    table = ratios.Table()
+    ratios.ops(table, benches.get("ops", {}), amx="amx_bf16" in isa)
+    step = benches.get("grpo", {}).get("step")
+    if "peers" in result:
+        ratios.generation(table, benches.get("generation", {}), result["peers"]["generation"])
+        ratios.training(table, benches.get("train", {}), step, result["peers"]["training"])
+    ratios.overhead(table, step)
+    table.show()
+    return table.rows
+
+
+def main():
+    args = arguments()
+    result = {"commit": commit(), "started": datetime.datetime.now().astimezone().isoformat(),
+              "machine": machine(), "runs": args.runs, "failed": []}
+    failed = result["failed"]
+    print(f"commit {result['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in result["machine"].items()))
+    benches = result["benches"] = own_figures(args, failed)
+    if args.peers:
+        result["peers"] = {"generation": {"transformers": {}, "llama.cpp": {}}, "training": {"torch": {}, "trl": {}}}
+        if "generation" in benches:
+            result["peers"]["generation"] = peers.generation(args, benches["generation"], failed)
+        if "train" in benches or "grpo" in benches:
+            result["peers"]["training"] = peers.training(args, failed)
+    result["ratios"] = show_ratios(benches, result, result["machine"]["isa"])
+    args.out.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = args.out / f"{stamp}-{result['commit'].rstrip('+')}.json"
+    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    print(f"written: {path}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
