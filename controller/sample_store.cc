@@ -39,6 +39,18 @@ absl::Status CheckLengths(const Sample& sample) {
   return absl::OkStatus();
 }
 
+// The rollout's gate says so already; this holds even if log-probs are not compared.
+absl::Status CheckVersions(const Sample& sample, int64_t version) {
+  for (size_t i = 0; i < sample.versions.size(); ++i) {
+    if (sample.versions[i] == version) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "sample {:#x}: weights of version {} sampled response token {}, version {} "
+                      "was asked for; this is a defect of the rollout",
+                      sample.sample_id, sample.versions[i], i, version);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleStore>> SampleStore::Open(const std::string& dir,
@@ -80,8 +92,9 @@ void SampleStore::Prune() const {
   for (const auto& path : doomed) std::filesystem::remove(path, error);
 }
 
-absl::Status SampleStore::Put(const Sample& sample) {
+absl::Status SampleStore::Put(const Sample& sample, int64_t version) {
   TANDEM_RETURN_IF_ERROR(CheckLengths(sample));
+  TANDEM_RETURN_IF_ERROR(CheckVersions(sample, version));
   // Record: tokens (i32), log-probs (f32) if there are any, versions (i64), in machine order;
   // lengths are indexed.
   std::string bytes;
@@ -123,12 +136,11 @@ std::vector<SampleMeta> SampleStore::Metas() const {
   return metas;
 }
 
-void SampleStore::SetOutcome(uint64_t sample_id, double reward, double advantage) {
+void SampleStore::SetOutcome(uint64_t sample_id, const Outcome& outcome) {
   std::lock_guard lock(mutex_);
   const auto found = metas_.find(sample_id);
   if (found == metas_.end()) return;
-  found->second.reward = reward;
-  found->second.advantage = advantage;
+  found->second.outcome = outcome;
 }
 
 void SampleStore::Assign(uint64_t sample_id, int64_t mini_batch, int rank) {
@@ -190,13 +202,13 @@ absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
                 .finish_reason = meta.finish_reason,
                 .temperature = meta.temperature,
                 .off_support = meta.off_support,
-                .reward = meta.reward};
+                .reward = meta.outcome.reward};
   const auto responses = static_cast<size_t>(meta.response_tokens);
   const size_t tokens = static_cast<size_t>(meta.prompt_tokens) + responses;
   sample.tokens.resize(tokens);
   if (meta.log_probs) sample.log_probs.resize(responses);
   sample.versions.resize(responses);
-  sample.advantages.assign(responses, static_cast<float>(meta.advantage));
+  sample.advantages.assign(responses, static_cast<float>(meta.outcome.advantage));
   int64_t at = meta.offset;
   TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.tokens.data(), static_cast<int64_t>(tokens * 4)));
   at += static_cast<int64_t>(tokens * 4);

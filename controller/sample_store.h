@@ -17,6 +17,13 @@
 
 namespace tandem {
 
+// What a response is worth.
+struct Outcome {
+  double score = 0;   // the reward function's
+  double reward = 0;  // what advantages are made of: less the KL penalty with use_kl_in_reward
+  double advantage = 0;
+};
+
 // What is known of a sample without reading its arrays.
 struct SampleMeta {
   uint64_t sample_id = 0;
@@ -30,8 +37,7 @@ struct SampleMeta {
   int64_t weight_version = 0;  // of the first response token
   int64_t mini_batch = 0;
   int rank = 0;  // of the trainer that trains it
-  double reward = 0;
-  double advantage = 0;
+  Outcome outcome;
   int64_t offset = 0;       // of the record in the step's file
   int64_t ref_offset = -1;  // of the reference log-probs, -1: none
   int64_t old_offset = -1;  // of the recomputed log-probs, -1: none
@@ -53,13 +59,14 @@ class SampleStore {
   absl::Status BeginStep(int64_t step);
 
   // AlreadyExists: that id was put before. InvalidArgument: arrays whose lengths do not fit.
-  // ResourceExhausted: disk full.
-  absl::Status Put(const Sample& sample);
+  // DataLoss: a token that weights of another version than `version` sampled. ResourceExhausted:
+  // disk full.
+  absl::Status Put(const Sample& sample, int64_t version);
   bool Contains(uint64_t sample_id) const;
 
   // In order of sample id.
   std::vector<SampleMeta> Metas() const;
-  void SetOutcome(uint64_t sample_id, double reward, double advantage);
+  void SetOutcome(uint64_t sample_id, const Outcome& outcome);
   void Assign(uint64_t sample_id, int64_t mini_batch, int rank);
 
   enum class LogProbs { kReference, kRecomputed };

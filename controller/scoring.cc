@@ -97,21 +97,24 @@ absl::Status ComputeAdvantages(const TrainOptions& options,
   for (auto& [id, record] : batch.records) groups[record.group].push_back(&record);
   double total_kl = 0;
   for (auto& [group, members] : groups) {
-    std::vector<float> scores;
+    std::vector<double> rewards;
     for (const SampleRecord* member : members) {
-      double score = member->reward;
+      double reward = member->reward;
       if (options.kl_in_reward) {
         TANDEM_ASSIGN_OR_RETURN(const double kl,
                                 SummedKl(samples, member->sample_id, options.kl_penalty));
-        score -= options.kl_coef * kl;
+        reward -= options.kl_coef * kl;
         total_kl += kl;
       }
-      scores.push_back(static_cast<float>(score));
+      rewards.push_back(reward);
     }
-    const std::vector<float> advantages = GrpoAdvantages(scores, options.scale);
+    const std::vector<float> advantages =
+        GrpoAdvantages({rewards.begin(), rewards.end()}, options.scale);
     for (size_t i = 0; i < members.size(); ++i) {
       members[i]->advantage = advantages[i];
-      samples.SetOutcome(members[i]->sample_id, members[i]->reward, advantages[i]);
+      samples.SetOutcome(
+          members[i]->sample_id,
+          {.score = members[i]->reward, .reward = rewards[i], .advantage = advantages[i]});
     }
   }
   if (options.kl_in_reward && !batch.records.empty()) {

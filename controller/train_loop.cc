@@ -105,15 +105,15 @@ absl::Status TrainLoop::Generate(StepBatch& batch) {
   }
   const auto total = static_cast<int64_t>(groups.size()) * options_.samples_per_prompt;
   int64_t done = 0;
-  return parts_.serving.Generate(std::move(groups), position_.version,
-                                 [&](Sample sample) -> absl::Status {
-                                   // The worker counts samples from 0 in each request; a re-issued
-                                   // request holds fewer.
-                                   sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
-                                   TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample));
-                                   parts_.progress.OnPhaseProgress(batch.step, ++done, total);
-                                   return absl::OkStatus();
-                                 });
+  return parts_.serving.Generate(
+      std::move(groups), position_.version, [&](Sample sample) -> absl::Status {
+        // The worker counts samples from 0 in each request; a re-issued
+        // request holds fewer.
+        sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
+        TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample, position_.version));
+        parts_.progress.OnPhaseProgress(batch.step, ++done, total);
+        return absl::OkStatus();
+      });
 }
 
 absl::Status TrainLoop::SleepRollouts(StepBatch& batch) {

@@ -23,7 +23,7 @@ void Fill(SampleStore& store, int64_t groups, int64_t samples) {
       sample.prompt_tokens = 1;
       sample.log_probs.assign(static_cast<size_t>(1 + g + i), -1.0f);
       sample.versions.assign(static_cast<size_t>(1 + g + i), 0);
-      REQUIRE(store.Put(sample).ok());
+      REQUIRE(store.Put(sample, 0).ok());
     }
   }
 }

@@ -40,14 +40,14 @@ TEST_CASE("SampleStore takes samples without log-probs", "[samples]") {
   REQUIRE(f.store->BeginStep(1).ok());
   Sample sample = MakeSample(1, 3);
   sample.log_probs.clear();
-  REQUIRE(f.store->Put(sample).ok());
+  REQUIRE(f.store->Put(sample, 7).ok());
   const Sample back = f.store->Read(1).value();
   REQUIRE(back.tokens == sample.tokens);
   REQUIRE(back.log_probs.empty());
   REQUIRE(back.versions == sample.versions);
   sample = MakeSample(2, 3);
   sample.log_probs.pop_back();
-  REQUIRE(absl::IsInvalidArgument(f.store->Put(sample)));
+  REQUIRE(absl::IsInvalidArgument(f.store->Put(sample, 7)));
 }
 
 TEST_CASE("SampleStore keeps the files of the newest steps", "[samples]") {
@@ -77,9 +77,9 @@ TEST_CASE("SampleStore keeps the files of the newest steps", "[samples]") {
 TEST_CASE("SampleStore gives back what it was given, with outcome and advantage", "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(20, 2)).ok());
-  REQUIRE(f.store->Put(MakeSample(10, 3)).ok());
-  f.store->SetOutcome(20, 1.0, -0.25);
+  REQUIRE(f.store->Put(MakeSample(20, 2), 7).ok());
+  REQUIRE(f.store->Put(MakeSample(10, 3), 7).ok());
+  f.store->SetOutcome(20, {.score = 2.0, .reward = 1.0, .advantage = -0.25});
   const auto sample = f.store->Read(20);
   REQUIRE(sample.ok());
   REQUIRE(sample->tokens == MakeSample(20, 2).tokens);
@@ -94,21 +94,33 @@ TEST_CASE("SampleStore gives back what it was given, with outcome and advantage"
   REQUIRE(f.store->Metas().back().weight_version == 7);
 }
 
+TEST_CASE("SampleStore refuses a token that other weights sampled", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  Sample mixed = MakeSample(1, 3);
+  mixed.versions[2] = 6;
+  const absl::Status status = f.store->Put(mixed, 7);
+  REQUIRE(absl::IsDataLoss(status));
+  REQUIRE(std::string(status.message()).find("version 6 sampled response token 2") !=
+          std::string::npos);
+  REQUIRE_FALSE(f.store->Contains(1));
+}
+
 TEST_CASE("SampleStore takes every id once, and only whole samples", "[samples]") {
   Fixture f;
-  REQUIRE_FALSE(f.store->Put(MakeSample(1, 1)).ok());  // no step yet
+  REQUIRE_FALSE(f.store->Put(MakeSample(1, 1), 7).ok());  // no step yet
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(1, 1)).ok());
-  REQUIRE(absl::IsAlreadyExists(f.store->Put(MakeSample(1, 1))));
+  REQUIRE(f.store->Put(MakeSample(1, 1), 7).ok());
+  REQUIRE(absl::IsAlreadyExists(f.store->Put(MakeSample(1, 1), 7)));
   Sample broken = MakeSample(2, 2);
   broken.log_probs.pop_back();
-  REQUIRE(absl::IsInvalidArgument(f.store->Put(broken)));
+  REQUIRE(absl::IsInvalidArgument(f.store->Put(broken, 7)));
 }
 
 TEST_CASE("SampleStore streams by rank and mini-batch in order of id", "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(4).ok());
-  for (const uint64_t id : {5u, 3u, 1u, 4u}) REQUIRE(f.store->Put(MakeSample(id, 1)).ok());
+  for (const uint64_t id : {5u, 3u, 1u, 4u}) REQUIRE(f.store->Put(MakeSample(id, 1), 7).ok());
   f.store->Assign(5, 0, 1);
   f.store->Assign(3, 1, 0);
   f.store->Assign(1, 0, 0);
@@ -122,7 +134,7 @@ TEST_CASE("SampleStore streams by rank and mini-batch in order of id", "[samples
 TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(1, 2)).ok());
+  REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
   const auto kind = SampleStore::LogProbs::kReference;
   REQUIRE(f.store->ReadLogProbs(kind, 1)->empty());
   REQUIRE(f.store->PutLogProbs(1, kind, 1, {-3, -4}).ok());
@@ -136,10 +148,10 @@ TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
 TEST_CASE("SampleStore begins a replayed step anew", "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(1, 2)).ok());
+  REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
   REQUIRE(f.store->BeginStep(1).ok());
   REQUIRE(f.store->Metas().empty());
-  REQUIRE(f.store->Put(MakeSample(1, 2)).ok());
+  REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
 }
 
 }  // namespace tandem

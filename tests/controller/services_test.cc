@@ -92,7 +92,7 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
   testing::FakeRun run(1);
   const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   REQUIRE(samples->BeginStep(3).ok());
-  for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000)).ok());
+  for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000), 1).ok());
   ClusterService service(run.registry, *samples, {});
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service});

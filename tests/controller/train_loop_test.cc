@@ -80,6 +80,28 @@ TEST_CASE("TrainLoop advances the version with every mini-batch, compares the fi
                            "SyncWeights(v4, targets 0+1, r1i1)", "SaveState(v4)"});
 }
 
+TEST_CASE("A KL penalty lowers the reward and not the score", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.options.need_reference = true;
+  run.options.kl_in_reward = true;
+  run.options.kl_coef = 0.25;
+  // Half a nat below the policy on both tokens of every sample.
+  run.journal.OnCall("trainer 0 ComputeLogProbs(step 1, reference", [&] {
+    for (const SampleMeta& meta : run.samples->Metas()) {
+      REQUIRE(
+          run.samples
+              ->PutLogProbs(1, SampleStore::LogProbs::kReference, meta.sample_id, {-1.5f, -2.5f})
+              .ok());
+    }
+  });
+  REQUIRE(run.Run().ok());
+  const auto& metrics = run.store.steps.at(1).metrics;
+  REQUIRE(metrics.at("critic/score/mean") == 0.5);
+  REQUIRE(metrics.at("critic/rewards/mean") == 0.25);
+  REQUIRE(metrics.at("critic/rewards/max") == 0.75);
+}
+
 TEST_CASE("TrainLoop stops when a log-prob differs and says which", "[train_loop]") {
   testing::FakeRun run(1);
   run.forward.identical_tokens = 14;
