@@ -1,5 +1,6 @@
 #include "trainer_worker/agreement.h"
 
+#include "common/base/failure_origin.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -20,9 +21,11 @@ absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
   std::vector<int64_t> numbers;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].code != 0) {
-      return MakeStatus(absl::StatusCode::kAborted,
-                        "trainer {} failed in {} ({}); its own message says why", rank, what,
-                        absl::StatusCodeToString(static_cast<absl::StatusCode>(all[rank].code)));
+      return WithOrigin(
+          MakeStatus(absl::StatusCode::kAborted,
+                     "trainer {} failed in {} ({}); its own message says why", rank, what,
+                     absl::StatusCodeToString(static_cast<absl::StatusCode>(all[rank].code))),
+          FailureOrigin::kAnotherRank);
     }
     numbers.push_back(all[rank].number);
   }

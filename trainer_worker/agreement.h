@@ -14,7 +14,7 @@ namespace tandem {
 
 // Collective. Every rank brings the outcome of something local and a number; if all succeeded, the
 // numbers of all ranks. Otherwise a rank's own failure or, where it had none, Aborted naming the
-// lowest rank that failed in `what`.
+// lowest rank that failed in `what`, with FailureOrigin::kAnotherRank.
 absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
                                            const absl::Status& mine,
                                            const std::string& what,

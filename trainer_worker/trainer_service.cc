@@ -72,6 +72,7 @@ absl::StatusOr<TrainerService::Parts> TrainerService::PartsFor(int64_t incarnati
 grpc::Status TrainerService::Reply(absl::Status status) const {
   if (status.ok()) return grpc::Status::OK;
   v1::ErrorInfo info;
+  info.mutable_worker()->set_role(v1::ROLE_TRAINER);
   std::string message(status.message());
   if (const auto parts = Ready(); parts.ok()) {
     const TrainerStatus now = parts->trainer->status();

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "common/base/failure_origin.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -93,7 +94,10 @@ absl::Status SharedSegment::status() const {
   if (word == 0) return absl::OkStatus();
   const int rank = static_cast<int>(word) - 1;
   if (rank >= world_size_) return Internal("the group's abort word names no rank: {}", word);
-  return absl::Status(static_cast<absl::StatusCode>(reason(rank).code), reason(rank).text);
+  absl::Status why(static_cast<absl::StatusCode>(reason(rank).code), reason(rank).text);
+  const bool by_peer =
+      absl::IsUnavailable(why) || absl::IsDeadlineExceeded(why) || absl::IsAborted(why);
+  return WithOrigin(std::move(why), by_peer ? FailureOrigin::kAnotherRank : FailureOrigin::kHere);
 }
 
 }  // namespace tandem

@@ -54,7 +54,7 @@ class SharedSegment {
 
   // The first reason stays; wakes everybody. Any thread.
   void Abort(const absl::Status& status);
-  // OK, or the reason of the abort.
+  // OK, or the reason of the abort; FailureOrigin::kAnotherRank where that is a rank gone or late.
   absl::Status status() const;
 
  private:

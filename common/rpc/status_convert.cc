@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "common/base/failure_origin.h"
+
 namespace tandem {
 namespace {
-
-constexpr char kErrorInfoUrl[] = "type.googleapis.com/tandem.v1.ErrorInfo";
 
 #define TANDEM_SAME_CODE(grpc_code, absl_code)                   \
   static_assert(static_cast<int>(grpc::StatusCode::grpc_code) == \
@@ -52,10 +52,10 @@ bool IsLostPeer(const grpc::Status& status) {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  std::string details;
-  if (const auto payload = status.GetPayload(kErrorInfoUrl)) details = std::string(*payload);
+  v1::ErrorInfo info = GetErrorInfo(status).value_or(v1::ErrorInfo());
+  info.set_origin(static_cast<v1::ErrorInfo::Origin>(OriginOf(status)));
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()),
-                      details);
+                      info.SerializeAsString());
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
@@ -67,6 +67,11 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (v1::ErrorInfo info;
       !status.error_details().empty() && info.ParseFromString(status.error_details())) {
     result.SetPayload(kErrorInfoUrl, absl::Cord(status.error_details()));
+    const FailureOrigin origin = info.origin() == v1::ErrorInfo::ANOTHER_RANK
+                                     ? FailureOrigin::kAnotherRank
+                                 : info.origin() == v1::ErrorInfo::PARTNER ? FailureOrigin::kPartner
+                                                                           : FailureOrigin::kHere;
+    return WithOrigin(std::move(result), origin);
   }
   return result;
 }

@@ -12,6 +12,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/failure_origin.h"
 #include "common/base/status_macros.h"
 #include "controller/clients/worker_pool.h"
 
@@ -23,11 +24,24 @@ inline bool IsPeerFailure(const absl::Status& status) {
          absl::IsAborted(status) || absl::IsCancelled(status);
 }
 
+// How much a failed call says of the reason: the answer of the rank that failed itself tells more
+// than that of one which only noticed, and that more than a call that was given up.
+inline int Telling(const absl::Status& status) {
+  if (status.ok()) return 0;
+  if (absl::IsCancelled(status)) return 1;
+  return OriginOf(status) == FailureOrigin::kAnotherRank ? 2 : 3;
+}
+
+// How long a rank that failed may take to say so after another one noticed.
+inline constexpr std::chrono::seconds kOwnReasonGrace{3};
+
 // Runs `call(TrainerClient&, rank) -> StatusOr<Result>` on all ranks, one thread each, and returns
-// the results by rank. The first failure is the one reported, prefixed by the rank; it cancels the
-// others, which would wait for the missing rank otherwise.
+// the results by rank. A failure cancels the calls to the others, which would wait for the missing
+// rank otherwise; if it only says that another rank failed, that one has `grace` to answer before.
+// Reported is the failure that says most (Telling), of equals the first, prefixed by the rank.
 template <typename Result, typename Call>
-absl::StatusOr<std::vector<Result>> OnAllTrainers(WorkerPool& pool, const Call& call) {
+absl::StatusOr<std::vector<Result>> OnAllTrainers(
+    WorkerPool& pool, const Call& call, std::chrono::milliseconds grace = kOwnReasonGrace) {
   std::vector<std::shared_ptr<TrainerClient>> clients;
   for (int rank = 0; rank < pool.pairs(); ++rank) {
     TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
@@ -36,7 +50,7 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(WorkerPool& pool, const Call& 
   std::vector<Result> results(clients.size());
   std::mutex mutex;
   std::condition_variable changed;
-  absl::Status first_failure;
+  absl::Status failure;
   size_t running = clients.size();
   const auto run = [&](size_t rank) {
     TrainerClient& client = *clients[rank];
@@ -46,18 +60,23 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(WorkerPool& pool, const Call& 
     changed.notify_all();
     if (result.ok()) {
       results[rank] = std::move(result).value();
-    } else if (first_failure.ok()) {
+    } else if (Telling(result.status()) > Telling(failure)) {
       const WorkerKey key{WorkerRole::kTrainer, static_cast<int>(rank)};
-      first_failure = absl::IsCancelled(result.status())
-                          ? absl::CancelledError(key.Text() + " fell silent; its call was given up")
-                          : Annotate(result.status(), key.Text());
-      if (absl::IsUnavailable(first_failure)) pool.MarkLost(key, client.incarnation());
+      failure = absl::IsCancelled(result.status())
+                    ? absl::CancelledError(key.Text() + " fell silent; its call was given up")
+                    : Annotate(result.status(), key.Text());
+      if (absl::IsUnavailable(failure)) pool.MarkLost(key, client.incarnation());
     }
   };
   std::vector<std::jthread> threads;
   for (size_t rank = 0; rank < clients.size(); ++rank) threads.emplace_back(run, rank);
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return running == 0 || !first_failure.ok(); });
+  changed.wait(lock, [&] { return running == 0 || !failure.ok(); });
+  if (OriginOf(failure) == FailureOrigin::kAnotherRank) {
+    changed.wait_for(lock, grace, [&] {
+      return running == 0 || OriginOf(failure) != FailureOrigin::kAnotherRank;
+    });
+  }
   // A thread may not have made its call yet: cancel until all have come back.
   while (running > 0) {
     for (const auto& client : clients) client->CancelAll();
@@ -65,7 +84,7 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(WorkerPool& pool, const Call& 
   }
   lock.unlock();
   threads.clear();
-  TANDEM_RETURN_IF_ERROR(first_failure);
+  TANDEM_RETURN_IF_ERROR(failure);
   return results;
 }
 

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <unistd.h>
 
+#include "common/base/failure_origin.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -28,8 +29,9 @@ std::vector<std::unique_ptr<SharedSegment>> MapForAllRanks() {
 }
 
 absl::Status ReasonOf(int rank) {
-  return MakeStatus(absl::StatusCode::kUnavailable, "rank {} says why {}", rank,
-                    std::string(300, static_cast<char>('a' + rank)));
+  return WithOrigin(MakeStatus(absl::StatusCode::kUnavailable, "rank {} says why {}", rank,
+                               std::string(300, static_cast<char>('a' + rank))),
+                    FailureOrigin::kAnotherRank);
 }
 
 }  // namespace

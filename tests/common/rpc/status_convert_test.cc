@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/failure_origin.h"
+
 namespace tandem {
 
 TEST_CASE("Status conversion keeps every code and message both ways", "[rpc]") {
@@ -28,6 +30,17 @@ TEST_CASE("Status conversion carries who failed, when and after what", "[rpc]") 
   REQUIRE(GetErrorInfo(back).has_value());
   REQUIRE(GetErrorInfo(back)->phase() == "sync");
   REQUIRE(Describe(back) == "digest differs (rollout 1, phase sync, last action: CommitUpdate 7)");
+}
+
+TEST_CASE("Status conversion carries whose failure it is", "[rpc]") {
+  for (const FailureOrigin origin : {FailureOrigin::kAnotherRank, FailureOrigin::kPartner}) {
+    const absl::Status status = WithOrigin(absl::AbortedError("not mine"), origin);
+    REQUIRE(OriginOf(FromGrpcStatus(ToGrpcStatus(status))) == origin);
+    REQUIRE(AnsweredByWorker(FromGrpcStatus(ToGrpcStatus(status))));
+  }
+  const absl::Status nobody = FromGrpcStatus({grpc::StatusCode::UNAVAILABLE, "connect failed"});
+  REQUIRE(OriginOf(nobody) == FailureOrigin::kHere);
+  REQUIRE_FALSE(AnsweredByWorker(nobody));
 }
 
 TEST_CASE("Status conversion calls a removed stream a lost peer", "[rpc]") {
