@@ -121,8 +121,8 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
     parts.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
     return absl::OkStatus();
   };
-  TANDEM_RETURN_IF_ERROR(
-      parts.serving.Generate(MakeGroups(prompts, count, request), request.version, take));
+  TANDEM_RETURN_IF_ERROR(parts.serving.Generate(MakeGroups(prompts, count, request),
+                                                request.version, take, request.payer));
 
   std::vector<RewardItem> ordered;
   std::vector<int64_t> prompt_of;

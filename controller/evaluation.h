@@ -17,6 +17,7 @@ struct EvaluationRequest {
   int64_t samples = 1;  // per prompt
   SamplingParams sampling;
   int64_t max_prompts = 0;  // 0: all
+  Payer payer = Payer::kRun;
 };
 
 // Generates, scores and sums up under verl's names: val-core/<source>/reward/mean@N, best@N,

@@ -52,6 +52,16 @@ bool ReplicaIsGone(const absl::Status& status) {
          absl::IsDeadlineExceeded(status) || absl::IsFailedPrecondition(status);
 }
 
+// Also what a hanging replica's calls end with. Not the answers of one that lives.
+bool MayBeKilled(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) ||
+         absl::IsDeadlineExceeded(status);
+}
+
+// Losses after which a group is generated alone, and alone before it is given up.
+constexpr int kSuspect = 2;
+constexpr int kGuilty = 2;
+
 // One dispatch under way.
 class Dispatching {
  public:
@@ -72,6 +82,7 @@ class Dispatching {
       if (interrupted && interrupted()) Fail(absl::CancelledError("generation was interrupted"));
       if (std::optional<Event> event = inbox_->Pop()) Handle(std::move(*event));
     }
+    if (!result_.given_up.ok()) return std::move(result_);
     TANDEM_RETURN_IF_ERROR(error_);
     result_.rest.assign(std::make_move_iterator(waiting_.begin()),
                         std::make_move_iterator(waiting_.end()));
@@ -82,6 +93,8 @@ class Dispatching {
   struct ReplicaState {
     Replica replica;
     int64_t samples = 0;  // in flight
+    int flights = 0;
+    bool taken = false;  // by a group that is generated alone
     bool gone = false;
   };
   struct Flight {
@@ -96,8 +109,11 @@ class Dispatching {
       if (!index) return;
       ReplicaState& state = replicas_[*index];
       const auto samples = static_cast<int64_t>(waiting_.front().sample_ids.size());
-      if (state.samples > 0 && state.samples + samples > max_in_flight_) return;
+      const bool suspect = waiting_.front().losses >= kSuspect;
+      if (state.flights > 0 && (suspect || state.samples + samples > max_in_flight_)) return;
       state.samples += samples;
+      ++state.flights;
+      state.taken = suspect;
       const size_t ticket = next_ticket_++;
       Flight& flight = flights_[ticket];
       flight = {.group = std::move(waiting_.front()), .replica = *index};
@@ -116,7 +132,7 @@ class Dispatching {
   std::optional<size_t> LeastLoaded() const {
     std::optional<size_t> best;
     for (size_t i = 0; i < replicas_.size(); ++i) {
-      if (replicas_[i].gone) continue;
+      if (replicas_[i].gone || replicas_[i].taken) continue;
       if (!best || replicas_[i].samples < replicas_[*best].samples) best = i;
     }
     return best;
@@ -147,6 +163,8 @@ class Dispatching {
     flights_.erase(found);
     ReplicaState& state = replicas_[flight.replica];
     state.samples -= static_cast<int64_t>(flight.group.sample_ids.size());
+    const bool alone = --state.flights == 0 && !state.gone;
+    state.taken = false;
     const int rank = state.replica.rank;
     if (!status.ok() && !ReplicaIsGone(status)) {
       Fail(Annotate(
@@ -160,7 +178,19 @@ class Dispatching {
                    flight.group.sample_ids.size());
     }
     Lose(state, status);
+    if (MayBeKilled(status) && error_.ok()) Suspect(flight.group, alone, rank);
     waiting_.push_back(std::move(flight.group));
+  }
+
+  void Suspect(GroupRequest& group, bool alone, int rank) {
+    ++group.losses;
+    group.losses_alone += alone ? 1 : 0;
+    if (group.losses_alone < kGuilty) return;
+    result_.given_up = Internal(
+        "group {} was given up: {} times a rollout, at last rollout {}, was lost while it made "
+        "nothing else (a prompt of {} tokens, max_tokens={}); its log says why",
+        group.group, group.losses_alone, rank, group.prompt.size(), group.params.max_tokens);
+    Fail(result_.given_up);
   }
 
   void Lose(ReplicaState& state, const absl::Status& status) {

@@ -23,10 +23,14 @@ struct Replica {
 struct DispatchResult {
   std::vector<int> lost_ranks;     // replicas that failed as if they were gone
   std::vector<GroupRequest> rest;  // groups with the sample ids that are still missing
+  // Internal: a group was given up, and the dispatch with it.
+  absl::Status given_up;
 };
 
 // A group goes to the replica with the fewest samples in flight, and waits here while all have
-// `max_in_flight_samples`. What a replica leaves unfinished when it fails goes to the others.
+// `max_in_flight_samples`. What a replica leaves unfinished when it fails goes to the others; a
+// group that was there at two losses is then generated alone, and given up when a replica was lost
+// twice while it had nothing else to do.
 // Which replica serves a group has no influence on its samples: they are keyed by sample id.
 class RolloutDispatcher {
  public:

@@ -38,7 +38,11 @@ std::vector<Replica> Serving::Replicas() {
 
 absl::Status Serving::Generate(std::vector<GroupRequest> groups,
                                int64_t version,
-                               const std::function<absl::Status(Sample)>& on_sample) {
+                               const std::function<absl::Status(Sample)>& on_sample,
+                               Payer payer) {
+  constexpr int64_t kRestartsOfUserCall = 2;
+  RestartBudget of_call(kRestartsOfUserCall);
+  RestartBudget& budget = payer == Payer::kRun ? budget_ : of_call;
   RolloutDispatcher dispatcher({.max_in_flight_samples = options_.max_in_flight_samples,
                                 .interrupted = options_.interrupted});
   while (true) {
@@ -54,9 +58,12 @@ absl::Status Serving::Generate(std::vector<GroupRequest> groups,
     groups = std::move(result.rest);
     if (groups.empty() && result.lost_ranks.empty()) return absl::OkStatus();
     weights_.Forget(result.lost_ranks);
-    TANDEM_RETURN_IF_ERROR(Restore(
-        version, MakeStatus(absl::StatusCode::kUnavailable, "rollout {} was lost while generating",
-                            fmt::join(result.lost_ranks, ", "))));
+    TANDEM_RETURN_IF_ERROR(
+        Restore(version,
+                MakeStatus(absl::StatusCode::kUnavailable, "rollout {} was lost while generating",
+                           fmt::join(result.lost_ranks, ", ")),
+                budget));
+    TANDEM_RETURN_IF_ERROR(result.given_up);
     if (groups.empty()) return absl::OkStatus();
   }
 }
@@ -74,19 +81,19 @@ absl::Status Serving::OnEach(int64_t version,
     if (!IsPeerFailure(status)) return Annotate(status, key.Text());
     if (client.ok()) pool_.MarkLost(key, (*client)->incarnation());
     weights_.Forget({rank});
-    TANDEM_RETURN_IF_ERROR(Restore(version, Annotate(status, key.Text())));
+    TANDEM_RETURN_IF_ERROR(Restore(version, Annotate(status, key.Text()), budget_));
   }
   return absl::OkStatus();
 }
 
-absl::Status Serving::Restore(int64_t version, const absl::Status& reason) {
-  TANDEM_RETURN_IF_ERROR(budget_.Spend(reason));
-  progress_.OnMessage(fmt::format("recovering ({} of {}): {}", budget_.spent(), budget_.limit(),
+absl::Status Serving::Restore(int64_t version, const absl::Status& reason, RestartBudget& budget) {
+  TANDEM_RETURN_IF_ERROR(budget.Spend(reason));
+  progress_.OnMessage(fmt::format("recovering ({} of {}): {}", budget.spent(), budget.limit(),
                                   std::string(reason.message())));
   TANDEM_RETURN_IF_ERROR(pool_.WaitUntilComplete(options_.register_timeout, options_.interrupted));
   TANDEM_RETURN_IF_ERROR(weights_.Publish(version, "").status());
   TANDEM_RETURN_IF_ERROR(weights_.Wake().status());
-  budget_.Settle();
+  budget.Settle();
   return absl::OkStatus();
 }
 

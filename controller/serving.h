@@ -44,6 +44,10 @@ struct ServingOptions {
 
 // Not thread-safe.
 class Serving {
+// Whose restarts pay for a rollout that is lost: the run's, or those of one call of a user, which
+// leave the run's as they are.
+enum class Payer { kRun, kUserCall };
+
  public:
   Serving(WorkerPool& pool,
           WeightSync& weights,
@@ -59,22 +63,23 @@ class Serving {
   // Generates every sample of `groups` with weight `version`; `on_sample` runs on this thread, once
   // per sample id. When a rollout is lost the others take its groups; afterwards, or when none is
   // left, the lost ones are waited for and synced again, so that all serve when this returns.
-  // Cancelled: interrupted. Else as RolloutDispatcher and WeightSync.
+  // Cancelled: interrupted. Internal: a group was given up, all serve again. Else as
+  // RolloutDispatcher and WeightSync.
   absl::Status Generate(std::vector<GroupRequest> groups,
                         int64_t version,
-                        const std::function<absl::Status(Sample)>& on_sample);
+                        const std::function<absl::Status(Sample)>& on_sample,
+                        Payer payer = Payer::kRun);
 
   // Runs `call` on each rollout; one that fails as if gone is waited for, synced to `version` and
   // asked again.
   absl::Status OnEach(int64_t version,
                       const std::function<absl::Status(RolloutClient&, int rank)>& call);
 
-  // Waits until all workers are there and all rollouts serve `version`.
-  absl::Status Restore(int64_t version, const absl::Status& reason);
-
  private:
   std::vector<Replica> Replicas();
 
+  // Waits until all workers are there and all rollouts serve `version`.
+  absl::Status Restore(int64_t version, const absl::Status& reason, RestartBudget& budget);
   WorkerPool& pool_;
   WeightSync& weights_;
   RestartBudget& budget_;

@@ -206,6 +206,13 @@ absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequ
     if (!asked.stop_token_ids.empty()) group.params.stop_token_ids = asked.stop_token_ids;
   }
   for (int64_t i = 0; i < n; ++i) {
+  const int64_t most = parts_.options.max_model_len;
+  const auto prompt = static_cast<int64_t>(group.prompt.size());
+  if (prompt > most || group.params.max_tokens > most - prompt) {
+    return MakeStatus(absl::StatusCode::kResourceExhausted,
+                      "a prompt of {} tokens and max_tokens={} exceed rollout.max_model_len={}",
+                      prompt, group.params.max_tokens, most);
+  }
     group.sample_ids.push_back(MakeSampleId(0, kUserEpoch, static_cast<uint64_t>(i)));
   }
   return group;
@@ -221,10 +228,13 @@ grpc::Status TandemService::Generate(grpc::ServerContext*,
     const int64_t version = parts_.loop.position().version;
     response->set_version(version);
     group->version = version;
-    return parts_.run.serving.Generate({*group}, version, [&](Sample sample) {
-      samples[sample.sample_id] = std::move(sample);
-      return absl::OkStatus();
-    });
+    return parts_.run.serving.Generate(
+        {*group}, version,
+        [&](Sample sample) {
+          samples[sample.sample_id] = std::move(sample);
+          return absl::OkStatus();
+        },
+        Payer::kUserCall);
   });
   if (!status.ok()) return ToGrpcStatus(status);
   for (const auto& [id, sample] : samples) {
@@ -241,7 +251,8 @@ grpc::Status TandemService::Evaluate(grpc::ServerContext*,
                                      v1::EvaluateResponse* response) {
   EvaluationRequest evaluation{.samples = parts_.options.validation_samples,
                                .sampling = parts_.options.validation_sampling,
-                               .max_prompts = request->max_prompts()};
+                               .max_prompts = request->max_prompts(),
+                               .payer = Payer::kUserCall};
   if (request->n() > 0) {
     evaluation.samples = request->n();
     evaluation.sampling.temperature = request->temperature();

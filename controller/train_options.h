@@ -29,6 +29,7 @@ struct TrainOptions {
   int64_t samples_per_prompt = 8;
   SamplingParams sampling;
   int64_t max_prompt_tokens = 512;
+  int64_t max_model_len = 1024;  // tokens, prompt and response
   SleepMode sleep = SleepMode::kDrainOnly;
 
   // Validation

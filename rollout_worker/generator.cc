@@ -70,7 +70,9 @@ absl::Status Generator::Check(const GenerationRequest& request) const {
     return InvalidArgument("stop texts need a tokenizer, and this rollout has loaded none");
   }
   const auto prompt = static_cast<int64_t>(request.prompt.size());
-  if (prompt + request.params.max_tokens > options_.max_model_len) {
+  // max_tokens is whatever a client sent: no sum with it.
+  if (prompt > options_.max_model_len ||
+      request.params.max_tokens > options_.max_model_len - prompt) {
     return MakeStatus(absl::StatusCode::kResourceExhausted,
                       "a prompt of {} tokens and max_tokens={} exceed rollout.max_model_len={}",
                       prompt, request.params.max_tokens, options_.max_model_len);

@@ -23,6 +23,10 @@ struct GroupRequest {
   std::vector<uint64_t> sample_ids;
   SamplingParams params;
   int64_t group = 0;  // echoed in the samples
+
+  // Replicas that were lost while they generated it, and how often it was all they had to do.
+  int losses = 0;
+  int losses_alone = 0;
 };
 
 enum class SleepMode {

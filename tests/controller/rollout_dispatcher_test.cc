@@ -121,6 +121,40 @@ TEST_CASE("RolloutDispatcher gives up on failures that every rollout would repea
   REQUIRE(std::string(result.status().message()).find("rollout 0") != std::string::npos);
 }
 
+TEST_CASE("RolloutDispatcher generates a group alone that was there at two losses",
+          "[dispatcher]") {
+  testing::CallJournal journal;
+  const auto slow = std::make_shared<SlowRollout>(journal, 0);
+  std::vector<GroupRequest> groups = Groups(4, 2);
+  groups[1].losses = 2;
+  RolloutDispatcher dispatcher({});
+  size_t samples = 0;
+  const auto result = dispatcher.Dispatch(groups, {{0, slow}}, [&](Sample sample) {
+    // The suspect's samples come when all before it are there, and before any that follows.
+    if (sample.group == 1) REQUIRE(samples < 4);
+    if (sample.group > 1) REQUIRE(samples >= 4);
+    ++samples;
+    return absl::OkStatus();
+  });
+  REQUIRE(result.ok());
+  REQUIRE(samples == 8);
+}
+
+TEST_CASE("RolloutDispatcher blames a group for a loss only if nothing else ran", "[dispatcher]") {
+  testing::CallJournal journal;
+  journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"), 0, 2);
+  RolloutDispatcher dispatcher({});
+  const auto take = [](Sample) { return absl::OkStatus(); };
+  auto together = dispatcher.Dispatch(Groups(2, 2), Replicas(journal, 1), take);
+  REQUIRE(together.ok());
+  REQUIRE(together->given_up.ok());
+  REQUIRE(together->rest.size() == 2);
+  for (const GroupRequest& group : together->rest) {
+    REQUIRE(group.losses == 1);
+    REQUIRE(group.losses_alone == 0);
+  }
+}
+
 TEST_CASE("RolloutDispatcher bounds what is in flight", "[dispatcher]") {
   testing::CallJournal journal;
   const auto slow = std::make_shared<SlowRollout>(journal, 0);

@@ -256,6 +256,10 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).ok());
   REQUIRE(texts.texts_size() == 3);
   REQUIRE(texts.version() == 1);
+  generate.mutable_params()->set_max_tokens(INT64_MAX);
+  REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).error_code() ==
+          grpc::StatusCode::RESOURCE_EXHAUSTED);
+  generate.clear_params();
   generate.set_n(-1);
   REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).error_code() ==
           grpc::StatusCode::INVALID_ARGUMENT);

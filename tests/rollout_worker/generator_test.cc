@@ -233,6 +233,10 @@ TEST_CASE("Malformed requests are refused with what is wrong") {
   request.params.stop = {"x"};
   REQUIRE(code(request) == absl::StatusCode::kInvalidArgument);
   REQUIRE(code(OneRequest(55)) == absl::StatusCode::kResourceExhausted);
+  // Sums with these would overflow, and let a prompt pass that is too long by itself.
+  REQUIRE(code(OneRequest(INT64_MAX)) == absl::StatusCode::kResourceExhausted);
+  request = MixedRequests({65}, 1, INT64_MAX)[0];
+  REQUIRE(code(request) == absl::StatusCode::kResourceExhausted);
   REQUIRE(code(OneRequest(54)) == absl::StatusCode::kOk);
   rig.Run();
 }
