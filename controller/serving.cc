@@ -19,7 +19,7 @@ absl::Status RestartBudget::Spend(const absl::Status& reason) {
   }
   if (spent_ >= limit_) {
     return Annotate(reason,
-                    fmt::format("gave up after {} recoveries (cluster.max_restarts)", spent_));
+                    fmt::format("gave up after {} recoveries (cluster.max_restarts)", spent()));
   }
   ++spent_;
   attempts_ = 1;
@@ -91,7 +91,8 @@ absl::Status Serving::Restore(int64_t version, const absl::Status& reason, Resta
   progress_.OnMessage(fmt::format("recovering ({} of {}): {}", budget.spent(), budget.limit(),
                                   std::string(reason.message())));
   TANDEM_RETURN_IF_ERROR(pool_.WaitUntilComplete(options_.register_timeout, options_.interrupted));
-  TANDEM_RETURN_IF_ERROR(weights_.Publish(version, "").status());
+  TANDEM_ASSIGN_OR_RETURN(const PublishResult published, weights_.Publish(version, ""));
+  if (!published.checked.empty()) progress_.OnMessage(published.checked);
   TANDEM_RETURN_IF_ERROR(weights_.Wake().status());
   budget.Settle();
   return absl::OkStatus();

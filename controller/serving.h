@@ -1,6 +1,7 @@
 // Generation on all rollouts, whatever happens to some of them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -18,7 +19,8 @@ namespace tandem {
 
 // How many incidents a run forgives. One death may show up several times until everybody is back
 // (a trainer reports it, then a call to the dead worker fails): that is one incident, which ends
-// when a step or a recovery succeeds. Not thread-safe.
+// when a step or a recovery succeeds. For the train loop's
+// thread; spent() is for any.
 class RestartBudget {
  public:
   explicit RestartBudget(int64_t limit) : limit_(limit) {}
@@ -32,7 +34,7 @@ class RestartBudget {
 
  private:
   const int64_t limit_;
-  int64_t spent_ = 0;
+  std::atomic<int64_t> spent_ = 0;
   int attempts_ = 0;  // in the present incident
 };
 
@@ -42,12 +44,12 @@ struct ServingOptions {
   std::function<bool()> interrupted;
 };
 
-// Not thread-safe.
-class Serving {
 // Whose restarts pay for a rollout that is lost: the run's, or those of one call of a user, which
 // leave the run's as they are.
 enum class Payer { kRun, kUserCall };
 
+// Not thread-safe.
+class Serving {
  public:
   Serving(WorkerPool& pool,
           WeightSync& weights,
@@ -76,10 +78,10 @@ enum class Payer { kRun, kUserCall };
                       const std::function<absl::Status(RolloutClient&, int rank)>& call);
 
  private:
-  std::vector<Replica> Replicas();
-
   // Waits until all workers are there and all rollouts serve `version`.
   absl::Status Restore(int64_t version, const absl::Status& reason, RestartBudget& budget);
+  std::vector<Replica> Replicas();
+
   WorkerPool& pool_;
   WeightSync& weights_;
   RestartBudget& budget_;
