@@ -26,9 +26,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 
 absl::Status Engine::Build(const EngineOptions& options) {
   const GeneratorOptions& generator = options.generator;
+  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(options.dtype, options.threads));
   TANDEM_ASSIGN_OR_RETURN(
-      runner_, ModelRunner::Create(options.spec, options.dtype, options.threads,
-                                   generator.vocab_limit, generator.max_model_len,
+      runner_, ModelRunner::Create(options.spec, std::move(ops), generator.vocab_limit,
+                                   generator.max_model_len,
                                    generator.scheduler.max_num_batched_tokens, &ledger_));
   TANDEM_ASSIGN_OR_RETURN(weights_, WeightStorage::Create(&runner_->layout(), &ledger_));
   int64_t blocks = options.kv_blocks;

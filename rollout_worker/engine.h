@@ -73,9 +73,13 @@ class Engine {
   Ledger& ledger() { return ledger_; }
   const WeightLayout& layout() const { return runner_->layout(); }
   const std::string& pair_socket() const { return pair_socket_; }
-  std::string numerics_class() const { return runner_->numerics_class(); }
+  std::string numerics_class() const { return runner_->ops().numerics_class(); }
+  std::string kernel_set() const { return runner_->ops().kernel_set(); }
   const std::byte* weights_address() const { return weights_->data(); }
   const std::byte* kv_address() const { return kv_->data(); }
+
+  // After Shutdown.
+  const OpCounts& op_counts() const { return runner_->ops().counts(); }
 
   // Refuses new work, fails what is open with Unavailable, joins. Idempotent.
   void Shutdown();

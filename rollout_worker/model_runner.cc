@@ -1,6 +1,7 @@
 #include "rollout_worker/model_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
@@ -39,8 +40,7 @@ SampleRow MakeSampleRow(const Sequence& sequence) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const ModelSpec& spec,
-                                                                 DType dtype,
-                                                                 int threads,
+                                                                 std::unique_ptr<ForwardOps> ops,
                                                                  int64_t vocab_limit,
                                                                  int64_t max_model_len,
                                                                  int64_t max_num_batched_tokens,
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const ModelSpec
         "belong together",
         vocab_limit, spec.vocab_size);
   }
-  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(dtype, threads));
+  const DType dtype = ops->compute_dtype();
   TANDEM_ASSIGN_OR_RETURN(auto decoder, Decoder::Create(spec, ops.get(), max_model_len));
   std::unique_ptr<ModelRunner> runner(
       new ModelRunner(std::move(ops), std::move(decoder), vocab_limit));
@@ -89,7 +89,11 @@ Matrix ModelRunner::Forward(const StepPlan& plan, const std::byte* weights, KvCa
   batch.rope = &decoder_.rope();
   for (const PlannedSpan& span : plan.spans) {
     const auto first = static_cast<int64_t>(ids.size());
-    batch.spans.push_back({first, span.tokens, span.first_position, span.sequence->blocks.data()});
+    batch.spans.push_back({.first_row = first,
+                           .rows = span.tokens,
+                           .first_position = span.first_position,
+                           .blocks = span.sequence->blocks.data(),
+                           .sequence = span.sequence->sample_id});
     const auto begin = span.sequence->tokens.begin() + span.first_position;
     ids.insert(ids.end(), begin, begin + span.tokens);
   }

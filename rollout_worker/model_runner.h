@@ -26,18 +26,17 @@ struct DrawnToken {
 // Not thread-safe: the engine thread's. Holds activations (tag activations), no weights and no KV.
 class ModelRunner {
  public:
-  // Ids at or above `vocab_limit` are never drawn. FailedPrecondition: this machine lacks
-  // instructions; InvalidArgument: `vocab_limit` is not one of the model.
+  // Ids at or above `vocab_limit` are never drawn. InvalidArgument: `vocab_limit` is not one of the
+  // model.
   static absl::StatusOr<std::unique_ptr<ModelRunner>> Create(const ModelSpec& spec,
-                                                             DType dtype,
-                                                             int threads,
+                                                             std::unique_ptr<ForwardOps> ops,
                                                              int64_t vocab_limit,
                                                              int64_t max_model_len,
                                                              int64_t max_num_batched_tokens,
                                                              Ledger* ledger);
 
   const WeightLayout& layout() const { return decoder_.layout(); }
-  std::string numerics_class() const { return ops_->numerics_class(); }
+  ForwardOps& ops() const { return *ops_; }
 
   // Pages of the activations; they hold nothing between two steps.
   absl::Status MapWorkspace() { return workspace_->Map(); }

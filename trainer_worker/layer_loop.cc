@@ -67,7 +67,8 @@ TokenBatch LayerLoop::MakeTokens(const PackedBatch& batch) {
     if (sequence.rows == 0) continue;
     AttentionSpan span = {.first_row = sequence.first_row,
                           .rows = sequence.rows,
-                          .first_position = sequence.prefix_rows};
+                          .first_position = sequence.prefix_rows,
+                          .sequence = static_cast<uint64_t>(sequence.sample)};
     if (sequence.prefix >= 0) {
       const std::vector<int32_t>& prompt = block_tables_[static_cast<size_t>(sequence.prefix)];
       const int64_t full = sequence.prefix_rows / kKvBlockTokens;

@@ -73,6 +73,9 @@ class Trainer {
   TrainerStatus status() const;
   Ledger& ledger() { return ledger_; }
   std::string numerics_class() const { return forward_->numerics_class(); }
+  std::string kernel_set() const { return forward_->kernel_set(); }
+  // Once the engine thread has stopped.
+  const OpCounts& op_counts() const { return forward_->counts(); }
 
  private:
   class Phase;

@@ -14,6 +14,7 @@
 
 #include <absl/status/statusor.h>
 
+#include "common/ops/op_counts.h"
 #include "common/ops/ops_types.h"
 
 namespace tandem {
@@ -29,6 +30,7 @@ class ForwardOps {
   // The instruction set they are computed with here, such as "amx" (TANDEM_CPU_ISA's names).
   virtual std::string kernel_set() const = 0;
   // Of the calls so far.
+  virtual const OpCounts& counts() const = 0;
   // Scratch memory held between calls; it grows with the largest call so far.
   virtual int64_t workspace_bytes() const = 0;
 
@@ -60,8 +62,8 @@ class ForwardOps {
   // the end (HF's bf16 modules round silu(gate) as well).
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
   // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0 is
-  // read as 1. `entropy` may be null. Never holds more logits than 128 rows of 1,024 ids per thread:
-  // scratch is 512 KiB per thread and 12 bytes per row and 1,024 ids.
+  // read as 1. `entropy` may be null. Never holds more logits than 128 rows of 1,024 ids per
+  // thread: scratch is 512 KiB per thread and 12 bytes per row and 1,024 ids.
   virtual void TokenLogProbs(Matrix hidden,
                              const LinearWeight& head,
                              int64_t vocab_limit,

@@ -72,9 +72,9 @@ std::map<uint64_t, Sample> Generate(const RealModel& model,
                                     const std::vector<GenerationRequest>& requests,
                                     const GenerateOptions& options) {
   const int64_t vocabulary = model.tokenizer().vocab_size();
-  const auto runner =
-      Require(ModelRunner::Create(model.spec(), DType::kBFloat16, options.threads, vocabulary,
-                                  kMaxTokens, options.max_num_batched_tokens, nullptr));
+  const auto runner = Require(ModelRunner::Create(
+      model.spec(), Require(CreateCpuForwardOps(DType::kBFloat16, options.threads)), vocabulary,
+      kMaxTokens, options.max_num_batched_tokens, nullptr));
   const auto kv = Require(KvCache::Create(model.spec(), DType::kBFloat16, kKvBlocks, nullptr));
   REQUIRE(kv->Map().ok());
   REQUIRE(runner->MapWorkspace().ok());

@@ -83,10 +83,11 @@ inline GeneratorOptions MakeGeneratorOptions(const RigOptions& options) {
 class Rig {
  public:
   Rig(const TinyWeights& weights, const RigOptions& options) : weights_(weights) {
-    runner = ModelRunner::Create(weights.spec, weights.layout.dtype(), options.threads,
-                                 TinyTokenizerSize(), options.max_model_len,
-                                 options.max_num_batched_tokens, nullptr)
-                 .value();
+    runner =
+        ModelRunner::Create(
+            weights.spec, CreateCpuForwardOps(weights.layout.dtype(), options.threads).value(),
+            TinyTokenizerSize(), options.max_model_len, options.max_num_batched_tokens, nullptr)
+            .value();
     kv = KvCache::Create(weights.spec, weights.layout.dtype(), options.kv_blocks, nullptr).value();
     REQUIRE(kv->Map().ok());
     REQUIRE(runner->MapWorkspace().ok());

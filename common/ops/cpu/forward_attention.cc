@@ -31,6 +31,12 @@ std::vector<RowRun> CutSpans(const std::vector<AttentionSpan>& spans, int64_t ro
   return runs;
 }
 
+int64_t RowsOf(const std::vector<AttentionSpan>& spans) {
+  int64_t rows = 0;
+  for (const AttentionSpan& span : spans) rows += span.rows;
+  return rows;
+}
+
 }  // namespace
 
 void CpuForwardOps::RopeAndStore(Matrix qkv,
@@ -38,6 +44,7 @@ void CpuForwardOps::RopeAndStore(Matrix qkv,
                                  const RopeTable& rope,
                                  const std::vector<AttentionSpan>& spans,
                                  KvLayer kv) {
+  counts_.Add(ForwardOp::kRopeAndStore, RowsOf(spans));
   const int64_t head_bytes = shape.head_dim * element_bytes_;
   const int64_t kv_head_bytes = KvHeadBytes(shape.head_dim, element_bytes_);
   const int64_t block_bytes = KvBlockBytes(shape, dtype_);
@@ -74,6 +81,7 @@ void CpuForwardOps::Attention(Matrix qkv,
                               const std::vector<AttentionSpan>& spans,
                               KvLayer kv,
                               Matrix out) {
+  counts_.Add(ForwardOp::kAttention, out.rows);
   AttentionCall call;
   call.qkv = qkv.data;
   call.qkv_stride = qkv.stride;

@@ -86,6 +86,7 @@ void CpuForwardOps::TokenLogProbs(Matrix hidden,
                                   const float* temperatures,
                                   float* log_probs,
                                   float* entropy) {
+  counts_.Add(ForwardOp::kTokenLogProbs, hidden.rows);
   const int64_t chunks = VocabChunks(vocab_limit);
   const ChunkStats* stats = ScoreChunks(
       hidden, head, vocab_limit, [&](int64_t row) { return temperatures[row]; },
@@ -109,6 +110,7 @@ void CpuForwardOps::Sample(Matrix hidden,
                            int64_t vocab_limit,
                            const std::vector<SampleRow>& rows,
                            SampledToken* out) {
+  counts_.Add(ForwardOp::kSample, hidden.rows);
   TANDEM_CHECK(static_cast<int64_t>(rows.size()) == hidden.rows, "one SampleRow per row");
   const int64_t chunks = VocabChunks(vocab_limit);
   const ChunkStats* stats = ScoreChunks(
@@ -214,6 +216,7 @@ Matrix CpuForwardOps::GatherRows(Matrix hidden, std::span<const Draw> draws, std
 }
 
 void CpuForwardOps::Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) {
+  counts_.Add(ForwardOp::kLogits, hidden.rows);
   TANDEM_CHECK(out.cols == head.rows && hidden.cols == head.cols && hidden.rows == out.rows,
                "shapes of Logits do not match");
   GemmCall call = ChunkGemm(hidden, head, 0, head.rows);

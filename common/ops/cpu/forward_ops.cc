@@ -33,6 +33,7 @@ int64_t CpuForwardOps::workspace_bytes() const {
 }
 
 void CpuForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix out) {
+  counts_.Add(ForwardOp::kEmbed, out.rows);
   pool_.ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       TANDEM_CHECK(ids[row] >= 0 && ids[row] < table.rows, "token id outside the embedding");
@@ -42,6 +43,7 @@ void CpuForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix 
 }
 
 void CpuForwardOps::RmsNorm(Matrix in, const void* weight, float eps, Matrix out) {
+  counts_.Add(ForwardOp::kRmsNorm, in.rows);
   pool_.ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       kernels_.rms_norm(Row(in, row), weight, eps, in.cols, Row(out, row));
@@ -50,6 +52,7 @@ void CpuForwardOps::RmsNorm(Matrix in, const void* weight, float eps, Matrix out
 }
 
 void CpuForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
+  counts_.Add(ForwardOp::kLinear, in.rows);
   TANDEM_CHECK(in.cols == weight.cols && out.cols == weight.rows && in.rows == out.rows,
                "shapes of Linear do not match");
   GemmCall call;
@@ -66,12 +69,14 @@ void CpuForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
 }
 
 void CpuForwardOps::Add(Matrix x, Matrix delta) {
+  counts_.Add(ForwardOp::kAdd, x.rows);
   pool_.ParallelRows(x.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) kernels_.add(Row(x, row), Row(delta, row), x.cols);
   });
 }
 
 void CpuForwardOps::SiluMul(Matrix gate_up, Matrix out) {
+  counts_.Add(ForwardOp::kSiluMul, out.rows);
   pool_.ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       kernels_.silu_mul(Row(gate_up, row), out.cols, Row(out, row));

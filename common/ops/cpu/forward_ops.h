@@ -20,6 +20,7 @@ class CpuForwardOps final : public ForwardOps {
   DType compute_dtype() const override { return dtype_; }
   std::string numerics_class() const override;
   std::string kernel_set() const override { return kernels_.name; }
+  const OpCounts& counts() const override { return counts_; }
   int64_t workspace_bytes() const override;
 
   void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override;
@@ -99,6 +100,7 @@ class CpuForwardOps final : public ForwardOps {
   std::vector<Draw> draws_;          // by chunk
   std::vector<size_t> draw_groups_;  // where a task's draws begin, and the end of the last
   std::vector<AttentionTask> attention_tasks_;
+  OpCounts counts_;
 };
 
 }  // namespace tandem

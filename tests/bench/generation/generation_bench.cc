@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -67,9 +68,10 @@ absl::Status RunAll(const Options& options) {
   const int64_t most = *std::max_element(options.sequences.begin(), options.sequences.end());
   Ledger ledger;
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
+  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(dtype, options.threads));
   TANDEM_ASSIGN_OR_RETURN(
       const auto runner,
-      ModelRunner::Create(spec, dtype, options.threads, spec.vocab_size, length, 2048, &ledger));
+      ModelRunner::Create(spec, std::move(ops), spec.vocab_size, length, 2048, &ledger));
   TANDEM_ASSIGN_OR_RETURN(const auto weights, WeightStorage::Create(&runner->layout(), &ledger));
   TANDEM_ASSIGN_OR_RETURN(
       const auto kv,
@@ -80,7 +82,7 @@ absl::Status RunAll(const Options& options) {
   TANDEM_RETURN_IF_ERROR(runner->MapWorkspace());
   TANDEM_RETURN_IF_ERROR(weights->LoadCheckpoint(options.model_dir, spec));
   fmt::print("{} threads, prompt {}, {} new tokens, {}\n", options.threads, options.prompt,
-             options.tokens, runner->numerics_class());
+             options.tokens, runner->ops().numerics_class());
   fmt::print("{:>9} {:>12} {:>12} {:>12} {:>14} {:>12}\n", "sequences", "prefill s", "decode s",
              "decode tok/s", "all tok/s", "cpu s");
   for (const int64_t sequences : options.sequences) {

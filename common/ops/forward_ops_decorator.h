@@ -1,0 +1,73 @@
+// A ForwardOps that hands every call to another one: the base of those that watch or, in tests,
+// disturb an op. Workers do not use it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/ops/forward_ops.h"
+
+namespace tandem {
+
+class ForwardOpsDecorator : public ForwardOps {
+ public:
+  explicit ForwardOpsDecorator(std::unique_ptr<ForwardOps> inner) : inner_(std::move(inner)) {}
+
+  DType compute_dtype() const override { return inner_->compute_dtype(); }
+  std::string numerics_class() const override { return inner_->numerics_class(); }
+  std::string kernel_set() const override { return inner_->kernel_set(); }
+  int64_t workspace_bytes() const override { return inner_->workspace_bytes(); }
+  const OpCounts& counts() const override { return inner_->counts(); }
+
+  void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override {
+    inner_->Embed(ids, table, out);
+  }
+  void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) override {
+    inner_->RmsNorm(in, weight, eps, out);
+  }
+  void Linear(Matrix in, const LinearWeight& weight, Matrix out) override {
+    inner_->Linear(in, weight, out);
+  }
+  void Add(Matrix x, Matrix delta) override { inner_->Add(x, delta); }
+  void RopeAndStore(Matrix qkv,
+                    const AttentionShape& shape,
+                    const RopeTable& rope,
+                    const std::vector<AttentionSpan>& spans,
+                    KvLayer kv) override {
+    inner_->RopeAndStore(qkv, shape, rope, spans, kv);
+  }
+  void Attention(Matrix qkv,
+                 const AttentionShape& shape,
+                 const std::vector<AttentionSpan>& spans,
+                 KvLayer kv,
+                 Matrix out) override {
+    inner_->Attention(qkv, shape, spans, kv, out);
+  }
+  void SiluMul(Matrix gate_up, Matrix out) override { inner_->SiluMul(gate_up, out); }
+  void TokenLogProbs(Matrix hidden,
+                     const LinearWeight& head,
+                     int64_t vocab_limit,
+                     const int32_t* targets,
+                     const float* temperatures,
+                     float* log_probs,
+                     float* entropy) override {
+    inner_->TokenLogProbs(hidden, head, vocab_limit, targets, temperatures, log_probs, entropy);
+  }
+  void Sample(Matrix hidden,
+              const LinearWeight& head,
+              int64_t vocab_limit,
+              const std::vector<SampleRow>& rows,
+              SampledToken* out) override {
+    inner_->Sample(hidden, head, vocab_limit, rows, out);
+  }
+  void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) override {
+    inner_->Logits(hidden, head, out);
+  }
+
+ private:
+  const std::unique_ptr<ForwardOps> inner_;
+};
+
+}  // namespace tandem
