@@ -291,7 +291,7 @@ absl::Status RunAssembly::Run() {
                                               .steps = loop.position().finished_steps,
                                               .restarts = budget_.spent(),
                                               .checkpoint = loop.newest_checkpoint()},
-                                             registry_.numerics_class());
+                                             registry_.numerics_class(), registry_.kernel_sets());
   if (completed && reported.ok()) {
     // Last of all: what a kill before this leaves out, the next start makes up for.
     status = checkpoints_.MarkFinished(loop.position().finished_steps);

@@ -29,6 +29,7 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& reques
                       .boot_nonce = request.boot_nonce(),
                       .pid = request.pid(),
                       .numerics_class = request.numerics_class(),
+                      .kernel_set = request.kernel_set(),
                       .build = request.build(),
                       .device_memory_bytes = request.device_memory_bytes(),
                       .tokenizer_digest = request.tokenizer_digest(),

@@ -58,6 +58,7 @@ struct RunInfo {
   std::string started_at;      // RFC 3339, UTC
   std::string build;           // version and commit
   std::string numerics_class;  // of all workers
+  std::string kernel_sets;     // that computed it: "amx", or several with commas
   std::string config_yaml;     // resolved
   int64_t total_steps = 0;
   int64_t first_step = 0;        // steps already done at the start: 0 unless resumed

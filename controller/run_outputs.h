@@ -34,7 +34,8 @@ class RunRecorder {
   // `status`, which it does not change.
   absl::Status End(const absl::Status& status,
                    RunSummary summary,
-                   const std::string& numerics_class);
+                   const std::string& numerics_class,
+                   const std::string& kernel_sets);
 
  private:
   RunStore& store_;

@@ -51,6 +51,7 @@ v1::Operation ToProto(const OperationStatus& status) {
   proto.set_id(status.id);
   proto.set_done(status.done);
   proto.set_first_step(status.first_step);
+  proto.set_kernel_set(entry.announcement.kernel_set);
   proto.set_last_step(status.last_step);
   proto.set_error(status.error);
   return proto;

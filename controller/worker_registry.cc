@@ -1,6 +1,7 @@
 #include "controller/worker_registry.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -185,6 +186,15 @@ std::vector<std::string> WorkerRegistry::Missing() const {
     }
   }
   return missing;
+}
+
+std::string WorkerRegistry::kernel_sets() const {
+  std::lock_guard lock(mutex_);
+  std::set<std::string> names;
+  for (const auto& [key, entry] : workers_) {
+    if (!entry.announcement.kernel_set.empty()) names.insert(entry.announcement.kernel_set);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string WorkerRegistry::numerics_class() const {

@@ -40,6 +40,7 @@ struct Announcement {
   std::string boot_nonce;  // random per process start
   int64_t pid = 0;
   std::string numerics_class;  // empty until known
+  std::string kernel_set;      // the same
   std::string build;
   int64_t device_memory_bytes = 0;
   std::string tokenizer_digest;  // empty until known, and for workers without a tokenizer
@@ -111,6 +112,8 @@ class WorkerRegistry {
   std::vector<std::string> Missing() const;
   // The common numerics class, "" while unknown.
   std::string numerics_class() const;
+  // The kernel sets in use, such as "amx" or "avx2, avx512f", "" while unknown.
+  std::string kernel_sets() const;
 
  private:
   absl::Status CheckAnnouncement(const Announcement& announcement) const;

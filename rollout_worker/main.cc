@@ -53,10 +53,10 @@ absl::Status Serve(const WorkerFlags& flags,
                           MakeEngineOptions(registration, flags.rank, address, tokenizer));
   TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
   service->SetReady(engine->get(), agent->worker_id());
-  TANDEM_RETURN_IF_ERROR(
-      agent->SetTokenizerAndNumerics(tokenizer->digest(), (*engine)->numerics_class()));
-  spdlog::info("serving on {}, {} compute threads, {}", address, options.threads,
-               (*engine)->numerics_class());
+  TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
+      tokenizer->digest(), (*engine)->numerics_class(), (*engine)->kernel_set()));
+  spdlog::info("serving on {}, {} compute threads, {} on {}", address, options.threads,
+               (*engine)->numerics_class(), (*engine)->kernel_set());
   agent->StartHeartbeats([raw = engine->get()] { return HealthOf(*raw); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();
@@ -71,7 +71,10 @@ int Run(const WorkerFlags& flags) {
   if (server.ok()) {
     end = Serve(flags, (*server)->address(), &service, &stop, &engine);
     // Streams end first, then the calls that carry them.
-    if (engine != nullptr) engine->Shutdown();
+    if (engine != nullptr) {
+      engine->Shutdown();
+      spdlog::info("forward ops that ran: {}", engine->op_counts().Text());
+    }
     (*server)->Shutdown(absl::Seconds(2));
   }
   if (!end.ok()) spdlog::error("{}", std::string(end.message()));

@@ -97,9 +97,11 @@ absl::Status Serve(const WorkerFlags& flags,
   TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, worker));
   Trainer* trainer = worker->trainer.get();
   service->SetReady(trainer, worker->engine.get(), agent->worker_id());
-  TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics("", trainer->numerics_class()));
-  spdlog::info("serving on {}, {} compute threads, {}", address,
-               std::max(1, agent->registration().compute_threads()), trainer->numerics_class());
+  TANDEM_RETURN_IF_ERROR(
+      agent->SetTokenizerAndNumerics("", trainer->numerics_class(), trainer->kernel_set()));
+  spdlog::info("serving on {}, {} compute threads, {} on {}", address,
+               std::max(1, agent->registration().compute_threads()), trainer->numerics_class(),
+               trainer->kernel_set());
   agent->StartHeartbeats([trainer] { return HealthOf(*trainer); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();
@@ -117,6 +119,9 @@ int Run(const WorkerFlags& flags) {
     // A collective that hangs would keep its call, and the server, waiting.
     if (worker.trainer != nullptr) worker.trainer->InterruptAll();
     if (worker.engine != nullptr) worker.engine->Stop();
+    if (worker.trainer != nullptr) {
+      spdlog::info("forward ops that ran: {}", worker.trainer->op_counts().Text());
+    }
     (*server)->Shutdown(absl::Seconds(2));
   }
   if (!end.ok()) spdlog::error("{}", std::string(end.message()));

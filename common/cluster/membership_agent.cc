@@ -113,11 +113,13 @@ class GrpcMembershipAgent : public MembershipAgent {
   }
 
   absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
-                                       const std::string& numerics_class) override {
+                                       const std::string& numerics_class,
+                                       const std::string& kernel_set) override {
     {
       std::lock_guard lock(mutex_);
       request_.set_tokenizer_digest(tokenizer_digest);
       request_.set_numerics_class(numerics_class);
+      request_.set_kernel_set(kernel_set);
     }
     const absl::Time deadline = absl::Now() + controller_lost();
     while (true) {

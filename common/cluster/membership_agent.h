@@ -54,11 +54,12 @@ class MembershipAgent {
   virtual int64_t incarnation() const = 0;
   virtual v1::WorkerId worker_id() const = 0;
 
-  // Tells the controller which tokenizer (empty for workers without one) and numerics class this
-  // worker has; only then it counts as ready. InvalidArgument or FailedPrecondition: refused
-  // (exit 64).
+  // Tells the controller which tokenizer (empty for workers without one), numerics class and kernel
+  // set this worker has; only then it counts as ready. InvalidArgument or FailedPrecondition:
+  // refused (exit 64).
   virtual absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
-                                               const std::string& numerics_class) = 0;
+                                               const std::string& numerics_class,
+                                               const std::string& kernel_set) = 0;
 
   // Sends `health()` every cluster.heartbeat_seconds from a thread of its own. `on_end` is called
   // at most once, from that thread: OK: asked to stop (exit 0); Aborted: another process took this

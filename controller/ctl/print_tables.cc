@@ -73,7 +73,7 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
   if (!status.error().empty()) text += "error: " + OneLine(status.error(), 0) + "\n";
   std::vector<std::vector<std::string>> rows = {{"worker", "rank", "device", "incarnation", "state",
                                                  "phase", "version", "heartbeat", "memory", "peak",
-                                                 "pid"}};
+                                                 "numerics", "kernels", "pid"}};
   for (const v1::WorkerStatus& worker : status.workers()) {
     rows.push_back({RoleName(worker.worker().role()), std::to_string(worker.worker().rank()),
                     worker.device(), std::to_string(worker.worker().incarnation()), worker.state(),
@@ -81,6 +81,8 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
                     fmt::format("{:.1f} s ago", worker.seconds_since_heartbeat()),
                     FormatBytes(worker.ledger().process_bytes()),
                     FormatBytes(worker.ledger().process_peak_bytes()),
+                    worker.numerics_class().empty() ? "-" : worker.numerics_class(),
+                    worker.kernel_set().empty() ? "-" : worker.kernel_set(),
                     std::to_string(worker.pid())});
   }
   return text + FormatTable(rows);

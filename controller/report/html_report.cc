@@ -72,11 +72,12 @@ std::string Facts(const ReportInput& input) {
           ? "stopped"
           : "<span class=\"error\">failed: " + EscapeHtml(input.summary.error) + "</span>";
   return fmt::format(
-      "<p>{} after {} of {} steps in {}, {} worker restart(s). Started {}. Build {}, numerics {}."
+      "<p>{} after {} of {} steps in {}, {} worker restart(s). Started {}. Build {}, numerics {}{}."
       "</p>",
       outcome, input.summary.steps, input.info.total_steps, FormatSeconds(input.summary.seconds),
       input.summary.restarts, EscapeHtml(input.info.started_at), EscapeHtml(input.info.build),
-      EscapeHtml(input.info.numerics_class));
+      EscapeHtml(input.info.numerics_class),
+      input.info.kernel_sets.empty() ? "" : " on " + EscapeHtml(input.info.kernel_sets));
 }
 
 }  // namespace

@@ -27,6 +27,9 @@ const std::vector<std::string>& Migrations() {
     CREATE TABLE evaluations (
       step INTEGER PRIMARY KEY, version INTEGER, prompts INTEGER, samples INTEGER, seconds REAL,
       metrics TEXT);
+  )sql",
+                                                      R"sql(
+    ALTER TABLE runs ADD COLUMN kernel_sets TEXT NOT NULL DEFAULT '';
   )sql"};
   return migrations;
 }

@@ -60,7 +60,7 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
   const std::lock_guard lock(mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
-      db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)"));
+      db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   return insert.Bind(1, info.run_id)
       .Bind(2, info.started_at)
       .Bind(3, info.run_dir)
@@ -69,6 +69,7 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
       .Bind(6, info.config_yaml)
       .Bind(7, info.total_steps)
       .Bind(8, info.first_step)
+      .Bind(9, info.kernel_sets)
       .Run();
 }
 

@@ -152,8 +152,8 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   REQUIRE(agent.ok());
   REQUIRE((*agent)->registration().vocab_limit() == 260);
   REQUIRE((*agent)->incarnation() == 2);  // the fake run has a rollout 0 already
-  REQUIRE(absl::IsFailedPrecondition((*agent)->SetTokenizerAndNumerics("other", "avx2")));
-  REQUIRE((*agent)->SetTokenizerAndNumerics("", "avx2").ok());
+  REQUIRE(absl::IsFailedPrecondition((*agent)->SetTokenizerAndNumerics("other", "avx2", "avx2")));
+  REQUIRE((*agent)->SetTokenizerAndNumerics("", "avx2", "avx2").ok());
   service.StopWorkers();
   std::promise<absl::Status> end;
   (*agent)->StartHeartbeats([] { return WorkerHealth{.phase = "serving"}; },

@@ -18,6 +18,7 @@ Announcement Hello(const WorkerKey& key, const std::string& nonce) {
           .device = "cpu:0",
           .boot_nonce = nonce,
           .numerics_class = "avx2",
+          .kernel_set = key.role == WorkerRole::kRollout ? "amx" : "avx2",
           .tokenizer_digest = key.role == WorkerRole::kRollout ? "digest" : ""};
 }
 
@@ -48,6 +49,7 @@ TEST_CASE("WorkerRegistry is complete when every rank is ready", "[registry]") {
   REQUIRE(*f.registry.Register(Hello(kRollout0, "n2")) == 1);
   REQUIRE(f.registry.Missing().empty());
   REQUIRE(f.registry.numerics_class() == "avx2");
+  REQUIRE(f.registry.kernel_sets() == "amx, avx2");
 }
 
 TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnation", "[registry]") {

@@ -76,7 +76,7 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE(agent.ok());
   REQUIRE((*agent)->incarnation() == 3);
   REQUIRE((*agent)->worker_id().rank() == 1);
-  REQUIRE((*agent)->SetTokenizerAndNumerics("", "avx2").ok());
+  REQUIRE((*agent)->SetTokenizerAndNumerics("", "avx2", "avx2").ok());
   REQUIRE(f.controller.requests.size() == 2);
   REQUIRE(f.controller.requests[0].protocol() == kProtocolVersion);
   REQUIRE(f.controller.requests[0].boot_id() == *ReadBootId());

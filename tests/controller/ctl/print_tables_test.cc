@@ -26,11 +26,15 @@ TEST_CASE("StatusTable shows every worker", "[ctl][print]") {
   worker->mutable_worker()->set_incarnation(3);
   worker->set_device("cpu:1");
   worker->set_version(-1);
+  worker->set_numerics_class("cpu-amx32-bf16");
+  worker->set_kernel_set("amx-emulated");
   worker->mutable_ledger()->set_process_bytes(int64_t{300} << 20);
   const std::string text = StatusTable(status);
   REQUIRE(Has(text, "rollout"));
   REQUIRE(Has(text, "cpu:1"));
   REQUIRE(Has(text, "300 MiB"));
+  REQUIRE(Has(text, "cpu-amx32-bf16"));
+  REQUIRE(Has(text, "amx-emulated"));
 }
 
 TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
