@@ -23,6 +23,7 @@ struct Flags {
   std::vector<std::string> overrides;
   std::string bin_dir;
   double grace_seconds = 20;
+  double stop_grace_seconds = 600;
   bool start_paused = false;
 };
 
@@ -76,6 +77,7 @@ int Launch(const Flags& flags) {
       .pairs = static_cast<int>(config.cluster().trainers()),
       .max_restarts = static_cast<int>(config.cluster().max_restarts()),
       .grace = absl::Seconds(flags.grace_seconds),
+      .stop_grace = absl::Seconds(flags.stop_grace_seconds),
   };
   return RunUntilDone(options, &table);
 }
@@ -92,7 +94,11 @@ int main(int argc, char** argv) {
   app.add_option("--config", flags.config, "YAML file")->required();
   app.add_option("--set", flags.overrides, "key=value, any number, before or after --config");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
-  app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing");
+  app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing")
+      ->capture_default_str();
+  app.add_option("--stop-grace", flags.stop_grace_seconds,
+                 "seconds that a controller has after Ctrl-C to finish a call and save")
+      ->capture_default_str();
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);

@@ -146,11 +146,16 @@ Actions Supervisor::OnStopRequest(int signal, absl::Time now) {
   Actions actions;
   if (state_ == State::kDone) return actions;
   if (state_ != State::kRunning) {
-    Say("killing what is left", &actions);
+    Say(processes_[kController].alive
+            ? "killing what is left; what is newer than the last checkpoint is lost"
+            : "killing what is left",
+        &actions);
     KillAll(&actions);
   } else {
-    Say("stopping; once more kills at once", &actions);
+    Say("stopping: the controller finishes what it is at and saves; once more kills at once",
+        &actions);
     GiveUp(128 + signal, "stopped", now, &actions);
+    if (state_ == State::kStoppingController) kill_at_ = now + options_.stop_grace;
   }
   FinishIfAllGone(&actions);
   return actions;
@@ -161,7 +166,10 @@ Actions Supervisor::OnTick(absl::Time now) {
   if (state_ == State::kRunning) {
     StartDue(now, &actions);
   } else if (now >= kill_at_ && state_ != State::kDone) {
-    Say("the grace period is over: killing what is left", &actions);
+    Say(processes_[kController].alive ? "the grace period is over: killing what is left; what is "
+                                        "newer than the last checkpoint is lost"
+                                      : "the grace period is over: killing what is left",
+        &actions);
     KillAll(&actions);
   }
   return actions;

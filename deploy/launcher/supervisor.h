@@ -3,8 +3,10 @@
 //   Running ──controller done or final, worker misconfigured, restarts spent──▶ StoppingWorkers
 //      └────stop requested──▶ StoppingController ──it exits──▶ StoppingWorkers ──all gone──▶ Done
 //
-// Each stopping state ends in SIGKILL after `grace`. No clock, no process, no thread in here: every
-// call takes `now` and returns actions for the process layer (run_loop.h) to carry out in order.
+// Each stopping state ends in SIGKILL after `grace`; a controller that the user asked to stop has
+// `stop_grace`, for it may have to finish a long call and save. No clock, no process, no thread in
+// here: every call takes `now` and returns actions for the process layer (run_loop.h) to carry out
+// in order.
 #pragma once
 
 #include <map>
@@ -50,6 +52,7 @@ struct SupervisorOptions {
   int pairs = 1;
   int max_restarts = 3;                             // of all processes together
   absl::Duration grace = absl::Seconds(20);         // from SIGTERM to SIGKILL
+  absl::Duration stop_grace = absl::Minutes(10);    // the controller's when the user asks to stop
   absl::Duration leave_time = absl::Seconds(10);    // from a worker's exit 0 to the controller's
   absl::Duration restart_delay = absl::Seconds(1);  // of a second and later restart of a process
 };

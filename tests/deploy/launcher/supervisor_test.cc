@@ -176,6 +176,16 @@ TEST_CASE("a stop request ends the controller, then the workers, and nothing is 
   REQUIRE(f.Exit(kRollout1, 0) == "finish 130");
 }
 
+TEST_CASE("after a stop request the controller has time for a long call, and its loss is said") {
+  Fixture f({.pairs = 1, .max_restarts = 2});
+  f.supervisor.OnStopRequest(SIGINT, f.now);
+  REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Minutes(10));
+  REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Minutes(9))).empty());
+  const Actions actions = f.supervisor.OnTick(f.now + absl::Minutes(10));
+  REQUIRE(Text(actions) == "kill controller, kill trainer 0, kill rollout 0");
+  REQUIRE(Said(actions).find("newer than the last checkpoint is lost") != std::string::npos);
+}
+
 TEST_CASE("a second stop request kills at once") {
   Fixture f({.pairs = 1, .max_restarts = 2});
   f.supervisor.OnStopRequest(SIGTERM, f.now);
