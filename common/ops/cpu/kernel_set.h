@@ -124,9 +124,18 @@ struct LogitsBackRow {
   void* dlogits = nullptr;
 };
 
+// How a product is cut into tasks: rows and panels by whole units. Speed only.
+struct GemmCut {
+  int64_t rows = 0;  // of a task at most
+  int64_t row_unit = 1;
+  int64_t min_panels = 1;  // fewer make register blocks narrow
+  int64_t panel_unit = 1;
+};
+
 struct KernelSet {
   const char* name = "";
   const char* numerics = "";  // "seq" or "amx32"
+  GemmCut gemm_cut;
   // Rows [row0, row1) and panels [panel0, panel1) of a product; row0 a multiple of 16 if A is in
   // panels.
   void (*gemm)(const GemmCall&, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1);

@@ -240,6 +240,9 @@ TANDEM_INLINE void GemmPass(
 template <typename T>
 class GemmContext {
  public:
+  // A of 240 rows stays in L2 while a pass of panels passes; a multiple of 6 and 8 row blocks.
+  static constexpr GemmCut kCut = {240, 1, 9, 1};
+
   void Run(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
     for (int64_t panel = panel0; panel < panel1; panel += kPanelsPerPass) {
       const int64_t panels = Smaller(kPanelsPerPass, panel1 - panel);

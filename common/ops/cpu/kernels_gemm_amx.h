@@ -6,102 +6,10 @@
 #pragma once
 
 #include "common/ops/cpu/kernels_gemm.h"
+#include "common/ops/cpu/tile_registers.h"
 
 namespace tandem {
 namespace {
-
-constexpr int64_t kTileBytes = 1024;  // 16 rows of 64 bytes: 16 words each, 32 elements of k
-constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileWords = 16;
-
-// Registers 0 to 3 are accumulators. Products of whole blocks have A in 4 and 5 and B in 6 and 7;
-// where the last block is shorter, whole blocks use 4 and 5 and the last one 6 and 7.
-template <int kTile>
-TANDEM_INLINE void TileLoad(const void* from, int64_t stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(kTile) : "memory");
-}
-template <int kTile>
-TANDEM_INLINE void TileStore(void* to, int64_t stride) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(kTile) : "memory");
-}
-template <int kTile>
-TANDEM_INLINE void TileZero() {
-  asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
-}
-template <int kSum, int kA, int kB>
-TANDEM_INLINE void TileDot() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSum), "i"(kA), "i"(kB));
-}
-
-// The tile registers' shapes, for as long as this lives. Released afterwards, so that context
-// switches need not save them and no other library finds our shapes.
-class TileShapes {
- public:
-  TileShapes() = default;
-  ~TileShapes() {
-    if (last_words_ >= 0) asm volatile("tilerelease");
-  }
-  TileShapes(const TileShapes&) = delete;
-  TileShapes& operator=(const TileShapes&) = delete;
-
-  // For products whose last block has `last_words` words; 0: it is whole. Clears all tiles.
-  TANDEM_INLINE void Use(int64_t last_words) {
-    if (last_words != last_words_) Load(last_words);
-  }
-
- private:
-  struct Config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  };
-
-  void Load(int64_t last_words) {
-    alignas(64) Config config = {};
-    config.palette = 1;
-    for (int tile = 0; tile < 8; ++tile) {
-      config.row_bytes[tile] = 64;
-      config.rows[tile] = kTileRows;
-    }
-    if (last_words > 0) {
-      config.row_bytes[6] = static_cast<uint16_t>(last_words * 4);
-      config.rows[7] = static_cast<uint8_t>(last_words);
-    }
-    asm volatile("ldtilecfg %0" ::"m"(config));
-    last_words_ = last_words;
-  }
-
-  int64_t last_words_ = -1;
-};
-
-// 16 words of 16 lanes to 16 lanes of 16 words.
-TANDEM_INLINE void TransposeWords(const __m512i from[16], std::byte* to) {
-  __m512i pairs[16], fours[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_unpacklo_epi32(from[i], from[i + 1]);
-    pairs[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-    fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-  }
-  // fours[4 * g + i] holds words 4g to 4g + 3 of lanes i, 4 + i, 8 + i and 12 + i.
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i low02 = _mm512_shuffle_i32x4(fours[i], fours[4 + i], 0x88);
-    const __m512i low13 = _mm512_shuffle_i32x4(fours[i], fours[4 + i], 0xdd);
-    const __m512i high02 = _mm512_shuffle_i32x4(fours[8 + i], fours[12 + i], 0x88);
-    const __m512i high13 = _mm512_shuffle_i32x4(fours[8 + i], fours[12 + i], 0xdd);
-    _mm512_storeu_si512(to + i * 64, _mm512_shuffle_i32x4(low02, high02, 0x88));
-    _mm512_storeu_si512(to + (i + 4) * 64, _mm512_shuffle_i32x4(low13, high13, 0x88));
-    _mm512_storeu_si512(to + (i + 8) * 64, _mm512_shuffle_i32x4(low02, high02, 0xdd));
-    _mm512_storeu_si512(to + (i + 12) * 64, _mm512_shuffle_i32x4(low13, high13, 0xdd));
-  }
-}
 
 // Where the A tiles of 16 rows are: block kb at first + kb * step, rows `stride` bytes apart.
 struct TileRowsA {
@@ -122,8 +30,7 @@ void PackPanelTiles(const std::byte* panel, int64_t words, std::byte* tiles) {
   }
 }
 
-// Fewer than 16 rows, or rows of odd length, as tiles. Rows beyond keep what the memory held:
-// tdpbf16ps never mixes rows, and theirs are not stored.
+// Rows of odd length as tiles: their last word is half a pair.
 void PackRowTiles(
     const std::byte* rows, int64_t row_bytes, int64_t count, int64_t k, std::byte* tiles) {
   for (int64_t row = 0; row < count; ++row, rows += row_bytes) {
@@ -149,7 +56,7 @@ TANDEM_INLINE TileRowsA PrepareTiles(const GemmCall& call,
     return {tiles, 64, kTileBytes};
   }
   const int64_t row_bytes = call.a_stride * 2;
-  if (rows == kTileRows && call.k % 2 == 0) return {a + row * row_bytes, row_bytes, 64};
+  if (call.k % 2 == 0) return {a + row * row_bytes, row_bytes, 64};
   PackRowTiles(a + row * row_bytes, row_bytes, rows, call.k, tiles);
   return {tiles, 64, kTileBytes};
 }
@@ -158,6 +65,11 @@ TANDEM_INLINE TileRowsA PrepareTiles(const GemmCall& call,
 struct TileBlock {
   int64_t row, rows, panel;
   TileRowsA a[2];
+  bool prefetch;  // B comes from beyond L2
+  // Blocks of k to add now. Where they are not the first ones, sums start from `sums`; where not
+  // the last ones, sums go there. [4 tiles]
+  int64_t kb0, kb1;
+  float* sums;
 };
 
 template <int kTile>
@@ -177,13 +89,37 @@ template <int kTile>
 TANDEM_INLINE void StoreSums(const GemmCall& call, TileRange range) {
   const int64_t col = range.panel * 16;
   const bool in_place = call.output != GemmCall::Output::kRounded && call.bias == nullptr;
-  if (in_place && range.rows == kTileRows && call.n - col >= 16) {
+  if (in_place && call.n - col >= 16) {
     float* c = static_cast<float*>(call.c) + range.row * call.c_stride + col;
     return TileStore<kTile>(c, call.c_stride * 4);
   }
   alignas(64) float tile[256];
   TileStore<kTile>(tile, 64);
   StoreTile<BfloatBits>(call, range, tile);
+}
+
+// Two whole panels from the accumulators kTile and kTile + 1, rounded: a cache line per row.
+template <int kTile>
+TANDEM_INLINE void StoreRoundedPair(const GemmCall& call, TileRange range) {
+  alignas(64) float tiles[2][256];
+  TileStore<kTile>(tiles[0], 64);
+  TileStore<kTile + 1>(tiles[1], 64);
+  const int64_t col = range.panel * 16;
+  BfloatBits* c = static_cast<BfloatBits*>(call.c) + range.row * call.c_stride + col;
+  F32x16 bias[2] = {Zero(), Zero()};
+  if (call.bias != nullptr) {
+    for (int i = 0; i < 2; ++i) {
+      bias[i] = Load(static_cast<const BfloatBits*>(call.bias) + col + i * 16);
+    }
+  }
+  for (int64_t m = 0; m < range.rows; ++m, c += call.c_stride) {
+    F32x16 low = Load(tiles[0] + m * 16), high = Load(tiles[1] + m * 16);
+    if (call.bias != nullptr) {
+      low = Add(low, bias[0]);
+      high = Add(high, bias[1]);
+    }
+    _mm512_storeu_si512(c, (__m512i)_mm512_cvtne2ps_pbh(high.v, low.v));
+  }
 }
 
 // B is fetched this many tiles ahead of its use.
@@ -206,13 +142,11 @@ struct TileProduct {
                                  int64_t kb,
                                  const std::byte* b,
                                  int64_t panel_bytes) {
-    TileLoad<4>(block.a[0].first + kb * block.a[0].step, block.a[0].stride);
     TileLoad<6>(b, 64);
+    if constexpr (kPanels > 1) TileLoad<7>(b + panel_bytes, 64);
+    TileLoad<4>(block.a[0].first + kb * block.a[0].step, block.a[0].stride);
     TileDot<0, 4, 6>();
-    if constexpr (kPanels > 1) {
-      TileLoad<7>(b + panel_bytes, 64);
-      TileDot<1, 4, 7>();
-    }
+    if constexpr (kPanels > 1) TileDot<1, 4, 7>();
     if constexpr (kRowTiles == 2) {
       TileLoad<5>(block.a[1].first + kb * block.a[1].step, block.a[1].stride);
       TileDot<2, 5, 6>();
@@ -271,35 +205,70 @@ struct TileProduct {
 
   static void Run(const GemmCall& call, const TileBlock& block) {
     const int64_t whole = call.k / 32, last_words = (call.k % 32 + 1) / 2;
-    const std::byte* b = call.b + block.panel * call.panel_bytes;
     ForEachSum(
-        block, [&]<int kSum>(TileRange range)
-                   __attribute__((always_inline)) { LoadSums<kSum>(call, range); });
+        block, [&]<int kSum>(TileRange range) __attribute__((always_inline)) {
+          if (block.kb0 == 0) {
+            LoadSums<kSum>(call, range);
+          } else {
+            TileLoad<kSum>(block.sums + kSum * 256, 64);
+          }
+        });
+    const std::byte* b = call.b + block.panel * call.panel_bytes + block.kb0 * kTileBytes;
     if (last_words == 0) {
-      // Beyond the last block come the first ones of the next panels.
-      const std::byte* ahead = b + kPrefetchTiles * kTileBytes;
-      for (int64_t kb = 0; kb < whole; ++kb, b += kTileBytes, ahead += kTileBytes) {
-        if (kb + kPrefetchTiles == whole) ahead += (kPanels - 1) * call.panel_bytes;
-#pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) PrefetchB(ahead + p * call.panel_bytes);
-        Step(block, kb, b, call.panel_bytes);
-      }
+      Steps(block, b, call.panel_bytes);
     } else {
       for (int64_t kb = 0; kb < whole; ++kb, b += kTileBytes) {
         NarrowStep<4, 5>(block, kb, b, call.panel_bytes);
       }
       NarrowStep<6, 7>(block, whole, b, call.panel_bytes);
     }
+    if (block.kb1 < whole) {
+      ForEachSum(
+          block, [&]<int kSum>(TileRange) __attribute__((always_inline)) {
+            TileStore<kSum>(block.sums + kSum * 256, 64);
+          });
+    } else if (kPanels % 2 == 0 && call.output == GemmCall::Output::kRounded &&
+               (block.panel + kPanels) * 16 <= call.n) {
+      StorePairs(call, block);
+    } else {
+      ForEachSum(
+          block, [&]<int kSum>(TileRange range)
+                     __attribute__((always_inline)) { StoreSums<kSum>(call, range); });
+    }
+  }
+
+  static TANDEM_INLINE void Steps(const TileBlock& block, const std::byte* b, int64_t panel_bytes) {
+    if (!block.prefetch) {
+      for (int64_t kb = block.kb0; kb < block.kb1; ++kb, b += kTileBytes) {
+        Step(block, kb, b, panel_bytes);
+      }
+      return;
+    }
+    // Beyond the last block come the first ones of the next panels.
+    const int64_t jump = kPanels * panel_bytes - (block.kb1 - block.kb0) * kTileBytes;
+    const std::byte* ahead = b + kPrefetchTiles * kTileBytes;
+    for (int64_t kb = block.kb0; kb < block.kb1; ++kb, b += kTileBytes, ahead += kTileBytes) {
+      if (kb + kPrefetchTiles == block.kb1) ahead += jump;
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) PrefetchB(ahead + p * panel_bytes);
+      Step(block, kb, b, panel_bytes);
+    }
+  }
+
+  static TANDEM_INLINE void StorePairs(const GemmCall& call, const TileBlock& block) {
     ForEachSum(
-        block, [&]<int kSum>(TileRange range)
-                   __attribute__((always_inline)) { StoreSums<kSum>(call, range); });
+        block, [&]<int kSum>(TileRange range) __attribute__((always_inline)) {
+          if constexpr (kSum % 2 == 0 && kSum < 3) StoreRoundedPair<kSum>(call, range);
+        });
   }
 };
 
-// All panels of a task for up to 32 rows.
+// Panels up to `panel1` for up to 32 rows. block.sums has room for their accumulators.
 TANDEM_INLINE void RunTileRows(const GemmCall& call, TileBlock block, int64_t panel1) {
   if (block.rows > kTileRows) {
-    for (; block.panel + 2 <= panel1; block.panel += 2) TileProduct<2, 2>::Run(call, block);
+    for (; block.panel + 2 <= panel1; block.panel += 2, block.sums += 4 * 256) {
+      TileProduct<2, 2>::Run(call, block);
+    }
     if (block.panel < panel1) TileProduct<2, 1>::Run(call, block);
     return;
   }
@@ -318,30 +287,59 @@ TANDEM_INLINE void RunTileRows(const GemmCall& call, TileBlock block, int64_t pa
 
 // Bytes of B per pass over the rows: they stay in L2.
 constexpr int64_t kPassBytes = int64_t{1} << 20;
+// Blocks of k whose A for 32 rows and B of two panels fit L1 together: A then stays there while the
+// panels pass, and their sums wait in memory for the next blocks.
+constexpr int64_t kChunkBlocks = 10;
+// A product whose B is larger reads it from beyond L2. Prefetching what L2 holds costs a third of
+// the speed: tile loads already fill the load ports.
+constexpr int64_t kCachedBytes = int64_t{3} << 19;
 
 template <>
 class GemmContext<BfloatBits> {
  public:
+  // B is read once per task: many rows.
+  static constexpr GemmCut kCut = {1024, 2 * kTileRows, 8, 2};
+
   void Run(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
-    static thread_local WideBuffer buffer;
-    const int64_t blocks = (call.k + 31) / 32;
-    std::byte* tiles = buffer.Get(2 * blocks * kTileBytes);
-    shapes_.Use((call.k % 32 + 1) / 2);
+    const int64_t blocks = (call.k + 31) / 32, last_words = (call.k % 32 + 1) / 2;
     const int64_t pass = Larger(kPassBytes / (blocks * kTileBytes) / 4 * 4, int64_t{4});
+    const bool from_memory = (call.n + 15) / 16 * call.panel_bytes > kCachedBytes;
     for (int64_t panel = panel0; panel < panel1; panel += pass) {
-      for (int64_t row = row0; row < row1; row += 2 * kTileRows) {
-        TileBlock block = {row, Smaller(row1 - row, 2 * kTileRows), panel, {}};
-        block.a[0] = PrepareTiles(call, row, Smaller(block.rows, kTileRows), tiles);
-        if (block.rows > kTileRows) {
-          block.a[1] = PrepareTiles(call, row + kTileRows, block.rows - kTileRows,
-                                    tiles + blocks * kTileBytes);
+      TileBlock block = {row0, 0, panel, {}, from_memory, 0, blocks, nullptr};
+      for (; block.row < row1; block.row += block.rows, block.prefetch = false) {
+        block.rows = Smaller(row1 - block.row, 2 * kTileRows);
+        // Both row tiles of a narrow product use the same registers, of one shape.
+        if (last_words > 0 && block.rows < 2 * kTileRows) {
+          block.rows = Smaller(block.rows, kTileRows);
         }
-        RunTileRows(call, block, Smaller(panel1, panel + pass));
+        RunBlock(call, block, last_words, Smaller(panel1, panel + pass));
       }
     }
   }
 
  private:
+  void RunBlock(const GemmCall& call, TileBlock block, int64_t last_words, int64_t panel1) {
+    static thread_local WideBuffer copies, sums;
+    const int64_t rows0 = Smaller(block.rows, kTileRows), rows1 = block.rows - rows0;
+    const int64_t blocks = block.kb1, bytes = blocks * kTileBytes;
+    const bool copied = call.a_panel_bytes != 0 || call.k % 2 != 0;
+    std::byte* tiles = copied ? copies.Get(2 * bytes) : nullptr;
+    shapes_.Use(last_words, rows0, rows1);
+    block.a[0] = PrepareTiles(call, block.row, rows0, tiles);
+    if (rows1 > 0) block.a[1] = PrepareTiles(call, block.row + kTileRows, rows1, tiles + bytes);
+    const bool chunked = rows1 > 0 && last_words == 0 && panel1 - block.panel > 2;
+    const int64_t chunks = chunked ? (blocks + kChunkBlocks - 1) / kChunkBlocks : 1;
+    if (chunks > 1) {
+      const int64_t pairs = (panel1 - block.panel + 1) / 2;
+      block.sums = reinterpret_cast<float*>(sums.Get(pairs * 4 * kTileBytes));
+    }
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      block.kb0 = blocks * chunk / chunks;
+      block.kb1 = blocks * (chunk + 1) / chunks;
+      RunTileRows(call, block, panel1);
+    }
+  }
+
   TileShapes shapes_;
 };
 

@@ -15,6 +15,7 @@ constexpr KernelSet MakeKernelSet(const char* name, const char* numerics) {
   KernelSet set = {};
   set.name = name;
   set.numerics = numerics;
+  set.gemm_cut = GemmContext<T>::kCut;
   set.gemm = Gemm<T>;
   set.rms_norm = RmsNorm<T>;
   set.add = AddRow<T>;
