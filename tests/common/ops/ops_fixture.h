@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +12,21 @@
 #include "common/ops/forward_ops.h"
 
 namespace tandem::testing {
+
+// Whole cache lines, as the memory of weights and activations begins on in a worker.
+template <typename T>
+struct CacheLineAllocator {
+  using value_type = T;
+  CacheLineAllocator() = default;
+  template <typename U>
+  CacheLineAllocator(const CacheLineAllocator<U>&) {}
+  T* allocate(size_t count) {
+    return static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64}));
+  }
+  void deallocate(T* memory, size_t) { ::operator delete (memory, std::align_val_t{64}); }
+  friend bool operator==(const CacheLineAllocator&, const CacheLineAllocator&) { return true; }
+};
+using AlignedBytes = std::vector<std::byte, CacheLineAllocator<std::byte>>;
 
 // A dense matrix that owns its bytes, in the compute dtype.
 class TestMatrix {
@@ -35,7 +51,7 @@ class TestMatrix {
  private:
   DType dtype_;
   int64_t rows_, cols_;
-  mutable std::vector<std::byte> bytes_;
+  mutable AlignedBytes bytes_;
 };
 
 // A packed weight [n, k] with its source and, if asked for, a bias.
@@ -48,7 +64,7 @@ struct TestWeight {
   TestMatrix source;
   TestMatrix bias;
   bool has_bias;
-  std::vector<std::byte> packed;
+  AlignedBytes packed;
 };
 
 // KV memory of one layer with the blocks of several sequences in random places.
@@ -61,7 +77,7 @@ class TestKv {
 
  private:
   int64_t num_blocks_;
-  std::vector<std::byte> bytes_;
+  AlignedBytes bytes_;
   std::vector<int32_t> free_;
 };
 
