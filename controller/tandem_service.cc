@@ -43,6 +43,7 @@ v1::WorkerStatus ToProto(const WorkerEntry& entry, absl::Time now) {
   *proto.mutable_ledger() = ToProto(entry.news.ledger);
   proto.set_state(StateName(entry.state));
   proto.set_numerics_class(entry.news.numerics_class);
+  proto.set_kernel_set(entry.announcement.kernel_set);
   return proto;
 }
 
@@ -51,7 +52,6 @@ v1::Operation ToProto(const OperationStatus& status) {
   proto.set_id(status.id);
   proto.set_done(status.done);
   proto.set_first_step(status.first_step);
-  proto.set_kernel_set(entry.announcement.kernel_set);
   proto.set_last_step(status.last_step);
   proto.set_error(status.error);
   return proto;
@@ -206,7 +206,6 @@ absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequ
     if (!asked.stop.empty()) group.params.stop = asked.stop;
     if (!asked.stop_token_ids.empty()) group.params.stop_token_ids = asked.stop_token_ids;
   }
-  for (int64_t i = 0; i < n; ++i) {
   const int64_t most = parts_.options.max_model_len;
   const auto prompt = static_cast<int64_t>(group.prompt.size());
   if (prompt > most || group.params.max_tokens > most - prompt) {
@@ -214,6 +213,7 @@ absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequ
                       "a prompt of {} tokens and max_tokens={} exceed rollout.max_model_len={}",
                       prompt, group.params.max_tokens, most);
   }
+  for (int64_t i = 0; i < n; ++i) {
     group.sample_ids.push_back(MakeSampleId(0, kUserEpoch, static_cast<uint64_t>(i)));
   }
   return group;
