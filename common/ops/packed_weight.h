@@ -13,6 +13,9 @@
 
 namespace tandem {
 
+// Rows of a panel. Ranges that begin on one and span whole panels move fastest.
+inline constexpr int64_t kPackedPanelRows = 16;
+
 // Bytes of a packed weight; dtype kBFloat16 or kFloat32.
 int64_t PackedBytes(int64_t rows, int64_t cols, DType dtype);
 

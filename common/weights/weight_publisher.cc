@@ -45,20 +45,19 @@ class Transaction {
     Check(Timed([&] { return client_->Begin(offer, *slots_); }));
   }
 
-  // The tensors come in manifest order, and so do the entries of the buckets.
-  void Send(int32_t tensor, int64_t row_bytes, const void* rows) {
-    while (active() && bucket_ < buckets_.size()) {
-      const Bucket& bucket = buckets_[bucket_];
-      if (bucket.entries[entry_].tensor != tensor) return;
-      if (entry_ == 0) Check(Timed([&] { return client_->WaitApply(slot()); }));
-      if (!active()) return;
-      Copy(bucket.entries[entry_], row_bytes, rows);
-      if (++entry_ < bucket.entries.size()) continue;
-      FaultPoint("sync.bucket");
-      Check(client_->StartApply(slot(), bucket.entries));
-      entry_ = 0;
-      ++bucket_;
-    }
+  // Memory of `bytes` to fill with the next bucket: its slot, once the rollout has read what was in
+  // it, or scratch that nobody reads.
+  std::byte* Slot(int64_t bytes) {
+    if (active()) Check(Timed([&] { return client_->WaitApply(slot()); }));
+    if (active()) return slots_->slot(slot());
+    if (static_cast<int64_t>(scratch_.size()) < bytes) scratch_.resize(bytes);
+    return scratch_.data();
+  }
+
+  void Filled(const Bucket& bucket) {
+    if (active()) FaultPoint("sync.bucket");
+    if (active()) Check(client_->StartApply(slot(), bucket.entries));
+    ++bucket_;
   }
 
   absl::Status Commit(const std::vector<Digest>& digests) {
@@ -83,12 +82,6 @@ class Transaction {
     return call();
   }
 
-  void Copy(const BucketEntry& entry, int64_t row_bytes, const void* rows) {
-    const Stopwatch watch(&report_->copy_seconds);
-    memcpy(slots_->slot(slot()) + entry.offset,
-           static_cast<const std::byte*>(rows) + entry.row * row_bytes, entry.rows * row_bytes);
-  }
-
   void Check(const absl::Status& status) {
     if (status.ok() || !status_.ok()) return;
     status_ = status;
@@ -104,8 +97,58 @@ class Transaction {
   PublishReport* const report_;
   std::unique_ptr<SlotMemory> slots_;
   absl::Status status_;
+  std::vector<std::byte> scratch_;
   size_t bucket_ = 0;  // that is being filled
-  size_t entry_ = 0;   // of that bucket, the next
+};
+
+// Both passes over one piece: what the first reads from memory the second finds in a cache.
+constexpr int64_t kPieceBytes = 32 << 10;
+
+void DigestAndCopy(const std::byte* rows, int64_t bytes, SequentialDigest* digest, std::byte* to) {
+  for (int64_t at = 0; at < bytes; at += kPieceBytes) {
+    const int64_t piece = std::min(kPieceBytes, bytes - at);
+    digest->Append(rows + at, piece);
+    if (rows != to) memcpy(to + at, rows + at, piece);
+  }
+}
+
+// Gathers all buckets into the transaction's slots; returns the digests of the tensors.
+class BucketFiller {
+ public:
+  BucketFiller(const WeightLayout* layout, const Manifest& manifest, TensorSource& source)
+      : layout_(layout),
+        manifest_(manifest),
+        source_(source),
+        digests_(manifest.size(), DigestOf(nullptr, 0)) {}
+
+  absl::Status Fill(const Bucket& bucket, std::byte* slot, PublishReport* report) {
+    for (const BucketEntry& entry : bucket.entries) {
+      const ManifestTensor& tensor = manifest_[entry.tensor];
+      std::byte* const to = slot + entry.offset;
+      absl::StatusOr<const void*> rows = nullptr;
+      {
+        const Stopwatch watch(&report->gather_seconds);
+        rows = source_.GatherRows(
+            {&layout_->places()[entry.tensor], entry.row, entry.rows, tensor.row_bytes()}, to);
+      }
+      if (!rows.ok()) return Annotate(rows.status(), fmt::format("gathering {}", tensor.name));
+      const Stopwatch watch(&report->fill_seconds);
+      if (entry.row == 0) digest_ = SequentialDigest();
+      DigestAndCopy(static_cast<const std::byte*>(*rows), entry.rows * tensor.row_bytes(), &digest_,
+                    to);
+      if (entry.row + entry.rows == tensor.rows()) digests_[entry.tensor] = digest_.Finish();
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<Digest>& digests() { return digests_; }
+
+ private:
+  const WeightLayout* const layout_;
+  const Manifest& manifest_;
+  TensorSource& source_;
+  SequentialDigest digest_;  // of the tensor whose rows come
+  std::vector<Digest> digests_;
 };
 
 void CountChanges(const Manifest& manifest,
@@ -128,6 +171,14 @@ void CountChanges(const Manifest& manifest,
 
 }  // namespace
 
+absl::StatusOr<const void*> TensorSource::GatherRows(const TensorRows& rows, std::byte* /*dest*/) {
+  if (rows.row == 0) {
+    TANDEM_ASSIGN_OR_RETURN(const void* tensor, Gather(*rows.place));
+    gathered_ = static_cast<const std::byte*>(tensor);
+  }
+  return gathered_ + rows.row * rows.row_bytes;
+}
+
 absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
                                                        TensorSource& source,
                                                        UpdateClient* client) {
@@ -146,25 +197,17 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
 
   Transaction transaction(client, buckets, &report);
   transaction.Begin({version, generation_, manifest}, options_);
-  std::vector<Digest> digests;
-  for (size_t t = 0; t < manifest.size(); ++t) {
-    absl::StatusOr<const void*> rows = nullptr;
-    {
-      const Stopwatch watch(&report.gather_seconds);
-      rows = source.Gather(layout_->places()[t]);
+  BucketFiller filler(layout_, manifest, source);
+  for (const Bucket& bucket : buckets) {
+    const absl::Status filled = filler.Fill(bucket, transaction.Slot(bucket.bytes), &report);
+    if (!filled.ok()) {
+      transaction.Abort(std::string(filled.message()));
+      return filled;
     }
-    if (!rows.ok()) {
-      transaction.Abort(std::string(rows.status().message()));
-      return Annotate(rows.status(), fmt::format("gathering {}", manifest[t].name));
-    }
-    {
-      const Stopwatch watch(&report.digest_seconds);
-      digests.push_back(DigestOf(*rows, manifest[t].bytes()));
-    }
-    transaction.Send(static_cast<int32_t>(t), manifest[t].row_bytes(), *rows);
+    transaction.Filled(bucket);
   }
-  CountChanges(manifest, digests_, digests, &report);
-  digests_ = std::move(digests);
+  CountChanges(manifest, digests_, filler.digests(), &report);
+  digests_ = std::move(filler.digests());
   TANDEM_RETURN_IF_ERROR(transaction.Commit(digests_));
   report.seconds = absl::ToDoubleSeconds(absl::Now() - start);
   return report;

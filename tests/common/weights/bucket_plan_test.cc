@@ -55,6 +55,19 @@ TEST_CASE("a tensor of exactly one slot fills one bucket") {
   REQUIRE((*buckets)[1].entries.size() == 1);
 }
 
+TEST_CASE("a tensor that does not fit is cut between panels of 16 rows") {
+  const Manifest manifest = {Tensor("small", {5, 256}), Tensor("large", {100, 256})};
+  const auto buckets = PlanBuckets(manifest, 24 * 512);
+  RequireSound(manifest, *buckets, 24 * 512);
+  for (const Bucket& bucket : *buckets) {
+    for (const BucketEntry& entry : bucket.entries) REQUIRE(entry.row % 16 == 0);
+  }
+  // Slots of less than a panel hold what fits.
+  const auto narrow = PlanBuckets(manifest, 7 * 512);
+  RequireSound(manifest, *narrow, 7 * 512);
+  REQUIRE(narrow->size() == 16);
+}
+
 TEST_CASE("a row longer than a slot is refused with what to do") {
   const auto status = PlanBuckets({Tensor("wide", {2, 3 << 20})}, 4 << 20).status();
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);

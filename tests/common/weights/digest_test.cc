@@ -8,6 +8,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/packed_weight.h"
+
 namespace tandem {
 namespace {
 
@@ -37,6 +39,20 @@ TEST_CASE("a digest does not depend on pieces or their order") {
     REQUIRE(forward.Finish(10007) == whole);
     REQUIRE(backward.Finish(10007) == whole);
     REQUIRE(even.Finish(10007) == whole);
+  }
+}
+
+TEST_CASE("bytes that come in order have the same digest however they are cut") {
+  const std::vector<unsigned char> data = Bytes(3001);
+  for (const int64_t bytes : {0, 1, 63, 64, 65, 3001}) {
+    const Digest whole = DigestOf(data.data(), bytes);
+    for (const int64_t piece : {1, 7, 63, 64, 65, 100, 4096}) {
+      SequentialDigest digest;
+      for (int64_t at = 0; at < bytes; at += piece) {
+        digest.Append(data.data() + at, std::min(piece, bytes - at));
+      }
+      REQUIRE(digest.Finish() == whole);
+    }
   }
 }
 
@@ -90,12 +106,13 @@ TEST_CASE("a digest is the same number on every machine and travels in 16 bytes"
   REQUIRE(Digest::FromBytes("short").status().code() == absl::StatusCode::kInvalidArgument);
 }
 
-TEST_CASE("pieces of whole rows start on blocks") {
+TEST_CASE("pieces of whole rows start on blocks and on panels") {
   for (const int64_t row_bytes : {2, 6, 20, 64, 80, 96, 1152, 3072, 100000}) {
     const int64_t rows = DigestPieceRows(row_bytes, 4096);
     REQUIRE(rows >= 1);
+    REQUIRE(rows % kPackedPanelRows == 0);
     REQUIRE(rows * row_bytes % kDigestBlockBytes == 0);
-    REQUIRE(rows * row_bytes <= std::max<int64_t>(4096, std::lcm<int64_t>(64, row_bytes)));
+    REQUIRE(rows * row_bytes <= std::max<int64_t>(4096, std::lcm<int64_t>(64, 16 * row_bytes)));
   }
 }
 
