@@ -56,10 +56,12 @@ class RemoteReward final : public RewardFunction {
       const bool transient =
           absl::IsUnavailable(reply.status()) || absl::IsDeadlineExceeded(reply.status());
       if (!transient || attempt >= options_.retries) {
-        return Annotate(reply.status(),
-                        fmt::format("reward service {} failed after {} attempt(s); check that it "
-                                    "runs, or raise reward.timeout_seconds / reward.retries",
-                                    options_.address, attempt + 1));
+        return MakeStatus(absl::StatusCode::kUnknown,
+                          "reward service {} failed after {} attempt(s); check that it runs, or "
+                          "raise reward.timeout_seconds / reward.retries: {}: {}",
+                          options_.address, attempt + 1,
+                          absl::StatusCodeToString(reply.status().code()),
+                          std::string(reply.status().message()));
       }
       options_.clock->Sleep(backoff);
       backoff *= 2;

@@ -23,7 +23,8 @@ struct RewardClientOptions {
 
 // Thread-safe. Batches of at most 256 items a call, so that no message nears 4 MiB by count.
 // Retries Unavailable and DeadlineExceeded; other codes and a reply of the wrong length fail at
-// once. Errors name the address, the attempts and the last reason.
+// once. Errors name the address, the attempts and the last reason, and are Unknown whatever the
+// service answered: its codes say nothing of this run's workers, and no recovery would help.
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeRemoteReward(
     const RewardClientOptions& options);
 
