@@ -35,6 +35,31 @@ inline int Telling(const absl::Status& status) {
 // How long a rank that failed may take to say so after another one noticed.
 inline constexpr std::chrono::seconds kOwnReasonGrace{3};
 
+// `status`, with which a call to trainer `rank` ended, under the name of the worker that it is
+// about; marks that one lost if nobody answered there.
+inline absl::Status NamedFailure(WorkerPool& pool,
+                                 int rank,
+                                 int64_t incarnation,
+                                 const absl::Status& status) {
+  const WorkerKey trainer{WorkerRole::kTrainer, rank};
+  if (absl::IsCancelled(status)) {
+    return absl::CancelledError(trainer.Text() + " fell silent; its call was given up");
+  }
+  if (OriginOf(status) == FailureOrigin::kPartner) {
+    const WorkerKey rollout{WorkerRole::kRollout, rank};
+    const auto client = pool.rollout(rank);
+    if (absl::IsUnavailable(status) && client.ok()) {
+      pool.MarkLost(rollout, (*client)->incarnation());
+    }
+    return Annotate(status, fmt::format("{} (says {})", rollout.Text(), trainer.Text()));
+  }
+  const bool noticed = OriginOf(status) == FailureOrigin::kAnotherRank;
+  if (absl::IsUnavailable(status) && !noticed && !AnsweredByWorker(status)) {
+    pool.MarkLost(trainer, incarnation);
+  }
+  return Annotate(status, trainer.Text());
+}
+
 // Runs `call(TrainerClient&, rank) -> StatusOr<Result>` on all ranks, one thread each, and returns
 // the results by rank. A failure cancels the calls to the others, which would wait for the missing
 // rank otherwise; if it only says that another rank failed, that one has `grace` to answer before.
@@ -61,11 +86,7 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(
     if (result.ok()) {
       results[rank] = std::move(result).value();
     } else if (Telling(result.status()) > Telling(failure)) {
-      const WorkerKey key{WorkerRole::kTrainer, static_cast<int>(rank)};
-      failure = absl::IsCancelled(result.status())
-                    ? absl::CancelledError(key.Text() + " fell silent; its call was given up")
-                    : Annotate(result.status(), key.Text());
-      if (absl::IsUnavailable(failure)) pool.MarkLost(key, client.incarnation());
+      failure = NamedFailure(pool, static_cast<int>(rank), client.incarnation(), result.status());
     }
   };
   std::vector<std::jthread> threads;

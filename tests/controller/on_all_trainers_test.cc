@@ -1,8 +1,9 @@
+#include "controller/clients/on_all_trainers.h"
+
 #include <future>
 
 #include <catch2/catch.hpp>
 
-#include "controller/clients/on_all_trainers.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {
@@ -50,7 +51,7 @@ TEST_CASE("A rank that only noticed is reported where nobody says more", "[clien
   REQUIRE(status.message() == "trainer 0: trainer 1 failed; its own message says why");
 }
 
-TEST_CASE("A lost rank is reported, not the one that noticed", "[clients]") {
+TEST_CASE("A lost rank is reported and marked, not the one that noticed", "[clients]") {
   for (const int first : {0, 1}) {
     testing::FakeRun run(2);
     const absl::Status gone =
@@ -58,6 +59,26 @@ TEST_CASE("A lost rank is reported, not the one that noticed", "[clients]") {
     const absl::Status status =
         Collect(run, {gone, absl::UnavailableError("connection lost")}, first);
     REQUIRE(status.message() == "trainer 1: connection lost");
+    REQUIRE(run.registry.Missing().size() == 1);
+  }
+}
+
+TEST_CASE("Lost is the worker that did not answer, not the one that says so", "[clients]") {
+  {
+    testing::FakeRun run(2);
+    const absl::Status partner =
+        WithOrigin(absl::UnavailableError("BeginUpdate: socket closed"), FailureOrigin::kPartner);
+    const absl::Status status = Collect(run, {absl::OkStatus(), partner}, 1);
+    REQUIRE(status.message() == "rollout 1 (says trainer 1): BeginUpdate: socket closed");
+    REQUIRE(run.registry.Missing().size() == 1);
+    REQUIRE(run.registry.Missing()[0].rfind("rollout 1 (lost", 0) == 0);
+  }
+  {
+    testing::FakeRun run(2);
+    absl::Status answered = absl::UnavailableError("the rollout is starting");
+    answered.SetPayload(kErrorInfoUrl, absl::Cord("who"));
+    REQUIRE(absl::IsUnavailable(Collect(run, {absl::OkStatus(), answered}, 1)));
+    REQUIRE(run.registry.Missing().empty());
   }
 }
 

@@ -15,7 +15,11 @@ TEST_CASE("a rollout killed while it sleeps") {
 }
 
 TEST_CASE("a rollout killed while weights arrive") {
-  RequireRecovery({"rollout", 1, "apply bucket", 2});
+  const std::string said = RequireRecovery({"rollout", 1, "apply bucket", 2});
+  INFO(said);
+  REQUIRE(said.find("rollout 1 (says trainer 1)") != std::string::npos);
+  REQUIRE(said.find("waiting for rollout 1 (lost") != std::string::npos);
+  REQUIRE(said.find("trainer 1 (lost") == std::string::npos);
 }
 
 TEST_CASE("a rollout killed before it commits an update") {

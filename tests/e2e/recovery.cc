@@ -34,7 +34,9 @@ const Outcome& Undisturbed() {
   return outcome;
 }
 
-void RequireRecovery(const Fault& fault, const RigOptions& options, const Outcome& expected) {
+std::string RequireRecovery(const Fault& fault,
+                            const RigOptions& options,
+                            const Outcome& expected) {
   ClusterRig rig(options);
   rig.SetPairs(2);
   rig.SetFault(fault.role, fault.rank, fault.point, fault.nth);
@@ -48,10 +50,11 @@ void RequireRecovery(const Fault& fault, const RigOptions& options, const Outcom
   REQUIRE(outcome.metrics == expected.metrics);
   REQUIRE(outcome.evaluations == expected.evaluations);
   REQUIRE(outcome.weights == expected.weights);
+  return rig.Log("launcher") + rig.Log("controller");
 }
 
-void RequireRecovery(const Fault& fault, const std::map<std::string, std::string>& config) {
-  RequireRecovery(fault, RigOptions{.config = config}, Undisturbed());
+std::string RequireRecovery(const Fault& fault, const std::map<std::string, std::string>& config) {
+  return RequireRecovery(fault, RigOptions{.config = config}, Undisturbed());
 }
 
 }  // namespace tandem::testing

@@ -32,9 +32,10 @@ struct Fault {
 };
 
 // Launches two pairs with `options`, kills the process at the fault, and requires that the run goes
-// on to `expected` with one restart, exit code 0 and nobody left.
-void RequireRecovery(const Fault& fault, const RigOptions& options, const Outcome& expected);
+// on to `expected` with one restart, exit code 0 and nobody left. Returns what the controller said.
+std::string RequireRecovery(const Fault& fault, const RigOptions& options, const Outcome& expected);
 // The same with settings that do not change the outcome.
-void RequireRecovery(const Fault& fault, const std::map<std::string, std::string>& config = {});
+std::string RequireRecovery(const Fault& fault,
+                            const std::map<std::string, std::string>& config = {});
 
 }  // namespace tandem::testing

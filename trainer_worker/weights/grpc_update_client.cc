@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/failure_origin.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
@@ -24,8 +25,15 @@ struct PendingApply {
   bool done = false;
 };
 
+// Who did not answer is the rollout: the controller is not to take this trainer for lost.
+absl::Status OfPartner(absl::Status status) {
+  const bool silent = (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) &&
+                      !AnsweredByWorker(status);
+  return silent ? WithOrigin(std::move(status), FailureOrigin::kPartner) : status;
+}
+
 absl::Status FromCall(const char* call, const grpc::Status& status) {
-  return Annotate(FromGrpcStatus(status), fmt::format("{} on the paired rollout", call));
+  return OfPartner(Annotate(FromGrpcStatus(status), fmt::format("{} on the paired rollout", call)));
 }
 
 }  // namespace
@@ -69,8 +77,9 @@ absl::Status GrpcUpdateClient::Begin(const UpdateOffer& offer, const SlotMemory&
   v1::BeginUpdateResponse response;
   TANDEM_RETURN_IF_ERROR(
       FromCall("BeginUpdate", calls_->stub->BeginUpdate(&context, request, &response)));
-  TANDEM_ASSIGN_OR_RETURN(pair_connection_,
-                          PassSlots(response.pair_socket(), offer.generation, slots));
+  auto connection = PassSlots(response.pair_socket(), offer.generation, slots);
+  TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
+  pair_connection_ = *std::move(connection);
   return absl::OkStatus();
 }
 
