@@ -255,6 +255,7 @@ absl::Status TrainLoop::SyncWeights(StepBatch& batch) {
     absl::Status status = [&]() -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
                               parts_.weights.Publish(position_.version, ""));
+      if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
       for (size_t rank = 0; rank < published.trainers.size(); ++rank) {
         batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)},
                             published.trainers[rank].report);

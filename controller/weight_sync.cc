@@ -26,6 +26,15 @@ bool WeightSync::Complete(int64_t version) { return Behind(version).empty(); }
 void WeightSync::Forget() {
   held_.clear();
   pending_.clear();
+  checked_.clear();
+}
+
+bool WeightSync::CheckDue(const std::map<int, std::shared_ptr<RolloutClient>>& targets) const {
+  if (check_ != CheckMode::kFirst) return check_ == CheckMode::kAlways;
+  return std::any_of(targets.begin(), targets.end(), [this](const auto& target) {
+    const auto checked = checked_.find(target.first);
+    return checked == checked_.end() || checked->second != target.second->incarnation();
+  });
 }
 
 void WeightSync::Forget(const std::vector<int>& ranks) {
@@ -88,12 +97,12 @@ absl::StatusOr<PublishResult> WeightSync::Publish(int64_t version, const std::st
     if (result.digest.empty()) result.digest = sync.digest;
   }
 
-  if (check_ == CheckMode::kAlways || (check_ == CheckMode::kFirst && !checked_once_)) {
+  if (CheckDue(targets)) {
     TANDEM_ASSIGN_OR_RETURN(const auto checks, Check(hf_oracle));
     result.checked = fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
                                  checks.front().checked, checks.size(),
                                  hf_oracle.empty() ? "against the trainers" : hf_oracle);
-    checked_once_ = true;
+    for (const auto& [rank, client] : targets) checked_[rank] = client->incarnation();
   }
   for (const auto& [rank, client] : targets) pending_[rank] = {client->incarnation(), version};
   return result;

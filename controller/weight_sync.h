@@ -34,7 +34,8 @@ class WeightSync {
   absl::Status EndStaleUpdates();
 
   // Publishes `version` to all rollouts that do not hold it. A collective of all trainers.
-  // `hf_oracle`: HF checkpoint that the first check compares with ("" = the trainers' masters).
+  // With CheckMode::kFirst an incarnation's first weights, and the first after Forget(), are
+  // checked. `hf_oracle`: HF checkpoint that the check compares with ("" = the trainers' masters).
   // Peer failures: Recovery decides; DataLoss: a digest or the check differs, the message names
   // worker and tensor. Repeating the call is safe after any failure.
   absl::StatusOr<PublishResult> Publish(int64_t version, const std::string& hf_oracle);
@@ -61,14 +62,15 @@ class WeightSync {
   };
 
   std::vector<int> Behind(int64_t version);
+  bool CheckDue(const std::map<int, std::shared_ptr<RolloutClient>>& targets) const;
   absl::Status OnRollouts(const std::vector<int>& ranks,
                           const std::function<absl::Status(RolloutClient&)>& call);
 
   WorkerPool& pool_;
   const CheckMode check_;
-  bool checked_once_ = false;
-  std::map<int, Held> held_;     // by rank
-  std::map<int, Held> pending_;  // published, not awake yet
+  std::map<int, int64_t> checked_;  // CheckMode::kFirst: rank → incarnation
+  std::map<int, Held> held_;        // by rank
+  std::map<int, Held> pending_;     // published, not awake yet
 };
 
 }  // namespace tandem

@@ -305,6 +305,22 @@ TEST_CASE("Validation runs before, every test_freq steps and at the end", "[trai
   REQUIRE(run.loop->complete());
 }
 
+TEST_CASE("After a recovery and after a restart the weights are checked again",
+          "[train_loop][recovery]") {
+  testing::FakeRun trainer(2);
+  trainer.options.total_steps = 1;
+  trainer.DieAt({WorkerRole::kTrainer, 1}, "ForwardBackward");
+  REQUIRE(trainer.Run().ok());
+  REQUIRE(trainer.journal.Count("trainer 0 CheckWeights(/model)") == 2);
+
+  testing::FakeRun rollout(2);
+  rollout.options.total_steps = 1;
+  rollout.DieAt({WorkerRole::kRollout, 1}, "Generate");
+  REQUIRE(rollout.Run().ok());
+  REQUIRE(rollout.journal.Count("trainer 0 CheckWeights(/model)") == 1);
+  REQUIRE(rollout.journal.Count("trainer 0 CheckWeights()") == 1);
+}
+
 TEST_CASE("A run that died between its last checkpoint and its validation makes up for it",
           "[train_loop]") {
   testing::FakeRun run(1);
