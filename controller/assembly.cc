@@ -38,11 +38,6 @@
 namespace tandem {
 namespace {
 
-RpcSecurity SecurityOf(const v1::Config& config) {
-  const v1::Tls& tls = config.cluster().tls();
-  return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
-}
-
 // How long a killed predecessor may take to give its memory back and leave.
 constexpr absl::Duration kLeaveTime = absl::Seconds(5);
 
@@ -113,7 +108,7 @@ absl::StatusOr<Inputs> LoadInputs(const v1::Config& config) {
     return InvalidArgument("{} training prompts are fewer than data.train_batch_size = {}",
                            inputs.prompts->size(), config.data().train_batch_size());
   }
-  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward()));
+  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
   return inputs;
 }
 

@@ -79,6 +79,11 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   return options;
 }
 
+RpcSecurity SecurityOf(const v1::Config& config) {
+  const v1::Tls& tls = config.cluster().tls();
+  return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
+}
+
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows) {
   const int64_t steps_per_epoch =
       std::max<int64_t>(1, train_rows / config.data().train_batch_size());

@@ -8,6 +8,7 @@
 
 #include "common/config/config.h"
 #include "common/model_spec/model_spec.h"
+#include "common/rpc/security.h"
 #include "controller/memory_plan.h"
 #include "controller/train_options.h"
 #include "controller/weight_sync.h"
@@ -24,6 +25,8 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
 // InvalidArgument where `total_steps` pass over `train_rows` more often than sample ids can tell
 // epochs apart (kTrainEpochs): samples of two epochs would be drawn with the same random numbers.
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows);
+
+RpcSecurity SecurityOf(const v1::Config& config);
 
 RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string& tokenizer_digest);
 

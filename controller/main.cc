@@ -17,6 +17,7 @@
 #include "common/config/config.h"
 #include "common/rpc/status_convert.h"
 #include "controller/assembly.h"
+#include "controller/config_options.h"
 #include "controller/reward/composite_reward.h"
 
 namespace tandem {
@@ -59,7 +60,7 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   for (const std::string& notice : loaded.notices) spdlog::info("{}", notice);
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
   // What the functions take is known to them alone: made here once to be refused as config is.
-  TANDEM_RETURN_IF_ERROR(MakeReward(loaded.config.reward()).status());
+  TANDEM_RETURN_IF_ERROR(MakeReward(loaded.config.reward(), SecurityOf(loaded.config)).status());
   return std::move(loaded.config);
 }
 

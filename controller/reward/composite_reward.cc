@@ -82,7 +82,8 @@ class CompositeReward final : public RewardFunction {
   std::vector<Term> terms_;
 };
 
-absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& config) {
+absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& config,
+                                                             const RpcSecurity& security) {
   if (config.function() != "remote") return LocalReward::Create(config.function(), config.args());
   if (config.service_address().empty()) {
     return InvalidArgument(
@@ -93,13 +94,15 @@ absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& c
   options.address = config.service_address();
   options.timeout = absl::Seconds(config.timeout_seconds());
   options.retries = config.retries();
+  options.security = security;
   return MakeRemoteReward(options);
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config) {
-  TANDEM_ASSIGN_OR_RETURN(auto function, MakeFunction(config));
+absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config,
+                                                           const RpcSecurity& security) {
+  TANDEM_ASSIGN_OR_RETURN(auto function, MakeFunction(config, security));
   std::vector<Term> terms;
   for (const v1::RewardTerm& term : config.terms()) {
     TANDEM_ASSIGN_OR_RETURN(Scorer scorer, MakeScorer(term.name(), term.args()));

@@ -5,6 +5,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/local_address.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_convert.h"
@@ -88,7 +89,9 @@ class RemoteReward final : public RewardFunction {
 
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeRemoteReward(
     const RewardClientOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(options.address));
+  const bool local = IsLocalAddress(options.address);
+  TANDEM_ASSIGN_OR_RETURN(auto channel,
+                          MakeChannel(options.address, local ? RpcSecurity() : options.security));
   return std::make_unique<RemoteReward>(std::move(channel), options);
 }
 

@@ -9,6 +9,7 @@
 #include <absl/time/time.h>
 
 #include "common/base/clock.h"
+#include "common/rpc/security.h"
 #include "controller/reward/reward_function.h"
 
 namespace tandem {
@@ -19,6 +20,7 @@ struct RewardClientOptions {
   int64_t retries = 3;                          // further attempts
   absl::Duration backoff = absl::Seconds(0.5);  // doubled after every attempt
   Clock* clock = &RealClock();
+  RpcSecurity security;  // for a service beyond this host; one on it is called in the clear
 };
 
 // Thread-safe. Batches of at most 256 items a call, so that no message nears 4 MiB by count.

@@ -33,6 +33,14 @@ TEST_CASE("The composite reward refuses what nobody can score", "[reward][compos
   remote.set_function("remote");
   REQUIRE(std::string(MakeReward(remote).status().message()).find("service_address") !=
           std::string::npos);
+  // Beyond this host with this host's certificates, on it without.
+  remote.set_service_address("node7:5000");
+  const RpcSecurity security{.cert = "/nonexistent/cert.pem", .key = "k", .ca = "c"};
+  REQUIRE(absl::IsInvalidArgument(MakeReward(remote).status()));
+  REQUIRE(std::string(MakeReward(remote, security).status().message()).find("/nonexistent/cert") !=
+          std::string::npos);
+  remote.set_service_address("127.0.0.1:5000");
+  REQUIRE(MakeReward(remote, security).ok());
   v1::Reward bad_term = DefaultConfig().reward();
   bad_term.add_terms()->set_name("nonsense");
   REQUIRE_FALSE(MakeReward(bad_term).ok());
