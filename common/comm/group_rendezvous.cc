@@ -101,7 +101,11 @@ absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, absl::Ti
     if (!status.ok()) break;
     if (absl::Now() >= deadline) status = RanksMissing(options, link.connections);
     auto connection = AcceptLocal(listener.get(), std::min(deadline, absl::Now() + kSlice));
-    if (connection.ok()) Receive(options, std::move(connection).value(), &link.connections);
+    if (connection.ok()) {
+      Receive(options, std::move(connection).value(), &link.connections);
+    } else if (status.ok() && !absl::IsDeadlineExceeded(connection.status())) {
+      status = connection.status();
+    }
   }
   unlink(options.rendezvous.c_str());
   TANDEM_RETURN_IF_ERROR(status);

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -99,6 +100,10 @@ absl::StatusOr<UniqueFd> AcceptLocal(int listener, absl::Time deadline) {
     TANDEM_RETURN_IF_ERROR(WaitReadable(listener, deadline, "no connection came in time"));
     UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (fd.valid() && SameUser(fd.get())) return fd;
+    // Anything else would come again at once, such as no descriptor being free.
+    if (!fd.valid() && errno != EINTR && errno != ECONNABORTED) {
+      return MakeStatus(IoErrorCode(errno), "accept: {}", strerror(errno));
+    }
   }
 }
 

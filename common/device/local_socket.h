@@ -36,7 +36,8 @@ class UniqueFd {
 absl::StatusOr<UniqueFd> ListenLocal(const std::string& path);
 // Unavailable while nobody listens at `path`: one attempt, does not wait.
 absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path);
-// Next connection, from a process of the same user only (others are closed). DeadlineExceeded.
+// Next connection, from a process of the same user only (others are closed). DeadlineExceeded;
+// ResourceExhausted: no descriptor is free.
 absl::StatusOr<UniqueFd> AcceptLocal(int listener, absl::Time deadline);
 
 // Sends `bytes` and, with it, `fd` unless it is -1. Unavailable: the peer is gone.

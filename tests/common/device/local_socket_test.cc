@@ -3,6 +3,7 @@
 #include <absl/time/clock.h>
 #include <catch2/catch.hpp>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -52,6 +53,21 @@ TEST_CASE("waiting for a connection or a message ends at the deadline") {
   char byte = 0;
   REQUIRE(ReceiveMessage(client->get(), &byte, 1, absl::Now()).code() ==
           absl::StatusCode::kDeadlineExceeded);
+  unlink(SocketPath().c_str());
+}
+
+TEST_CASE("a process without a free descriptor is told so instead of trying for ever") {
+  auto listener = ListenLocal(SocketPath());
+  auto client = ConnectLocal(SocketPath());
+  REQUIRE(client.ok());
+  rlimit limit = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  rlimit none = limit;
+  none.rlim_cur = static_cast<rlim_t>(client->get()) + 1;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const absl::Status status = AcceptLocal(listener->get(), absl::Now() + absl::Seconds(5)).status();
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
   unlink(SocketPath().c_str());
 }
 
