@@ -1,10 +1,10 @@
-// AdamW over flat fp32 arrays, in torch's order of operations (torch.optim.AdamW, single tensor,
-// no amsgrad), and the pieces of a step that work on a shard.
+// AdamW in torch's order of operations (torch.optim.AdamW, single tensor, no amsgrad), and
+// clipping.
 #pragma once
 
 #include <cstdint>
 
-#include "common/types/tensor_view.h"
+#include "common/ops/cpu/adamw.h"
 
 namespace tandem {
 
@@ -15,30 +15,12 @@ struct AdamWOptions {
   double weight_decay = 0.01;
 };
 
-// The arrays of one shard; all have `count` elements.
-struct AdamWArrays {
-  float* master = nullptr;
-  const float* gradient = nullptr;
-  float* exp_avg = nullptr;
-  float* exp_avg_sq = nullptr;
-  int64_t count = 0;
-};
-
-// One step with every gradient multiplied by `gradient_scale` first. `step` counts from 1.
-// Elementwise: the bits do not depend on how a tensor is cut into shards.
-void AdamWStep(const AdamWArrays& arrays,
-               const AdamWOptions& options,
-               double lr,
-               int64_t step,
-               float gradient_scale);
-
-// Sum of squares in double, in fixed blocks of ascending order.
-double SumOfSquares(const float* values, int64_t count);
+// What a step needs besides the arrays (AdamWUpdate), every gradient being multiplied by
+// `gradient_scale` first. `step` counts from 1. The update is elementwise: the bits do not depend
+// on how a tensor is cut into shards.
+AdamWFactors FactorsOf(const AdamWOptions& options, double lr, int64_t step, float gradient_scale);
 
 // torch.nn.utils.clip_grad_norm_: factor of the gradients, at most 1.
 float ClipFactor(double norm, double max_norm);
-
-// Rounds masters to bf16; returns how many results differ from what `copy` held.
-int64_t RoundToBf16(const float* master, Bf16* copy, int64_t count);
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 
 #include "common/base/fault_point.h"
 #include "common/base/status_macros.h"
+#include "common/ops/cpu/adamw.h"
 #include "common/tensor_file/checkpoint_dir.h"
 #include "common/tensor_file/hf_export.h"
 #include "common/tensor_file/training_state.h"
@@ -35,7 +36,8 @@ class ExportRows {
                   static_cast<size_t>(count) * sizeof(Bf16));
       return absl::OkStatus();
     }
-    RoundToBf16(static_cast<const float*>(data_) + first, out, count);
+    ThreadPool caller(1);
+    RoundToBf16(caller, static_cast<const float*>(data_) + first, out, count);
     return absl::OkStatus();
   }
 

@@ -1,7 +1,10 @@
-// One optimizer step on this rank's shard: global gradient norm, clipping, AdamW, rounding.
+// One optimizer step on this rank's shard: one pass for the global gradient norm, one for clipping,
+// AdamW and rounding.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include <absl/status/statusor.h>
 
@@ -16,6 +19,7 @@ struct OptimizerOptions {
   AdamWOptions adamw;
   LrScheduleOptions schedule;
   double grad_clip = 1.0;
+  int threads = 1;  // of the process's compute threads; no figure depends on it
 };
 
 struct OptimizerReport {
@@ -29,7 +33,8 @@ struct OptimizerReport {
 // schedule counts every call, skipped ones too, as torch's schedulers do.
 class Optimizer {
  public:
-  explicit Optimizer(OptimizerOptions options) : options_(std::move(options)) {}
+  explicit Optimizer(OptimizerOptions options)
+      : options_(std::move(options)), pool_(std::make_unique<ThreadPool>(options_.threads)) {}
 
   // Collective. Uses shard.gradients(), which stay as they are.
   absl::StatusOr<OptimizerReport> Step(ParameterShard& shard, Communicator& communicator);
@@ -44,6 +49,7 @@ class Optimizer {
 
  private:
   OptimizerOptions options_;
+  std::unique_ptr<ThreadPool> pool_;
   int64_t updates_ = 0;
   int64_t schedule_step_ = 0;
 };

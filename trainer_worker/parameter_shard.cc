@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "common/base/status_macros.h"
-#include "trainer_worker/adamw.h"
+#include "common/ops/cpu/adamw.h"
 
 namespace tandem {
 
@@ -31,9 +31,14 @@ const std::byte* ParameterShard::compute() const {
   return compute_ == nullptr ? master_->data() : compute_->data();
 }
 
-int64_t ParameterShard::RoundMaster() {
-  if (compute_ == nullptr) return -1;
-  return RoundToBf16(master(), reinterpret_cast<Bf16*>(compute_->data()), elements());
+Bf16* ParameterShard::rounded() {
+  return compute_ == nullptr ? nullptr : reinterpret_cast<Bf16*>(compute_->data());
+}
+
+void ParameterShard::RoundMaster() {
+  if (compute_ == nullptr) return;
+  ThreadPool caller(1);
+  RoundToBf16(caller, master(), rounded(), elements());
 }
 
 absl::Status ParameterShard::ZeroGradients() {

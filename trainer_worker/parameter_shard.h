@@ -29,8 +29,10 @@ class ParameterShard {
   // The rounded masters, in the compute dtype; what gathers, sync and export read. With fp32
   // compute it is the master itself.
   const std::byte* compute() const;
-  // Rounds the masters once; returns how many elements of compute() changed (-1: not known, fp32).
-  int64_t RoundMaster();
+  // compute() as bf16, for an update of the masters to keep; null with fp32 compute.
+  Bf16* rounded();
+  // Rounds the masters once, after they were written by other means.
+  void RoundMaster();
 
   // Takes the memory if it is not held and sets all gradients to zero.
   absl::Status ZeroGradients();

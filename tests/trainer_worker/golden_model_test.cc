@@ -201,8 +201,9 @@ void CheckGradients(GoldenModel& model, const Json& outputs) {
   for (const auto& [name, norm] : outputs.at("grad_norms").items()) {
     INFO(name);
     const std::vector<float> gradient = GradientOf(model.session(), name);
+    ThreadPool pool(1);
     const double got =
-        std::sqrt(SumOfSquares(gradient.data(), static_cast<int64_t>(gradient.size())));
+        std::sqrt(SumOfSquares(pool, gradient.data(), static_cast<int64_t>(gradient.size())));
     REQUIRE(testing::IsClose(got, testing::ParseNumber(norm), 2e-3, 1e-5));
   }
   for (const auto& [name, values] : outputs.at("grad_first_values").items()) {

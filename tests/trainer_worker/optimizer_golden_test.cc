@@ -46,9 +46,14 @@ void Update(Parameter& parameter,
   adamw.beta2 = options.at("beta2").get<double>();
   adamw.eps = options.at("eps").get<double>();
   adamw.weight_decay = options.at("weight_decay").get<double>();
-  AdamWStep({parameter.master.data(), gradient.data(), parameter.exp_avg.data(),
-             parameter.exp_avg_sq.data(), static_cast<int64_t>(gradient.size())},
-            adamw, options.at("lr").get<double>(), step, scale);
+  ThreadPool pool(1);
+  AdamWUpdate(pool,
+              {.master = parameter.master.data(),
+               .gradient = gradient.data(),
+               .exp_avg = parameter.exp_avg.data(),
+               .exp_avg_sq = parameter.exp_avg_sq.data(),
+               .count = static_cast<int64_t>(gradient.size())},
+              FactorsOf(adamw, options.at("lr").get<double>(), step, scale));
 }
 
 void CheckOptimizerStep(const GoldenFamily&, const GoldenCase& c) {
@@ -59,8 +64,9 @@ void CheckOptimizerStep(const GoldenFamily&, const GoldenCase& c) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     std::vector<float> ga = ParseTensor(c.inputs.at("grads").at(i).at("a")).Floats();
     const std::vector<float> gb = ParseTensor(c.inputs.at("grads").at(i).at("b")).Floats();
-    const double norm = std::sqrt(SumOfSquares(ga.data(), static_cast<int64_t>(ga.size())) +
-                                  SumOfSquares(gb.data(), static_cast<int64_t>(gb.size())));
+    ThreadPool pool(1);
+    const double norm = std::sqrt(SumOfSquares(pool, ga.data(), static_cast<int64_t>(ga.size())) +
+                                  SumOfSquares(pool, gb.data(), static_cast<int64_t>(gb.size())));
     REQUIRE(testing::IsClose(norm, testing::ParseNumber(wanted[i].at("grad_norm")), 1e-5, 1e-7));
     if (std::isfinite(norm)) {
       const float scale = ClipFactor(norm, c.options.at("clip_grad").get<double>());

@@ -1,0 +1,52 @@
+// AdamW over flat fp32 arrays and what goes with it: elementwise, so that every instruction set
+// gives the bits of the plain formula. Tasks run on a ThreadPool, but with denormals as they are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/ops/cpu/thread_pool.h"
+#include "common/types/tensor_view.h"
+
+namespace tandem {
+
+// The arrays of one shard; all have `count` elements.
+struct AdamWArrays {
+  float* master = nullptr;
+  const float* gradient = nullptr;
+  float* exp_avg = nullptr;
+  float* exp_avg_sq = nullptr;
+  Bf16* rounded = nullptr;  // the masters' rounding to bf16; null: none is kept
+  int64_t count = 0;
+};
+
+// g = gradient * gradient_scale; m += (g - m) * weight1; v = v * beta2 + g * g * weight2;
+// master = master * decay - step_size * (m / (sqrt(v) / root2 + eps)), in this order.
+struct AdamWFactors {
+  float gradient_scale = 1, weight1 = 0, beta2 = 0, weight2 = 0;
+  float decay = 1, step_size = 0, root2 = 1, eps = 0;
+};
+
+// One instruction set's loops. `update` and `round` return how many elements of `rounded` changed.
+// `lane_squares` adds nothing up beyond a block of kSquaresBlock values: eight running sums in
+// double for each, of values i, i + 8, ...
+struct AdamWKernels {
+  const char* name;
+  int64_t (*update)(const AdamWArrays& arrays, const AdamWFactors& factors);
+  int64_t (*round)(const float* values, Bf16* rounded, int64_t count);
+  void (*lane_squares)(const float* values, int64_t count, double* sums);
+};
+inline constexpr int64_t kSquaresBlock = 4096;
+
+extern const AdamWKernels kAdamWAvx512, kAdamWAvx2, kAdamWBaseline;
+// Those that this machine can run, the fastest first; for tests the others matter.
+const std::vector<const AdamWKernels*>& RunnableAdamWKernels();
+
+// One step over all elements in one pass; returns how many of `rounded` changed (0 without).
+int64_t AdamWUpdate(ThreadPool& pool, const AdamWArrays& arrays, const AdamWFactors& factors);
+// Rounds to bf16, nearest even; returns how many results differ from what `rounded` held.
+int64_t RoundToBf16(ThreadPool& pool, const float* values, Bf16* rounded, int64_t count);
+// Sum of squares in double. Lane sums of blocks are added in ascending order, whatever the threads.
+double SumOfSquares(ThreadPool& pool, const float* values, int64_t count);
+
+}  // namespace tandem
