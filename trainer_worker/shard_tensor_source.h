@@ -12,15 +12,16 @@
 
 namespace tandem {
 
-// Gather is collective: every rank calls it for the same tensors in the same order. Not
-// thread-safe. Holds memory for the largest tensor while it lives; a single rank needs none and
-// hands out its shard itself.
+// Collective: every rank calls for the same tensors or rows in the same order. Not thread-safe. A
+// single rank hands out its shard itself; of several, each holds memory for the largest tensor from
+// the first Gather on, and GatherRows needs none.
 class ShardTensorSource : public TensorSource {
  public:
   static absl::StatusOr<std::unique_ptr<ShardTensorSource>> Create(const ParameterShard* shard,
                                                                    Communicator* communicator,
                                                                    Ledger* ledger);
   absl::StatusOr<const void*> Gather(const TensorPlace& place) override;
+  absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) override;
 
  private:
   ShardTensorSource() = default;

@@ -6,6 +6,12 @@
 #include "common/base/status_macros.h"
 
 namespace tandem {
+namespace {
+
+// Gathered weights may stay for backward where they are a small part of what this worker may hold.
+int64_t ResidentBytes(const SessionOptions& options) { return options.kept_bytes / 8; }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
     const SessionOptions& options,
@@ -25,7 +31,7 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
   TANDEM_ASSIGN_OR_RETURN(session->shard_, ParameterShard::Create(plan, ledger));
   TANDEM_ASSIGN_OR_RETURN(session->weights_,
                           WeightGather::Create(plan, session->shard_->compute(), communicator,
-                                               ledger, /*resident=*/true));
+                                               ledger, ResidentBytes(options)));
   TANDEM_ASSIGN_OR_RETURN(session->gradients_,
                           GradientScatter::Create(session->shard_.get(), communicator, ledger));
   session->loop_ = std::make_unique<LayerLoop>(
@@ -117,7 +123,7 @@ absl::StatusOr<LogProbsBySample> TrainingSession::ScoreReference(
   TANDEM_RETURN_IF_ERROR(weights_->Release());
   TANDEM_ASSIGN_OR_RETURN(
       auto weights, WeightGather::Create(plan_.get(), reference_->data(), communicator_, ledger_,
-                                         /*resident=*/true));
+                                         ResidentBytes(options_)));
   TANDEM_RETURN_IF_ERROR(weights->Map());
   const PassParts parts{loop_.get(), weights.get(), nullptr, communicator_};
   return ScoreSamples(parts, Pass(), samples);

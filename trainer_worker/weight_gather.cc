@@ -10,13 +10,13 @@ absl::StatusOr<std::unique_ptr<WeightGather>> WeightGather::Create(const ShardPl
                                                                    const std::byte* compute,
                                                                    Communicator* communicator,
                                                                    Ledger* ledger,
-                                                                   bool resident) {
+                                                                   int64_t resident_bytes) {
   std::unique_ptr<WeightGather> gather(new WeightGather);
   gather->plan_ = plan;
   gather->compute_ = compute;
   gather->communicator_ = communicator;
-  gather->resident_ = resident && plan->world_size() == 1;
   const WeightLayout& layout = plan->layout();
+  gather->resident_ = plan->world_size() == 1 || layout.total_bytes() <= resident_bytes;
   gather->filled_.assign(static_cast<size_t>(layout.num_layers()) + 1, false);
   const int64_t bytes =
       gather->resident_ ? layout.total_bytes() : layout.global_bytes() + layout.layer_bytes();

@@ -14,18 +14,18 @@
 namespace tandem {
 
 // Two places to gather into: one for the global group, kept until Refresh or Release, and one for
-// the layer at hand. A single rank gathers nothing: with `resident` it keeps all groups laid out
-// until the weights change. Group and Prepare are collective where there are several ranks.
-// Not thread-safe.
+// the layer at hand; backward gathers the layers again. Where memory allows, and with a single rank
+// always, there is a place for every group instead, laid out once until the weights change. Group
+// is collective where there are several ranks. Not thread-safe.
 class WeightGather {
  public:
   // `compute` is this rank's shard in the plan's layout dtype; all pointers must outlive the
-  // object.
+  // object. All groups have places if they take at most `resident_bytes`, the same on all ranks.
   static absl::StatusOr<std::unique_ptr<WeightGather>> Create(const ShardPlan* plan,
                                                               const std::byte* compute,
                                                               Communicator* communicator,
                                                               Ledger* ledger,
-                                                              bool resident);
+                                                              int64_t resident_bytes);
 
   // Takes the memory. Does nothing if it is held.
   absl::Status Map();

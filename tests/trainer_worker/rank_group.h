@@ -39,6 +39,7 @@ struct RankGroupOptions {
   Recompute recompute = Recompute::kNever;
   double lr = 1e-3;
   bool share_prompts = true;
+  int64_t kept_bytes = 0;  // 0: ranks of several gather every layer anew
 };
 
 // `body` runs on every rank at once; its failure is kept in the rank's status. All are joined.
@@ -112,6 +113,7 @@ class RankGroup {
     TANDEM_ASSIGN_OR_RETURN(rank.forward, CreateCpuForwardOps(options.dtype, 1));
     TANDEM_ASSIGN_OR_RETURN(rank.backward, CreateCpuBackwardOps(options.dtype, 1));
     SessionOptions session;
+    session.kept_bytes = options.kept_bytes;
     session.model_dir = options.model_dir;
     session.vocab_limit = TinyTokenizerSize();
     session.max_sequence_tokens = 128;
