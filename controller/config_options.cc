@@ -105,12 +105,19 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string&
 }
 
 MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_bytes) {
+  const int64_t samples = config.data().train_batch_size() * config.rollout().n();
+  const int64_t pairs = std::max<int64_t>(1, config.cluster().trainers());
   return {.device_bytes = device_bytes,
-          .pairs = static_cast<int>(config.cluster().trainers()),
+          .pairs = static_cast<int>(pairs),
           .max_num_seqs = config.rollout().max_num_seqs(),
           .max_model_len = config.rollout().max_model_len(),
           .memory_utilization = config.rollout().gpu_memory_utilization(),
           .micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu(),
+          .step_tokens = (samples + pairs - 1) / pairs * config.rollout().max_model_len(),
+          .batched_tokens = config.rollout().max_num_batched_tokens(),
+          .element_bytes = config.model().compute_dtype() == "float32" ? 4 : 2,
+          .recompute = config.model().enable_gradient_checkpointing(),
+          .reference = config.actor().use_kl_loss() || config.algorithm().use_kl_in_reward(),
           .slot_bytes = BucketBytes(config, config.trainer().device() == "cuda"),
           .slots = config.weight_sync().slots()};
 }

@@ -28,6 +28,10 @@ int64_t LayerParameters(const ModelSpec& spec) {
   return parameters;
 }
 
+int64_t GlobalParameters(const ModelSpec& spec) {
+  return spec.parameters() - spec.num_layers * LayerParameters(spec);
+}
+
 int64_t EmbeddingParameters(const ModelSpec& spec) { return spec.vocab_size * spec.hidden_size; }
 
 RowRange ShardRows(int64_t rows, int64_t rank, int64_t world) {

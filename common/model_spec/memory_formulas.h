@@ -18,8 +18,9 @@ int64_t KvBlockBytes(const ModelSpec& spec, int64_t element_bytes = 2);
 // Blocks that one sequence of `tokens` occupies.
 int64_t KvBlocksFor(int64_t tokens);
 
-// Elements of one decoder layer, and of the largest tensor that is no part of a layer.
+// Elements of one decoder layer, of everything outside the layers, and of the largest tensor there.
 int64_t LayerParameters(const ModelSpec& spec);
+int64_t GlobalParameters(const ModelSpec& spec);
 int64_t EmbeddingParameters(const ModelSpec& spec);
 
 // Rows [begin, end) of a tensor's dim 0 that `rank` of `world` owns (FSDP2: equal chunks rounded

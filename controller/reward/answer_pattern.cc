@@ -2,15 +2,30 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <array>
+#include <mutex>
 
 #include <pcre2.h>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
 namespace {
 
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
+
+// Once: a pattern that explodes on one response does so on many.
+void WarnOfLimit(int error) {
+  static std::once_flag said;
+  std::call_once(said, [error] {
+    std::array<PCRE2_UCHAR, 256> message{};
+    pcre2_get_error_message(error, message.data(), message.size());
+    spdlog::warn(
+        "reward pattern: the search in a response was given up ({}); such responses have "
+        "no answer. Write the pattern without nested repetitions",
+        reinterpret_cast<const char*>(message.data()));
+  });
+}
 
 }  // namespace
 
@@ -39,6 +54,7 @@ std::optional<std::string> AnswerPattern::LastCapture(const std::string& text) c
   while (start <= text.size()) {
     const int groups = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                                    start, 0, data.get(), nullptr);
+    if (groups < 0 && groups != PCRE2_ERROR_NOMATCH) WarnOfLimit(groups);
     if (groups <= 0) break;
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
     const bool has_group = groups > 1 && ends[2] != PCRE2_UNSET;
