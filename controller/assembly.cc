@@ -163,6 +163,7 @@ class RunAssembly final : public Assembly {
         progress_({&console_}) {}
 
   absl::Status Run() override;
+  FailedAt failed_at() const override { return failed_at_; }
   void StopNow() override { control_.StopNow(); }
 
  private:
@@ -175,6 +176,7 @@ class RunAssembly final : public Assembly {
   const std::unique_ptr<RunStore> store_;
   const std::unique_ptr<SampleStore> samples_;
   CheckpointIndex checkpoints_;
+  FailedAt failed_at_ = FailedAt::kRun;
   TrainOptions options_;
   RunControl control_;
   WorkerRegistry registry_;
@@ -277,6 +279,7 @@ absl::Status RunAssembly::Run() {
   RunRecorder recorder(*store_, progress_, std::move(info));
   absl::Status status = recorder.Begin();
   if (status.ok()) status = loop.Run(resume.checkpoint);
+  if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
   control_.OnEnded(status);
   over = true;
   watch.Join();

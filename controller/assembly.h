@@ -9,6 +9,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/exit_code.h"
 #include "common/config/config.h"
 #include "controller/run_control.h"
 
@@ -29,6 +30,8 @@ class Assembly {
 
   // Serves and trains until the run is over; then stops the workers. Blocks.
   virtual absl::Status Run() = 0;
+  // After Run: where it failed. kInputs: a model or checkpoint could not be loaded.
+  virtual FailedAt failed_at() const = 0;
   // From any thread, and before Run. Ends the run soon, with a checkpoint of what is finished.
   virtual void StopNow() = 0;
 };

@@ -118,7 +118,7 @@ int Run(const Flags& flags) {
     return signals.received() == SIGINT ? 128 + SIGINT : kExitDone;
   }
   if (!status.ok()) spdlog::error("the run ended: {}", Describe(status));
-  return ExitCodeAt(FailedAt::kRun, status);
+  return ExitCodeAt((*assembly)->failed_at(), status);
 }
 
 }  // namespace

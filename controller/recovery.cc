@@ -61,19 +61,48 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
   }
 }
 
-absl::StatusOr<RunPosition> Recovery::LoadOnce() {
+absl::Status Recovery::WithRemedy(const absl::Status& status) const {
+  const bool damaged = absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+  if (!damaged || checkpoint_.empty()) return status;
+  std::string older;
+  for (const CheckpointEntry& entry : parts_.checkpoints.List()) {
+    if (entry.path == checkpoint_) break;
+    older = entry.path;
+  }
+  return absl::Status(
+      status.code(),
+      fmt::format(
+          "checkpoint {} cannot be loaded: {}; {}", checkpoint_, std::string(status.message()),
+          older.empty()
+              ? "there is no older one: with trainer.resume_mode=disable the run starts anew"
+              : fmt::format("to go on from the one before, set "
+                            "trainer.resume_mode=resume_path and "
+                            "trainer.resume_from_path={}",
+                            older)));
+}
+
+absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
   RunPosition position;
-  std::string oracle = options_.model_path;
   if (!checkpoint_.empty()) {
     TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint_));
     position = {.finished_steps = state.step, .version = state.version, .data = state.data};
-    oracle = CheckpointIndex::HfExport(checkpoint_);
   }
   // The workers' log lines follow from here on.
   SetLogStep(position.finished_steps);
   SetLogVersion(position.version);
   TANDEM_RETURN_IF_ERROR(parts_.prompts.Restore(position.data));
   TANDEM_RETURN_IF_ERROR(ResetTrainers(position.version));
+  return position;
+}
+
+absl::StatusOr<RunPosition> Recovery::LoadOnce() {
+  loading_ = true;
+  absl::StatusOr<RunPosition> loaded = LoadTrainers();
+  if (!loaded.ok()) return WithRemedy(loaded.status());
+  loading_ = false;
+  const RunPosition position = *std::move(loaded);
+  const std::string oracle =
+      checkpoint_.empty() ? options_.model_path : CheckpointIndex::HfExport(checkpoint_);
   parts_.weights.Forget();
   // A trainer that died in the middle of a sync may have left its rollout Updating.
   TANDEM_RETURN_IF_ERROR(parts_.weights.EndStaleUpdates());

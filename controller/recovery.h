@@ -40,15 +40,22 @@ class Recovery {
   // What Recover goes back to from now on.
   void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
 
+  // Whether what failed last was to load the model or the checkpoint.
+  bool failed_loading() const { return loading_; }
+
  private:
   absl::StatusOr<RunPosition> LoadState();
   absl::StatusOr<RunPosition> LoadOnce();
+  absl::StatusOr<RunPosition> LoadTrainers();
   absl::Status ResetTrainers(int64_t version);
+  // Adds what to do about a checkpoint that cannot be loaded.
+  absl::Status WithRemedy(const absl::Status& status) const;
 
   const RunParts& parts_;
   const TrainOptions& options_;
   int64_t generation_;
-  std::string checkpoint_;             // empty: the model itself
+  std::string checkpoint_;  // empty: the model itself
+  bool loading_ = false;
   std::vector<int64_t> incarnations_;  // of the trainers at the last reset
 };
 

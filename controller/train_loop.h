@@ -30,6 +30,8 @@ class TrainLoop {
   // Valid inside RunControl::BetweenSteps and after Run.
   const RunPosition& position() const { return position_; }
   const std::string& newest_checkpoint() const { return newest_checkpoint_; }
+  // Whether Run failed because model or checkpoint could not be loaded.
+  bool failed_loading() const { return recovery_.failed_loading(); }
   // All steps are done, saved and validated: nothing is left for a next start.
   bool complete() const;
   absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);

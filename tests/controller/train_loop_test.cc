@@ -321,6 +321,26 @@ TEST_CASE("After a recovery and after a restart the weights are checked again",
   REQUIRE(rollout.journal.Count("trainer 0 CheckWeights()") == 1);
 }
 
+TEST_CASE("A checkpoint that cannot be loaded is told from a run that failed, with a way on",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.save_freq = 1;
+  REQUIRE(run.Run().ok());
+  REQUIRE_FALSE(run.loop->failed_loading());
+  const std::string newest = run.loop->newest_checkpoint();
+  run.journal.FailNext("trainer 0", "Reset", absl::DataLossError("the digest of x is 1"));
+  absl::Status status = run.Run(newest);
+  REQUIRE(absl::IsDataLoss(status));
+  REQUIRE(run.loop->failed_loading());
+  const std::string message(status.message());
+  REQUIRE(message.find(newest + " cannot be loaded: ") != std::string::npos);
+  REQUIRE(message.find("checkpoints/step_1") != std::string::npos);
+  // What fails after loading is of the run.
+  run.journal.FailNext("trainer 0", "CheckWeights", absl::DataLossError("not equal"));
+  REQUIRE(absl::IsDataLoss(run.Run(newest)));
+  REQUIRE_FALSE(run.loop->failed_loading());
+}
+
 TEST_CASE("A run that died between its last checkpoint and its validation makes up for it",
           "[train_loop]") {
   testing::FakeRun run(1);
