@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "controller/scoring.h"
 
 namespace tandem {
 namespace {
@@ -130,7 +131,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
     prompt_of.push_back(key.first);
     ordered.push_back(std::move(item));
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<RewardScore> scores, parts.reward.Score(ordered));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<RewardScore> scores, ScoreAll(parts.reward, ordered));
   ScoresByPrompt by_prompt;
   for (size_t i = 0; i < scores.size(); ++i) by_prompt[prompt_of[i]].push_back(scores[i].score);
 

@@ -59,6 +59,14 @@ absl::StatusOr<double> SummedKl(const SampleStore& samples,
 
 }  // namespace
 
+absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
+                                                  const std::vector<RewardItem>& items) {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, reward.Score(items));
+  if (scores.size() == items.size()) return scores;
+  return Internal("the reward function gave {} scores for {} responses", scores.size(),
+                  items.size());
+}
+
 absl::Status ScoreSamples(const TextCodec& text,
                           RewardFunction& reward,
                           SampleStore& samples,
@@ -73,11 +81,7 @@ absl::Status ScoreSamples(const TextCodec& text,
       TANDEM_ASSIGN_OR_RETURN(RewardItem item, MakeItem(text, samples, metas[i], prompt));
       items.push_back(std::move(item));
     }
-    TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, reward.Score(items));
-    if (scores.size() != items.size()) {
-      return Internal("the reward function gave {} scores for {} responses", scores.size(),
-                      items.size());
-    }
+    TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, ScoreAll(reward, items));
     for (size_t i = begin; i < end; ++i) {
       for (const auto& [name, value] : scores[i - begin].extras) sums[name] += value;
       batch.records[metas[i].sample_id] = MakeRecord(

@@ -1,7 +1,10 @@
 // From generated samples to rewards and advantages.
 #pragma once
 
+#include <vector>
+
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include "controller/reward/reward_function.h"
 #include "controller/sample_store.h"
@@ -10,6 +13,11 @@
 #include "controller/train_options.h"
 
 namespace tandem {
+
+// One score per item, in order. Internal: the function gave another number of them; else as
+// RewardFunction::Score.
+absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
+                                                  const std::vector<RewardItem>& items);
 
 // Decodes and scores every sample of the step; fills the batch's records and reward terms. Reads
 // samples a few hundred at a time.

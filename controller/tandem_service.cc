@@ -13,6 +13,12 @@ namespace {
 
 constexpr int64_t kMaxSteps = 1000;
 constexpr int64_t kMaxSamples = 200;
+constexpr int64_t kMaxSamplesPerPrompt = 4096;  // as many as sample ids tell apart
+
+absl::Status CheckSampleCount(int64_t n) {
+  if (n >= 1 && n <= kMaxSamplesPerPrompt) return absl::OkStatus();
+  return InvalidArgument("n is {}; 1 to {} samples can be asked for", n, kMaxSamplesPerPrompt);
+}
 
 std::string StateName(WorkerEntry::State state) {
   switch (state) {
@@ -188,7 +194,7 @@ grpc::Status TandemService::ListSamples(grpc::ServerContext*,
 
 absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequest& request) {
   const int64_t n = request.n() == 0 ? 1 : request.n();
-  if (n < 1 || n > 4096) return InvalidArgument("n is {}; 1 to 4096 samples can be asked for", n);
+  TANDEM_RETURN_IF_ERROR(CheckSampleCount(n));
   GroupRequest group{.request_id = fmt::format("user-{}", ++generate_calls_)};
   TANDEM_ASSIGN_OR_RETURN(group.prompt, request.raw()
                                             ? parts_.run.text.EncodeRaw(request.prompt())
@@ -254,9 +260,16 @@ grpc::Status TandemService::Evaluate(grpc::ServerContext*,
                                .sampling = parts_.options.validation_sampling,
                                .max_prompts = request->max_prompts(),
                                .payer = Payer::kUserCall};
-  if (request->n() > 0) {
+  if (request->n() != 0) {
+    const absl::Status counted = CheckSampleCount(request->n());
+    if (!counted.ok()) return ToGrpcStatus(counted);
     evaluation.samples = request->n();
     evaluation.sampling.temperature = request->temperature();
+  } else if (request->temperature() != 0) {
+    return ToGrpcStatus(
+        InvalidArgument("temperature {} goes with n: without n, rollout.val_kwargs says how to "
+                        "sample",
+                        request->temperature()));
   }
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record, parts_.loop.EvaluateNow(evaluation));

@@ -177,7 +177,7 @@ absl::Status ApiCommands::Generate(const GenerateOptions& options) {
 absl::Status ApiCommands::Evaluate(int64_t n, double temperature, int64_t max_prompts) {
   v1::EvaluateRequest request;
   request.set_n(n);
-  request.set_temperature(static_cast<float>(temperature));
+  if (n != 0) request.set_temperature(static_cast<float>(temperature));
   request.set_max_prompts(max_prompts);
   TANDEM_ASSIGN_OR_RETURN(const auto reply,
                           Call(&v1::TandemService::Stub::Evaluate, request, kLong));

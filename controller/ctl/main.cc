@@ -150,10 +150,12 @@ class CommandLine {
         Api(&app_, "evaluate", "score the policy on the validation files", [this](ApiCommands& a) {
           return a.Evaluate(o_.eval_n, o_.eval_temperature, o_.max_prompts);
         });
-    evaluate->add_option("-n", o_.eval_n, "responses per prompt; 0: rollout.val_kwargs")
-        ->capture_default_str();
-    evaluate->add_option("--temperature", o_.eval_temperature, "used with -n")
-        ->capture_default_str();
+    CLI::Option* n =
+        evaluate->add_option("-n", o_.eval_n, "responses per prompt; 0: rollout.val_kwargs")
+            ->capture_default_str();
+    evaluate->add_option("--temperature", o_.eval_temperature, "with -n only; 0: greedy")
+        ->capture_default_str()
+        ->needs(n);
     evaluate->add_option("--max-prompts", o_.max_prompts, "0: all")->capture_default_str();
     CLI::App* check = Api(&app_, "check", "compare the weights of rollouts and trainers",
                           [this](ApiCommands& api) { return api.Check(o_.hf_checkpoint); });

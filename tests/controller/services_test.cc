@@ -269,6 +269,15 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   v1::EvaluateResponse evaluation;
   REQUIRE(Call(*stub, &Stub::Evaluate, evaluate, &evaluation).ok());
   REQUIRE(evaluation.metrics().at("val/reward/mean") == 0.5);
+  for (const int64_t n : {-1, 4097}) {
+    evaluate.set_n(n);
+    REQUIRE(Call(*stub, &Stub::Evaluate, evaluate, &evaluation).error_code() ==
+            grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  evaluate.set_n(0);
+  evaluate.set_temperature(0.5);
+  REQUIRE(Call(*stub, &Stub::Evaluate, evaluate, &evaluation).error_code() ==
+          grpc::StatusCode::INVALID_ARGUMENT);
   v1::CheckResponse check;
   REQUIRE(Call(*stub, &Stub::CheckWeights, v1::CheckRequest(), &check).ok());
   REQUIRE(check.ok());

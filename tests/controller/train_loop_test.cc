@@ -341,6 +341,16 @@ TEST_CASE("A checkpoint that cannot be loaded is told from a run that failed, wi
   REQUIRE_FALSE(run.loop->failed_loading());
 }
 
+TEST_CASE("An evaluation whose scores do not match its responses fails", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.val_before_train = true;
+  run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  run.reward.too_many = 1;
+  const absl::Status status = run.Run();
+  REQUIRE(absl::IsInternal(status));
+  REQUIRE(std::string(status.message()).find("2 scores for 1 responses") != std::string::npos);
+}
+
 TEST_CASE("A run that died between its last checkpoint and its validation makes up for it",
           "[train_loop]") {
   testing::FakeRun run(1);

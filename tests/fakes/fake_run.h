@@ -52,8 +52,11 @@ class FakeReward : public RewardFunction {
       const double right = static_cast<double>(item.sample_id & 1u);
       scores.push_back({.score = right, .extras = {{"right", right}}});
     }
+    scores.resize(scores.size() + static_cast<size_t>(too_many));
     return scores;
   }
+
+  int too_many = 0;  // scores
 };
 
 class FakeText : public TextCodec {
