@@ -13,6 +13,8 @@ namespace {
 
 constexpr int64_t kMaxSteps = 1000;
 constexpr int64_t kMaxSamples = 200;
+constexpr size_t kMessageBytes = 4 << 20;  // what a gRPC client takes unless told otherwise
+constexpr size_t kPageBytes = 3 << 20;
 constexpr int64_t kMaxSamplesPerPrompt = 4096;  // as many as sample ids tell apart
 
 absl::Status CheckSampleCount(int64_t n) {
@@ -187,7 +189,13 @@ grpc::Status TandemService::ListSamples(grpc::ServerContext*,
   const auto page =
       parts_.run.store.ListSamples(request->step(), limit, std::max<int64_t>(0, request->offset()));
   if (!page.ok()) return ToGrpcStatus(page.status());
-  for (const SampleRecord& sample : page->samples) *response->add_samples() = ToProto(sample);
+  size_t bytes = 0;
+  for (const SampleRecord& sample : page->samples) {
+    v1::SampleRecord proto = ToProto(sample);
+    bytes += proto.ByteSizeLong();
+    if (response->samples_size() > 0 && bytes > kPageBytes) break;
+    *response->add_samples() = std::move(proto);
+  }
   response->set_total(page->total);
   return grpc::Status::OK;
 }
@@ -249,6 +257,12 @@ grpc::Status TandemService::Generate(grpc::ServerContext*,
                                       sample.tokens.end());
     response->add_texts(parts_.run.text.Decode(tokens));
     *response->add_samples() = tandem::ToProto(sample);
+  }
+  if (const size_t bytes = response->ByteSizeLong(); bytes > kMessageBytes) {
+    return ToGrpcStatus(MakeStatus(absl::StatusCode::kResourceExhausted,
+                                   "the {} responses have {} MiB, an answer has at most 4: ask for "
+                                   "fewer at a time, or lower max_tokens",
+                                   samples.size(), bytes >> 20));
   }
   return grpc::Status::OK;
 }

@@ -83,13 +83,18 @@ absl::Status ApiCommands::Samples(int64_t step, int64_t limit, int64_t offset, s
                                                     v1::GetStatusRequest(), kShort));
     step = status.step();
   }
-  v1::ListSamplesRequest request;
-  request.set_step(step);
-  request.set_limit(limit);
-  request.set_offset(offset);
-  TANDEM_ASSIGN_OR_RETURN(const auto reply,
-                          Call(&v1::TandemService::Stub::ListSamples, request, kShort));
-  Print(reply, SamplesTable(reply, width));
+  v1::ListSamplesResponse all;
+  while (all.samples_size() < limit || all.samples_size() == 0) {
+    v1::ListSamplesRequest request;
+    request.set_step(step);
+    request.set_limit(limit <= 0 ? 0 : limit - all.samples_size());
+    request.set_offset(offset + all.samples_size());
+    TANDEM_ASSIGN_OR_RETURN(const auto reply,
+                            Call(&v1::TandemService::Stub::ListSamples, request, kShort));
+    all.MergeFrom(reply);
+    if (reply.samples_size() == 0) break;
+  }
+  Print(all, SamplesTable(all, width));
   return absl::OkStatus();
 }
 

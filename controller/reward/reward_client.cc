@@ -15,17 +15,28 @@ namespace tandem {
 namespace {
 
 constexpr size_t kItemsPerCall = 256;
+constexpr size_t kBytesPerCall = 3 << 20;  // a gRPC server takes 4 MiB unless told otherwise
 
-v1::ScoreRequest EncodeItems(const std::vector<RewardItem>& items, size_t begin, size_t end) {
+v1::ScoreItem Encode(const RewardItem& item) {
+  v1::ScoreItem proto;
+  proto.set_sample_id(item.sample_id);
+  proto.set_data_source(item.data_source);
+  proto.set_prompt(item.prompt);
+  proto.set_response(item.response);
+  proto.set_ground_truth(item.ground_truth);
+  proto.set_extra_info_json(item.extra_info_json);
+  return proto;
+}
+
+// The items from `begin` on that fit into one call; one at least.
+v1::ScoreRequest EncodeFrom(const std::vector<RewardItem>& items, size_t begin) {
   v1::ScoreRequest request;
-  for (size_t i = begin; i < end; ++i) {
-    v1::ScoreItem* item = request.add_items();
-    item->set_sample_id(items[i].sample_id);
-    item->set_data_source(items[i].data_source);
-    item->set_prompt(items[i].prompt);
-    item->set_response(items[i].response);
-    item->set_ground_truth(items[i].ground_truth);
-    item->set_extra_info_json(items[i].extra_info_json);
+  size_t bytes = 0;
+  for (size_t i = begin; i < std::min(items.size(), begin + kItemsPerCall); ++i) {
+    v1::ScoreItem item = Encode(items[i]);
+    bytes += item.ByteSizeLong() + 8;  // tag and length
+    if (i > begin && bytes > kBytesPerCall) break;
+    *request.add_items() = std::move(item);
   }
   return request;
 }
@@ -37,10 +48,9 @@ class RemoteReward final : public RewardFunction {
 
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     std::vector<RewardScore> scores;
-    for (size_t begin = 0; begin < items.size(); begin += kItemsPerCall) {
-      const size_t end = std::min(items.size(), begin + kItemsPerCall);
+    while (scores.size() < items.size()) {
       TANDEM_ASSIGN_OR_RETURN(const v1::ScoreResponse reply,
-                              CallWithRetry(EncodeItems(items, begin, end)));
+                              CallWithRetry(EncodeFrom(items, scores.size())));
       for (const v1::ItemScore& item : reply.scores()) {
         scores.push_back({item.score(), {item.extras().begin(), item.extras().end()}});
       }

@@ -23,7 +23,7 @@ struct RewardClientOptions {
   RpcSecurity security;  // for a service beyond this host; one on it is called in the clear
 };
 
-// Thread-safe. Batches of at most 256 items a call, so that no message nears 4 MiB by count.
+// Thread-safe. Calls of at most 256 items and 3 MiB, unless one item is larger.
 // Retries Unavailable and DeadlineExceeded; other codes and a reply of the wrong length fail at
 // once. Errors name the address, the attempts and the last reason, and are Unknown whatever the
 // service answered: its codes say nothing of this run's workers, and no recovery would help.

@@ -293,6 +293,10 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
   REQUIRE(page.total() == 8);
   REQUIRE(page.samples(1).response() == "2 tokens");
+  for (SampleRecord& sample : run.store.samples.at(1)) sample.prompt.assign(1 << 20, 'p');
+  REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
+  REQUIRE(page.total() == 8);
+  REQUIRE(page.samples_size() == 2);
 
   v1::StopResponse stopped;
   REQUIRE(Call(*stub, &Stub::Stop, v1::StopRequest(), &stopped).ok());

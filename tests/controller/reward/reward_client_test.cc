@@ -69,6 +69,26 @@ TEST_CASE("The remote reward scores batches in order and retries", "[reward][cli
   REQUIRE(f.service.calls == 5);  // three batches, two failed attempts
 }
 
+TEST_CASE("The remote reward stays below a server's default of 4 MiB", "[reward][client]") {
+  LengthService service;
+  grpc::ServerBuilder builder;  // not ours, which takes more
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  RewardClientOptions options;
+  options.address = "127.0.0.1:" + std::to_string(port);
+  options.retries = 0;
+  std::vector<RewardItem> items = Items(100);
+  for (RewardItem& item : items) item.prompt = std::string(100'000, 'p');
+  const auto scores = MakeRemoteReward(options).value()->Score(items);
+  INFO(scores.status().ToString());
+  REQUIRE(scores.ok());
+  REQUIRE(scores->size() == 100);
+  REQUIRE((*scores)[99].score == 99 % 7);
+  REQUIRE(service.calls == 4);
+}
+
 TEST_CASE("The remote reward gives up after its retries and says where", "[reward][client]") {
   Fixture f;
   f.service.failures_left = 100;
