@@ -1,0 +1,54 @@
+// What a run says of failures, and what it checks after them.
+#include <catch2/catch.hpp>
+
+#include "tests/fakes/fake_run.h"
+
+namespace tandem {
+
+TEST_CASE("A checkpoint that cannot be loaded is told from a run that failed, with a way on",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.save_freq = 1;
+  REQUIRE(run.Run().ok());
+  REQUIRE_FALSE(run.loop->failed_loading());
+  const std::string newest = run.loop->newest_checkpoint();
+  run.journal.FailNext("trainer 0", "Reset", absl::DataLossError("the digest of x is 1"));
+  absl::Status status = run.Run(newest);
+  REQUIRE(absl::IsDataLoss(status));
+  REQUIRE(run.loop->failed_loading());
+  const std::string message(status.message());
+  REQUIRE(message.find(newest + " cannot be loaded: ") != std::string::npos);
+  REQUIRE(message.find("checkpoints/step_1") != std::string::npos);
+  // What fails after loading is of the run.
+  run.journal.FailNext("trainer 0", "CheckWeights", absl::DataLossError("not equal"));
+  REQUIRE(absl::IsDataLoss(run.Run(newest)));
+  REQUIRE_FALSE(run.loop->failed_loading());
+}
+
+TEST_CASE("After a recovery and after a restart the weights are checked again",
+          "[train_loop][recovery]") {
+  testing::FakeRun trainer(2);
+  trainer.options.total_steps = 1;
+  trainer.DieAt({WorkerRole::kTrainer, 1}, "ForwardBackward");
+  REQUIRE(trainer.Run().ok());
+  REQUIRE(trainer.journal.Count("trainer 0 CheckWeights(/model)") == 2);
+
+  testing::FakeRun rollout(2);
+  rollout.options.total_steps = 1;
+  rollout.DieAt({WorkerRole::kRollout, 1}, "Generate");
+  REQUIRE(rollout.Run().ok());
+  REQUIRE(rollout.journal.Count("trainer 0 CheckWeights(/model)") == 1);
+  REQUIRE(rollout.journal.Count("trainer 0 CheckWeights()") == 1);
+}
+
+TEST_CASE("An evaluation whose scores do not match its responses fails", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.val_before_train = true;
+  run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
+  run.reward.too_many = 1;
+  const absl::Status status = run.Run();
+  REQUIRE(absl::IsInternal(status));
+  REQUIRE(std::string(status.message()).find("2 scores for 1 responses") != std::string::npos);
+}
+
+}  // namespace tandem
