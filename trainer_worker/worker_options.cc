@@ -72,7 +72,7 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
 
 bool Saves(const v1::Config& config, const std::string& content) {
   const auto& contents = config.actor().checkpoint().save_contents();
-  return contents.empty() || std::find(contents.begin(), contents.end(), content) != contents.end();
+  return std::find(contents.begin(), contents.end(), content) != contents.end();
 }
 
 }  // namespace

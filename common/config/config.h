@@ -40,7 +40,8 @@ void ResolveConfig(v1::Config* config, const ConfigOrigins& given);
 // they were given, and the remedy. Touches no file.
 absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origins = {});
 
-// ValidateValues, then whether model directory, data files and certificates exist.
+// ValidateValues, then whether model directory, data files, certificates and the checkpoint of
+// trainer.resume_from_path exist: NotFound lists every one that does not, as above.
 absl::Status Validate(const v1::Config& config, const ConfigOrigins& origins = {});
 
 // Text for `config explain`: "" lists sections, a section its keys; a key gives type, default,

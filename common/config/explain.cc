@@ -54,7 +54,7 @@ absl::StatusOr<std::string> ExplainConfig(const std::string& key) {
   }
   const KeySpec* spec = FindKey(CanonicalKey(key));
   if (spec == nullptr) {
-    return InvalidArgument("{} is no config key; did you mean {}?", key, NearestKey(key));
+    return InvalidArgument("{} is no config key; {}", key, Suggestion(key));
   }
   std::string out =
       spec->key == key ? "" : fmt::format("{} is verl's name for {}\n", key, spec->key);

@@ -42,8 +42,7 @@ class Loader {
       return Problem(where, spelled, "is a section: it holds keys, not a value");
     }
     if (spec == nullptr || key.find('[') != std::string::npos) {
-      const std::string nearest = NearestKey(spelled);
-      return Problem(where, spelled, "unknown key; did you mean " + nearest + "?");
+      return Problem(where, spelled, "unknown key; " + Suggestion(spelled));
     }
     Leaf(*spec, spelled, value, where);
   }

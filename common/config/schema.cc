@@ -114,9 +114,11 @@ std::string NearestKey(const std::string& key) {
   for (const KeySpec& spec : ConfigSchema()) {
     if (spec.key.find("[]") != std::string::npos && wanted.find('[') == std::string::npos) continue;
     const size_t whole = EditDistance(wanted, spec.key);
-    const size_t moved = 1 + 3 * EditDistance(last, LastPart(spec.key));
-    const size_t distance = std::min(whole, moved);
-    if (distance < best_distance) {
+    const size_t of_last = EditDistance(last, LastPart(spec.key));
+    // Further away it is another word, and naming it would only mislead.
+    const bool near = whole <= std::max<size_t>(2, wanted.size() / 6) || of_last <= last.size() / 4;
+    const size_t distance = std::min(whole, 1 + 3 * of_last);
+    if (near && distance < best_distance) {
       best = spec.key;
       best_distance = distance;
     }

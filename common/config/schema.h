@@ -29,8 +29,15 @@ std::string CanonicalKey(const std::string& key);
 // Whether `key` is a proper beginning of an alias, such as actor_rollout_ref.
 bool IsAliasBeginning(const std::string& key);
 
-// The valid key most like `key`, by edit distance of the whole or of the last part.
+// The valid key most like `key`, by edit distance of the whole or of the last part; "" where none
+// is near.
 std::string NearestKey(const std::string& key);
+
+// What to use in place of a key that verl has and this schema has not, "" for any other key.
+std::string InsteadOfVerlKey(const std::string& key);
+
+// The end of a message about the unknown key `key`: one of the two above, or where all keys are.
+std::string Suggestion(const std::string& key);
 
 // "whole number", "list of numbers", "text" ...
 std::string TypeName(const KeySpec& spec);

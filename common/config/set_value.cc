@@ -131,7 +131,7 @@ absl::Status AddMessage(const KeySpec& spec, const YAML::Node& node, Message* pa
     const std::string key = spec.key + "[]." + name;
     const KeySpec* inner = FindKey(key);
     if (inner == nullptr) {
-      return InvalidArgument("{} is unknown in an entry; did you mean {}?", name, NearestKey(key));
+      return InvalidArgument("{} is unknown in an entry; {}", name, Suggestion(key));
     }
     TANDEM_RETURN_IF_ERROR(Annotate(SetValue(*inner, item.second, entry), name));
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -49,6 +50,17 @@ void CheckRequired(const v1::Config& config, Problems* problems) {
     problems->Require(given, {spec.key},
                       fmt::format("{} is required: {}", spec.key, spec.info.doc()));
   }
+}
+
+// A list with an empty name, as --set data.train_files= gives.
+void CheckFileNames(const v1::Data& data, Problems* problems) {
+  const auto check = [&](const std::string& key, const auto& names) {
+    const bool named = std::none_of(names.begin(), names.end(),
+                                    [](const std::string& name) { return name.empty(); });
+    problems->Require(named, {key}, key + " holds an empty file name; name the file");
+  };
+  check("data.train_files", data.train_files());
+  check("data.val_files", data.val_files());
 }
 
 void CheckPairs(const v1::Cluster& c, Problems* problems) {
@@ -184,6 +196,7 @@ void CheckFiles(const v1::Config& c, Problems* problems) {
 absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origins) {
   Problems problems(origins);
   CheckRequired(config, &problems);
+  CheckFileNames(config.data(), &problems);
   CheckGroupSizes(config.rollout(), &problems);
   CheckLengths(config, &problems);
   CheckSampling(config, &problems);
@@ -197,7 +210,9 @@ absl::Status Validate(const v1::Config& config, const ConfigOrigins& origins) {
   TANDEM_RETURN_IF_ERROR(ValidateValues(config, origins));
   Problems problems(origins);
   CheckFiles(config, &problems);
-  return problems.status();
+  const absl::Status files = problems.status();
+  return files.ok() ? files
+                    : MakeStatus(absl::StatusCode::kNotFound, "{}", std::string(files.message()));
 }
 
 }  // namespace tandem

@@ -228,7 +228,6 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   config.mutable_actor()->set_use_kl_loss(true);
   config.mutable_actor()->set_old_log_prob("recompute");
   config.mutable_actor()->mutable_checkpoint()->clear_save_contents();
-  config.mutable_actor()->mutable_checkpoint()->add_save_contents("model");
   config.mutable_rollout()->set_max_model_len(77);
   auto options = MakeTrainerOptions(registration, 3);
   REQUIRE(options.ok());
@@ -239,6 +238,10 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   REQUIRE(options->keep_reference);
   REQUIRE(options->recompute_old_log_probs);
   REQUIRE_FALSE(options->save_optimizer);
+  REQUIRE_FALSE(options->save_hf_model);
+  config.mutable_actor()->mutable_checkpoint()->add_save_contents("optimizer");
+  options = MakeTrainerOptions(registration, 3);
+  REQUIRE(options->save_optimizer);
   REQUIRE_FALSE(options->save_hf_model);
   config.mutable_model()->set_enable_gradient_checkpointing("maybe");
   options = MakeTrainerOptions(registration, 3);

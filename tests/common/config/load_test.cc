@@ -46,9 +46,22 @@ TEST_CASE("an unknown key is an error with file, line, key and the nearest key")
           "FILE:3: rollout.max_num_seq: unknown key; did you mean rollout.max_num_seqs?");
   REQUIRE(ErrorOf("", {"trainer.lr=1"}) ==
           "--set: trainer.lr: unknown key; did you mean actor.optim.lr?");
-  REQUIRE(ErrorOf("roll: {n: 1}\n") == "FILE:1: roll: unknown key; did you mean model?");
+  REQUIRE(ErrorOf("xyzzy: {n: 1}\n") == "FILE:1: xyzzy: unknown key; docs/config.md has all keys");
   REQUIRE(ErrorOf("actor_rollout_ref: {rollout: {m: 1}}\n") ==
           "FILE:1: actor_rollout_ref.rollout.m: unknown key; did you mean rollout.n?");
+}
+
+TEST_CASE("a key of verl's without a counterpart is told what to use") {
+  REQUIRE(ErrorOf("", {"trainer.n_gpus_per_node=8"}) ==
+          "--set: trainer.n_gpus_per_node: unknown key; verl's; here: cluster.trainers and "
+          "cluster.rollouts say how many devices");
+  REQUIRE(ErrorOf("actor_rollout_ref:\n  rollout:\n    tensor_model_parallel_size: 2\n")
+              .find("a rollout is one device") != std::string::npos);
+  REQUIRE(ErrorOf("", {"actor_rollout_ref.actor.fsdp_config.param_offload=true"})
+              .find("weights are always sharded over cluster.trainers") != std::string::npos);
+  REQUIRE(ErrorOf("critic: {optim: {lr: 1}}\n") ==
+          "FILE:1: critic: unknown key; verl's; here: there is no critic; leave it out");
+  REQUIRE(ErrorOf("", {"trainer.nnodes=1"}).find("cluster.trainers") != std::string::npos);
 }
 
 TEST_CASE("every problem of a config is told at once") {
@@ -122,7 +135,7 @@ TEST_CASE("lists are replaced whole, take a single value, and keep their default
   REQUIRE(config.rollout().stop_size() == 2);
   REQUIRE(config.rollout().stop(1) == "b c");
   REQUIRE(config.actor().optim().betas(0) == 0.8);
-  REQUIRE(config.actor().checkpoint().save_contents_size() == 4);
+  REQUIRE(config.actor().checkpoint().save_contents_size() == 2);
 }
 
 TEST_CASE("reward terms are mappings with name, weight and JSON arguments") {

@@ -33,6 +33,16 @@ TEST_CASE("unequal numbers of trainers and rollouts are refused, naming the miss
               .find("rollout rank 2 has no partner trainer rank 2") != std::string::npos);
 }
 
+TEST_CASE("a file without a name is refused, and its key named") {
+  REQUIRE(Problem({"data.train_files="}).find("data.train_files holds an empty file name") !=
+          std::string::npos);
+  REQUIRE(
+      Problem({"data.train_files=[/a, '']"}).find("data.train_files holds an empty file name") !=
+      std::string::npos);
+  REQUIRE(Problem({"data.val_files=['']"}).find("data.val_files holds an empty file name") !=
+          std::string::npos);
+}
+
 TEST_CASE("lengths and batches that cannot work are refused") {
   REQUIRE(Problem({"rollout.max_model_len=100"}).find("less than") != std::string::npos);
   REQUIRE(Problem({"actor.ppo_max_token_len_per_gpu=100"}).find("could not hold one sample") !=
@@ -71,6 +81,7 @@ TEST_CASE("files that do not exist are named before anything starts") {
   auto loaded = LoadConfig("", {"model.path=" + file.dir(), "cluster.run_dir=/r",
                                 "data.train_files=[" + file.dir() + "/t.jsonl]"});
   REQUIRE(loaded.ok());
+  REQUIRE(absl::IsNotFound(Validate(loaded->config, loaded->origins)));
   REQUIRE(std::string(Validate(loaded->config, loaded->origins).message()) ==
           "model.path " + file.dir() +
               " is no model directory: it has no config.json "
