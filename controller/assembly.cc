@@ -144,15 +144,16 @@ class RunAssembly final : public Assembly {
               Inputs inputs,
               std::unique_ptr<RunStore> store,
               std::unique_ptr<SampleStore> samples,
-              CheckpointIndex checkpoints)
+              CheckpointIndex checkpoints,
+              TrainOptions train,
+              ResumePoint resume)
       : config_(options.config),
-        launch_id_(options.launch_id),
         inputs_(std::move(inputs)),
         store_(std::move(store)),
         samples_(std::move(samples)),
         checkpoints_(std::move(checkpoints)),
-        options_(
-            MakeTrainOptions(config_, inputs_.tokenizer->eos_token_ids(), inputs_.prompts->size())),
+        options_(std::move(train)),
+        resume_(std::move(resume)),
         control_(options_.total_steps, options.start),
         registry_(MakeRegistryOptions(config_, inputs_.tokenizer->digest()), RealClock()),
         pool_(registry_,
@@ -168,16 +169,16 @@ class RunAssembly final : public Assembly {
 
  private:
   RunParts MakeParts(Tracker& tracker);
-  absl::Status Train(TrainLoop& loop, const ResumePoint& resume);
+  void TellResume();
 
   const v1::Config config_;
-  const std::string launch_id_;
   const Inputs inputs_;
   const std::unique_ptr<RunStore> store_;
   const std::unique_ptr<SampleStore> samples_;
   CheckpointIndex checkpoints_;
   FailedAt failed_at_ = FailedAt::kRun;
   TrainOptions options_;
+  const ResumePoint resume_;
   RunControl control_;
   WorkerRegistry registry_;
   WorkerPool pool_;
@@ -213,14 +214,19 @@ RunParts RunAssembly::MakeParts(Tracker& tracker) {
           .interrupted = [this] { return control_.stop_now(); }};
 }
 
+// In the log, and where the user looks.
+void RunAssembly::TellResume() {
+  if (!resume_.note.empty()) {
+    spdlog::info("{}", resume_.note);
+    progress_.OnMessage(resume_.note);
+  }
+  for (const std::string& warning : resume_.warnings) {
+    spdlog::warn("{}", warning);
+    progress_.OnMessage("warning: " + warning);
+  }
+}
+
 absl::Status RunAssembly::Run() {
-  TANDEM_RETURN_IF_ERROR(CheckEpochs(config_, options_.total_steps, inputs_.prompts->size()));
-  TANDEM_ASSIGN_OR_RETURN(
-      const ResumePoint resume,
-      ChooseResumePoint(config_, {.total_steps = options_.total_steps, .launch_id = launch_id_},
-                        checkpoints_));
-  if (!resume.note.empty()) spdlog::info("{}", resume.note);
-  if (!resume.warning.empty()) spdlog::warn("{}", resume.warning);
   const MemoryPlan plan =
       PlanMemory(inputs_.spec, MakeMemoryPlanInput(config_, CpuDeviceMemoryBytes(pool_.pairs())));
   options_.sleep = ChooseSleepMode(config_, plan);
@@ -274,11 +280,12 @@ absl::Status RunAssembly::Run() {
       .build = kBuild,
       .config_yaml = options_.config_yaml,
       .total_steps = options_.total_steps,
-      .first_step = resume.step,
+      .first_step = resume_.step,
       .expected_val_rise = config_.trainer().expected_val_rise()};
   RunRecorder recorder(*store_, progress_, std::move(info));
   absl::Status status = recorder.Begin();
-  if (status.ok()) status = loop.Run(resume.checkpoint);
+  TellResume();
+  if (status.ok()) status = loop.Run(resume_.checkpoint);
   if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
   control_.OnEnded(status);
   over = true;
@@ -315,8 +322,16 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
   TANDEM_ASSIGN_OR_RETURN(CheckpointIndex checkpoints,
                           CheckpointIndex::Open(config.trainer().default_local_dir(),
                                                 config.trainer().max_actor_ckpt_to_keep()));
+  TrainOptions train =
+      MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());
+  TANDEM_RETURN_IF_ERROR(CheckEpochs(config, train.total_steps, inputs.prompts->size()));
+  TANDEM_ASSIGN_OR_RETURN(
+      ResumePoint resume,
+      ChooseResumePoint(config, {.total_steps = train.total_steps, .launch_id = options.launch_id},
+                        checkpoints));
   return std::make_unique<RunAssembly>(options, std::move(inputs), std::move(store),
-                                       std::move(samples), std::move(checkpoints));
+                                       std::move(samples), std::move(checkpoints), std::move(train),
+                                       std::move(resume));
 }
 
 }  // namespace tandem

@@ -44,6 +44,19 @@ std::optional<int64_t> ParseStep(const std::string& name) {
   return step;
 }
 
+// All step_N in `dir`, whole or not, oldest first.
+std::vector<CheckpointEntry> Folders(const std::string& dir) {
+  std::vector<CheckpointEntry> entries;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    const std::optional<int64_t> step = ParseStep(entry.path().filename().string());
+    if (step) entries.push_back({.step = *step, .path = entry.path().string()});
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return entries;
+}
+
 absl::StatusOr<std::map<std::string, int64_t>> ListFiles(const std::string& path) {
   std::map<std::string, int64_t> files;
   std::error_code error;
@@ -65,6 +78,7 @@ Json ToJson(const ControllerState& state) {
   json["data"] = {{"epoch", state.data.epoch}, {"row", state.data.row}};
   json["store_step"] = state.store_step;
   json["world_size"] = state.world_size;
+  json["moments"] = state.moments;
   json["files"] = state.files;
   json["config"] = state.config_yaml;
   return json;
@@ -84,6 +98,7 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
   state.data.row = json.at("data").at("row").get<int64_t>();
   state.store_step = json.at("store_step").get<int64_t>();
   state.world_size = json.at("world_size").get<int>();
+  state.moments = json.at("moments").get<bool>();
   state.files = json.at("files").get<std::map<std::string, int64_t>>();
   state.config_yaml = json.at("config").get<std::string>();
   return state;
@@ -165,28 +180,27 @@ void CheckpointIndex::Abandon(int64_t step) {
 }
 
 std::vector<CheckpointEntry> CheckpointIndex::List() const {
-  std::vector<CheckpointEntry> entries;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(dir_, error)) {
-    const std::optional<int64_t> step = ParseStep(entry.path().filename().string());
-    if (step && fs::exists(entry.path() / kStateFile, error)) {
-      entries.push_back({.step = *step, .path = entry.path().string()});
-    }
-  }
-  std::sort(entries.begin(), entries.end(),
-            [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::vector<CheckpointEntry> entries = Folders(dir_);
+  std::erase_if(entries, [](const CheckpointEntry& entry) {
+    std::error_code error;
+    return !fs::exists(fs::path(entry.path) / kStateFile, error);
+  });
   return entries;
 }
 
-std::optional<CheckpointEntry> CheckpointIndex::NewestGood() const {
-  std::vector<CheckpointEntry> entries = List();
+FoundCheckpoint CheckpointIndex::FindNewest() const {
+  FoundCheckpoint found;
+  std::vector<CheckpointEntry> entries = Folders(dir_);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     const auto state = ReadState(entry->path);
-    if (state.ok()) return *entry;
-    spdlog::warn("checkpoint {} is left out: {}", entry->path,
-                 std::string(state.status().message()));
+    if (state.ok()) {
+      found.newest = *entry;
+      break;
+    }
+    found.left_out.push_back(
+        fmt::format("{}: {}", entry->path, std::string(state.status().message())));
   }
-  return std::nullopt;
+  return found;
 }
 
 absl::StatusOr<ControllerState> CheckpointIndex::ReadState(const std::string& path) {

@@ -26,6 +26,7 @@ struct ControllerState {
   DataPosition data;       // of the next batch
   int64_t store_step = 0;  // newest step whose rows are in the store
   int world_size = 1;
+  bool moments = true;  // of the optimizer are saved: the run goes on exactly
   std::string config_yaml;
   std::map<std::string, int64_t> files;  // bytes by path relative to the checkpoint
 };
@@ -33,6 +34,12 @@ struct ControllerState {
 struct CheckpointEntry {
   int64_t step = 0;
   std::string path;
+};
+
+// What there is to go on from.
+struct FoundCheckpoint {
+  std::optional<CheckpointEntry> newest;  // that passes ReadState
+  std::vector<std::string> left_out;      // newer ones that are not whole: "path: reason"
 };
 
 // Not thread-safe; one per run. A kill at any moment leaves either the old newest checkpoint or
@@ -53,8 +60,8 @@ class CheckpointIndex {
 
   // Complete ones, oldest first.
   std::vector<CheckpointEntry> List() const;
-  // The newest that passes ReadState, skipping (and logging) damaged ones.
-  std::optional<CheckpointEntry> NewestGood() const;
+  // The newest whole one, and every newer step_N that is not: damaged, or without its state.
+  FoundCheckpoint FindNewest() const;
 
   // NotFound: no controller_state.json (not complete); DataLoss: unreadable, or a listed file is
   // missing or has another size.

@@ -51,6 +51,8 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.run_dir = config.cluster().run_dir();
   options.model_path = config.model().path();
   options.config_yaml = ConfigToYaml(config);
+  const auto& contents = actor.checkpoint().save_contents();
+  options.save_moments = std::find(contents.begin(), contents.end(), "optimizer") != contents.end();
   options.register_timeout = absl::Seconds(config.cluster().register_timeout_seconds());
 
   options.train_batch_size = config.data().train_batch_size();

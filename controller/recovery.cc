@@ -86,6 +86,13 @@ absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
   if (!checkpoint_.empty()) {
     TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint_));
     position = {.finished_steps = state.step, .version = state.version, .data = state.data};
+    if (!state.moments) {
+      parts_.progress.OnMessage(
+          fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
+                      "optimizer): they "
+                      "begin at zero, and the run goes on, but not as it would have",
+                      checkpoint_));
+    }
   }
   // The workers' log lines follow from here on.
   SetLogStep(position.finished_steps);

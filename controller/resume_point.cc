@@ -85,10 +85,10 @@ absl::StatusOr<ResumePoint> At(const std::string& path, const v1::Config& config
   if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
   const std::vector<std::string> lines = ChangesOfTheRun(*changes);
   if (!lines.empty()) {
-    point.warning = fmt::format(
+    point.warnings.push_back(fmt::format(
         "the configuration is not that of {}: the run goes on, but not as it would have without "
         "the change\n  {}",
-        path, fmt::join(lines, "\n  "));
+        path, fmt::join(lines, "\n  ")));
   }
   return point;
 }
@@ -113,11 +113,26 @@ absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config, CheckpointIndex& 
   return point;
 }
 
-// The newest checkpoint of a run that is not finished yet.
-std::optional<std::string> Newest(const CheckpointIndex& checkpoints) {
-  const std::optional<CheckpointEntry> newest = checkpoints.NewestGood();
-  if (!newest) return std::nullopt;
-  return newest->path;
+// The newest whole checkpoint, or the model where there is no checkpoint at all.
+absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config, const CheckpointIndex& checkpoints) {
+  const FoundCheckpoint found = checkpoints.FindNewest();
+  if (!found.newest) {
+    if (found.left_out.empty()) return ResumePoint{};
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "no checkpoint in {} is whole:\n  {}\nbring the missing files back, or start "
+                      "anew with trainer.resume_mode=disable, which moves what is there to "
+                      "{}.previous and deletes nothing",
+                      checkpoints.dir(), fmt::join(found.left_out, "\n  "), checkpoints.dir());
+  }
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(found.newest->path, config));
+  if (!found.left_out.empty()) {
+    point.warnings.insert(
+        point.warnings.begin(),
+        fmt::format("newer checkpoints are not whole and are left out; their steps are made again"
+                    "\n  {}",
+                    fmt::join(found.left_out, "\n  ")));
+  }
+  return point;
 }
 
 absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
@@ -130,8 +145,7 @@ absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
   if (finished && *finished >= total_steps) {
     return StartAnew(checkpoints, fmt::format("the run here had finished its {} steps", *finished));
   }
-  if (const auto newest = Newest(checkpoints)) return At(*newest, config);
-  return ResumePoint{};
+  return AtNewest(config, checkpoints);
 }
 
 }  // namespace
@@ -152,8 +166,10 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
   if (!options.launch_id.empty()) {
     const absl::StatusOr<std::string> last = ReadWholeFile(file);
     const bool restarted = last.ok() && *last == options.launch_id;
-    const std::optional<std::string> newest = restarted ? Newest(checkpoints) : std::nullopt;
-    if (newest) return At(*newest, config);
+    if (restarted) {
+      TANDEM_ASSIGN_OR_RETURN(ResumePoint point, AtNewest(config, checkpoints));
+      if (!point.checkpoint.empty()) return point;
+    }
   }
   TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options.total_steps, checkpoints));
   // Only now: what is in the folder from here on is this launch's.

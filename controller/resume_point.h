@@ -23,7 +23,9 @@ struct ResumePoint {
   std::string checkpoint;  // empty: from the model
   int64_t step = 0;        // finished steps there
   std::string note;        // for the user, may be empty
-  std::string warning;     // changed keys, one per line; empty if the run goes on as it would have
+  // For the user, before anything trains: checkpoints that were left out, keys that were changed.
+  // Empty if the run goes on as it would have.
+  std::vector<std::string> warnings;
 };
 
 // By trainer.resume_mode. auto: the newest good checkpoint; where the run there is marked finished
@@ -32,7 +34,8 @@ struct ResumePoint {
 // checkpoints in the folder are set aside, because the steps after it are made again.
 // A restart goes on from the newest checkpoint of its launch, whatever the mode; without one it
 // starts as the first start did.
-// NotFound or DataLoss: the checkpoint is not whole. InvalidArgument: it holds a model of another
+// NotFound or DataLoss: the checkpoint is not whole, or of those in the folder none is (a start
+// from the model would silently throw a run away). InvalidArgument: it holds a model of another
 // geometry than model.path.
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,

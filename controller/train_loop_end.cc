@@ -85,6 +85,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
                                             .data = position_.data,
                                             .store_step = step,
                                             .world_size = parts_.pool.pairs(),
+                                            .moments = options_.save_moments,
                                             .config_yaml = options_.config_yaml});
   }();
   if (!path.ok()) {

@@ -21,7 +21,8 @@ struct TrainOptions {
   bool val_before_train = true;
   std::string run_dir;
   std::string model_path;
-  std::string config_yaml;  // resolved, for checkpoints
+  std::string config_yaml;   // resolved, for checkpoints
+  bool save_moments = true;  // of the optimizer, in checkpoints
   absl::Duration register_timeout = absl::Seconds(60);
 
   // Generation

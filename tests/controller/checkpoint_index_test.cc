@@ -50,7 +50,7 @@ TEST_CASE("A checkpoint comes back as it was saved", "[checkpoint]") {
   std::string latest;
   std::ifstream(dir.path() / "latest") >> latest;
   REQUIRE(latest == "step_3");
-  REQUIRE(index.NewestGood()->step == 3);
+  REQUIRE(index.FindNewest().newest->step == 3);
 }
 
 TEST_CASE("A kill while a checkpoint is written leaves the one before", "[checkpoint]") {
@@ -63,7 +63,7 @@ TEST_CASE("A kill while a checkpoint is written leaves the one before", "[checkp
   }
   CheckpointIndex index = Open(dir.path(), 1);
   REQUIRE_FALSE(fs::exists(dir.path() / "step_2.tmp"));
-  REQUIRE(index.NewestGood()->step == 1);
+  REQUIRE(index.FindNewest().newest->step == 1);
 }
 
 TEST_CASE("A kill after the state was written but before the rename leaves the one before",
@@ -75,7 +75,7 @@ TEST_CASE("A kill after the state was written but before the rename leaves the o
     Save(index, 2);
     fs::rename(dir.path() / "step_2", dir.path() / "step_2.tmp");
   }
-  REQUIRE(Open(dir.path()).NewestGood()->step == 1);
+  REQUIRE(Open(dir.path()).FindNewest().newest->step == 1);
 }
 
 TEST_CASE("A kill between the two renames of a replaced checkpoint brings the old one back",
@@ -87,7 +87,7 @@ TEST_CASE("A kill between the two renames of a replaced checkpoint brings the ol
     fs::rename(dir.path() / "step_1", dir.path() / "step_1.replaced.tmp");
     Write(dir.path() / "step_1.tmp" / "shard-0", "new");
   }
-  REQUIRE(Open(dir.path(), 1).NewestGood()->step == 1);
+  REQUIRE(Open(dir.path(), 1).FindNewest().newest->step == 1);
 }
 
 TEST_CASE("A kill before `latest` is written does not matter: folders decide", "[checkpoint]") {
@@ -96,7 +96,7 @@ TEST_CASE("A kill before `latest` is written does not matter: folders decide", "
   Save(index, 1);
   Save(index, 2);
   Write(dir.path() / "latest", "step_1\n");
-  REQUIRE(index.NewestGood()->step == 2);
+  REQUIRE(index.FindNewest().newest->step == 2);
 }
 
 TEST_CASE("A damaged checkpoint is left out, with the reason", "[checkpoint]") {
@@ -112,7 +112,12 @@ TEST_CASE("A damaged checkpoint is left out, with the reason", "[checkpoint]") {
   REQUIRE(std::string(state.status().message()).find("shard-0: 3 bytes long, 10 bytes") !=
           std::string::npos);
   REQUIRE(absl::IsDataLoss(CheckpointIndex::ReadState(third).status()));
-  REQUIRE(index.NewestGood()->step == 1);
+  REQUIRE(index.FindNewest().newest->step == 1);
+  const std::vector<std::string> left_out = index.FindNewest().left_out;
+  REQUIRE(left_out.size() == 2);
+  REQUIRE(left_out[0].find("shard-0: missing") != std::string::npos);
+  fs::create_directories(dir.path() / "step_4");  // a copy that was interrupted
+  REQUIRE(index.FindNewest().left_out.size() == 3);
   Write(fs::path(second) / "controller_state.json", "{}");
   REQUIRE(absl::IsDataLoss(CheckpointIndex::ReadState(second).status()));
   REQUIRE(absl::IsNotFound(CheckpointIndex::ReadState(dir.path()).status()));
@@ -127,7 +132,7 @@ TEST_CASE("Keep-last-N removes whole older checkpoints, never the only good one"
   // The newest is damaged: it does not count, and the good one before it stays.
   fs::remove(fs::path(second) / "shard-0");
   Save(index, 3);
-  REQUIRE(index.NewestGood()->step == 3);
+  REQUIRE(index.FindNewest().newest->step == 3);
   REQUIRE(fs::exists(dir.path() / "step_3"));
 }
 

@@ -153,21 +153,23 @@ TEST_CASE("Going back to a checkpoint of the same folder sets the later ones asi
 TEST_CASE("Changed keys that bear on the training are listed at a resume", "[resume]") {
   const Folder f;
   f.Save(10);
-  REQUIRE(f.Choose()->warning.empty());
+  REQUIRE(f.Choose()->warnings.empty());
   REQUIRE(f.Choose({"cluster.heartbeat_seconds=2", "trainer.save_freq=7", "rollout.max_num_seqs=3",
                     "trainer.logger=[jsonl]", "rollout.val_kwargs.n=4"})
-              ->warning.empty());
+              ->warnings.empty());
   const auto point = f.Choose({"actor.optim.lr=0.5", "rollout.n=3", "data.train_files=[/a, /b]",
                                "cluster.trainers=2", "cluster.rollouts=2",
                                "reward.terms=[{name: length, weight: 2}]"});
-  INFO(point->warning);
+  REQUIRE(point->warnings.size() == 1);
+  const std::string& warning = point->warnings.front();
+  INFO(warning);
   REQUIRE(point->step == 10);
-  REQUIRE(Has(point->warning, "actor.optim.lr: 1e-06 -> 0.5"));
-  REQUIRE(Has(point->warning, "rollout.n: 8 -> 3"));
-  REQUIRE(Has(point->warning, "data.train_files: [] -> [\"/a\",\"/b\"]"));
-  REQUIRE(Has(point->warning, "cluster.trainers: 1 -> 2"));
-  REQUIRE(Has(point->warning, "reward.terms: [] -> [{"));
-  REQUIRE_FALSE(Has(point->warning, "cluster.rollouts"));
+  REQUIRE(Has(warning, "actor.optim.lr: 1e-06 -> 0.5"));
+  REQUIRE(Has(warning, "rollout.n: 8 -> 3"));
+  REQUIRE(Has(warning, "data.train_files: [] -> [\"/a\",\"/b\"]"));
+  REQUIRE(Has(warning, "cluster.trainers: 1 -> 2"));
+  REQUIRE(Has(warning, "reward.terms: [] -> [{"));
+  REQUIRE_FALSE(Has(warning, "cluster.rollouts"));
 }
 
 TEST_CASE("A checkpoint of another geometry is refused with sizes and remedy", "[resume]") {
@@ -182,6 +184,30 @@ TEST_CASE("A checkpoint of another geometry is refused with sizes and remedy", "
   REQUIRE(Has(message, "hidden_size 4 there, 8 here"));
   REQUIRE(Has(message, "trainer.resume_mode=disable"));
   REQUIRE(f.Choose({"trainer.resume_mode=disable"}).ok());
+}
+
+TEST_CASE("Checkpoints of which none is whole are no reason to start anew", "[resume]") {
+  const Folder f;
+  const std::string first = f.Save(5);
+  const std::string second = f.Save(10);
+  fs::remove(fs::path(second) / "config.json");
+  // An older one is whole: on from there, and told.
+  const auto point = f.Choose();
+  REQUIRE(point->checkpoint == first);
+  REQUIRE(point->warnings.size() == 1);
+  REQUIRE(Has(point->warnings[0], second + "/config.json: missing"));
+  fs::remove(fs::path(first) / "controller_state.json");
+  for (const std::string launch : {"", "launch-1"}) {
+    const absl::Status refused = f.Choose({}, launch).status();
+    REQUIRE(absl::IsDataLoss(refused));
+    const std::string message(refused.message());
+    INFO(message);
+    REQUIRE(Has(message, second + "/config.json: missing"));
+    REQUIRE(Has(message, first + " is no complete checkpoint: it has no controller_state.json"));
+    REQUIRE(Has(message, "trainer.resume_mode=disable"));
+  }
+  REQUIRE(f.Choose({"trainer.resume_mode=disable"})->checkpoint.empty());
+  REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_10"));
 }
 
 TEST_CASE("A run that would use up the epochs of sample ids is refused", "[resume]") {

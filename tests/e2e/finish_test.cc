@@ -1,4 +1,5 @@
 // When a run is finished, and what a start makes of one that is not.
+#include <filesystem>
 #include <sstream>
 
 #include <catch2/catch.hpp>
@@ -52,7 +53,7 @@ TEST_CASE("a controller killed before the last validation: the next start makes 
   // Now it is finished: the next one starts anew, and its metrics with it.
   code = rig.Launch().Wait();
   REQUIRE(code == 0);
-  REQUIRE(Has(rig.Log("controller"), "had finished its 2 steps"));
+  REQUIRE(Has(rig.Log("launcher"), "had finished its 2 steps"));
   REQUIRE(rig.HasRunFile("checkpoints.previous/step_2"));
   REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 2}});
   REQUIRE(rig.LeftBehind() == "");
@@ -82,6 +83,55 @@ TEST_CASE("a replayed step is tracked once") {
   REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}, {4, 1}});
 }
 
+TEST_CASE("an incomplete checkpoint is refused, with the file and the remedy") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "1"}}});
+  REQUIRE(rig.Launch().Wait() == 0);
+  const std::string step = rig.run_dir() + "/checkpoints/step_1";
+  std::filesystem::remove(rig.run_dir() + "/checkpoints/finished");
+  std::string removed;
+  for (const auto& entry : std::filesystem::directory_iterator(step)) {
+    if (Has(entry.path().filename(), "training_state")) removed = entry.path();
+  }
+  std::filesystem::remove(removed);
+  int code = rig.Launch({"--grace", "5"}).Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 65);
+  REQUIRE(Has(rig.Log("launcher"), removed + ": missing"));
+  REQUIRE(Has(rig.Log("launcher"), "start anew with trainer.resume_mode=disable"));
+  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{1, 1}});  // nothing is void yet
+
+  rig.Set("trainer.resume_mode", "disable");
+  code = rig.Launch().Wait();
+  REQUIRE(code == 0);
+  REQUIRE(rig.HasRunFile("checkpoints.previous/step_1"));
+}
+
+TEST_CASE("what differs at a resume is told on the terminal") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "2"}}});
+  REQUIRE(rig.Launch().Wait() == 0);
+  std::filesystem::remove(rig.run_dir() + "/checkpoints/finished");
+  std::filesystem::remove(rig.run_dir() + "/checkpoints/step_2/controller_state.json");
+  rig.Set("actor.optim.lr", "0.0007");
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(Has(rig.Log("launcher"), "actor.optim.lr: 0.0005 -> 0.0007"));
+  REQUIRE(Has(rig.Log("launcher"), "step_2 is no complete checkpoint"));
+  REQUIRE(Has(rig.Log("launcher"), "resuming from " + rig.run_dir() + "/checkpoints/step_1"));
+}
+
+TEST_CASE("a resume without Adam moments is told on the terminal") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "1"},
+                             {"actor.checkpoint.save_contents", "[hf_model]"}}});
+  REQUIRE(rig.Launch().Wait() == 0);
+  REQUIRE_FALSE(Has(rig.Log("launcher"), "Adam moments"));
+  rig.Set("trainer.total_training_steps", "2");
+  const int code = rig.Launch().Wait();
+  INFO(rig.Log("launcher"));
+  REQUIRE(code == 0);
+  REQUIRE(Has(rig.Log("launcher"), "step_1 has no Adam moments"));
+}
+
 TEST_CASE("a checkpoint of another model is refused with the sizes") {
   ClusterRig rig({.config = {{"trainer.total_training_steps", "1"}}});
   REQUIRE(rig.Launch().Wait() == 0);
@@ -90,7 +140,7 @@ TEST_CASE("a checkpoint of another model is refused with the sizes") {
   rig.Set("trainer.total_training_steps", "2");
   const int code = rig.Launch({"--grace", "5"}).Wait();
   INFO(rig.Log("launcher") << rig.Log("controller"));
-  REQUIRE(code == 64);
+  REQUIRE(code == 65);
   REQUIRE(Has(rig.Log("controller"), "128 here"));
   REQUIRE(Has(rig.Log("controller"), "trainer.resume_mode=disable"));
   REQUIRE(rig.LeftBehind() == "");
