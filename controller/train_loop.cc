@@ -6,11 +6,27 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/types/finite_log_probs.h"
 #include "controller/clients/on_all_trainers.h"
 #include "controller/mini_batches.h"
+#include "controller/report/metric_names.h"
 #include "controller/scoring.h"
 
 namespace tandem {
+namespace {
+
+// One batch may be to blame for a gradient that is not finite; so many in a row are not.
+constexpr int kMaxSkippedInARow = 3;
+
+absl::Status CheckLogProbs(const Sample& sample) {
+  for (size_t i = 0; i < sample.log_probs.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckFiniteLogProb(sample, static_cast<int64_t>(i), sample.log_probs[i], "rollout"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 TrainLoop::TrainLoop(RunParts parts,
                      TrainOptions options,
@@ -110,6 +126,7 @@ absl::Status TrainLoop::Generate(StepBatch& batch) {
         // The worker counts samples from 0 in each request; a re-issued
         // request holds fewer.
         sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
+        TANDEM_RETURN_IF_ERROR(CheckLogProbs(sample));
         TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample, position_.version));
         parts_.progress.OnPhaseProgress(batch.step, ++done, total);
         return absl::OkStatus();
@@ -209,11 +226,20 @@ absl::Status TrainLoop::OptimizerStep(StepBatch& batch, double share) {
   SetLogVersion(next_version);
   batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
   batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
-  if (steps.front().skipped) {
-    parts_.progress.OnMessage(fmt::format(
-        "step {}: the gradient norm is not finite; this update was skipped", batch.step));
+  if (!steps.front().skipped) {
+    skipped_in_a_row_ = 0;
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  batch.facts.trainer[kSkippedUpdates] += 1;
+  parts_.progress.OnMessage(
+      fmt::format("step {}: the gradient norm is not finite; this update was skipped", batch.step));
+  if (++skipped_in_a_row_ < kMaxSkippedInARow) return absl::OkStatus();
+  return MakeStatus(
+      absl::StatusCode::kDataLoss,
+      "step {}: {} updates in a row were skipped, the last gradient norm is {}: nothing "
+      "is learnt any more. Go back to an earlier checkpoint with a smaller "
+      "actor.optim.lr, or check rewards and model",
+      batch.step, skipped_in_a_row_, steps.front().grad_norm);
 }
 
 absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,

@@ -71,7 +71,8 @@ class TrainLoop {
   RunControl& control_;
   Recovery recovery_;
   RunPosition position_;
-  bool consistent_ = true;  // the trainers hold what position_ says
+  bool consistent_ = true;    // the trainers hold what position_ says
+  int skipped_in_a_row_ = 0;  // updates without a finite gradient norm
   std::string newest_checkpoint_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
   std::set<int64_t> evaluated_;

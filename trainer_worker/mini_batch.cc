@@ -6,6 +6,7 @@
 #include <absl/time/time.h>
 
 #include "common/base/status_macros.h"
+#include "common/types/finite_log_probs.h"
 #include "trainer_worker/agreement.h"
 
 namespace tandem {
@@ -77,6 +78,17 @@ absl::Status CheckLogProbs(const std::vector<Sample>& samples, const MiniBatchRe
   return absl::OkStatus();
 }
 
+absl::Status CheckFinite(const PackedBatch& batch,
+                         const std::vector<Sample>& samples,
+                         const std::vector<float>& log_probs) {
+  for (size_t i = 0; i < log_probs.size(); ++i) {
+    const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
+    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProb(samples[static_cast<size_t>(sequence.sample)],
+                                              batch.scored_response[i], log_probs[i], "trainer"));
+  }
+  return absl::OkStatus();
+}
+
 LossTokens TokensOf(const PackedBatch& batch,
                     const std::vector<Sample>& samples,
                     const MiniBatchRequest& request,
@@ -144,9 +156,11 @@ absl::Status TrainMicroBatch(const PassParts& parts,
                              const std::vector<Sample>& samples,
                              const PackedBatch& batch,
                              Totals& totals,
+                             absl::Status& finite,
                              MiniBatchReport& report) {
   const absl::Time start = absl::Now();
   TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, parts.loop->Forward(batch, *parts.weights));
+  finite.Update(CheckFinite(batch, samples, scores.log_probs));
   if (request.compare_log_probs) {
     CompareLogProbs(batch, samples, scores.log_probs, report.comparison);
   }
@@ -177,12 +191,14 @@ absl::StatusOr<MiniBatchReport> TrainBatches(const PassParts& parts,
   report.micro_batches = static_cast<int64_t>(pass.batches.size());
   report.recompute = pass.keep == Keep::kLayerInputs;
   Totals totals;
+  absl::Status finite;  // told after the collectives, in which the other ranks wait for this one
   TANDEM_RETURN_IF_ERROR(parts.gradients->Begin());
   for (const PackedBatch& batch : pass.batches) {
-    TANDEM_RETURN_IF_ERROR(TrainMicroBatch(parts, request, samples, batch, totals, report));
+    TANDEM_RETURN_IF_ERROR(TrainMicroBatch(parts, request, samples, batch, totals, finite, report));
   }
   const absl::Time start = absl::Now();
   TANDEM_RETURN_IF_ERROR(parts.gradients->Finish());
+  TANDEM_RETURN_IF_ERROR(Agree(*parts.communicator, finite, "checking log-probs").status());
   report.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
   static_assert(sizeof(Totals) % sizeof(double) == 0);
   TANDEM_RETURN_IF_ERROR(parts.communicator->AllReduceSum(reinterpret_cast<double*>(&totals),
@@ -211,14 +227,17 @@ absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
   for (const Sample& sample : samples) {
     result[sample.sample_id].assign(static_cast<size_t>(sample.response_tokens()), 0.0f);
   }
+  absl::Status finite;
   for (const PackedBatch& batch : pass.batches) {
     TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, parts.loop->Forward(batch, *parts.weights));
+    finite.Update(CheckFinite(batch, samples, scores.log_probs));
     for (size_t i = 0; i < scores.log_probs.size(); ++i) {
       const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
       result[samples[static_cast<size_t>(sequence.sample)].sample_id]
             [static_cast<size_t>(batch.scored_response[i])] = scores.log_probs[i];
     }
   }
+  TANDEM_RETURN_IF_ERROR(Agree(*parts.communicator, finite, "checking log-probs").status());
   return result;
 }
 

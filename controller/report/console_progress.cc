@@ -33,20 +33,28 @@ std::string MetricsText(const StepRecord& step) {
   return text;
 }
 
+int64_t SkippedUpdates(const std::vector<StepRecord>& steps) {
+  int64_t skipped = 0;
+  for (const StepRecord& step : steps) {
+    const auto found = step.metrics.find(kSkippedUpdates);
+    if (found != step.metrics.end()) skipped += std::llround(found->second);
+  }
+  return skipped;
+}
+
 }  // namespace
 
 void ConsoleProgress::OnRunStart(const RunInfo& info) {
   info_ = info;
   started_ = options_.clock->Now();
-  step_ = finished_ = info.first_step;
+  finished_ = info.first_step;
   Line(fmt::format("run {} in {}", info.run_id, info.run_dir));
   if (info.first_step > 0) {
     Line(fmt::format("resuming after step {} of {}", info.first_step, info.total_steps));
   }
 }
 
-void ConsoleProgress::OnPhase(int64_t step, const std::string& phase) {
-  step_ = step;
+void ConsoleProgress::OnPhase(int64_t, const std::string& phase) {
   phase_ = phase;
   detail_.clear();
   DrawBar();
@@ -94,10 +102,18 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
   } else if (!held_out.empty()) {
     text += held_out + "\n";
   }
+  if (const int64_t skipped = SkippedUpdates(summary.step_records); skipped > 0) {
+    text += fmt::format("{} {} skipped: the gradient norm was not finite\n", skipped,
+                        skipped == 1 ? "update was" : "updates were");
+  }
   text += summary.completed       ? "completed"
           : summary.error.empty() ? "stopped"
                                   : "failed: " + summary.error;
-  text += fmt::format(" after {} steps in {}\n", summary.steps, FormatSeconds(summary.seconds));
+  const int64_t here = summary.steps - info_.first_step;
+  text +=
+      fmt::format(" after {} steps{} in {}\n", summary.steps,
+                  info_.first_step > 0 ? fmt::format(", {} of them since the resume", here) : "",
+                  FormatSeconds(summary.seconds));
   text += fmt::format("report      {}/report.html\nsamples     {}/run.db, {}/samples\n",
                       info_.run_dir, info_.run_dir, info_.run_dir);
   if (!summary.checkpoint.empty()) text += "checkpoint  " + summary.checkpoint + "\n";
@@ -115,8 +131,8 @@ void ConsoleProgress::Line(const std::string& text) {
 void ConsoleProgress::DrawBar() {
   if (!options_.terminal || info_.total_steps == 0) return;
   ClearBar();
-  std::fputs(fmt::format("\r{} {}/{}  {}{}  {}  ETA {}", Bar(finished_, info_.total_steps), step_,
-                         info_.total_steps, phase_, detail_, last_metrics_, Eta())
+  std::fputs(fmt::format("\r{} {}/{}  {}{}  {}  ETA {}", Bar(finished_, info_.total_steps),
+                         finished_, info_.total_steps, phase_, detail_, last_metrics_, Eta())
                  .c_str(),
              options_.out);
   std::fflush(options_.out);

@@ -40,7 +40,6 @@ class ConsoleProgress final : public ProgressSink {
   RunInfo info_;
   absl::Time started_;
   std::string phase_, detail_, last_metrics_, log_probs_;
-  int64_t step_ = 0;
   int64_t finished_ = 0;  // newest finished step of the run
   int64_t made_ = 0;      // steps made by this process, replayed ones too
   bool bar_drawn_ = false;

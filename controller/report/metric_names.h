@@ -10,6 +10,8 @@ inline constexpr const char* kTrainingThroughput = "perf/training_tokens_per_sec
 inline constexpr const char* kEntropy = "actor/entropy";
 inline constexpr const char* kPolicyKl = "actor/ppo_kl";
 inline constexpr const char* kGradNorm = "actor/grad_norm";
+// Updates of the step that were left out; absent where none was.
+inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
 inline constexpr const char* kStepSeconds = "timing_s/step";
 // Mean reward of a validation pass, and half the width of its 95 % interval.
 inline constexpr const char* kValRewardMean = "val/reward/mean";

@@ -45,7 +45,9 @@ class FakeRolloutClient : public RolloutClient {
         journal_.Call(who_, fmt::format("Generate(group {}, {} samples, v{})", request.group,
                                         request.sample_ids.size(), request.version));
     for (const uint64_t id : request.sample_ids) {
-      on_sample(MakeFakeSample(request, id));
+      Sample sample = MakeFakeSample(request, id);
+      sample.log_probs.front() = first_log_prob;
+      on_sample(std::move(sample));
       if (!status.ok()) break;
     }
     on_done(status);
@@ -67,6 +69,8 @@ class FakeRolloutClient : public RolloutClient {
   void CancelAll() override {}
   std::string address() const override { return fmt::format("r{}i{}", rank_, incarnation_); }
   int64_t incarnation() const override { return incarnation_; }
+
+  float first_log_prob = -1.0f;  // of every sample
 
  private:
   CallJournal& journal_;

@@ -218,6 +218,8 @@ class FakeRun {
   FakeClock clock;
   CallJournal journal;
   ForwardBackwardResult forward;
+  std::set<int64_t> skipped_versions;  // that the trainers make without an update
+  float first_log_prob = -1.0f;        // of every sample
   WorkerRegistry registry;
   WorkerPool pool;
   WeightSync weights{pool, CheckMode::kFirst};
@@ -240,13 +242,15 @@ class FakeRun {
   ClientFactory Factory() {
     return {.trainer =
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<TrainerClient>> {
-              return std::make_shared<FakeTrainerClient>(journal, entry.key().rank,
-                                                         entry.incarnation, forward);
+              return std::make_shared<FakeTrainerClient>(
+                  journal, entry.key().rank, entry.incarnation, forward, skipped_versions);
             },
             .rollout =
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<RolloutClient>> {
-              return std::make_shared<FakeRolloutClient>(journal, entry.key().rank,
-                                                         entry.incarnation);
+              auto rollout =
+                  std::make_shared<FakeRolloutClient>(journal, entry.key().rank, entry.incarnation);
+              rollout->first_log_prob = first_log_prob;
+              return rollout;
             }};
   }
 

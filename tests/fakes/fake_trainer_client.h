@@ -1,9 +1,11 @@
 // A trainer that computes nothing and remembers everything.
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -21,12 +23,14 @@ class FakeTrainerClient : public TrainerClient {
   FakeTrainerClient(CallJournal& journal,
                     int rank,
                     int64_t incarnation,
-                    ForwardBackwardResult forward)
+                    ForwardBackwardResult forward,
+                    std::set<int64_t> skipped = {})
       : journal_(journal),
         who_("trainer " + std::to_string(rank)),
         rank_(rank),
         incarnation_(incarnation),
-        forward_(std::move(forward)) {}
+        forward_(std::move(forward)),
+        skipped_(std::move(skipped)) {}
 
   absl::Status Reset(const ResetCommand& command) override {
     const std::string name = std::filesystem::path(command.checkpoint_dir).filename();
@@ -42,7 +46,9 @@ class FakeTrainerClient : public TrainerClient {
   }
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("OptimizerStep(v{})", version)));
-    return OptimizerStepResult{.grad_norm = 0.5, .learning_rate = 1e-6};
+    const bool skipped = skipped_.contains(version);
+    return OptimizerStepResult{
+        .grad_norm = skipped ? NAN : 0.5, .learning_rate = 1e-6, .skipped = skipped};
   }
   absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) override {
     const char* name = policy == LogProbPolicy::kReference ? "reference" : "current";
@@ -76,6 +82,7 @@ class FakeTrainerClient : public TrainerClient {
   const int rank_;
   const int64_t incarnation_;
   const ForwardBackwardResult forward_;
+  const std::set<int64_t> skipped_;  // versions whose update was left out
 };
 
 }  // namespace tandem::testing

@@ -218,6 +218,30 @@ TEST_CASE("A failed pull of samples fails all ranks and names the one that faile
   rig.TrainStep(0);
 }
 
+TEST_CASE("A model that computes NaN fails all ranks with sample and position", "[trainer]") {
+  TrainerRig rig(2);
+  rig.GiveSamples(RandomSamples(4, 7));
+  std::fstream weights(rig.model_dir() + "/model.safetensors",
+                       std::ios::in | std::ios::out | std::ios::binary);
+  weights.seekp(-4, std::ios::end);
+  weights.write("\xff\xff\xff\xff", 4);
+  weights.close();
+  rig.Reset(1);
+  rig.Run([&](TrainerRig::Rank& rank, int) {
+    return rank.trainer->ForwardBackward(rig.TrainCommand(0)).status();
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    INFO(rig[rank].status.ToString());
+    REQUIRE(rig[rank].status.code() == absl::StatusCode::kDataLoss);
+    REQUIRE(Says(rig[rank].status, "log-prob of a sampled token is nan, not finite: sample "));
+    REQUIRE(Says(rig[rank].status, "in the trainer"));
+  }
+  rig.Run([&](TrainerRig::Rank& rank, int) {
+    return rank.trainer->ComputeLogProbs(1, LogProbPolicy::kCurrent).status();
+  });
+  REQUIRE(rig[0].status.code() == absl::StatusCode::kDataLoss);
+}
+
 // With advantages of 0 the KL term alone decides: at the reference its gradient vanishes.
 TEST_CASE("Reference and recomputed log-probs enter the loss", "[trainer]") {
   TrainerOptions options;

@@ -75,8 +75,37 @@ TEST_CASE("ConsoleProgress prints a line per step with ETA and log-probs", "[rep
 TEST_CASE("ConsoleProgress redraws one bar on a terminal", "[report][console]") {
   Screen screen(true);
   PlayTwoSteps(screen);
-  REQUIRE(Has(screen.Text(), "generate 3/8"));
+  REQUIRE(Has(screen.Text(), "0/4  generate 3/8"));  // no step is done yet
+  REQUIRE(Has(screen.Text(), "1/4  generate 3/8"));
   REQUIRE(Has(screen.Text(), "\r"));
+}
+
+TEST_CASE("ConsoleProgress counts the updates that were skipped", "[report][console]") {
+  for (const int skipped : {0, 1, 2}) {
+    Screen screen(false);
+    RunSummary summary;
+    for (int64_t step = 1; step <= 3; ++step) {
+      summary.step_records.push_back(MakeStep(step));
+      if (step <= skipped) summary.step_records.back().metrics[kSkippedUpdates] = 1;
+    }
+    screen.progress.OnRunEnd(summary);
+    REQUIRE(Has(screen.Text(), "skipped") == (skipped > 0));
+    if (skipped == 2) REQUIRE(Has(screen.Text(), "2 updates were skipped"));
+  }
+}
+
+TEST_CASE("ConsoleProgress tells a resumed run's own steps from all", "[report][console]") {
+  for (const int64_t first : {0, 3}) {
+    Screen screen(false);
+    screen.progress.OnRunStart(
+        {.run_id = "r", .run_dir = "d", .total_steps = 5, .first_step = first});
+    screen.progress.OnRunEnd({.completed = true, .steps = 5, .seconds = 20});
+    INFO(screen.Text());
+    REQUIRE(Has(screen.Text(), first == 0
+                                   ? "completed after 5 steps in 20.0 s"
+                                   : "completed after 5 steps, 2 of them since the resume in "
+                                     "20.0 s"));
+  }
 }
 
 TEST_CASE("ConsoleProgress ends with curve, phases and places", "[report][console]") {

@@ -1,0 +1,33 @@
+// The log-prob of a sampled token that is NaN or infinite: weights or computation are broken, and
+// nothing may be trained on it. (NaN equals NaN bit for bit, so a comparison does not see it.)
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <absl/status/status.h>
+
+#include "common/base/status_macros.h"
+#include "common/types/sample.h"
+
+namespace tandem {
+
+// DataLoss naming sample, position and weight version, unless `log_prob` of response token
+// `response`, as computed by `who` ("rollout", "trainer"), is finite.
+inline absl::Status CheckFiniteLogProb(const Sample& sample,
+                                       int64_t response,
+                                       float log_prob,
+                                       const char* who) {
+  if (std::isfinite(log_prob)) return absl::OkStatus();
+  const auto at = static_cast<size_t>(response);
+  return MakeStatus(
+      absl::StatusCode::kDataLoss,
+      "the log-prob of a sampled token is {}, not finite: sample {:#x}, position {}, weight "
+      "version "
+      "{}, in the {}. Model or weights are broken: check the files in model.path, or go back to an "
+      "earlier checkpoint with a smaller actor.optim.lr",
+      log_prob, sample.sample_id, sample.prompt_tokens + response,
+      at < sample.versions.size() ? fmt::format("{}", sample.versions[at]) : "?", who);
+}
+
+}  // namespace tandem
