@@ -122,14 +122,17 @@ TokenScores LayerLoop::ScoreRows(const PackedBatch& batch, const GlobalWeights& 
   TokenScores scores;
   if (batch.scored() == 0) return scores;
   scores.log_probs.resize(static_cast<size_t>(batch.scored()));
-  if (options_.entropy) scores.entropy.resize(scores.log_probs.size());
+  row_stats_.resize(scores.log_probs.size());
   TakeRows(Residual(decoder_->spec().num_layers), decoder_->dtype(), batch.scored_rows,
            buffers_.scored_residual);
   forward_->RmsNorm(buffers_.scored_residual, globals.final_norm, decoder_->spec().rms_norm_eps,
                     buffers_.scored_hidden);
   forward_->TokenLogProbs(buffers_.scored_hidden, globals.head, options_.vocab_limit,
                           batch.targets.data(), batch.temperatures.data(), scores.log_probs.data(),
-                          options_.entropy ? scores.entropy.data() : nullptr);
+                          row_stats_.data());
+  if (options_.entropy) {
+    for (const RowStats& stats : row_stats_) scores.entropy.push_back(stats.entropy);
+  }
   return scores;
 }
 
@@ -143,7 +146,8 @@ void LayerLoop::HeadBackward(const PackedBatch& batch,
   Zero(buffers_.scored_dhidden, decoder_->dtype());
   Zero(buffers_.scored_dresidual);
   backward_->TokenLogProbs(buffers_.scored_hidden, globals.head, options_.vocab_limit,
-                           batch.targets.data(), batch.temperatures.data(), grad_log_probs.data(),
+                           batch.targets.data(), batch.temperatures.data(), row_stats_.data(),
+                           grad_log_probs.data(),
                            grad_entropy.empty() ? nullptr : grad_entropy.data(),
                            buffers_.scored_dhidden, gradients.head);
   backward_->RmsNorm(buffers_.scored_residual, globals.final_norm, decoder_->spec().rms_norm_eps,

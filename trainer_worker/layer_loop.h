@@ -83,6 +83,7 @@ class LayerLoop {
   MicroBatchBuffers buffers_;
   std::vector<std::vector<int32_t>> block_tables_;  // of the sequences
   TokenBatch tokens_;
+  std::vector<RowStats> row_stats_;  // of the scored rows that Forward has just run
 };
 
 }  // namespace tandem

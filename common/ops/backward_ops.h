@@ -58,12 +58,14 @@ class BackwardOps {
                     const std::vector<AttentionSpan>& spans) = 0;
   virtual void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) = 0;
   // dhidden and dhead [vocab, K] += gradient of sum_i grad_log_probs[i] * log_prob_i
-  // + grad_entropy[i] * entropy_i (grad_entropy may be null). Recomputes the logits by row chunks.
+  // + grad_entropy[i] * entropy_i (grad_entropy may be null). `stats` are what the forward's
+  // TokenLogProbs gave for the same arguments. Recomputes the logits by row chunks.
   virtual void TokenLogProbs(Matrix hidden,
                              const LinearWeight& head,
                              int64_t vocab_limit,
                              const int32_t* targets,
                              const float* temperatures,
+                             const RowStats* stats,
                              const float* grad_log_probs,
                              const float* grad_entropy,
                              Matrix dhidden,

@@ -62,15 +62,16 @@ class ForwardOps {
   // the end (HF's bf16 modules round silu(gate) as well).
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
   // log_probs[i] = log-softmax(logits_i / T_i)[targets[i]] over ids < vocab_limit, fp32; T = 0 is
-  // read as 1. `entropy` may be null. Never holds more logits than 128 rows of 1,024 ids per
-  // thread: scratch is 512 KiB per thread and 12 bytes per row and 1,024 ids.
+  // read as 1. `stats` [rows], which backward needs and which hold the entropies, may be null.
+  // Never holds more logits than 128 rows of 1,024 ids per thread: scratch is 512 KiB per thread
+  // and 12 bytes per row and 1,024 ids.
   virtual void TokenLogProbs(Matrix hidden,
                              const LinearWeight& head,
                              int64_t vocab_limit,
                              const int32_t* targets,
                              const float* temperatures,
                              float* log_probs,
-                             float* entropy) = 0;
+                             RowStats* stats) = 0;
   // One token per row by inverse CDF over fixed vocabulary chunks in ascending order; its log-prob
   // and entropy are the very numbers TokenLogProbs gives. Scratch as there, and, where top-k or
   // top-p filter, the logits of 8 rows at a time and 8 bytes per id and thread.

@@ -52,8 +52,8 @@ class ForwardOpsDecorator : public ForwardOps {
                      const int32_t* targets,
                      const float* temperatures,
                      float* log_probs,
-                     float* entropy) override {
-    inner_->TokenLogProbs(hidden, head, vocab_limit, targets, temperatures, log_probs, entropy);
+                     RowStats* stats) override {
+    inner_->TokenLogProbs(hidden, head, vocab_limit, targets, temperatures, log_probs, stats);
   }
   void Sample(Matrix hidden,
               const LinearWeight& head,

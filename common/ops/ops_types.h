@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/ops/row_stats.h"
 #include "common/types/kv_block.h"
 #include "common/types/tensor_view.h"
 

@@ -60,16 +60,18 @@ class LogitOps {
     temperatures_.assign(Size(rows_), temperature);
     log_probs.resize(Size(rows_));
     entropy.resize(Size(rows_));
+    stats_.resize(Size(rows_));
     forward_->TokenLogProbs(Hidden(logits_), Head(), vocab_, labels_.data(), temperatures_.data(),
-                            log_probs.data(), entropy.data());
+                            log_probs.data(), stats_.data());
+    for (size_t i = 0; i < stats_.size(); ++i) entropy[i] = stats_[i].entropy;
   }
   // Gradient of sum(grad_log_probs * log_probs) + sum(grad_entropy * entropy) by the logits.
   std::vector<float> Gradient(const std::vector<float>& grad_log_probs,
                               const std::vector<float>& grad_entropy) {
     std::vector<float> gradient(logits_.size(), 0.0f), head_gradient(Size(vocab_ * vocab_), 0.0f);
     backward_->TokenLogProbs(Hidden(logits_), Head(), vocab_, labels_.data(), temperatures_.data(),
-                             grad_log_probs.data(), grad_entropy.data(), Hidden(gradient),
-                             head_gradient.data());
+                             stats_.data(), grad_log_probs.data(), grad_entropy.data(),
+                             Hidden(gradient), head_gradient.data());
     return gradient;
   }
 
@@ -86,6 +88,7 @@ class LogitOps {
   std::vector<std::byte> head_;
   std::vector<int32_t> labels_;
   std::vector<float> temperatures_;
+  std::vector<RowStats> stats_;
   std::unique_ptr<ForwardOps> forward_;
   std::unique_ptr<BackwardOps> backward_;
 };

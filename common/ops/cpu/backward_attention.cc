@@ -15,6 +15,8 @@ namespace {
 
 // Queries of a block. Even: their pairs are those of the whole span.
 constexpr int64_t kQueryBlock = 64;
+// Rows that a task rotates.
+constexpr int64_t kRopeRows = 16;
 
 int64_t Round16(int64_t n) { return (n + 15) / 16 * 16; }
 // Elements between rows of a block's scores: not a power of two, the rows would fall into the same
@@ -292,17 +294,26 @@ void CpuBackwardOps::Rope(Matrix dqkv,
                           const AttentionShape& shape,
                           const RopeTable& rope,
                           const std::vector<AttentionSpan>& spans) {
+  struct Run {
+    const AttentionSpan* span;
+    int64_t first, last;
+  };
+  std::vector<Run> runs;
   for (const AttentionSpan& span : spans) {
-    pool_.ParallelRows(span.rows, 16, [&](int64_t first, int64_t last, int) {
-      for (int64_t i = first; i < last; ++i) {
-        const int64_t at = (span.first_position + i) * rope.half_dim;
-        for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
-          kernels_.rope_back(Row(dqkv, span.first_row + i, head * shape.head_dim),
-                             rope.cos.data() + at, rope.sin.data() + at, rope.half_dim);
-        }
-      }
-    });
+    for (int64_t first = 0; first < span.rows; first += kRopeRows) {
+      runs.push_back({&span, first, std::min(span.rows, first + kRopeRows)});
+    }
   }
+  pool_.ParallelFor(static_cast<int64_t>(runs.size()), [&](int64_t index, int) {
+    const Run& run = runs[static_cast<size_t>(index)];
+    for (int64_t i = run.first; i < run.last; ++i) {
+      const int64_t at = (run.span->first_position + i) * rope.half_dim;
+      for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
+        kernels_.rope_back(Row(dqkv, run.span->first_row + i, head * shape.head_dim),
+                           rope.cos.data() + at, rope.sin.data() + at, rope.half_dim);
+      }
+    }
+  });
 }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
-// The gradient of token log-probs and entropies through the LM head. For a block of rows, a first
-// pass over the vocabulary takes the log-softmax statistics; a second recomputes the logits chunk
-// by chunk and adds their gradients to dhidden and dhead. No full row of logits is ever stored.
+// The gradient of token log-probs and entropies through the LM head. For a block of rows, a pass
+// over the vocabulary recomputes the logits chunk by chunk and adds their gradients to dhidden and
+// dhead; the log-softmax statistics are the forward's. No full row of logits is ever stored.
 #include <algorithm>
 #include <cstring>
 
@@ -26,12 +26,12 @@ struct CpuBackwardOps::LogitsArgs {
   Matrix hidden;
   const int32_t* targets;
   const float* temperatures;
+  const RowStats* stats;
   const float* grad_log_probs;
   const float* grad_entropy;
   Matrix dhidden;
   float* dhead;
   const std::byte* hidden_panels;
-  RowStats* stats;
   std::byte* dlogits;  // [rows, kVocabChunk]
   float* dhidden_sums;
 
@@ -58,31 +58,6 @@ struct CpuBackwardOps::LogitsArgs {
     return call;
   }
 };
-
-void CpuBackwardOps::LogitsStats(const LogitsArgs& args) {
-  const int64_t chunks = VocabChunks(args.vocab_limit), rows = args.hidden.rows;
-  ChunkStats* stats = chunk_stats_.Get<ChunkStats>(rows * chunks);
-  pool_.ParallelFor(chunks * args.row_tasks(), [&](int64_t task, int thread) {
-    const int64_t chunk = task / args.row_tasks(), first = task % args.row_tasks() * kTaskRows;
-    const int64_t cols = ChunkColumns(chunk, args.vocab_limit);
-    const int64_t count = args.task_rows(task % args.row_tasks());
-    float* logits =
-        thread_scratch_[static_cast<size_t>(thread)].Get<float>(kTaskRows * kVocabChunk);
-    GemmCall call = args.LogitsCall(chunk, logits, dtype_);
-    call.a = Row(args.hidden, first);
-    kernels_.gemm(call, 0, count, 0, (cols + 15) / 16);
-    for (int64_t i = 0; i < count; ++i) {
-      kernels_.chunk_stats(logits + i * kVocabChunk, cols,
-                           ScoringTemperature(args.temperatures[first + i]),
-                           &stats[(first + i) * chunks + chunk]);
-    }
-  });
-  pool_.ParallelRows(rows, kTaskRows, [&](int64_t first, int64_t last, int) {
-    for (int64_t row = first; row < last; ++row) {
-      kernels_.combine_chunks(stats + row * chunks, chunks, &args.stats[row]);
-    }
-  });
-}
 
 void CpuBackwardOps::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
   const int64_t cols = ChunkColumns(chunk, args.vocab_limit), dim = args.head.cols;
@@ -132,7 +107,6 @@ void CpuBackwardOps::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
 void CpuBackwardOps::LogitsRowBlock(const LogitsArgs& args) {
   const int64_t dim = args.head.cols;
   std::memset(args.dhidden_sums, 0, static_cast<size_t>(args.hidden.rows * dim) * sizeof(float));
-  LogitsStats(args);
   for (int64_t chunk = 0; chunk < VocabChunks(args.vocab_limit); ++chunk) LogitsChunk(args, chunk);
   Round({args.dhidden_sums, args.hidden.rows, dim, dim}, args.dhidden);
 }
@@ -142,6 +116,7 @@ void CpuBackwardOps::TokenLogProbs(Matrix hidden,
                                    int64_t vocab_limit,
                                    const int32_t* targets,
                                    const float* temperatures,
+                                   const RowStats* stats,
                                    const float* grad_log_probs,
                                    const float* grad_entropy,
                                    Matrix dhidden,
@@ -157,12 +132,12 @@ void CpuBackwardOps::TokenLogProbs(Matrix hidden,
                     block,
                     targets + first,
                     temperatures + first,
+                    stats + first,
                     grad_log_probs + first,
                     grad_entropy == nullptr ? nullptr : grad_entropy + first,
                     {Row(dhidden, first), rows, dhidden.cols, dhidden.stride},
                     dhead,
                     PackColumns(block, in_panels_),
-                    row_stats_.Get<RowStats>(rows),
                     dlogits_.Bytes(rows * kVocabChunk * element_bytes_),
                     dhidden_.Get<float>(rows * head.cols)});
   }

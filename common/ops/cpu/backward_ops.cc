@@ -35,8 +35,8 @@ CpuBackwardOps::CpuBackwardOps(DType compute_dtype, const KernelSet& kernels, in
 int64_t CpuBackwardOps::workspace_bytes() const {
   int64_t bytes = 0;
   for (const Workspace& scratch : thread_scratch_) bytes += scratch.capacity();
-  for (const Workspace* scratch : {&weight_panels_, &in_panels_, &dout_panels_, &row_values_,
-                                   &chunk_stats_, &row_stats_, &dlogits_, &dhidden_}) {
+  for (const Workspace* scratch :
+       {&weight_panels_, &in_panels_, &dout_panels_, &row_values_, &dlogits_, &dhidden_}) {
     bytes += scratch->capacity();
   }
   return bytes;

@@ -44,6 +44,7 @@ class CpuBackwardOps final : public BackwardOps {
                      int64_t vocab_limit,
                      const int32_t* targets,
                      const float* temperatures,
+                     const RowStats* stats,
                      const float* grad_log_probs,
                      const float* grad_entropy,
                      Matrix dhidden,
@@ -69,7 +70,6 @@ class CpuBackwardOps final : public BackwardOps {
   void RmsNormRows(Matrix in, const void* weight, Matrix dout, FloatMatrix dresidual, Matrix din);
   void RmsNormWeights(Matrix in, Matrix dout, float* dweight);
   void LogitsRowBlock(const LogitsArgs& args);
-  void LogitsStats(const LogitsArgs& args);
   void LogitsChunk(const LogitsArgs& args, int64_t chunk);
 
   const DType dtype_;
@@ -80,7 +80,7 @@ class CpuBackwardOps final : public BackwardOps {
   Workspace weight_panels_;                // a weight, transposed
   Workspace in_panels_, dout_panels_;      // operands of a weight gradient
   Workspace row_values_;                   // one fp32 per row
-  Workspace chunk_stats_, row_stats_, dlogits_, dhidden_;
+  Workspace dlogits_, dhidden_;
 };
 
 }  // namespace tandem

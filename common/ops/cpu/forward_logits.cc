@@ -85,10 +85,10 @@ void CpuForwardOps::TokenLogProbs(Matrix hidden,
                                   const int32_t* targets,
                                   const float* temperatures,
                                   float* log_probs,
-                                  float* entropy) {
+                                  RowStats* stats) {
   counts_.Add(ForwardOp::kTokenLogProbs, hidden.rows);
   const int64_t chunks = VocabChunks(vocab_limit);
-  const ChunkStats* stats = ScoreChunks(
+  const ChunkStats* chunk_stats = ScoreChunks(
       hidden, head, vocab_limit, [&](int64_t row) { return temperatures[row]; },
       [&](int64_t row, int64_t chunk, const float* logits) {
         const int64_t target = targets[row] - chunk * kVocabChunk;
@@ -98,9 +98,9 @@ void CpuForwardOps::TokenLogProbs(Matrix hidden,
     for (int64_t row = first; row < last; ++row) {
       TANDEM_CHECK(targets[row] >= 0 && targets[row] < vocab_limit, "target outside vocab_limit");
       RowStats sums;
-      kernels_.combine_chunks(stats + row * chunks, chunks, &sums);
+      kernels_.combine_chunks(chunk_stats + row * chunks, chunks, &sums);
       log_probs[row] = LogProb(log_probs[row], ScoringTemperature(temperatures[row]), sums);
-      if (entropy != nullptr) entropy[row] = sums.entropy;
+      if (stats != nullptr) stats[row] = sums;
     }
   });
 }

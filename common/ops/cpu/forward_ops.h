@@ -44,7 +44,7 @@ class CpuForwardOps final : public ForwardOps {
                      const int32_t* targets,
                      const float* temperatures,
                      float* log_probs,
-                     float* entropy) override;
+                     RowStats* stats) override;
   void Sample(Matrix hidden,
               const LinearWeight& head,
               int64_t vocab_limit,

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/ops/row_stats.h"
+
 namespace tandem {
 
 // C [rows, n] = A [rows, k] B with B in panels of 16 columns (packed_weight.h). Sums run over k in
@@ -61,13 +63,6 @@ struct ChunkStats {
   float max = 0;
   float sum = 0;
   float weighted = 0;
-};
-// The same of a whole row, and the natural logarithm of its sum.
-struct RowStats {
-  float max = 0;
-  float sum = 0;
-  float log_sum = 0;
-  float entropy = 0;
 };
 
 struct RmsNormBackRow {

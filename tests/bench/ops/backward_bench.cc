@@ -45,17 +45,18 @@ void BenchLogits() {
     const TestMatrix hidden = TestMatrix::Random(kBf16, m, 576, 2), dhidden(kBf16, m, 576);
     const std::vector<int32_t> targets(static_cast<size_t>(m), 5);
     std::vector<float> ones(static_cast<size_t>(m), 1.0f), log_probs = ones, dhead(49152 * 576);
+    std::vector<RowStats> stats(static_cast<size_t>(m));
     const std::vector<SampleRow> rows(static_cast<size_t>(m));
     std::vector<SampledToken> tokens(static_cast<size_t>(m));
     const double score = BestSeconds([&] {
       ops->TokenLogProbs(hidden.view(), head.view(), 49152, targets.data(), ones.data(),
-                         log_probs.data(), nullptr);
+                         log_probs.data(), stats.data());
     });
     const double sample =
         BestSeconds([&] { ops->Sample(hidden.view(), head.view(), 49152, rows, tokens.data()); });
     const double back = BestSeconds([&] {
       backward->TokenLogProbs(hidden.view(), head.view(), 49152, targets.data(), ones.data(),
-                              ones.data(), nullptr, dhidden.view(), dhead.data());
+                              stats.data(), ones.data(), nullptr, dhidden.view(), dhead.data());
     });
     fmt::print("head, {} rows: log-probs {:.2f} ms, sample {:.2f} ms, backward {:.1f} ms\n", m,
                score * 1e3, sample * 1e3, back * 1e3);

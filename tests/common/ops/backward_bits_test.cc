@@ -30,9 +30,14 @@ std::vector<float> LogitsGradients(DType dtype, int threads) {
   const std::vector<float> ones(static_cast<size_t>(rows), 1.0f);
   const TestMatrix dhidden(dtype, rows, k);
   std::vector<float> gradients(static_cast<size_t>(vocab * k), 0.25f);
+  std::vector<float> log_probs(static_cast<size_t>(rows));
+  std::vector<RowStats> stats(static_cast<size_t>(rows));
+  testing::MakeForward(dtype, threads)
+      ->TokenLogProbs(hidden.view(), head.view(), vocab, targets.data(), ones.data(),
+                      log_probs.data(), stats.data());
   testing::MakeBackward(dtype, threads)
-      ->TokenLogProbs(hidden.view(), head.view(), vocab, targets.data(), ones.data(), ones.data(),
-                      ones.data(), dhidden.view(), gradients.data());
+      ->TokenLogProbs(hidden.view(), head.view(), vocab, targets.data(), ones.data(), stats.data(),
+                      ones.data(), ones.data(), dhidden.view(), gradients.data());
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < k; ++j) gradients.push_back(dhidden.At(i, j));
   }

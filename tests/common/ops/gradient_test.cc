@@ -220,7 +220,8 @@ TEST_CASE("Gradients of log-probs and entropies agree with central differences",
   TestMatrix hidden = TestMatrix::Random(kF32, m, k, 1, 2.0f);
   const TestWeight head(kF32, vocab, k, 3, 1.0f);
   std::vector<int32_t> targets;
-  std::vector<float> temperatures, log_probs(m), entropy(m);
+  std::vector<float> temperatures, log_probs(m);
+  std::vector<RowStats> stats(m);
   for (int32_t i = 0; i < m; ++i) {
     targets.push_back(i * 29);
     temperatures.push_back(i % 3 == 0 ? 0.0f : 0.7f + 0.1f * static_cast<float>(i % 4));
@@ -228,20 +229,22 @@ TEST_CASE("Gradients of log-probs and entropies agree with central differences",
   const TestMatrix g = TestMatrix::Random(kF32, 1, m, 4), ge = TestMatrix::Random(kF32, 1, m, 5);
   const auto loss = [&] {
     forward->TokenLogProbs(hidden.view(), head.view(), limit, targets.data(), temperatures.data(),
-                           log_probs.data(), entropy.data());
+                           log_probs.data(), stats.data());
     double sum = 0;
     for (int64_t i = 0; i < m; ++i) {
       const auto at = static_cast<size_t>(i);
       sum += static_cast<double>(g.At(0, i)) * static_cast<double>(log_probs[at]) +
-             static_cast<double>(ge.At(0, i)) * static_cast<double>(entropy[at]);
+             static_cast<double>(ge.At(0, i)) * static_cast<double>(stats[at].entropy);
     }
     return sum;
   };
   const TestMatrix dhidden(kF32, m, k);
   std::vector<float> dhead(static_cast<size_t>(vocab * k));
   const std::vector<float> g_values = ToFloats(g), ge_values = ToFloats(ge);
+  loss();
   backward->TokenLogProbs(hidden.view(), head.view(), limit, targets.data(), temperatures.data(),
-                          g_values.data(), ge_values.data(), dhidden.view(), dhead.data());
+                          stats.data(), g_values.data(), ge_values.data(), dhidden.view(),
+                          dhead.data());
   CheckSlopes(hidden, ToFloats(dhidden), loss, 4e-3, 7);
   // The gradient of the head by linearity: columns sum to those of the logits' gradient times
   // hidden, and ids beyond the limit get none.
@@ -297,8 +300,12 @@ TEST_CASE("Gradients in bf16 stay close to those in fp32", "[ops][gradient]") {
     const std::vector<float> ones(static_cast<size_t>(rows), 1.0f);
     const TestMatrix dhidden(dtype, rows, qkv.cols());
     std::vector<float> dhead(static_cast<size_t>(1500 * qkv.cols()));
-    backward->TokenLogProbs(qkv.view(), head.view(), 1500, targets.data(), ones.data(), ones.data(),
-                            nullptr, dhidden.view(), dhead.data());
+    std::vector<float> log_probs(ones.size());
+    std::vector<RowStats> stats(ones.size());
+    testing::MakeForward(dtype)->TokenLogProbs(qkv.view(), head.view(), 1500, targets.data(),
+                                               ones.data(), log_probs.data(), stats.data());
+    backward->TokenLogProbs(qkv.view(), head.view(), 1500, targets.data(), ones.data(),
+                            stats.data(), ones.data(), nullptr, dhidden.view(), dhead.data());
     logits.push_back(ToFloats(dhidden));
   }
   REQUIRE(RelativeDifference(attention[1], attention[0]) < 0.02);

@@ -46,11 +46,13 @@ void RunForward(DType dtype, float scale, Results& results) {
   ops->RopeAndStore(qkv.view(), kShape, testing::TestRope(kShape.head_dim, kRows), spans,
                     kv.view());
   ops->Attention(qkv.view(), kShape, spans, kv.view(), out.view());
-  std::vector<float> log_probs(kRows), entropy(kRows);
+  std::vector<float> log_probs(kRows), entropy;
+  std::vector<RowStats> stats(kRows);
   std::vector<int32_t> targets(kRows, 1050);
   std::vector<float> temperatures(kRows, 0.8f);
   ops->TokenLogProbs(normed.view(), head.view(), 1090, targets.data(), temperatures.data(),
-                     log_probs.data(), entropy.data());
+                     log_probs.data(), stats.data());
+  for (const RowStats& row : stats) entropy.push_back(row.entropy);
   std::vector<SampledToken> sampled(kRows);
   std::vector<SampleRow> rows;
   for (int i = 0; i < kRows; ++i) {
@@ -94,8 +96,14 @@ void RunBackward(DType dtype, float scale, Results& results) {
   const std::vector<float> temperatures(kRows, 0.8f), gradients(kRows, scale);
   const TestMatrix dhidden(dtype, kRows, kShape.q_cols());
   std::vector<float> dhead(static_cast<size_t>(1100 * kShape.q_cols()));
+  std::vector<float> log_probs(kRows);
+  std::vector<RowStats> stats(kRows);
+  testing::MakeForward(dtype, 2)->TokenLogProbs(out.view(), head.view(), 1090, targets.data(),
+                                                temperatures.data(), log_probs.data(),
+                                                stats.data());
   ops->TokenLogProbs(out.view(), head.view(), 1090, targets.data(), temperatures.data(),
-                     gradients.data(), gradients.data(), dhidden.view(), dhead.data());
+                     stats.data(), gradients.data(), gradients.data(), dhidden.view(),
+                     dhead.data());
   results.matrices.insert(results.matrices.end(), {din, dqkv, dgate, dnorm, dhidden});
   for (const auto* values : {&dweight, &dbias, &dnorm_weight, &dhead}) {
     results.floats.insert(results.floats.end(), values->begin(), values->end());

@@ -35,8 +35,10 @@ Scored Score(ForwardOps& ops,
              const float* temperatures) {
   Scored scored = {std::vector<float>(static_cast<size_t>(hidden.rows)),
                    std::vector<float>(static_cast<size_t>(hidden.rows))};
+  std::vector<RowStats> stats(scored.entropy.size());
   ops.TokenLogProbs(hidden, head.view(), kLimit, targets, temperatures, scored.log_probs.data(),
-                    scored.entropy.data());
+                    stats.data());
+  for (size_t i = 0; i < stats.size(); ++i) scored.entropy[i] = stats[i].entropy;
   return scored;
 }
 
