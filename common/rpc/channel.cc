@@ -23,6 +23,9 @@ void QuietGrpc() {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security) {
   QuietGrpc();
+  if (address.find(':') == std::string::npos) {
+    return InvalidArgument("address {} is neither host:port nor unix:/path", address);
+  }
   TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeChannelCredentials(address, security));
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);

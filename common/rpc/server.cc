@@ -2,15 +2,18 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include <absl/time/clock.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
 
@@ -29,6 +32,12 @@ absl::StatusOr<bool> Answers(const sockaddr_un& name) {
   const bool answers = connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
   close(fd);
   return answers;
+}
+
+// A worker may be there before the controller makes the run directory.
+absl::Status MakeFolderOf(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? absl::OkStatus() : MakeFolder(folder);
 }
 
 // Removes the socket file that a dead process left behind; AlreadyExists if somebody goes on
@@ -61,6 +70,56 @@ absl::Status ClearSocket(const std::string& path) {
   return absl::OkStatus();
 }
 
+int BindErrnoOf(int family, const sockaddr* name, socklen_t size) {
+  const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const int error = bind(fd, name, size) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+// Why nobody can listen on `address`: gRPC does not say. 0: it could be done after all.
+int BindErrno(const std::string& address) {
+  if (address.rfind("unix:", 0) == 0) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    address.copy(name.sun_path, sizeof(name.sun_path) - 1, 5);
+    const int error = BindErrnoOf(AF_UNIX, reinterpret_cast<sockaddr*>(&name), sizeof(name));
+    if (error == 0) unlink(name.sun_path);
+    return error;
+  }
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
+    return EADDRNOTAVAIL;
+  }
+  const int error = BindErrnoOf(found->ai_family, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return error;
+}
+
+absl::Status CannotListen(const std::string& address) {
+  const int error = BindErrno(address);
+  if (error == EADDRNOTAVAIL) {
+    return InvalidArgument("cannot listen on {}: it is no address of this host; correct it",
+                           address);
+  }
+  if (error == 0 || error == EADDRINUSE) {
+    return MakeStatus(
+        absl::StatusCode::kAlreadyExists,
+        "cannot listen on {}: the address is in use; choose another, or port 0 for any "
+        "free one",
+        address);
+  }
+  return MakeStatus(IoErrorCode(error), "cannot listen on {}: {}; choose another address or folder",
+                    address, std::strerror(error));
+}
+
 std::string WithPort(const std::string& address, int port) {
   return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
 }
@@ -76,7 +135,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     return InvalidArgument("address {} is neither unix:/path nor host:port", address);
   }
   TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeServerCredentials(address, security));
-  if (is_unix) TANDEM_RETURN_IF_ERROR(ClearSocket(address.substr(5)));
+  if (is_unix) {
+    TANDEM_RETURN_IF_ERROR(MakeFolderOf(address.substr(5)));
+    TANDEM_RETURN_IF_ERROR(ClearSocket(address.substr(5)));
+  }
 
   QuietGrpc();
   grpc::EnableDefaultHealthCheckService(true);
@@ -92,12 +154,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
 
   std::unique_ptr<RpcServer> server(new RpcServer());
   server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr || (!is_unix && port == 0)) {
-    return MakeStatus(absl::StatusCode::kAlreadyExists,
-                      "cannot listen on {}: the address is in use or not of this host; choose "
-                      "another, or port 0 for any free one",
-                      address);
-  }
+  if (server->server_ == nullptr || (!is_unix && port == 0)) return CannotListen(address);
   server->address_ = is_unix ? address : WithPort(address, port);
   if (is_unix) chmod(address.substr(5).c_str(), 0600);
   return server;

@@ -62,6 +62,38 @@ TEST_CASE("RpcServer serves on a free port and tells which", "[rpc]") {
   REQUIRE(ScoresFrom((*server)->address()) == 1);
 }
 
+TEST_CASE("An address without a colon is no address", "[rpc]") {
+  const absl::Status refused = MakeChannel("foo").status();
+  REQUIRE(absl::IsInvalidArgument(refused));
+  REQUIRE(std::string(refused.message()) == "address foo is neither host:port nor unix:/path");
+}
+
+TEST_CASE("RpcServer makes the folder of its socket", "[rpc]") {
+  testing::TempDir dir;
+  CountingReward service;
+  const std::string address = "unix:" + (dir.path() / "run" / "not" / "yet" / "x.sock").string();
+  const auto server = RpcServer::Start(address, {&service});
+  REQUIRE(server.ok());
+  REQUIRE(ScoresFrom(address) == 1);
+}
+
+TEST_CASE("RpcServer says why it cannot listen", "[rpc]") {
+  testing::TempDir dir;
+  CountingReward service;
+  const auto start = [&](const std::string& address) {
+    return RpcServer::Start(address, {&service}).status();
+  };
+  const absl::Status elsewhere = start("127.0.0.1.example.invalid:0");
+  REQUIRE_FALSE(elsewhere.ok());
+  std::ofstream(dir.path() / "file") << "text";
+  const absl::Status under_a_file = start("unix:" + (dir.path() / "file" / "x.sock").string());
+  INFO(under_a_file.ToString());
+  REQUIRE(absl::IsPermissionDenied(under_a_file));
+  REQUIRE(std::string(under_a_file.message()).find("Not a directory") != std::string::npos);
+  const absl::Status no_folder = start("unix:/proc/no/x.sock");
+  REQUIRE(std::string(no_folder.message()).find("No such file or directory") != std::string::npos);
+}
+
 TEST_CASE("RpcServer says that a port is in use", "[rpc]") {
   CountingReward first, second;
   auto server = RpcServer::Start("127.0.0.1:0", {&first});
