@@ -2,8 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -17,6 +15,7 @@
 #include "common/cluster/protocol.h"
 #include "common/device/device_memory.h"
 #include "common/rpc/server.h"
+#include "common/tensor_file/check_model.h"
 #include "common/text/tokenizer.h"
 #include "controller/clients/grpc_rollout_client.h"
 #include "controller/clients/grpc_trainer_client.h"
@@ -44,12 +43,7 @@ constexpr absl::Duration kLeaveTime = absl::Seconds(5);
 // Two controllers in one directory would overwrite each other's files. The lock goes with the
 // process, however it ends.
 absl::Status LockRunDir(const std::string& run_dir) {
-  std::error_code error;
-  std::filesystem::create_directories(run_dir, error);
-  if (error) {
-    return MakeStatus(IoErrorCode(error.value()), "cannot make cluster.run_dir {}: {}", run_dir,
-                      error.message());
-  }
+  TANDEM_RETURN_IF_ERROR(Annotate(MakeFolder(run_dir), "cluster.run_dir"));
   const std::string path = run_dir + "/controller.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
@@ -82,8 +76,11 @@ struct Inputs {
 
 absl::StatusOr<Inputs> LoadInputs(const v1::Config& config) {
   Inputs inputs;
-  TANDEM_ASSIGN_OR_RETURN(inputs.spec, LoadModelSpec(config.model().path()));
-  TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(config.model().path()));
+  const std::string& model = config.model().path();
+  TANDEM_ASSIGN_OR_RETURN(inputs.spec, CheckModel(model, config.rollout().max_model_len()));
+  TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(model));
+  TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
+  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
   ChatCodecOptions codec{.add_default_system_prompt = config.data().add_default_system_prompt(),
                          .now = RealClock().Now()};
   if (!config.data().apply_chat_template_kwargs().empty()) {
@@ -93,12 +90,15 @@ absl::StatusOr<Inputs> LoadInputs(const v1::Config& config) {
   TANDEM_ASSIGN_OR_RETURN(inputs.codec,
                           ChatCodec::Create(inputs.tokenizer.get(), std::move(codec)));
   const int64_t vocab = inputs.tokenizer->vocab_size();
+  const RowCheck scorable = [&](const std::string& data_source, const std::string& truth) {
+    return inputs.reward->CheckRow(data_source, truth);
+  };
   TANDEM_ASSIGN_OR_RETURN(LoadedPrompts train,
-                          LoadTrainPrompts(config.data(), *inputs.codec, vocab));
+                          LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
   spdlog::info("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
                train.rows, train.filtered, train.truncated);
   TANDEM_ASSIGN_OR_RETURN(LoadedPrompts validation,
-                          LoadValPrompts(config.data(), *inputs.codec, vocab));
+                          LoadValPrompts(config.data(), *inputs.codec, vocab, scorable));
   inputs.validation = std::move(validation.prompts);
   inputs.prompts = std::make_unique<ShuffledPrompts>(
       std::move(train.prompts),
@@ -108,7 +108,6 @@ absl::StatusOr<Inputs> LoadInputs(const v1::Config& config) {
     return InvalidArgument("{} training prompts are fewer than data.train_batch_size = {}",
                            inputs.prompts->size(), config.data().train_batch_size());
   }
-  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
   return inputs;
 }
 

@@ -1,7 +1,6 @@
 // tandem-controller: loads and checks a configuration, waits for the workers, trains.
 #include <atomic>
 #include <csignal>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +16,7 @@
 #include "common/config/config.h"
 #include "common/rpc/status_convert.h"
 #include "controller/assembly.h"
-#include "controller/config_options.h"
-#include "controller/reward/composite_reward.h"
+#include "controller/reward/check_reward.h"
 
 namespace tandem {
 namespace {
@@ -59,13 +57,12 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
   for (const std::string& notice : loaded.notices) spdlog::info("{}", notice);
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
-  // What the functions take is known to them alone: made here once to be refused as config is.
-  TANDEM_RETURN_IF_ERROR(MakeReward(loaded.config.reward(), SecurityOf(loaded.config)).status());
+  TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
   return std::move(loaded.config);
 }
 
 int Refuse(FailedAt stage, const absl::Status& status) {
-  std::cerr << std::string(status.message()) << std::endl;
+  spdlog::error("{}", std::string(status.message()));
   return ExitCodeAt(stage, status);
 }
 

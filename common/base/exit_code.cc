@@ -4,7 +4,9 @@ namespace tandem {
 
 int ExitCodeAt(FailedAt stage, const absl::Status& status) {
   if (status.ok()) return kExitDone;
-  if (stage == FailedAt::kConfig) return kExitRefused;
+  if (stage == FailedAt::kConfig) {
+    return absl::IsNotFound(status) ? kExitNoInput : kExitRefused;
+  }
   const bool inputs = stage == FailedAt::kInputs;
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:

@@ -9,7 +9,7 @@ enum ExitCode : int {
   kExitDone = 0,
   kExitRefused = 64,         // flags, config, or refused at registration: a restart does not help
   kExitDataError = 65,       // a model or data file is there, but cannot be what is needed
-  kExitNoInput = 66,         // a model or data file is not there
+  kExitNoInput = 66,         // a file that the command line or the config names is not there
   kExitControllerLost = 69,  // a peer is gone for good
   kExitInternal = 70,
   kExitIoError = 74,  // a disk is full, a file may not be read or written, or a device fails

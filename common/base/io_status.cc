@@ -1,6 +1,10 @@
 #include "common/base/io_status.h"
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "common/base/status_macros.h"
 
 namespace tandem {
 
@@ -30,6 +34,16 @@ absl::StatusCode IoErrorCode(int error) {
     default:
       return absl::StatusCode::kInternal;
   }
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return absl::OkStatus();
+  const absl::StatusCode code = IoErrorCode(error.value());
+  return MakeStatus(
+      absl::IsNotFound(absl::Status(code, "")) ? absl::StatusCode::kPermissionDenied : code,
+      "cannot make the folder {}: {}", path, error.message());
 }
 
 }  // namespace tandem

@@ -2,8 +2,10 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
+#include "common/tensor_file/check_model.h"
 #include "common/tensor_file/gguf_import.h"
 #include "controller/data/convert_gsm8k.h"
+#include "controller/reward/check_reward.h"
 
 namespace tandem {
 
@@ -51,6 +53,9 @@ absl::Status ConfigCheckCommand(const std::string& path,
   TANDEM_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(path, overrides));
   for (const std::string& notice : loaded.notices) out << "# " << notice << "\n";
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
+  TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
+  TANDEM_RETURN_IF_ERROR(
+      CheckModel(loaded.config.model().path(), loaded.config.rollout().max_model_len()).status());
   out << ConfigToYaml(loaded.config);
   return absl::OkStatus();
 }

@@ -77,13 +77,18 @@ void Truncate(const std::string& side, size_t limit, std::vector<int32_t>& token
 absl::StatusOr<LoadedPrompts> Load(const v1::Data& config,
                                    const FileSet& set,
                                    const ChatCodec& codec,
-                                   int64_t vocab_limit) {
+                                   int64_t vocab_limit,
+                                   const RowCheck& check) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<DataRow> rows, ReadRows(config, set));
   const auto limit = static_cast<size_t>(config.max_prompt_length());
   LoadedPrompts loaded;
   loaded.rows = static_cast<int64_t>(rows.size());
   for (DataRow& row : rows) {
     const std::string place = row.place;
+    if (check) {
+      const absl::Status scored = check(row.data_source, row.ground_truth);
+      if (!scored.ok()) return Annotate(scored, place);
+    }
     absl::StatusOr<Prompt> prompt = Tokenize(row, codec);
     if (!prompt.ok()) return Annotate(prompt.status(), place);
     const absl::Status ids = CheckIds(*prompt, vocab_limit);
@@ -112,11 +117,12 @@ absl::StatusOr<LoadedPrompts> Load(const v1::Data& config,
 
 absl::StatusOr<LoadedPrompts> LoadTrainPrompts(const v1::Data& config,
                                                const ChatCodec& codec,
-                                               int64_t vocab_limit) {
+                                               int64_t vocab_limit,
+                                               const RowCheck& check) {
   const FileSet set{{config.train_files().begin(), config.train_files().end()},
                     config.train_max_samples(),
                     false};
-  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts loaded, Load(config, set, codec, vocab_limit));
+  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts loaded, Load(config, set, codec, vocab_limit, check));
   if (!loaded.prompts.empty()) return loaded;
   return InvalidArgument(
       "no training prompt is left: {} rows read, {} longer than data.max_prompt_length = {}",
@@ -125,11 +131,12 @@ absl::StatusOr<LoadedPrompts> LoadTrainPrompts(const v1::Data& config,
 
 absl::StatusOr<LoadedPrompts> LoadValPrompts(const v1::Data& config,
                                              const ChatCodec& codec,
-                                             int64_t vocab_limit) {
+                                             int64_t vocab_limit,
+                                             const RowCheck& check) {
   const FileSet set{{config.val_files().begin(), config.val_files().end()},
                     config.val_max_samples(),
                     config.validation_shuffle()};
-  return Load(config, set, codec, vocab_limit);
+  return Load(config, set, codec, vocab_limit, check);
 }
 
 }  // namespace tandem

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,10 @@
 #include "controller/data/chat_codec.h"
 
 namespace tandem {
+
+// Refuses a row for what the reward makes of it; empty: every row will do.
+using RowCheck =
+    std::function<absl::Status(const std::string& data_source, const std::string& ground_truth)>;
 
 struct LoadedPrompts {
   std::vector<Prompt> prompts;
@@ -25,10 +30,12 @@ struct LoadedPrompts {
 // InvalidArgument as well if no prompt is left.
 absl::StatusOr<LoadedPrompts> LoadTrainPrompts(const v1::Data& config,
                                                const ChatCodec& codec,
-                                               int64_t vocab_limit);
+                                               int64_t vocab_limit,
+                                               const RowCheck& check = {});
 // The same for data.val_files; empty if there are none.
 absl::StatusOr<LoadedPrompts> LoadValPrompts(const v1::Data& config,
                                              const ChatCodec& codec,
-                                             int64_t vocab_limit);
+                                             int64_t vocab_limit,
+                                             const RowCheck& check = {});
 
 }  // namespace tandem

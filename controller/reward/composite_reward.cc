@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "controller/reward/check_reward.h"
 #include "controller/reward/reward_client.h"
 #include "controller/reward/scorer_registry.h"
 
@@ -19,10 +20,11 @@ class LocalReward final : public RewardFunction {
                                                                 const std::string& args) {
     auto reward = std::make_unique<LocalReward>();
     if (function != "auto") {
+      reward->fixed_name_ = function;
       TANDEM_ASSIGN_OR_RETURN(reward->fixed_, MakeScorer(function, args));
     } else {
       // Every source's scorer is built now: Score is const in effect, and so thread-safe.
-      for (const std::string& name : ScorerNames()) {
+      for (const std::string& name : FunctionNames()) {
         absl::StatusOr<Scorer> scorer = MakeScorer(name, args);
         if (scorer.ok()) reward->by_name_[name] = *std::move(scorer);
       }
@@ -33,22 +35,30 @@ class LocalReward final : public RewardFunction {
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     std::vector<RewardScore> scores;
     for (const RewardItem& item : items) {
-      TANDEM_ASSIGN_OR_RETURN(const Scorer* scorer, ScorerOf(item));
+      TANDEM_ASSIGN_OR_RETURN(const Scorer* scorer, ScorerOf(item.data_source));
       scores.push_back({(*scorer)(item), {}});
     }
     return scores;
   }
 
+  absl::Status CheckRow(const std::string& data_source,
+                        const std::string& ground_truth) const override {
+    if (fixed_) return CheckTruth(fixed_name_, ground_truth);
+    TANDEM_RETURN_IF_ERROR(ScorerOf(data_source).status());
+    return CheckTruth(*FunctionOfDataSource(data_source), ground_truth);
+  }
+
  private:
-  absl::StatusOr<const Scorer*> ScorerOf(const RewardItem& item) const {
+  absl::StatusOr<const Scorer*> ScorerOf(const std::string& data_source) const {
     if (fixed_) return &fixed_;
-    TANDEM_ASSIGN_OR_RETURN(const std::string name, FunctionOfDataSource(item.data_source));
+    TANDEM_ASSIGN_OR_RETURN(const std::string name, FunctionOfDataSource(data_source));
     const auto found = by_name_.find(name);
     if (found != by_name_.end()) return &found->second;
     return InvalidArgument("reward {} of data_source \"{}\" does not take reward.args", name,
-                           item.data_source);
+                           data_source);
   }
 
+  std::string fixed_name_;
   Scorer fixed_;
   std::map<std::string, Scorer> by_name_;
 };
@@ -77,6 +87,11 @@ class CompositeReward final : public RewardFunction {
     return scores;
   }
 
+  absl::Status CheckRow(const std::string& data_source,
+                        const std::string& ground_truth) const override {
+    return function_->CheckRow(data_source, ground_truth);
+  }
+
  private:
   std::unique_ptr<RewardFunction> function_;
   std::vector<Term> terms_;
@@ -85,11 +100,6 @@ class CompositeReward final : public RewardFunction {
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& config,
                                                              const RpcSecurity& security) {
   if (config.function() != "remote") return LocalReward::Create(config.function(), config.args());
-  if (config.service_address().empty()) {
-    return InvalidArgument(
-        "reward.function is remote but reward.service_address is empty: name the RewardService, "
-        "e.g. 127.0.0.1:7000");
-  }
   RewardClientOptions options;
   options.address = config.service_address();
   options.timeout = absl::Seconds(config.timeout_seconds());
@@ -102,6 +112,7 @@ absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& c
 
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config,
                                                            const RpcSecurity& security) {
+  TANDEM_RETURN_IF_ERROR(CheckReward(config));
   TANDEM_ASSIGN_OR_RETURN(auto function, MakeFunction(config, security));
   std::vector<Term> terms;
   for (const v1::RewardTerm& term : config.terms()) {

@@ -35,6 +35,13 @@ class RewardFunction {
   // One score per item, in order. Unavailable / DeadlineExceeded: the reward service is gone after
   // all retries; InvalidArgument: an item nobody can score (unknown data_source), named.
   virtual absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) = 0;
+
+  // InvalidArgument for a row of the data that Score would refuse (unknown data_source), or whose
+  // ground truth no response can match. Called for every row before the run starts.
+  virtual absl::Status CheckRow(const std::string& /*data_source*/,
+                                const std::string& /*ground_truth*/) const {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace tandem

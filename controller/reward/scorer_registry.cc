@@ -118,22 +118,33 @@ absl::StatusOr<Scorer> Length(const Json& args) {
   return Scorer([penalty](const RewardItem& item) { return penalty(item.response_tokens); });
 }
 
+bool AnyText(const std::string&) { return true; }
+bool IsNumber(const std::string& truth) { return WholeNumber(truth).has_value(); }
+bool IsInteger(const std::string& truth) { return IntegersEqual(truth, truth); }
+// What the extraction of a GSM8K answer can come out as.
+bool IsGsm8kAnswer(const std::string& truth) {
+  return truth.find_first_of("0123456789") != std::string::npos &&
+         truth.find_first_not_of("-.,0123456789") == std::string::npos;
+}
+
 struct Entry {
   Factory make;
   std::set<std::string> args;
+  bool (*can_match)(const std::string& truth);  // null: a term, which looks at no ground truth
+  const char* truth;                            // what it must be
 };
 
 const std::map<std::string, Entry>& Registry() {
   static const std::map<std::string, Entry> registry = {
-      {"exact", {&Exact, {}}},
-      {"number", {&NumberEqual, {"tolerance"}}},
-      {"first_integer", {&FirstIntegerEqual, {}}},
-      {"last_integer", {&LastIntegerEqual, {}}},
-      {"regex", {&RegexEqual, {"pattern"}}},
-      {"gsm8k_strict", {&Gsm8kStrict, {"format_score"}}},
-      {"gsm8k_flexible", {&Gsm8kFlexible, {"format_score"}}},
-      {"format", {&Format, {"pattern"}}},
-      {"length", {&Length, {"max_tokens", "buffer_tokens", "factor"}}}};
+      {"exact", {&Exact, {}, &AnyText, "a text"}},
+      {"number", {&NumberEqual, {"tolerance"}, &IsNumber, "a number"}},
+      {"first_integer", {&FirstIntegerEqual, {}, &IsInteger, "an integer"}},
+      {"last_integer", {&LastIntegerEqual, {}, &IsInteger, "an integer"}},
+      {"regex", {&RegexEqual, {"pattern"}, &AnyText, "a text"}},
+      {"gsm8k_strict", {&Gsm8kStrict, {"format_score"}, &IsGsm8kAnswer, "a number"}},
+      {"gsm8k_flexible", {&Gsm8kFlexible, {"format_score"}, &IsGsm8kAnswer, "a number"}},
+      {"format", {&Format, {"pattern"}, nullptr, nullptr}},
+      {"length", {&Length, {"max_tokens", "buffer_tokens", "factor"}, nullptr, nullptr}}};
   return registry;
 }
 
@@ -143,6 +154,27 @@ std::vector<std::string> ScorerNames() {
   std::vector<std::string> names;
   for (const auto& [name, entry] : Registry()) names.push_back(name);
   return names;
+}
+
+std::vector<std::string> FunctionNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : Registry()) {
+    if (entry.can_match != nullptr) names.push_back(name);
+  }
+  return names;
+}
+
+absl::Status CheckTruth(const std::string& name, const std::string& truth) {
+  const auto found = Registry().find(name);
+  if (found == Registry().end() || found->second.can_match == nullptr ||
+      found->second.can_match(truth)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(
+      "no response can match the ground truth \"{}\": reward {} needs {}; correct the row, or "
+      "choose "
+      "another reward.function",
+      truth, name, found->second.truth);
 }
 
 absl::StatusOr<Scorer> MakeScorer(const std::string& name, const std::string& args_json) {
@@ -164,7 +196,7 @@ absl::StatusOr<std::string> FunctionOfDataSource(const std::string& data_source)
   if (found != by_source.end()) return found->second;
   return InvalidArgument(
       "no built-in reward for data_source \"{}\": set reward.function to one of {}, or to remote",
-      data_source, fmt::join(ScorerNames(), ", "));
+      data_source, fmt::join(FunctionNames(), ", "));
 }
 
 }  // namespace tandem

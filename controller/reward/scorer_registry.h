@@ -21,6 +21,11 @@ using Scorer = std::function<double(const RewardItem&)>;
 absl::StatusOr<Scorer> MakeScorer(const std::string& name, const std::string& args_json);
 
 std::vector<std::string> ScorerNames();
+// Those that compare with a ground truth: what reward.function takes beside auto and remote.
+std::vector<std::string> FunctionNames();
+
+// InvalidArgument if no response at all could match `truth` under function `name`.
+absl::Status CheckTruth(const std::string& name, const std::string& truth);
 
 // The function that reward.function = auto uses for a data_source, e.g. "openai/gsm8k".
 // InvalidArgument for a source nobody knows, with the remedy.

@@ -56,8 +56,9 @@ absl::StatusOr<pid_t> SpawnChild(const ChildOptions& options) {
   return pid;
 }
 
-std::string LastLines(const std::string& path, int lines) {
+std::string LastLines(const std::string& path, int lines, int64_t begin) {
   std::ifstream file(path);
+  file.seekg(begin);
   std::deque<std::string> last;
   for (std::string line; std::getline(file, line);) {
     last.push_back(line);

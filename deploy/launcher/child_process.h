@@ -21,7 +21,7 @@ struct ChildOptions {
 // Internal: the log or the fork failed.
 absl::StatusOr<pid_t> SpawnChild(const ChildOptions& options);
 
-// The last `lines` lines of a file, "" when there is none.
-std::string LastLines(const std::string& path, int lines);
+// The last `lines` lines of a file after its first `begin` bytes, "" when there is none.
+std::string LastLines(const std::string& path, int lines, int64_t begin = 0);
 
 }  // namespace tandem

@@ -12,7 +12,8 @@
 
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
-#include "common/model_spec/model_spec.h"
+#include "common/tensor_file/check_model.h"
+#include "controller/reward/check_reward.h"
 #include "deploy/launcher/run_loop.h"
 
 namespace tandem {
@@ -29,12 +30,7 @@ struct Flags {
 
 // One launcher per run directory; the lock goes away with this process.
 absl::Status LockRunDir(const std::string& run_dir) {
-  std::error_code error;
-  std::filesystem::create_directories(run_dir + "/logs", error);
-  if (error) {
-    return MakeStatus(IoErrorCode(error.value()), "cannot create {}/logs: {}", run_dir,
-                      error.message());
-  }
+  TANDEM_RETURN_IF_ERROR(Annotate(MakeFolder(run_dir + "/logs"), "cluster.run_dir"));
   const std::string path = run_dir + "/launcher.lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
@@ -61,10 +57,12 @@ int Launch(const Flags& flags) {
   if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) {
     return Fail(FailedAt::kConfig, valid);
   }
-  // A model that nobody can run is refused before anything is started for it.
-  if (const auto spec = LoadModelSpec(config.model().path()); !spec.ok()) {
-    return Fail(FailedAt::kInputs, spec.status());
+  if (const absl::Status reward = CheckReward(config.reward(), loaded->origins); !reward.ok()) {
+    return Fail(FailedAt::kConfig, reward);
   }
+  // A model that nobody can run is refused before anything is started for it.
+  const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
+  if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
   const std::string run_dir = config.cluster().run_dir();
   if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) {
     return Fail(FailedAt::kInputs, lock);

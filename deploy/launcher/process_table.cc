@@ -1,6 +1,7 @@
 #include "deploy/launcher/process_table.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -23,10 +24,20 @@ absl::Status ProcessTable::Spawn(const ProcessId& id) {
   ChildOptions options{.argv = CommandLine(plan_, id),
                        .log_path = LogPath(plan_, id),
                        .inherit_stdout = id.role == Role::kController};
+  if (!log_begin_.contains(id)) {
+    std::error_code none;
+    const auto bytes = std::filesystem::file_size(options.log_path, none);
+    log_begin_[id] = none ? 0 : static_cast<int64_t>(bytes);
+  }
   TANDEM_ASSIGN_OR_RETURN(pids_[id], SpawnChild(options));
   ++starts_[id];
   WritePids();
   return absl::OkStatus();
+}
+
+std::string ProcessTable::LastLinesOf(const ProcessId& id, int lines) const {
+  const auto begin = log_begin_.find(id);
+  return LastLines(LogPath(plan_, id), lines, begin == log_begin_.end() ? 0 : begin->second);
 }
 
 void ProcessTable::Signal(const ProcessId& id, int signal) {

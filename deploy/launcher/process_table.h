@@ -31,6 +31,10 @@ class ProcessTable {
   // Kills stray descendants that were left to us; true if there were none.
   bool KillStrays();
 
+  // What the process wrote last since this launch began: logs are appended to from launch to
+  // launch.
+  std::string LastLinesOf(const ProcessId& id, int lines) const;
+
   size_t size() const { return pids_.size(); }
   const LaunchPlan& plan() const { return plan_; }
 
@@ -40,6 +44,7 @@ class ProcessTable {
   LaunchPlan plan_;
   std::map<ProcessId, pid_t> pids_;
   std::map<ProcessId, int> starts_;
+  std::map<ProcessId, int64_t> log_begin_;  // bytes that earlier launches wrote
 };
 
 }  // namespace tandem

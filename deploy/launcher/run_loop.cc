@@ -7,8 +7,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "deploy/launcher/child_process.h"
-
 namespace tandem {
 namespace {
 
@@ -28,7 +26,7 @@ void PrintSay(const Action& action, const ProcessTable& table) {
   Print(action.text);
   if (!action.blame) return;
   const std::string path = LogPath(table.plan(), action.id);
-  const std::string last = LastLines(path, kBlameLines);
+  const std::string last = table.LastLinesOf(action.id, kBlameLines);
   if (!last.empty()) fmt::print(stderr, "---- last lines of {}\n{}----\n", path, last);
 }
 
@@ -97,6 +95,10 @@ class RunLoop {
     code_ = action.code;
     if (!table_->KillStrays()) Print("a process that a worker had started was left over: killed");
     if (code_ != 0) Print(fmt::format("{}; exit code {}", action.text, code_));
+    if (code_ == 128 + SIGINT || code_ == 128 + SIGTERM) {
+      Print(
+          "started again with the same configuration, the run goes on from its newest checkpoint");
+    }
   }
 
   Supervisor supervisor_;

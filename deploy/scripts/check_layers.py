@@ -34,10 +34,12 @@ ALLOWED = {
                            "common/weights"],
     "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/observe",
                               "common/device"],
-    "controller": WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
+    "controller/reward": BASE + ["common/config", "common/rpc"],  # the launcher checks with it
+    "controller": ["controller/reward"] + WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
     "trainer_worker": WITHOUT_TORCH + COMPUTE,
     "rollout_worker": WITHOUT_TORCH + COMPUTE,
-    "deploy/launcher": BASE + ["common/config", "common/model_spec"],
+    "deploy/launcher": BASE + ["common/config", "common/model_spec", "common/tensor_file",
+                               "controller/reward"],
 }
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.

@@ -45,10 +45,53 @@ TEST_CASE("a value of the wrong type and an impossible one are told") {
   RequireSaid(Refusal(rig), {"rollout.n", "actor.grad_clip", "config.yaml:"});
 }
 
-TEST_CASE("arguments that a reward function does not take are refused as config is") {
+TEST_CASE("rewards that cannot work are refused before anything is launched") {
   ClusterRig rig({.config = {{"reward.function", "regex"}, {"reward.args", R"({"patern": "x"})"}}});
-  const std::string said = Refusal(rig);
-  RequireSaid(said, {"regex", "pattern"});
+  RequireSaid(Refusal(rig), {"reward.args at ", "config.yaml:", "unknown argument patern"});
+  const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
+  REQUIRE(checked.code == 1);
+  RequireSaid(checked.output, {"reward.args", "unknown argument patern"});
+  rig.Set("reward.args", "{}");
+  RequireSaid(Refusal(rig), {"reward.args at ", "needs the argument pattern"});
+  rig.Set("reward.function", "exact");
+  rig.Set("reward.terms", "[{name: nicely}]");
+  RequireSaid(Refusal(rig), {"reward.terms[0] at ", "unknown reward nicely"});
+  REQUIRE(rig.Log("controller") == "");
+}
+
+TEST_CASE("rows that no reward can score are told with file and line before step 1") {
+  ClusterRig rig;
+  AppendRow(rig, R"({"prompt": "What is a?", "data_source": "x",)"
+                 R"( "reward_model": {"ground_truth": "abc"}})");
+  RequireSaid(Refusal(rig, 65),
+              {"train.jsonl:", "ground truth \"abc\"", "last_integer needs an integer"});
+  rig.Set("reward.function", "auto");
+  const std::string said = Refusal(rig, 65);
+  RequireSaid(said, {"train.jsonl:", "no built-in reward for data_source \"x\"", "first_integer"});
+}
+
+TEST_CASE("responses beyond the model's positions are refused before anything is launched") {
+  ClusterRig rig({.config = {{"data.max_response_length", "2000"},
+                             {"actor.ppo_max_token_len_per_gpu", "4000"},
+                             {"rollout.max_num_batched_tokens", "4000"}}});
+  RequireSaid(Refusal(rig, 65), {"rollout.max_model_len is 2112", "the model has 1024 positions",
+                                 "max_position_embeddings"});
+  const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
+  REQUIRE(checked.code == 1);
+  RequireSaid(checked.output, {"the model has 1024 positions"});
+  REQUIRE(rig.Log("controller") == "");
+}
+
+TEST_CASE("a run directory that cannot be made is named") {
+  for (const std::string where : {"/proc/run", "file/run"}) {
+    ClusterRig rig;
+    std::ofstream(rig.dir() / "file") << "text";
+    const std::string run_dir = where.starts_with('/') ? where : (rig.dir() / where).string();
+    const int code = rig.Launch({"--set", "cluster.run_dir=" + run_dir}).Wait();
+    INFO(rig.Log("launcher"));
+    REQUIRE(code == 74);
+    RequireSaid(rig.Log("launcher"), {"cluster.run_dir: cannot make the folder " + run_dir});
+  }
 }
 
 TEST_CASE("a trainer without a partner is named") {
@@ -73,7 +116,7 @@ TEST_CASE("multimodal columns are refused by name") {
 TEST_CASE("a missing data file is named") {
   ClusterRig rig;
   rig.Set("data.train_files", "/no/such/file.jsonl");
-  RequireSaid(Refusal(rig), {"data.train_files", "/no/such/file.jsonl"});
+  RequireSaid(Refusal(rig, 66), {"data.train_files", "/no/such/file.jsonl"});
 }
 
 TEST_CASE("a batch larger than the data is refused") {

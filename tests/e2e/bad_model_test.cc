@@ -51,9 +51,25 @@ TEST_CASE("a model type that is not known is named before anything is launched")
 TEST_CASE("a missing weight file is named") {
   ClusterRig rig;
   std::filesystem::remove(rig.model_dir() + "/model.safetensors");
-  RequireSaid(Refusal(rig),
+  RequireSaid(Refusal(rig, 66),
               {rig.model_dir() + " has neither model.safetensors nor model.safetensors.index.json",
                "give a Hugging Face model directory"});
+}
+
+TEST_CASE("weight files that are empty or no weights are damaged inputs") {
+  ClusterRig rig;
+  for (const std::string bytes : {std::string(), std::string(1000, 'x')}) {
+    std::ofstream(rig.model_dir() + "/model.safetensors") << bytes;
+    RequireSaid(Refusal(rig, 65), {rig.model_dir() + "/model.safetensors"});
+  }
+  std::filesystem::remove(rig.model_dir() + "/config.json");
+  RequireSaid(Refusal(rig, 66), {"model.path", "has no config.json"});
+  REQUIRE(rig.Log("controller") == "");
+}
+
+TEST_CASE("a tokenizer of a larger model is refused") {
+  ClusterRig rig({.model = {.vocab_size = 256}});
+  RequireSaid(Refusal(rig, 65), {"the tokenizer has ", "but the model only 256 embedding rows"});
 }
 
 TEST_CASE("a truncated weight file is told from a whole one") {
@@ -61,17 +77,29 @@ TEST_CASE("a truncated weight file is told from a whole one") {
   const std::string path = rig.model_dir() + "/model.safetensors";
   const auto half = std::filesystem::file_size(path) / 2;
   std::filesystem::resize_file(path, half);
-  RequireSaid(Refusal(rig), {path + ": tensor model.", " needs bytes [",
-                             fmt::format("but the file has only {} bytes", half),
-                             "fetch or write the file again"});
+  RequireSaid(Refusal(rig, 65), {path + ": tensor model.", " needs bytes [",
+                                 fmt::format("but the file has only {} bytes", half),
+                                 "fetch or write the file again"});
+}
+
+TEST_CASE("a model that computes NaN stops in the first step") {
+  ClusterRig rig;
+  std::fstream file(rig.model_dir() + "/model.safetensors",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-4, std::ios::end);
+  file.write("\xff\xff\xff\xff", 4);
+  file.close();
+  RequireSaid(Refusal(rig, 70), {"is nan, not finite: sample 0x", ", position ", "weight version 0",
+                                 "check the files in model.path"});
+  REQUIRE_FALSE(rig.HasRunFile("checkpoints/step_1"));
 }
 
 TEST_CASE("weights of another shape are named") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/config.json",
            [](json& config) { config["intermediate_size"] = 128; });
-  RequireSaid(Refusal(rig), {"model.safetensors: tensor model.layers.0.mlp.gate_proj.weight",
-                             "has shape [96, 64], config.json needs [128, 64]"});
+  RequireSaid(Refusal(rig, 65), {"model.safetensors: tensor model.layers.0.mlp.gate_proj.weight",
+                                 "has shape [96, 64], config.json needs [128, 64]"});
 }
 
 TEST_CASE("a tokenizer without merges is refused") {
@@ -79,6 +107,16 @@ TEST_CASE("a tokenizer without merges is refused") {
   EditJson(rig.model_dir() + "/tokenizer.json",
            [](json& tokenizer) { tokenizer["model"].erase("merges"); });
   RequireSaid(Refusal(rig, 65), {"tokenizer.json", "merges"});
+}
+
+TEST_CASE("a chat template that does not parse is told with its file") {
+  ClusterRig rig;
+  EditJson(rig.model_dir() + "/tokenizer_config.json",
+           [](json& config) { config["chat_template"] = "{% for %}"; });
+  RequireSaid(Refusal(rig, 65),
+              {rig.model_dir() + "/tokenizer_config.json: chat template does not parse"});
+  std::ofstream(rig.model_dir() + "/chat_template.jinja") << "{{ oops";
+  RequireSaid(Refusal(rig, 65), {rig.model_dir() + "/chat_template.jinja: chat template does not"});
 }
 
 TEST_CASE("a model without a tokenizer is refused") {

@@ -1,17 +1,19 @@
 #include "common/base/exit_code.h"
 
 #include <cerrno>
+#include <fstream>
 
 #include <catch2/catch.hpp>
 
 #include "common/base/io_status.h"
+#include "tests/support/temp_dir.h"
 
 namespace tandem {
 
 TEST_CASE("Exit codes tell configuration, inputs, disks, peers and bugs apart", "[base]") {
   using enum FailedAt;
   REQUIRE(ExitCodeAt(kRun, absl::OkStatus()) == 0);
-  REQUIRE(ExitCodeAt(kConfig, absl::NotFoundError("no such config")) == 64);
+  REQUIRE(ExitCodeAt(kConfig, absl::NotFoundError("no such config")) == 66);
   REQUIRE(ExitCodeAt(kConfig, absl::InvalidArgumentError("unknown key")) == 64);
   REQUIRE(ExitCodeAt(kInputs, absl::InvalidArgumentError("no JSON")) == 65);
   REQUIRE(ExitCodeAt(kInputs, absl::UnimplementedError("mamba")) == 65);
@@ -25,6 +27,21 @@ TEST_CASE("Exit codes tell configuration, inputs, disks, peers and bugs apart", 
   REQUIRE(ExitCodeAt(kRun, absl::DataLossError("log-probs differ")) == 70);
   REQUIRE(ExitCodeAt(kRun, absl::InternalError("bug")) == 70);
   REQUIRE(ExitCodeAt(kRun, absl::ResourceExhaustedError("disk full")) == 74);
+}
+
+TEST_CASE("A folder that cannot be made is no missing input", "[base]") {
+  testing::TempDir dir;
+  REQUIRE(MakeFolder(dir.path() / "a" / "b").ok());
+  REQUIRE(MakeFolder(dir.path() / "a" / "b").ok());
+  std::ofstream(dir.path() / "file") << "text";
+  for (const std::string path :
+       {(dir.path() / "file" / "run").string(), std::string("/proc/run")}) {
+    const absl::Status refused = MakeFolder(path);
+    INFO(refused.ToString());
+    REQUIRE(absl::IsPermissionDenied(refused));
+    REQUIRE(std::string(refused.message()).find(path) != std::string::npos);
+    REQUIRE(ExitCodeAt(FailedAt::kInputs, refused) == 74);
+  }
 }
 
 TEST_CASE("No error of a local file looks like the loss of a peer", "[base]") {

@@ -81,6 +81,22 @@ TEST_CASE("LoadTrainPrompts filters overlong prompts and counts them", "[data][l
           "<s>user\nshort</s>\n<s>assistant\n");
 }
 
+TEST_CASE("A row that the reward refuses is told with file and line", "[data][loader]") {
+  Fixture f;
+  f.Write({"one", "two"});
+  int rows = 0;
+  const auto refused = LoadTrainPrompts(
+      f.config, *f.Codec(false), 1 << 20,
+      [&](const std::string& data_source, const std::string& truth) -> absl::Status {
+        REQUIRE(data_source == "s");
+        REQUIRE(truth == "1");
+        return ++rows == 2 ? absl::InvalidArgumentError("nobody scores it") : absl::OkStatus();
+      });
+  REQUIRE(absl::IsInvalidArgument(refused.status()));
+  REQUIRE(std::string(refused.status().message()) ==
+          f.config.train_files(0) + ":2: nobody scores it");
+}
+
 TEST_CASE("LoadTrainPrompts truncates at the side that is named", "[data][loader]") {
   Fixture f;
   f.Write({"0123456789"});

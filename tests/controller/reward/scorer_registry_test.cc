@@ -2,6 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/config/config.h"
+#include "controller/reward/check_reward.h"
+
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
@@ -50,6 +53,54 @@ TEST_CASE("A wrong reward name, argument or pattern is refused by name", "[rewar
 TEST_CASE("A pattern that explodes scores nothing instead of hanging", "[reward][registry]") {
   const std::string trap(5000, 'a');
   REQUIRE(Score("format", R"x({"pattern": "^(a+)+$"})x", Item(trap + "b", "")) == 0.0);
+}
+
+TEST_CASE("What a message offers for reward.function is what the key takes", "[reward][registry]") {
+  const std::string refused = Message(FunctionOfDataSource("my/data").status());
+  for (const std::string& name : FunctionNames()) {
+    INFO(name);
+    REQUIRE(refused.find(name) != std::string::npos);
+    REQUIRE(LoadConfig("", {"reward.function=" + name}).ok());
+  }
+  REQUIRE(refused.find("format") == std::string::npos);
+  REQUIRE(refused.find("length") == std::string::npos);
+}
+
+TEST_CASE("A ground truth that nothing can match is refused", "[reward][registry]") {
+  for (const std::string name : {"first_integer", "last_integer", "number", "gsm8k_strict"}) {
+    INFO(name);
+    REQUIRE(CheckTruth(name, "12").ok());
+    REQUIRE(CheckTruth(name, "-3").ok());
+    REQUIRE_FALSE(CheckTruth(name, "abc").ok());
+    REQUIRE_FALSE(CheckTruth(name, "").ok());
+  }
+  REQUIRE(CheckTruth("number", "2.5").ok());
+  REQUIRE_FALSE(CheckTruth("last_integer", "2.5").ok());
+  REQUIRE(CheckTruth("exact", "abc").ok());
+  REQUIRE(CheckTruth("regex", "abc").ok());
+  REQUIRE(Message(CheckTruth("last_integer", "abc")).find("needs an integer") != std::string::npos);
+}
+
+TEST_CASE("A reward section that cannot work is told with its keys", "[reward][registry]") {
+  const auto check = [](const std::vector<std::string>& overrides) {
+    const auto loaded = LoadConfig("", overrides);
+    REQUIRE(loaded.ok());
+    return Message(CheckReward(loaded->config.reward(), loaded->origins));
+  };
+  REQUIRE(check({}).empty());
+  REQUIRE(check({"reward.function=regex", "reward.args={pattern: x}"}).empty());
+  const std::string lacking = check({"reward.function=regex"});
+  REQUIRE(lacking.find("reward.args: reward regex: needs the argument pattern") !=
+          std::string::npos);
+  const std::string unknown = check({"reward.function=last_integer", "reward.args={tolerence: 1}"});
+  REQUIRE(unknown.find("reward.args at --set: reward last_integer: unknown argument tolerence") !=
+          std::string::npos);
+  const std::string both = check({"reward.terms=[{name: format, args: {pattern: x}}, {name: nice}]",
+                                  "reward.function=remote"});
+  REQUIRE(both.find("reward.terms[1] at --set: unknown reward nice") != std::string::npos);
+  REQUIRE(both.find("reward.service_address is empty") != std::string::npos);
+  REQUIRE(check({"reward.args={format_score: 0.1}"}).empty());  // auto: gsm8k takes it
+  REQUIRE_FALSE(check({"reward.args={nobodys: 0.1}"}).empty());
 }
 
 TEST_CASE("A data source nobody knows is refused with the remedy", "[reward][registry]") {

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/model_spec/model_spec.h"
+#include "tests/support/tiny_model.h"
 
 namespace tandem {
 namespace {
@@ -50,18 +51,16 @@ class Run {
       std::ofstream(path) << kScript;
       fs::permissions(path, fs::perms::owner_all);
     }
-    std::ofstream(dir_ + "/config.json") << ModelConfigJson({.model_type = model_type,
-                                                             .vocab_size = 8,
-                                                             .hidden_size = 4,
-                                                             .num_layers = 1,
-                                                             .num_heads = 1,
-                                                             .num_kv_heads = 1,
-                                                             .head_dim = 4,
-                                                             .intermediate_size = 4,
-                                                             .max_position = 8});
+    REQUIRE(testing::WriteTinyModel(dir_ + "/model").ok());
+    if (model_type != "llama") {
+      ModelSpec spec = testing::TinyModelSpec({});
+      spec.model_type = model_type;
+      std::ofstream(dir_ + "/model/config.json") << ModelConfigJson(spec);
+    }
     std::ofstream(dir_ + "/t.jsonl") << "{}";
-    std::ofstream(dir_ + "/c.yaml") << "model.path: " << dir_ << "\ndata.train_files: " << dir_
-                                    << "/t.jsonl\ncluster.run_dir: " << dir_ << "/run\n";
+    std::ofstream(dir_ + "/c.yaml")
+        << "model.path: " << dir_ << "/model\ndata.train_files: " << dir_
+        << "/t.jsonl\ncluster.run_dir: " << dir_ << "/run\n";
     events_ = MakeFifo("events", "EVENTS", O_RDWR);
     life_ = MakeFifo("life", "LIFE", O_RDONLY | O_NONBLOCK);
     fcntl(life_, F_SETFL, 0);
@@ -96,6 +95,12 @@ class Run {
   }
   pid_t pid(const std::string& name) const { return pids_.at(name); }
   pid_t launcher() const { return launcher_; }
+
+  void StartAgain() {
+    pids_.clear();
+    fs::remove(dir_ + "/err");
+    Start({});
+  }
 
   // Exit code of the launcher.
   int Wait() {
@@ -178,6 +183,26 @@ TEST_CASE("a controller that fails ends the run with its code and its last words
   REQUIRE(run.Wait() == 70);
   run.WaitUntilNobodyIsLeft();
   REQUIRE(run.File("err").find("no disk left") != std::string::npos);
+}
+
+TEST_CASE("the last words shown are of this launch, and a stopped run tells how to go on") {
+  Run run;
+  run.WaitForAll(3);
+  kill(run.launcher(), SIGINT);
+  REQUIRE(run.Wait() == 130);
+  run.WaitUntilNobodyIsLeft();
+  REQUIRE(run.File("err").find("started again with the same configuration, the run goes on") !=
+          std::string::npos);
+  const std::string log = run.dir() + "/run/logs/controller-0.log";
+  std::ofstream(log, std::ios::app) << "said in an earlier launch\n";
+  run.StartAgain();
+  run.WaitForAll(3);
+  kill(run.pid("controller"), SIGUSR2);
+  REQUIRE(run.Wait() == 70);
+  run.WaitUntilNobodyIsLeft();
+  REQUIRE(run.File("err").find("no disk left") != std::string::npos);
+  REQUIRE(run.File("err").find("said in an earlier launch") == std::string::npos);
+  REQUIRE(run.File("run/logs/controller-0.log").find("said in an earlier") != std::string::npos);
 }
 
 TEST_CASE("restarts that are used up end the run with 70") {
