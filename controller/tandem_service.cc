@@ -207,7 +207,9 @@ absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequ
   TANDEM_ASSIGN_OR_RETURN(group.prompt, request.raw()
                                             ? parts_.run.text.EncodeRaw(request.prompt())
                                             : parts_.run.text.EncodeChat(request.prompt()));
-  if (group.prompt.empty()) return InvalidArgument("the prompt is empty");
+  if (request.prompt().empty() || group.prompt.empty()) {
+    return InvalidArgument("the prompt is empty");
+  }
   group.params = parts_.options.sampling;
   if (request.has_params()) {
     const SamplingParams asked = FromProto(request.params());

@@ -7,6 +7,11 @@
 #include "common/cluster/protocol.h"
 
 namespace tandem {
+namespace {
+
+constexpr int kMaxRank = 4095;  // far beyond any run; the controller knows how many it has
+
+}  // namespace
 
 int ParseWorkerFlags(
     const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags) {
@@ -16,7 +21,7 @@ int ParseWorkerFlags(
   app.add_option("--role", given_role, "must be " + role)->check(CLI::IsMember({role}));
   app.add_option("--rank", flags->rank, "rank, equal to its partner's")
       ->required()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, kMaxRank));
   app.add_option("--device", flags->device, "equal to its partner's; default: cpu:<rank>");
   app.add_option("--listen", flags->listen,
                  "unix:/path or host:port; default: beside the controller's socket");

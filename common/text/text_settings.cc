@@ -58,9 +58,11 @@ absl::StatusOr<TextSettings> Read(const std::string& dir) {
     if (auto content = TokenContent(value)) settings.special_tokens[key] = *content;
   }
   settings.chat_template = TemplateOf(config.value("chat_template", json()));
+  settings.chat_template_file = dir + "/tokenizer_config.json";
   const std::string template_file = dir + "/chat_template.jinja";
   if (std::filesystem::exists(template_file)) {
     TANDEM_ASSIGN_OR_RETURN(settings.chat_template, ReadTextFile(template_file));
+    settings.chat_template_file = template_file;
   }
   for (const char* name : {"/generation_config.json", "/config.json"}) {
     TANDEM_ASSIGN_OR_RETURN(const json root, ReadOptionalJson(dir + name));

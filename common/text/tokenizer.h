@@ -67,6 +67,8 @@ class Tokenizer {
   std::optional<std::string> bos_token() const { return SpecialToken("bos_token"); }
   std::optional<std::string> eos_token() const { return SpecialToken("eos_token"); }
   const std::optional<std::string>& chat_template() const { return settings_.chat_template; }
+  // The file that holds it, for messages.
+  const std::string& chat_template_file() const { return settings_.chat_template_file; }
 
  private:
   friend class StreamDecoder;

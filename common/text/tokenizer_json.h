@@ -26,6 +26,7 @@ struct TokenizerSpec {
 struct TextSettings {
   std::map<std::string, std::string> special_tokens;  // bos_token, eos_token, unk_token, ...
   std::optional<std::string> chat_template;
+  std::string chat_template_file;      // where it was read, for messages
   std::vector<int32_t> eos_token_ids;  // of generation_config.json (else config.json)
 };
 

@@ -94,6 +94,10 @@ absl::Status ApiCommands::Samples(int64_t step, int64_t limit, int64_t offset, s
     all.MergeFrom(reply);
     if (reply.samples_size() == 0) break;
   }
+  if (all.total() == 0) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "no step {} in this run: tandemctl steps lists all", step);
+  }
   Print(all, SamplesTable(all, width));
   return absl::OkStatus();
 }

@@ -18,6 +18,8 @@ struct Globals {
   bool json = false;
 };
 
+constexpr int kMaxSamples = 4096;  // of one prompt
+
 using Action = std::function<absl::Status()>;
 using ApiAction = std::function<absl::Status(ApiCommands&)>;
 
@@ -39,14 +41,18 @@ class CommandLine {
   CommandLine() {
     app_.require_subcommand(1);
     app_.fallthrough();
-    app_.add_option("--address", globals_.address, "controller, e.g. unix:/path or 127.0.0.1:7001");
+    app_.add_option("--address", globals_.address, "controller, e.g. unix:/path or 127.0.0.1:7001")
+        ->check([](const std::string& address) {
+          return address.find(':') == std::string::npos ? "not host:port or unix:/path: " + address
+                                                        : std::string();
+        });
     app_.add_option("--run-dir", globals_.run_dir, "run directory of the controller");
     app_.add_option("--runs", globals_.runs_root, "where to look for the newest run")
         ->capture_default_str();
     app_.add_option("--tls-cert", globals_.security.cert, "PEM certificate for mutual TLS");
     app_.add_option("--tls-key", globals_.security.key, "PEM private key");
     app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
-    app_.add_flag("--json", globals_.json, "print JSON for machines");
+    app_.add_flag("--json", globals_.json, "print JSON for machines: answers of a controller");
     AddReading();
     AddDriving();
     AddModelCommands();
@@ -56,6 +62,13 @@ class CommandLine {
   int Run(int argc, char** argv) {
     try {
       app_.parse(argc, argv);
+    } catch (const CLI::RequiredError& error) {
+      // CLI11 only says that a command is missing; what stands in its place is a typo.
+      const std::vector<std::string> words = app_.remaining(/*recurse=*/true);
+      if (words.empty()) return app_.exit(error) == 0 ? 0 : 64;
+      std::cerr << "tandemctl: there is no command \"" << words.front()
+                << "\"; tandemctl --help lists all\n";
+      return 64;
     } catch (const CLI::ParseError& error) {
       return app_.exit(error) == 0 ? 0 : 64;
     }
@@ -140,7 +153,9 @@ class CommandLine {
                              [this](ApiCommands& api) { return api.Generate(o_.generate); });
     generate->add_option("PROMPT", o_.generate.prompt, "one user message")->required();
     generate->add_flag("--raw", o_.generate.raw, "use the text as it is, without chat template");
-    generate->add_option("-n", o_.generate.n, "responses")->capture_default_str();
+    generate->add_option("-n", o_.generate.n, "responses")
+        ->capture_default_str()
+        ->check(CLI::Range(1, kMaxSamples));
     generate->add_option("--temperature", o_.generate.temperature, "0: greedy")
         ->capture_default_str();
     generate->add_option("--max-tokens", o_.generate.max_tokens, "0: data.max_response_length")
@@ -152,7 +167,8 @@ class CommandLine {
         });
     CLI::Option* n =
         evaluate->add_option("-n", o_.eval_n, "responses per prompt; 0: rollout.val_kwargs")
-            ->capture_default_str();
+            ->capture_default_str()
+            ->check(CLI::Range(0, kMaxSamples));
     evaluate->add_option("--temperature", o_.eval_temperature, "with -n only; 0: greedy")
         ->capture_default_str()
         ->needs(n);

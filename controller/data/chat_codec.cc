@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<ChatCodec>> ChatCodec::Create(const Tokenizer* to
   std::optional<ChatTemplate> parsed;
   if (tokenizer->chat_template().has_value()) {
     absl::StatusOr<ChatTemplate> result = ChatTemplate::Parse(*tokenizer->chat_template());
-    if (!result.ok()) return Annotate(result.status(), "the model's chat template");
+    if (!result.ok()) return Annotate(result.status(), tokenizer->chat_template_file());
     parsed = *std::move(result);
   }
   return std::unique_ptr<ChatCodec>(

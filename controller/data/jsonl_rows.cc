@@ -1,9 +1,12 @@
 #include "controller/data/jsonl_rows.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <utility>
+
+#include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
 
@@ -13,6 +16,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::array<const char*, 3> kMultimodalColumns = {"images", "videos", "audios"};
+
+constexpr std::array<const char*, 5> kRoles = {"system", "developer", "user", "assistant", "tool"};
 
 std::string TypeName(const Json& value) { return value.type_name(); }
 
@@ -39,6 +44,11 @@ absl::Status CheckMessages(const Json& messages, const std::string& column) {
           "column \"{}\": the content of a {} message is no text (multimodal parts are not "
           "supported)",
           column, message["role"].get<std::string>());
+    }
+    const auto role = message["role"].get<std::string>();
+    if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end()) {
+      return InvalidArgument("column \"{}\": \"{}\" is no role of a chat; one of {} is", column,
+                             role, fmt::join(kRoles, ", "));
     }
   }
   return absl::OkStatus();

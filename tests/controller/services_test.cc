@@ -260,6 +260,13 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).error_code() ==
           grpc::StatusCode::RESOURCE_EXHAUSTED);
   generate.clear_params();
+  generate.clear_n();
+  REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).ok());
+  REQUIRE(texts.texts_size() == 1);
+  generate.clear_prompt();
+  REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).error_code() ==
+          grpc::StatusCode::INVALID_ARGUMENT);
+  generate.set_prompt("hi");
   generate.set_n(-1);
   REQUIRE(Call(*stub, &Stub::Generate, generate, &texts).error_code() ==
           grpc::StatusCode::INVALID_ARGUMENT);

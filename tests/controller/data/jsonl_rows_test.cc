@@ -50,6 +50,9 @@ TEST_CASE("ReadJsonlRows names file, line and reason of a bad row", "[data][json
   REQUIRE(Has(Error("{\"prompt\": 5}"), "not a list of messages or a text"));
   REQUIRE(Has(Error("{\"prompt\": []}"), "no messages"));
   REQUIRE(Has(Error(R"({"prompt": [{"content": "x"}]})"), "role"));
+  const std::string alien = Error(R"({"prompt": [{"role": "alien", "content": "x"}]})");
+  REQUIRE(Has(alien, "rows.jsonl:1: "));
+  REQUIRE(Has(alien, "\"alien\" is no role of a chat; one of system, developer, user"));
   REQUIRE(Has(Error(R"({"prompt": [{"role": "user", "content": [{"type": "image"}]}]})"),
               "multimodal"));
   REQUIRE(Has(Error(R"({"prompt": "x"})"), "data.reward_fn_key"));
