@@ -1,5 +1,7 @@
 #include "trainer_worker/trainer.h"
 
+#include <fstream>
+
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/engine_thread.h"
 
