@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include <fstream>
+
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/engine_thread.h"
 
