@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = "common|configs|controller|deploy|docs|proto|rollout_worker|tests|trainer_worker"
+FOLDERS = "common|configs|controller|deploy|docs|parity|proto|rollout_worker|tests|trainer_worker"
 PATH = re.compile(rf"(?<![\w./-])(?:\./)?((?:{FOLDERS})/[\w./*-]*[\w*])")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 SOURCE = re.compile(r"`([\w-]+\.(?:cc|h|proto|py|sh))`")

@@ -38,6 +38,8 @@ ALLOWED = {
     "controller": ["controller/reward"] + WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
     "trainer_worker": WITHOUT_TORCH + COMPUTE,
     "rollout_worker": WITHOUT_TORCH + COMPUTE,
+    # Runs the code of both workers side by side to compare them; nobody includes it.
+    "parity": WITHOUT_TORCH + COMPUTE + ["trainer_worker", "rollout_worker"],
     "deploy/launcher": BASE + ["common/config", "common/model_spec", "common/tensor_file",
                                "controller/reward"],
 }
@@ -94,7 +96,7 @@ def factory_may_include(path, included):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../../..").resolve()
     files, bad = 0, 0
-    for top in ("common", "controller", "trainer_worker", "rollout_worker", "deploy"):
+    for top in ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in (".h", ".cc", ".cu"):
                 continue

@@ -4,7 +4,8 @@ import pathlib
 import sys
 
 CEILING = 400
-FOLDERS = ["proto", "common", "controller", "trainer_worker", "rollout_worker", "deploy", "docs", "tests"]
+FOLDERS = ["proto", "common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy", "docs",
+           "tests"]
 SUFFIXES = {".proto", ".h", ".cc", ".cu", ".py", ".sh", ".cmake"}
 
 

@@ -1,0 +1,74 @@
+// Do rollout and trainer give every token the same log-prob, bit for bit? Runs both on one workload
+// and, where they part, finds the first op, layer, row and element that differ.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "parity/sides.h"
+
+namespace tandem {
+
+struct ParityOptions {
+  std::string model_dir;  // HF checkpoint; with its tokenizer, unless there are prompts
+  int64_t tokens = 2000;  // response tokens to compare, at least
+  int64_t response_tokens = 64;
+  int64_t samples_per_prompt = 4;
+  int64_t max_num_seqs = 64;
+  int64_t max_num_batched_tokens = 512;
+  float temperature = 1.0f;
+  uint64_t seed = 1;
+  int threads = 1;
+  // Token ids; empty: texts of its own, through the model's tokenizer.
+  std::vector<std::vector<int32_t>> prompts;
+  // Tests give their own; empty: CreateCpuForwardOps.
+  MakeOps rollout_ops, trainer_ops;
+};
+
+// Two sides over all tokens.
+struct SideComparison {
+  std::string first, second;  // names of the sides
+  int64_t compared = 0;
+  int64_t identical = 0;
+  double max_abs_difference = 0;
+  double mean_abs_difference = 0;
+};
+
+// Where two sides first part.
+struct Divergence {
+  std::string first, second;
+  std::string op;  // "linear qkv", "silu_mul", ..., "log-prob"
+  int layer = -1;  // -1: outside the layers
+  uint64_t sample_id = 0;
+  int64_t position = 0;  // of the row: the token that goes in
+  int64_t prompt_tokens = 0;
+  int64_t element = 0;
+  int64_t elements = 1;                   // of the row
+  std::string first_value, second_value;  // "0x3f81 (1.0078125)"
+  std::string note;  // not empty: nothing of the above is known, or a side contradicted itself
+};
+
+struct ParityReport {
+  std::string numerics_class, kernel_set;
+  int64_t prompts = 0, samples = 0;
+  std::vector<SideComparison> comparisons;  // decode with trainer, decode with prefill
+  std::vector<SideRun> sides;               // without log-probs
+  std::vector<std::string> missing_ops;     // a side that did not run what it should have
+  std::optional<Divergence> divergence;
+
+  bool ok() const;
+};
+
+// InvalidArgument: an option or the model; other errors of the sides. A difference is in the
+// report, not an error.
+absl::StatusOr<ParityReport> RunParity(const ParityOptions& options);
+
+// For people, and as one line of JSON.
+std::string ParityText(const ParityReport& report);
+std::string ParityJson(const ParityReport& report);
+
+}  // namespace tandem

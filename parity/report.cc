@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "parity/parity.h"
+
+namespace tandem {
+namespace {
+
+using nlohmann::json;
+
+std::string LayerText(int layer) {
+  return layer < 0 ? "outside the layers" : fmt::format("in layer {}", layer);
+}
+
+std::string DivergenceText(const Divergence& found) {
+  std::string text = fmt::format(
+      "first difference: {} {}, sample {}, row of position {} ({}), element {} of {}\n"
+      "  {:<16} {}\n"
+      "  {:<16} {}\n",
+      found.op, LayerText(found.layer), found.sample_id, found.position,
+      found.position < found.prompt_tokens ? "prompt" : "response", found.element, found.elements,
+      found.first, found.first_value, found.second, found.second_value);
+  if (!found.note.empty()) text += "  note: " + found.note + "\n";
+  return text;
+}
+
+json DivergenceJson(const Divergence& found) {
+  return {{"op", found.op},
+          {"layer", found.layer},
+          {"sample_id", found.sample_id},
+          {"position", found.position},
+          {"prompt_tokens", found.prompt_tokens},
+          {"element", found.element},
+          {"elements", found.elements},
+          {"first", {{"side", found.first}, {"value", found.first_value}}},
+          {"second", {{"side", found.second}, {"value", found.second_value}}},
+          {"note", found.note}};
+}
+
+}  // namespace
+
+std::string ParityText(const ParityReport& report) {
+  std::string text = fmt::format("{} on {}, {} prompts, {} samples\n", report.numerics_class,
+                                 report.kernel_set, report.prompts, report.samples);
+  for (const SideComparison& pair : report.comparisons) {
+    text += fmt::format("{} = {}: {} of {} log-probs identical, max |Δ| {:.3g}, mean |Δ| {:.3g}\n",
+                        pair.first, pair.second, pair.identical, pair.compared,
+                        pair.max_abs_difference, pair.mean_abs_difference);
+  }
+  text += "forward ops that ran:\n";
+  for (const SideRun& side : report.sides) {
+    text += fmt::format("  {} ({:.1f} s): {}\n", side.name, side.seconds, side.counts.Text());
+  }
+  for (const std::string& missing : report.missing_ops) text += "MISSING " + missing + "\n";
+  if (report.divergence) text += DivergenceText(*report.divergence);
+  return text + (report.ok() ? "parity holds\n" : "PARITY DOES NOT HOLD\n");
+}
+
+std::string ParityJson(const ParityReport& report) {
+  json root = {{"ok", report.ok()},
+               {"numerics_class", report.numerics_class},
+               {"kernel_set", report.kernel_set},
+               {"prompts", report.prompts},
+               {"samples", report.samples},
+               {"missing_ops", report.missing_ops},
+               {"comparisons", json::array()},
+               {"ops", json::object()}};
+  for (const SideComparison& pair : report.comparisons) {
+    root["comparisons"].push_back({{"first", pair.first},
+                                   {"second", pair.second},
+                                   {"compared", pair.compared},
+                                   {"identical", pair.identical},
+                                   {"max_abs_difference", pair.max_abs_difference},
+                                   {"mean_abs_difference", pair.mean_abs_difference}});
+  }
+  for (const SideRun& side : report.sides) {
+    json& ops = root["ops"][side.name];
+    for (int i = 0; i < kForwardOps; ++i) {
+      const auto op = static_cast<ForwardOp>(i);
+      ops[ForwardOpName(op)] = {{"calls", side.counts.at(op).calls},
+                                {"rows", side.counts.at(op).rows}};
+    }
+  }
+  if (report.divergence) root["divergence"] = DivergenceJson(*report.divergence);
+  return root.dump() + "\n";
+}
+
+}  // namespace tandem

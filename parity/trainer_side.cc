@@ -1,0 +1,64 @@
+#include <algorithm>
+
+#include <absl/time/clock.h>
+
+#include "common/base/status_macros.h"
+#include "common/comm/solo_communicator.h"
+#include "parity/sides.h"
+#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/training_session.h"
+
+namespace tandem {
+namespace {
+
+// The trainer counts sequences as the samples it was given.
+class SampleIds final : public OpListener {
+ public:
+  SampleIds(const std::vector<Sample>& samples, OpListener* next)
+      : samples_(samples), next_(next) {}
+  void OnRow(const OpLabel& label, const RowKey& key, const void* data, int64_t bytes) override {
+    next_->OnRow(label, {samples_[key.sequence].sample_id, key.position}, data, bytes);
+  }
+
+ private:
+  const std::vector<Sample>& samples_;
+  OpListener* const next_;
+};
+
+}  // namespace
+
+absl::StatusOr<SideRun> RunTrainer(const SideOptions& options,
+                                   const std::vector<Sample>& samples,
+                                   OpListener* listener) {
+  SideRun run{.name = "trainer forward"};
+  TANDEM_ASSIGN_OR_RETURN(auto forward, options.trainer_ops());
+  SampleIds named(samples, listener);
+  if (listener != nullptr) {
+    forward = std::make_unique<WatchedOps>(std::move(forward),
+                                           static_cast<int>(options.spec.num_layers), &named);
+  }
+  SessionOptions session_options;
+  session_options.model_dir = options.model_dir;
+  session_options.vocab_limit = options.vocab_limit;
+  session_options.max_sequence_tokens = options.max_model_len;
+  session_options.max_micro_batch_tokens =
+      std::max(options.max_model_len, options.max_num_batched_tokens);
+  session_options.share_prompts = options.share_prompts;
+  session_options.entropy = false;
+  Ledger ledger;
+  SoloCommunicator communicator;
+  // A forward needs no backward ops.
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto session,
+      TrainingSession::Create(session_options, {forward.get(), nullptr}, &communicator, &ledger));
+  TANDEM_RETURN_IF_ERROR(LoadModel(options.model_dir, session->spec(), session->shard()));
+  session->WeightsChanged();
+  const absl::Time start = absl::Now();
+  TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores, session->Score(samples));
+  for (const auto& [sample_id, log_probs] : scores) run.log_probs[sample_id] = log_probs;
+  run.counts = forward->counts();
+  run.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  return run;
+}
+
+}  // namespace tandem
