@@ -23,10 +23,11 @@ inline absl::Status CheckFiniteLogProb(const Sample& sample,
   return MakeStatus(
       absl::StatusCode::kDataLoss,
       "the log-prob of a sampled token is {}, not finite: sample {:#x}, position {}, weight "
-      "version "
-      "{}, in the {}. Model or weights are broken: check the files in model.path, or go back to an "
+      "version {}, in the {}. Model or weights are broken: check the files in model.path, or go "
+      "back to an "
       "earlier checkpoint with a smaller actor.optim.lr",
-      log_prob, sample.sample_id, sample.prompt_tokens + response,
+      std::isnan(log_prob) ? "nan" : "infinite",  // the sign of a NaN means nothing
+      sample.sample_id, sample.prompt_tokens + response,
       at < sample.versions.size() ? fmt::format("{}", sample.versions[at]) : "?", who);
 }
 
