@@ -2,8 +2,6 @@
 
 #include <fstream>
 
-#include <fstream>
-
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/engine_thread.h"
 
