@@ -1,6 +1,7 @@
 #include "trainer_worker/losses/token_losses.h"
 
 #include "common/base/status_macros.h"
+#include "trainer_worker/losses/fixed_math.h"
 
 namespace tandem {
 namespace {
@@ -24,7 +25,7 @@ absl::StatusOr<at::Tensor> BaseKl(const at::Tensor& difference, const std::strin
   if (name == "mse" || name == "k2") return 0.5 * difference.square();
   if (name == "low_var_kl" || name == "k3") {
     const at::Tensor reverse = at::clamp(-difference, -20, 20);
-    return at::clamp(reverse.exp() - reverse - 1, -10, 10);
+    return at::clamp(FixedExp(reverse) - reverse - 1, -10, 10);
   }
   return InvalidArgument(
       "KL estimator \"{}\" is unknown; use kl, k1, abs, mse, k2, low_var_kl or k3", name);
@@ -34,7 +35,7 @@ absl::StatusOr<at::Tensor> BaseKl(const at::Tensor& difference, const std::strin
 
 at::Tensor MaskedSum(const at::Tensor& values, const at::Tensor& mask) {
   const at::Tensor valid = at::where(mask.to(at::kBool), values, at::zeros({}, values.options()));
-  return (valid * mask).sum();
+  return FixedSum(valid * mask);
 }
 
 at::Tensor MaskedMean(const at::Tensor& values, const at::Tensor& mask) {
@@ -89,7 +90,7 @@ VanillaTerms VanillaLoss(const at::Tensor& log_probs,
                          const at::Tensor& advantages,
                          const PolicyLossOptions& options) {
   const at::Tensor difference = at::clamp(log_probs - old_log_probs, -20.0, 20.0);
-  const at::Tensor ratio = difference.exp();
+  const at::Tensor ratio = FixedExp(difference);
   const at::Tensor plain = -advantages * ratio;
   const at::Tensor clipped =
       -advantages * at::clamp(ratio, 1 - options.clip_ratio_low, 1 + options.clip_ratio_high);
