@@ -96,6 +96,7 @@ absl::StatusOr<PublishResult> WeightSync::Publish(int64_t version, const std::st
     result.changed_share = std::max(result.changed_share, sync.changed_share);
     if (result.digest.empty()) result.digest = sync.digest;
   }
+  spdlog::info("version {}: weights published, digest {}", version, result.digest);
 
   if (CheckDue(targets)) {
     TANDEM_ASSIGN_OR_RETURN(const auto checks, Check(hf_oracle));

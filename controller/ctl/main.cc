@@ -8,6 +8,7 @@
 #include "controller/ctl/api_commands.h"
 #include "controller/ctl/find_controller.h"
 #include "controller/ctl/local_commands.h"
+#include "controller/ctl/parity_command.h"
 
 namespace tandem {
 namespace {
@@ -29,6 +30,7 @@ struct Options {
   size_t width = 60;
   bool no_wait = false;
   GenerateOptions generate;
+  ParityCommandOptions parity;
   int64_t eval_n = 0, max_prompts = 0;
   double eval_temperature = 1.0;
   std::string hf_checkpoint, gguf, dir, task, format, input, output, key, config;
@@ -52,7 +54,8 @@ class CommandLine {
     app_.add_option("--tls-cert", globals_.security.cert, "PEM certificate for mutual TLS");
     app_.add_option("--tls-key", globals_.security.key, "PEM private key");
     app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
-    app_.add_flag("--json", globals_.json, "print JSON for machines: answers of a controller");
+    app_.add_flag("--json", globals_.json,
+                  "print JSON for machines: answers of a controller, and parity");
     AddReading();
     AddDriving();
     AddModelCommands();
@@ -203,7 +206,27 @@ class CommandLine {
     convert->add_option("FORMAT", o_.format, "gsm8k")->required();
     convert->add_option("INPUT", o_.input, "file to read")->required();
     convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
+    AddParity();
     AddConfig();
+  }
+
+  void AddParity() {
+    CLI::App* parity = Local(
+        &app_, "parity", "compare the log-probs of rollout and trainer on a checkpoint", [this] {
+          o_.parity.json = globals_.json;
+          return ParityCommand(o_.parity);
+        });
+    ParityCommandOptions& o = o_.parity;
+    parity->add_option("--model", o.model_dir, "HF checkpoint directory")->required();
+    parity->add_option("--tokens", o.tokens, "response tokens to compare, at least")
+        ->capture_default_str();
+    parity->add_option("--response-length", o.response_length, "tokens per response")
+        ->capture_default_str();
+    parity->add_option("--max-num-seqs", o.max_num_seqs, "sequences decoded together")
+        ->capture_default_str();
+    parity->add_option("--threads", o.threads, "compute threads; 0: all cores")
+        ->capture_default_str();
+    parity->add_option("--seed", o.seed, "of the sampling")->capture_default_str();
   }
 
   void AddConfig() {

@@ -39,6 +39,10 @@ TEST_CASE("tandemctl drives a paused run from the first status to the stop") {
   REQUIRE(json.at("workers").size() == 4);
   REQUIRE(json.at("state") == "paused");
   REQUIRE(json.at("workers")[0].at("worker").at("incarnation") == "1");
+  for (const auto& worker : json.at("workers")) {
+    REQUIRE(Has(worker.at("numerics_class"), "cpu-"));
+    REQUIRE(Has(status, worker.at("kernel_set")));
+  }
 
   REQUIRE(Has(Ok(rig, {"step"}), "done, last step 1"));
   REQUIRE(OkJson(rig, {"run", "2"}).at("done") == true);
@@ -79,6 +83,22 @@ TEST_CASE("tandemctl drives a paused run from the first status to the stop") {
   const auto gone = rig.Ctl({"status"});
   REQUIRE(gone.code == 69);
   REQUIRE(gone.output.find("controller") != std::string::npos);
+}
+
+TEST_CASE("tandemctl parity needs no run") {
+  ClusterRig rig;
+  const std::vector<std::string> parity = {
+      "parity", "--model", rig.model_dir(), "--tokens", "200", "--threads", "1"};
+  const std::string text = Ok(rig, parity);
+  INFO(text);
+  REQUIRE(Has(text, "rollout decode = trainer forward: 256 of 256 log-probs identical"));
+  REQUIRE(Has(text, "trainer forward ("));
+  REQUIRE(Has(text, "parity holds"));
+  const auto json = OkJson(rig, parity);
+  REQUIRE(json.at("ok") == true);
+  REQUIRE(json.at("ops").at("trainer forward").at("token_log_probs").at("rows") == 256);
+  REQUIRE(rig.Ctl({"parity", "--model", "/no/such/model"}).code == 1);
+  REQUIRE(rig.Ctl({"parity"}).code == 64);
 }
 
 TEST_CASE("what a user asks wrongly is refused and the run lives on") {

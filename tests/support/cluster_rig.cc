@@ -213,6 +213,17 @@ std::string ClusterRig::Weights(int64_t step) const {
   return RunFile(fmt::format("checkpoints/step_{}/model.safetensors", step));
 }
 
+std::vector<std::string> ClusterRig::StoredRecords(int64_t step, int64_t samples) const {
+  const std::string bytes = RunFile(fmt::format("samples/step_{:06}.samples", step));
+  const size_t record = bytes.size() / static_cast<size_t>(samples);
+  std::vector<std::string> records;
+  for (size_t at = 0; at + record <= bytes.size() && record > 0; at += record) {
+    records.push_back(bytes.substr(at, record));
+  }
+  std::sort(records.begin(), records.end());
+  return records;
+}
+
 std::vector<std::vector<int32_t>> ClusterRig::StoredTokens(int64_t step,
                                                            int64_t samples,
                                                            int64_t response_tokens) const {

@@ -98,6 +98,9 @@ class ClusterRig {
   std::map<int64_t, nlohmann::json> Evaluations() const;
   // model.safetensors of a checkpoint, "" without one.
   std::string Weights(int64_t step) const;
+  // A step's samples as stored, sorted: tokens, log-probs and versions of each, as bytes; for
+  // prompts and responses of one length only.
+  std::vector<std::string> StoredRecords(int64_t step, int64_t samples) const;
   // Token arrays of a step's samples as stored, sorted; for responses of one length only.
   std::vector<std::vector<int32_t>> StoredTokens(int64_t step,
                                                  int64_t samples,
