@@ -8,8 +8,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 ADDRESS_TESTS=(base_test types_test tokenizer_test chat_template_test model_spec_test
   tensor_file_test device_test comm_test weights_test config_test ops_test trainer_test
-  sharded_training_test)
-THREAD_TESTS=(comm_test weights_test controller_core_test)
+  sharded_training_test rollout_core_test rollout_generation_test controller_core_test)
+THREAD_TESTS=(base_test comm_test weights_test controller_core_test train_loop_test
+  rollout_core_test rollout_engine_test)
 TEST_SECONDS=600 # kept for the tests themselves
 
 usage_if_asked "$@"
@@ -28,7 +29,7 @@ case "$which" in
     tests=("${THREAD_TESTS[@]}")
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1:suppressions=$ROOT/deploy/tsan.supp"
     ;;
-  *) fail_usage "which sanitizer?" ;;
+  *) fail_usage "address or thread, not \"$which\"" ;;
 esac
 case "${2:-}" in
   "") ;;
