@@ -68,26 +68,32 @@ absl::StatusOr<OperationStatus> RunControl::WaitOperation(const std::string& id,
   return found->second.status;
 }
 
-int64_t RunControl::Pause() {
+int64_t RunControl::Once(const std::string& call,
+                         const std::string& request_id,
+                         const std::function<void()>& change) {
   std::lock_guard lock(mutex_);
-  paused_ = true;
+  if (!request_id.empty()) {
+    const auto [answer, is_new] = answers_.try_emplace({call, request_id}, finished_steps_);
+    if (!is_new) return answer->second;
+  }
+  change();
   changed_.notify_all();
   return finished_steps_;
 }
 
-int64_t RunControl::Resume() {
-  std::lock_guard lock(mutex_);
-  paused_ = false;
-  if (target_ <= finished_steps_) target_ = total_steps_;
-  changed_.notify_all();
-  return finished_steps_;
+int64_t RunControl::Pause(const std::string& request_id) {
+  return Once("Pause", request_id, [this] { paused_ = true; });
 }
 
-int64_t RunControl::StopAfterStep() {
-  std::lock_guard lock(mutex_);
-  stopping_ = true;
-  changed_.notify_all();
-  return finished_steps_;
+int64_t RunControl::Resume(const std::string& request_id) {
+  return Once("Resume", request_id, [this] {
+    paused_ = false;
+    if (target_ <= finished_steps_) target_ = total_steps_;
+  });
+}
+
+int64_t RunControl::StopAfterStep(const std::string& request_id) {
+  return Once("Stop", request_id, [this] { stopping_ = true; });
 }
 
 void RunControl::StopNow() {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
@@ -43,10 +44,11 @@ class RunControl {
   absl::StatusOr<OperationStatus> Run(const std::string& request_id, int64_t steps);
   // Blocks until the operation is done or the time is over. NotFound: unknown id.
   absl::StatusOr<OperationStatus> WaitOperation(const std::string& id, absl::Duration timeout);
-  // After the current step. Returns the finished steps.
-  int64_t Pause();
-  int64_t Resume();
-  int64_t StopAfterStep();
+  // After the current step. Returns the finished steps. A request id that the same call came with
+  // before changes nothing, whatever was asked for since, and gets the answer that it got.
+  int64_t Pause(const std::string& request_id = "");
+  int64_t Resume(const std::string& request_id = "");
+  int64_t StopAfterStep(const std::string& request_id = "");
   // Drops the step that is under way, if it has not changed the weights yet.
   void StopNow();
   // Runs `job` on the train loop's thread between two steps and waits for it. Unavailable: the run
@@ -84,6 +86,10 @@ class RunControl {
     std::promise<absl::Status> done;
   };
 
+  // Runs `change` unless `call` came with that id before. The lock is taken here.
+  int64_t Once(const std::string& call,
+               const std::string& request_id,
+               const std::function<void()>& change);
   void UpdateOperations();
   RunState CurrentState() const;
 
@@ -98,6 +104,7 @@ class RunControl {
   std::string error_;
   std::map<std::string, Operation> operations_;  // by id
   std::map<std::string, std::string> operation_of_request_;
+  std::map<std::pair<std::string, std::string>, int64_t> answers_;  // by call and request id
   std::deque<std::shared_ptr<Job>> jobs_;
 };
 

@@ -140,23 +140,23 @@ grpc::Status TandemService::Step(grpc::ServerContext*,
 }
 
 grpc::Status TandemService::Pause(grpc::ServerContext*,
-                                  const v1::PauseRequest*,
+                                  const v1::PauseRequest* request,
                                   v1::PauseResponse* response) {
-  response->set_step(parts_.control.Pause());
+  response->set_step(parts_.control.Pause(request->request_id()));
   return grpc::Status::OK;
 }
 
 grpc::Status TandemService::Resume(grpc::ServerContext*,
-                                   const v1::ResumeRequest*,
+                                   const v1::ResumeRequest* request,
                                    v1::ResumeResponse* response) {
-  response->set_step(parts_.control.Resume());
+  response->set_step(parts_.control.Resume(request->request_id()));
   return grpc::Status::OK;
 }
 
 grpc::Status TandemService::Stop(grpc::ServerContext*,
-                                 const v1::StopRequest*,
+                                 const v1::StopRequest* request,
                                  v1::StopResponse* response) {
-  response->set_step(parts_.control.StopAfterStep());
+  response->set_step(parts_.control.StopAfterStep(request->request_id()));
   return grpc::Status::OK;
 }
 

@@ -82,4 +82,19 @@ TEST_CASE("RunControl ends operations with the run, and says why", "[run_control
   REQUIRE(control.snapshot().state == RunState::kFailed);
 }
 
+TEST_CASE("A pause that comes again after a resume is the old one", "[run_control]") {
+  RunControl control(10, StartMode::kTrain);
+  control.OnStarted(0, 0);
+  REQUIRE(control.Pause("a") == 0);
+  REQUIRE(control.snapshot().state == RunState::kPaused);
+  REQUIRE(control.Resume("a") == 0);  // ids of other calls are others
+  control.OnStepDone(1, 1);
+  REQUIRE(control.Pause("a") == 0);
+  REQUIRE(control.snapshot().state == RunState::kRunning);
+  REQUIRE(control.Pause() == 1);
+  REQUIRE(control.Pause() == 1);
+  REQUIRE(control.Resume("a") == 0);
+  REQUIRE(control.snapshot().state == RunState::kPaused);
+}
+
 }  // namespace tandem
