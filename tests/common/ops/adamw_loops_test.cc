@@ -50,7 +50,8 @@ struct State {
   }
   bool SameBits(const State& other) const {
     const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
-      return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+      // NaNs count by their bits; memcmp takes no null pointer, not even of nothing.
+      return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
     };
     return same(master, other.master) && same(exp_avg, other.exp_avg) &&
            same(exp_avg_sq, other.exp_avg_sq) && rounded == other.rounded;
