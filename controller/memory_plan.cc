@@ -20,11 +20,11 @@ int64_t Sum(const std::vector<MemoryPlanLine>& lines) {
 // What the trainer gathers into: two groups of weights, or all where they may stay, and one group
 // as it comes from the ranks (trainer_worker/weight_gather.h); one tensor for checks.
 int64_t GatherBytes(const ModelSpec& spec, const MemoryPlanInput& input) {
-  if (input.pairs == 1) return input.element_bytes * spec.parameters();
+  const int64_t all = WeightBytes(spec, input.element_bytes);
+  if (input.pairs == 1) return all;
   const int64_t globals = GlobalParameters(spec), layer = LayerParameters(spec);
-  const double kept =
-      std::max(0.0, 0.9 - input.memory_utilization) * static_cast<double>(input.device_bytes);
-  const bool resident = static_cast<double>(input.element_bytes * spec.parameters()) <= kept / 8;
+  const bool resident =
+      all <= KeptGatherBytes(TrainerKeptBytes(input.device_bytes, input.memory_utilization));
   return input.element_bytes * ((resident ? spec.parameters() : globals + layer) +
                                 std::max(globals, layer) + EmbeddingParameters(spec));
 }
@@ -52,7 +52,7 @@ int64_t ActivationBytes(const ModelSpec& spec, const MemoryPlanInput& input, int
 
 MemoryPlan PlanMemory(const ModelSpec& spec, const MemoryPlanInput& input) {
   MemoryPlan plan{.device_bytes = input.device_bytes};
-  const int64_t weights = input.element_bytes * spec.parameters();
+  const int64_t weights = WeightBytes(spec, input.element_bytes);
   const auto usable =
       static_cast<int64_t>(static_cast<double>(input.device_bytes) * input.memory_utilization);
   const int64_t wanted = input.max_num_seqs * KvBlocksFor(input.max_model_len) *
@@ -62,7 +62,7 @@ MemoryPlan PlanMemory(const ModelSpec& spec, const MemoryPlanInput& input) {
                             ActivationBytesPerToken(spec, /*recompute=*/false) / spec.num_layers;
   const int64_t residuals = 2 * input.element_bytes * input.batched_tokens * spec.hidden_size;
   plan.rollout = {{"weights", weights}, {"kv_cache", kv}, {"activations", one_layer + residuals}};
-  const int64_t shard = input.element_bytes * ShardParameters(spec, 0, input.pairs);
+  const int64_t shard = ComputeShardBytes(spec, 0, input.pairs, input.element_bytes);
   plan.trainer = {{"master", MasterBytes(spec, 0, input.pairs)},
                   {"weights", shard},
                   {"reference", input.reference ? shard : 0},

@@ -4,15 +4,9 @@
 #include <cstring>
 
 #include "common/base/status_macros.h"
+#include "common/model_spec/memory_formulas.h"
 
 namespace tandem {
-namespace {
-
-// Gathered weights may stay for backward where they are a small part of what this worker may hold.
-int64_t ResidentBytes(const SessionOptions& options) { return options.kept_bytes / 8; }
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
     const SessionOptions& options,
     const SessionOps& ops,
@@ -31,7 +25,7 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
   TANDEM_ASSIGN_OR_RETURN(session->shard_, ParameterShard::Create(plan, ledger));
   TANDEM_ASSIGN_OR_RETURN(session->weights_,
                           WeightGather::Create(plan, session->shard_->compute(), communicator,
-                                               ledger, ResidentBytes(options)));
+                                               ledger, KeptGatherBytes(options.kept_bytes)));
   TANDEM_ASSIGN_OR_RETURN(session->gradients_,
                           GradientScatter::Create(session->shard_.get(), communicator, ledger));
   session->loop_ = std::make_unique<LayerLoop>(
@@ -123,7 +117,7 @@ absl::StatusOr<LogProbsBySample> TrainingSession::ScoreReference(
   TANDEM_RETURN_IF_ERROR(weights_->Release());
   TANDEM_ASSIGN_OR_RETURN(
       auto weights, WeightGather::Create(plan_.get(), reference_->data(), communicator_, ledger_,
-                                         ResidentBytes(options_)));
+                                         KeptGatherBytes(options_.kept_bytes)));
   TANDEM_RETURN_IF_ERROR(weights->Map());
   const PassParts parts{loop_.get(), weights.get(), nullptr, communicator_};
   return ScoreSamples(parts, Pass(), samples);

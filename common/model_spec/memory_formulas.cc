@@ -48,14 +48,19 @@ int64_t ShardParameters(const ModelSpec& spec, int64_t rank, int64_t world) {
   return parameters;
 }
 
-int64_t WeightBytes(const ModelSpec& spec) { return 2 * spec.parameters(); }
+int64_t WeightBytes(const ModelSpec& spec, int64_t element_bytes) {
+  return element_bytes * spec.parameters();
+}
 
 int64_t MasterBytes(const ModelSpec& spec, int64_t rank, int64_t world) {
   return 4 * ShardParameters(spec, rank, world);
 }
 
-int64_t ComputeShardBytes(const ModelSpec& spec, int64_t rank, int64_t world) {
-  return 2 * ShardParameters(spec, rank, world);
+int64_t ComputeShardBytes(const ModelSpec& spec,
+                          int64_t rank,
+                          int64_t world,
+                          int64_t element_bytes) {
+  return element_bytes * ShardParameters(spec, rank, world);
 }
 
 int64_t GradientShardBytes(const ModelSpec& spec, int64_t rank, int64_t world) {
@@ -66,11 +71,12 @@ int64_t OptimizerBytes(const ModelSpec& spec, int64_t rank, int64_t world) {
   return 8 * ShardParameters(spec, rank, world);
 }
 
-int64_t GatherLayerBytes(const ModelSpec& spec) { return 2 * LayerParameters(spec); }
+int64_t TrainerKeptBytes(int64_t device_bytes, double rollout_utilization) {
+  return static_cast<int64_t>(std::max(0.0, 0.9 - rollout_utilization) *
+                              static_cast<double>(device_bytes));
+}
 
-int64_t GatherEmbeddingBytes(const ModelSpec& spec) { return 2 * EmbeddingParameters(spec); }
-
-int64_t GradientLayerBytes(const ModelSpec& spec) { return 4 * LayerParameters(spec); }
+int64_t KeptGatherBytes(int64_t kept_bytes) { return kept_bytes / 8; }
 
 int64_t ActivationBytesPerToken(const ModelSpec& spec, bool recompute) {
   const int64_t layer_input = 2 * spec.hidden_size;

@@ -34,18 +34,23 @@ RowRange ShardRows(int64_t rows, int64_t rank, int64_t world);
 // Elements that `rank` owns over all tensors.
 int64_t ShardParameters(const ModelSpec& spec, int64_t rank, int64_t world);
 
-// The whole model in bf16.
-int64_t WeightBytes(const ModelSpec& spec);
-// Per rank: fp32 master, its bf16 rounding, fp32 gradient shard, AdamW's two fp32 moments.
+// The whole model in the compute dtype.
+int64_t WeightBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+// Per rank: fp32 master, its rounding to the compute dtype, fp32 gradient shard, AdamW's two fp32
+// moments.
 int64_t MasterBytes(const ModelSpec& spec, int64_t rank, int64_t world);
-int64_t ComputeShardBytes(const ModelSpec& spec, int64_t rank, int64_t world);
+int64_t ComputeShardBytes(const ModelSpec& spec,
+                          int64_t rank,
+                          int64_t world,
+                          int64_t element_bytes = 2);
 int64_t GradientShardBytes(const ModelSpec& spec, int64_t rank, int64_t world);
 int64_t OptimizerBytes(const ModelSpec& spec, int64_t rank, int64_t world);
-// Full bf16 weights of one gathered layer, and of the embedding or head.
-int64_t GatherLayerBytes(const ModelSpec& spec);
-int64_t GatherEmbeddingBytes(const ModelSpec& spec);
-// Full fp32 gradient of one layer before its reduce-scatter.
-int64_t GradientLayerBytes(const ModelSpec& spec);
+
+// What a trainer may hold while its rollout generates: the rest of the device, less a tenth for
+// everything that no ledger counts.
+int64_t TrainerKeptBytes(int64_t device_bytes, double rollout_utilization);
+// How much of that gathered weights may take to stay for backward.
+int64_t KeptGatherBytes(int64_t kept_bytes);
 
 // What a training forward keeps per token for its backward. With recompute: the bf16 input of each
 // layer. Without: also both norms' outputs, q, k, v, attention output, residual, gate, up and their
