@@ -51,8 +51,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.run_dir = config.cluster().run_dir();
   options.model_path = config.model().path();
   options.config_yaml = ConfigToYaml(config);
-  const auto& contents = actor.checkpoint().save_contents();
-  options.save_moments = std::find(contents.begin(), contents.end(), "optimizer") != contents.end();
+  options.save_moments = SavesContent(config, "optimizer");
   options.register_timeout = absl::Seconds(config.cluster().register_timeout_seconds());
 
   options.train_batch_size = config.data().train_batch_size();
@@ -70,7 +69,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.shuffle_seed = static_cast<uint64_t>(config.trainer().seed());
   options.balance = config.trainer().balance_batch() ? Balance::kByLength : Balance::kInOrder;
   options.recompute_old_log_probs = actor.old_log_prob() == "recompute";
-  options.need_reference = actor.use_kl_loss() || algorithm.use_kl_in_reward();
+  options.need_reference = NeedsReference(config);
   options.compare_log_probs = config.rollout().calculate_log_probs();
 
   options.scale =
@@ -119,7 +118,7 @@ MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_byt
           .batched_tokens = config.rollout().max_num_batched_tokens(),
           .element_bytes = config.model().compute_dtype() == "float32" ? 4 : 2,
           .recompute = config.model().enable_gradient_checkpointing(),
-          .reference = config.actor().use_kl_loss() || config.algorithm().use_kl_in_reward(),
+          .reference = NeedsReference(config),
           .slot_bytes = BucketBytes(config, config.trainer().device() == "cuda"),
           .slots = config.weight_sync().slots()};
 }

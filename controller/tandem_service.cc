@@ -15,11 +15,10 @@ constexpr int64_t kMaxSteps = 1000;
 constexpr int64_t kMaxSamples = 200;
 constexpr size_t kMessageBytes = 4 << 20;  // what a gRPC client takes unless told otherwise
 constexpr size_t kPageBytes = 3 << 20;
-constexpr int64_t kMaxSamplesPerPrompt = 4096;  // as many as sample ids tell apart
 
 absl::Status CheckSampleCount(int64_t n) {
-  if (n >= 1 && n <= kMaxSamplesPerPrompt) return absl::OkStatus();
-  return InvalidArgument("n is {}; 1 to {} samples can be asked for", n, kMaxSamplesPerPrompt);
+  if (n >= 1 && n <= kMaxGroupSamples) return absl::OkStatus();
+  return InvalidArgument("n is {}; 1 to {} samples can be asked for", n, kMaxGroupSamples);
 }
 
 std::string StateName(WorkerEntry::State state) {

@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
+#include "common/model_spec/memory_formulas.h"
 
 namespace tandem {
 namespace {
@@ -60,19 +61,12 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
                           RecomputeOf(config.model().enable_gradient_checkpointing()));
   session.device_bytes =
       CpuDeviceMemoryBytes(static_cast<int>(std::max<int64_t>(1, config.cluster().trainers())));
-  // What the rollout's share leaves, less a tenth for everything that no ledger counts.
   session.kept_bytes =
-      static_cast<int64_t>(std::max(0.0, 0.9 - config.rollout().gpu_memory_utilization()) *
-                           static_cast<double>(session.device_bytes));
+      TrainerKeptBytes(session.device_bytes, config.rollout().gpu_memory_utilization());
   session.optimizer = OptimizerOf(config.actor());
   session.publish.slot_bytes = BucketBytes(config, /*cuda=*/false);
   session.publish.slots = static_cast<int>(config.weight_sync().slots());
   return session;
-}
-
-bool Saves(const v1::Config& config, const std::string& content) {
-  const auto& contents = config.actor().checkpoint().save_contents();
-  return std::find(contents.begin(), contents.end(), content) != contents.end();
 }
 
 }  // namespace
@@ -89,9 +83,9 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.loss = LossOf(config.actor());
   options.loss_agg_mode = config.actor().loss_agg_mode();
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";
-  options.keep_reference = config.actor().use_kl_loss() || config.algorithm().use_kl_in_reward();
-  options.save_optimizer = Saves(config, "optimizer");
-  options.save_hf_model = Saves(config, "hf_model");
+  options.keep_reference = NeedsReference(config);
+  options.save_optimizer = SavesContent(config, "optimizer");
+  options.save_hf_model = SavesContent(config, "hf_model");
   options.rpc_timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
   return options;
 }

@@ -68,6 +68,12 @@ struct ConfigChange {
 absl::StatusOr<std::vector<ConfigChange>> DiffConfig(const std::string& before,
                                                      const v1::Config& now);
 
+// Whether checkpoints hold `content`, a value of actor.checkpoint.save_contents.
+bool SavesContent(const v1::Config& config, const std::string& content);
+
+// Whether a KL term needs the log-probs of a reference policy.
+bool NeedsReference(const v1::Config& config);
+
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
 int64_t BucketBytes(const v1::Config& config, bool cuda);
 

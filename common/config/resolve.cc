@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 
 #include "common/base/check.h"
@@ -59,6 +60,15 @@ v1::Config DefaultConfig() {
   v1::Config config;
   ResolveConfig(&config, {});
   return config;
+}
+
+bool SavesContent(const v1::Config& config, const std::string& content) {
+  const auto& contents = config.actor().checkpoint().save_contents();
+  return std::find(contents.begin(), contents.end(), content) != contents.end();
+}
+
+bool NeedsReference(const v1::Config& config) {
+  return config.actor().use_kl_loss() || config.algorithm().use_kl_in_reward();
 }
 
 int64_t BucketBytes(const v1::Config& config, bool cuda) {

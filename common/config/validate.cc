@@ -9,6 +9,7 @@
 #include "common/config/config.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
+#include "common/types/sample.h"
 
 namespace tandem {
 namespace {
@@ -76,12 +77,11 @@ void CheckPairs(const v1::Cluster& c, Problems* problems) {
 
 // A sample id keeps 12 bits for the index inside its group (MakeSampleId).
 void CheckGroupSizes(const v1::Rollout& r, Problems* problems) {
-  constexpr int64_t kMaxGroup = 4096;
-  problems->Require(r.n() <= kMaxGroup && r.val_kwargs().n() <= kMaxGroup,
+  problems->Require(r.n() <= kMaxGroupSamples && r.val_kwargs().n() <= kMaxGroupSamples,
                     {"rollout.n", "rollout.val_kwargs.n"},
                     fmt::format("rollout.n is {} and rollout.val_kwargs.n is {}: a group holds at "
                                 "most {} samples; make it smaller",
-                                r.n(), r.val_kwargs().n(), kMaxGroup));
+                                r.n(), r.val_kwargs().n(), kMaxGroupSamples));
 }
 
 void CheckLengths(const v1::Config& c, Problems* problems) {

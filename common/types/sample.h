@@ -45,6 +45,9 @@ inline constexpr uint64_t kTrainEpochs = 0xffe;
 inline constexpr uint64_t kUserEpoch = 0xffe;
 inline constexpr uint64_t kValidationEpoch = 0xfff;
 
+// Of one prompt: what 12 bits of an index tell apart.
+inline constexpr int64_t kMaxGroupSamples = 4096;
+
 // The identity that keys the sampling: data row, epoch and index inside the group.
 // 40 bits of row, 12 of epoch, 12 of index; CheckEpochs keeps a run from using up the epochs.
 constexpr uint64_t MakeSampleId(uint64_t data_row, uint64_t epoch, uint64_t index) {

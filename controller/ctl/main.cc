@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/types/sample.h"
 #include "controller/ctl/api_commands.h"
 #include "controller/ctl/find_controller.h"
 #include "controller/ctl/local_commands.h"
@@ -18,8 +19,6 @@ struct Globals {
   RpcSecurity security;
   bool json = false;
 };
-
-constexpr int kMaxSamples = 4096;  // of one prompt
 
 using Action = std::function<absl::Status()>;
 using ApiAction = std::function<absl::Status(ApiCommands&)>;
@@ -158,7 +157,7 @@ class CommandLine {
     generate->add_flag("--raw", o_.generate.raw, "use the text as it is, without chat template");
     generate->add_option("-n", o_.generate.n, "responses")
         ->capture_default_str()
-        ->check(CLI::Range(1, kMaxSamples));
+        ->check(CLI::Range(int64_t{1}, kMaxGroupSamples));
     generate->add_option("--temperature", o_.generate.temperature, "0: greedy")
         ->capture_default_str();
     generate->add_option("--max-tokens", o_.generate.max_tokens, "0: data.max_response_length")
@@ -171,7 +170,7 @@ class CommandLine {
     CLI::Option* n =
         evaluate->add_option("-n", o_.eval_n, "responses per prompt; 0: rollout.val_kwargs")
             ->capture_default_str()
-            ->check(CLI::Range(0, kMaxSamples));
+            ->check(CLI::Range(int64_t{0}, kMaxGroupSamples));
     evaluate->add_option("--temperature", o_.eval_temperature, "with -n only; 0: greedy")
         ->capture_default_str()
         ->needs(n);
