@@ -16,8 +16,7 @@ void CompareLogProbs(const PackedBatch& batch,
                      const std::vector<float>& log_probs,
                      LogProbComparison& comparison) {
   for (size_t i = 0; i < log_probs.size(); ++i) {
-    const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
-    const Sample& sample = samples[static_cast<size_t>(sequence.sample)];
+    const Sample& sample = ScoredSample(batch, samples, i);
     const auto response = static_cast<size_t>(batch.scored_response[i]);
     const float rollout = sample.log_probs[response];
     ++comparison.compared;

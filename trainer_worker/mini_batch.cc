@@ -82,8 +82,7 @@ absl::Status CheckFinite(const PackedBatch& batch,
                          const std::vector<Sample>& samples,
                          const std::vector<float>& log_probs) {
   for (size_t i = 0; i < log_probs.size(); ++i) {
-    const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
-    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProb(samples[static_cast<size_t>(sequence.sample)],
+    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProb(ScoredSample(batch, samples, i),
                                               batch.scored_response[i], log_probs[i], "trainer"));
   }
   return absl::OkStatus();
@@ -98,15 +97,13 @@ LossTokens TokensOf(const PackedBatch& batch,
   tokens.entropy = scores.entropy;
   tokens.num_rows = static_cast<int64_t>(batch.sequences.size());
   for (size_t i = 0; i < scores.log_probs.size(); ++i) {
-    const int32_t sequence = batch.scored_sequence[i];
     const auto response = static_cast<size_t>(batch.scored_response[i]);
-    const Sample& sample =
-        samples[static_cast<size_t>(batch.sequences[static_cast<size_t>(sequence)].sample)];
+    const Sample& sample = ScoredSample(batch, samples, i);
     const std::vector<float>& old =
         request.recomputed_old_log_probs ? sample.old_log_probs : sample.log_probs;
     tokens.old_log_probs.push_back(old[response]);
     tokens.advantages.push_back(sample.advantages[response]);
-    tokens.rows.push_back(sequence);
+    tokens.rows.push_back(batch.scored_sequence[i]);
     if (request.loss.use_kl_loss) tokens.ref_log_probs.push_back(sample.ref_log_probs[response]);
   }
   return tokens;
@@ -232,8 +229,7 @@ absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
     TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, parts.loop->Forward(batch, *parts.weights));
     finite.Update(CheckFinite(batch, samples, scores.log_probs));
     for (size_t i = 0; i < scores.log_probs.size(); ++i) {
-      const auto& sequence = batch.sequences[static_cast<size_t>(batch.scored_sequence[i])];
-      result[samples[static_cast<size_t>(sequence.sample)].sample_id]
+      result[ScoredSample(batch, samples, i).sample_id]
             [static_cast<size_t>(batch.scored_response[i])] = scores.log_probs[i];
     }
   }

@@ -38,6 +38,14 @@ struct PackedBatch {
   int64_t scored() const { return static_cast<int64_t>(targets.size()); }  // at most max_tokens
 };
 
+// The sample of score `i`.
+inline const Sample& ScoredSample(const PackedBatch& batch,
+                                  const std::vector<Sample>& samples,
+                                  size_t i) {
+  const auto sequence = static_cast<size_t>(batch.scored_sequence[i]);
+  return samples[static_cast<size_t>(batch.sequences[sequence].sample)];
+}
+
 struct PackingLimits {
   int64_t max_tokens = 0;           // of one micro-batch: actor.ppo_max_token_len_per_gpu
   int64_t max_sequence_tokens = 0;  // positions that the model was set up for

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include "common/base/check.h"
+#include "common/ops/cpu/transpose_words.h"
 
 namespace tandem {
 namespace {
@@ -79,33 +80,6 @@ void PackPanelSse2(const std::byte* rows, int64_t row_bytes, int64_t words, std:
   }
 }
 
-// A 16 x 16 block in registers: words of pairs of rows, of four rows, then the 128-bit quarters.
-__attribute__((target("avx512f"))) inline void Transpose16x16(__m512i (&r)[16]) {
-  __m512i t[16];
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    const __m512i low01 = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    const __m512i high01 = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-    const __m512i low23 = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]);
-    const __m512i high23 = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(low01, low23);
-    t[i + 1] = _mm512_unpackhi_epi64(low01, low23);
-    t[i + 2] = _mm512_unpacklo_epi64(high01, high23);
-    t[i + 3] = _mm512_unpackhi_epi64(high01, high23);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_shuffle_i32x4(t[i], t[4 + i], 0x44);
-    const __m512i b = _mm512_shuffle_i32x4(t[i], t[4 + i], 0xee);
-    const __m512i c = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0x44);
-    const __m512i d = _mm512_shuffle_i32x4(t[8 + i], t[12 + i], 0xee);
-    r[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    r[4 + i] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    r[8 + i] = _mm512_shuffle_i32x4(b, d, 0x88);
-    r[12 + i] = _mm512_shuffle_i32x4(b, d, 0xdd);
-  }
-}
-
 __attribute__((target("avx512f"))) void PackPanelAvx512(const std::byte* rows,
                                                         int64_t row_bytes,
                                                         int64_t words,
@@ -114,7 +88,7 @@ __attribute__((target("avx512f"))) void PackPanelAvx512(const std::byte* rows,
     __m512i block[16];
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) block[i] = _mm512_loadu_si512(rows + i * row_bytes + word * 4);
-    Transpose16x16(block);
+    TransposeWords(block);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
       std::byte* line = panel + (word + i) * kLineBytes;

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/tensor_file/atomic_file.h"
 
@@ -59,11 +60,7 @@ absl::StatusOr<int64_t> ConvertGsm8k(const std::string& input, const std::string
   }
   if (rows == 0) return InvalidArgument("{}: the file has no rows", input);
   const auto folder = std::filesystem::path(output).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) {
-    return InvalidArgument("cannot make the folder {}: {}", folder.string(), error.message());
-  }
+  if (!folder.empty()) TANDEM_RETURN_IF_ERROR(MakeFolder(folder));
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(output, text));
   return rows;
 }

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/tensor_file/atomic_file.h"
 #include "controller/data/permutation.h"
@@ -65,9 +66,7 @@ absl::StatusOr<AdditionFiles> MakeAddition(const std::string& directory,
 
   AdditionFiles files;
   const std::filesystem::path base(directory);
-  std::error_code error;
-  std::filesystem::create_directories(base, error);
-  if (error) return InvalidArgument("cannot make the folder {}: {}", directory, error.message());
+  TANDEM_RETURN_IF_ERROR(MakeFolder(directory));
   files.train_path = base / "train.jsonl";
   files.val_path = base / "val.jsonl";
   TANDEM_RETURN_IF_ERROR(

@@ -7,6 +7,7 @@
 
 #include "common/ops/cpu/kernels_gemm.h"
 #include "common/ops/cpu/tile_registers.h"
+#include "common/ops/cpu/transpose_words.h"
 
 namespace tandem {
 namespace {
@@ -26,7 +27,8 @@ void PackPanelTiles(const std::byte* panel, int64_t words, std::byte* tiles) {
       lanes[i] =
           word + i < words ? _mm512_loadu_si512(panel + (word + i) * 64) : _mm512_setzero_si512();
     }
-    TransposeWords(lanes, tiles);
+    TransposeWords(lanes);
+    for (int64_t i = 0; i < 16; ++i) _mm512_storeu_si512(tiles + i * 64, lanes[i]);
   }
 }
 

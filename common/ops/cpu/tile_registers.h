@@ -1,6 +1,5 @@
-// Tile registers: loads, stores, products, shapes, and the transposition that fills a tile of A
-// from a panel. The instructions are written in assembly, so that files need no compiler flag for
-// them.
+// Tile registers: loads, stores, products and shapes. The instructions are written in assembly, so
+// that files need no compiler flag for them.
 #pragma once
 
 #include "common/ops/cpu/vec_common.h"
@@ -76,35 +75,6 @@ class TileShapes {
 
   int64_t shape_ = -1;
 };
-
-// 16 words of 16 lanes to 16 lanes of 16 words.
-TANDEM_INLINE void TransposeWords(const __m512i from[16], std::byte* to) {
-  __m512i pairs[16], fours[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_unpacklo_epi32(from[i], from[i + 1]);
-    pairs[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-    fours[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-  }
-  // fours[4 * g + i] holds words 4g to 4g + 3 of lanes i, 4 + i, 8 + i and 12 + i.
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512i low02 = _mm512_shuffle_i32x4(fours[i], fours[4 + i], 0x88);
-    const __m512i low13 = _mm512_shuffle_i32x4(fours[i], fours[4 + i], 0xdd);
-    const __m512i high02 = _mm512_shuffle_i32x4(fours[8 + i], fours[12 + i], 0x88);
-    const __m512i high13 = _mm512_shuffle_i32x4(fours[8 + i], fours[12 + i], 0xdd);
-    _mm512_storeu_si512(to + i * 64, _mm512_shuffle_i32x4(low02, high02, 0x88));
-    _mm512_storeu_si512(to + (i + 4) * 64, _mm512_shuffle_i32x4(low13, high13, 0x88));
-    _mm512_storeu_si512(to + (i + 8) * 64, _mm512_shuffle_i32x4(low02, high02, 0xdd));
-    _mm512_storeu_si512(to + (i + 12) * 64, _mm512_shuffle_i32x4(low13, high13, 0xdd));
-  }
-}
 
 }  // namespace
 }  // namespace tandem
