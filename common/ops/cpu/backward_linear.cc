@@ -10,10 +10,8 @@ namespace tandem {
 namespace {
 // Panels rearranged by one task.
 constexpr int64_t kPackPanels = 4;
-// A weight gradient is computed by tasks of 96 x 192 elements, over blocks of rows whose panels
-// stay in L2 meanwhile. A multiple of 2, so that no pair of rows is split.
-constexpr int64_t kTaskRowPanels = 6;
-constexpr int64_t kTaskPanels = 12;
+// Rows that a weight gradient packs and sums at a time: the panels of both operands stay in L2. A
+// multiple of 2, so that no pair of rows is split.
 constexpr int64_t kSumBlock = 512;
 }  // namespace
 
@@ -55,33 +53,27 @@ void CpuBackwardOps::AddWeightProduct(const std::byte* dout_panels,
                                       int64_t in_cols,
                                       int64_t rows,
                                       float* dweight) {
-  const int64_t row_panels = (dout_cols + 15) / 16, panels = (in_cols + 15) / 16;
-  const int64_t row_tasks = (row_panels + kTaskRowPanels - 1) / kTaskRowPanels;
-  const int64_t panel_tasks = (panels + kTaskPanels - 1) / kTaskPanels;
-  pool_.ParallelFor(row_tasks * panel_tasks, [&](int64_t task, int) {
-    const int64_t row = task / panel_tasks, panel = task % panel_tasks;
-    GemmCall call;
-    call.a_panel_bytes = call.panel_bytes = PanelBytes(rows, element_bytes_);
-    call.n = in_cols;
-    call.c = dweight;
-    call.c_stride = in_cols;
-    call.output = GemmCall::Output::kAccumulate;
-    for (int64_t first = 0; first < rows; first += kSumBlock) {
-      call.a = dout_panels + PanelBytes(first, element_bytes_);
-      call.b = in_panels + PanelBytes(first, element_bytes_);
-      call.k = std::min(kSumBlock, rows - first);
-      kernels_.gemm(call, row_panels * row / row_tasks * 16,
-                    std::min(dout_cols, row_panels * (row + 1) / row_tasks * 16),
-                    panels * panel / panel_tasks, panels * (panel + 1) / panel_tasks);
-    }
-  });
+  GemmCall call;
+  call.a = dout_panels;
+  call.a_panel_bytes = call.panel_bytes = PanelBytes(rows, element_bytes_);
+  call.b = in_panels;
+  call.k = rows;
+  call.n = in_cols;
+  call.c = dweight;
+  call.c_stride = in_cols;
+  call.output = GemmCall::Output::kAccumulate;
+  RunGemm(pool_, kernels_, call, dout_cols);
 }
 
 void CpuBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) {
   TANDEM_CHECK(dout.rows == in.rows, "shapes of LinearWeights do not match");
-  const std::byte* dout_panels = PackColumns(dout, dout_panels_);
-  const std::byte* in_panels = PackColumns(in, in_panels_);
-  AddWeightProduct(dout_panels, dout.cols, in_panels, in.cols, in.rows, dweight);
+  for (int64_t first = 0; first < in.rows; first += kSumBlock) {
+    const int64_t rows = std::min(kSumBlock, in.rows - first);
+    const Matrix dout_block = {Row(dout, first), rows, dout.cols, dout.stride};
+    const Matrix in_block = {Row(in, first), rows, in.cols, in.stride};
+    AddWeightProduct(PackColumns(dout_block, dout_panels_), dout.cols,
+                     PackColumns(in_block, in_panels_), in.cols, rows, dweight);
+  }
   if (dbias == nullptr) return;
   RowSumCall call;
   call.x = dout.data;

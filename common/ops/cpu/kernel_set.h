@@ -119,9 +119,12 @@ struct LogitsBackRow {
   void* dlogits = nullptr;
 };
 
-// How a product is cut into tasks: rows and panels by whole units. Speed only.
+// How a product is cut into tasks: rows and panels by whole units, so many that the task's parts of
+// A and B stay in L2 together. Speed only.
 struct GemmCut {
-  int64_t rows = 0;  // of a task at most
+  int64_t a_elements = 1;
+  int64_t b_elements = 1;
+  int64_t min_rows = 1;  // fewer are not worth reading B for
   int64_t row_unit = 1;
   int64_t min_panels = 1;  // fewer make register blocks narrow
   int64_t panel_unit = 1;

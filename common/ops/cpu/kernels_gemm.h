@@ -240,8 +240,10 @@ TANDEM_INLINE void GemmPass(
 template <typename T>
 class GemmContext {
  public:
-  // A of 240 rows stays in L2 while a pass of panels passes; a multiple of 6 and 8 row blocks.
-  static constexpr GemmCut kCut = {240, 1, 9, 1};
+  // 240 rows are whole register blocks of 6 and of 8. B is not cut for its size: every pass of
+  // panels is small.
+  static constexpr GemmCut kCut = {
+      .a_elements = 384 << 10, .b_elements = int64_t{1} << 40, .min_rows = 240, .min_panels = 9};
 
   void Run(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
     for (int64_t panel = panel0; panel < panel1; panel += kPanelsPerPass) {

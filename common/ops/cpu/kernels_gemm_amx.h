@@ -287,8 +287,12 @@ TANDEM_INLINE void RunTileRows(const GemmCall& call, TileBlock block, int64_t pa
   }
 }
 
-// Bytes of B per pass over the rows: they stay in L2.
-constexpr int64_t kPassBytes = int64_t{1} << 20;
+// Bytes of B per pass over the rows: they stay in L2 beside A.
+constexpr int64_t kPassBytes = int64_t{3} << 18;
+// Panels per pass where B comes from beyond L2 for a few rows: it then comes evenly, while all row
+// blocks are computed, not during the first one alone.
+constexpr int64_t kMemoryPanels = 4;
+constexpr int64_t kMemoryRows = 256;
 // Blocks of k whose A for 32 rows and B of two panels fit L1 together: A then stays there while the
 // panels pass, and their sums wait in memory for the next blocks.
 constexpr int64_t kChunkBlocks = 10;
@@ -299,13 +303,19 @@ constexpr int64_t kCachedBytes = int64_t{3} << 19;
 template <>
 class GemmContext<BfloatBits> {
  public:
-  // B is read once per task: many rows.
-  static constexpr GemmCut kCut = {1024, 2 * kTileRows, 8, 2};
+  static constexpr GemmCut kCut = {.a_elements = kPassBytes / 2,
+                                   .b_elements = kPassBytes / 2,
+                                   .min_rows = 64,
+                                   .row_unit = 2 * kTileRows,
+                                   .min_panels = 8,
+                                   .panel_unit = 2};
 
   void Run(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
     const int64_t blocks = (call.k + 31) / 32, last_words = (call.k % 32 + 1) / 2;
-    const int64_t pass = Larger(kPassBytes / (blocks * kTileBytes) / 4 * 4, int64_t{4});
     const bool from_memory = (call.n + 15) / 16 * call.panel_bytes > kCachedBytes;
+    const int64_t pass = from_memory && row1 - row0 <= kMemoryRows
+                             ? kMemoryPanels
+                             : Larger(kPassBytes / (blocks * kTileBytes) / 4 * 4, int64_t{4});
     for (int64_t panel = panel0; panel < panel1; panel += pass) {
       TileBlock block = {row0, 0, panel, {}, from_memory, 0, blocks, nullptr};
       for (; block.row < row1; block.row += block.rows, block.prefetch = false) {

@@ -52,7 +52,8 @@ void EmulatedBlock(const GemmCall& call, int64_t row, int64_t panel) {
 template <>
 class GemmContext<BfloatBits> {
  public:
-  static constexpr GemmCut kCut = {240, 4, 1, 1};
+  static constexpr GemmCut kCut = {
+      .a_elements = 384 << 10, .b_elements = int64_t{1} << 40, .min_rows = 240, .row_unit = 4};
 
   void Run(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
     for (int64_t panel = panel0; panel < panel1; ++panel) {

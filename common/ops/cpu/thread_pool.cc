@@ -24,7 +24,8 @@ class ScopedFlushDenormals {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) : threads_(std::max(threads, 1)) {
+ThreadPool::ThreadPool(int threads)
+    : threads_(std::max(threads, 1)), shares_(new Share[static_cast<size_t>(threads_)]) {
   for (int thread = 1; thread < threads_; ++thread) {
     workers_.emplace_back("ops-" + std::to_string(thread), [this, thread] { Work(thread); });
   }
@@ -44,10 +45,13 @@ void ThreadPool::Run(int64_t tasks, void* context, TaskFunction function) {
     for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);
     return;
   }
-  tasks_ = tasks;
   context_ = context;
   function_ = function;
-  next_task_.store(0, std::memory_order_relaxed);
+  for (int thread = 0; thread < threads_; ++thread) {
+    Share& share = shares_[static_cast<size_t>(thread)];
+    share.end = tasks * (thread + 1) / threads_;
+    share.next.store(tasks * thread / threads_, std::memory_order_relaxed);
+  }
   open_.store(true);
   jobs_.fetch_add(1);
   jobs_.notify_all();
@@ -66,9 +70,14 @@ void ThreadPool::Run(int64_t tasks, void* context, TaskFunction function) {
 }
 
 void ThreadPool::DrawTasks(int thread) {
+  for (int i = 0; i < threads_; ++i) DrawShare((thread + i) % threads_, thread);
+}
+
+void ThreadPool::DrawShare(int share, int thread) {
+  Share& tasks = shares_[static_cast<size_t>(share)];
   for (;;) {
-    const int64_t task = next_task_.fetch_add(1, std::memory_order_relaxed);
-    if (task >= tasks_) return;
+    const int64_t task = tasks.next.fetch_add(1, std::memory_order_relaxed);
+    if (task >= tasks.end) return;
     function_(context_, task, thread);
   }
 }

@@ -1,7 +1,8 @@
-// The compute threads of one ops object. Work is cut into tasks that threads draw from a counter:
-// which thread runs a task never shows in the result. Threads that find nothing to do spin for a
-// few microseconds, because ops follow each other closely, and then sleep, because the processes
-// of a pair take turns on the same cores.
+// The compute threads of one ops object. Work is cut into tasks; every thread first draws those of
+// its own share, which lies at the same place from call to call and so in its caches, then what
+// others have left. Which thread runs a task never shows in the result. Threads that find nothing
+// to do spin for a few microseconds, because ops follow each other closely, and then sleep, because
+// the processes of a pair take turns on the same cores.
 //
 // Every task runs with denormals flushed to zero (DAZ and FTZ), the caller's tasks included.
 #pragma once
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -55,6 +57,7 @@ class ThreadPool {
   void Run(int64_t tasks, void* context, TaskFunction function);
   void Work(int thread);
   void DrawTasks(int thread);
+  void DrawShare(int share, int thread);
   void AwaitJob(uint32_t seen);
 
   const int threads_;
@@ -62,8 +65,11 @@ class ThreadPool {
   std::atomic<uint32_t> inside_{0};  // pool threads that look at the job's fields
   std::atomic<bool> open_{false};    // the job's fields may be used
   std::atomic<bool> stopping_{false};
-  alignas(64) std::atomic<int64_t> next_task_{0};
-  int64_t tasks_ = 0;
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  const std::unique_ptr<Share[]> shares_;  // one per thread
   void* context_ = nullptr;
   TaskFunction function_ = nullptr;
   std::vector<NamedThread> workers_;
