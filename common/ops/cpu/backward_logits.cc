@@ -80,7 +80,7 @@ void CpuBackwardOps::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
       row.logits = logits + i * kVocabChunk;
       row.cols = cols;
       row.target = args.targets[first + i] - chunk * kVocabChunk;
-      row.temperature = ScoringTemperature(args.temperatures[first + i]);
+      row.inverse_temperature = InverseTemperature(args.temperatures[first + i]);
       row.stats = args.stats[first + i];
       row.grad_log_prob = args.grad_log_probs[first + i];
       row.grad_entropy = args.grad_entropy == nullptr ? 0.0f : args.grad_entropy[first + i];

@@ -11,21 +11,19 @@ namespace {
 
 static_assert(kKvTokens == kKvBlockTokens);
 
-// Rows of one head that share a pass over its keys: enough to reuse K and V from L1, few enough
-// for the scores of a long context to stay in L2.
-constexpr int64_t kQueriesPerTask = 24;
-constexpr int64_t kRopeRows = 8;
-
 struct RowRun {
   const AttentionSpan* span;
   int64_t first, last;  // rows of the span
 };
 
-std::vector<RowRun> CutSpans(const std::vector<AttentionSpan>& spans, int64_t rows) {
+// Runs of rows that end where `unit` positions do.
+std::vector<RowRun> CutByPosition(const std::vector<AttentionSpan>& spans, int64_t unit) {
   std::vector<RowRun> runs;
   for (const AttentionSpan& span : spans) {
-    for (int64_t first = 0; first < span.rows; first += rows) {
-      runs.push_back({&span, first, std::min(span.rows, first + rows)});
+    for (int64_t first = 0; first < span.rows;) {
+      const int64_t last = std::min(span.rows, first + unit - (span.first_position + first) % unit);
+      runs.push_back({&span, first, last});
+      first = last;
     }
   }
   return runs;
@@ -67,7 +65,7 @@ void CpuForwardOps::RopeAndStore(Matrix qkv,
                         position % kKvTokens, slot + h * kv_head_bytes);
     }
   };
-  const std::vector<RowRun> runs = CutSpans(spans, kRopeRows);
+  const std::vector<RowRun> runs = CutByPosition(spans, kKvValueUnit);
   pool_.ParallelRows(static_cast<int64_t>(runs.size()), 1, [&](int64_t first, int64_t last, int) {
     for (int64_t i = first; i < last; ++i) {
       const RowRun& run = runs[static_cast<size_t>(i)];
@@ -93,16 +91,10 @@ void CpuForwardOps::Attention(Matrix qkv,
   call.kv = kv.base;
   call.kv_block_bytes = KvBlockBytes(shape, dtype_);
   call.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
-  const int64_t rows = std::max(kQueriesPerTask / (shape.heads / shape.kv_heads), int64_t{1});
-  attention_tasks_.clear();
-  for (const RowRun& run : CutSpans(spans, rows)) {
-    for (int64_t head = 0; head < shape.kv_heads; ++head) {
-      attention_tasks_.push_back({run.span->first_row + run.first, run.last - run.first,
-                                  run.span->first_position + run.first, run.span->blocks, head});
-    }
-  }
-  pool_.ParallelFor(static_cast<int64_t>(attention_tasks_.size()), [&](int64_t index, int thread) {
-    const AttentionTask& task = attention_tasks_[static_cast<size_t>(index)];
+  attention_.Plan(spans, shape, pool_.threads());
+  const int64_t groups = attention_.groups();
+  pool_.ParallelFor(groups * shape.kv_heads, [&](int64_t index, int thread) {
+    const AttentionTask task = attention_.Task(index / shape.kv_heads, index % shape.kv_heads);
     Workspace& scratch = thread_scratch_[static_cast<size_t>(thread)];
     kernels_.attention(call, task, scratch.Bytes(kernels_.attention_scratch(call, task)));
   });

@@ -71,7 +71,7 @@ ChunkStats* CpuForwardOps::ScoreChunks(Matrix hidden,
     kernels_.gemm(call, 0, rows, 0, (cols + 15) / 16);
     for (int64_t i = 0; i < rows; ++i) {
       kernels_.chunk_stats(logits + i * kVocabChunk, cols,
-                           ScoringTemperature(temperature(first + i)),
+                           InverseTemperature(temperature(first + i)),
                            &stats[(first + i) * chunks + chunk]);
       visit(first + i, chunk, logits + i * kVocabChunk);
     }
@@ -99,7 +99,7 @@ void CpuForwardOps::TokenLogProbs(Matrix hidden,
       TANDEM_CHECK(targets[row] >= 0 && targets[row] < vocab_limit, "target outside vocab_limit");
       RowStats sums;
       kernels_.combine_chunks(chunk_stats + row * chunks, chunks, &sums);
-      log_probs[row] = LogProb(log_probs[row], ScoringTemperature(temperatures[row]), sums);
+      log_probs[row] = LogProb(log_probs[row], InverseTemperature(temperatures[row]), sums);
       if (stats != nullptr) stats[row] = sums;
     }
   });
@@ -175,7 +175,7 @@ void CpuForwardOps::DrawInChunk(std::span<const Draw> draws,
         ChooseInChunk(kernels_, row, draw.choice, draw.stats, logits, cols, scratch);
     out[draw.row].token = static_cast<int32_t>(chunk * kVocabChunk + index);
     out[draw.row].log_prob =
-        LogProb(logits[index], ScoringTemperature(row.temperature), draw.stats);
+        LogProb(logits[index], InverseTemperature(row.temperature), draw.stats);
     logits += kVocabChunk;
   }
 }
@@ -201,7 +201,8 @@ void CpuForwardOps::DrawFiltered(std::span<const Draw> draws,
     SampledToken& chosen = out[draw.row];
     chosen.token = ChooseFiltered(kernels_, row, draw.stats, row_logits, vocab_limit, weights,
                                   reinterpret_cast<int32_t*>(weights + vocab_limit));
-    chosen.log_prob = LogProb(row_logits[chosen.token], row.temperature, draw.stats);
+    chosen.log_prob =
+        LogProb(row_logits[chosen.token], InverseTemperature(row.temperature), draw.stats);
   });
 }
 

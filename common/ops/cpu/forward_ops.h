@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/ops/cpu/attention_plan.h"
 #include "common/ops/cpu/kernel_set.h"
 #include "common/ops/cpu/sample_row.h"
 #include "common/ops/cpu/thread_pool.h"
@@ -99,7 +100,7 @@ class CpuForwardOps final : public ForwardOps {
   Workspace chunk_stats_;
   std::vector<Draw> draws_;          // by chunk
   std::vector<size_t> draw_groups_;  // where a task's draws begin, and the end of the last
-  std::vector<AttentionTask> attention_tasks_;
+  AttentionPlan attention_;
   OpCounts counts_;
 };
 

@@ -48,17 +48,26 @@ struct AttentionCall {
   float scale = 1.0f;
 };
 
-// Some consecutive rows of one sequence and one KV head: all query heads that share it.
-struct AttentionTask {
+// Consecutive rows of one sequence.
+struct AttentionRows {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t first_position = 0;
   const int32_t* blocks = nullptr;
+};
+
+// Rows of `count` sequences and one KV head: all query heads that share it. The sequences have
+// their first `shared_tiles` blocks in common, which end before the first of all positions' block
+// does; of one sequence, all may count as shared.
+struct AttentionTask {
+  const AttentionRows* rows = nullptr;
+  int64_t count = 0;
+  int64_t shared_tiles = 0;
   int64_t kv_head = 0;
 };
 
 // log-softmax statistics of a chunk of the vocabulary: max, sum of exp(x - max), and sum of
-// exp(x - max) * (x - max), x = logit / temperature.
+// exp(x - max) * (x - max), x = logit * (1 / temperature).
 struct ChunkStats {
   float max = 0;
   float sum = 0;
@@ -112,7 +121,7 @@ struct LogitsBackRow {
   const float* logits = nullptr;
   int64_t cols = 0;
   int64_t target = -1;
-  float temperature = 1.0f;
+  float inverse_temperature = 1.0f;
   RowStats stats;
   float grad_log_prob = 0;
   float grad_entropy = 0;
@@ -151,10 +160,12 @@ struct KernelSet {
   int64_t (*attention_scratch)(const AttentionCall&, const AttentionTask&);
   void (*attention)(const AttentionCall&, const AttentionTask&, std::byte* scratch);
 
-  void (*chunk_stats)(const float* logits, int64_t n, float temperature, ChunkStats* out);
+  // Temperatures come as their inverses: 1 / T, rounded.
+  void (*chunk_stats)(const float* logits, int64_t n, float inverse_temperature, ChunkStats* out);
   void (*combine_chunks)(const ChunkStats* chunks, int64_t n, RowStats* out);
-  // out[i] = exp(logits[i] / temperature - max)
-  void (*exp_logits)(const float* logits, int64_t n, float temperature, float max, float* out);
+  // out[i] = exp(logits[i] / T - max)
+  void (*exp_logits)(
+      const float* logits, int64_t n, float inverse_temperature, float max, float* out);
 
   // Backward kernels: one row each, or all rows of a range of columns.
   void (*round)(const float* in, int64_t cols, void* out);

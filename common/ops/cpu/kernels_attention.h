@@ -1,7 +1,8 @@
-// Causal attention of a few rows over the paged KV of their sequence. Two passes: all scores, then
+// Causal attention of a few rows over the paged KV of their sequences. Two passes: all scores, then
 // softmax, then P·V from position 0 in tiles of 64 keys. Each (row, head) is a pure function of its
 // query and the keys and values up to its position: keys beyond it get P = 0 exactly, and a final
-// + 0 turns a -0 that such a key could leave into +0.
+// + 0 turns a -0 that such a key could leave into +0. Where sequences begin with the same blocks,
+// their rows pass over those together.
 #pragma once
 
 #include "common/ops/cpu/kernels_gemm.h"
@@ -10,10 +11,14 @@
 namespace tandem {
 namespace {
 
+TANDEM_INLINE int64_t TilesOf(const AttentionRows& rows) {
+  return (rows.first_position + rows.rows + kKvTokens - 1) / kKvTokens;
+}
+
 // Scratch of a task: queries, scores and probabilities of its rows, and the output accumulators.
 template <typename T>
 struct AttentionScratch {
-  int64_t queries, tiles, score_cols, out_cols;
+  int64_t queries = 0, score_cols = 0, out_cols;
   // Between rows of scores and probs: not a power of two, or all rows meet in one set of the cache.
   int64_t stride;
   T* q;
@@ -24,9 +29,10 @@ struct AttentionScratch {
   int64_t bytes = 0;
 
   AttentionScratch(const AttentionCall& call, const AttentionTask& task, std::byte* memory) {
-    queries = task.rows * (call.heads / call.kv_heads);
-    tiles = (task.first_position + task.rows + kKvTokens - 1) / kKvTokens;
-    score_cols = tiles * kKvTokens;
+    for (int64_t i = 0; i < task.count; ++i) {
+      queries += task.rows[i].rows * (call.heads / call.kv_heads);
+      score_cols = Larger(score_cols, TilesOf(task.rows[i]) * kKvTokens);
+    }
     stride = score_cols + 32;
     out_cols = KvPaddedDim(call.head_dim);
     scores = Take<float>(memory, queries * stride);
@@ -51,107 +57,173 @@ int64_t AttentionScratchBytes(const AttentionCall& call, const AttentionTask& ta
   return AttentionScratch<T>(call, task, nullptr).bytes;
 }
 
+// exp(scores * scale - max) over the first n, rounded into probs, zeros up to `cols`, a multiple of
+// 32; returns the sum before rounding.
 template <typename T>
-void CopyQueries(const AttentionCall& call, const AttentionTask& task, T* q) {
-  const int64_t group = call.heads / call.kv_heads;
-  const T* qkv = static_cast<const T*>(call.qkv);
-  const size_t bytes = static_cast<size_t>(group * call.head_dim) * sizeof(T);
-  for (int64_t row = 0; row < task.rows; ++row) {
-    const int64_t from =
-        (task.first_row + row) * call.qkv_stride + task.kv_head * group * call.head_dim;
-    __builtin_memcpy(q + row * group * call.head_dim, qkv + from, bytes);
-  }
-}
-
-// exp(scores * scale - max) over the first n, rounded into probs, zeros up to `cols`; returns the
-// sum before rounding.
-template <typename T>
-float SoftmaxRow(float* scores, float scale, int64_t n, int64_t cols, T* probs) {
-  const F32x16 factor = Set1(scale);
+float SoftmaxRow(const float* scores, float scale, int64_t n, int64_t cols, T* probs) {
+  const int64_t whole = n / 16 * 16;
   F32x16 highest = Set1(-__builtin_inff());
-  for (int64_t i = 0; i < n; i += 16) {
-    F32x16 x = Mul(Load(scores + i), factor);
-    if (n - i < 16) x = KeepFirst(x, n - i, -__builtin_inff());
-    Store(scores + i, x);
-    highest = Max(highest, x);
+  for (int64_t i = 0; i < whole; i += 16) highest = Max(highest, Load(scores + i));
+  if (whole < n) {
+    highest = Max(highest, KeepFirst(Load(scores + whole), n - whole, -__builtin_inff()));
   }
-  const F32x16 max = Set1(MaxLanes(highest));
+  const F32x16 factor = Set1(scale), minus_max = Set1(-(MaxLanes(highest) * scale));
+  const auto weight = [&](int64_t i) __attribute__((always_inline)) {
+    return Exp(Fma(Load(scores + i), factor, minus_max));
+  };
   F32x16 sum = Zero();
   int64_t i = 0;
-  for (; i < n; i += 16) {
-    F32x16 e = Exp(Sub(Load(scores + i), max));
-    if (n - i < 16) e = KeepFirst(e, n - i, 0.0f);
-    sum = Add(sum, e);
-    Store(probs + i, e);
+  for (; i + 32 <= n; i += 32) {
+    const F32x16 low = weight(i), high = weight(i + 16);
+    sum = Add(Add(sum, low), high);
+    StorePair(probs + i, low, high);
   }
-  for (; i < cols; i += 16) Store(probs + i, Zero());
+  if (i < n) {
+    const F32x16 low = KeepFirst(weight(i), Smaller<int64_t>(n - i, 16), 0.0f);
+    const F32x16 high = n - i > 16 ? KeepFirst(weight(i + 16), n - i - 16, 0.0f) : Zero();
+    sum = Add(Add(sum, low), high);
+    StorePair(probs + i, low, high);
+    i += 32;
+  }
+  for (; i < cols; i += 32) StorePair(probs + i, Zero(), Zero());
   return SumLanes(sum);
 }
 
-// Few queries wait for memory: the next tile is fetched while one is used.
-TANDEM_INLINE void PrefetchTile(const std::byte* tile, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(tile) + i, _MM_HINT_T1);
+// One task. The queries of its rows follow each other: [rows][heads of the group].
+template <typename T>
+class AttentionKernel {
+ public:
+  AttentionKernel(const AttentionCall& call, const AttentionTask& task, std::byte* memory)
+      : call_(call),
+        task_(task),
+        scratch_(call, task, memory),
+        group_(call.heads / call.kv_heads),
+        key_bytes_(KvKeyBytes(call.head_dim, sizeof(T))) {}
+
+  void Run() {
+    CopyQueries();
+    Scores();
+    int64_t query = 0;
+    ForEachRow([&](const AttentionRows& rows, int64_t row) {
+      const int64_t keys = rows.first_position + row + 1;
+      const int64_t cols = TilesOf(rows) * kKvTokens;
+      for (const int64_t end = query + group_; query < end; ++query) {
+        const int64_t at = query * scratch_.stride;
+        scratch_.sums[query] =
+            SoftmaxRow(scratch_.scores + at, call_.scale, keys, cols, scratch_.probs + at);
+      }
+    });
+    Values();
+    Store();
   }
-}
+
+ private:
+  template <typename Visit>
+  TANDEM_INLINE void ForEachRow(const Visit& visit) const {
+    for (int64_t i = 0; i < task_.count; ++i) {
+      for (int64_t row = 0; row < task_.rows[i].rows; ++row) visit(task_.rows[i], row);
+    }
+  }
+
+  // visit(tile, queries from, to, one of the sequences they belong to); the tiles of a query come
+  // in ascending order.
+  template <typename Visit>
+  TANDEM_INLINE void ForEachTile(const Visit& visit) const {
+    for (int64_t tile = 0; tile < task_.shared_tiles; ++tile) {
+      visit(tile, 0, scratch_.queries, task_.rows[0]);
+    }
+    int64_t query = 0;
+    for (int64_t i = 0; i < task_.count; ++i) {
+      const AttentionRows& rows = task_.rows[i];
+      const int64_t end = query + rows.rows * group_;
+      for (int64_t tile = task_.shared_tiles; tile < TilesOf(rows); ++tile) {
+        visit(tile, query, end, rows);
+      }
+      query = end;
+    }
+  }
+
+  const std::byte* KvHead(const AttentionRows& rows, int64_t tile) const {
+    return call_.kv + rows.blocks[tile] * call_.kv_block_bytes +
+           task_.kv_head * KvHeadBytes(call_.head_dim, sizeof(T));
+  }
+
+  void CopyQueries() {
+    const T* qkv = static_cast<const T*>(call_.qkv) + task_.kv_head * group_ * call_.head_dim;
+    const int64_t count = group_ * call_.head_dim;
+    T* to = scratch_.q;
+    ForEachRow([&](const AttentionRows& rows, int64_t row) {
+      const T* from = qkv + (rows.first_row + row) * call_.qkv_stride;
+      __builtin_memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+      to += count;
+    });
+  }
+
+  void Scores() {
+    GemmCall product;
+    product.a = scratch_.q;
+    product.a_stride = call_.head_dim;
+    product.panel_bytes = KvKeyPanelBytes(call_.head_dim, sizeof(T));
+    product.k = call_.head_dim;
+    product.n = kKvTokens;
+    product.c_stride = scratch_.stride;
+    product.output = GemmCall::Output::kFloat;
+    ForEachTile([&](int64_t tile, int64_t q0, int64_t q1, const AttentionRows& rows) {
+      product.b = KvHead(rows, tile);
+      product.c = scratch_.scores + tile * kKvTokens;
+      gemm_.Run(product, q0, q1, 0, kKvTokens / 16);
+    });
+  }
+
+  void Values() {
+    constexpr int64_t kUnit = GemmContext<T>::kSumUnit;
+    GemmCall product;
+    product.a_stride = scratch_.stride;
+    product.panel_bytes = KvValuePanelBytes(sizeof(T));
+    product.n = scratch_.out_cols;
+    product.c = scratch_.out;
+    product.c_stride = scratch_.out_cols;
+    ForEachTile([&](int64_t tile, int64_t q0, int64_t q1, const AttentionRows& rows) {
+      const int64_t keys = (rows.first_position + rows.rows + kUnit - 1) / kUnit * kUnit;
+      product.a = scratch_.probs + tile * kKvTokens;
+      product.b = KvHead(rows, tile) + key_bytes_;
+      product.k = Smaller(kKvTokens, keys - tile * kKvTokens);
+      product.output = tile == 0 ? GemmCall::Output::kFloat : GemmCall::Output::kAccumulate;
+      gemm_.Run(product, q0, q1, 0, scratch_.out_cols / 16);
+    });
+  }
+
+  void Store() {
+    const int64_t dim = call_.head_dim, cols = scratch_.out_cols, heads = group_;
+    const float* from = scratch_.out;
+    const float* sums = scratch_.sums;
+    ForEachRow([&](const AttentionRows& rows, int64_t row) {
+      T* out = static_cast<T*>(call_.out) + (rows.first_row + row) * call_.out_stride +
+               task_.kv_head * heads * dim;
+      for (int64_t head = 0; head < heads; ++head, out += dim, from += cols) {
+        const F32x16 inverse = Set1(1.0f / *sums++);
+        int64_t d = 0;
+        for (; d + 32 <= dim; d += 32) {
+          StorePair(out + d, Fma(Load(from + d), inverse, Zero()),
+                    Fma(Load(from + d + 16), inverse, Zero()));
+        }
+        for (; d < dim; d += 16) {
+          StoreUpTo(out + d, Fma(Load(from + d), inverse, Zero()), dim - d);
+        }
+      }
+    });
+  }
+
+  const AttentionCall& call_;
+  const AttentionTask& task_;
+  const AttentionScratch<T> scratch_;
+  const int64_t group_, key_bytes_;
+  GemmContext<T> gemm_;
+};
 
 template <typename T>
 void Attention(const AttentionCall& call, const AttentionTask& task, std::byte* memory) {
-  const AttentionScratch<T> scratch(call, task, memory);
-  const int64_t group = call.heads / call.kv_heads;
-  const auto kv_head = [&](int64_t tile) {
-    return call.kv + task.blocks[tile] * call.kv_block_bytes +
-           task.kv_head * KvHeadBytes(call.head_dim, sizeof(T));
-  };
-  const int64_t key_bytes = KvKeyBytes(call.head_dim, sizeof(T));
-  CopyQueries(call, task, scratch.q);
-  GemmContext<T> gemm;
-  GemmCall product;
-  product.a = scratch.q;
-  product.a_stride = call.head_dim;
-  product.panel_bytes = KvKeyPanelBytes(call.head_dim, sizeof(T));
-  product.k = call.head_dim;
-  product.n = kKvTokens;
-  product.c_stride = scratch.stride;
-  product.output = GemmCall::Output::kFloat;
-  for (int64_t tile = 0; tile < scratch.tiles; ++tile) {
-    if (task.rows == 1 && tile + 1 < scratch.tiles) PrefetchTile(kv_head(tile + 1), key_bytes);
-    product.b = kv_head(tile);
-    product.c = scratch.scores + tile * kKvTokens;
-    gemm.Run(product, 0, scratch.queries, 0, kKvTokens / 16);
-  }
-  for (int64_t i = 0; i < scratch.queries; ++i) {
-    const int64_t at = i * scratch.stride;
-    scratch.sums[i] =
-        SoftmaxRow(scratch.scores + at, call.scale, task.first_position + i / group + 1,
-                   scratch.score_cols, scratch.probs + at);
-  }
-  product.a_stride = scratch.stride;
-  product.panel_bytes = KvValuePanelBytes(sizeof(T));
-  product.n = scratch.out_cols;
-  product.c = scratch.out;
-  product.c_stride = scratch.out_cols;
-  const int64_t keys = (task.first_position + task.rows + 1) / 2 * 2;
-  for (int64_t tile = 0; tile < scratch.tiles; ++tile) {
-    product.a = scratch.probs + tile * kKvTokens;
-    product.b = kv_head(tile) + key_bytes;
-    if (task.rows == 1 && tile + 1 < scratch.tiles) {
-      PrefetchTile(kv_head(tile + 1) + key_bytes, kKvTokens * scratch.out_cols * sizeof(T));
-    }
-    product.k = Smaller(kKvTokens, keys - tile * kKvTokens);
-    product.output = tile == 0 ? GemmCall::Output::kFloat : GemmCall::Output::kAccumulate;
-    gemm.Run(product, 0, scratch.queries, 0, scratch.out_cols / 16);
-  }
-  for (int64_t i = 0; i < scratch.queries; ++i) {
-    const int64_t head = task.kv_head * group + i % group;
-    T* out = static_cast<T*>(call.out) + (task.first_row + i / group) * call.out_stride +
-             head * call.head_dim;
-    const F32x16 inverse = Set1(1.0f / scratch.sums[i]);
-    for (int64_t d = 0; d < call.head_dim; d += 16) {
-      const F32x16 sum = Load(scratch.out + i * scratch.out_cols + d);
-      StoreUpTo(out + d, Fma(sum, inverse, Zero()), call.head_dim - d);
-    }
-  }
+  AttentionKernel<T>(call, task, memory).Run();
 }
 
 }  // namespace

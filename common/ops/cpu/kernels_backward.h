@@ -144,23 +144,25 @@ void SoftmaxBack(const SoftmaxBackRow& row) {
 // d log_prob / dx_j = [j = target] - p_j and dH / dx_j = -p_j * (l_j + H).
 template <typename T>
 void LogitsBack(const LogitsBackRow& row) {
-  const F32x16 temperature = Set1(row.temperature);
+  const F32x16 factor = Set1(row.inverse_temperature);
   const F32x16 max = Set1(row.stats.max), log_sum = Set1(row.stats.log_sum);
   const F32x16 g = Set1(row.grad_log_prob), ge = Set1(row.grad_entropy);
   const F32x16 entropy = Set1(row.stats.entropy), inverse = Set1(1.0f / row.stats.sum);
   T* out = static_cast<T*>(row.dlogits);
   for (int64_t i = 0; i < row.cols; i += 16) {
     const int64_t n = row.cols - i;
-    F32x16 x = Sub(ScaledLogits(row.logits + i, n, temperature), max);
+    F32x16 x = Sub(ScaledLogits(row.logits + i, n, factor), max);
     const F32x16 p = Mul(Exp(x), inverse);
     if (n < 16) x = KeepFirst(x, n, 0.0f);
     const F32x16 slope = Fma(ge, Add(Sub(x, log_sum), entropy), g);
-    float gradient[16];
-    Store(gradient, Negate(Mul(p, slope)));
+    F32x16 gradient = Negate(Mul(p, slope));
     if (row.target >= i && row.target < i + 16 && row.target < row.cols) {
-      gradient[row.target - i] += row.grad_log_prob;
+      float lanes[16];
+      Store(lanes, gradient);
+      lanes[row.target - i] += row.grad_log_prob;
+      gradient = Load(lanes);
     }
-    StoreUpTo(out + i, Div(Load(gradient), temperature), n);
+    StoreUpTo(out + i, Mul(gradient, factor), n);
   }
 }
 

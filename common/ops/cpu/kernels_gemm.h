@@ -240,6 +240,8 @@ TANDEM_INLINE void GemmPass(
 template <typename T>
 class GemmContext {
  public:
+  // Sums of so many elements are as fast as shorter ones, or faster.
+  static constexpr int64_t kSumUnit = 2;
   // 240 rows are whole register blocks of 6 and of 8. B is not cut for its size: every pass of
   // panels is small.
   static constexpr GemmCut kCut = {

@@ -120,7 +120,7 @@ TANDEM_INLINE void StoreRoundedPair(const GemmCall& call, TileRange range) {
       low = Add(low, bias[0]);
       high = Add(high, bias[1]);
     }
-    _mm512_storeu_si512(c, (__m512i)_mm512_cvtne2ps_pbh(high.v, low.v));
+    StorePair(c, low, high);
   }
 }
 
@@ -303,6 +303,7 @@ constexpr int64_t kCachedBytes = int64_t{3} << 19;
 template <>
 class GemmContext<BfloatBits> {
  public:
+  static constexpr int64_t kSumUnit = 32;
   static constexpr GemmCut kCut = {.a_elements = kPassBytes / 2,
                                    .b_elements = kPassBytes / 2,
                                    .min_rows = 64,

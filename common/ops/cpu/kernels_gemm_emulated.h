@@ -52,6 +52,7 @@ void EmulatedBlock(const GemmCall& call, int64_t row, int64_t panel) {
 template <>
 class GemmContext<BfloatBits> {
  public:
+  static constexpr int64_t kSumUnit = 32;
   static constexpr GemmCut kCut = {
       .a_elements = 384 << 10, .b_elements = int64_t{1} << 40, .min_rows = 240, .row_unit = 4};
 

@@ -7,22 +7,22 @@
 namespace tandem {
 namespace {
 
-// logits / temperature with -inf in the lanes from n on.
-TANDEM_INLINE F32x16 ScaledLogits(const float* logits, int64_t n, F32x16 temperature) {
-  const F32x16 x = Div(LoadUpTo(logits, n), temperature);
+// logits / T with -inf in the lanes from n on.
+TANDEM_INLINE F32x16 ScaledLogits(const float* logits, int64_t n, F32x16 inverse_temperature) {
+  const F32x16 x = Mul(LoadUpTo(logits, n), inverse_temperature);
   return n >= 16 ? x : KeepFirst(x, n, -__builtin_inff());
 }
 
-void LogitChunkStats(const float* logits, int64_t n, float temperature, ChunkStats* out) {
-  const F32x16 divisor = Set1(temperature);
+void LogitChunkStats(const float* logits, int64_t n, float inverse_temperature, ChunkStats* out) {
+  const F32x16 factor = Set1(inverse_temperature);
   F32x16 highest = Set1(-__builtin_inff());
   for (int64_t i = 0; i < n; i += 16) {
-    highest = Max(highest, ScaledLogits(logits + i, n - i, divisor));
+    highest = Max(highest, ScaledLogits(logits + i, n - i, factor));
   }
   const float max = MaxLanes(highest);
   F32x16 sum = Zero(), weighted = Zero();
   for (int64_t i = 0; i < n; i += 16) {
-    F32x16 x = Sub(ScaledLogits(logits + i, n - i, divisor), Set1(max));
+    F32x16 x = Sub(ScaledLogits(logits + i, n - i, factor), Set1(max));
     const F32x16 e = Exp(x);
     // -inf times the zero weight of a missing lane is no number.
     if (n - i < 16) x = KeepFirst(x, n - i, 0.0f);
@@ -49,9 +49,9 @@ void CombineChunks(const ChunkStats* chunks, int64_t n, RowStats* out) {
   out->entropy = out->log_sum - weighted / sum;
 }
 
-void ExpLogits(const float* logits, int64_t n, float temperature, float max, float* out) {
+void ExpLogits(const float* logits, int64_t n, float inverse_temperature, float max, float* out) {
   for (int64_t i = 0; i < n; i += 16) {
-    const F32x16 x = Sub(ScaledLogits(logits + i, n - i, Set1(temperature)), Set1(max));
+    const F32x16 x = Sub(ScaledLogits(logits + i, n - i, Set1(inverse_temperature)), Set1(max));
     StoreUpTo(out + i, Exp(x), n - i);
   }
 }

@@ -68,6 +68,8 @@ void Rope(void* head, const float* cos, const float* sin, int64_t half_dim) {
   Rotate<T, false>(head, cos, sin, half_dim);
 }
 
+// The first of kKvValueUnit tokens clears V of them all: sums go over all of them, with P = 0 where
+// there is no token yet, and what an earlier owner of the block left could be no number.
 template <typename T>
 void StoreKv(const void* k, const void* v, int64_t head_dim, int64_t token, std::byte* kv_head) {
   constexpr int64_t kPerWord = 4 / sizeof(T);
@@ -79,6 +81,12 @@ void StoreKv(const void* k, const void* v, int64_t head_dim, int64_t token, std:
   }
   const T* value = static_cast<const T*>(v);
   std::byte* values = kv_head + KvKeyBytes(head_dim, sizeof(T));
+  if (token % kKvValueUnit == 0) {
+    for (int64_t d = 0; d < head_dim; d += 16) {
+      __builtin_memset(values + d / 16 * KvValuePanelBytes(sizeof(T)) + token / kPerWord * 64, 0,
+                       kKvValueUnit / kPerWord * 64);
+    }
+  }
   for (int64_t d = 0; d < head_dim; ++d) {
     T* panel = reinterpret_cast<T*>(values + d / 16 * KvValuePanelBytes(sizeof(T)));
     panel[(token / kPerWord * 16 + d % 16) * kPerWord + token % kPerWord] = value[d];

@@ -10,6 +10,8 @@
 namespace tandem {
 
 inline constexpr int64_t kKvTokens = 64;
+// Tokens from a multiple of this on, which the first of them clears and one thread stores.
+inline constexpr int64_t kKvValueUnit = 32;
 
 constexpr int64_t KvPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 

@@ -96,7 +96,7 @@ int64_t ChooseInChunk(const KernelSet& kernels,
                       float* scratch) {
   if (row.temperature == 0.0f) return std::max_element(logits, logits + cols) - logits;
   const float target = row.uniform * stats.sum;
-  kernels.exp_logits(logits, cols, row.temperature, stats.max, scratch);
+  kernels.exp_logits(logits, cols, InverseTemperature(row.temperature), stats.max, scratch);
   float before = choice.before;
   int64_t last = 0;  // where rounding leaves the sum short of the target: the last possible token
   for (int64_t i = 0; i < cols; ++i) {
@@ -115,7 +115,7 @@ int32_t ChooseFiltered(const KernelSet& kernels,
                        int64_t vocab_limit,
                        float* weights,
                        int32_t* ids) {
-  kernels.exp_logits(logits, vocab_limit, row.temperature, stats.max, weights);
+  kernels.exp_logits(logits, vocab_limit, InverseTemperature(row.temperature), stats.max, weights);
   const int64_t count = FilterIds(row, vocab_limit, weights, ids);
   double total = 0;
   for (int64_t i = 0; i < count; ++i) total += static_cast<double>(weights[ids[i]]);

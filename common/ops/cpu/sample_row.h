@@ -9,9 +9,9 @@
 
 namespace tandem {
 
-// The temperature a row is scored at: greedy rows at 1.
-inline float ScoringTemperature(float temperature) {
-  return temperature == 0.0f ? 1.0f : temperature;
+// 1 / T of the temperature a row is scored at: greedy rows at 1.
+inline float InverseTemperature(float temperature) {
+  return temperature == 0.0f ? 1.0f : 1.0f / temperature;
 }
 
 // Whether top-k or top-p may leave out ids: such a row needs all of its logits.
@@ -49,8 +49,8 @@ int32_t ChooseFiltered(const KernelSet& kernels,
                        int32_t* ids);
 
 // (logit / T - max) - log(sum): the one formula of a token's log-prob.
-inline float LogProb(float logit, float temperature, const RowStats& stats) {
-  return (logit / temperature - stats.max) - stats.log_sum;
+inline float LogProb(float logit, float inverse_temperature, const RowStats& stats) {
+  return (logit * inverse_temperature - stats.max) - stats.log_sum;
 }
 
 }  // namespace tandem

@@ -44,6 +44,8 @@ class TileShapes {
   // For products whose last block has `last_words` words (0: it is whole) and row tiles of `rows0`
   // and `rows1` rows. Fewer rows take less time. Clears all tiles.
   TANDEM_INLINE void Use(int64_t last_words, int64_t rows0, int64_t rows1) {
+    // One whole row tile computes with the shapes of two.
+    if (rows0 == kTileRows && rows1 == 0) rows1 = kTileRows;
     const int64_t shape = last_words << 16 | rows0 << 8 | rows1;
     if (shape != shape_) Load(last_words, rows0, rows1);
     shape_ = shape;

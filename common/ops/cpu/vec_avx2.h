@@ -38,9 +38,6 @@ TANDEM_INLINE F32x16 Sub(F32x16 a, F32x16 b) {
 TANDEM_INLINE F32x16 Mul(F32x16 a, F32x16 b) {
   return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
 }
-TANDEM_INLINE F32x16 Div(F32x16 a, F32x16 b) {
-  return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)};
-}
 // a * b + c and c - a * b, rounded once.
 TANDEM_INLINE F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
@@ -52,17 +49,15 @@ TANDEM_INLINE F32x16 Fnma(F32x16 a, F32x16 b, F32x16 c) {
 TANDEM_INLINE F32x16 Max(F32x16 a, F32x16 b) {
   return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)};
 }
-TANDEM_INLINE F32x16 Nearest(F32x16 a) {
-  constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-  return {_mm256_round_ps(a.lo, kMode), _mm256_round_ps(a.hi, kMode)};
+// The low nine bits of every lane as sign and exponent of a power of two.
+TANDEM_INLINE F32x16 LowBitsToExponent(F32x16 a) {
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.lo), 23)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a.hi), 23))};
 }
-TANDEM_INLINE __m256 ScaleByPowerOf2(__m256 a, __m256 n) {
-  const __m256i shift = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), shift));
-}
-// a * 2^n for integral n, by adding to the exponent field.
-TANDEM_INLINE F32x16 ScaleByPowerOf2(F32x16 a, F32x16 n) {
-  return {ScaleByPowerOf2(a.lo, n.lo), ScaleByPowerOf2(a.hi, n.hi)};
+// a < b ? 0 : x * y, per lane.
+TANDEM_INLINE F32x16 MulUnlessLess(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+  return {_mm256_and_ps(_mm256_mul_ps(x.lo, y.lo), _mm256_cmp_ps(a.lo, b.lo, _CMP_NLT_UQ)),
+          _mm256_and_ps(_mm256_mul_ps(x.hi, y.hi), _mm256_cmp_ps(a.hi, b.hi, _CMP_NLT_UQ))};
 }
 TANDEM_INLINE F32x16 Negate(F32x16 a) {
   const __m256 sign = _mm256_set1_ps(-0.0f);

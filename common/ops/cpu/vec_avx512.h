@@ -29,7 +29,6 @@ TANDEM_INLINE void StorePartial(float* p, F32x16 x, int64_t n) {
 TANDEM_INLINE F32x16 Add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 TANDEM_INLINE F32x16 Sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 TANDEM_INLINE F32x16 Mul(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
-TANDEM_INLINE F32x16 Div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 // a * b + c and c - a * b, rounded once.
 TANDEM_INLINE F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 TANDEM_INLINE F32x16 Fnma(F32x16 a, F32x16 b, F32x16 c) {
@@ -37,11 +36,13 @@ TANDEM_INLINE F32x16 Fnma(F32x16 a, F32x16 b, F32x16 c) {
 }
 // b where either is NaN.
 TANDEM_INLINE F32x16 Max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
-TANDEM_INLINE F32x16 Nearest(F32x16 a) { return {_mm512_roundscale_ps(a.v, 8)}; }
-// a * 2^n for integral n, by adding to the exponent field.
-TANDEM_INLINE F32x16 ScaleByPowerOf2(F32x16 a, F32x16 n) {
-  const __m512i shift = _mm512_slli_epi32(_mm512_cvtps_epi32(n.v), 23);
-  return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a.v), shift))};
+// The low nine bits of every lane as sign and exponent of a power of two.
+TANDEM_INLINE F32x16 LowBitsToExponent(F32x16 a) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 23))};
+}
+// a < b ? 0 : x * y, per lane.
+TANDEM_INLINE F32x16 MulUnlessLess(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+  return {_mm512_maskz_mul_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_NLT_UQ), x.v, y.v)};
 }
 TANDEM_INLINE F32x16 Negate(F32x16 a) {
   return {_mm512_castsi512_ps(

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include <catch2/catch.hpp>
 
@@ -124,6 +125,73 @@ TEST_CASE("Decode, chunked prefill and full prefill give the same bits", "[ops][
           ops->Attention(qkv.view(), shape, spans, kv.view(), out.view());
           for (int64_t i = 0; i < rows; ++i) REQUIRE(out.SameRow(i + 1, full, first + i));
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("Decoding samples of one prompt together gives the bits of each alone",
+          "[ops][attention]") {
+  constexpr int64_t kPrompt = 128, kSamples = 5;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (const AttentionShape& shape : kShapes) {
+      const RopeTable rope = testing::TestRope(shape.head_dim, 256);
+      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 2);
+      TestKv kv(shape, dtype, 32, 5);
+      const std::vector<int32_t> prompt = kv.Take(kPrompt);
+      const std::vector<AttentionSpan> prefill = {{0, kPrompt, 0, prompt.data()}};
+      TestMatrix prompt_qkv = TestMatrix::Random(dtype, kPrompt, shape.qkv_cols(), 6);
+      ops->RopeAndStore(prompt_qkv.view(), shape, rope, prefill, kv.view());
+      // Sample i has i tokens of its own behind the prompt, stored one after the other.
+      std::vector<std::vector<int32_t>> blocks;
+      std::vector<AttentionSpan> together;
+      TestMatrix qkv = TestMatrix::Random(dtype, kSamples, shape.qkv_cols(), 7);
+      for (int64_t i = 0; i < kSamples; ++i) {
+        blocks.push_back(prompt);
+        blocks.back().push_back(kv.Take(1)[0]);
+        TestMatrix own =
+            TestMatrix::Random(dtype, i + 1, shape.qkv_cols(), 8 + static_cast<uint32_t>(i));
+        ops->RopeAndStore(own.view(), shape, rope, {{0, i + 1, kPrompt, blocks.back().data()}},
+                          kv.view());
+        together.push_back({i, 1, kPrompt + i, blocks.back().data()});
+      }
+      const TestMatrix out(dtype, kSamples, shape.q_cols());
+      ops->Attention(qkv.view(), shape, together, kv.view(), out.view());
+      for (int64_t i = 0; i < kSamples; ++i) {
+        const TestMatrix alone(dtype, kSamples, shape.q_cols());
+        ops->Attention(qkv.view(), shape, {together[static_cast<size_t>(i)]}, kv.view(),
+                       alone.view());
+        REQUIRE(alone.SameRow(i, out, i));
+      }
+    }
+  }
+}
+
+TEST_CASE("What an earlier owner left in a block does not matter", "[ops][attention]") {
+  constexpr int64_t kTokens = 70;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (const AttentionShape& shape : kShapes) {
+      const RopeTable rope = testing::TestRope(shape.head_dim, 128);
+      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 2);
+      const TestMatrix source = TestMatrix::Random(dtype, kTokens, shape.qkv_cols(), 11);
+      const TestMatrix expected = Prefill(*ops, dtype, shape, rope, source);
+      TestKv kv(shape, dtype, 8, 3);
+      const std::vector<int32_t> blocks = kv.Take(kTokens);
+      const int64_t bytes = KvBlockBytes(shape, dtype);
+      for (const int32_t block : blocks)
+        std::memset(kv.view().base + block * bytes, 0xff, static_cast<size_t>(bytes));
+      const TestMatrix out(dtype, kTokens, shape.q_cols());
+      for (int64_t first = 0; first < kTokens; first += 3) {
+        const int64_t rows = std::min<int64_t>(3, kTokens - first);
+        TestMatrix qkv(dtype, rows, shape.qkv_cols());
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < qkv.cols(); ++j) qkv.Set(i, j, source.At(first + i, j));
+        }
+        const std::vector<AttentionSpan> spans = {{0, rows, first, blocks.data()}};
+        const TestMatrix chunk(dtype, rows, shape.q_cols());
+        ops->RopeAndStore(qkv.view(), shape, rope, spans, kv.view());
+        ops->Attention(qkv.view(), shape, spans, kv.view(), chunk.view());
+        for (int64_t i = 0; i < rows; ++i) REQUIRE(chunk.SameRow(i, expected, first + i));
       }
     }
   }

@@ -106,7 +106,9 @@ Outputs RunOps(ForwardOps& ops,
   ops.Linear(in.view(), inputs.weight.view(), linear.view());
   ops.Add(sum.view(), normed.view());
   ops.SiluMul(in.view(), silu.view());
-  ops.RopeAndStore(rotated.view(), kShape, inputs.rope, spans, kv.view());
+  // Elsewhere: a row that is stored again would clear those behind it.
+  TestKv again(kShape, kBf16, kSequences * (kLength / kKvBlockTokens), seed);
+  ops.RopeAndStore(rotated.view(), kShape, inputs.rope, spans, again.view());
   ops.Attention(rotated.view(), kShape, spans, kv.view(), attention.view());
   Outputs outputs;
   outputs.matrices = {{"embed", embedded}, {"norm", normed},  {"linear", linear},      {"add", sum},
