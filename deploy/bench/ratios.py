@@ -97,9 +97,15 @@ def linear(table, own):
             part = [row for row in part if key in row[2]]
             if part:
                 shape, _, row = min(part, key=lambda row: row[2][key])
-                missed = sum(row[2][key] < target for row in part)
-                table.add(f"linear {isa} {label}, GFLOP/s, {missed} of {len(part)} below, worst: {shape}",
+                below = [other for _, _, other in part if other[key] < target]
+                table.add(f"linear {isa} {label}, GFLOP/s, {counts(below, len(part), key, target)}worst: {shape}",
                           row["tandem"], row["tandem"] / row[key], row[key], target)
+
+
+def counts(below, rows, key, target):
+    """How many miss a target, and how many of them have to: for them it lies above the bound."""
+    beyond = sum(key == "ratio" and row["tandem"] / row["ratio"] * target > row["bound"] for row in below)
+    return f"{len(below)} of {rows} below" + (f" ({beyond} beyond the bound), " if beyond else ", ")
 
 
 def versus(table, what, row, target):

@@ -26,16 +26,23 @@ class OpsTest(unittest.TestCase):
 
     def test_linear_names_the_worst_row_of_every_kernel_set_and_holds_it_to_its_share(self):
         self.assertEqual(self.rows({
-            "linear amx 9x9 M=8 threads 2": row(90.0, 1.5, share=0.6),
-            "linear amx 9x9 M=32 threads 2": row(90.0, 1.2, share=0.7),
-            "linear amx 9x9 M=64 threads 2": row(90.0, 1.1, share=0.4),
-            "linear avx512bf16 9x9 M=64 threads 2": row(50.0, 1.01, share=0.84)}), [
+            "linear amx 9x9 M=8 threads 2": row(90.0, 1.5, share=0.6, bound=150.0),
+            "linear amx 9x9 M=32 threads 2": row(90.0, 1.2, share=0.7, bound=128.6),
+            "linear amx 9x9 M=64 threads 2": row(90.0, 1.1, share=0.4, bound=225.0),
+            "linear avx512bf16 9x9 M=64 threads 2": row(50.0, 1.01, share=0.84, bound=59.5)}), [
                 ("linear amx ÷ oneDNN, M ≤ 32, GFLOP/s, 1 of 2 below, worst: 9x9 M=32", 1.2, "≥ 1.3", False),
                 ("linear amx ÷ oneDNN, all M, GFLOP/s, 0 of 3 below, worst: 9x9 M=64", 1.1, "≥ 1.05", True),
                 ("linear amx ÷ the machine's bound, GFLOP/s, 1 of 3 below, worst: 9x9 M=64", 0.4, "≥ 0.5", False),
                 ("linear avx512bf16 ÷ oneDNN, all M, GFLOP/s, 1 of 1 below, worst: 9x9 M=64", 1.01, "≥ 1.05", False),
                 ("linear avx512bf16 ÷ the machine's bound, GFLOP/s, 1 of 1 below, worst: 9x9 M=64", 0.84, "≥ 0.85",
                  False)])
+
+    def test_of_rows_below_a_target_it_tells_how_many_have_to_be(self):
+        # 1.05 times 99 is more than the machine could do, 1.05 times 80 is not.
+        self.assertEqual(self.rows({
+            "linear amx 9x9 M=64 threads 2": row(100.0, 100 / 99, share=0.98, bound=102.0),
+            "linear amx 9x9 M=128 threads 2": row(80.0, 1.0, share=0.78, bound=102.0)})[0][0],
+                         "linear amx ÷ oneDNN, all M, GFLOP/s, 2 of 2 below (1 beyond the bound), worst: 9x9 M=128")
 
     def test_attention_is_held_to_its_users_calls_and_to_reformulations_apart(self):
         self.assertEqual(self.rows({
