@@ -50,7 +50,7 @@ def own_figures(args, failed, here):
         command = [args.bin / f"tandem-{name}-bench"] + ([args.model] if name in NEED_MODEL else [])
         runs = args.runs if name != "train" else 1  # it repeats its steps itself
         for _ in range(runs):
-            keep_best(best, run(command, failed))
+            keep_best(best, run(command, failed, SEQ if here["forced_isa"] == SEQ["TANDEM_CPU_ISA"] else None))
             if name == "ops" and has_two_classes:
                 keep_best(best, run(command + ["linear"], failed, SEQ))
             if name == "generation":
