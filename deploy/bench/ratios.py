@@ -14,10 +14,11 @@ class Table:
                           "target": text, "met": met})
 
     def show(self):
-        print(f"\n{'':<78} {'Tandem':>10} {'peer':>10} {'ratio':>7}  target")
+        width = max((len(row["what"]) for row in self.rows), default=0)
+        print(f"\n{'':<{width}} {'Tandem':>10} {'peer':>10} {'ratio':>7}  target")
         for row in self.rows:
             peer = f"{row['peer']:>10.1f}" if row["peer"] is not None else f"{'':>10}"
-            print(f"{row['what']:<78} {row['tandem']:>10.2f} {peer} {row['ratio']:>7.2f}  {row['target']}"
+            print(f"{row['what']:<{width}} {row['tandem']:>10.2f} {peer} {row['ratio']:>7.2f}  {row['target']}"
                   f"{'' if row['met'] else '   missed'}")
 
 
