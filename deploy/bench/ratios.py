@@ -6,17 +6,19 @@ class Table:
     def __init__(self):
         self.rows = []
 
-    def add(self, what, ours, peer, ratio, target, at_least=True):
-        """`ratio` with its target; `at_least` false where less is better."""
-        met = ratio >= target if at_least else ratio <= target
+    def add(self, what, ours, peer, ratio, target=None, at_least=True):
+        """`ratio` with its target, if it has one; `at_least` false where less is better."""
+        met = target is None or (ratio >= target if at_least else ratio <= target)
+        text = "" if target is None else f"{'≥' if at_least else '≤'} {target}"
         self.rows.append({"what": what, "tandem": ours, "peer": peer, "ratio": round(ratio, 3),
-                          "target": f"{'≥' if at_least else '≤'} {target}", "met": met})
+                          "target": text, "met": met})
 
     def show(self):
-        print(f"\n{'':<58} {'Tandem':>10} {'peer':>10} {'ratio':>7}  target")
+        width = max((len(row["what"]) for row in self.rows), default=0)
+        print(f"\n{'':<{width}} {'Tandem':>10} {'peer':>10} {'ratio':>7}  target")
         for row in self.rows:
             peer = f"{row['peer']:>10.1f}" if row["peer"] is not None else f"{'':>10}"
-            print(f"{row['what']:<58} {row['tandem']:>10.2f} {peer} {row['ratio']:>7.2f}  {row['target']}"
+            print(f"{row['what']:<{width}} {row['tandem']:>10.2f} {peer} {row['ratio']:>7.2f}  {row['target']}"
                   f"{'' if row['met'] else '   missed'}")
 
 
@@ -61,28 +63,65 @@ def overhead(table, step):
                   step["overhead_share"], 0.05, at_least=False)
 
 
-def worst(rows, key):
-    return min(rows, key=lambda row: row[1][key])
+def scaling(table, own):
+    """Tokens per second by threads and sequences, and what a sequence costs in memory. `own`:
+    {"2 threads": {"64 sequences": figures}}."""
+    rate = {(threads, name): row["tokens_per_s"] for threads, rows in own.items() for name, row in rows.items()}
+    one, two, few, many = "1 threads", "2 threads", "64 sequences", "256 sequences"
+    for what, ours, base in ((f"{few}, 2 threads ÷ 1", (two, few), (one, few)),
+                             (f"{many}, 2 threads ÷ 1", (two, many), (one, many)),
+                             ("2 threads, 256 sequences ÷ 64", (two, many), (two, few))):
+        if ours in rate and base in rate:
+            table.add(f"scaling: tokens/s, {what}", rate[ours], rate[base], rate[ours] / rate[base])
+    rows = own.get(two, {})
+    if few in rows and many in rows:
+        grown, kv = ((rows[many][key] - rows[few][key]) / (256 - 64) for key in ("resident_mib", "kv_mib"))
+        table.add("  memory per sequence from 64 to 256, MiB resident ÷ KV blocks", grown, kv, grown / kv)
 
 
-def ops(table, own, amx):
-    """Against the fastest counterpart that the ops benchmark ran beside ours, the worst row of each
-    group; and against the bound of instruction peak and read bandwidth."""
-    linear = {}
-    for name, figures in own.items():
-        found = re.match(r"linear (\S+) M=(\d+) ", name)
-        if found and "ratio" in figures:
-            linear.setdefault(found[1], []).append((int(found[2]), figures))
-        elif "ratio" in figures:
-            table.add(f"{name}, us", figures["tandem"], figures["tandem"] * figures["ratio"], figures["ratio"],
-                      4.0 if name.startswith("decode") else 2.5)
-    for shape, rows in linear.items():
-        for label, part, target in (("≤ 32", [row for row in rows if row[0] <= 32], 1.3),
-                                    ("> 32", [row for row in rows if row[0] > 32], 1.05)):
+# Of the bound of instruction peak and read bandwidth; every other kernel set is of class seq.
+SHARES = {"amx": 0.5}
+SEQ_SHARE = 0.85
+
+
+def linear(table, own):
+    """By kernel set the worst row of all shapes against oneDNN, and against the machine's bound."""
+    sets = {}
+    for name, row in own.items():
+        found = re.match(r"linear (\S+) (\S+ M=(\d+)) ", name)
+        if found:
+            sets.setdefault(found[1], []).append((found[2], int(found[3]), row))
+    for isa, rows in sets.items():
+        for label, part, key, target in (("÷ oneDNN, M ≤ 32", [row for row in rows if row[1] <= 32], "ratio", 1.3),
+                                         ("÷ oneDNN, all M", rows, "ratio", 1.05),
+                                         ("÷ the machine's bound", rows, "share", SHARES.get(isa, SEQ_SHARE))):
+            part = [row for row in part if key in row[2]]
             if part:
-                m, figures = worst(part, "ratio")
-                table.add(f"linear {shape}, GFLOP/s, worst of M {label}: M={m}", figures["tandem"],
-                          figures["tandem"] / figures["ratio"], figures["ratio"], target)
-        m, figures = worst(rows, "share")
-        table.add(f"  its share of the machine's bound, worst: M={m}", figures["tandem"], figures["bound"],
-                  figures["share"], 0.5 if amx else 0.85)
+                shape, _, row = min(part, key=lambda row: row[2][key])
+                below = [other for _, _, other in part if other[key] < target]
+                table.add(f"linear {isa} {label}, GFLOP/s, {counts(below, len(part), key, target)}worst: {shape}",
+                          row["tandem"], row["tandem"] / row[key], row[key], target)
+
+
+def counts(below, rows, key, target):
+    """How many miss a target, and how many of them have to: for them it lies above the bound."""
+    beyond = sum(key == "ratio" and row["tandem"] / row["ratio"] * target > row["bound"] for row in below)
+    return f"{len(below)} of {rows} below" + (f" ({beyond} beyond the bound), " if beyond else ", ")
+
+
+def versus(table, what, row, target):
+    """An op against its fastest counterpart."""
+    peer = row["tandem"] * (row["ratio"] if row["unit"] == "us" else 1 / row["ratio"])
+    table.add(f"{what}, {row['unit']}, {row['fastest']}", row["tandem"], peer, row["ratio"], target)
+
+
+def ops(table, own):
+    """Linear and attention against what their users call; every op against its fastest counterpart,
+    which may be 1.05 times as fast."""
+    linear(table, own)
+    for name, row in own.items():
+        if "ratio" in row and not name.startswith(("linear ", "op ")):
+            versus(table, f"attention: {name}", row, 4.0 if name.startswith("decode") else 2.5)
+    for name, row in own.items():
+        if "ratio" in row and name.startswith("op "):
+            versus(table, f"exactness: {name[3:]}", row, round(1 / 1.05, 3))

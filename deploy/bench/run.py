@@ -31,9 +31,14 @@ def arguments():
     return args
 
 
-def own_figures(args, failed):
+# Kernels of class seq on a machine with AMX, and oneDNN without it, as on a machine that has none.
+SEQ = {"TANDEM_CPU_ISA": "avx512bf16", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+
+
+def own_figures(args, failed, here):
     """{benchmark: {row: figures}}, the best of the runs."""
     benches = {}
+    has_two_classes = "amx_bf16" in here["isa"] and not here["forced_isa"]
     for name in args.names:
         if name in NEED_MODEL and not (args.model / "config.json").exists():
             print(f"{name} is left out: no model in {args.model} (run deploy/fetch_model.sh)")
@@ -45,22 +50,29 @@ def own_figures(args, failed):
         command = [args.bin / f"tandem-{name}-bench"] + ([args.model] if name in NEED_MODEL else [])
         runs = args.runs if name != "train" else 1  # it repeats its steps itself
         for _ in range(runs):
-            keep_best(best, run(command, failed))
-        if name == "generation":
-            for more in (["--threads", "1", "--sequences", "64"], ["--sequences", "64", "256"]):
-                rows = {}
-                keep_best(rows, run(command + more, failed))
-                best.setdefault("scaling", {})[" ".join(more)] = rows
+            keep_best(best, run(command, failed, SEQ if here["forced_isa"] == SEQ["TANDEM_CPU_ISA"] else None))
+            if name == "ops" and has_two_classes:
+                keep_best(best, run(command + ["linear"], failed, SEQ))
+            if name == "generation":
+                scaling(command, best.setdefault("scaling", {}), failed)
     return benches
 
 
-def show_ratios(benches, result, isa):
+def scaling(command, best, failed):
+    """{"2 threads": {"64 sequences": figures}}."""
+    for threads in ("1", "2"):
+        keep_best(best.setdefault(f"{threads} threads", {}),
+                  run(command + ["--threads", threads, "--sequences", "64", "256"], failed))
+
+
+def show_ratios(benches, result):
     table = ratios.Table()
-    ratios.ops(table, benches.get("ops", {}), amx="amx_bf16" in isa)
+    ratios.ops(table, benches.get("ops", {}))
     step = benches.get("grpo", {}).get("step")
     if "peers" in result:
         ratios.generation(table, benches.get("generation", {}), result["peers"]["generation"])
         ratios.training(table, benches.get("train", {}), step, result["peers"]["training"])
+    ratios.scaling(table, benches.get("generation", {}).get("scaling", {}))
     ratios.overhead(table, step)
     table.show()
     return table.rows
@@ -72,14 +84,14 @@ def main():
               "machine": machine(), "runs": args.runs, "failed": []}
     failed = result["failed"]
     print(f"commit {result['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in result["machine"].items()))
-    benches = result["benches"] = own_figures(args, failed)
+    benches = result["benches"] = own_figures(args, failed, result["machine"])
     if args.peers:
         result["peers"] = {"generation": {"transformers": {}, "llama.cpp": {}}, "training": {"torch": {}, "trl": {}}}
         if "generation" in benches:
             result["peers"]["generation"] = peers.generation(args, benches["generation"], failed)
         if "train" in benches or "grpo" in benches:
             result["peers"]["training"] = peers.training(args, failed)
-    result["ratios"] = show_ratios(benches, result, result["machine"]["isa"])
+    result["ratios"] = show_ratios(benches, result)
     args.out.mkdir(parents=True, exist_ok=True)
     stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     path = args.out / f"{stamp}-{result['commit'].rstrip('+')}.json"

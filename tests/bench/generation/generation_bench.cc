@@ -1,7 +1,12 @@
 // Tokens per second of the rollout's generator on a real model directory, without gRPC:
 // tandem-generation-bench MODEL_DIR --threads 2 --prompt 32 --tokens 64 --sequences 1 8 32 64
+// Every row runs twice, of which the second counts.
+// `kv MiB` are the blocks held at the fullest step, `resident MiB` what the process occupies when
+// the row ends: rows ascend, memory comes at first touch, so that the difference of two rows is
+// what their sequences cost.
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "common/base/status_macros.h"
 #include "rollout_worker/generator.h"
@@ -47,6 +53,12 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+double ResidentMib() {
+  int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return static_cast<double>(resident * sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
 // Different prompts, one sample each: nothing is shared.
 absl::Status SubmitAll(Generator& generator, const Options& options, int64_t sequences) {
   for (int64_t s = 0; s < sequences; ++s) {
@@ -60,6 +72,36 @@ absl::Status SubmitAll(Generator& generator, const Options& options, int64_t seq
     TANDEM_RETURN_IF_ERROR(generator.Submit(request, std::make_shared<CountingSink>()));
   }
   return absl::OkStatus();
+}
+
+struct Times {
+  double prefill = 0, decode = 0, cpu = 0;  // seconds
+  int64_t blocks = 0;                       // of KV, at the fullest step
+};
+
+// Until all is generated; prefill ends when `prompt_tokens` are computed.
+Times Measure(Generator& generator, const std::byte* weights, int64_t prompt_tokens) {
+  Times times;
+  const double start = Seconds(), cpu = CpuSeconds();
+  while (generator.has_work()) {
+    generator.Step(weights, 0);
+    const GeneratorLoad load = generator.load();
+    times.blocks = std::max(times.blocks, load.kv_blocks_used);
+    if (times.prefill == 0 && load.prefill_tokens == prompt_tokens) {
+      times.prefill = Seconds() - start;
+    }
+  }
+  times.decode = Seconds() - start - times.prefill;
+  times.cpu = CpuSeconds() - cpu;
+  return times;
+}
+
+void PrintRow(const Options& options, int64_t sequences, const Times& times, double block_mib) {
+  fmt::print("{:>9} {:>12.3f} {:>12.3f} {:>12.1f} {:>14.1f} {:>12.2f} {:>8.1f} {:>12.1f}\n",
+             sequences, times.prefill, times.decode,
+             static_cast<double>(sequences * (options.tokens - 1)) / times.decode,
+             static_cast<double>(sequences * options.tokens) / (times.prefill + times.decode),
+             times.cpu, static_cast<double>(times.blocks) * block_mib, ResidentMib());
 }
 
 absl::Status RunAll(const Options& options) {
@@ -83,29 +125,22 @@ absl::Status RunAll(const Options& options) {
   TANDEM_RETURN_IF_ERROR(weights->LoadCheckpoint(options.model_dir, spec));
   fmt::print("{} threads, prompt {}, {} new tokens, {}\n", options.threads, options.prompt,
              options.tokens, runner->ops().numerics_class());
-  fmt::print("{:>9} {:>12} {:>12} {:>12} {:>14} {:>12}\n", "sequences", "prefill s", "decode s",
-             "decode tok/s", "all tok/s", "cpu s");
+  fmt::print("{:>9} {:>12} {:>12} {:>12} {:>14} {:>12} {:>8} {:>12}\n", "sequences", "prefill s",
+             "decode s", "decode tok/s", "all tok/s", "cpu s", "kv MiB", "resident MiB");
+  const double block_mib = static_cast<double>(KvPoolBlockBytes(spec, dtype)) / (1 << 20);
   for (const int64_t sequences : options.sequences) {
-    GeneratorOptions generator_options;
-    generator_options.scheduler = {sequences, 2048, true};
-    generator_options.max_model_len = length;
-    generator_options.vocab_limit = spec.vocab_size;
-    Generator generator(generator_options, runner.get(), kv.get());
-    TANDEM_RETURN_IF_ERROR(SubmitAll(generator, options, sequences));
-    const double start = Seconds(), cpu = CpuSeconds();
-    double prefilled = 0;
-    while (generator.has_work()) {
-      generator.Step(weights->data(), 0);
-      const GeneratorLoad load = generator.load();
-      if (prefilled == 0 && load.prefill_tokens == sequences * options.prompt) {
-        prefilled = Seconds();
-      }
-    }
-    const double end = Seconds();
-    const auto decoded = static_cast<double>(sequences * (options.tokens - 1));
-    fmt::print("{:>9} {:>12.3f} {:>12.3f} {:>12.1f} {:>14.1f} {:>12.2f}\n", sequences,
-               prefilled - start, end - prefilled, decoded / (end - prefilled),
-               static_cast<double>(sequences * options.tokens) / (end - start), CpuSeconds() - cpu);
+    const auto generate = [&]() -> absl::StatusOr<Times> {
+      GeneratorOptions generator_options;
+      generator_options.scheduler = {sequences, 2048, true};
+      generator_options.max_model_len = length;
+      generator_options.vocab_limit = spec.vocab_size;
+      Generator generator(generator_options, runner.get(), kv.get());
+      TANDEM_RETURN_IF_ERROR(SubmitAll(generator, options, sequences));
+      return Measure(generator, weights->data(), sequences * options.prompt);
+    };
+    TANDEM_RETURN_IF_ERROR(generate().status());  // pages come at first touch
+    TANDEM_ASSIGN_OR_RETURN(const Times times, generate());
+    PrintRow(options, sequences, times, block_mib);
   }
   return absl::OkStatus();
 }

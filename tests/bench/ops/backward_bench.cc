@@ -1,66 +1,72 @@
-// Linear's gradients and the LM head at the shapes of SmolLM2-135M.
+// Gradients of linear and of the ops that take rows one by one.
 #include <fmt/core.h>
 
 #include "tests/bench/ops/benches.h"
-#include "tests/bench/ops/stopwatch.h"
+#include "tests/bench/ops/shapes.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem::bench {
 namespace {
 using testing::TestMatrix;
 using testing::TestWeight;
-constexpr DType kBf16 = DType::kBFloat16;
 
-struct Shape {
-  int64_t n, k;
-};
-constexpr Shape kShapes[] = {{576, 576}, {960, 576}, {3072, 576}, {576, 1536}};
-}  // namespace
-
-void BenchBackward() {
-  for (const Shape shape : kShapes) {
-    const int64_t rows = 2048;
-    const TestWeight weight(kBf16, shape.n, shape.k, 1, 0.1f);
-    const TestMatrix in = TestMatrix::Random(kBf16, rows, shape.k, 2);
-    const TestMatrix dout = TestMatrix::Random(kBf16, rows, shape.n, 3), din(kBf16, rows, shape.k);
-    std::vector<float> dweight(static_cast<size_t>(shape.n * shape.k));
-    for (const int threads : {1, 2}) {
-      const auto ops = testing::MakeBackward(kBf16, threads);
-      const double flops = 2e-9 * static_cast<double>(rows * shape.n * shape.k);
-      const double input =
-          BestSeconds([&] { ops->LinearInput(dout.view(), weight.view(), din.view()); });
-      const double weights =
-          BestSeconds([&] { ops->LinearWeights(dout.view(), in.view(), dweight.data(), nullptr); });
-      fmt::print("backward {}x{} threads {} {} rows: dX {:.0f} dW {:.0f} GFLOP/s\n", shape.n,
-                 shape.k, threads, rows, flops / input, flops / weights);
-    }
-  }
+void BenchWeight(const WeightShape& shape, BackwardOps& ops, const Settings& settings) {
+  const TestWeight weight(kBf16, shape.n, shape.k, 1, 0.1f);
+  const TestMatrix in = TestMatrix::Random(kBf16, kTrainRows, shape.k, 2);
+  const TestMatrix dout = TestMatrix::Random(kBf16, kTrainRows, shape.n, 3);
+  const TestMatrix din(kBf16, kTrainRows, shape.k);
+  std::vector<float> dweight(static_cast<size_t>(shape.n * shape.k));
+  const double flops = 2.0 * static_cast<double>(kTrainRows * shape.n * shape.k);
+  const auto compare = [&](const char* op, const auto& ours, auto counterparts) {
+    Compare({fmt::format("op backward {} {}x{} {} rows threads {}", op, shape.n, shape.k,
+                         kTrainRows, settings.threads),
+             flops},
+            ours,
+            settings.counterparts ? counterparts(kTrainRows, shape.n, shape.k) : Counterparts());
+  };
+  compare(
+      "dX", [&] { ops.LinearInput(dout.view(), weight.view(), din.view()); },
+      LinearInputCounterparts);
+  compare(
+      "dW", [&] { ops.LinearWeights(dout.view(), in.view(), dweight.data(), nullptr); },
+      LinearWeightsCounterparts);
 }
 
-void BenchLogits() {
-  const TestWeight head(kBf16, 49152, 576, 1, 0.05f);
-  const auto ops = testing::MakeForward(kBf16, 2);
-  const auto backward = testing::MakeBackward(kBf16, 2);
-  for (const int64_t m : {1, 8, 64, 512}) {
-    const TestMatrix hidden = TestMatrix::Random(kBf16, m, 576, 2), dhidden(kBf16, m, 576);
-    const std::vector<int32_t> targets(static_cast<size_t>(m), 5);
-    std::vector<float> ones(static_cast<size_t>(m), 1.0f), log_probs = ones, dhead(49152 * 576);
-    std::vector<RowStats> stats(static_cast<size_t>(m));
-    const std::vector<SampleRow> rows(static_cast<size_t>(m));
-    std::vector<SampledToken> tokens(static_cast<size_t>(m));
-    const double score = BestSeconds([&] {
-      ops->TokenLogProbs(hidden.view(), head.view(), 49152, targets.data(), ones.data(),
-                         log_probs.data(), stats.data());
-    });
-    const double sample =
-        BestSeconds([&] { ops->Sample(hidden.view(), head.view(), 49152, rows, tokens.data()); });
-    const double back = BestSeconds([&] {
-      backward->TokenLogProbs(hidden.view(), head.view(), 49152, targets.data(), ones.data(),
-                              stats.data(), ones.data(), nullptr, dhidden.view(), dhead.data());
-    });
-    fmt::print("head, {} rows: log-probs {:.2f} ms, sample {:.2f} ms, backward {:.1f} ms\n", m,
-               score * 1e3, sample * 1e3, back * 1e3);
-  }
+void BenchRowGradients(BackwardOps& ops, const Settings& settings) {
+  const int64_t rows = kTrainRows;
+  const auto compare = [&](const char* op, int64_t cols, const auto& ours, auto counterparts) {
+    Compare({fmt::format("op backward {} {}x{} threads {}", op, rows, cols, settings.threads)},
+            ours, settings.counterparts ? counterparts(rows, cols) : Counterparts());
+  };
+  const TestMatrix x = TestMatrix::Random(kBf16, rows, kHidden, 2), dout = x, rounded = x;
+  const TestMatrix weight = TestMatrix::Random(kBf16, 1, kHidden, 3);
+  std::vector<float> dx(static_cast<size_t>(rows * kHidden)), dweight(kHidden);
+  const FloatMatrix dresidual = {dx.data(), rows, kHidden, kHidden};
+  compare(
+      "rms_norm", kHidden,
+      [&] { ops.RmsNorm(x.view(), weight.data(), kEps, dout.view(), dresidual, dweight.data()); },
+      RmsNormBackwardCounterparts);
+  compare(
+      "rounding", kHidden, [&] { ops.Round(dresidual, rounded.view()); }, RoundCounterparts);
+  const TestMatrix gate_up = TestMatrix::Random(kBf16, rows, 2 * kFfn, 4), dgate_up = gate_up;
+  const TestMatrix dup = TestMatrix::Random(kBf16, rows, kFfn, 5);
+  compare(
+      "silu_mul", kFfn, [&] { ops.SiluMul(gate_up.view(), dup.view(), dgate_up.view()); },
+      SiluMulBackwardCounterparts);
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < rows; ++i) ids.push_back(static_cast<int32_t>(i * 7919 % kVocab));
+  std::vector<float> dtable(kVocab * kHidden);
+  compare(
+      "embed", kHidden, [&] { ops.Embed(ids.data(), dresidual, dtable.data()); },
+      [](int64_t m, int64_t cols) { return EmbedBackwardCounterparts(m, kVocab, cols); });
+}
+
+}  // namespace
+
+void BenchBackward(const Settings& settings) {
+  const auto ops = testing::MakeBackward(kBf16, settings.threads);
+  for (const WeightShape& shape : kLayerWeights) BenchWeight(shape, *ops, settings);
+  BenchRowGradients(*ops, settings);
 }
 
 }  // namespace tandem::bench

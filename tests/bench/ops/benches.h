@@ -1,30 +1,16 @@
-// The parts of tandem-ops-bench.
+// The parts of tandem-ops-bench. Lines of "op ..." are held to the cost of exactness: their fastest
+// counterpart must not be more than 1.05 times as fast.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "tests/bench/ops/counterparts.h"
+#include "tests/bench/ops/compare.h"
 
 namespace tandem::bench {
 
-// Prints "NAME: tandem 12.3 OTHER 4.5 ... ratio 2.7 ...": figures of all that `others` names beside
-// ours, `scale` / seconds or, where `time`, seconds * scale; the ratio is against the fastest.
-struct Comparison {
-  std::string name;
-  double scale = 1;
-  bool time = false;
-  std::string unit;
-};
-// Returns our best seconds. `more` is appended to the line: a function of our seconds.
-double Compare(const Comparison& comparison,
-               const std::function<void()>& ours,
-               const std::vector<Counterpart>& others,
-               const std::function<std::string(double)>& more);
-
-void BenchLinear(int threads, bool counterparts);
-void BenchAttention(int threads, bool counterparts);
-void BenchBackward();
-void BenchLogits();
+void BenchLinear(const Settings& settings);
+void BenchAttention(const Settings& settings);
+void BenchRows(const Settings& settings);
+void BenchHead(const Settings& settings);
+void BenchBackward(const Settings& settings);
+void BenchAdamW(const Settings& settings);
 
 }  // namespace tandem::bench
