@@ -44,8 +44,8 @@ class ForwardOps {
   // x += delta, elementwise.
   virtual void Add(Matrix x, Matrix delta) = 0;
   // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, as HF's
-  // rotate_half) and stores k and v of every row in its KV block. q is not scaled. A sequence's rows
-  // are stored in ascending order: what lay behind a row in its block may be cleared.
+  // rotate_half) and stores k and v of every row in its KV block. q is not scaled. A sequence's
+  // rows are stored in ascending order: what lay behind a row in its block may be cleared.
   virtual void RopeAndStore(Matrix qkv,
                             const AttentionShape& shape,
                             const RopeTable& rope,
