@@ -68,6 +68,7 @@ ChunkStats* CpuForwardOps::ScoreChunks(Matrix hidden,
     GemmCall call = ChunkGemm(RowsOf(hidden, first, rows, element_bytes_), head, chunk, cols);
     call.c = logits;
     call.c_stride = kVocabChunk;
+    call.b_is_cold = block == 0;
     kernels_.gemm(call, 0, rows, 0, (cols + 15) / 16);
     for (int64_t i = 0; i < rows; ++i) {
       kernels_.chunk_stats(logits + i * kVocabChunk, cols,

@@ -35,6 +35,7 @@ struct GemmCall {
   int64_t c_stride = 0;
   const void* bias = nullptr;  // [n] in the compute dtype, added before rounding; or null
   Output output = Output::kRounded;
+  bool b_is_cold = false;  // though small: it is a part of something that no cache holds
 };
 
 struct AttentionCall {

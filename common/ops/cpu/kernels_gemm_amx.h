@@ -67,7 +67,9 @@ TANDEM_INLINE TileRowsA PrepareTiles(const GemmCall& call,
 struct TileBlock {
   int64_t row, rows, panel;
   TileRowsA a[2];
-  bool prefetch;  // B comes from beyond L2
+  // Where B comes from beyond L2: of every tile, these lines of the tile this far ahead are
+  // fetched.
+  int64_t ahead, first_line, last_line;
   // Blocks of k to add now. Where they are not the first ones, sums start from `sums`; where not
   // the last ones, sums go there. [4 tiles]
   int64_t kb0, kb1;
@@ -124,13 +126,9 @@ TANDEM_INLINE void StoreRoundedPair(const GemmCall& call, TileRange range) {
   }
 }
 
-// B is fetched this many tiles ahead of its use.
-constexpr int64_t kPrefetchTiles = 6;
-
-TANDEM_INLINE void PrefetchB(const std::byte* tile) {
-#pragma GCC unroll 16
-  for (int64_t i = 0; i < kTileBytes; i += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(tile) + i, _MM_HINT_T0);
+TANDEM_INLINE void FetchLines(const std::byte* tile, int64_t first, int64_t last) {
+  for (int64_t line = first; line < last; ++line) {
+    _mm_prefetch(reinterpret_cast<const char*>(tile) + line * 64, _MM_HINT_T1);
   }
 }
 
@@ -240,19 +238,17 @@ struct TileProduct {
   }
 
   static TANDEM_INLINE void Steps(const TileBlock& block, const std::byte* b, int64_t panel_bytes) {
-    if (!block.prefetch) {
+    if (block.last_line == 0) {
       for (int64_t kb = block.kb0; kb < block.kb1; ++kb, b += kTileBytes) {
         Step(block, kb, b, panel_bytes);
       }
       return;
     }
-    // Beyond the last block come the first ones of the next panels.
-    const int64_t jump = kPanels * panel_bytes - (block.kb1 - block.kb0) * kTileBytes;
-    const std::byte* ahead = b + kPrefetchTiles * kTileBytes;
-    for (int64_t kb = block.kb0; kb < block.kb1; ++kb, b += kTileBytes, ahead += kTileBytes) {
-      if (kb + kPrefetchTiles == block.kb1) ahead += jump;
+    for (int64_t kb = block.kb0; kb < block.kb1; ++kb, b += kTileBytes) {
 #pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) PrefetchB(ahead + p * panel_bytes);
+      for (int p = 0; p < kPanels; ++p) {
+        FetchLines(b + p * panel_bytes + block.ahead, block.first_line, block.last_line);
+      }
       Step(block, kb, b, panel_bytes);
     }
   }
@@ -289,8 +285,8 @@ TANDEM_INLINE void RunTileRows(const GemmCall& call, TileBlock block, int64_t pa
 
 // Bytes of B per pass over the rows: they stay in L2 beside A.
 constexpr int64_t kPassBytes = int64_t{3} << 18;
-// Panels per pass where B comes from beyond L2 for a few rows: it then comes evenly, while all row
-// blocks are computed, not during the first one alone.
+// Panels per pass where B comes from beyond L2 for a few rows: every row block of a pass fetches
+// its share of the next one, so that memory is busy all the time.
 constexpr int64_t kMemoryPanels = 4;
 constexpr int64_t kMemoryRows = 256;
 // Blocks of k whose A for 32 rows and B of two panels fit L1 together: A then stays there while the
@@ -313,17 +309,24 @@ class GemmContext<BfloatBits> {
 
   void Run(const GemmCall& call, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
     const int64_t blocks = (call.k + 31) / 32, last_words = (call.k % 32 + 1) / 2;
-    const bool from_memory = (call.n + 15) / 16 * call.panel_bytes > kCachedBytes;
-    const int64_t pass = from_memory && row1 - row0 <= kMemoryRows
+    const bool few_from_memory =
+        row1 - row0 <= kMemoryRows &&
+        (call.b_is_cold || (call.n + 15) / 16 * call.panel_bytes > kCachedBytes);
+    const int64_t pass = few_from_memory
                              ? kMemoryPanels
                              : Larger(kPassBytes / (blocks * kTileBytes) / 4 * 4, int64_t{4});
+    const int64_t row_blocks = (row1 - row0 + 2 * kTileRows - 1) / (2 * kTileRows);
     for (int64_t panel = panel0; panel < panel1; panel += pass) {
-      TileBlock block = {row0, 0, panel, {}, from_memory, 0, blocks, nullptr};
-      for (; block.row < row1; block.row += block.rows, block.prefetch = false) {
+      TileBlock block = {row0, 0, panel, {}, pass * call.panel_bytes, 0, 0, 0, blocks, nullptr};
+      for (int64_t i = 0; block.row < row1; block.row += block.rows, ++i) {
         block.rows = Smaller(row1 - block.row, 2 * kTileRows);
         // Both row tiles of a narrow product use the same registers, of one shape.
         if (last_words > 0 && block.rows < 2 * kTileRows) {
           block.rows = Smaller(block.rows, kTileRows);
+        }
+        if (few_from_memory) {
+          block.first_line = 16 * i / row_blocks;
+          block.last_line = 16 * (i + 1) / row_blocks;
         }
         RunBlock(call, block, last_words, Smaller(panel1, panel + pass));
       }
