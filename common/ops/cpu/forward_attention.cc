@@ -68,7 +68,7 @@ void CpuForwardOps::RopeAndStore(Matrix qkv,
     }
   };
   const std::vector<RowRun> runs = CutSpans(spans, kRopeRows);
-  pool_.ParallelRows(static_cast<int64_t>(runs.size()), 1, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(static_cast<int64_t>(runs.size()), 1, [&](int64_t first, int64_t last, int) {
     for (int64_t i = first; i < last; ++i) {
       const RowRun& run = runs[static_cast<size_t>(i)];
       for (int64_t index = run.first; index < run.last; ++index) store_row(*run.span, index);
@@ -101,7 +101,7 @@ void CpuForwardOps::Attention(Matrix qkv,
                                   run.span->first_position + run.first, run.span->blocks, head});
     }
   }
-  pool_.ParallelFor(static_cast<int64_t>(attention_tasks_.size()), [&](int64_t index, int thread) {
+  pool_->ParallelFor(static_cast<int64_t>(attention_tasks_.size()), [&](int64_t index, int thread) {
     const AttentionTask& task = attention_tasks_[static_cast<size_t>(index)];
     Workspace& scratch = thread_scratch_[static_cast<size_t>(thread)];
     kernels_.attention(call, task, scratch.Bytes(kernels_.attention_scratch(call, task)));

@@ -1,6 +1,7 @@
 // ForwardOps on a CPU: cuts every op into row or column tasks for the pool and calls the kernels.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ namespace tandem {
 
 class CpuForwardOps final : public ForwardOps {
  public:
-  CpuForwardOps(DType compute_dtype, const KernelSet& kernels, int threads);
+  CpuForwardOps(DType compute_dtype, const KernelSet& kernels, std::shared_ptr<ThreadPool> pool);
 
   DType compute_dtype() const override { return dtype_; }
   std::string numerics_class() const override;
@@ -93,7 +94,7 @@ class CpuForwardOps final : public ForwardOps {
   const DType dtype_;
   const int64_t element_bytes_;
   const KernelSet& kernels_;
-  ThreadPool pool_;
+  const std::shared_ptr<ThreadPool> pool_;
   std::vector<Workspace> thread_scratch_;  // one per pool thread
   Workspace logits_, gathered_;            // of filtered rows
   Workspace chunk_stats_;
