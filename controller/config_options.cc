@@ -1,8 +1,8 @@
 #include "controller/config_options.h"
 
 #include <algorithm>
-#include <thread>
 
+#include "common/base/cores.h"
 #include "common/base/status_macros.h"
 #include "common/types/sample.h"
 
@@ -139,7 +139,7 @@ int ComputeThreads(const v1::Config& config) {
   if (config.cluster().compute_threads() > 0) {
     return static_cast<int>(config.cluster().compute_threads());
   }
-  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const int64_t cores = std::ssize(AllowedCores());
   return static_cast<int>(std::max<int64_t>(1, cores / config.cluster().trainers()));
 }
 

@@ -37,8 +37,8 @@ SleepMode ChooseSleepMode(const v1::Config& config, const MemoryPlan& plan);
 
 CheckMode ParseCheckMode(const std::string& name);
 
-// cluster.compute_threads, 0 resolved: cores of this host divided by its pairs, because a trainer
-// and its rollout take turns.
+// cluster.compute_threads, 0 resolved: the cores that this process may use divided by the pairs,
+// because a trainer and its rollout take turns.
 int ComputeThreads(const v1::Config& config);
 
 }  // namespace tandem

@@ -1,17 +1,17 @@
 // tandem-parity: compares the log-probs of rollout and trainer on a checkpoint. tandemctl parity
 // starts it.
 #include <iostream>
-#include <thread>
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/cores.h"
 #include "common/base/log.h"
 #include "parity/parity.h"
 #include "trainer_worker/losses/policy_loss.h"
 
 int main(int argc, char** argv) {
   tandem::ParityOptions options;
-  options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  options.threads = static_cast<int>(tandem::AllowedCores().size());
   bool as_json = false;
   CLI::App app(
       "Compares the log-probs of decoding, prefilling and the trainer's forward, bit by bit.");

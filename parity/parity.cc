@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/base/status_macros.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "common/text/tokenizer.h"
 #include "parity/row_trace.h"
 
@@ -102,8 +103,9 @@ absl::StatusOr<Workload> MakeWorkload(const ParityOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(work.side.spec, LoadModelSpec(options.model_dir));
   work.side.max_num_seqs = options.max_num_seqs;
   work.side.max_num_batched_tokens = options.max_num_batched_tokens;
-  const MakeOps make = [threads = options.threads] {
-    return CreateCpuForwardOps(DType::kBFloat16, threads);
+  work.side.pool = std::make_shared<ThreadPool>(options.threads);
+  const MakeOps make = [pool = work.side.pool] {
+    return CreateCpuForwardOps(DType::kBFloat16, pool);
   };
   work.side.rollout_ops = options.rollout_ops ? options.rollout_ops : make;
   work.side.trainer_ops = options.trainer_ops ? options.trainer_ops : make;

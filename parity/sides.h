@@ -1,6 +1,6 @@
 // The three ways to compute the log-probs of the same samples, each with the code that runs in
 // training: a rollout that decodes, a rollout that prefills, and a trainer's forward. Every run
-// loads the model itself and makes its own ops, so that nothing is shared but the files.
+// loads the model itself and makes its own ops, so that nothing is shared but files and threads.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ struct SideOptions {
   int64_t max_num_seqs = 64;
   int64_t max_num_batched_tokens = 512;  // rows of a pass, a trainer's micro-batch among them
   bool share_prompts = true;
+  std::shared_ptr<ThreadPool> pool;  // the sides run one after another
   MakeOps rollout_ops, trainer_ops;
 };
 

@@ -50,7 +50,8 @@ absl::StatusOr<SideRun> RunTrainer(const SideOptions& options,
   // A forward needs no backward ops.
   TANDEM_ASSIGN_OR_RETURN(
       const auto session,
-      TrainingSession::Create(session_options, {forward.get(), nullptr}, &communicator, &ledger));
+      TrainingSession::Create(session_options, {forward.get(), nullptr, options.pool},
+                              &communicator, &ledger));
   TANDEM_RETURN_IF_ERROR(LoadModel(options.model_dir, session->spec(), session->shard()));
   session->WeightsChanged();
   const absl::Time start = absl::Now();

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "common/base/cores.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/ops/cpu/thread_pool.h"
 
 namespace tandem {
 namespace {
@@ -20,13 +22,17 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   std::unique_ptr<Engine> engine(new Engine);
   TANDEM_RETURN_IF_ERROR(engine->Build(options));
   engine->Publish("start");
-  engine->thread_ = NamedThread("engine", [raw = engine.get()] { raw->Loop(); });
+  engine->thread_ = NamedThread("engine", [raw = engine.get(), cores = options.cores] {
+    if (!cores.empty()) PinThisThread(cores.front());
+    raw->Loop();
+  });
   return engine;
 }
 
 absl::Status Engine::Build(const EngineOptions& options) {
   const GeneratorOptions& generator = options.generator;
-  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(options.dtype, options.threads));
+  const auto pool = std::make_shared<ThreadPool>(options.threads, options.cores);
+  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(options.dtype, pool));
   TANDEM_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(options.spec, std::move(ops), generator.vocab_limit,
                                    generator.max_model_len,
@@ -43,8 +49,8 @@ absl::Status Engine::Build(const EngineOptions& options) {
   spdlog::info("KV pool: {} blocks of {} tokens, {:.1f} MiB beside {:.1f} MiB of weights", blocks,
                kKvBlockTokens, static_cast<double>(kv_->bytes()) / (1 << 20),
                static_cast<double>(weights_->bytes()) / (1 << 20));
-  TANDEM_ASSIGN_OR_RETURN(
-      receiver_, WeightReceiver::Create(&runner_->layout(), weights_->data(), options.receiver));
+  TANDEM_ASSIGN_OR_RETURN(receiver_, WeightReceiver::Create(&runner_->layout(), weights_->data(),
+                                                            pool, options.receiver));
   pair_socket_ = receiver_->pair_socket();
   lifecycle_ =
       std::make_unique<Lifecycle>(weights_.get(), kv_.get(), runner_.get(), receiver_.get());

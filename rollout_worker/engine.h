@@ -29,6 +29,7 @@ struct EngineOptions {
   bool load_weights = false;  // from model_dir, else Empty until the first sync
   DType dtype = DType::kBFloat16;
   int threads = 1;
+  std::vector<int> cores;  // of the threads, the engine thread's first; empty: not pinned
   GeneratorOptions generator;
   double memory_utilization = 0.5;  // share of the device for weights and KV
   int64_t device_bytes = 0;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "common/base/cores.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -49,14 +50,16 @@ absl::Status Serve(const WorkerFlags& flags,
   const v1::RegisterResponse& registration = agent->registration();
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
                           Tokenizer::Load(registration.config().model().path()));
-  TANDEM_ASSIGN_OR_RETURN(const EngineOptions options,
+  TANDEM_ASSIGN_OR_RETURN(EngineOptions options,
                           MakeEngineOptions(registration, flags.rank, address, tokenizer));
+  const auto pairs = static_cast<int>(registration.config().cluster().rollouts());
+  options.cores = ComputeCores(flags.rank, pairs, options.threads);
   TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
   service->SetReady(engine->get(), agent->worker_id());
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
       tokenizer->digest(), (*engine)->numerics_class(), (*engine)->kernel_set()));
-  spdlog::info("serving on {}, {} compute threads, {} on {}", address, options.threads,
-               (*engine)->numerics_class(), (*engine)->kernel_set());
+  spdlog::info("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
+               PinningText(options.cores), (*engine)->numerics_class(), (*engine)->kernel_set());
   agent->StartHeartbeats([raw = engine->get()] { return HealthOf(*raw); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();

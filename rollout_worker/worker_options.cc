@@ -68,7 +68,6 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   }
   options.generator.tokenizer = std::move(tokenizer);
   options.receiver.pair_socket = PairSocketPath(listen, registration.run_dir(), rank);
-  options.receiver.threads = options.threads;
   return options;
 }
 

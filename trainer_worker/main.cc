@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "common/base/cores.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -24,6 +26,7 @@ namespace {
 
 // What serves the calls; destroyed bottom up, after the server.
 struct Worker {
+  std::vector<int> cores;  // of the compute threads; empty: not pinned
   std::unique_ptr<SampleStream> samples;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<EngineThread> engine;
@@ -59,8 +62,9 @@ RolloutConnector ConnectOverGrpc(const std::string& boot_id,
 
 absl::Status MakeWorker(const WorkerFlags& flags, const MembershipAgent& agent, Worker* worker) {
   const v1::RegisterResponse& registration = agent.registration();
-  TANDEM_ASSIGN_OR_RETURN(const TrainerOptions options,
-                          MakeTrainerOptions(registration, flags.rank));
+  TANDEM_ASSIGN_OR_RETURN(TrainerOptions options, MakeTrainerOptions(registration, flags.rank));
+  const auto pairs = static_cast<int>(registration.config().cluster().trainers());
+  options.cores = worker->cores = ComputeCores(flags.rank, pairs, options.threads);
   TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
   TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(flags.controller, flags.security));
   worker->samples =
@@ -71,8 +75,9 @@ absl::Status MakeWorker(const WorkerFlags& flags, const MembershipAgent& agent, 
                       ConnectOverGrpc(boot_id, options.rpc_timeout, flags.security)));
   worker->engine = std::make_unique<EngineThread>("trainer");
   return worker->engine
-      ->Call<bool>([]() -> absl::StatusOr<bool> {
+      ->Call<bool>([cores = options.cores]() -> absl::StatusOr<bool> {
         UseOneTorchThread();
+        if (!cores.empty()) PinThisThread(cores.front());
         return true;
       })
       .status();
@@ -99,9 +104,9 @@ absl::Status Serve(const WorkerFlags& flags,
   service->SetReady(trainer, worker->engine.get(), agent->worker_id());
   TANDEM_RETURN_IF_ERROR(
       agent->SetTokenizerAndNumerics("", trainer->numerics_class(), trainer->kernel_set()));
-  spdlog::info("serving on {}, {} compute threads, {} on {}", address,
-               std::max(1, agent->registration().compute_threads()), trainer->numerics_class(),
-               trainer->kernel_set());
+  spdlog::info("serving on {}, {} compute threads {}, {} on {}", address,
+               std::max(1, agent->registration().compute_threads()), PinningText(worker->cores),
+               trainer->numerics_class(), trainer->kernel_set());
   agent->StartHeartbeats([trainer] { return HealthOf(*trainer); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();

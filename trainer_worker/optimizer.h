@@ -19,7 +19,6 @@ struct OptimizerOptions {
   AdamWOptions adamw;
   LrScheduleOptions schedule;
   double grad_clip = 1.0;
-  int threads = 1;  // of the process's compute threads; no figure depends on it
 };
 
 struct OptimizerReport {
@@ -33,8 +32,9 @@ struct OptimizerReport {
 // schedule counts every call, skipped ones too, as torch's schedulers do.
 class Optimizer {
  public:
-  explicit Optimizer(OptimizerOptions options)
-      : options_(std::move(options)), pool_(std::make_unique<ThreadPool>(options_.threads)) {}
+  // `pool`: the process's; no figure depends on it.
+  Optimizer(OptimizerOptions options, std::shared_ptr<ThreadPool> pool)
+      : options_(std::move(options)), pool_(std::move(pool)) {}
 
   // Collective. Uses shard.gradients(), which stay as they are.
   absl::StatusOr<OptimizerReport> Step(ParameterShard& shard, Communicator& communicator);
@@ -49,7 +49,7 @@ class Optimizer {
 
  private:
   OptimizerOptions options_;
-  std::unique_ptr<ThreadPool> pool_;
+  std::shared_ptr<ThreadPool> pool_;
   int64_t updates_ = 0;
   int64_t schedule_step_ = 0;
 };

@@ -7,6 +7,7 @@
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/checkpoint.h"
 #include "trainer_worker/hf_tensor_source.h"
@@ -55,8 +56,9 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
                                                          RolloutConnector connect) {
   TANDEM_RETURN_IF_ERROR(CheckPolicyLossOptions(options.loss));
   std::unique_ptr<Trainer> trainer(new Trainer(options, samples, std::move(connect)));
-  TANDEM_ASSIGN_OR_RETURN(trainer->forward_, CreateCpuForwardOps(options.dtype, options.threads));
-  TANDEM_ASSIGN_OR_RETURN(trainer->backward_, CreateCpuBackwardOps(options.dtype, options.threads));
+  trainer->pool_ = std::make_shared<ThreadPool>(options.threads, options.cores);
+  TANDEM_ASSIGN_OR_RETURN(trainer->forward_, CreateCpuForwardOps(options.dtype, trainer->pool_));
+  TANDEM_ASSIGN_OR_RETURN(trainer->backward_, CreateCpuBackwardOps(options.dtype, trainer->pool_));
   return trainer;
 }
 
@@ -139,7 +141,7 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
 
 absl::Status Trainer::LoadWeights(const ResetCommand& command) {
   TANDEM_ASSIGN_OR_RETURN(
-      session_, TrainingSession::Create(options_.session, {forward_.get(), backward_.get()},
+      session_, TrainingSession::Create(options_.session, {forward_.get(), backward_.get(), pool_},
                                         group_.communicator(), &ledger_));
   TrainingSession& session = *session_;
   const bool fresh = command.checkpoint_dir.empty();

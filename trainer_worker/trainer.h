@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
@@ -26,6 +27,7 @@ struct TrainerOptions {
   DType dtype = DType::kBFloat16;
   int rank = 0;
   int threads = 1;
+  std::vector<int> cores;  // of the threads, the engine thread's first; empty: not pinned
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
   bool recompute_old_log_probs = false;
@@ -95,6 +97,7 @@ class Trainer {
   SampleStream* const samples_;
   const RolloutConnector connect_;
   Ledger ledger_;
+  std::shared_ptr<ThreadPool> pool_;
   std::unique_ptr<ForwardOps> forward_;
   std::unique_ptr<BackwardOps> backward_;
   GroupHandle group_;

@@ -15,7 +15,8 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
   TANDEM_ASSIGN_OR_RETURN(Decoder decoder,
                           Decoder::Create(spec, ops.forward, options.max_sequence_tokens));
-  std::unique_ptr<TrainingSession> session(new TrainingSession(std::move(decoder), options));
+  std::unique_ptr<TrainingSession> session(
+      new TrainingSession(std::move(decoder), options, ops.pool));
   session->communicator_ = communicator;
   session->ledger_ = ledger;
   const WeightLayout* layout = &session->decoder_.layout();

@@ -33,10 +33,11 @@ struct SessionOptions {
   PublishOptions publish;  // its ledger is filled in
 };
 
-// The ops of the process; made once.
+// What computes in the process; made once.
 struct SessionOps {
   ForwardOps* forward = nullptr;
   BackwardOps* backward = nullptr;
+  std::shared_ptr<ThreadPool> pool;  // that the ops use: the optimizer shares it
 };
 
 // Not thread-safe: the engine thread's.
@@ -81,8 +82,10 @@ class TrainingSession {
   absl::Status ReleaseIfTight();
 
  private:
-  TrainingSession(Decoder decoder, const SessionOptions& options)
-      : options_(options), decoder_(std::move(decoder)), optimizer_(options.optimizer) {}
+  TrainingSession(Decoder decoder, const SessionOptions& options, std::shared_ptr<ThreadPool> pool)
+      : options_(options),
+        decoder_(std::move(decoder)),
+        optimizer_(options.optimizer, std::move(pool)) {}
   PassOptions Pass() const;
   int64_t HeldBytes(bool with_activations) const;
 

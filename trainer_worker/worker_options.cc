@@ -79,7 +79,6 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
   options.rank = rank;
   options.threads = std::max<int>(1, registration.compute_threads());
-  options.session.optimizer.threads = options.threads;
   options.loss = LossOf(config.actor());
   options.loss_agg_mode = config.actor().loss_agg_mode();
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";

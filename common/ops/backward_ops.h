@@ -1,5 +1,7 @@
 // The backward ops of the model, used by the trainer only. Deterministic: the same bits for the
-// same input and any number of threads. Weight gradients accumulate over rows in ascending order
+// same input and any number of threads. A row of a gradient of activations is a function of that
+// row and the weights, as in the forward (Attention: of its span and those that share a prefix with
+// it), whatever else is in the batch. Weight gradients accumulate over rows in ascending order
 // in fp32; in bf16 LinearWeights takes rows in pairs, the second of a pair first (vdpbf16ps), or,
 // in class amx32, in blocks of 32 (docs/numerics.md). Sums over rows are blocked, so the split into
 // micro-batches shows in last bits: within 1e-5 of a tensor's largest gradient, not equal
@@ -17,7 +19,9 @@
 
 namespace tandem {
 
-// Not thread-safe: one engine thread calls it; it spreads the work over its own pool.
+class ThreadPool;
+
+// Not thread-safe: one engine thread calls it; it spreads the work over the process's pool.
 class BackwardOps {
  public:
   virtual ~BackwardOps() = default;
@@ -74,6 +78,8 @@ class BackwardOps {
   virtual void Embed(const int32_t* ids, FloatMatrix dx, float* dtable) = 0;
 };
 
-absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCpuBackwardOps(DType compute_dtype, int threads);
+// As CreateCpuForwardOps, with which it shares the pool.
+absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCpuBackwardOps(DType compute_dtype,
+                                                                  std::shared_ptr<ThreadPool> pool);
 
 }  // namespace tandem

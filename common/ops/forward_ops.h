@@ -19,7 +19,9 @@
 
 namespace tandem {
 
-// Not thread-safe: one engine thread calls it; it spreads the work over its own pool.
+class ThreadPool;
+
+// Not thread-safe: one engine thread calls it; it spreads the work over the process's pool.
 class ForwardOps {
  public:
   virtual ~ForwardOps() = default;
@@ -85,10 +87,12 @@ class ForwardOps {
   virtual void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) = 0;
 };
 
-// `threads` compute threads, the caller's included. kBFloat16 needs AVX2 and FMA at least:
-// FailedPrecondition names what the machine lacks. TANDEM_CPU_ISA (amx, avx512bf16, avx512f,
-// avx2, amx-emulated) forces a kernel set. The amx sets are a numerics class of their own, the
-// others give the same bits. kFloat32 is the slow reference path.
-absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype, int threads);
+// `pool` (common/ops/cpu/thread_pool.h) is the process's, whose other users must not run at the
+// same time. kBFloat16 needs AVX2 and FMA at least: FailedPrecondition names what the machine
+// lacks. TANDEM_CPU_ISA (amx, avx512bf16, avx512f, avx2, amx-emulated) forces a kernel set. The amx
+// sets are a numerics class of their own, the others give the same bits. kFloat32 is the slow
+// reference path.
+absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype,
+                                                                std::shared_ptr<ThreadPool> pool);
 
 }  // namespace tandem

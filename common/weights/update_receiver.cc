@@ -1,8 +1,6 @@
 #include "common/weights/update_receiver.h"
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -179,16 +177,10 @@ std::vector<Digest> UpdateReceiver::Digests() const {
 std::vector<Digest> UpdateReceiver::DigestPlaces(
     const std::vector<const TensorPlace*>& places) const {
   std::vector<Digest> digests(places.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t t = next++; t < places.size(); t = next++) {
-      digests[t] = DigestStored(*layout_, storage_, *places[t]);
-    }
-  };
-  std::vector<std::jthread> helpers;
-  for (int i = 1; i < threads_; ++i) helpers.emplace_back(work);
-  work();
-  helpers.clear();
+  pool_->ParallelFor(std::ssize(places), [&](int64_t task, int /*thread*/) {
+    const auto t = static_cast<size_t>(task);
+    digests[t] = DigestStored(*layout_, storage_, *places[t]);
+  });
   return digests;
 }
 

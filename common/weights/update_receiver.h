@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "common/weights/bucket_plan.h"
 #include "common/weights/digest.h"
 #include "common/weights/layout.h"
@@ -24,9 +26,9 @@ inline constexpr int64_t kNoVersion = -1;
 class UpdateReceiver {
  public:
   // `storage` holds layout->total_bytes() and must be mapped, its padding zeroed once, whenever
-  // Begin, Apply, Commit or Digests is called. `threads` re-read and digest at commit.
-  UpdateReceiver(const WeightLayout* layout, std::byte* storage, int threads = 1)
-      : layout_(layout), storage_(storage), threads_(threads) {}
+  // Begin, Apply, Commit or Digests is called. `pool` re-reads and digests at commit.
+  UpdateReceiver(const WeightLayout* layout, std::byte* storage, std::shared_ptr<ThreadPool> pool)
+      : layout_(layout), storage_(storage), pool_(std::move(pool)) {}
 
   // Opens `version`. InvalidArgument: MatchManifest's findings. FailedPrecondition: an update is
   // open (Abort it first). Leaves everything as it was on failure.
@@ -67,7 +69,7 @@ class UpdateReceiver {
 
   const WeightLayout* const layout_;
   std::byte* const storage_;
-  const int threads_;
+  const std::shared_ptr<ThreadPool> pool_;
   int64_t version_ = kNoVersion;
   struct UpdateDeleter {
     void operator()(Update* update) const;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/ops/cpu/thread_pool.h"
 
 namespace tandem {
 namespace {
@@ -13,19 +14,23 @@ constexpr int64_t kMaxReadBytes = 1 << 20;
 
 WeightReceiver::WeightReceiver(const WeightLayout* layout,
                                std::byte* storage,
+                               std::shared_ptr<ThreadPool> pool,
                                std::unique_ptr<PairListener> listener,
                                const WeightReceiverOptions& options)
     : layout_(layout),
       storage_(storage),
       options_(options),
-      core_(layout, storage, options.threads),
+      core_(layout, storage, std::move(pool)),
       listener_(std::move(listener)) {}
 
 absl::StatusOr<std::unique_ptr<WeightReceiver>> WeightReceiver::Create(
-    const WeightLayout* layout, std::byte* storage, const WeightReceiverOptions& options) {
+    const WeightLayout* layout,
+    std::byte* storage,
+    std::shared_ptr<ThreadPool> pool,
+    const WeightReceiverOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(auto listener, PairListener::Listen(options.pair_socket));
   return std::unique_ptr<WeightReceiver>(
-      new WeightReceiver(layout, storage, std::move(listener), options));
+      new WeightReceiver(layout, storage, std::move(pool), std::move(listener), options));
 }
 
 void WeightReceiver::AdoptVersion(int64_t version) {

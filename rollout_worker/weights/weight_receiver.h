@@ -18,7 +18,6 @@ namespace tandem {
 
 struct WeightReceiverOptions {
   std::string pair_socket;  // path of the Unix socket to make, at most 107 bytes
-  int threads = 1;          // that re-read and digest at commit
   absl::Duration slots_timeout = absl::Seconds(30);  // for the trainer to pass its slots
 };
 
@@ -35,9 +34,12 @@ struct UpdateOpening {
 // core().applied() and core().version() afterwards; storage must be mapped.
 class WeightReceiver {
  public:
-  // `layout` and `storage` (layout->total_bytes()) outlive it.
+  // `layout` and `storage` (layout->total_bytes()) outlive it. `pool`: the process's.
   static absl::StatusOr<std::unique_ptr<WeightReceiver>> Create(
-      const WeightLayout* layout, std::byte* storage, const WeightReceiverOptions& options);
+      const WeightLayout* layout,
+      std::byte* storage,
+      std::shared_ptr<ThreadPool> pool,
+      const WeightReceiverOptions& options);
 
   const std::string& pair_socket() const { return listener_->path(); }
   const UpdateReceiver& core() const { return core_; }
@@ -71,6 +73,7 @@ class WeightReceiver {
  private:
   WeightReceiver(const WeightLayout* layout,
                  std::byte* storage,
+                 std::shared_ptr<ThreadPool> pool,
                  std::unique_ptr<PairListener> listener,
                  const WeightReceiverOptions& options);
   absl::Status TakeSlots(absl::Duration timeout);

@@ -14,6 +14,7 @@
 
 #include "common/base/bounded_queue.h"
 #include "common/device/memory_region.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "common/weights/update_receiver.h"
 #include "common/weights/weight_publisher.h"
 #include "tests/fakes/memory_weights.h"
@@ -151,7 +152,7 @@ int Run(int64_t slot_bytes) {
             sink += DigestStored(layout, storage, p).low;
           });
         }));
-  UpdateReceiver receiver(&layout, storage, 2);
+  UpdateReceiver receiver(&layout, storage, std::make_shared<ThreadPool>(2));
   ThreadClient client(&receiver);
   WeightPublisher publisher(&layout, {slot_bytes, 2, nullptr});
   PublishReport best;

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "tests/golden_run/tiny_run.h"
 
 namespace tandem::testing {
@@ -32,7 +33,7 @@ std::string ReadText(const std::string& path) {
 // "" where this machine lacks the instructions.
 std::string RunOn(const std::string& isa, int threads, std::string* numerics_class) {
   setenv("TANDEM_CPU_ISA", isa.c_str(), 1);
-  const auto ops = CreateCpuForwardOps(DType::kBFloat16, 1);
+  const auto ops = CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1));
   if (!ops.ok()) return "";
   REQUIRE((*ops)->kernel_set() == isa);
   *numerics_class = (*ops)->numerics_class();

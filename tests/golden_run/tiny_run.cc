@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "controller/algorithm/grpo_advantage.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/support/tiny_model.h"
@@ -118,15 +119,16 @@ TinyRun::TinyRun(const TinyRunOptions& options) : options_(options) {
 }
 
 void TinyRun::LoadModels(const std::string& model_dir) {
-  forward_ = Require(CreateCpuForwardOps(DType::kBFloat16, options_.threads));
-  backward_ = Require(CreateCpuBackwardOps(DType::kBFloat16, options_.threads));
+  pool_ = std::make_shared<ThreadPool>(options_.threads);
+  forward_ = Require(CreateCpuForwardOps(DType::kBFloat16, pool_));
+  backward_ = Require(CreateCpuBackwardOps(DType::kBFloat16, pool_));
   SessionOptions session;
   session.model_dir = model_dir;
   session.vocab_limit = kVocabulary;
   session.max_sequence_tokens = kMaxTokens;
   session.max_micro_batch_tokens = 256;
   session.optimizer.schedule.lr = 2e-3;
-  session_ = Require(TrainingSession::Create(session, {forward_.get(), backward_.get()},
+  session_ = Require(TrainingSession::Create(session, {forward_.get(), backward_.get(), pool_},
                                              &communicator_, &ledger_));
   REQUIRE(LoadModel(model_dir, session_->spec(), session_->shard()).ok());
   session_->WeightsChanged();
@@ -136,14 +138,14 @@ void TinyRun::LoadModels(const std::string& model_dir) {
 void TinyRun::MakeGenerator() {
   storage_ = Require(MemoryRegion::Reserve("weights", layout_.total_bytes(), nullptr));
   REQUIRE(storage_->Map().ok());
-  receiver_ = std::make_unique<UpdateReceiver>(&layout_, storage_->data());
+  receiver_ = std::make_unique<UpdateReceiver>(&layout_, storage_->data(), pool_);
   GeneratorOptions options;
   options.scheduler = {.max_num_seqs = 12, .max_num_batched_tokens = 100};
   options.max_model_len = kMaxTokens;
   options.vocab_limit = kVocabulary;
-  runner_ = Require(ModelRunner::Create(
-      spec_, Require(CreateCpuForwardOps(DType::kBFloat16, options_.threads)), kVocabulary,
-      kMaxTokens, options.scheduler.max_num_batched_tokens, nullptr));
+  runner_ = Require(
+      ModelRunner::Create(spec_, Require(CreateCpuForwardOps(DType::kBFloat16, pool_)), kVocabulary,
+                          kMaxTokens, options.scheduler.max_num_batched_tokens, nullptr));
   REQUIRE(runner_->MapWorkspace().ok());
   kv_ = Require(KvCache::Create(spec_, DType::kBFloat16, /*num_blocks=*/64, nullptr));
   REQUIRE(kv_->Map().ok());

@@ -44,6 +44,7 @@ class TinyRun {
   WeightLayout layout_;
   Ledger ledger_;
   SoloCommunicator communicator_;
+  std::shared_ptr<ThreadPool> pool_;  // of everything here
   std::unique_ptr<ForwardOps> forward_;
   std::unique_ptr<BackwardOps> backward_;
   std::unique_ptr<TrainingSession> session_;

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "tests/parity/disturbed_ops.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -30,7 +31,7 @@ ParityReport Report(const ParityOptions& options) {
 
 MakeOps Disturbed(const Fault& fault) {
   return [fault]() -> absl::StatusOr<std::unique_ptr<ForwardOps>> {
-    auto ops = CreateCpuForwardOps(DType::kBFloat16, 1);
+    auto ops = CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1));
     if (!ops.ok()) return ops;
     return std::make_unique<DisturbedOps>(*std::move(ops), fault);
   };
@@ -130,8 +131,9 @@ TEST_CASE("a side that did not run an op fails parity, equal or not", "[parity]"
   const TempDir dir;
   ParityOptions options = TinyOptions(dir);
   options.trainer_ops = []() -> absl::StatusOr<std::unique_ptr<ForwardOps>> {
-    return std::make_unique<SilentOps>(CreateCpuForwardOps(DType::kBFloat16, 1).value(),
-                                       ForwardOp::kAttention);
+    return std::make_unique<SilentOps>(
+        CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1)).value(),
+        ForwardOp::kAttention);
   };
   const ParityReport report = Report(options);
   REQUIRE(report.comparisons[0].identical == report.comparisons[0].compared);

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "common/tensor_file/checkpoint_dir.h"
 #include "common/text/chat_template.h"
 #include "tests/support/golden.h"
@@ -73,8 +74,9 @@ std::map<uint64_t, Sample> Generate(const RealModel& model,
                                     const GenerateOptions& options) {
   const int64_t vocabulary = model.tokenizer().vocab_size();
   const auto runner = Require(ModelRunner::Create(
-      model.spec(), Require(CreateCpuForwardOps(DType::kBFloat16, options.threads)), vocabulary,
-      kMaxTokens, options.max_num_batched_tokens, nullptr));
+      model.spec(),
+      Require(CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(options.threads))),
+      vocabulary, kMaxTokens, options.max_num_batched_tokens, nullptr));
   const auto kv = Require(KvCache::Create(model.spec(), DType::kBFloat16, kKvBlocks, nullptr));
   REQUIRE(kv->Map().ok());
   REQUIRE(runner->MapWorkspace().ok());

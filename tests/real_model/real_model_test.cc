@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/comm/solo_communicator.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "common/text/chat_template.h"
 #include "common/text/stream_decoder.h"
 #include "trainer_worker/checkpoint.h"
@@ -126,15 +127,16 @@ TEST_CASE("samples of a real model do not depend on those beside them") {
 TEST_CASE("the trainer's log-probs of real text are bit for bit the rollout's") {
   Ledger ledger;
   SoloCommunicator communicator;
-  const auto forward = CreateCpuForwardOps(DType::kBFloat16, 2).value();
-  const auto backward = CreateCpuBackwardOps(DType::kBFloat16, 2).value();
+  const auto pool = std::make_shared<ThreadPool>(2);
+  const auto forward = CreateCpuForwardOps(DType::kBFloat16, pool).value();
+  const auto backward = CreateCpuBackwardOps(DType::kBFloat16, pool).value();
   SessionOptions options;
   options.model_dir = RealModelDir();
   options.vocab_limit = RealModel::Get().tokenizer().vocab_size();
   options.max_sequence_tokens = 512;
   options.max_micro_batch_tokens = 512;
-  const auto session =
-      TrainingSession::Create(options, {forward.get(), backward.get()}, &communicator, &ledger);
+  const auto session = TrainingSession::Create(options, {forward.get(), backward.get(), pool},
+                                               &communicator, &ledger);
   INFO(session.status().ToString());
   REQUIRE(session.ok());
   REQUIRE(LoadModel(options.model_dir, (*session)->spec(), (*session)->shard()).ok());

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "tests/rollout_worker/tiny_rig.h"
 
 namespace tandem {
@@ -39,7 +40,7 @@ absl::Status SubmitTo(Rig& rig, const GenerationRequest& request) {
 // Log-probs of the response as a trainer computes them: one forward over the whole sample.
 std::vector<float> WholeForward(const TinyWeights& weights, const Sample& sample) {
   const DType dtype = weights.layout.dtype();
-  const auto ops = CreateCpuForwardOps(dtype, 1).value();
+  const auto ops = CreateCpuForwardOps(dtype, std::make_shared<ThreadPool>(1)).value();
   const Decoder decoder = Decoder::Create(weights.spec, ops.get(), 512).value();
   const auto rows = static_cast<int64_t>(sample.tokens.size());
   const auto kv = KvCache::Create(weights.spec, dtype, (rows + 63) / 64, nullptr).value();

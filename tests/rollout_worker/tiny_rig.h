@@ -9,11 +9,9 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/ledger.h"
-#include "common/device/memory_region.h"
-#include "common/tensor_file/safetensors.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "rollout_worker/generator.h"
-#include "tests/support/temp_dir.h"
-#include "tests/support/tiny_model.h"
+#include "tests/support/tiny_weights.h"
 
 namespace tandem::testing {
 
@@ -33,29 +31,6 @@ class CollectingSink final : public GenerationSink {
   int ends = 0;
   absl::Status end;
   bool cancel = false;
-};
-
-// The weights of a tiny model, in a full storage.
-class TinyWeights {
- public:
-  TinyWeights(const TinyModelOptions& options, DType dtype)
-      : spec(TinyModelSpec(options)), layout(WeightLayout::Build(spec, dtype)) {
-    REQUIRE(WriteTinyModel(dir.path().string(), options).ok());
-    const auto file = SafetensorsFile::Open((dir.path() / "model.safetensors").string()).value();
-    region = MemoryRegion::Reserve("weights", layout.total_bytes(), nullptr).value();
-    REQUIRE(region->Map().ok());
-    for (const TensorPlace& place : layout.places()) {
-      const TensorView view = file->View(place.name).value();
-      REQUIRE(view.dtype == dtype);
-      layout.WriteRows(region->data() + layout.group_offset(place.layer), place, 0, place.rows(),
-                       view.data);
-    }
-  }
-
-  TempDir dir;
-  ModelSpec spec;
-  WeightLayout layout;
-  std::unique_ptr<MemoryRegion> region;
 };
 
 struct RigOptions {
@@ -83,11 +58,13 @@ inline GeneratorOptions MakeGeneratorOptions(const RigOptions& options) {
 class Rig {
  public:
   Rig(const TinyWeights& weights, const RigOptions& options) : weights_(weights) {
-    runner =
-        ModelRunner::Create(
-            weights.spec, CreateCpuForwardOps(weights.layout.dtype(), options.threads).value(),
-            TinyTokenizerSize(), options.max_model_len, options.max_num_batched_tokens, nullptr)
-            .value();
+    runner = ModelRunner::Create(weights.spec,
+                                 CreateCpuForwardOps(weights.layout.dtype(),
+                                                     std::make_shared<ThreadPool>(options.threads))
+                                     .value(),
+                                 TinyTokenizerSize(), options.max_model_len,
+                                 options.max_num_batched_tokens, nullptr)
+                 .value();
     kv = KvCache::Create(weights.spec, weights.layout.dtype(), options.kv_blocks, nullptr).value();
     REQUIRE(kv->Map().ok());
     REQUIRE(runner->MapWorkspace().ok());

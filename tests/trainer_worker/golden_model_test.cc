@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/comm/solo_communicator.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 #include "trainer_worker/checkpoint.h"
@@ -48,8 +49,9 @@ class GoldenModel {
  public:
   GoldenModel(const GoldenFamily& family, const GoldenCase& c, DType dtype) {
     const std::string dir = (family.dir / c.options.at("dir").get<std::string>()).string();
-    auto forward = CreateCpuForwardOps(dtype, 1);
-    auto backward = CreateCpuBackwardOps(dtype, 1);
+    const auto pool = std::make_shared<ThreadPool>(1);
+    auto forward = CreateCpuForwardOps(dtype, pool);
+    auto backward = CreateCpuBackwardOps(dtype, pool);
     REQUIRE(forward.ok());
     REQUIRE(backward.ok());
     forward_ = *std::move(forward);
@@ -59,7 +61,7 @@ class GoldenModel {
     options.vocab_limit = int64_t{1} << 40;
     options.max_sequence_tokens = LongestSequence(c);
     options.max_micro_batch_tokens = options.max_sequence_tokens;
-    auto session = TrainingSession::Create(options, {forward_.get(), backward_.get()},
+    auto session = TrainingSession::Create(options, {forward_.get(), backward_.get(), pool},
                                            &communicator_, &ledger_);
     REQUIRE(session.ok());
     session_ = *std::move(session);

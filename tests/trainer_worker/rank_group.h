@@ -15,6 +15,7 @@
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
 #include "common/comm/shared_memory_communicator.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "trainer_worker/checkpoint.h"
@@ -110,8 +111,9 @@ class RankGroup {
     group.generation = 1;
     group.deadline = absl::Seconds(60);
     TANDEM_ASSIGN_OR_RETURN(rank.communicator, JoinSharedMemoryGroup(group));
-    TANDEM_ASSIGN_OR_RETURN(rank.forward, CreateCpuForwardOps(options.dtype, 1));
-    TANDEM_ASSIGN_OR_RETURN(rank.backward, CreateCpuBackwardOps(options.dtype, 1));
+    const auto pool = std::make_shared<ThreadPool>(1);
+    TANDEM_ASSIGN_OR_RETURN(rank.forward, CreateCpuForwardOps(options.dtype, pool));
+    TANDEM_ASSIGN_OR_RETURN(rank.backward, CreateCpuBackwardOps(options.dtype, pool));
     SessionOptions session;
     session.kept_bytes = options.kept_bytes;
     session.model_dir = options.model_dir;
@@ -122,8 +124,9 @@ class RankGroup {
     session.share_prompts = options.share_prompts;
     session.optimizer.schedule.lr = options.lr;
     TANDEM_ASSIGN_OR_RETURN(
-        rank.session, TrainingSession::Create(session, {rank.forward.get(), rank.backward.get()},
-                                              rank.communicator.get(), rank.ledger.get()));
+        rank.session,
+        TrainingSession::Create(session, {rank.forward.get(), rank.backward.get(), pool},
+                                rank.communicator.get(), rank.ledger.get()));
     return LoadModel(options.model_dir, rank.session->spec(), rank.session->shard());
   }
 

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/ops/backward_ops.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "common/ops/forward_ops.h"
 #include "common/ops/packed_weight.h"
 #include "tests/support/golden.h"
@@ -43,8 +44,8 @@ class LogitOps {
   explicit LogitOps(const GoldenTensor& logits)
       : logits_(logits.Floats()), vocab_(logits.shape.back()) {
     rows_ = static_cast<int64_t>(logits_.size()) / vocab_;
-    auto forward = CreateCpuForwardOps(DType::kFloat32, 1);
-    auto backward = CreateCpuBackwardOps(DType::kFloat32, 1);
+    auto forward = CreateCpuForwardOps(DType::kFloat32, std::make_shared<ThreadPool>(1));
+    auto backward = CreateCpuBackwardOps(DType::kFloat32, std::make_shared<ThreadPool>(1));
     REQUIRE(forward.ok());
     REQUIRE(backward.ok());
     forward_ = *std::move(forward);

@@ -44,7 +44,7 @@ struct MemoryRollout {
   explicit MemoryRollout(const WeightLayout* weight_layout)
       : layout(weight_layout),
         storage(static_cast<size_t>(layout->total_bytes())),
-        receiver(layout, storage.data()),
+        receiver(layout, storage.data(), std::make_shared<ThreadPool>(1)),
         client(&receiver) {}
   const WeightLayout* layout;
   std::vector<std::byte> storage;

@@ -281,7 +281,7 @@ void CpuBackwardOps::Attention(Matrix qkv,
   const AttentionArgs args = {qkv, shape, out, dout, dqkv, element_bytes_, scale};
   const std::vector<Family> families = FamiliesOf(spans);
   const int64_t tasks = static_cast<int64_t>(families.size()) * shape.kv_heads;
-  pool_.ParallelFor(tasks, [&](int64_t task, int thread) {
+  pool_->ParallelFor(tasks, [&](int64_t task, int thread) {
     const Family& family = families[static_cast<size_t>(task / shape.kv_heads)];
     const int64_t bytes = HeadScratch(family.keys, shape.head_dim, element_bytes_, nullptr).bytes;
     const HeadScratch scratch(family.keys, shape.head_dim, element_bytes_,
@@ -304,7 +304,7 @@ void CpuBackwardOps::Rope(Matrix dqkv,
       runs.push_back({&span, first, std::min(span.rows, first + kRopeRows)});
     }
   }
-  pool_.ParallelFor(static_cast<int64_t>(runs.size()), [&](int64_t index, int) {
+  pool_->ParallelFor(static_cast<int64_t>(runs.size()), [&](int64_t index, int) {
     const Run& run = runs[static_cast<size_t>(index)];
     for (int64_t i = run.first; i < run.last; ++i) {
       const int64_t at = (run.span->first_position + i) * rope.half_dim;

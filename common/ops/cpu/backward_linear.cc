@@ -22,7 +22,7 @@ void CpuBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matrix
   const int64_t padded_rows = (weight.rows + 15) / 16 * 16;
   std::byte* transposed =
       weight_panels_.Bytes(PanelsBytes(weight.cols, padded_rows, element_bytes_));
-  pool_.ParallelRows(panels, kPackPanels, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(panels, kPackPanels, [&](int64_t first, int64_t last, int) {
     TransposePackedWeight(weight.packed, weight.rows, weight.cols, element_bytes_, first, last,
                           transposed);
   });
@@ -35,13 +35,13 @@ void CpuBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matrix
   call.n = weight.cols;
   call.c = din.data;
   call.c_stride = din.stride;
-  RunGemm(pool_, kernels_, call, dout.rows);
+  RunGemm(*pool_, kernels_, call, dout.rows);
 }
 
 std::byte* CpuBackwardOps::PackColumns(Matrix matrix, Workspace& workspace) {
   std::byte* panels = workspace.Bytes(PanelsBytes(matrix.cols, matrix.rows, element_bytes_));
   const PanelSource source = {matrix.data, matrix.rows, matrix.cols, matrix.stride, element_bytes_};
-  pool_.ParallelRows((matrix.cols + 15) / 16, kPackPanels, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows((matrix.cols + 15) / 16, kPackPanels, [&](int64_t first, int64_t last, int) {
     PackColumnPanels(source, first, last, panels);
   });
   return panels;
@@ -62,7 +62,7 @@ void CpuBackwardOps::AddWeightProduct(const std::byte* dout_panels,
   call.c = dweight;
   call.c_stride = in_cols;
   call.output = GemmCall::Output::kAccumulate;
-  RunGemm(pool_, kernels_, call, dout_cols);
+  RunGemm(*pool_, kernels_, call, dout_cols);
 }
 
 void CpuBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) {
@@ -80,7 +80,7 @@ void CpuBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float
   call.x_stride = dout.stride;
   call.rows = dout.rows;
   call.sums = dbias;
-  pool_.ParallelFor((dout.cols + 63) / 64, [&](int64_t task, int) {
+  pool_->ParallelFor((dout.cols + 63) / 64, [&](int64_t task, int) {
     kernels_.add_rows(call, task * 64, std::min(dout.cols, (task + 1) * 64));
   });
 }

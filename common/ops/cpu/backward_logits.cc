@@ -63,11 +63,11 @@ void CpuBackwardOps::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
   const int64_t cols = ChunkColumns(chunk, args.vocab_limit), dim = args.head.cols;
   const int64_t padded_cols = (cols + 15) / 16 * 16;
   std::byte* transposed = weight_panels_.Bytes(PanelsBytes(dim, padded_cols, element_bytes_));
-  pool_.ParallelRows((dim + 15) / 16, 4, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows((dim + 15) / 16, 4, [&](int64_t first, int64_t last, int) {
     const GemmCall call = args.LogitsCall(chunk, nullptr, dtype_);
     TransposePackedWeight(call.b, cols, dim, element_bytes_, first, last, transposed);
   });
-  pool_.ParallelFor(args.row_tasks(), [&](int64_t task, int thread) {
+  pool_->ParallelFor(args.row_tasks(), [&](int64_t task, int thread) {
     const int64_t first = task * kTaskRows, count = args.task_rows(task);
     float* logits =
         thread_scratch_[static_cast<size_t>(thread)].Get<float>(kTaskRows * kVocabChunk);

@@ -25,12 +25,14 @@ void ParallelColumns(ThreadPool& pool, int64_t cols, const Body& body) {
 }
 }  // namespace
 
-CpuBackwardOps::CpuBackwardOps(DType compute_dtype, const KernelSet& kernels, int threads)
+CpuBackwardOps::CpuBackwardOps(DType compute_dtype,
+                               const KernelSet& kernels,
+                               std::shared_ptr<ThreadPool> pool)
     : dtype_(compute_dtype),
       element_bytes_(static_cast<int64_t>(DTypeBytes(compute_dtype))),
       kernels_(kernels),
-      pool_(threads),
-      thread_scratch_(static_cast<size_t>(pool_.threads())) {}
+      pool_(std::move(pool)),
+      thread_scratch_(static_cast<size_t>(pool_->threads())) {}
 
 int64_t CpuBackwardOps::workspace_bytes() const {
   int64_t bytes = 0;
@@ -43,7 +45,7 @@ int64_t CpuBackwardOps::workspace_bytes() const {
 }
 
 void CpuBackwardOps::Round(FloatMatrix in, Matrix out) {
-  pool_.ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       kernels_.round(in.data + row * in.stride, in.cols, Row(out, row));
     }
@@ -52,7 +54,7 @@ void CpuBackwardOps::Round(FloatMatrix in, Matrix out) {
 
 void CpuBackwardOps::InverseRms(Matrix in, float eps) {
   float* inverse = row_values_.Get<float>(in.rows);
-  pool_.ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       inverse[row] = kernels_.inverse_rms(Row(in, row), eps, in.cols);
     }
@@ -68,14 +70,14 @@ void CpuBackwardOps::RmsNormWeights(Matrix in, Matrix dout, float* dweight) {
   call.inverse_rms = row_values_.Get<float>(in.rows);
   call.rows = in.rows;
   call.dweight = dweight;
-  ParallelColumns(pool_, in.cols,
+  ParallelColumns(*pool_, in.cols,
                   [&](int64_t col0, int64_t col1) { kernels_.rms_norm_weight(call, col0, col1); });
 }
 
 void CpuBackwardOps::RmsNormRows(
     Matrix in, const void* weight, Matrix dout, FloatMatrix dresidual, Matrix din) {
   const float* inverse = row_values_.Get<float>(in.rows);
-  pool_.ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       RmsNormBackRow call;
       call.in = Row(in, row);
@@ -108,7 +110,7 @@ void CpuBackwardOps::HeadRmsNorm(
 }
 
 void CpuBackwardOps::SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) {
-  pool_.ParallelRows(dout.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(dout.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       kernels_.silu_mul_back(Row(gate_up, row), Row(dout, row), dout.cols, Row(dgate_up, row));
     }
@@ -123,16 +125,16 @@ void CpuBackwardOps::Embed(const int32_t* ids, FloatMatrix dx, float* dtable) {
   call.ids = ids;
   call.sums = dtable;
   call.sums_stride = dx.cols;
-  ParallelColumns(pool_, dx.cols,
+  ParallelColumns(*pool_, dx.cols,
                   [&](int64_t col0, int64_t col1) { kernels_.add_float_rows(call, col0, col1); });
 }
 
-absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCpuBackwardOps(DType compute_dtype,
-                                                                  int threads) {
-  if (threads < 1) return InvalidArgument("ops need at least one thread, not {}", threads);
+absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCpuBackwardOps(
+    DType compute_dtype, std::shared_ptr<ThreadPool> pool) {
+  TANDEM_CHECK(pool != nullptr, "ops need a thread pool");
   TANDEM_ASSIGN_OR_RETURN(const KernelSet* kernels, ChooseKernels(compute_dtype));
   std::unique_ptr<BackwardOps> ops =
-      std::make_unique<CpuBackwardOps>(compute_dtype, *kernels, threads);
+      std::make_unique<CpuBackwardOps>(compute_dtype, *kernels, std::move(pool));
   return ops;
 }
 

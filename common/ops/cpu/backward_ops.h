@@ -2,6 +2,7 @@
 // or weights, never rows of one sum.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "common/ops/backward_ops.h"
@@ -13,7 +14,7 @@ namespace tandem {
 
 class CpuBackwardOps final : public BackwardOps {
  public:
-  CpuBackwardOps(DType compute_dtype, const KernelSet& kernels, int threads);
+  CpuBackwardOps(DType compute_dtype, const KernelSet& kernels, std::shared_ptr<ThreadPool> pool);
 
   int64_t workspace_bytes() const override;
 
@@ -75,7 +76,7 @@ class CpuBackwardOps final : public BackwardOps {
   const DType dtype_;
   const int64_t element_bytes_;
   const KernelSet& kernels_;
-  ThreadPool pool_;
+  const std::shared_ptr<ThreadPool> pool_;
   std::vector<Workspace> thread_scratch_;  // one per pool thread
   Workspace weight_panels_;                // a weight, transposed
   Workspace in_panels_, dout_panels_;      // operands of a weight gradient

@@ -11,24 +11,6 @@ namespace {
 
 static_assert(kKvTokens == kKvBlockTokens);
 
-struct RowRun {
-  const AttentionSpan* span;
-  int64_t first, last;  // rows of the span
-};
-
-// Runs of rows that end where `unit` positions do.
-std::vector<RowRun> CutByPosition(const std::vector<AttentionSpan>& spans, int64_t unit) {
-  std::vector<RowRun> runs;
-  for (const AttentionSpan& span : spans) {
-    for (int64_t first = 0; first < span.rows;) {
-      const int64_t last = std::min(span.rows, first + unit - (span.first_position + first) % unit);
-      runs.push_back({&span, first, last});
-      first = last;
-    }
-  }
-  return runs;
-}
-
 int64_t RowsOf(const std::vector<AttentionSpan>& spans) {
   int64_t rows = 0;
   for (const AttentionSpan& span : spans) rows += span.rows;
@@ -65,10 +47,19 @@ void CpuForwardOps::RopeAndStore(Matrix qkv,
                         position % kKvTokens, slot + h * kv_head_bytes);
     }
   };
-  const std::vector<RowRun> runs = CutByPosition(spans, kKvValueUnit);
-  pool_.ParallelRows(static_cast<int64_t>(runs.size()), 1, [&](int64_t first, int64_t last, int) {
-    for (int64_t i = first; i < last; ++i) {
-      const RowRun& run = runs[static_cast<size_t>(i)];
+  store_runs_.clear();
+  for (const AttentionSpan& span : spans) {
+    for (int64_t first = 0; first < span.rows;) {
+      const int64_t left = kKvValueUnit - (span.first_position + first) % kKvValueUnit;
+      const int64_t last = std::min(span.rows, first + left);
+      store_runs_.push_back({&span, first, last});
+      first = last;
+    }
+  }
+  const auto runs = static_cast<int64_t>(store_runs_.size());
+  pool_->ParallelRows(runs, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const StoreRun& run = store_runs_[static_cast<size_t>(i)];
       for (int64_t index = run.first; index < run.last; ++index) store_row(*run.span, index);
     }
   });
@@ -91,9 +82,9 @@ void CpuForwardOps::Attention(Matrix qkv,
   call.kv = kv.base;
   call.kv_block_bytes = KvBlockBytes(shape, dtype_);
   call.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
-  attention_.Plan(spans, shape, pool_.threads());
+  attention_.Plan(spans, shape, pool_->threads());
   const int64_t groups = attention_.groups();
-  pool_.ParallelFor(groups * shape.kv_heads, [&](int64_t index, int thread) {
+  pool_->ParallelFor(groups * shape.kv_heads, [&](int64_t index, int thread) {
     const AttentionTask task = attention_.Task(index / shape.kv_heads, index % shape.kv_heads);
     Workspace& scratch = thread_scratch_[static_cast<size_t>(thread)];
     kernels_.attention(call, task, scratch.Bytes(kernels_.attention_scratch(call, task)));

@@ -58,7 +58,7 @@ ChunkStats* CpuForwardOps::ScoreChunks(Matrix hidden,
   const int64_t chunks = VocabChunks(vocab_limit);
   const int64_t row_blocks = (hidden.rows + kScoreRows - 1) / kScoreRows;
   ChunkStats* stats = chunk_stats_.Get<ChunkStats>(hidden.rows * chunks);
-  pool_.ParallelFor(row_blocks * chunks, [&](int64_t task, int thread) {
+  pool_->ParallelFor(row_blocks * chunks, [&](int64_t task, int thread) {
     // Neighbouring tasks share the chunk's weights.
     const int64_t chunk = task / row_blocks, block = task % row_blocks;
     const int64_t first = hidden.rows * block / row_blocks;
@@ -95,7 +95,7 @@ void CpuForwardOps::TokenLogProbs(Matrix hidden,
         const int64_t target = targets[row] - chunk * kVocabChunk;
         if (target >= 0 && target < kVocabChunk) log_probs[row] = logits[target];
       });
-  pool_.ParallelRows(hidden.rows, kScoreRows, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(hidden.rows, kScoreRows, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       TANDEM_CHECK(targets[row] >= 0 && targets[row] < vocab_limit, "target outside vocab_limit");
       RowStats sums;
@@ -119,7 +119,7 @@ void CpuForwardOps::Sample(Matrix hidden,
       [&](int64_t row) { return rows[static_cast<size_t>(row)].temperature; },
       [](int64_t, int64_t, const float*) {});
   draws_.resize(rows.size());
-  pool_.ParallelRows(hidden.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(hidden.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t i = first; i < last; ++i) {
       const SampleRow& row = rows[static_cast<size_t>(i)];
       Draw& draw = draws_[static_cast<size_t>(i)];
@@ -142,7 +142,7 @@ void CpuForwardOps::Sample(Matrix hidden,
     if (!same || end - begin == kDrawRows) draw_groups_.push_back(end);
   }
   draw_groups_.push_back(end);
-  pool_.ParallelFor(static_cast<int64_t>(draw_groups_.size()) - 1, [&](int64_t group, int thread) {
+  pool_->ParallelFor(static_cast<int64_t>(draw_groups_.size()) - 1, [&](int64_t group, int thread) {
     const size_t first = draw_groups_[static_cast<size_t>(group)];
     const size_t last = draw_groups_[static_cast<size_t>(group) + 1];
     DrawInChunk({draws_.data() + first, last - first}, hidden, head, vocab_limit, rows,
@@ -193,8 +193,8 @@ void CpuForwardOps::DrawFiltered(std::span<const Draw> draws,
   GemmCall call = ChunkGemm(GatherRows(hidden, draws, in), head, 0, vocab_limit);
   call.c = logits;
   call.c_stride = vocab_limit;
-  RunGemm(pool_, kernels_, call, count);
-  pool_.ParallelFor(count, [&](int64_t i, int thread) {
+  RunGemm(*pool_, kernels_, call, count);
+  pool_->ParallelFor(count, [&](int64_t i, int thread) {
     const Draw& draw = draws[static_cast<size_t>(i)];
     const SampleRow& row = rows[static_cast<size_t>(draw.row)];
     float* weights = thread_scratch_[static_cast<size_t>(thread)].Get<float>(2 * vocab_limit);
@@ -224,7 +224,7 @@ void CpuForwardOps::Logits(Matrix hidden, const LinearWeight& head, FloatMatrix 
   GemmCall call = ChunkGemm(hidden, head, 0, head.rows);
   call.c = out.data;
   call.c_stride = out.stride;
-  RunGemm(pool_, kernels_, call, hidden.rows);
+  RunGemm(*pool_, kernels_, call, hidden.rows);
 }
 
 }  // namespace tandem

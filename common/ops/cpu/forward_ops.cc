@@ -15,12 +15,14 @@ namespace {
 constexpr int64_t kRowGrain = 4;
 }  // namespace
 
-CpuForwardOps::CpuForwardOps(DType compute_dtype, const KernelSet& kernels, int threads)
+CpuForwardOps::CpuForwardOps(DType compute_dtype,
+                             const KernelSet& kernels,
+                             std::shared_ptr<ThreadPool> pool)
     : dtype_(compute_dtype),
       element_bytes_(static_cast<int64_t>(DTypeBytes(compute_dtype))),
       kernels_(kernels),
-      pool_(threads),
-      thread_scratch_(static_cast<size_t>(pool_.threads())) {}
+      pool_(std::move(pool)),
+      thread_scratch_(static_cast<size_t>(pool_->threads())) {}
 
 std::string CpuForwardOps::numerics_class() const {
   return fmt::format("cpu-{}-{}", kernels_.numerics, dtype_ == DType::kBFloat16 ? "bf16" : "f32");
@@ -34,7 +36,7 @@ int64_t CpuForwardOps::workspace_bytes() const {
 
 void CpuForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix out) {
   counts_.Add(ForwardOp::kEmbed, out.rows);
-  pool_.ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       TANDEM_CHECK(ids[row] >= 0 && ids[row] < table.rows, "token id outside the embedding");
       UnpackRows(table.packed, table.cols, dtype_, ids[row], 1, Row(out, row));
@@ -44,7 +46,7 @@ void CpuForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix 
 
 void CpuForwardOps::RmsNorm(Matrix in, const void* weight, float eps, Matrix out) {
   counts_.Add(ForwardOp::kRmsNorm, in.rows);
-  pool_.ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       kernels_.rms_norm(Row(in, row), weight, eps, in.cols, Row(out, row));
     }
@@ -65,30 +67,31 @@ void CpuForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
   call.c = out.data;
   call.c_stride = out.stride;
   call.bias = weight.bias;
-  RunGemm(pool_, kernels_, call, in.rows);
+  RunGemm(*pool_, kernels_, call, in.rows);
 }
 
 void CpuForwardOps::Add(Matrix x, Matrix delta) {
   counts_.Add(ForwardOp::kAdd, x.rows);
-  pool_.ParallelRows(x.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(x.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) kernels_.add(Row(x, row), Row(delta, row), x.cols);
   });
 }
 
 void CpuForwardOps::SiluMul(Matrix gate_up, Matrix out) {
   counts_.Add(ForwardOp::kSiluMul, out.rows);
-  pool_.ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(out.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t row = first; row < last; ++row) {
       kernels_.silu_mul(Row(gate_up, row), out.cols, Row(out, row));
     }
   });
 }
 
-absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype, int threads) {
-  if (threads < 1) return InvalidArgument("ops need at least one thread, not {}", threads);
+absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype,
+                                                                std::shared_ptr<ThreadPool> pool) {
+  TANDEM_CHECK(pool != nullptr, "ops need a thread pool");
   TANDEM_ASSIGN_OR_RETURN(const KernelSet* kernels, ChooseKernels(compute_dtype));
   std::unique_ptr<ForwardOps> ops =
-      std::make_unique<CpuForwardOps>(compute_dtype, *kernels, threads);
+      std::make_unique<CpuForwardOps>(compute_dtype, *kernels, std::move(pool));
   return ops;
 }
 

@@ -1,6 +1,7 @@
 // ForwardOps on a CPU: cuts every op into row or column tasks for the pool and calls the kernels.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@ namespace tandem {
 
 class CpuForwardOps final : public ForwardOps {
  public:
-  CpuForwardOps(DType compute_dtype, const KernelSet& kernels, int threads);
+  CpuForwardOps(DType compute_dtype, const KernelSet& kernels, std::shared_ptr<ThreadPool> pool);
 
   DType compute_dtype() const override { return dtype_; }
   std::string numerics_class() const override;
@@ -91,16 +92,23 @@ class CpuForwardOps final : public ForwardOps {
   // Their rows of `hidden`, dense.
   Matrix GatherRows(Matrix hidden, std::span<const Draw> draws, std::byte* to);
 
+  // Rows of a span whose keys and values one thread stores.
+  struct StoreRun {
+    const AttentionSpan* span;
+    int64_t first, last;
+  };
+
   const DType dtype_;
   const int64_t element_bytes_;
   const KernelSet& kernels_;
-  ThreadPool pool_;
+  const std::shared_ptr<ThreadPool> pool_;
   std::vector<Workspace> thread_scratch_;  // one per pool thread
   Workspace logits_, gathered_;            // of filtered rows
   Workspace chunk_stats_;
   std::vector<Draw> draws_;          // by chunk
   std::vector<size_t> draw_groups_;  // where a task's draws begin, and the end of the last
   AttentionPlan attention_;
+  std::vector<StoreRun> store_runs_;
   OpCounts counts_;
 };
 

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <immintrin.h>
+
+#include "common/base/check.h"
+#include "common/base/cores.h"
 
 namespace tandem {
 namespace {
@@ -24,8 +28,11 @@ class ScopedFlushDenormals {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads)
-    : threads_(std::max(threads, 1)), shares_(new Share[static_cast<size_t>(threads_)]) {
+ThreadPool::ThreadPool(int threads, std::vector<int> cores)
+    : threads_(std::max(threads, 1)),
+      cores_(std::move(cores)),
+      shares_(new Share[static_cast<size_t>(threads_)]) {
+  TANDEM_CHECK(cores_.empty() || std::ssize(cores_) >= threads_, "a thread has no core");
   for (int thread = 1; thread < threads_; ++thread) {
     workers_.emplace_back("ops-" + std::to_string(thread), [this, thread] { Work(thread); });
   }
@@ -40,11 +47,18 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::Run(int64_t tasks, void* context, TaskFunction function) {
   if (tasks <= 0) return;
+  TANDEM_CHECK(!called_.exchange(true, std::memory_order_acquire),
+               "the compute threads got work from a second thread or from a task");
   const ScopedFlushDenormals flush;
   if (threads_ == 1 || tasks == 1) {
     for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);
-    return;
+  } else {
+    Spread(tasks, context, function);
   }
+  called_.store(false, std::memory_order_release);
+}
+
+void ThreadPool::Spread(int64_t tasks, void* context, TaskFunction function) {
   context_ = context;
   function_ = function;
   for (int thread = 0; thread < threads_; ++thread) {
@@ -91,6 +105,7 @@ void ThreadPool::AwaitJob(uint32_t seen) {
 }
 
 void ThreadPool::Work(int thread) {
+  if (!cores_.empty()) PinThisThread(cores_[static_cast<size_t>(thread)]);
   const ScopedFlushDenormals flush;
   for (uint32_t seen = 0;;) {
     AwaitJob(seen);

@@ -1,10 +1,12 @@
-// The compute threads of one ops object. Work is cut into tasks; every thread first draws those of
-// its own share, which lies at the same place from call to call and so in its caches, then what
-// others have left. Which thread runs a task never shows in the result. Threads that find nothing
-// to do spin for a few microseconds, because ops follow each other closely, and then sleep, because
-// the processes of a pair take turns on the same cores.
+// The compute threads of a process: its ops, its optimizer and its digests share them. Work is cut
+// into tasks; every thread first draws those of its own share, which lies at the same place from
+// call to call and so in its caches, then what others have left. Which thread runs a task never
+// shows in the result. Threads that find nothing to do spin for a few microseconds, because ops
+// follow each other closely, and then sleep, because the processes of a pair take turns on the same
+// cores.
 //
-// Every task runs with denormals flushed to zero (DAZ and FTZ), the caller's tasks included.
+// Every task runs with denormals flushed to zero (DAZ and FTZ), the caller's tasks included; a task
+// that must keep them says so itself (adamw.cc).
 #pragma once
 
 #include <algorithm>
@@ -18,11 +20,13 @@
 
 namespace tandem {
 
-// One caller at a time. The destructor joins the threads.
+// One caller at a time, and no call from a task: that is checked. The destructor joins the threads.
 class ThreadPool {
  public:
-  // `threads` counts the caller; 1 starts no thread.
-  explicit ThreadPool(int threads);
+  // `threads` counts the caller; 1 starts no thread. `cores` has a core for every thread, on which
+  // those that it starts stay; the first is the caller's, who sees to that itself (PinThisThread).
+  // Empty: they run anywhere.
+  explicit ThreadPool(int threads, std::vector<int> cores = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -55,12 +59,15 @@ class ThreadPool {
   using TaskFunction = void (*)(void* context, int64_t task, int thread);
 
   void Run(int64_t tasks, void* context, TaskFunction function);
+  // With the other threads.
+  void Spread(int64_t tasks, void* context, TaskFunction function);
   void Work(int thread);
   void DrawTasks(int thread);
   void DrawShare(int share, int thread);
   void AwaitJob(uint32_t seen);
 
   const int threads_;
+  const std::vector<int> cores_;
   std::atomic<uint32_t> jobs_{0};    // bumped for every job and to stop
   std::atomic<uint32_t> inside_{0};  // pool threads that look at the job's fields
   std::atomic<bool> open_{false};    // the job's fields may be used
@@ -72,6 +79,7 @@ class ThreadPool {
   const std::unique_ptr<Share[]> shares_;  // one per thread
   void* context_ = nullptr;
   TaskFunction function_ = nullptr;
+  std::atomic<bool> called_{false};  // somebody is in Run; not where waiting threads look
   std::vector<NamedThread> workers_;
 };
 

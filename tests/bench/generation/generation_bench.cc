@@ -16,7 +16,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/base/cores.h"
 #include "common/base/status_macros.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "rollout_worker/generator.h"
 #include "rollout_worker/weight_storage.h"
 
@@ -110,7 +112,10 @@ absl::Status RunAll(const Options& options) {
   const int64_t most = *std::max_element(options.sequences.begin(), options.sequences.end());
   Ledger ledger;
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
-  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(dtype, options.threads));
+  const std::vector<int> cores = ComputeCores(0, 1, options.threads);
+  if (!cores.empty()) PinThisThread(cores.front());
+  const auto pool = std::make_shared<ThreadPool>(options.threads, cores);
+  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(dtype, pool));
   TANDEM_ASSIGN_OR_RETURN(
       const auto runner,
       ModelRunner::Create(spec, std::move(ops), spec.vocab_size, length, 2048, &ledger));
@@ -123,8 +128,8 @@ absl::Status RunAll(const Options& options) {
   TANDEM_RETURN_IF_ERROR(kv->Map());
   TANDEM_RETURN_IF_ERROR(runner->MapWorkspace());
   TANDEM_RETURN_IF_ERROR(weights->LoadCheckpoint(options.model_dir, spec));
-  fmt::print("{} threads, prompt {}, {} new tokens, {}\n", options.threads, options.prompt,
-             options.tokens, runner->ops().numerics_class());
+  fmt::print("{} threads {}, prompt {}, {} new tokens, {}\n", options.threads, PinningText(cores),
+             options.prompt, options.tokens, runner->ops().numerics_class());
   fmt::print("{:>9} {:>12} {:>12} {:>12} {:>14} {:>12} {:>8} {:>12}\n", "sequences", "prefill s",
              "decode s", "decode tok/s", "all tok/s", "cpu s", "kv MiB", "resident MiB");
   const double block_mib = static_cast<double>(KvPoolBlockBytes(spec, dtype)) / (1 << 20);

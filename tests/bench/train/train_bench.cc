@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "common/base/cores.h"
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
 #include "trainer_worker/losses/policy_loss.h"
@@ -75,7 +76,7 @@ int64_t PeakMib() {
   return usage.ru_maxrss / 1024;
 }
 
-absl::Status RunOne(const Options& options, Recompute recompute) {
+absl::Status RunOne(const Options& options, const std::vector<int>& cores, Recompute recompute) {
   FixedSamples samples(MakeSamples(options));
   TrainerOptions trainer_options;
   SessionOptions& session = trainer_options.session;
@@ -90,6 +91,7 @@ absl::Status RunOne(const Options& options, Recompute recompute) {
   session.optimizer.schedule.lr = 1e-6;
   session.optimizer.schedule.total_steps = options.runs;
   trainer_options.threads = options.threads;
+  trainer_options.cores = cores;
   TANDEM_ASSIGN_OR_RETURN(
       const auto trainer,
       Trainer::Create(trainer_options, &samples,
@@ -117,15 +119,17 @@ absl::Status RunOne(const Options& options, Recompute recompute) {
 
 absl::Status RunAll(const Options& options) {
   UseOneTorchThread();
-  fmt::print("{} threads, {} sequences of {} tokens, {} of them prompt{}\n", options.threads,
-             options.sequences, options.tokens, options.prompt,
+  const std::vector<int> cores = ComputeCores(0, 1, options.threads);
+  if (!cores.empty()) PinThisThread(cores.front());
+  fmt::print("{} threads {}, {} sequences of {} tokens, {} of them prompt{}\n", options.threads,
+             PinningText(cores), options.sequences, options.tokens, options.prompt,
              options.share_prompts ? ", shared by groups of 8" : "");
   // Recompute first: the process's peak only grows.
   if (options.recompute != "keep") {
-    TANDEM_RETURN_IF_ERROR(RunOne(options, Recompute::kAlways));
+    TANDEM_RETURN_IF_ERROR(RunOne(options, cores, Recompute::kAlways));
   }
   if (options.recompute == "recompute") return absl::OkStatus();
-  return RunOne(options, Recompute::kNever);
+  return RunOne(options, cores, Recompute::kNever);
 }
 
 }  // namespace

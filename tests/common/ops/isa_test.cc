@@ -1,6 +1,7 @@
 // All kernel sets of a class give the same bits, for every op and for values near the denormals.
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
@@ -136,14 +137,14 @@ TEST_CASE("All kernel sets of a numerics class give the same bits", "[ops][isa]"
 TEST_CASE("TANDEM_CPU_ISA refuses unknown kernel sets and dtypes without kernels", "[ops][isa]") {
   {
     const ForcedIsa forced("sse2");
-    const auto ops = CreateCpuForwardOps(DType::kBFloat16, 1);
+    const auto ops = CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1));
     REQUIRE(ops.status().code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(std::string(ops.status().message()).find("amx, avx512bf16, avx512f, avx2") !=
             std::string::npos);
   }
-  REQUIRE(CreateCpuForwardOps(DType::kFloat16, 1).status().code() ==
+  REQUIRE(CreateCpuForwardOps(DType::kFloat16, std::make_shared<ThreadPool>(1)).status().code() ==
           absl::StatusCode::kInvalidArgument);
-  REQUIRE(CreateCpuBackwardOps(DType::kBFloat16, 0).status().code() ==
+  REQUIRE(CreateCpuBackwardOps(DType::kFloat16, std::make_shared<ThreadPool>(1)).status().code() ==
           absl::StatusCode::kInvalidArgument);
 }
 

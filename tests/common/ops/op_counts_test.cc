@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "common/ops/forward_ops.h"
 
 namespace tandem {
@@ -17,8 +18,8 @@ TEST_CASE("OpCounts name the ops that ran", "[ops]") {
 }
 
 TEST_CASE("Ops count their own calls alone", "[ops]") {
-  const auto ops = CreateCpuForwardOps(DType::kFloat32, 1).value();
-  const auto others = CreateCpuForwardOps(DType::kFloat32, 1).value();
+  const auto ops = CreateCpuForwardOps(DType::kFloat32, std::make_shared<ThreadPool>(1)).value();
+  const auto others = CreateCpuForwardOps(DType::kFloat32, std::make_shared<ThreadPool>(1)).value();
   float values[8] = {};
   const Matrix matrix = {values, 2, 4, 4};
   ops->Add(matrix, matrix);

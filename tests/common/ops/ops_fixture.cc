@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "common/ops/packed_weight.h"
 
 namespace tandem::testing {
@@ -102,13 +103,15 @@ ForcedIsa::ForcedIsa(const std::string& name) {
 ForcedIsa::~ForcedIsa() { unsetenv("TANDEM_CPU_ISA"); }
 
 std::unique_ptr<ForwardOps> MakeForward(DType dtype, int threads) {
-  absl::StatusOr<std::unique_ptr<ForwardOps>> ops = CreateCpuForwardOps(dtype, threads);
+  absl::StatusOr<std::unique_ptr<ForwardOps>> ops =
+      CreateCpuForwardOps(dtype, std::make_shared<ThreadPool>(threads));
   TANDEM_CHECK(ops.ok(), std::string(ops.status().message()));
   return std::move(ops).value();
 }
 
 std::unique_ptr<BackwardOps> MakeBackward(DType dtype, int threads) {
-  absl::StatusOr<std::unique_ptr<BackwardOps>> ops = CreateCpuBackwardOps(dtype, threads);
+  absl::StatusOr<std::unique_ptr<BackwardOps>> ops =
+      CreateCpuBackwardOps(dtype, std::make_shared<ThreadPool>(threads));
   TANDEM_CHECK(ops.ok(), std::string(ops.status().message()));
   return std::move(ops).value();
 }
@@ -117,7 +120,7 @@ std::vector<std::string> RunnableIsas(const std::string& numerics) {
   std::vector<std::string> names;
   for (const std::string name : {"amx", "amx-emulated", "avx512bf16", "avx512f", "avx2"}) {
     const ForcedIsa forced(name);
-    const auto ops = CreateCpuForwardOps(DType::kBFloat16, 1);
+    const auto ops = CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1));
     if (ops.ok() && (*ops)->numerics_class() == "cpu-" + numerics + "-bf16") names.push_back(name);
   }
   return names;

@@ -1,9 +1,33 @@
 #include "common/ops/cpu/thread_pool.h"
 
+#include <csignal>
+#include <thread>
+
 #include <catch2/catch.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 
 namespace tandem {
+namespace {
+
+// How a process ends that does `misuse` to a pool of its own.
+int EndOf(void (*misuse)(ThreadPool& pool)) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::signal(SIGABRT, SIG_DFL);  // not the test's own handler
+    close(STDERR_FILENO);
+    ThreadPool pool(2);
+    misuse(pool);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+}  // namespace
 
 TEST_CASE("ThreadPool runs every task once, whatever the number of threads", "[ops][pool]") {
   for (const int threads : {1, 2, 5}) {
@@ -38,6 +62,18 @@ TEST_CASE("ParallelRows covers all rows in runs", "[ops][pool]") {
       for (const std::atomic<int>& count : seen) REQUIRE(count == 1);
     }
   }
+}
+
+TEST_CASE("ThreadPool refuses work from a task and from a second thread", "[ops][pool]") {
+  REQUIRE(EndOf([](ThreadPool& pool) {
+            pool.ParallelFor(1, [&](int64_t, int) { pool.ParallelFor(1, [](int64_t, int) {}); });
+          }) == SIGABRT);
+  REQUIRE(EndOf([](ThreadPool& pool) {
+            pool.ParallelFor(1, [&](int64_t, int) {
+              std::jthread([&] { pool.ParallelFor(4, [](int64_t, int) {}); });
+            });
+          }) == SIGABRT);
+  REQUIRE(EndOf([](ThreadPool& pool) { pool.ParallelFor(4, [](int64_t, int) {}); }) == 0);
 }
 
 }  // namespace tandem

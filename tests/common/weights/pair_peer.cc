@@ -16,6 +16,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/device/memory_region.h"
+#include "common/ops/cpu/thread_pool.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_convert.h"
 #include "common/wire/update_codec.h"
@@ -128,8 +129,9 @@ absl::Status RunRollout(char** argv) {
   TANDEM_RETURN_IF_ERROR(region->Map());
   WeightReceiverOptions options;
   options.pair_socket = argv[3];
-  TANDEM_ASSIGN_OR_RETURN(const auto receiver,
-                          WeightReceiver::Create(&layout, region->data(), options));
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto receiver,
+      WeightReceiver::Create(&layout, region->data(), std::make_shared<ThreadPool>(1), options));
   PairService service(&layout, receiver.get(), {argv[5], std::atoi(argv[6])});
   grpc::ServerBuilder builder;
   builder.AddListeningPort(argv[2], grpc::InsecureServerCredentials());

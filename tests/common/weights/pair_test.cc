@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <unistd.h>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "common/weights/bucket_plan.h"
 #include "rollout_worker/weights/weight_receiver.h"
 #include "tests/fakes/memory_weights.h"
@@ -18,7 +19,8 @@ struct Fixture {
     WeightReceiverOptions options;
     options.pair_socket = "/tmp/tandem-pair-" + std::to_string(getpid()) + ".sock";
     options.slots_timeout = absl::Milliseconds(200);
-    auto created = WeightReceiver::Create(&layout, storage.data(), options);
+    auto created =
+        WeightReceiver::Create(&layout, storage.data(), std::make_shared<ThreadPool>(1), options);
     REQUIRE(created.ok());
     receiver = std::move(created).value();
     auto made = SlotMemory::Create(1 << 20, 1, nullptr);

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "common/weights/update_receiver.h"
 #include "common/weights/weight_check.h"
 #include "common/weights/weight_publisher.h"
@@ -50,7 +51,7 @@ struct Fixture {
   WeightLayout layout = WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16);
   MemoryWeights weights{layout, 5};
   std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
-  UpdateReceiver receiver{&layout, storage.data()};
+  UpdateReceiver receiver{&layout, storage.data(), std::make_shared<ThreadPool>(2)};
   FakeUpdateClient client{&receiver};
   WeightPublisher publisher{&layout, {8192, 2, nullptr}};
 };

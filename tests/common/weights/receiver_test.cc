@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/thread_pool.h"
 #include "common/weights/update_receiver.h"
 #include "tests/fakes/memory_weights.h"
 
@@ -13,7 +14,7 @@ struct Fixture {
   Manifest manifest = ManifestOf(layout);
   std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
   std::vector<std::byte> slot = std::vector<std::byte>(1 << 16, std::byte{7});
-  UpdateReceiver receiver{&layout, storage.data()};
+  UpdateReceiver receiver{&layout, storage.data(), std::make_shared<ThreadPool>(2)};
 
   absl::Status Apply(const BucketEntry& entry, int64_t version = 1, int64_t generation = 10) {
     return receiver.Apply(version, generation, slot.data(), 1 << 16, {entry});

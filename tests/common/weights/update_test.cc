@@ -20,7 +20,9 @@ using testing::MemoryWeights;
 // A rollout's storage, filled with a pattern that no weights have.
 struct Rollout {
   explicit Rollout(const WeightLayout& l)
-      : layout(&l), storage(l.total_bytes(), std::byte{0xa5}), receiver(&l, storage.data(), 2) {}
+      : layout(&l),
+        storage(l.total_bytes(), std::byte{0xa5}),
+        receiver(&l, storage.data(), std::make_shared<ThreadPool>(2)) {}
 
   bool Holds(MemoryWeights& weights) const {
     const std::vector<Digest> held = receiver.Digests();
