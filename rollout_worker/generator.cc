@@ -114,7 +114,7 @@ void Generator::Step(const std::byte* weights, int64_t version) {
   const StepPlan plan = scheduler_.Schedule();
   // A plan may be empty: the only running sequence gave its blocks to an older one that waits.
   if (plan.spans.empty()) return;
-  const std::vector<DrawnToken> drawn = runner_->Run(plan, weights, *kv_);
+  const std::vector<DrawnToken>& drawn = runner_->Run(plan, weights, *kv_);
   scheduler_.Advance(plan);
   for (const DrawnToken& token : drawn) Commit(token, version);
 }

@@ -60,68 +60,71 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const ModelSpec
   return runner;
 }
 
-std::vector<DrawnToken> ModelRunner::Run(const StepPlan& plan,
-                                         const std::byte* weights,
-                                         KvCache& kv) {
+const std::vector<DrawnToken>& ModelRunner::Run(const StepPlan& plan,
+                                                const std::byte* weights,
+                                                KvCache& kv) {
   for (const BlockCopy& copy : plan.copies) kv.CopyBlock(copy.from, copy.to);
   const Matrix residual = Forward(plan, weights, kv);
 
-  std::vector<DrawnToken> drawn;
-  std::vector<int64_t> rows;
+  drawn_.clear();
+  sampled_rows_.clear();
   int64_t row = 0;
   for (const PlannedSpan& span : plan.spans) {
     row += span.tokens;
     for (Sequence* sequence : span.samplers) {
-      drawn.push_back({sequence, {}});
-      rows.push_back(row - 1);
+      drawn_.push_back({sequence, {}});
+      sampled_rows_.push_back(row - 1);
     }
   }
+  const std::span<const int64_t> rows = sampled_rows_;
   for (size_t begin = 0; begin < rows.size(); begin += kDrawRows) {
-    const size_t end = std::min(rows.size(), begin + static_cast<size_t>(kDrawRows));
-    Draw(weights, residual, {rows.begin() + begin, rows.begin() + end}, &drawn[begin]);
+    const size_t count = std::min(rows.size() - begin, static_cast<size_t>(kDrawRows));
+    Draw(weights, residual, rows.subspan(begin, count), begin);
   }
-  return drawn;
+  return drawn_;
 }
 
 Matrix ModelRunner::Forward(const StepPlan& plan, const std::byte* weights, KvCache& kv) {
-  std::vector<int32_t> ids;
-  TokenBatch batch;
-  batch.rope = &decoder_.rope();
+  ids_.clear();
+  batch_.spans.clear();
+  batch_.rope = &decoder_.rope();
   for (const PlannedSpan& span : plan.spans) {
-    const auto first = static_cast<int64_t>(ids.size());
-    batch.spans.push_back({.first_row = first,
-                           .rows = span.tokens,
-                           .first_position = span.first_position,
-                           .blocks = span.sequence->blocks.data(),
-                           .sequence = span.sequence->sample_id});
+    const auto first = static_cast<int64_t>(ids_.size());
+    batch_.spans.push_back({.first_row = first,
+                            .rows = span.tokens,
+                            .first_position = span.first_position,
+                            .blocks = span.sequence->blocks.data(),
+                            .sequence = span.sequence->sample_id});
     const auto begin = span.sequence->tokens.begin() + span.first_position;
-    ids.insert(ids.end(), begin, begin + span.tokens);
+    ids_.insert(ids_.end(), begin, begin + span.tokens);
   }
   const ModelSpec& spec = decoder_.spec();
   const DType dtype = decoder_.dtype();
-  const auto rows = static_cast<int64_t>(ids.size());
+  const auto rows = static_cast<int64_t>(ids_.size());
   const WorkspaceOffsets at = PlaceWorkspace(spec, dtype, rows);
   std::byte* base = workspace_->data();
   LayerActivations buffers = PlaceLayerActivations(spec, dtype, rows, base + at.activations);
-  return decoder_.Forward(weights, ids.data(), batch, kv.layers(), buffers,
+  return decoder_.Forward(weights, ids_.data(), batch_, kv.layers(), buffers,
                           PlaceMatrix(base + at.residual_a, dtype, rows, spec.hidden_size),
                           PlaceMatrix(base + at.residual_b, dtype, rows, spec.hidden_size));
 }
 
 void ModelRunner::Draw(const std::byte* weights,
                        Matrix residual,
-                       const std::vector<int64_t>& rows,
-                       DrawnToken* drawn) {
+                       std::span<const int64_t> rows,
+                       size_t first) {
   const ModelSpec& spec = decoder_.spec();
   const GlobalWeights globals = ViewGlobals(spec, decoder_.layout(), weights);
   const Matrix normed = PlaceMatrix(workspace_->data(), decoder_.dtype(),
                                     static_cast<int64_t>(rows.size()), spec.hidden_size);
   decoder_.FinalNorm(globals.final_norm, residual, rows, normed);
-  std::vector<SampleRow> sample_rows;
-  for (size_t i = 0; i < rows.size(); ++i) sample_rows.push_back(MakeSampleRow(*drawn[i].sequence));
-  std::vector<SampledToken> tokens(rows.size());
-  ops_->Sample(normed, globals.head, vocab_limit_, sample_rows, tokens.data());
-  for (size_t i = 0; i < rows.size(); ++i) drawn[i].drawn = tokens[i];
+  sample_rows_.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    sample_rows_.push_back(MakeSampleRow(*drawn_[first + i].sequence));
+  }
+  tokens_.resize(rows.size());
+  ops_->Sample(normed, globals.head, vocab_limit_, sample_rows_, tokens_.data());
+  for (size_t i = 0; i < rows.size(); ++i) drawn_[first + i].drawn = tokens_[i];
 }
 
 }  // namespace tandem

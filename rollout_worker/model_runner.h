@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,22 +46,29 @@ class ModelRunner {
 
   // Copies blocks, runs the forward pass over `weights` (a full storage), and draws one token for
   // every sampler, in plan order. The uniform of a token depends on the request's seed, the sample
-  // and the token's absolute position alone.
-  std::vector<DrawnToken> Run(const StepPlan& plan, const std::byte* weights, KvCache& kv);
+  // and the token's absolute position alone. The result holds until the next call. Steps no larger
+  // than earlier ones allocate nothing.
+  const std::vector<DrawnToken>& Run(const StepPlan& plan, const std::byte* weights, KvCache& kv);
 
  private:
   ModelRunner(std::unique_ptr<ForwardOps> ops, Decoder decoder, int64_t vocab_limit)
       : ops_(std::move(ops)), decoder_(std::move(decoder)), vocab_limit_(vocab_limit) {}
   Matrix Forward(const StepPlan& plan, const std::byte* weights, KvCache& kv);
-  void Draw(const std::byte* weights,
-            Matrix residual,
-            const std::vector<int64_t>& rows,
-            DrawnToken* drawn);
+  // The tokens of drawn_ [first, first + rows.size()).
+  void Draw(const std::byte* weights, Matrix residual, std::span<const int64_t> rows, size_t first);
 
   std::unique_ptr<ForwardOps> ops_;
   Decoder decoder_;
   const int64_t vocab_limit_;
   std::unique_ptr<MemoryRegion> workspace_;
+
+  // Of the step at hand; kept for their memory.
+  TokenBatch batch_;
+  std::vector<int32_t> ids_;
+  std::vector<int64_t> sampled_rows_;
+  std::vector<SampleRow> sample_rows_;
+  std::vector<SampledToken> tokens_;
+  std::vector<DrawnToken> drawn_;
 };
 
 }  // namespace tandem

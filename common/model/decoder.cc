@@ -62,7 +62,7 @@ Matrix Decoder::Forward(const std::byte* storage,
 
 void Decoder::FinalNorm(const void* weight,
                         Matrix residual,
-                        const std::vector<int64_t>& rows,
+                        std::span<const int64_t> rows,
                         Matrix out) const {
   for (size_t i = 0; i < rows.size(); ++i) {
     ops_->RmsNorm(Rows(residual, dtype(), rows[i], 1), weight, spec_.rms_norm_eps,

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -58,7 +59,7 @@ class Decoder {
   // out[i] = final norm of residual row rows[i]; what the head takes.
   void FinalNorm(const void* weight,
                  Matrix residual,
-                 const std::vector<int64_t>& rows,
+                 std::span<const int64_t> rows,
                  Matrix out) const;
 
  private:
