@@ -48,6 +48,12 @@ bool IsLostPeer(const grpc::Status& status) {
           status.error_message().find("Socket closed") != std::string::npos);
 }
 
+// gRPC's words where a server could not start a thread for a call, which it then never began.
+bool PeerHadNoThread(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         status.error_message() == "Server Threadpool Exhausted";
+}
+
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -60,6 +66,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
+  if (PeerHadNoThread(status)) {
+    return absl::UnavailableError(
+        "the peer could not start a thread for the call; look at its log and at the limits on "
+        "processes and memory of its host");
+  }
   const absl::StatusCode code = IsLostPeer(status)
                                     ? absl::StatusCode::kUnavailable
                                     : static_cast<absl::StatusCode>(status.error_code());

@@ -15,6 +15,7 @@ namespace tandem {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // "Stream removed" and "Socket closed", which gRPC reports as UNKNOWN, are lost peers: Unavailable.
+// So is a server that could not start a thread for a call, which gRPC calls RESOURCE_EXHAUSTED.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // Attaches who failed, in which phase, and the last thing it did.

@@ -43,6 +43,15 @@ TEST_CASE("Status conversion carries whose failure it is", "[rpc]") {
   REQUIRE_FALSE(AnsweredByWorker(nobody));
 }
 
+TEST_CASE("Status conversion calls a server without a thread to spare a lost peer", "[rpc]") {
+  const grpc::StatusCode code = grpc::StatusCode::RESOURCE_EXHAUSTED;
+  const absl::Status lost = FromGrpcStatus({code, "Server Threadpool Exhausted"});
+  REQUIRE(absl::IsUnavailable(lost));
+  REQUIRE(lost.message().find("limits on processes") != std::string::npos);
+  REQUIRE_FALSE(AnsweredByWorker(lost));
+  REQUIRE(absl::IsResourceExhausted(FromGrpcStatus({code, "the queue is full"})));
+}
+
 TEST_CASE("Status conversion calls a removed stream a lost peer", "[rpc]") {
   const grpc::Status removed(grpc::StatusCode::UNKNOWN, "Stream removed");
   REQUIRE(absl::IsUnavailable(FromGrpcStatus(removed)));
