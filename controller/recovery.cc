@@ -89,8 +89,8 @@ absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
     if (!state.moments) {
       parts_.progress.OnMessage(
           fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
-                      "optimizer): they "
-                      "begin at zero, and the run goes on, but not as it would have",
+                      "optimizer): they begin at zero, and the run goes on, but not as it would "
+                      "have",
                       checkpoint_));
     }
   }

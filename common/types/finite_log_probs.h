@@ -24,8 +24,7 @@ inline absl::Status CheckFiniteLogProb(const Sample& sample,
       absl::StatusCode::kDataLoss,
       "the log-prob of a sampled token is {}, not finite: sample {:#x}, position {}, weight "
       "version {}, in the {}. Model or weights are broken: check the files in model.path, or go "
-      "back to an "
-      "earlier checkpoint with a smaller actor.optim.lr",
+      "back to an earlier checkpoint with a smaller actor.optim.lr",
       std::isnan(log_prob) ? "nan" : "infinite",  // the sign of a NaN means nothing
       sample.sample_id, sample.prompt_tokens + response,
       at < sample.versions.size() ? fmt::format("{}", sample.versions[at]) : "?", who);

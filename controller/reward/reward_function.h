@@ -32,8 +32,8 @@ class RewardFunction {
  public:
   virtual ~RewardFunction() = default;
 
-  // One score per item, in order. Unavailable / DeadlineExceeded: the reward service is gone after
-  // all retries; InvalidArgument: an item nobody can score (unknown data_source), named.
+  // One score per item, in order. Unknown: the reward service is gone after all retries (no worker
+  // is lost by that); InvalidArgument: an item nobody can score (unknown data_source), named.
   virtual absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) = 0;
 
   // InvalidArgument for a row of the data that Score would refuse (unknown data_source), or whose

@@ -172,8 +172,7 @@ absl::Status CheckTruth(const std::string& name, const std::string& truth) {
   }
   return InvalidArgument(
       "no response can match the ground truth \"{}\": reward {} needs {}; correct the row, or "
-      "choose "
-      "another reward.function",
+      "choose another reward.function",
       truth, name, found->second.truth);
 }
 
