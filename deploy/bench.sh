@@ -18,12 +18,19 @@ while (($# > 0)); do
   case "$1" in
     --runs | --only)
       (($# > 1)) || fail_usage "$1 needs a value"
+      if [ "$1" = --runs ] && ! [[ "$2" =~ ^[1-9][0-9]*$ ]]; then
+        fail_usage "--runs takes a number from 1 on, not \"$2\""
+      fi
+      if [ "$1" = --only ] && ! [[ ",$2" =~ ^(,(ops|comm|sync|generation|train|grpo))+$ ]]; then
+        fail_usage "--only takes some of ops,comm,sync,generation,train,grpo, not \"$2\""
+      fi
       arguments+=("$1" "$2")
       shift
       ;;
     --model)
       (($# > 1)) || fail_usage "$1 needs a value"
       MODEL="$(realpath "$2")"
+      [ -f "$MODEL/config.json" ] || fail_usage "$MODEL holds no model (config.json)"
       shift
       ;;
     --peers)

@@ -14,7 +14,7 @@ for argument in "$@"; do
 done
 
 DATA="$ROOT/data/addition"
-PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandemctl tandem-launcher)
+PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandem-parity tandemctl tandem-launcher)
 
 say "quickstart: 1/4 set-up"
 deploy/setup.sh

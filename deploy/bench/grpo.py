@@ -3,13 +3,12 @@ peak of the workers' memory (sum of PSS: a page that two processes share counts 
 import os
 import pathlib
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 
-from machine import ROOT
+from machine import ROOT, die_with_us
 
 COMPUTE = ("generate", "train", "optimize")
 
@@ -79,14 +78,13 @@ def grpo(args, failed, steps=4):
                "--set", f"trainer.total_training_steps={steps}", "--set", f"cluster.run_dir={scratch}/run"]
     print(f"--- {' '.join(map(str, command))}", flush=True)
     log = scratch / "launcher.log"
-    with open(log, "w") as out, subprocess.Popen(list(map(str, command)), stdout=out, stderr=out) as launcher:
+    with open(log, "w") as out, subprocess.Popen(list(map(str, command)), stdout=out, stderr=out,
+                                                 preexec_fn=die_with_us) as launcher:
         memory = PeakMemory(launcher.pid)
         try:
             launcher.wait()
-        except KeyboardInterrupt:
-            launcher.send_signal(signal.SIGINT)
-            raise
         finally:
+            launcher.terminate()  # where we were interrupted
             memory.stop()
     if launcher.returncode != 0:
         failed.append(f"GRPO steps ended with {launcher.returncode}, see {log}")

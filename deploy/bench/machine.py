@@ -1,8 +1,10 @@
 """What figures depend on: commit and machine; and how a command is run and its lines kept."""
+import ctypes
 import os
 import pathlib
 import platform
 import re
+import signal
 import subprocess
 import sys
 
@@ -31,12 +33,17 @@ def machine():
             "kernel": platform.release(), "load_before": round(os.getloadavg()[0], 2)}
 
 
+def die_with_us():
+    """In a child: SIGTERM where its parent ends, however that ends. The launcher ends its workers then."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 def run(command, failed, env=None):
     """Its lines, shown while they come; a command that fails is added to `failed`."""
     print(f"--- {' '.join(map(str, command))}", flush=True)
     lines = []
     with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True,
-                          env={**os.environ, **(env or {})}) as process:
+                          preexec_fn=die_with_us, env={**os.environ, **(env or {})}) as process:
         for line in process.stdout:
             print("   ", line, end="", flush=True)
             lines.append(line.rstrip())
