@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/cores.h"
 #include "common/base/io_status.h"
 #include "common/base/log.h"
 #include "common/base/named_thread.h"
@@ -257,6 +258,11 @@ absl::Status RunAssembly::Run() {
       RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, SecurityOf(config_)));
   spdlog::info("listening on {}, {} compute threads a worker", server->address(),
                ComputeThreads(config_));
+  if (const auto cores = std::ssize(AllowedCores()); ComputeThreads(config_) > cores) {
+    progress_.OnMessage(fmt::format(
+        "warning: cluster.compute_threads={} on {} cores: threads wait for each other; 0 chooses",
+        ComputeThreads(config_), cores));
+  }
 
   // Lost after one timeout, killed after two.
   TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());

@@ -9,6 +9,10 @@
 #include "parity/parity.h"
 #include "trainer_worker/losses/policy_loss.h"
 
+namespace {
+constexpr int kMostThreads = 1024;
+}
+
 int main(int argc, char** argv) {
   tandem::ParityOptions options;
   options.threads = static_cast<int>(tandem::AllowedCores().size());
@@ -26,8 +30,12 @@ int main(int argc, char** argv) {
   app.add_option("--max-num-batched-tokens", options.max_num_batched_tokens, "rows of a pass")
       ->capture_default_str();
   app.add_option("--temperature", options.temperature, "of the sampling")->capture_default_str();
-  app.add_option("--seed", options.seed, "of the sampling")->capture_default_str();
-  app.add_option("--threads", options.threads, "compute threads")->capture_default_str();
+  app.add_option("--seed", options.seed, "of the sampling")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "compute threads")
+      ->check(CLI::Range(1, kMostThreads))
+      ->capture_default_str();
   app.add_flag("--json", as_json, "print one line of JSON");
   try {
     app.parse(argc, argv);

@@ -14,8 +14,11 @@ namespace {
 constexpr int64_t kMaxQueuedSamples = 1 << 17;
 
 absl::Status CheckParams(const SamplingParams& params) {
-  if (!(params.temperature >= 0.0f) || !std::isfinite(params.temperature)) {
-    return InvalidArgument("temperature is {}, it must be 0 (greedy) or above", params.temperature);
+  const bool greedy = params.temperature == 0.0f;
+  if (!greedy && !(static_cast<double>(params.temperature) >= kMinTemperature &&
+                   std::isfinite(params.temperature))) {
+    return InvalidArgument("temperature is {}, it must be 0 (greedy) or at least {}",
+                           params.temperature, kMinTemperature);
   }
   if (!(params.top_p > 0.0f && params.top_p <= 1.0f)) {
     return InvalidArgument("top_p is {}, it must be above 0 and at most 1", params.top_p);
@@ -111,7 +114,7 @@ absl::Status Generator::Submit(GenerationRequest request, std::shared_ptr<Genera
 
 void Generator::Step(const std::byte* weights, int64_t version) {
   DropCancelled();
-  const StepPlan plan = scheduler_.Schedule();
+  const StepPlan& plan = scheduler_.Schedule();
   // A plan may be empty: the only running sequence gave its blocks to an older one that waits.
   if (plan.spans.empty()) return;
   const std::vector<DrawnToken>& drawn = runner_->Run(plan, weights, *kv_);

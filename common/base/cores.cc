@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 namespace tandem {
@@ -42,7 +43,11 @@ std::vector<int> CoresOfPair(const std::vector<int>& allowed, int pair, int pair
 
 std::vector<int> ComputeCores(int pair, int pairs, int threads) {
   const char* setting = std::getenv("TANDEM_PIN_THREADS");
-  if (setting == nullptr || std::string(setting) != "1") return {};
+  const std::string pin = setting == nullptr ? "" : setting;
+  if (pin != "" && pin != "0" && pin != "1") {
+    spdlog::warn("TANDEM_PIN_THREADS is \"{}\", neither 0 nor 1: threads are not pinned", pin);
+  }
+  if (pin != "1") return {};
   return CoresOfPair(AllowedCores(), pair, pairs, threads);
 }
 

@@ -10,6 +10,7 @@
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/types/sample.h"
+#include "common/types/sampling_params.h"
 
 namespace tandem {
 namespace {
@@ -110,6 +111,18 @@ void CheckSampling(const v1::Config& c, Problems* problems) {
       c.algorithm().adv_estimator() != "grpo" || r.n() > 1, {"rollout.n"},
       fmt::format("rollout.n is {}: grpo compares the samples of a prompt and needs at least 2",
                   r.n()));
+  problems->Require(r.top_k() != 0 && r.val_kwargs().top_k() != 0,
+                    {"rollout.top_k", "rollout.val_kwargs.top_k"},
+                    fmt::format("rollout.top_k is {} and rollout.val_kwargs.top_k is {}: 0 tokens "
+                                "leave nothing to draw; -1 keeps all",
+                                r.top_k(), r.val_kwargs().top_k()));
+  problems->Require(
+      r.temperature() >= kMinTemperature &&
+          (r.val_kwargs().temperature() == 0 || r.val_kwargs().temperature() >= kMinTemperature),
+      {"rollout.temperature", "rollout.val_kwargs.temperature"},
+      fmt::format("rollout.temperature is {} and rollout.val_kwargs.temperature is {}: it must be "
+                  "at least {}, or, in validation, 0 for greedy",
+                  r.temperature(), r.val_kwargs().temperature(), kMinTemperature));
   problems->Require(
       (r.top_p() >= 1 && r.top_k() <= 0) || r.allow_off_support(),
       {"rollout.top_p", "rollout.top_k"},

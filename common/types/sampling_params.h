@@ -7,6 +7,9 @@
 
 namespace tandem {
 
+// Below it logits times 1/T are no numbers any more, or all but one token have probability 0.
+inline constexpr double kMinTemperature = 1e-3;
+
 struct SamplingParams {
   float temperature = 1.0f;  // 0 means greedy; log-probs are then recorded at T = 1
   float top_p = 1.0f;        // (0, 1]

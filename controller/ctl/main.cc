@@ -224,8 +224,11 @@ class CommandLine {
     parity->add_option("--max-num-seqs", o.max_num_seqs, "sequences decoded together")
         ->capture_default_str();
     parity->add_option("--threads", o.threads, "compute threads; 0: all cores")
+        ->check(CLI::Range(0, 1024))
         ->capture_default_str();
-    parity->add_option("--seed", o.seed, "of the sampling")->capture_default_str();
+    parity->add_option("--seed", o.seed, "of the sampling")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
   }
 
   void AddConfig() {

@@ -19,6 +19,18 @@ std::string Problem(std::vector<std::string> overrides) {
 
 TEST_CASE("the defaults with a model and data are valid") { REQUIRE(Problem({}).empty()); }
 
+TEST_CASE("sampling that could draw nothing, or no numbers, is refused by key") {
+  for (const std::string key : {"rollout.top_k", "rollout.val_kwargs.top_k"}) {
+    REQUIRE(Problem({key + "=0"}).find(key) != std::string::npos);
+    REQUIRE(Problem({key + "=0"}).find("-1 keeps all") != std::string::npos);
+  }
+  for (const std::string key : {"rollout.temperature", "rollout.val_kwargs.temperature"}) {
+    REQUIRE(Problem({key + "=1e-40"}).find("at least 0.001") != std::string::npos);
+    REQUIRE(Problem({key + "=0.001"}).empty());
+  }
+  REQUIRE(Problem({"rollout.val_kwargs.temperature=0"}).empty());
+}
+
 TEST_CASE("required keys are asked for by name") {
   const std::string problem(ValidateValues(DefaultConfig()).message());
   REQUIRE(problem.find("model.path is required") != std::string::npos);
