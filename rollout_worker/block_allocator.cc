@@ -13,19 +13,18 @@ BlockAllocator::BlockAllocator(int64_t num_blocks) : holders_(static_cast<size_t
   }
 }
 
-absl::StatusOr<std::vector<int32_t>> BlockAllocator::Allocate(int64_t count) {
+absl::Status BlockAllocator::Allocate(int64_t count, std::vector<int32_t>* blocks) {
   if (count > free_blocks()) {
     return MakeStatus(absl::StatusCode::kResourceExhausted,
                       "the KV pool has {} of {} blocks free, {} are needed", free_blocks(),
                       num_blocks(), count);
   }
-  std::vector<int32_t> blocks(static_cast<size_t>(count));
-  for (int32_t& block : blocks) {
-    block = free_.back();
+  for (int64_t i = 0; i < count; ++i) {
+    blocks->push_back(free_.back());
+    holders_[static_cast<size_t>(free_.back())] = 1;
     free_.pop_back();
-    holders_[static_cast<size_t>(block)] = 1;
   }
-  return blocks;
+  return absl::OkStatus();
 }
 
 void BlockAllocator::Share(const std::vector<int32_t>& blocks) {

@@ -14,8 +14,8 @@ class BlockAllocator {
  public:
   explicit BlockAllocator(int64_t num_blocks);
 
-  // `count` blocks with one holder each. ResourceExhausted takes none.
-  absl::StatusOr<std::vector<int32_t>> Allocate(int64_t count);
+  // Appends `count` blocks with one holder each. ResourceExhausted takes none.
+  absl::Status Allocate(int64_t count, std::vector<int32_t>* blocks);
   // One more holder for each block, which must be held already.
   void Share(const std::vector<int32_t>& blocks);
   // One holder less; without holders a block is free again.

@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const ModelSpec
   const DType dtype = ops->compute_dtype();
   TANDEM_ASSIGN_OR_RETURN(auto decoder, Decoder::Create(spec, ops.get(), max_model_len));
   std::unique_ptr<ModelRunner> runner(
-      new ModelRunner(std::move(ops), std::move(decoder), vocab_limit));
+      new ModelRunner(std::move(ops), std::move(decoder), vocab_limit, ledger));
   const int64_t bytes = PlaceWorkspace(spec, dtype, max_num_batched_tokens).end;
   TANDEM_ASSIGN_OR_RETURN(runner->workspace_, MemoryRegion::Reserve("activations", bytes, ledger));
   return runner;
@@ -71,17 +71,26 @@ const std::vector<DrawnToken>& ModelRunner::Run(const StepPlan& plan,
   int64_t row = 0;
   for (const PlannedSpan& span : plan.spans) {
     row += span.tokens;
-    for (Sequence* sequence : span.samplers) {
+    span.ForEachSampler([&](Sequence* sequence) {
       drawn_.push_back({sequence, {}});
       sampled_rows_.push_back(row - 1);
-    }
+    });
   }
   const std::span<const int64_t> rows = sampled_rows_;
   for (size_t begin = 0; begin < rows.size(); begin += kDrawRows) {
     const size_t count = std::min(rows.size() - begin, static_cast<size_t>(kDrawRows));
     Draw(weights, residual, rows.subspan(begin, count), begin);
   }
+  CountScratch();
   return drawn_;
+}
+
+void ModelRunner::CountScratch() {
+  const int64_t bytes = ops_->workspace_bytes();
+  if (ledger_ != nullptr && bytes != scratch_bytes_) {
+    ledger_->Add("workspace", Location::kDevice, bytes - scratch_bytes_);
+  }
+  scratch_bytes_ = bytes;
 }
 
 Matrix ModelRunner::Forward(const StepPlan& plan, const std::byte* weights, KvCache& kv) {

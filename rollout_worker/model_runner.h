@@ -51,8 +51,13 @@ class ModelRunner {
   const std::vector<DrawnToken>& Run(const StepPlan& plan, const std::byte* weights, KvCache& kv);
 
  private:
-  ModelRunner(std::unique_ptr<ForwardOps> ops, Decoder decoder, int64_t vocab_limit)
-      : ops_(std::move(ops)), decoder_(std::move(decoder)), vocab_limit_(vocab_limit) {}
+  ModelRunner(std::unique_ptr<ForwardOps> ops, Decoder decoder, int64_t vocab_limit, Ledger* ledger)
+      : ops_(std::move(ops)),
+        decoder_(std::move(decoder)),
+        vocab_limit_(vocab_limit),
+        ledger_(ledger) {}
+  // The ops' scratch, tag workspace.
+  void CountScratch();
   Matrix Forward(const StepPlan& plan, const std::byte* weights, KvCache& kv);
   // The tokens of drawn_ [first, first + rows.size()).
   void Draw(const std::byte* weights, Matrix residual, std::span<const int64_t> rows, size_t first);
@@ -60,6 +65,8 @@ class ModelRunner {
   std::unique_ptr<ForwardOps> ops_;
   Decoder decoder_;
   const int64_t vocab_limit_;
+  Ledger* const ledger_;  // may be null
+  int64_t scratch_bytes_ = 0;
   std::unique_ptr<MemoryRegion> workspace_;
 
   // Of the step at hand; kept for their memory.

@@ -16,6 +16,15 @@ Sequence* NewestHolder(const std::map<std::pair<int64_t, int64_t>, Sequence*>& q
   return nullptr;
 }
 
+// A sequence that runs grows without allocating.
+void ReserveToTheEnd(Sequence* sequence) {
+  const int64_t length = sequence->group->prompt_tokens + sequence->group->params.max_tokens;
+  sequence->tokens.reserve(static_cast<size_t>(length));
+  sequence->log_probs.reserve(static_cast<size_t>(sequence->group->params.max_tokens));
+  sequence->versions.reserve(static_cast<size_t>(sequence->group->params.max_tokens));
+  sequence->blocks.reserve(static_cast<size_t>(BlocksFor(length)));
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, int64_t num_blocks)
@@ -28,29 +37,31 @@ void Scheduler::Add(SequenceGroup* group) {
   }
 }
 
-StepPlan Scheduler::Schedule() {
-  StepPlan plan;
+const StepPlan& Scheduler::Schedule() {
+  plan_.spans.clear();
+  plan_.copies.clear();
+  plan_.tokens = 0;
   int64_t budget = options_.max_num_batched_tokens;
   bool preempted = false;
-  PlanRunning(&plan, &budget, &preempted);
+  PlanRunning(&budget, &preempted);
   // Who was just preempted would be admitted at once and take the blocks back.
-  if (!preempted) PlanAdmissions(&plan, &budget);
-  return plan;
+  if (!preempted) PlanAdmissions(&budget);
+  return plan_;
 }
 
-void Scheduler::PlanRunning(StepPlan* plan, int64_t* budget, bool* preempted) {
+void Scheduler::PlanRunning(int64_t* budget, bool* preempted) {
   // One token is kept back for every later sequence, so that a long prefill never stalls decoding.
   for (auto it = running_.begin(); it != running_.end();) {
     const Key key = it->first;
     const auto later = static_cast<int64_t>(std::distance(it, running_.end())) - 1;
-    const int64_t before = plan->tokens;
-    PlanSequence(it->second, *budget - later, plan, preempted);
-    *budget -= plan->tokens - before;
+    const int64_t before = plan_.tokens;
+    PlanSequence(it->second, *budget - later, preempted);
+    *budget -= plan_.tokens - before;
     it = running_.upper_bound(key);
   }
 }
 
-void Scheduler::PlanAdmissions(StepPlan* plan, int64_t* budget) {
+void Scheduler::PlanAdmissions(int64_t* budget) {
   const int64_t limit = std::min(options_.max_num_seqs, options_.max_num_batched_tokens);
   while (running() < limit && *budget > 0 && !waiting_.empty()) {
     Sequence* sequence = waiting_.begin()->second;
@@ -64,14 +75,15 @@ void Scheduler::PlanAdmissions(StepPlan* plan, int64_t* budget) {
     waiting_.erase(waiting_.begin());
     running_.emplace(KeyOf(*sequence), sequence);
     sequence->state = SequenceState::kRunning;
-    const int64_t before = plan->tokens;
+    ReserveToTheEnd(sequence);
+    const int64_t before = plan_.tokens;
     bool preempted = false;
-    PlanSequence(sequence, *budget, plan, &preempted);
-    *budget -= plan->tokens - before;
+    PlanSequence(sequence, *budget, &preempted);
+    *budget -= plan_.tokens - before;
   }
 }
 
-bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, StepPlan* plan, bool* preempted) {
+bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, bool* preempted) {
   const int64_t take = std::min(sequence->length() - sequence->computed, limit);
   TANDEM_CHECK(take > 0, "a running sequence must have a token to compute and room for it");
   const int64_t end = sequence->computed + take;
@@ -82,17 +94,13 @@ bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, StepPlan* plan, 
       return false;
     }
   }
-  TakeBlocks(sequence, end, plan);
-  PlannedSpan span{sequence, sequence->computed, take, {}};
+  TakeBlocks(sequence, end);
+  PlannedSpan span = {sequence, sequence->computed, take};
   if (end == sequence->length()) {
-    if (sequence->group->forked) {
-      span.samplers.push_back(sequence);
-    } else {
-      for (const auto& sample : sequence->group->sequences) span.samplers.push_back(sample.get());
-    }
+    span.samplers = sequence->group->forked ? Samplers::kSequence : Samplers::kGroup;
   }
-  plan->tokens += take;
-  plan->spans.push_back(std::move(span));
+  plan_.tokens += take;
+  plan_.spans.push_back(span);
   return true;
 }
 
@@ -107,17 +115,17 @@ int64_t Scheduler::MissingBlocks(const Sequence& sequence, int64_t end) const {
   return missing;
 }
 
-void Scheduler::TakeBlocks(Sequence* sequence, int64_t end, StepPlan* plan) {
-  auto fresh = allocator_.Allocate(MissingBlocks(*sequence, end));
-  TANDEM_CHECK(fresh.ok(), fresh.status().ToString());
-  auto next = fresh->begin();
+void Scheduler::TakeBlocks(Sequence* sequence, int64_t end) {
+  std::vector<int32_t>& blocks = sequence->blocks;
   const auto first = static_cast<size_t>(sequence->computed / kKvBlockTokens);
-  if (first < sequence->blocks.size() && allocator_.holders(sequence->blocks[first]) > 1) {
-    plan->copies.push_back({sequence->blocks[first], *next});
-    allocator_.Free({sequence->blocks[first]});
-    sequence->blocks[first] = *next++;
-  }
-  sequence->blocks.insert(sequence->blocks.end(), next, fresh->end());
+  const bool copy = first < blocks.size() && allocator_.holders(blocks[first]) > 1;
+  const absl::Status taken = allocator_.Allocate(MissingBlocks(*sequence, end), &blocks);
+  TANDEM_CHECK(taken.ok(), taken.ToString());
+  if (!copy) return;
+  plan_.copies.push_back({blocks[first], blocks.back()});
+  allocator_.Free({blocks[first]});
+  blocks[first] = blocks.back();
+  blocks.pop_back();
 }
 
 void Scheduler::ReusePrompt(Sequence* sequence) {
@@ -158,7 +166,7 @@ void Scheduler::Advance(const StepPlan& plan) {
     Sequence* sequence = span.sequence;
     sequence->computed += span.tokens;
     if (sequence->length() == sequence->group->prompt_tokens) prefill_tokens_ += span.tokens;
-    if (!span.samplers.empty() && !sequence->group->forked) Fork(sequence->group);
+    if (span.samplers == Samplers::kGroup) Fork(sequence->group);
   }
 }
 

@@ -32,14 +32,26 @@ struct BlockCopy {
   int32_t to = 0;
 };
 
+// Who draws a token from a span's last row.
+enum class Samplers {
+  kNobody,    // prefill goes on
+  kSequence,  // the span's own
+  kGroup      // all of its group: the leader's prefill ends
+};
+
 // `tokens` positions of `sequence` from `first_position` on. Its blocks cover them.
 struct PlannedSpan {
   Sequence* sequence = nullptr;
   int64_t first_position = 0;
   int64_t tokens = 0;
-  // Who draws a token from the span's last row: nobody (prefill goes on), the sequence, or the
-  // whole group (the leader's prefill ends).
-  std::vector<Sequence*> samplers;
+  Samplers samplers = Samplers::kNobody;
+
+  template <typename Visit>
+  void ForEachSampler(const Visit& visit) const {
+    if (samplers == Samplers::kSequence) visit(sequence);
+    if (samplers != Samplers::kGroup) return;
+    for (const auto& sample : sequence->group->sequences) visit(sample.get());
+  }
 };
 
 struct StepPlan {
@@ -55,8 +67,9 @@ class Scheduler {
 
   // Queues a group; its arrival number decides its rank among all others.
   void Add(SequenceGroup* group);
-  // The next step. Empty when there is no work. Each plan must be followed by Advance.
-  StepPlan Schedule();
+  // The next step. Empty when there is no work. Each plan must be followed by Advance. Valid until
+  // the next call. Allocates nothing while the same sequences go on.
+  const StepPlan& Schedule();
   // The plan was computed: marks its tokens, forks groups whose prompt is complete. The caller then
   // appends one token to every sampler, and may Finish it.
   void Advance(const StepPlan& plan);
@@ -79,14 +92,14 @@ class Scheduler {
   using Queue = std::map<Key, Sequence*>;
   static Key KeyOf(const Sequence& s) { return {s.group->arrival, s.index}; }
 
-  void PlanRunning(StepPlan* plan, int64_t* budget, bool* preempted);
-  void PlanAdmissions(StepPlan* plan, int64_t* budget);
+  void PlanRunning(int64_t* budget, bool* preempted);
+  void PlanAdmissions(int64_t* budget);
   // Plans up to `limit` tokens of the sequence; false when blocks ran out even after preempting
   // everything newer (then the sequence itself was preempted).
-  bool PlanSequence(Sequence* sequence, int64_t limit, StepPlan* plan, bool* preempted);
+  bool PlanSequence(Sequence* sequence, int64_t limit, bool* preempted);
   // Blocks that [computed, end) needs beyond those held, copies of shared blocks included.
   int64_t MissingBlocks(const Sequence& sequence, int64_t end) const;
-  void TakeBlocks(Sequence* sequence, int64_t end, StepPlan* plan);
+  void TakeBlocks(Sequence* sequence, int64_t end);
   // Takes over the prompt's full blocks from a sample of the same group that has them.
   void ReusePrompt(Sequence* sequence);
   // Preempts the newest holder of blocks that is newer than `key`. False: there is none.
@@ -98,6 +111,7 @@ class Scheduler {
   const SchedulerOptions options_;
   BlockAllocator allocator_;
   Queue running_, waiting_;  // oldest first
+  StepPlan plan_;
   int64_t preemptions_ = 0;
   int64_t prefill_tokens_ = 0;
 };

@@ -35,12 +35,12 @@ class Harness {
 
   // One step; returns the plan.
   StepPlan Step() {
-    StepPlan plan = scheduler_.Schedule();
+    const StepPlan plan = scheduler_.Schedule();
     Check(plan);
     Execute(plan);
     scheduler_.Advance(plan);
     for (const PlannedSpan& span : plan.spans) {
-      for (Sequence* sequence : span.samplers) Sampled(sequence);
+      span.ForEachSampler([this](Sequence* sequence) { Sampled(sequence); });
     }
     return plan;
   }
