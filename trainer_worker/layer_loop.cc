@@ -103,10 +103,6 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch, WeightG
   if (!empty) {
     PlaceMicroBatch(spec, dtype, ShapeOf(batch), keep_, memory_->data(), &buffers_);
     tokens_ = MakeTokens(batch);
-    // Blocks are zero before their first use; every layer then overwrites the same positions.
-    std::memset(
-        buffers_.kv.base, 0,
-        static_cast<size_t>(buffers_.kv.num_blocks * KvBlockBytes(AttentionShapeOf(spec), dtype)));
     forward_->Embed(batch.tokens.data(), globals.embedding, Residual(0));
   }
   for (int layer = 0; layer < spec.num_layers; ++layer) {

@@ -3,7 +3,9 @@
 //
 // Contract of every op: a row's result is a pure function of that row and the weights. It depends
 // neither on the number of rows, the row's index, the other rows, chunking, page placement nor the
-// number of threads; the order of every sum depends on (N, K) or absolute positions alone.
+// number of threads; the order of every sum depends on (N, K) or absolute positions alone. A value
+// that is not finite is where this ends: an infinity in V can make a NaN of rows before it that
+// attend in the same call.
 // All accumulation is fp32; results are rounded once, to nearest even, to the compute dtype.
 #pragma once
 
@@ -47,7 +49,8 @@ class ForwardOps {
   virtual void Add(Matrix x, Matrix delta) = 0;
   // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, as HF's
   // rotate_half) and stores k and v of every row in its KV block. q is not scaled. A sequence's
-  // rows are stored in ascending order: what lay behind a row in its block may be cleared.
+  // rows are stored in ascending order, by one span in a call: what lies behind a row in its block
+  // may be cleared.
   virtual void RopeAndStore(Matrix qkv,
                             const AttentionShape& shape,
                             const RopeTable& rope,

@@ -58,7 +58,7 @@ struct AttentionSpan {
 };
 
 // K and V of one layer: block b starts at base + b * KvBlockBytes(shape, dtype). The bytes inside a
-// block are private to the ops; a block must be zeroed before its first use.
+// block are private to the ops; what they hold before their first use does not matter.
 struct KvLayer {
   std::byte* base = nullptr;
   int64_t num_blocks = 0;

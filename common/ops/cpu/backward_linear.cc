@@ -11,7 +11,7 @@ namespace {
 // Panels rearranged by one task.
 constexpr int64_t kPackPanels = 4;
 // Rows that a weight gradient packs and sums at a time: the panels of both operands stay in L2. A
-// multiple of 2, so that no pair of rows is split.
+// multiple of 32, so that no block of k is split (2 would do for class seq).
 constexpr int64_t kSumBlock = 512;
 }  // namespace
 

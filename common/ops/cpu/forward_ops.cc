@@ -13,6 +13,7 @@ namespace tandem {
 namespace {
 // Rows of an elementwise op worth a task of their own.
 constexpr int64_t kRowGrain = 4;
+constexpr int64_t kThreadScratchBytes = int64_t{512} << 10;
 }  // namespace
 
 CpuForwardOps::CpuForwardOps(DType compute_dtype,
@@ -22,7 +23,10 @@ CpuForwardOps::CpuForwardOps(DType compute_dtype,
       element_bytes_(static_cast<int64_t>(DTypeBytes(compute_dtype))),
       kernels_(kernels),
       pool_(std::move(pool)),
-      thread_scratch_(static_cast<size_t>(pool_->threads())) {}
+      thread_scratch_(static_cast<size_t>(pool_->threads())) {
+  // What the head takes anyway, and attention up to contexts of thousands of tokens.
+  for (Workspace& scratch : thread_scratch_) scratch.Bytes(kThreadScratchBytes);
+}
 
 std::string CpuForwardOps::numerics_class() const {
   return fmt::format("cpu-{}-{}", kernels_.numerics, dtype_ == DType::kBFloat16 ? "bf16" : "f32");

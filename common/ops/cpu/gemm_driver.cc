@@ -18,6 +18,7 @@ Pieces CutProduct(const GemmCut& cut, int threads, const GemmCall& call, int64_t
   pieces.panel_chunks = (call.n * call.k + cut.b_elements - 1) / cut.b_elements;
   pieces.row_chunks = std::max((rows * call.k + cut.a_elements - 1) / cut.a_elements,
                                std::min(rows / cut.min_rows, wanted / pieces.panel_chunks));
+  pieces.row_chunks = std::min(pieces.row_chunks, (rows + cut.row_unit - 1) / cut.row_unit);
   const int64_t most = std::max(panels / cut.min_panels, int64_t{1});
   const int64_t lacking = (wanted + pieces.row_chunks - 1) / pieces.row_chunks;
   pieces.panel_chunks = std::min(std::max(pieces.panel_chunks, lacking), most);

@@ -67,9 +67,10 @@ float SoftmaxRow(const float* scores, float scale, int64_t n, int64_t cols, T* p
   if (whole < n) {
     highest = Max(highest, KeepFirst(Load(scores + whole), n - whole, -__builtin_inff()));
   }
-  const F32x16 factor = Set1(scale), minus_max = Set1(-(MaxLanes(highest) * scale));
+  // Rounded twice, as the maximum is: no difference is above zero.
+  const F32x16 factor = Set1(scale), max = Set1(MaxLanes(highest) * scale);
   const auto weight = [&](int64_t i) __attribute__((always_inline)) {
-    return Exp(Fma(Load(scores + i), factor, minus_max));
+    return Exp(Sub(Mul(Load(scores + i), factor), max));
   };
   F32x16 sum = Zero();
   int64_t i = 0;

@@ -2,7 +2,8 @@
 //   K [64 / 16][head_dim words][16 tokens]: scores of 64 tokens are a product over head_dim;
 //   V [padded head_dim / 16][64 token words][16 dims]: P·V is a product over tokens.
 // A word is a pair of bf16 or one fp32. K's word holds two dims of one token, V's two tokens of one
-// dim: storing a token writes its own elements only, so threads may store neighbours concurrently.
+// dim. Storing a token writes its own elements, and V of its whole unit if it is the first of one:
+// a unit's tokens are stored by one thread, in order.
 #pragma once
 
 #include <cstdint>

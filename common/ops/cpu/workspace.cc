@@ -1,5 +1,7 @@
 #include "common/ops/cpu/workspace.h"
 
+#include <algorithm>
+
 #include <sys/mman.h>
 
 #include "common/base/check.h"
@@ -11,6 +13,8 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 
 std::byte* Workspace::Bytes(int64_t bytes) {
   if (bytes <= capacity_) return memory_.get();
+  // What grows with the context does so step by step.
+  if (capacity_ > 0) bytes = std::max(bytes, capacity_ + capacity_ / 2);
   memory_.reset();
   const int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
   const int64_t rounded = (bytes + alignment - 1) / alignment * alignment;

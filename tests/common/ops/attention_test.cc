@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/attention_plan.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
@@ -130,71 +131,91 @@ TEST_CASE("Decode, chunked prefill and full prefill give the same bits", "[ops][
   }
 }
 
-TEST_CASE("Decoding samples of one prompt together gives the bits of each alone",
-          "[ops][attention]") {
-  constexpr int64_t kPrompt = 128, kSamples = 5;
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    for (const AttentionShape& shape : kShapes) {
-      const RopeTable rope = testing::TestRope(shape.head_dim, 256);
-      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 2);
-      TestKv kv(shape, dtype, 32, 5);
-      const std::vector<int32_t> prompt = kv.Take(kPrompt);
-      const std::vector<AttentionSpan> prefill = {{0, kPrompt, 0, prompt.data()}};
-      TestMatrix prompt_qkv = TestMatrix::Random(dtype, kPrompt, shape.qkv_cols(), 6);
-      ops->RopeAndStore(prompt_qkv.view(), shape, rope, prefill, kv.view());
-      // Sample i has i tokens of its own behind the prompt, stored one after the other.
-      std::vector<std::vector<int32_t>> blocks;
-      std::vector<AttentionSpan> together;
-      TestMatrix qkv = TestMatrix::Random(dtype, kSamples, shape.qkv_cols(), 7);
-      for (int64_t i = 0; i < kSamples; ++i) {
-        blocks.push_back(prompt);
-        blocks.back().push_back(kv.Take(1)[0]);
-        TestMatrix own =
-            TestMatrix::Random(dtype, i + 1, shape.qkv_cols(), 8 + static_cast<uint32_t>(i));
-        ops->RopeAndStore(own.view(), shape, rope, {{0, i + 1, kPrompt, blocks.back().data()}},
-                          kv.view());
-        together.push_back({i, 1, kPrompt + i, blocks.back().data()});
-      }
-      const TestMatrix out(dtype, kSamples, shape.q_cols());
-      ops->Attention(qkv.view(), shape, together, kv.view(), out.view());
-      for (int64_t i = 0; i < kSamples; ++i) {
-        const TestMatrix alone(dtype, kSamples, shape.q_cols());
-        ops->Attention(qkv.view(), shape, {together[static_cast<size_t>(i)]}, kv.view(),
-                       alone.view());
-        REQUIRE(alone.SameRow(i, out, i));
+namespace {
+// 24 samples of one prompt; sample i has i + 1 tokens of its own behind it. REQUIREs that together
+// they give the bits of each alone.
+void DecodeTogetherAndAlone(DType dtype, const AttentionShape& shape) {
+  constexpr int64_t kPrompt = 128, kSamples = 24;
+  const RopeTable rope = testing::TestRope(shape.head_dim, 256);
+  const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 1);
+  TestKv kv(shape, dtype, 32, 5);
+  const std::vector<int32_t> prompt = kv.Take(kPrompt);
+  const std::vector<AttentionSpan> prefill = {{0, kPrompt, 0, prompt.data()}};
+  const TestMatrix prompt_qkv = TestMatrix::Random(dtype, kPrompt, shape.qkv_cols(), 6);
+  ops->RopeAndStore(prompt_qkv.view(), shape, rope, prefill, kv.view());
+  std::vector<std::vector<int32_t>> blocks;
+  std::vector<AttentionSpan> together;
+  const TestMatrix qkv = TestMatrix::Random(dtype, kSamples, shape.qkv_cols(), 7);
+  for (int64_t i = 0; i < kSamples; ++i) {
+    blocks.push_back(prompt);
+    blocks.back().push_back(kv.Take(1)[0]);
+    const TestMatrix own =
+        TestMatrix::Random(dtype, i + 1, shape.qkv_cols(), 8 + static_cast<uint32_t>(i));
+    ops->RopeAndStore(own.view(), shape, rope, {{0, i + 1, kPrompt, blocks.back().data()}},
+                      kv.view());
+    together.push_back({i, 1, kPrompt + i, blocks.back().data()});
+  }
+  AttentionPlan plan;
+  plan.Plan(together, shape, 1);
+  REQUIRE(plan.groups() < kSamples);
+  const TestMatrix out(dtype, kSamples, shape.q_cols());
+  ops->Attention(qkv.view(), shape, together, kv.view(), out.view());
+  for (int64_t i = 0; i < kSamples; ++i) {
+    const TestMatrix alone(dtype, kSamples, shape.q_cols());
+    ops->Attention(qkv.view(), shape, {together[static_cast<size_t>(i)]}, kv.view(), alone.view());
+    REQUIRE(alone.SameRow(i, out, i));
+  }
+}
+
+// Prefill in chunks of three into blocks full of NaN.
+void PrefillUsedBlocks(DType dtype, const AttentionShape& shape) {
+  constexpr int64_t kTokens = 70;
+  const RopeTable rope = testing::TestRope(shape.head_dim, 128);
+  const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 2);
+  const TestMatrix source = TestMatrix::Random(dtype, kTokens, shape.qkv_cols(), 11);
+  const TestMatrix expected = Prefill(*ops, dtype, shape, rope, source);
+  TestKv kv(shape, dtype, 8, 3);
+  const std::vector<int32_t> blocks = kv.Take(kTokens);
+  const int64_t bytes = KvBlockBytes(shape, dtype);
+  for (const int32_t block : blocks) {
+    std::memset(kv.view().base + block * bytes, 0xff, static_cast<size_t>(bytes));
+  }
+  for (int64_t first = 0; first < kTokens; first += 3) {
+    const int64_t rows = std::min<int64_t>(3, kTokens - first);
+    TestMatrix qkv(dtype, rows, shape.qkv_cols());
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < qkv.cols(); ++j) qkv.Set(i, j, source.At(first + i, j));
+    }
+    const std::vector<AttentionSpan> spans = {{0, rows, first, blocks.data()}};
+    const TestMatrix chunk(dtype, rows, shape.q_cols());
+    ops->RopeAndStore(qkv.view(), shape, rope, spans, kv.view());
+    ops->Attention(qkv.view(), shape, spans, kv.view(), chunk.view());
+    for (int64_t i = 0; i < rows; ++i) REQUIRE(chunk.SameRow(i, expected, first + i));
+  }
+}
+
+// In fp32 and, by every kernel set, in bf16.
+void ForAllKernels(void (*check)(DType, const AttentionShape&)) {
+  for (const AttentionShape& shape : kShapes) {
+    check(DType::kFloat32, shape);
+    for (const char* numerics : {"seq", "amx32"}) {
+      for (const std::string& isa : testing::RunnableIsas(numerics)) {
+        const testing::ForcedIsa forced(isa);
+        INFO(isa << ", " << shape.heads << " heads of " << shape.head_dim);
+        check(DType::kBFloat16, shape);
       }
     }
   }
 }
+}  // namespace
+
+TEST_CASE("Decoding samples of one prompt together gives the bits of each alone",
+          "[ops][attention]") {
+  ForAllKernels(DecodeTogetherAndAlone);
+}
 
 TEST_CASE("What an earlier owner left in a block does not matter", "[ops][attention]") {
-  constexpr int64_t kTokens = 70;
-  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    for (const AttentionShape& shape : kShapes) {
-      const RopeTable rope = testing::TestRope(shape.head_dim, 128);
-      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(dtype, 2);
-      const TestMatrix source = TestMatrix::Random(dtype, kTokens, shape.qkv_cols(), 11);
-      const TestMatrix expected = Prefill(*ops, dtype, shape, rope, source);
-      TestKv kv(shape, dtype, 8, 3);
-      const std::vector<int32_t> blocks = kv.Take(kTokens);
-      const int64_t bytes = KvBlockBytes(shape, dtype);
-      for (const int32_t block : blocks)
-        std::memset(kv.view().base + block * bytes, 0xff, static_cast<size_t>(bytes));
-      const TestMatrix out(dtype, kTokens, shape.q_cols());
-      for (int64_t first = 0; first < kTokens; first += 3) {
-        const int64_t rows = std::min<int64_t>(3, kTokens - first);
-        TestMatrix qkv(dtype, rows, shape.qkv_cols());
-        for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t j = 0; j < qkv.cols(); ++j) qkv.Set(i, j, source.At(first + i, j));
-        }
-        const std::vector<AttentionSpan> spans = {{0, rows, first, blocks.data()}};
-        const TestMatrix chunk(dtype, rows, shape.q_cols());
-        ops->RopeAndStore(qkv.view(), shape, rope, spans, kv.view());
-        ops->Attention(qkv.view(), shape, spans, kv.view(), chunk.view());
-        for (int64_t i = 0; i < rows; ++i) REQUIRE(chunk.SameRow(i, expected, first + i));
-      }
-    }
-  }
+  ForAllKernels(PrefillUsedBlocks);
 }
 
 }  // namespace tandem

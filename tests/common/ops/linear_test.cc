@@ -43,7 +43,9 @@ TEST_CASE("Linear in bf16 is the documented order of sums, rounded once", "[ops]
                                    {70, 130, 75},
                                    {1, 7, 1},
                                    {9, 49, 24},
-                                   {40, 65, 128}}) {
+                                   {40, 65, 128},
+                                   {40, 33, 576},
+                                   {17, 33, 1536}}) {
         for (const bool bias : {false, true}) {
           const TestWeight weight(DType::kBFloat16, n, k, 5, 0.3f, bias);
           const TestMatrix in = TestMatrix::Random(DType::kBFloat16, m, k, 7);
@@ -106,6 +108,28 @@ TEST_CASE("A row of Linear depends neither on the other rows nor on threads", "[
         const TestMatrix again(dtype, rows, n);
         ops->Linear(in.view(), weight.view(), again.view());
         REQUIRE(again.SameBits(full));
+      }
+    }
+  }
+}
+
+TEST_CASE("Rows do not depend on whether weights are thought to come from memory",
+          "[ops][linear]") {
+  const TestWeight weight(DType::kBFloat16, 1500, 576, 5, 0.3f);  // larger than what L2 holds
+  const TestMatrix in = TestMatrix::Random(DType::kBFloat16, 300, 576, 7);
+  for (const char* numerics : {"seq", "amx32"}) {
+    for (const std::string& isa : testing::RunnableIsas(numerics)) {
+      const testing::ForcedIsa forced(isa);
+      const std::unique_ptr<ForwardOps> ops = testing::MakeForward(DType::kBFloat16, 2);
+      const TestMatrix all(DType::kBFloat16, 300, 1500);
+      ops->Linear(in.view(), weight.view(), all.view());
+      for (const int64_t rows : {1, 16, 31, 33, 64, 100, 256}) {
+        INFO(isa << ", " << rows << " rows");
+        const TestMatrix some(DType::kBFloat16, rows, 1500);
+        ops->Linear(in.Rows(300 - rows, rows), weight.view(), some.view());
+        bool same = true;
+        for (int64_t i = 0; i < rows; ++i) same = same && some.SameRow(i, all, 300 - rows + i);
+        REQUIRE(same);
       }
     }
   }

@@ -106,9 +106,16 @@ Outputs RunOps(ForwardOps& ops,
   ops.Linear(in.view(), inputs.weight.view(), linear.view());
   ops.Add(sum.view(), normed.view());
   ops.SiluMul(in.view(), silu.view());
-  // Elsewhere: a row that is stored again would clear those behind it.
-  TestKv again(kShape, kBf16, kSequences * (kLength / kKvBlockTokens), seed);
-  ops.RopeAndStore(rotated.view(), kShape, inputs.rope, spans, again.view());
+  // Elsewhere, every span in a block of its own: a row that is stored again would clear those
+  // behind it.
+  TestKv again(kShape, kBf16, count, seed);
+  std::vector<std::vector<int32_t>> own;
+  std::vector<AttentionSpan> stored = spans;
+  for (AttentionSpan& span : stored) {
+    own.push_back(span.rows == 1 ? std::vector<int32_t>(2, again.Take(1)[0]) : again.Take(kLength));
+    span.blocks = own.back().data();
+  }
+  ops.RopeAndStore(rotated.view(), kShape, inputs.rope, stored, again.view());
   ops.Attention(rotated.view(), kShape, spans, kv.view(), attention.view());
   Outputs outputs;
   outputs.matrices = {{"embed", embedded}, {"norm", normed},  {"linear", linear},      {"add", sum},
