@@ -15,22 +15,26 @@
 #include "common/base/status_macros.h"
 #include "common/cluster/protocol.h"
 #include "common/device/device_memory.h"
+#include "common/observe/fanout_tracker.h"
 #include "common/rpc/server.h"
 #include "common/tensor_file/check_model.h"
 #include "common/text/tokenizer.h"
-#include "controller/clients/grpc_rollout_client.h"
-#include "controller/clients/grpc_trainer_client.h"
+#include "controller/check_only.h"
+#include "controller/clients/grpc_clients.h"
 #include "controller/cluster_service.h"
 #include "controller/config_options.h"
 #include "controller/data/chat_codec.h"
 #include "controller/data/prompt_loader.h"
 #include "controller/data/shuffled_prompts.h"
 #include "controller/hang_watch.h"
+#include "controller/memory_plan_input.h"
+#include "controller/memory_plan_json.h"
 #include "controller/progress_relay.h"
 #include "controller/report/console_progress.h"
 #include "controller/resume_point.h"
 #include "controller/reward/composite_reward.h"
 #include "controller/run_outputs.h"
+#include "controller/run_plan.h"
 #include "controller/store/sqlite_run_store.h"
 #include "controller/tandem_service.h"
 #include "controller/train_loop.h"
@@ -123,20 +127,8 @@ v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& toke
   return welcome;
 }
 
-ClientFactory GrpcClients(const v1::Config& config) {
-  const absl::Duration timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
-  const RpcSecurity security = SecurityOf(config);
-  return {.trainer =
-              [timeout, security](const WorkerEntry& entry) {
-                return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security);
-              },
-          .rollout =
-              [timeout, security](const WorkerEntry& entry) {
-                return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation, timeout,
-                                             security);
-              }};
-}
+// Milliseconds: a controller that is restarted within a second must begin a new generation too.
+int64_t FirstGeneration() { return absl::ToUnixMillis(RealClock().Now()); }
 
 class RunAssembly final : public Assembly {
  public:
@@ -169,7 +161,18 @@ class RunAssembly final : public Assembly {
 
  private:
   RunParts MakeParts(Tracker& tracker);
+  std::unique_ptr<Tracker> MakeTracker() const;
   void TellResume();
+  bool check_only() const { return config_.weight_sync().check_only(); }
+  // PlanRun, which decides how rollouts sleep.
+  absl::Status MakePlan(int64_t device_bytes);
+  // What a run is for, between the start of its services and their end.
+  absl::Status Work(TrainLoop& loop,
+                    TandemService& api,
+                    const RunParts& parts,
+                    const std::string& run_id);
+  absl::Status TrainAndRecord(TrainLoop& loop, const std::string& run_id);
+  absl::Status CheckAndReport(const RunParts& parts);
 
   const v1::Config config_;
   const Inputs inputs_;
@@ -178,14 +181,17 @@ class RunAssembly final : public Assembly {
   CheckpointIndex checkpoints_;
   FailedAt failed_at_ = FailedAt::kRun;
   TrainOptions options_;
+  std::string memory_plan_;  // JSON
   const ResumePoint resume_;
   RunControl control_;
+  Probe probe_{MakeProbeOptions(config_, inputs_.tokenizer->vocab_size())};
   WorkerRegistry registry_;
   WorkerPool pool_;
   ConsoleProgress console_;
   ProgressRelay progress_;
   RestartBudget budget_{config_.cluster().max_restarts()};
-  WeightSync weights_{pool_, ParseCheckMode(config_.weight_sync().check())};
+  WeightSync weights_{pool_, MakeCheckPolicy(config_.weight_sync()),
+                      MakeScrambleMode(config_.weight_sync())};
   // Twice a decoding batch keeps a rollout busy while the next group is on its way.
   Serving serving_{pool_,
                    weights_,
@@ -205,6 +211,7 @@ RunParts RunAssembly::MakeParts(Tracker& tracker) {
           .reward = *inputs_.reward,
           .text = *inputs_.codec,
           .samples = *samples_,
+          .probe = probe_,
           .store = *store_,
           .tracker = tracker,
           .progress = progress_,
@@ -212,6 +219,11 @@ RunParts RunAssembly::MakeParts(Tracker& tracker) {
           .clock = RealClock(),
           .validation = inputs_.validation,
           .interrupted = [this] { return control_.stop_now(); }};
+}
+
+std::unique_ptr<Tracker> RunAssembly::MakeTracker() const {
+  if (!check_only()) return MakeTrackers(config_, RealClock());
+  return std::make_unique<FanoutTracker>(std::vector<std::unique_ptr<Tracker>>());
 }
 
 // In the log, and where the user looks.
@@ -226,33 +238,96 @@ void RunAssembly::TellResume() {
   }
 }
 
+absl::Status RunAssembly::CheckAndReport(const RunParts& parts) {
+  TellResume();
+  Recovery recovery(parts, options_, FirstGeneration());
+  const absl::Status status =
+      CheckOnly(parts, recovery, resume_.checkpoint, options_.run_dir + "/" + kCheckReport);
+  if (recovery.failed_loading()) failed_at_ = FailedAt::kInputs;
+  control_.OnEnded(status);
+  return status;
+}
+
+absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run_id) {
+  RunInfo info{
+      .run_id = run_id,
+      .run_dir = options_.run_dir,
+      .started_at = absl::FormatTime(absl::RFC3339_sec, RealClock().Now(), absl::UTCTimeZone()),
+      .build = kBuild,
+      .config_yaml = options_.config_yaml,
+      .memory_plan = memory_plan_,
+      .total_steps = options_.total_steps,
+      .first_step = resume_.step,
+      .expected_val_rise = config_.trainer().expected_val_rise()};
+  RunRecorder recorder(*store_, progress_, std::move(info));
+  absl::Status status = recorder.Begin();
+  TellResume();
+  if (status.ok()) status = loop.Run(resume_.checkpoint);
+  if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
+  control_.OnEnded(status);
+  const bool completed = status.ok() && loop.complete();
+  const absl::Status reported = recorder.End(status,
+                                             {.completed = completed,
+                                              .steps = loop.position().finished_steps,
+                                              .restarts = budget_.spent(),
+                                              .checkpoint = loop.newest_checkpoint()},
+                                             registry_.numerics_class(), registry_.kernel_sets());
+  if (completed && reported.ok()) {
+    // Last of all: what a kill before this leaves out, the next start makes up for.
+    status = checkpoints_.MarkFinished(loop.position().finished_steps);
+  }
+  return status;
+}
+
+absl::Status RunAssembly::MakePlan(int64_t device_bytes) {
+  TANDEM_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanRun(inputs_.spec, config_, device_bytes,
+                                                         options_.run_dir, progress_));
+  options_.sleep = SleepModeOf(plan);
+  memory_plan_ = MemoryPlanToJson(plan);
+  return absl::OkStatus();
+}
+
+absl::Status RunAssembly::Work(TrainLoop& loop,
+                               TandemService& api,
+                               const RunParts& parts,
+                               const std::string& run_id) {
+  if (PlansForGpu(config_)) {
+    const absl::StatusOr<int64_t> bytes = AwaitGpuBytes(pool_, registry_, options_.register_timeout,
+                                                        [this] { return control_.stop_now(); });
+    const absl::Status planned = bytes.ok() ? MakePlan(*bytes) : bytes.status();
+    if (!planned.ok()) {
+      control_.OnEnded(planned);
+      return planned;
+    }
+    loop.SleepAs(options_.sleep);
+    api.SetMemoryPlan(memory_plan_);
+  }
+  return check_only() ? CheckAndReport(parts) : TrainAndRecord(loop, run_id);
+}
+
 absl::Status RunAssembly::Run() {
-  const MemoryPlan plan =
-      PlanMemory(inputs_.spec, MakeMemoryPlanInput(config_, CpuDeviceMemoryBytes(pool_.pairs())));
-  options_.sleep = ChooseSleepMode(config_, plan);
-  spdlog::info("{}\n  between phases the KV pool is {}", plan.Text(),
-               options_.sleep == SleepMode::kDrainOnly ? "kept" : "given back");
+  if (!PlansForGpu(config_)) {
+    TANDEM_RETURN_IF_ERROR(MakePlan(CpuDeviceMemoryBytes(pool_.pairs())));
+  }
   if (!config_.rollout().calculate_log_probs()) {
     spdlog::warn(
         "rollout.calculate_log_probs is false: rollouts return no log-probs, so those of rollout "
         "and trainer are not compared in this run; the trainers compute the old log-probs "
         "themselves");
   }
-  if (!plan.fits()) spdlog::warn("the plan does not fit the device: memory may run out");
-
-  const std::unique_ptr<Tracker> tracker = MakeTrackers(config_, RealClock());
+  const std::unique_ptr<Tracker> tracker = MakeTracker();
   const RunParts parts = MakeParts(*tracker);
-  // Milliseconds: a controller that is restarted within a second must begin a new generation too.
-  TrainLoop loop(parts, options_, control_, absl::ToUnixMillis(RealClock().Now()));
+  TrainLoop loop(parts, options_, control_, FirstGeneration());
   const std::string run_id = MakeRunId(config_, RealClock().Now());
-  ClusterService cluster(registry_, *samples_, MakeWelcome(config_, *inputs_.tokenizer));
+  ClusterService cluster(registry_, *samples_, probe_, MakeWelcome(config_, *inputs_.tokenizer));
   TandemService api({.control = control_,
                      .loop = loop,
                      .run = parts,
                      .options = options_,
                      .registry = registry_,
                      .progress = progress_,
-                     .run_id = run_id});
+                     .run_id = run_id,
+                     .memory_plan = memory_plan_});
   TANDEM_ASSIGN_OR_RETURN(
       const auto server,
       RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, SecurityOf(config_)));
@@ -278,34 +353,9 @@ absl::Status RunAssembly::Run() {
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });
-  RunInfo info{
-      .run_id = run_id,
-      .run_dir = options_.run_dir,
-      .started_at = absl::FormatTime(absl::RFC3339_sec, RealClock().Now(), absl::UTCTimeZone()),
-      .build = kBuild,
-      .config_yaml = options_.config_yaml,
-      .total_steps = options_.total_steps,
-      .first_step = resume_.step,
-      .expected_val_rise = config_.trainer().expected_val_rise()};
-  RunRecorder recorder(*store_, progress_, std::move(info));
-  absl::Status status = recorder.Begin();
-  TellResume();
-  if (status.ok()) status = loop.Run(resume_.checkpoint);
-  if (loop.failed_loading()) failed_at_ = FailedAt::kInputs;
-  control_.OnEnded(status);
+  const absl::Status status = Work(loop, api, parts, run_id);
   over = true;
   watch.Join();
-  const bool completed = status.ok() && loop.complete();
-  const absl::Status reported = recorder.End(status,
-                                             {.completed = completed,
-                                              .steps = loop.position().finished_steps,
-                                              .restarts = budget_.spent(),
-                                              .checkpoint = loop.newest_checkpoint()},
-                                             registry_.numerics_class(), registry_.kernel_sets());
-  if (completed && reported.ok()) {
-    // Last of all: what a kill before this leaves out, the next start makes up for.
-    status = checkpoints_.MarkFinished(loop.position().finished_steps);
-  }
   cluster.StopWorkers();
   pool_.ShutdownAll();
   server->Shutdown(absl::Seconds(1));
@@ -319,21 +369,28 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
   const std::string& run_dir = config.cluster().run_dir();
   TANDEM_RETURN_IF_ERROR(LockRunDir(run_dir));
   TANDEM_ASSIGN_OR_RETURN(Inputs inputs, LoadInputs(config));
+  // Who only checks leaves what is in the directory as it is.
+  const bool check_only = config.weight_sync().check_only();
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RunStore> store,
-                          SqliteRunStore::Open(run_dir + "/run.db"));
+                          SqliteRunStore::Open(check_only ? ":memory:" : run_dir + "/run.db"));
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<SampleStore> samples,
       SampleStore::Open(run_dir + "/samples", config.trainer().sample_files_to_keep()));
-  TANDEM_ASSIGN_OR_RETURN(CheckpointIndex checkpoints,
-                          CheckpointIndex::Open(config.trainer().default_local_dir(),
-                                                config.trainer().max_actor_ckpt_to_keep()));
+  const std::string& checkpoint_dir = config.trainer().default_local_dir();
+  TANDEM_ASSIGN_OR_RETURN(
+      CheckpointIndex checkpoints,
+      check_only
+          ? CheckpointIndex::LookInto(checkpoint_dir)
+          : CheckpointIndex::Open(checkpoint_dir, config.trainer().max_actor_ckpt_to_keep()));
   TrainOptions train =
       MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());
   TANDEM_RETURN_IF_ERROR(CheckEpochs(config, train.total_steps, inputs.prompts->size()));
   TANDEM_ASSIGN_OR_RETURN(
       ResumePoint resume,
-      ChooseResumePoint(config, {.total_steps = train.total_steps, .launch_id = options.launch_id},
-                        checkpoints));
+      check_only ? PeekResumePoint(config, checkpoints)
+                 : ChooseResumePoint(
+                       config, {.total_steps = train.total_steps, .launch_id = options.launch_id},
+                       checkpoints));
   return std::make_unique<RunAssembly>(options, std::move(inputs), std::move(store),
                                        std::move(samples), std::move(checkpoints), std::move(train),
                                        std::move(resume));

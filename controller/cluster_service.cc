@@ -21,19 +21,22 @@ absl::StatusOr<WorkerKey> ParseKey(v1::Role role, int rank) {
 
 absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& request) {
   TANDEM_ASSIGN_OR_RETURN(const WorkerKey key, ParseKey(request.role(), request.rank()));
-  return Announcement{.protocol = request.protocol(),
-                      .key = key,
-                      .address = request.address(),
-                      .boot_id = request.boot_id(),
-                      .device = request.device(),
-                      .boot_nonce = request.boot_nonce(),
-                      .pid = request.pid(),
-                      .numerics_class = request.numerics_class(),
-                      .kernel_set = request.kernel_set(),
-                      .build = request.build(),
-                      .device_memory_bytes = request.device_memory_bytes(),
-                      .tokenizer_digest = request.tokenizer_digest(),
-                      .incarnation = request.incarnation()};
+  return Announcement{
+      .protocol = request.protocol(),
+      .key = key,
+      .address = request.address(),
+      .boot_id = request.boot_id(),
+      .device = request.device(),
+      .boot_nonce = request.boot_nonce(),
+      .pid = request.pid(),
+      .numerics_class = request.numerics_class(),
+      .kernel_set = request.kernel_set(),
+      .numerics_choices = {request.numerics_choices().begin(), request.numerics_choices().end()},
+      .build = request.build(),
+      .device_memory_bytes = request.device_memory_bytes(),
+      .tokenizer_digest = request.tokenizer_digest(),
+      .incarnation = request.incarnation(),
+      .device_uuid = request.device_uuid()};
 }
 
 }  // namespace
@@ -77,11 +80,23 @@ absl::Status ClusterService::CheckCaller(const v1::WorkerId& worker) const {
   return registry_.CheckCurrent(key, worker.incarnation());
 }
 
+absl::Status ClusterService::StreamProbe(
+    const v1::StreamSamplesRequest& request,
+    grpc::ServerWriter<v1::StreamSamplesResponse>* writer) const {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Sample> samples,
+                          probe_.Samples(request.step(), request.worker().rank()));
+  v1::StreamSamplesResponse message;
+  for (const Sample& sample : samples) *message.add_samples() = ToProto(sample);
+  writer->Write(message);
+  return absl::OkStatus();
+}
+
 grpc::Status ClusterService::StreamSamples(grpc::ServerContext*,
                                            const v1::StreamSamplesRequest* request,
                                            grpc::ServerWriter<v1::StreamSamplesResponse>* writer) {
   const absl::Status stream = [&]() -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckCaller(request->worker()));
+    if (request->probe()) return StreamProbe(*request, writer);
     TANDEM_ASSIGN_OR_RETURN(
         const std::vector<uint64_t> ids,
         samples_.Assigned(request->step(), request->mini_batch(), request->worker().rank()));
@@ -99,6 +114,23 @@ grpc::Status ClusterService::StreamSamples(grpc::ServerContext*,
   return ToGrpcStatus(stream);
 }
 
+absl::Status ClusterService::TakeLogProbs(const v1::PutLogProbsRequest& request) {
+  const bool probe = request.policy() == "probe", reference = request.policy() == "reference";
+  if (!probe && !reference && request.policy() != "current") {
+    return InvalidArgument("policy {} is none of current, reference and probe", request.policy());
+  }
+  const auto kind =
+      reference ? SampleStore::LogProbs::kReference : SampleStore::LogProbs::kRecomputed;
+  for (const auto& item : request.items()) {
+    const std::vector<float> values(item.log_probs().begin(), item.log_probs().end());
+    TANDEM_RETURN_IF_ERROR(
+        probe
+            ? probe_.PutLogProbs(request.step(), request.worker().rank(), item.sample_id(), values)
+            : samples_.PutLogProbs(request.step(), kind, item.sample_id(), values));
+  }
+  return absl::OkStatus();
+}
+
 grpc::Status ClusterService::PutLogProbs(grpc::ServerContext*,
                                          grpc::ServerReader<v1::PutLogProbsRequest>* reader,
                                          v1::PutLogProbsResponse* response) {
@@ -107,18 +139,8 @@ grpc::Status ClusterService::PutLogProbs(grpc::ServerContext*,
     v1::PutLogProbsRequest request;
     while (reader->Read(&request)) {
       TANDEM_RETURN_IF_ERROR(CheckCaller(request.worker()));
-      const bool reference = request.policy() == "reference";
-      if (!reference && request.policy() != "current") {
-        return InvalidArgument("policy {} is neither current nor reference", request.policy());
-      }
-      const auto kind =
-          reference ? SampleStore::LogProbs::kReference : SampleStore::LogProbs::kRecomputed;
-      for (const auto& item : request.items()) {
-        const std::vector<float> values(item.log_probs().begin(), item.log_probs().end());
-        TANDEM_RETURN_IF_ERROR(
-            samples_.PutLogProbs(request.step(), kind, item.sample_id(), values));
-        ++accepted;
-      }
+      TANDEM_RETURN_IF_ERROR(TakeLogProbs(request));
+      accepted += request.items_size();
     }
     return absl::OkStatus();
   }();

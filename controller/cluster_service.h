@@ -1,8 +1,9 @@
-// ClusterService: what workers call. An adapter from gRPC to registry and sample store.
+// ClusterService: what workers call. An adapter from gRPC to registry, sample store and probe.
 #pragma once
 
 #include <atomic>
 
+#include "controller/probe.h"
 #include "controller/sample_store.h"
 #include "controller/worker_registry.h"
 #include "tandem/v1/controller.grpc.pb.h"
@@ -13,8 +14,11 @@ class ClusterService final : public v1::ClusterService::Service {
  public:
   // `welcome`: what a worker gets when it registers, its incarnation left open. The references
   // must outlive the service.
-  ClusterService(WorkerRegistry& registry, SampleStore& samples, v1::RegisterResponse welcome)
-      : registry_(registry), samples_(samples), welcome_(std::move(welcome)) {}
+  ClusterService(WorkerRegistry& registry,
+                 SampleStore& samples,
+                 Probe& probe,
+                 v1::RegisterResponse welcome)
+      : registry_(registry), samples_(samples), probe_(probe), welcome_(std::move(welcome)) {}
 
   // From now on heartbeats are answered with "stop".
   void StopWorkers() { stopping_ = true; }
@@ -34,9 +38,13 @@ class ClusterService final : public v1::ClusterService::Service {
 
  private:
   absl::Status CheckCaller(const v1::WorkerId& worker) const;
+  absl::Status StreamProbe(const v1::StreamSamplesRequest& request,
+                           grpc::ServerWriter<v1::StreamSamplesResponse>* writer) const;
+  absl::Status TakeLogProbs(const v1::PutLogProbsRequest& request);
 
   WorkerRegistry& registry_;
   SampleStore& samples_;
+  Probe& probe_;
   const v1::RegisterResponse welcome_;
   std::atomic<bool> stopping_ = false;
 };

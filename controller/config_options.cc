@@ -1,8 +1,9 @@
 #include "controller/config_options.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
-#include "common/base/cores.h"
 #include "common/base/status_macros.h"
 #include "common/types/sample.h"
 
@@ -50,6 +51,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.val_before_train = config.trainer().val_before_train();
   options.run_dir = config.cluster().run_dir();
   options.model_path = config.model().path();
+  options.exact_export = config.model().compute_dtype() != "float32";
   options.config_yaml = ConfigToYaml(config);
   options.save_moments = SavesContent(config, "optimizer");
   options.register_timeout = absl::Seconds(config.cluster().register_timeout_seconds());
@@ -59,6 +61,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.sampling = TrainSampling(config, eos_ids);
   options.max_prompt_tokens = config.data().max_prompt_length();
   options.max_model_len = config.rollout().max_model_len();
+  options.probe = config.weight_sync().probe();
   options.validation_samples = config.rollout().val_kwargs().n();
   options.validation_sampling = ValidationSampling(config, eos_ids);
 
@@ -105,42 +108,34 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string&
           .tokenizer_digest = tokenizer_digest};
 }
 
-MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_bytes) {
-  const int64_t samples = config.data().train_batch_size() * config.rollout().n();
-  const int64_t pairs = std::max<int64_t>(1, config.cluster().trainers());
-  return {.device_bytes = device_bytes,
-          .pairs = static_cast<int>(pairs),
-          .max_num_seqs = config.rollout().max_num_seqs(),
-          .max_model_len = config.rollout().max_model_len(),
-          .memory_utilization = config.rollout().gpu_memory_utilization(),
-          .micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu(),
-          .step_tokens = (samples + pairs - 1) / pairs * config.rollout().max_model_len(),
-          .batched_tokens = config.rollout().max_num_batched_tokens(),
-          .element_bytes = config.model().compute_dtype() == "float32" ? 4 : 2,
-          .recompute = config.model().enable_gradient_checkpointing(),
-          .reference = NeedsReference(config),
-          .slot_bytes = BucketBytes(config, config.trainer().device() == "cuda"),
-          .slots = config.weight_sync().slots()};
+ProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {
+  return {.pairs = static_cast<int>(config.cluster().trainers()),
+          .vocab_limit = vocab_limit,
+          .temperature = static_cast<float>(config.rollout().temperature()),
+          .max_tokens = ProbeTokens(config)};
 }
 
-SleepMode ChooseSleepMode(const v1::Config& config, const MemoryPlan& plan) {
-  const std::string& free = config.rollout().free_cache_engine();
-  const bool sleep = free == "true" || (free == "auto" && plan.needs_sleep());
-  if (!sleep) return SleepMode::kDrainOnly;
-  return config.rollout().sleep_level() == 2 ? SleepMode::kLevel2 : SleepMode::kLevel1;
+SleepMode SleepModeOf(const MemoryPlan& plan) {
+  if (plan.sleep_level == 0) return SleepMode::kDrainOnly;
+  return plan.sleep_level == 2 ? SleepMode::kLevel2 : SleepMode::kLevel1;
 }
 
-CheckMode ParseCheckMode(const std::string& name) {
-  if (name == "off") return CheckMode::kOff;
-  return name == "always" ? CheckMode::kAlways : CheckMode::kFirst;
+CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
+  using When = CheckPolicy::When;
+  constexpr std::string_view kEvery = "every ";
+  const std::string_view text = sync.check();
+  if (text == "off" || sync.check_only()) return {.when = When::kOff};
+  if (text == "always") return {.when = When::kAlways};
+  if (!text.starts_with(kEvery)) return {.when = When::kFirst};
+  CheckPolicy policy{.when = When::kEvery};
+  // The key's pattern has seen to the digits.
+  std::from_chars(text.data() + kEvery.size(), text.data() + text.size(), policy.every);
+  return policy;
 }
 
-int ComputeThreads(const v1::Config& config) {
-  if (config.cluster().compute_threads() > 0) {
-    return static_cast<int>(config.cluster().compute_threads());
-  }
-  const int64_t cores = std::ssize(AllowedCores());
-  return static_cast<int>(std::max<int64_t>(1, cores / config.cluster().trainers()));
+ScrambleMode MakeScrambleMode(const v1::WeightSync& sync) {
+  if (sync.scramble() == "off") return ScrambleMode::kOff;
+  return sync.scramble() == "always" ? ScrambleMode::kAlways : ScrambleMode::kFirst;
 }
 
 }  // namespace tandem

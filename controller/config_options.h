@@ -10,6 +10,7 @@
 #include "common/model_spec/model_spec.h"
 #include "common/rpc/security.h"
 #include "controller/memory_plan.h"
+#include "controller/probe.h"
 #include "controller/train_options.h"
 #include "controller/weight_sync.h"
 #include "controller/worker_registry.h"
@@ -30,15 +31,14 @@ RpcSecurity SecurityOf(const v1::Config& config);
 
 RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string& tokenizer_digest);
 
-MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_bytes);
+// `vocab_limit`: ids at or above are no tokens.
+ProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit);
 
-// rollout.free_cache_engine and rollout.sleep_level, with auto decided by the plan.
-SleepMode ChooseSleepMode(const v1::Config& config, const MemoryPlan& plan);
+// rollout.free_cache_engine and rollout.sleep_level, as the plan has decided.
+SleepMode SleepModeOf(const MemoryPlan& plan);
 
-CheckMode ParseCheckMode(const std::string& name);
-
-// cluster.compute_threads, 0 resolved: the cores that this process may use divided by the pairs,
-// because a trainer and its rollout take turns.
-int ComputeThreads(const v1::Config& config);
+// weight_sync.check; off with weight_sync.check_only, which checks by itself after the sync.
+CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync);
+ScrambleMode MakeScrambleMode(const v1::WeightSync& sync);
 
 }  // namespace tandem

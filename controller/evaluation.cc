@@ -123,7 +123,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
     return absl::OkStatus();
   };
   TANDEM_RETURN_IF_ERROR(parts.serving.Generate(MakeGroups(prompts, count, request),
-                                                request.version, take, request.payer));
+                                                request.version, take, {.payer = request.payer}));
 
   std::vector<RewardItem> ordered;
   std::vector<int64_t> prompt_of;

@@ -7,21 +7,57 @@
 namespace tandem {
 namespace {
 
-// Files are no memory.
-int64_t PeakBytes(const LedgerSnapshot& ledger) {
-  int64_t bytes = 0;
-  for (const LedgerEntry& entry : ledger.entries) {
-    if (entry.location != Location::kFile) bytes += entry.peak_bytes;
-  }
-  return bytes;
+// A worker that had nothing to do in a phase held the same from its start to its end.
+LedgerSnapshot AtRest(LedgerSnapshot ledger) {
+  for (LedgerEntry& entry : ledger.entries) entry.peak_bytes = entry.current_bytes;
+  ledger.device_peak_bytes = ledger.device_bytes;
+  ledger.memory_peak_bytes = ledger.memory_bytes;
+  ledger.process_peak_bytes = ledger.process_bytes;
+  ledger.driver_free_bytes = 0;  // the other worker of the device has changed it since
+  return ledger;
 }
 
-int64_t CurrentBytes(const LedgerSnapshot& ledger) {
-  int64_t bytes = 0;
-  for (const LedgerEntry& entry : ledger.entries) {
-    if (entry.location != Location::kFile) bytes += entry.current_bytes;
+// The later snapshot with the higher peaks of both. A tag that only the earlier one has is gone
+// now.
+LedgerSnapshot Merged(const LedgerSnapshot& before, LedgerSnapshot now) {
+  for (const LedgerEntry& earlier : before.entries) {
+    const auto same = std::find_if(now.entries.begin(), now.entries.end(), [&](const auto& entry) {
+      return entry.tag == earlier.tag && entry.location == earlier.location;
+    });
+    if (same != now.entries.end()) {
+      same->peak_bytes = std::max(same->peak_bytes, earlier.peak_bytes);
+    } else {
+      now.entries.push_back({earlier.tag, earlier.location, 0, earlier.peak_bytes});
+    }
   }
-  return bytes;
+  now.device_peak_bytes = std::max(now.device_peak_bytes, before.device_peak_bytes);
+  now.memory_peak_bytes = std::max(now.memory_peak_bytes, before.memory_peak_bytes);
+  now.process_peak_bytes = std::max(now.process_peak_bytes, before.process_peak_bytes);
+  return now;
+}
+
+void Put(PhaseTime& phase, const WorkerKey& key, const LedgerSnapshot& ledger) {
+  const bool trainer = key.role == WorkerRole::kTrainer;
+  const auto same =
+      std::find_if(phase.workers.begin(), phase.workers.end(), [&](const WorkerMemory& worker) {
+        return worker.trainer == trainer && worker.rank == key.rank;
+      });
+  if (same == phase.workers.end()) {
+    phase.workers.push_back({trainer, key.rank, ledger});
+  } else {
+    same->ledger = Merged(same->ledger, ledger);
+  }
+}
+
+// Largest sum of the memory peaks of a pair. The two take turns: in each phase one of them rests.
+int64_t PairPeak(const PhaseTime& phase) {
+  std::map<int, int64_t> pairs;
+  for (const WorkerMemory& worker : phase.workers) {
+    pairs[worker.rank] += worker.ledger.peak_on_device();
+  }
+  int64_t peak = 0;
+  for (const auto& [rank, bytes] : pairs) peak = std::max(peak, bytes);
+  return peak;
 }
 
 }  // namespace
@@ -35,29 +71,50 @@ void PhaseRecorder::Begin(const std::string& phase) {
 }
 
 void PhaseRecorder::Report(const WorkerKey& key, const PhaseReport& report) {
-  int64_t& peak = reported_peak_[key];
-  peak = std::max(peak, PeakBytes(report.ledger));
+  const auto [at, first] = reported_.emplace(key, report.ledger);
+  if (!first) at->second = Merged(at->second, report.ledger);
+  pool_.NoteLedger(key, report.ledger);
+}
+
+void PhaseRecorder::ReportOf(const std::string& phase,
+                             const WorkerKey& key,
+                             const PhaseReport& report) {
+  PhaseTime* const ended = Find(phase);
+  if (ended == nullptr) return;
+  Put(*ended, key, report.ledger);
+  ended->peak_bytes = PairPeak(*ended);
+}
+
+void PhaseRecorder::Report(WorkerRole role, const std::vector<PhaseReport>& reports) {
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    Report({role, static_cast<int>(rank)}, reports[rank]);
+  }
 }
 
 void PhaseRecorder::End() {
   if (current_.empty()) return;
-  int64_t peak = 0;
+  PhaseTime* phase = Find(current_);
+  if (phase == nullptr) {
+    phases_.push_back({.phase = current_});
+    phase = &phases_.back();
+  }
   for (int rank = 0; rank < pool_.pairs(); ++rank) {
-    int64_t pair = 0;
     for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
       const WorkerKey key{role, rank};
-      const auto reported = reported_peak_.find(key);
-      pair += reported != reported_peak_.end() ? reported->second : CurrentBytes(pool_.Ledger(key));
+      const auto reported = reported_.find(key);
+      Put(*phase, key, reported != reported_.end() ? reported->second : AtRest(pool_.Ledger(key)));
     }
-    peak = std::max(peak, pair);
   }
-  auto entry = std::find_if(phases_.begin(), phases_.end(),
-                            [this](const PhaseTime& p) { return p.phase == current_; });
-  if (entry == phases_.end()) entry = phases_.insert(phases_.end(), {.phase = current_});
-  entry->seconds += absl::ToDoubleSeconds(clock_.Now() - current_start_);
-  entry->peak_bytes = std::max(entry->peak_bytes, peak);
-  reported_peak_.clear();
+  phase->seconds += absl::ToDoubleSeconds(clock_.Now() - current_start_);
+  phase->peak_bytes = PairPeak(*phase);
+  reported_.clear();
   current_.clear();
+}
+
+PhaseTime* PhaseRecorder::Find(const std::string& phase) {
+  const auto found = std::find_if(phases_.begin(), phases_.end(),
+                                  [&](const PhaseTime& entry) { return entry.phase == phase; });
+  return found == phases_.end() ? nullptr : &*found;
 }
 
 double PhaseRecorder::Seconds(const std::string& phase) const {

@@ -27,6 +27,10 @@ class PhaseRecorder {
   void Begin(const std::string& phase);
   // What a worker reported of the running phase; the ledgers of the others are their last ones.
   void Report(const WorkerKey& key, const PhaseReport& report);
+  // The same of all workers of a role, by rank.
+  void Report(WorkerRole role, const std::vector<PhaseReport>& reports);
+  // What a worker reported of a phase that has ended. Does nothing if there was no such phase.
+  void ReportOf(const std::string& phase, const WorkerKey& key, const PhaseReport& report);
   void End();
 
   const std::vector<PhaseTime>& phases() const { return phases_; }
@@ -38,11 +42,12 @@ class PhaseRecorder {
   WorkerPool& pool_;
   ProgressSink& progress_;
   Clock& clock_;
+  PhaseTime* Find(const std::string& phase);
   const absl::Time started_;
   std::vector<PhaseTime> phases_;  // in the order of their first begin
   std::string current_;
   absl::Time current_start_;
-  std::map<WorkerKey, int64_t> reported_peak_;  // bytes, in the running phase
+  std::map<WorkerKey, LedgerSnapshot> reported_;  // of the running phase
 };
 
 }  // namespace tandem

@@ -6,14 +6,23 @@
 #include <string>
 #include <vector>
 
+#include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
 
 namespace tandem {
 
+// The memory of one worker in one phase.
+struct WorkerMemory {
+  bool trainer = false;  // or the rollout
+  int rank = 0;
+  LedgerSnapshot ledger;  // peaks of the phase
+};
+
 struct PhaseTime {
-  std::string phase;  // generate, score, sleep, reference, train, optimize, sync, wake, ...
+  std::string phase;  // generate, score, sleep, reference, train, optimize, sync, wake, save, ...
   double seconds = 0;
   int64_t peak_bytes = 0;  // largest sum over the processes of one pair
+  std::vector<WorkerMemory> workers;
 };
 
 struct StepRecord {
@@ -60,6 +69,7 @@ struct RunInfo {
   std::string numerics_class;  // of all workers
   std::string kernel_sets;     // that computed it: "amx", or several with commas
   std::string config_yaml;     // resolved
+  std::string memory_plan;     // JSON, as memory_plan.h writes it
   int64_t total_steps = 0;
   int64_t first_step = 0;        // steps already done at the start: 0 unless resumed
   double expected_val_rise = 0;  // of the held-out reward over the run; 0: nothing is expected

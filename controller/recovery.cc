@@ -20,44 +20,50 @@ absl::StatusOr<RunPosition> Recovery::Start(const std::string& checkpoint) {
   return LoadState();
 }
 
+absl::Status Recovery::AwaitAll(const absl::Status& loss) {
+  const absl::Status complete =
+      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
+  return WithMessage(complete,
+                     fmt::format("{} (the loss showed as: {})", std::string(complete.message()),
+                                 std::string(loss.message())));
+}
+
 absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
   const bool may_be_a_loss = IsPeerFailure(reason) || absl::IsFailedPrecondition(reason) ||
                              parts_.pool.TrainerIncarnations() != incarnations_;
-  if (!may_be_a_loss || (parts_.interrupted && parts_.interrupted())) return reason;
+  // Weights or numbers that are wrong stay wrong, whoever else was lost meanwhile. Who stayed away
+  // for the whole timeout is not waited for once more.
+  if (absl::IsDataLoss(reason) || StayedAway(reason)) return reason;
+  if (!may_be_a_loss || interrupted()) return reason;
   TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(reason));
   parts_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", parts_.budget.spent(),
                                         parts_.budget.limit(), std::string(reason.message())));
-  const absl::Status complete =
-      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
-  if (!complete.ok()) {
-    return absl::Status(complete.code(),
-                        fmt::format("{} (the loss showed as: {})", std::string(complete.message()),
-                                    std::string(reason.message())));
-  }
+  TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
+  WarnOfMoments();
   parts_.budget.Settle();
   parts_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
                                         position.finished_steps, position.version));
   return position;
 }
 
-bool Recovery::OnlyRolloutsLost(const absl::Status& reason) {
-  if (!IsPeerFailure(reason) && !absl::IsFailedPrecondition(reason)) return false;
-  if (parts_.interrupted && parts_.interrupted()) return false;
-  const absl::Status complete =
-      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
-  return complete.ok() && parts_.pool.TrainerIncarnations() == incarnations_;
+absl::Status Recovery::AwaitRollouts(const absl::Status& reason) {
+  if (!IsPeerFailure(reason) && !absl::IsFailedPrecondition(reason)) return reason;
+  if (interrupted()) return reason;
+  TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
+  return parts_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadState() {
   while (true) {
     absl::StatusOr<RunPosition> position = LoadOnce();
     if (position.ok() || !IsPeerFailure(position.status())) return position;
-    if (parts_.interrupted && parts_.interrupted()) return position;
-    // Somebody was lost while the others recovered.
+    if (interrupted()) return position;
+    // Somebody was lost while the others recovered, or as a run began.
+    parts_.progress.OnMessage(fmt::format("a worker was lost while the run's state was loaded: {}",
+                                          std::string(position.status().message())));
     TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(position.status()));
-    TANDEM_RETURN_IF_ERROR(
-        parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted));
+    TANDEM_RETURN_IF_ERROR(AwaitAll(position.status()));
   }
 }
 
@@ -86,13 +92,7 @@ absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
   if (!checkpoint_.empty()) {
     TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint_));
     position = {.finished_steps = state.step, .version = state.version, .data = state.data};
-    if (!state.moments) {
-      parts_.progress.OnMessage(
-          fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
-                      "optimizer): they begin at zero, and the run goes on, but not as it would "
-                      "have",
-                      checkpoint_));
-    }
+    moments_ = state.moments;
   }
   // The workers' log lines follow from here on.
   SetLogStep(position.finished_steps);
@@ -102,21 +102,32 @@ absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
   return position;
 }
 
+void Recovery::WarnOfMoments() const {
+  if (moments_) return;
+  parts_.progress.OnMessage(
+      fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
+                  "optimizer): they begin at zero, and the run goes on, but not as it would have",
+                  checkpoint_));
+}
+
+std::string Recovery::Oracle() const {
+  if (checkpoint_.empty()) return options_.model_path;
+  return options_.exact_export ? CheckpointIndex::HfExport(checkpoint_) : "";
+}
+
 absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   loading_ = true;
   absl::StatusOr<RunPosition> loaded = LoadTrainers();
   if (!loaded.ok()) return WithRemedy(loaded.status());
   loading_ = false;
   const RunPosition position = *std::move(loaded);
-  const std::string oracle =
-      checkpoint_.empty() ? options_.model_path : CheckpointIndex::HfExport(checkpoint_);
   parts_.weights.Forget();
   // A trainer that died in the middle of a sync may have left its rollout Updating.
   TANDEM_RETURN_IF_ERROR(parts_.weights.EndStaleUpdates());
   TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
-                          parts_.weights.Publish(position.version, oracle));
+                          parts_.weights.Publish(position.version, Oracle(), parts_.interrupted));
   if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
-  TANDEM_RETURN_IF_ERROR(parts_.weights.Wake().status());
+  TANDEM_RETURN_IF_ERROR(parts_.weights.Wake(parts_.interrupted).status());
   return position;
 }
 

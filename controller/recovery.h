@@ -33,12 +33,20 @@ class Recovery {
   // nothing was lost that a recovery could bring back, or when the budget is used up.
   absl::StatusOr<RunPosition> Recover(absl::Status reason);
 
-  // After a failed weight sync: waits until everybody is there and tells whether the trainers are
-  // still those of the last reset, so that publishing again is all it takes.
-  bool OnlyRolloutsLost(const absl::Status& reason);
+  // After a weight sync failed with `reason`: waits until everybody is there. OK: the trainers are
+  // still those of the last reset, so that publishing again is all it takes. Else what the step
+  // fails with: the reason, or that somebody stayed away.
+  absl::Status AwaitRollouts(const absl::Status& reason);
 
   // What Recover goes back to from now on.
   void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
+
+  // HF checkpoint that the weights of the last start must equal; "": it has none, so the trainers'.
+  std::string Oracle() const;
+
+  // Tells the user if what was loaded has no Adam moments: training on is not what it would have
+  // been. Recover does it by itself.
+  void WarnOfMoments() const;
 
   // Whether what failed last was to load the model or the checkpoint.
   bool failed_loading() const { return loading_; }
@@ -48,6 +56,9 @@ class Recovery {
   absl::StatusOr<RunPosition> LoadOnce();
   absl::StatusOr<RunPosition> LoadTrainers();
   absl::Status ResetTrainers(int64_t version);
+  // WaitUntilComplete, which, failed, also tells how the loss showed.
+  absl::Status AwaitAll(const absl::Status& loss);
+  bool interrupted() const { return parts_.interrupted && parts_.interrupted(); }
   // Adds what to do about a checkpoint that cannot be loaded.
   absl::Status WithRemedy(const absl::Status& status) const;
 
@@ -56,6 +67,7 @@ class Recovery {
   int64_t generation_;
   std::string checkpoint_;  // empty: the model itself
   bool loading_ = false;
+  bool moments_ = true;                // were in what was loaded last
   std::vector<int64_t> incarnations_;  // of the trainers at the last reset
 };
 

@@ -74,13 +74,21 @@ absl::Status CheckGeometry(const std::string& checkpoint, const std::string& mod
       checkpoint, model_path, fmt::join(changes, ", "));
 }
 
-absl::StatusOr<ResumePoint> At(const std::string& path, const v1::Config& config) {
+// What a start wants of a checkpoint.
+enum class Purpose { kGoOn, kLook };
+
+absl::StatusOr<ResumePoint> At(const std::string& path,
+                               const v1::Config& config,
+                               Purpose purpose = Purpose::kGoOn) {
   TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(path));
   TANDEM_RETURN_IF_ERROR(CheckGeometry(path, config.model().path()));
   ResumePoint point{.checkpoint = path,
                     .step = state.step,
-                    .note = fmt::format("resuming from {} (step {}, weight version {})", path,
-                                        state.step, state.version)};
+                    .note = fmt::format("{} {} (step {}, weight version {})",
+                                        purpose == Purpose::kLook ? "looking at" : "resuming from",
+                                        path, state.step, state.version)};
+  // Whatever the configuration is now, the weights are those of the checkpoint.
+  if (purpose == Purpose::kLook) return point;
   const auto changes = DiffConfig(state.config_yaml, config);
   if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
   const std::vector<std::string> lines = ChangesOfTheRun(*changes);
@@ -114,23 +122,27 @@ absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config, CheckpointIndex& 
 }
 
 // The newest whole checkpoint, or the model where there is no checkpoint at all.
-absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config, const CheckpointIndex& checkpoints) {
+absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
+                                     const CheckpointIndex& checkpoints,
+                                     Purpose purpose = Purpose::kGoOn) {
+  const bool look = purpose == Purpose::kLook;
   const FoundCheckpoint found = checkpoints.FindNewest();
   if (!found.newest) {
     if (found.left_out.empty()) return ResumePoint{};
     return MakeStatus(absl::StatusCode::kDataLoss,
-                      "no checkpoint in {} is whole:\n  {}\nbring the missing files back, or start "
-                      "anew with trainer.resume_mode=disable, which moves what is there to "
-                      "{}.previous and deletes nothing",
-                      checkpoints.dir(), fmt::join(found.left_out, "\n  "), checkpoints.dir());
+                      "no checkpoint in {} is whole:\n  {}\nbring the missing files back, or {}",
+                      checkpoints.dir(), fmt::join(found.left_out, "\n  "),
+                      look ? "look at the model itself with trainer.resume_mode=disable"
+                           : fmt::format("start anew with trainer.resume_mode=disable, which moves "
+                                         "what is there to {}.previous and deletes nothing",
+                                         checkpoints.dir()));
   }
-  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(found.newest->path, config));
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(found.newest->path, config, purpose));
   if (!found.left_out.empty()) {
     point.warnings.insert(
         point.warnings.begin(),
-        fmt::format("newer checkpoints are not whole and are left out; their steps are made again"
-                    "\n  {}",
-                    fmt::join(found.left_out, "\n  ")));
+        fmt::format("newer checkpoints are not whole and are left out{}\n  {}",
+                    look ? "" : "; their steps are made again", fmt::join(found.left_out, "\n  ")));
   }
   return point;
 }
@@ -157,6 +169,14 @@ std::vector<std::string> ChangesOfTheRun(const std::vector<ConfigChange>& change
     lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.now));
   }
   return lines;
+}
+
+absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
+                                            const CheckpointIndex& checkpoints) {
+  const std::string& mode = config.trainer().resume_mode();
+  if (mode == "disable") return ResumePoint{};
+  return mode == "resume_path" ? At(config.trainer().resume_from_path(), config, Purpose::kLook)
+                               : AtNewest(config, checkpoints, Purpose::kLook);
 }
 
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,

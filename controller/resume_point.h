@@ -41,6 +41,12 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);
 
+// The same, without touching what is there, for a start that only looks: auto and disable differ in
+// nothing but whether the newest checkpoint counts, and a finished run's does. Nothing is resumed,
+// so note and warnings say nothing of a run that goes on.
+absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
+                                            const CheckpointIndex& checkpoints);
+
 // What a change of these keys means for a run that goes on from a checkpoint: those that bear on
 // samples, gradients or data are listed as "key: old -> new"; those that do not (processes,
 // folders, what is logged, saved or validated, how memory is used) are left out.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -67,25 +68,28 @@ class Dispatching {
  public:
   Dispatching(std::vector<GroupRequest> groups,
               const std::vector<Replica>& replicas,
-              int64_t max_in_flight,
+              const RolloutDispatcher::Options& options,
               const std::function<absl::Status(Sample)>& on_sample)
-      : waiting_(std::make_move_iterator(groups.begin()), std::make_move_iterator(groups.end())),
-        max_in_flight_(max_in_flight),
-        on_sample_(on_sample) {
-    for (const Replica& replica : replicas) replicas_.push_back({.replica = replica});
+      : options_(options), on_sample_(on_sample) {
+    for (GroupRequest& group : groups) Wait(std::move(group));
+    Join(replicas);
   }
 
-  absl::StatusOr<DispatchResult> Run(const std::function<bool()>& interrupted) {
+  absl::StatusOr<DispatchResult> Run() {
     while (true) {
+      if (options_.returned && error_.ok()) JoinReturned();
       if (error_.ok()) Issue();
       if (flights_.empty()) break;
-      if (interrupted && interrupted()) Fail(absl::CancelledError("generation was interrupted"));
+      if (options_.interrupted && options_.interrupted()) {
+        Fail(absl::CancelledError("generation was interrupted"));
+      }
       if (std::optional<Event> event = inbox_->Pop()) Handle(std::move(*event));
     }
     if (!result_.given_up.ok()) return std::move(result_);
     TANDEM_RETURN_IF_ERROR(error_);
-    result_.rest.assign(std::make_move_iterator(waiting_.begin()),
-                        std::make_move_iterator(waiting_.end()));
+    for (std::deque<GroupRequest>* left : {&bound_, &waiting_}) {
+      std::move(left->begin(), left->end(), std::back_inserter(result_.rest));
+    }
     return std::move(result_);
   }
 
@@ -102,31 +106,72 @@ class Dispatching {
     size_t replica = 0;
   };
 
-  // Hands out groups while a replica has room.
+  void Join(const std::vector<Replica>& replicas) {
+    for (const Replica& replica : replicas) replicas_.push_back({.replica = replica});
+  }
+
+  void JoinReturned() {
+    absl::StatusOr<Joining> joining = options_.returned();
+    if (!joining.ok()) return Fail(joining.status());
+    Join(joining->replicas);
+    for (GroupRequest& group : joining->groups) Wait(std::move(group));
+  }
+
+  void Wait(GroupRequest group) {
+    (group.rank >= 0 ? bound_ : waiting_).push_back(std::move(group));
+  }
+
+  // Hands out groups that name their replica, and others while a replica has room.
   void Issue() {
+    for (GroupRequest& group : std::exchange(bound_, {})) {
+      const std::optional<size_t> index = IndexOf(group.rank);
+      if (index) {
+        Send(std::move(group), *index);
+      } else {
+        bound_.push_back(std::move(group));
+      }
+    }
     while (!waiting_.empty()) {
       const std::optional<size_t> index = LeastLoaded();
       if (!index) return;
       ReplicaState& state = replicas_[*index];
       const auto samples = static_cast<int64_t>(waiting_.front().sample_ids.size());
       const bool suspect = waiting_.front().losses >= kSuspect;
-      if (state.flights > 0 && (suspect || state.samples + samples > max_in_flight_)) return;
-      state.samples += samples;
-      ++state.flights;
+      if (state.flights > 0 &&
+          (suspect || state.samples + samples > options_.max_in_flight_samples)) {
+        return;
+      }
       state.taken = suspect;
-      const size_t ticket = next_ticket_++;
-      Flight& flight = flights_[ticket];
-      flight = {.group = std::move(waiting_.front()), .replica = *index};
+      GroupRequest group = std::move(waiting_.front());
       waiting_.pop_front();
-      state.replica.client->Generate(
-          flight.group,
-          [inbox = inbox_, ticket](Sample sample) {
-            inbox->Push({.ticket = ticket, .sample = std::move(sample)});
-          },
-          [inbox = inbox_, ticket](absl::Status status) {
-            inbox->Push({.ticket = ticket, .done = std::move(status)});
-          });
+      Send(std::move(group), *index);
     }
+  }
+
+  void Send(GroupRequest group, size_t index) {
+    ReplicaState& state = replicas_[index];
+    state.samples += std::ssize(group.sample_ids);
+    ++state.flights;
+    const size_t ticket = next_ticket_++;
+    Flight& flight = flights_[ticket];
+    flight = {.group = std::move(group), .replica = index};
+    state.replica.client->Generate(
+        flight.group,
+        [inbox = inbox_, ticket](Sample sample) {
+          inbox->Push({.ticket = ticket, .sample = std::move(sample)});
+        },
+        [inbox = inbox_, ticket](absl::Status status) {
+          inbox->Push({.ticket = ticket, .done = std::move(status)});
+        });
+  }
+
+  // The replica of a rank, unless it is gone or taken.
+  std::optional<size_t> IndexOf(int rank) const {
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      const ReplicaState& state = replicas_[i];
+      if (state.replica.rank == rank && !state.gone && !state.taken) return i;
+    }
+    return std::nullopt;
   }
 
   std::optional<size_t> LeastLoaded() const {
@@ -179,7 +224,7 @@ class Dispatching {
     }
     Lose(state, status);
     if (MayBeKilled(status) && error_.ok()) Suspect(flight.group, alone, rank);
-    waiting_.push_back(std::move(flight.group));
+    Wait(std::move(flight.group));
   }
 
   void Suspect(GroupRequest& group, bool alone, int rank) {
@@ -201,6 +246,7 @@ class Dispatching {
     spdlog::warn("rollout {} is lost ({}); its groups go to others", state.replica.rank,
                  std::string(status.message()));
     state.replica.client->CancelAll();
+    if (options_.on_lost) options_.on_lost(state.replica);
   }
 
   void Fail(const absl::Status& status) {
@@ -209,8 +255,9 @@ class Dispatching {
     for (const ReplicaState& state : replicas_) state.replica.client->CancelAll();
   }
 
+  const RolloutDispatcher::Options& options_;
   std::deque<GroupRequest> waiting_;
-  const int64_t max_in_flight_;
+  std::deque<GroupRequest> bound_;  // to a replica that is gone or taken
   const std::function<absl::Status(Sample)>& on_sample_;
   std::vector<ReplicaState> replicas_;
   std::map<size_t, Flight> flights_;  // by ticket
@@ -226,8 +273,8 @@ absl::StatusOr<DispatchResult> RolloutDispatcher::Dispatch(
     std::vector<GroupRequest> groups,
     const std::vector<Replica>& replicas,
     const std::function<absl::Status(Sample)>& on_sample) {
-  Dispatching dispatching(std::move(groups), replicas, options_.max_in_flight_samples, on_sample);
-  return dispatching.Run(options_.interrupted);
+  Dispatching dispatching(std::move(groups), replicas, options_, on_sample);
+  return dispatching.Run();
 }
 
 }  // namespace tandem

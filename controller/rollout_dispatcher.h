@@ -19,6 +19,12 @@ struct Replica {
   std::shared_ptr<RolloutClient> client;
 };
 
+// Replicas that join a dispatch, and what they are to do besides.
+struct Joining {
+  std::vector<Replica> replicas;
+  std::vector<GroupRequest> groups;
+};
+
 // What one call to Dispatch got done.
 struct DispatchResult {
   std::vector<int> lost_ranks;     // replicas that failed as if they were gone
@@ -28,7 +34,8 @@ struct DispatchResult {
 };
 
 // A group goes to the replica with the fewest samples in flight, and waits here while all have
-// `max_in_flight_samples`. What a replica leaves unfinished when it fails goes to the others; a
+// `max_in_flight_samples`. One that names its replica (GroupRequest::rank) goes there at once, or
+// waits for its return. What a replica leaves unfinished when it fails goes to the others; a
 // group that was there at two losses is then generated alone, and given up when a replica was lost
 // twice while it had nothing else to do.
 // Which replica serves a group has no influence on its samples: they are keyed by sample id.
@@ -37,14 +44,19 @@ class RolloutDispatcher {
   struct Options {
     int64_t max_in_flight_samples = 128;  // per replica; one group at least is always in flight
     std::function<bool()> interrupted;    // polled between samples; empty: never
+    // Both are called from the thread of Dispatch, and may be empty: a replica failed as if it were
+    // gone; polled between samples, who joins from now on. An error ends the dispatch.
+    std::function<void(const Replica&)> on_lost;
+    std::function<absl::StatusOr<Joining>()> returned;
   };
 
   explicit RolloutDispatcher(Options options) : options_(std::move(options)) {}
 
-  // Blocks until every sample has come, or until no replica is left (the rest is then in the
-  // result). `on_sample` is called from this thread, once per sample id. Cancelled: interrupted.
-  // Any status of `on_sample`, and failures that another replica would repeat (InvalidArgument,
-  // ResourceExhausted, Internal, ...), end the dispatch: what runs is aborted and waited for.
+  // Blocks until every sample has come, or until no replica is left that may generate what is
+  // missing (the rest is then in the result). `on_sample` is called from this thread, once per
+  // sample id. Cancelled: interrupted. Any status of `on_sample` or `returned`, and failures that
+  // another replica would repeat (InvalidArgument, ResourceExhausted, Internal, ...), end the
+  // dispatch: what runs is aborted and waited for.
   absl::StatusOr<DispatchResult> Dispatch(std::vector<GroupRequest> groups,
                                           const std::vector<Replica>& replicas,
                                           const std::function<absl::Status(Sample)>& on_sample);

@@ -102,6 +102,18 @@ void RunControl::StopNow() {
   changed_.notify_all();
 }
 
+void RunControl::Fail(const absl::Status& failure) {
+  std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = failure;
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+absl::Status RunControl::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 absl::Status RunControl::BetweenSteps(std::function<absl::Status()> job) {
   auto entry = std::make_shared<Job>();
   entry->run = std::move(job);

@@ -51,6 +51,8 @@ class RunControl {
   int64_t StopAfterStep(const std::string& request_id = "");
   // Drops the step that is under way, if it has not changed the weights yet.
   void StopNow();
+  // After the current step, as failed: something was found that no recovery mends.
+  void Fail(const absl::Status& failure);
   // Runs `job` on the train loop's thread between two steps and waits for it. Unavailable: the run
   // ended first.
   absl::Status BetweenSteps(std::function<absl::Status()> job);
@@ -67,6 +69,8 @@ class RunControl {
 
   // --- for the train loop ---
 
+  // What Fail was called with; OK before.
+  absl::Status failure() const;
   enum class Next { kStep, kEnd };
   // Blocks until there is a step to do or the run is to end; runs jobs meanwhile. With
   // StartMode::kTrain the run ends when all steps are done, with kPaused only when it is stopped.
@@ -102,6 +106,7 @@ class RunControl {
   int64_t version_ = 0;
   int64_t target_ = 0;  // train up to this step
   std::string error_;
+  absl::Status failure_;
   std::map<std::string, Operation> operations_;  // by id
   std::map<std::string, std::string> operation_of_request_;
   std::map<std::pair<std::string, std::string>, int64_t> answers_;  // by call and request id

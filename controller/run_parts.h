@@ -9,6 +9,7 @@
 #include "common/types/prompt.h"
 #include "controller/checkpoint_index.h"
 #include "controller/clients/worker_pool.h"
+#include "controller/probe.h"
 #include "controller/progress.h"
 #include "controller/prompt_source.h"
 #include "controller/reward/reward_function.h"
@@ -30,6 +31,7 @@ struct RunParts {
   RewardFunction& reward;
   const TextCodec& text;
   SampleStore& samples;
+  Probe& probe;
   RunStore& store;
   Tracker& tracker;
   ProgressSink& progress;

@@ -1,36 +1,43 @@
 #include "controller/serving.h"
 
-#include <set>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include <fmt/ranges.h>
-
-#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "controller/clients/on_all_trainers.h"
 
 namespace tandem {
+namespace {
 
-absl::Status RestartBudget::Spend(const absl::Status& reason) {
-  constexpr int kAttemptsPerIncident = 4;
-  if (attempts_ > 0 && attempts_ < kAttemptsPerIncident) {
-    ++attempts_;
-    return absl::OkStatus();
-  }
-  if (spent_ >= limit_) {
-    return Annotate(reason,
-                    fmt::format("gave up after {} recoveries (cluster.max_restarts)", spent()));
-  }
-  ++spent_;
-  attempts_ = 1;
-  return absl::OkStatus();
+void Append(std::vector<GroupRequest>& groups, std::vector<GroupRequest> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(groups));
 }
 
-std::vector<Replica> Serving::Replicas() {
+}  // namespace
+
+ReturningRollouts Serving::Returning(int64_t version, RestartBudget& budget) {
+  return {pool_,
+          weights_,
+          budget,
+          progress_,
+          {.version = version,
+           .register_timeout = options_.register_timeout,
+           .interrupted = options_.interrupted}};
+}
+
+std::vector<Replica> Serving::Replicas(int64_t version, ReturningRollouts& returning) {
+  const std::vector<int> behind = weights_.Behind(version);
   std::vector<Replica> replicas;
   for (int rank = 0; rank < pool_.pairs(); ++rank) {
-    if (auto client = pool_.rollout(rank); client.ok()) {
-      replicas.push_back({.rank = rank, .client = *std::move(client)});
+    auto client = pool_.rollout(rank);
+    Replica replica{.rank = rank, .client = client.ok() ? *client : nullptr};
+    if (std::count(behind.begin(), behind.end(), rank) == 0) {
+      replicas.push_back(std::move(replica));
+    } else {
+      returning.Lost({.rank = rank},
+                     MakeStatus(absl::StatusCode::kUnavailable,
+                                "rollout {} does not hold weight version {}", rank, version));
     }
   }
   return replicas;
@@ -39,63 +46,65 @@ std::vector<Replica> Serving::Replicas() {
 absl::Status Serving::Generate(std::vector<GroupRequest> groups,
                                int64_t version,
                                const std::function<absl::Status(Sample)>& on_sample,
-                               Payer payer) {
+                               const ServeOptions& how) {
   constexpr int64_t kRestartsOfUserCall = 2;
   RestartBudget of_call(kRestartsOfUserCall);
-  RestartBudget& budget = payer == Payer::kRun ? budget_ : of_call;
-  RolloutDispatcher dispatcher({.max_in_flight_samples = options_.max_in_flight_samples,
-                                .interrupted = options_.interrupted});
-  while (true) {
-    const std::vector<Replica> replicas = Replicas();
-    TANDEM_ASSIGN_OR_RETURN(DispatchResult result,
-                            dispatcher.Dispatch(std::move(groups), replicas, on_sample));
-    for (const Replica& replica : replicas) {
-      for (const int rank : result.lost_ranks) {
-        if (rank != replica.rank) continue;
-        pool_.MarkLost({WorkerRole::kRollout, rank}, replica.client->incarnation());
-      }
+  ReturningRollouts returning = Returning(version, how.payer == Payer::kRun ? budget_ : of_call);
+  const auto returned = [&]() -> absl::StatusOr<Joining> {
+    Joining joining;
+    TANDEM_ASSIGN_OR_RETURN(joining.replicas, returning.Take());
+    for (const Replica& replica : joining.replicas) {
+      if (how.on_return) Append(joining.groups, how.on_return(replica.rank));
     }
-    groups = std::move(result.rest);
-    if (groups.empty() && result.lost_ranks.empty()) return absl::OkStatus();
-    weights_.Forget(result.lost_ranks);
-    TANDEM_RETURN_IF_ERROR(
-        Restore(version,
-                MakeStatus(absl::StatusCode::kUnavailable, "rollout {} was lost while generating",
-                           fmt::join(result.lost_ranks, ", ")),
-                budget));
+    return joining;
+  };
+  RolloutDispatcher dispatcher(
+      {.max_in_flight_samples = options_.max_in_flight_samples,
+       .interrupted = options_.interrupted,
+       .on_lost =
+           [&](const Replica& replica) {
+             returning.Lost(replica,
+                            MakeStatus(absl::StatusCode::kUnavailable,
+                                       "rollout {} was lost while generating", replica.rank));
+           },
+       .returned = returned});
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(
+        DispatchResult result,
+        dispatcher.Dispatch(std::move(groups), Replicas(version, returning), on_sample));
+    TANDEM_RETURN_IF_ERROR(returning.Wait());
     TANDEM_RETURN_IF_ERROR(result.given_up);
+    groups = std::move(result.rest);
+    TANDEM_ASSIGN_OR_RETURN(Joining joining, returned());
+    Append(groups, std::move(joining.groups));
     if (groups.empty()) return absl::OkStatus();
   }
 }
 
-absl::Status Serving::OnEach(int64_t version,
-                             const std::function<absl::Status(RolloutClient&, int rank)>& call) {
-  for (int rank = 0; rank < pool_.pairs();) {
-    const auto client = pool_.rollout(rank);
-    const absl::Status status = client.ok() ? call(**client, rank) : client.status();
-    if (status.ok()) {
-      ++rank;
-      continue;
+absl::Status Serving::OnAll(
+    int64_t version,
+    const RolloutCall& call,
+    const std::function<absl::Status(const std::vector<int>& ranks)>& on_return) {
+  ReturningRollouts returning = Returning(version, budget_);
+  std::vector<int> ranks = AllRanks(pool_);
+  while (true) {
+    std::vector<RolloutAnswer> failures;
+    std::vector<int> lost;
+    for (const RolloutAnswer& answer : AskRollouts(pool_, ranks, call, options_.interrupted)) {
+      if (answer.status.ok()) continue;
+      if (IsPeerFailure(answer.status) || absl::IsFailedPrecondition(answer.status)) {
+        returning.Lost({.rank = answer.rank, .client = answer.client}, AllAnswered({answer}));
+        lost.push_back(answer.rank);
+      } else {
+        failures.push_back(answer);
+      }
     }
-    const WorkerKey key{WorkerRole::kRollout, rank};
-    if (!IsPeerFailure(status)) return Annotate(status, key.Text());
-    if (client.ok()) pool_.MarkLost(key, (*client)->incarnation());
-    weights_.Forget({rank});
-    TANDEM_RETURN_IF_ERROR(Restore(version, Annotate(status, key.Text()), budget_));
+    TANDEM_RETURN_IF_ERROR(AllAnswered(failures));
+    if (lost.empty()) return absl::OkStatus();
+    TANDEM_RETURN_IF_ERROR(returning.Wait());
+    if (on_return) TANDEM_RETURN_IF_ERROR(on_return(lost));
+    ranks = std::move(lost);
   }
-  return absl::OkStatus();
-}
-
-absl::Status Serving::Restore(int64_t version, const absl::Status& reason, RestartBudget& budget) {
-  TANDEM_RETURN_IF_ERROR(budget.Spend(reason));
-  progress_.OnMessage(fmt::format("recovering ({} of {}): {}", budget.spent(), budget.limit(),
-                                  std::string(reason.message())));
-  TANDEM_RETURN_IF_ERROR(pool_.WaitUntilComplete(options_.register_timeout, options_.interrupted));
-  TANDEM_ASSIGN_OR_RETURN(const PublishResult published, weights_.Publish(version, ""));
-  if (!published.checked.empty()) progress_.OnMessage(published.checked);
-  TANDEM_RETURN_IF_ERROR(weights_.Wake().status());
-  budget.Settle();
-  return absl::OkStatus();
 }
 
 }  // namespace tandem

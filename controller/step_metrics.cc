@@ -68,7 +68,8 @@ void AddTimes(MetricMap& metrics,
   metrics["timing_s/reward"] = phases.Seconds("score");
   metrics["timing_s/adv"] = phases.Seconds("advantage");
   metrics["timing_s/update_actor"] = train;
-  metrics["timing_s/update_weights"] = phases.Seconds("sync") + phases.Seconds("wake");
+  metrics["timing_s/update_weights"] =
+      phases.Seconds("sync") + phases.Seconds("check") + phases.Seconds("wake");
   metrics["timing_s/step"] = total;
   if (phases.Seconds("reference") > 0) metrics["timing_s/ref"] = phases.Seconds("reference");
   if (response_tokens > 0) {

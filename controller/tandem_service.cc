@@ -74,6 +74,12 @@ v1::StepRecord ToProto(const StepRecord& record) {
     out->set_phase(phase.phase);
     out->set_seconds(phase.seconds);
     out->set_peak_bytes(phase.peak_bytes);
+    for (const WorkerMemory& worker : phase.workers) {
+      v1::WorkerMemory* memory = out->add_workers();
+      memory->set_role(worker.trainer ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT);
+      memory->set_rank(worker.rank);
+      *memory->mutable_ledger() = ToProto(worker.ledger);
+    }
   }
   proto.set_finished_at(record.finished_at);
   return proto;
@@ -99,6 +105,30 @@ v1::SampleRecord ToProto(const SampleRecord& record) {
   return proto;
 }
 
+v1::CheckResponse ToProto(const std::vector<WeightCheckResult>& results) {
+  v1::CheckResponse response;
+  response.set_ok(Verdict(results, "").ok());
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    const WeightCheckResult& result = results[rank];
+    response.set_checked(response.checked() + result.checked);
+    response.set_missing(response.missing() + result.missing);
+    response.set_unexpected(response.unexpected() + result.unexpected);
+    response.set_mismatched(response.mismatched() + result.mismatched);
+    v1::WorkerCheck* worker = response.add_workers();
+    worker->set_rank(static_cast<int32_t>(rank));
+    worker->set_version(result.version);
+    worker->set_expected(result.expected);
+    worker->set_checked(result.checked);
+    worker->set_missing(result.missing);
+    worker->set_unexpected(result.unexpected);
+    worker->set_mismatched(result.mismatched);
+    worker->set_first_difference(result.first_difference);
+    worker->mutable_differing()->Assign(result.differing.begin(), result.differing.end());
+    worker->set_ok(result.ok());
+  }
+  return response;
+}
+
 }  // namespace
 
 grpc::Status TandemService::GetStatus(grpc::ServerContext*,
@@ -119,6 +149,7 @@ grpc::Status TandemService::GetStatus(grpc::ServerContext*,
   response->set_error(run.error);
   response->set_uptime_seconds(absl::ToDoubleSeconds(now - started_));
   response->set_restarts(parts_.run.budget.spent());
+  response->set_memory_plan(memory_plan());
   return grpc::Status::OK;
 }
 
@@ -244,13 +275,12 @@ grpc::Status TandemService::Generate(grpc::ServerContext*,
     const int64_t version = parts_.loop.position().version;
     response->set_version(version);
     group->version = version;
-    return parts_.run.serving.Generate(
-        {*group}, version,
-        [&](Sample sample) {
-          samples[sample.sample_id] = std::move(sample);
-          return absl::OkStatus();
-        },
-        Payer::kUserCall);
+    return parts_.run.serving.Generate({*group}, version,
+                                       [&](Sample sample) {
+                                         samples[sample.sample_id] = std::move(sample);
+                                         return absl::OkStatus();
+                                       },
+                                       {.payer = Payer::kUserCall});
   });
   if (!status.ok()) return ToGrpcStatus(status);
   for (const auto& [id, sample] : samples) {
@@ -300,21 +330,10 @@ grpc::Status TandemService::CheckWeights(grpc::ServerContext*,
                                          const v1::CheckRequest* request,
                                          v1::CheckResponse* response) {
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const auto results,
-                            parts_.run.weights.CheckEach(request->hf_checkpoint()));
-    response->set_ok(true);
-    for (size_t rank = 0; rank < results.size(); ++rank) {
-      const WeightCheckResult& result = results[rank];
-      response->set_checked(response->checked() + result.checked);
-      response->set_missing(response->missing() + result.missing);
-      response->set_unexpected(response->unexpected() + result.unexpected);
-      response->set_mismatched(response->mismatched() + result.mismatched);
-      response->add_lines(
-          fmt::format("rollout {}: {} checked, {} missing, {} unexpected, {} mismatched{}{}", rank,
-                      result.checked, result.missing, result.unexpected, result.mismatched,
-                      result.first_difference.empty() ? "" : "; first: ", result.first_difference));
-      response->set_ok(response->ok() && result.ok());
-    }
+    TANDEM_ASSIGN_OR_RETURN(const auto results, parts_.run.weights.Check(request->hf_checkpoint()));
+    const absl::Status verdict = Verdict(results, request->hf_checkpoint());
+    if (!verdict.ok()) parts_.control.Fail(verdict);
+    *response = ToProto(results);
     return absl::OkStatus();
   });
   return ToGrpcStatus(status);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include <absl/time/time.h>
 
@@ -24,12 +26,21 @@ struct TandemServiceParts {
   const WorkerRegistry& registry;
   const ProgressRelay& progress;
   std::string run_id;
+  std::string memory_plan;  // JSON; empty: not planned yet
 };
 
 class TandemService final : public v1::TandemService::Service {
  public:
   explicit TandemService(TandemServiceParts parts)
-      : parts_(std::move(parts)), started_(parts_.run.clock.Now()) {}
+      : parts_(std::move(parts)),
+        started_(parts_.run.clock.Now()),
+        memory_plan_(parts_.memory_plan) {}
+
+  // Where it is made after the start. Thread-safe.
+  void SetMemoryPlan(std::string json) {
+    std::lock_guard lock(mutex_);
+    memory_plan_ = std::move(json);
+  }
 
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::GetStatusRequest* request,
@@ -71,8 +82,15 @@ class TandemService final : public v1::TandemService::Service {
  private:
   absl::StatusOr<GroupRequest> MakeGroup(const v1::UserGenerateRequest& request);
 
+  std::string memory_plan() const {
+    std::lock_guard lock(mutex_);
+    return memory_plan_;
+  }
+
   const TandemServiceParts parts_;
   const absl::Time started_;
+  mutable std::mutex mutex_;
+  std::string memory_plan_;  // guarded by mutex_
   std::atomic<uint64_t> generate_calls_ = 0;
 };
 

@@ -6,7 +6,6 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/types/finite_log_probs.h"
 #include "controller/clients/on_all_trainers.h"
 #include "controller/mini_batches.h"
 #include "controller/report/metric_names.h"
@@ -17,14 +16,6 @@ namespace {
 
 // One batch may be to blame for a gradient that is not finite; so many in a row are not.
 constexpr int kMaxSkippedInARow = 3;
-
-absl::Status CheckLogProbs(const Sample& sample) {
-  for (size_t i = 0; i < sample.log_probs.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(
-        CheckFiniteLogProb(sample, static_cast<int64_t>(i), sample.log_probs[i], "rollout"));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -39,6 +30,7 @@ TrainLoop::TrainLoop(RunParts parts,
 
 absl::Status TrainLoop::Run(const std::string& checkpoint) {
   TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Start(checkpoint));
+  recovery_.WarnOfMoments();
   newest_checkpoint_ = checkpoint;
   saved_step_ = position_.finished_steps;
   TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
@@ -73,7 +65,7 @@ absl::Status TrainLoop::Train() {
     parts_.budget.Settle();
     control_.OnStepDone(position_.finished_steps, position_.version);
   }
-  return absl::OkStatus();
+  return control_.failure();
 }
 
 absl::Status TrainLoop::RunStep(int64_t step) {
@@ -88,59 +80,24 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 
+  TANDEM_RETURN_IF_ERROR(VerifyWeights(batch));
   TANDEM_RETURN_IF_ERROR(Generate(batch));
   batch.phases.Begin("score");
   TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
   TANDEM_RETURN_IF_ERROR(SleepRollouts(batch));
+  TANDEM_RETURN_IF_ERROR(CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
   batch.phases.Begin("advantage");
   TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, parts_.samples, batch));
   TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
-  TANDEM_RETURN_IF_ERROR(SyncWeights(batch));
-
+  const absl::Status synced = SyncWeights(batch);
+  // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
+  // whole step, which is kept although the run ends.
+  if (IsPeerFailure(synced)) return synced;
   position_.finished_steps = step;
   position_.data = parts_.prompts.Position();
-  return Record(batch);
-}
-
-absl::Status TrainLoop::Generate(StepBatch& batch) {
-  batch.phases.Begin("generate");
-  std::vector<GroupRequest> groups;
-  for (size_t g = 0; g < batch.prompts.size(); ++g) {
-    const Prompt& prompt = batch.prompts[g];
-    GroupRequest group{.request_id = fmt::format("{}-{}", batch.step, g),
-                       .version = position_.version,
-                       .prompt = prompt.tokens,
-                       .params = options_.sampling,
-                       .group = static_cast<int64_t>(g)};
-    for (int64_t i = 0; i < options_.samples_per_prompt; ++i) {
-      group.sample_ids.push_back(
-          MakeSampleId(prompt.data_row, prompt.epoch, static_cast<uint64_t>(i)));
-    }
-    groups.push_back(std::move(group));
-  }
-  const auto total = static_cast<int64_t>(groups.size()) * options_.samples_per_prompt;
-  int64_t done = 0;
-  return parts_.serving.Generate(
-      std::move(groups), position_.version, [&](Sample sample) -> absl::Status {
-        // The worker counts samples from 0 in each request; a re-issued
-        // request holds fewer.
-        sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
-        TANDEM_RETURN_IF_ERROR(CheckLogProbs(sample));
-        TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample, position_.version));
-        parts_.progress.OnPhaseProgress(batch.step, ++done, total);
-        return absl::OkStatus();
-      });
-}
-
-absl::Status TrainLoop::SleepRollouts(StepBatch& batch) {
-  batch.phases.Begin("sleep");
-  return parts_.serving.OnEach(
-      position_.version, [&](RolloutClient& rollout, int rank) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(const PhaseReport report, rollout.Sleep(options_.sleep));
-        batch.phases.Report({WorkerRole::kRollout, rank}, report);
-        return absl::OkStatus();
-      });
+  TANDEM_RETURN_IF_ERROR(Record(batch));
+  return synced;
 }
 
 absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch) {
@@ -150,14 +107,17 @@ absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch) {
                                                           : options_.need_reference;
     if (!wanted) continue;
     batch.phases.Begin(policy == LogProbPolicy::kCurrent ? "old_log_prob" : "reference");
-    const auto compute = [&](TrainerClient& trainer, int) {
-      return trainer.ComputeLogProbs(batch.step, policy);
-    };
-    TANDEM_ASSIGN_OR_RETURN(const auto reports, OnAllTrainers<PhaseReport>(parts_.pool, compute));
-    for (size_t rank = 0; rank < reports.size(); ++rank) {
-      batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, reports[rank]);
-    }
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch, policy));
   }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch, LogProbPolicy policy) {
+  const auto compute = [&](TrainerClient& trainer, int) {
+    return trainer.ComputeLogProbs(batch.step, policy);
+  };
+  TANDEM_ASSIGN_OR_RETURN(const auto reports, OnAllTrainers<PhaseReport>(parts_.pool, compute));
+  batch.phases.Report(WorkerRole::kTrainer, reports);
   return absl::OkStatus();
 }
 
@@ -275,32 +235,6 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
                     comparison.max_abs_difference, differing);
 }
 
-absl::Status TrainLoop::SyncWeights(StepBatch& batch) {
-  while (true) {
-    batch.phases.Begin("sync");
-    absl::Status status = [&]() -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
-                              parts_.weights.Publish(position_.version, ""));
-      if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
-      for (size_t rank = 0; rank < published.trainers.size(); ++rank) {
-        batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)},
-                            published.trainers[rank].report);
-      }
-      batch.facts.trainer["weights/changed_share"] = published.changed_share;
-      batch.phases.Begin("wake");
-      TANDEM_ASSIGN_OR_RETURN(const auto wakes, parts_.weights.Wake());
-      for (const auto& [rank, report] : wakes) {
-        batch.phases.Report({WorkerRole::kRollout, rank}, report);
-      }
-      return absl::OkStatus();
-    }();
-    if (status.ok() || !recovery_.OnlyRolloutsLost(status)) return status;
-    TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(status));
-    parts_.progress.OnMessage(fmt::format("a rollout was lost while weights were synced: {}",
-                                          std::string(status.message())));
-  }
-}
-
 absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.phases.Begin("record");
   const std::vector<SampleMeta> metas = parts_.samples.Metas();
@@ -315,7 +249,10 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.facts.ranks = parts_.pool.pairs();
   batch.facts.max_response_tokens = options_.sampling.max_tokens;
   batch.facts.max_prompt_tokens = options_.max_prompt_tokens;
-  const StepRecord record{
+  if (const int64_t resent = parts_.weights.TakeResent(); resent > 0) {
+    batch.facts.trainer[kResentWeights] = static_cast<double>(resent);
+  }
+  StepRecord record{
       .step = batch.step,
       .version = position_.version,
       .metrics = StepMetrics(batch.facts, metas, batch.phases),
@@ -324,6 +261,7 @@ absl::Status TrainLoop::Record(StepBatch& batch) {
   TANDEM_RETURN_IF_ERROR(parts_.store.RecordStep(record));
   parts_.tracker.Log(batch.step, record.metrics);
   parts_.progress.OnStep(record);
+  newest_ = std::move(record);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 
@@ -27,6 +28,9 @@ class TrainLoop {
   // recovery cannot mend is returned, after a last checkpoint of what was finished if possible.
   absl::Status Run(const std::string& checkpoint);
 
+  // How rollouts sleep, where that is known only after the loop was made; before Run.
+  void SleepAs(SleepMode mode) { options_.sleep = mode; }
+
   // Valid inside RunControl::BetweenSteps and after Run.
   const RunPosition& position() const { return position_; }
   const std::string& newest_checkpoint() const { return newest_checkpoint_; }
@@ -41,8 +45,12 @@ class TrainLoop {
 
   // One step and its phases, in order.
   absl::Status RunStep(int64_t step);
+  absl::Status VerifyWeights(StepBatch& batch);
   absl::Status Generate(StepBatch& batch);
+  // The probe for rollouts in another life than that which made it.
+  std::vector<GroupRequest> ProbeAgain(const std::vector<int>& ranks);
   absl::Status SleepRollouts(StepBatch& batch);
+  absl::Status CompareProbe(StepBatch& batch);
   absl::Status ComputeLogProbs(StepBatch& batch);
   absl::Status TrainOnBatch(StepBatch& batch);
   absl::Status SyncWeights(StepBatch& batch);
@@ -50,6 +58,8 @@ class TrainLoop {
 
   // Cancelled when a stop does not wait for the end of the step.
   absl::Status CheckInterrupted() const;
+  // What the trainers make of samples under `policy`, as the phase that is running.
+  absl::Status ComputeLogProbs(StepBatch& batch, LogProbPolicy policy);
   // `share`: of one mini-batch in the step's metrics.
   absl::Status ForwardBackward(StepBatch& batch,
                                double share,
@@ -67,7 +77,7 @@ class TrainLoop {
   absl::Status Finish();
 
   RunParts parts_;
-  const TrainOptions options_;
+  TrainOptions options_;
   RunControl& control_;
   Recovery recovery_;
   RunPosition position_;
@@ -75,6 +85,7 @@ class TrainLoop {
   int skipped_in_a_row_ = 0;  // updates without a finite gradient norm
   std::string newest_checkpoint_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
+  StepRecord newest_;       // its checkpoint is a phase of it
   std::set<int64_t> evaluated_;
 };
 

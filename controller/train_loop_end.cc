@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "controller/clients/on_all_trainers.h"
+#include "controller/phase_recorder.h"
 #include "controller/train_loop.h"
 
 namespace tandem {
@@ -70,8 +71,8 @@ absl::StatusOr<EvaluationRecord> TrainLoop::EvaluateNow(EvaluationRequest reques
 
 absl::Status TrainLoop::SaveCheckpoint() {
   const int64_t step = position_.finished_steps;
-  parts_.progress.OnPhase(step, "checkpoint");
-  const absl::Time start = parts_.clock.Now();
+  PhaseRecorder phases(step, parts_.pool, parts_.progress, parts_.clock);
+  phases.Begin("save");
   TANDEM_ASSIGN_OR_RETURN(const std::string directory, parts_.checkpoints.Begin(step));
   const auto save = [&](TrainerClient& trainer, int) {
     return trainer.SaveState(directory, position_.version);
@@ -96,10 +97,16 @@ absl::Status TrainLoop::SaveCheckpoint() {
   saved_step_ = step;
   recovery_.SetCheckpoint(*path);
   int64_t bytes = 0;
-  for (const SaveResult& result : *saved) bytes += result.bytes;
-  parts_.progress.OnMessage(fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20,
-                                        absl::ToDoubleSeconds(parts_.clock.Now() - start)));
-  return absl::OkStatus();
+  for (size_t rank = 0; rank < saved->size(); ++rank) {
+    bytes += (*saved)[rank].bytes;
+    phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, (*saved)[rank].report);
+  }
+  phases.End();
+  parts_.progress.OnMessage(
+      fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20, phases.Seconds("save")));
+  if (newest_.step != step) return absl::OkStatus();  // an earlier process made the step
+  newest_.phases.push_back(phases.phases().front());
+  return parts_.store.RecordStep(newest_);
 }
 
 absl::Status TrainLoop::Finish() {

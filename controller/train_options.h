@@ -21,6 +21,7 @@ struct TrainOptions {
   bool val_before_train = true;
   std::string run_dir;
   std::string model_path;
+  bool exact_export = true;  // a checkpoint's bf16 export is what rollouts hold: not with float32
   std::string config_yaml;   // resolved, for checkpoints
   bool save_moments = true;  // of the optimizer, in checkpoints
   absl::Duration register_timeout = absl::Seconds(60);
@@ -32,6 +33,7 @@ struct TrainOptions {
   int64_t max_prompt_tokens = 512;
   int64_t max_model_len = 1024;  // tokens, prompt and response
   SleepMode sleep = SleepMode::kDrainOnly;
+  bool probe = true;  // verify resident weights and compare a probe batch in every step
 
   // Validation
   int64_t validation_samples = 1;  // per prompt

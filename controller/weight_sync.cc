@@ -1,6 +1,8 @@
 #include "controller/weight_sync.h"
 
 #include <algorithm>
+#include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "common/base/log.h"
@@ -21,16 +23,18 @@ std::vector<int> WeightSync::Behind(int64_t version) {
   return ranks;
 }
 
-bool WeightSync::Complete(int64_t version) { return Behind(version).empty(); }
-
 void WeightSync::Forget() {
   held_.clear();
   pending_.clear();
   checked_.clear();
+  sent_.clear();
 }
 
-bool WeightSync::CheckDue(const std::map<int, std::shared_ptr<RolloutClient>>& targets) const {
-  if (check_ != CheckMode::kFirst) return check_ == CheckMode::kAlways;
+bool WeightSync::CheckDue(int64_t version, const Targets& targets) const {
+  using When = CheckPolicy::When;
+  if (check_.when == When::kOff) return false;
+  if (check_.when == When::kAlways) return true;
+  if (check_.when == When::kEvery && version % check_.every == 0) return true;
   return std::any_of(targets.begin(), targets.end(), [this](const auto& target) {
     const auto checked = checked_.find(target.first);
     return checked == checked_.end() || checked->second != target.second->incarnation();
@@ -44,105 +48,162 @@ void WeightSync::Forget(const std::vector<int>& ranks) {
   }
 }
 
-absl::Status WeightSync::OnRollouts(const std::vector<int>& ranks,
-                                    const std::function<absl::Status(RolloutClient&)>& call) {
-  for (const int rank : ranks) {
-    const WorkerKey key{WorkerRole::kRollout, rank};
-    TANDEM_ASSIGN_OR_RETURN(const auto client, pool_.rollout(rank));
-    const absl::Status status = call(*client);
-    if (absl::IsUnavailable(status)) pool_.MarkLost(key, client->incarnation());
-    TANDEM_RETURN_IF_ERROR(Annotate(status, key.Text()));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status WeightSync::EndStaleUpdates() {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < pool_.pairs(); ++rank) ranks.push_back(rank);
-  return OnRollouts(ranks, [](RolloutClient& client) {
+  return AllAnswered(AskRollouts(pool_, AllRanks(pool_), [](RolloutClient& client, int) {
     return client.AbortUpdate("the trainers start again from a checkpoint");
-  });
+  }));
 }
 
-absl::StatusOr<PublishResult> WeightSync::Publish(int64_t version, const std::string& hf_oracle) {
+void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
+  // Whoever hangs is left to the trainers' own deadline.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const absl::Status status = AllAnswered(AskRollouts(
+      pool_, ranks,
+      [](RolloutClient& client, int) { return client.AbortUpdate("the run was interrupted"); },
+      [deadline] { return std::chrono::steady_clock::now() > deadline; }));
+  if (!status.ok()) spdlog::warn("not aborted: {}", std::string(status.message()));
+}
+
+absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
+                                                         const Targets& targets,
+                                                         const Interrupted& interrupted) {
+  std::vector<int> ranks;
+  for (const auto& [rank, client] : targets) ranks.push_back(rank);
+  const auto send = [&](TrainerClient& trainer, int rank) {
+    SyncCommand command{.version = version, .target_ranks = ranks};
+    if (const auto target = targets.find(rank); target != targets.end()) {
+      command.rollout_address = target->second->address();
+      command.rollout_incarnation = target->second->incarnation();
+      const auto synced = synced_.find(rank);
+      const bool first = synced == synced_.end() || synced->second != command.rollout_incarnation;
+      command.scramble =
+          scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
+    }
+    return trainer.SyncWeights(command);
+  };
+  auto sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
+  if (absl::IsDataLoss(sent.status())) {
+    // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
+    spdlog::error("{}; publishing once more", std::string(sent.status().message()));
+    sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
+  }
+  if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(ranks);
+  return sent;
+}
+
+absl::StatusOr<PublishResult> WeightSync::Publish(
+    int64_t version,
+    const std::string& hf_oracle,
+    const Interrupted& interrupted,
+    const std::function<void(const PublishResult&)>& before_check) {
   PublishResult result{.ranks = Behind(version)};
   if (result.ranks.empty()) return result;
   for (const int rank : result.ranks) held_.erase(rank);
   pending_.clear();
-  TANDEM_RETURN_IF_ERROR(OnRollouts(
-      result.ranks, [](RolloutClient& client) { return client.Wake({"weights"}).status(); }));
-
-  std::map<int, std::shared_ptr<RolloutClient>> targets;
-  for (const int rank : result.ranks) {
-    TANDEM_ASSIGN_OR_RETURN(targets[rank], pool_.rollout(rank));
-  }
-  const auto publish = [&](TrainerClient& trainer, int rank) {
-    SyncCommand command{.version = version, .target_ranks = result.ranks};
-    if (const auto target = targets.find(rank); target != targets.end()) {
-      command.rollout_address = target->second->address();
-      command.rollout_incarnation = target->second->incarnation();
-    }
-    return trainer.SyncWeights(command);
+  std::mutex mutex;
+  const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"weights"}));
+    std::lock_guard lock(mutex);
+    result.wakes[rank] = std::move(report);
+    return absl::OkStatus();
   };
-  auto synced = OnAllTrainers<SyncResult>(pool_, publish);
-  if (absl::IsDataLoss(synced.status())) {
-    // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
-    spdlog::error("{}; publishing once more", std::string(synced.status().message()));
-    synced = OnAllTrainers<SyncResult>(pool_, publish);
-  }
-  TANDEM_RETURN_IF_ERROR(synced.status());
-  result.trainers = *std::move(synced);
+  Targets targets;
+  const auto woken = AskRollouts(pool_, result.ranks, wake, interrupted);
+  TANDEM_RETURN_IF_ERROR(AllAnswered(woken));
+  for (const RolloutAnswer& answer : woken) targets[answer.rank] = answer.client;
+
+  TANDEM_ASSIGN_OR_RETURN(result.trainers, Send(version, targets, interrupted));
+  for (const auto& [rank, client] : targets) synced_[rank] = client->incarnation();
   for (const SyncResult& sync : result.trainers) {
     result.changed_share = std::max(result.changed_share, sync.changed_share);
     if (result.digest.empty()) result.digest = sync.digest;
   }
   spdlog::info("version {}: weights published, digest {}", version, result.digest);
 
-  if (CheckDue(targets)) {
-    TANDEM_ASSIGN_OR_RETURN(const auto checks, Check(hf_oracle));
-    result.checked = fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
-                                 checks.front().checked, checks.size(),
-                                 hf_oracle.empty() ? "against the trainers" : hf_oracle);
+  if (CheckDue(version, targets)) {
+    if (before_check) before_check(result);
+    // The others go on generating, or sleep.
+    TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, hf_oracle, interrupted));
+    for (const int rank : result.ranks) {
+      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], hf_oracle));
+    }
+    result.checked =
+        fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
+                    checks[static_cast<size_t>(result.ranks.front())].checked, result.ranks.size(),
+                    hf_oracle.empty() ? "against the trainers" : hf_oracle);
+    for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
     for (const auto& [rank, client] : targets) checked_[rank] = client->incarnation();
   }
   for (const auto& [rank, client] : targets) pending_[rank] = {client->incarnation(), version};
   return result;
 }
 
-absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake() {
+absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& interrupted) {
   std::map<int, PhaseReport> reports;
+  std::mutex mutex;
+  const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"kv_cache"}));
+    std::lock_guard lock(mutex);
+    reports[rank] = std::move(report);
+    return absl::OkStatus();
+  };
   const std::map<int, Held> pending = std::exchange(pending_, {});
-  for (const auto& [rank, held] : pending) {
-    TANDEM_RETURN_IF_ERROR(OnRollouts({rank}, [&, r = rank](RolloutClient& client) -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(reports[r], client.Wake({"kv_cache"}));
-      return absl::OkStatus();
-    }));
-    held_[rank] = held;
+  std::vector<int> ranks;
+  for (const auto& [rank, held] : pending) ranks.push_back(rank);
+  const auto answers = AskRollouts(pool_, ranks, wake, interrupted);
+  for (const RolloutAnswer& answer : answers) {
+    if (!answer.status.ok()) continue;
+    const Held& held = held_[answer.rank] = pending.at(answer.rank);
+    const auto [sent, first] = sent_.try_emplace(answer.rank, held.version);
+    if (!first && sent->second == held.version) ++resent_;
+    sent->second = held.version;
   }
+  TANDEM_RETURN_IF_ERROR(AllAnswered(answers));
   return reports;
 }
 
-absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckEach(
-    const std::string& hf_checkpoint) {
-  const auto check = [&](TrainerClient& trainer, int rank) -> absl::StatusOr<WeightCheckResult> {
-    TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
-    return trainer.CheckWeights(rollout->address(), hf_checkpoint);
-  };
-  return OnAllTrainers<WeightCheckResult>(pool_, check);
+absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& hf_checkpoint) {
+  return CheckOn(AllRanks(pool_), hf_checkpoint);
 }
 
-absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& hf_checkpoint) {
-  TANDEM_ASSIGN_OR_RETURN(auto results, CheckEach(hf_checkpoint));
-  for (size_t rank = 0; rank < results.size(); ++rank) {
-    const WeightCheckResult& result = results[rank];
-    if (result.ok()) continue;
-    return MakeStatus(absl::StatusCode::kDataLoss,
-                      "rollout {} does not hold the weights it should: {} tensors checked, {} "
-                      "missing, {} unexpected, {} mismatched; first: {}",
-                      rank, result.checked, result.missing, result.unexpected, result.mismatched,
-                      result.first_difference);
+absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::vector<int>& ranks,
+                                                                   const std::string& hf_checkpoint,
+                                                                   const Interrupted& interrupted) {
+  // A rollout that is not there is no failure of its trainer. A trainer without an address joins
+  // the gathering and asks nobody.
+  std::vector<std::string> addresses(static_cast<size_t>(pool_.pairs()));
+  for (const int rank : ranks) {
+    TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
+    addresses[static_cast<size_t>(rank)] = rollout->address();
   }
-  return results;
+  const auto check = [&](TrainerClient& trainer, int rank) {
+    return trainer.CheckWeights(addresses[static_cast<size_t>(rank)], hf_checkpoint);
+  };
+  return OnAllTrainers<WeightCheckResult>(pool_, check, interrupted);
+}
+
+std::string CheckText(size_t rank, const WeightCheckResult& result) {
+  std::string text = fmt::format(
+      "rollout {}, version {}: {} of {} tensors checked, {} missing, {} unexpected, {} mismatched",
+      rank, result.version, result.checked, result.expected, result.missing, result.unexpected,
+      result.mismatched);
+  if (!result.first_difference.empty()) text += "; first: " + result.first_difference;
+  return text;
+}
+
+absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& hf_oracle) {
+  if (result.ok()) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "rollout {} does not hold the weights it should (compared with {}): {}", rank,
+                    hf_oracle.empty() ? "the trainers" : hf_oracle,
+                    CheckText(static_cast<size_t>(rank), result));
+}
+
+absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& hf_oracle) {
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    TANDEM_RETURN_IF_ERROR(VerdictOn(static_cast<int>(rank), results[rank], hf_oracle));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

@@ -8,6 +8,20 @@
 #include "common/cluster/protocol.h"
 
 namespace tandem {
+namespace {
+
+// A GPU's number is its process's own (CUDA_VISIBLE_DEVICES): its UUID tells.
+bool ShareDevice(const Announcement& a, const Announcement& b) {
+  if (a.boot_id != b.boot_id || a.device_uuid != b.device_uuid) return false;
+  return !a.device_uuid.empty() || a.device == b.device;
+}
+
+std::string DeviceText(const Announcement& announcement) {
+  if (announcement.device_uuid.empty()) return announcement.device;
+  return announcement.device + ", GPU " + announcement.device_uuid;
+}
+
+}  // namespace
 
 std::string RoleName(WorkerRole role) {
   return role == WorkerRole::kTrainer ? "trainer" : "rollout";
@@ -18,6 +32,7 @@ absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcemen
   const WorkerKey& key = announcement.key;
   TANDEM_RETURN_IF_ERROR(CheckAnnouncement(announcement));
   TANDEM_RETURN_IF_ERROR(CheckNumerics(key, announcement.numerics_class));
+  TANDEM_RETURN_IF_ERROR(CheckChoices(announcement));
 
   const auto existing = workers_.find(key);
   const bool same_process = existing != workers_.end() &&
@@ -59,12 +74,12 @@ absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement)
   const auto found = workers_.find(partner);
   if (found != workers_.end() && found->second.state != WorkerEntry::State::kLost) {
     const Announcement& other = found->second.announcement;
-    if (other.boot_id != announcement.boot_id || other.device != announcement.device) {
+    if (!ShareDevice(announcement, other)) {
       return FailedPrecondition(
           "{} (device {}, host {}) and its partner {} (device {}, host {}) must share one device: "
           "start them on the same host with the same --device",
-          key.Text(), announcement.device, announcement.boot_id, partner.Text(), other.device,
-          other.boot_id);
+          key.Text(), DeviceText(announcement), announcement.boot_id, partner.Text(),
+          DeviceText(other), other.boot_id);
     }
   }
   if (!announcement.tokenizer_digest.empty() &&
@@ -91,6 +106,23 @@ absl::Status WorkerRegistry::CheckNumerics(const WorkerKey& key,
   return absl::OkStatus();
 }
 
+absl::Status WorkerRegistry::CheckChoices(const Announcement& announcement) const {
+  for (const auto& [other, entry] : workers_) {
+    if (other == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
+    const NumericsChoices& theirs = entry.announcement.numerics_choices;
+    for (const auto& [part, choice] : announcement.numerics_choices) {
+      const auto found = theirs.find(part);
+      if (found == theirs.end() || found->second == choice) continue;
+      return FailedPrecondition(
+          "{} computes {} by {}, {} by {}: their bits would differ; run all workers on GPUs of one "
+          "kind, with memory free for the proofs at their start (a worker's log says why it has "
+          "its own kernels), or all with TANDEM_CUDA_LINEAR=own in their environment",
+          announcement.key.Text(), part, choice, other.Text(), found->second);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WorkerRegistry::CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const {
   const auto found = workers_.find(key);
   if (found == workers_.end()) {
@@ -109,6 +141,13 @@ absl::Status WorkerRegistry::CheckCurrentLocked(const WorkerKey& key, int64_t in
 absl::Status WorkerRegistry::CheckCurrent(const WorkerKey& key, int64_t incarnation) const {
   std::lock_guard lock(mutex_);
   return CheckCurrentLocked(key, incarnation);
+}
+
+void WorkerRegistry::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger) {
+  std::lock_guard lock(mutex_);
+  if (const auto worker = workers_.find(key); worker != workers_.end()) {
+    worker->second.news.ledger = ledger;
+  }
 }
 
 absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,

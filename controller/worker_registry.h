@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/types/ledger_snapshot.h"
+#include "common/types/numerics_choices.h"
 
 namespace tandem {
 
@@ -36,15 +37,17 @@ struct Announcement {
   WorkerKey key;
   std::string address;     // where it serves gRPC
   std::string boot_id;     // of its host
-  std::string device;      // "cpu:0"
+  std::string device;      // "cpu:0"; of a GPU, its number in the worker's process
   std::string boot_nonce;  // random per process start
   int64_t pid = 0;
   std::string numerics_class;  // empty until known
   std::string kernel_set;      // the same
+  NumericsChoices numerics_choices;
   std::string build;
   int64_t device_memory_bytes = 0;
   std::string tokenizer_digest;  // empty until known, and for workers without a tokenizer
   int64_t incarnation = 0;       // kept from an earlier controller; 0: none
+  std::string device_uuid;       // of a GPU: the same in every process; empty on a CPU
 };
 
 // What a heartbeat says.
@@ -86,13 +89,16 @@ class WorkerRegistry {
 
   // Returns the worker's incarnation; the same boot_nonce gets the same one.
   // InvalidArgument: protocol or rank; FailedPrecondition: partner on another host or device,
-  // numerics classes mixed, tokenizers differ; Aborted: a worker of an earlier controller whose
-  // rank has been taken since.
+  // numerics classes or choices mixed, tokenizers differ; Aborted: a worker of an earlier
+  // controller whose rank has been taken since.
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
   // NotFound: unknown here (the controller was restarted): register again. Aborted: replaced.
   // FailedPrecondition: numerics classes mixed.
   absl::Status Heartbeat(const WorkerKey& key, int64_t incarnation, HeartbeatNews news);
+
+  // What the worker has reported of its memory, fresher than its last heartbeat.
+  void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
 
   // OK, or Aborted / NotFound as for Heartbeat.
   absl::Status CheckCurrent(const WorkerKey& key, int64_t incarnation) const;
@@ -118,6 +124,8 @@ class WorkerRegistry {
  private:
   absl::Status CheckAnnouncement(const Announcement& announcement) const;
   absl::Status CheckNumerics(const WorkerKey& key, const std::string& numerics_class) const;
+  // Of the parts that both have: the first that another worker computes otherwise.
+  absl::Status CheckChoices(const Announcement& announcement) const;
   absl::Status CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const;
 
   const RegistryOptions options_;

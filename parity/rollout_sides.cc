@@ -47,18 +47,22 @@ absl::Status MakeRollout(const SideOptions& options, OpListener* listener, Rollo
   TANDEM_ASSIGN_OR_RETURN(auto ops, Watched(options, listener));
   TANDEM_ASSIGN_OR_RETURN(
       rollout->runner,
-      ModelRunner::Create(options.spec, std::move(ops), options.vocab_limit, options.max_model_len,
-                          options.max_num_batched_tokens, &rollout->ledger));
-  TANDEM_ASSIGN_OR_RETURN(rollout->weights,
-                          WeightStorage::Create(&rollout->runner->layout(), &rollout->ledger));
-  const int64_t blocks = (options.max_model_len + kKvBlockTokens - 1) / kKvBlockTokens;
+      ModelRunner::Create(HostDevice(), options.spec, std::move(ops), options.vocab_limit,
+                          options.max_model_len, options.max_num_batched_tokens, &rollout->ledger));
   TANDEM_ASSIGN_OR_RETURN(
-      rollout->kv, KvCache::Create(options.spec, options.dtype, options.max_num_seqs * blocks,
-                                   &rollout->ledger));
+      rollout->weights,
+      WeightStorage::Create(HostDevice(), &rollout->runner->layout(), &rollout->ledger));
+  const int64_t blocks = KvBlocksFor(options.max_model_len);
+  TANDEM_ASSIGN_OR_RETURN(rollout->kv,
+                          KvCache::Create(HostDevice(), options.spec, options.dtype,
+                                          options.max_num_seqs * blocks, &rollout->ledger));
   TANDEM_RETURN_IF_ERROR(rollout->weights->Map());
   TANDEM_RETURN_IF_ERROR(rollout->kv->Map());
   TANDEM_RETURN_IF_ERROR(rollout->runner->MapWorkspace());
-  TANDEM_RETURN_IF_ERROR(rollout->weights->LoadCheckpoint(options.model_dir, options.spec));
+  const auto storage =
+      CreateCpuStorageOps(&rollout->runner->layout(), rollout->weights->data(), options.pool);
+  TANDEM_RETURN_IF_ERROR(
+      rollout->weights->LoadCheckpoint(options.model_dir, options.spec, *storage));
   GeneratorOptions generator;
   generator.scheduler = {options.max_num_seqs, options.max_num_batched_tokens,
                          options.share_prompts};
@@ -78,7 +82,7 @@ absl::StatusOr<std::vector<Sample>> Generate(Rollout& rollout,
     TANDEM_RETURN_IF_ERROR(rollout.generator->Submit(request, sinks.back()));
   }
   while (rollout.generator->has_work()) {
-    rollout.generator->Step(rollout.weights->data(), /*version=*/0);
+    TANDEM_RETURN_IF_ERROR(rollout.generator->Step(rollout.weights->data(), /*version=*/0));
   }
   for (const auto& sink : sinks) TANDEM_RETURN_IF_ERROR(sink->end);
   std::sort(samples.begin(), samples.end(),

@@ -47,11 +47,12 @@ absl::StatusOr<SideRun> RunTrainer(const SideOptions& options,
   session_options.entropy = false;
   Ledger ledger;
   SoloCommunicator communicator;
-  // A forward needs no backward ops.
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto session,
-      TrainingSession::Create(session_options, {forward.get(), nullptr, options.pool},
-                              &communicator, &ledger));
+  const auto shard_ops = CreateCpuShardOps(options.pool);
+  TANDEM_ASSIGN_OR_RETURN(const auto session, TrainingSession::Create(session_options,
+                                                                      {.device = HostDevice(),
+                                                                       .forward = forward.get(),
+                                                                       .shard = shard_ops.get()},
+                                                                      &communicator, &ledger));
   TANDEM_RETURN_IF_ERROR(LoadModel(options.model_dir, session->spec(), session->shard()));
   session->WeightsChanged();
   const absl::Time start = absl::Now();

@@ -2,17 +2,25 @@
 
 #include <utility>
 
+#include "common/backend/cpu_backend.h"
+#include "common/base/check.h"
 #include "common/base/cores.h"
+#include "common/base/device_lost.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/ops/cpu/thread_pool.h"
 
 namespace tandem {
 namespace {
 
 // How often an open update looks whether its trainer still lives.
 constexpr std::chrono::milliseconds kPeerPoll{200};
+
+const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
 
 absl::Status Stopping() { return absl::UnavailableError("this rollout worker is stopping"); }
 
@@ -24,6 +32,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   engine->Publish("start");
   engine->thread_ = NamedThread("engine", [raw = engine.get(), cores = options.cores] {
     if (!cores.empty()) PinThisThread(cores.front());
+    const absl::Status used = raw->backend_->device()->UseOnThisThread();
+    // It was used by the thread that made it.
+    TANDEM_CHECK(used.ok(), std::string(used.message()));
     raw->Loop();
   });
   return engine;
@@ -31,13 +42,22 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
 
 absl::Status Engine::Build(const EngineOptions& options) {
   const GeneratorOptions& generator = options.generator;
-  const auto pool = std::make_shared<ThreadPool>(options.threads, options.cores);
-  TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(options.dtype, pool));
+  device_lost_ = options.device_lost;
+  backend_ = options.backend;
+  if (backend_ == nullptr) {
+    backend_ = MakeCpuBackend(std::make_shared<ThreadPool>(options.threads, options.cores));
+  }
+  Device* const device = backend_->device();
+  ledger_.AskDriver([device] { return device->Memory(); });
+  TANDEM_RETURN_IF_ERROR(backend_->CheckModel(options.spec));
+  TANDEM_ASSIGN_OR_RETURN(auto ops, backend_->MakeForwardOps(options.dtype));
+  TANDEM_RETURN_IF_ERROR(
+      backend_->PrepareModel(options.spec, generator.vocab_limit, ModelUse::kForward));
   TANDEM_ASSIGN_OR_RETURN(
-      runner_, ModelRunner::Create(options.spec, std::move(ops), generator.vocab_limit,
+      runner_, ModelRunner::Create(device, options.spec, std::move(ops), generator.vocab_limit,
                                    generator.max_model_len,
                                    generator.scheduler.max_num_batched_tokens, &ledger_));
-  TANDEM_ASSIGN_OR_RETURN(weights_, WeightStorage::Create(&runner_->layout(), &ledger_));
+  TANDEM_ASSIGN_OR_RETURN(weights_, WeightStorage::Create(device, &runner_->layout(), &ledger_));
   int64_t blocks = options.kv_blocks;
   if (blocks == 0) {
     TANDEM_ASSIGN_OR_RETURN(
@@ -45,12 +65,17 @@ absl::Status Engine::Build(const EngineOptions& options) {
                              {options.memory_utilization, options.device_bytes, weights_->bytes(),
                               generator.scheduler.max_num_seqs, generator.max_model_len}));
   }
-  TANDEM_ASSIGN_OR_RETURN(kv_, KvCache::Create(options.spec, options.dtype, blocks, &ledger_));
+  TANDEM_ASSIGN_OR_RETURN(kv_,
+                          KvCache::Create(device, options.spec, options.dtype, blocks, &ledger_));
   spdlog::info("KV pool: {} blocks of {} tokens, {:.1f} MiB beside {:.1f} MiB of weights", blocks,
                kKvBlockTokens, static_cast<double>(kv_->bytes()) / (1 << 20),
                static_cast<double>(weights_->bytes()) / (1 << 20));
-  TANDEM_ASSIGN_OR_RETURN(receiver_, WeightReceiver::Create(&runner_->layout(), weights_->data(),
-                                                            pool, options.receiver));
+  WeightReceiverOptions receiver = options.receiver;
+  receiver.ledger = &ledger_;
+  TANDEM_ASSIGN_OR_RETURN(receiver.transport, backend_->Transport(options.transport));
+  TANDEM_ASSIGN_OR_RETURN(auto storage,
+                          backend_->MakeStorageOps(&runner_->layout(), weights_->data()));
+  TANDEM_ASSIGN_OR_RETURN(receiver_, WeightReceiver::Create(std::move(storage), receiver));
   pair_socket_ = receiver_->pair_socket();
   lifecycle_ =
       std::make_unique<Lifecycle>(weights_.get(), kv_.get(), runner_.get(), receiver_.get());
@@ -81,10 +106,11 @@ bool Engine::TakeCommands() {
   std::optional<Command> command;
   if (generator_->has_work() || !drained_.empty()) {
     command = queue_.TryPop();
-  } else if (lifecycle_->updating()) {
+  } else if (lifecycle_->updating() || lifecycle_->receiver().holds_slots()) {
     command = queue_.PopFor(kPeerPoll);
     if (!command) {
       const absl::Status peer = lifecycle_->PollPeer();
+      EndIfLost(peer);
       if (!peer.ok()) {
         spdlog::warn("weight update ended: {}", peer.ToString());
         Publish("abort update");
@@ -103,8 +129,21 @@ bool Engine::TakeCommands() {
 
 void Engine::Step() {
   FaultPoint("generate");
-  generator_->Step(weights_->data(), lifecycle_->version());
+  const absl::Status done = generator_->Step(weights_->data(), lifecycle_->version());
+  if (!done.ok()) {
+    // But for memory that was short, the device's state is not known any more.
+    const absl::Status end =
+        absl::IsResourceExhausted(done)
+            ? done
+            : WithDeviceLost(Annotate(done, "the device can compute nothing any more"));
+    generator_->Fail(end);
+    EndIfLost(end);
+  }
   Publish("generate");
+}
+
+void Engine::EndIfLost(const absl::Status& status) {
+  if (IsDeviceLost(status) && device_lost_) device_lost_(status);
 }
 
 void Engine::RunDrained() {
@@ -147,7 +186,7 @@ absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<Generat
 }
 
 template <typename Result>
-Result Engine::Call(const char* action, std::function<Result()> work, bool drained) {
+Result Engine::Call(const char* action, std::function<Result()> work, First first) {
   auto promise = std::make_shared<std::promise<Result>>();
   std::future<Result> result = promise->get_future();
   Command run = [this, action, promise, work = std::move(work)](const absl::Status& go) {
@@ -155,14 +194,17 @@ Result Engine::Call(const char* action, std::function<Result()> work, bool drain
     Result outcome = go.ok() ? work() : Result(go);
     // The state is published first: whoever got the reply may ask for the status at once.
     Publish(action);
+    EndIfLost(StatusOf(outcome));
     promise->set_value(std::move(outcome));
   };
   Command command = run;
-  if (drained) {
-    command = [this, action, run](const absl::Status& go) {
+  if (first != First::kNothing) {
+    command = [this, action, run, first](const absl::Status& go) {
       if (!go.ok()) return run(go);
       const absl::Status drain = lifecycle_->Drain(generator_->has_work());
       if (!drain.ok()) return run(drain);
+      // The gate is closed: nothing comes after these.
+      if (first == First::kAbort) generator_->Abort({});
       Publish(action);
       drained_.push_back(run);
     };
@@ -173,10 +215,11 @@ Result Engine::Call(const char* action, std::function<Result()> work, bool drain
 
 absl::StatusOr<int64_t> Engine::Abort(std::vector<std::string> request_ids) {
   return Call<absl::StatusOr<int64_t>>(
-      "abort", [&] { return generator_->Abort(request_ids); }, false);
+      "abort", [&] { return generator_->Abort(request_ids); }, First::kNothing);
 }
 
 absl::StatusOr<int64_t> Engine::Sleep(SleepOrder order) {
+  TANDEM_RETURN_IF_ERROR(CheckSleepOrder(order));
   return Call<absl::StatusOr<int64_t>>(
       "sleep",
       [&] {
@@ -184,17 +227,17 @@ absl::StatusOr<int64_t> Engine::Sleep(SleepOrder order) {
         FaultPoint("asleep");
         return freed;
       },
-      true);
+      order.abort_running ? First::kAbort : First::kDrain);
 }
 
 absl::StatusOr<int64_t> Engine::Wake(std::vector<std::string> tags) {
   return Call<absl::StatusOr<int64_t>>(
-      "wake", [&] { return lifecycle_->Wake(tags); }, false);
+      "wake", [&] { return lifecycle_->Wake(tags); }, First::kNothing);
 }
 
 absl::Status Engine::BeginUpdate(UpdateOpening opening) {
   return Call<absl::Status>(
-      "begin update", [&] { return lifecycle_->BeginUpdate(opening); }, true);
+      "begin update", [&] { return lifecycle_->BeginUpdate(opening); }, First::kDrain);
 }
 
 absl::Status Engine::ApplyBucket(int64_t version,
@@ -203,7 +246,7 @@ absl::Status Engine::ApplyBucket(int64_t version,
                                  std::vector<BucketEntry> entries) {
   return Call<absl::Status>(
       "apply bucket", [&] { return lifecycle_->ApplyBucket(version, generation, slot, entries); },
-      false);
+      First::kNothing);
 }
 
 absl::Status Engine::CommitUpdate(int64_t version,
@@ -211,22 +254,28 @@ absl::Status Engine::CommitUpdate(int64_t version,
                                   std::vector<Digest> digests) {
   return Call<absl::Status>(
       "commit update", [&] { return lifecycle_->CommitUpdate(version, generation, digests); },
-      false);
+      First::kNothing);
 }
 
 absl::Status Engine::AbortUpdate(int64_t version, int64_t generation) {
   return Call<absl::Status>(
-      "abort update", [&] { return lifecycle_->AbortUpdate(version, generation); }, false);
+      "abort update", [&] { return lifecycle_->AbortUpdate(version, generation); },
+      First::kNothing);
 }
 
 absl::StatusOr<std::vector<Digest>> Engine::Digests() {
   return Call<absl::StatusOr<std::vector<Digest>>>(
-      "digests", [&] { return lifecycle_->Digests(); }, false);
+      "digests", [&] { return lifecycle_->Digests(); }, First::kNothing);
 }
 
 absl::StatusOr<std::string> Engine::ReadTensor(std::string name, int64_t row, int64_t rows) {
   return Call<absl::StatusOr<std::string>>(
-      "read tensor", [&] { return lifecycle_->ReadTensor(name, row, rows); }, false);
+      "read tensor", [&] { return lifecycle_->ReadTensor(name, row, rows); }, First::kNothing);
+}
+
+absl::Status Engine::VerifyWeights(int64_t version) {
+  return Call<absl::Status>(
+      "verify weights", [&] { return lifecycle_->Verify(version); }, First::kNothing);
 }
 
 }  // namespace tandem

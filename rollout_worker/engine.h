@@ -13,6 +13,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/backend/backend.h"
 #include "common/base/bounded_queue.h"
 #include "common/base/named_thread.h"
 #include "common/device/ledger.h"
@@ -28,13 +29,19 @@ struct EngineOptions {
   std::string model_dir;
   bool load_weights = false;  // from model_dir, else Empty until the first sync
   DType dtype = DType::kBFloat16;
+  // Where it computes; null: on the host, by `threads`.
+  std::shared_ptr<Backend> backend;
   int threads = 1;
   std::vector<int> cores;  // of the threads, the engine thread's first; empty: not pinned
   GeneratorOptions generator;
   double memory_utilization = 0.5;  // share of the device for weights and KV
   int64_t device_bytes = 0;
   int64_t kv_blocks = 0;  // 0: as PlanKvBlocks says
-  WeightReceiverOptions receiver;
+  // Called on the engine thread when a step failed, or a call with IsDeviceLost: the worker is to
+  // end. Maybe more than once.
+  std::function<void(const absl::Status&)> device_lost;
+  WeightReceiverOptions receiver;  // its ledger and transport are filled in
+  std::string transport = "auto";  // weight_sync.transport
 };
 
 struct EngineStatus {
@@ -56,7 +63,8 @@ class Engine {
   // ResourceExhausted: the queue is full.
   absl::Status Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
   absl::StatusOr<int64_t> Abort(std::vector<std::string> request_ids);
-  // These drain first: the gate closes at once, running requests finish.
+  // These drain first: the gate closes at once, running requests finish (or are aborted, where the
+  // order says so; an unknown level or tag is InvalidArgument and aborts nothing).
   absl::StatusOr<int64_t> Sleep(SleepOrder order);
   absl::Status BeginUpdate(UpdateOpening opening);
   absl::StatusOr<int64_t> Wake(std::vector<std::string> tags);
@@ -68,6 +76,7 @@ class Engine {
   absl::Status AbortUpdate(int64_t version, int64_t generation);
   absl::StatusOr<std::vector<Digest>> Digests();
   absl::StatusOr<std::string> ReadTensor(std::string name, int64_t row, int64_t rows);
+  absl::Status VerifyWeights(int64_t version);
 
   // What follows never waits for the engine thread.
   EngineStatus status() const;
@@ -75,9 +84,12 @@ class Engine {
   const WeightLayout& layout() const { return runner_->layout(); }
   const std::string& pair_socket() const { return pair_socket_; }
   std::string numerics_class() const { return runner_->ops().numerics_class(); }
+  // What the device's backend decided when the engine was made.
+  NumericsChoices numerics_choices() const { return backend_->numerics_choices(); }
   std::string kernel_set() const { return runner_->ops().kernel_set(); }
   const std::byte* weights_address() const { return weights_->data(); }
   const std::byte* kv_address() const { return kv_->data(); }
+  const RopeTable& rope() const { return runner_->rope(); }
 
   // After Shutdown.
   const OpCounts& op_counts() const { return runner_->ops().counts(); }
@@ -95,14 +107,20 @@ class Engine {
   bool TakeCommands();
   void RunDrained();
   void Step();
+  void EndIfLost(const absl::Status& status);
   void StopAll();
   void Publish(const std::string& action);
+  // What becomes of running requests before a command: they go on, finish, or are aborted. After
+  // the latter two the gate is closed.
+  enum class First { kNothing, kDrain, kAbort };
   // Enqueues `work` and waits for its result.
   template <typename Result>
-  Result Call(const char* action, std::function<Result()> work, bool drained);
+  Result Call(const char* action, std::function<Result()> work, First first);
 
   static constexpr size_t kQueueCapacity = 4096;
   Ledger ledger_;
+  std::function<void(const absl::Status&)> device_lost_;
+  std::shared_ptr<Backend> backend_;  // outlives what it made
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<WeightStorage> weights_;
   std::unique_ptr<KvCache> kv_;

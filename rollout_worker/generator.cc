@@ -45,6 +45,7 @@ struct Generator::Request {
   std::shared_ptr<GenerationSink> sink;
   std::vector<Response> responses;  // by index
   bool stream_tokens = false;
+  bool log_probs = true;
   int64_t unfinished = 0;  // samples
 };
 
@@ -97,6 +98,7 @@ absl::Status Generator::Submit(GenerationRequest request, std::shared_ptr<Genera
   entry->group->group = request.group;
   entry->sink = std::move(sink);
   entry->stream_tokens = request.stream_tokens;
+  entry->log_probs = options_.log_probs || request.log_probs;
   for (size_t i = 0; i < request.sample_ids.size(); ++i) {
     Response response{StopCondition(request.params, options_.eos_token_ids,
                                     entry->group->prompt_tokens, options_.max_model_len),
@@ -112,14 +114,16 @@ absl::Status Generator::Submit(GenerationRequest request, std::shared_ptr<Genera
   return absl::OkStatus();
 }
 
-void Generator::Step(const std::byte* weights, int64_t version) {
+absl::Status Generator::Step(const std::byte* weights, int64_t version) {
   DropCancelled();
   const StepPlan& plan = scheduler_.Schedule();
   // A plan may be empty: the only running sequence gave its blocks to an older one that waits.
-  if (plan.spans.empty()) return;
-  const std::vector<DrawnToken>& drawn = runner_->Run(plan, weights, *kv_);
-  scheduler_.Advance(plan);
-  for (const DrawnToken& token : drawn) Commit(token, version);
+  if (plan.spans.empty()) return absl::OkStatus();
+  runner_->Start(plan, weights, *kv_);
+  scheduler_.Advance(plan);  // needs no token: the device works meanwhile
+  TANDEM_RETURN_IF_ERROR(runner_->Finish());
+  for (const DrawnToken& token : runner_->drawn()) Commit(token, version);
+  return absl::OkStatus();
 }
 
 void Generator::Commit(const DrawnToken& drawn, int64_t version) {
@@ -129,7 +133,7 @@ void Generator::Commit(const DrawnToken& drawn, int64_t version) {
   Response& response = request.responses[static_cast<size_t>(sequence.index)];
   sequence.tokens.push_back(drawn.drawn.token);
   std::optional<float> log_prob;
-  if (options_.log_probs) {
+  if (request.log_probs) {
     log_prob = drawn.drawn.log_prob;
     sequence.log_probs.push_back(*log_prob);
   }

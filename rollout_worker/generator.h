@@ -29,6 +29,7 @@ struct GenerationRequest {
   std::vector<uint64_t> sample_ids;  // one per sample wanted
   SamplingParams params;
   bool stream_tokens = false;  // OnTokens is called
+  bool log_probs = false;      // with every token, also if GeneratorOptions::log_probs is false
 };
 
 // What one step added to one sample.
@@ -58,7 +59,7 @@ struct GeneratorOptions {
   int64_t max_model_len = 1;  // tokens, prompt and response
   int64_t vocab_limit = 1;    // ids at or above are refused
   std::vector<int32_t> eos_token_ids;
-  bool log_probs = true;                       // with every token; else samples have none
+  bool log_probs = true;  // with every token; else samples have none unless their request asks
   std::shared_ptr<const Tokenizer> tokenizer;  // null: no stop texts and no streamed text
 };
 
@@ -84,8 +85,9 @@ class Generator {
   // ResourceExhausted: prompt + max_tokens exceed max_model_len, or too many samples are queued.
   absl::Status Submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
   bool has_work() const { return scheduler_.has_work(); }
-  // One forward pass over `weights`, which are `version`. Does nothing without work.
-  void Step(const std::byte* weights, int64_t version);
+  // One forward pass over `weights`, which are `version`. Does nothing without work. An error is
+  // the device's (ModelRunner::Finish); what was running can only be failed.
+  absl::Status Step(const std::byte* weights, int64_t version);
   // Ends the named requests (all when empty): unfinished samples are delivered as kAborted.
   // Returns how many requests were ended.
   int64_t Abort(const std::vector<std::string>& request_ids);

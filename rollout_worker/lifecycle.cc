@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/device/fault_flip.h"
 
 namespace tandem {
 namespace {
@@ -34,16 +35,10 @@ struct SleepPlan {
 };
 
 absl::StatusOr<SleepPlan> MakePlan(const SleepOrder& order, bool weights_whole) {
+  TANDEM_RETURN_IF_ERROR(CheckSleepOrder(order));
   if (order.drain_only) return SleepPlan{};
   if (!order.tags.empty()) {
-    TANDEM_RETURN_IF_ERROR(CheckTags(order.tags));
     return SleepPlan{Names(order.tags, kKvTag), Names(order.tags, kWeightsTag), false};
-  }
-  if (order.level != 1 && order.level != 2) {
-    return InvalidArgument(
-        "sleep level {} does not exist; 1 keeps the weights in host memory, 2 "
-        "drops them",
-        order.level);
   }
   // Weights that are no version are not worth keeping.
   const bool keep = order.level == 1 && weights_whole;
@@ -51,6 +46,15 @@ absl::StatusOr<SleepPlan> MakePlan(const SleepOrder& order, bool weights_whole) 
 }
 
 }  // namespace
+
+absl::Status CheckSleepOrder(const SleepOrder& order) {
+  if (order.drain_only) return absl::OkStatus();
+  if (!order.tags.empty()) return CheckTags(order.tags);
+  if (order.level == 1 || order.level == 2) return absl::OkStatus();
+  return InvalidArgument(
+      "sleep level {} does not exist; 1 keeps the weights in host memory, 2 drops them",
+      order.level);
+}
 
 Lifecycle::Lifecycle(WeightStorage* weights,
                      KvCache* kv,
@@ -79,8 +83,8 @@ absl::Status Lifecycle::Start() {
 }
 
 absl::Status Lifecycle::LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec) {
-  TANDEM_RETURN_IF_ERROR(weights_->LoadCheckpoint(model_dir, spec));
-  receiver_->AdoptVersion(0);
+  TANDEM_RETURN_IF_ERROR(weights_->LoadCheckpoint(model_dir, spec, receiver_->core().storage()));
+  TANDEM_RETURN_IF_ERROR(receiver_->AdoptVersion(0));
   SetLogVersion(version());
   return machine_.Handle(RolloutEvent::kLoad, Facts());
 }
@@ -131,7 +135,7 @@ absl::StatusOr<int64_t> Lifecycle::GiveBack(const SleepOrder& order) {
   if (plan.park_weights) TANDEM_RETURN_IF_ERROR(weights_->MoveToHost());
   if (plan.drop_weights) {
     TANDEM_RETURN_IF_ERROR(weights_->Drop());
-    receiver_->AdoptVersion(kNoVersion);
+    receiver_->DropVersion();
   }
   TANDEM_RETURN_IF_ERROR(CheckReleased());
   SetLogVersion(version());
@@ -222,6 +226,7 @@ absl::Status Lifecycle::CommitUpdate(int64_t version,
   }
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kCommit, Facts()));
   spdlog::info("{}: holds weight version {}", RolloutStateName(state()), version);
+  FaultFlip(weights_->device(), "resident weights", weights_->data());
   return absl::OkStatus();
 }
 
@@ -233,7 +238,7 @@ absl::Status Lifecycle::AbortUpdate(int64_t version, int64_t generation) {
 }
 
 absl::Status Lifecycle::PollPeer() {
-  if (!updating()) return absl::OkStatus();
+  if (!updating()) return receiver_->PollPeer();
   const bool applied = receiver_->core().applied();
   const absl::Status status = receiver_->PollPeer();
   TANDEM_RETURN_IF_ERROR(Settle(applied));
@@ -266,6 +271,18 @@ absl::StatusOr<std::string> Lifecycle::ReadTensor(const std::string& name,
                                                   int64_t rows) const {
   TANDEM_RETURN_IF_ERROR(CheckReadable());
   return receiver_->ReadRows(name, row, rows);
+}
+
+absl::Status Lifecycle::Verify(int64_t version) const {
+  TANDEM_RETURN_IF_ERROR(CheckReadable());
+  if (updating() || version != this->version()) {
+    return FailedPrecondition(
+        "weight version {} cannot be verified: this rollout is {} and holds version {}", version,
+        RolloutStateName(state()), this->version());
+  }
+  TANDEM_RETURN_IF_ERROR(receiver_->core().Verify());
+  TANDEM_RETURN_IF_ERROR(receiver_->core().storage().CheckPadding());
+  return runner_->VerifyTables();
 }
 
 }  // namespace tandem

@@ -22,7 +22,10 @@ struct SleepOrder {
   int level = 1;                  // 1: KV dropped, weights to host memory; 2: both dropped
   std::vector<std::string> tags;  // instead of a level: "weights" and/or "kv_cache", dropped
   bool drain_only = false;        // keep all memory; only close the gate
+  bool abort_running = false;     // what runs is aborted, not waited for
 };
+// InvalidArgument: unknown level or tag.
+absl::Status CheckSleepOrder(const SleepOrder& order);
 
 // Not thread-safe: the engine thread's. Everything passed in must outlive it.
 class Lifecycle {
@@ -60,12 +63,17 @@ class Lifecycle {
   // Of `version` and `generation`; of any if `version` is negative. Does nothing when it is not
   // open.
   absl::Status AbortUpdate(int64_t version, int64_t generation);
-  // Ends the update of a trainer that died. To be called now and then while updating.
+  // Ends the update of a trainer that died, and closes the slots that it left open. To be called
+  // now and then while updating, or while receiver().holds_slots().
   absl::Status PollPeer();
 
   // Digests of the weights, in the layout's order. FailedPrecondition: there are none, or not here.
   absl::StatusOr<std::vector<Digest>> Digests() const;
   absl::StatusOr<std::string> ReadTensor(const std::string& name, int64_t row, int64_t rows) const;
+  // Whether the weights are `version` and still those that were accepted, their padding zero and
+  // the rope tables as they were made: all that is read besides tokens and KV. DataLoss names what
+  // differs first; FailedPrecondition: another version, or none that is here.
+  absl::Status Verify(int64_t version) const;
 
  private:
   RolloutFacts Facts() const;

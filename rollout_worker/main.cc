@@ -43,7 +43,9 @@ absl::Status Serve(const WorkerFlags& flags,
   join.rank = flags.rank;
   join.device = flags.device;
   join.listen_address = address;
-  join.device_memory_bytes = MemoryLimitBytes();
+  TANDEM_ASSIGN_OR_RETURN(const DeviceIdentity identity, IdentifyDevice(flags.device));
+  join.device_memory_bytes = identity.memory_bytes;
+  join.device_uuid = identity.uuid;
   join.security = flags.security;
   TANDEM_ASSIGN_OR_RETURN(auto agent,
                           MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
@@ -54,10 +56,18 @@ absl::Status Serve(const WorkerFlags& flags,
                           MakeEngineOptions(registration, flags.rank, address, tokenizer));
   const auto pairs = static_cast<int>(registration.config().cluster().rollouts());
   options.cores = ComputeCores(flags.rank, pairs, options.threads);
+  TANDEM_ASSIGN_OR_RETURN(options.backend,
+                          MakeBackend({.device = registration.config().trainer().device(),
+                                       .place = flags.device,
+                                       .threads = options.threads,
+                                       .cores = options.cores}));
+  if (!options.backend->device()->is_host()) options.device_bytes = join.device_memory_bytes;
+  options.device_lost = [stop](const absl::Status& why) { stop->Raise(why); };
   TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
   service->SetReady(engine->get(), agent->worker_id());
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
-      tokenizer->digest(), (*engine)->numerics_class(), (*engine)->kernel_set()));
+      tokenizer->digest(),
+      {(*engine)->numerics_class(), (*engine)->kernel_set(), (*engine)->numerics_choices()}));
   spdlog::info("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
                PinningText(options.cores), (*engine)->numerics_class(), (*engine)->kernel_set());
   agent->StartHeartbeats([raw = engine->get()] { return HealthOf(*raw); },

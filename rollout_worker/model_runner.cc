@@ -1,30 +1,18 @@
 #include "rollout_worker/model_runner.h"
 
 #include <algorithm>
+#include <bit>
+#include <tuple>
 #include <utility>
 
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
+#include "common/device/fault_flip.h"
+#include "common/model_spec/activation_bytes.h"
+#include "common/model_spec/rope.h"
 
 namespace tandem {
 namespace {
-
-// Rows whose logits are computed at a time; a group that forks may have more samplers.
-constexpr int64_t kDrawRows = 256;
-
-// The workspace: the normed rows that are sampled, two residuals, one layer's activations.
-struct WorkspaceOffsets {
-  int64_t residual_a = 0, residual_b = 0, activations = 0, end = 0;
-};
-
-WorkspaceOffsets PlaceWorkspace(const ModelSpec& spec, DType dtype, int64_t rows) {
-  WorkspaceOffsets at;
-  at.residual_a = MatrixBytes(dtype, kDrawRows, spec.hidden_size);
-  at.residual_b = at.residual_a + MatrixBytes(dtype, rows, spec.hidden_size);
-  at.activations = at.residual_b + MatrixBytes(dtype, rows, spec.hidden_size);
-  at.end = at.activations + LayerActivationBytes(spec, dtype, rows);
-  return at;
-}
 
 SampleRow MakeSampleRow(const Sequence& sequence) {
   const SamplingParams& params = sequence.group->params;
@@ -37,9 +25,18 @@ SampleRow MakeSampleRow(const Sequence& sequence) {
   return row;
 }
 
+std::vector<Digest> DigestsOf(const RopeTable& rope) {
+  std::vector<Digest> digests;
+  for (const std::vector<float>* table : {&rope.cos, &rope.sin}) {
+    digests.push_back(DigestOf(table->data(), static_cast<int64_t>(table->size() * sizeof(float))));
+  }
+  return digests;
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const ModelSpec& spec,
+absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(Device* device,
+                                                                 const ModelSpec& spec,
                                                                  std::unique_ptr<ForwardOps> ops,
                                                                  int64_t vocab_limit,
                                                                  int64_t max_model_len,
@@ -54,35 +51,63 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(const ModelSpec
   const DType dtype = ops->compute_dtype();
   TANDEM_ASSIGN_OR_RETURN(auto decoder, Decoder::Create(spec, ops.get(), max_model_len));
   std::unique_ptr<ModelRunner> runner(
-      new ModelRunner(std::move(ops), std::move(decoder), vocab_limit, ledger));
-  const int64_t bytes = PlaceWorkspace(spec, dtype, max_num_batched_tokens).end;
-  TANDEM_ASSIGN_OR_RETURN(runner->workspace_, MemoryRegion::Reserve("activations", bytes, ledger));
+      new ModelRunner(device, std::move(ops), std::move(decoder), vocab_limit, ledger));
+  runner->max_rows_ = max_num_batched_tokens;
+  runner->table_digests_ = DigestsOf(runner->rope());
+  const int64_t bytes =
+      PlaceRolloutBatch(spec, static_cast<int64_t>(DTypeBytes(dtype)), max_num_batched_tokens).end;
+  TANDEM_ASSIGN_OR_RETURN(runner->workspace_, device->Reserve("activations", bytes, ledger));
   return runner;
 }
 
-const std::vector<DrawnToken>& ModelRunner::Run(const StepPlan& plan,
-                                                const std::byte* weights,
-                                                KvCache& kv) {
-  for (const BlockCopy& copy : plan.copies) kv.CopyBlock(copy.from, copy.to);
+absl::Status ModelRunner::VerifyTables() const {
+  if (DigestsOf(rope()) == table_digests_) return absl::OkStatus();
+  const int64_t half = rope().half_dim;
+  const RopeTable made = MakeRopeTable(RopeInverseFrequencies(decoder_.spec()),
+                                       static_cast<int64_t>(rope().cos.size()) / half);
+  for (const auto& [name, held, right] :
+       {std::tuple("cos", &rope().cos, &made.cos), std::tuple("sin", &rope().sin, &made.sin)}) {
+    for (size_t i = 0; i < held->size(); ++i) {
+      if (std::bit_cast<uint32_t>((*held)[i]) == std::bit_cast<uint32_t>((*right)[i])) continue;
+      const auto index = static_cast<int64_t>(i);
+      return MakeStatus(
+          absl::StatusCode::kDataLoss,
+          "the rope table {}[{}, {}] changed in this rollout's memory: it is {}, not {}", name,
+          index / half, index % half, (*held)[i], (*right)[i]);
+    }
+  }
+  return absl::DataLossError("the rope tables' digests changed in this rollout's memory");
+}
+
+void ModelRunner::Start(const StepPlan& plan, const std::byte* weights, KvCache& kv) {
+  for (const KvLayer& layer : kv.layers()) {
+    ops_->CopyBlocks(AttentionShapeOf(decoder_.spec()), plan.copies, layer);
+  }
   const Matrix residual = Forward(plan, weights, kv);
 
   drawn_.clear();
   sampled_rows_.clear();
-  int64_t row = 0;
+  int32_t row = 0;
   for (const PlannedSpan& span : plan.spans) {
-    row += span.tokens;
+    row += static_cast<int32_t>(span.tokens);
     span.ForEachSampler([&](Sequence* sequence) {
       drawn_.push_back({sequence, {}});
       sampled_rows_.push_back(row - 1);
     });
   }
-  const std::span<const int64_t> rows = sampled_rows_;
+  tokens_.resize(drawn_.size());
+  const std::span<const int32_t> rows = sampled_rows_;
   for (size_t begin = 0; begin < rows.size(); begin += kDrawRows) {
     const size_t count = std::min(rows.size() - begin, static_cast<size_t>(kDrawRows));
     Draw(weights, residual, rows.subspan(begin, count), begin);
   }
   CountScratch();
-  return drawn_;
+}
+
+absl::Status ModelRunner::Finish() {
+  TANDEM_RETURN_IF_ERROR(device_->Synchronize());
+  for (size_t i = 0; i < drawn_.size(); ++i) drawn_[i].drawn = tokens_[i];
+  return absl::OkStatus();
 }
 
 void ModelRunner::CountScratch() {
@@ -107,33 +132,51 @@ Matrix ModelRunner::Forward(const StepPlan& plan, const std::byte* weights, KvCa
     const auto begin = span.sequence->tokens.begin() + span.first_position;
     ids_.insert(ids_.end(), begin, begin + span.tokens);
   }
+  const bool decode = plan.tokens == std::ssize(plan.spans);
+  if (decode) FillUp(kv);
   const ModelSpec& spec = decoder_.spec();
   const DType dtype = decoder_.dtype();
   const auto rows = static_cast<int64_t>(ids_.size());
-  const WorkspaceOffsets at = PlaceWorkspace(spec, dtype, rows);
+  const RolloutOffsets at = PlaceRolloutBatch(spec, static_cast<int64_t>(DTypeBytes(dtype)), rows);
   std::byte* base = workspace_->data();
   LayerActivations buffers = PlaceLayerActivations(spec, dtype, rows, base + at.activations);
-  return decoder_.Forward(weights, ids_.data(), batch_, kv.layers(), buffers,
-                          PlaceMatrix(base + at.residual_a, dtype, rows, spec.hidden_size),
-                          PlaceMatrix(base + at.residual_b, dtype, rows, spec.hidden_size));
+  const auto forward = [&] {
+    return decoder_.Forward(weights, ids_.data(), batch_, kv.layers(), buffers,
+                            PlaceMatrix(base + at.residual_a, dtype, rows, spec.hidden_size),
+                            PlaceMatrix(base + at.residual_b, dtype, rows, spec.hidden_size));
+  };
+  if (!decode) return forward();
+  ops_->BeginStep(batch_.spans);
+  const Matrix residual = forward();
+  return ops_->EndStep() ? residual : forward();
+}
+
+void ModelRunner::FillUp(const KvCache& kv) {
+  const int64_t rows = std::min(max_rows_, ops_->StepRows(std::ssize(ids_)));
+  while (std::ssize(ids_) < rows) {
+    batch_.spans.push_back({.first_row = std::ssize(ids_), .rows = 1, .blocks = kv.spare_block()});
+    ids_.push_back(0);
+  }
 }
 
 void ModelRunner::Draw(const std::byte* weights,
                        Matrix residual,
-                       std::span<const int64_t> rows,
+                       std::span<const int32_t> rows,
                        size_t first) {
   const ModelSpec& spec = decoder_.spec();
   const GlobalWeights globals = ViewGlobals(spec, decoder_.layout(), weights);
   const Matrix normed = PlaceMatrix(workspace_->data(), decoder_.dtype(),
                                     static_cast<int64_t>(rows.size()), spec.hidden_size);
   decoder_.FinalNorm(globals.final_norm, residual, rows, normed);
+  const auto row_bytes = normed.stride * static_cast<int64_t>(DTypeBytes(decoder_.dtype()));
+  for (int64_t row = 0; row < normed.rows; ++row) {
+    FaultFlip(device_, "hidden state", static_cast<std::byte*>(normed.data) + row * row_bytes);
+  }
   sample_rows_.clear();
   for (size_t i = 0; i < rows.size(); ++i) {
     sample_rows_.push_back(MakeSampleRow(*drawn_[first + i].sequence));
   }
-  tokens_.resize(rows.size());
-  ops_->Sample(normed, globals.head, vocab_limit_, sample_rows_, tokens_.data());
-  for (size_t i = 0; i < rows.size(); ++i) drawn_[first + i].drawn = tokens_[i];
+  ops_->Sample(normed, globals.head, vocab_limit_, sample_rows_, tokens_.data() + first);
 }
 
 }  // namespace tandem

@@ -40,6 +40,7 @@ GenerationRequest RequestOf(const v1::GenerateRequest& proto) {
   request.sample_ids.assign(proto.sample_ids().begin(), proto.sample_ids().end());
   request.params = FromProto(proto.params());
   request.stream_tokens = proto.stream_tokens();
+  request.log_probs = proto.log_probs();
   return request;
 }
 
@@ -128,10 +129,12 @@ grpc::Status RolloutService::Sleep(grpc::ServerContext* /*context*/,
   if (!engine.ok()) return Reply(engine.status());
   SetLogStep(request->step());
   const absl::Time start = absl::Now();
+  *response->mutable_generate() = Report(*engine, "generate", start);
   SleepOrder order;
   order.level = request->level();
   order.tags = Strings(request->tags());
   order.drain_only = request->drain_only();
+  order.abort_running = request->abort_running();
   const auto freed = (*engine)->Sleep(std::move(order));
   if (!freed.ok()) return Reply(freed.status());
   response->set_freed_bytes(*freed);
@@ -164,9 +167,9 @@ grpc::Status RolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
   UpdateOpening opening;
   opening.version = request->version();
   opening.generation = request->generation();
-  opening.slot_bytes = request->slot_bytes();
-  opening.slots = request->slots();
+  opening.slots = {request->slot_bytes(), request->slots(), request->direct()};
   opening.manifest = *std::move(manifest);
+  opening.scramble = request->scramble();
   response->set_pair_socket((*engine)->pair_socket());
   return Reply((*engine)->BeginUpdate(std::move(opening)));
 }
@@ -234,6 +237,20 @@ grpc::Status RolloutService::ReadTensor(grpc::ServerContext* /*context*/,
   if (!data.ok()) return Reply(data.status());
   response->set_dtype(DTypeName((*engine)->layout().dtype()));
   response->set_data(*std::move(data));
+  return grpc::Status::OK;
+}
+
+grpc::Status RolloutService::VerifyWeights(grpc::ServerContext* /*context*/,
+                                           const v1::VerifyWeightsRequest* request,
+                                           v1::VerifyWeightsResponse* response) {
+  const auto engine = EngineFor(request->incarnation());
+  if (!engine.ok()) return Reply(engine.status());
+  SetLogStep(request->step());
+  const absl::Time start = absl::Now();
+  const absl::Status verified = (*engine)->VerifyWeights(request->version());
+  if (!verified.ok()) return Reply(verified);
+  response->set_tensors(std::ssize((*engine)->layout().places()));
+  *response->mutable_report() = Report(*engine, "verify", start);
   return grpc::Status::OK;
 }
 

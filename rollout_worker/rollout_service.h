@@ -53,6 +53,9 @@ class RolloutService final
   grpc::Status ReadTensor(grpc::ServerContext* context,
                           const v1::ReadTensorRequest* request,
                           v1::ReadTensorResponse* response) override;
+  grpc::Status VerifyWeights(grpc::ServerContext* context,
+                             const v1::VerifyWeightsRequest* request,
+                             v1::VerifyWeightsResponse* response) override;
   grpc::Status GetStatus(grpc::ServerContext* context,
                          const v1::RolloutStatusRequest* request,
                          v1::RolloutStatusResponse* response) override;

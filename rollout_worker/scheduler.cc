@@ -7,8 +7,6 @@
 namespace tandem {
 namespace {
 
-int64_t BlocksFor(int64_t tokens) { return (tokens + kKvBlockTokens - 1) / kKvBlockTokens; }
-
 Sequence* NewestHolder(const std::map<std::pair<int64_t, int64_t>, Sequence*>& queue) {
   for (auto it = queue.rbegin(); it != queue.rend(); ++it) {
     if (!it->second->blocks.empty()) return it->second;
@@ -22,7 +20,7 @@ void ReserveToTheEnd(Sequence* sequence) {
   sequence->tokens.reserve(static_cast<size_t>(length));
   sequence->log_probs.reserve(static_cast<size_t>(sequence->group->params.max_tokens));
   sequence->versions.reserve(static_cast<size_t>(sequence->group->params.max_tokens));
-  sequence->blocks.reserve(static_cast<size_t>(BlocksFor(length)));
+  sequence->blocks.reserve(static_cast<size_t>(KvBlocksFor(length)));
 }
 
 }  // namespace
@@ -51,11 +49,12 @@ const StepPlan& Scheduler::Schedule() {
 
 void Scheduler::PlanRunning(int64_t* budget, bool* preempted) {
   // One token is kept back for every later sequence, so that a long prefill never stalls decoding.
+  int64_t earlier = 0;  // that still run: whoever is preempted is newer, or the sequence itself
   for (auto it = running_.begin(); it != running_.end();) {
     const Key key = it->first;
-    const auto later = static_cast<int64_t>(std::distance(it, running_.end())) - 1;
+    const int64_t later = running() - earlier - 1;
     const int64_t before = plan_.tokens;
-    PlanSequence(it->second, *budget - later, preempted);
+    if (PlanSequence(it->second, *budget - later, preempted)) ++earlier;
     *budget -= plan_.tokens - before;
     it = running_.upper_bound(key);
   }
@@ -106,7 +105,7 @@ bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, bool* preempted)
 
 int64_t Scheduler::MissingBlocks(const Sequence& sequence, int64_t end) const {
   const int64_t held = static_cast<int64_t>(sequence.blocks.size());
-  int64_t missing = std::max<int64_t>(0, BlocksFor(end) - held);
+  int64_t missing = std::max<int64_t>(0, KvBlocksFor(end) - held);
   // Only the block of the first new position can be held already and shared.
   const int64_t first = sequence.computed / kKvBlockTokens;
   if (first < held && allocator_.holders(sequence.blocks[static_cast<size_t>(first)]) > 1) {

@@ -26,12 +26,6 @@ struct SchedulerOptions {
   bool share_prompts = true;  // rollout.enable_prefix_caching
 };
 
-// Copy the bytes of a block, in every layer, before the forward pass; in list order.
-struct BlockCopy {
-  int32_t from = 0;
-  int32_t to = 0;
-};
-
 // Who draws a token from a span's last row.
 enum class Samplers {
   kNobody,    // prefill goes on
@@ -56,8 +50,8 @@ struct PlannedSpan {
 
 struct StepPlan {
   std::vector<PlannedSpan> spans;  // oldest first
-  std::vector<BlockCopy> copies;
-  int64_t tokens = 0;  // of all spans, at most max_num_batched_tokens
+  std::vector<BlockCopy> copies;   // in every layer, before the forward pass; in order
+  int64_t tokens = 0;              // of all spans, at most max_num_batched_tokens
 };
 
 // Not thread-safe. Groups are borrowed until every sequence is finished or Remove was called.

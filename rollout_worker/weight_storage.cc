@@ -1,7 +1,6 @@
 #include "rollout_worker/weight_storage.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "common/base/status_macros.h"
@@ -9,38 +8,44 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<WeightStorage>> WeightStorage::Create(const WeightLayout* layout,
+absl::StatusOr<std::unique_ptr<WeightStorage>> WeightStorage::Create(Device* device,
+                                                                     const WeightLayout* layout,
                                                                      Ledger* ledger) {
-  std::unique_ptr<WeightStorage> storage(new WeightStorage(layout, ledger));
-  TANDEM_ASSIGN_OR_RETURN(storage->device_,
-                          MemoryRegion::Reserve("weights", layout->total_bytes(), ledger));
+  std::unique_ptr<WeightStorage> storage(new WeightStorage(device, layout, ledger));
+  TANDEM_ASSIGN_OR_RETURN(storage->storage_,
+                          device->Reserve("weights", layout->total_bytes(), ledger));
   return storage;
 }
 
-WeightStorage::~WeightStorage() { FreeHostCopy(); }
-
 absl::Status WeightStorage::MoveToHost() {
-  if (host_ != nullptr) return absl::OkStatus();
+  if (on_host_) return absl::OkStatus();
   if (!mapped()) return FailedPrecondition("there are no weights to move to host memory");
-  // The region counts as device memory under its own ledger, so this one is counted by hand.
-  TANDEM_ASSIGN_OR_RETURN(auto host, MemoryRegion::Reserve("weights", bytes(), nullptr));
-  TANDEM_RETURN_IF_ERROR(host->Map());
-  std::memcpy(host->data(), data(), static_cast<size_t>(bytes()));
-  TANDEM_RETURN_IF_ERROR(device_->Release());
-  host_ = std::move(host);
-  ledger_->Add("weights", Location::kHost, bytes());
+  if (host_ == nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(auto host, device_->ReserveHost("weights", bytes(), ledger_));
+    TANDEM_RETURN_IF_ERROR(host->Map());
+    host_ = std::move(host);
+  }
+  device_->Copy(host_->data(), data(), bytes());
+  TANDEM_RETURN_IF_ERROR(device_->Synchronize());
+  TANDEM_RETURN_IF_ERROR(storage_->Release());
+  on_host_ = true;
   return absl::OkStatus();
 }
 
 absl::Status WeightStorage::MoveToDevice() {
-  if (host_ == nullptr) return FailedPrecondition("there are no weights in host memory");
-  TANDEM_RETURN_IF_ERROR(device_->Map());
-  std::memcpy(data(), host_->data(), static_cast<size_t>(bytes()));
-  FreeHostCopy();
+  if (!on_host_) return FailedPrecondition("there are no weights in host memory");
+  TANDEM_RETURN_IF_ERROR(storage_->Map());
+  device_->Copy(data(), host_->data(), bytes());
+  TANDEM_RETURN_IF_ERROR(device_->Synchronize());
+  on_host_ = false;
+  // To pin it anew for each sleep takes longer than the copy.
+  if (device_->is_host()) host_.reset();
   return absl::OkStatus();
 }
 
-absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec) {
+absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir,
+                                           const ModelSpec& spec,
+                                           StorageOps& ops) {
   // Rows are converted in pieces that stay in cache.
   constexpr int64_t kPieceBytes = 1 << 20;
   TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, spec));
@@ -49,26 +54,22 @@ absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir, const M
     const auto row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout_->dtype()));
     const int64_t step = std::max<int64_t>(1, kPieceBytes / row_bytes);
     piece.resize(static_cast<size_t>(step * row_bytes));
-    std::byte* const group = data() + layout_->group_offset(place.layer);
     for (int64_t row = 0; row < place.rows(); row += step) {
       const int64_t rows = std::min(step, place.rows() - row);
       TANDEM_RETURN_IF_ERROR(
           checkpoint->ReadRows(place.name, row, rows, layout_->dtype(), piece.data()));
-      layout_->WriteRows(group, place, row, rows, piece.data());
+      TANDEM_RETURN_IF_ERROR(ops.StoreRows({{&place, row, rows, piece.data()}}));
+      // The piece is filled again.
+      TANDEM_RETURN_IF_ERROR(device_->Synchronize());
     }
   }
   return absl::OkStatus();
 }
 
 absl::Status WeightStorage::Drop() {
-  FreeHostCopy();
-  return device_->Release();
-}
-
-void WeightStorage::FreeHostCopy() {
-  if (host_ == nullptr) return;
   host_.reset();
-  ledger_->Add("weights", Location::kHost, -bytes());
+  on_host_ = false;
+  return storage_->Release();
 }
 
 }  // namespace tandem

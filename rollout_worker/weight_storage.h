@@ -10,50 +10,54 @@
 
 #include <absl/status/statusor.h>
 
+#include "common/device/device.h"
 #include "common/device/ledger.h"
 #include "common/device/memory_region.h"
 #include "common/weights/layout.h"
+#include "common/weights/storage_ops.h"
 
 namespace tandem {
 
 // Not thread-safe: the engine thread's. Knows where bytes are, not whether they are a version.
 class WeightStorage {
  public:
-  // Reserves addresses; no pages until Map. `layout` and `ledger` must outlive it.
-  static absl::StatusOr<std::unique_ptr<WeightStorage>> Create(const WeightLayout* layout,
+  // Reserves addresses; no pages until Map. `device`, `layout` and `ledger` must outlive it.
+  static absl::StatusOr<std::unique_ptr<WeightStorage>> Create(Device* device,
+                                                               const WeightLayout* layout,
                                                                Ledger* ledger);
-  ~WeightStorage();
-  WeightStorage(const WeightStorage&) = delete;
-  WeightStorage& operator=(const WeightStorage&) = delete;
 
   // Takes pages, zeroed; nothing if they are there.
-  absl::Status Map() { return device_->Map(); }
+  absl::Status Map() { return storage_->Map(); }
   // Copies all bytes to host memory and gives the device's pages back. Nothing if that was done.
   absl::Status MoveToHost();
-  // The way back: pages are taken, filled from host memory, and that is freed.
+  // The way back: pages are taken and filled from host memory, which is freed on a host; on a
+  // device it stays pinned for the next time.
   absl::Status MoveToDevice();
   // Gives everything back, the host copy included.
   absl::Status Drop();
 
-  // Reads every tensor of the HF checkpoint in `model_dir`, rounded to the layout's dtype. Needs
-  // mapped pages. NotFound, InvalidArgument or DataLoss name file and tensor; bytes are undefined
-  // then.
-  absl::Status LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec);
+  // Reads every tensor of the HF checkpoint in `model_dir`, rounded to the layout's dtype, and
+  // stores it by `ops`, which are this storage's. Needs mapped pages. NotFound, InvalidArgument or
+  // DataLoss name file and tensor; bytes are undefined then.
+  absl::Status LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec, StorageOps& ops);
 
-  std::byte* data() const { return device_->data(); }
-  int64_t bytes() const { return device_->bytes(); }
-  bool mapped() const { return device_->mapped(); }
-  bool on_host() const { return host_ != nullptr; }
-  int64_t resident_bytes() const { return device_->ResidentBytes(); }
+  Device* device() const { return device_; }
+  std::byte* data() const { return storage_->data(); }
+  int64_t bytes() const { return storage_->bytes(); }
+  bool mapped() const { return storage_->mapped(); }
+  bool on_host() const { return on_host_; }
+  int64_t resident_bytes() const { return storage_->ResidentBytes(); }
 
  private:
-  WeightStorage(const WeightLayout* layout, Ledger* ledger) : layout_(layout), ledger_(ledger) {}
-  void FreeHostCopy();
+  WeightStorage(Device* device, const WeightLayout* layout, Ledger* ledger)
+      : device_(device), layout_(layout), ledger_(ledger) {}
 
+  Device* const device_;
   const WeightLayout* const layout_;
   Ledger* const ledger_;
-  std::unique_ptr<MemoryRegion> device_;
-  std::unique_ptr<MemoryRegion> host_;  // only while the weights are parked there
+  std::unique_ptr<MemoryRegion> storage_;
+  std::unique_ptr<MemoryRegion> host_;
+  bool on_host_ = false;  // the weights are parked in host_
 };
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/cluster/listen_address.h"
 #include "common/device/device_memory.h"
@@ -67,6 +68,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
     options.generator.eos_token_ids = tokenizer->eos_token_ids();
   }
   options.generator.tokenizer = std::move(tokenizer);
+  options.transport = config.weight_sync().transport();
   options.receiver.pair_socket = PairSocketPath(listen, registration.run_dir(), rank);
   return options;
 }

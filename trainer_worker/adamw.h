@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/ops/cpu/adamw.h"
+#include "common/ops/adamw_arrays.h"
 
 namespace tandem {
 
@@ -15,7 +15,7 @@ struct AdamWOptions {
   double weight_decay = 0.01;
 };
 
-// What a step needs besides the arrays (AdamWUpdate), every gradient being multiplied by
+// What a step needs besides the arrays (AdamWArrays), every gradient being multiplied by
 // `gradient_scale` first. `step` counts from 1. The update is elementwise: the bits do not depend
 // on how a tensor is cut into shards.
 AdamWFactors FactorsOf(const AdamWOptions& options, double lr, int64_t step, float gradient_scale);

@@ -15,7 +15,7 @@ absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
   };
   const Entry entry{static_cast<int64_t>(mine.code()), number};
   std::vector<Entry> all(static_cast<size_t>(communicator.world_size()));
-  const absl::Status gathered = communicator.AllGather(&entry, sizeof(entry), all.data());
+  const absl::Status gathered = communicator.host().AllGather(&entry, sizeof(entry), all.data());
   TANDEM_RETURN_IF_ERROR(mine);
   TANDEM_RETURN_IF_ERROR(gathered);
   std::vector<int64_t> numbers;

@@ -1,77 +1,82 @@
 #include "trainer_worker/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include <absl/strings/numbers.h>
 
 #include "common/base/fault_point.h"
 #include "common/base/status_macros.h"
-#include "common/ops/cpu/adamw.h"
+#include "common/model_spec/memory_formulas.h"
+#include "common/model_spec/row_ranges.h"
 #include "common/tensor_file/checkpoint_dir.h"
 #include "common/tensor_file/hf_export.h"
 #include "common/tensor_file/training_state.h"
 #include "trainer_worker/agreement.h"
-#include "trainer_worker/shard_tensor_source.h"
+#include "trainer_worker/master_rows.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kScheduleStep[] = "schedule_step";
 
-// Full tensors for the export, from a collective source that is asked for every tensor once.
+// All ranges of the model in the order of an export, which alone decides what is gathered when:
+// rank 0 follows the writer, the others follow the list, and so does rank 0 after the writer has
+// failed.
 class ExportRows {
  public:
-  ExportRows(const WeightLayout& layout, TensorSource& source) : layout_(layout), source_(source) {}
-
-  absl::Status Read(const TensorSpec& tensor, int64_t row, int64_t rows, Bf16* out) {
-    TANDEM_ASSIGN_OR_RETURN(const TensorPlace* place, layout_.Find(tensor.name));
-    while (next_ <= static_cast<size_t>(place - layout_.places().data())) {
-      TANDEM_RETURN_IF_ERROR(GatherNext());
+  ExportRows(const WeightLayout& layout, MasterRows& source) : source_(source) {
+    for (const TensorPlace& place : layout.places()) {
+      const int64_t row_bytes = place.cols() * static_cast<int64_t>(sizeof(Bf16));
+      const int64_t step = RowsPerRange(row_bytes);
+      for (int64_t row = 0; row < place.rows(); row += step) {
+        ranges_.push_back({&place, row, std::min(step, place.rows() - row), row_bytes});
+      }
     }
-    const int64_t first = row * place->cols(), count = rows * place->cols();
-    if (layout_.dtype() == DType::kBFloat16) {
-      std::memcpy(out, static_cast<const Bf16*>(data_) + first,
-                  static_cast<size_t>(count) * sizeof(Bf16));
-      return absl::OkStatus();
-    }
-    ThreadPool caller(1);
-    RoundToBf16(caller, static_cast<const float*>(data_) + first, out, count);
-    return absl::OkStatus();
   }
 
-  // What the export did not ask for, because it failed: the other ranks gather all tensors.
+  absl::StatusOr<const Bf16*> Read(const TensorSpec& tensor, int64_t row, int64_t rows) {
+    if (next_ == ranges_.size() || ranges_[next_].place->name != tensor.name ||
+        ranges_[next_].row != row || ranges_[next_].rows != rows) {
+      return Internal("the export asks for rows [{}, {}) of {} out of turn", row, row + rows,
+                      tensor.name);
+    }
+    TANDEM_ASSIGN_OR_RETURN(const void* values, source_.Rows(ranges_[next_++]));
+    return static_cast<const Bf16*>(values);
+  }
+
   absl::Status Drain() {
-    while (next_ < layout_.places().size()) TANDEM_RETURN_IF_ERROR(GatherNext());
+    while (next_ < ranges_.size()) {
+      TANDEM_RETURN_IF_ERROR(source_.Rows(ranges_[next_++]).status());
+    }
     return absl::OkStatus();
   }
 
  private:
-  absl::Status GatherNext() {
-    TANDEM_ASSIGN_OR_RETURN(data_, source_.Gather(layout_.places()[next_]));
-    ++next_;
-    return absl::OkStatus();
-  }
-
-  const WeightLayout& layout_;
-  TensorSource& source_;
+  MasterRows& source_;
+  std::vector<TensorRows> ranges_;
   size_t next_ = 0;
-  const void* data_ = nullptr;
 };
 
 absl::Status ExportModel(const SaveOptions& options,
                          const ModelSpec& spec,
-                         const ParameterShard& shard,
+                         ParameterShard& shard,
                          Communicator& communicator,
                          Ledger* ledger) {
-  TANDEM_ASSIGN_OR_RETURN(auto source, ShardTensorSource::Create(&shard, &communicator, ledger));
+  constexpr int kWriter = 0;
+  TANDEM_ASSIGN_OR_RETURN(const auto source,
+                          MasterRows::Create(&shard, &communicator, ledger,
+                                             {.dtype = DType::kBFloat16,
+                                              .scratch_bytes = RowScratchBytes(spec, sizeof(Bf16)),
+                                              .receiver = kWriter}));
   ExportRows rows(shard.plan().layout(), *source);
   absl::Status written;
-  if (communicator.rank() == 0) {
+  if (communicator.rank() == kWriter) {
     written = WriteHfFiles(spec, options.tokenizer_dir, options.directory,
-                           [&rows](const TensorSpec& tensor, int64_t row, int64_t count,
-                                   Bf16* out) { return rows.Read(tensor, row, count, out); });
+                           [&rows](const TensorSpec& tensor, int64_t row, int64_t count) {
+                             return rows.Read(tensor, row, count);
+                           });
   }
   TANDEM_RETURN_IF_ERROR(rows.Drain());
   return written;
@@ -102,7 +107,33 @@ absl::Status WriteShard(const SaveOptions& options,
     }
     shards.push_back(std::move(entry));
   }
-  return WriteTrainingState(options.directory, header, shards);
+  const absl::Status written = WriteTrainingState(
+      options.directory, header, shards,
+      [&shard](const float* values, int64_t n) { return shard.HostValues(values, n); });
+  shard.Evict();  // with the pages that ranges share
+  return written;
+}
+
+// Rows of a tensor that this rank owns, and where they begin in its shard, in elements.
+using RangeReader =
+    std::function<absl::Status(const TensorPlace& place, const RowRange& rows, int64_t offset)>;
+
+// All of this rank's rows in the order of its shard, so few at a time that offloaded arrays are in
+// memory by ranges. They leave it at the end with the pages that ranges share.
+absl::Status ForMyRanges(ParameterShard& shard, const RangeReader& read) {
+  const ShardPlan& plan = shard.plan();
+  for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
+    const TensorPlace& place = *plan.tensors()[tensor];
+    const ShardPlan::Piece& piece = plan.mine(tensor);
+    const int64_t step = RowsPerRange(place.cols() * static_cast<int64_t>(sizeof(float)));
+    for (int64_t row = 0; row < piece.rows; row += step) {
+      const int64_t first = piece.row + row;
+      const RowRange rows{first, first + std::min(step, piece.rows - row)};
+      TANDEM_RETURN_IF_ERROR(read(place, rows, piece.offset + row * place.cols()));
+    }
+  }
+  shard.Evict();
+  return absl::OkStatus();
 }
 
 int64_t FileBytes(const std::string& path) {
@@ -115,15 +146,11 @@ int64_t FileBytes(const std::string& path) {
 
 absl::Status LoadModel(const std::string& model_dir, const ModelSpec& spec, ParameterShard& shard) {
   TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, spec));
-  const ShardPlan& plan = shard.plan();
-  for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
-    const ShardPlan::Piece& piece = plan.mine(tensor);
-    if (piece.rows == 0) continue;
-    TANDEM_RETURN_IF_ERROR(checkpoint->ReadRows(plan.tensors()[tensor]->name, piece.row, piece.rows,
-                                                DType::kFloat32, shard.master() + piece.offset));
-  }
-  shard.RoundMaster();
-  return absl::OkStatus();
+  return ForMyRanges(shard, [&](const TensorPlace& place, const RowRange& rows, int64_t offset) {
+    return shard.WriteMasters(offset, rows.rows() * place.cols(), [&](float* values) {
+      return checkpoint->ReadRows(place.name, rows.begin, rows.rows(), DType::kFloat32, values);
+    });
+  });
 }
 
 absl::StatusOr<int64_t> LoadState(const std::string& directory,
@@ -133,21 +160,26 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
   using Part = TrainingStateReader::Part;
   TANDEM_ASSIGN_OR_RETURN(const auto reader, TrainingStateReader::Open(directory, spec));
   const TrainingStateHeader& header = reader->header();
-  std::vector<std::pair<Part, float*>> parts = {{Part::kMaster, shard.master()}};
+  std::vector<std::pair<Part, float*>> moments;
   if (header.has_moments) {
     TANDEM_RETURN_IF_ERROR(shard.MapMoments());
-    parts.push_back({Part::kExpAvg, shard.exp_avg()});
-    parts.push_back({Part::kExpAvgSq, shard.exp_avg_sq()});
+    moments = {{Part::kExpAvg, shard.exp_avg()}, {Part::kExpAvgSq, shard.exp_avg_sq()}};
   }
-  const ShardPlan& plan = shard.plan();
-  for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
-    const ShardPlan::Piece& piece = plan.mine(tensor);
-    if (piece.rows == 0) continue;
-    for (const auto& [part, values] : parts) {
-      TANDEM_RETURN_IF_ERROR(reader->ReadRows(plan.tensors()[tensor]->name, part, piece.row,
-                                              piece.rows, values + piece.offset));
+  const RangeReader read_range = [&](const TensorPlace& place, const RowRange& rows,
+                                     int64_t offset) -> absl::Status {
+    const int64_t count = rows.rows() * place.cols();
+    const auto fill = [&](Part part) -> ParameterShard::Fill {
+      return [&, part](float* values) {
+        return reader->ReadRows(place.name, part, rows.begin, rows.rows(), values);
+      };
+    };
+    TANDEM_RETURN_IF_ERROR(shard.WriteMasters(offset, count, fill(Part::kMaster)));
+    for (const auto& [part, values] : moments) {
+      TANDEM_RETURN_IF_ERROR(shard.WriteMoments(values + offset, count, fill(part)));
     }
-  }
+    return absl::OkStatus();
+  };
+  TANDEM_RETURN_IF_ERROR(ForMyRanges(shard, read_range));
   const auto schedule = header.extra.find(kScheduleStep);
   int64_t schedule_step = 0;
   if (schedule == header.extra.end() || !absl::SimpleAtoi(schedule->second, &schedule_step)) {
@@ -155,7 +187,6 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
                       directory, kScheduleStep);
   }
   optimizer.Restore(header.optimizer_step, schedule_step);
-  shard.RoundMaster();
   return header.step;
 }
 

@@ -1,5 +1,7 @@
 // A rank's shard from and to disk. A checkpoint directory holds one training-state file per rank
-// (fp32 masters, moments) and, written by rank 0, the bf16 HF export of the whole model.
+// (fp32 masters, moments) and, written by rank 0, the bf16 HF export of the whole model. Everything
+// goes by ranges of rows (row_ranges.h): offloaded arrays are in memory by a range, and no rank has
+// more of the others' rows than one.
 #pragma once
 
 #include <cstdint>

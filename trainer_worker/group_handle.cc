@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/base/status_macros.h"
-#include "common/comm/shared_memory_communicator.h"
 
 namespace tandem {
 
@@ -26,7 +25,7 @@ absl::Status GroupHandle::Join(const GroupOptions& options) {
   group.generation = options.generation;
   group.deadline = options.deadline;
   group.cancelled = &cancelled_;
-  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> joined, JoinSharedMemoryGroup(group));
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> joined, backend_->JoinGroup(group));
   std::lock_guard lock(mutex_);
   communicator_ = std::move(joined);
   if (wanted_ > generation_) communicator_->Abort("a newer group is being formed");

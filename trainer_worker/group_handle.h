@@ -11,6 +11,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
+#include "common/backend/backend.h"
 #include "common/comm/communicator.h"
 
 namespace tandem {
@@ -26,6 +27,8 @@ struct GroupOptions {
 // Join and communicator are for the engine thread; Interrupt is for any other.
 class GroupHandle {
  public:
+  // `backend`, over which ranks exchange what lies on their devices, outlives it.
+  explicit GroupHandle(Backend* backend) : backend_(backend) {}
   // Leaves the old group and joins a new one. Aborted: Interrupt with a newer generation came.
   absl::Status Join(const GroupOptions& options);
   void Leave();
@@ -37,6 +40,7 @@ class GroupHandle {
   void Interrupt(int64_t generation, const std::string& reason);
 
  private:
+  Backend* const backend_;
   std::mutex mutex_;
   std::shared_ptr<Communicator> communicator_;
   std::atomic<bool> cancelled_ = false;  // ends the join under way

@@ -27,21 +27,15 @@ class GrpcSampleStream : public SampleStream {
         deadline_(deadline) {}
 
   absl::StatusOr<std::vector<Sample>> Pull(int64_t step, int64_t mini_batch) override {
-    grpc::ClientContext context;
-    SetDeadline(context, deadline_);
     v1::StreamSamplesRequest request;
-    *request.mutable_worker() = worker_;
-    request.set_step(step);
     request.set_mini_batch(mini_batch);
-    const auto reader = stub_->StreamSamples(&context, request);
-    std::vector<Sample> samples;
-    v1::StreamSamplesResponse response;
-    while (reader->Read(&response)) {
-      for (const v1::Sample& sample : response.samples()) samples.push_back(FromProto(sample));
-    }
-    TANDEM_RETURN_IF_ERROR(Annotate(FromGrpcStatus(reader->Finish()),
-                                    fmt::format("samples of step {} from the controller", step)));
-    return samples;
+    return Stream(step, std::move(request));
+  }
+
+  absl::StatusOr<std::vector<Sample>> PullProbe(int64_t step) override {
+    v1::StreamSamplesRequest request;
+    request.set_probe(true);
+    return Stream(step, std::move(request));
   }
 
   absl::Status PutLogProbs(int64_t step,
@@ -72,6 +66,22 @@ class GrpcSampleStream : public SampleStream {
   }
 
  private:
+  absl::StatusOr<std::vector<Sample>> Stream(int64_t step, v1::StreamSamplesRequest request) {
+    grpc::ClientContext context;
+    SetDeadline(context, deadline_);
+    *request.mutable_worker() = worker_;
+    request.set_step(step);
+    const auto reader = stub_->StreamSamples(&context, request);
+    std::vector<Sample> samples;
+    v1::StreamSamplesResponse response;
+    while (reader->Read(&response)) {
+      for (const v1::Sample& sample : response.samples()) samples.push_back(FromProto(sample));
+    }
+    TANDEM_RETURN_IF_ERROR(Annotate(FromGrpcStatus(reader->Finish()),
+                                    fmt::format("samples of step {} from the controller", step)));
+    return samples;
+  }
+
   v1::PutLogProbsRequest Header(int64_t step, const std::string& policy) const {
     v1::PutLogProbsRequest request;
     *request.mutable_worker() = worker_;

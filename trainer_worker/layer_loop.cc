@@ -1,58 +1,23 @@
 #include "trainer_worker/layer_loop.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "common/base/status_macros.h"
 
 namespace tandem {
-namespace {
-
-// Copies the scored rows into a dense matrix.
-void TakeRows(const Matrix& from, DType dtype, const std::vector<int32_t>& rows, const Matrix& to) {
-  const size_t element = DTypeBytes(dtype);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(static_cast<std::byte*>(to.data) + i * static_cast<size_t>(to.stride) * element,
-                static_cast<const std::byte*>(from.data) +
-                    static_cast<size_t>(rows[i]) * static_cast<size_t>(from.stride) * element,
-                static_cast<size_t>(from.cols) * element);
-  }
+void LayerLoop::Zero(const FloatMatrix& matrix) {
+  device_->Zero(matrix.data, matrix.rows * matrix.stride * static_cast<int64_t>(sizeof(float)));
 }
 
-// Adds them, in order: a row may be scored more than once.
-void AddRows(const FloatMatrix& from, const std::vector<int32_t>& rows, const FloatMatrix& to) {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const float* source = from.data + static_cast<int64_t>(i) * from.stride;
-    float* target = to.data + rows[i] * to.stride;
-    for (int64_t col = 0; col < from.cols; ++col) target[col] += source[col];
-  }
+void LayerLoop::Zero(const Matrix& matrix) {
+  device_->Zero(matrix.data, matrix.rows * matrix.stride * element_bytes());
 }
 
-void Zero(const FloatMatrix& matrix) {
-  std::fill_n(matrix.data, matrix.rows * matrix.stride, 0.0f);
-}
-
-void Zero(const Matrix& matrix, DType dtype) {
-  std::memset(matrix.data, 0, static_cast<size_t>(matrix.rows * matrix.stride) * DTypeBytes(dtype));
-}
-
-}  // namespace
-
-int64_t LayerLoop::Bytes(const std::vector<PackedBatch>& batches, Keep keep) const {
-  int64_t bytes = 0;
-  for (const PackedBatch& batch : batches) {
-    bytes = std::max(bytes, PlaceMicroBatch(decoder_->spec(), decoder_->dtype(), ShapeOf(batch),
-                                            keep, nullptr, nullptr));
-  }
-  return bytes;
-}
-
-absl::Status LayerLoop::Begin(const std::vector<PackedBatch>& batches, Keep keep) {
+absl::Status LayerLoop::Begin(const BatchShape& largest, Keep keep) {
   keep_ = keep;
-  const int64_t bytes = Bytes(batches, keep);
-  if (bytes == 0 || (memory_ != nullptr && memory_->bytes() >= bytes)) return absl::OkStatus();
+  if (largest.rows == 0) return absl::OkStatus();
+  const int64_t bytes = PlaceMicroBatch(spec(), element_bytes(), largest, keep).end;
+  if (memory_ != nullptr && memory_->bytes() >= bytes) return absl::OkStatus();
   Release();
-  TANDEM_ASSIGN_OR_RETURN(memory_, MemoryRegion::Reserve("activations", bytes, ledger_));
+  TANDEM_ASSIGN_OR_RETURN(memory_, device_->Reserve("activations", bytes, ledger_));
   return memory_->Map();
 }
 
@@ -99,19 +64,25 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch, WeightG
   const DType dtype = decoder_->dtype();
   const bool empty = batch.rows() == 0;
   TANDEM_ASSIGN_OR_RETURN(const std::byte* global_group, weights.Group(-1));
+  weights.Prefetch(WeightGather::Next::kAfter);
   const GlobalWeights globals = ViewGlobals(spec, decoder_->layout(), global_group);
   if (!empty) {
-    PlaceMicroBatch(spec, dtype, ShapeOf(batch), keep_, memory_->data(), &buffers_);
+    buffers_ = PlaceMicroBatch(spec, dtype, ShapeOf(batch), keep_, memory_->data());
     tokens_ = MakeTokens(batch);
     forward_->Embed(batch.tokens.data(), globals.embedding, Residual(0));
   }
   for (int layer = 0; layer < spec.num_layers; ++layer) {
     TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
+    weights.Prefetch(WeightGather::Next::kAfter);
     if (empty) continue;
     decoder_->RunLayer(ViewLayer(spec, decoder_->layout(), group), tokens_, buffers_.kv,
                        Residual(layer), Activations(layer), Residual(layer + 1));
   }
-  return empty ? TokenScores{} : ScoreRows(batch, globals);
+  if (empty) return TokenScores{};
+  TokenScores scores = ScoreRows(batch, globals);
+  // Ops keep their errors for this.
+  TANDEM_RETURN_IF_ERROR(device_->Synchronize());
+  return scores;
 }
 
 TokenScores LayerLoop::ScoreRows(const PackedBatch& batch, const GlobalWeights& globals) {
@@ -119,8 +90,8 @@ TokenScores LayerLoop::ScoreRows(const PackedBatch& batch, const GlobalWeights& 
   if (batch.scored() == 0) return scores;
   scores.log_probs.resize(static_cast<size_t>(batch.scored()));
   row_stats_.resize(scores.log_probs.size());
-  TakeRows(Residual(decoder_->spec().num_layers), decoder_->dtype(), batch.scored_rows,
-           buffers_.scored_residual);
+  forward_->TakeRows(Residual(decoder_->spec().num_layers), batch.scored_rows.data(),
+                     buffers_.scored_residual);
   forward_->RmsNorm(buffers_.scored_residual, globals.final_norm, decoder_->spec().rms_norm_eps,
                     buffers_.scored_hidden);
   forward_->TokenLogProbs(buffers_.scored_hidden, globals.head, options_.vocab_limit,
@@ -139,7 +110,7 @@ void LayerLoop::HeadBackward(const PackedBatch& batch,
                              const std::vector<float>& grad_entropy) {
   Zero(buffers_.dresidual);
   if (batch.scored() == 0) return;
-  Zero(buffers_.scored_dhidden, decoder_->dtype());
+  Zero(buffers_.scored_dhidden);
   Zero(buffers_.scored_dresidual);
   backward_->TokenLogProbs(buffers_.scored_hidden, globals.head, options_.vocab_limit,
                            batch.targets.data(), batch.temperatures.data(), row_stats_.data(),
@@ -148,7 +119,7 @@ void LayerLoop::HeadBackward(const PackedBatch& batch,
                            buffers_.scored_dhidden, gradients.head);
   backward_->RmsNorm(buffers_.scored_residual, globals.final_norm, decoder_->spec().rms_norm_eps,
                      buffers_.scored_dhidden, buffers_.scored_dresidual, gradients.final_norm);
-  AddRows(buffers_.scored_dresidual, batch.scored_rows, buffers_.dresidual);
+  backward_->AddRows(buffers_.scored_dresidual, batch.scored_rows.data(), buffers_.dresidual);
 }
 
 absl::Status LayerLoop::Backward(const PackedBatch& batch,
@@ -160,14 +131,16 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
   const WeightLayout& layout = decoder_->layout();
   const bool empty = batch.rows() == 0;
   TANDEM_ASSIGN_OR_RETURN(const std::byte* global_group, weights.Group(-1));
-  const GlobalGradients global_gradients = ViewGlobalGradients(spec, layout, gradients.Group(-1));
+  TANDEM_ASSIGN_OR_RETURN(float* const global_buffer, gradients.Group(-1));
+  const GlobalGradients global_gradients = ViewGlobalGradients(spec, layout, global_buffer);
   if (!empty) {
     HeadBackward(batch, ViewGlobals(spec, layout, global_group), global_gradients, grad_log_probs,
                  grad_entropy);
   }
   for (int layer = static_cast<int>(spec.num_layers) - 1; layer >= 0; --layer) {
     TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
-    float* layer_gradients = gradients.Group(layer);
+    weights.Prefetch(WeightGather::Next::kBefore);
+    TANDEM_ASSIGN_OR_RETURN(float* const layer_gradients, gradients.Group(layer));
     if (!empty) {
       const LayerWeights view = ViewLayer(spec, layout, group);
       LayerActivations& activations = Activations(layer);

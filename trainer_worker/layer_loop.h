@@ -1,6 +1,7 @@
 // The forward and backward pass of one micro-batch, layer by layer: gather a layer's weights, run
-// it, let them go; in backward gather again, run the layer's forward again where its activations
-// were not kept, and sum its gradients over the ranks.
+// it while the next layer's are gathered, let them go; in backward gather again, run the layer's
+// forward again where its activations were not kept, and sum its gradients over the ranks, on a GPU
+// while the layer before it computes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/device/memory_region.h"
+#include "common/device/device.h"
 #include "common/model/decoder.h"
 #include "trainer_worker/gradient_scatter.h"
 #include "trainer_worker/micro_batch_buffers.h"
@@ -34,22 +35,25 @@ struct LayerLoopOptions {
 class LayerLoop {
  public:
   // All pointers must outlive the loop.
-  LayerLoop(const Decoder* decoder,
+  LayerLoop(Device* device,
+            const Decoder* decoder,
             ForwardOps* forward,
             BackwardOps* backward,
             Ledger* ledger,
             LayerLoopOptions options)
-      : decoder_(decoder),
+      : device_(device),
+        decoder_(decoder),
         forward_(forward),
         backward_(backward),
         ledger_(ledger),
         options_(options) {}
 
-  // Bytes that Begin takes for these micro-batches.
-  int64_t Bytes(const std::vector<PackedBatch>& batches, Keep keep) const;
-  // Holds memory for the largest of the micro-batches; what an earlier Begin took is used again if
+  const ModelSpec& spec() const { return decoder_->spec(); }
+  int64_t element_bytes() const { return static_cast<int64_t>(DTypeBytes(decoder_->dtype())); }
+
+  // Holds memory for a micro-batch of shape `largest`; what an earlier Begin took is used again if
   // it suffices. ResourceExhausted names the bytes.
-  absl::Status Begin(const std::vector<PackedBatch>& batches, Keep keep);
+  absl::Status Begin(const BatchShape& largest, Keep keep);
   // Gives the memory back.
   void Release() { memory_.reset(); }
 
@@ -72,7 +76,10 @@ class LayerLoop {
                     const GlobalGradients& gradients,
                     const std::vector<float>& grad_log_probs,
                     const std::vector<float>& grad_entropy);
+  void Zero(const FloatMatrix& matrix);
+  void Zero(const Matrix& matrix);
 
+  Device* device_;
   const Decoder* decoder_;
   ForwardOps* forward_;
   BackwardOps* backward_;

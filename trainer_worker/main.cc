@@ -24,6 +24,10 @@
 namespace tandem {
 namespace {
 
+// Of cluster.rpc_timeout_seconds for a call to the rollout: less than half of what collectives and
+// the controller wait, so that a rollout that is stuck fails its own trainer first, and is named.
+constexpr double kPartnerShare = 0.4;
+
 // What serves the calls; destroyed bottom up, after the server.
 struct Worker {
   std::vector<int> cores;  // of the compute threads; empty: not pinned
@@ -46,13 +50,13 @@ WorkerHealth HealthOf(Trainer& trainer) {
 RolloutConnector ConnectOverGrpc(const std::string& boot_id,
                                  absl::Duration deadline,
                                  const RpcSecurity& security) {
-  return [boot_id, deadline, security](const std::string& address,
-                                       int64_t incarnation) -> absl::StatusOr<RolloutLink> {
-    TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(address, security));
+  return [boot_id, deadline, security](const RolloutTarget& target) -> absl::StatusOr<RolloutLink> {
+    TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(target.address, security));
     auto client = std::make_unique<GrpcUpdateClient>(
-        std::move(channel),
-        GrpcUpdateClientOptions{
-            .rollout_incarnation = incarnation, .trainer_boot_id = boot_id, .deadline = deadline});
+        std::move(channel), GrpcUpdateClientOptions{.rollout_incarnation = target.incarnation,
+                                                    .trainer_boot_id = boot_id,
+                                                    .deadline = deadline,
+                                                    .scramble = target.scramble});
     RolloutLink link;
     link.reader = client.get();
     link.updates = std::move(client);
@@ -60,26 +64,38 @@ RolloutConnector ConnectOverGrpc(const std::string& boot_id,
   };
 }
 
-absl::Status MakeWorker(const WorkerFlags& flags, const MembershipAgent& agent, Worker* worker) {
+absl::Status MakeWorker(const WorkerFlags& flags,
+                        const MembershipAgent& agent,
+                        int64_t device_bytes,
+                        Worker* worker) {
   const v1::RegisterResponse& registration = agent.registration();
-  TANDEM_ASSIGN_OR_RETURN(TrainerOptions options, MakeTrainerOptions(registration, flags.rank));
+  const bool gpu = registration.config().trainer().device() == "cuda";
+  TANDEM_ASSIGN_OR_RETURN(TrainerOptions options,
+                          MakeTrainerOptions(registration, flags.rank, gpu ? device_bytes : 0));
   const auto pairs = static_cast<int>(registration.config().cluster().trainers());
   options.cores = worker->cores = ComputeCores(flags.rank, pairs, options.threads);
+  TANDEM_ASSIGN_OR_RETURN(options.backend,
+                          MakeBackend({.device = registration.config().trainer().device(),
+                                       .place = flags.device,
+                                       .threads = options.threads,
+                                       .cores = options.cores}));
   TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
   TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(flags.controller, flags.security));
   worker->samples =
       MakeGrpcSampleStream(std::move(channel), agent.worker_id(), options.rpc_timeout);
   TANDEM_ASSIGN_OR_RETURN(
-      worker->trainer,
-      Trainer::Create(options, worker->samples.get(),
-                      ConnectOverGrpc(boot_id, options.rpc_timeout, flags.security)));
+      worker->trainer, Trainer::Create(options, worker->samples.get(),
+                                       ConnectOverGrpc(boot_id, kPartnerShare * options.rpc_timeout,
+                                                       flags.security)));
   worker->engine = std::make_unique<EngineThread>("trainer");
   return worker->engine
-      ->Call<bool>([cores = options.cores]() -> absl::StatusOr<bool> {
-        UseOneTorchThread();
-        if (!cores.empty()) PinThisThread(cores.front());
-        return true;
-      })
+      ->Call<bool>(
+          [trainer = worker->trainer.get(), cores = options.cores]() -> absl::StatusOr<bool> {
+            TANDEM_RETURN_IF_ERROR(trainer->UseOnThisThread());
+            UseOneTorchThread();
+            if (!cores.empty()) PinThisThread(cores.front());
+            return true;
+          })
       .status();
 }
 
@@ -95,15 +111,17 @@ absl::Status Serve(const WorkerFlags& flags,
   join.rank = flags.rank;
   join.device = flags.device;
   join.listen_address = address;
-  join.device_memory_bytes = MemoryLimitBytes();
+  TANDEM_ASSIGN_OR_RETURN(const DeviceIdentity identity, IdentifyDevice(flags.device));
+  join.device_memory_bytes = identity.memory_bytes;
+  join.device_uuid = identity.uuid;
   join.security = flags.security;
   TANDEM_ASSIGN_OR_RETURN(auto agent,
                           MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
-  TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, worker));
+  TANDEM_RETURN_IF_ERROR(MakeWorker(flags, *agent, join.device_memory_bytes, worker));
   Trainer* trainer = worker->trainer.get();
   service->SetReady(trainer, worker->engine.get(), agent->worker_id());
-  TANDEM_RETURN_IF_ERROR(
-      agent->SetTokenizerAndNumerics("", trainer->numerics_class(), trainer->kernel_set()));
+  TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
+      "", {trainer->numerics_class(), trainer->kernel_set(), trainer->numerics_choices()}));
   spdlog::info("serving on {}, {} compute threads {}, {} on {}", address,
                std::max(1, agent->registration().compute_threads()), PinningText(worker->cores),
                trainer->numerics_class(), trainer->kernel_set());
@@ -115,7 +133,8 @@ absl::Status Serve(const WorkerFlags& flags,
 int Run(const WorkerFlags& flags) {
   StopSignal stop;
   UseOneTorchThread();
-  TrainerService service([&stop] { stop.Raise(absl::OkStatus()); });
+  TrainerService service([&stop] { stop.Raise(absl::OkStatus()); },
+                         [&stop](const absl::Status& why) { stop.Raise(why); });
   Worker worker;
   auto server = RpcServer::Start(flags.listen, {&service}, flags.security);
   absl::Status end = server.status();
@@ -142,6 +161,7 @@ int main(int argc, char** argv) {
       "trainer", "Tandem trainer worker: trains a shard of the model.", argc, argv, &flags);
   if (parsed != tandem::kExitDone) return std::max(parsed, 0);
   tandem::InitLog("trainer", flags.rank);
+  tandem::PinDeviceLibraries();
   tandem::InitFaultPoints("trainer", flags.rank);
   return tandem::Run(flags);
 }

@@ -7,24 +7,13 @@
 #include <vector>
 
 #include "common/model/activations.h"
+#include "common/model_spec/activation_bytes.h"
 #include "common/model_spec/model_spec.h"
 #include "common/ops/ops_types.h"
 #include "trainer_worker/packing.h"
 
 namespace tandem {
 
-// What the forward pass leaves for the backward pass.
-enum class Keep {
-  kNothing,      // no backward pass follows
-  kLayerInputs,  // backward runs each layer's forward again
-  kEverything,
-};
-
-struct BatchShape {
-  int64_t rows = 0;
-  int64_t scored = 0;     // rows that go through the head
-  int64_t kv_blocks = 0;  // every sequence starts a block
-};
 BatchShape ShapeOf(const PackedBatch& batch);
 // Blocks of a sequence's own: all of them, but for the full ones of a shared prompt.
 int64_t OwnBlocks(const PackedBatch::Sequence& sequence);
@@ -41,12 +30,8 @@ struct MicroBatchBuffers {
   FloatMatrix scored_dresidual;  // [scored, hidden]
 };
 
-// Places the buffers at `base`; with a null base (and buffers) only counts. Returns the bytes.
-int64_t PlaceMicroBatch(const ModelSpec& spec,
-                        DType dtype,
-                        const BatchShape& shape,
-                        Keep keep,
-                        std::byte* base,
-                        MicroBatchBuffers* buffers);
+// Places the buffers in memory of PlaceMicroBatch(...).end bytes (activation_bytes.h) at `base`.
+MicroBatchBuffers PlaceMicroBatch(
+    const ModelSpec& spec, DType dtype, const BatchShape& shape, Keep keep, std::byte* base);
 
 }  // namespace tandem

@@ -114,13 +114,15 @@ struct PackedPass {
   Keep keep = Keep::kNothing;
 };
 
-Keep ChooseKeep(const LayerLoop& loop,
-                const PassOptions& options,
-                const std::vector<PackedBatch>& batches) {
-  if (options.recompute == Recompute::kAlways) return Keep::kLayerInputs;
-  if (options.recompute == Recompute::kNever) return Keep::kEverything;
-  const bool fits = loop.Bytes(batches, Keep::kEverything) <= options.activation_budget_bytes;
-  return fits ? Keep::kEverything : Keep::kLayerInputs;
+// No batch is larger, nor is `largest`.
+BatchShape LargestShape(const std::vector<PackedBatch>& batches, BatchShape largest) {
+  for (const PackedBatch& batch : batches) {
+    const BatchShape shape = ShapeOf(batch);
+    largest.rows = std::max(largest.rows, shape.rows);
+    largest.scored = std::max(largest.scored, shape.scored);
+    largest.kv_blocks = std::max(largest.kv_blocks, shape.kv_blocks);
+  }
+  return largest;
 }
 
 // Packs, agrees with the other ranks on the number of micro-batches, takes the memory.
@@ -136,10 +138,12 @@ absl::StatusOr<PackedPass> BeginPass(const PassParts& parts,
     if (packed.ok()) pass.batches = *std::move(packed);
   }
   if (status.ok()) {
+    const BatchShape largest = LargestShape(pass.batches, options.largest);
     if (parts.gradients != nullptr) {
-      pass.keep = ChooseKeep(*parts.loop, options, pass.batches);
+      pass.keep = KeepForBackward(parts.loop->spec(), parts.loop->element_bytes(), largest,
+                                  options.recompute, options.activation_budget_bytes);
     }
-    status = parts.loop->Begin(pass.batches, pass.keep);
+    status = parts.loop->Begin(largest, pass.keep);
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
                           Agree(*parts.communicator, status, "packing samples",
@@ -189,7 +193,6 @@ absl::StatusOr<MiniBatchReport> TrainBatches(const PassParts& parts,
   report.recompute = pass.keep == Keep::kLayerInputs;
   Totals totals;
   absl::Status finite;  // told after the collectives, in which the other ranks wait for this one
-  TANDEM_RETURN_IF_ERROR(parts.gradients->Begin());
   for (const PackedBatch& batch : pass.batches) {
     TANDEM_RETURN_IF_ERROR(TrainMicroBatch(parts, request, samples, batch, totals, finite, report));
   }

@@ -11,6 +11,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/comm/communicator.h"
+#include "common/model_spec/worker_memory.h"
 #include "common/types/sample.h"
 #include "trainer_worker/layer_loop.h"
 #include "trainer_worker/log_prob_compare.h"
@@ -21,15 +22,14 @@ namespace tandem {
 // One log-prob per response token, by sample id; 0 where the token is not trained.
 using LogProbsBySample = std::unordered_map<uint64_t, std::vector<float>>;
 
-// model.enable_gradient_checkpointing: whether backward runs every layer's forward again; kAuto:
-// where keeping all activations would take more than the budget. The bits are the same.
-enum class Recompute { kAuto, kAlways, kNever };
-
 // How one pass over samples is set up; shared by training and scoring.
 struct PassOptions {
   PackingLimits limits;
   Recompute recompute = Recompute::kAuto;
   int64_t activation_budget_bytes = 0;
+  // That a micro-batch of the run may have, so that memory for it is held from the first on; no
+  // rows: not known, memory grows with the data.
+  BatchShape largest;
 };
 
 struct MiniBatchRequest {
@@ -60,8 +60,9 @@ struct PassParts {
   Communicator* communicator = nullptr;
 };
 
-// Collective. Adds to the shard's gradients, which must be mapped. InvalidArgument: a sample that
-// cannot be trained on; Aborted: another rank failed.
+// Collective. Adds to the shard's gradients, which must be mapped, and what sums them begun
+// (GradientScatter::Begin). InvalidArgument: a sample that cannot be trained on; Aborted: another
+// rank failed.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,

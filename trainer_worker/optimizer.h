@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include <absl/status/statusor.h>
@@ -32,11 +31,11 @@ struct OptimizerReport {
 // schedule counts every call, skipped ones too, as torch's schedulers do.
 class Optimizer {
  public:
-  // `pool`: the process's; no figure depends on it.
-  Optimizer(OptimizerOptions options, std::shared_ptr<ThreadPool> pool)
-      : options_(std::move(options)), pool_(std::move(pool)) {}
+  explicit Optimizer(OptimizerOptions options) : options_(std::move(options)) {}
 
-  // Collective. Uses shard.gradients(), which stay as they are.
+  // Collective. Uses shard.gradients(), which stay as they are. ResourceExhausted: no memory for
+  // the moments or for streaming; Aborted: another rank has none. No rank has stepped then. After
+  // an error of the device itself the ranks' weights differ: only loading them anew helps.
   absl::StatusOr<OptimizerReport> Step(ParameterShard& shard, Communicator& communicator);
 
   int64_t updates() const { return updates_; }
@@ -49,7 +48,6 @@ class Optimizer {
 
  private:
   OptimizerOptions options_;
-  std::shared_ptr<ThreadPool> pool_;
   int64_t updates_ = 0;
   int64_t schedule_step_ = 0;
 };

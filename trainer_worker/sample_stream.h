@@ -20,7 +20,9 @@ class SampleStream {
   virtual ~SampleStream() = default;
   // This rank's samples of a mini-batch; -1: of the whole step. NotFound: no such batch.
   virtual absl::StatusOr<std::vector<Sample>> Pull(int64_t step, int64_t mini_batch) = 0;
-  // `policy` is "current" or "reference".
+  // The probe samples of this rank's rollout. NotFound: other step.
+  virtual absl::StatusOr<std::vector<Sample>> PullProbe(int64_t step) = 0;
+  // `policy` is "current", "reference" or "probe".
   virtual absl::Status PutLogProbs(int64_t step,
                                    const std::string& policy,
                                    const LogProbsBySample& log_probs) = 0;

@@ -34,6 +34,7 @@ ShardPlan::ShardPlan(const WeightLayout* layout, int rank, int world_size)
     }
     elements_.push_back(offset);
   }
+  is_laid_out_ = IsLaidOut();
 }
 
 size_t ShardPlan::IndexOf(const TensorPlace& place) const {
@@ -49,6 +50,22 @@ int64_t ShardPlan::group_offset(int layer, int rank) const {
 int64_t ShardPlan::group_elements(int layer, int rank) const {
   const Piece& last = piece(group(layer).last - 1, rank);
   return last.offset + last.elements - group_offset(layer, rank);
+}
+
+bool ShardPlan::IsLaidOut() const {
+  if (world_size() > 1) return false;
+  const auto element = static_cast<int64_t>(DTypeBytes(layout_->dtype()));
+  const auto aligned = [element](int64_t elements) {
+    return elements * element % kTensorAlignment == 0;
+  };
+  for (int layer = -1; layer < layout_->num_layers(); ++layer) {
+    if (!aligned(group_offset(layer, 0))) return false;
+  }
+  const auto same = [element](const TensorPlace* place) {
+    const int64_t in_layout = place->offset + place->fused_row * place->cols() * element;
+    return !place->packed && in_layout == place->gradient_offset * element;
+  };
+  return aligned(elements(0)) && std::all_of(tensors_.begin(), tensors_.end(), same);
 }
 
 std::vector<int64_t> ShardPlan::CountsPerRank(size_t tensor) const {

@@ -47,10 +47,17 @@ class ShardPlan {
   // Elements of the group in the rank's shard; they are contiguous.
   int64_t group_elements(int layer, int rank) const;
   int64_t group_offset(int layer, int rank) const;
+  // Elements of one layer in this rank's shard.
+  int64_t layer_elements() const { return group_elements(0, rank_); }
+  // Whether each group of the shard has its tensors where the layout has them, and begins as
+  // aligned as they do if the shard does: what reads a group that is laid out can read the shard.
+  bool is_laid_out() const { return is_laid_out_; }
   // Elements of the tensor on every rank.
   std::vector<int64_t> CountsPerRank(size_t tensor) const;
 
  private:
+  bool IsLaidOut() const;
+
   const WeightLayout* layout_;
   int rank_;
   std::vector<const TensorPlace*> tensors_;
@@ -59,6 +66,7 @@ class ShardPlan {
   std::vector<std::vector<Piece>> pieces_;  // [rank][tensor]
   std::vector<int64_t> elements_;
   int64_t total_elements_ = 0;
+  bool is_laid_out_ = false;
 };
 
 }  // namespace tandem

@@ -6,28 +6,31 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<ShardTensorSource>> ShardTensorSource::Create(
-    const ParameterShard* shard, Communicator* communicator, Ledger* ledger) {
-  std::unique_ptr<ShardTensorSource> source(new ShardTensorSource);
-  source->shard_ = shard;
-  source->communicator_ = communicator;
-  const ShardPlan& plan = shard->plan();
-  if (plan.world_size() == 1) return source;
-  int64_t largest = 0;
-  for (const TensorPlace* place : plan.tensors()) {
-    largest = std::max(largest, NumElements(place->shape));
-  }
+namespace {
+
+// Where a single rank's shard has the tensors.
+SharedTensors AllOf(const ParameterShard& shard) {
+  const ShardPlan& plan = shard.plan();
   const auto element = static_cast<int64_t>(DTypeBytes(plan.layout().dtype()));
-  TANDEM_ASSIGN_OR_RETURN(source->buffer_,
-                          MemoryRegion::Reserve("gather", largest * element, ledger));
-  return source;
+  SharedTensors all;
+  if (const ShareableMemory* const memory = shard.shared(); memory != nullptr) {
+    all.shard = {memory->data(), memory->bytes(), memory->fd()};
+  }
+  for (const TensorPlace& place : plan.layout().places()) {
+    all.offsets.push_back(plan.mine(plan.IndexOf(place)).offset * element);
+  }
+  return all;
 }
 
-absl::StatusOr<const void*> ShardTensorSource::Gather(const TensorPlace& place) {
-  if (buffer_ != nullptr) TANDEM_RETURN_IF_ERROR(buffer_->Map());
-  const auto element = static_cast<int64_t>(DTypeBytes(shard_->plan().layout().dtype()));
-  return GatherRows({&place, 0, place.rows(), place.cols() * element},
-                    buffer_ == nullptr ? nullptr : buffer_->data());
+}  // namespace
+
+ShardTensorSource::ShardTensorSource(const ParameterShard* shard, Communicator* communicator)
+    : shard_(shard), communicator_(communicator) {
+  if (shard->plan().world_size() == 1) shared_ = AllOf(*shard);
+}
+
+absl::StatusOr<std::vector<Digest>> ShardTensorSource::Digests() {
+  return shard_->digests().OfTensors(*communicator_);
 }
 
 absl::StatusOr<const void*> ShardTensorSource::GatherRows(const TensorRows& rows, std::byte* dest) {

@@ -1,33 +1,33 @@
-// Full tensors out of the ranks' shards: what sync, check and export read.
+// Rows of full tensors out of the ranks' rounded shards: what a sync sends.
 #pragma once
 
-#include <memory>
+#include <vector>
 
 #include <absl/status/statusor.h>
 
 #include "common/comm/communicator.h"
-#include "common/device/memory_region.h"
 #include "common/weights/weight_publisher.h"
 #include "trainer_worker/parameter_shard.h"
 
 namespace tandem {
 
-// Collective: every rank calls for the same tensors or rows in the same order. Not thread-safe. A
-// single rank hands out its shard itself; of several, each holds memory for the largest tensor from
-// the first Gather on, and GatherRows needs none.
-class ShardTensorSource : public TensorSource {
+// Collective: every rank calls for the same rows in the same order. Not thread-safe. A single rank
+// hands out its shard itself. Needs no memory.
+class ShardTensorSource : public PublishSource {
  public:
-  static absl::StatusOr<std::unique_ptr<ShardTensorSource>> Create(const ParameterShard* shard,
-                                                                   Communicator* communicator,
-                                                                   Ledger* ledger);
-  absl::StatusOr<const void*> Gather(const TensorPlace& place) override;
+  // Both outlive it.
+  ShardTensorSource(const ParameterShard* shard, Communicator* communicator);
+  // Of the masters (master_digests.h): the rounded copy, which GatherRows reads, has no part in it.
+  absl::StatusOr<std::vector<Digest>> Digests() override;
   absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) override;
+  const SharedTensors* shared() const override {
+    return shared_.shard.data == nullptr ? nullptr : &shared_;
+  }
 
  private:
-  ShardTensorSource() = default;
-  const ParameterShard* shard_ = nullptr;
-  Communicator* communicator_ = nullptr;
-  std::unique_ptr<MemoryRegion> buffer_;
+  const ParameterShard* const shard_;
+  Communicator* const communicator_;
+  SharedTensors shared_;  // a single rank's
 };
 
 }  // namespace tandem

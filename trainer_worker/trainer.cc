@@ -4,13 +4,16 @@
 
 #include <absl/time/clock.h>
 
+#include "common/backend/cpu_backend.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/model_spec/row_ranges.h"
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/checkpoint.h"
-#include "trainer_worker/hf_tensor_source.h"
+#include "trainer_worker/hf_rows.h"
+#include "trainer_worker/master_rows.h"
+#include "trainer_worker/shard_tensor_source.h"
 
 namespace tandem {
 namespace {
@@ -18,6 +21,14 @@ namespace {
 // A collective gives up before the call that waits for it, so that the name of the absent rank gets
 // through to the controller.
 constexpr double kShareOfTimeout = 0.9;
+
+// Before a session takes the device's memory, and before the controller is told of the choices.
+absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
+  if (backend.device()->is_host()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
+  return backend.PrepareModel(spec, std::min(options.vocab_limit, spec.vocab_size),
+                              ModelUse::kTraining);
+}
 
 }  // namespace
 
@@ -56,10 +67,18 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const TrainerOptions& o
                                                          RolloutConnector connect) {
   TANDEM_RETURN_IF_ERROR(CheckPolicyLossOptions(options.loss));
   std::unique_ptr<Trainer> trainer(new Trainer(options, samples, std::move(connect)));
-  trainer->pool_ = std::make_shared<ThreadPool>(options.threads, options.cores);
-  TANDEM_ASSIGN_OR_RETURN(trainer->forward_, CreateCpuForwardOps(options.dtype, trainer->pool_));
-  TANDEM_ASSIGN_OR_RETURN(trainer->backward_, CreateCpuBackwardOps(options.dtype, trainer->pool_));
+  Backend& backend = *trainer->backend_;
+  trainer->ledger_.AskDriver([device = backend.device()] { return device->Memory(); });
+  TANDEM_ASSIGN_OR_RETURN(trainer->forward_, backend.MakeForwardOps(options.dtype));
+  TANDEM_ASSIGN_OR_RETURN(trainer->backward_, backend.MakeBackwardOps(options.dtype));
+  TANDEM_RETURN_IF_ERROR(PrepareModel(options.session, backend));
+  TANDEM_ASSIGN_OR_RETURN(trainer->shard_ops_, backend.MakeShardOps());
+  TANDEM_ASSIGN_OR_RETURN(trainer->transport_, backend.Transport(options.transport));
   return trainer;
+}
+
+std::shared_ptr<Backend> Trainer::OnTheHost(const TrainerOptions& options) {
+  return MakeCpuBackend(std::make_shared<ThreadPool>(options.threads, options.cores));
 }
 
 TrainerStatus Trainer::status() const {
@@ -127,9 +146,9 @@ absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
 absl::Status Trainer::StartSession(const ResetCommand& command) {
   session_.reset();
   SetVersion(-1);
-  published_ = false;
-  changed_ = 0;
+  changed_.Reset();
   last_step_ = {};
+  trained_step_ = -1;
   TANDEM_RETURN_IF_ERROR(group_.Join({.rank = options_.rank,
                                       .world_size = command.world_size,
                                       .rendezvous = command.rendezvous,
@@ -140,10 +159,16 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
 }
 
 absl::Status Trainer::LoadWeights(const ResetCommand& command) {
-  TANDEM_ASSIGN_OR_RETURN(
-      session_, TrainingSession::Create(options_.session, {forward_.get(), backward_.get(), pool_},
-                                        group_.communicator(), &ledger_));
+  SessionOptions session_options = options_.session;
+  session_options.publish.transport = transport_;
+  TANDEM_ASSIGN_OR_RETURN(session_, TrainingSession::Create(session_options,
+                                                            {.device = backend_->device(),
+                                                             .forward = forward_.get(),
+                                                             .backward = backward_.get(),
+                                                             .shard = shard_ops_.get()},
+                                                            group_.communicator(), &ledger_));
   TrainingSession& session = *session_;
+  TANDEM_RETURN_IF_ERROR(backend_->CheckModel(session.spec()));
   const bool fresh = command.checkpoint_dir.empty();
   if (fresh || options_.keep_reference) {
     TANDEM_RETURN_IF_ERROR(LoadModel(options_.session.model_dir, session.spec(), session.shard()));
@@ -181,9 +206,12 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
       fmt::format("ForwardBackward of step {}, mini-batch {}", command.step, command.mini_batch));
   auto samples = samples_->Pull(command.step, command.mini_batch);
   TANDEM_RETURN_IF_ERROR(
-      Agree(*group_.communicator(), samples.status(), "pulling samples").status());
+      Agree(session->communicator(), samples.status(), "pulling samples").status());
   ForwardBackwardResult result;
   TANDEM_ASSIGN_OR_RETURN(result.batch, session->Train(RequestOf(command), *samples));
+  trained_ = trained_step_ == command.step ? trained_ + 1 : 1;
+  trained_step_ = command.step;
+  step_complete_ = trained_ >= command.mini_batches;
   spdlog::info("{} tokens in {} micro-batches, forward {:.2f} s, backward {:.2f} s{}",
                result.batch.tokens, result.batch.micro_batches, result.batch.forward_seconds,
                result.batch.backward_seconds, result.batch.recompute ? ", layers recomputed" : "");
@@ -197,13 +225,17 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
   TANDEM_RETURN_IF_ERROR(SessionAt(version - 1).status());
   Phase phase(this, "optimize", fmt::format("OptimizerStep to version {}", version));
   OptimizerStepResult result;
+  last_step_ = {};
+  TANDEM_RETURN_IF_ERROR(changed_.BeforeStep(session->shard(), step_complete_));
   TANDEM_ASSIGN_OR_RETURN(result.step, session->Step());
   if (result.step.skipped) {
     spdlog::warn("the gradient norm is {}: version {} keeps the weights of {}",
                  result.step.grad_norm, version, version - 1);
   }
-  changed_ = changed_ < 0 || result.step.changed < 0 ? -1 : changed_ + result.step.changed;
+  changed_.AfterStep(result.step.changed);
   SetVersion(version);
+  // Before the rollout takes its memory back for the sync that follows.
+  if (step_complete_) TANDEM_RETURN_IF_ERROR(session->ReleaseIfTight());
   result.report = phase.Report();
   last_step_ = result;
   return result;
@@ -211,29 +243,24 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
 
 absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, LogProbPolicy policy) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
-  const bool current = policy == LogProbPolicy::kCurrent;
-  const std::string name = current ? "current" : "reference";
+  const bool probe = policy == LogProbPolicy::kProbe;
+  const bool reference = policy == LogProbPolicy::kReference;
+  const std::string name = probe ? "probe" : reference ? "reference" : "current";
   SetLogStep(step);
-  Phase phase(this, name == "current" ? "old_log_prob" : "reference",
-              fmt::format("ComputeLogProbs of step {} under the {} policy", step, name));
-  auto samples = samples_->Pull(step, -1);
+  Phase phase(this, name == "current" ? "old_log_prob" : name,
+              fmt::format("ComputeLogProbs of step {}, {}", step, name));
+  auto samples = probe ? samples_->PullProbe(step) : samples_->Pull(step, -1);
   TANDEM_RETURN_IF_ERROR(
-      Agree(*group_.communicator(), samples.status(), "pulling samples").status());
-  TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample log_probs,
-                          current ? session->Score(*samples) : session->ScoreReference(*samples));
+      Agree(session->communicator(), samples.status(), "pulling samples").status());
+  TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample log_probs, reference
+                                                                ? session->ScoreReference(*samples)
+                                                            : probe ? session->ScoreProbe(*samples)
+                                                                    : session->Score(*samples));
   TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, name, log_probs));
   ComputeLogProbsResult result;
   for (const Sample& sample : *samples) result.tokens += sample.response_tokens();
   result.report = phase.Report();
   return result;
-}
-
-absl::StatusOr<double> Trainer::ChangedShare(const PublishReport& report) {
-  double changed = static_cast<double>(std::max<int64_t>(changed_, 0));
-  TANDEM_RETURN_IF_ERROR(session_->communicator().AllReduceSum(&changed, 1));
-  if (!published_) return 1.0;
-  if (changed_ < 0) return report.changed_bytes_share;
-  return std::min(1.0, changed / static_cast<double>(session_->plan().total_elements()));
 }
 
 absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
@@ -245,7 +272,7 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   RolloutLink link;
   absl::Status connected;
   if (target && !command.rollout_address.empty()) {
-    auto made = connect_(command.rollout_address, command.rollout_incarnation);
+    auto made = connect_({command.rollout_address, command.rollout_incarnation, command.scramble});
     connected = made.status();
     if (made.ok()) link = *std::move(made);
     rollout_incarnation_ = command.rollout_incarnation;
@@ -253,47 +280,58 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   SyncResult result;
   absl::StatusOr<PublishReport> report;
   {
-    auto source = ShardTensorSource::Create(&session->shard(), &session->communicator(), &ledger_);
-    TANDEM_RETURN_IF_ERROR(
-        Agree(session->communicator(), source.status(), "taking memory for the sync").status());
-    report = session->publisher().Publish(command.version, **source, link.updates.get());
+    ShardTensorSource source(&session->shard(), &session->communicator());
+    report = session->publisher().Publish(command.version, source, link.updates.get());
   }
-  const absl::StatusOr<double> share =
-      ChangedShare(report.ok() ? *report : PublishReport{.changed_bytes_share = 1.0});
+  const absl::StatusOr<double> share = changed_.Of(command.version, connected.ok() && report.ok(),
+                                                   session->shard(), session->communicator());
   TANDEM_RETURN_IF_ERROR(connected);
   TANDEM_RETURN_IF_ERROR(report.status());
   TANDEM_RETURN_IF_ERROR(share.status());
+  // A rollout that reads the shard where it lies asks nothing of the device here.
+  TANDEM_RETURN_IF_ERROR(session->shard().device()->Synchronize());
+  if (link.updates != nullptr) {
+    spdlog::info("version {}: {} tensors, {} bytes went to the rollout in {} buckets, {}",
+                 command.version, report->tensors, report->bytes, report->buckets,
+                 report->direct ? "direct" : "through slots");
+  }
+  // The KV caches wake when every rank has answered.
+  TANDEM_RETURN_IF_ERROR(session->CheckReleased());
   result.publish = *report;
   result.changed_share = *share;
-  published_ = true;
-  changed_ = 0;
   result.report = phase.Report();
   return result;
 }
 
-absl::StatusOr<WeightCheckReport> Trainer::CheckWeights(const CheckCommand& command) {
+absl::StatusOr<std::unique_ptr<WeightOracle>> Trainer::OracleOf(TrainingSession& session,
+                                                                const CheckCommand& command) {
+  if (!command.hf_checkpoint.empty()) {
+    return HfRows::Open(command.hf_checkpoint, session.spec(), options_.dtype, backend_->device(),
+                        &ledger_);
+  }
+  const auto element = static_cast<int64_t>(DTypeBytes(options_.dtype));
+  return MasterRows::Create(
+      &session.shard(), &session.communicator(), &ledger_,
+      {.dtype = options_.dtype, .scratch_bytes = RowScratchBytes(session.spec(), element)});
+}
+
+absl::StatusOr<CheckResult> Trainer::CheckWeights(const CheckCommand& command) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
   Phase phase(this, "check", "CheckWeights");
   RolloutLink link;
   absl::Status connected;
   if (!command.rollout_address.empty()) {
-    auto made = connect_(command.rollout_address, command.rollout_incarnation != 0
-                                                      ? command.rollout_incarnation
-                                                      : rollout_incarnation_);
+    auto made = connect_({command.rollout_address, command.rollout_incarnation != 0
+                                                       ? command.rollout_incarnation
+                                                       : rollout_incarnation_});
     connected = made.status();
     if (made.ok()) link = *std::move(made);
   }
-  std::unique_ptr<TensorSource> source;
-  if (command.hf_checkpoint.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(
-        source, ShardTensorSource::Create(&session->shard(), &session->communicator(), &ledger_));
-  } else {
-    TANDEM_ASSIGN_OR_RETURN(
-        source, HfTensorSource::Open(command.hf_checkpoint, session->spec(), options_.dtype));
-  }
-  auto report = tandem::CheckWeights(session->decoder().layout(), *source, link.reader);
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<WeightOracle> oracle, OracleOf(*session, command));
+  auto report = tandem::CheckWeights(session->decoder().layout(), *oracle, link.reader);
   TANDEM_RETURN_IF_ERROR(connected);
-  return report;
+  TANDEM_RETURN_IF_ERROR(report.status());
+  return CheckResult{*std::move(report), phase.Report()};
 }
 
 absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {

@@ -12,9 +12,11 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
+#include "common/backend/backend.h"
 #include "common/device/ledger.h"
 #include "common/weights/update_client.h"
 #include "common/weights/weight_check.h"
+#include "trainer_worker/changed_share.h"
 #include "trainer_worker/group_handle.h"
 #include "trainer_worker/sample_stream.h"
 #include "trainer_worker/trainer_commands.h"
@@ -26,8 +28,11 @@ struct TrainerOptions {
   SessionOptions session;
   DType dtype = DType::kBFloat16;
   int rank = 0;
+  // Where it computes; null: on the host, by `threads`.
+  std::shared_ptr<Backend> backend;
   int threads = 1;
-  std::vector<int> cores;  // of the threads, the engine thread's first; empty: not pinned
+  std::vector<int> cores;          // of the threads, the engine thread's first; empty: not pinned
+  std::string transport = "auto";  // weight_sync.transport
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
   bool recompute_old_log_probs = false;
@@ -42,17 +47,26 @@ struct RolloutLink {
   std::unique_ptr<UpdateClient> updates;
   WeightReader* reader = nullptr;  // part of `updates`
 };
-using RolloutConnector =
-    std::function<absl::StatusOr<RolloutLink>(const std::string& address, int64_t incarnation)>;
+struct RolloutTarget {
+  std::string address;
+  int64_t incarnation = 0;
+  bool scramble = false;  // it fills its weights with NaN before an update's first bucket
+};
+using RolloutConnector = std::function<absl::StatusOr<RolloutLink>(const RolloutTarget& target)>;
 
 // Lifecycle: Create → Reset → commands → Reset... Commands are for one engine thread; status,
 // ledger, numerics_class and Interrupt are for any. After a failed collective only Reset helps.
 class Trainer {
  public:
-  // FailedPrecondition: the machine lacks what the ops need. `samples` outlives the trainer.
+  // FailedPrecondition: the machine lacks what the ops need. On a GPU it reads the model's config,
+  // whose errors are LoadModelSpec's, and decides how its products are computed. `samples` outlives
+  // the trainer.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          SampleStream* samples,
                                                          RolloutConnector connect);
+
+  // To be called once by the engine thread, before the first Reset, if another one made it.
+  absl::Status UseOnThisThread() { return backend_->device()->UseOnThisThread(); }
 
   // Aborted: the group has a newer generation; it stays as it is.
   absl::StatusOr<ResetResult> Reset(const ResetCommand& command);
@@ -63,7 +77,7 @@ class Trainer {
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version);
   absl::StatusOr<ComputeLogProbsResult> ComputeLogProbs(int64_t step, LogProbPolicy policy);
   absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command);
-  absl::StatusOr<WeightCheckReport> CheckWeights(const CheckCommand& command);
+  absl::StatusOr<CheckResult> CheckWeights(const CheckCommand& command);
   absl::StatusOr<SaveResult> SaveState(const SaveCommand& command);
 
   // A Reset to `generation` is on its way: whatever older collective hangs must fail.
@@ -76,6 +90,8 @@ class Trainer {
   Ledger& ledger() { return ledger_; }
   std::string numerics_class() const { return forward_->numerics_class(); }
   std::string kernel_set() const { return forward_->kernel_set(); }
+  // What the device's backend decided when the trainer was made.
+  NumericsChoices numerics_choices() const { return backend_->numerics_choices(); }
   // Once the engine thread has stopped.
   const OpCounts& op_counts() const { return forward_->counts(); }
 
@@ -83,13 +99,20 @@ class Trainer {
   class Phase;
 
   Trainer(const TrainerOptions& options, SampleStream* samples, RolloutConnector connect)
-      : options_(options), samples_(samples), connect_(std::move(connect)) {}
+      : options_(options),
+        samples_(samples),
+        connect_(std::move(connect)),
+        backend_(options.backend != nullptr ? options.backend : OnTheHost(options)),
+        group_(backend_.get()) {}
+  static std::shared_ptr<Backend> OnTheHost(const TrainerOptions& options);
   absl::Status StartSession(const ResetCommand& command);
   absl::Status LoadWeights(const ResetCommand& command);
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
-  absl::StatusOr<double> ChangedShare(const PublishReport& report);
+  // What the rollout should hold: an HF checkpoint or the masters. Collective with the latter.
+  absl::StatusOr<std::unique_ptr<WeightOracle>> OracleOf(TrainingSession& session,
+                                                         const CheckCommand& command);
   void SetVersion(int64_t version);
   void UpdateWorkspace();
 
@@ -97,15 +120,18 @@ class Trainer {
   SampleStream* const samples_;
   const RolloutConnector connect_;
   Ledger ledger_;
-  std::shared_ptr<ThreadPool> pool_;
+  const std::shared_ptr<Backend> backend_;  // outlives what it made
   std::unique_ptr<ForwardOps> forward_;
   std::unique_ptr<BackwardOps> backward_;
+  std::unique_ptr<ShardOps> shard_ops_;
+  WeightTransport* transport_ = nullptr;  // the backend's
   GroupHandle group_;
   std::unique_ptr<TrainingSession> session_;  // null: Reset has not succeeded
   ResetResult reset_result_;
   OptimizerStepResult last_step_;
-  int64_t changed_ = 0;     // elements since the last publication; -1: not known
-  bool published_ = false;  // since Reset
+  ChangedShare changed_;
+  int64_t trained_step_ = -1, trained_ = 0;  // mini-batches of that step, since Reset
+  bool step_complete_ = false;               // the last mini-batch of its step has been trained on
   int64_t rollout_incarnation_ = 0;
   int64_t workspace_bytes_ = 0;
 

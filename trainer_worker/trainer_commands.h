@@ -31,6 +31,7 @@ struct ResetResult {
 struct ForwardBackwardCommand {
   int64_t step = 0;
   int64_t mini_batch = 0;
+  int64_t mini_batches = 1;  // of the step
   int64_t version = 0;
   double global_tokens = 0;
   int64_t global_samples = 0;
@@ -46,7 +47,11 @@ struct OptimizerStepResult {
   PhaseReport report;
 };
 
-enum class LogProbPolicy { kCurrent, kReference };
+enum class LogProbPolicy {
+  kCurrent,
+  kReference,
+  kProbe,  // the current one, on the probe samples of the paired rollout
+};
 struct ComputeLogProbsResult {
   int64_t tokens = 0;  // response tokens
   PhaseReport report;
@@ -57,6 +62,7 @@ struct SyncCommand {
   std::vector<int> target_ranks;
   std::string rollout_address;
   int64_t rollout_incarnation = 0;
+  bool scramble = false;
 };
 struct SyncResult {
   PublishReport publish;
@@ -68,6 +74,11 @@ struct CheckCommand {
   std::string rollout_address;
   int64_t rollout_incarnation = 0;  // 0: that of the last sync
   std::string hf_checkpoint;        // empty: the trainers' own weights
+};
+
+struct CheckResult {
+  WeightCheckReport weights;
+  PhaseReport report;
 };
 
 struct SaveCommand {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/device_lost.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status_convert.h"
@@ -32,6 +33,12 @@ void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* resp
   response->set_forward_seconds(result.batch.forward_seconds);
   response->set_backward_seconds(result.batch.backward_seconds);
   *response->mutable_report() = ToProto(result.report);
+}
+
+LogProbPolicy FromProto(v1::ComputeLogProbsRequest::Policy policy) {
+  if (policy == v1::ComputeLogProbsRequest::PROBE) return LogProbPolicy::kProbe;
+  return policy == v1::ComputeLogProbsRequest::REFERENCE ? LogProbPolicy::kReference
+                                                         : LogProbPolicy::kCurrent;
 }
 
 void Fill(const SyncResult& result, v1::SyncWeightsResponse* response) {
@@ -92,6 +99,7 @@ grpc::Status TrainerService::Run(int64_t incarnation,
   const auto parts = PartsFor(incarnation);
   if (!parts.ok()) return Reply(parts.status());
   const absl::StatusOr<T> result = parts->engine->Call<T>([&] { return work(*parts->trainer); });
+  if (IsDeviceLost(result.status())) on_device_lost_(result.status());
   if (!result.ok()) return Reply(result.status());
   fill(*result);
   return grpc::Status::OK;
@@ -139,6 +147,7 @@ grpc::Status TrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
                                              v1::ForwardBackwardResponse* response) {
   const ForwardBackwardCommand command{.step = request->step(),
                                        .mini_batch = request->mini_batch(),
+                                       .mini_batches = request->mini_batches(),
                                        .version = request->version(),
                                        .global_tokens = request->global_tokens(),
                                        .global_samples = request->global_samples(),
@@ -167,11 +176,9 @@ grpc::Status TrainerService::ComputeLogProbs(grpc::ServerContext* /*context*/,
                                              const v1::ComputeLogProbsRequest* request,
                                              v1::ComputeLogProbsResponse* response) {
   if (request->policy() == v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED) {
-    return Reply(InvalidArgument("ComputeLogProbs needs a policy: CURRENT or REFERENCE"));
+    return Reply(InvalidArgument("ComputeLogProbs needs a policy: CURRENT, REFERENCE or PROBE"));
   }
-  const LogProbPolicy policy = request->policy() == v1::ComputeLogProbsRequest::REFERENCE
-                                   ? LogProbPolicy::kReference
-                                   : LogProbPolicy::kCurrent;
+  const LogProbPolicy policy = FromProto(request->policy());
   return RunInGroup<ComputeLogProbsResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.ComputeLogProbs(request->step(), policy); },
@@ -186,7 +193,8 @@ grpc::Status TrainerService::SyncWeights(grpc::ServerContext* /*context*/,
                                          v1::SyncWeightsResponse* response) {
   SyncCommand command{.version = request->version(),
                       .rollout_address = request->rollout_address(),
-                      .rollout_incarnation = request->rollout_incarnation()};
+                      .rollout_incarnation = request->rollout_incarnation(),
+                      .scramble = request->scramble()};
   command.target_ranks.assign(request->target_ranks().begin(), request->target_ranks().end());
   return RunInGroup<SyncResult>(
       request->incarnation(), request->generation(),
@@ -200,15 +208,20 @@ grpc::Status TrainerService::CheckWeights(grpc::ServerContext* /*context*/,
   const CheckCommand command{.rollout_address = request->rollout_address(),
                              .rollout_incarnation = request->rollout_incarnation(),
                              .hf_checkpoint = request->hf_checkpoint()};
-  return RunInGroup<WeightCheckReport>(
+  return RunInGroup<CheckResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.CheckWeights(command); },
-      [response](const WeightCheckReport& report) {
+      [response](const CheckResult& result) {
+        const WeightCheckReport& report = result.weights;
         response->set_checked(report.checked);
         response->set_missing(report.missing);
         response->set_unexpected(report.unexpected);
         response->set_mismatched(report.mismatched);
         response->set_first_difference(report.first_difference);
+        response->set_expected(report.expected);
+        response->mutable_differing()->Assign(report.differing.begin(), report.differing.end());
+        response->set_version(report.version);
+        *response->mutable_report() = ToProto(result.report);
       });
 }
 

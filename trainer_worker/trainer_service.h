@@ -18,9 +18,11 @@ namespace tandem {
 // Thread-safe. Calls are few and wait in gRPC's threads.
 class TrainerService final : public v1::TrainerService::Service {
  public:
-  // `on_shutdown` is called by the Shutdown RPC and must not block.
-  explicit TrainerService(std::function<void()> on_shutdown)
-      : on_shutdown_(std::move(on_shutdown)) {}
+  // `on_shutdown` is called by the Shutdown RPC, `on_device_lost` where a call failed with
+  // IsDeviceLost, maybe more than once; neither may block.
+  TrainerService(std::function<void()> on_shutdown,
+                 std::function<void(const absl::Status&)> on_device_lost)
+      : on_shutdown_(std::move(on_shutdown)), on_device_lost_(std::move(on_device_lost)) {}
 
   // Until then every call is UNAVAILABLE. Both must outlive the server.
   void SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker);
@@ -78,6 +80,7 @@ class TrainerService final : public v1::TrainerService::Service {
   grpc::Status Reply(absl::Status status) const;
 
   const std::function<void()> on_shutdown_;
+  const std::function<void(const absl::Status&)> on_device_lost_;
   mutable std::mutex mutex_;
   Parts parts_;
 };

@@ -1,12 +1,27 @@
 #include "trainer_worker/training_session.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/model_spec/memory_formulas.h"
+#include "trainer_worker/agreement.h"
 
 namespace tandem {
+namespace {
+
+// Empty: the rollout may read the shard itself.
+std::string WhyNotDirect(const ShardPlan& plan, const WeightTransport& transport) {
+  if (plan.world_size() > 1) {
+    return fmt::format("as each of {} ranks has a part of the rows", plan.world_size());
+  }
+  if (plan.layout().dtype() == DType::kFloat32) {
+    return "as float32 compute has no copy of the masters to share";
+  }
+  return transport.can_share() ? "" : "as the transport cannot share the shard's memory";
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
     const SessionOptions& options,
     const SessionOps& ops,
@@ -15,31 +30,49 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
   TANDEM_ASSIGN_OR_RETURN(Decoder decoder,
                           Decoder::Create(spec, ops.forward, options.max_sequence_tokens));
-  std::unique_ptr<TrainingSession> session(
-      new TrainingSession(std::move(decoder), options, ops.pool));
-  session->communicator_ = communicator;
+  std::unique_ptr<TrainingSession> session(new TrainingSession(std::move(decoder), options));
+  session->communicator_ = std::make_unique<OrderedCommunicator>(communicator);
   session->ledger_ = ledger;
   const WeightLayout* layout = &session->decoder_.layout();
   session->plan_ =
       std::make_unique<ShardPlan>(layout, communicator->rank(), communicator->world_size());
   const ShardPlan* plan = session->plan_.get();
-  TANDEM_ASSIGN_OR_RETURN(session->shard_, ParameterShard::Create(plan, ledger));
-  TANDEM_ASSIGN_OR_RETURN(session->weights_,
-                          WeightGather::Create(plan, session->shard_->compute(), communicator,
-                                               ledger, KeptGatherBytes(options.kept_bytes)));
-  TANDEM_ASSIGN_OR_RETURN(session->gradients_,
-                          GradientScatter::Create(session->shard_.get(), communicator, ledger));
+  const std::string obstacle = WhyNotDirect(*plan, *options.publish.transport);
+  spdlog::info("weight sync: {}",
+               obstacle.empty() ? "direct, the rollout reads the shard where it lies, without slots"
+                                : "through slots, " + obstacle);
+  TANDEM_ASSIGN_OR_RETURN(session->shard_,
+                          ParameterShard::Create(plan,
+                                                 {.offload_dir = options.offload_dir,
+                                                  .offload_master = options.offload_master,
+                                                  .offload_moments = options.offload_moments,
+                                                  .direct = obstacle.empty()},
+                                                 {ops.device, ops.shard}, ledger));
+  TANDEM_ASSIGN_OR_RETURN(
+      session->weights_,
+      WeightGather::Create(ops.device, plan, session->Current(), session->communicator_.get(),
+                           ledger, session->Gathering()));
+  TANDEM_ASSIGN_OR_RETURN(
+      session->gradients_,
+      GradientScatter::Create(session->shard_.get(), session->communicator_.get(), ledger));
   session->loop_ = std::make_unique<LayerLoop>(
-      &session->decoder_, ops.forward, ops.backward, ledger,
+      ops.device, &session->decoder_, ops.forward, ops.backward, ledger,
       LayerLoopOptions{.vocab_limit = std::min(options.vocab_limit, spec.vocab_size),
                        .entropy = options.entropy});
   PublishOptions publish = options.publish;
   publish.ledger = ledger;
+  publish.keep_bytes = KeptSlotBytes(options.kept_bytes);
   session->publisher_ = std::make_unique<WeightPublisher>(layout, publish);
   return session;
 }
 
-PassOptions TrainingSession::Pass() const {
+GatherOptions TrainingSession::Gathering() const {
+  return {.reshard = options_.reshard,
+          .prefetch = options_.prefetch,
+          .kept_bytes = options_.kept_bytes};
+}
+
+PassOptions TrainingSession::Pass(const BatchLimits& limits) const {
   PassOptions pass;
   pass.limits = {.max_tokens = options_.max_micro_batch_tokens,
                  .max_sequence_tokens = options_.max_sequence_tokens,
@@ -47,37 +80,71 @@ PassOptions TrainingSession::Pass() const {
                  .allow_off_support = options_.allow_off_support,
                  .share_prompts = options_.share_prompts};
   pass.recompute = options_.recompute;
-  // Half of what the device has left beside this worker's own bytes; the other half is the
-  // rollout's weights and everybody's scratch.
-  // Activations that an earlier pass left do not count: they are used again.
   pass.activation_budget_bytes =
-      std::max<int64_t>(0, (options_.device_bytes - HeldBytes(/*with_activations=*/false)) / 2);
+      ActivationBudget(TrainerBytes(spec(), MemoryOptions()), options_.device_bytes);
+  if (limits.samples > 0) pass.largest = LargestMicroBatch(limits);
   return pass;
 }
 
-int64_t TrainingSession::HeldBytes(bool with_activations) const {
-  int64_t held = 0;
-  for (const LedgerEntry& entry : ledger_->Snapshot().entries) {
-    if (with_activations || entry.tag != "activations") held += entry.current_bytes;
-  }
-  return held;
+TrainerMemoryOptions TrainingSession::MemoryOptions() const {
+  return {.pairs = communicator_->world_size(),
+          .element_bytes = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype())),
+          .reference = reference_ != nullptr,
+          .offload_master = options_.offload_master,
+          .offload_moments = options_.offload_moments,
+          .offload_reference = options_.offload_reference,
+          .gpu = !shard_->device()->is_host(),
+          .gather = Gathering()};
+}
+
+absl::Status TrainingSession::GatherFrom(const ShardSource& source) {
+  weights_->Use(source);
+  return weights_->Map();
 }
 
 absl::Status TrainingSession::ReleaseIfTight() {
-  if (HeldBytes(/*with_activations=*/true) <= options_.kept_bytes) return absl::OkStatus();
+  if (HeldBytes() <= options_.kept_bytes) return absl::OkStatus();
   loop_->Release();
+  publisher_->ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(weights_->Release());
   TANDEM_RETURN_IF_ERROR(gradients_->Release());
   return has_gradients_ ? absl::OkStatus() : shard_->ReleaseGradients();
 }
 
+absl::Status TrainingSession::CheckReleased() const {
+  const int64_t held = HeldBytes();
+  if (held <= options_.kept_bytes) return absl::OkStatus();
+  std::string kept;
+  for (const LedgerEntry& entry : ledger_->Snapshot().entries) {
+    const bool training =
+        entry.tag == "gather" || entry.tag == "gradients" || entry.tag == "activations";
+    if (!training || entry.current_bytes == 0) continue;
+    kept +=
+        fmt::format("{}{} bytes of {}", kept.empty() ? "" : ", ", entry.current_bytes, entry.tag);
+  }
+  if (kept.empty()) return absl::OkStatus();
+  return Internal(
+      "the trainer still holds {} after its sync: {} bytes in all, where {} may stay while the "
+      "rollout has its KV cache",
+      kept, held, options_.kept_bytes);
+}
+
+absl::Status TrainingSession::TakeTrainingMemory() {
+  TANDEM_RETURN_IF_ERROR(GatherFrom(Current()));
+  TANDEM_RETURN_IF_ERROR(shard_->ZeroGradients());
+  return gradients_->Begin();
+}
+
+absl::Status TrainingSession::AgreeOnMemory(const absl::Status& mine) {
+  return Agree(*communicator_, mine, "taking memory for a pass").status();
+}
+
 absl::StatusOr<MiniBatchReport> TrainingSession::Train(const MiniBatchRequest& request,
                                                        const std::vector<Sample>& samples) {
-  TANDEM_RETURN_IF_ERROR(weights_->Map());
   has_gradients_ = false;
-  TANDEM_RETURN_IF_ERROR(shard_->ZeroGradients());
-  const PassParts parts{loop_.get(), weights_.get(), gradients_.get(), communicator_};
-  auto report = TrainMiniBatch(parts, Pass(), request, samples);
+  TANDEM_RETURN_IF_ERROR(AgreeOnMemory(TakeTrainingMemory()));
+  const PassParts parts{loop_.get(), weights_.get(), gradients_.get(), communicator_.get()};
+  auto report = TrainMiniBatch(parts, Pass(options_.train_limits), request, samples);
   has_gradients_ = report.ok();
   return report;
 }
@@ -92,19 +159,26 @@ absl::StatusOr<OptimizerReport> TrainingSession::Step() {
   return report;
 }
 
+absl::StatusOr<LogProbsBySample> TrainingSession::ScoreFrom(const ShardSource& source,
+                                                            const BatchLimits& limits,
+                                                            const std::vector<Sample>& samples) {
+  TANDEM_RETURN_IF_ERROR(AgreeOnMemory(GatherFrom(source)));
+  const PassParts parts{loop_.get(), weights_.get(), nullptr, communicator_.get()};
+  return ScoreSamples(parts, Pass(limits), samples);
+}
+
 absl::StatusOr<LogProbsBySample> TrainingSession::Score(const std::vector<Sample>& samples) {
-  TANDEM_RETURN_IF_ERROR(weights_->Map());
-  const PassParts parts{loop_.get(), weights_.get(), nullptr, communicator_};
-  return ScoreSamples(parts, Pass(), samples);
+  return ScoreFrom(Current(), options_.score_limits, samples);
+}
+
+absl::StatusOr<LogProbsBySample> TrainingSession::ScoreProbe(const std::vector<Sample>& samples) {
+  return ScoreFrom(Current(), options_.probe_limits, samples);
 }
 
 absl::Status TrainingSession::FreezeReference() {
-  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
-  const int64_t bytes = std::max<int64_t>(shard_->elements(), 1) * element;
-  TANDEM_ASSIGN_OR_RETURN(reference_, MemoryRegion::Reserve("reference", bytes, ledger_));
-  TANDEM_RETURN_IF_ERROR(reference_->Map());
-  std::memcpy(reference_->data(), shard_->compute(),
-              static_cast<size_t>(shard_->elements() * element));
+  weights_->Use(Current());  // the copy made before goes
+  const std::string directory = options_.offload_reference ? options_.offload_dir : "";
+  TANDEM_ASSIGN_OR_RETURN(reference_, ReferenceShard::Copy(*shard_, directory, ledger_));
   return absl::OkStatus();
 }
 
@@ -114,14 +188,7 @@ absl::StatusOr<LogProbsBySample> TrainingSession::ScoreReference(
     return FailedPrecondition(
         "no reference policy is kept; set actor.use_kl_loss or algorithm.use_kl_in_reward");
   }
-  // One set of gathered weights at a time.
-  TANDEM_RETURN_IF_ERROR(weights_->Release());
-  TANDEM_ASSIGN_OR_RETURN(
-      auto weights, WeightGather::Create(plan_.get(), reference_->data(), communicator_, ledger_,
-                                         KeptGatherBytes(options_.kept_bytes)));
-  TANDEM_RETURN_IF_ERROR(weights->Map());
-  const PassParts parts{loop_.get(), weights.get(), nullptr, communicator_};
-  return ScoreSamples(parts, Pass(), samples);
+  return ScoreFrom(reference_->source(), options_.score_limits, samples);
 }
 
 }  // namespace tandem

@@ -8,13 +8,14 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/comm/communicator.h"
+#include "common/comm/ordered_communicator.h"
 #include "common/device/ledger.h"
 #include "common/model/decoder.h"
+#include "common/model_spec/memory_formulas.h"
 #include "common/weights/weight_publisher.h"
 #include "trainer_worker/mini_batch.h"
 #include "trainer_worker/optimizer.h"
-#include "trainer_worker/shard_tensor_source.h"
+#include "trainer_worker/reference_shard.h"
 
 namespace tandem {
 
@@ -23,21 +24,32 @@ struct SessionOptions {
   int64_t vocab_limit = 0;
   int64_t max_sequence_tokens = 0;     // positions of the rope table
   int64_t max_micro_batch_tokens = 0;  // actor.ppo_max_token_len_per_gpu
+  // Of a mini-batch, of a whole step (what Score takes) and of the probe; no samples: not known.
+  BatchLimits train_limits{.samples = 0};
+  BatchLimits score_limits{.samples = 0};
+  BatchLimits probe_limits{.samples = 0};
   bool allow_off_support = false;
   bool share_prompts = true;  // see PackingLimits
   Recompute recompute = Recompute::kAuto;
-  int64_t device_bytes = 0;  // this pair's share of the device's memory
-  int64_t kept_bytes = 0;    // this worker may hold while its rollout generates
-  bool entropy = true;       // log it even where the loss does not need it
+  Reshard reshard = Reshard::kAuto;
+  bool prefetch = true;            // gather the next layer while one computes
+  int64_t device_bytes = 0;        // this pair's share of the device's memory
+  int64_t kept_bytes = 0;          // this worker may hold while its rollout generates
+  bool entropy = true;             // log it even where the loss does not need it
+  std::string offload_dir;         // where offloaded memory has its files; exists
+  bool offload_master = false;     // actor.fsdp_config.param_offload; not with fp32 compute
+  bool offload_moments = false;    // actor.fsdp_config.optimizer_offload
+  bool offload_reference = false;  // ref.offload
   OptimizerOptions optimizer;
   PublishOptions publish;  // its ledger is filled in
 };
 
-// What computes in the process; made once.
+// Where a session lives and what computes in it; made once in the process, to fit each other.
 struct SessionOps {
+  Device* device = nullptr;
   ForwardOps* forward = nullptr;
-  BackwardOps* backward = nullptr;
-  std::shared_ptr<ThreadPool> pool;  // that the ops use: the optimizer shares it
+  BackwardOps* backward = nullptr;  // null where nothing is trained
+  ShardOps* shard = nullptr;
 };
 
 // Not thread-safe: the engine thread's.
@@ -45,7 +57,7 @@ class TrainingSession {
  public:
   // Reads the model's spec and takes the memory; masters are 0 until LoadModel or LoadState.
   // `communicator` (owned by the caller, as it may have to be aborted), ops and `ledger` outlive
-  // the session.
+  // the session, which alone uses the communicator meanwhile.
   static absl::StatusOr<std::unique_ptr<TrainingSession>> Create(const SessionOptions& options,
                                                                  const SessionOps& ops,
                                                                  Communicator* communicator,
@@ -54,6 +66,7 @@ class TrainingSession {
   const ModelSpec& spec() const { return decoder_.spec(); }
   const Decoder& decoder() const { return decoder_; }
   const ShardPlan& plan() const { return *plan_; }
+  // Collectives of this rank while the session lives.
   Communicator& communicator() { return *communicator_; }
   ParameterShard& shard() { return *shard_; }
   Optimizer& optimizer() { return optimizer_; }
@@ -68,10 +81,12 @@ class TrainingSession {
                                         const std::vector<Sample>& samples);
   // Collective. Steps on the gradients of the last Train. FailedPrecondition: there are none.
   absl::StatusOr<OptimizerReport> Step();
-  // Collective. Log-probs under the current weights.
+  // Collective. Log-probs under the current weights: of the step's samples, of the probe's.
   absl::StatusOr<LogProbsBySample> Score(const std::vector<Sample>& samples);
+  absl::StatusOr<LogProbsBySample> ScoreProbe(const std::vector<Sample>& samples);
 
-  // Keeps the weights as they are now as the reference policy (tag reference).
+  // Keeps the weights as they are now as the reference policy (tag reference), in a file if
+  // offload_reference.
   absl::Status FreezeReference();
   // Collective. Log-probs under the reference policy. FailedPrecondition: there is none.
   absl::StatusOr<LogProbsBySample> ScoreReference(const std::vector<Sample>& samples);
@@ -80,18 +95,33 @@ class TrainingSession {
   // needs the memory, that is, if this worker holds more than `kept_bytes`. Otherwise it is kept:
   // the first touch of pages is too slow to do it again in every step.
   absl::Status ReleaseIfTight();
+  // Internal: this worker holds more than `kept_bytes`, and some of it is memory that only training
+  // needs; the message names the tags. The rollout would run out of memory as it wakes.
+  absl::Status CheckReleased() const;
 
  private:
-  TrainingSession(Decoder decoder, const SessionOptions& options, std::shared_ptr<ThreadPool> pool)
-      : options_(options),
-        decoder_(std::move(decoder)),
-        optimizer_(options.optimizer, std::move(pool)) {}
-  PassOptions Pass() const;
-  int64_t HeldBytes(bool with_activations) const;
+  TrainingSession(Decoder decoder, const SessionOptions& options)
+      : options_(options), decoder_(std::move(decoder)), optimizer_(options.optimizer) {}
+  PassOptions Pass(const BatchLimits& limits) const;
+  absl::StatusOr<LogProbsBySample> ScoreFrom(const ShardSource& source,
+                                             const BatchLimits& limits,
+                                             const std::vector<Sample>& samples);
+  GatherOptions Gathering() const;
+  TrainerMemoryOptions MemoryOptions() const;
+  // What the rollout may lack: of the host's memory where that is the device's.
+  int64_t HeldBytes() const {
+    return shard_->device()->is_host() ? ledger_->memory_bytes() : ledger_->Snapshot().device_bytes;
+  }
+  // Takes the memory of gathered weights, for this policy from now on.
+  absl::Status GatherFrom(const ShardSource& source);
+  // The same and that of gradients, all zero.
+  absl::Status TakeTrainingMemory();
+  // Collective: a rank that got no memory for a pass must not leave the others in its collectives.
+  absl::Status AgreeOnMemory(const absl::Status& mine);
+  ShardSource Current() const { return {.data = shard_->compute()}; }
 
   const SessionOptions options_;
   Decoder decoder_;
-  Communicator* communicator_ = nullptr;
   Ledger* ledger_ = nullptr;
   std::unique_ptr<ShardPlan> plan_;
   std::unique_ptr<ParameterShard> shard_;
@@ -99,9 +129,10 @@ class TrainingSession {
   std::unique_ptr<GradientScatter> gradients_;
   std::unique_ptr<LayerLoop> loop_;
   std::unique_ptr<WeightPublisher> publisher_;
-  std::unique_ptr<MemoryRegion> reference_;
+  std::unique_ptr<ReferenceShard> reference_;
   Optimizer optimizer_;
   bool has_gradients_ = false;  // of a mini-batch that was not stepped on yet
+  std::unique_ptr<OrderedCommunicator> communicator_;  // ends first: its thread fills weights_
 };
 
 }  // namespace tandem

@@ -1,37 +1,38 @@
 #include "trainer_worker/weight_gather.h"
 
-#include <algorithm>
+#include <utility>
 
+#include "common/base/check.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<WeightGather>> WeightGather::Create(const ShardPlan* plan,
-                                                                   const std::byte* compute,
-                                                                   Communicator* communicator,
-                                                                   Ledger* ledger,
-                                                                   int64_t resident_bytes) {
-  std::unique_ptr<WeightGather> gather(new WeightGather);
-  gather->plan_ = plan;
-  gather->compute_ = compute;
-  gather->communicator_ = communicator;
+absl::StatusOr<std::unique_ptr<WeightGather>> WeightGather::Create(
+    Device* device,
+    const ShardPlan* plan,
+    const ShardSource& source,
+    OrderedCommunicator* communicator,
+    Ledger* ledger,
+    GatherOptions options) {
+  std::unique_ptr<WeightGather> gather(new WeightGather(device, plan, source, communicator));
+  options.ranks = plan->world_size();
+  gather->prefetch_ = options.prefetch;
   const WeightLayout& layout = plan->layout();
-  gather->resident_ = plan->world_size() == 1 || layout.total_bytes() <= resident_bytes;
-  gather->filled_.assign(static_cast<size_t>(layout.num_layers()) + 1, false);
-  const int64_t bytes =
-      gather->resident_ ? layout.total_bytes() : layout.global_bytes() + layout.layer_bytes();
-  TANDEM_ASSIGN_OR_RETURN(gather->storage_, MemoryRegion::Reserve("gather", bytes, ledger));
-  if (plan->world_size() == 1) return gather;
-  const int64_t largest = std::max(layout.group_elements(-1), layout.group_elements(0));
-  TANDEM_ASSIGN_OR_RETURN(
-      gather->staging_,
-      MemoryRegion::Reserve("gather", largest * static_cast<int64_t>(DTypeBytes(layout.dtype())),
-                            ledger));
+  const GatherSizes sizes = GatherSizesOf({.global = layout.global_bytes(),
+                                           .layer = layout.layer_bytes(),
+                                           .layers = layout.num_layers()},
+                                          options);
+  gather->places_.resize(static_cast<size_t>(1 + sizes.layers));
+  TANDEM_ASSIGN_OR_RETURN(gather->storage_, device->Reserve("gather", sizes.places, ledger));
+  if (sizes.staging == 0) return gather;
+  TANDEM_ASSIGN_OR_RETURN(gather->staging_, device->Reserve("gather", sizes.staging, ledger));
   return gather;
 }
 
+WeightGather::~WeightGather() { Refresh(); }
+
 absl::Status WeightGather::Map() {
-  if (storage_->mapped()) return absl::OkStatus();
+  if (in_place() || storage_->mapped()) return absl::OkStatus();
   Refresh();
   TANDEM_RETURN_IF_ERROR(storage_->Map());
   return staging_ == nullptr ? absl::OkStatus() : staging_->Map();
@@ -43,49 +44,187 @@ absl::Status WeightGather::Release() {
   return staging_ == nullptr ? absl::OkStatus() : staging_->Release();
 }
 
-void WeightGather::Refresh() { std::fill(filled_.begin(), filled_.end(), false); }
+void WeightGather::Refresh() {
+  // Without an event the device has failed, which shows in all that comes.
+  JoinUploads().IgnoreError();
+  for (Place& place : places_) {
+    if (place.filled.valid()) place.filled.wait();
+    place = Place{};
+  }
+}
 
-std::byte* WeightGather::Place(int layer) const {
-  const WeightLayout& layout = plan_->layout();
-  return storage_->data() + layout.group_offset(resident_ ? layer : std::min(layer, 0));
+void WeightGather::Use(const ShardSource& source) {
+  if (source.data == source_.data) return;
+  Refresh();
+  source_ = source;
+}
+
+size_t WeightGather::IndexOf(int layer) const {
+  return layer < 0 ? 0 : 1 + static_cast<size_t>(layer) % (places_.size() - 1);
+}
+
+std::byte* WeightGather::Address(int layer) const {
+  return storage_->data() + plan_->layout().group_offset(static_cast<int>(IndexOf(layer)) - 1);
 }
 
 absl::StatusOr<const std::byte*> WeightGather::Group(int layer) {
-  const auto index = static_cast<size_t>(layer + 1);
-  std::byte* group = Place(layer);
-  if (filled_[index]) return group;
-  if (layer >= 0 && !resident_) std::fill(filled_.begin() + 1, filled_.end(), false);
-  TANDEM_RETURN_IF_ERROR(Fill(layer, group));
-  filled_[index] = true;
-  return group;
+  const int64_t layers = plan_->layout().num_layers();
+  if (layer < -1 || layer >= layers) {
+    return InvalidArgument("layer {} of {} was to be gathered", layer, layers);
+  }
+  last_ = layer;
+  if (in_place()) return source_.data + MyOffset(layer);
+  Place& place = places_[IndexOf(layer)];
+  if (place.layer == layer && !place.filled.valid() && !place.uploading) return Address(layer);
+  if (!device_->is_host()) return GroupOnDevice(layer);
+  const bool prefetched = place.layer == layer;
+  const OrderedCommunicator::Result filled = std::exchange(place, Place{}).filled;
+  TANDEM_RETURN_IF_ERROR(prefetched ? filled.get() : communicator_->Run(FillOf(layer)));
+  place.layer = layer;
+  return Address(layer);
 }
 
-absl::Status WeightGather::Fill(int layer, std::byte* group) {
-  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
-  const int rank = plan_->rank();
-  std::vector<const std::byte*> shards = {compute_ + plan_->group_offset(layer, rank) * element};
-  if (plan_->world_size() > 1) {
-    std::vector<int64_t> bytes;
-    shards.clear();
-    int64_t offset = 0;
-    for (int r = 0; r < plan_->world_size(); ++r) {
-      bytes.push_back(plan_->group_elements(layer, r) * element);
-      shards.push_back(staging_->data() + offset);
-      offset += bytes.back();
-    }
-    TANDEM_RETURN_IF_ERROR(communicator_->AllGatherV(
-        compute_ + plan_->group_offset(layer, rank) * element, bytes, staging_->data()));
+absl::StatusOr<const std::byte*> WeightGather::GroupOnDevice(int layer) {
+  // One group at a time is in staging_.
+  TANDEM_RETURN_IF_ERROR(LayOutPrefetched());
+  TANDEM_RETURN_IF_ERROR(JoinUploads());
+  Place& place = places_[IndexOf(layer)];
+  if (place.layer == layer) return Address(layer);
+  place = Place{};
+  StageMine(layer);
+  TANDEM_RETURN_IF_ERROR(communicator_->Run(FillOf(layer)));
+  TANDEM_RETURN_IF_ERROR(LayOut(layer));
+  place.layer = layer;
+  return Address(layer);
+}
+
+void WeightGather::Prefetch(Next next) {
+  const int layer = last_ + (next == Next::kAfter ? 1 : -1);
+  if (layer < 0 || layer >= plan_->layout().num_layers()) return;
+  Place& place = places_[IndexOf(layer)];
+  const bool waits = plan_->world_size() > 1 || source_.file != nullptr || Uploads();
+  if (!prefetch_ || !waits || place.layer == layer) return;
+  if (Uploads()) {
+    Upload(layer).IgnoreError();  // Group tries again
+    return;
   }
+  if (!device_->is_host() && !LayOutPrefetched().ok()) return;  // Group fails as well
+  StageMine(layer);
+  place = Place{layer, communicator_->Submit(FillOf(layer))};
+}
+
+absl::Status WeightGather::Upload(int layer) {
+  if (uploads_ == nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(uploads_, device_->OpenUploads());
+  }
+  Place& place = places_[IndexOf(layer)];
+  // Whatever comes of it, what lies there is no layer any more until it is joined.
+  place = Place{.uploading = true};
+  TANDEM_RETURN_IF_ERROR(uploads_->Begin());
+  TANDEM_RETURN_IF_ERROR(LayOut(layer, uploads_.get()));
+  place.layer = layer;
+  return absl::OkStatus();
+}
+
+absl::Status WeightGather::JoinUploads() {
+  for (Place& place : places_) {
+    if (!place.uploading) continue;
+    TANDEM_RETURN_IF_ERROR(uploads_->Join());
+    place.uploading = false;
+  }
+  return absl::OkStatus();
+}
+
+int64_t WeightGather::MyOffset(int layer) const {
+  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
+  return plan_->group_offset(layer, plan_->rank()) * element;
+}
+
+int64_t WeightGather::BytesOf(int layer, int rank) const {
+  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
+  return plan_->group_elements(layer, rank) * element;
+}
+
+OrderedCommunicator::Work WeightGather::FillOf(int layer) {
+  return [this, layer](Communicator& group) {
+    return device_->is_host() ? Fill(layer, group) : Collect(layer, group);
+  };
+}
+
+absl::Status WeightGather::Fill(int layer, Communicator& group) {
+  const int64_t offset = MyOffset(layer), length = BytesOf(layer, plan_->rank());
+  if (source_.file != nullptr) source_.file->WillNeed(offset, length);
+  TANDEM_RETURN_IF_ERROR(Collect(layer, group));
+  TANDEM_RETURN_IF_ERROR(LayOut(layer));
+  if (source_.file != nullptr) source_.file->Evict(offset, length);
+  return absl::OkStatus();
+}
+
+absl::Status WeightGather::Collect(int layer, Communicator& group) {
+  if (plan_->world_size() == 1) return absl::OkStatus();
+  std::vector<int64_t> bytes;
+  const std::byte* mine = source_.data + MyOffset(layer);
+  int64_t before = 0;
+  for (int r = 0; r < plan_->world_size(); ++r) {
+    if (r == plan_->rank() && StagesMine()) mine = staging_->data() + before;
+    bytes.push_back(BytesOf(layer, r));
+    before += bytes.back();
+  }
+  return group.AllGatherV(mine, bytes, staging_->data());
+}
+
+void WeightGather::StageMine(int layer) {
+  if (!StagesMine()) return;
+  int64_t before = 0;
+  for (int r = 0; r < plan_->rank(); ++r) before += BytesOf(layer, r);
+  device_->Copy(staging_->data() + before, source_.data + MyOffset(layer),
+                BytesOf(layer, plan_->rank()));
+}
+
+absl::Status WeightGather::LayOutPrefetched() {
+  if (device_->is_host()) return absl::OkStatus();
+  for (Place& place : places_) {
+    if (!place.filled.valid()) continue;
+    const Place prefetched = std::exchange(place, Place{});
+    TANDEM_RETURN_IF_ERROR(prefetched.filled.get());
+    TANDEM_RETURN_IF_ERROR(LayOut(prefetched.layer));
+    place.layer = prefetched.layer;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightGather::LayOut(int layer, UploadStream* beside) {
+  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
   const ShardPlan::Group tensors = plan_->group(layer);
-  for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
-    for (int r = 0; r < plan_->world_size(); ++r) {
+  const std::byte* shard =
+      plan_->world_size() > 1 ? staging_->data() : source_.data + MyOffset(layer);
+  for (int r = 0; r < plan_->world_size(); shard += BytesOf(layer, r++)) {
+    for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
       const ShardPlan::Piece& piece = plan_->piece(tensor, r);
       if (piece.rows == 0) continue;
       const int64_t offset = (piece.offset - plan_->group_offset(layer, r)) * element;
-      plan_->layout().WriteRows(group, *plan_->tensors()[tensor], piece.row, piece.rows,
-                                shards[static_cast<size_t>(r)] + offset);
+      TANDEM_RETURN_IF_ERROR(
+          WriteRows(layer, *plan_->tensors()[tensor], piece, shard + offset, beside));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status WeightGather::WriteRows(int layer,
+                                     const TensorPlace& place,
+                                     const ShardPlan::Piece& piece,
+                                     const std::byte* from,
+                                     UploadStream* beside) {
+  const WeightLayout& layout = plan_->layout();
+  if (device_->is_host()) {
+    layout.WriteRows(Address(layer), place, piece.row, piece.rows, from);
+    return absl::OkStatus();
+  }
+  TANDEM_CHECK(!place.packed, place.name);  // a GPU's weights are row-major
+  const int64_t row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout.dtype()));
+  std::byte* const to = Address(layer) + place.offset + (place.fused_row + piece.row) * row_bytes;
+  if (beside != nullptr) return beside->Copy(to, from, piece.rows * row_bytes);
+  device_->Copy(to, from, piece.rows * row_bytes);
   return absl::OkStatus();
 }
 

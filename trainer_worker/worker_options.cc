@@ -18,6 +18,14 @@ absl::StatusOr<Recompute> RecomputeOf(const std::string& text) {
                          text);
 }
 
+absl::StatusOr<Reshard> ReshardOf(const std::string& text) {
+  if (text == "auto") return Reshard::kAuto;
+  if (text == "true") return Reshard::kAlways;
+  if (text == "false") return Reshard::kNever;
+  return InvalidArgument(
+      "actor.fsdp_config.reshard_after_forward is \"{}\"; use auto, true or false", text);
+}
+
 PolicyLossOptions LossOf(const v1::Actor& actor) {
   PolicyLossOptions loss;
   loss.clip_ratio_low = actor.clip_ratio_low();
@@ -46,7 +54,8 @@ OptimizerOptions OptimizerOf(const v1::Actor& actor) {
   return options;
 }
 
-absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registration) {
+absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registration,
+                                         int64_t gpu_bytes) {
   const v1::Config& config = registration.config();
   SessionOptions session;
   session.model_dir = config.model().path();
@@ -56,15 +65,25 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
           ? config.rollout().max_model_len()
           : config.data().max_prompt_length() + config.data().max_response_length();
   session.max_micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu();
+  session.train_limits = TrainLimits(config);
+  session.score_limits = ScoreLimits(config);
+  session.probe_limits = ProbeLimits(config);
   session.allow_off_support = config.rollout().allow_off_support();
   TANDEM_ASSIGN_OR_RETURN(session.recompute,
                           RecomputeOf(config.model().enable_gradient_checkpointing()));
-  session.device_bytes =
-      CpuDeviceMemoryBytes(static_cast<int>(std::max<int64_t>(1, config.cluster().trainers())));
+  const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
+  TANDEM_ASSIGN_OR_RETURN(session.reshard, ReshardOf(fsdp.reshard_after_forward()));
+  session.prefetch = fsdp.forward_prefetch();
+  const auto pairs = static_cast<int>(std::max<int64_t>(1, config.cluster().trainers()));
+  session.device_bytes = gpu_bytes > 0 ? gpu_bytes : CpuDeviceMemoryBytes(pairs);
   session.kept_bytes =
       TrainerKeptBytes(session.device_bytes, config.rollout().gpu_memory_utilization());
+  session.offload_dir = config.cluster().run_dir();
+  session.offload_master = config.actor().fsdp_config().param_offload();
+  session.offload_reference = config.ref().offload();
+  session.offload_moments = config.actor().fsdp_config().optimizer_offload();
   session.optimizer = OptimizerOf(config.actor());
-  session.publish.slot_bytes = BucketBytes(config, /*cuda=*/false);
+  session.publish.slot_bytes = BucketBytes(config, config.trainer().device() == "cuda");
   session.publish.slots = static_cast<int>(config.weight_sync().slots());
   return session;
 }
@@ -72,13 +91,15 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
 }  // namespace
 
 absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& registration,
-                                                  int rank) {
+                                                  int rank,
+                                                  int64_t gpu_bytes) {
   const v1::Config& config = registration.config();
   TrainerOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.session, SessionOf(registration));
+  TANDEM_ASSIGN_OR_RETURN(options.session, SessionOf(registration, gpu_bytes));
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
   options.rank = rank;
   options.threads = std::max<int>(1, registration.compute_threads());
+  options.transport = config.weight_sync().transport();
   options.loss = LossOf(config.actor());
   options.loss_agg_mode = config.actor().loss_agg_mode();
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";

@@ -17,6 +17,16 @@ struct CpuSetDeleter {
 };
 using CpuSet = std::unique_ptr<cpu_set_t, CpuSetDeleter>;
 
+// `cores` ascending.
+void StayOn(const std::vector<int>& cores) {
+  const int capacity = cores.back() + 1;
+  const CpuSet set(CPU_ALLOC(capacity));
+  const size_t bytes = CPU_ALLOC_SIZE(capacity);
+  CPU_ZERO_S(bytes, set.get());
+  for (const int core : cores) CPU_SET_S(core, bytes, set.get());
+  sched_setaffinity(0, bytes, set.get());
+}
+
 }  // namespace
 
 std::vector<int> AllowedCores() {
@@ -55,12 +65,8 @@ std::string PinningText(const std::vector<int>& cores) {
   return cores.empty() ? "not pinned" : fmt::format("pinned to cores {}", fmt::join(cores, ", "));
 }
 
-void PinThisThread(int core) {
-  const CpuSet set(CPU_ALLOC(core + 1));
-  const size_t bytes = CPU_ALLOC_SIZE(core + 1);
-  CPU_ZERO_S(bytes, set.get());
-  CPU_SET_S(core, bytes, set.get());
-  sched_setaffinity(0, bytes, set.get());
-}
+void PinThisThread(int core) { StayOn({core}); }
+
+void UnpinThisThread() { StayOn(AllowedCores()); }
 
 }  // namespace tandem

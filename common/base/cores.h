@@ -24,5 +24,8 @@ std::string PinningText(const std::vector<int>& cores);
 
 // Keeps the calling thread, and threads that it starts, on one core; best effort.
 void PinThisThread(int core);
+// Lets the calling thread run on all AllowedCores again; best effort. Without effect for the
+// process's first thread.
+void UnpinThisThread();
 
 }  // namespace tandem

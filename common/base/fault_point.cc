@@ -1,5 +1,6 @@
 #include "common/base/fault_point.h"
 
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
@@ -19,9 +20,11 @@ namespace {
 struct Fault {
   std::string point;
   int countdown = 1;
-  int signal = SIGKILL;
+  int signal = SIGKILL;  // kFlip: none, a bit is flipped instead
   std::string marker;
 };
+
+constexpr int kFlip = 0;
 
 struct Faults {
   std::mutex mutex;
@@ -34,12 +37,24 @@ Faults& AllFaults() {
   return faults;
 }
 
-void Fire(const Fault& fault) {
+// False: it has fired in an earlier life.
+bool Mark(const Fault& fault) {
   const int fd = open(fault.marker.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return;  // it has fired in an earlier life
+  if (fd < 0) return false;
   close(fd);
+  return true;
+}
+
+void Fire(const Fault& fault) {
+  if (!Mark(fault)) return;
   spdlog::warn("TANDEM_FAULT: signal {} at {}", fault.signal, fault.point);
   kill(getpid(), fault.signal);
+}
+
+int SignalOf(const std::string& action) {
+  if (action == "kill") return SIGKILL;
+  if (action == "stop") return SIGSTOP;
+  return action == "flip" ? kFlip : -1;
 }
 
 }  // namespace
@@ -51,14 +66,12 @@ void InitFaultPoints(const std::string& role, int rank) {
     const std::vector<std::string> parts = absl::StrSplit(spec, absl::MaxSplits(':', 5));
     int fault_rank = 0, nth = 0;
     const bool readable = parts.size() == 6 && absl::SimpleAtoi(parts[1], &fault_rank) &&
-                          absl::SimpleAtoi(parts[3], &nth) &&
-                          (parts[4] == "kill" || parts[4] == "stop");
-    TANDEM_CHECK(readable, "TANDEM_FAULT is not role:rank:point:nth:kill|stop:marker: " + spec);
+                          absl::SimpleAtoi(parts[3], &nth) && SignalOf(parts[4]) >= 0;
+    TANDEM_CHECK(readable,
+                 "TANDEM_FAULT is not role:rank:point:nth:kill|stop|flip:marker: " + spec);
     if (parts[0] != role || fault_rank != rank) continue;
-    AllFaults().list.push_back({.point = parts[2],
-                                .countdown = nth,
-                                .signal = parts[4] == "kill" ? SIGKILL : SIGSTOP,
-                                .marker = parts[5]});
+    AllFaults().list.push_back(
+        {.point = parts[2], .countdown = nth, .signal = SignalOf(parts[4]), .marker = parts[5]});
   }
   AllFaults().any = !AllFaults().list.empty();
 }
@@ -68,8 +81,23 @@ void FaultPoint(const char* point) {
   if (!faults.any) return;
   std::lock_guard lock(faults.mutex);
   for (Fault& fault : faults.list) {
-    if (fault.point == point && --fault.countdown == 0) Fire(fault);
+    if (fault.signal == kFlip || fault.point != point) continue;
+    if (--fault.countdown == 0) Fire(fault);
   }
+}
+
+bool FaultFlips(const char* point) {
+  Faults& faults = AllFaults();
+  if (!faults.any) return false;
+  std::lock_guard lock(faults.mutex);
+  bool flips = false;
+  for (Fault& fault : faults.list) {
+    if (fault.signal != kFlip || fault.point != point) continue;
+    // One that fired in an earlier life never counts down to zero again.
+    if (--fault.countdown == 0 && !Mark(fault)) fault.countdown = INT_MAX;
+    flips = flips != (fault.countdown <= 0);  // two of them undo each other
+  }
+  return flips;
 }
 
 }  // namespace tandem

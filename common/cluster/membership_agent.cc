@@ -46,6 +46,7 @@ class GrpcMembershipAgent : public MembershipAgent {
     request_.set_pid(getpid());
     request_.set_build("tandem 0.1.0");
     request_.set_device_memory_bytes(options_.device_memory_bytes);
+    request_.set_device_uuid(options_.device_uuid);
   }
 
   ~GrpcMembershipAgent() override {
@@ -113,13 +114,14 @@ class GrpcMembershipAgent : public MembershipAgent {
   }
 
   absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
-                                       const std::string& numerics_class,
-                                       const std::string& kernel_set) override {
+                                       const WorkerNumerics& numerics) override {
     {
       std::lock_guard lock(mutex_);
       request_.set_tokenizer_digest(tokenizer_digest);
-      request_.set_numerics_class(numerics_class);
-      request_.set_kernel_set(kernel_set);
+      request_.set_numerics_class(numerics.numerics_class);
+      request_.set_kernel_set(numerics.kernel_set);
+      request_.mutable_numerics_choices()->clear();
+      request_.mutable_numerics_choices()->insert(numerics.choices.begin(), numerics.choices.end());
     }
     const absl::Time deadline = absl::Now() + controller_lost();
     while (true) {

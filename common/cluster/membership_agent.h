@@ -12,6 +12,7 @@
 
 #include "common/rpc/security.h"
 #include "common/types/ledger_snapshot.h"
+#include "common/types/numerics_choices.h"
 #include "tandem/v1/controller.pb.h"
 #include "tandem/v1/types.pb.h"
 
@@ -25,6 +26,7 @@ struct JoinOptions {
   std::string listen_address;  // this worker's own bound gRPC address
   std::string boot_id;         // empty: read from this host
   int64_t device_memory_bytes = 0;
+  std::string device_uuid;  // of a GPU
   RpcSecurity security;
 };
 
@@ -35,6 +37,13 @@ struct WorkerHealth {
   std::string last_action;
   LedgerSnapshot ledger;
   std::string numerics_class;  // empty until known
+};
+
+// How a worker computes.
+struct WorkerNumerics {
+  std::string numerics_class;
+  std::string kernel_set;
+  NumericsChoices choices;
 };
 
 // Lifecycle: Join -> (load tokenizer and model) -> SetTokenizerAndNumerics -> StartHeartbeats.
@@ -54,12 +63,11 @@ class MembershipAgent {
   virtual int64_t incarnation() const = 0;
   virtual v1::WorkerId worker_id() const = 0;
 
-  // Tells the controller which tokenizer (empty for workers without one), numerics class and kernel
-  // set this worker has; only then it counts as ready. InvalidArgument or FailedPrecondition:
-  // refused (exit 64).
+  // Tells the controller which tokenizer (empty for workers without one) this worker has and how it
+  // computes; only then it counts as ready. InvalidArgument or FailedPrecondition: refused (exit
+  // 64).
   virtual absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
-                                               const std::string& numerics_class,
-                                               const std::string& kernel_set) = 0;
+                                               const WorkerNumerics& numerics) = 0;
 
   // Sends `health()` every cluster.heartbeat_seconds from a thread of its own. `on_end` is called
   // at most once, from that thread: OK: asked to stop (exit 0); Aborted: another process took this

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "common/base/device_lost.h"
 #include "common/cluster/listen_address.h"
 #include "common/cluster/protocol.h"
 
@@ -22,7 +23,8 @@ int ParseWorkerFlags(
   app.add_option("--rank", flags->rank, "rank, equal to its partner's")
       ->required()
       ->check(CLI::Range(0, kMaxRank));
-  app.add_option("--device", flags->device, "equal to its partner's; default: cpu:<rank>");
+  app.add_option("--device", flags->device,
+                 "cpu:<number> or cuda:<number>, equal to its partner's; default: cpu:<rank>");
   app.add_option("--listen", flags->listen,
                  "unix:/path or host:port; default: beside the controller's socket");
   app.add_option("--join-timeout", flags->join_timeout_seconds,
@@ -43,6 +45,7 @@ int ParseWorkerFlags(
 }
 
 int ExitCodeOf(const absl::Status& end) {
+  if (IsDeviceLost(end)) return kExitRestart;
   switch (end.code()) {
     case absl::StatusCode::kOk:
     case absl::StatusCode::kAborted:  // another process took this rank

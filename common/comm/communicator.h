@@ -5,6 +5,9 @@
 // except Abort. Errors: DeadlineExceeded names the ranks that did not come; Unavailable names a
 // rank that is gone; Aborted after Abort; Internal if ranks make different calls. After the first
 // error the group is poisoned: every later call on any rank fails with it; form a new group.
+//
+// On a GPU (device_group.h) AllGatherV, ReduceScatterSums and Broadcast take device addresses; the
+// few values of AllReduceSum lie in host memory everywhere, and host() takes the rest that does.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +20,13 @@ namespace tandem {
 
 enum class Accumulate { kReplace, kAdd };
 
+// A tensor that is summed over ranks, each of which keeps a piece of the sum.
+struct ScatteredSum {
+  const float* full = nullptr;           // [sum of the counts], every rank's own
+  std::vector<int64_t> counts_per_rank;  // world_size entries, equal on all ranks
+  float* mine = nullptr;                 // [counts_per_rank[rank]]; does not overlap `full`
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -25,7 +35,8 @@ class Communicator {
   virtual int world_size() const = 0;
 
   // all = the ranks' contributions, one after the other; bytes_per_rank has world_size entries,
-  // equal on all ranks. `mine` may already lie at its place in `all`.
+  // equal on all ranks. `mine` may already lie at its place in `all`. A null `all`: this rank gives
+  // and takes nothing.
   virtual absl::Status AllGatherV(const void* mine,
                                   const std::vector<int64_t>& bytes_per_rank,
                                   void* all) = 0;
@@ -33,18 +44,36 @@ class Communicator {
   absl::Status AllGather(const void* mine, int64_t bytes, void* all) {
     return AllGatherV(mine, std::vector<int64_t>(world_size(), bytes), all);
   }
-  // `full` [sum of counts] is every rank's own; mine [counts_per_rank[rank]] = (or +=) the sum over
-  // ranks of their piece for this rank. `mine` does not overlap `full`.
-  virtual absl::Status ReduceScatterSum(const float* full,
-                                        const std::vector<int64_t>& counts_per_rank,
-                                        float* mine,
-                                        Accumulate accumulate) = 0;
+  // For each of `sums`: mine = (or +=) the sum over ranks of their piece of `full` for this rank.
+  // One collective, however many tensors: through NCCL, ranks meet once and wait for their device
+  // once. The bits do not depend on what is summed together.
+  virtual absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                         Accumulate accumulate) = 0;
+  // The same of one tensor.
+  absl::Status ReduceScatterSum(const float* full,
+                                const std::vector<int64_t>& counts_per_rank,
+                                float* mine,
+                                Accumulate accumulate) {
+    return ReduceScatterSums({{full, counts_per_rank, mine}}, accumulate);
+  }
   // values [count] = sum over ranks, on every rank.
   virtual absl::Status AllReduceSum(double* values, int64_t count) = 0;
   virtual absl::Status AllReduceSum(float* values, int64_t count) = 0;
   // data [bytes] of `root` on every rank.
   virtual absl::Status Broadcast(void* data, int64_t bytes, int root) = 0;
   virtual absl::Status Barrier() = 0;
+
+  // The same ranks, for what lies in host memory whatever the device: the group itself on a CPU.
+  // One order of calls for both.
+  virtual Communicator& host() { return *this; }
+
+  // Where the device computes on a stream: how far that has been given work. A collective starts
+  // once the device has got to where the stream was when it was called, or, after StartAt, at the
+  // mark, so that what is computed beside a collective does not hold it back. StartAt(0): as
+  // before. Mark is for the thread that gives work to the device, at most 32 marks before the
+  // collective. Nothing where calls compute at once, as on a CPU.
+  virtual uint64_t Mark() { return 0; }
+  virtual void StartAt(uint64_t /*mark*/) {}
 
   // Makes pending and later calls fail on all ranks, with `reason`. Any thread.
   virtual void Abort(const std::string& reason) = 0;

@@ -8,10 +8,12 @@
 #include <absl/time/clock.h>
 
 #include "common/base/status_macros.h"
+#include "common/comm/call_signature.h"
 #include "common/comm/group_rendezvous.h"
 #include "common/comm/ordered_sum.h"
 #include "common/comm/shared_segment.h"
 #include "common/comm/solo_communicator.h"
+#include "common/comm/sum_rounds.h"
 
 namespace tandem {
 namespace {
@@ -20,45 +22,11 @@ namespace {
 constexpr int kSpins = 2000;
 constexpr absl::Duration kSlice = absl::Milliseconds(100);
 
-enum class Collective : uint64_t {
-  kAllGather = 1,
-  kReduceScatter,
-  kAllReduce,
-  kBroadcast,
-  kBarrier
-};
-
-const char* NameOf(Collective collective) {
-  switch (collective) {
-    case Collective::kAllGather:
-      return "AllGather";
-    case Collective::kReduceScatter:
-      return "ReduceScatterSum";
-    case Collective::kAllReduce:
-      return "AllReduceSum";
-    case Collective::kBroadcast:
-      return "Broadcast";
-    case Collective::kBarrier:
-      return "Barrier";
-  }
-  return "collective";
-}
-
-// Tells calls apart: which collective, and its sizes.
-uint64_t CallSignature(Collective collective, const std::vector<int64_t>& sizes) {
-  uint64_t hash = static_cast<uint64_t>(collective) * 0x9E3779B97F4A7C15u;
-  for (const int64_t size : sizes) {
-    hash = (hash ^ static_cast<uint64_t>(size)) * 0xD6E8FEB86659FD93u;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
 // A collective is a sequence of steps. In a step every rank fills its staging buffer, publishes,
 // and reads the others' once they have published. Two buffers suffice: a rank that has published
 // step k + 1 has read step k, and nobody fills a buffer again before all have published the step
 // after.
-class SharedMemoryCommunicator : public Communicator {
+class SharedMemoryCommunicator final : public HostGroup {
  public:
   SharedMemoryCommunicator(const SharedMemoryGroupOptions& options,
                            std::unique_ptr<SharedSegment> segment,
@@ -70,10 +38,8 @@ class SharedMemoryCommunicator : public Communicator {
   absl::Status AllGatherV(const void* mine,
                           const std::vector<int64_t>& bytes_per_rank,
                           void* all) override;
-  absl::Status ReduceScatterSum(const float* full,
-                                const std::vector<int64_t>& counts_per_rank,
-                                float* mine,
-                                Accumulate accumulate) override;
+  absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                 Accumulate accumulate) override;
   absl::Status AllReduceSum(double* values, int64_t count) override {
     return AllReduce(values, count);
   }
@@ -86,10 +52,27 @@ class SharedMemoryCommunicator : public Communicator {
     segment_->Abort(absl::Status(absl::StatusCode::kAborted, reason));
   }
 
+  absl::Status status() const override { return segment_->status(); }
+  absl::Status Fail(const absl::Status& why) override {
+    segment_->Abort(why);
+    return segment_->status();
+  }
+  void ShowProgress(uint64_t progress) override {
+    segment_->line(options_.rank).progress.store(progress, std::memory_order_release);
+  }
+  uint64_t ProgressOf(int rank) const override {
+    return segment_->line(rank).progress.load(std::memory_order_acquire);
+  }
+  int FindGone(uint64_t wanted) const override {
+    return FindClosed([&](int rank) { return ProgressOf(rank) >= wanted; });
+  }
+
  private:
   template <typename T>
   absl::Status AllReduce(T* values, int64_t count);
-  absl::Status Start(Collective collective, const std::vector<int64_t>& sizes);
+  absl::Status Start(const char* collective, const std::vector<int64_t>& sizes);
+  // This rank's sum of a part that is staged; `room` elements of staging are each rank's.
+  void AddUp(const SumPart& part, const ScatteredSum& sum, int64_t room, Accumulate accumulate);
   std::byte* MyStaging() const { return segment_->staging(options_.rank, step_); }
   const std::byte* Staging(int rank) const { return segment_->staging(rank, step_); }
   // Publishes this rank's step, waits for the others' and checks that they make the same call; the
@@ -101,21 +84,22 @@ class SharedMemoryCommunicator : public Communicator {
     const uint32_t published = segment_->line(rank).steps.load(std::memory_order_acquire);
     return static_cast<int32_t>(published - steps) >= 0;
   }
-  absl::Status FindGone(uint32_t steps) const;
+  // A rank that has closed its connection before it was `done`, or -1.
+  template <typename Done>
+  int FindClosed(const Done& done) const;
   absl::Status TooLate(uint32_t steps) const;
-  absl::Status Fail(const absl::Status& status);
 
   const SharedMemoryGroupOptions options_;
   const std::unique_ptr<SharedSegment> segment_;
   const std::vector<UniqueFd> connections_;
   uint32_t step_ = 0;  // the one that is being filled
   int64_t calls_ = 0;
-  Collective collective_ = Collective::kBarrier;
+  const char* collective_ = "";
   uint64_t signature_ = 0;
   absl::Time deadline_;
 };
 
-absl::Status SharedMemoryCommunicator::Start(Collective collective,
+absl::Status SharedMemoryCommunicator::Start(const char* collective,
                                              const std::vector<int64_t>& sizes) {
   TANDEM_RETURN_IF_ERROR(segment_->status());
   collective_ = collective;
@@ -137,7 +121,7 @@ absl::Status SharedMemoryCommunicator::Exchange() {
       return Fail(
           Internal("call {} is {} on rank {}, but rank {} makes another one or with other "
                    "sizes",
-                   calls_, NameOf(collective_), options_.rank, rank));
+                   calls_, collective_, options_.rank, rank));
     }
   }
   return absl::OkStatus();
@@ -154,25 +138,27 @@ absl::Status SharedMemoryCommunicator::WaitFor(int rank, uint32_t steps) {
     if (static_cast<int32_t>(seen - steps) >= 0) return absl::OkStatus();
     TANDEM_RETURN_IF_ERROR(segment_->status());
     // Looked at before the connections: a rank that has come and gone has done its part.
-    const absl::Status gone = FindGone(steps);
-    if (!gone.ok()) return Fail(gone);
+    const int gone = FindClosed([&](int other) { return HasCome(other, steps); });
+    if (gone >= 0) {
+      return Fail(
+          MakeStatus(absl::StatusCode::kUnavailable,
+                     "rank {} is gone: rank {} was waiting for it in {} (call {}, generation {})",
+                     gone, options_.rank, collective_, calls_, options_.generation));
+    }
     const absl::Duration left = deadline_ - absl::Now();
     if (left <= absl::ZeroDuration()) return Fail(TooLate(steps));
     WaitWhileEqual(&word, seen, std::min(left, kSlice));
   }
 }
 
-// Unavailable if a rank that this one waits for has closed its connection.
-absl::Status SharedMemoryCommunicator::FindGone(uint32_t steps) const {
+template <typename Done>
+int SharedMemoryCommunicator::FindClosed(const Done& done) const {
   for (size_t i = 0; i < connections_.size(); ++i) {
     const int rank = options_.rank == 0 ? static_cast<int>(i) : 0;
     if (!connections_[i].valid() || !PeerClosed(connections_[i].get())) continue;
-    if (HasCome(rank, steps)) continue;
-    return MakeStatus(absl::StatusCode::kUnavailable,
-                      "rank {} is gone: rank {} was waiting for it in {} (call {}, generation {})",
-                      rank, options_.rank, NameOf(collective_), calls_, options_.generation);
+    if (!done(rank)) return rank;
   }
-  return absl::OkStatus();
+  return -1;
 }
 
 absl::Status SharedMemoryCommunicator::TooLate(uint32_t steps) const {
@@ -185,25 +171,19 @@ absl::Status SharedMemoryCommunicator::TooLate(uint32_t steps) const {
                     "rank {} of {} did not come: rank {} waited {} for it in {} (call {}, "
                     "generation {})",
                     absent, options_.world_size, options_.rank,
-                    absl::FormatDuration(options_.deadline), NameOf(collective_), calls_,
+                    absl::FormatDuration(options_.deadline), collective_, calls_,
                     options_.generation);
-}
-
-// Poisons the group; the first reason wins.
-absl::Status SharedMemoryCommunicator::Fail(const absl::Status& status) {
-  segment_->Abort(status);
-  return segment_->status();
 }
 
 absl::Status SharedMemoryCommunicator::AllGatherV(const void* mine,
                                                   const std::vector<int64_t>& bytes_per_rank,
                                                   void* all) {
-  TANDEM_RETURN_IF_ERROR(Start(Collective::kAllGather, bytes_per_rank));
+  TANDEM_RETURN_IF_ERROR(Start("AllGather", bytes_per_rank));
   std::vector<std::byte*> places;
   auto* place = static_cast<std::byte*>(all);
   for (const int64_t bytes : bytes_per_rank) {
     places.push_back(place);
-    place += bytes;
+    if (all != nullptr) place += bytes;
   }
   const int64_t my_bytes = bytes_per_rank[options_.rank];
   const int64_t most = *std::max_element(bytes_per_rank.begin(), bytes_per_rank.end());
@@ -214,59 +194,60 @@ absl::Status SharedMemoryCommunicator::AllGatherV(const void* mine,
       memcpy(MyStaging(), static_cast<const std::byte*>(mine) + begin, length(my_bytes));
     }
     TANDEM_RETURN_IF_ERROR(Exchange());
-    for (int rank = 0; rank < options_.world_size; ++rank) {
+    for (int rank = 0; all != nullptr && rank < options_.world_size; ++rank) {
       const int64_t bytes = length(bytes_per_rank[rank]);
       if (rank != options_.rank && bytes > 0) memcpy(places[rank] + begin, Staging(rank), bytes);
     }
     EndStep();
   }
-  if (my_bytes > 0 && mine != places[options_.rank]) {
+  if (all != nullptr && my_bytes > 0 && mine != places[options_.rank]) {
     memcpy(places[options_.rank], mine, my_bytes);
   }
   return absl::OkStatus();
 }
 
-absl::Status SharedMemoryCommunicator::ReduceScatterSum(const float* full,
-                                                        const std::vector<int64_t>& counts_per_rank,
-                                                        float* mine,
-                                                        Accumulate accumulate) {
-  TANDEM_RETURN_IF_ERROR(Start(Collective::kReduceScatter, counts_per_rank));
+absl::Status SharedMemoryCommunicator::ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                                         Accumulate accumulate) {
+  TANDEM_RETURN_IF_ERROR(Start("ReduceScatterSum", SizesOf(sums)));
   const int world = options_.world_size;
-  std::vector<const float*> pieces;  // of `full`, by receiving rank
-  for (const int64_t count : counts_per_rank) {
-    pieces.push_back(full);
-    full += count;
-  }
-  const int64_t most = *std::max_element(counts_per_rank.begin(), counts_per_rank.end());
   // A staging buffer has a part for each receiving rank, of whole cache lines.
-  const int64_t part = segment_->staging_bytes() / world / 64 * 64 / sizeof(float);
-  for (int64_t begin = 0; begin == 0 || begin < most; begin += part) {
-    const auto length = [&](int rank) {
-      return std::clamp<int64_t>(counts_per_rank[rank] - begin, 0, part);
-    };
+  const int64_t room = segment_->staging_bytes() / world / 64 * 64 / sizeof(float);
+  for (const SumRound& round : RoundsOf(sums, room)) {
     float* const staging = reinterpret_cast<float*>(MyStaging());
-    for (int rank = 0; rank < world; ++rank) {
-      if (rank == options_.rank || length(rank) == 0) continue;
-      memcpy(staging + rank * part, pieces[rank] + begin, length(rank) * sizeof(float));
+    for (const SumPart& part : round) {
+      const ScatteredSum& sum = sums[part.sum];
+      for (int rank = 0; rank < world; ++rank) {
+        const int64_t length = LengthOn(part, sum, rank);
+        if (rank == options_.rank || length == 0) continue;
+        memcpy(staging + rank * room + part.offset, sum.full + PieceOffset(sum, rank) + part.begin,
+               length * sizeof(float));
+      }
     }
     TANDEM_RETURN_IF_ERROR(Exchange());
-    std::vector<const float*> sources;
-    for (int rank = 0; rank < world; ++rank) {
-      sources.push_back(rank == options_.rank
-                            ? pieces[rank] + begin
-                            : reinterpret_cast<const float*>(Staging(rank)) + options_.rank * part);
-    }
-    if (length(options_.rank) > 0) {
-      OrderedSum(sources, length(options_.rank), mine + begin, accumulate == Accumulate::kAdd);
-    }
+    for (const SumPart& part : round) AddUp(part, sums[part.sum], room, accumulate);
     EndStep();
   }
   return absl::OkStatus();
 }
 
+void SharedMemoryCommunicator::AddUp(const SumPart& part,
+                                     const ScatteredSum& sum,
+                                     int64_t room,
+                                     Accumulate accumulate) {
+  const int64_t length = LengthOn(part, sum, options_.rank);
+  if (length == 0) return;
+  std::vector<const float*> sources;
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    const auto* const staged = reinterpret_cast<const float*>(Staging(rank));
+    sources.push_back(rank == options_.rank ? sum.full + PieceOffset(sum, rank) + part.begin
+                                            : staged + options_.rank * room + part.offset);
+  }
+  OrderedSum(sources, length, sum.mine + part.begin, accumulate == Accumulate::kAdd);
+}
+
 template <typename T>
 absl::Status SharedMemoryCommunicator::AllReduce(T* values, int64_t count) {
-  TANDEM_RETURN_IF_ERROR(Start(Collective::kAllReduce, {count, static_cast<int64_t>(sizeof(T))}));
+  TANDEM_RETURN_IF_ERROR(Start("AllReduceSum", {count, static_cast<int64_t>(sizeof(T))}));
   const int64_t part = segment_->staging_bytes() / static_cast<int64_t>(sizeof(T));
   for (int64_t begin = 0; begin == 0 || begin < count; begin += part) {
     const int64_t length = std::min(part, count - begin);
@@ -283,7 +264,7 @@ absl::Status SharedMemoryCommunicator::AllReduce(T* values, int64_t count) {
 }
 
 absl::Status SharedMemoryCommunicator::Broadcast(void* data, int64_t bytes, int root) {
-  TANDEM_RETURN_IF_ERROR(Start(Collective::kBroadcast, {bytes, root}));
+  TANDEM_RETURN_IF_ERROR(Start("Broadcast", {bytes, root}));
   auto* const at = static_cast<std::byte*>(data);
   const int64_t chunk = segment_->staging_bytes();
   for (int64_t begin = 0; begin == 0 || begin < bytes; begin += chunk) {
@@ -297,7 +278,7 @@ absl::Status SharedMemoryCommunicator::Broadcast(void* data, int64_t bytes, int 
 }
 
 absl::Status SharedMemoryCommunicator::Barrier() {
-  TANDEM_RETURN_IF_ERROR(Start(Collective::kBarrier, {}));
+  TANDEM_RETURN_IF_ERROR(Start("Barrier", {}));
   TANDEM_RETURN_IF_ERROR(Exchange());
   EndStep();
   return absl::OkStatus();
@@ -305,22 +286,26 @@ absl::Status SharedMemoryCommunicator::Barrier() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(
-    const SharedMemoryGroupOptions& options) {
-  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+absl::StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const SharedMemoryGroupOptions& options) {
+  if (options.world_size < 2 || options.rank < 0 || options.rank >= options.world_size) {
     return InvalidArgument("rank {} of {} ranks does not exist", options.rank, options.world_size);
   }
   if (options.staging_bytes < 64 * options.world_size) {
     return InvalidArgument("staging of {} bytes is too small for {} ranks: at least 64 bytes each",
                            options.staging_bytes, options.world_size);
   }
-  if (options.world_size == 1) return std::make_unique<SoloCommunicator>();
   TANDEM_ASSIGN_OR_RETURN(GroupLink link, MeetGroup(options));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SharedSegment> segment,
                           SharedSegment::Map(std::move(link.segment), options.rank,
                                              options.world_size, link.staging_bytes));
   return std::make_unique<SharedMemoryCommunicator>(options, std::move(segment),
                                                     std::move(link.connections));
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(
+    const SharedMemoryGroupOptions& options) {
+  if (options.world_size == 1 && options.rank == 0) return std::make_unique<SoloCommunicator>();
+  return JoinHostGroup(options);
 }
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include <absl/time/time.h>
 
 #include "common/comm/communicator.h"
+#include "common/comm/host_group.h"
 
 namespace tandem {
 
@@ -28,5 +29,8 @@ struct SharedMemoryGroupOptions {
 // cancelled; InvalidArgument: options differ between ranks.
 absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(
     const SharedMemoryGroupOptions& options);
+
+// The same for two ranks or more, as what a group of devices is built on.
+absl::StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const SharedMemoryGroupOptions& options);
 
 }  // namespace tandem

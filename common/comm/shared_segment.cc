@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/failure_origin.h"
+#include "common/base/round_up.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -17,8 +18,6 @@ namespace {
 
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kAbortWordBytes = 64;  // a cache line: all ranks poll it
-
-int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int64_t ControlBytes(int world_size) {
   const auto per_rank =

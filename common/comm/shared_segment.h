@@ -28,7 +28,8 @@ class SharedSegment {
   struct alignas(64) RankLine {
     std::atomic<uint32_t> steps;
     uint32_t unused;
-    uint64_t call[2];  // of even and odd steps
+    uint64_t call[2];                // of even and odd steps
+    std::atomic<uint64_t> progress;  // HostGroup::ShowProgress
   };
   // Why rank r gave up. Every rank has its own, so that it is whole before AbortWord names it:
   // there is no moment at which the group is aborted and the reason is not there yet.

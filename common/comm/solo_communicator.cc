@@ -15,20 +15,20 @@ absl::Status SoloCommunicator::AllGatherV(const void* mine,
                                           const std::vector<int64_t>& bytes_per_rank,
                                           void* all) {
   TANDEM_RETURN_IF_ERROR(status());
-  if (bytes_per_rank[0] > 0 && mine != all) memcpy(all, mine, bytes_per_rank[0]);
+  if (all != nullptr && bytes_per_rank[0] > 0 && mine != all) memcpy(all, mine, bytes_per_rank[0]);
   return absl::OkStatus();
 }
 
-absl::Status SoloCommunicator::ReduceScatterSum(const float* full,
-                                                const std::vector<int64_t>& counts_per_rank,
-                                                float* mine,
-                                                Accumulate accumulate) {
+absl::Status SoloCommunicator::ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                                 Accumulate accumulate) {
   TANDEM_RETURN_IF_ERROR(status());
-  const int64_t count = counts_per_rank[0];
-  if (accumulate == Accumulate::kAdd) {
-    for (int64_t i = 0; i < count; ++i) mine[i] += full[i];
-  } else if (count > 0) {
-    memcpy(mine, full, count * sizeof(float));
+  for (const ScatteredSum& sum : sums) {
+    const int64_t count = sum.counts_per_rank[0];
+    if (accumulate == Accumulate::kAdd) {
+      for (int64_t i = 0; i < count; ++i) sum.mine[i] += sum.full[i];
+    } else if (count > 0) {
+      memcpy(sum.mine, sum.full, count * sizeof(float));
+    }
   }
   return absl::OkStatus();
 }

@@ -16,10 +16,8 @@ class SoloCommunicator : public Communicator {
   absl::Status AllGatherV(const void* mine,
                           const std::vector<int64_t>& bytes_per_rank,
                           void* all) override;
-  absl::Status ReduceScatterSum(const float* full,
-                                const std::vector<int64_t>& counts_per_rank,
-                                float* mine,
-                                Accumulate accumulate) override;
+  absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                 Accumulate accumulate) override;
   absl::Status AllReduceSum(double* values, int64_t count) override;
   absl::Status AllReduceSum(float* values, int64_t count) override;
   absl::Status Broadcast(void* data, int64_t bytes, int root) override;

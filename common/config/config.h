@@ -10,6 +10,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/types/batch_limits.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -76,5 +77,18 @@ bool NeedsReference(const v1::Config& config);
 
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
 int64_t BucketBytes(const v1::Config& config, bool cuda);
+
+// Whether a sync does without slots, as far as the configuration says: with one trainer whose
+// compute dtype is not the masters', and on a GPU unless its transport is shared memory. A GPU
+// whose system refuses handles falls back to slots all the same.
+bool SyncIsDirect(const v1::Config& config);
+
+// What one trainer may get of a mini-batch to train on, and of a whole step to score.
+BatchLimits TrainLimits(const v1::Config& config);
+BatchLimits ScoreLimits(const v1::Config& config);
+// Of the probe's batch (common/types/probe_shape.h), every prompt of which is a group of its own.
+BatchLimits ProbeLimits(const v1::Config& config);
+// Tokens that a sample of the probe may have: what a rollout and a micro-batch hold.
+int64_t ProbeTokens(const v1::Config& config);
 
 }  // namespace tandem

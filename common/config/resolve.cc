@@ -5,6 +5,7 @@
 #include "common/config/config.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
+#include "common/types/probe_shape.h"
 
 namespace tandem {
 namespace {
@@ -50,6 +51,9 @@ void ResolveConfig(v1::Config* config, const ConfigOrigins& given) {
     if (!given.contains("actor.clip_ratio_low")) actor.set_clip_ratio_low(actor.clip_ratio());
     if (!given.contains("actor.clip_ratio_high")) actor.set_clip_ratio_high(actor.clip_ratio());
   }
+  v1::WeightSync& sync = *config->mutable_weight_sync();
+  if (sync.check() == "true") sync.set_check("first");
+  if (sync.check() == "false") sync.set_check("off");
   if (config->rollout().max_model_len() == 0) {
     config->mutable_rollout()->set_max_model_len(config->data().max_prompt_length() +
                                                  config->data().max_response_length());
@@ -76,6 +80,59 @@ int64_t BucketBytes(const v1::Config& config, bool cuda) {
   const std::string& text = config.weight_sync().bucket_mb();
   if (text == "auto") return (cuda ? 512 : 4) * kMib;
   return std::stoll(text) * kMib;  // the loader checked the pattern
+}
+
+bool SyncIsDirect(const v1::Config& config) {
+  const bool shares =
+      config.trainer().device() != "cuda" || config.weight_sync().transport() != "shm";
+  return config.cluster().trainers() == 1 && config.model().compute_dtype() == "bfloat16" && shares;
+}
+
+namespace {
+
+// A single trainer gets whole groups. Several share them so that each has about as many tokens,
+// up to a twentieth more than its part (controller/partition.h), and may split groups.
+BatchLimits LimitsOf(const v1::Config& config, int64_t prompts) {
+  const int64_t trainers = std::max<int64_t>(1, config.cluster().trainers());
+  const int64_t samples = prompts * config.rollout().n();
+  const int64_t part = (samples * 21 + 20 * trainers - 1) / (20 * trainers) + 1;
+  BatchLimits limits;
+  limits.micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu();
+  limits.samples = trainers == 1 ? samples : std::min(samples, part);
+  limits.groups = trainers == 1 ? prompts : limits.samples;
+  limits.prompt_tokens = config.data().max_prompt_length();
+  limits.response_tokens = config.data().max_response_length();
+  limits.sequence_tokens = config.rollout().max_model_len() > 0
+                               ? config.rollout().max_model_len()
+                               : limits.prompt_tokens + limits.response_tokens;
+  return limits;
+}
+
+}  // namespace
+
+BatchLimits TrainLimits(const v1::Config& config) {
+  const int64_t step = config.data().train_batch_size(),
+                mini = config.actor().ppo_mini_batch_size();
+  return LimitsOf(config, mini > 0 ? std::min(mini, step) : step);
+}
+
+BatchLimits ScoreLimits(const v1::Config& config) {
+  return LimitsOf(config, config.data().train_batch_size());
+}
+
+int64_t ProbeTokens(const v1::Config& config) {
+  return std::min(config.rollout().max_model_len(), config.actor().ppo_max_token_len_per_gpu());
+}
+
+BatchLimits ProbeLimits(const v1::Config& config) {
+  const std::vector<int64_t> sequences = ProbeSequences(ProbeTokens(config));
+  BatchLimits limits;
+  limits.micro_batch_tokens = config.actor().ppo_max_token_len_per_gpu();
+  limits.samples = limits.groups = std::ssize(sequences);
+  limits.sequence_tokens = sequences.back();  // the longest
+  limits.response_tokens = std::min(kProbeResponseTokens, sequences.front() - 1);
+  limits.prompt_tokens = limits.sequence_tokens - limits.response_tokens;
+  return limits;
 }
 
 }  // namespace tandem

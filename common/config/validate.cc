@@ -9,7 +9,6 @@
 #include "common/config/config.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
-#include "common/types/sample.h"
 #include "common/types/sampling_params.h"
 
 namespace tandem {
@@ -74,15 +73,6 @@ void CheckPairs(const v1::Cluster& c, Problems* problems) {
                   c.trainers(), c.rollouts(), more_trainers ? "trainer" : "rollout",
                   std::min(c.trainers(), c.rollouts()), more_trainers ? "rollout" : "trainer",
                   std::min(c.trainers(), c.rollouts())));
-}
-
-// A sample id keeps 12 bits for the index inside its group (MakeSampleId).
-void CheckGroupSizes(const v1::Rollout& r, Problems* problems) {
-  problems->Require(r.n() <= kMaxGroupSamples && r.val_kwargs().n() <= kMaxGroupSamples,
-                    {"rollout.n", "rollout.val_kwargs.n"},
-                    fmt::format("rollout.n is {} and rollout.val_kwargs.n is {}: a group holds at "
-                                "most {} samples; make it smaller",
-                                r.n(), r.val_kwargs().n(), kMaxGroupSamples));
 }
 
 void CheckLengths(const v1::Config& c, Problems* problems) {
@@ -153,9 +143,31 @@ void CheckTraining(const v1::Config& c, Problems* problems) {
                     "trainer.test_freq asks for validation: give data.val_files");
 }
 
-void CheckDevice(const v1::Trainer& trainer, Problems* problems) {
-  problems->Require(trainer.device() != "cuda", {"trainer.device"},
-                    "trainer.device=cuda: this build has no CUDA backend; set trainer.device=cpu");
+void CheckDevice(const v1::Config& config, Problems* problems) {
+  const bool cuda = config.trainer().device() == "cuda";
+  problems->Require(!cuda || config.model().compute_dtype() != "float32",
+                    {"trainer.device", "model.compute_dtype"},
+                    "trainer.device=cuda computes in bfloat16 alone, and model.compute_dtype is "
+                    "float32; set it to bfloat16, or trainer.device=cpu");
+  problems->Require(
+      cuda || config.weight_sync().transport() != "ipc", {"weight_sync.transport"},
+      "weight_sync.transport=ipc: CUDA IPC needs CUDA devices, and the workers run on "
+      "cpu; set it to auto or shm");
+}
+
+void CheckWeightSync(const v1::WeightSync& sync, Problems* problems) {
+  problems->Require(
+      !sync.check_only() || sync.check() != "off", {"weight_sync.check_only", "weight_sync.check"},
+      "weight_sync.check_only=true has nothing to check: weight_sync.check is off; set it "
+      "to first");
+}
+
+void CheckOffload(const v1::Config& c, Problems* problems) {
+  problems->Require(
+      c.model().compute_dtype() != "float32" || !c.actor().fsdp_config().param_offload(),
+      {"actor.fsdp_config.param_offload", "model.compute_dtype"},
+      "actor.fsdp_config.param_offload=true needs model.compute_dtype=bfloat16: with float32 the "
+      "masters are what the layers compute with");
 }
 
 void CheckCluster(const v1::Cluster& c, Problems* problems) {
@@ -210,11 +222,12 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   Problems problems(origins);
   CheckRequired(config, &problems);
   CheckFileNames(config.data(), &problems);
-  CheckGroupSizes(config.rollout(), &problems);
   CheckLengths(config, &problems);
   CheckSampling(config, &problems);
   CheckTraining(config, &problems);
-  CheckDevice(config.trainer(), &problems);
+  CheckDevice(config, &problems);
+  CheckWeightSync(config.weight_sync(), &problems);
+  CheckOffload(config, &problems);
   CheckCluster(config.cluster(), &problems);
   return problems.status();
 }

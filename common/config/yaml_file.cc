@@ -39,8 +39,18 @@ Json ToJson(const YAML::Node& node, int depth) {
 }  // namespace
 
 absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) {
-    return MakeStatus(absl::StatusCode::kNotFound, "config file {} does not exist", path);
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "config file {} is a directory; name the YAML file in it", path);
+  }
+  if (!std::filesystem::is_regular_file(path, error)) {
+    std::string hint;
+    if (std::filesystem::path(path).is_relative()) {
+      hint = "; a relative path starts at the current directory, " +
+             std::filesystem::current_path(error).string();
+    }
+    return MakeStatus(absl::StatusCode::kNotFound, "config file {} does not exist{}", path, hint);
   }
   try {
     return YAML::LoadFile(path);

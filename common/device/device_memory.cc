@@ -84,7 +84,6 @@ ProcessMemory ReadProcessMemory() {
   ProcessMemory memory;
   memory.resident = KilobytesOf("/proc/self/status", "VmRSS:");
   memory.peak_resident = KilobytesOf("/proc/self/status", "VmHWM:");
-  memory.proportional = KilobytesOf("/proc/self/smaps_rollup", "Pss:");
   return memory;
 }
 

@@ -5,9 +5,10 @@
 
 namespace tandem {
 
+inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+
 struct ProcessMemory {
-  int64_t resident = 0;      // RSS: shared pages count in full
-  int64_t proportional = 0;  // PSS: shared pages count by share; 0 if the system does not say
+  int64_t resident = 0;  // RSS: shared pages count in full
   int64_t peak_resident = 0;
 };
 ProcessMemory ReadProcessMemory();

@@ -1,30 +1,56 @@
 // Who holds how many bytes, by tag and place.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/types/ledger_snapshot.h"
 
 namespace tandem {
 
-// "device", "host", "file".
-std::string LocationName(Location location);
 // Bytes held under `tag` wherever they lie, and in `location` under whatever tag.
 int64_t BytesOf(const LedgerSnapshot& snapshot, const std::string& tag);
 int64_t BytesIn(const LedgerSnapshot& snapshot, Location location);
 
-// Thread-safe.
+// Thread-safe. Make it before anything that it counts: what the process holds then is the baseline.
 class Ledger {
  public:
+  Ledger();
+
   // A negative delta gives bytes back; a tag never falls below zero (that is a bug: it aborts).
+  // Outside a file, bytes counted here are taken to have pages.
   void Add(const std::string& tag, Location location, int64_t delta_bytes);
-  // Ordered by tag, then location; peaks since the last ResetPeaks. The process figures are read
-  // from the system now.
+  // A mapping whose pages come and go: `resident` says how many bytes have pages now. Snapshot
+  // calls it, on any thread, until RemoveRegion(key) returns.
+  void AddRegion(const void* key,
+                 const std::string& tag,
+                 Location location,
+                 int64_t bytes,
+                 std::function<int64_t()> resident);
+  // Does nothing where no region has that key.
+  void RemoveRegion(const void* key);
+
+  // Runs `change`, which maps pages of another process here or unmaps them, `delta_bytes` in all:
+  // the other counts them, so that what this process's snapshots say of it leaves them out. No
+  // snapshot falls in between. `change` says whether it did so.
+  void ChangeForeign(int64_t delta_bytes, const std::function<bool()>& change);
+
+  // `read` says what the device's driver sees; every Snapshot from now on calls it, on its thread.
+  // Once, before others use the ledger.
+  void AskDriver(std::function<DriverMemory()> read);
+
+  // Ordered by tag, then location; peaks since the last ResetPeaks. The system's figures are read
+  // now, in about a millisecond per GiB of regions, during which others may count; only
+  // RemoveRegion waits until its region is read.
   LedgerSnapshot Snapshot() const;
+  // What Snapshot would call memory_bytes, without asking the system.
+  int64_t memory_bytes() const;
   // Peaks start again from what is held now, the process's included.
   void ResetPeaks();
 
@@ -32,9 +58,31 @@ class Ledger {
   struct Amount {
     int64_t current = 0;
     int64_t peak = 0;
+    void Add(int64_t delta);
   };
+  struct Region {
+    std::string tag;
+    Location location;
+    int64_t bytes;
+    std::function<int64_t()> resident;
+    int readers = 0;  // snapshots that may still call `resident`
+  };
+  void AddLocked(const std::string& tag, Location location, int64_t delta_bytes);
+
+  // Of all these regions, without the mutex; each is let go once it is read.
+  int64_t ResidentBytes(const std::vector<Region*>& regions) const;
+
+  const int64_t baseline_bytes_;
+  std::function<DriverMemory()> driver_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable region_read_;
+  // Guarded by mutex_.
   std::map<std::pair<std::string, Location>, Amount> amounts_;
+  Amount device_, memory_;
+  mutable std::map<const void*, Region> regions_;  // nodes stay where they are
+  int64_t outside_regions_ = 0;                    // bytes of memory_ in no region
+  int64_t foreign_ = 0;
+  int64_t own_peak_ = 0;  // of the process without what is foreign, before foreign_ last changed
 };
 
 }  // namespace tandem

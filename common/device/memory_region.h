@@ -1,53 +1,50 @@
-// Long-lived device memory of a CPU worker: addresses are reserved once and keep their place for
-// life; pages come and go.
+// Long-lived memory of a device: addresses are reserved once and keep their place for life; pages
+// come and go.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include <absl/status/status.h>
-#include <absl/status/statusor.h>
 
 #include "common/device/ledger.h"
 
 namespace tandem {
 
-// Not thread-safe.
+// Device::Reserve and ReserveHost make them: `bytes` rounded up to whole pages of 2 MiB, no pages
+// yet. The ledger (may be null) outlives the region and counts bytes() under its tag while it is
+// mapped. Not thread-safe.
 class MemoryRegion {
  public:
-  // Reserves `bytes` (rounded up to 2 MiB) of addresses, 2 MiB aligned, no pages. `ledger` may be
-  // null; it outlives the region and counts bytes() under `tag` while the region is mapped.
-  // ResourceExhausted names tag and bytes.
-  static absl::StatusOr<std::unique_ptr<MemoryRegion>> Reserve(const std::string& tag,
-                                                               int64_t bytes,
-                                                               Ledger* ledger);
-  ~MemoryRegion();
+  // Releases.
+  virtual ~MemoryRegion() = default;
   MemoryRegion(const MemoryRegion&) = delete;
   MemoryRegion& operator=(const MemoryRegion&) = delete;
 
-  // Makes the range readable and writable; all bytes are zero. Huge pages are advised; the pages
-  // themselves appear at first touch. Does nothing if mapped. ResourceExhausted if the machine has
-  // less than bytes() available, naming tag, bytes and what is available.
-  absl::Status Map();
+  // Makes the range readable and writable by the device; all bytes are zero. Does nothing if
+  // mapped. ResourceExhausted if the device has less than bytes() available, naming tag, bytes and
+  // what is available; the region is as it was then.
+  virtual absl::Status Map() = 0;
   // Gives the pages back to the system and makes the range unreadable. Does nothing if not mapped.
-  absl::Status Release();
+  virtual absl::Status Release() = 0;
+  // Bytes of the range that have pages now.
+  virtual int64_t ResidentBytes() const = 0;
 
   const std::string& tag() const { return tag_; }
   std::byte* data() const { return data_; }  // the same for life
   int64_t bytes() const { return bytes_; }
   bool mapped() const { return mapped_; }
-  // Bytes of the range that have pages now, from the system.
-  int64_t ResidentBytes() const;
+
+ protected:
+  MemoryRegion(std::string tag, std::byte* data, int64_t bytes)
+      : tag_(std::move(tag)), data_(data), bytes_(bytes) {}
+  void set_mapped(bool mapped) { mapped_ = mapped; }
 
  private:
-  MemoryRegion(std::string tag, std::byte* data, int64_t bytes, Ledger* ledger)
-      : tag_(std::move(tag)), data_(data), bytes_(bytes), ledger_(ledger) {}
   const std::string tag_;
   std::byte* const data_;
   const int64_t bytes_;
-  Ledger* const ledger_;
   bool mapped_ = false;
 };
 

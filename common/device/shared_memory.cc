@@ -21,9 +21,24 @@ absl::Status CannotGive(const std::string& name, int64_t bytes, const std::strin
                     reason);
 }
 
+// Shared memory gets huge pages by order only, a range that has at least one page at a time. Best
+// effort: before Linux 6.1, or when memory is in pieces, pages stay small.
+void AskForHugePages(int fd, int64_t bytes) {
+  void* at = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) return;
+  for (int64_t page = 0; page < bytes; page += kHugePageBytes) {
+    if (fallocate(fd, 0, page, 1) != 0) break;
+  }
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
+  madvise(at, static_cast<size_t>(bytes), kCollapse);
+  munmap(at, static_cast<size_t>(bytes));
+}
+
 }  // namespace
 
-absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name, int64_t bytes) {
+absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
+                                            int64_t bytes,
+                                            bool huge_pages) {
   if (bytes <= 0) return InvalidArgument("shared memory {}: {} bytes asked for", name, bytes);
   const int64_t available = AvailableMemoryBytes();
   if (bytes > available) {
@@ -32,6 +47,7 @@ absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name, int64_t byt
   UniqueFd fd(memfd_create(("tandem-" + name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Internal("memfd_create: {}", strerror(errno));
   if (ftruncate(fd.get(), bytes) != 0) return CannotGive(name, bytes, strerror(errno));
+  if (huge_pages) AskForHugePages(fd.get(), bytes);
   // Without this a page that the machine lacks would be SIGBUS at first touch.
   int result = 0;
   do {

@@ -1,27 +1,24 @@
 #include "common/model/activations.h"
 
-#include <algorithm>
+#include "common/model_spec/activation_bytes.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
 int64_t Stride(DType dtype, int64_t cols) {
-  const int64_t per_line = kAlignment / static_cast<int64_t>(DTypeBytes(dtype));
-  return (cols + per_line - 1) / per_line * per_line;
+  const auto element_bytes = static_cast<int64_t>(DTypeBytes(dtype));
+  return RowBytes(cols, element_bytes) / element_bytes;
 }
 
-// Places matrices one after the other; with a null base it only counts.
+// Places matrices one after the other.
 class Cursor {
  public:
   Cursor(std::byte* base, DType dtype, int64_t rows) : base_(base), dtype_(dtype), rows_(rows) {}
   Matrix Take(int64_t cols) {
-    std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
+    std::byte* at = base_ + used_;
     used_ += MatrixBytes(dtype_, rows_, cols);
     return PlaceMatrix(at, dtype_, rows_, cols);
   }
-  int64_t used() const { return used_; }
 
  private:
   std::byte* base_;
@@ -31,24 +28,21 @@ class Cursor {
 };
 
 LayerActivations Place(const ModelSpec& spec, Cursor& cursor) {
+  const auto cols = LayerActivationCols(spec);
   LayerActivations view;
-  view.norm1 = cursor.Take(spec.hidden_size);
-  view.qkv = cursor.Take(spec.qkv_rows());
-  view.attn = cursor.Take(spec.q_rows());
-  view.mid = cursor.Take(spec.hidden_size);
-  view.norm2 = cursor.Take(spec.hidden_size);
-  view.gate_up = cursor.Take(2 * spec.intermediate_size);
-  view.act = cursor.Take(spec.intermediate_size);
+  Matrix* const parts[] = {&view.norm1, &view.qkv,     &view.attn, &view.mid,
+                           &view.norm2, &view.gate_up, &view.act};
+  for (size_t i = 0; i < cols.size(); ++i) *parts[i] = cursor.Take(cols[i]);
   return view;
 }
 
 BackwardScratch PlaceScratch(const ModelSpec& spec, Cursor& cursor) {
+  const auto cols = BackwardScratchCols(spec);
   BackwardScratch view;
-  view.dhidden = cursor.Take(spec.hidden_size);
-  view.dnorm = cursor.Take(spec.hidden_size);
-  view.dwide = cursor.Take(std::max(2 * spec.intermediate_size, spec.qkv_rows()));
-  view.dinner = cursor.Take(std::max(spec.intermediate_size, spec.q_rows()));
-  if (spec.qk_norm) view.qk = cursor.Take(spec.q_rows() + spec.kv_rows());
+  Matrix* const parts[] = {&view.dhidden, &view.dnorm, &view.dwide, &view.dinner, &view.qk};
+  for (size_t i = 0; i < cols.size(); ++i) {
+    if (cols[i] > 0) *parts[i] = cursor.Take(cols[i]);
+  }
   return view;
 }
 
@@ -62,24 +56,12 @@ int64_t MatrixBytes(DType dtype, int64_t rows, int64_t cols) {
   return rows * Stride(dtype, cols) * static_cast<int64_t>(DTypeBytes(dtype));
 }
 
-int64_t LayerActivationBytes(const ModelSpec& spec, DType dtype, int64_t rows) {
-  Cursor cursor(nullptr, dtype, rows);
-  Place(spec, cursor);
-  return cursor.used();
-}
-
 LayerActivations PlaceLayerActivations(const ModelSpec& spec,
                                        DType dtype,
                                        int64_t rows,
                                        std::byte* base) {
   Cursor cursor(base, dtype, rows);
   return Place(spec, cursor);
-}
-
-int64_t BackwardScratchBytes(const ModelSpec& spec, DType dtype, int64_t rows) {
-  Cursor cursor(nullptr, dtype, rows);
-  PlaceScratch(spec, cursor);
-  return cursor.used();
 }
 
 BackwardScratch PlaceBackwardScratch(const ModelSpec& spec,

@@ -34,12 +34,12 @@ struct BackwardScratch {
 Matrix PlaceMatrix(std::byte* base, DType dtype, int64_t rows, int64_t cols);
 int64_t MatrixBytes(DType dtype, int64_t rows, int64_t cols);
 
-int64_t LayerActivationBytes(const ModelSpec& spec, DType dtype, int64_t rows);
+// The bytes that these take: LayerActivationBytes, BackwardScratchBytes
+// (common/model_spec/activation_bytes.h).
 LayerActivations PlaceLayerActivations(const ModelSpec& spec,
                                        DType dtype,
                                        int64_t rows,
                                        std::byte* base);
-int64_t BackwardScratchBytes(const ModelSpec& spec, DType dtype, int64_t rows);
 BackwardScratch PlaceBackwardScratch(const ModelSpec& spec,
                                      DType dtype,
                                      int64_t rows,

@@ -1,7 +1,5 @@
 #include "common/model/attention_mixer.h"
 
-#include <cstring>
-
 namespace tandem {
 
 AttentionMixer::AttentionMixer(const ModelSpec& spec)
@@ -15,11 +13,10 @@ void AttentionMixer::Forward(ForwardOps& ops,
                              LayerActivations& buffers) const {
   ops.RmsNorm(in, weights.input_norm, eps_, buffers.norm1);
   ops.Linear(buffers.norm1, weights.qkv, buffers.qkv);
-  if (qk_norm_) NormHeads(ops, weights, buffers.qkv);
+  if (qk_norm_) ops.HeadRmsNorms(buffers.qkv, shape_, weights.q_norm, weights.k_norm, eps_);
   Store(ops, batch, kv, buffers.qkv);
   ops.Attention(buffers.qkv, shape_, batch.spans, kv, buffers.attn);
   ops.Linear(buffers.attn, weights.o, buffers.mid);
-  ops.Add(buffers.mid, in);
 }
 
 void AttentionMixer::Store(ForwardOps& ops, const TokenBatch& batch, KvLayer kv, Matrix qkv) const {
@@ -28,19 +25,8 @@ void AttentionMixer::Store(ForwardOps& ops, const TokenBatch& batch, KvLayer kv,
     return;
   }
   ops.RopeAndStore(qkv, shape_, *batch.rope, batch.first, kv);
-  const int64_t bytes = KvBlockBytes(shape_, ops.compute_dtype());
-  for (const TokenBatch::BlockCopy& copy : batch.copies) {
-    std::memcpy(kv.base + copy.to * bytes, kv.base + copy.from * bytes, static_cast<size_t>(bytes));
-  }
+  ops.CopyBlocks(shape_, batch.copies, kv);
   ops.RopeAndStore(qkv, shape_, *batch.rope, batch.continued, kv);
-}
-
-void AttentionMixer::NormHeads(ForwardOps& ops, const LayerWeights& weights, Matrix qkv) const {
-  const DType dtype = ops.compute_dtype();
-  for (int64_t head = 0; head < shape_.heads + shape_.kv_heads; ++head) {
-    const Matrix part = Columns(qkv, dtype, head * shape_.head_dim, shape_.head_dim);
-    ops.RmsNorm(part, head < shape_.heads ? weights.q_norm : weights.k_norm, eps_, part);
-  }
 }
 
 void AttentionMixer::Backward(ForwardOps& ops,
@@ -76,17 +62,12 @@ void AttentionMixer::NormHeadsBackward(ForwardOps& ops,
                                        const LayerGradients& gradients) const {
   // The forward norms q and k in place; their inputs are the first rows of the same projection,
   // cheaper to compute again than to keep.
-  const DType dtype = ops.compute_dtype();
   LinearWeight qk = weights.qkv;
   qk.rows = (shape_.heads + shape_.kv_heads) * shape_.head_dim;
   ops.Linear(buffers.norm1, qk, scratch.qk);
-  for (int64_t head = 0; head < shape_.heads + shape_.kv_heads; ++head) {
-    const bool is_query = head < shape_.heads;
-    const Matrix raw = Columns(scratch.qk, dtype, head * shape_.head_dim, shape_.head_dim);
-    const Matrix grad = Columns(dqkv, dtype, head * shape_.head_dim, shape_.head_dim);
-    backward.HeadRmsNorm(raw, is_query ? weights.q_norm : weights.k_norm, eps_, grad, grad,
-                         is_query ? gradients.q_norm : gradients.k_norm);
-  }
+  backward.HeadRmsNorms(scratch.qk, shape_,
+                        {weights.q_norm, weights.k_norm, eps_, gradients.q_norm, gradients.k_norm},
+                        dqkv, dqkv);
 }
 
 }  // namespace tandem

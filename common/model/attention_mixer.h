@@ -29,8 +29,6 @@ class AttentionMixer final : public Mixer {
  private:
   // RopeAndStore of all spans, those that continue a prefix after they got its last block.
   void Store(ForwardOps& ops, const TokenBatch& batch, KvLayer kv, Matrix qkv) const;
-  // Applies the q/k norms to every head of qkv, in place.
-  void NormHeads(ForwardOps& ops, const LayerWeights& weights, Matrix qkv) const;
   // dqkv: gradient after the norms on entry, before them on return.
   void NormHeadsBackward(ForwardOps& ops,
                          BackwardOps& backward,

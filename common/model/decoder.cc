@@ -10,7 +10,7 @@ Decoder::Decoder(const ModelSpec& spec, ForwardOps* ops, DecoderLayer layer, int
     : spec_(spec),
       ops_(ops),
       layer_(std::move(layer)),
-      layout_(WeightLayout::Build(spec, ops->compute_dtype())),
+      layout_(WeightLayout::Build(spec, ops->compute_dtype(), ops->weight_format())),
       rope_(MakeRopeTable(RopeInverseFrequencies(spec), max_positions)) {}
 
 absl::StatusOr<Decoder> Decoder::Create(const ModelSpec& spec,
@@ -28,6 +28,7 @@ void Decoder::RunLayer(const LayerWeights& weights,
                        LayerActivations& buffers,
                        Matrix out) const {
   layer_.mixer->Forward(*ops_, weights, batch, kv, in, buffers);
+  ops_->AddRmsNorm(buffers.mid, in, weights.post_norm, spec_.rms_norm_eps, buffers.norm2);
   layer_.channel_op->Forward(*ops_, weights, buffers, out);
 }
 
@@ -62,12 +63,11 @@ Matrix Decoder::Forward(const std::byte* storage,
 
 void Decoder::FinalNorm(const void* weight,
                         Matrix residual,
-                        std::span<const int64_t> rows,
+                        std::span<const int32_t> rows,
                         Matrix out) const {
-  for (size_t i = 0; i < rows.size(); ++i) {
-    ops_->RmsNorm(Rows(residual, dtype(), rows[i], 1), weight, spec_.rms_norm_eps,
-                  Rows(out, dtype(), static_cast<int64_t>(i), 1));
-  }
+  out.rows = static_cast<int64_t>(rows.size());
+  ops_->TakeRows(residual, rows.data(), out);
+  ops_->RmsNorm(out, weight, spec_.rms_norm_eps, out);
 }
 
 }  // namespace tandem

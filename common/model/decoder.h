@@ -59,7 +59,7 @@ class Decoder {
   // out[i] = final norm of residual row rows[i]; what the head takes.
   void FinalNorm(const void* weight,
                  Matrix residual,
-                 std::span<const int64_t> rows,
+                 std::span<const int32_t> rows,
                  Matrix out) const;
 
  private:

@@ -13,9 +13,6 @@ namespace tandem {
 
 // Which rows are computed and where their keys and values live.
 struct TokenBatch {
-  struct BlockCopy {
-    int32_t from = 0, to = 0;
-  };
   std::vector<AttentionSpan> spans;  // cover all rows, ascending, no overlap
   const RopeTable* rope = nullptr;   // at least as long as the largest position
   // Spans that continue a prefix computed in the same batch: they share its full blocks and begin
@@ -29,7 +26,8 @@ struct TokenBatch {
 class Mixer {
  public:
   virtual ~Mixer() = default;
-  // `buffers.mid` = in + mixer(norm(in)); also fills norm1, qkv, attn and the rows' KV.
+  // `buffers.mid` = mixer(norm(in)), to which the layer adds `in`; also fills norm1, qkv, attn and
+  // the rows' KV.
   virtual void Forward(ForwardOps& ops,
                        const LayerWeights& weights,
                        const TokenBatch& batch,
@@ -54,7 +52,8 @@ class Mixer {
 class ChannelOp {
  public:
   virtual ~ChannelOp() = default;
-  // out = mid + channel_op(norm(mid)); also fills norm2, gate_up and act.
+  // out = mid + channel_op(norm2), where the layer has left mid with the residual, and norm2 =
+  // norm(mid); also fills gate_up and act.
   virtual void Forward(ForwardOps& ops,
                        const LayerWeights& weights,
                        LayerActivations& buffers,

@@ -9,7 +9,6 @@ void SwigluMlp::Forward(ForwardOps& ops,
                         const LayerWeights& weights,
                         LayerActivations& buffers,
                         Matrix out) const {
-  ops.RmsNorm(buffers.mid, weights.post_norm, eps_, buffers.norm2);
   ops.Linear(buffers.norm2, weights.gate_up, buffers.gate_up);
   ops.SiluMul(buffers.gate_up, buffers.act);
   ops.Linear(buffers.act, weights.down, out);

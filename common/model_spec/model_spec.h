@@ -18,6 +18,7 @@ struct RopeScaling {
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
   int64_t original_max_position = 0;  // tokens the model was trained on before the stretch
+  friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
 struct ModelSpec {

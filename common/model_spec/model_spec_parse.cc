@@ -12,7 +12,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxDimension = int64_t{1} << 31;
+// Some times what the largest models have, and small enough for the bytes of weights, KV blocks and
+// activations of any batch (common/model_spec) to be counted in 63 bits.
+constexpr int64_t kMaxVocab = int64_t{1} << 24;
+constexpr int64_t kMaxHidden = int64_t{1} << 17;
+constexpr int64_t kMaxIntermediate = int64_t{1} << 19;
+constexpr int64_t kMaxLayers = 512;
+constexpr int64_t kMaxHeads = 512;
+constexpr int64_t kMaxHeadDim = 512;
+constexpr int64_t kMaxPosition = int64_t{1} << 31;
 
 template <typename... Args>
 absl::Status Unsupported(fmt::format_string<Args...> format, Args&&... args) {
@@ -32,22 +40,23 @@ class Reader {
   const std::string& source() const { return source_; }
   const absl::Status& status() const { return status_; }
 
-  int64_t Size(const char* key) {
+  // From 1 to `most`.
+  int64_t Size(const char* key, int64_t most) {
     if (!IsSet(object_, key)) {
       Fail(InvalidArgument("{}: key {} is missing", source_, key));
       return 1;
     }
     const Json& value = object_.at(key);
     if (!value.is_number_integer() || value.get<double>() < 1 ||
-        value.get<double>() > static_cast<double>(kMaxDimension)) {
-      Fail(InvalidArgument("{}: {} is {}, expected a positive whole number below 2^31", source_,
-                           key, value.dump()));
+        value.get<double>() > static_cast<double>(most)) {
+      Fail(InvalidArgument("{}: {} is {}, expected a whole number from 1 to {}", source_, key,
+                           value.dump(), most));
       return 1;
     }
     return value.get<int64_t>();
   }
-  int64_t SizeOr(const char* key, int64_t fallback) {
-    return IsSet(object_, key) ? Size(key) : fallback;
+  int64_t SizeOr(const char* key, int64_t most, int64_t fallback) {
+    return IsSet(object_, key) ? Size(key, most) : fallback;
   }
   double PositiveOr(const char* key, double fallback) {
     if (!IsSet(object_, key)) return fallback;
@@ -133,7 +142,7 @@ absl::Status CheckSlidingWindow(Reader& reader, int64_t num_layers) {
     for (const Json& type : reader.object().at("layer_types")) in_use |= type != "full_attention";
   } else if (reader.FlagOr("use_sliding_window", false) &&
              IsSet(reader.object(), "sliding_window")) {
-    in_use = reader.SizeOr("max_window_layers", 28) < num_layers;
+    in_use = reader.SizeOr("max_window_layers", kMaxPosition, 28) < num_layers;
   }
   if (!in_use) return absl::OkStatus();
   return Unsupported(
@@ -165,11 +174,9 @@ absl::Status CheckFeatures(Reader& reader, const ModelSpec& spec) {
   return CheckSlidingWindow(reader, spec.num_layers);
 }
 
-// Newer files keep base and scaling in rope_parameters; older ones in rope_theta and rope_scaling.
-absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
-  spec.rope_theta = reader.PositiveOr("rope_theta", 10000.0);
-  const char* key = IsSet(reader.object(), "rope_parameters") ? "rope_parameters" : "rope_scaling";
-  if (!IsSet(reader.object(), key)) return absl::OkStatus();
+// One of the two objects that hold rope settings; the base stays as it is where `key` has none.
+absl::Status ReadRopeObject(Reader& reader, const char* key, ModelSpec& spec) {
+  spec.rope = {};
   if (!reader.object().at(key).is_object()) {
     return InvalidArgument("{}: {} is not an object", reader.source(), key);
   }
@@ -179,7 +186,7 @@ absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
   if (type == "llama3") {
     spec.rope = {RopeScaling::Type::kLlama3, rope.PositiveOr("factor", 0.0),
                  rope.PositiveOr("low_freq_factor", 0.0), rope.PositiveOr("high_freq_factor", 0.0),
-                 rope.Size("original_max_position_embeddings")};
+                 rope.Size("original_max_position_embeddings", kMaxPosition)};
     TANDEM_RETURN_IF_ERROR(rope.status());
     if (spec.rope.factor < 1.0 || spec.rope.low_freq_factor <= 0.0 ||
         spec.rope.high_freq_factor <= spec.rope.low_freq_factor) {
@@ -194,19 +201,47 @@ absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
   return rope.status();
 }
 
+// Newer files keep base and scaling in rope_parameters; older ones in rope_theta and rope_scaling.
+// Where a file has both, readers differ in which they believe: they must say the same.
+absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
+  spec.rope_theta = reader.PositiveOr("rope_theta", 10000.0);
+  const bool newer = IsSet(reader.object(), "rope_parameters");
+  const bool older = IsSet(reader.object(), "rope_scaling");
+  const ModelSpec plain = spec;
+  if (older) TANDEM_RETURN_IF_ERROR(ReadRopeObject(reader, "rope_scaling", spec));
+  if (!newer) return absl::OkStatus();
+  const ModelSpec before = spec;
+  spec = plain;
+  TANDEM_RETURN_IF_ERROR(ReadRopeObject(reader, "rope_parameters", spec));
+  if (older && before.rope != spec.rope) {
+    return InvalidArgument(
+        "{}: rope_parameters and rope_scaling say different things ({} and {}); keep the one that "
+        "the model was trained with",
+        reader.source(), reader.object().at("rope_parameters").dump(),
+        reader.object().at("rope_scaling").dump());
+  }
+  if (IsSet(reader.object(), "rope_theta") && plain.rope_theta != spec.rope_theta) {
+    return InvalidArgument(
+        "{}: rope_theta is {} and rope_parameters says {}; keep the one that the model was trained "
+        "with",
+        reader.source(), plain.rope_theta, spec.rope_theta);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadSizes(Reader& reader, ModelSpec& spec) {
-  spec.vocab_size = reader.Size("vocab_size");
-  spec.hidden_size = reader.Size("hidden_size");
-  spec.num_layers = reader.Size("num_hidden_layers");
-  spec.num_heads = reader.Size("num_attention_heads");
-  spec.num_kv_heads = reader.SizeOr("num_key_value_heads", spec.num_heads);
-  spec.intermediate_size = reader.Size("intermediate_size");
-  spec.max_position = reader.SizeOr("max_position_embeddings", 2048);
+  spec.vocab_size = reader.Size("vocab_size", kMaxVocab);
+  spec.hidden_size = reader.Size("hidden_size", kMaxHidden);
+  spec.num_layers = reader.Size("num_hidden_layers", kMaxLayers);
+  spec.num_heads = reader.Size("num_attention_heads", kMaxHeads);
+  spec.num_kv_heads = reader.SizeOr("num_key_value_heads", kMaxHeads, spec.num_heads);
+  spec.intermediate_size = reader.Size("intermediate_size", kMaxIntermediate);
+  spec.max_position = reader.SizeOr("max_position_embeddings", kMaxPosition, 2048);
   spec.rms_norm_eps = static_cast<float>(reader.PositiveOr("rms_norm_eps", 1e-6));
   const bool head_dim_given = IsSet(reader.object(), "head_dim");
   // Qwen3's configuration class has its own default; the others derive it.
   const int64_t derived = spec.model_type == "qwen3" ? 128 : spec.hidden_size / spec.num_heads;
-  spec.head_dim = head_dim_given ? reader.Size("head_dim") : derived;
+  spec.head_dim = head_dim_given ? reader.Size("head_dim", kMaxHeadDim) : derived;
   TANDEM_RETURN_IF_ERROR(reader.status());
   if (!head_dim_given && spec.model_type != "qwen3" && spec.hidden_size % spec.num_heads != 0) {
     return InvalidArgument("{}: hidden_size {} is no multiple of num_attention_heads {}",
@@ -215,6 +250,11 @@ absl::Status ReadSizes(Reader& reader, ModelSpec& spec) {
   if (spec.num_heads % spec.num_kv_heads != 0) {
     return InvalidArgument("{}: num_attention_heads {} is no multiple of num_key_value_heads {}",
                            reader.source(), spec.num_heads, spec.num_kv_heads);
+  }
+  if (spec.head_dim > kMaxHeadDim) {
+    return InvalidArgument(
+        "{}: hidden_size {} / num_attention_heads {} is a head of {}; at most {}", reader.source(),
+        spec.hidden_size, spec.num_heads, spec.head_dim, kMaxHeadDim);
   }
   if (spec.head_dim % 2 != 0 || spec.head_dim < 2) {
     return InvalidArgument("{}: head_dim {} is odd; rotary embedding needs pairs", reader.source(),

@@ -19,18 +19,31 @@
 
 namespace tandem {
 
+class CudaContext;
 class ThreadPool;
+
+// Of q/k norms: their weights and where the gradients of those are added, all [head_dim].
+struct HeadNorms {
+  const void* q_weight = nullptr;
+  const void* k_weight = nullptr;
+  float eps = 0;
+  float* dq_weight = nullptr;
+  float* dk_weight = nullptr;
+};
 
 // Not thread-safe: one engine thread calls it; it spreads the work over the process's pool.
 class BackwardOps {
  public:
   virtual ~BackwardOps() = default;
 
-  // Scratch memory held between calls; it grows with the largest call so far.
+  // Scratch memory held between calls; it grows with the largest call so far. 0 where it is that of
+  // the device's forward ops, which count it.
   virtual int64_t workspace_bytes() const = 0;
 
   // out = in rounded to the compute dtype (residual gradient → GEMM input).
   virtual void Round(FloatMatrix in, Matrix out) = 0;
+  // out row rows[i] += in row i, ascending: a row may come more than once. `rows` [in.rows].
+  virtual void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) = 0;
   // din [M, K] = dout [M, N] W.
   virtual void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) = 0;
   // dweight [N, K] += doutᵀ in; dbias [N] += column sums of dout unless null. Dense, row-major.
@@ -42,9 +55,11 @@ class BackwardOps {
                        Matrix dout,
                        FloatMatrix dresidual,
                        float* dweight) = 0;
-  // The same for q/k norms: din in the compute dtype, may alias dout.
-  virtual void HeadRmsNorm(
-      Matrix in, const void* weight, float eps, Matrix dout, Matrix din, float* dweight) = 0;
+  // The same of ForwardOps::HeadRmsNorms, for every head of q and of k at once: the first
+  // (heads + kv_heads) * head_dim columns of `in`, as they were before the norms, and of dout and
+  // din. din in the compute dtype, may alias dout.
+  virtual void HeadRmsNorms(
+      Matrix in, const AttentionShape& shape, const HeadNorms& norms, Matrix dout, Matrix din) = 0;
   // dqkv [rows, qkv_cols] = gradient of the rotated q, k and of v. The q, k, v rows of a span are
   // in `qkv` (rotated), `out` is the forward's result. A span begins at position 0, or continues
   // the prefix it names; k and v of a prefix sum, in fp32, over the queries of its own span and
@@ -81,5 +96,8 @@ class BackwardOps {
 // As CreateCpuForwardOps, with which it shares the pool.
 absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCpuBackwardOps(DType compute_dtype,
                                                                   std::shared_ptr<ThreadPool> pool);
+// As CreateCudaForwardOps.
+absl::StatusOr<std::unique_ptr<BackwardOps>> CreateCudaBackwardOps(DType compute_dtype,
+                                                                   CudaContext* context);
 
 }  // namespace tandem

@@ -18,9 +18,11 @@
 
 #include "common/ops/op_counts.h"
 #include "common/ops/ops_types.h"
+#include "common/types/packed_bytes.h"
 
 namespace tandem {
 
+class CudaContext;
 class ThreadPool;
 
 // Not thread-safe: one engine thread calls it; it spreads the work over the process's pool.
@@ -29,7 +31,9 @@ class ForwardOps {
   virtual ~ForwardOps() = default;
 
   virtual DType compute_dtype() const = 0;
-  // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-amx32-bf16", "cpu-seq-f32".
+  virtual WeightFormat weight_format() const = 0;
+  // Bits are equal between machines of one class: "cpu-seq-bf16", "cpu-amx32-bf16", "cpu-seq-f32",
+  // "cuda-sm90-cublaslt-13.1.1-bf16".
   virtual std::string numerics_class() const = 0;
   // The instruction set they are computed with here, such as "amx" (TANDEM_CPU_ISA's names).
   virtual std::string kernel_set() const = 0;
@@ -38,11 +42,36 @@ class ForwardOps {
   // Scratch memory held between calls; it grows with the largest call so far.
   virtual int64_t workspace_bytes() const = 0;
 
+  // A step: the calls from BeginStep to EndStep are one pass of all layers over `spans`, at the
+  // same addresses every time. A device that can record work does such a step again from its
+  // record; of the ops with results for the host none is called in between. A host does nothing.
+  // EndStep is false where nothing of the step was done: it is to be called once more, without
+  // BeginStep.
+  virtual void BeginStep(const std::vector<AttentionSpan>& /*spans*/) {}
+  [[nodiscard]] virtual bool EndStep() { return true; }
+  // As many rows (at least `rows`) as a step of `rows` spans of one row is best filled up to, since
+  // steps are recorded by size.
+  virtual int64_t StepRows(int64_t rows) const { return rows; }
+
   // out[i] = table row ids[i]. ids are in [0, table.rows).
   virtual void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) = 0;
+  // out[i] = in row rows[i]; `rows` [out.rows] are in [0, in.rows). Not counted: nothing is
+  // computed.
+  virtual void TakeRows(Matrix in, const int32_t* rows, Matrix out) = 0;
   // out = in / sqrt(mean(in²) + eps), rounded, times weight [cols], rounded (the order HF uses).
   // `in` and `out` may be the same matrix.
   virtual void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) = 0;
+  // x += delta; out = RmsNorm(x, weight). Here: Add, then RmsNorm, whose bits and counts these are
+  // wherever it is done at once.
+  virtual void AddRmsNorm(Matrix x, Matrix delta, const void* weight, float eps, Matrix out);
+  // RmsNorm, in place, of every head of q and of k by itself: the first shape.heads heads of qkv
+  // have q_weight [head_dim], those of k have k_weight. Here: one RmsNorm per head, as which it is
+  // counted wherever it is done at once.
+  virtual void HeadRmsNorms(Matrix qkv,
+                            const AttentionShape& shape,
+                            const void* q_weight,
+                            const void* k_weight,
+                            float eps);
   // out [M, N] = in [M, K] Wᵀ + b.
   virtual void Linear(Matrix in, const LinearWeight& weight, Matrix out) = 0;
   // x += delta, elementwise.
@@ -56,6 +85,10 @@ class ForwardOps {
                             const RopeTable& rope,
                             const std::vector<AttentionSpan>& spans,
                             KvLayer kv) = 0;
+  // Copies whole blocks, in order. Not counted.
+  virtual void CopyBlocks(const AttentionShape& shape,
+                          const std::vector<BlockCopy>& copies,
+                          KvLayer kv) = 0;
   // Causal attention of the rotated q columns of qkv over the positions 0..p of the row's blocks;
   // scores scaled by 1/sqrt(head_dim), softmax in fp32, P rounded to the compute dtype.
   // out [rows, heads * head_dim].
@@ -79,8 +112,9 @@ class ForwardOps {
                              float* log_probs,
                              RowStats* stats) = 0;
   // One token per row by inverse CDF over fixed vocabulary chunks in ascending order; its log-prob
-  // and entropy are the very numbers TokenLogProbs gives. Scratch as there, and, where top-k or
-  // top-p filter, the logits of 8 rows at a time and 8 bytes per id and thread.
+  // and entropy are the very numbers TokenLogProbs gives. `out` [rows] is there after the device's
+  // next Synchronize (on a host at once) and has to last until then. Scratch as there, and, where
+  // top-k or top-p filter, the logits of 8 rows at a time and 8 bytes per id and thread.
   virtual void Sample(Matrix hidden,
                       const LinearWeight& head,
                       int64_t vocab_limit,
@@ -97,5 +131,12 @@ class ForwardOps {
 // reference path.
 absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype,
                                                                 std::shared_ptr<ThreadPool> pool);
+
+// Ops on the device of `context` (common/device/cuda/cuda_context.h), which must outlive them:
+// matrices, weights and KV blocks are device memory, everything else in arguments and results is
+// the host's. Work goes to the context's stream, and its errors show in CudaContext::Synchronize.
+// FailedPrecondition unless compute_dtype is kBFloat16.
+absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCudaForwardOps(DType compute_dtype,
+                                                                 CudaContext* context);
 
 }  // namespace tandem

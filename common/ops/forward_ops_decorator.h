@@ -1,5 +1,5 @@
 // A ForwardOps that hands every call to another one: the base of those that watch or, in tests,
-// disturb an op. Workers do not use it.
+// disturb an op. What ForwardOps makes of several ops comes as those. Workers do not use it.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,21 @@ class ForwardOpsDecorator : public ForwardOps {
   explicit ForwardOpsDecorator(std::unique_ptr<ForwardOps> inner) : inner_(std::move(inner)) {}
 
   DType compute_dtype() const override { return inner_->compute_dtype(); }
+  WeightFormat weight_format() const override { return inner_->weight_format(); }
   std::string numerics_class() const override { return inner_->numerics_class(); }
   std::string kernel_set() const override { return inner_->kernel_set(); }
   int64_t workspace_bytes() const override { return inner_->workspace_bytes(); }
   const OpCounts& counts() const override { return inner_->counts(); }
 
+  void BeginStep(const std::vector<AttentionSpan>& spans) override { inner_->BeginStep(spans); }
+  bool EndStep() override { return inner_->EndStep(); }
+  int64_t StepRows(int64_t rows) const override { return inner_->StepRows(rows); }
+
   void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override {
     inner_->Embed(ids, table, out);
+  }
+  void TakeRows(Matrix in, const int32_t* rows, Matrix out) override {
+    inner_->TakeRows(in, rows, out);
   }
   void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) override {
     inner_->RmsNorm(in, weight, eps, out);
@@ -37,6 +45,11 @@ class ForwardOpsDecorator : public ForwardOps {
                     const std::vector<AttentionSpan>& spans,
                     KvLayer kv) override {
     inner_->RopeAndStore(qkv, shape, rope, spans, kv);
+  }
+  void CopyBlocks(const AttentionShape& shape,
+                  const std::vector<BlockCopy>& copies,
+                  KvLayer kv) override {
+    inner_->CopyBlocks(shape, copies, kv);
   }
   void Attention(Matrix qkv,
                  const AttentionShape& shape,
@@ -65,6 +78,9 @@ class ForwardOpsDecorator : public ForwardOps {
   void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) override {
     inner_->Logits(hidden, head, out);
   }
+
+ protected:
+  ForwardOps& inner() const { return *inner_; }
 
  private:
   const std::unique_ptr<ForwardOps> inner_;

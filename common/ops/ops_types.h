@@ -27,7 +27,8 @@ struct FloatMatrix {
   int64_t stride = 0;
 };
 
-// y = x Wᵀ + b with W [rows, cols] = [N, K] stored as packed_weight.h says.
+// y = x Wᵀ + b with W [rows, cols] = [N, K] stored as the ops' weight_format() says: in the panels
+// of packed_weight.h, or dense row-major.
 struct LinearWeight {
   const std::byte* packed = nullptr;
   int64_t rows = 0;

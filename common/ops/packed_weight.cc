@@ -106,7 +106,13 @@ PackPanelFunction ChoosePackPanel(const std::byte* packed) {
 // Reads run through memory once: what comes next is asked for early.
 constexpr int64_t kPrefetchBytes = 2048;
 
-void UnpackPanel(const std::byte* panel, int64_t words, int64_t row_bytes, std::byte* rows) {
+// The way back: the first `words` words (a multiple of 16) of a panel into 16 rows.
+using UnpackPanelFunction = void (*)(const std::byte* panel,
+                                     int64_t words,
+                                     int64_t row_bytes,
+                                     std::byte* rows);
+
+void UnpackPanelSse2(const std::byte* panel, int64_t words, int64_t row_bytes, std::byte* rows) {
   for (int64_t word = 0; word < words; word += 4) {
     const std::byte* lines = panel + word * kLineBytes;
     for (int64_t i = 0; i < 4; ++i) {
@@ -117,6 +123,30 @@ void UnpackPanel(const std::byte* panel, int64_t words, int64_t row_bytes, std::
       Transpose4x4(lines + row * 4, kLineBytes, rows + row * row_bytes + word * 4, row_bytes);
     }
   }
+}
+
+__attribute__((target("avx512f"))) void UnpackPanelAvx512(const std::byte* panel,
+                                                          int64_t words,
+                                                          int64_t row_bytes,
+                                                          std::byte* rows) {
+  for (int64_t word = 0; word < words; word += 16) {
+    const std::byte* lines = panel + word * kLineBytes;
+    __m512i block[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(lines) + kPrefetchBytes + i * kLineBytes,
+                   _MM_HINT_T0);
+      block[i] = _mm512_loadu_si512(lines + i * kLineBytes);
+    }
+    TransposeWords(block);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) _mm512_storeu_si512(rows + i * row_bytes + word * 4, block[i]);
+  }
+}
+
+UnpackPanelFunction ChooseUnpackPanel() {
+  static const bool avx512 = __builtin_cpu_supports("avx512f") != 0;
+  return avx512 ? UnpackPanelAvx512 : UnpackPanelSse2;
 }
 
 // One logical row, word by word from `word` on.
@@ -143,7 +173,7 @@ void UnpackRow(const PanelShape& shape, const std::byte* lane, int64_t word, std
 }  // namespace
 
 int64_t PackedBytes(int64_t rows, int64_t cols, DType dtype) {
-  return (rows + kPanelRows - 1) / kPanelRows * MakePanelShape(cols, dtype).panel_bytes();
+  return PackedWeightBytes(rows, cols, static_cast<int64_t>(DTypeBytes(dtype)));
 }
 
 void PackRows(
@@ -177,6 +207,7 @@ void PackRows(
 void UnpackRows(
     const std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows, void* dest) {
   const PanelShape shape = MakePanelShape(cols, dtype);
+  const UnpackPanelFunction unpack_panel = ChooseUnpackPanel();
   std::byte* to = static_cast<std::byte*>(dest);
   for (int64_t i = 0; i < rows;) {
     const int64_t row = row0 + i;
@@ -185,8 +216,8 @@ void UnpackRows(
     int64_t count = 1, word = 0;
     if (row % kPanelRows == 0 && rows - i >= kPanelRows) {
       count = kPanelRows;
-      word = shape.whole(4);
-      UnpackPanel(lane, word, shape.row_bytes, row_bytes);
+      word = shape.whole(16);
+      unpack_panel(lane, word, shape.row_bytes, row_bytes);
     } else if (row % 4 == 0 && rows - i >= 4) {
       count = 4;
       for (; word < shape.whole(4); word += 4) {
@@ -198,6 +229,34 @@ void UnpackRows(
     }
     i += count;
   }
+}
+
+int64_t FindDirtyPadding(const std::byte* packed, int64_t rows, int64_t cols, DType dtype) {
+  const PanelShape shape = MakePanelShape(cols, dtype);
+  const auto dirty = [&](int64_t begin, int64_t end) {
+    const std::byte* found =
+        std::find_if(packed + begin, packed + end, [](std::byte b) { return b != std::byte{0}; });
+    return found == packed + end ? -1 : found - packed;
+  };
+  const int64_t last_lanes = rows % kPanelRows;
+  for (int64_t row = 0; row < rows; row += kPanelRows) {
+    const int64_t panel = row / kPanelRows * shape.panel_bytes();
+    const int64_t lanes = rows - row < kPanelRows ? last_lanes : kPanelRows;
+    for (int64_t word = 0; lanes < kPanelRows && word < shape.panel_words; ++word) {
+      const int64_t line = panel + word * kLineBytes;
+      const int64_t at = dirty(line + lanes * 4, line + kLineBytes);
+      if (at >= 0) return at;
+    }
+    int64_t end = panel + shape.full_words * kLineBytes;
+    for (int64_t lane = 0; shape.tail_bytes != 0 && lane < kPanelRows; ++lane) {
+      const int64_t at = dirty(end + lane * 4 + shape.tail_bytes, end + lane * 4 + 4);
+      if (at >= 0) return at;
+    }
+    if (shape.tail_bytes != 0) end += kLineBytes;
+    const int64_t at = dirty(end, panel + shape.panel_bytes());
+    if (at >= 0) return at;
+  }
+  return -1;
 }
 
 }  // namespace tandem

@@ -9,12 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/types/packed_bytes.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
-
-// Rows of a panel. Ranges that begin on one and span whole panels move fastest.
-inline constexpr int64_t kPackedPanelRows = 16;
 
 // Bytes of a packed weight; dtype kBFloat16 or kFloat32.
 int64_t PackedBytes(int64_t rows, int64_t cols, DType dtype);
@@ -29,5 +27,8 @@ void PackRows(
 // The inverse: reads logical rows into `dest` (row-major, dense).
 void UnpackRows(
     const std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows, void* dest);
+
+// Where the first byte of padding lies that is not zero; -1 if all are. Products read padding.
+int64_t FindDirtyPadding(const std::byte* packed, int64_t rows, int64_t cols, DType dtype);
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/device_lost.h"
 #include "common/base/failure_origin.h"
 
 namespace tandem {
@@ -58,6 +59,13 @@ bool PeerHadNoThread(const grpc::Status& status) {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
+  // Without ErrorInfo, as gRPC says it of a worker that is gone: this one is about to be.
+  if (IsDeviceLost(status)) {
+    return grpc::Status(
+        grpc::StatusCode::UNAVAILABLE,
+        fmt::format("its device is lost, and the worker ends to be started again: {}",
+                    std::string(status.message())));
+  }
   v1::ErrorInfo info = GetErrorInfo(status).value_or(v1::ErrorInfo());
   info.set_origin(static_cast<v1::ErrorInfo::Origin>(OriginOf(status)));
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()),

@@ -157,9 +157,13 @@ absl::Status HfCheckpoint::ReadRows(
   const int64_t row_elements = view.elements() / total;
   const char* first = view.as<const char>() +
                       static_cast<size_t>(row_begin * row_elements) * DTypeBytes(view.dtype);
-  return Annotate(
-      ConvertElements(first, view.dtype, buffer, dtype, static_cast<size_t>(rows * row_elements)),
-      name);
+  const auto elements = static_cast<size_t>(rows * row_elements);
+  const size_t bytes = elements * DTypeBytes(view.dtype);
+  const SafetensorsFile& file = *file_of_.at(name);
+  file.ReadExactly(first, bytes);
+  const absl::Status converted = ConvertElements(first, view.dtype, buffer, dtype, elements);
+  file.LetGo(first, bytes);
+  return Annotate(converted, name);
 }
 
 }  // namespace tandem

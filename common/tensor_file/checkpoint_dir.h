@@ -32,7 +32,8 @@ class HfCheckpoint {
   // is not in tensors().
   absl::StatusOr<TensorView> View(const std::string& name) const;
   // Rows [row_begin, row_begin + rows) of dim 0 as F32 or BF16 (rounded to nearest even) into
-  // `buffer`, which holds rows * row elements. InvalidArgument for rows outside the tensor.
+  // `buffer`, which holds rows * row elements; nothing else is read from disk. InvalidArgument for
+  // rows outside the tensor.
   absl::Status ReadRows(
       const std::string& name, int64_t row_begin, int64_t rows, DType dtype, void* buffer) const;
 

@@ -5,13 +5,11 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "common/model_spec/row_ranges.h"
 #include "common/tensor_file/safetensors_writer.h"
 
 namespace tandem {
 namespace {
-
-// Rows are asked for in pieces of about this size.
-constexpr int64_t kPieceElements = int64_t{8} << 20;
 
 constexpr const char* kOptionalFiles[] = {"tokenizer_config.json",
                                           "special_tokens_map.json",
@@ -32,19 +30,19 @@ absl::Status CopyFile(const std::string& from, const std::string& to) {
 
 absl::Status WriteTensor(const TensorSpec& tensor,
                          const RowSource& source,
-                         std::vector<Bf16>& piece,
                          SafetensorsWriter& writer) {
   const int64_t rows = tensor.shape[0];
-  const int64_t row_elements = NumElements(tensor.shape) / rows;
-  const int64_t piece_rows = std::max<int64_t>(1, kPieceElements / row_elements);
-  for (int64_t begin = 0; begin < rows; begin += piece_rows) {
-    const int64_t count = std::min(piece_rows, rows - begin);
-    piece.resize(static_cast<size_t>(count * row_elements));
-    TANDEM_RETURN_IF_ERROR(Annotate(source(tensor, begin, count, piece.data()),
-                                    fmt::format("exporting {}", tensor.name)));
-    const uint64_t row_bytes = static_cast<uint64_t>(row_elements) * sizeof(Bf16);
-    TANDEM_RETURN_IF_ERROR(writer.Write(tensor.name, piece.data(), piece.size() * sizeof(Bf16),
-                                        static_cast<uint64_t>(begin) * row_bytes));
+  const int64_t row_bytes = NumElements(tensor.shape) / rows * static_cast<int64_t>(sizeof(Bf16));
+  const int64_t step = RowsPerRange(row_bytes);
+  for (int64_t begin = 0; begin < rows; begin += step) {
+    const int64_t count = std::min(step, rows - begin);
+    const absl::StatusOr<const Bf16*> values = source(tensor, begin, count);
+    if (!values.ok()) {
+      return Annotate(values.status(), fmt::format("exporting {}", tensor.name));
+    }
+    TANDEM_RETURN_IF_ERROR(writer.Write(tensor.name, *values,
+                                        static_cast<uint64_t>(count * row_bytes),
+                                        static_cast<uint64_t>(begin * row_bytes)));
   }
   return absl::OkStatus();
 }
@@ -81,9 +79,8 @@ absl::Status WriteHfFiles(const ModelSpec& spec,
   TANDEM_ASSIGN_OR_RETURN(
       const auto writer,
       SafetensorsWriter::Create(dir + "/model.safetensors", declarations, {{"format", "pt"}}));
-  std::vector<Bf16> piece;
   for (const TensorSpec& tensor : tensors) {
-    TANDEM_RETURN_IF_ERROR(WriteTensor(tensor, source, piece, *writer));
+    TANDEM_RETURN_IF_ERROR(WriteTensor(tensor, source, *writer));
   }
   return writer->Finish();
 }

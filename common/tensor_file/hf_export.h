@@ -7,6 +7,7 @@
 #include <string>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include "common/model_spec/model_spec.h"
 #include "common/tensor_file/atomic_file.h"
@@ -14,11 +15,12 @@
 
 namespace tandem {
 
-// Supplies rows [row_begin, row_begin + rows) of dim 0 of `tensor` (HF name, unfused) as bf16 into
-// `out`. Called tensor by tensor in execution order, pieces ascending, so that a sharded caller can
-// gather as it goes; an error ends the export.
-using RowSource = std::function<absl::Status(
-    const TensorSpec& tensor, int64_t row_begin, int64_t rows, Bf16* out)>;
+// Where rows [row_begin, row_begin + rows) of dim 0 of `tensor` (HF name, unfused) are as bf16
+// until the next call. Called tensor by tensor in execution order, in ascending ranges of
+// RowsPerRange(bytes of a row) rows (row_ranges.h), so that a sharded caller can gather as it goes;
+// an error ends the export.
+using RowSource = std::function<absl::StatusOr<const Bf16*>(
+    const TensorSpec& tensor, int64_t row_begin, int64_t rows)>;
 
 // Writes config.json, model.safetensors and generation_config.json into `dir`, which exists, and
 // copies the tokenizer's files from `tokenizer_dir`. Each file is whole and synced; making the

@@ -1,5 +1,6 @@
 #include "common/tensor_file/mapped_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -13,6 +14,8 @@
 
 namespace tandem {
 namespace {
+
+constexpr size_t kReadChunk = size_t{128} << 10;
 
 absl::Status OpenError(const std::string& path, int error) {
   return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
@@ -41,6 +44,27 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
 
 MappedFile::~MappedFile() {
   if (size_ > 0) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void MappedFile::ReadExactly(const void* first, size_t bytes) const {
+  if (bytes == 0) return;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<size_t>(static_cast<const uint8_t*>(first) - data_);
+  const size_t begin = offset / page * page;
+  auto* const data = const_cast<uint8_t*>(data_);
+  ::madvise(data + begin, offset + bytes - begin, MADV_RANDOM);
+  // The system takes no more at a time than it would read ahead.
+  for (size_t at = begin; at < offset + bytes; at += kReadChunk) {
+    ::madvise(data + at, std::min(kReadChunk, offset + bytes - at), MADV_WILLNEED);
+  }
+}
+
+void MappedFile::LetGo(const void* first, size_t bytes) const {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<size_t>(static_cast<const uint8_t*>(first) - data_);
+  const size_t begin = (offset + page - 1) / page * page;
+  const size_t end = offset + bytes == size_ ? size_ : (offset + bytes) / page * page;
+  if (begin < end) ::madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 }  // namespace tandem

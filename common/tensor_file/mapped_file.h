@@ -25,6 +25,12 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
+  // Starts to read [first, first + bytes), which lies in the file, and no more: the system's own
+  // reading ahead, of megabytes on some machines, is off there from now on. Best effort.
+  void ReadExactly(const void* first, size_t bytes) const;
+  // The process lets go of the pages that lie in [first, first + bytes) whole, as it has no use for
+  // them for now: the next touch brings them back.
+  void LetGo(const void* first, size_t bytes) const;
 
  private:
   MappedFile(std::string path, const uint8_t* data, size_t size)

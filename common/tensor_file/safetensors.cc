@@ -137,6 +137,7 @@ absl::Status SafetensorsFile::ReadHeader() {
   if (file_bytes < sizeof(header_bytes)) {
     return Corrupt(path(), "{} bytes are too few for a safetensors header", file_bytes);
   }
+  file_->ReadExactly(file_->data(), sizeof(header_bytes));
   std::memcpy(&header_bytes, file_->data(), sizeof(header_bytes));
   if (header_bytes > kMaxHeaderBytes) {
     return Corrupt(path(),
@@ -149,6 +150,7 @@ absl::Status SafetensorsFile::ReadHeader() {
     return Corrupt(path(), "the header needs {} bytes but the file has only {} bytes", data_start,
                    file_bytes);
   }
+  file_->ReadExactly(file_->data(), data_start);
   const char* text = reinterpret_cast<const char*>(file_->data()) + sizeof(header_bytes);
   TANDEM_ASSIGN_OR_RETURN(const Json header, ParseHeader(path(), text, header_bytes));
   for (const auto& [name, entry] : header.items()) {

@@ -38,6 +38,9 @@ class SafetensorsFile {
   const SafetensorsTensor* Find(const std::string& name) const;
   // NotFound names file and tensor. The memory is read-only and may be unaligned for its dtype.
   absl::StatusOr<TensorView> View(const std::string& name) const;
+  // MappedFile::ReadExactly for a part of a view.
+  void ReadExactly(const void* first, size_t bytes) const { file_->ReadExactly(first, bytes); }
+  void LetGo(const void* first, size_t bytes) const { file_->LetGo(first, bytes); }
 
  private:
   explicit SafetensorsFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,10 +43,18 @@ struct TrainingShard {
 // "training_state-00001-of-00002.safetensors"
 std::string TrainingStateFileName(int64_t rank, int64_t world);
 
-// Writes dir/TrainingStateFileName(rank, world), whole or not at all. Errors as SafetensorsWriter.
+// Asked for values before they are read, at most kRowRangeBytes of them at a time: where the host
+// has them until the next call. What was read before is not looked at again soon: offloaded values
+// may leave the memory.
+using HostValues = std::function<absl::StatusOr<const float*>(const float* values, int64_t count)>;
+
+// Writes dir/TrainingStateFileName(rank, world), whole or not at all. Reads the values twice, in
+// order: for the digests, which come first in the file, and to write them. A null `host_values`:
+// the host reads them where they lie. Errors as SafetensorsWriter, and host_values' own.
 absl::Status WriteTrainingState(const std::string& dir,
                                 const TrainingStateHeader& header,
-                                const std::vector<TrainingShard>& shards);
+                                const std::vector<TrainingShard>& shards,
+                                const HostValues& host_values = nullptr);
 
 // The files of all ranks as one. Thread-safe; values are mapped, and checked when they are first
 // read.

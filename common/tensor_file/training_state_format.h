@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace tandem {
@@ -19,7 +20,10 @@ inline constexpr char kTrainingStateDigestKey[] = "tandem_training_state_xxh3";
 inline constexpr std::array<const char*, 3> kTrainingStateParts = {"/master", "/exp_avg",
                                                                    "/exp_avg_sq"};
 
-// XXH3 of 128 bits, as 32 hexadecimal digits. Of a part: its rows as they lie in the file.
-std::string TrainingStateDigest(const void* data, size_t bytes);
+// XXH3 of 128 bits, as 32 hexadecimal digits. Of a part: its rows as they lie in the file. `read`
+// (may be null) is told of every range of at most kRowRangeBytes once it was read.
+std::string TrainingStateDigest(const void* data,
+                                size_t bytes,
+                                const std::function<void(const void*, size_t)>& read = nullptr);
 
 }  // namespace tandem

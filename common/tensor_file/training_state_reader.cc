@@ -205,7 +205,9 @@ absl::StatusOr<TensorView> TrainingStateReader::CheckedView(const std::string& n
     if (checked_.contains({piece.rank, stored})) return view;
   }
   const SafetensorsTensor& tensor = *file.Find(stored);
-  const std::string digest = TrainingStateDigest(view.as<const char>(), tensor.end - tensor.begin);
+  const std::string digest =
+      TrainingStateDigest(view.as<const char>(), tensor.end - tensor.begin,
+                          [&](const void* first, size_t bytes) { file.LetGo(first, bytes); });
   if (digest != piece.digests[index]) {
     return absl::DataLossError(fmt::format(
         "{} is damaged: the digest of {} is {}, written was {}; resume from another checkpoint",
@@ -237,9 +239,11 @@ absl::Status TrainingStateReader::ReadRows(
     const int64_t end = std::min(row_begin + rows, piece.row_begin + piece.rows);
     if (begin >= end) continue;
     TANDEM_ASSIGN_OR_RETURN(const TensorView view, CheckedView(name, part, piece));
-    std::memcpy(out + (begin - row_begin) * row_elements,
-                view.as<const char>() + static_cast<size_t>(begin - piece.row_begin) * row_bytes,
-                static_cast<size_t>(end - begin) * row_bytes);
+    const char* from =
+        view.as<const char>() + static_cast<size_t>(begin - piece.row_begin) * row_bytes;
+    const size_t bytes = static_cast<size_t>(end - begin) * row_bytes;
+    std::memcpy(out + (begin - row_begin) * row_elements, from, bytes);
+    files_[piece.rank]->LetGo(from, bytes);
   }
   return absl::OkStatus();
 }

@@ -39,9 +39,11 @@ struct Sample {
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
 };
 
-// Training has the epochs below kTrainEpochs; the last two values of the 12 bits of an epoch belong
-// to samples that users ask for and to those of validation, so that no two kinds ever meet.
-inline constexpr uint64_t kTrainEpochs = 0xffe;
+// Training has the epochs below kTrainEpochs; the last three values of the 12 bits of an epoch
+// belong to the probe, to samples that users ask for and to those of validation, so that no two
+// kinds ever meet.
+inline constexpr uint64_t kTrainEpochs = 0xffd;
+inline constexpr uint64_t kProbeEpoch = 0xffd;
 inline constexpr uint64_t kUserEpoch = 0xffe;
 inline constexpr uint64_t kValidationEpoch = 0xfff;
 

@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
+#include "common/base/round_up.h"
 #include "common/base/status_macros.h"
 #include "common/ops/packed_weight.h"
 
 namespace tandem {
-namespace {
-
-int64_t AlignUp(int64_t value) {
-  return (value + kEntryAlignment - 1) / kEntryAlignment * kEntryAlignment;
-}
-
-}  // namespace
 
 absl::StatusOr<std::vector<Bucket>> PlanBuckets(const Manifest& manifest, int64_t slot_bytes) {
   std::vector<Bucket> buckets;
@@ -27,7 +21,8 @@ absl::StatusOr<std::vector<Bucket>> PlanBuckets(const Manifest& manifest, int64_
           tensor.name, row_bytes, slot_bytes, (row_bytes + (1 << 20) - 1) >> 20);
     }
     for (int64_t row = 0; row < tensor.rows();) {
-      const int64_t used = buckets.empty() ? slot_bytes : AlignUp(buckets.back().bytes);
+      const int64_t used =
+          buckets.empty() ? slot_bytes : RoundUp(buckets.back().bytes, kEntryAlignment);
       const int64_t fit = std::max<int64_t>(0, slot_bytes - used) / row_bytes;
       const int64_t left = tensor.rows() - row;
       // What is cut is cut between the panels of packed weights, if a slot has room for one.

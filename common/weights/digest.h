@@ -1,13 +1,17 @@
-// The digest of a tensor's bytes, equal however they are cut, stored or visited: the 128-bit sum of
-// a strong mix of every 64-byte block, keyed by the block's logical offset (docs/weights.md). The
-// last block is padded with zeros, the length is mixed in. It finds accidents, not forgeries.
+// The digest of a tensor's bytes, equal however they are cut, stored or visited: two 64-bit sums of
+// a mix of every 64-byte block, keyed by the block's logical offset (digest_blocks.h). The last
+// block is padded with zeros, the length is mixed in. It finds accidents, not forgeries: what
+// changes at random escapes with probability 2^-64.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include <absl/status/statusor.h>
+
+#include "common/weights/digest_blocks.h"
 
 namespace tandem {
 
@@ -32,22 +36,44 @@ class DigestBuilder {
   // of 64, and so is `bytes` unless the piece ends the tensor.
   void Add(int64_t offset, const void* data, int64_t bytes);
   void Merge(const DigestBuilder& other);
+  // What another processor has summed up of some of the tensor's blocks.
+  void Add(const BlockSums& sums) { sums_.Add(sums); }
   Digest Finish(int64_t tensor_bytes) const;
 
  private:
-  Digest sum_;
+  friend class DigestRun;
+  BlockSums sums_;
 };
 
-// The same for bytes that come in order, in pieces of any size. Not thread-safe.
-class SequentialDigest {
+// The same for a run of the tensor's bytes that come in order, in pieces of any size, and may begin
+// and end inside a block; runs that follow each other are joined. Not thread-safe.
+class DigestRun {
  public:
+  explicit DigestRun(int64_t offset = 0) : begin_(offset), end_(offset) {}
   void Append(const void* data, int64_t bytes);
-  Digest Finish();  // once, after the last piece
+  // The same of whole blocks by their sums, where the run ends at the start of a block.
+  void AppendBlocks(const BlockSums& sums, int64_t bytes);
+  // `next` begins where this run ends.
+  void Join(const DigestRun& next);
+  // Of a run that begins at 0: the digest of a tensor that ends here.
+  Digest Finish() const;
+
+  int64_t begin() const { return begin_; }
+  int64_t end() const { return end_; }
+  // What travels between ranks: kWireBytes each.
+  static constexpr size_t kWireBytes = 2 * sizeof(int64_t) + 16 + 2 * kDigestBlockBytes;
+  void ToBytes(std::byte* out) const;
+  static DigestRun FromBytes(const std::byte* bytes);
 
  private:
-  DigestBuilder builder_;
-  int64_t offset_ = 0;
-  unsigned char begun_[kDigestBlockBytes];  // the block that the last piece ended in
+  // Of the block that the run begins in, unless it begins with it.
+  int64_t head_end() const;
+
+  int64_t begin_;
+  int64_t end_;
+  DigestBuilder builder_;                        // blocks that lie in the run whole
+  unsigned char head_[kDigestBlockBytes] = {};   // bytes at their place in the first block
+  unsigned char begun_[kDigestBlockBytes] = {};  // of the block that the run ends in
 };
 
 Digest DigestOf(const void* data, int64_t bytes);

@@ -5,99 +5,104 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/round_up.h"
 #include "common/base/status_macros.h"
+#include "common/model_spec/memory_formulas.h"
 #include "common/ops/packed_weight.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kTensorAlignment = 256;
 constexpr int64_t kGroupAlignment = 4096;
-
-int64_t AlignUp(int64_t value, int64_t alignment) {
-  return (value + alignment - 1) / alignment * alignment;
-}
 
 // Hands out byte ranges of one group.
 class GroupCursor {
  public:
-  explicit GroupCursor(DType dtype) : dtype_(dtype) {}
-  int64_t Packed(int64_t rows, int64_t cols) { return Take(PackedBytes(rows, cols, dtype_)); }
+  GroupCursor(DType dtype, WeightFormat format) : dtype_(dtype), format_(format) {}
+  int64_t Linear(int64_t rows, int64_t cols) {
+    if (format_ == WeightFormat::kRowMajor) return Dense(rows * cols);
+    return Take(PackedBytes(rows, cols, dtype_));
+  }
   int64_t Dense(int64_t elements) {
     return Take(elements * static_cast<int64_t>(DTypeBytes(dtype_)));
   }
-  int64_t total() const { return AlignUp(next_, kGroupAlignment); }
+  int64_t total() const { return RoundUp(next_, kGroupAlignment); }
 
  private:
   int64_t Take(int64_t bytes) {
     const int64_t offset = next_;
-    next_ = AlignUp(next_ + bytes, kTensorAlignment);
+    next_ = RoundUp(next_ + bytes, kTensorAlignment);
     return offset;
   }
   DType dtype_;
+  WeightFormat format_;
   int64_t next_ = 0;
 };
 
 // Where a tensor of a layer goes, by the last part of its HF name.
 struct Role {
   const char* suffix;
+  const char* stored_as;
   int64_t offset;
-  bool packed;
+  bool linear;  // a matrix that the ops multiply by, or the embedding
   int64_t fused_row;
 };
 
 std::vector<Role> LayerRoles(const ModelSpec& spec, const LayerOffsets& at) {
   const int64_t q = spec.q_rows(), kv = spec.kv_rows();
-  return {{"input_layernorm.weight", at.input_norm, false, 0},
-          {"self_attn.q_proj.weight", at.qkv, true, 0},
-          {"self_attn.k_proj.weight", at.qkv, true, q},
-          {"self_attn.v_proj.weight", at.qkv, true, q + kv},
-          {"self_attn.q_proj.bias", at.qkv_bias, false, 0},
-          {"self_attn.k_proj.bias", at.qkv_bias, false, q},
-          {"self_attn.v_proj.bias", at.qkv_bias, false, q + kv},
-          {"self_attn.q_norm.weight", at.q_norm, false, 0},
-          {"self_attn.k_norm.weight", at.k_norm, false, 0},
-          {"self_attn.o_proj.weight", at.o, true, 0},
-          {"post_attention_layernorm.weight", at.post_norm, false, 0},
-          {"mlp.gate_proj.weight", at.gate_up, true, 0},
-          {"mlp.up_proj.weight", at.gate_up, true, spec.intermediate_size},
-          {"mlp.down_proj.weight", at.down, true, 0}};
+  return {{"input_layernorm.weight", "input_norm", at.input_norm, false, 0},
+          {"self_attn.q_proj.weight", "qkv", at.qkv, true, 0},
+          {"self_attn.k_proj.weight", "qkv", at.qkv, true, q},
+          {"self_attn.v_proj.weight", "qkv", at.qkv, true, q + kv},
+          {"self_attn.q_proj.bias", "qkv_bias", at.qkv_bias, false, 0},
+          {"self_attn.k_proj.bias", "qkv_bias", at.qkv_bias, false, q},
+          {"self_attn.v_proj.bias", "qkv_bias", at.qkv_bias, false, q + kv},
+          {"self_attn.q_norm.weight", "q_norm", at.q_norm, false, 0},
+          {"self_attn.k_norm.weight", "k_norm", at.k_norm, false, 0},
+          {"self_attn.o_proj.weight", "o", at.o, true, 0},
+          {"post_attention_layernorm.weight", "post_norm", at.post_norm, false, 0},
+          {"mlp.gate_proj.weight", "gate_up", at.gate_up, true, 0},
+          {"mlp.up_proj.weight", "gate_up", at.gate_up, true, spec.intermediate_size},
+          {"mlp.down_proj.weight", "down", at.down, true, 0}};
 }
 
 LayerOffsets PlaceLayer(const ModelSpec& spec, GroupCursor& cursor) {
   LayerOffsets at;
   at.input_norm = cursor.Dense(spec.hidden_size);
-  at.qkv = cursor.Packed(spec.qkv_rows(), spec.hidden_size);
+  at.qkv = cursor.Linear(spec.qkv_rows(), spec.hidden_size);
   if (spec.qkv_bias) at.qkv_bias = cursor.Dense(spec.qkv_rows());
   if (spec.qk_norm) {
     at.q_norm = cursor.Dense(spec.head_dim);
     at.k_norm = cursor.Dense(spec.head_dim);
   }
-  at.o = cursor.Packed(spec.hidden_size, spec.q_rows());
+  at.o = cursor.Linear(spec.hidden_size, spec.q_rows());
   at.post_norm = cursor.Dense(spec.hidden_size);
-  at.gate_up = cursor.Packed(2 * spec.intermediate_size, spec.hidden_size);
-  at.down = cursor.Packed(spec.hidden_size, spec.intermediate_size);
+  at.gate_up = cursor.Linear(2 * spec.intermediate_size, spec.hidden_size);
+  at.down = cursor.Linear(spec.hidden_size, spec.intermediate_size);
   return at;
 }
 
 GlobalOffsets PlaceGlobals(const ModelSpec& spec, GroupCursor& cursor) {
   GlobalOffsets at;
-  at.embedding = cursor.Packed(spec.vocab_size, spec.hidden_size);
+  at.embedding = cursor.Linear(spec.vocab_size, spec.hidden_size);
   at.final_norm = cursor.Dense(spec.hidden_size);
   at.head =
-      spec.tie_word_embeddings ? at.embedding : cursor.Packed(spec.vocab_size, spec.hidden_size);
+      spec.tie_word_embeddings ? at.embedding : cursor.Linear(spec.vocab_size, spec.hidden_size);
   return at;
 }
 
-TensorPlace PlaceTensor(const TensorSpec& tensor, const std::vector<Role>& roles) {
+TensorPlace PlaceTensor(const TensorSpec& tensor,
+                        const std::vector<Role>& roles,
+                        WeightFormat format) {
   for (const Role& role : roles) {
     if (!tensor.name.ends_with(role.suffix)) continue;
     TensorPlace place;
     place.name = tensor.name;
     place.shape = tensor.shape;
     place.layer = tensor.layer;
+    place.stored_as = role.stored_as;
     place.offset = role.offset;
-    place.packed = role.packed;
+    place.packed = role.linear && format == WeightFormat::kPanels;
     place.fused_row = role.fused_row;
     return place;
   }
@@ -120,11 +125,11 @@ int64_t PlaceGradients(std::vector<TensorPlace*> group) {
 
 }  // namespace
 
-WeightLayout WeightLayout::Build(const ModelSpec& spec, DType dtype) {
+WeightLayout WeightLayout::Build(const ModelSpec& spec, DType dtype, WeightFormat format) {
   WeightLayout layout;
   layout.dtype_ = dtype;
   layout.num_layers_ = spec.num_layers;
-  GroupCursor layer_cursor(dtype), global_cursor(dtype);
+  GroupCursor layer_cursor(dtype, format), global_cursor(dtype, format);
   layout.layer_ = PlaceLayer(spec, layer_cursor);
   layout.global_ = PlaceGlobals(spec, global_cursor);
   layout.layer_bytes_ = layer_cursor.total();
@@ -132,12 +137,13 @@ WeightLayout WeightLayout::Build(const ModelSpec& spec, DType dtype) {
 
   const std::vector<Role> layer_roles = LayerRoles(spec, layout.layer_);
   const std::vector<Role> global_roles = {
-      {"model.embed_tokens.weight", layout.global_.embedding, true, 0},
-      {"model.norm.weight", layout.global_.final_norm, false, 0},
-      {"lm_head.weight", layout.global_.head, true, 0}};
+      {"model.embed_tokens.weight", "embedding", layout.global_.embedding, true, 0},
+      {"model.norm.weight", "final_norm", layout.global_.final_norm, false, 0},
+      {"lm_head.weight", "head", layout.global_.head, true, 0}};
   for (const TensorSpec& tensor : HfTensors(spec)) {
     layout.index_[tensor.name] = layout.places_.size();
-    layout.places_.push_back(PlaceTensor(tensor, tensor.layer < 0 ? global_roles : layer_roles));
+    layout.places_.push_back(
+        PlaceTensor(tensor, tensor.layer < 0 ? global_roles : layer_roles, format));
   }
   for (int layer = -1; layer < spec.num_layers; ++layer) {
     std::vector<TensorPlace*> group;

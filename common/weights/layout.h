@@ -16,6 +16,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/model_spec/model_spec.h"
+#include "common/types/packed_bytes.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
@@ -25,7 +26,8 @@ struct TensorPlace {
   std::string name;            // HF name
   std::vector<int64_t> shape;  // HF shape, [rows, cols] or [rows]
   int layer = -1;              // -1: the global group
-  int64_t offset = 0;          // bytes from the group's start to the (fused) tensor it is part of
+  const char* stored_as = "";  // the (fused) tensor it is part of: "qkv", "gate_up", ...
+  int64_t offset = 0;          // bytes from the group's start to that tensor
   bool packed = false;         // packed_weight.h panels, else dense row-major
   int64_t fused_row = 0;       // its first row in the fused tensor
   // Elements from the start of the group's dense fp32 gradients (tensors that are fused lie side by
@@ -49,7 +51,9 @@ struct GlobalOffsets {
 class WeightLayout {
  public:
   // `dtype` is the compute dtype of every tensor, kBFloat16 or kFloat32.
-  static WeightLayout Build(const ModelSpec& spec, DType dtype);
+  static WeightLayout Build(const ModelSpec& spec,
+                            DType dtype,
+                            WeightFormat format = WeightFormat::kPanels);
 
   DType dtype() const { return dtype_; }
   int64_t global_bytes() const { return global_bytes_; }  // multiples of 4096

@@ -11,14 +11,24 @@
 namespace tandem {
 namespace {
 
-constexpr uint64_t kMagic = 0x54414e44454d5332;  // "TANDEMS2"
+constexpr uint64_t kMagic = 0x54414e44454d5334;  // "TANDEMS4"
+constexpr int64_t kMostPayload = 64 << 10;
 
 struct SlotsMessage {
   uint64_t magic = kMagic;
   int64_t generation = 0;
   int64_t slot_bytes = 0;
   int64_t slots = 0;
+  int64_t direct = 0;
+  SlotHandle::Kind kind = SlotHandle::Kind::kSharedMemory;
+  int64_t payload_bytes = 0;  // that follow
+  SlotShape shape() const { return {slot_bytes, static_cast<int>(slots), direct != 0}; }
 };
+
+std::string Describe(const SlotShape& shape) {
+  return shape.direct ? fmt::format("a shard of {} bytes", shape.slot_bytes)
+                      : fmt::format("{} slots of {} bytes", shape.slots, shape.slot_bytes);
+}
 
 }  // namespace
 
@@ -30,9 +40,10 @@ absl::StatusOr<std::unique_ptr<PairListener>> PairListener::Listen(const std::st
 PairListener::~PairListener() { unlink(path_.c_str()); }
 
 absl::StatusOr<ReceivedSlots> PairListener::Receive(int64_t generation,
-                                                    int64_t slot_bytes,
-                                                    int slots,
-                                                    absl::Duration timeout) {
+                                                    const SlotShape& announced,
+                                                    absl::Duration timeout,
+                                                    WeightTransport& transport,
+                                                    Ledger* ledger) {
   const absl::Time deadline = absl::Now() + timeout;
   while (true) {
     auto connection = AcceptLocal(fd_.get(), deadline);
@@ -43,18 +54,25 @@ absl::StatusOr<ReceivedSlots> PairListener::Receive(int64_t generation,
                                   generation, path_, absl::FormatDuration(timeout)));
     }
     SlotsMessage message;
-    UniqueFd fd;
+    PassedSlots passed;
     // Sent right after connecting: a silent connection is a dead trainer's, or no trainer.
     const absl::Time soon = std::min(deadline, absl::Now() + absl::Seconds(2));
-    if (!ReceiveMessage(connection->get(), &message, sizeof(message), soon, &fd).ok()) continue;
+    const int socket = connection->get();
+    if (!ReceiveMessage(socket, &message, sizeof(message), soon, &passed.fd).ok()) continue;
     if (message.magic != kMagic || message.generation != generation) continue;
-    if (message.slot_bytes != slot_bytes || message.slots != slots) {
-      return InvalidArgument("{} slots of {} bytes were announced, {} of {} were passed", slots,
-                             slot_bytes, message.slots, message.slot_bytes);
+    if (message.payload_bytes < 0 || message.payload_bytes > kMostPayload) continue;
+    std::string& payload = passed.handle.payload;
+    payload.resize(static_cast<size_t>(message.payload_bytes));
+    if (!ReceiveMessage(socket, payload.data(), payload.size(), soon).ok()) continue;
+    if (message.shape() != announced) {
+      return InvalidArgument("{} were announced, {} were passed", Describe(announced),
+                             Describe(message.shape()));
     }
     ReceivedSlots received;
-    received.connection = std::move(connection).value();
-    TANDEM_ASSIGN_OR_RETURN(received.slots, SlotMemory::Map(std::move(fd), slot_bytes, slots));
+    received.link.connection = std::move(connection).value();
+    passed.handle.kind = message.kind;
+    passed.shape = announced;
+    TANDEM_ASSIGN_OR_RETURN(received.slots, transport.Open(std::move(passed), ledger));
     return received;
   }
 }
@@ -67,8 +85,17 @@ absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
     return Annotate(connection.status(),
                     "trainer and rollout of a pair must share a host and a run directory");
   }
-  const SlotsMessage message = {kMagic, generation, slots.slot_bytes(), slots.slots()};
-  TANDEM_RETURN_IF_ERROR(SendMessage(connection->get(), &message, sizeof(message), slots.fd()));
+  const SlotShape& shape = slots.shape();
+  const SlotHandle handle = slots.handle();
+  const SlotsMessage message = {.generation = generation,
+                                .slot_bytes = shape.slot_bytes,
+                                .slots = shape.slots,
+                                .direct = shape.direct,
+                                .kind = handle.kind,
+                                .payload_bytes = static_cast<int64_t>(handle.payload.size())};
+  const int socket = connection->get();
+  TANDEM_RETURN_IF_ERROR(SendMessage(socket, &message, sizeof(message), handle.fd));
+  TANDEM_RETURN_IF_ERROR(SendMessage(socket, handle.payload.data(), handle.payload.size()));
   return connection;
 }
 

@@ -1,6 +1,6 @@
-// How the slots' descriptor crosses from a trainer to its rollout, which proves that both are on
-// one host. The connection stays open for the length of the update: its end tells that the trainer
-// died.
+// How the slots' handle crosses from a trainer to its rollout, which proves that both are on
+// one host. The connection stays open for the length of the update, and from update to update where
+// the slots do: its end tells that the trainer died.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,14 @@
 #include <absl/time/time.h>
 
 #include "common/device/local_socket.h"
-#include "common/weights/slot_memory.h"
+#include "common/weights/weight_transport.h"
 
 namespace tandem {
 
 // The rollout's view of the mapping of one update.
 struct ReceivedSlots {
-  UniqueFd connection;
+  PairLink link;
   std::unique_ptr<SlotMemory> slots;
-  // True once the trainer has closed its end or died.
-  bool peer_gone() const { return PeerClosed(connection.get()); }
 };
 
 // The rollout's end. Not thread-safe. Removes the socket file when destroyed.
@@ -29,11 +27,13 @@ class PairListener {
   ~PairListener();
   const std::string& path() const { return path_; }
   // Waits for the slots passed under `generation`; those of other generations are dropped.
-  // DeadlineExceeded; InvalidArgument if they do not have the announced size.
+  // DeadlineExceeded; InvalidArgument if they do not have the announced shape; errors of
+  // `transport`, which opens them. `ledger` may be null: SharedRegion::MapForeign.
   absl::StatusOr<ReceivedSlots> Receive(int64_t generation,
-                                        int64_t slot_bytes,
-                                        int slots,
-                                        absl::Duration timeout);
+                                        const SlotShape& announced,
+                                        absl::Duration timeout,
+                                        WeightTransport& transport,
+                                        Ledger* ledger);
 
  private:
   PairListener(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 #include "common/weights/bucket_plan.h"
 #include "common/weights/digest.h"
 #include "common/weights/manifest.h"
+#include "common/weights/pair_link.h"
 #include "common/weights/slot_memory.h"
 
 namespace tandem {
@@ -26,8 +28,10 @@ struct UpdateOffer {
 class UpdateClient {
  public:
   virtual ~UpdateClient() = default;
-  // Opens the update and passes the slots; `slots` outlives the update.
-  virtual absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) = 0;
+  // Opens the update and passes the slots; `slots` outlives the update. The link is to be kept
+  // until the update has ended, or another has been committed if the slots last: its end tells the
+  // rollout that the trainer died, and the other way round.
+  virtual absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) = 0;
   // Asks to apply a filled slot; returns at once.
   virtual absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) = 0;
   // Waits until the slot may be filled again; its Apply's result. OK if none is outstanding.

@@ -1,18 +1,11 @@
 #include "common/weights/update_receiver.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/status_macros.h"
 #include "common/weights/row_coverage.h"
 
 namespace tandem {
-namespace {
-
-constexpr int64_t kPieceBytes = 128 << 10;  // re-read at a time: stays in the second-level cache
-
-}  // namespace
-
 struct UpdateReceiver::Update {
   int64_t version = 0;
   int64_t generation = 0;
@@ -23,22 +16,6 @@ struct UpdateReceiver::Update {
 };
 
 void UpdateReceiver::UpdateDeleter::operator()(Update* update) const { delete update; }
-
-Digest DigestStored(const WeightLayout& layout,
-                    const std::byte* storage,
-                    const TensorPlace& place) {
-  const int64_t row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout.dtype()));
-  const int64_t piece = DigestPieceRows(row_bytes, kPieceBytes);
-  std::vector<std::byte> rows(std::min(piece, place.rows()) * row_bytes);
-  const std::byte* group = storage + layout.group_offset(place.layer);
-  DigestBuilder builder;
-  for (int64_t row = 0; row < place.rows(); row += piece) {
-    const int64_t count = std::min(piece, place.rows() - row);
-    layout.ReadRows(group, place, row, count, rows.data());
-    builder.Add(row * row_bytes, rows.data(), count * row_bytes);
-  }
-  return builder.Finish(place.rows() * row_bytes);
-}
 
 absl::Status UpdateReceiver::Begin(int64_t version, int64_t generation, const Manifest& manifest) {
   if (open_ != nullptr) {
@@ -55,6 +32,12 @@ absl::Status UpdateReceiver::Begin(int64_t version, int64_t generation, const Ma
   open_->places = std::move(places);
   open_->coverage.resize(manifest.size());
   return absl::OkStatus();
+}
+
+absl::Status UpdateReceiver::Scramble() {
+  if (open_ == nullptr) return FailedPrecondition("no update is open whose weights to scramble");
+  open_->applied = true;
+  return storage_->Scramble(open_->places);
 }
 
 absl::Status UpdateReceiver::CheckOpen(int64_t version, int64_t generation) const {
@@ -79,24 +62,24 @@ absl::Status UpdateReceiver::CheckEntry(const BucketEntry& entry, int64_t slot_b
     return InvalidArgument("a bucket has {} rows from row {} of {}, which has {}", entry.rows,
                            entry.row, tensor.name, tensor.rows());
   }
-  if (entry.offset < 0 || entry.offset % kEntryAlignment != 0 || entry.offset > slot_bytes ||
+  const auto element = static_cast<int64_t>(DTypeBytes(layout_->dtype()));
+  if (entry.offset < 0 || entry.offset % element != 0 || entry.offset > slot_bytes ||
       entry.rows * tensor.row_bytes() > slot_bytes - entry.offset) {
     return InvalidArgument(
         "{} rows of {} at offset {} do not lie in a slot of {} bytes, aligned to "
         "{}",
-        entry.rows, tensor.name, entry.offset, slot_bytes, kEntryAlignment);
+        entry.rows, tensor.name, entry.offset, slot_bytes, element);
   }
   return absl::OkStatus();
 }
 
 absl::Status UpdateReceiver::Apply(int64_t version,
                                    int64_t generation,
-                                   const std::byte* slot,
-                                   int64_t slot_bytes,
+                                   const FilledSlot& slot,
                                    const std::vector<BucketEntry>& entries) {
   TANDEM_RETURN_IF_ERROR(CheckOpen(version, generation));
   for (const BucketEntry& entry : entries) {
-    TANDEM_RETURN_IF_ERROR(CheckEntry(entry, slot_bytes));
+    TANDEM_RETURN_IF_ERROR(CheckEntry(entry, slot.bytes));
   }
   for (const BucketEntry& entry : entries) {
     if (!open_->coverage[entry.tensor].Add(entry.row, entry.rows)) {
@@ -104,11 +87,23 @@ absl::Status UpdateReceiver::Apply(int64_t version,
                              entry.row + entry.rows - 1, open_->manifest[entry.tensor].name);
     }
   }
+  std::vector<DenseRows> rows;
   for (const BucketEntry& entry : entries) {
-    const TensorPlace& place = *open_->places[entry.tensor];
-    open_->applied = true;
-    layout_->WriteRows(storage_ + layout_->group_offset(place.layer), place, entry.row, entry.rows,
-                       slot + entry.offset);
+    rows.push_back({open_->places[entry.tensor], entry.row, entry.rows, slot.data + entry.offset,
+                    slot.location});
+  }
+  open_->applied = open_->applied || !rows.empty();
+  return storage_->StoreRows(rows);
+}
+
+absl::Status UpdateReceiver::CheckArrived(const std::vector<Digest>& digests) const {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(open_->places));
+  for (size_t t = 0; t < held.size(); ++t) {
+    if (held[t] == digests[t]) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "{} of version {} arrived damaged: digest {} here, {} at the trainer; the "
+                      "rollout is empty until a whole update",
+                      open_->manifest[t].name, open_->version, held[t].Hex(), digests[t].Hex());
   }
   return absl::OkStatus();
 }
@@ -123,27 +118,22 @@ absl::Status UpdateReceiver::Commit(int64_t version,
   }
   for (size_t t = 0; status.ok() && t < open_->manifest.size(); ++t) {
     const ManifestTensor& tensor = open_->manifest[t];
-    if (open_->coverage[t].covered() != tensor.rows()) {
+    const int64_t rows = tensor.bytes() == 0 ? 0 : tensor.rows();  // what is empty does not come
+    if (open_->coverage[t].covered() != rows) {
       status = InvalidArgument("{} is short: {} of {} rows came before the commit of version {}",
-                               tensor.name, open_->coverage[t].covered(), tensor.rows(), version);
+                               tensor.name, open_->coverage[t].covered(), rows, version);
     }
   }
-  if (status.ok()) {
-    const std::vector<Digest> held = DigestPlaces(open_->places);
-    for (size_t t = 0; status.ok() && t < held.size(); ++t) {
-      if (held[t] == digests[t]) continue;
-      status =
-          MakeStatus(absl::StatusCode::kDataLoss,
-                     "{} of version {} arrived damaged: digest {} here, {} at the trainer; the "
-                     "rollout is empty until a whole update",
-                     open_->manifest[t].name, version, held[t].Hex(), digests[t].Hex());
-    }
-  }
+  if (status.ok()) status = CheckArrived(digests);
   if (!status.ok()) {
     Abort();
     return status;
   }
   version_ = version;
+  accepted_.resize(layout_->places().size());
+  for (size_t t = 0; t < digests.size(); ++t) {
+    accepted_[static_cast<size_t>(open_->places[t] - layout_->places().data())] = digests[t];
+  }
   open_.reset();
   return absl::OkStatus();
 }
@@ -163,25 +153,35 @@ int64_t UpdateReceiver::open_generation() const {
   return open_ == nullptr ? -1 : open_->generation;
 }
 
-void UpdateReceiver::AdoptVersion(int64_t version) {
-  open_.reset();
+absl::Status UpdateReceiver::AdoptVersion(int64_t version) {
+  DropVersion();
+  TANDEM_ASSIGN_OR_RETURN(accepted_, Digests());
   version_ = version;
+  return absl::OkStatus();
 }
 
-std::vector<Digest> UpdateReceiver::Digests() const {
+void UpdateReceiver::DropVersion() {
+  open_.reset();
+  version_ = kNoVersion;
+  accepted_.clear();
+}
+
+absl::Status UpdateReceiver::Verify() const {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, Digests());
+  for (size_t t = 0; t < held.size(); ++t) {
+    if (held[t] == accepted_[t]) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "{} of version {} changed in this rollout's memory: digest {} now, {} when "
+                      "it was accepted",
+                      layout_->places()[t].name, version_, held[t].Hex(), accepted_[t].Hex());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Digest>> UpdateReceiver::Digests() const {
   std::vector<const TensorPlace*> places;
   for (const TensorPlace& place : layout_->places()) places.push_back(&place);
-  return DigestPlaces(places);
-}
-
-std::vector<Digest> UpdateReceiver::DigestPlaces(
-    const std::vector<const TensorPlace*>& places) const {
-  std::vector<Digest> digests(places.size());
-  pool_->ParallelFor(std::ssize(places), [&](int64_t task, int /*thread*/) {
-    const auto t = static_cast<size_t>(task);
-    digests[t] = DigestStored(*layout_, storage_, *places[t]);
-  });
-  return digests;
+  return storage_->DigestStored(places);
 }
 
 }  // namespace tandem

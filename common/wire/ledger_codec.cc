@@ -1,26 +1,6 @@
 #include "common/wire/ledger_codec.h"
 
 namespace tandem {
-namespace {
-
-std::string LocationName(Location location) {
-  switch (location) {
-    case Location::kHost:
-      return "host";
-    case Location::kFile:
-      return "file";
-    default:
-      return "device";
-  }
-}
-
-Location ParseLocation(const std::string& name) {
-  if (name == "host") return Location::kHost;
-  if (name == "file") return Location::kFile;
-  return Location::kDevice;
-}
-
-}  // namespace
 
 v1::Ledger ToProto(const LedgerSnapshot& ledger) {
   v1::Ledger proto;
@@ -33,6 +13,14 @@ v1::Ledger ToProto(const LedgerSnapshot& ledger) {
   }
   proto.set_process_bytes(ledger.process_bytes);
   proto.set_process_peak_bytes(ledger.process_peak_bytes);
+  proto.set_device_bytes(ledger.device_bytes);
+  proto.set_device_peak_bytes(ledger.device_peak_bytes);
+  proto.set_memory_bytes(ledger.memory_bytes);
+  proto.set_memory_peak_bytes(ledger.memory_peak_bytes);
+  proto.set_baseline_bytes(ledger.baseline_bytes);
+  proto.set_resident_bytes(ledger.resident_bytes);
+  proto.set_driver_total_bytes(ledger.driver_total_bytes);
+  proto.set_driver_free_bytes(ledger.driver_free_bytes);
   return proto;
 }
 
@@ -40,12 +28,20 @@ LedgerSnapshot FromProto(const v1::Ledger& proto) {
   LedgerSnapshot ledger;
   for (const v1::LedgerEntry& entry : proto.entries()) {
     ledger.entries.push_back({.tag = entry.tag(),
-                              .location = ParseLocation(entry.location()),
+                              .location = LocationOf(entry.location()),
                               .current_bytes = entry.current_bytes(),
                               .peak_bytes = entry.peak_bytes()});
   }
   ledger.process_bytes = proto.process_bytes();
   ledger.process_peak_bytes = proto.process_peak_bytes();
+  ledger.device_bytes = proto.device_bytes();
+  ledger.device_peak_bytes = proto.device_peak_bytes();
+  ledger.memory_bytes = proto.memory_bytes();
+  ledger.memory_peak_bytes = proto.memory_peak_bytes();
+  ledger.baseline_bytes = proto.baseline_bytes();
+  ledger.resident_bytes = proto.resident_bytes();
+  ledger.driver_total_bytes = proto.driver_total_bytes();
+  ledger.driver_free_bytes = proto.driver_free_bytes();
   return ledger;
 }
 

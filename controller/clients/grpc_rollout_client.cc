@@ -77,6 +77,7 @@ class GrpcRolloutClient : public RolloutClient {
     *proto.mutable_params() = ToProto(request.params);
     proto.set_group(request.group);
     proto.set_step(LogStep());
+    proto.set_log_probs(request.log_probs);
     auto* reader = new GenerateReader(calls_, std::move(on_sample), std::move(on_done));
     reader->Start(stub_.get(), std::move(proto), timeout_);
   }
@@ -88,7 +89,7 @@ class GrpcRolloutClient : public RolloutClient {
     return calls_->Run(kShort, [&](auto* c) { return stub_->Abort(c, request, &response); });
   }
 
-  absl::StatusOr<PhaseReport> Sleep(SleepMode mode) override {
+  absl::StatusOr<SleepReports> Sleep(SleepMode mode) override {
     v1::SleepRequest request;
     request.set_incarnation(incarnation_);
     request.set_step(LogStep());
@@ -97,7 +98,7 @@ class GrpcRolloutClient : public RolloutClient {
     v1::SleepResponse response;
     TANDEM_RETURN_IF_ERROR(
         calls_->Run(kStateChange, [&](auto* c) { return stub_->Sleep(c, request, &response); }));
-    return FromProto(response.report());
+    return SleepReports{FromProto(response.generate()), FromProto(response.report())};
   }
 
   absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) override {
@@ -108,6 +109,17 @@ class GrpcRolloutClient : public RolloutClient {
     v1::WakeResponse response;
     TANDEM_RETURN_IF_ERROR(
         calls_->Run(kStateChange, [&](auto* c) { return stub_->Wake(c, request, &response); }));
+    return FromProto(response.report());
+  }
+
+  absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) override {
+    v1::VerifyWeightsRequest request;
+    request.set_incarnation(incarnation_);
+    request.set_version(version);
+    request.set_step(LogStep());
+    v1::VerifyWeightsResponse response;
+    TANDEM_RETURN_IF_ERROR(calls_->Run(
+        kStateChange, [&](auto* c) { return stub_->VerifyWeights(c, request, &response); }));
     return FromProto(response.report());
   }
 

@@ -33,6 +33,18 @@ ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   return result;
 }
 
+v1::ComputeLogProbsRequest::Policy ToProto(LogProbPolicy policy) {
+  switch (policy) {
+    case LogProbPolicy::kCurrent:
+      return v1::ComputeLogProbsRequest::CURRENT;
+    case LogProbPolicy::kReference:
+      return v1::ComputeLogProbsRequest::REFERENCE;
+    case LogProbPolicy::kProbe:
+      return v1::ComputeLogProbsRequest::PROBE;
+  }
+  return v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED;
+}
+
 class GrpcTrainerClient : public TrainerClient {
  public:
   GrpcTrainerClient(int64_t incarnation,
@@ -83,8 +95,7 @@ class GrpcTrainerClient : public TrainerClient {
   absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) override {
     v1::ComputeLogProbsRequest request;
     request.set_step(step);
-    request.set_policy(policy == LogProbPolicy::kReference ? v1::ComputeLogProbsRequest::REFERENCE
-                                                           : v1::ComputeLogProbsRequest::CURRENT);
+    request.set_policy(ToProto(policy));
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::ComputeLogProbsResponse>(&v1::TrainerService::Stub::ComputeLogProbs, request));
@@ -97,6 +108,7 @@ class GrpcTrainerClient : public TrainerClient {
     request.mutable_target_ranks()->Add(command.target_ranks.begin(), command.target_ranks.end());
     request.set_rollout_address(command.rollout_address);
     request.set_rollout_incarnation(command.rollout_incarnation);
+    request.set_scramble(command.scramble);
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::SyncWeightsResponse>(&v1::TrainerService::Stub::SyncWeights, request));
@@ -117,11 +129,16 @@ class GrpcTrainerClient : public TrainerClient {
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::CheckWeightsResponse>(&v1::TrainerService::Stub::CheckWeights, request));
-    return WeightCheckResult{.checked = response.checked(),
-                             .missing = response.missing(),
-                             .unexpected = response.unexpected(),
-                             .mismatched = response.mismatched(),
-                             .first_difference = response.first_difference()};
+    return WeightCheckResult{
+        .version = response.version(),
+        .expected = response.expected(),
+        .checked = response.checked(),
+        .missing = response.missing(),
+        .unexpected = response.unexpected(),
+        .mismatched = response.mismatched(),
+        .first_difference = response.first_difference(),
+        .differing = {response.differing().begin(), response.differing().end()},
+        .report = FromProto(response.report())};
   }
 
   absl::StatusOr<SaveResult> SaveState(const std::string& directory, int64_t version) override {

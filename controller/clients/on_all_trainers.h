@@ -3,8 +3,10 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,10 +20,21 @@
 
 namespace tandem {
 
-// True for codes that mean a peer is gone, late or another incarnation.
+// True for codes that mean a peer is gone, late or another incarnation, and may come back.
 inline bool IsPeerFailure(const absl::Status& status) {
+  if (StayedAway(status)) return false;
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsAborted(status) || absl::IsCancelled(status);
+}
+
+// `status` with another message.
+inline absl::Status WithMessage(const absl::Status& status, const std::string& message) {
+  if (status.ok()) return status;
+  absl::Status other(status.code(), message);
+  status.ForEachPayload([&other](absl::string_view url, const absl::Cord& payload) {
+    other.SetPayload(url, payload);
+  });
+  return other;
 }
 
 // How much a failed call says of the reason: the answer of the rank that failed itself tells more
@@ -64,9 +77,13 @@ inline absl::Status NamedFailure(WorkerPool& pool,
 // the results by rank. A failure cancels the calls to the others, which would wait for the missing
 // rank otherwise; if it only says that another rank failed, that one has `grace` to answer before.
 // Reported is the failure that says most (Telling), of equals the first, prefixed by the rank.
+// Once `interrupted` (polled; empty: never) says so, all calls are cancelled: Cancelled.
 template <typename Result, typename Call>
 absl::StatusOr<std::vector<Result>> OnAllTrainers(
-    WorkerPool& pool, const Call& call, std::chrono::milliseconds grace = kOwnReasonGrace) {
+    WorkerPool& pool,
+    const Call& call,
+    const std::function<bool()>& interrupted = {},
+    std::chrono::milliseconds grace = kOwnReasonGrace) {
   std::vector<std::shared_ptr<TrainerClient>> clients;
   for (int rank = 0; rank < pool.pairs(); ++rank) {
     TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
@@ -92,7 +109,10 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(
   std::vector<std::jthread> threads;
   for (size_t rank = 0; rank < clients.size(); ++rank) threads.emplace_back(run, rank);
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return running == 0 || !failure.ok(); });
+  while (!changed.wait_for(lock, std::chrono::milliseconds(50),
+                           [&] { return running == 0 || !failure.ok(); })) {
+    if (interrupted && interrupted()) failure = absl::CancelledError("interrupted");
+  }
   if (OriginOf(failure) == FailureOrigin::kAnotherRank) {
     changed.wait_for(lock, grace, [&] {
       return running == 0 || OriginOf(failure) != FailureOrigin::kAnotherRank;

@@ -22,7 +22,9 @@ struct GroupRequest {
   std::vector<int32_t> prompt;
   std::vector<uint64_t> sample_ids;
   SamplingParams params;
-  int64_t group = 0;  // echoed in the samples
+  int64_t group = 0;       // echoed in the samples
+  int rank = -1;           // of the only rollout that may generate it; -1: any
+  bool log_probs = false;  // with every token, also if rollout.calculate_log_probs is false
 
   // Replicas that were lost while they generated it, and how often it was all they had to do.
   int losses = 0;
@@ -33,6 +35,12 @@ enum class SleepMode {
   kDrainOnly,  // finish what runs, void the caches, keep the memory
   kLevel1,     // drop the KV cache, keep weights in host memory
   kLevel2,     // drop both
+};
+
+// What a rollout reports when it is sent to sleep.
+struct SleepReports {
+  PhaseReport generate;  // of the time since its last report
+  PhaseReport sleep;
 };
 
 // Thread-safe. Errors: Unavailable, DeadlineExceeded: the worker is gone or late; Aborted: another
@@ -49,9 +57,12 @@ class RolloutClient {
 
   // Aborts all requests at the worker. Idempotent.
   virtual absl::Status Abort() = 0;
-  virtual absl::StatusOr<PhaseReport> Sleep(SleepMode mode) = 0;
+  virtual absl::StatusOr<SleepReports> Sleep(SleepMode mode) = 0;
   // `tags`: "weights", "kv_cache"; empty: both.
   virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) = 0;
+  // Whether the rollout still holds every byte of `version` as it was accepted. DataLoss names the
+  // first tensor that differs.
+  virtual absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) = 0;
   // Ends an update that a lost trainer left open, whatever its version. Idempotent; nothing happens
   // when none is open.
   virtual absl::Status AbortUpdate(const std::string& reason) = 0;

@@ -60,13 +60,18 @@ struct OptimizerStepResult {
   PhaseReport report;
 };
 
-enum class LogProbPolicy { kCurrent, kReference };
+enum class LogProbPolicy {
+  kCurrent,
+  kReference,
+  kProbe,  // the current one, on the probe samples of the paired rollout
+};
 
 struct SyncCommand {
   int64_t version = 0;
   std::vector<int> target_ranks;  // whose rollouts are published to
   std::string rollout_address;    // of this rank's partner; empty: gathers only
   int64_t rollout_incarnation = 0;
+  bool scramble = false;  // the rollout fills its weights with NaN before the first bucket
 };
 
 struct SyncResult {
@@ -79,14 +84,21 @@ struct SyncResult {
   PhaseReport report;
 };
 
+// Counts source tensors, by HF name: q, k and v apart, a tied head once.
 struct WeightCheckResult {
+  int64_t version = -1;  // that the rollout holds
+  int64_t expected = 0;  // tensors that there should be
   int64_t checked = 0;
   int64_t missing = 0;
   int64_t unexpected = 0;
   int64_t mismatched = 0;
   std::string first_difference;
+  std::vector<std::string> differing;  // names, the first few dozen
+  PhaseReport report;
 
-  bool ok() const { return missing == 0 && unexpected == 0 && mismatched == 0 && checked > 0; }
+  bool ok() const {
+    return checked > 0 && checked == expected && missing == 0 && unexpected == 0 && mismatched == 0;
+  }
 };
 
 struct SaveResult {

@@ -1,5 +1,6 @@
 #include "controller/clients/worker_pool.h"
 
+#include <thread>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -9,6 +10,8 @@
 
 namespace tandem {
 namespace {
+
+constexpr char kStayedAwayUrl[] = "tandem.StayedAway";
 
 // The client of `key`'s ready worker, made anew when the incarnation changed.
 template <typename Client, typename Make>
@@ -30,6 +33,10 @@ absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
 
 }  // namespace
 
+bool StayedAway(const absl::Status& status) {
+  return status.GetPayload(kStayedAwayUrl).has_value();
+}
+
 absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
                                            const std::function<bool()>& interrupted) {
   const absl::Time deadline = clock_.Now() + timeout;
@@ -38,10 +45,14 @@ absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
   while (!missing.empty()) {
     if (interrupted && interrupted()) return absl::CancelledError("interrupted");
     if (clock_.Now() >= deadline) {
-      return MakeStatus(absl::StatusCode::kDeadlineExceeded,
-                        "after {} these workers are still missing: {}; look into their logs, or "
-                        "raise cluster.register_timeout_seconds",
-                        absl::FormatDuration(timeout), fmt::join(missing, ", "));
+      absl::Status status = MakeStatus(
+          absl::StatusCode::kDeadlineExceeded,
+          "after {} these workers are still missing: {}; the end of their logs says why (under a "
+          "launcher logs/ROLE-RANK.log in the run directory). Where they only take longer to "
+          "start, raise cluster.register_timeout_seconds",
+          absl::FormatDuration(timeout), fmt::join(missing, ", "));
+      status.SetPayload(kStayedAwayUrl, absl::Cord("1"));
+      return status;
     }
     clock_.Sleep(absl::Milliseconds(20));
     missing = registry_.Missing();
@@ -73,6 +84,10 @@ LedgerSnapshot WorkerPool::Ledger(const WorkerKey& key) const {
   return entry ? entry->news.ledger : LedgerSnapshot{};
 }
 
+void WorkerPool::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger) {
+  registry_.NoteLedger(key, ledger);
+}
+
 void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
   registry_.MarkLost(key, incarnation);
 }
@@ -99,9 +114,14 @@ void WorkerPool::CancelCallsToLost() {
 }
 
 void WorkerPool::ShutdownAll() {
+  std::vector<std::jthread> threads;
   for (int rank = 0; rank < pairs_; ++rank) {
-    if (auto client = rollout(rank); client.ok()) (void)(*client)->Shutdown();
-    if (auto client = trainer(rank); client.ok()) (void)(*client)->Shutdown();
+    threads.emplace_back([this, rank] {
+      if (auto client = rollout(rank); client.ok()) (void)(*client)->Shutdown();
+    });
+    threads.emplace_back([this, rank] {
+      if (auto client = trainer(rank); client.ok()) (void)(*client)->Shutdown();
+    });
   }
 }
 

@@ -20,6 +20,10 @@
 
 namespace tandem {
 
+// Whether `status` is that of a WaitUntilComplete whose time was over: who stayed away so long is
+// not waited for again, by any recovery.
+bool StayedAway(const absl::Status& status);
+
 // How clients are made: over gRPC, or fakes.
 struct ClientFactory {
   std::function<absl::StatusOr<std::shared_ptr<TrainerClient>>(const WorkerEntry&)> trainer;
@@ -35,8 +39,8 @@ class WorkerPool {
 
   int pairs() const { return pairs_; }
 
-  // Blocks until every worker is ready. DeadlineExceeded names those that are missing; Cancelled:
-  // `interrupted` returned true.
+  // Blocks until every worker is ready. DeadlineExceeded names those that are missing, and is
+  // StayedAway; Cancelled: `interrupted` returned true.
   absl::Status WaitUntilComplete(absl::Duration timeout, const std::function<bool()>& interrupted);
 
   // The client of the ready worker of that rank. Unavailable: there is none.
@@ -46,8 +50,9 @@ class WorkerPool {
   // Of all trainers, by rank; 0 where none is ready.
   std::vector<int64_t> TrainerIncarnations() const;
 
-  // What the worker said of its memory last; empty if it never did.
+  // What the worker said of its memory last, with a heartbeat or a report; empty if it never did.
   LedgerSnapshot Ledger(const WorkerKey& key) const;
+  void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
   std::string numerics_class() const { return registry_.numerics_class(); }
 
   // A call failed as if the worker were gone; it counts as ready again with its next heartbeat.
@@ -56,7 +61,7 @@ class WorkerPool {
   // its own, so that no call waits for a dead worker's deadline.
   void CancelCallsToLost();
 
-  // Asks every known worker to end. Errors are ignored: who does not answer is gone.
+  // Asks every known worker to end, all at once. Errors are ignored: who does not answer is gone.
   void ShutdownAll();
 
  private:

@@ -102,6 +102,23 @@ absl::Status ApiCommands::Samples(int64_t step, int64_t limit, int64_t offset, s
   return absl::OkStatus();
 }
 
+absl::Status ApiCommands::Memory(const MemoryOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto status, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
+  v1::ListStepsRequest request;
+  request.set_first_step(options.step > 0 ? options.step : status.step());
+  request.set_last_step(request.first_step());
+  v1::ListStepsResponse steps;
+  if (request.first_step() > 0) {
+    TANDEM_ASSIGN_OR_RETURN(steps, Call(&v1::TandemService::Stub::ListSteps, request, kShort));
+  }
+  if (options.step > 0 && steps.steps_size() == 0) {
+    return MakeStatus(absl::StatusCode::kNotFound, "step {} is not finished; the newest is {}",
+                      options.step, status.step());
+  }
+  return PrintMemory(MemoryOf(status, steps), options, *out_);
+}
+
 absl::Status ApiCommands::Run(int64_t steps, bool wait) {
   v1::RunRequest request;
   request.set_request_id(RequestId());
@@ -142,7 +159,9 @@ absl::Status ApiCommands::Pause() {
   v1::PauseRequest request;
   request.set_request_id(RequestId());
   TANDEM_ASSIGN_OR_RETURN(const auto reply, Call(&v1::TandemService::Stub::Pause, request, kShort));
-  Print(reply, fmt::format("pausing; {} steps are finished\n", reply.step()));
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto status, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
+  Print(reply, PauseText(status));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include <absl/time/time.h>
 
 #include "common/rpc/security.h"
+#include "controller/ctl/memory_command.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem {
@@ -37,6 +38,8 @@ class ApiCommands {
   absl::Status Steps(int64_t first, int64_t last);
   // step 0: the newest finished one.
   absl::Status Samples(int64_t step, int64_t limit, int64_t offset, size_t width);
+  // Memory of a step, beside the plan.
+  absl::Status Memory(const MemoryOptions& options);
   // Trains `steps` more steps (0: to the end) and, if `wait`, shows them as they finish.
   absl::Status Run(int64_t steps, bool wait);
   absl::Status Step(bool wait);

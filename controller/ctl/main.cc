@@ -1,15 +1,19 @@
 // tandemctl: attaches to a running controller, and prepares models, data and configs.
-// Exit codes: 0 done, 1 refused or failed, 64 wrong usage, 69 no controller there.
+// Exit codes: 0 done, 1 refused or failed (a plan: it does not fit), 64 wrong usage, 69 no
+// controller there; plan alone ends otherwise as a run with its inputs would (plan_command.h).
 #include <functional>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
+#include <absl/strings/numbers.h>
 
 #include "common/types/sample.h"
 #include "controller/ctl/api_commands.h"
 #include "controller/ctl/find_controller.h"
 #include "controller/ctl/local_commands.h"
 #include "controller/ctl/parity_command.h"
+#include "controller/ctl/plan_command.h"
+#include "controller/ctl/weights_command.h"
 
 namespace tandem {
 namespace {
@@ -23,6 +27,13 @@ struct Globals {
 using Action = std::function<absl::Status()>;
 using ApiAction = std::function<absl::Status(ApiCommands&)>;
 
+// What CLI11 says of a word where a number is expected names no step.
+std::string IsStep(const std::string& text) {
+  int64_t step = 0;
+  if (absl::SimpleAtoi(text, &step) && step >= 0) return "";
+  return "\"" + text + "\" is no step: give its number, or 0 for the newest that is finished";
+}
+
 // The options of all commands; they must outlive parsing.
 struct Options {
   int64_t first_step = 1, last_step = 0, step = 0, limit = 20, offset = 0, steps = 0;
@@ -30,6 +41,9 @@ struct Options {
   bool no_wait = false;
   GenerateOptions generate;
   ParityCommandOptions parity;
+  WeightsManifestOptions manifest;
+  PlanOptions plan;
+  MemoryOptions memory;
   int64_t eval_n = 0, max_prompts = 0;
   double eval_temperature = 1.0;
   std::string hf_checkpoint, gguf, dir, task, format, input, output, key, config;
@@ -54,7 +68,7 @@ class CommandLine {
     app_.add_option("--tls-key", globals_.security.key, "PEM private key");
     app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
     app_.add_flag("--json", globals_.json,
-                  "print JSON for machines: answers of a controller, and parity");
+                  "print JSON for machines: answers of a controller, parity, weights");
     AddReading();
     AddDriving();
     AddModelCommands();
@@ -75,8 +89,9 @@ class CommandLine {
       return app_.exit(error) == 0 ? 0 : 64;
     }
     const absl::Status status = action_();
-    if (status.ok()) return 0;
+    if (status.ok()) return exit_code_;
     std::cerr << "tandemctl: " << status.message() << "\n";
+    if (exit_code_ != 0) return exit_code_;
     if (absl::IsUnavailable(status) && !local_) {
       std::cerr
           << "tandemctl: is the controller running? One with cluster.tls.cert is reached only with "
@@ -129,10 +144,57 @@ class CommandLine {
     CLI::App* samples = Api(
         &app_, "samples", "prompts, responses and rewards of a step",
         [this](ApiCommands& api) { return api.Samples(o_.step, o_.limit, o_.offset, o_.width); });
-    samples->add_option("--step", o_.step, "step; 0: the newest")->capture_default_str();
+    samples->add_option("--step", o_.step, "step; 0: the newest")
+        ->check(IsStep)
+        ->capture_default_str();
     samples->add_option("--limit", o_.limit, "at most so many")->capture_default_str();
     samples->add_option("--offset", o_.offset, "skip so many")->capture_default_str();
     samples->add_option("--width", o_.width, "characters per text; 0: all")->capture_default_str();
+    AddMemory();
+  }
+
+  void AddMemory() {
+    CLI::App* memory =
+        app_.add_subcommand("memory", "bytes per phase and tag of a step, planned and measured");
+    memory->callback([this] { action_ = [this] { return ShowMemory(); }; });
+    memory->add_option("--step", o_.memory.step, "step; 0: the newest finished one")
+        ->check(IsStep)
+        ->capture_default_str();
+    memory->add_option("--html", o_.memory.html, "write a page with the same bars");
+  }
+
+  // Of a running controller; of the files of --run-dir where none runs there.
+  absl::Status ShowMemory() {
+    o_.memory.json = globals_.json;
+    const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
+    if (address.ok()) {
+      found_ = true;
+      auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
+      const absl::Status shown = api.ok() ? api->Memory(o_.memory) : api.status();
+      if (!absl::IsUnavailable(shown) || globals_.run_dir.empty()) return shown;
+    } else if (globals_.run_dir.empty()) {
+      return address.status();
+    }
+    found_ = true;
+    const auto memory = MemoryOfRun(globals_.run_dir, o_.memory.step);
+    if (!memory.ok()) return memory.status();
+    return PrintMemory(*memory, o_.memory, std::cout);
+  }
+
+  void AddPlan() {
+    CLI::App* plan =
+        Local(&app_, "plan", "memory per phase, before a run; exits 1 if it does not fit",
+              [this]() -> absl::Status {
+                o_.plan.json = globals_.json;
+                const PlanOutcome outcome = PlanCommand(o_.plan, std::cout);
+                exit_code_ = outcome.exit_code;
+                return outcome.error;
+              });
+    plan->add_option("CONFIG", o_.plan.config, "YAML file")->required();
+    plan->add_option("--set", o_.plan.overrides, "key=value");
+    plan->add_option("--device-memory", o_.plan.device_memory,
+                     "of one device: 80GiB, 80GB, 512MiB; without: this host's, by pair");
+    plan->add_option("--html", o_.plan.html, "write a page with the same bars");
   }
 
   void AddDriving() {
@@ -175,7 +237,8 @@ class CommandLine {
         ->capture_default_str()
         ->needs(n);
     evaluate->add_option("--max-prompts", o_.max_prompts, "0: all")->capture_default_str();
-    CLI::App* check = Api(&app_, "check", "compare the weights of rollouts and trainers",
+    CLI::App* check = Api(&app_, "check",
+                          "compare the weights of rollouts and trainers; a difference ends the run",
                           [this](ApiCommands& api) { return api.Check(o_.hf_checkpoint); });
     check->add_option("--hf", o_.hf_checkpoint, "compare with this HF checkpoint instead");
   }
@@ -205,7 +268,9 @@ class CommandLine {
     convert->add_option("FORMAT", o_.format, "gsm8k")->required();
     convert->add_option("INPUT", o_.input, "file to read")->required();
     convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
+    AddPlan();
     AddParity();
+    AddWeights();
     AddConfig();
   }
 
@@ -231,6 +296,21 @@ class CommandLine {
         ->capture_default_str();
   }
 
+  void AddWeights() {
+    CLI::App* weights = app_.add_subcommand("weights", "what a weight sync carries");
+    weights->require_subcommand(1);
+    CLI::App* manifest = Local(weights, "manifest",
+                               "every tensor of a model and where it lies in a rollout", [this] {
+                                 o_.manifest.json = globals_.json;
+                                 return WeightsManifestCommand(o_.manifest, std::cout);
+                               });
+    manifest->add_option("MODEL_DIR", o_.manifest.model_dir, "HF checkpoint; config.json is enough")
+        ->required();
+    manifest->add_option("--dtype", o_.manifest.dtype, "bfloat16 or float32 (model.compute_dtype)")
+        ->check(CLI::IsMember({"bfloat16", "float32"}))
+        ->capture_default_str();
+  }
+
   void AddConfig() {
     CLI::App* config = app_.add_subcommand("config", "explain and check configurations");
     config->require_subcommand(1);
@@ -250,7 +330,8 @@ class CommandLine {
   Options o_;
   Action action_;
   bool local_ = false;  // a command that needs no controller
-  bool found_ = false;  // an address to call
+  bool found_ = false;  // an address to call, or the files of a run
+  int exit_code_ = 0;   // of a plan; 0: by the status
 };
 
 }  // namespace

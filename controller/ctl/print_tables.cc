@@ -64,6 +64,23 @@ std::string OneLine(const std::string& text, size_t width) {
   return line;
 }
 
+std::string PauseText(const v1::GetStatusResponse& status) {
+  const std::string done =
+      fmt::format("{} of {} steps are finished", status.step(), status.total_steps());
+  if (status.state() == "starting") {
+    return "pausing before the first step: the workers start, load and get their weights all the "
+           "same; then the run waits for `tandemctl resume`, or `run N`\n";
+  }
+  if (status.state() == "finished" || status.state() == "failed") {
+    return fmt::format("nothing to pause: the run has {}; {}\n", status.state(), done);
+  }
+  if (!status.phase().empty()) {
+    return fmt::format("pausing: what is under way (phase {}) comes to its end first; {}\n",
+                       status.phase(), done);
+  }
+  return fmt::format("paused; {}\n", done);
+}
+
 std::string StatusTable(const v1::GetStatusResponse& status) {
   std::string text =
       fmt::format("run {}  {}  phase {}  step {}/{}  weight version {}  up {}  restarts {}\n",
@@ -97,7 +114,15 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
                     Metric(step, kEntropy), Metric(step, kPolicyKl), Metric(step, kGradNorm),
                     Metric(step, kStepSeconds)});
   }
-  return FormatTable(rows);
+  std::string resent;
+  for (const v1::StepRecord& step : steps.steps()) {
+    const auto found = step.metrics().find(kResentWeights);
+    if (found == step.metrics().end()) continue;
+    resent +=
+        fmt::format("step {}: weights were sent again to {:.0f} rollout(s) that had lost them\n",
+                    step.step(), found->second);
+  }
+  return FormatTable(rows) + resent;
 }
 
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
@@ -127,7 +152,15 @@ std::string EvaluationTable(const v1::EvaluateResponse& evaluation) {
 
 std::string CheckTable(const v1::CheckResponse& check) {
   std::string text;
-  for (const std::string& line : check.lines()) text += line + "\n";
+  for (const v1::WorkerCheck& worker : check.workers()) {
+    text += fmt::format(
+        "rollout {}, version {}: {} of {} tensors checked, {} missing, {} unexpected, {} "
+        "mismatched\n",
+        worker.rank(), worker.version(), worker.checked(), worker.expected(), worker.missing(),
+        worker.unexpected(), worker.mismatched());
+    if (!worker.first_difference().empty()) text += "  first: " + worker.first_difference() + "\n";
+    for (const std::string& name : worker.differing()) text += "  differs: " + name + "\n";
+  }
   return text + fmt::format("{}: {} checked, {} missing, {} unexpected, {} mismatched\n",
                             check.ok() ? "weights agree" : "WEIGHTS DIFFER", check.checked(),
                             check.missing(), check.unexpected(), check.mismatched());

@@ -10,6 +10,8 @@
 namespace tandem {
 
 std::string StatusTable(const v1::GetStatusResponse& status);
+// What a pause that was just asked for brings about, with the run where `status` says.
+std::string PauseText(const v1::GetStatusResponse& status);
 std::string StepsTable(const v1::ListStepsResponse& steps);
 // Prompts and responses are shortened to `width` characters unless it is 0; control characters are
 // shown, not sent to the terminal.

@@ -106,6 +106,9 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
     text += fmt::format("{} {} skipped: the gradient norm was not finite\n", skipped,
                         skipped == 1 ? "update was" : "updates were");
   }
+  if (const std::string resent = ResentText(summary.step_records); !resent.empty()) {
+    text += resent + "\n";
+  }
   text += summary.completed       ? "completed"
           : summary.error.empty() ? "stopped"
                                   : "failed: " + summary.error;

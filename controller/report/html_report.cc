@@ -90,6 +90,7 @@ std::string HtmlReport(const ReportInput& input) {
   html += "<p>" +
           EscapeHtml(EvaluationText(input.summary.evaluations, input.info.expected_val_rise)) +
           "</p>";
+  html += "<p>" + EscapeHtml(ResentText(input.summary.step_records)) + "</p>";
   html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean)});
   html += SvgLines("entropy and KL to the sampling policy",
                    {StepSeries(input, "entropy", kEntropy), StepSeries(input, "KL", kPolicyKl)});

@@ -12,6 +12,8 @@ inline constexpr const char* kPolicyKl = "actor/ppo_kl";
 inline constexpr const char* kGradNorm = "actor/grad_norm";
 // Updates of the step that were left out; absent where none was.
 inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
+// Rollouts that were sent a version which they had held before they lost it; absent where none was.
+inline constexpr const char* kResentWeights = "weights/resent_rollouts";
 inline constexpr const char* kStepSeconds = "timing_s/step";
 // Mean reward of a validation pass, and half the width of its 95 % interval.
 inline constexpr const char* kValRewardMean = "val/reward/mean";

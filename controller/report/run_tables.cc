@@ -92,6 +92,21 @@ std::string PhaseTable(const std::vector<StepRecord>& steps) {
   return FormatTable(rows);
 }
 
+std::string ResentText(const std::vector<StepRecord>& steps) {
+  int64_t all = 0;
+  std::string where;
+  for (const StepRecord& step : steps) {
+    const auto found = step.metrics.find(kResentWeights);
+    if (found == step.metrics.end()) continue;
+    const int64_t rollouts = std::llround(found->second);
+    all += rollouts;
+    where += fmt::format("{}{} in step {}", where.empty() ? "" : ", ", rollouts, step.step);
+  }
+  if (all == 0) return "";
+  return fmt::format("weights were sent again to {} rollout{} that had lost them: {}", all,
+                     all == 1 ? "" : "s", where);
+}
+
 std::string RewardCurve(const std::vector<StepRecord>& steps) {
   std::vector<double> rewards;
   for (const StepRecord& step : steps) {

@@ -30,6 +30,10 @@ std::string RewardCurve(const std::vector<StepRecord>& steps);
 // `expected_rise` (0: nothing is expected). Empty without evaluations.
 std::string EvaluationText(const std::vector<EvaluationRecord>& evaluations, double expected_rise);
 
+// "weights were sent again to 3 rollouts that had lost them: 1 in step 4, 2 in step 7"; empty where
+// none were.
+std::string ResentText(const std::vector<StepRecord>& steps);
+
 // The metric of a record, NaN where it has none.
 double MetricOf(const StepRecord& step, const std::string& name);
 double MetricOf(const EvaluationRecord& evaluation, const std::string& name);

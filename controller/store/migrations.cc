@@ -30,6 +30,10 @@ const std::vector<std::string>& Migrations() {
   )sql",
                                                       R"sql(
     ALTER TABLE runs ADD COLUMN kernel_sets TEXT NOT NULL DEFAULT '';
+  )sql",
+                                                      R"sql(
+    ALTER TABLE runs ADD COLUMN memory_plan TEXT NOT NULL DEFAULT '';
+    ALTER TABLE phases ADD COLUMN workers TEXT NOT NULL DEFAULT '[]';
   )sql"};
   return migrations;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status_macros.h"
+#include "controller/store/ledger_json.h"
 #include "controller/store/migrations.h"
 
 namespace tandem {
@@ -60,7 +61,7 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
   const std::lock_guard lock(mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
-      db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+      db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   return insert.Bind(1, info.run_id)
       .Bind(2, info.started_at)
       .Bind(3, info.run_dir)
@@ -70,7 +71,24 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
       .Bind(7, info.total_steps)
       .Bind(8, info.first_step)
       .Bind(9, info.kernel_sets)
+      .Bind(10, info.memory_plan)
       .Run();
+}
+
+absl::StatusOr<RunInfo> SqliteRunStore::NewestRun() {
+  const std::lock_guard lock(mutex_);
+  TANDEM_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      db_->Prepare("SELECT run_id, started_at, run_dir, memory_plan FROM runs ORDER BY rowid DESC "
+                   "LIMIT 1"));
+  TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
+  if (!row) return absl::NotFoundError("no run has been recorded here");
+  RunInfo info;
+  info.run_id = select.Text(0);
+  info.started_at = select.Text(1);
+  info.run_dir = select.Text(2);
+  info.memory_plan = select.Text(3);
+  return info;
 }
 
 absl::Status SqliteRunStore::DeleteStep(const std::string& table, int64_t step) {
@@ -79,7 +97,7 @@ absl::Status SqliteRunStore::DeleteStep(const std::string& table, int64_t step) 
 
 absl::Status SqliteRunStore::InsertPhases(const StepRecord& step) {
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
-                          db_->Prepare("INSERT INTO phases VALUES (?, ?, ?, ?, ?)"));
+                          db_->Prepare("INSERT INTO phases VALUES (?, ?, ?, ?, ?, ?)"));
   for (size_t i = 0; i < step.phases.size(); ++i) {
     const PhaseTime& phase = step.phases[i];
     TANDEM_RETURN_IF_ERROR(insert.Bind(1, step.step)
@@ -87,6 +105,7 @@ absl::Status SqliteRunStore::InsertPhases(const StepRecord& step) {
                                .Bind(3, phase.phase)
                                .Bind(4, phase.seconds)
                                .Bind(5, phase.peak_bytes)
+                               .Bind(6, WorkersToJson(phase.workers))
                                .Run());
   }
   return absl::OkStatus();
@@ -161,14 +180,15 @@ absl::Status SqliteRunStore::TruncateAfter(int64_t step) {
 absl::StatusOr<std::vector<PhaseTime>> SqliteRunStore::PhasesOf(int64_t step) {
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
-      db_->Prepare(
-          "SELECT phase, seconds, peak_bytes FROM phases WHERE step = ? ORDER BY ordinal"));
+      db_->Prepare("SELECT phase, seconds, peak_bytes, workers FROM phases WHERE step = ? ORDER BY "
+                   "ordinal"));
   select.Bind(1, step);
   std::vector<PhaseTime> phases;
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());
     if (!row) return phases;
-    phases.push_back({select.Text(0), select.Real(1), select.Int(2)});
+    phases.push_back(
+        {select.Text(0), select.Real(1), select.Int(2), WorkersFromJson(select.Text(3))});
   }
 }
 

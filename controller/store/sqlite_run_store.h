@@ -17,6 +17,9 @@ class SqliteRunStore final : public RunStore {
   // Makes or migrates the file. Errors as SqliteDatabase and MigrateStore.
   static absl::StatusOr<std::unique_ptr<SqliteRunStore>> Open(const std::string& path);
 
+  // Id, start, directory and memory plan of the run that wrote last. NotFound: there is none.
+  absl::StatusOr<RunInfo> NewestRun();
+
   absl::Status RecordRun(const RunInfo& info) override;
   absl::Status RecordStep(const StepRecord& step) override;
   absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) override;

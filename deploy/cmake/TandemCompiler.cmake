@@ -14,11 +14,13 @@ endif()
 add_compile_options(-march=x86-64-v2)
 # A fused multiply-add changes bits; where one is wanted the code writes it out.
 add_compile_options(-ffp-contract=off)
-add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=unused-result
-                    -Wno-missing-field-initializers)
+set(_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=unused-result
+              -Wno-missing-field-initializers)
 if(TANDEM_WERROR)
-  add_compile_options(-Werror)
+  list(APPEND _warnings -Werror)
 endif()
+# Not for nvcc: it has a -Werror of its own, and warns of what it makes of kernels.
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:${_warnings}>")
 
 if(TANDEM_SANITIZE)
   add_compile_options(-fsanitize=${TANDEM_SANITIZE} -fno-omit-frame-pointer -g1)

@@ -17,6 +17,14 @@ function(tandem_executable)
   target_include_directories(${A_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${A_NAME} PRIVATE ${A_DEPS})
   set_target_properties(${A_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  tandem_run_anywhere(${A_NAME})
+endfunction()
+
+# In a folder that is copied elsewhere the libraries lie beside a program's own; DT_RPATH holds for
+# the libraries of theirs as well.
+function(tandem_run_anywhere target)
+  set_target_properties(${target} PROPERTIES BUILD_RPATH "\$ORIGIN/../lib")
+  target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
 endfunction()
 
 find_package(Catch2 REQUIRED)
@@ -38,6 +46,16 @@ function(tandem_test)
                        SKIP_RETURN_CODE 77 ENVIRONMENT "${A_ENVIRONMENT}")
 endfunction()
 
+# tandem_test_again(NAME x_again TEST x ENVIRONMENT ...): test x once more, in that environment.
+function(tandem_test_again)
+  cmake_parse_arguments(A "" "NAME;TEST" "ENVIRONMENT" ${ARGN})
+  add_test(NAME ${A_NAME} COMMAND ${A_TEST} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  get_test_property(${A_TEST} LABELS _labels)
+  get_test_property(${A_TEST} TIMEOUT _timeout)
+  set_tests_properties(${A_NAME} PROPERTIES LABELS "${_labels}" TIMEOUT ${_timeout}
+                       ENVIRONMENT "${A_ENVIRONMENT}")
+endfunction()
+
 # Adds every direct subfolder that has a CMakeLists.txt.
 function(tandem_add_subdirectories dir)
   file(GLOB _children CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*/CMakeLists.txt)
@@ -45,4 +63,35 @@ function(tandem_add_subdirectories dir)
     get_filename_component(_d ${_child} DIRECTORY)
     add_subdirectory(${_d})
   endforeach()
+endfunction()
+
+# tandem_worker(NAME tandem-x SRCS main.cc DEPS ...)
+# A program that computes: tandem-x, and one for tests whose GPUs are emulated, of the same name in
+# ${CMAKE_BINARY_DIR}/emulated.
+function(tandem_worker)
+  cmake_parse_arguments(A "" "NAME" "SRCS;DEPS" ${ARGN})
+  tandem_executable(NAME ${A_NAME} SRCS ${A_SRCS} DEPS ${A_DEPS} tandem::backend)
+  tandem_executable(NAME ${A_NAME}-emulated SRCS ${A_SRCS} DEPS ${A_DEPS} tandem::emulated_backend)
+  set_target_properties(${A_NAME}-emulated PROPERTIES OUTPUT_NAME ${A_NAME}
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/emulated)
+endfunction()
+
+# tandem_cuda_kernels(NAME tandem_x_kernels KERNELS a.cu ... DEPS ...)
+# tandem::x_kernels: the kernels as nvcc compiles them, only with TANDEM_HAS_CUDA.
+# tandem::x_kernels_emulated: the same files as C++ for the emulator (common/device/cuda/emulator),
+# for tests.
+function(tandem_cuda_kernels)
+  cmake_parse_arguments(A "" "NAME" "KERNELS;DEPS" ${ARGN})
+  if(TANDEM_HAS_CUDA)
+    tandem_library(NAME ${A_NAME} SRCS ${A_KERNELS} DEPS ${A_DEPS})
+  endif()
+  set(_emulated)
+  foreach(_kernel ${A_KERNELS})
+    set(_file ${CMAKE_CURRENT_BINARY_DIR}/${_kernel}.emulated.cc)
+    file(GENERATE OUTPUT ${_file}
+         CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${_kernel}\"\n")
+    list(APPEND _emulated ${_file})
+  endforeach()
+  tandem_library(NAME ${A_NAME}_emulated SRCS ${_emulated}
+                 DEPS tandem::cuda_emulator ${A_DEPS})
 endfunction()

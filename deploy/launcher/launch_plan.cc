@@ -1,5 +1,7 @@
 #include "deploy/launcher/launch_plan.h"
 
+#include <filesystem>
+
 #include <fmt/format.h>
 
 namespace tandem {
@@ -13,10 +15,26 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .overrides = overrides,
           .run_dir = config.cluster().run_dir(),
           .listen = config.cluster().listen(),
+          .checkpoint_dir = config.trainer().default_local_dir(),
+          .resume_mode =
+              config.weight_sync().check_only() ? std::string() : config.trainer().resume_mode(),
           .device = config.trainer().device() == "cuda" ? "cuda" : "cpu",
           .tls_cert = config.cluster().tls().cert(),
           .tls_key = config.cluster().tls().key(),
           .tls_ca = config.cluster().tls().ca()};
+}
+
+std::string HowToGoOn(const LaunchPlan& plan) {
+  if (plan.resume_mode.empty()) return "";
+  const std::string again = "started again with the same configuration, the run ";
+  std::error_code error;
+  if (!std::filesystem::exists(plan.checkpoint_dir + "/latest", error)) {
+    return again + "begins anew: it has no checkpoint yet";
+  }
+  if (plan.resume_mode == "auto") return again + "goes on from its newest checkpoint";
+  return fmt::format(
+      "{}does as trainer.resume_mode={} says; with auto it goes on from its newest checkpoint",
+      again, plan.resume_mode);
 }
 
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id) {

@@ -17,6 +17,8 @@ struct LaunchPlan {
   std::string listen;     // the controller's address
   std::string launch_id;  // tells the controller's restarts from a start of the user's
   bool start_paused = false;
+  std::string checkpoint_dir;             // trainer.default_local_dir
+  std::string resume_mode;                // of a run; empty where weights are only checked
   std::string device;                     // cpu or cuda; a pair's device is "cpu:<rank>"
   std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS
 };
@@ -28,6 +30,9 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
 
 // argv of one process.
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id);
+
+// What the same launch would do once more, now that this one was stopped; empty if nothing of note.
+std::string HowToGoOn(const LaunchPlan& plan);
 
 // run_dir/logs/<role>-<rank>.log
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id);

@@ -96,8 +96,7 @@ class RunLoop {
     if (!table_->KillStrays()) Print("a process that a worker had started was left over: killed");
     if (code_ != 0) Print(fmt::format("{}; exit code {}", action.text, code_));
     if (code_ == 128 + SIGINT || code_ == 128 + SIGTERM) {
-      Print(
-          "started again with the same configuration, the run goes on from its newest checkpoint");
+      if (const std::string hint = HowToGoOn(table_->plan()); !hint.empty()) Print(hint);
     }
   }
 

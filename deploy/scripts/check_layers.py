@@ -12,7 +12,7 @@ BASE = ["common/base", "common/types"]
 WITHOUT_TORCH = BASE + ["common/config", "common/rpc", "common/wire", "common/cluster",
                         "common/observe", "common/text", "common/model_spec",
                         "common/tensor_file"]
-COMPUTE = ["common/device", "common/ops", "common/model", "common/comm", "common/weights"]
+COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
 
 ALLOWED = {
     "common/base": [],
@@ -28,6 +28,8 @@ ALLOWED = {
     "common/comm": BASE + ["common/device"],
     "common/weights": BASE + ["common/device", "common/model_spec", "common/ops",
                               "common/tensor_file"],
+    "common/backend": BASE + ["common/comm", "common/device", "common/model_spec", "common/ops",
+                              "common/weights"],
     "common/model": BASE + ["common/device", "common/model_spec", "common/ops",
                             "common/tensor_file", "common/weights"],
     "common/wire": BASE + ["common/config", "common/device", "common/model_spec",
@@ -36,6 +38,8 @@ ALLOWED = {
                               "common/device"],
     "controller/reward": BASE + ["common/config", "common/rpc"],  # the launcher checks with it
     "controller": ["controller/reward"] + WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
+    # tandemctl prints the manifest of a model, and plans for the device of this host.
+    "controller/ctl": ["controller", "controller/reward"] + WITHOUT_TORCH + ["common/device", "common/weights"],
     "trainer_worker": WITHOUT_TORCH + COMPUTE,
     "rollout_worker": WITHOUT_TORCH + COMPUTE,
     # Runs the code of both workers side by side to compare them; nobody includes it.
@@ -87,10 +91,9 @@ def problem_with(path, layer, included):
 
 
 def factory_may_include(path, included):
-    """cuda/x.h is for files in the folder that holds cuda/, and below it."""
-    folder = included.rsplit("/", 2)[0]
-    return path.startswith(folder + "/") and (
-        path.rsplit("/", 1)[0] == folder or PRIVATE.intersection(path.split("/")))
+    """cuda/x.h is for files beside the folder cuda/, and for the other cuda/ and nccl/ folders."""
+    folder = included[:re.search(r"/(cuda|nccl)/", included).start()]
+    return path.rsplit("/", 1)[0] == folder or PRIVATE.intersection(path.split("/")[:-1])
 
 
 def main():

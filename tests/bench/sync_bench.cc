@@ -1,11 +1,13 @@
-// tandem-sync-bench [SLOT_MiB]: GB/s of a whole update of a 135M model (268 MB in bf16) from
-// gathered tensors to committed weights, and of its parts, beside memcpy. Both sides run in this
-// process, the rollout on a thread of its own; the parts are measured alone.
+// tandem-sync-bench [SLOT_MiB]: GB/s of a whole update of a 135M model (269 MB in bf16) from a
+// trainer's shard to committed weights, and of its parts, beside memcpy: through slots, as several
+// ranks send it, and direct, as one rank does. Both sides run in this process, the rollout on a
+// thread of its own; the parts are measured alone.
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -13,8 +15,10 @@
 #include <fmt/format.h>
 
 #include "common/base/bounded_queue.h"
-#include "common/device/memory_region.h"
+#include "common/base/status_macros.h"
+#include "common/device/device.h"
 #include "common/ops/cpu/thread_pool.h"
+#include "common/weights/stored_rows.h"
 #include "common/weights/update_receiver.h"
 #include "common/weights/weight_publisher.h"
 #include "tests/fakes/memory_weights.h"
@@ -50,16 +54,18 @@ class ThreadClient : public UpdateClient {
   }
   ~ThreadClient() override { orders_.Close(); }
 
-  absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     offer_ = offer;
     slots_ = &slots;
-    return receiver_->Begin(offer.version, offer.generation, offer.manifest);
+    TANDEM_RETURN_IF_ERROR(receiver_->Begin(offer.version, offer.generation, offer.manifest));
+    return PairLink();
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     outstanding_[slot] = true;
     orders_.Push([this, slot, entries] {
-      replies_[slot].Push(receiver_->Apply(offer_.version, offer_.generation, slots_->slot(slot),
-                                           slots_->slot_bytes(), entries));
+      replies_[slot].Push(receiver_->Apply(offer_.version, offer_.generation,
+                                           {slots_->slot(slot), slots_->shape().slot_bytes},
+                                           entries));
     });
     return absl::OkStatus();
   }
@@ -112,66 +118,152 @@ Seconds Best(const std::function<void()>& body) {
   return best;
 }
 
+// A trainer's shard: one region, digests that the optimizer left.
+class RegionSource : public testing::WholeTensors {
+ public:
+  RegionSource(const WeightLayout& layout, const SharedRegion* region) {
+    shared_.shard = {region->data(), region->bytes(), region->fd()};
+    const std::byte* rows = region->data();
+    for (const TensorPlace& place : layout.places()) {
+      rows_[&place] = rows;
+      bytes_[&place] = testing::MemoryWeights::Bytes(layout, place);
+      digests_.push_back(DigestOf(rows, bytes_[&place]));
+      shared_.offsets.push_back(rows - region->data());
+      rows += bytes_[&place];
+    }
+  }
+  const SharedTensors* shared() const override { return direct_ ? &shared_ : nullptr; }
+  void set_direct(bool direct) { direct_ = direct; }
+  absl::StatusOr<const void*> Gather(const TensorPlace& place) override { return rows(place); }
+  absl::StatusOr<std::vector<Digest>> Digests() override { return digests_; }
+  const void* rows(const TensorPlace& place) const { return rows_.at(&place); }
+  int64_t bytes(const TensorPlace& place) const { return bytes_.at(&place); }
+
+ private:
+  std::map<const TensorPlace*, const std::byte*> rows_;
+  std::map<const TensorPlace*, int64_t> bytes_;
+  std::vector<Digest> digests_;
+  SharedTensors shared_;
+  bool direct_ = false;
+};
+
+std::unique_ptr<MemoryRegion> Region(int64_t bytes) {
+  auto region = HostDevice()->Reserve("weights", bytes, nullptr);
+  if (!region.ok() || !(*region)->Map().ok()) return nullptr;
+  memset((*region)->data(), 1, bytes);
+  return std::move(region).value();
+}
+
+class Bench {
+ public:
+  explicit Bench(int64_t bytes) : bytes_(static_cast<double>(bytes)) {}
+  // Seconds of the best run.
+  double Print(const char* what, const std::function<void()>& body) const {
+    const Seconds seconds = Best(body);
+    fmt::print("{:<26} {:7.1f} ms {:7.2f} GB/s {:7.1f} ms of processor time\n", what,
+               seconds.wall * 1e3, bytes_ / seconds.wall / 1e9, seconds.processor * 1e3);
+    return seconds.wall;
+  }
+
+ private:
+  const double bytes_;
+};
+
+// The same bytes by memcpy on two threads: what the update is held against.
+double BenchMemcpy(const Bench& bench, const std::byte* from, std::byte* to, int64_t bytes) {
+  bench.Print("memcpy", [&] { memcpy(to, from, bytes); });
+  return bench.Print("memcpy on two threads", [&] {
+    const int64_t half = bytes / 2;
+    std::jthread other([&] { memcpy(to + half, from + half, bytes - half); });
+    memcpy(to, from, half);
+  });
+}
+
+void BenchParts(const Bench& bench,
+                const WeightLayout& layout,
+                const RegionSource& source,
+                std::byte* storage) {
+  uint64_t sink = 0;
+  bench.Print("digest", [&] {
+    for (const TensorPlace& p : layout.places()) {
+      sink += DigestOf(source.rows(p), source.bytes(p)).low;
+    }
+  });
+  std::vector<const TensorPlace*> places;
+  std::vector<DenseRows> rows;
+  for (const TensorPlace& p : layout.places()) {
+    places.push_back(&p);
+    rows.push_back({&p, 0, p.rows(), static_cast<const std::byte*>(source.rows(p))});
+  }
+  for (const int threads : {1, 2}) {
+    ThreadPool pool(threads);
+    bench.Print(fmt::format("store rows, {} threads", threads).c_str(),
+                [&] { StoreRows(pool, layout, storage, rows); });
+    bench.Print(fmt::format("read back, {} threads", threads).c_str(),
+                [&] { sink += DigestStored(pool, layout, storage, places)[0].low; });
+  }
+  if (sink == 42) fmt::print("\n");  // the digests are used
+}
+
+// Seconds of a whole update; below zero if it failed.
+double BenchUpdate(const Bench& bench,
+                   const char* what,
+                   const WeightLayout& layout,
+                   RegionSource& source,
+                   std::byte* storage,
+                   int64_t slot_bytes) {
+  UpdateReceiver receiver(CreateCpuStorageOps(&layout, storage, std::make_shared<ThreadPool>(2)));
+  ThreadClient client(&receiver);
+  WeightPublisher publisher(&layout,
+                            {.slot_bytes = slot_bytes, .slots = 2, .keep_bytes = int64_t{1} << 40});
+  PublishReport best{.seconds = 1e9};
+  absl::Status status;
+  int64_t version = 0;
+  const double updated = bench.Print(what, [&] {
+    const auto report = publisher.Publish(++version, source, &client);
+    if (!report.ok()) status = report.status();
+    if (report.ok() && report->seconds < best.seconds) best = *report;
+  });
+  if (!status.ok()) {
+    fmt::print(stderr, "{}\n", status.ToString());
+    return -1;
+  }
+  fmt::print("  {} buckets; trainer: gather {:.1f} ms, copy {:.1f} ms, waiting {:.1f} ms\n",
+             best.buckets, best.gather_seconds * 1e3, best.fill_seconds * 1e3,
+             best.wait_seconds * 1e3);
+  return updated;
+}
+
 int Run(int64_t slot_bytes) {
   const WeightLayout layout = WeightLayout::Build(BenchSpec(), DType::kBFloat16);
   const Manifest manifest = ManifestOf(layout);
-  const double bytes = static_cast<double>(ManifestBytes(manifest));
-  testing::MemoryWeights weights(layout, 1);
-  auto region = MemoryRegion::Reserve("weights", layout.total_bytes(), nullptr);
-  if (!region.ok() || !(*region)->Map().ok()) return 1;
-  std::byte* const storage = (*region)->data();
-  memset(storage, 0, layout.total_bytes());
-  const auto print = [&](const char* what, const Seconds& seconds) {
-    fmt::print("{:<26} {:7.1f} ms {:7.2f} GB/s {:7.1f} ms of processor time\n", what,
-               seconds.wall * 1e3, bytes / seconds.wall / 1e9, seconds.processor * 1e3);
-  };
+  const int64_t bytes = ManifestBytes(manifest);
+  const auto shard = SharedRegion::Create("weights", bytes, nullptr, Location::kDevice,
+                                          SharedRegion::Pages::kHuge);
+  const auto other = Region(bytes), storage = Region(layout.total_bytes());
+  if (!shard.ok() || other == nullptr || storage == nullptr) return 1;
+  testing::MemoryWeights random(layout, 1);
+  std::byte* at = (*shard)->data();
+  for (const TensorPlace& place : layout.places()) {
+    memcpy(at, random.tensor(place.name), testing::MemoryWeights::Bytes(layout, place));
+    at += testing::MemoryWeights::Bytes(layout, place);
+  }
+  memset(storage->data(), 0, layout.total_bytes());
+  RegionSource source(layout, shard->get());
   fmt::print("{} tensors, {:.1f} MB, slots of {} MiB\n", manifest.size(), bytes / 1e6,
              slot_bytes >> 20);
-  const auto each = [&](const std::function<void(const TensorPlace&, std::byte*)>& body) {
-    for (const TensorPlace& place : layout.places()) body(place, weights.tensor(place.name));
-  };
-  std::vector<std::byte> copy(54 << 20 | 1 << 20);
-  print("memcpy", Best([&] {
-          each([&](const TensorPlace& p, std::byte* data) {
-            memcpy(copy.data(), data, testing::MemoryWeights::Bytes(layout, p));
-          });
-        }));
-  uint64_t sink = 0;
-  print("digest", Best([&] {
-          each([&](const TensorPlace& p, std::byte* data) {
-            sink += DigestOf(data, testing::MemoryWeights::Bytes(layout, p)).low;
-          });
-        }));
-  print("write through the layout", Best([&] {
-          each([&](const TensorPlace& p, std::byte* data) {
-            layout.WriteRows(storage + layout.group_offset(p.layer), p, 0, p.rows(), data);
-          });
-        }));
-  print("read back and digest", Best([&] {
-          each([&](const TensorPlace& p, std::byte*) {
-            sink += DigestStored(layout, storage, p).low;
-          });
-        }));
-  UpdateReceiver receiver(&layout, storage, std::make_shared<ThreadPool>(2));
-  ThreadClient client(&receiver);
-  WeightPublisher publisher(&layout, {slot_bytes, 2, nullptr});
-  PublishReport best;
-  best.seconds = 1e9;
-  absl::Status status;
-  int64_t version = 0;
-  print("update, begin to commit", Best([&] {
-          const auto report = publisher.Publish(++version, weights, &client);
-          if (!report.ok()) status = report.status();
-          if (report.ok() && report->seconds < best.seconds) best = *report;
-        }));
-  if (!status.ok()) {
-    fmt::print(stderr, "{}\n", status.ToString());
-    return 1;
+  const Bench bench(bytes);
+  const double copied = BenchMemcpy(bench, (*shard)->data(), other->data(), bytes);
+  BenchParts(bench, layout, source, storage->data());
+  for (const bool direct : {false, true}) {
+    source.set_direct(direct);
+    const double updated = BenchUpdate(bench, direct ? "update, direct" : "update, through slots",
+                                       layout, source, storage->data(), slot_bytes);
+    if (updated < 0) return 1;
+    fmt::print("  {:.2f} of memcpy on two threads{}\n", copied / updated,
+               direct ? " (target 0.60)" : "");
   }
-  fmt::print(
-      "  {} buckets; trainer: gather {:.1f} ms, digest and copy {:.1f} ms, waiting {:.1f} ms\n",
-      best.buckets, best.gather_seconds * 1e3, best.fill_seconds * 1e3, best.wait_seconds * 1e3);
-  return sink == 42 ? 2 : 0;
+  return 0;
 }
 
 }  // namespace

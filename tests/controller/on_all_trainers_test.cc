@@ -90,7 +90,8 @@ TEST_CASE("A rank that never says why does not hold up the others", "[clients]")
     (void)ended.get_future().wait_for(std::chrono::milliseconds(300));
     return absl::CancelledError("given up");
   };
-  const auto status = OnAllTrainers<int>(run.pool, call, std::chrono::milliseconds(20)).status();
+  const auto status =
+      OnAllTrainers<int>(run.pool, call, {}, std::chrono::milliseconds(20)).status();
   REQUIRE(absl::IsAborted(status));
 }
 

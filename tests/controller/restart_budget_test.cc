@@ -1,8 +1,8 @@
+#include "controller/restart_budget.h"
+
 #include <thread>
 
 #include <catch2/catch.hpp>
-
-#include "controller/serving.h"
 
 namespace tandem {
 

@@ -170,6 +170,65 @@ TEST_CASE("RolloutDispatcher bounds what is in flight", "[dispatcher]") {
   REQUIRE(slow->requests.size() == 10);
 }
 
+TEST_CASE("RolloutDispatcher sends a group that names its rollout there, whatever the load",
+          "[dispatcher]") {
+  testing::CallJournal journal;
+  std::vector<GroupRequest> groups = Groups(6, 2);
+  for (const int g : {1, 3, 5}) groups[static_cast<size_t>(g)].rank = 1;
+  RolloutDispatcher dispatcher({.max_in_flight_samples = 2});
+  const auto result =
+      dispatcher.Dispatch(groups, Replicas(journal, 2), [](Sample) { return absl::OkStatus(); });
+  REQUIRE(result.ok());
+  REQUIRE(result->rest.empty());
+  for (const std::string g : {"1", "3", "5"}) {
+    REQUIRE(journal.Count("rollout 1 Generate(group " + g) == 1);
+    REQUIRE(journal.Count("rollout 0 Generate(group " + g) == 0);
+  }
+}
+
+TEST_CASE("RolloutDispatcher hands back the groups of a rollout that is gone, no others do them",
+          "[dispatcher]") {
+  testing::CallJournal journal;
+  journal.FailNext("rollout 1", "Generate", absl::UnavailableError("gone"));
+  std::vector<GroupRequest> groups = Groups(4, 2);
+  groups[3].rank = 1;
+  std::set<int64_t> seen;
+  RolloutDispatcher dispatcher({});
+  const auto result = dispatcher.Dispatch(groups, Replicas(journal, 2), [&](Sample sample) {
+    seen.insert(sample.group);
+    return absl::OkStatus();
+  });
+  REQUIRE(result.ok());
+  REQUIRE(result->rest.size() == 1);
+  REQUIRE(result->rest[0].rank == 1);
+  REQUIRE(journal.Count("rollout 0 Generate(group 3") == 0);
+}
+
+TEST_CASE("RolloutDispatcher gives prompts to rollouts that come back", "[dispatcher]") {
+  testing::CallJournal journal;
+  journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"));
+  std::vector<Replica> back;
+  RolloutDispatcher dispatcher(
+      {.max_in_flight_samples = 2,
+       .on_lost =
+           [&](const Replica& lost) {
+             back = {{lost.rank, std::make_shared<testing::FakeRolloutClient>(journal, 0, 2)}};
+           },
+       .returned = [&] { return Joining{.replicas = std::exchange(back, {})}; }});
+  std::set<uint64_t> seen;
+  // Nobody else could make them.
+  std::vector<GroupRequest> groups = Groups(3, 2);
+  groups[1].rank = 0;
+  const auto result = dispatcher.Dispatch(groups, Replicas(journal, 1), [&](Sample sample) {
+    REQUIRE(seen.insert(sample.sample_id).second);
+    return absl::OkStatus();
+  });
+  REQUIRE(result.ok());
+  REQUIRE(result->rest.empty());
+  REQUIRE(result->lost_ranks == std::vector<int>{0});
+  REQUIRE(seen.size() == 6);
+}
+
 TEST_CASE("RolloutDispatcher can be interrupted", "[dispatcher]") {
   testing::CallJournal journal;
   RolloutDispatcher dispatcher({.interrupted = [] { return true; }});

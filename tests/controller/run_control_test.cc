@@ -55,6 +55,18 @@ TEST_CASE("RunControl pauses after the step, resumes, stops", "[run_control]") {
   REQUIRE(control.stop_now());
 }
 
+TEST_CASE("RunControl ends a run that has failed, with the first reason", "[run_control]") {
+  RunControl control(5, StartMode::kTrain);
+  control.OnStarted(0, 0);
+  REQUIRE(control.failure().ok());
+  control.Fail(absl::DataLossError("first"));
+  control.Fail(absl::InternalError("second"));
+  REQUIRE(control.WaitForNext() == RunControl::Next::kEnd);
+  REQUIRE(control.failure() == absl::DataLossError("first"));
+  REQUIRE_FALSE(control.stop_now());
+  REQUIRE(absl::IsUnavailable(control.BetweenSteps([] { return absl::OkStatus(); })));
+}
+
 TEST_CASE("RunControl runs jobs between steps, and refuses them after the end", "[run_control]") {
   RunControl control(5, StartMode::kPaused);
   control.OnStarted(0, 0);

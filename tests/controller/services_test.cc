@@ -93,7 +93,7 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
   const auto samples = *SampleStore::Open(run.dir.path() / "samples", 0);
   REQUIRE(samples->BeginStep(3).ok());
   for (uint64_t id = 20; id > 0; --id) REQUIRE(samples->Put(LongSample(id, 50'000), 1).ok());
-  ClusterService service(run.registry, *samples, {});
+  ClusterService service(run.registry, *samples, run.probe, {});
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service});
   const auto stub = v1::ClusterService::NewStub(*MakeChannel(address));
@@ -140,7 +140,7 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   v1::RegisterResponse welcome;
   welcome.set_vocab_limit(260);
   welcome.mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
-  ClusterService service(run.registry, *samples, welcome);
+  ClusterService service(run.registry, *samples, run.probe, welcome);
   const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
   const auto server = *RpcServer::Start(address, {&service});
   const auto agent = MembershipAgent::Join({.controller_address = address,
@@ -152,8 +152,11 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
   REQUIRE(agent.ok());
   REQUIRE((*agent)->registration().vocab_limit() == 260);
   REQUIRE((*agent)->incarnation() == 2);  // the fake run has a rollout 0 already
-  REQUIRE(absl::IsFailedPrecondition((*agent)->SetTokenizerAndNumerics("other", "avx2", "avx2")));
-  REQUIRE((*agent)->SetTokenizerAndNumerics("", "avx2", "avx2").ok());
+  REQUIRE(
+      absl::IsFailedPrecondition((*agent)->SetTokenizerAndNumerics("other", {"avx2", "avx2", {}})));
+  REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", {{"head", "own"}}}).ok());
+  REQUIRE(run.registry.Find({WorkerRole::kRollout, 0})->announcement.numerics_choices ==
+          NumericsChoices{{"head", "own"}});
   service.StopWorkers();
   std::promise<absl::Status> end;
   (*agent)->StartHeartbeats([] { return WorkerHealth{.phase = "serving"}; },
@@ -288,7 +291,9 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   v1::CheckResponse check;
   REQUIRE(Call(*stub, &Stub::CheckWeights, v1::CheckRequest(), &check).ok());
   REQUIRE(check.ok());
-  REQUIRE(check.lines_size() == 1);
+  REQUIRE(check.workers_size() == 1);
+  REQUIRE(check.workers(0).ok());
+  REQUIRE(check.workers(0).checked() == check.workers(0).expected());
 
   v1::ListStepsResponse steps;
   REQUIRE(Call(*stub, &Stub::ListSteps, v1::ListStepsRequest(), &steps).ok());
@@ -310,6 +315,50 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(stopped.step() == 1);
   loop.join();
   REQUIRE(run.checkpoints->List().size() == 1);
+}
+
+TEST_CASE("A difference that a user's check finds is in the reply and ends the run", "[services]") {
+  testing::FakeRun run(2, 3, {.when = CheckPolicy::When::kOff});
+  run.check = {.version = 0,
+               .expected = 3,
+               .checked = 3,
+               .mismatched = 1,
+               .first_difference = "a.weight[0, 1]: the rollout holds 1, expected 2",
+               .differing = {"a.weight"}};
+  run.Prepare(StartMode::kPaused);
+  const RunParts parts = run.Parts();
+  const ProgressRelay relay({});
+  TandemService service({.control = *run.control,
+                         .loop = *run.loop,
+                         .run = parts,
+                         .options = run.options,
+                         .registry = run.registry,
+                         .progress = relay,
+                         .run_id = "p/e/1"});
+  const std::string address = "unix:" + (run.dir.path() / "c.sock").string();
+  const auto server = *RpcServer::Start(address, {&service});
+  const auto stub = v1::TandemService::NewStub(*MakeChannel(address));
+  absl::Status ended;
+  std::thread loop([&] {
+    ended = run.loop->Run("");
+    run.control->OnEnded(ended);
+  });
+  v1::CheckResponse check;
+  REQUIRE(Call(*stub, &v1::TandemService::Stub::CheckWeights, v1::CheckRequest(), &check).ok());
+  loop.join();
+  REQUIRE_FALSE(check.ok());
+  REQUIRE(check.mismatched() == 2);
+  REQUIRE(check.workers_size() == 2);
+  REQUIRE(check.workers(1).rank() == 1);
+  REQUIRE(check.workers(1).differing(0) == "a.weight");
+  REQUIRE(absl::IsDataLoss(ended));
+  const std::string message(ended.message());
+  REQUIRE(message.find("rollout 0 does not hold the weights it should") != std::string::npos);
+  REQUIRE(message.find("a.weight[0, 1]: the rollout holds 1, expected 2") != std::string::npos);
+  v1::GetStatusResponse status;
+  REQUIRE(Call(*stub, &v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), &status).ok());
+  REQUIRE(status.state() == "failed");
+  REQUIRE(status.error() == message);
 }
 
 }  // namespace tandem

@@ -51,7 +51,7 @@ TEST_CASE("TrainLoop makes the calls of a step in the order of the design", "[tr
                 "trainer 0 SaveState(v1)"});
   REQUIRE(run.progress.phases == std::vector<std::string>{"generate", "score", "sleep", "advantage",
                                                           "train", "optimize", "sync", "wake",
-                                                          "record", "checkpoint"});
+                                                          "record", "save"});
   const StepRecord& record = run.store.steps.at(1);
   REQUIRE(record.version == 1);
   REQUIRE(record.metrics.at("critic/rewards/mean") == 0.5);
@@ -230,6 +230,9 @@ TEST_CASE("A digest that differs once is published again, twice ends the run", "
   const absl::Status status = twice.Run();
   REQUIRE(absl::IsDataLoss(status));
   REQUIRE(std::string(status.message()).find("trainer 0: digest of x") != std::string::npos);
+  // What the trainers have learnt is kept.
+  REQUIRE(CheckpointIndex::ReadState(twice.loop->newest_checkpoint())->step == 1);
+  REQUIRE(twice.store.steps.contains(1));
 }
 
 TEST_CASE("A stop drops the step under way as long as the weights are the old ones",

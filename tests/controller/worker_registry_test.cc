@@ -60,6 +60,21 @@ TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnati
   REQUIRE(f.registry.Heartbeat(kTrainer0, 2, {}).ok());
 }
 
+TEST_CASE("WorkerRegistry takes GPUs for the same by their UUID, not by their number") {
+  Fixture f;
+  Announcement trainer = Hello(kTrainer0, "n1");
+  trainer.device = "cuda:0";
+  trainer.device_uuid = "7a";
+  REQUIRE(f.registry.Register(trainer).ok());
+  Announcement rollout = Hello(kRollout0, "n2");
+  rollout.device = "cuda:0";
+  rollout.device_uuid = "7b";
+  REQUIRE(Mentions(f.registry.Register(rollout).status(), "must share one device"));
+  rollout.device = "cuda:1";
+  rollout.device_uuid = "7a";
+  REQUIRE(f.registry.Register(rollout).ok());
+}
+
 TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registry]") {
   Fixture f;
   Announcement other = Hello(kTrainer0, "n");
@@ -73,6 +88,9 @@ TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registr
   other.boot_id = "host-b";
   REQUIRE(Mentions(f.registry.Register(other).status(), "must share one device"));
   other = Hello(kRollout0, "n2");
+  other.device_uuid = "7a";  // "cpu:0" of the trainer is no GPU
+  REQUIRE(Mentions(f.registry.Register(other).status(), "GPU 7a"));
+  other = Hello(kRollout0, "n2");
   other.device = "cpu:1";
   REQUIRE(absl::IsFailedPrecondition(f.registry.Register(other).status()));
   other = Hello(kRollout0, "n2");
@@ -81,6 +99,30 @@ TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registr
   other = Hello(kRollout0, "n2");
   other.tokenizer_digest = "another";
   REQUIRE(Mentions(f.registry.Register(other).status(), "another tokenizer"));
+}
+
+TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with both choices",
+          "[registry]") {
+  Fixture f;
+  Announcement trainer = Hello(kTrainer0, "n1");
+  trainer.numerics_choices = {{"input [8 x 24]", "own kernels"},
+                              {"linear [24 x 8]", "cuBLASLt algorithm 66 tile 20 up to 16 rows"}};
+  REQUIRE(f.registry.Register(trainer).ok());
+  Announcement rollout = Hello(kRollout0, "n2");
+  rollout.numerics_choices = {{"linear [24 x 8]", "own kernels"}};
+  const absl::Status refused = f.registry.Register(rollout).status();
+  REQUIRE(absl::IsFailedPrecondition(refused));
+  REQUIRE(Mentions(refused, "rollout 0 computes linear [24 x 8] by own kernels"));
+  REQUIRE(Mentions(refused, "trainer 0 by cuBLASLt algorithm 66 tile 20 up to 16 rows"));
+  REQUIRE(Mentions(refused, "TANDEM_CUDA_LINEAR=own"));
+  REQUIRE_FALSE(f.registry.Find(kRollout0).has_value());
+  // What a rollout does not compute is not compared.
+  rollout.numerics_choices.at("linear [24 x 8]") = trainer.numerics_choices.at("linear [24 x 8]");
+  REQUIRE(f.registry.Register(rollout).ok());
+  // A trainer that is replaced is not compared with itself.
+  trainer.boot_nonce = "n3";
+  trainer.numerics_choices.at("input [8 x 24]") = "cuBLASLt";
+  REQUIRE(f.registry.Register(trainer).ok());
 }
 
 TEST_CASE("WorkerRegistry loses a silent worker and takes it back", "[registry]") {

@@ -65,9 +65,6 @@ TEST_CASE("tandemctl drives a paused run from the first status to the stop") {
   REQUIRE(Has(Ok(rig, {"evaluate", "-n", "2"}), "4 prompts"));
   REQUIRE(OkJson(rig, {"check"}).at("ok") == true);
   REQUIRE(Has(Ok(rig, {"check"}), "weights agree"));
-  const auto other = rig.Ctl({"check", "--hf", rig.model_dir()});
-  REQUIRE(other.code == 1);  // three steps away from where it began
-  REQUIRE(Has(other.output, "WEIGHTS DIFFER"));
 
   Ok(rig, {"resume"});
   rig.WaitForStatus("training to go on", [](const auto& s) { return s.step() >= 4; });

@@ -25,22 +25,7 @@ void RequireWholeRun(const ClusterRig& rig, const std::string& console) {
     REQUIRE(data.at("actor/lr") == Approx(0.0005));
     REQUIRE(console.find(fmt::format("step {}/{}", step, kSteps)) != std::string::npos);
   }
-  size_t comparisons = 0;
-  const std::string phrase = " token log-probs identical";
-  for (size_t at = console.find(phrase); at != std::string::npos;
-       at = console.find(phrase, at + 1)) {
-    const size_t line = console.rfind('\n', at) + 1;
-    int64_t identical = 0, compared = 0;
-    const size_t of = console.rfind(" of ", at);
-    compared = std::stoll(console.substr(of + 4));
-    const size_t before = console.find_last_of(" \n", of - 1) + 1;
-    identical = std::stoll(console.substr(before));
-    INFO(console.substr(line, at - line));
-    REQUIRE(identical == compared);
-    REQUIRE(compared >= kSamples);
-    ++comparisons;
-  }
-  REQUIRE(comparisons == kSteps);
+  RequireIdentical(console, kSteps, kSamples);
   for (const char* file : {"report.html", "run.db", "metrics.jsonl", "tensorboard",
                            "checkpoints/step_3/model.safetensors", "checkpoints/latest"}) {
     INFO(file);

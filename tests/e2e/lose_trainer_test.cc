@@ -18,6 +18,12 @@ TEST_CASE("a trainer killed between two buckets of a sync") {
   RequireRecovery({"trainer", 1, "sync.bucket", 2});
 }
 
+TEST_CASE("a float32 run goes on from its checkpoint") {
+  // The export beside it is bf16, which is not what float32 rollouts hold.
+  const RigOptions options{.config = {{"model.compute_dtype", "float32"}}};
+  RequireRecovery({"trainer", 1, "train", 2}, options, RunUndisturbed(options));
+}
+
 TEST_CASE("a trainer killed while it saves") { RequireRecovery({"trainer", 0, "save.export", 2}); }
 
 TEST_CASE("a trainer killed while its rollout sleeps and no checkpoint is there yet") {

@@ -21,14 +21,7 @@ Outcome Run(RigOptions options, int pairs = 1) {
   REQUIRE(code == 0);
   REQUIRE(rig.LeftBehind() == "");
   Outcome outcome = OutcomeOf(rig, kSteps);
-  REQUIRE(outcome.metrics.size() == kSteps);
-  double learned = 0;
-  for (const auto& [step, metrics] : outcome.metrics) {
-    REQUIRE(metrics.at("training/rollout_log_probs_identical") == 1.0);
-    learned += metrics.at("actor/grad_norm").get<double>();
-  }
-  REQUIRE(learned > 0.0);
-  REQUIRE_FALSE(outcome.weights.empty());
+  RequireLearned(outcome, kSteps);
   return outcome;
 }
 
@@ -46,7 +39,14 @@ TEST_CASE("sleep, its levels and recomputation do not change a bit") {
       {{"model.enable_gradient_checkpointing", "false"}},
       {{"rollout.load_format", "safetensors"}},
       {{"rollout.enable_prefix_caching", "false"}},
-      {{"weight_sync.slots", "1"}, {"weight_sync.check", "always"}},
+      {{"rollout.free_cache_engine", "true"},
+       {"rollout.sleep_level", "2"},
+       {"weight_sync.check", "always"},
+       {"weight_sync.scramble", "always"}},
+      {{"rollout.free_cache_engine", "false"},
+       {"weight_sync.check", "always"},
+       {"weight_sync.scramble", "always"}},
+      {{"weight_sync.scramble", "\"off\""}},
       {{"actor.ppo_max_token_len_per_gpu", "128"}}};
   for (const auto& config : ways) {
     const Outcome outcome = Run({.config = config});

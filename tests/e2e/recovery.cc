@@ -10,11 +10,45 @@ Outcome OutcomeOf(const ClusterRig& rig, int64_t steps) {
     outcome.metrics[step] = Repeatable(metrics);
     // Measured against what this process published before: a new process knows nothing of that.
     outcome.metrics[step].erase("weights/changed_share");
+    // Tell of what was lost, and of the second life's probe.
+    outcome.metrics[step].erase("weights/resent_rollouts");
+    outcome.metrics[step].erase("weights/probe_tokens");
   }
   for (const auto& [step, metrics] : rig.Evaluations()) {
     outcome.evaluations[step] = Repeatable(metrics);
   }
   return outcome;
+}
+
+void RequireLearned(const Outcome& outcome, int64_t steps) {
+  REQUIRE(std::ssize(outcome.metrics) == steps);
+  double learned = 0;
+  for (const auto& [step, metrics] : outcome.metrics) {
+    REQUIRE(metrics.at("training/rollout_log_probs_identical") == 1.0);
+    learned += metrics.at("actor/grad_norm").get<double>();
+  }
+  REQUIRE(learned > 0.0);
+  REQUIRE_FALSE(outcome.weights.empty());
+}
+
+int64_t RequireIdentical(const std::string& console, int64_t steps, int64_t least) {
+  constexpr char kPhrase[] = " token log-probs identical";
+  int64_t comparisons = 0, tokens = 0;
+  for (size_t at = console.find(kPhrase); at != std::string::npos;
+       at = console.find(kPhrase, at + 1)) {
+    const size_t line = console.rfind('\n', at) + 1;
+    if (console.substr(line, at - line).find("probe: ") != std::string::npos) continue;
+    const size_t of = console.rfind(" of ", at);
+    const int64_t compared = std::stoll(console.substr(of + 4));
+    const int64_t identical = std::stoll(console.substr(console.find_last_of(" \n", of - 1) + 1));
+    INFO(console.substr(line, at - line));
+    REQUIRE(identical == compared);
+    REQUIRE(compared >= least);
+    ++comparisons;
+    tokens += compared;
+  }
+  REQUIRE(comparisons == steps);
+  return tokens;
 }
 
 Outcome RunUndisturbed(const RigOptions& options) {

@@ -19,6 +19,14 @@ struct Outcome {
 // The outcome of a finished run of `steps` steps.
 Outcome OutcomeOf(const ClusterRig& rig, int64_t steps);
 
+// That it has `steps` steps, in all of which trainer and rollout agreed on every log-prob's bits,
+// gradients that were not all zero, and weights at the end.
+void RequireLearned(const Outcome& outcome, int64_t steps);
+
+// That the progress lines of a run say "N of N token log-probs identical" of each of `steps` steps,
+// N being `least` or more. Returns the sum of N.
+int64_t RequireIdentical(const std::string& console, int64_t steps, int64_t least);
+
 // Two pairs and three steps in which nobody dies.
 Outcome RunUndisturbed(const RigOptions& options);
 // RunUndisturbed of the default options, computed once.

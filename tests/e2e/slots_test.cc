@@ -22,6 +22,7 @@ TEST_CASE("slots of 4, 64 and 512 MiB give equal digests for an embedding of 54 
                              {"data.max_response_length", "4"},
                              {"weight_sync.check", "always"},
                              {"actor.checkpoint.save_contents", "[hf_model]"}}});
+  rig.SetPairs(2);  // a single trainer sends without slots
   Outcome first;
   for (const char* mebibytes : {"4", "64", "512"}) {
     INFO("slots of " << mebibytes << " MiB");
@@ -31,6 +32,7 @@ TEST_CASE("slots of 4, 64 and 512 MiB give equal digests for an embedding of 54 
     INFO(rig.Log("launcher"));
     REQUIRE(code == 0);
     REQUIRE(rig.LeftBehind() == "");
+    REQUIRE(rig.Log("trainer").find("without slots") == std::string::npos);
     const Outcome outcome = OutcomeOf(rig, 1);
     REQUIRE_FALSE(outcome.weights.empty());
     if (first.weights.empty()) first = outcome;

@@ -1,6 +1,7 @@
 // A rollout whose samples are a function of their ids.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -28,8 +29,8 @@ inline Sample MakeFakeSample(const GroupRequest& request, uint64_t sample_id) {
   return sample;
 }
 
-// Generate answers before it returns. A failure injected for "Generate" comes after the first
-// sample of the request, as when a process dies in the middle.
+// Generate answers before it returns. A failure injected for "Generate" comes after the first of
+// several samples of the request, as when a process dies in the middle.
 class FakeRolloutClient : public RolloutClient {
  public:
   FakeRolloutClient(CallJournal& journal, int rank, int64_t incarnation)
@@ -44,22 +45,29 @@ class FakeRolloutClient : public RolloutClient {
     const absl::Status status =
         journal_.Call(who_, fmt::format("Generate(group {}, {} samples, v{})", request.group,
                                         request.sample_ids.size(), request.version));
-    for (const uint64_t id : request.sample_ids) {
-      Sample sample = MakeFakeSample(request, id);
+    const size_t asked = request.sample_ids.size();
+    const size_t made = status.ok() ? asked : std::min<size_t>(1, asked - 1);
+    for (size_t i = 0; i < made; ++i) {
+      Sample sample = MakeFakeSample(request, request.sample_ids[i]);
       sample.log_probs.front() = first_log_prob;
       on_sample(std::move(sample));
-      if (!status.ok()) break;
     }
     on_done(status);
   }
   absl::Status Abort() override { return journal_.Call(who_, "Abort()"); }
-  absl::StatusOr<PhaseReport> Sleep(SleepMode mode) override {
+  absl::StatusOr<SleepReports> Sleep(SleepMode mode) override {
     const char* name = mode == SleepMode::kDrainOnly ? "drain" : "level";
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("Sleep({})", name)));
-    return PhaseReport{.ledger = {.entries = {{.tag = "weights", .peak_bytes = 100}}}};
+    const LedgerSnapshot ledger{.entries = {{.tag = "weights", .peak_bytes = 100}},
+                                .memory_peak_bytes = 100};
+    return SleepReports{{.ledger = ledger}, {.ledger = ledger}};
   }
   absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("Wake({})", fmt::join(tags, "+"))));
+    return PhaseReport{};
+  }
+  absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) override {
+    TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("VerifyWeights(v{})", version)));
     return PhaseReport{};
   }
   absl::Status AbortUpdate(const std::string& /*reason*/) override {

@@ -1,6 +1,7 @@
 // A whole run around a train loop, with fake workers, data, rewards and time.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -141,9 +142,13 @@ class RecordingProgress : public ProgressSink {
 // registers their successors.
 class FakeRun {
  public:
-  explicit FakeRun(int pairs, int64_t max_restarts = 3)
+  explicit FakeRun(int pairs,
+                   int64_t max_restarts = 3,
+                   CheckPolicy check_policy = {},
+                   ScrambleMode scramble = ScrambleMode::kOff)
       : registry({.trainers = pairs, .rollouts = pairs}, clock),
         pool(registry, Factory(), pairs, clock),
+        weights(pool, check_policy, scramble),
         budget(max_restarts) {
     forward.compared_tokens = forward.identical_tokens = 16;
     clock.OnSleep([this] { RestartMissing(); });
@@ -155,6 +160,7 @@ class FakeRun {
     options.model_path = "/model";
     options.val_before_train = false;
     options.run_dir = dir.path();
+    options.probe = false;
     RestartMissing();
   }
 
@@ -174,7 +180,7 @@ class FakeRun {
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples", 0);
-    serving = std::make_unique<Serving>(pool, weights, budget, progress, ServingOptions{});
+    serving = std::make_unique<Serving>(pool, weights, budget, progress, serving_options);
     control = std::make_unique<RunControl>(options.total_steps, mode);
     loop = std::make_unique<TrainLoop>(Parts(), options, *control, 100);
   }
@@ -188,6 +194,7 @@ class FakeRun {
             .reward = reward,
             .text = text,
             .samples = *samples,
+            .probe = probe,
             .store = store,
             .tracker = tracker,
             .progress = progress,
@@ -218,11 +225,14 @@ class FakeRun {
   FakeClock clock;
   CallJournal journal;
   ForwardBackwardResult forward;
-  std::set<int64_t> skipped_versions;  // that the trainers make without an update
-  float first_log_prob = -1.0f;        // of every sample
+  WeightCheckResult check{.expected = 3, .checked = 3};  // of every rollout
+  std::set<int64_t> skipped_versions;                    // that the trainers make without an update
+  float first_log_prob = -1.0f;                          // of every sample
   WorkerRegistry registry;
   WorkerPool pool;
-  WeightSync weights{pool, CheckMode::kFirst};
+  Probe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
+  float probe_log_prob = -1.0f;  // what trainers make of the probe's first tokens
+  WeightSync weights;
   RestartBudget budget;
   FakePrompts prompts;
   FakeReward reward;
@@ -232,6 +242,12 @@ class FakeRun {
   RecordingProgress progress;
   std::vector<Prompt> validation;
   TrainOptions options;
+  ServingOptions serving_options;
+  // Of every trainer, if set before its first call.
+  std::function<absl::Status()> on_sync;
+  std::function<void()> on_cancel;
+  // Instead of FakeRolloutClient, if set.
+  std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;
   std::unique_ptr<CheckpointIndex> checkpoints;
   std::unique_ptr<SampleStore> samples;
   std::unique_ptr<Serving> serving;
@@ -239,14 +255,25 @@ class FakeRun {
   std::unique_ptr<TrainLoop> loop;
 
  private:
+  void ScoreProbe(int64_t step, int rank) {
+    const auto made = probe.Samples(step, rank);
+    for (const Sample& sample : *made) {
+      (void)probe.PutLogProbs(step, rank, sample.sample_id, {probe_log_prob, -2.0f});
+    }
+  }
   ClientFactory Factory() {
     return {.trainer =
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<TrainerClient>> {
-              return std::make_shared<FakeTrainerClient>(
-                  journal, entry.key().rank, entry.incarnation, forward, skipped_versions);
+              auto trainer = std::make_shared<FakeTrainerClient>(
+                  journal, entry.key().rank, entry.incarnation, forward, skipped_versions, check);
+              trainer->on_sync = on_sync;
+              trainer->on_cancel = on_cancel;
+              trainer->on_probe = [this](int64_t step, int rank) { ScoreProbe(step, rank); };
+              return trainer;
             },
             .rollout =
                 [this](const WorkerEntry& entry) -> absl::StatusOr<std::shared_ptr<RolloutClient>> {
+              if (make_rollout) return make_rollout(entry.key().rank, entry.incarnation);
               auto rollout =
                   std::make_shared<FakeRolloutClient>(journal, entry.key().rank, entry.incarnation);
               rollout->first_log_prob = first_log_prob;

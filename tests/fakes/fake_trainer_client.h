@@ -24,13 +24,15 @@ class FakeTrainerClient : public TrainerClient {
                     int rank,
                     int64_t incarnation,
                     ForwardBackwardResult forward,
-                    std::set<int64_t> skipped = {})
+                    std::set<int64_t> skipped = {},
+                    WeightCheckResult check = {.expected = 3, .checked = 3})
       : journal_(journal),
         who_("trainer " + std::to_string(rank)),
         rank_(rank),
         incarnation_(incarnation),
         forward_(std::move(forward)),
-        skipped_(std::move(skipped)) {}
+        skipped_(std::move(skipped)),
+        check_(std::move(check)) {}
 
   absl::Status Reset(const ResetCommand& command) override {
     const std::string name = std::filesystem::path(command.checkpoint_dir).filename();
@@ -51,30 +53,44 @@ class FakeTrainerClient : public TrainerClient {
         .grad_norm = skipped ? NAN : 0.5, .learning_rate = 1e-6, .skipped = skipped};
   }
   absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) override {
+    const bool probe = policy == LogProbPolicy::kProbe;
     const char* name = policy == LogProbPolicy::kReference ? "reference" : "current";
-    TANDEM_RETURN_IF_ERROR(
-        journal_.Call(who_, fmt::format("ComputeLogProbs(step {}, {})", step, name)));
+    TANDEM_RETURN_IF_ERROR(journal_.Call(
+        who_, fmt::format("ComputeLogProbs(step {}, {})", step, probe ? "probe" : name)));
+    if (probe && on_probe) on_probe(step, rank_);
     return PhaseReport{};
   }
   absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(
-        who_, fmt::format("SyncWeights(v{}, targets {}, {})", command.version,
-                          fmt::join(command.target_ranks, "+"), command.rollout_address)));
+        who_, fmt::format("SyncWeights(v{}, targets {}, {}{})", command.version,
+                          fmt::join(command.target_ranks, "+"), command.rollout_address,
+                          command.scramble ? ", scramble" : "")));
+    if (on_sync) TANDEM_RETURN_IF_ERROR(on_sync());
     return SyncResult{.tensors = 3, .changed_share = 0.25, .digest = "d"};
   }
   absl::StatusOr<WeightCheckResult> CheckWeights(const std::string&,
                                                  const std::string& hf_checkpoint) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("CheckWeights({})", hf_checkpoint)));
-    return WeightCheckResult{.checked = 3};
+    WeightCheckResult result = check_;
+    result.report = {.phase = "check", .ledger = {.memory_peak_bytes = kCheckPeak}};
+    return result;
   }
   absl::StatusOr<SaveResult> SaveState(const std::string& directory, int64_t version) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("SaveState(v{})", version)));
     std::ofstream(fmt::format("{}/shard-{}", directory, rank_)) << "state";
-    return SaveResult{.bytes = 5};
+    return SaveResult{.bytes = 5,
+                      .report = {.phase = "save", .ledger = {.memory_peak_bytes = kSavePeak}}};
   }
   absl::Status Shutdown() override { return journal_.Call(who_, "Shutdown()"); }
-  void CancelAll() override {}
+  void CancelAll() override {
+    if (on_cancel) on_cancel();
+  }
   int64_t incarnation() const override { return incarnation_; }
+
+  static constexpr int64_t kCheckPeak = 60, kSavePeak = 70;  // bytes, in their reports
+  std::function<void(int64_t step, int rank)> on_probe;      // sends log-probs
+  std::function<absl::Status()> on_sync;                     // what a sync takes, and ends with
+  std::function<void()> on_cancel;
 
  private:
   CallJournal& journal_;
@@ -83,6 +99,7 @@ class FakeTrainerClient : public TrainerClient {
   const int64_t incarnation_;
   const ForwardBackwardResult forward_;
   const std::set<int64_t> skipped_;  // versions whose update was left out
+  const WeightCheckResult check_;
 };
 
 }  // namespace tandem::testing

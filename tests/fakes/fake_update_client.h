@@ -16,12 +16,14 @@ class FakeUpdateClient : public UpdateClient {
  public:
   explicit FakeUpdateClient(UpdateReceiver* receiver) : receiver_(receiver) {}
 
-  absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     calls.push_back("begin");
     TANDEM_RETURN_IF_ERROR(fail_begin);
     offer_ = offer;
     slots_ = &slots;
-    return receiver_->Begin(offer.version, offer.generation, offer.manifest);
+    TANDEM_RETURN_IF_ERROR(receiver_->Begin(offer.version, offer.generation, offer.manifest));
+    if (scramble) TANDEM_RETURN_IF_ERROR(receiver_->Scramble());
+    return PairLink();
   }
   // The slowest rollout there can be: a slot is read only when the publisher waits for it.
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
@@ -39,8 +41,11 @@ class FakeUpdateClient : public UpdateClient {
     }
     if (before_apply) before_apply(buckets, slots_->slot(slot), entries);
     ++buckets;
-    return receiver_->Apply(offer_.version, offer_.generation, slots_->slot(slot),
-                            slots_->slot_bytes(), entries);
+    const absl::Status applied =
+        receiver_->Apply(offer_.version, offer_.generation,
+                         {slots_->slot(slot), slots_->shape().slot_bytes}, entries);
+    if (after_apply) after_apply(entries);
+    return applied;
   }
   absl::Status Commit(const std::vector<Digest>& digests) override {
     calls.push_back("commit");
@@ -59,8 +64,10 @@ class FakeUpdateClient : public UpdateClient {
   std::vector<std::string> calls;
   int buckets = 0;  // applied
   int fail_at_bucket = -1;
+  bool scramble = false;
   absl::Status fail_begin;
   std::function<void(int bucket, std::byte* slot, const std::vector<BucketEntry>&)> before_apply;
+  std::function<void(const std::vector<BucketEntry>&)> after_apply;
   const UpdateOffer& offer() const { return offer_; }
   const SlotMemory* slots() const { return slots_; }
 

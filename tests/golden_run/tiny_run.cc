@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "common/base/check.h"
+#include "common/device/device.h"
 #include "common/ops/cpu/thread_pool.h"
 #include "controller/algorithm/grpo_advantage.h"
 #include "tests/fakes/fake_update_client.h"
@@ -122,41 +124,43 @@ void TinyRun::LoadModels(const std::string& model_dir) {
   pool_ = std::make_shared<ThreadPool>(options_.threads);
   forward_ = Require(CreateCpuForwardOps(DType::kBFloat16, pool_));
   backward_ = Require(CreateCpuBackwardOps(DType::kBFloat16, pool_));
+  shard_ops_ = CreateCpuShardOps(pool_);
   SessionOptions session;
   session.model_dir = model_dir;
   session.vocab_limit = kVocabulary;
   session.max_sequence_tokens = kMaxTokens;
   session.max_micro_batch_tokens = 256;
   session.optimizer.schedule.lr = 2e-3;
-  session_ = Require(TrainingSession::Create(session, {forward_.get(), backward_.get(), pool_},
-                                             &communicator_, &ledger_));
+  session_ = Require(TrainingSession::Create(
+      session, {HostDevice(), forward_.get(), backward_.get(), shard_ops_.get()}, &communicator_,
+      &ledger_));
   REQUIRE(LoadModel(model_dir, session_->spec(), session_->shard()).ok());
   session_->WeightsChanged();
   REQUIRE(session_->FreezeReference().ok());
 }
 
 void TinyRun::MakeGenerator() {
-  storage_ = Require(MemoryRegion::Reserve("weights", layout_.total_bytes(), nullptr));
+  storage_ = Require(HostDevice()->Reserve("weights", layout_.total_bytes(), nullptr));
   REQUIRE(storage_->Map().ok());
-  receiver_ = std::make_unique<UpdateReceiver>(&layout_, storage_->data(), pool_);
+  receiver_ =
+      std::make_unique<UpdateReceiver>(CreateCpuStorageOps(&layout_, storage_->data(), pool_));
   GeneratorOptions options;
   options.scheduler = {.max_num_seqs = 12, .max_num_batched_tokens = 100};
   options.max_model_len = kMaxTokens;
   options.vocab_limit = kVocabulary;
-  runner_ = Require(
-      ModelRunner::Create(spec_, Require(CreateCpuForwardOps(DType::kBFloat16, pool_)), kVocabulary,
-                          kMaxTokens, options.scheduler.max_num_batched_tokens, nullptr));
+  runner_ = Require(ModelRunner::Create(
+      HostDevice(), spec_, Require(CreateCpuForwardOps(DType::kBFloat16, pool_)), kVocabulary,
+      kMaxTokens, options.scheduler.max_num_batched_tokens, nullptr));
   REQUIRE(runner_->MapWorkspace().ok());
-  kv_ = Require(KvCache::Create(spec_, DType::kBFloat16, /*num_blocks=*/64, nullptr));
+  kv_ = Require(KvCache::Create(HostDevice(), spec_, DType::kBFloat16, /*num_blocks=*/64, nullptr));
   REQUIRE(kv_->Map().ok());
   generator_ = std::make_unique<Generator>(options, runner_.get(), kv_.get());
 }
 
 void TinyRun::Publish() {
   FakeUpdateClient client(receiver_.get());
-  const auto source =
-      Require(ShardTensorSource::Create(&session_->shard(), &communicator_, nullptr));
-  const auto report = session_->publisher().Publish(version_, *source, &client);
+  ShardTensorSource source(&session_->shard(), &communicator_);
+  const auto report = session_->publisher().Publish(version_, source, &client);
   INFO(report.status().ToString());
   REQUIRE(report.ok());
 }
@@ -167,7 +171,9 @@ std::vector<Sample> TinyRun::Generate() {
     REQUIRE(
         generator_->Submit(MakeRequest(step_, prompt), std::make_shared<Collector>(&samples)).ok());
   }
-  while (generator_->has_work()) generator_->Step(storage_->data(), version_);
+  while (generator_->has_work()) {
+    TANDEM_CHECK(generator_->Step(storage_->data(), version_).ok(), "a CPU has no errors");
+  }
   std::sort(samples.begin(), samples.end(),
             [](const Sample& a, const Sample& b) { return a.sample_id < b.sample_id; });
   REQUIRE(std::ssize(samples) == kPrompts * kSamples);
@@ -185,7 +191,8 @@ std::string TinyRun::TrainOn(std::vector<Sample> samples, int mini_batch) {
   std::string weights;
   ++version_;
   Publish();
-  for (const Digest& digest : receiver_->Digests()) weights += digest.Bytes();
+  const auto digests = Require(receiver_->Digests());
+  for (const Digest& digest : digests) weights += digest.Bytes();
   auto metric = [&](const char* name) { return report.metrics.at(name); };
   return fmt::format(
       "step {} mini-batch {}: loss {:a} policy {:a} kl {:a} entropy {:a} ppo_kl {:a} clipped {:a} "

@@ -47,6 +47,7 @@ class TinyRun {
   std::shared_ptr<ThreadPool> pool_;  // of everything here
   std::unique_ptr<ForwardOps> forward_;
   std::unique_ptr<BackwardOps> backward_;
+  std::unique_ptr<ShardOps> shard_ops_;
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<MemoryRegion> storage_;  // the rollout's weights
   std::unique_ptr<UpdateReceiver> receiver_;

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/check.h"
+#include "common/device/device.h"
 #include "common/ops/cpu/thread_pool.h"
 #include "common/tensor_file/checkpoint_dir.h"
 #include "common/text/chat_template.h"
@@ -47,7 +49,7 @@ const RealModel& RealModel::Get() {
 
 RealModel::RealModel(const std::string& dir, ModelSpec spec)
     : spec_(std::move(spec)), layout_(WeightLayout::Build(spec_, DType::kBFloat16)) {
-  region_ = Require(MemoryRegion::Reserve("weights", layout_.total_bytes(), nullptr));
+  region_ = Require(HostDevice()->Reserve("weights", layout_.total_bytes(), nullptr));
   REQUIRE(region_->Map().ok());
   const auto checkpoint = Require(HfCheckpoint::Open(dir, spec_));
   for (const TensorPlace& place : layout_.places()) {
@@ -74,10 +76,11 @@ std::map<uint64_t, Sample> Generate(const RealModel& model,
                                     const GenerateOptions& options) {
   const int64_t vocabulary = model.tokenizer().vocab_size();
   const auto runner = Require(ModelRunner::Create(
-      model.spec(),
+      HostDevice(), model.spec(),
       Require(CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(options.threads))),
       vocabulary, kMaxTokens, options.max_num_batched_tokens, nullptr));
-  const auto kv = Require(KvCache::Create(model.spec(), DType::kBFloat16, kKvBlocks, nullptr));
+  const auto kv =
+      Require(KvCache::Create(HostDevice(), model.spec(), DType::kBFloat16, kKvBlocks, nullptr));
   REQUIRE(kv->Map().ok());
   REQUIRE(runner->MapWorkspace().ok());
   GeneratorOptions generator_options;
@@ -95,7 +98,7 @@ std::map<uint64_t, Sample> Generate(const RealModel& model,
   }
   for (int steps = 0; generator.has_work(); ++steps) {
     REQUIRE(steps < 10000);
-    generator.Step(model.weights(), 0);
+    TANDEM_CHECK(generator.Step(model.weights(), 0).ok(), "a CPU has no errors");
   }
   for (const auto& sink : sinks) REQUIRE(sink->end.ok());
   return samples;

@@ -135,8 +135,10 @@ TEST_CASE("the trainer's log-probs of real text are bit for bit the rollout's") 
   options.vocab_limit = RealModel::Get().tokenizer().vocab_size();
   options.max_sequence_tokens = 512;
   options.max_micro_batch_tokens = 512;
-  const auto session = TrainingSession::Create(options, {forward.get(), backward.get(), pool},
-                                               &communicator, &ledger);
+  const auto shard_ops = CreateCpuShardOps(pool);
+  const auto session = TrainingSession::Create(
+      options, {HostDevice(), forward.get(), backward.get(), shard_ops.get()}, &communicator,
+      &ledger);
   INFO(session.status().ToString());
   REQUIRE(session.ok());
   REQUIRE(LoadModel(options.model_dir, (*session)->spec(), (*session)->shard()).ok());

@@ -12,6 +12,7 @@
 #include "common/weights/pair_socket.h"
 #include "common/weights/weight_publisher.h"
 #include "rollout_worker/engine.h"
+#include "tests/fakes/whole_tensors.h"
 #include "tests/rollout_worker/tiny_rig.h"
 
 namespace tandem::testing {
@@ -54,7 +55,7 @@ class WaitingSink final : public GenerationSink {
 };
 
 // What a trainer with these weights would gather.
-class StorageSource final : public TensorSource {
+class StorageSource final : public WholeTensors {
  public:
   explicit StorageSource(const TinyWeights& weights) : weights_(weights) {}
   absl::StatusOr<const void*> Gather(const TensorPlace& place) override {
@@ -63,6 +64,14 @@ class StorageSource final : public TensorSource {
     layout.ReadRows(weights_.region->data() + layout.group_offset(place.layer), place, 0,
                     place.rows(), buffer_.data());
     return static_cast<const void*>(buffer_.data());
+  }
+  absl::StatusOr<std::vector<Digest>> Digests() override {
+    std::vector<Digest> digests;
+    for (const TensorPlace& place : weights_.layout.places()) {
+      TANDEM_ASSIGN_OR_RETURN(const void* rows, Gather(place));
+      digests.push_back(DigestOf(rows, static_cast<int64_t>(buffer_.size())));
+    }
+    return digests;
   }
 
  private:
@@ -74,13 +83,14 @@ class StorageSource final : public TensorSource {
 class EngineUpdateClient final : public UpdateClient {
  public:
   explicit EngineUpdateClient(Engine* engine) : engine_(engine) {}
-  absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     offer_ = offer;
     TANDEM_RETURN_IF_ERROR(engine_->BeginUpdate(
-        {offer.version, offer.generation, slots.slot_bytes(), slots.slots(), offer.manifest}));
-    TANDEM_ASSIGN_OR_RETURN(connection_,
+        {offer.version, offer.generation, slots.shape(), offer.manifest, scramble}));
+    PairLink link;
+    TANDEM_ASSIGN_OR_RETURN(link.connection,
                             PassSlots(engine_->pair_socket(), offer.generation, slots));
-    return absl::OkStatus();
+    return link;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     if (applied == fail_at) return Internal("told to fail");
@@ -98,11 +108,11 @@ class EngineUpdateClient final : public UpdateClient {
 
   int applied = 0;
   int fail_at = -1;
+  bool scramble = false;
 
  private:
   Engine* const engine_;
   UpdateOffer offer_;
-  UniqueFd connection_;
   std::map<int, absl::Status> applies_;
 };
 
@@ -118,9 +128,13 @@ inline EngineOptions MakeEngineTestOptions(const TinyWeights& weights, const Rig
   return options;
 }
 
-inline absl::Status Publish(Engine& engine, const TinyWeights& weights, int64_t version) {
+inline absl::Status Publish(Engine& engine,
+                            const TinyWeights& weights,
+                            int64_t version,
+                            bool scramble = false) {
   WeightPublisher publisher(&weights.layout, {64 << 10, 2, nullptr});
   EngineUpdateClient client(&engine);
+  client.scramble = scramble;
   StorageSource source(weights);
   return publisher.Publish(version, source, &client).status();
 }
@@ -135,6 +149,27 @@ inline SamplesById GenerateAll(Engine& engine, const std::vector<GenerationReque
   for (const auto& sink : sinks) Collect(sink->Wait(), &samples);
   return samples;
 }
+
+// What these weights generate, by a generator without an engine.
+inline SamplesById Expected(const TinyWeights& weights,
+                            const std::vector<GenerationRequest>& requests) {
+  Rig rig(weights, {});
+  return GenerateAll(rig, requests);
+}
+
+// An engine, Empty, and the weights to sync it with.
+struct EngineFixture {
+  TinyWeights weights{{}, DType::kBFloat16};
+  std::vector<GenerationRequest> requests = MixedRequests({5, 70, 64}, 3, 40);
+  std::unique_ptr<Engine> engine = Make(false);
+
+  std::unique_ptr<Engine> Make(bool load) {
+    EngineOptions options = MakeEngineTestOptions(weights, {});
+    options.load_weights = load;
+    return Engine::Create(options).value();
+  }
+  RolloutState state() const { return engine->status().state; }
+};
 
 // How a single request ends.
 inline absl::Status Try(Engine& engine, const GenerationRequest& request) {

@@ -11,6 +11,7 @@ namespace {
 
 using namespace tandem::testing;
 
+using Fixture = EngineFixture;
 constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
 
 int64_t Held(Engine& engine, const std::string& tag, Location location) {
@@ -20,30 +21,12 @@ int64_t Held(Engine& engine, const std::string& tag, Location location) {
   return 0;
 }
 
-SamplesById Expected(const TinyWeights& weights, const std::vector<GenerationRequest>& requests) {
-  Rig rig(weights, {});
-  return GenerateAll(rig, requests);
-}
-
 GenerationRequest LongRequest() {
   GenerationRequest request = MixedRequests({20}, 4, 400)[0];
   request.params.ignore_eos = true;
   request.stream_tokens = true;
   return request;
 }
-
-struct Fixture {
-  TinyWeights weights{{}, DType::kBFloat16};
-  std::vector<GenerationRequest> requests = MixedRequests({5, 70, 64}, 3, 40);
-  std::unique_ptr<Engine> engine = Make(false);
-
-  std::unique_ptr<Engine> Make(bool load) {
-    EngineOptions options = MakeEngineTestOptions(weights, {});
-    options.load_weights = load;
-    return Engine::Create(options).value();
-  }
-  RolloutState state() const { return engine->status().state; }
-};
 
 }  // namespace
 
@@ -128,22 +111,81 @@ TEST_CASE("Sleep level 2 drops the weights: only a sync makes the rollout serve 
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
 }
 
-TEST_CASE("The order of a step: sleep, wake weights, sync, wake KV") {
+TEST_CASE("P7: resident weights are verified against what was accepted, through sleep and wake") {
   Fixture f;
-  REQUIRE(Publish(*f.engine, f.weights, 1).ok());
-  for (int64_t version = 2; version < 5; ++version) {
-    REQUIRE(f.engine->Sleep({}).ok());
-    REQUIRE(f.engine->Wake({"weights"}).ok());
-    REQUIRE(f.state() == RolloutState::kAsleep);
-    REQUIRE(Publish(*f.engine, f.weights, version).ok());
-    REQUIRE(f.state() == RolloutState::kAsleep);
-    REQUIRE(Held(*f.engine, "kv_cache", Location::kDevice) == 0);
-    REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
-    REQUIRE(f.engine->Wake({"kv_cache"}).ok());
-    REQUIRE(f.state() == RolloutState::kServing);
-    REQUIRE(f.engine->status().version == version);
-    RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
+  const auto verify = [&](int64_t version) { return f.engine->VerifyWeights(version); };
+  REQUIRE(verify(-1).code() == kPrecondition);
+  REQUIRE(Publish(*f.engine, f.weights, 3).ok());
+  REQUIRE(verify(3).ok());
+  REQUIRE(verify(2).code() == kPrecondition);
+  REQUIRE(f.engine->Sleep({}).ok());
+  REQUIRE(verify(3).code() == kPrecondition);
+  REQUIRE(f.engine->Wake({"weights"}).ok());
+  REQUIRE(verify(3).ok());
+  REQUIRE(f.engine->Wake({}).ok());
+  REQUIRE(verify(3).ok());
+  // One bit of one element, as a defective memory would do it.
+  auto* const byte = const_cast<std::byte*>(f.engine->weights_address());
+  byte[0] ^= std::byte{1};
+  const absl::Status changed = verify(3);
+  INFO(changed.ToString());
+  REQUIRE(changed.code() == absl::StatusCode::kDataLoss);
+  REQUIRE(std::string(changed.message()).find("of version 3 changed") != std::string::npos);
+  REQUIRE(f.state() == RolloutState::kServing);
+  byte[0] ^= std::byte{1};
+  REQUIRE(verify(3).ok());
+  REQUIRE(f.engine->Sleep({.level = 2}).ok());
+  REQUIRE(f.engine->Wake({}).ok());
+  REQUIRE(verify(3).code() == kPrecondition);
+}
+
+TEST_CASE("P7: padding and rope tables that change are found like weights") {
+  // 290 embedding rows leave 14 rows of padding in the last panel, 50 columns leave 14 columns.
+  Fixture f{.weights{
+      {.vocab_size = 290, .hidden_size = 50, .num_heads = 5, .num_kv_heads = 1, .head_dim = 10},
+      DType::kBFloat16}};
+  REQUIRE(Publish(*f.engine, f.weights, 3).ok());
+  REQUIRE(f.engine->VerifyWeights(3).ok());
+  const auto refused = [&](const std::string& what) {
+    const absl::Status changed = f.engine->VerifyWeights(3);
+    INFO(changed.ToString());
+    REQUIRE(changed.code() == absl::StatusCode::kDataLoss);
+    REQUIRE(std::string(changed.message()).find(what) != std::string::npos);
+  };
+  // The last column of the panel's last row: neither is one of the model.
+  auto* const storage = const_cast<std::byte*>(f.engine->weights_address());
+  const int64_t panels = (290 + 15) / 16;
+  std::byte& padding =
+      storage[f.weights.layout.global_offsets().embedding + panels * 64 / 2 * 64 - 1];
+  REQUIRE(padding == std::byte{0});
+  padding = std::byte{0x40};
+  refused("padding of embedding in the global tensors changed");
+  padding = std::byte{0};
+  REQUIRE(f.engine->VerifyWeights(3).ok());
+  for (const auto& [name, table] :
+       {std::pair("cos", &f.engine->rope().cos), std::pair("sin", &f.engine->rope().sin)}) {
+    auto* const element = const_cast<float*>(table->data()) + 7 * 5 + 2;
+    const float right = *element;
+    *element = -right;
+    refused(std::string("rope table ") + name + "[7, 2] changed");
+    *element = right;
+    REQUIRE(f.engine->VerifyWeights(3).ok());
   }
+}
+
+TEST_CASE("P7: weights from a checkpoint are verified, those of an open update are not") {
+  Fixture f;
+  f.engine.reset();
+  f.engine = f.Make(true);
+  REQUIRE(f.engine->VerifyWeights(0).ok());
+  UpdateOpening opening{.version = 1,
+                        .generation = 1,
+                        .slots = {1 << 16, 2},
+                        .manifest = ManifestOf(f.weights.layout)};
+  REQUIRE(f.engine->BeginUpdate(opening).ok());
+  REQUIRE(f.engine->VerifyWeights(0).code() == kPrecondition);
+  REQUIRE(f.engine->AbortUpdate(1, 1).ok());
+  REQUIRE(f.engine->VerifyWeights(0).ok());
 }
 
 TEST_CASE("Tags sleep one by one, and draining alone keeps all memory") {
@@ -168,40 +210,20 @@ TEST_CASE("Tags sleep one by one, and draining alone keeps all memory") {
   REQUIRE(f.engine->status().version == -1);
 }
 
-TEST_CASE("Illegal orders are refused and leave the rollout serving") {
-  Fixture f;
-  REQUIRE(Publish(*f.engine, f.weights, 1).ok());
-  SleepOrder order;
-  order.level = 3;
-  REQUIRE(f.engine->Sleep(order).status().code() == absl::StatusCode::kInvalidArgument);
-  order.tags = {"wheights"};
-  REQUIRE(f.engine->Sleep(order).status().code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(f.engine->Wake({"x"}).status().code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(f.engine->ApplyBucket(2, 1, 0, {}).code() == kPrecondition);
-  REQUIRE(f.engine->CommitUpdate(2, 1, {}).code() == kPrecondition);
-  REQUIRE(f.engine->AbortUpdate(2, 1).ok());
-  Manifest manifest = ManifestOf(f.weights.layout);
-  manifest.pop_back();
-  REQUIRE(f.engine->BeginUpdate({2, 1000, 1 << 16, 2, manifest}).code() ==
-          absl::StatusCode::kInvalidArgument);
-  REQUIRE(f.state() == RolloutState::kServing);
-  RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
-}
-
 TEST_CASE("An open update refuses sleep, wake and requests; aborted early it changes nothing") {
   Fixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const Manifest manifest = ManifestOf(f.weights.layout);
   const int64_t generation = int64_t{1} << 62;
-  REQUIRE(f.engine->BeginUpdate({2, generation, 1 << 16, 2, manifest}).ok());
+  REQUIRE(f.engine->BeginUpdate({2, generation, {1 << 16, 2}, manifest}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
   REQUIRE(f.engine->Sleep({}).status().code() == kPrecondition);
   REQUIRE(f.engine->Wake({}).status().code() == kPrecondition);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
   // A trainer that was replaced: the newer one takes over.
-  REQUIRE(f.engine->BeginUpdate({3, generation - 1, 1 << 16, 2, manifest}).code() ==
+  REQUIRE(f.engine->BeginUpdate({3, generation - 1, {1 << 16, 2}, manifest}).code() ==
           absl::StatusCode::kAborted);
-  REQUIRE(f.engine->BeginUpdate({3, generation + 1, 1 << 16, 2, manifest}).ok());
+  REQUIRE(f.engine->BeginUpdate({3, generation + 1, {1 << 16, 2}, manifest}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
   // What the replaced one still says is not heard.
   REQUIRE(f.engine->CommitUpdate(3, generation, {}).code() == absl::StatusCode::kAborted);
@@ -242,6 +264,40 @@ TEST_CASE("Sleep lets running requests finish and refuses new ones meanwhile") {
   REQUIRE(running->Wait().samples.size() == 4);
   for (const Sample& sample : running->Wait().samples) {
     REQUIRE(sample.finish_reason == FinishReason::kLength);
+  }
+}
+
+TEST_CASE("Sleep with abort ends running requests at once and an unknown level ends nothing") {
+  Fixture f;
+  REQUIRE(Publish(*f.engine, f.weights, 1).ok());
+  for (const bool drain_only : {false, true}) {
+    const auto running = std::make_shared<WaitingSink>(), waiting = std::make_shared<WaitingSink>();
+    GenerationRequest request = LongRequest();
+    REQUIRE(f.engine->Generate(request, running).ok());
+    request.request_id = "second";
+    REQUIRE(f.engine->Generate(request, waiting).ok());
+    running->WaitForTokens(1);
+    SleepOrder order;
+    order.abort_running = true;
+    order.level = 7;
+    REQUIRE(f.engine->Sleep(order).status().code() == absl::StatusCode::kInvalidArgument);
+    REQUIRE(f.state() == RolloutState::kServing);
+    order.level = 1;
+    order.drain_only = drain_only;
+    REQUIRE(f.engine->Sleep(order).ok());
+    REQUIRE(f.state() == RolloutState::kAsleep);
+    // A stream that has ended is not ended twice, and none is left without an end.
+    for (const auto& sink : {running, waiting}) {
+      REQUIRE(sink->Wait().ends == 1);
+      REQUIRE(sink->Wait().end.ok());
+      REQUIRE(sink->Wait().samples.size() == 4);
+      for (const Sample& sample : sink->Wait().samples) {
+        REQUIRE(sample.finish_reason == FinishReason::kAborted);
+      }
+    }
+    REQUIRE(f.engine->status().load.kv_blocks_used == 0);
+    REQUIRE(f.engine->Wake({}).ok());
+    RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
   }
 }
 

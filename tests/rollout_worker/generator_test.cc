@@ -6,6 +6,7 @@
 
 #include "common/ops/cpu/thread_pool.h"
 #include "tests/rollout_worker/tiny_rig.h"
+#include "tests/support/whole_forward.h"
 
 namespace tandem {
 namespace {
@@ -37,46 +38,6 @@ absl::Status SubmitTo(Rig& rig, const GenerationRequest& request) {
   return rig.generator->Submit(request, std::make_shared<CollectingSink>());
 }
 
-// Log-probs of the response as a trainer computes them: one forward over the whole sample.
-std::vector<float> WholeForward(const TinyWeights& weights, const Sample& sample) {
-  const DType dtype = weights.layout.dtype();
-  const auto ops = CreateCpuForwardOps(dtype, std::make_shared<ThreadPool>(1)).value();
-  const Decoder decoder = Decoder::Create(weights.spec, ops.get(), 512).value();
-  const auto rows = static_cast<int64_t>(sample.tokens.size());
-  const auto kv = KvCache::Create(weights.spec, dtype, (rows + 63) / 64, nullptr).value();
-  REQUIRE(kv->Map().ok());
-  std::vector<int32_t> blocks;
-  for (int64_t b = 0; b < kv->num_blocks(); ++b) blocks.push_back(static_cast<int32_t>(b));
-  TokenBatch batch;
-  batch.spans = {{0, rows, 0, blocks.data()}};
-  batch.rope = &decoder.rope();
-  const int64_t hidden = weights.spec.hidden_size, matrix = MatrixBytes(dtype, rows, hidden);
-  const auto region =
-      MemoryRegion::Reserve("activations",
-                            3 * matrix + LayerActivationBytes(weights.spec, dtype, rows), nullptr)
-          .value();
-  REQUIRE(region->Map().ok());
-  const auto place = [&](int64_t at) {
-    return PlaceMatrix(region->data() + at, dtype, rows, hidden);
-  };
-  LayerActivations buffers =
-      PlaceLayerActivations(weights.spec, dtype, rows, region->data() + 3 * matrix);
-  const Matrix residual = decoder.Forward(weights.region->data(), sample.tokens.data(), batch,
-                                          kv->layers(), buffers, place(0), place(matrix));
-  std::vector<int64_t> sampled;
-  for (int64_t row = sample.prompt_tokens - 1; row + 1 < rows; ++row) sampled.push_back(row);
-  Matrix normed = place(2 * matrix);
-  normed.rows = sample.response_tokens();
-  const GlobalWeights globals = ViewGlobals(weights.spec, weights.layout, weights.region->data());
-  decoder.FinalNorm(globals.final_norm, residual, sampled, normed);
-  const std::vector<float> temperatures(sampled.size(), sample.temperature);
-  std::vector<float> log_probs(sampled.size());
-  ops->TokenLogProbs(normed, globals.head, TinyTokenizerSize(),
-                     sample.tokens.data() + sample.prompt_tokens, temperatures.data(),
-                     log_probs.data(), nullptr);
-  return log_probs;
-}
-
 }  // namespace
 
 TEST_CASE("Log-probs of decoding are bit for bit those of one forward over the whole sample") {
@@ -86,10 +47,15 @@ TEST_CASE("Log-probs of decoding are bit for bit those of one forward over the w
       model.model_type = type;
       model.tie_word_embeddings = tied;
       const TinyWeights weights(model, DType::kBFloat16);
+      const HeldModel held = {.spec = weights.spec,
+                              .storage = weights.region->data(),
+                              .vocab_limit = TinyTokenizerSize()};
+      const auto ops =
+          CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1)).value();
       Rig rig(weights, {});
       for (const auto& [id, sample] : GenerateAll(rig, MixedRequests({9, 64, 100, 30}, 2, 90))) {
         INFO(type << " sample " << id);
-        REQUIRE(WholeForward(weights, sample) == sample.log_probs);
+        REQUIRE(ForwardWhole(HostDevice(), *ops, held, sample)->log_probs == sample.log_probs);
       }
     }
   }
@@ -162,6 +128,25 @@ TEST_CASE("No id beyond the tokenizer is sampled and log-probs are those of its 
   const absl::Status refused = SubmitTo(rig, beyond);
   REQUIRE(refused.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(std::string(refused.message()).find("prompt token 3") != std::string::npos);
+}
+
+TEST_CASE("A request that asks for log-probs gets them where others get none") {
+  const TinyWeights weights({}, DType::kBFloat16);
+  GenerationRequest plain = OneRequest(5);
+  GenerationRequest asks = plain;
+  asks.request_id = "asks";
+  asks.log_probs = true;
+  for (const bool always : {false, true}) {
+    Rig rig(weights, {});
+    GeneratorOptions options = MakeGeneratorOptions({});
+    options.log_probs = always;
+    rig.generator = std::make_unique<Generator>(options, rig.runner.get(), rig.kv.get());
+    const auto without = rig.Submit(plain), with = rig.Submit(asks);
+    rig.Run();
+    REQUIRE(with->samples.front().log_probs.size() == 5);
+    REQUIRE(without->samples.front().log_probs.size() == (always ? 5 : 0));
+    REQUIRE(with->samples.front().tokens == without->samples.front().tokens);
+  }
 }
 
 TEST_CASE("A sample carries version, segments, temperature and whether it left the support") {

@@ -4,13 +4,16 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/model/weights_view.h"
+#include "common/ops/cpu/thread_pool.h"
+#include "common/ops/forward_ops.h"
 #include "tests/support/tiny_model.h"
 
 namespace tandem {
 
 TEST_CASE("The KV pool holds max_num_seqs longest sequences if they fit beside the weights") {
   const ModelSpec spec = testing::TinyModelSpec({});
-  const int64_t block = KvPoolBlockBytes(spec, DType::kBFloat16);
+  const int64_t block = KvBlockBytes(spec, 2);
   KvPoolPlan plan;
   plan.memory_utilization = 0.5;
   plan.weight_bytes = 1 << 20;
@@ -27,7 +30,7 @@ TEST_CASE("A pool that cannot hold one longest sequence is refused with the keys
   KvPoolPlan plan;
   plan.weight_bytes = 1 << 20;
   plan.max_model_len = 130;
-  plan.device_bytes = 2 * (plan.weight_bytes + 2 * KvPoolBlockBytes(spec, DType::kBFloat16));
+  plan.device_bytes = 2 * (plan.weight_bytes + 2 * KvBlockBytes(spec, 2));
   const auto refused = PlanKvBlocks(spec, DType::kBFloat16, plan);
   REQUIRE(refused.status().code() == absl::StatusCode::kResourceExhausted);
   const std::string message(refused.status().message());
@@ -40,13 +43,15 @@ TEST_CASE("A pool that cannot hold one longest sequence is refused with the keys
 TEST_CASE("KV blocks are copied in every layer, keep their addresses, and come back as zeros") {
   const ModelSpec spec = testing::TinyModelSpec({});
   Ledger ledger;
-  const auto cache = KvCache::Create(spec, DType::kBFloat16, 5, &ledger).value();
+  const auto cache = KvCache::Create(HostDevice(), spec, DType::kBFloat16, 5, &ledger).value();
   REQUIRE(cache->Map().ok());
-  const auto bytes =
-      static_cast<size_t>(KvPoolBlockBytes(spec, DType::kBFloat16) / spec.num_layers);
+  const auto bytes = static_cast<size_t>(KvBlockBytes(spec, 2) / spec.num_layers);
   REQUIRE(cache->layers().size() == static_cast<size_t>(spec.num_layers));
-  for (const KvLayer& layer : cache->layers()) std::memset(layer.base + bytes, 7, bytes);
-  cache->CopyBlock(1, 4);
+  const auto ops = CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1)).value();
+  for (const KvLayer& layer : cache->layers()) {
+    std::memset(layer.base + bytes, 7, bytes);
+    ops->CopyBlocks(AttentionShapeOf(spec), {{1, 4}}, layer);
+  }
   for (const KvLayer& layer : cache->layers()) {
     REQUIRE(std::memcmp(layer.base + bytes, layer.base + 4 * bytes, bytes) == 0);
     REQUIRE(layer.base[3 * bytes] == std::byte{0});

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/config/config.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_convert.h"
@@ -132,6 +133,33 @@ TEST_CASE("A cancelled Generate ends its samples") {
   REQUIRE(served.engine->status().load.running == 0);
 }
 
+TEST_CASE("Sleep with abort ends a Generate under way with aborted samples") {
+  Served served;
+  served.SetReady();
+  GenerationRequest request = MixedRequests({12}, 4, 490)[0];
+  request.params.ignore_eos = true;
+  request.stream_tokens = true;
+  const auto context = Served::Context();
+  const auto reader = served.stub->Generate(context.get(), ProtoOf(request));
+  v1::GenerateEvent event;
+  REQUIRE(reader->Read(&event));
+  v1::SleepRequest sleep;
+  sleep.set_incarnation(7);
+  sleep.set_level(2);
+  sleep.set_abort_running(true);
+  v1::SleepResponse slept;
+  REQUIRE(served.stub->Sleep(Served::Context().get(), sleep, &slept).ok());
+  REQUIRE(slept.freed_bytes() > 0);
+  int aborted = 0;
+  do {
+    if (event.has_finished() && event.finished().finish_reason() == v1::FINISH_REASON_ABORTED) {
+      ++aborted;
+    }
+  } while (reader->Read(&event));
+  REQUIRE(reader->Finish().ok());
+  REQUIRE(aborted == 4);
+}
+
 TEST_CASE("A refused Generate ends with the reason and no event") {
   Served served;
   served.SetReady();
@@ -206,6 +234,49 @@ TEST_CASE("The pair's socket is beside the rollout's, else in the run directory"
   REQUIRE(PairSocketPath("unix:/run/x/rollout-2.sock", "/elsewhere", 2) == "/run/x/pair-2.sock");
   REQUIRE(PairSocketPath("127.0.0.1:9", "/runs/a", 1) == "/runs/a/pair-1.sock");
   REQUIRE(PairSocketPath("127.0.0.1:9", "/" + std::string(120, 'r'), 1).size() < 108);
+}
+
+TEST_CASE("P7: VerifyWeights answers with the number of tensors, or names the one that changed") {
+  Served served;
+  served.SetReady();
+  v1::VerifyWeightsRequest request;
+  v1::VerifyWeightsResponse response;
+  request.set_incarnation(7);
+  REQUIRE(served.stub->VerifyWeights(Served::Context().get(), request, &response).ok());
+  REQUIRE(response.tensors() == std::ssize(served.weights.layout.places()));
+  REQUIRE(response.report().phase() == "verify");
+  const_cast<std::byte*>(served.engine->weights_address())[0] ^= std::byte{1};
+  const grpc::Status changed =
+      served.stub->VerifyWeights(Served::Context().get(), request, &response);
+  REQUIRE(changed.error_code() == grpc::StatusCode::DATA_LOSS);
+  request.set_version(1);
+  REQUIRE(served.stub->VerifyWeights(Served::Context().get(), request, &response).error_code() ==
+          grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_CASE("A worker takes shared memory for its weights and refuses CUDA IPC") {
+  const TinyWeights weights({}, DType::kBFloat16);
+  const std::string model = weights.dir.path().string();
+  v1::RegisterResponse registration;
+  v1::Config& config = *registration.mutable_config();
+  config = DefaultConfig();
+  config.mutable_model()->set_path(model);
+  config.mutable_rollout()->set_max_model_len(64);
+  const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::Load(model).value();
+  for (const char* transport : {"auto", "shm", "ipc"}) {
+    config.mutable_weight_sync()->set_transport(transport);
+    EngineOptions options =
+        MakeEngineOptions(registration, 0, "unix:" + model + "/worker.sock", tokenizer).value();
+    options.load_weights = false;
+    options.kv_blocks = 8;
+    const absl::Status made = Engine::Create(options).status();
+    if (transport != std::string("ipc")) {
+      REQUIRE(made.ok());
+      continue;
+    }
+    REQUIRE(absl::IsFailedPrecondition(made));
+    REQUIRE(std::string(made.message()).find("weight_sync.transport=ipc") != std::string::npos);
+  }
 }
 
 }  // namespace tandem

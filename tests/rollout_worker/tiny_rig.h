@@ -58,14 +58,16 @@ inline GeneratorOptions MakeGeneratorOptions(const RigOptions& options) {
 class Rig {
  public:
   Rig(const TinyWeights& weights, const RigOptions& options) : weights_(weights) {
-    runner = ModelRunner::Create(weights.spec,
+    runner = ModelRunner::Create(HostDevice(), weights.spec,
                                  CreateCpuForwardOps(weights.layout.dtype(),
                                                      std::make_shared<ThreadPool>(options.threads))
                                      .value(),
                                  TinyTokenizerSize(), options.max_model_len,
                                  options.max_num_batched_tokens, nullptr)
                  .value();
-    kv = KvCache::Create(weights.spec, weights.layout.dtype(), options.kv_blocks, nullptr).value();
+    kv = KvCache::Create(HostDevice(), weights.spec, weights.layout.dtype(), options.kv_blocks,
+                         nullptr)
+             .value();
     REQUIRE(kv->Map().ok());
     REQUIRE(runner->MapWorkspace().ok());
     generator = std::make_unique<Generator>(MakeGeneratorOptions(options), runner.get(), kv.get());
@@ -78,7 +80,7 @@ class Rig {
     REQUIRE(status.ok());
     return sink;
   }
-  void Step() { generator->Step(weights_.region->data(), version); }
+  void Step() { REQUIRE(generator->Step(weights_.region->data(), version).ok()); }
   void Run() {
     for (int steps = 0; generator->has_work(); ++steps) {
       REQUIRE(steps < 100000);

@@ -10,9 +10,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "common/rpc/channel.h"
 #include "controller/data/make_addition.h"
-#include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem::testing {
 namespace {
@@ -57,8 +55,11 @@ std::string ReadProc(const std::string& pid, const std::string& name) {
 
 }  // namespace
 
-ClusterRig::ClusterRig(const RigOptions& options) {
-  ThrowUnlessOk(WriteTinyModel(model_dir(), options.model));
+ClusterRig::ClusterRig(const RigOptions& options)
+    : model_dir_(options.model_path.empty() ? std::string(dir_.path() / "model")
+                                            : options.model_path),
+      programs_(TANDEM_BIN_DIR) {
+  if (options.model_path.empty()) ThrowUnlessOk(WriteTinyModel(model_dir(), options.model));
   const auto files = MakeAddition(dir() / "data", {.max_operand = options.max_operand});
   ThrowUnlessOk(files.status());
   config_ = BaseConfig(*this);
@@ -89,8 +90,19 @@ void ClusterRig::SetFault(const std::string& role,
                           const std::string& point,
                           int nth,
                           const std::string& action) {
+  env_.erase("TANDEM_FAULT");
+  AddFault(role, rank, point, nth, action);
+}
+
+void ClusterRig::AddFault(const std::string& role,
+                          int rank,
+                          const std::string& point,
+                          int nth,
+                          const std::string& action) {
   const std::string marker = dir() / fmt::format("fault-{}", ++faults_);
-  env_["TANDEM_FAULT"] = fmt::format("{}:{}:{}:{}:{}:{}", role, rank, point, nth, action, marker);
+  std::string& faults = env_["TANDEM_FAULT"];
+  faults += fmt::format("{}{}:{}:{}:{}:{}:{}", faults.empty() ? "" : ",", role, rank, point, nth,
+                        action, marker);
 }
 
 bool ClusterRig::FaultFired() const { return fs::exists(dir() / fmt::format("fault-{}", faults_)); }
@@ -105,7 +117,7 @@ TestProcess& ClusterRig::Start(const std::string& program,
                                const std::vector<std::string>& arguments,
                                const std::string& output) {
   fs::create_directories(run_dir());
-  ProcessOptions options{.argv = {std::string(TANDEM_BIN_DIR) + "/" + program},
+  ProcessOptions options{.argv = {programs_ + "/" + program},
                          .env = env_,
                          .output = output,
                          .file_size_limit = file_size_limit_};
@@ -128,9 +140,10 @@ TestProcess& ClusterRig::StartController(const std::vector<std::string>& flags) 
 
 TestProcess& ClusterRig::StartWorker(const std::string& role, int rank) {
   fs::create_directories(run_dir() + "/logs");
+  const std::string device = device_.empty() ? fmt::format("cpu:{}", rank) : device_;
   return Start("tandem-" + role,
                {"--controller", controller_address(), "--role", role, "--rank",
-                std::to_string(rank), "--device", fmt::format("cpu:{}", rank)},
+                std::to_string(rank), "--device", device},
                fmt::format("{}/logs/{}-{}.log", run_dir(), role, rank));
 }
 
@@ -143,17 +156,6 @@ ClusterRig::CtlResult ClusterRig::Ctl(const std::vector<std::string>& arguments)
   all.insert(all.end(), arguments.begin(), arguments.end());
   const int code = Start("tandemctl", all, output).Wait();
   return {.code = code, .output = FileText(output)};
-}
-
-std::optional<v1::GetStatusResponse> ClusterRig::Status() const {
-  auto channel = MakeChannel(controller_address());
-  ThrowUnlessOk(channel.status());
-  grpc::ClientContext context;
-  SetDeadline(context, absl::Seconds(5));
-  v1::GetStatusResponse response;
-  const auto stub = v1::TandemService::NewStub(*channel);
-  if (!stub->GetStatus(&context, {}, &response).ok()) return std::nullopt;
-  return response;
 }
 
 std::vector<std::string> ClusterRig::Running() const {

@@ -20,6 +20,7 @@ namespace tandem::testing {
 
 struct RigOptions {
   TinyModelOptions model;
+  std::string model_path;   // an HF directory to use in place of a tiny model
   int64_t max_operand = 9;  // of the additions: one-digit numbers make prompts of one length
   bool validation = false;  // evaluate on the held-out additions before and after every step
   std::map<std::string, std::string> config;  // dotted key → YAML value, over the rig's own
@@ -39,21 +40,33 @@ class ClusterRig {
   void SetPairs(int pairs);
   // Environment of everything started from now on.
   void SetEnv(const std::string& name, const std::string& value) { env_[name] = value; }
-  // Kills or stops a process at a point of its work (common/base/fault_point.h); once.
+  // Kills or stops a process at a point of its work, or flips a bit there
+  // (common/base/fault_point.h).
   void SetFault(const std::string& role,
                 int rank,
                 const std::string& point,
                 int nth,
                 const std::string& action = "kill");
+  // One more, beside those that are set.
+  void AddFault(const std::string& role,
+                int rank,
+                const std::string& point,
+                int nth,
+                const std::string& action = "kill");
+  // The last one that was set or added.
   bool FaultFired() const;
   // Of everything started from now on: writing beyond gives EFBIG.
   void LimitFileSize(std::optional<int64_t> bytes) { file_size_limit_ = bytes; }
   // Runs start in this folder from now on, with the same model and data.
   void UseRunDir(const std::string& name) { run_name_ = name; }
+  // Programs are started from this folder in place of the build's bin.
+  void UsePrograms(const std::string& folder) { programs_ = folder; }
+  // All workers that are started one by one share this device; by default rank r has cpu:r.
+  void UseDevice(const std::string& device) { device_ = device; }
 
   const std::filesystem::path& dir() const { return dir_.path(); }
   std::string run_dir() const { return dir() / run_name_; }
-  std::string model_dir() const { return dir() / "model"; }
+  std::string model_dir() const { return model_dir_; }
   std::string train_file() const { return dir() / "data" / "train.jsonl"; }
   std::string config_file() const { return dir() / "config.yaml"; }
   std::string controller_address() const { return "unix:" + run_dir() + "/controller.sock"; }
@@ -116,7 +129,10 @@ class ClusterRig {
   TestProcess& StartWorker(const std::string& role, int rank);
 
   TempDir dir_;
+  const std::string model_dir_;
   std::string run_name_ = "run";
+  std::string programs_;
+  std::string device_;
   std::map<std::string, std::string> config_;
   std::map<std::string, std::string> env_;
   std::optional<int64_t> file_size_limit_;

@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/memory_region.h"
+#include "common/device/device.h"
 #include "common/tensor_file/safetensors.h"
 #include "common/weights/layout.h"
 #include "tests/support/temp_dir.h"
@@ -20,7 +20,7 @@ class TinyWeights {
       : spec(TinyModelSpec(options)), layout(WeightLayout::Build(spec, dtype)) {
     REQUIRE(WriteTinyModel(dir.path().string(), options).ok());
     const auto file = SafetensorsFile::Open((dir.path() / "model.safetensors").string()).value();
-    region = MemoryRegion::Reserve("weights", layout.total_bytes(), nullptr).value();
+    region = HostDevice()->Reserve("weights", layout.total_bytes(), nullptr).value();
     REQUIRE(region->Map().ok());
     for (const TensorPlace& place : layout.places()) {
       const TensorView view = file->View(place.name).value();

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
+#include "common/ops/cpu/adamw.h"
 
 namespace tandem {
 namespace {

@@ -3,70 +3,14 @@
 #include <filesystem>
 
 #include "common/tensor_file/checkpoint_dir.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/checkpoint_rig.h"
 
 namespace tandem {
 namespace {
 
 using namespace tandem::testing;
 
-struct Fixture {
-  TempDir dir;
-  RankGroupOptions options;
-  std::vector<Sample> samples = RandomSamples(5, 1);
-
-  Fixture() {
-    options.model_dir = (dir.path() / "model").string();
-    TinyModelOptions model;
-    model.hidden_size = 50;
-    model.num_heads = 5;
-    model.num_kv_heads = 1;
-    model.head_dim = 10;
-    REQUIRE(WriteTinyModel(options.model_dir, model).ok());
-  }
-  std::string Folder(const std::string& name) {
-    const std::filesystem::path path = dir.path() / name;
-    std::filesystem::create_directories(path);
-    return path.string();
-  }
-  void TrainStep(RankGroup& group) {
-    TrainOn(group, samples);
-    StepOn(group);
-  }
-  std::string Save(RankGroup& group, const std::string& name, int64_t version) {
-    SaveOptions save{.directory = Folder(name), .tokenizer_dir = options.model_dir};
-    save.version = version;
-    group.RunOk([&](Rank& rank, int) {
-      TrainingSession& session = *rank.session;
-      return SaveState(save, session.spec(), session.shard(), session.optimizer(),
-                       session.communicator(), rank.ledger.get())
-          .status();
-    });
-    return save.directory;
-  }
-  void Load(RankGroup& group, const std::string& directory, int64_t version) {
-    group.RunOk([&](Rank& rank, int) -> absl::Status {
-      TrainingSession& session = *rank.session;
-      TANDEM_ASSIGN_OR_RETURN(const int64_t got, LoadState(directory, session.spec(),
-                                                           session.shard(), session.optimizer()));
-      session.WeightsChanged();
-      return got == version ? absl::OkStatus() : Internal("version {}", got);
-    });
-  }
-};
-
-void RequireSame(RankGroup& a, RankGroup& b) {
-  REQUIRE(a[0].session->optimizer().updates() == b[0].session->optimizer().updates());
-  REQUIRE(a[0].session->optimizer().schedule_step() == b[0].session->optimizer().schedule_step());
-  for (const std::string& name : a.TensorNames()) {
-    INFO(name);
-    REQUIRE((a.Master(name) == b.Master(name)));
-    const auto first = [](ParameterShard& shard) { return shard.exp_avg(); };
-    const auto second = [](ParameterShard& shard) { return shard.exp_avg_sq(); };
-    REQUIRE((a.Full(name, first) == b.Full(name, first)));
-    REQUIRE((a.Full(name, second) == b.Full(name, second)));
-  }
-}
+using Fixture = CheckpointFixture;
 
 TEST_CASE("State goes from one rank to two, three and back without a changed bit", "[checkpoint]") {
   Fixture fixture;
@@ -75,14 +19,14 @@ TEST_CASE("State goes from one rank to two, three and back without a changed bit
   const std::string first = fixture.Save(one, "a", 1);
   RankGroup two(2, fixture.options);
   fixture.Load(two, first, 1);
-  RequireSame(one, two);
+  RequireSameState(one, two);
   const std::string second = fixture.Save(two, "b", 2);
   RankGroup three(3, fixture.options);
   fixture.Load(three, second, 2);
   const std::string third = fixture.Save(three, "c", 3);
   RankGroup again(1, fixture.options);
   fixture.Load(again, third, 3);
-  RequireSame(one, again);
+  RequireSameState(one, again);
 }
 
 TEST_CASE("A resumed run goes on with the very bits of an undisturbed one", "[checkpoint]") {
@@ -94,7 +38,7 @@ TEST_CASE("A resumed run goes on with the very bits of an undisturbed one", "[ch
   RankGroup resumed(2, fixture.options);
   fixture.Load(resumed, saved, 1);
   fixture.TrainStep(resumed);
-  RequireSame(whole, resumed);
+  RequireSameState(whole, resumed);
 }
 
 TEST_CASE("State before the first step is saved without moments and resumes", "[checkpoint]") {
@@ -134,10 +78,7 @@ TEST_CASE("A rank that cannot write fails and tells the others", "[checkpoint]")
   two.Run([&](Rank& rank, int index) {
     const SaveOptions save{.directory = index == 0 ? good : good + "/missing/folder",
                            .tokenizer_dir = fixture.options.model_dir};
-    TrainingSession& session = *rank.session;
-    return SaveState(save, session.spec(), session.shard(), session.optimizer(),
-                     session.communicator(), rank.ledger.get())
-        .status();
+    return SaveRank(rank, save).status();
   });
   REQUIRE(two[1].status.code() == absl::StatusCode::kNotFound);
   REQUIRE(two[0].status.code() == absl::StatusCode::kAborted);
@@ -148,12 +89,7 @@ TEST_CASE("A failed export on rank 0 does not leave the others waiting", "[check
   RankGroup two(2, fixture.options);
   const SaveOptions save{.directory = fixture.Folder("good"),
                          .tokenizer_dir = fixture.Folder("no_tokenizer_here")};
-  two.Run([&](Rank& rank, int) {
-    TrainingSession& session = *rank.session;
-    return SaveState(save, session.spec(), session.shard(), session.optimizer(),
-                     session.communicator(), rank.ledger.get())
-        .status();
-  });
+  two.Run([&](Rank& rank, int) { return SaveRank(rank, save).status(); });
   REQUIRE(two[0].status.code() == absl::StatusCode::kNotFound);
   REQUIRE(two[1].status.code() == absl::StatusCode::kAborted);
 }

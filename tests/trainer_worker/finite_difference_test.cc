@@ -19,7 +19,7 @@ MiniBatchRequest FullLoss(const std::vector<Sample>& samples) {
 }
 
 double LossOf(TrainingSession& session, const std::vector<Sample>& samples) {
-  session.shard().RoundMaster();
+  REQUIRE(session.shard().MastersWritten(0, session.shard().elements()).ok());
   session.WeightsChanged();
   const auto report = session.Train(FullLoss(samples), samples);
   REQUIRE(report.ok());

@@ -1,5 +1,6 @@
 // Where ranks gather weights into: groups for the ops, slots for a sync.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "common/base/status_macros.h"
@@ -11,75 +12,269 @@ namespace {
 
 using namespace tandem::testing;
 
-// Sizes that neither 2 nor 3 divides, and norms with fewer rows than some chunks need.
 std::string Write(const TempDir& dir) {
+  const std::string path = (dir.path() / "model").string();
+  REQUIRE(WriteTinyModel(path, OddModel()).ok());
+  return path;
+}
+
+// A model whose layers take megabytes, so that places of layers show in the ledger.
+std::string WriteLarge(const TempDir& dir) {
   TinyModelOptions options;
-  options.model_type = "qwen3";
-  options.vocab_size = 289;
-  options.hidden_size = 50;
-  options.num_heads = 5;
-  options.num_kv_heads = 1;
-  options.head_dim = 10;
-  options.intermediate_size = 77;
+  options.hidden_size = 256;
+  options.num_layers = 5;
+  options.num_heads = 8;
+  options.head_dim = 32;
+  options.intermediate_size = 1536;
   const std::string path = (dir.path() / "model").string();
   REQUIRE(WriteTinyModel(path, options).ok());
   return path;
 }
 
-TEST_CASE("Weights that stay gathered for backward change no bit over several steps",
+int64_t RegionBytes(int64_t bytes) {
+  const int64_t page = int64_t{2} << 20;
+  return (bytes + page - 1) / page * page;
+}
+
+void RequireSame(RankGroup& want, RankGroup& got) {
+  for (const std::string& name : want.TensorNames()) {
+    INFO(name);
+    const bool same_gradient = want.Gradient(name) == got.Gradient(name);
+    REQUIRE(same_gradient);
+    const bool same_master = want.Master(name) == got.Master(name);
+    REQUIRE(same_master);
+  }
+}
+
+std::vector<LogProbsBySample> ScoresOf(RankGroup& group, const std::vector<Sample>& samples) {
+  std::vector<LogProbsBySample> scores(group.size());
+  group.RunOk([&](Rank& rank, int index) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(scores[index],
+                            rank.session->Score(Share(samples, index, group.size())));
+    return absl::OkStatus();
+  });
+  return scores;
+}
+
+TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, changes no bit",
           "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir)};
-  const std::vector<Sample> samples = RandomSamples(5, 5);
-  RankGroup anew(2, options);
-  options.kept_bytes = int64_t{1} << 40;
-  RankGroup kept(2, options);
-  for (int step = 0; step < 3; ++step) {
-    TrainOn(anew, samples);
-    TrainOn(kept, samples);
-    StepOn(anew);
-    StepOn(kept);
-    for (const std::string& name : anew.TensorNames()) {
-      INFO(name);
-      const bool same_gradient = anew.Gradient(name) == kept.Gradient(name);
-      REQUIRE(same_gradient);
-      const bool same_master = anew.Master(name) == kept.Master(name);
-      REQUIRE(same_master);
+  RankGroupOptions options{.model_dir = Write(dir), .max_micro_batch_tokens = 90};
+  // One sample more than ranks: with three ranks, two of them join passes with nothing to compute.
+  const std::vector<Sample> samples = RandomSamples(4, 5);
+  for (const int world : {2, 3}) {
+    options.reshard = Reshard::kAlways;
+    options.prefetch = false;
+    options.recompute = Recompute::kNever;
+    RankGroup plain(world, options);
+    struct Other {
+      Reshard reshard;
+      bool prefetch;
+      Recompute recompute;
+    };
+    std::vector<std::unique_ptr<RankGroup>> others;
+    for (const Other& other : {Other{Reshard::kAlways, true, Recompute::kNever},
+                               Other{Reshard::kAlways, true, Recompute::kAlways},
+                               Other{Reshard::kNever, false, Recompute::kAlways},
+                               Other{Reshard::kNever, true, Recompute::kNever}}) {
+      options.reshard = other.reshard;
+      options.prefetch = other.prefetch;
+      options.recompute = other.recompute;
+      others.push_back(std::make_unique<RankGroup>(world, options));
+    }
+    for (int step = 0; step < 3; ++step) {
+      const auto scores = ScoresOf(plain, samples);
+      TrainOn(plain, samples);
+      StepOn(plain);
+      for (const auto& other : others) {
+        REQUIRE(ScoresOf(*other, samples) == scores);
+        TrainOn(*other, samples);
+        StepOn(*other);
+        RequireSame(plain, *other);
+      }
     }
   }
 }
 
-TEST_CASE("Ranks gather every range of rows, and publish the digests of a single one",
+TEST_CASE("Gathered layers take the memory that the formula says", "[trainer][ranks]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = WriteLarge(dir)};
+  const std::vector<Sample> samples = RandomSamples(2, 5);
+  for (const int world : {1, 2}) {
+    for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever, Reshard::kAuto}) {
+      for (const bool prefetch : {false, true}) {
+        options.reshard = reshard;
+        options.prefetch = prefetch;
+        RankGroup group(world, options);
+        TrainOn(group, samples);
+        const WeightLayout& layout = group[0].session->decoder().layout();
+        const GatherSizes sizes = GatherSizesOf({.global = layout.global_bytes(),
+                                                 .layer = layout.layer_bytes(),
+                                                 .layers = layout.num_layers()},
+                                                {.ranks = world,
+                                                 .reshard = reshard,
+                                                 .prefetch = prefetch,
+                                                 .kept_bytes = options.kept_bytes});
+        const bool all = world == 1 || reshard == Reshard::kNever;
+        REQUIRE(sizes.layers == (all ? 5 : prefetch ? 2 : 1));
+        REQUIRE(BytesOf(group[0].ledger->Snapshot(), "gather") ==
+                RegionBytes(sizes.places) + RegionBytes(sizes.staging));
+      }
+    }
+  }
+}
+
+TEST_CASE("Activations that are kept take their memory on every rank, whichever layers stay",
+          "[trainer][recompute]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = WriteLarge(dir)};
+  const std::vector<Sample> samples = RandomSamples(6, 5);
+  for (const int world : {1, 2, 3}) {
+    for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever}) {
+      options.reshard = reshard;
+      options.recompute = Recompute::kNever;
+      RankGroup kept(world, options);
+      options.recompute = Recompute::kAlways;
+      RankGroup recomputed(world, options);
+      TrainOn(kept, samples);
+      TrainOn(recomputed, samples);
+      RequireSame(kept, recomputed);
+      for (int rank = 0; rank < world; ++rank) {
+        const auto activations = [rank](RankGroup& group) {
+          return BytesOf(group[rank].ledger->Snapshot(), "activations");
+        };
+        REQUIRE(activations(kept) > activations(recomputed));
+      }
+    }
+  }
+}
+
+// Two ranks that gather layer 0 and then ask for layer 1 ahead, without a session around it.
+struct Gathering {
+  Gathering(Rank& rank, GatherOptions options)
+      : communicator(std::make_unique<OrderedCommunicator>(rank.communicator.get())) {
+    auto made =
+        WeightGather::Create(HostDevice(), &rank.session->plan(), {rank.session->shard().compute()},
+                             communicator.get(), nullptr, options);
+    if (made.ok()) weights = *std::move(made);
+  }
+  absl::Status Begin() {
+    TANDEM_RETURN_IF_ERROR(weights->Map());
+    return weights->Group(0).status();
+  }
+  std::unique_ptr<WeightGather> weights;
+  std::unique_ptr<OrderedCommunicator> communicator;  // ends first, as in a session
+};
+
+TEST_CASE("What is gathered ahead fails with the status of a collective that waits",
+          "[trainer][ranks]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  RankGroup two(2, options);
+  two.Run([](Rank& rank, int index) -> absl::Status {
+    Gathering gathering(rank, {.reshard = Reshard::kAlways});
+    TANDEM_RETURN_IF_ERROR(gathering.Begin());
+    if (index == 1) {
+      rank.communicator->Abort("the controller forms a new group");
+      return gathering.weights->Group(1).status();
+    }
+    gathering.weights->Prefetch(WeightGather::Next::kAfter);
+    const absl::Status first = gathering.weights->Group(1).status();
+    const absl::Status later = gathering.weights->Group(1).status();
+    return later == first ? first : Internal("then {}", later.ToString());
+  });
+  for (const int rank : {0, 1}) {
+    INFO(two[rank].status.ToString());
+    REQUIRE(absl::IsAborted(two[rank].status));
+    REQUIRE(std::string(two[rank].status.message()).find("new group") != std::string::npos);
+  }
+}
+
+TEST_CASE("A gather that is under way when its session ends leaves no thread and no waiting rank",
+          "[trainer][ranks]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  RankGroup two(2, options);
+  std::atomic<bool> ended = false;
+  two.Run([&ended](Rank& rank, int index) -> absl::Status {
+    {
+      Gathering gathering(rank, {.reshard = Reshard::kAlways});
+      TANDEM_RETURN_IF_ERROR(gathering.Begin());
+      if (index == 1) {
+        while (!ended) std::this_thread::yield();
+        return gathering.weights->Group(1).status();
+      }
+      gathering.weights->Prefetch(WeightGather::Next::kAfter);
+    }
+    ended = true;
+    return absl::OkStatus();
+  });
+  REQUIRE(two[0].status.ok());
+  INFO(two[1].status.ToString());
+  REQUIRE(absl::IsAborted(two[1].status));
+}
+
+TEST_CASE("Beyond the last and before the first layer nothing is gathered ahead",
+          "[trainer][ranks]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = WriteLarge(dir)};
+  RankGroup two(2, options);
+  two.RunOk([](Rank& rank, int) -> absl::Status {
+    Gathering gathering(rank, {.reshard = Reshard::kAlways});
+    TANDEM_RETURN_IF_ERROR(gathering.Begin());
+    WeightGather& weights = *gathering.weights;
+    const WeightLayout& layout = rank.session->decoder().layout();
+    const auto copy = [&](int layer) -> absl::StatusOr<std::vector<std::byte>> {
+      TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
+      return std::vector<std::byte>(group, group + layout.layer_bytes());
+    };
+    const auto last = static_cast<int>(layout.num_layers()) - 1;
+    TANDEM_ASSIGN_OR_RETURN(const auto first_layer, copy(0));
+    weights.Prefetch(WeightGather::Next::kBefore);
+    TANDEM_ASSIGN_OR_RETURN(const auto first_again, copy(0));
+    TANDEM_ASSIGN_OR_RETURN(const auto last_layer, copy(last));
+    weights.Prefetch(WeightGather::Next::kAfter);
+    TANDEM_ASSIGN_OR_RETURN(const auto last_again, copy(last));
+    if (first_layer != first_again || last_layer != last_again) return Internal("layers moved");
+    for (const int none : {-2, last + 1}) {
+      if (!absl::IsInvalidArgument(weights.Group(none).status())) return Internal("layer {}", none);
+    }
+    return absl::OkStatus();
+  });
+}
+
+TEST_CASE("W2: ranks gather every range of rows, and publish the digests of a single one",
           "[trainer][ranks]") {
   const TempDir dir;
   const RankGroupOptions options{.model_dir = Write(dir)};
   std::vector<Digest> want;
-  for (const int world : {1, 2, 3}) {
+  // The norms of q and k have 10 rows: of 12 ranks some hold none of them.
+  for (const int world : {1, 2, 3, 12}) {
     RankGroup group(world, options);
     std::vector<std::vector<Digest>> digests(world);
     group.RunOk([&](Rank& rank, int index) -> absl::Status {
       TrainingSession& session = *rank.session;
-      TANDEM_ASSIGN_OR_RETURN(
-          auto source,
-          ShardTensorSource::Create(&session.shard(), &session.communicator(), rank.ledger.get()));
+      ShardTensorSource source(&session.shard(), &session.communicator());
       const WeightLayout& layout = session.decoder().layout();
       for (const TensorPlace& place : layout.places()) {
-        TANDEM_ASSIGN_OR_RETURN(const void* whole, source->Gather(place));
         const int64_t row_bytes = place.cols() * 2;
-        const auto* first = static_cast<const std::byte*>(whole);
-        const std::vector<std::byte> tensor(first, first + place.rows() * row_bytes);
+        std::vector<std::byte> tensor(place.rows() * row_bytes);
+        TANDEM_ASSIGN_OR_RETURN(
+            const void* whole,
+            source.GatherRows({&place, 0, place.rows(), row_bytes}, tensor.data()));
+        if (world == 1) std::memcpy(tensor.data(), whole, tensor.size());
         std::vector<std::byte> memory(7 * row_bytes);
         for (int64_t row = 0; row < place.rows(); row += 7) {
           const int64_t rows = std::min<int64_t>(7, place.rows() - row);
-          TANDEM_ASSIGN_OR_RETURN(
-              const void* got, source->GatherRows({&place, row, rows, row_bytes}, memory.data()));
+          TANDEM_ASSIGN_OR_RETURN(const void* got,
+                                  source.GatherRows({&place, row, rows, row_bytes}, memory.data()));
           if (std::memcmp(got, tensor.data() + row * row_bytes, rows * row_bytes) != 0) {
             return Internal("rows {} of {} differ", row, place.name);
           }
         }
       }
       WeightPublisher publisher(&layout, {8192, 2, nullptr});
-      TANDEM_RETURN_IF_ERROR(publisher.Publish(1, *source, nullptr).status());
+      TANDEM_RETURN_IF_ERROR(publisher.Publish(1, source, nullptr).status());
       digests[index] = publisher.digests();
       return absl::OkStatus();
     });

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/comm/solo_communicator.h"
+#include "common/ops/cpu/adamw.h"
 #include "common/ops/cpu/thread_pool.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
@@ -61,8 +62,10 @@ class GoldenModel {
     options.vocab_limit = int64_t{1} << 40;
     options.max_sequence_tokens = LongestSequence(c);
     options.max_micro_batch_tokens = options.max_sequence_tokens;
-    auto session = TrainingSession::Create(options, {forward_.get(), backward_.get(), pool},
-                                           &communicator_, &ledger_);
+    shard_ops_ = CreateCpuShardOps(pool);
+    auto session = TrainingSession::Create(
+        options, {HostDevice(), forward_.get(), backward_.get(), shard_ops_.get()}, &communicator_,
+        &ledger_);
     REQUIRE(session.ok());
     session_ = *std::move(session);
     REQUIRE(LoadModel(dir, session_->spec(), session_->shard()).ok());
@@ -79,11 +82,13 @@ class GoldenModel {
     batch.sequences = {{.sample = 0, .first_row = 0, .rows = batch.rows()}};
     const BatchShape shape = ShapeOf(batch);
     std::vector<std::byte> memory(
-        static_cast<size_t>(PlaceMicroBatch(spec, dtype, shape, Keep::kNothing, nullptr, nullptr)) +
+        static_cast<size_t>(
+            PlaceMicroBatch(spec, static_cast<int64_t>(DTypeBytes(dtype)), shape, Keep::kNothing)
+                .end) +
         64);
     auto base = reinterpret_cast<uintptr_t>(memory.data());
-    MicroBatchBuffers buffers;
-    PlaceMicroBatch(spec, dtype, shape, Keep::kNothing, memory.data() + (64 - base % 64), &buffers);
+    MicroBatchBuffers buffers =
+        PlaceMicroBatch(spec, dtype, shape, Keep::kNothing, memory.data() + (64 - base % 64));
     std::vector<int32_t> blocks;
     for (int32_t i = 0; i < shape.kv_blocks; ++i) blocks.push_back(i);
     TokenBatch token_batch;
@@ -121,6 +126,7 @@ class GoldenModel {
   SoloCommunicator communicator_;
   std::unique_ptr<ForwardOps> forward_;
   std::unique_ptr<BackwardOps> backward_;
+  std::unique_ptr<ShardOps> shard_ops_;
   std::unique_ptr<TrainingSession> session_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/cpu/adamw.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 #include "trainer_worker/adamw.h"

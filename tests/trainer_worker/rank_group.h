@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,10 +13,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/backend/cpu_backend.h"
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
-#include "common/comm/shared_memory_communicator.h"
-#include "common/ops/cpu/thread_pool.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "trainer_worker/checkpoint.h"
@@ -23,15 +23,35 @@
 
 namespace tandem::testing {
 
+// Sizes that neither 2 nor 3 divides.
+inline TinyModelOptions NarrowModel() {
+  return {.hidden_size = 50, .num_heads = 5, .num_kv_heads = 1, .head_dim = 10};
+}
+// The same with all other sizes odd too, and norms with fewer rows than some chunks need.
+inline TinyModelOptions OddModel() {
+  TinyModelOptions options = NarrowModel();
+  options.model_type = "qwen3";
+  options.vocab_size = 289;
+  options.intermediate_size = 77;
+  return options;
+}
+
 // One rank: everything that outlives its session. Members are destroyed bottom up.
 struct Rank {
   std::unique_ptr<Ledger> ledger = std::make_unique<Ledger>();
+  std::unique_ptr<Backend> backend;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<ForwardOps> forward;
   std::unique_ptr<BackwardOps> backward;
+  std::unique_ptr<ShardOps> shard_ops;
+  SessionOptions options;  // of its session
   std::unique_ptr<TrainingSession> session;
   absl::Status status;
 };
+
+inline std::unique_ptr<Backend> MakeHostBackend() {
+  return MakeCpuBackend(std::make_shared<ThreadPool>(1));
+}
 
 struct RankGroupOptions {
   std::string model_dir;
@@ -41,7 +61,28 @@ struct RankGroupOptions {
   double lr = 1e-3;
   bool share_prompts = true;
   int64_t kept_bytes = 0;  // 0: ranks of several gather every layer anew
+  bool offload_master = false;
+  bool offload_moments = false;
+  Reshard reshard = Reshard::kAuto;
+  bool prefetch = true;
+  BatchLimits train_limits{.samples = 0};  // not known: memory grows with the data
+  BatchLimits score_limits{.samples = 0};
+  BatchLimits probe_limits{.samples = 0};
+  bool offload_reference = false;
+  std::string transport = "auto";  // weight_sync.transport
+  std::unique_ptr<Backend> (*make_backend)() = MakeHostBackend;
 };
+
+// Anew, on what the rank has; its masters are 0.
+inline absl::Status StartSession(Rank& rank) {
+  rank.session.reset();
+  TANDEM_ASSIGN_OR_RETURN(rank.session,
+                          TrainingSession::Create(rank.options,
+                                                  {rank.backend->device(), rank.forward.get(),
+                                                   rank.backward.get(), rank.shard_ops.get()},
+                                                  rank.communicator.get(), rank.ledger.get()));
+  return absl::OkStatus();
+}
 
 // `body` runs on every rank at once; its failure is kept in the rank's status. All are joined.
 class RankGroup {
@@ -92,6 +133,10 @@ class RankGroup {
   std::vector<float> Master(const std::string& name) {
     return Full(name, [](ParameterShard& shard) { return shard.master(); });
   }
+  // Every rank's own.
+  std::string offload_dir(int rank) const {
+    return (offload_dir_.path() / std::to_string(rank)).string();
+  }
   std::vector<std::string> TensorNames() {
     std::vector<std::string> names;
     for (const TensorPlace& place : ranks_[0].session->decoder().layout().places()) {
@@ -110,12 +155,22 @@ class RankGroup {
     group.rendezvous = (dir_.path() / "group.sock").string();
     group.generation = 1;
     group.deadline = absl::Seconds(60);
-    TANDEM_ASSIGN_OR_RETURN(rank.communicator, JoinSharedMemoryGroup(group));
-    const auto pool = std::make_shared<ThreadPool>(1);
-    TANDEM_ASSIGN_OR_RETURN(rank.forward, CreateCpuForwardOps(options.dtype, pool));
-    TANDEM_ASSIGN_OR_RETURN(rank.backward, CreateCpuBackwardOps(options.dtype, pool));
-    SessionOptions session;
+    rank.backend = options.make_backend();
+    TANDEM_ASSIGN_OR_RETURN(rank.communicator, rank.backend->JoinGroup(group));
+    TANDEM_ASSIGN_OR_RETURN(rank.forward, rank.backend->MakeForwardOps(options.dtype));
+    TANDEM_ASSIGN_OR_RETURN(rank.backward, rank.backend->MakeBackwardOps(options.dtype));
+    TANDEM_ASSIGN_OR_RETURN(rank.shard_ops, rank.backend->MakeShardOps());
+    SessionOptions& session = rank.options;
+    TANDEM_ASSIGN_OR_RETURN(session.publish.transport, rank.backend->Transport(options.transport));
     session.kept_bytes = options.kept_bytes;
+    session.reshard = options.reshard;
+    session.prefetch = options.prefetch;
+    session.train_limits = options.train_limits;
+    session.score_limits = options.score_limits;
+    session.probe_limits = options.probe_limits;
+    session.offload_reference = options.offload_reference;
+    session.offload_dir = offload_dir(index);
+    std::filesystem::create_directory(session.offload_dir);
     session.model_dir = options.model_dir;
     session.vocab_limit = TinyTokenizerSize();
     session.max_sequence_tokens = 128;
@@ -123,14 +178,13 @@ class RankGroup {
     session.recompute = options.recompute;
     session.share_prompts = options.share_prompts;
     session.optimizer.schedule.lr = options.lr;
-    TANDEM_ASSIGN_OR_RETURN(
-        rank.session,
-        TrainingSession::Create(session, {rank.forward.get(), rank.backward.get(), pool},
-                                rank.communicator.get(), rank.ledger.get()));
+    session.offload_master = options.offload_master;
+    session.offload_moments = options.offload_moments;
+    TANDEM_RETURN_IF_ERROR(StartSession(rank));
     return LoadModel(options.model_dir, rank.session->spec(), rank.session->shard());
   }
 
-  TempDir dir_;
+  TempDir dir_, offload_dir_;
   std::vector<Rank> ranks_;
 };
 

@@ -27,6 +27,7 @@ class ListedSamples : public SampleStream {
     TANDEM_RETURN_IF_ERROR(fail);
     return samples;
   }
+  absl::StatusOr<std::vector<Sample>> PullProbe(int64_t) override { return probe; }
   absl::Status PutLogProbs(int64_t,
                            const std::string& policy,
                            const LogProbsBySample& log_probs) override {
@@ -34,7 +35,7 @@ class ListedSamples : public SampleStream {
     return absl::OkStatus();
   }
 
-  std::vector<Sample> samples;
+  std::vector<Sample> samples, probe;
   std::map<std::string, LogProbsBySample> received;
   absl::Status fail;
 };
@@ -44,7 +45,7 @@ struct MemoryRollout {
   explicit MemoryRollout(const WeightLayout* weight_layout)
       : layout(weight_layout),
         storage(static_cast<size_t>(layout->total_bytes())),
-        receiver(layout, storage.data(), std::make_shared<ThreadPool>(1)),
+        receiver(CreateCpuStorageOps(layout, storage.data(), std::make_shared<ThreadPool>(1))),
         client(&receiver) {}
   const WeightLayout* layout;
   std::vector<std::byte> storage;
@@ -56,7 +57,7 @@ struct MemoryRollout {
 class MemoryLink : public UpdateClient, public WeightReader {
  public:
   explicit MemoryLink(MemoryRollout* rollout) : rollout_(rollout) {}
-  absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     return rollout_->client.Begin(offer, slots);
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
@@ -69,7 +70,7 @@ class MemoryLink : public UpdateClient, public WeightReader {
   absl::Status Abort(const std::string& reason) override { return rollout_->client.Abort(reason); }
   absl::StatusOr<HeldWeights> Digests() override {
     return HeldWeights{rollout_->receiver.version(), ManifestOf(*rollout_->layout),
-                       rollout_->receiver.Digests()};
+                       rollout_->receiver.Digests().value()};
   }
   absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) override {
     TANDEM_ASSIGN_OR_RETURN(const TensorPlace* place, rollout_->layout->Find(name));
@@ -184,13 +185,12 @@ class TrainerRig {
     TrainerOptions options = options_;
     options.rank = index;
     MemoryRollout* rollout = rank->rollout.get();
-    auto trainer =
-        Trainer::Create(options, &rank->samples,
-                        [rollout](const std::string&, int64_t) -> absl::StatusOr<RolloutLink> {
-                          auto link = std::make_unique<MemoryLink>(rollout);
-                          WeightReader* reader = link.get();
-                          return RolloutLink{std::move(link), reader};
-                        });
+    auto trainer = Trainer::Create(options, &rank->samples,
+                                   [rollout](const RolloutTarget&) -> absl::StatusOr<RolloutLink> {
+                                     auto link = std::make_unique<MemoryLink>(rollout);
+                                     WeightReader* reader = link.get();
+                                     return RolloutLink{std::move(link), reader};
+                                   });
     REQUIRE(trainer.ok());
     rank->trainer = *std::move(trainer);
     return rank;

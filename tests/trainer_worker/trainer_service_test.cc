@@ -58,7 +58,7 @@ struct Job {
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<EngineThread> engine;
   int shutdowns = 0;
-  TrainerService service{[this] { ++shutdowns; }};
+  TrainerService service{[this] { ++shutdowns; }, [](const absl::Status&) {}};
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<v1::TrainerService::Stub> stub;
 
@@ -227,6 +227,10 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   config.mutable_model()->set_enable_gradient_checkpointing("true");
   config.mutable_actor()->set_use_kl_loss(true);
   config.mutable_actor()->set_old_log_prob("recompute");
+  v1::FsdpConfig& fsdp = *config.mutable_actor()->mutable_fsdp_config();
+  fsdp.set_reshard_after_forward("false");
+  fsdp.set_forward_prefetch(false);
+  config.mutable_ref()->set_offload(true);
   config.mutable_actor()->mutable_checkpoint()->clear_save_contents();
   config.mutable_rollout()->set_max_model_len(77);
   auto options = MakeTrainerOptions(registration, 3);
@@ -234,18 +238,42 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   REQUIRE(options->rank == 3);
   REQUIRE(options->dtype == DType::kFloat32);
   REQUIRE(options->session.recompute == Recompute::kAlways);
+  REQUIRE(options->session.reshard == Reshard::kNever);
+  REQUIRE_FALSE(options->session.prefetch);
+  REQUIRE(options->session.offload_reference);
   REQUIRE(options->session.max_sequence_tokens == 77);
   REQUIRE(options->keep_reference);
   REQUIRE(options->recompute_old_log_probs);
   REQUIRE_FALSE(options->save_optimizer);
   REQUIRE_FALSE(options->save_hf_model);
+  // What may be held follows from the memory of the device, the host's or a GPU's.
+  config.mutable_rollout()->set_gpu_memory_utilization(0.5);
+  constexpr int64_t kGpu = int64_t{80} << 30;
+  options = MakeTrainerOptions(registration, 3, kGpu);
+  REQUIRE(options->session.device_bytes == kGpu);
+  REQUIRE(options->session.kept_bytes == TrainerKeptBytes(kGpu, 0.5));
+  options = MakeTrainerOptions(registration, 3);
+  REQUIRE(options->session.kept_bytes == TrainerKeptBytes(options->session.device_bytes, 0.5));
   config.mutable_actor()->mutable_checkpoint()->add_save_contents("optimizer");
   options = MakeTrainerOptions(registration, 3);
   REQUIRE(options->save_optimizer);
   REQUIRE_FALSE(options->save_hf_model);
+  fsdp.set_reshard_after_forward("sometimes");
+  options = MakeTrainerOptions(registration, 3);
+  REQUIRE(options.status().code() == absl::StatusCode::kInvalidArgument);
+  fsdp.set_reshard_after_forward("true");
+  options = MakeTrainerOptions(registration, 3);
+  REQUIRE(options->session.reshard == Reshard::kAlways);
   config.mutable_model()->set_enable_gradient_checkpointing("maybe");
   options = MakeTrainerOptions(registration, 3);
   REQUIRE(options.status().code() == absl::StatusCode::kInvalidArgument);
+  config.mutable_model()->set_enable_gradient_checkpointing("true");
+  for (const char* transport : {"auto", "shm", "ipc"}) {
+    config.mutable_weight_sync()->set_transport(transport);
+    const TrainerOptions made = MakeTrainerOptions(registration, 3).value();
+    const absl::Status created = Trainer::Create(made, nullptr, nullptr).status();
+    REQUIRE(created.ok() == (transport != std::string("ipc")));
+  }
 }
 
 }  // namespace

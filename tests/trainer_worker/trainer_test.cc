@@ -19,18 +19,21 @@ TEST_CASE("A step of two trainers ends with their rollouts holding the new weigh
   rig.GiveSamples(RandomSamples(5, 1));
   rig.Reset(1);
   rig.Sync(0);
-  const std::vector<Digest> before = rig[0].rollout->receiver.Digests();
+  const std::vector<Digest> before = rig[0].rollout->receiver.Digests().value();
   rig.TrainStep(0);
   rig.Sync(1);
   for (int rank = 0; rank < 2; ++rank) {
     REQUIRE(rig[rank].rollout->receiver.version() == 1);
-    REQUIRE(rig[rank].rollout->receiver.Digests() == rig[0].rollout->receiver.Digests());
+    REQUIRE(rig[rank].rollout->receiver.Digests().value() ==
+            rig[0].rollout->receiver.Digests().value());
   }
-  REQUIRE_FALSE(rig[0].rollout->receiver.Digests() == before);
+  REQUIRE_FALSE(rig[0].rollout->receiver.Digests().value() == before);
   rig.RunOk([&](TrainerRig::Rank& rank, int index) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const WeightCheckReport report,
+    TANDEM_ASSIGN_OR_RETURN(const CheckResult result,
                             rank.trainer->CheckWeights({.rollout_address = std::to_string(index)}));
+    const WeightCheckReport& report = result.weights;
     if (!report.ok() || report.checked == 0) return Internal("{}", report.first_difference);
+    if (result.report.phase != "check") return Internal("reported as {}", result.report.phase);
     return absl::OkStatus();
   });
 }
@@ -62,30 +65,6 @@ TEST_CASE("A rollout that fails in a sync fails its own trainer alone", "[traine
   REQUIRE(rig[0].rollout->receiver.version() == 0);
 }
 
-TEST_CASE("The changed share is 1 at the first sync, 0 without a step, between after one",
-          "[trainer]") {
-  TrainerRig rig(2);
-  rig.GiveSamples(RandomSamples(4, 2));
-  rig.Reset(1);
-  std::vector<double> shares;
-  for (int64_t version = 0; version < 2; ++version) {
-    for (int repeat = 0; repeat < 2; ++repeat) {
-      rig.RunOk([&](TrainerRig::Rank& rank, int index) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(const SyncResult result,
-                                rank.trainer->SyncWeights(rig.SyncFor(version, index)));
-        if (index == 0) shares.push_back(result.changed_share);
-        return absl::OkStatus();
-      });
-    }
-    if (version == 0) rig.TrainStep(0);
-  }
-  REQUIRE(shares[0] == 1.0);
-  REQUIRE(shares[1] == 0.0);
-  REQUIRE(shares[2] > 0.1);
-  REQUIRE(shares[2] <= 1.0);
-  REQUIRE(shares[3] == 0.0);
-}
-
 TEST_CASE("CheckWeights names the first element that a rollout holds wrongly", "[trainer]") {
   TrainerRig rig(1);
   rig.Reset(1);
@@ -93,7 +72,7 @@ TEST_CASE("CheckWeights names the first element that a rollout holds wrongly", "
   const CheckCommand against_disk{.rollout_address = "0", .hf_checkpoint = rig.model_dir()};
   auto report = rig[0].trainer->CheckWeights(against_disk);
   REQUIRE(report.ok());
-  REQUIRE(report->ok());
+  REQUIRE(report->weights.ok());
   const auto place = rig.layout().Find("model.layers.1.self_attn.k_proj.weight");
   REQUIRE(place.ok());
   std::vector<Bf16> row(static_cast<size_t>((*place)->cols()), ToBf16(123.0f));
@@ -102,9 +81,9 @@ TEST_CASE("CheckWeights names the first element that a rollout holds wrongly", "
   for (const CheckCommand& command : {against_disk, CheckCommand{.rollout_address = "0"}}) {
     report = rig[0].trainer->CheckWeights(command);
     REQUIRE(report.ok());
-    REQUIRE(report->mismatched == 1);
-    REQUIRE(report->first_difference.find("k_proj.weight[3, 0]") != std::string::npos);
-    REQUIRE(report->first_difference.find("123") != std::string::npos);
+    REQUIRE(report->weights.mismatched == 1);
+    REQUIRE(report->weights.first_difference.find("k_proj.weight[3, 0]") != std::string::npos);
+    REQUIRE(report->weights.first_difference.find("123") != std::string::npos);
   }
 }
 
@@ -119,12 +98,12 @@ TEST_CASE("A saved state resumes in new trainers with the same weights", "[train
   });
   rig.TrainStep(1);
   rig.Sync(2);
-  const std::vector<Digest> want = rig[0].rollout->receiver.Digests();
+  const std::vector<Digest> want = rig[0].rollout->receiver.Digests().value();
   rig.Reset(2, folder, 1);
   rig.TrainStep(1);
   rig.Sync(2);
-  REQUIRE(rig[0].rollout->receiver.Digests() == want);
-  REQUIRE(rig[1].rollout->receiver.Digests() == want);
+  REQUIRE(rig[0].rollout->receiver.Digests().value() == want);
+  REQUIRE(rig[1].rollout->receiver.Digests().value() == want);
 }
 
 TEST_CASE("A checkpoint of another version is refused", "[trainer]") {
@@ -166,9 +145,9 @@ TEST_CASE("OptimizerStep and Reset are idempotent", "[trainer]") {
   const auto reset = rig[0].trainer->Reset(rig.ResetFor(1, "", 0));
   REQUIRE(reset.ok());
   REQUIRE(rig[0].trainer->status().version == 1);
-  const std::vector<Digest> held = rig[0].rollout->receiver.Digests();
+  const std::vector<Digest> held = rig[0].rollout->receiver.Digests().value();
   rig.Sync(1);
-  REQUIRE(rig[0].rollout->receiver.Digests() == held);
+  REQUIRE(rig[0].rollout->receiver.Digests().value() == held);
 }
 
 TEST_CASE("A Reset gets through while a collective waits for a rank that is gone", "[trainer]") {
@@ -244,6 +223,32 @@ TEST_CASE("A model that computes NaN fails all ranks with sample and position", 
   REQUIRE(rig[0].status.code() == absl::StatusCode::kDataLoss);
 }
 
+TEST_CASE("P7: each trainer scores the probe of its own rollout, one without any takes part",
+          "[trainer]") {
+  const std::vector<Sample> samples = RandomSamples(4, 3);
+  TrainerRig whole(1);
+  whole.GiveSamples(samples);
+  whole.Reset(1);
+  REQUIRE(whole[0].trainer->ComputeLogProbs(1, LogProbPolicy::kCurrent).ok());
+  const LogProbsBySample expected = whole[0].samples.received.at("current");
+
+  TrainerRig rig(3);
+  rig.GiveSamples(RandomSamples(5, 4));  // the step's own: not touched
+  rig[0].samples.probe = {samples[0], samples[1]};
+  rig[2].samples.probe = {samples[2], samples[3]};
+  rig.Reset(1);
+  rig.RunOk([&](TrainerRig::Rank& rank, int) {
+    return rank.trainer->ComputeLogProbs(1, LogProbPolicy::kProbe).status();
+  });
+  REQUIRE(rig[1].samples.received.at("probe").empty());
+  for (const int rank : {0, 2}) {
+    REQUIRE(rig[rank].samples.received.size() == 1);
+    for (const auto& [id, values] : rig[rank].samples.received.at("probe")) {
+      REQUIRE(values == expected.at(id));
+    }
+  }
+}
+
 // With advantages of 0 the KL term alone decides: at the reference its gradient vanishes.
 TEST_CASE("Reference and recomputed log-probs enter the loss", "[trainer]") {
   TrainerOptions options;
@@ -317,6 +322,21 @@ TEST_CASE("What only training needs is given back before a sync, if the rollout 
     }
     rig.TrainStep(1);
   }
+}
+
+TEST_CASE("A trainer that cannot give training memory back fails its sync, not the rollout's wake",
+          "[trainer]") {
+  TrainerRig rig(1);
+  rig.GiveSamples(RandomSamples(3, 9));
+  rig.Reset(1);
+  // Gradients that nobody stepped on are not thrown away.
+  REQUIRE(rig[0].trainer->ForwardBackward(rig.TrainCommand(0)).ok());
+  const absl::Status status = rig[0].trainer->SyncWeights(rig.SyncFor(0, 0)).status();
+  INFO(status.ToString());
+  REQUIRE(absl::IsInternal(status));
+  REQUIRE(Says(status, "bytes of gradients after its sync"));
+  REQUIRE(rig[0].trainer->OptimizerStep(1).ok());
+  rig.Sync(1);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainer_worker/weights/grpc_update_client.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -60,17 +61,20 @@ GrpcUpdateClient::~GrpcUpdateClient() {
   }
 }
 
-absl::Status GrpcUpdateClient::Begin(const UpdateOffer& offer, const SlotMemory& slots) {
+absl::StatusOr<PairLink> GrpcUpdateClient::Begin(const UpdateOffer& offer,
+                                                 const SlotMemory& slots) {
   version_ = offer.version;
   generation_ = offer.generation;
   v1::BeginUpdateRequest request;
   request.set_incarnation(options_.rollout_incarnation);
   request.set_version(offer.version);
   request.set_generation(offer.generation);
-  request.set_slot_bytes(slots.slot_bytes());
-  request.set_slots(slots.slots());
+  request.set_slot_bytes(slots.shape().slot_bytes);
+  request.set_slots(slots.shape().slots);
+  request.set_direct(slots.shape().direct);
   request.set_trainer_boot_id(options_.trainer_boot_id);
   request.set_step(LogStep());
+  request.set_scramble(options_.scramble);
   ToProto(offer.manifest, request.mutable_manifest());
   grpc::ClientContext context;
   SetDeadline(context, options_.deadline);
@@ -79,8 +83,7 @@ absl::Status GrpcUpdateClient::Begin(const UpdateOffer& offer, const SlotMemory&
       FromCall("BeginUpdate", calls_->stub->BeginUpdate(&context, request, &response)));
   auto connection = PassSlots(response.pair_socket(), offer.generation, slots);
   TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
-  pair_connection_ = *std::move(connection);
-  return absl::OkStatus();
+  return PairLink{*std::move(connection), options_.deadline};
 }
 
 absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntry>& entries) {
@@ -122,9 +125,7 @@ absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
   grpc::ClientContext context;
   SetDeadline(context, options_.deadline);
   v1::CommitUpdateResponse response;
-  const grpc::Status status = calls_->stub->CommitUpdate(&context, request, &response);
-  pair_connection_.Reset();
-  return FromCall("CommitUpdate", status);
+  return FromCall("CommitUpdate", calls_->stub->CommitUpdate(&context, request, &response));
 }
 
 absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
@@ -136,11 +137,9 @@ absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
   request.set_generation(generation_);
   request.set_reason(reason);
   grpc::ClientContext context;
-  SetDeadline(context, options_.deadline);
+  SetDeadline(context, std::min(options_.deadline, options_.abort_deadline));
   v1::AbortUpdateResponse response;
-  const grpc::Status status = calls_->stub->AbortUpdate(&context, request, &response);
-  pair_connection_.Reset();
-  return FromCall("AbortUpdate", status);
+  return FromCall("AbortUpdate", calls_->stub->AbortUpdate(&context, request, &response));
 }
 
 absl::StatusOr<HeldWeights> GrpcUpdateClient::Digests() {

@@ -18,7 +18,9 @@ namespace tandem {
 struct GrpcUpdateClientOptions {
   int64_t rollout_incarnation = 0;
   std::string trainer_boot_id;
-  absl::Duration deadline = absl::Seconds(60);  // of every call
+  absl::Duration deadline = absl::Seconds(60);        // of every call, and of the rollout's device
+  absl::Duration abort_deadline = absl::Seconds(10);  // if shorter, of the call that gives up
+  bool scramble = false;  // the rollout fills its weights with NaN before the first bucket
 };
 
 // Not thread-safe. Errors carry the rollout's own text, prefixed with the call.
@@ -27,7 +29,7 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   GrpcUpdateClient(std::shared_ptr<grpc::Channel> channel, GrpcUpdateClientOptions options);
   ~GrpcUpdateClient() override;  // waits for outstanding applies, at most their deadline
 
-  absl::Status Begin(const UpdateOffer& offer, const SlotMemory& slots) override;
+  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override;
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override;
   absl::Status WaitApply(int slot) override;
   absl::Status Commit(const std::vector<Digest>& digests) override;
@@ -40,7 +42,6 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   struct Calls;  // the stub and the applies under way
   const GrpcUpdateClientOptions options_;
   std::unique_ptr<Calls> calls_;
-  UniqueFd pair_connection_;
   int64_t version_ = -1;
   int64_t generation_ = -1;
 };

@@ -12,18 +12,12 @@ namespace {
 constexpr int64_t kQueries = 48;
 constexpr int64_t kTasksPerThread = 4;
 
-int64_t TileOf(int64_t position) { return position / kKvTokens; }
-
 // Blocks of the same ids that both sequences have begun with and left behind.
 int64_t SharedTiles(const AttentionSpan& a, const AttentionSpan& b) {
-  const int64_t most = TileOf(std::min(a.first_position, b.first_position) + 1);
+  const int64_t most = (std::min(a.first_position, b.first_position) + 1) / kKvTokens;
   int64_t tiles = 0;
   while (tiles < most && a.blocks[tiles] == b.blocks[tiles]) ++tiles;
   return tiles;
-}
-
-int64_t TilesOf(const AttentionRows& rows) {
-  return TileOf(rows.first_position + rows.rows - 1) + 1;
 }
 
 }  // namespace
@@ -50,7 +44,7 @@ void AttentionPlan::AddRuns(const AttentionSpan& span, int64_t rows) {
   for (int64_t first = 0; first < span.rows; first += rows) {
     const AttentionRows run = {span.first_row + first, std::min(span.rows - first, rows),
                                span.first_position + first, span.blocks};
-    groups_.push_back({rows_.size(), 1, TilesOf(run)});
+    groups_.push_back({rows_.size(), 1, KvBlocksFor(run.first_position + run.rows)});
     rows_.push_back(run);
   }
 }

@@ -52,6 +52,14 @@ void CpuBackwardOps::Round(FloatMatrix in, Matrix out) {
   });
 }
 
+void CpuBackwardOps::AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) {
+  for (int64_t row = 0; row < in.rows; ++row) {
+    const float* source = in.data + row * in.stride;
+    float* target = out.data + rows[row] * out.stride;
+    for (int64_t col = 0; col < in.cols; ++col) target[col] += source[col];
+  }
+}
+
 void CpuBackwardOps::InverseRms(Matrix in, float eps) {
   float* inverse = row_values_.Get<float>(in.rows);
   pool_->ParallelRows(in.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
@@ -101,12 +109,22 @@ void CpuBackwardOps::RmsNorm(
   RmsNormRows(in, weight, dout, dresidual, Matrix{});
 }
 
-void CpuBackwardOps::HeadRmsNorm(
-    Matrix in, const void* weight, float eps, Matrix dout, Matrix din, float* dweight) {
-  InverseRms(in, eps);
-  // Before the rows: din may be dout.
-  RmsNormWeights(in, dout, dweight);
-  RmsNormRows(in, weight, dout, FloatMatrix{}, din);
+void CpuBackwardOps::HeadRmsNorms(
+    Matrix in, const AttentionShape& shape, const HeadNorms& norms, Matrix dout, Matrix din) {
+  const auto head_of = [&](Matrix matrix, int64_t head) {
+    matrix.data = static_cast<std::byte*>(matrix.data) + head * shape.head_dim * element_bytes_;
+    matrix.cols = shape.head_dim;
+    return matrix;
+  };
+  for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
+    const bool is_query = head < shape.heads;
+    const Matrix part = head_of(in, head), gradient = head_of(dout, head);
+    InverseRms(part, norms.eps);
+    // Before the rows: din may be dout.
+    RmsNormWeights(part, gradient, is_query ? norms.dq_weight : norms.dk_weight);
+    RmsNormRows(part, is_query ? norms.q_weight : norms.k_weight, gradient, FloatMatrix{},
+                head_of(din, head));
+  }
 }
 
 void CpuBackwardOps::SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) {

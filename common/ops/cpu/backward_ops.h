@@ -19,6 +19,7 @@ class CpuBackwardOps final : public BackwardOps {
   int64_t workspace_bytes() const override;
 
   void Round(FloatMatrix in, Matrix out) override;
+  void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) override;
   void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) override;
   void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) override;
   void RmsNorm(Matrix in,
@@ -27,8 +28,11 @@ class CpuBackwardOps final : public BackwardOps {
                Matrix dout,
                FloatMatrix dresidual,
                float* dweight) override;
-  void HeadRmsNorm(
-      Matrix in, const void* weight, float eps, Matrix dout, Matrix din, float* dweight) override;
+  void HeadRmsNorms(Matrix in,
+                    const AttentionShape& shape,
+                    const HeadNorms& norms,
+                    Matrix dout,
+                    Matrix din) override;
   void Attention(Matrix qkv,
                  const AttentionShape& shape,
                  const std::vector<AttentionSpan>& spans,

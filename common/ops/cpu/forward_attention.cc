@@ -9,8 +9,6 @@
 namespace tandem {
 namespace {
 
-static_assert(kKvTokens == kKvBlockTokens);
-
 int64_t RowsOf(const std::vector<AttentionSpan>& spans) {
   int64_t rows = 0;
   for (const AttentionSpan& span : spans) rows += span.rows;

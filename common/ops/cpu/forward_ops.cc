@@ -1,5 +1,6 @@
 #include "common/ops/cpu/forward_ops.h"
 
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -46,6 +47,21 @@ void CpuForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix 
       UnpackRows(table.packed, table.cols, dtype_, ids[row], 1, Row(out, row));
     }
   });
+}
+
+void CpuForwardOps::TakeRows(Matrix in, const int32_t* rows, Matrix out) {
+  for (int64_t row = 0; row < out.rows; ++row) {
+    std::memcpy(Row(out, row), Row(in, rows[row]), static_cast<size_t>(out.cols * element_bytes_));
+  }
+}
+
+void CpuForwardOps::CopyBlocks(const AttentionShape& shape,
+                               const std::vector<BlockCopy>& copies,
+                               KvLayer kv) {
+  const int64_t bytes = KvBlockBytes(shape, dtype_);
+  for (const BlockCopy& copy : copies) {
+    std::memcpy(kv.base + copy.to * bytes, kv.base + copy.from * bytes, static_cast<size_t>(bytes));
+  }
 }
 
 void CpuForwardOps::RmsNorm(Matrix in, const void* weight, float eps, Matrix out) {

@@ -20,12 +20,14 @@ class CpuForwardOps final : public ForwardOps {
   CpuForwardOps(DType compute_dtype, const KernelSet& kernels, std::shared_ptr<ThreadPool> pool);
 
   DType compute_dtype() const override { return dtype_; }
+  WeightFormat weight_format() const override { return WeightFormat::kPanels; }
   std::string numerics_class() const override;
   std::string kernel_set() const override { return kernels_.name; }
   const OpCounts& counts() const override { return counts_; }
   int64_t workspace_bytes() const override;
 
   void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override;
+  void TakeRows(Matrix in, const int32_t* rows, Matrix out) override;
   void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) override;
   void Linear(Matrix in, const LinearWeight& weight, Matrix out) override;
   void Add(Matrix x, Matrix delta) override;
@@ -34,6 +36,9 @@ class CpuForwardOps final : public ForwardOps {
                     const RopeTable& rope,
                     const std::vector<AttentionSpan>& spans,
                     KvLayer kv) override;
+  void CopyBlocks(const AttentionShape& shape,
+                  const std::vector<BlockCopy>& copies,
+                  KvLayer kv) override;
   void Attention(Matrix qkv,
                  const AttentionShape& shape,
                  const std::vector<AttentionSpan>& spans,

@@ -12,7 +12,7 @@ namespace tandem {
 namespace {
 
 TANDEM_INLINE int64_t TilesOf(const AttentionRows& rows) {
-  return (rows.first_position + rows.rows + kKvTokens - 1) / kKvTokens;
+  return KvBlocksFor(rows.first_position + rows.rows);
 }
 
 // Scratch of a task: queries, scores and probabilities of its rows, and the output accumulators.

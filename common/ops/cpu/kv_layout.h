@@ -8,13 +8,13 @@
 
 #include <cstdint>
 
+#include "common/types/kv_block.h"
+
 namespace tandem {
 
-inline constexpr int64_t kKvTokens = 64;
+inline constexpr int64_t kKvTokens = kKvBlockTokens;
 // Tokens from a multiple of this on, which the first of them clears and one thread stores.
 inline constexpr int64_t kKvValueUnit = 32;
-
-constexpr int64_t KvPaddedDim(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
 
 // Bytes of the K part of one head; the V part follows it.
 constexpr int64_t KvKeyBytes(int64_t head_dim, int64_t element_bytes) {
@@ -27,10 +27,6 @@ constexpr int64_t KvKeyPanelBytes(int64_t head_dim, int64_t element_bytes) {
 }
 constexpr int64_t KvValuePanelBytes(int64_t element_bytes) {
   return kKvTokens * 16 * element_bytes;
-}
-
-constexpr int64_t KvHeadBytes(int64_t head_dim, int64_t element_bytes) {
-  return kKvTokens * (head_dim + KvPaddedDim(head_dim)) * element_bytes;
 }
 
 }  // namespace tandem

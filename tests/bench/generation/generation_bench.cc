@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/base/check.h"
 #include "common/base/cores.h"
 #include "common/base/status_macros.h"
 #include "common/ops/cpu/thread_pool.h"
@@ -86,7 +87,7 @@ Times Measure(Generator& generator, const std::byte* weights, int64_t prompt_tok
   Times times;
   const double start = Seconds(), cpu = CpuSeconds();
   while (generator.has_work()) {
-    generator.Step(weights, 0);
+    TANDEM_CHECK(generator.Step(weights, 0).ok(), "a CPU has no errors");
     const GeneratorLoad load = generator.load();
     times.blocks = std::max(times.blocks, load.kv_blocks_used);
     if (times.prefill == 0 && load.prefill_tokens == prompt_tokens) {
@@ -116,23 +117,24 @@ absl::Status RunAll(const Options& options) {
   if (!cores.empty()) PinThisThread(cores.front());
   const auto pool = std::make_shared<ThreadPool>(options.threads, cores);
   TANDEM_ASSIGN_OR_RETURN(auto ops, CreateCpuForwardOps(dtype, pool));
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto runner,
-      ModelRunner::Create(spec, std::move(ops), spec.vocab_size, length, 2048, &ledger));
-  TANDEM_ASSIGN_OR_RETURN(const auto weights, WeightStorage::Create(&runner->layout(), &ledger));
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto kv,
-      KvCache::Create(spec, dtype, most * ((length + kKvBlockTokens - 1) / kKvBlockTokens),
-                      &ledger));
+  TANDEM_ASSIGN_OR_RETURN(const auto runner,
+                          ModelRunner::Create(HostDevice(), spec, std::move(ops), spec.vocab_size,
+                                              length, 2048, &ledger));
+  TANDEM_ASSIGN_OR_RETURN(const auto weights,
+                          WeightStorage::Create(HostDevice(), &runner->layout(), &ledger));
+  TANDEM_ASSIGN_OR_RETURN(const auto kv, KvCache::Create(HostDevice(), spec, dtype,
+                                                         most * KvBlocksFor(length), &ledger));
   TANDEM_RETURN_IF_ERROR(weights->Map());
   TANDEM_RETURN_IF_ERROR(kv->Map());
   TANDEM_RETURN_IF_ERROR(runner->MapWorkspace());
-  TANDEM_RETURN_IF_ERROR(weights->LoadCheckpoint(options.model_dir, spec));
+  TANDEM_RETURN_IF_ERROR(weights->LoadCheckpoint(
+      options.model_dir, spec, *CreateCpuStorageOps(&runner->layout(), weights->data(), pool)));
   fmt::print("{} threads {}, prompt {}, {} new tokens, {}\n", options.threads, PinningText(cores),
              options.prompt, options.tokens, runner->ops().numerics_class());
   fmt::print("{:>9} {:>12} {:>12} {:>12} {:>14} {:>12} {:>8} {:>12}\n", "sequences", "prefill s",
              "decode s", "decode tok/s", "all tok/s", "cpu s", "kv MiB", "resident MiB");
-  const double block_mib = static_cast<double>(KvPoolBlockBytes(spec, dtype)) / (1 << 20);
+  const double block_mib =
+      static_cast<double>(KvBlockBytes(spec, static_cast<int64_t>(DTypeBytes(dtype)))) / (1 << 20);
   for (const int64_t sequences : options.sequences) {
     const auto generate = [&]() -> absl::StatusOr<Times> {
       GeneratorOptions generator_options;

@@ -52,7 +52,8 @@ TEST_CASE("threads are pinned where the environment asks for it", "[cores]") {
   REQUIRE(PinningText({2, 3}) == "pinned to cores 2, 3");
 }
 
-TEST_CASE("a thread that is pinned stays on its core, its starter does not", "[cores]") {
+TEST_CASE("a thread that is pinned stays on its core until it is let go, its starter does not",
+          "[cores]") {
   const std::vector<int> allowed = AllowedCores();
   REQUIRE_FALSE(allowed.empty());
   cpu_set_t set;
@@ -64,6 +65,13 @@ TEST_CASE("a thread that is pinned stays on its core, its starter does not", "[c
   REQUIRE(CPU_COUNT(&set) == 1);
   REQUIRE(CPU_ISSET(allowed.back(), &set));
   REQUIRE(AllowedCores() == allowed);
+  std::jthread([&] {
+    PinThisThread(allowed.back());
+    UnpinThisThread();
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof(set), &set);
+  }).join();
+  REQUIRE(CPU_COUNT(&set) == static_cast<int>(allowed.size()));
 }
 
 }  // namespace tandem

@@ -43,6 +43,32 @@ TEST_CASE("a fault fires once, at the named point, visit, role and rank") {
   REQUIRE(Reach(fault, "train", 2) == 0);
 }
 
+TEST_CASE("a bit flips from its visit on, in one life of the process") {
+  const testing::TempDir dir;
+  const std::string fault = "rollout:2:weights:2:flip:" + (dir.path() / "fired").string();
+  // At which visits of a child the bit is to flip, as a number of binary digits.
+  const auto flips = [&](const char* point) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setenv("TANDEM_FAULT", fault.c_str(), 1);
+      InitFaultPoints("rollout", 2);
+      int seen = 0;
+      for (int i = 0; i < 4; ++i) {
+        FaultPoint(point);  // a flip is nothing to die of
+        seen = 2 * seen + (FaultFlips(point) ? 1 : 0);
+      }
+      _exit(seen);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    return WEXITSTATUS(status);
+  };
+  REQUIRE(flips("logits") == 0b0000);
+  REQUIRE(flips("weights") == 0b0111);
+  REQUIRE(flips("weights") == 0b0000);
+}
+
 TEST_CASE("a fault that cannot be read ends the process") {
   const int status = Reach("trainer:1:train", "train", 1);
   REQUIRE(WIFSIGNALED(status));

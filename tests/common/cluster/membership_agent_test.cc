@@ -76,12 +76,14 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE(agent.ok());
   REQUIRE((*agent)->incarnation() == 3);
   REQUIRE((*agent)->worker_id().rank() == 1);
-  REQUIRE((*agent)->SetTokenizerAndNumerics("", "avx2", "avx2").ok());
+  const NumericsChoices choices = {{"linear [8 x 8]", "own kernels"}};
+  REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", choices}).ok());
   REQUIRE(f.controller.requests.size() == 2);
   REQUIRE(f.controller.requests[0].protocol() == kProtocolVersion);
   REQUIRE(f.controller.requests[0].boot_id() == *ReadBootId());
   REQUIRE(f.controller.requests[0].incarnation() == 0);
   REQUIRE(f.controller.requests[1].numerics_class() == "avx2");
+  REQUIRE(f.controller.requests[1].numerics_choices().at("linear [8 x 8]") == "own kernels");
   REQUIRE(f.controller.requests[1].incarnation() == 3);
   REQUIRE(f.controller.requests[0].boot_nonce() == f.controller.requests[1].boot_nonce());
   f.controller.stop = true;

@@ -12,8 +12,13 @@
 #include <unistd.h>
 
 #include "common/comm/shared_memory_communicator.h"
+#include "tests/common/comm/test_rank.h"
 
 namespace tandem::testing {
+
+inline bool Says(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
 
 inline SharedMemoryGroupOptions GroupOptions(int rank, int world_size) {
   SharedMemoryGroupOptions options;
@@ -31,7 +36,9 @@ inline SharedMemoryGroupOptions GroupOptions(int rank, int world_size) {
 inline std::vector<absl::Status> RunThreads(
     int world_size,
     const std::function<absl::Status(Communicator&)>& body,
-    const std::function<void(SharedMemoryGroupOptions&)>& adjust = [](auto&) {}) {
+    const std::function<void(SharedMemoryGroupOptions&)>& adjust = [](auto&) {},
+    Way way = Way::kHost) {
+  FakeNccl nccl;
   std::vector<absl::Status> results(world_size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -39,23 +46,31 @@ inline std::vector<absl::Status> RunThreads(
       SharedMemoryGroupOptions options = GroupOptions(rank, world_size);
       options.rendezvous += ".threads";
       adjust(options);
-      auto group = JoinSharedMemoryGroup(options);
-      results[rank] = group.ok() ? body(**group) : group.status();
+      auto joined = TestRank::Join(way, options, &nccl);
+      results[rank] = joined.ok() ? body((*joined)->group()) : joined.status();
     });
   }
   for (std::thread& thread : threads) thread.join();
   return results;
 }
+inline std::vector<absl::Status> RunThreads(
+    Way way,
+    int world_size,
+    const std::function<absl::Status(Communicator&)>& body,
+    const std::function<void(SharedMemoryGroupOptions&)>& adjust = [](auto&) {}) {
+  return RunThreads(world_size, body, adjust, way);
+}
 
 // Forks a child that joins as `rank` and runs `body`; the child's exit code is its result.
 inline pid_t ForkRank(const SharedMemoryGroupOptions& options,
-                      const std::function<int(Communicator&)>& body) {
+                      const std::function<int(Communicator&)>& body,
+                      Way way = Way::kHost) {
   const pid_t child = fork();
   if (child != 0) return child;
   int code = 99;
   {
-    auto group = JoinSharedMemoryGroup(options);
-    if (group.ok()) code = body(**group);
+    auto joined = TestRank::Join(way, options, nullptr);
+    if (joined.ok()) code = body((*joined)->group());
   }
   _exit(code);
 }

@@ -11,10 +11,8 @@ namespace tandem {
 namespace {
 
 using testing::RunThreads;
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
+using testing::Says;
+using testing::Way;
 
 double SecondsOf(const std::function<void()>& body) {
   const auto start = std::chrono::steady_clock::now();
@@ -25,9 +23,10 @@ double SecondsOf(const std::function<void()>& body) {
 }  // namespace
 
 TEST_CASE("a rank that never comes is named at the deadline and the group is poisoned") {
+  const Way way = GENERATE(Way::kHost, Way::kStaged, Way::kNccl);
   std::atomic<int> finished{0};
   const auto results = RunThreads(
-      3,
+      way, 3,
       [&finished](Communicator& group) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(group.Barrier());
         absl::Status status;
@@ -74,7 +73,8 @@ TEST_CASE("a rank that is killed in a collective fails the others long before th
 }
 
 TEST_CASE("an abort ends pending and later calls on all ranks with its reason") {
-  const auto results = RunThreads(3, [](Communicator& group) -> absl::Status {
+  const Way way = GENERATE(Way::kHost, Way::kStaged, Way::kNccl);
+  const auto results = RunThreads(way, 3, [](Communicator& group) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(group.Barrier());
     if (group.rank() == 2) group.Abort("the group is formed anew");
     return group.Barrier();
@@ -86,7 +86,8 @@ TEST_CASE("an abort ends pending and later calls on all ranks with its reason") 
 }
 
 TEST_CASE("an abort from another thread ends a call that waits") {
-  const auto results = RunThreads(2, [](Communicator& group) -> absl::Status {
+  const Way way = GENERATE(Way::kHost, Way::kStaged, Way::kNccl);
+  const auto results = RunThreads(way, 2, [](Communicator& group) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(group.Barrier());
     if (group.rank() == 1) {
       while (group.Barrier().ok()) {
@@ -103,7 +104,8 @@ TEST_CASE("an abort from another thread ends a call that waits") {
 }
 
 TEST_CASE("ranks that make different calls are told so") {
-  const auto results = RunThreads(2, [](Communicator& group) -> absl::Status {
+  const Way way = GENERATE(Way::kHost, Way::kStaged, Way::kNccl);
+  const auto results = RunThreads(way, 2, [](Communicator& group) -> absl::Status {
     float value = 1.0f;
     return group.rank() == 0 ? group.Barrier() : group.AllReduceSum(&value, 1);
   });
@@ -113,7 +115,8 @@ TEST_CASE("ranks that make different calls are told so") {
 }
 
 TEST_CASE("a rank that leaves after its part does not fail the others") {
-  const auto results = RunThreads(3, [](Communicator& group) -> absl::Status {
+  const Way way = GENERATE(Way::kHost, Way::kStaged, Way::kNccl);
+  const auto results = RunThreads(way, 3, [](Communicator& group) -> absl::Status {
     std::vector<double> values(50000, group.rank());
     return group.AllReduceSum(values.data(), 50000);
   });

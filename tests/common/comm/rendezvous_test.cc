@@ -12,10 +12,7 @@ namespace {
 
 using testing::GroupOptions;
 using testing::RunThreads;
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
+using testing::Says;
 
 int OpenDescriptors() {
   int count = 0;

@@ -35,7 +35,7 @@ TEST_CASE("explaining a key tells type, default, meaning, unit, range and other 
           "  type      whole number\n"
           "  default   512\n"
           "  unit      tokens\n"
-          "  range     at least 1\n"
+          "  range     1 to 1073741824\n"
           "  also      actor_rollout_ref.rollout.prompt_length, rollout.prompt_length\n");
   REQUIRE(Explain("algorithm.adv_estimator").find("verl's default is gae") != std::string::npos);
   REQUIRE(Explain("model.path").find("none: required") != std::string::npos);

@@ -1,8 +1,12 @@
 #include <filesystem>
+#include <limits>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "common/config/config.h"
+#include "common/config/schema.h"
+#include "common/types/sample.h"
 #include "tests/common/config/config_file.h"
 
 namespace tandem {
@@ -57,7 +61,7 @@ TEST_CASE("a key of verl's without a counterpart is told what to use") {
           "cluster.rollouts say how many devices");
   REQUIRE(ErrorOf("actor_rollout_ref:\n  rollout:\n    tensor_model_parallel_size: 2\n")
               .find("a rollout is one device") != std::string::npos);
-  REQUIRE(ErrorOf("", {"actor_rollout_ref.actor.fsdp_config.param_offload=true"})
+  REQUIRE(ErrorOf("", {"actor_rollout_ref.actor.fsdp_config.fsdp_size=8"})
               .find("weights are always sharded over cluster.trainers") != std::string::npos);
   REQUIRE(ErrorOf("critic: {optim: {lr: 1}}\n") ==
           "FILE:1: critic: unknown key; verl's; here: there is no critic; leave it out");
@@ -89,6 +93,28 @@ TEST_CASE("wrong types, ranges and choices are refused") {
           "FILE:1: actor.loss_agg_mode: \"seq-mean-token-sum\" is not one of: token-mean");
   REQUIRE(ErrorOf("weight_sync.bucket_mb: 0\n").find("does not match") != std::string::npos);
   REQUIRE(ErrorOf("", {"rollout.n"}) == "--set: rollout.n: an override is written key=value");
+}
+
+// Sums and products of numbers must stay numbers: UndefinedBehaviorSanitizer watches this.
+TEST_CASE("every whole number at its largest adds up, and beyond it is refused by key") {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  for (const KeySpec& spec : ConfigSchema()) {
+    if (TypeName(spec) != "whole number" || spec.key.find("[]") != std::string::npos) continue;
+    INFO(spec.key);
+    const int64_t limit = spec.info.has_max() ? static_cast<int64_t>(spec.info.max()) : kLargest;
+    const auto loaded = LoadConfig("", {fmt::format("{}={}", spec.key, limit)});
+    REQUIRE(loaded.ok());
+    (void)ValidateValues(loaded->config, loaded->origins);  // either answer, but no overflow
+    REQUIRE(TrainLimits(loaded->config).samples > 0);
+    REQUIRE(ScoreLimits(loaded->config).samples > 0);
+    REQUIRE(ProbeLimits(loaded->config).samples > 0);
+    if (!spec.info.has_max()) continue;
+    const std::string error = ErrorOf("", {fmt::format("{}={}", spec.key, kLargest)});
+    REQUIRE(error.find(spec.key) != std::string::npos);
+    REQUIRE(error.find("at most") != std::string::npos);
+  }
+  REQUIRE(FindKey("rollout.n")->info.max() == kMaxGroupSamples);
+  REQUIRE(FindKey("rollout.val_kwargs.n")->info.max() == kMaxGroupSamples);
 }
 
 TEST_CASE("a file that is no YAML, no mapping or not there is refused with its name") {
@@ -165,6 +191,21 @@ TEST_CASE("values that follow from others are resolved") {
   REQUIRE(config.trainer().default_local_dir() == "/r/checkpoints");
   REQUIRE(BucketBytes(config, false) == 4 << 20);
   REQUIRE(BucketBytes(Load("weight_sync.bucket_mb: 64\n"), true) == 64 << 20);
+}
+
+TEST_CASE("a sync has no slots where one trainer's rounded weights can be read") {
+  const auto direct = [](const std::string& overrides) {
+    return SyncIsDirect(Load("cluster.trainers: 1\n" + overrides));
+  };
+  REQUIRE(direct(""));
+  REQUIRE(direct("trainer.device: cuda\n"));
+  REQUIRE(direct("trainer.device: cuda\nweight_sync.transport: ipc\n"));
+  REQUIRE(direct("weight_sync.transport: shm\n"));
+  // Pinned memory of the host holds no shard.
+  REQUIRE_FALSE(direct("trainer.device: cuda\nweight_sync.transport: shm\n"));
+  REQUIRE_FALSE(direct("model.compute_dtype: float32\n"));
+  REQUIRE_FALSE(SyncIsDirect(Load("cluster.trainers: 2\n")));
+  REQUIRE_FALSE(SyncIsDirect(Load("cluster.trainers: 2\ntrainer.device: cuda\n")));
 }
 
 TEST_CASE("relative paths start at the current directory, and null restores a default") {

@@ -74,9 +74,38 @@ TEST_CASE("keys that contradict each other are refused") {
           std::string::npos);
   REQUIRE(Problem({"trainer.test_freq=5"}).find("data.val_files") != std::string::npos);
   REQUIRE(Problem({"actor.optim.betas=[0.9]"}).find("two numbers") != std::string::npos);
-  REQUIRE(Problem({"trainer.device=cuda"}).find("no CUDA backend") != std::string::npos);
+  REQUIRE(Problem({"trainer.device=cuda"}).empty());
+  REQUIRE(Problem({"trainer.device=cuda", "model.compute_dtype=float32"}).find("bfloat16 alone") !=
+          std::string::npos);
   REQUIRE(Problem({"algorithm.gamma=0.9"}).find("must be 1") != std::string::npos);
   REQUIRE(Problem({"cluster.heartbeat_seconds=9"}).find("at least twice") != std::string::npos);
+}
+
+TEST_CASE("what a weight sync cannot do is refused with the way on") {
+  REQUIRE(Problem({"weight_sync.check_only=true"}).empty());
+  REQUIRE(Problem({"weight_sync.check_only=true", "weight_sync.check=off"})
+              .find("nothing to check: weight_sync.check is off") != std::string::npos);
+  REQUIRE(Problem({"weight_sync.transport=shm"}).empty());
+  REQUIRE(Problem({"weight_sync.transport=ipc"}).find("needs CUDA devices") != std::string::npos);
+}
+
+TEST_CASE("verl's names of the weight check mean ours") {
+  const std::string base = "actor_rollout_ref.rollout.checkpoint_engine.check_weight_sync";
+  const auto loaded = LoadConfig("", {base + "=true", base + "_only=true"});
+  REQUIRE(loaded.ok());
+  REQUIRE(loaded->config.weight_sync().check() == "first");
+  REQUIRE(loaded->config.weight_sync().check_only());
+  const auto off = LoadConfig("", {base + "=false"});
+  REQUIRE(off.ok());
+  REQUIRE(off->config.weight_sync().check() == "off");
+  REQUIRE(!LoadConfig("", {"weight_sync.check=every 0"}).ok());
+  REQUIRE(LoadConfig("", {"weight_sync.check=every 5"}).ok());
+}
+
+TEST_CASE("masters that the layers compute with are not offloaded") {
+  REQUIRE(Problem({"actor.fsdp_config.param_offload=true"}).empty());
+  REQUIRE(Problem({"actor.fsdp_config.param_offload=true", "model.compute_dtype=float32"})
+              .find("needs model.compute_dtype=bfloat16") != std::string::npos);
 }
 
 TEST_CASE("listening beyond this host needs all of TLS") {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/model/decoder.h"
+#include "common/model_spec/activation_bytes.h"
 #include "common/ops/cpu/thread_pool.h"
 #include "common/ops/forward_ops_decorator.h"
 #include "tests/common/ops/ops_fixture.h"
@@ -128,12 +129,12 @@ class Runner {
   TestMatrix Hidden(const std::vector<int32_t>& ids, const TokenBatch& batch) {
     const auto rows = std::ssize(ids);
     const ModelSpec& spec = weights_.spec;
-    AlignedBytes activations(static_cast<size_t>(LayerActivationBytes(spec, kBf16, rows)));
+    AlignedBytes activations(static_cast<size_t>(LayerActivationBytes(spec, 2, rows)));
     LayerActivations buffers = PlaceLayerActivations(spec, kBf16, rows, activations.data());
     const TestMatrix a(kBf16, rows, spec.hidden_size), b(kBf16, rows, spec.hidden_size);
     const Matrix residual = decoder_.Forward(weights_.region->data(), ids.data(), batch, layers_,
                                              buffers, a.view(), b.view());
-    std::vector<int64_t> all(ids.size());
+    std::vector<int32_t> all(ids.size());
     std::iota(all.begin(), all.end(), 0);
     TestMatrix normed(kBf16, rows, spec.hidden_size);
     decoder_.FinalNorm(Globals().final_norm, residual, all, normed.view());
@@ -218,14 +219,6 @@ TinyModelOptions ModelOf(const std::string& type) {
   return {.model_type = type, .vocab_size = kVocabulary};
 }
 
-std::vector<std::string> AllIsas() {
-  std::vector<std::string> isas;
-  for (const std::string numerics : {"seq", "amx32"}) {
-    for (const std::string& isa : RunnableIsas(numerics)) isas.push_back(isa);
-  }
-  return isas;
-}
-
 std::unique_ptr<ForwardOps> Make(int threads) { return MakeForward(kBf16, threads); }
 
 // What a kernel would do whose tiles show in its bits: off by one unit where a pass has many rows.
@@ -244,7 +237,7 @@ TEST_CASE("a token's state and log-prob do not depend on its pass, in any model 
           "[model][sweep]") {
   for (const std::string type : {"llama", "qwen2", "qwen3"}) {
     const TinyWeights weights(ModelOf(type), kBf16);
-    for (const std::string& isa : AllIsas()) {
+    for (const std::string& isa : RunnableIsas()) {
       const ForcedIsa forced(isa);
       INFO(type << " with " << isa);
       std::vector<Text> texts = MakeTexts();
@@ -256,7 +249,7 @@ TEST_CASE("a token's state and log-prob do not depend on its pass, in any model 
 
 TEST_CASE("a prompt gives the same states in chunks of every size", "[model][sweep]") {
   const TinyWeights weights(ModelOf("llama"), kBf16);
-  for (const std::string& isa : AllIsas()) {
+  for (const std::string& isa : RunnableIsas()) {
     const ForcedIsa forced(isa);
     std::vector<Text> texts = MakeTexts();
     texts.erase(texts.begin(), std::find_if(texts.begin(), texts.end(), [](const Text& text) {

@@ -80,6 +80,17 @@ TEST_CASE("Both spellings of rope settings are read", "[model_spec]") {
     REQUIRE(spec.rope.factor == 8.0);
     REQUIRE(spec.rope.original_max_position == 8192);
   }
+  Json both = new_style;
+  both["rope_scaling"] = scaling;
+  both["rope_theta"] = 100000.0;
+  REQUIRE(Parse(both).value().rope.factor == 8.0);
+  both["rope_theta"] = 10000.0;
+  REQUIRE(Refusal(both, absl::StatusCode::kInvalidArgument).find("rope_theta is 10000 and") !=
+          std::string::npos);
+  both["rope_theta"] = 100000.0;
+  both["rope_scaling"]["factor"] = 4.0;
+  REQUIRE(Refusal(both, absl::StatusCode::kInvalidArgument)
+              .find("rope_parameters and rope_scaling say different things") != std::string::npos);
   old_style["rope_scaling"].erase("original_max_position_embeddings");
   REQUIRE(Refusal(old_style, absl::StatusCode::kInvalidArgument) ==
           "config.json: rope_scaling: key original_max_position_embeddings is missing");
@@ -154,6 +165,30 @@ TEST_CASE("Malformed values are refused with their key", "[model_spec]") {
   invalid("tie_word_embeddings", "yes");
   invalid("eos_token_id", "two");
   REQUIRE(!ParseModelSpec("{\"model_type\": ", "", "x").ok());
+}
+
+TEST_CASE("A size that no model has is refused with its key and its bound", "[model_spec]") {
+  const std::pair<const char*, const char*> bounds[] = {{"num_hidden_layers", "512"},
+                                                        {"hidden_size", "131072"},
+                                                        {"vocab_size", "16777216"},
+                                                        {"intermediate_size", "524288"},
+                                                        {"num_attention_heads", "512"},
+                                                        {"num_key_value_heads", "512"},
+                                                        {"max_position_embeddings", "2147483648"},
+                                                        {"head_dim", "512"}};
+  for (const auto& [key, bound] : bounds) {
+    Json config = LlamaConfig();
+    config[key] = 1'000'000'000'000;
+    const std::string message = Refusal(config, absl::StatusCode::kInvalidArgument);
+    INFO(message);
+    REQUIRE(message.find(key) != std::string::npos);
+    REQUIRE(message.find(bound) != std::string::npos);
+  }
+  // A size that follows from others.
+  Json wide = LlamaConfig();
+  wide["hidden_size"] = 4096;
+  REQUIRE(Refusal(wide, absl::StatusCode::kInvalidArgument).find("a head of 1024; at most 512") !=
+          std::string::npos);
 }
 
 TEST_CASE("A folder without config.json is not found", "[model_spec]") {

@@ -116,7 +116,9 @@ TEST_CASE("Gradients of RMS norms agree with central differences", "[ops][gradie
   CheckSlopes(in, dresidual, loss);
   CheckSlopes(weight, dweight, loss);
   std::vector<float> again(static_cast<size_t>(n));
-  backward->HeadRmsNorm(in.view(), weight.data(), 1e-5f, dout.view(), din.view(), again.data());
+  backward->HeadRmsNorms(in.view(), {1, 0, n},
+                         {.q_weight = weight.data(), .eps = 1e-5f, .dq_weight = again.data()},
+                         dout.view(), din.view());
   REQUIRE(again == dweight);
   REQUIRE(ToFloats(din) == dresidual);
   // A second call adds.

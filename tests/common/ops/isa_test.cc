@@ -91,7 +91,9 @@ void RunBackward(DType dtype, float scale, Results& results) {
   const TestMatrix norm = TestMatrix::Random(dtype, 1, kShape.q_cols(), 6);
   const TestMatrix dnorm(dtype, kRows, kShape.q_cols());
   std::vector<float> dnorm_weight(static_cast<size_t>(kShape.q_cols()));
-  ops->HeadRmsNorm(out.view(), norm.data(), 1e-6f, dout.view(), dnorm.view(), dnorm_weight.data());
+  ops->HeadRmsNorms(out.view(), {1, 0, kShape.q_cols()},
+                    {.q_weight = norm.data(), .eps = 1e-6f, .dq_weight = dnorm_weight.data()},
+                    dout.view(), dnorm.view());
   const TestWeight head(dtype, 1100, kShape.q_cols(), 7, 1.0f);
   const std::vector<int32_t> targets(kRows, 1050);
   const std::vector<float> temperatures(kRows, 0.8f), gradients(kRows, scale);

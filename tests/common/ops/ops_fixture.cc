@@ -86,7 +86,7 @@ TestKv::TestKv(const AttentionShape& shape, DType dtype, int64_t num_blocks, uin
 KvLayer TestKv::view() { return {bytes_.data(), num_blocks_}; }
 
 std::vector<int32_t> TestKv::Take(int64_t tokens) {
-  const auto count = static_cast<size_t>((tokens + kKvBlockTokens - 1) / kKvBlockTokens);
+  const auto count = static_cast<size_t>(KvBlocksFor(tokens));
   TANDEM_CHECK(free_.size() >= count, "the test asks for more KV blocks than it made");
   std::vector<int32_t> blocks(free_.end() - static_cast<std::ptrdiff_t>(count), free_.end());
   free_.resize(free_.size() - count);
@@ -124,6 +124,21 @@ std::vector<std::string> RunnableIsas(const std::string& numerics) {
     if (ops.ok() && (*ops)->numerics_class() == "cpu-" + numerics + "-bf16") names.push_back(name);
   }
   return names;
+}
+
+std::vector<std::string> RunnableIsas() {
+  std::vector<std::string> isas = RunnableIsas("seq");
+  for (const std::string& isa : RunnableIsas("amx32")) isas.push_back(isa);
+  return isas;
+}
+
+TestMatrix Gather(const TestMatrix& from, const std::vector<int64_t>& rows) {
+  TestMatrix to(from.dtype(), std::ssize(rows), from.cols());
+  const size_t bytes = static_cast<size_t>(from.cols()) * DTypeBytes(from.dtype());
+  for (int64_t i = 0; i < to.rows(); ++i) {
+    std::memcpy(to.Rows(i, 1).data, from.Rows(rows[static_cast<size_t>(i)], 1).data, bytes);
+  }
+  return to;
 }
 
 RopeTable TestRope(int64_t head_dim, int64_t max_positions) {

@@ -93,6 +93,11 @@ std::unique_ptr<ForwardOps> MakeForward(DType dtype, int threads = 1);
 std::unique_ptr<BackwardOps> MakeBackward(DType dtype, int threads = 1);
 // The kernel sets of a numerics class ("seq" or "amx32") that this machine can run.
 std::vector<std::string> RunnableIsas(const std::string& numerics);
+// Of both classes, seq first.
+std::vector<std::string> RunnableIsas();
+
+// Row i of the result is row rows[i] of `from`.
+TestMatrix Gather(const TestMatrix& from, const std::vector<int64_t>& rows);
 
 // The cos and sin of theta = 10000.
 RopeTable TestRope(int64_t head_dim, int64_t max_positions);

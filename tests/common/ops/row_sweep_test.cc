@@ -1,7 +1,6 @@
 // The contract of forward_ops.h for every op and kernel set: a row's bits do not depend on the
 // number of rows, its place among them, its mates, the placement of pages or threads.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include <catch2/catch.hpp>
@@ -11,6 +10,7 @@
 
 namespace tandem {
 namespace {
+using testing::Gather;
 using testing::TestKv;
 using testing::TestMatrix;
 using testing::TestWeight;
@@ -33,15 +33,6 @@ struct Inputs {
 SampleRow SamplingOf(int64_t row) {
   return {row % 7 == 0 ? 0.0f : 0.9f, row % 31 == 0 ? 0.8f : 1.0f, row % 37 == 0 ? 30 : -1,
           RandomUniform(1, 2, static_cast<uint64_t>(row))};
-}
-
-TestMatrix Gather(const TestMatrix& from, const std::vector<int64_t>& rows) {
-  TestMatrix to(kBf16, static_cast<int64_t>(rows.size()), from.cols());
-  const size_t bytes = static_cast<size_t>(from.cols()) * 2;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(to.Rows(static_cast<int64_t>(i), 1).data, from.Rows(rows[i], 1).data, bytes);
-  }
-  return to;
 }
 
 struct Outputs {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/device_lost.h"
 #include "common/base/failure_origin.h"
 
 namespace tandem {
@@ -50,6 +51,15 @@ TEST_CASE("Status conversion calls a server without a thread to spare a lost pee
   REQUIRE(lost.message().find("limits on processes") != std::string::npos);
   REQUIRE_FALSE(AnsweredByWorker(lost));
   REQUIRE(absl::IsResourceExhausted(FromGrpcStatus({code, "the queue is full"})));
+}
+
+TEST_CASE("Status conversion calls a worker whose device is lost a lost peer", "[rpc]") {
+  absl::Status status = WithDeviceLost(absl::InternalError("cudaErrorIllegalAddress"));
+  SetErrorInfo(status, v1::ErrorInfo());
+  const absl::Status told = FromGrpcStatus(ToGrpcStatus(status));
+  REQUIRE(absl::IsUnavailable(told));
+  REQUIRE_FALSE(AnsweredByWorker(told));
+  REQUIRE(told.message().find("cudaErrorIllegalAddress") != std::string::npos);
 }
 
 TEST_CASE("Status conversion calls a removed stream a lost peer", "[rpc]") {

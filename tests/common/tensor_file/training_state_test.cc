@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/model_spec/memory_formulas.h"
+#include "common/model_spec/row_ranges.h"
 #include "tests/common/tensor_file/test_checkpoint.h"
 #include "tests/support/temp_dir.h"
 
@@ -63,6 +64,28 @@ void WriteAll(const std::string& dir, const ModelSpec& spec, int64_t world, bool
     const RankState state = MakeRank(spec, rank, world, moments);
     REQUIRE(WriteTrainingState(dir, state.header, state.shards).ok());
   }
+}
+
+TEST_CASE("A writer asks for what it reads, range by range, for the digests and for the file",
+          "[tensor_file][training_state]") {
+  const testing::TempDir dir;
+  const std::vector<float> values(3 * kRowRangeBytes / 4 + 10, 1.5f);
+  const auto count = static_cast<int64_t>(values.size());
+  std::vector<std::pair<int64_t, int64_t>> read;
+  REQUIRE(
+      WriteTrainingState(dir.path(), {},
+                         {{.name = "w", .shape = {count}, .rows = count, .master = values.data()}},
+                         [&](const float* first, int64_t some) {
+                           read.push_back({first - values.data(), some});
+                           return first;
+                         })
+          .ok());
+  const int64_t range = kRowRangeBytes / 4;
+  const std::vector<std::pair<int64_t, int64_t>> pass = {
+      {0, range}, {range, range}, {2 * range, range}, {3 * range, 10}};
+  std::vector<std::pair<int64_t, int64_t>> twice = pass;
+  twice.insert(twice.end(), pass.begin(), pass.end());
+  REQUIRE(read == twice);
 }
 
 std::string OpenError(const std::string& dir, const ModelSpec& spec, absl::StatusCode code) {

@@ -34,7 +34,7 @@ void RequireSound(const Manifest& manifest, const std::vector<Bucket>& buckets, 
 
 }  // namespace
 
-TEST_CASE("tensors of all sizes are cut into sound buckets") {
+TEST_CASE("W2: tensors of all sizes are cut into sound buckets") {
   const Manifest manifest = {Tensor("one", {1}),        Tensor("exact", {8, 256}),
                              Tensor("odd", {3, 7}),     Tensor("huge", {1000, 33}),
                              Tensor("empty", {0, 5}),   Tensor("row", {1, 2048}),
@@ -47,12 +47,26 @@ TEST_CASE("tensors of all sizes are cut into sound buckets") {
   REQUIRE(PlanBuckets(manifest, 1 << 20)->size() == 1);
 }
 
-TEST_CASE("a tensor of exactly one slot fills one bucket") {
+TEST_CASE("W2: a tensor of exactly one slot fills one bucket") {
   const Manifest manifest = {Tensor("a", {8, 256}), Tensor("b", {8, 256})};
   const auto buckets = PlanBuckets(manifest, 4096);
   REQUIRE(buckets->size() == 2);
   REQUIRE((*buckets)[0].bytes == 4096);
   REQUIRE((*buckets)[1].entries.size() == 1);
+}
+
+TEST_CASE("W2: what is empty has no entry, and a manifest of nothing else no bucket") {
+  const Manifest manifest = {Tensor("no rows", {0, 5}), Tensor("one", {1}),
+                             Tensor("no columns", {4, 0}), Tensor("other", {1, 1})};
+  const auto buckets = PlanBuckets(manifest, 512);
+  REQUIRE(buckets->size() == 1);
+  const std::vector<BucketEntry>& entries = (*buckets)[0].entries;
+  REQUIRE(entries.size() == 2);
+  REQUIRE((entries[0].tensor == 1 && entries[1].tensor == 3));
+  REQUIRE((entries[0].offset == 0 && entries[1].offset == kEntryAlignment));
+  REQUIRE((*buckets)[0].bytes == kEntryAlignment + 2);
+  REQUIRE(PlanBuckets({manifest[0], manifest[2]}, 512)->empty());
+  REQUIRE(PlanBuckets({}, 512)->empty());
 }
 
 TEST_CASE("a tensor that does not fit is cut between panels of 16 rows") {

@@ -7,8 +7,18 @@
 
 namespace tandem::testing {
 
-// 272 tensors; "full" has the shapes of a 135M model, an embedding of 54 MiB among them.
+// "tiny" has 20 tensors, for GPUs, emulated or not; the others 272. "full" has the shapes of a 135M
+// model, an embedding of 54 MiB among them.
 inline ModelSpec PairSpec(const std::string& size) {
+  if (size == "tiny") {
+    ModelSpec spec = PairSpec("small");
+    spec.vocab_size = 301;
+    spec.hidden_size = 48;
+    spec.num_layers = 2;
+    spec.head_dim = 16;
+    spec.intermediate_size = 100;
+    return spec;
+  }
   const bool full = size == "full";
   ModelSpec spec;
   spec.model_type = "llama";

@@ -1,177 +1,93 @@
-// Trainer and rollout as two processes: whole updates with small and large slots, and the death or
-// hang of either side (W11 of the test plan).
-#include <filesystem>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include <absl/time/clock.h>
-#include <catch2/catch.hpp>
-#include <grpcpp/grpcpp.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "common/device/ledger.h"
-#include "common/rpc/channel.h"
-#include "common/weights/weight_check.h"
-#include "common/weights/weight_publisher.h"
-#include "tandem/v1/rollout.grpc.pb.h"
-#include "tests/common/weights/pair_fixture.h"
-#include "tests/fakes/memory_weights.h"
-#include "trainer_worker/weights/grpc_update_client.h"
+// Trainer and rollout as two processes: whole updates with small and large slots (W10), and the
+// death or hang of either side (W11).
+#include "common/wire/update_codec.h"
+#include "tests/common/weights/memory_rollout.h"
+#include "tests/common/weights/pair_processes.h"
+#include "tests/fakes/fake_update_client.h"
 
 namespace tandem {
 namespace {
 
+using testing::FakeUpdateClient;
+using testing::MemoryRollout;
 using testing::MemoryWeights;
-
-// A process of pair_peer; killed when it goes out of scope.
-class Peer {
- public:
-  explicit Peer(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), TANDEM_PAIR_PEER);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    REQUIRE(posix_spawn(&pid_, TANDEM_PAIR_PEER, nullptr, nullptr, argv.data(), environ) == 0);
-  }
-  ~Peer() { Wait(SIGKILL); }
-  Peer(const Peer&) = delete;
-  Peer& operator=(const Peer&) = delete;
-  // Exit code, or -signal.
-  int Wait(int signal_first = 0) {
-    if (pid_ == 0) return 0;
-    if (signal_first != 0) kill(pid_, signal_first);
-    int status = 0;
-    waitpid(std::exchange(pid_, 0), &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = 0;
-};
-
-struct Pair {
-  explicit Pair(const std::string& model_size)
-      : size(model_size),
-        layout(WeightLayout::Build(testing::PairSpec(model_size), DType::kBFloat16)) {
-    std::string path = "/tmp/tandem-pair-XXXXXX";
-    REQUIRE(mkdtemp(path.data()) != nullptr);
-    directory = path;
-    address = "unix:" + directory + "/rollout.sock";
-  }
-  ~Pair() { std::filesystem::remove_all(directory); }
-
-  std::unique_ptr<Peer> StartRollout(const std::string& fault = "none", int at = -1) {
-    auto peer = std::make_unique<Peer>(std::vector<std::string>{
-        "rollout", address, directory + "/pair.sock", size, fault, std::to_string(at)});
-    channel = *MakeChannel(address);
-    REQUIRE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(60)));
-    return peer;
-  }
-  std::unique_ptr<Peer> StartTrainer(int seed, int version, const std::string& fault, int at) {
-    return std::make_unique<Peer>(
-        std::vector<std::string>{"trainer", address, size, std::to_string(seed),
-                                 std::to_string(version), "65536", fault, std::to_string(at)});
-  }
-  absl::StatusOr<PublishReport> Publish(int64_t version,
-                                        MemoryWeights& weights,
-                                        int64_t slot_bytes,
-                                        absl::Duration deadline = absl::Seconds(60)) {
-    GrpcUpdateClient client(channel, {0, "boot", deadline});
-    WeightPublisher publisher(&layout, {slot_bytes, 2, &ledger});
-    return publisher.Publish(version, weights, &client);
-  }
-  v1::RolloutStatusResponse Status() {
-    grpc::ClientContext context;
-    SetDeadline(context, absl::Seconds(60));
-    v1::RolloutStatusResponse response;
-    const auto stub = v1::RolloutService::NewStub(channel);
-    REQUIRE(stub->GetStatus(&context, {}, &response).ok());
-    return response;
-  }
-  WeightCheckReport Check(MemoryWeights& weights) {
-    GrpcUpdateClient client(channel, {});
-    const auto report = CheckWeights(layout, weights, &client);
-    INFO(report.status().ToString());
-    REQUIRE(report.ok());
-    return *report;
-  }
-
-  std::string size, directory, address;
-  WeightLayout layout;
-  Ledger ledger;
-  std::shared_ptr<grpc::Channel> channel;
-};
-
-// Mappings and descriptors of shared memory that this process holds.
-int SharedMemoryHeld() {
-  int held = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code error;
-    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
-    held += target.find("memfd:tandem-") != std::string::npos ? 1 : 0;
-  }
-  return held;
-}
+using testing::Pair;
+using testing::PairWays;
+using testing::SharedMemoryHeld;
 
 constexpr int64_t kMiB = 1 << 20;
 
+// By every way that weights may go here.
+std::string Way() { return GENERATE(from_range(PairWays())); }
+
 }  // namespace
 
-TEST_CASE("updates with small and large slots give equal digests in two processes") {
-  Pair pair("full");
+TEST_CASE("W10: updates with small and large slots give equal digests in two processes") {
+  Pair pair("full", Way());
   const auto rollout = pair.StartRollout();
+  const bool full = pair.size == "full";
   int64_t version = 0;
   std::string digest;
-  MemoryWeights weights(pair.layout, 11);
+  const auto weights = pair.Weights(11);
   for (const int64_t slot_bytes : {4 * kMiB, 64 * kMiB, 512 * kMiB}) {
     // Differs from the last version, so that nothing of it may be left.
     for (const TensorPlace& place : pair.layout.places()) {
-      weights.tensor(place.name)[0] ^= std::byte{0x5a};
+      weights->tensor(place.name)[0] ^= std::byte{0x5a};
     }
-    const auto report = pair.Publish(++version, weights, slot_bytes);
+    const auto report = pair.Publish(++version, *weights, full ? slot_bytes : slot_bytes / 64);
     INFO(report.status().ToString());
     REQUIRE(report.ok());
-    REQUIRE(report->tensors == 272);
-    REQUIRE(report->buckets >= (slot_bytes == 4 * kMiB ? 64 : slot_bytes == 64 * kMiB ? 5 : 1));
-    const WeightCheckReport check = pair.Check(weights);
+    REQUIRE(report->tensors == (full ? 272 : 20));
+    if (full) {
+      REQUIRE(report->buckets >= (slot_bytes == 4 * kMiB ? 64 : slot_bytes == 64 * kMiB ? 5 : 1));
+    }
+    const WeightCheckReport check = pair.Check(*weights);
     REQUIRE(check.ok());
-    REQUIRE(check.checked == 272);
+    REQUIRE(check.checked == report->tensors);
     REQUIRE(check.version == version);
     REQUIRE(report->digest != digest);
     digest = report->digest;
+    // The path within one process, with slots of another size, computes the same.
+    MemoryRollout here(pair.layout);
+    FakeUpdateClient client(&here.receiver);
+    WeightPublisher publisher(&pair.layout, {3 * kMiB, 1, nullptr});
+    MemoryWeights same(pair.layout, 11);
+    for (const TensorPlace& place : pair.layout.places()) {
+      memcpy(same.tensor(place.name), weights->tensor(place.name),
+             static_cast<size_t>(MemoryWeights::Bytes(pair.layout, place)));
+    }
+    REQUIRE(publisher.Publish(version, same, &client)->digest == digest);
+    REQUIRE(publisher.digests() == GrpcUpdateClient(pair.channel, {}).Digests()->digests);
   }
   REQUIRE(BytesOf(pair.ledger.Snapshot(), "bucket") == 0);
   REQUIRE(SharedMemoryHeld() == 0);
 }
 
-TEST_CASE("a rollout killed in an update is reported and its successor is filled") {
-  Pair pair("small");
-  MemoryWeights weights(pair.layout, 3);
+TEST_CASE("W11: a rollout killed in an update is reported and its successor is filled") {
+  Pair pair("small", Way());
+  const auto weights = pair.Weights(3);
   for (const int at : {0, 1, 7}) {
     const auto victim = pair.StartRollout("die", at);
-    const absl::Status status = pair.Publish(1, weights, 65536).status();
+    const absl::Status status = pair.Publish(1, *weights, 65536).status();
     INFO(status.ToString());
     REQUIRE(status.code() == absl::StatusCode::kUnavailable);
-    REQUIRE(std::string(status.message()).find("on the paired rollout") != std::string::npos);
+    // By a call, or by its device.
+    REQUIRE(std::string(status.message()).find("rollout") != std::string::npos);
     REQUIRE(victim->Wait() == -SIGKILL);
     REQUIRE(SharedMemoryHeld() == 0);
     REQUIRE(BytesOf(pair.ledger.Snapshot(), "bucket") == 0);
 
     const auto successor = pair.StartRollout();
-    REQUIRE(pair.Publish(1, weights, 65536).ok());
-    REQUIRE(pair.Check(weights).ok());
+    REQUIRE(pair.Publish(1, *weights, 65536).ok());
+    REQUIRE(pair.Check(*weights).ok());
   }
 }
 
-TEST_CASE("a trainer killed in an update empties the rollout and its successor fills it") {
-  Pair pair("small");
+TEST_CASE("W11: a trainer killed in an update empties the rollout and its successor fills it") {
+  Pair pair("small", Way());
   const auto rollout = pair.StartRollout();
-  MemoryWeights weights(pair.layout, 3);
-  REQUIRE(pair.Publish(1, weights, 65536).ok());
+  const auto weights = pair.Weights(3);
+  REQUIRE(pair.Publish(1, *weights, 65536).ok());
   // Before the first bucket the descriptor lies in the socket and nothing has been applied.
   for (const int at : {0, 1, 9}) {
     REQUIRE(pair.StartTrainer(4, 2, "die", at)->Wait() == -SIGKILL);
@@ -181,33 +97,82 @@ TEST_CASE("a trainer killed in an update empties the rollout and its successor f
     if (at == 9) REQUIRE(status.version() == -1);
     REQUIRE(status.state() == (status.version() < 0 ? v1::EMPTY : v1::SERVING));
     REQUIRE(status.last_action().find("the trainer died during the update to version 2") == 0);
-    REQUIRE(pair.Publish(3 + at, weights, 65536).ok());
+    REQUIRE(pair.Publish(3 + at, *weights, 65536).ok());
     REQUIRE(pair.Status().version() == 3 + at);
-    REQUIRE(pair.Check(weights).ok());
+    REQUIRE(pair.Check(*weights).ok());
   }
 }
 
-TEST_CASE("a rollout that stalls is a deadline for the trainer") {
-  Pair pair("small");
+TEST_CASE("W11: a rollout that stalls is a deadline for the trainer") {
+  Pair pair("small", Way());
   const auto rollout = pair.StartRollout("stall", 2);
-  MemoryWeights weights(pair.layout, 3);
+  const auto weights = pair.Weights(3);
   const absl::Time start = absl::Now();
-  const absl::Status status = pair.Publish(1, weights, 65536, absl::Milliseconds(500)).status();
+  const absl::Status status = pair.Publish(1, *weights, 65536, absl::Milliseconds(500)).status();
   INFO(status.ToString());
   REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
   REQUIRE(absl::Now() - start < absl::Seconds(30));
   REQUIRE(SharedMemoryHeld() == 0);
 }
 
-TEST_CASE("one wrong element is found by the check across processes") {
-  Pair pair("small");
+TEST_CASE("W11: a trainer that stalls holds no one up: the next one takes over") {
+  Pair pair("small", Way());
   const auto rollout = pair.StartRollout();
-  MemoryWeights weights(pair.layout, 3);
-  REQUIRE(pair.Publish(1, weights, 1 << 16).ok());
-  weights.tensor("model.embed_tokens.weight")[(2999 * 96 + 95) * 2 + 1] ^= std::byte{0x40};
-  const WeightCheckReport report = pair.Check(weights);
+  const auto weights = pair.Weights(3);
+  const auto stalled = pair.StartTrainer(4, 2, "stall", 5);
+  while (pair.Status().state() != v1::UPDATING) absl::SleepFor(absl::Milliseconds(5));
+  REQUIRE(pair.Publish(3, *weights, 65536).ok());
+  REQUIRE(pair.Status().version() == 3);
+  REQUIRE(pair.Check(*weights).ok());
+}
+
+TEST_CASE("a call of another generation or version is aborted and leaves the open update alone") {
+  Pair pair("small", Way());
+  const auto rollout = pair.StartRollout();
+  const auto stub = v1::RolloutService::NewStub(pair.channel);
+  const auto begin = [&](int64_t version, int64_t generation) {
+    grpc::ClientContext context;
+    SetDeadline(context, absl::Seconds(60));
+    v1::BeginUpdateRequest request;
+    request.set_version(version);
+    request.set_generation(generation);
+    request.set_slot_bytes(65536);
+    request.set_slots(1);
+    ToProto(ManifestOf(pair.layout), request.mutable_manifest());
+    v1::BeginUpdateResponse response;
+    return stub->BeginUpdate(&context, request, &response).error_code();
+  };
+  const auto apply = [&](int64_t version, int64_t generation) {
+    grpc::ClientContext context;
+    SetDeadline(context, absl::Seconds(60));
+    v1::ApplyBucketRequest request;
+    request.set_version(version);
+    request.set_generation(generation);
+    v1::ApplyBucketResponse response;
+    return stub->ApplyBucket(&context, request, &response).error_code();
+  };
+  REQUIRE(begin(1, 100) == grpc::StatusCode::OK);
+  REQUIRE(begin(1, 100) == grpc::StatusCode::ABORTED);
+  REQUIRE(begin(2, 99) == grpc::StatusCode::ABORTED);
+  REQUIRE(apply(1, 99) == grpc::StatusCode::ABORTED);
+  REQUIRE(apply(2, 100) == grpc::StatusCode::ABORTED);
+  REQUIRE(pair.Status().state() == v1::UPDATING);
+  REQUIRE(begin(2, 101) == grpc::StatusCode::OK);
+  REQUIRE(apply(1, 100) == grpc::StatusCode::ABORTED);
+}
+
+TEST_CASE("one wrong element is found by the check across processes") {
+  Pair pair("small", Way());
+  const auto rollout = pair.StartRollout();
+  const auto weights = pair.Weights(3);
+  REQUIRE(pair.Publish(1, *weights, 1 << 16).ok());
+  const TensorPlace& embedding = *pair.layout.Find("model.embed_tokens.weight").value();
+  const int64_t row = embedding.rows() - 2, column = embedding.cols() - 1;
+  weights->tensor(embedding.name)[(row * embedding.cols() + column) * 2 + 1] ^= std::byte{0x40};
+  const WeightCheckReport report = pair.Check(*weights);
   REQUIRE(report.mismatched == 1);
-  REQUIRE(report.first_difference.find("model.embed_tokens.weight[2999, 95]") == 0);
+  REQUIRE(report.first_difference.find(fmt::format("{}[{}, {}]", embedding.name, row, column)) ==
+          0);
 }
 
 }  // namespace tandem

@@ -19,16 +19,16 @@ struct Fixture {
     WeightReceiverOptions options;
     options.pair_socket = "/tmp/tandem-pair-" + std::to_string(getpid()) + ".sock";
     options.slots_timeout = absl::Milliseconds(200);
-    auto created =
-        WeightReceiver::Create(&layout, storage.data(), std::make_shared<ThreadPool>(1), options);
+    auto created = WeightReceiver::Create(
+        CreateCpuStorageOps(&layout, storage.data(), std::make_shared<ThreadPool>(1)), options);
     REQUIRE(created.ok());
     receiver = std::move(created).value();
-    auto made = SlotMemory::Create(1 << 20, 1, nullptr);
+    auto made = HostTransport()->Create({1 << 20, 1}, SlotLife::kOneUpdate, nullptr);
     REQUIRE(made.ok());
     slots = std::move(made).value();
   }
   absl::Status Begin(int64_t version, int64_t generation) {
-    return receiver->Begin({version, generation, 1 << 20, 1, manifest});
+    return receiver->Begin({version, generation, {1 << 20, 1}, manifest});
   }
   UniqueFd Pass(int64_t generation) {
     auto connection = PassSlots(receiver->pair_socket(), generation, *slots);
@@ -74,7 +74,7 @@ TEST_CASE("slots of another generation are not taken") {
 
 TEST_CASE("slots of another size than announced are refused") {
   Fixture f;
-  REQUIRE(f.receiver->Begin({1, 100, 2 << 20, 1, f.manifest}).ok());
+  REQUIRE(f.receiver->Begin({1, 100, {2 << 20, 1}, f.manifest}).ok());
   const UniqueFd connection = f.Pass(100);
   REQUIRE(f.receiver->Apply(1, 100, 0, f.plan[0].entries).code() ==
           absl::StatusCode::kInvalidArgument);
@@ -82,7 +82,7 @@ TEST_CASE("slots of another size than announced are refused") {
 
 TEST_CASE("a larger generation replaces an open update and a smaller one does not") {
   Fixture f;
-  f.receiver->AdoptVersion(5);
+  REQUIRE(f.receiver->AdoptVersion(5).ok());
   REQUIRE(f.Begin(6, 100).ok());
   REQUIRE(f.Begin(6, 100).code() == absl::StatusCode::kAborted);
   REQUIRE(f.Begin(6, 99).code() == absl::StatusCode::kAborted);
@@ -99,7 +99,7 @@ TEST_CASE("a larger generation replaces an open update and a smaller one does no
 
 TEST_CASE("the end of the connection ends the update, and the next one works") {
   Fixture f;
-  f.receiver->AdoptVersion(5);
+  REQUIRE(f.receiver->AdoptVersion(5).ok());
   REQUIRE(f.Begin(6, 100).ok());
   REQUIRE(f.receiver->PollPeer().ok());
   UniqueFd connection = f.Pass(100);

@@ -1,9 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "common/ops/cpu/thread_pool.h"
-#include "common/weights/update_receiver.h"
 #include "common/weights/weight_check.h"
 #include "common/weights/weight_publisher.h"
+#include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/fakes/memory_weights.h"
 
@@ -11,47 +10,15 @@ namespace tandem {
 namespace {
 
 using testing::FakeUpdateClient;
+using testing::MemoryReader;
+using testing::MemoryRollout;
 using testing::MemoryWeights;
-
-class ReceiverReader : public WeightReader {
- public:
-  ReceiverReader(const WeightLayout* layout,
-                 const UpdateReceiver* receiver,
-                 const std::byte* storage)
-      : layout_(layout), receiver_(receiver), storage_(storage) {}
-  absl::StatusOr<HeldWeights> Digests() override {
-    HeldWeights held = {receiver_->version(), ManifestOf(*layout_), receiver_->Digests()};
-    if (drop_first) {
-      held.manifest.erase(held.manifest.begin());
-      held.digests.erase(held.digests.begin());
-    }
-    if (!add.empty()) {
-      held.manifest.push_back({add, DType::kBFloat16, {1}});
-      held.digests.push_back({});
-    }
-    return held;
-  }
-  absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) override {
-    TANDEM_ASSIGN_OR_RETURN(const TensorPlace* place, layout_->Find(name));
-    std::string data(rows * place->cols() * 2, '\0');
-    layout_->ReadRows(storage_ + layout_->group_offset(place->layer), *place, row, rows,
-                      data.data());
-    return data;
-  }
-  bool drop_first = false;
-  std::string add;
-
- private:
-  const WeightLayout* layout_;
-  const UpdateReceiver* receiver_;
-  const std::byte* storage_;
-};
 
 struct Fixture {
   WeightLayout layout = WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16);
   MemoryWeights weights{layout, 5};
-  std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
-  UpdateReceiver receiver{&layout, storage.data(), std::make_shared<ThreadPool>(2)};
+  MemoryRollout rollout{layout};
+  UpdateReceiver& receiver = rollout.receiver;
   FakeUpdateClient client{&receiver};
   WeightPublisher publisher{&layout, {8192, 2, nullptr}};
 };
@@ -105,17 +72,37 @@ TEST_CASE("slots are no larger and no more than the update needs") {
   WeightPublisher publisher(&f.layout, {int64_t{512} << 20, 2, nullptr});
   int64_t mapped = 0;
   f.client.before_apply = [&](int, std::byte*, const std::vector<BucketEntry>&) {
-    mapped = f.client.slots()->slot_bytes() * f.client.slots()->slots();
+    mapped = f.client.slots()->shape().slot_bytes * f.client.slots()->slots();
   };
   const auto report = publisher.Publish(1, f.weights, &f.client);
   REQUIRE(report->buckets == 1);
   REQUIRE(mapped < report->bytes + 64 * 1024);
 }
 
+TEST_CASE("slots stay between updates only where they may, and are given back when asked") {
+  Fixture f;
+  for (const int64_t keep : {int64_t{0}, int64_t{1} << 20}) {
+    Ledger ledger;
+    WeightPublisher publisher(
+        &f.layout, {.slot_bytes = 8192, .slots = 2, .ledger = &ledger, .keep_bytes = keep});
+    for (int update = 0; update < 3; ++update) {
+      REQUIRE(publisher.Publish(update, f.weights, &f.client).ok());
+      REQUIRE(BytesOf(ledger.Snapshot(), "bucket") == (keep > 0 ? 2 * 8192 : 0));
+    }
+    // A rollout that fails does not cost the slots.
+    f.client.fail_at_bucket = f.client.buckets + 2;
+    REQUIRE(!publisher.Publish(3, f.weights, &f.client).ok());
+    f.client.fail_at_bucket = -1;
+    REQUIRE(publisher.Publish(4, f.weights, &f.client).ok());
+    publisher.ReleaseSlots();
+    REQUIRE(BytesOf(ledger.Snapshot(), "bucket") == 0);
+  }
+}
+
 TEST_CASE("a check passes after a sync and finds one wrong element") {
   Fixture f;
   REQUIRE(f.publisher.Publish(4, f.weights, &f.client).ok());
-  ReceiverReader reader(&f.layout, &f.receiver, f.storage.data());
+  MemoryReader reader(f.rollout);
   auto report = CheckWeights(f.layout, f.weights, &reader);
   REQUIRE(report->ok());
   REQUIRE(report->version == 4);
@@ -125,13 +112,22 @@ TEST_CASE("a check passes after a sync and finds one wrong element") {
   f.weights.tensor(name)[(5 * 40 + 9) * 2] ^= std::byte{1};
   report = CheckWeights(f.layout, f.weights, &reader);
   REQUIRE(report->mismatched == 1);
+  REQUIRE(report->differing == std::vector<std::string>{name});
   REQUIRE(report->first_difference.rfind(name + "[5, 9]: the rollout holds ", 0) == 0);
+  // All of them are counted and, up to a limit, named; one is shown.
+  for (const TensorPlace& place : f.layout.places()) {
+    if (place.name != name) f.weights.tensor(place.name)[0] ^= std::byte{1};
+  }
+  report = CheckWeights(f.layout, f.weights, &reader);
+  REQUIRE(report->mismatched == report->expected);
+  REQUIRE(report->differing.size() == f.layout.places().size());
+  REQUIRE(report->first_difference.rfind("model.embed_tokens.weight[0, 0]", 0) == 0);
 }
 
 TEST_CASE("a check counts missing and unexpected tensors") {
   Fixture f;
   REQUIRE(f.publisher.Publish(4, f.weights, &f.client).ok());
-  ReceiverReader reader(&f.layout, &f.receiver, f.storage.data());
+  MemoryReader reader(f.rollout);
   reader.drop_first = true;
   reader.add = "model.extra";
   const auto report = CheckWeights(f.layout, f.weights, &reader);
@@ -139,7 +135,11 @@ TEST_CASE("a check counts missing and unexpected tensors") {
   REQUIRE(report->unexpected == 1);
   REQUIRE(!report->ok());
   REQUIRE(report->first_difference.find("model.extra") != std::string::npos);
-  REQUIRE(CheckWeights(f.layout, f.weights, nullptr)->checked == 0);
+  REQUIRE(report->differing == std::vector<std::string>{"model.extra", f.layout.places()[0].name});
+  // Without a rollout nothing is proven.
+  const auto unread = CheckWeights(f.layout, f.weights, nullptr);
+  REQUIRE(unread->checked == 0);
+  REQUIRE(!unread->ok());
 }
 
 }  // namespace tandem

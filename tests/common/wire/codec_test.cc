@@ -80,8 +80,16 @@ TEST_CASE("Ledgers and phase reports survive the wire", "[wire]") {
       .ledger = {.entries = {{.tag = "weights", .current_bytes = 10, .peak_bytes = 20},
                              {.tag = "optimizer", .location = Location::kHost, .peak_bytes = 5},
                              {.tag = "master", .location = Location::kFile}},
+                 .device_bytes = 10,
+                 .device_peak_bytes = 21,
+                 .memory_bytes = 12,
+                 .memory_peak_bytes = 23,
                  .process_bytes = 100,
-                 .process_peak_bytes = 200}};
+                 .process_peak_bytes = 200,
+                 .baseline_bytes = 60,
+                 .resident_bytes = 30,
+                 .driver_total_bytes = 1000,
+                 .driver_free_bytes = 700}};
   const PhaseReport back = FromProto(ToProto(report));
   REQUIRE(back.phase == "train");
   REQUIRE(back.seconds == 1.5);
@@ -90,6 +98,13 @@ TEST_CASE("Ledgers and phase reports survive the wire", "[wire]") {
   REQUIRE(back.ledger.entries[1].location == Location::kHost);
   REQUIRE(back.ledger.entries[2].location == Location::kFile);
   REQUIRE(back.ledger.process_peak_bytes == 200);
+  REQUIRE(back.ledger.device_bytes == 10);
+  REQUIRE(back.ledger.device_peak_bytes == 21);
+  REQUIRE(back.ledger.memory_bytes == 12);
+  REQUIRE(back.ledger.memory_peak_bytes == 23);
+  REQUIRE(back.ledger.unaccounted_bytes() == 10);
+  REQUIRE(back.ledger.driver_total_bytes == 1000);
+  REQUIRE(back.ledger.driver_free_bytes == 700);
 }
 
 }  // namespace tandem

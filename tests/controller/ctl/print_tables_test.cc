@@ -44,10 +44,30 @@ TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
   (*step->mutable_metrics())["critic/rewards/mean"] = 0.125;
   REQUIRE(Has(StepsTable(steps), "0.125"));
   REQUIRE(Has(StepsTable(steps), "-"));
+  REQUIRE_FALSE(Has(StepsTable(steps), "sent again"));
+  (*step->mutable_metrics())["weights/resent_rollouts"] = 2;
+  REQUIRE(Has(StepsTable(steps), "step 4: weights were sent again to 2 rollout(s)"));
   v1::ListSamplesResponse samples;
   samples.add_samples()->set_response("13");
   samples.set_total(64);
   REQUIRE(Has(SamplesTable(samples, 20), "1 of 64 samples"));
+}
+
+TEST_CASE("A pause says what happens next, wherever the run stands", "[ctl][print]") {
+  v1::GetStatusResponse status;
+  status.set_total_steps(20);
+  status.set_state("starting");
+  REQUIRE(PauseText(status).find("pausing before the first step: the workers start") == 0);
+  REQUIRE(Has(PauseText(status), "waits for `tandemctl resume`"));
+  status.set_state("paused");
+  status.set_step(3);
+  REQUIRE(PauseText(status) == "paused; 3 of 20 steps are finished\n");
+  status.set_phase("train");
+  REQUIRE(PauseText(status) ==
+          "pausing: what is under way (phase train) comes to its end first; "
+          "3 of 20 steps are finished\n");
+  status.set_state("finished");
+  REQUIRE(PauseText(status).find("nothing to pause: the run has finished") == 0);
 }
 
 TEST_CASE("ToJsonText is JSON with the names of the proto", "[ctl][print]") {

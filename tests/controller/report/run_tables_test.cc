@@ -36,6 +36,18 @@ TEST_CASE("EvaluationText says plainly when there is no rise", "[report]") {
   REQUIRE(Text(0.6, 0.1, 0.03).find("fell by 0.5 ± 0.0424 (95 %)\n") != std::string::npos);
 }
 
+TEST_CASE("ResentText counts the rollouts that lost their weights, by step", "[report]") {
+  std::vector<StepRecord> steps(3);
+  for (size_t i = 0; i < steps.size(); ++i) steps[i].step = static_cast<int64_t>(i) + 1;
+  REQUIRE(ResentText(steps).empty());
+  steps[1].metrics[kResentWeights] = 1;
+  REQUIRE(ResentText(steps) ==
+          "weights were sent again to 1 rollout that had lost them: 1 in step 2");
+  steps[2].metrics[kResentWeights] = 2;
+  REQUIRE(ResentText(steps) ==
+          "weights were sent again to 3 rollouts that had lost them: 1 in step 2, 2 in step 3");
+}
+
 TEST_CASE("EvaluationText says plainly when a rise is less than expected", "[report]") {
   REQUIRE(
       Text(0.1, 0.4, 0.03, 0.4).find("rose by 0.3 ± 0.0424 (95 %), less than the 0.4 expected\n") !=

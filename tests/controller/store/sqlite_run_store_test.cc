@@ -17,7 +17,15 @@ StepRecord MakeStep(int64_t step, double reward) {
   record.step = step;
   record.version = step;
   record.metrics = {{"reward/mean", reward}, {"broken", std::nan("")}};
-  record.phases = {{"generate", 1.5, 1000}, {"train", 2.5, 3000}};
+  record.phases = {{.phase = "generate", .seconds = 1.5, .peak_bytes = 1000},
+                   {.phase = "train", .seconds = 2.5, .peak_bytes = 3000}};
+  record.phases[1].workers = {{true,
+                               1,
+                               {.entries = {{"master", Location::kFile, 7, 8}},
+                                .memory_peak_bytes = 2000,
+                                .resident_bytes = 1500,
+                                .driver_total_bytes = 9000,
+                                .driver_free_bytes = 4000}}};
   record.finished_at = "2026-01-02T03:04:05Z";
   return record;
 }
@@ -54,6 +62,16 @@ TEST_CASE("SqliteRunStore keeps what was recorded over a reopening", "[store]") 
   REQUIRE(std::isnan(steps[0].metrics.at("broken")));
   REQUIRE(steps[0].phases[1].phase == "train");
   REQUIRE(steps[0].phases[1].peak_bytes == 3000);
+  REQUIRE(steps[0].phases[0].workers.empty());
+  const WorkerMemory worker = steps[0].phases[1].workers.at(0);
+  REQUIRE(worker.trainer);
+  REQUIRE(worker.rank == 1);
+  REQUIRE(worker.ledger.memory_peak_bytes == 2000);
+  REQUIRE(worker.ledger.resident_bytes == 1500);
+  REQUIRE(worker.ledger.driver_total_bytes == 9000);
+  REQUIRE(worker.ledger.driver_free_bytes == 4000);
+  REQUIRE(worker.ledger.entries.at(0).location == Location::kFile);
+  REQUIRE(worker.ledger.entries.at(0).peak_bytes == 8);
   const auto page = store->ListSamples(1, 10, 0).value();
   REQUIRE(page.total == 2);
   REQUIRE(page.samples[1].sample_id == 5);

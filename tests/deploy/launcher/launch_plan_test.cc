@@ -1,7 +1,12 @@
 #include "deploy/launcher/launch_plan.h"
 
+#include <filesystem>
+#include <fstream>
+
 #include <catch2/catch.hpp>
 #include <fmt/ranges.h>
+
+#include "tests/support/temp_dir.h"
 
 namespace tandem {
 namespace {
@@ -28,6 +33,23 @@ TEST_CASE("every process gets its command line and its log") {
   plan = MakeLaunchPlan(DefaultConfig(), "/b", "c.yaml", {});
   REQUIRE(Line(plan, {Role::kRollout, 0}).find("--role rollout --rank 0 --device cpu:0") !=
           std::string::npos);
+}
+
+TEST_CASE("a stopped launch says what the next one does") {
+  const testing::TempDir dir;
+  const std::string folder = dir.path() / "checkpoints";
+  const auto hint = [&](const std::string& setting) {
+    const auto loaded = LoadConfig("", {"trainer.default_local_dir=" + folder, setting});
+    REQUIRE(loaded.ok());
+    return HowToGoOn(MakeLaunchPlan(loaded->config, "/b", "c.yaml", {}));
+  };
+  REQUIRE(hint("trainer.resume_mode=auto").ends_with("begins anew: it has no checkpoint yet"));
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/latest") << "step_1";
+  REQUIRE(hint("trainer.resume_mode=auto").ends_with("goes on from its newest checkpoint"));
+  REQUIRE(hint("trainer.resume_mode=disable").find("does as trainer.resume_mode=disable says") !=
+          std::string::npos);
+  REQUIRE(hint("weight_sync.check_only=true").empty());
 }
 
 }  // namespace

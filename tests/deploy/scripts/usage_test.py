@@ -27,6 +27,8 @@ def run(script, *arguments):
 class UsageTest(unittest.TestCase):
     def setUp(self):
         for script in SCRIPTS:  # one that does not look at its arguments would start to work
+            if script.name == "gpu_check.sh":  # is copied alone, without common.sh
+                continue
             self.assertIn('usage_if_asked "$@"', script.read_text(), script.name)
 
     def test_help_is_printed_and_nothing_is_done(self):

@@ -1,0 +1,39 @@
+// The group of ranks that compute on GPUs, over what connects these.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <absl/status/statusor.h>
+
+#include "common/comm/shared_memory_communicator.h"
+
+struct CUstream_st;
+
+namespace tandem {
+
+class CudaApi;
+class NcclApi;
+
+enum class GroupWay { kAuto, kNccl, kStaged };
+
+struct DeviceGroupOptions {
+  SharedMemoryGroupOptions group;
+  CudaApi* cuda = nullptr;  // outlives the group, like `nccl`
+  int device = 0;
+  CUstream_st* compute = nullptr;  // what the rank computes on; collectives are ordered against it
+  NcclApi* nccl = nullptr;         // null: there is none here
+  GroupWay way = GroupWay::kAuto;
+  // NcclOptions and StagedOptions.
+  bool single_channel = false;
+  int64_t scratch_bytes = 64 << 20;
+  int64_t staging_bytes = 8 << 20;
+};
+
+// Blocks until all ranks have joined, like JoinSharedMemoryGroup, with its errors. kAuto takes NCCL
+// where every rank has it, in one version, and a GPU of its own, else stages through pinned host
+// memory; the log says which and why. FailedPrecondition: kNccl was asked for and is impossible.
+// One rank stages: it exchanges nothing.
+absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupOptions& options);
+
+}  // namespace tandem

@@ -1,0 +1,99 @@
+// What the NCCL communicator asks of NCCL, as one seam: the library, looked up at run time
+// (nccl_library.cc), or a test's stand-in. No NCCL header is needed to use it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/device/cuda/cuda_stream.h"
+
+struct ncclComm;
+
+namespace tandem {
+
+using NcclComm = ncclComm*;
+
+// What the ranks of a group have in common: an ncclUniqueId.
+struct NcclId {
+  std::array<char, 128> bytes{};
+};
+
+struct NcclMember {
+  NcclId id;
+  int rank = 0;
+  int world_size = 1;
+  bool single_channel = false;  // one ring, one order of every sum; slower
+};
+
+// bytes from here to `peer` (send), or from there to here.
+struct NcclTransfer {
+  enum class Way { kSend, kReceive };
+  Way way = Way::kSend;
+  void* data = nullptr;
+  int64_t bytes = 0;
+  int peer = 0;
+};
+
+// to [count] on rank `root` = the sum over ranks of their from [count]; `to` counts on the root
+// alone. Or, with kEveryRank, each rank's to [count] = that of its piece of from [world * count].
+struct NcclSum {
+  static constexpr int kEveryRank = -1;
+  const float* from = nullptr;
+  float* to = nullptr;
+  int64_t count = 0;
+  int root = 0;
+};
+
+// Communicators do not block: a call may return before its work is on the stream, which Ready
+// tells; until then nothing else may go to the stream or the communicator. For one thread at a time
+// per communicator, Abort included. Errors: Unavailable (a peer is gone), Internal (the rest), with
+// NCCL's name of the error.
+class NcclApi {
+ public:
+  virtual ~NcclApi() = default;
+
+  virtual int version() const = 0;  // 22809 is 2.28.9
+  virtual absl::StatusOr<NcclId> NewId() = 0;
+  // Starts to form the group; Ready tells when it is there. The current device becomes the rank's.
+  virtual absl::StatusOr<NcclComm> Join(const NcclMember& member) = 0;
+  virtual absl::StatusOr<bool> Ready(NcclComm comm) = 0;
+
+  // all [world * bytes]; `mine` may lie at its place in it.
+  virtual absl::Status AllGather(
+      const void* mine, void* all, int64_t bytes, NcclComm comm, CudaStream stream) = 0;
+  virtual absl::Status Broadcast(
+      void* data, int64_t bytes, int root, NcclComm comm, CudaStream stream) = 0;
+  // All sums as one group, the same on all ranks.
+  virtual absl::Status Reduce(const std::vector<NcclSum>& sums,
+                              NcclComm comm,
+                              CudaStream stream) = 0;
+  // All transfers as one group. Every send has its receive.
+  virtual absl::Status Transfer(const std::vector<NcclTransfer>& transfers,
+                                NcclComm comm,
+                                CudaStream stream) = 0;
+
+  // Ends a communicator whose work is done: Finalize, Ready, Destroy.
+  virtual absl::Status Finalize(NcclComm comm) = 0;
+  virtual absl::Status Destroy(NcclComm comm) = 0;
+  // Ends it with its work as it is, kernels included.
+  virtual absl::Status Abort(NcclComm comm) = 0;
+};
+
+// Pins the algorithm and protocol of all sums of NCCL's, by NCCL_ALGO=Ring and NCCL_PROTO=Simple in
+// the environment, which is not to be written while other threads read it: for the beginning of
+// main. What was set there before is replaced, as the log says.
+void PinNcclSums();
+// FailedPrecondition: they are not.
+absl::Status CheckNcclSumsPinned();
+
+// The machine's libnccl.so.2 (library_search.h). FailedPrecondition: PinNcclSums was not called,
+// this program was built without NCCL's header, or there is no library, or it lacks a function; the
+// message says which.
+absl::StatusOr<std::unique_ptr<NcclApi>> OpenNccl();
+
+}  // namespace tandem

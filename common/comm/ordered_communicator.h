@@ -1,0 +1,70 @@
+// Collectives of one rank on two threads, in one order: a communication thread carries out what was
+// submitted while the caller computes.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/bounded_queue.h"
+#include "common/base/named_thread.h"
+#include "common/comm/communicator.h"
+
+namespace tandem {
+
+// For one calling thread, except Abort. The order of calls is the order of Submit, Run and the
+// collectives below: ranks that call the same make the same collectives in the same order. A call
+// that is not submitted waits for what was, then runs on the calling thread, so that without Submit
+// there is no second thread. The thread sleeps while nothing is queued.
+class OrderedCommunicator : public Communicator {
+ public:
+  // May do anything but use the process's ThreadPool, which admits one caller at a time, or call
+  // this object: the group that it gets is the one below.
+  using Work = std::function<absl::Status(Communicator& group)>;
+  using Result = std::shared_future<absl::Status>;
+
+  // `group` outlives the object and is used by nothing else meanwhile, except for Abort.
+  explicit OrderedCommunicator(Communicator* group) : group_(group) {}
+  // Ends the thread. Work that is still under way aborts the group: nobody asks for it any more.
+  ~OrderedCommunicator() override;
+
+  // Queues `work` for the communication thread; what it captures lives until the result is there.
+  // Every result comes: a collective in it ends at the deadline at last. On a GPU its collectives
+  // wait for what the device was given before Submit, and for nothing that it is given later.
+  Result Submit(Work work);
+  // Does `work` now, after all that was submitted.
+  absl::Status Run(const Work& work);
+
+  int rank() const override { return group_->rank(); }
+  int world_size() const override { return group_->world_size(); }
+  absl::Status AllGatherV(const void* mine,
+                          const std::vector<int64_t>& bytes_per_rank,
+                          void* all) override;
+  absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                 Accumulate accumulate) override;
+  absl::Status AllReduceSum(double* values, int64_t count) override;
+  absl::Status AllReduceSum(float* values, int64_t count) override;
+  absl::Status Broadcast(void* data, int64_t bytes, int root) override;
+  absl::Status Barrier() override;
+  // After all that was submitted.
+  Communicator& host() override { return Settled().host(); }
+  uint64_t Mark() override { return group_->Mark(); }
+  void StartAt(uint64_t mark) override { Settled().StartAt(mark); }
+  void Abort(const std::string& reason) override { group_->Abort(reason); }
+
+ private:
+  static constexpr size_t kCapacity = 16;  // beyond it Submit waits
+  void Loop();
+  // The group, once everything submitted is done.
+  Communicator& Settled();
+
+  Communicator* const group_;
+  Result last_;  // of the newest work; work ends in order
+  BoundedQueue<std::packaged_task<absl::Status()>> queue_{kCapacity};
+  std::unique_ptr<NamedThread> thread_;  // from the first Submit on
+};
+
+}  // namespace tandem

@@ -1,0 +1,38 @@
+// How a collective over many tensors goes through a buffer of fixed size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/comm/communicator.h"
+
+namespace tandem {
+
+// Of a tensor: elements [begin, begin + length) of each rank's piece, or what that rank has of
+// them.
+struct SumPart {
+  size_t sum = 0;  // index of the tensor
+  int64_t begin = 0;
+  int64_t length = 0;  // on the rank that has the most; at least 1
+  int64_t offset = 0;  // elements into the buffer; a multiple of 16
+  bool operator==(const SumPart&) const = default;
+};
+// Parts that lie in the buffer side by side.
+using SumRound = std::vector<SumPart>;
+
+// All elements of `sums` once, in order, in rounds for a buffer of `room` elements per rank; at
+// least one round, which is empty where there are no elements. The same on all ranks. A tensor
+// whose pieces fit the buffer is not cut, and what a larger one is cut into does not depend on the
+// others.
+std::vector<SumRound> RoundsOf(const std::vector<ScatteredSum>& sums, int64_t room);
+
+// What `rank` has of a part.
+int64_t LengthOn(const SumPart& part, const ScatteredSum& sum, int rank);
+// Where rank's piece of a tensor begins in `full`, in elements.
+int64_t PieceOffset(const ScatteredSum& sum, int rank);
+
+// What tells one such call from another (CallSignature).
+std::vector<int64_t> SizesOf(const std::vector<ScatteredSum>& sums);
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#include "common/device/cuda/driver_memory.h"
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+CUdeviceptr PointerOf(const std::byte* address) { return reinterpret_cast<CUdeviceptr>(address); }
+
+}  // namespace
+
+absl::StatusOr<int> DriverMemory::Device() const {
+  CUdevice device = 0;
+  TANDEM_RETURN_IF_ERROR(table_.Check(table_.CtxGetDevice(&device), "cuCtxGetDevice"));
+  return device;
+}
+
+absl::StatusOr<CUmemAllocationProp> DriverMemory::Properties() const {
+  TANDEM_ASSIGN_OR_RETURN(const int device, Device());
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
+  return properties;
+}
+
+absl::StatusOr<int64_t> DriverMemory::Granularity() const {
+  TANDEM_ASSIGN_OR_RETURN(const CUmemAllocationProp properties, Properties());
+  size_t bytes = 0;
+  TANDEM_RETURN_IF_ERROR(table_.Check(
+      table_.MemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+      "cuMemGetAllocationGranularity"));
+  return static_cast<int64_t>(bytes);
+}
+
+absl::StatusOr<std::byte*> DriverMemory::ReserveAddresses(int64_t bytes) const {
+  CUdeviceptr address = 0;
+  TANDEM_RETURN_IF_ERROR(
+      table_.Check(table_.MemAddressReserve(&address, static_cast<size_t>(bytes), 0, 0, 0),
+                   fmt::format("cuMemAddressReserve of {} bytes", bytes)));
+  return reinterpret_cast<std::byte*>(address);
+}
+
+absl::Status DriverMemory::FreeAddresses(std::byte* address, int64_t bytes) const {
+  return table_.Check(table_.MemAddressFree(PointerOf(address), static_cast<size_t>(bytes)),
+                      "cuMemAddressFree");
+}
+
+absl::StatusOr<CudaPages> DriverMemory::CreatePages(int64_t bytes) const {
+  TANDEM_ASSIGN_OR_RETURN(const CUmemAllocationProp properties, Properties());
+  CUmemGenericAllocationHandle pages = 0;
+  TANDEM_RETURN_IF_ERROR(
+      table_.Check(table_.MemCreate(&pages, static_cast<size_t>(bytes), &properties, 0),
+                   fmt::format("cuMemCreate of {} bytes", bytes)));
+  return pages;
+}
+
+absl::Status DriverMemory::ReleasePages(CudaPages pages) const {
+  return table_.Check(table_.MemRelease(pages), "cuMemRelease");
+}
+
+absl::Status DriverMemory::MapPages(std::byte* address, int64_t bytes, CudaPages pages) const {
+  TANDEM_ASSIGN_OR_RETURN(const int device, Device());
+  const auto size = static_cast<size_t>(bytes);
+  TANDEM_RETURN_IF_ERROR(
+      table_.Check(table_.MemMap(PointerOf(address), size, 0, pages, 0),
+                   fmt::format("cuMemMap of {} bytes at {}", bytes, fmt::ptr(address))));
+  CUmemAccessDesc access = {};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  const absl::Status accessible =
+      table_.Check(table_.MemSetAccess(PointerOf(address), size, &access, 1),
+                   fmt::format("cuMemSetAccess of {} bytes at {}", bytes, fmt::ptr(address)));
+  if (accessible.ok()) return accessible;
+  const absl::Status undone = UnmapPages(address, bytes);
+  return undone.ok() ? accessible : Annotate(accessible, std::string(undone.message()) + ", after");
+}
+
+absl::Status DriverMemory::UnmapPages(std::byte* address, int64_t bytes) const {
+  return table_.Check(table_.MemUnmap(PointerOf(address), static_cast<size_t>(bytes)),
+                      fmt::format("cuMemUnmap of {} bytes at {}", bytes, fmt::ptr(address)));
+}
+
+}  // namespace tandem

@@ -1,0 +1,76 @@
+#include "common/device/cuda/emulator/capture.h"
+
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/device/cuda/emulator/emulator.h"
+#include "common/device/cuda/emulator/late_streams.h"
+
+namespace tandem::emulator {
+namespace {
+
+struct Capture {
+  std::thread::id by;
+  Work work;
+  bool spoiled = false;
+};
+
+std::mutex mutex;
+std::map<CudaStream, Capture> captured;  // guarded by mutex
+
+}  // namespace
+
+bool BeginCapture(CudaStream stream) {
+  std::lock_guard lock(mutex);
+  return captured.emplace(stream, Capture{.by = std::this_thread::get_id()}).second;
+}
+
+Captured EndCapture(CudaStream stream, Work* work) {
+  std::lock_guard lock(mutex);
+  const auto found = captured.find(stream);
+  if (found == captured.end()) return Captured::kNot;
+  const Capture capture = std::move(found->second);
+  captured.erase(found);
+  if (capture.spoiled) return Captured::kVoid;
+  *work = capture.work;
+  return Captured::kWhole;
+}
+
+bool SpoilCapture() {
+  std::lock_guard lock(mutex);
+  bool any = false;
+  for (auto& [stream, capture] : captured) {
+    if (capture.by != std::this_thread::get_id()) continue;
+    capture.spoiled = any = true;
+  }
+  return any;
+}
+
+bool IsCaptured(CudaStream stream) {
+  std::lock_guard lock(mutex);
+  return captured.contains(stream);
+}
+
+absl::Status CheckCapture(CudaStream stream) {
+  std::lock_guard lock(mutex);
+  const auto found = captured.find(stream);
+  if (found == captured.end() || !found->second.spoiled) return absl::OkStatus();
+  return Internal("cudaErrorStreamCaptureInvalidated: the capture is void already");
+}
+
+void Submit(CudaStream stream, std::function<void()> work) {
+  {
+    std::lock_guard lock(mutex);
+    const auto found = captured.find(stream);
+    if (found != captured.end()) {
+      found->second.work.push_back(std::move(work));
+      return;
+    }
+  }
+  if (!KeepLate(stream, work)) work();
+}
+
+}  // namespace tandem::emulator

@@ -1,0 +1,106 @@
+#include "common/device/cuda/emulator/late_streams.h"
+
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace tandem::emulator {
+namespace {
+
+struct Late {
+  std::deque<std::function<void()>> work;
+  int64_t done = 0;  // pieces of work
+
+  int64_t submitted() const { return done + static_cast<int64_t>(work.size()); }
+};
+// A point in a stream's work: after so many pieces.
+struct Point {
+  CudaStream stream = nullptr;
+  int64_t pieces = 0;
+};
+
+std::mutex mutex;
+// Guarded by mutex.
+std::map<CudaStream, Late> streams;
+std::map<CudaEvent, Point> recorded;
+
+void DoUpTo(const Point& point) {
+  while (true) {
+    std::function<void()> work;
+    {
+      std::lock_guard lock(mutex);
+      const auto stream = streams.find(point.stream);
+      if (stream == streams.end() || stream->second.done >= point.pieces) return;
+      if (stream->second.work.empty()) return;
+      work = std::move(stream->second.work.front());
+      stream->second.work.pop_front();
+      ++stream->second.done;
+    }
+    work();  // may do the work of other streams first
+  }
+}
+
+// The latest record of an event; of no stream if there is none.
+Point PointOf(CudaEvent event) {
+  std::lock_guard lock(mutex);
+  const auto found = recorded.find(event);
+  return found == recorded.end() ? Point() : found->second;
+}
+
+}  // namespace
+
+void OpenLate(CudaStream stream) {
+  std::lock_guard lock(mutex);
+  streams.emplace(stream, Late());
+}
+
+void CloseLate(CudaStream stream) {
+  std::lock_guard lock(mutex);
+  streams.erase(stream);
+}
+
+bool KeepLate(CudaStream stream, std::function<void()>& work) {
+  std::lock_guard lock(mutex);
+  const auto found = streams.find(stream);
+  if (found == streams.end()) return false;
+  found->second.work.push_back(std::move(work));
+  return true;
+}
+
+void RecordLate(CudaEvent event, CudaStream stream) {
+  std::lock_guard lock(mutex);
+  const auto found = streams.find(stream);
+  if (found == streams.end()) {
+    recorded.erase(event);  // it has happened
+  } else {
+    recorded[event] = {stream, found->second.submitted()};
+  }
+}
+
+// What is waited for is the event's latest record now, whatever is recorded later.
+void WaitLate(CudaStream stream, CudaEvent event) {
+  const Point point = PointOf(event);
+  std::function<void()> wait = [point] { DoUpTo(point); };
+  if (!KeepLate(stream, wait)) wait();
+}
+
+void DoLate(CudaStream stream) { DoUpTo({stream, std::numeric_limits<int64_t>::max()}); }
+
+void DoLate(CudaEvent event) { DoUpTo(PointOf(event)); }
+
+bool HasHappenedLate(CudaEvent event) {
+  const Point point = PointOf(event);
+  std::lock_guard lock(mutex);
+  const auto found = streams.find(point.stream);
+  return found == streams.end() || found->second.done >= point.pieces;
+}
+
+void ForgetLate(CudaEvent event) {
+  std::lock_guard lock(mutex);
+  recorded.erase(event);
+}
+
+}  // namespace tandem::emulator

@@ -1,0 +1,13 @@
+#include "common/base/status_macros.h"
+#include "common/device/cuda/cuda_api.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<CudaApi>> OpenCuda() {
+  return FailedPrecondition(
+      "this program was built without CUDA: build it where nvcc is found (README, \"GPUs\"), or "
+      "run "
+      "with trainer.device=cpu");
+}
+
+}  // namespace tandem

@@ -1,0 +1,30 @@
+// Ranges of rows by which tensors are loaded, saved and checked: nobody holds a whole tensor for
+// that.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/model_spec/model_spec.h"
+
+namespace tandem {
+
+inline constexpr int64_t kRowRangeBytes = 1 << 20;
+
+// Rows of a range, at least one: a row longer than kRowRangeBytes is a range of its own.
+constexpr int64_t RowsPerRange(int64_t row_bytes) {
+  return std::max<int64_t>(1, kRowRangeBytes / std::max<int64_t>(1, row_bytes));
+}
+
+// What holds any range of the model with elements of `element_bytes`: what every rank takes, under
+// the tag gather, while weights are checked (the compute dtype) or exported (2).
+inline int64_t RowScratchBytes(const ModelSpec& spec, int64_t element_bytes) {
+  int64_t bytes = kRowRangeBytes;
+  for (const TensorSpec& tensor : HfTensors(spec)) {
+    const int64_t cols = tensor.shape.size() == 2 ? tensor.shape[1] : 1;
+    bytes = std::max(bytes, cols * element_bytes);
+  }
+  return bytes;
+}
+
+}  // namespace tandem

@@ -1,0 +1,75 @@
+#include "common/model_spec/worker_memory.h"
+
+#include <algorithm>
+
+#include "common/model_spec/row_ranges.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kFloat = 4;
+
+int64_t GatherBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
+  const bool offloaded = options.reference && options.offload_reference;
+  const bool in_place = options.gpu && options.pairs == 1 && !offloaded;
+  if (in_place && RowMajorIsDense(spec, options.element_bytes)) return 0;
+  GatherOptions gather = options.gather;
+  gather.ranks = options.pairs;
+  const GatherSizes sizes =
+      GatherSizesOf(WeightGroups(spec, options.element_bytes, options.gpu), gather);
+  return RegionBytes(sizes.places) + RegionBytes(sizes.staging);
+}
+
+int64_t GradientBytes(const ModelSpec& spec, const TrainerMemoryOptions& options, int64_t shard) {
+  if (options.pairs == 1) return RegionBytes(kFloat * shard);
+  const int64_t buffers = GradientBuffers(spec.num_layers, options.gpu);
+  return RegionBytes(kFloat * shard) + RegionBytes(kFloat * GlobalParameters(spec)) +
+         RegionBytes(buffers * kFloat * LayerParameters(spec));
+}
+
+}  // namespace
+
+int64_t GradientBuffers(int64_t layers, bool gpu) { return gpu ? std::min<int64_t>(2, layers) : 1; }
+
+TrainerMemory TrainerBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
+  const int64_t shard = std::max<int64_t>(1, ShardParameters(spec, 0, options.pairs));
+  const bool rounded = options.element_bytes != kFloat;
+  TrainerMemory memory;
+  (options.offload_master ? memory.master_file : memory.master) =
+      options.offload_master ? kFloat * shard : RegionBytes(kFloat * shard);
+  if (rounded) memory.weights = RegionBytes(options.element_bytes * shard);
+  if (options.reference) {
+    (options.offload_reference ? memory.reference_file : memory.reference) =
+        options.offload_reference ? options.element_bytes * shard
+                                  : RegionBytes(options.element_bytes * shard);
+  }
+  (options.offload_moments ? memory.optimizer_file : memory.optimizer) =
+      2 * (options.offload_moments ? kFloat * shard : RegionBytes(kFloat * shard));
+  // Two buffers for each offloaded array, as large as one layer's part of the shard.
+  const int64_t layer_shard = LayerShardParameters(spec, 0, options.pairs);
+  const int64_t window = std::min(OffloadWindowElements(layer_shard), shard);
+  const int64_t buffers = 2 * RegionBytes(kFloat * window);
+  if (options.offload_master) memory.master_staging = buffers;
+  if (options.offload_moments) memory.optimizer_staging = 2 * buffers;
+  memory.gradients = GradientBytes(spec, options, shard);
+  memory.gather = GatherBytes(spec, options);
+  memory.row_scratch = RegionBytes(RowScratchBytes(spec, options.element_bytes));
+  return memory;
+}
+
+int64_t ActivationBudget(const TrainerMemory& memory, int64_t device_bytes) {
+  return std::max<int64_t>(0, (device_bytes - memory.device_bytes()) / 2);
+}
+
+Keep KeepForBackward(const ModelSpec& spec,
+                     int64_t element_bytes,
+                     const BatchShape& largest,
+                     Recompute recompute,
+                     int64_t budget_bytes) {
+  if (recompute == Recompute::kAlways) return Keep::kLayerInputs;
+  if (recompute == Recompute::kNever) return Keep::kEverything;
+  const int64_t bytes = PlaceMicroBatch(spec, element_bytes, largest, Keep::kEverything).end;
+  return bytes <= budget_bytes ? Keep::kEverything : Keep::kLayerInputs;
+}
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+// BackwardOps on a GPU: passes every op to the context's stream. Matrices, weights and gradients
+// are in device memory; ids, spans and what a row's gradient is made of are the host's.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "common/device/cuda/cuda_context.h"
+#include "common/ops/backward_ops.h"
+#include "common/ops/cuda/attention.h"
+#include "common/ops/cuda/backward_rows.h"
+#include "common/ops/cuda/head_groups.h"
+#include "common/ops/cuda/linear.h"
+#include "common/ops/cuda/logits.h"
+
+namespace tandem {
+
+// Scratch on the device is as common/types/cuda_scratch.h says.
+class CudaBackwardOps final : public BackwardOps {
+ public:
+  // `context` must outlive the ops.
+  CudaBackwardOps(CudaContext* context, std::shared_ptr<CudaLinear> linear);
+
+  // Its scratch is the context's, which the forward ops on it count.
+  int64_t workspace_bytes() const override { return 0; }
+
+  void Round(FloatMatrix in, Matrix out) override;
+  void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) override;
+  void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) override;
+  void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) override;
+  void RmsNorm(Matrix in,
+               const void* weight,
+               float eps,
+               Matrix dout,
+               FloatMatrix dresidual,
+               float* dweight) override;
+  void HeadRmsNorms(Matrix in,
+                    const AttentionShape& shape,
+                    const HeadNorms& norms,
+                    Matrix dout,
+                    Matrix din) override;
+  void Attention(Matrix qkv,
+                 const AttentionShape& shape,
+                 const std::vector<AttentionSpan>& spans,
+                 Matrix out,
+                 Matrix dout,
+                 Matrix dqkv) override;
+  void Rope(Matrix dqkv,
+            const AttentionShape& shape,
+            const RopeTable& rope,
+            const std::vector<AttentionSpan>& spans) override;
+  void SiluMul(Matrix gate_up, Matrix dout, Matrix dgate_up) override;
+  void TokenLogProbs(Matrix hidden,
+                     const LinearWeight& head,
+                     int64_t vocab_limit,
+                     const int32_t* targets,
+                     const float* temperatures,
+                     const RowStats* stats,
+                     const float* grad_log_probs,
+                     const float* grad_entropy,
+                     Matrix dhidden,
+                     float* dhead) override;
+  void Embed(const int32_t* ids, FloatMatrix dx, float* dtable) override;
+
+ private:
+  void Norm(const NormRows& norm, Matrix in, Matrix dout, const NormGradients& gradients);
+  // Of some rows, whose parameters are on the device.
+  void LogitsGradients(Matrix hidden,
+                       const LinearWeight& head,
+                       int64_t vocab_limit,
+                       const HeadGroup& group,
+                       const LogitsGradientRow* rows,
+                       Matrix dlogits);
+  void HeadGradients(Matrix hidden,
+                     const LinearWeight& head,
+                     int64_t vocab_limit,
+                     const LogitsGradientRow* rows,
+                     Matrix dhidden,
+                     float* dhead);
+
+  CudaContext* const context_;
+  const std::shared_ptr<CudaLinear> linear_;
+  CudaAttention attention_;
+};
+
+}  // namespace tandem

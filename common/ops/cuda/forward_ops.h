@@ -1,0 +1,106 @@
+// ForwardOps on a GPU: passes every op to the context's stream. Matrices, weights (row-major) and
+// KV blocks are in device memory; ids, spans and results are the host's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/device/cuda/cuda_context.h"
+#include "common/ops/cuda/attention.h"
+#include "common/ops/cuda/linear.h"
+#include "common/ops/cuda/logits.h"
+#include "common/ops/forward_ops.h"
+
+namespace tandem {
+
+// FailedPrecondition, naming the key and the remedy, for a dtype that a GPU does not compute in.
+absl::Status CheckCudaComputeDtype(DType compute_dtype);
+
+// Scratch on the device is as common/types/cuda_scratch.h says. TokenLogProbs waits for the device;
+// neither it nor Sample may be part of a graph, the other ops may.
+class CudaForwardOps final : public ForwardOps {
+ public:
+  // `context` must outlive the ops.
+  CudaForwardOps(CudaContext* context, std::shared_ptr<CudaLinear> linear);
+
+  DType compute_dtype() const override { return DType::kBFloat16; }
+  WeightFormat weight_format() const override { return WeightFormat::kRowMajor; }
+  std::string numerics_class() const override;
+  std::string kernel_set() const override;
+  const OpCounts& counts() const override { return counts_; }
+  // All of the context's, that of backward ops on it included.
+  int64_t workspace_bytes() const override { return context_->held_bytes(); }
+
+  // A step is a graph; it is known by its rows and the bound of its spans' segments.
+  void BeginStep(const std::vector<AttentionSpan>& spans) override;
+  bool EndStep() override { return context_->EndGraph(); }
+  int64_t StepRows(int64_t rows) const override;
+
+  void Embed(const int32_t* ids, const LinearWeight& table, Matrix out) override;
+  void TakeRows(Matrix in, const int32_t* rows, Matrix out) override;
+  void RmsNorm(Matrix in, const void* weight, float eps, Matrix out) override;
+  void AddRmsNorm(Matrix x, Matrix delta, const void* weight, float eps, Matrix out) override;
+  void HeadRmsNorms(Matrix qkv,
+                    const AttentionShape& shape,
+                    const void* q_weight,
+                    const void* k_weight,
+                    float eps) override;
+  void Linear(Matrix in, const LinearWeight& weight, Matrix out) override;
+  void Add(Matrix x, Matrix delta) override;
+  void RopeAndStore(Matrix qkv,
+                    const AttentionShape& shape,
+                    const RopeTable& rope,
+                    const std::vector<AttentionSpan>& spans,
+                    KvLayer kv) override;
+  void CopyBlocks(const AttentionShape& shape,
+                  const std::vector<BlockCopy>& copies,
+                  KvLayer kv) override;
+  void Attention(Matrix qkv,
+                 const AttentionShape& shape,
+                 const std::vector<AttentionSpan>& spans,
+                 KvLayer kv,
+                 Matrix out) override;
+  void SiluMul(Matrix gate_up, Matrix out) override;
+  void TokenLogProbs(Matrix hidden,
+                     const LinearWeight& head,
+                     int64_t vocab_limit,
+                     const int32_t* targets,
+                     const float* temperatures,
+                     float* log_probs,
+                     RowStats* stats) override;
+  void Sample(Matrix hidden,
+              const LinearWeight& head,
+              int64_t vocab_limit,
+              const std::vector<SampleRow>& rows,
+              SampledToken* out) override;
+  void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) override;
+
+ private:
+  // Where the scores of some rows go; all on the device.
+  struct Scoring {
+    const ScoredRow* rows;
+    float* target_logits;  // [rows], or null where no row has a target
+    LogitSums* sums;       // [rows, chunks]
+    RowScore* scores;
+    int64_t stride;        // of the logits: kGroupIds, or all ids, which then stay in the scratch
+    int64_t logits_bytes;  // of that scratch
+  };
+  // Scores all rows of `hidden`; returns where the logits are.
+  LogitsBlock Score(Matrix hidden,
+                    const LinearWeight& head,
+                    int64_t vocab_limit,
+                    const Scoring& scoring);
+  void SampleRows(Matrix hidden,
+                  const LinearWeight& head,
+                  int64_t vocab_limit,
+                  const SampleRow* rows,
+                  SampledToken* out);
+
+  CudaContext* const context_;
+  const std::shared_ptr<CudaLinear> linear_;
+  CudaAttention attention_;
+  OpCounts counts_;
+};
+
+}  // namespace tandem

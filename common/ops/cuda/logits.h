@@ -1,0 +1,74 @@
+// Launchers of the kernels of log-softmax and its gradient (logits.cu, logits_backward.cu). From
+// equal logits they give the CPU's bits: chunks, lanes and orders of sums are those of
+// cpu/kernels_logits.h.
+//
+// Logits are fp32 on the device, [rows, ids] with a stride of a multiple of 4, and are those of
+// whole vocabulary chunks; ids >= vocab_limit are not looked at. No row, no launch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/device/cuda/cuda_stream.h"
+#include "common/ops/ops_types.h"
+#include "common/types/cuda_scratch.h"
+
+namespace tandem {
+
+// Of a row and a chunk, with x = logit / T: max, sum of exp(x - max), sum of exp(x - max) (x -
+// max).
+struct LogitSums {
+  float max, sum, weighted;
+};
+
+// Of a row of the head. Inverses of temperatures: greedy rows have 1.
+struct ScoredRow {
+  float inverse_temperature = 1;
+  int32_t target = 0;  // -1: none
+};
+struct RowScore {
+  RowStats stats;
+  float log_prob = 0;  // of the target
+};
+
+// The logits of chunks [first_chunk, first_chunk + chunks) of some rows.
+struct LogitsBlock {
+  const float* logits = nullptr;
+  int64_t stride = 0;
+  int64_t rows = 0;
+  int64_t first_chunk = 0;
+  int64_t chunks = 0;
+  int64_t vocab_limit = 0;
+};
+
+// sums[row * all_chunks + chunk] of the block's chunks, and the raw logits of the targets among
+// them to target_logits[row]. `rows` [block.rows] on the device.
+void LaunchLogitSums(CudaStream stream,
+                     const LogitsBlock& block,
+                     const ScoredRow* rows,
+                     LogitSums* sums,
+                     float* target_logits);
+// The rows' log-softmax from the sums of all their chunks, in ascending order.
+void LaunchRowScores(CudaStream stream,
+                     int64_t rows,
+                     int64_t vocab_limit,
+                     const ScoredRow* scored,
+                     const LogitSums* sums,
+                     const float* target_logits,
+                     RowScore* scores);
+
+// What the gradient of one row's log-prob and entropy is made of.
+struct LogitsGradientRow {
+  RowStats stats;
+  float inverse_temperature = 1;
+  float grad_log_prob = 0;
+  float grad_entropy = 0;
+  int32_t target = 0;
+};
+// dlogits [rows, cols] (bf16) = the gradient of the block's logits; zeros from vocab_limit on.
+void LaunchLogitsBackward(CudaStream stream,
+                          const LogitsBlock& block,
+                          const LogitsGradientRow* rows,
+                          Matrix dlogits);
+
+}  // namespace tandem

@@ -1,0 +1,131 @@
+#include "common/ops/cuda/lt_engine.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+LtShape ShapeOf(const Gemm& gemm) {
+  return {gemm.kind, gemm.output, gemm.n, gemm.k, gemm.bias != nullptr};
+}
+
+}  // namespace
+
+std::string LtShapeName(const LtShape& shape) {
+  std::string name = shape.kind == GemmKind::kInput ? "input" : "linear";
+  if (shape.output == GemmOutput::kFloat) name += ", fp32 out,";
+  if (shape.output == GemmOutput::kFloatAdd) name += ", added,";
+  return fmt::format("{} [{} x {}]{}", name, shape.n, shape.k, shape.bias ? " with bias" : "");
+}
+
+LtEngine::LtEngine(CudaContext* context,
+                   std::unique_ptr<LtApi> lt,
+                   ProofPlan plan,
+                   GemmEngine* other)
+    : context_(context), lt_(std::move(lt)), plan_(std::move(plan)), other_(other) {}
+
+void LtEngine::LeaveToOther(const LtShape& shape, const std::string& why) {
+  spdlog::warn("{}: {}: {}", LtShapeName(shape), kOwnKernels, why);
+  pins_[shape] = std::nullopt;
+}
+
+absl::Status LtEngine::Prepare(const LtShape& shape) {
+  if (pins_.contains(shape)) return absl::OkStatus();
+  absl::StatusOr<LtPins> proved = ProveRows(context_, lt_.get(), shape, plan_);
+  if (absl::IsNotFound(proved.status()) || absl::IsResourceExhausted(proved.status())) {
+    LeaveToOther(shape, std::string(proved.status().message()));
+    return absl::OkStatus();
+  }
+  TANDEM_RETURN_IF_ERROR(
+      Annotate(proved.status(), LtShapeName(shape) + ": the proof of cuBLASLt's row invariance"));
+  pins_[shape] = *std::move(proved);
+  return absl::OkStatus();
+}
+
+const std::optional<LtPins>& LtEngine::Decided(const LtShape& shape) {
+  const auto found = pins_.find(shape);
+  if (found != pins_.end()) return found->second;
+  if (sealed_) {
+    LeaveToOther(shape, "the shape was not among those that were decided at the start");
+  } else {
+    context_->Keep(Prepare(shape));
+  }
+  return pins_[shape];
+}
+
+namespace {
+
+// Rows of a and c.
+Gemm RowsOf(const Gemm& gemm, int64_t first, int64_t count) {
+  const int64_t element_bytes = gemm.output == GemmOutput::kBf16 ? 2 : 4;
+  Gemm rows = gemm;
+  rows.m = count;
+  rows.a = static_cast<const std::byte*>(gemm.a) + first * gemm.a_stride * 2;
+  rows.c = static_cast<std::byte*>(gemm.c) + first * gemm.c_stride * element_bytes;
+  return rows;
+}
+
+}  // namespace
+
+void LtEngine::Run(const Gemm& gemm) {
+  if (gemm.kind == GemmKind::kWeights) return RunWeights(gemm);
+  const std::optional<LtPins>& pins = Decided(ShapeOf(gemm));
+  if (!pins.has_value()) return other_->Run(gemm);
+  // More rows than were proved go in pieces that were: a row does not know in which it is.
+  const int64_t most = pins->buckets.back();
+  for (int64_t first = 0; first < gemm.m; first += most) {
+    const Gemm piece = RowsOf(gemm, first, std::min(most, gemm.m - first));
+    context_->Keep(Annotate(lt_->Run(piece, pins->For(piece.m), context_->stream()),
+                            fmt::format("{}, {} rows", LtShapeName(ShapeOf(gemm)), piece.m)));
+  }
+}
+
+absl::StatusOr<std::optional<LtAlgorithm>> LtEngine::ForWeights(const Gemm& gemm) {
+  Gemm rounded = gemm;
+  rounded.k = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(gemm.k)));
+  const WeightsShape shape = {gemm.m, gemm.n, rounded.k};
+  const auto found = weights_.find(shape);
+  if (found != weights_.end()) return found->second;
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<LtAlgorithm> candidates,
+                          lt_->Candidates(rounded, plan_.candidates));
+  std::optional<LtAlgorithm> first;
+  for (const LtAlgorithm& one : candidates) {
+    if (MayBeRowInvariant(one) && !first.has_value()) first = one;
+  }
+  weights_[shape] = first;
+  return first;
+}
+
+void LtEngine::RunWeights(const Gemm& gemm) {
+  const absl::StatusOr<std::optional<LtAlgorithm>> algorithm = ForWeights(gemm);
+  context_->Keep(algorithm.status());
+  if (!algorithm.ok() || !algorithm->has_value()) return other_->Run(gemm);
+  const absl::Status run = lt_->Run(gemm, **algorithm, context_->stream());
+  // The number of rows decides whether an algorithm takes them: the same choice every time.
+  if (absl::IsInvalidArgument(run)) return other_->Run(gemm);
+  context_->Keep(run);
+}
+
+NumericsChoices LtEngine::Choices() const {
+  NumericsChoices choices;
+  for (const auto& [shape, pins] : pins_) {
+    std::string choice = pins.has_value() ? "cuBLASLt" : kOwnKernels;
+    for (size_t i = 0; pins.has_value() && i < pins->buckets.size(); ++i) {
+      const LtAlgorithm& algorithm = pins->algorithms[i];
+      choice += fmt::format("{}algorithm {} tile {} up to {} rows", i == 0 ? " " : ", ",
+                            algorithm.id, algorithm.tile, pins->buckets[i]);
+    }
+    choices[LtShapeName(shape)] = std::move(choice);
+  }
+  return choices;
+}
+
+}  // namespace tandem

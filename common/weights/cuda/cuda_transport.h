@@ -1,0 +1,58 @@
+// How weights cross between two processes on one GPU: its own memory, opened by handle and ordered
+// by events, or, where the system refuses that, pinned shared memory of the host.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+
+#include "common/device/cuda/cuda_context.h"
+#include "common/weights/weight_transport.h"
+
+namespace tandem {
+
+// What the consumer keeps open from update to update.
+class IpcMapping;
+class PinnedSlots;
+
+// Not thread-safe.
+class CudaTransport final : public WeightTransport {
+ public:
+  // `key` is weight_sync.transport: auto tries IPC, and says in the log what it came to and why.
+  // FailedPrecondition: ipc is asked for, and this device or process has none. `context` outlives
+  // it.
+  static absl::StatusOr<std::unique_ptr<CudaTransport>> Create(CudaContext* context,
+                                                               const std::string& key);
+  ~CudaTransport() override;
+
+  absl::StatusOr<std::unique_ptr<SlotMemory>> Create(const SlotShape& shape,
+                                                     SlotLife life,
+                                                     Ledger* ledger) override;
+  absl::StatusOr<std::unique_ptr<SlotMemory>> Over(const ShardMemory& shard, int slots) override;
+  bool can_share() const override { return ipc_; }
+  bool unproven() const override { return ipc_ && !proven_; }
+  bool FallBack(const absl::Status& why) override;
+  void Proven() override { proven_ = true; }
+  absl::StatusOr<std::unique_ptr<SlotMemory>> Open(PassedSlots passed, Ledger* ledger) override;
+  void Forget() override;
+
+  bool ipc() const { return ipc_; }
+
+ private:
+  CudaTransport(CudaContext* context, bool ipc, bool may_fall_back)
+      : context_(context), ipc_(ipc), may_fall_back_(may_fall_back) {}
+  absl::StatusOr<std::unique_ptr<SlotMemory>> OpenIpc(const PassedSlots& passed);
+  absl::StatusOr<std::unique_ptr<SlotMemory>> OpenPinned(PassedSlots passed, Ledger* ledger);
+
+  CudaContext* const context_;
+  bool ipc_;
+  const bool may_fall_back_;
+  bool proven_ = false;
+  // The consumer's, of the payload that was opened last; null unless it lasts.
+  std::string payload_;
+  std::shared_ptr<IpcMapping> opened_;
+  std::shared_ptr<PinnedSlots> pinned_;
+};
+
+}  // namespace tandem

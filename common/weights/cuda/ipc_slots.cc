@@ -1,0 +1,246 @@
+#include "common/weights/cuda/ipc_slots.h"
+
+#include <utility>
+
+#include <absl/time/clock.h>
+
+#include "common/base/failure_origin.h"
+#include "common/base/log.h"
+#include "common/base/round_up.h"
+#include "common/base/status_macros.h"
+#include "common/weights/cuda/await_partner.h"
+
+namespace tandem {
+namespace {
+
+// A legacy handle opens the whole of the driver's allocation that an address lies in, and the
+// driver cuts smaller ones out of such blocks: slots share theirs with nothing.
+constexpr int64_t kExportedBytes = int64_t{2} << 20;
+
+class IpcSlots final : public SlotMemory {
+ public:
+  IpcSlots(CudaContext* context, const SlotShape& shape, SlotLife life)
+      : SlotMemory(shape), context_(context), lasting_(life == SlotLife::kManyUpdates) {}
+
+  ~IpcSlots() override {
+    CudaApi& api = context_->api();
+    api.Synchronize(context_->stream()).IgnoreError();
+    for (const auto* events : {&filled_, &drained_}) {
+      for (CudaEvent event : *events) api.DestroyEvent(event).IgnoreError();
+    }
+    if (own_ == nullptr) return;
+    api.Free(own_).IgnoreError();
+    if (ledger_ != nullptr) ledger_->Add("bucket", Location::kDevice, -bytes());
+  }
+
+  absl::Status Allocate(Ledger* ledger) {
+    const auto memory = context_->api().Malloc(RoundUp(shape_.bytes(), kExportedBytes));
+    if (!memory.ok()) {
+      return Annotate(memory.status(),
+                      fmt::format("{} slots of {} MiB on the GPU (weight_sync.bucket_mb and "
+                                  "weight_sync.slots lower it)",
+                                  shape_.slots, shape_.slot_bytes >> 20));
+    }
+    own_ = *memory;
+    ledger_ = ledger;
+    if (ledger_ != nullptr) ledger_->Add("bucket", Location::kDevice, bytes());
+    return Export(own_);
+  }
+
+  // Once for the life of the mapping.
+  absl::Status Export(std::byte* memory) {
+    CudaApi& api = context_->api();
+    data_ = memory;
+    IpcPayload payload = {
+        .mapping = absl::GetCurrentTimeNanos(), .lasting = lasting_, .uuid = context_->info().uuid};
+    TANDEM_ASSIGN_OR_RETURN(payload.memory, api.ExportMemory(memory));
+    for (auto [events, handles] :
+         {std::pair(&filled_, &payload.filled), std::pair(&drained_, &payload.drained)}) {
+      for (int slot = 0; slot < shape_.slots; ++slot) {
+        TANDEM_ASSIGN_OR_RETURN(CudaEvent const event, api.CreateEvent(/*shared=*/true));
+        events->push_back(event);
+        TANDEM_ASSIGN_OR_RETURN(handles->emplace_back(), api.ExportEvent(event));
+      }
+    }
+    payload_ = payload.ToBytes();
+    return absl::OkStatus();
+  }
+
+  std::byte* slot(int index) const override {
+    return data_ + (shape_.direct ? 0 : index * shape_.slot_bytes);
+  }
+  int64_t bytes() const override {
+    return own_ == nullptr ? 0 : RoundUp(shape_.bytes(), kExportedBytes);
+  }
+  bool lasting() const override { return lasting_; }
+  bool must_be_closed() const override { return true; }
+  SlotHandle handle() const override {
+    return {.kind = SlotHandle::Kind::kCudaIpc, .payload = payload_};
+  }
+
+  absl::Status BeginFill(int index, const PairLink& link) override {
+    return WithOrigin(AwaitPartner(context_->api(), drained_[static_cast<size_t>(index)], link,
+                                   {"rollout", fmt::format("read slot {}", index),
+                                    "the next update takes new slots"}),
+                      FailureOrigin::kPartner);
+  }
+  absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) override {
+    return context_->api().Copy(to, rows, bytes, context_->stream());
+  }
+  absl::Status EndFill(int index, int64_t /*bytes*/) override {
+    return context_->api().Record(filled_[static_cast<size_t>(index)], context_->stream());
+  }
+  absl::Status BeginRead(int /*index*/, const PairLink& /*link*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }
+
+ private:
+  CudaContext* const context_;
+  const bool lasting_;
+  Ledger* ledger_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::byte* own_ = nullptr;
+  std::vector<CudaEvent> filled_, drained_;
+  std::string payload_;
+};
+
+class OpenedIpcSlots final : public SlotMemory {
+ public:
+  OpenedIpcSlots(CudaContext* context, std::shared_ptr<IpcMapping> mapping, const SlotShape& shape)
+      : SlotMemory(shape), context_(context), mapping_(std::move(mapping)) {}
+  // An update that ended badly may have reads under way, and errors that are not the next one's.
+  ~OpenedIpcSlots() override {
+    const absl::Status status = context_->Synchronize();
+    if (!status.ok()) spdlog::warn("after the end of a weight update: {}", status.ToString());
+  }
+
+  std::byte* slot(int index) const override {
+    return mapping_->memory() + (shape_.direct ? 0 : index * shape_.slot_bytes);
+  }
+  int64_t bytes() const override { return 0; }
+  bool lasting() const override { return mapping_->lasting(); }
+  SlotHandle handle() const override { return {}; }
+  absl::Status BeginFill(int /*index*/, const PairLink& /*link*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status Copy(std::byte* /*to*/, const void* /*rows*/, int64_t /*bytes*/) override {
+    return Internal("a consumer fills no slots");
+  }
+  absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
+  absl::Status BeginRead(int index, const PairLink& link) override {
+    return AwaitPartner(
+        context_->api(), mapping_->filled(index), link,
+        {"trainer", fmt::format("filled slot {}", index), "the next update is a whole one"});
+  }
+  absl::Status EndRead(int index) override {
+    return context_->api().Record(mapping_->drained(index), context_->stream());
+  }
+
+ private:
+  CudaContext* const context_;
+  const std::shared_ptr<IpcMapping> mapping_;
+};
+
+absl::Status CheckSameDevice(CudaContext& context, const std::string& uuid) {
+  if (uuid == context.info().uuid) return absl::OkStatus();
+  const absl::StatusOr<int> here = DeviceOfUuid(context.api(), uuid);
+  return FailedPrecondition(
+      "the trainer's weights lie on GPU {}, this rollout computes on GPU {}: a pair shares one; {}",
+      uuid, context.info().uuid,
+      here.ok() ? fmt::format("it is device {} of this process", *here)
+                : "this process does not see it (CUDA_VISIBLE_DEVICES)");
+}
+
+// What a handle that cannot be opened comes to. Drivers have many words for a system that does not
+// allow it (invalid value, invalid handle, map failed, not supported), so that only what is surely
+// something else stays what it is.
+absl::Status Refused(CudaContext& context, const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) {
+    return Annotate(status, "opening the trainer's GPU memory");
+  }
+  const absl::Status lost = context.api().Synchronize(context.stream());
+  if (!lost.ok()) return Annotate(lost, "this GPU had failed before the trainer's memory came");
+  return MakeStatus(absl::StatusCode::kUnimplemented,
+                    "the trainer's GPU memory cannot be opened here (a container without ptrace or "
+                    "of another IPC namespace?): {}",
+                    status.ToString());
+}
+
+}  // namespace
+
+absl::Status ProbeIpc(CudaContext& context) {
+  if (!context.info().legacy_ipc) {
+    return FailedPrecondition("{} says that it has no legacy IPC (MIG, or an integrated GPU)",
+                              context.info().name);
+  }
+  IpcSlots slots(&context, {.slot_bytes = int64_t{2} << 20, .slots = 1}, SlotLife::kOneUpdate);
+  return slots.Allocate(nullptr);
+}
+
+absl::StatusOr<int> DeviceOfUuid(CudaApi& api, const std::string& uuid) {
+  TANDEM_ASSIGN_OR_RETURN(const int devices, api.DeviceCount());
+  std::string there_are;
+  for (int device = 0; device < devices; ++device) {
+    TANDEM_ASSIGN_OR_RETURN(const CudaDeviceInfo info, api.Describe(device));
+    if (info.uuid == uuid) return device;
+    there_are += fmt::format("{}{}", device == 0 ? "" : ", ", info.uuid);
+  }
+  return FailedPrecondition(
+      "GPU {} is not among those of this process ({}): set "
+      "CUDA_VISIBLE_DEVICES so that it is",
+      uuid, there_are);
+}
+
+absl::StatusOr<std::unique_ptr<SlotMemory>> CreateIpcSlots(CudaContext* context,
+                                                           const SlotShape& shape,
+                                                           SlotLife life,
+                                                           Ledger* ledger) {
+  auto slots = std::make_unique<IpcSlots>(context, shape, life);
+  TANDEM_RETURN_IF_ERROR(slots->Allocate(ledger));
+  return slots;
+}
+
+absl::StatusOr<std::unique_ptr<SlotMemory>> IpcSlotsOver(CudaContext* context,
+                                                         const ShardMemory& shard,
+                                                         int slots) {
+  auto over = std::make_unique<IpcSlots>(context, SlotShape{shard.bytes, slots, true},
+                                         SlotLife::kManyUpdates);
+  TANDEM_RETURN_IF_ERROR(over->Export(shard.data));
+  return over;
+}
+
+absl::StatusOr<std::shared_ptr<IpcMapping>> IpcMapping::Open(CudaContext* context,
+                                                             const IpcPayload& payload) {
+  TANDEM_RETURN_IF_ERROR(CheckSameDevice(*context, payload.uuid));
+  CudaApi& api = context->api();
+  std::shared_ptr<IpcMapping> mapping(new IpcMapping(context, payload.lasting));
+  const absl::StatusOr<std::byte*> memory = api.OpenMemory(payload.memory);
+  if (!memory.ok()) return Refused(*context, memory.status());
+  mapping->memory_ = *memory;
+  for (auto [handles, events] : {std::pair(&payload.filled, &mapping->filled_),
+                                 std::pair(&payload.drained, &mapping->drained_)}) {
+    for (const CudaIpcHandle& handle : *handles) {
+      const absl::StatusOr<CudaEvent> event = api.OpenEvent(handle);
+      if (!event.ok()) return Refused(*context, event.status());
+      events->push_back(*event);
+    }
+  }
+  return mapping;
+}
+
+IpcMapping::~IpcMapping() {
+  CudaApi& api = context_->api();
+  for (const auto* events : {&filled_, &drained_}) {
+    for (CudaEvent event : *events) api.DestroyEvent(event).IgnoreError();
+  }
+  if (memory_ != nullptr) api.CloseMemory(memory_).IgnoreError();
+}
+
+std::unique_ptr<SlotMemory> IpcSlotsOf(CudaContext* context,
+                                       std::shared_ptr<IpcMapping> mapping,
+                                       const SlotShape& shape) {
+  return std::make_unique<OpenedIpcSlots>(context, std::move(mapping), shape);
+}
+
+}  // namespace tandem

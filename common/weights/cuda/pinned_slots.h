@@ -1,0 +1,53 @@
+// Slots in shared memory of the host, between two GPUs' processes that cannot open each other's
+// memory. Both sides pin it, so that copies run at the copy engines' speed; where the system does
+// not let them, they copy all the same, slower, and say so once. Kernels do not read it, so it
+// needs no address of the device's; neither side's stream ever waits for the other process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <absl/status/statusor.h>
+
+#include "common/device/cuda/cuda_context.h"
+#include "common/weights/host_slots.h"
+
+namespace tandem {
+
+// Host memory of HostSlots, pinned as long as this lives.
+class PinnedSlots {
+ public:
+  PinnedSlots(CudaContext* context, std::unique_ptr<HostSlots> slots, SlotLife life);
+  ~PinnedSlots();
+  PinnedSlots(const PinnedSlots&) = delete;
+  PinnedSlots& operator=(const PinnedSlots&) = delete;
+  HostSlots& slots() const { return *slots_; }
+  bool lasting() const { return lasting_; }
+
+ private:
+  CudaContext* const context_;
+  const std::unique_ptr<HostSlots> slots_;
+  const bool lasting_;
+  bool pinned_ = false;
+};
+
+// The producer's end: a slot is filled in device memory (one slot's, counted under "bucket"), and
+// crosses in one piece. EndFill waits for that; what is gathered for the next slot overlaps with
+// the consumer's copy.
+absl::StatusOr<std::unique_ptr<SlotMemory>> CreatePinnedSlots(CudaContext* context,
+                                                              const SlotShape& shape,
+                                                              SlotLife life,
+                                                              Ledger* ledger);
+// The consumer's end, for one update: rows are in the host's memory, and EndRead waits until they
+// are copied.
+std::unique_ptr<SlotMemory> PinnedSlotsOf(CudaContext* context,
+                                          std::shared_ptr<PinnedSlots> opened,
+                                          const SlotShape& shape);
+
+// Of a producer's slots: tells mappings apart, and whether they last.
+struct PinnedPayload {
+  int64_t mapping = 0;
+  int64_t lasting = 0;
+};
+
+}  // namespace tandem

@@ -1,0 +1,85 @@
+#include "common/weights/host_slots.h"
+
+#include <cstring>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/weights/bucket_plan.h"
+
+namespace tandem {
+namespace {
+
+class HostTransportImpl final : public WeightTransport {
+ public:
+  absl::StatusOr<std::unique_ptr<SlotMemory>> Create(const SlotShape& shape,
+                                                     SlotLife /*life*/,
+                                                     Ledger* ledger) override {
+    return HostSlots::Create(shape, ledger, Location::kHost);
+  }
+  absl::StatusOr<std::unique_ptr<SlotMemory>> Over(const ShardMemory& shard, int slots) override {
+    return HostSlots::Over(shard, slots);
+  }
+  bool can_share() const override { return true; }
+  bool unproven() const override { return false; }
+  bool FallBack(const absl::Status& /*why*/) override { return false; }
+  void Proven() override {}
+  absl::StatusOr<std::unique_ptr<SlotMemory>> Open(PassedSlots passed, Ledger* ledger) override {
+    if (passed.handle.kind != SlotHandle::Kind::kSharedMemory) {
+      return InvalidArgument(
+          "the trainer passed memory of a GPU, and this rollout runs on a CPU: run both on the "
+          "same device");
+    }
+    return HostSlots::Map(std::move(passed), ledger, SharedRegion::Access::kRead);
+  }
+  void Forget() override {}
+};
+
+}  // namespace
+
+absl::Status CheckShape(const SlotShape& shape) {
+  const bool aligned = shape.direct || shape.slot_bytes % kEntryAlignment == 0;
+  if (shape.slot_bytes > 0 && shape.slots >= 1 && aligned) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("{} slots of {} bytes: slots are multiples of {} bytes", shape.slots,
+                         shape.slot_bytes, kEntryAlignment);
+}
+
+absl::StatusOr<std::unique_ptr<HostSlots>> HostSlots::Create(const SlotShape& shape,
+                                                             Ledger* ledger,
+                                                             Location location) {
+  auto region =
+      SharedRegion::Create("bucket", shape.bytes(), ledger, location, SharedRegion::Pages::kSmall);
+  if (!region.ok()) {
+    return Annotate(region.status(), fmt::format("{} slots of {} MiB (weight_sync.bucket_mb and "
+                                                 "weight_sync.slots lower it)",
+                                                 shape.slots, shape.slot_bytes >> 20));
+  }
+  return std::unique_ptr<HostSlots>(new HostSlots(shape, *std::move(region)));
+}
+
+std::unique_ptr<HostSlots> HostSlots::Over(const ShardMemory& shard, int slots) {
+  return std::unique_ptr<HostSlots>(new HostSlots({shard.bytes, slots, true}, shard));
+}
+
+absl::StatusOr<std::unique_ptr<HostSlots>> HostSlots::Map(PassedSlots passed,
+                                                          Ledger* ledger,
+                                                          SharedRegion::Access access) {
+  TANDEM_RETURN_IF_ERROR(CheckShape(passed.shape));
+  TANDEM_ASSIGN_OR_RETURN(
+      auto region,
+      SharedRegion::MapForeign(std::move(passed.fd), passed.shape.bytes(), ledger, access));
+  return std::unique_ptr<HostSlots>(new HostSlots(passed.shape, std::move(region)));
+}
+
+absl::Status HostSlots::Copy(std::byte* to, const void* rows, int64_t bytes) {
+  memcpy(to, rows, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+WeightTransport* HostTransport() {
+  static HostTransportImpl transport;
+  return &transport;
+}
+
+}  // namespace tandem

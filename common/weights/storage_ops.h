@@ -1,0 +1,60 @@
+// What is done to a full storage of weights, on whatever device it lies: rows are stored, read,
+// digested and scrambled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/ops/cpu/thread_pool.h"
+#include "common/types/ledger_snapshot.h"
+#include "common/weights/digest.h"
+#include "common/weights/layout.h"
+
+namespace tandem {
+
+// Dense rows [row, row + rows) of a tensor, in the layout's dtype; `from` needs no alignment beyond
+// an element's.
+struct DenseRows {
+  const TensorPlace* place = nullptr;
+  int64_t row = 0;
+  int64_t rows = 0;
+  const std::byte* from = nullptr;
+  Location location = Location::kDevice;  // of `from`; kHost only where the device is no host
+};
+
+// Of one storage (layout().total_bytes()), which must be mapped, its padding zeroed once, whenever
+// a method is called. Not thread-safe: the engine thread calls it. Errors are the device's; on a
+// CPU there are none but CheckPadding's.
+class StorageOps {
+ public:
+  virtual ~StorageOps() = default;
+  virtual const WeightLayout& layout() const = 0;
+
+  // Writes rows, none of them twice, in the order of the device's work: SlotMemory says when what
+  // they came from may change.
+  virtual absl::Status StoreRows(const std::vector<DenseRows>& pieces) = 0;
+  // Of each tensor, re-read from where it is stored.
+  virtual absl::StatusOr<std::vector<Digest>> DigestStored(
+      const std::vector<const TensorPlace*>& places) = 0;
+  // Fills tensors with NaN (0xff bytes); padding stays zero.
+  virtual absl::Status Scramble(const std::vector<const TensorPlace*>& places) = 0;
+  // Whether what belongs to no tensor is zero. DataLoss: padding.h.
+  virtual absl::Status CheckPadding() = 0;
+  // Rows [row, row + rows) into the host's memory, dense.
+  virtual absl::Status ReadRows(const TensorPlace& place,
+                                int64_t row,
+                                int64_t rows,
+                                void* to_host) = 0;
+};
+
+// Of a storage in host memory, by all threads of `pool`. `layout` and `storage` outlive it.
+std::unique_ptr<StorageOps> CreateCpuStorageOps(const WeightLayout* layout,
+                                                std::byte* storage,
+                                                std::shared_ptr<ThreadPool> pool);
+
+}  // namespace tandem

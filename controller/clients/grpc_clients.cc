@@ -1,0 +1,25 @@
+#include "controller/clients/grpc_clients.h"
+
+#include "common/rpc/security.h"
+#include "controller/clients/grpc_rollout_client.h"
+#include "controller/clients/grpc_trainer_client.h"
+#include "controller/config_options.h"
+
+namespace tandem {
+
+ClientFactory GrpcClients(const v1::Config& config) {
+  const absl::Duration timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  const RpcSecurity security = SecurityOf(config);
+  return {.trainer =
+              [timeout, security](const WorkerEntry& entry) {
+                return MakeGrpcTrainerClient(entry.announcement.address, entry.incarnation, timeout,
+                                             security);
+              },
+          .rollout =
+              [timeout, security](const WorkerEntry& entry) {
+                return MakeGrpcRolloutClient(entry.announcement.address, entry.incarnation, timeout,
+                                             security);
+              }};
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+#include "controller/memory_plan_input.h"
+
+#include <algorithm>
+
+#include "common/base/cores.h"
+
+namespace tandem {
+namespace {
+
+Recompute RecomputeOf(const std::string& text) {
+  if (text == "true") return Recompute::kAlways;
+  return text == "false" ? Recompute::kNever : Recompute::kAuto;
+}
+
+Reshard ReshardOf(const std::string& text) {
+  if (text == "true") return Reshard::kAlways;
+  return text == "false" ? Reshard::kNever : Reshard::kAuto;
+}
+
+bool Filters(double top_p, int64_t top_k) { return top_p < 1 || top_k > 0; }
+
+TrainerMemoryOptions TrainerOptionsOf(const v1::Config& config) {
+  const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
+  const bool float32 = config.model().compute_dtype() == "float32";
+  TrainerMemoryOptions options;
+  options.pairs = std::max<int64_t>(1, config.cluster().trainers());
+  options.element_bytes = float32 ? 4 : 2;
+  options.reference = NeedsReference(config);
+  options.offload_master = fsdp.param_offload() && !float32;
+  options.offload_moments = fsdp.optimizer_offload();
+  options.offload_reference = config.ref().offload();
+  options.gather.reshard = ReshardOf(fsdp.reshard_after_forward());
+  options.gather.prefetch = fsdp.forward_prefetch();
+  return options;
+}
+
+}  // namespace
+
+int ComputeThreads(const v1::Config& config) {
+  if (config.cluster().compute_threads() > 0) {
+    return static_cast<int>(config.cluster().compute_threads());
+  }
+  const int64_t cores = std::ssize(AllowedCores());
+  return static_cast<int>(std::max<int64_t>(1, cores / config.cluster().trainers()));
+}
+
+bool PlansForGpu(const v1::Config& config) { return config.trainer().device() == "cuda"; }
+
+MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_bytes) {
+  const v1::Rollout& rollout = config.rollout();
+  const bool cuda = PlansForGpu(config);
+  MemoryPlanInput input;
+  input.device_bytes = device_bytes;
+  input.host_is_device = !cuda;
+  input.threads = ComputeThreads(config);
+  input.max_num_seqs = rollout.max_num_seqs();
+  input.max_model_len = rollout.max_model_len();
+  input.batched_tokens = rollout.max_num_batched_tokens();
+  input.memory_utilization = rollout.gpu_memory_utilization();
+  input.filtered = Filters(rollout.top_p(), rollout.top_k()) ||
+                   (rollout.val_kwargs().do_sample() &&
+                    Filters(rollout.val_kwargs().top_p(), rollout.val_kwargs().top_k()));
+  input.free_cache_engine = rollout.free_cache_engine();
+  input.sleep_level = static_cast<int>(rollout.sleep_level());
+  input.trainer = TrainerOptionsOf(config);
+  input.train_limits = TrainLimits(config);
+  input.score_limits = ScoreLimits(config);
+  input.recompute = RecomputeOf(config.model().enable_gradient_checkpointing());
+  input.old_log_probs = config.actor().old_log_prob() == "recompute";
+  input.probe_limits = ProbeLimits(config);
+  input.probe = config.weight_sync().probe();
+  input.check = config.weight_sync().check() != "off";
+  input.export_model = SavesContent(config, "hf_model");
+  input.slot_bytes = BucketBytes(config, cuda);
+  input.slots = SyncIsDirect(config) ? 0 : config.weight_sync().slots();
+  return input;
+}
+
+}  // namespace tandem

@@ -1,0 +1,204 @@
+#include "controller/report/memory_html.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "controller/report/format.h"
+
+namespace tandem {
+namespace {
+
+constexpr const char* kStyle = R"css(
+  body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; color: #111827; }
+  h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; }
+  svg { width: 100%; font: 12px system-ui, sans-serif; display: block; }
+  svg .limit { stroke: #111827; stroke-dasharray: 4 3; }
+  table { border-collapse: collapse; } td, th { padding: .25em .8em; text-align: right;
+    border-bottom: 1px solid #e5e7eb; } td:first-child, th:first-child { text-align: left; }
+  .key { display: inline-block; margin-right: 1.2em; } .key i { display: inline-block; width: 1em;
+    height: 1em; margin-right: .4em; vertical-align: -.15em; } .bad { color: #b91c1c; }
+)css";
+
+constexpr int kWidth = 960, kLeft = 190, kRight = 90, kRow = 24, kTop = 22;
+
+// A colour for each tag; the rollout's are paler.
+const char* Colour(const std::string& tag) {
+  static const std::map<std::string, const char*> colours = {
+      {"master", "#1d4ed8"},    {"weights", "#059669"},     {"reference", "#7c3aed"},
+      {"optimizer", "#d97706"}, {"gradients", "#dc2626"},   {"gather", "#0891b2"},
+      {"bucket", "#be185d"},    {"activations", "#65a30d"}, {"workspace", "#6b7280"},
+      {"kv_cache", "#c026d3"},  {"driver", "#9ca3af"}};
+  const auto found = colours.find(tag);
+  return found == colours.end() ? "#111827" : found->second;
+}
+
+struct Row {
+  std::string name;
+  std::vector<MemoryLine> lines;  // bytes that count against the device
+  int64_t bytes = 0;
+};
+
+std::string Bars(const std::vector<Row>& rows, int64_t device_bytes) {
+  int64_t full = 1;
+  for (const Row& row : rows) full = std::max(full, row.bytes);
+  // The device's end, unless the bars would be short then.
+  const bool limited = device_bytes > 0 && device_bytes < 4 * full;
+  if (limited) full = std::max(full, device_bytes);
+  const double scale = static_cast<double>(kWidth - kLeft - kRight) / static_cast<double>(full);
+  const int height = kTop + kRow * static_cast<int>(rows.size()) + 4;
+  std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img">)", kWidth, height);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int y = kTop + kRow * static_cast<int>(i);
+    svg += fmt::format(R"(<text x="{}" y="{}" text-anchor="end">{}</text>)", kLeft - 8, y + 15,
+                       EscapeHtml(rows[i].name));
+    double x = kLeft;
+    for (const MemoryLine& line : rows[i].lines) {
+      const double width = static_cast<double>(line.bytes) * scale;
+      if (width <= 0) continue;
+      svg += fmt::format(
+          R"(<rect x="{:.1f}" y="{}" width="{:.1f}" height="{}" fill="{}" opacity="{}"><title>{} {}: {}</title></rect>)",
+          x, y, width, kRow - 6, Colour(line.tag), line.trainer ? "1" : "0.55",
+          line.trainer ? "trainer" : "rollout", EscapeHtml(line.tag), FormatBytes(line.bytes));
+      x += width;
+    }
+    svg += fmt::format(R"(<text x="{:.1f}" y="{}">{}</text>)", x + 6, y + 15,
+                       FormatBytes(rows[i].bytes));
+  }
+  const double limit = kLeft + static_cast<double>(device_bytes) * scale;
+  if (limited) {
+    svg += fmt::format(R"(<line class="limit" x1="{0:.1f}" y1="{1}" x2="{0:.1f}" y2="{2}"/>)",
+                       limit, kTop - 4, height);
+    svg += fmt::format(R"(<text x="{:.1f}" y="12" text-anchor="end">device {}</text>)", limit,
+                       FormatBytes(device_bytes));
+  }
+  return svg + "</svg>";
+}
+
+std::string Legend(const std::vector<Row>& rows) {
+  std::set<std::pair<bool, std::string>> tags;
+  for (const Row& row : rows) {
+    for (const MemoryLine& line : row.lines) {
+      if (line.bytes > 0) tags.insert({!line.trainer, line.tag});
+    }
+  }
+  std::string html = "<p>";
+  for (const auto& [rollout, tag] : tags) {
+    html += fmt::format(R"(<span class="key"><i style="background:{};opacity:{}"></i>{} {}</span>)",
+                        Colour(tag), rollout ? "0.55" : "1", rollout ? "rollout" : "trainer",
+                        EscapeHtml(tag));
+  }
+  return html + "</p>";
+}
+
+Row Planned(const MemoryPlan& plan, const PlannedPhase& phase, const std::string& name) {
+  Row row{name, phase.lines, plan.Bytes(phase)};
+  for (MemoryLine& line : row.lines) line.bytes = plan.Bytes(line);
+  return row;
+}
+
+Row Measured(const PhaseTime& phase, int rank, const std::string& name) {
+  Row row{name, MeasuredLines(phase, rank), PairOf(phase, rank).peak_bytes()};
+  for (MemoryLine& line : row.lines) line.bytes *= line.location == Location::kFile ? 0 : 1;
+  return row;
+}
+
+std::vector<Row> RowsOf(const StepMemory& memory) {
+  std::vector<Row> rows;
+  if (memory.phases.empty()) {
+    for (const PlannedPhase& phase : memory.plan.phases) {
+      rows.push_back(Planned(memory.plan, phase, phase.phase));
+    }
+    return rows;
+  }
+  const int rank = HeaviestPair(memory.phases);
+  for (const PhaseTime& phase : memory.phases) {
+    const PlannedPhase* planned = memory.plan.Find(phase.phase);
+    if (planned != nullptr)
+      rows.push_back(Planned(memory.plan, *planned, phase.phase + ", planned"));
+    rows.push_back(Measured(phase, rank, phase.phase + ", measured"));
+  }
+  return rows;
+}
+
+std::string PlanTable(const MemoryPlan& plan) {
+  std::string html =
+      "<table><tr><th>phase</th><th>trainer</th><th>rollout</th><th>pair</th><th>of device</th>"
+      "</tr>";
+  for (const PlannedPhase& phase : plan.phases) {
+    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %</td></tr>",
+                        EscapeHtml(phase.phase), FormatBytes(plan.Bytes(phase, true)),
+                        FormatBytes(plan.Bytes(phase, false)), FormatBytes(plan.Bytes(phase)),
+                        100.0 * static_cast<double>(plan.Bytes(phase)) /
+                            static_cast<double>(std::max<int64_t>(1, plan.device_bytes)));
+  }
+  return html + "</table>";
+}
+
+std::string StepTable(const StepMemory& memory) {
+  const int rank = HeaviestPair(memory.phases);
+  std::string html =
+      "<table><tr><th>phase</th><th>seconds</th><th>trainer</th><th>rollout</th><th>pair</th>"
+      "<th>planned</th><th>of device</th><th>system</th><th>unaccounted</th></tr>";
+  for (const PhaseTime& phase : memory.phases) {
+    const PairMemory pair = PairOf(phase, rank);
+    const PlannedPhase* planned = memory.plan.Find(phase.phase);
+    html += fmt::format(
+        "<tr><td>{}</td><td>{:.3f}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.1f} %"
+        "</td><td>{}</td><td>{}</td></tr>",
+        EscapeHtml(phase.phase), phase.seconds, FormatBytes(pair.trainer.peak_on_device()),
+        FormatBytes(pair.rollout.peak_on_device()), FormatBytes(pair.peak_bytes()),
+        planned == nullptr ? "-" : FormatBytes(memory.plan.LedgerBytes(*planned)),
+        100.0 * static_cast<double>(pair.peak_bytes()) /
+            static_cast<double>(std::max<int64_t>(1, memory.plan.device_bytes)),
+        FormatBytes(pair.trainer.process_bytes + pair.rollout.process_bytes),
+        FormatBytes(pair.trainer.unaccounted_bytes() + pair.rollout.unaccounted_bytes()));
+  }
+  return html +
+         "</table><p>system: resident memory of both processes at the end of the phase; "
+         "unaccounted: what of it is neither in a ledger nor was there before anything was "
+         "counted.</p>";
+}
+
+std::string AdviceHtml(const PlanAdvices& advices) {
+  std::string html = "<h2>What to change</h2>";
+  if (!advices.alone.empty()) {
+    html += "<table><tr><th>change</th><th>of the peak</th><th></th></tr>";
+    for (const PlanAdvice& advice : advices.alone) {
+      html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>", EscapeHtml(advice.setting),
+                          SavedText(advice), AdviceRemark(advice));
+    }
+    html += "</table>";
+  }
+  const std::string end = AdviceEnd(advices);
+  return end.empty() ? html : html + "<pre>" + EscapeHtml(end) + "</pre>";
+}
+
+}  // namespace
+
+std::string MemoryHtml(const std::string& title,
+                       const StepMemory& memory,
+                       const PlanAdvices& advices) {
+  const MemoryPlan& plan = memory.plan;
+  const std::vector<Row> rows = RowsOf(memory);
+  std::string html = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>";
+  html += EscapeHtml(title) + "</title><style>" + kStyle + "</style></head><body>";
+  html += "<h1>Memory of a pair: " + EscapeHtml(title) + "</h1>";
+  if (!plan.phases.empty()) {
+    html += fmt::format("<p{}>Planned {}.</p>", plan.fits() ? "" : " class=\"bad\"",
+                        EscapeHtml(MemoryPlanSummary(plan)));
+  }
+  if (!memory.phases.empty()) {
+    html += "<h2>" + EscapeHtml(memory.state) + "</h2>";
+  }
+  html += Bars(rows, plan.device_bytes) + Legend(rows);
+  html += memory.phases.empty() ? PlanTable(plan) : StepTable(memory);
+  if (!memory.note.empty()) html += "<p>" + EscapeHtml(memory.note) + "</p>";
+  if (memory.phases.empty() && !plan.phases.empty() && !plan.fits()) html += AdviceHtml(advices);
+  return html + "</body></html>\n";
+}
+
+}  // namespace tandem

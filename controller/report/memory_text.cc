@@ -1,0 +1,329 @@
+#include "controller/report/memory_text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "controller/report/format.h"
+
+namespace tandem {
+namespace {
+
+constexpr size_t kBarWidth = 40;
+
+char Letter(const MemoryLine& line) {
+  static const std::map<std::string, char> letters = {
+      {"master", 'm'},    {"weights", 'w'},  {"reference", 'r'}, {"optimizer", 'o'},
+      {"gradients", 'g'}, {"gather", 't'},   {"bucket", 'b'},    {"activations", 'a'},
+      {"workspace", 's'}, {"kv_cache", 'k'}, {"driver", 'd'}};
+  const auto found = letters.find(line.tag);
+  const char letter = found == letters.end() ? '?' : found->second;
+  return line.trainer ? letter : static_cast<char>(std::toupper(letter));
+}
+
+// What a whole bar stands for: the device, or the peak where that would be a few letters long.
+int64_t FullBar(int64_t device_bytes, int64_t peak_bytes) {
+  return peak_bytes < device_bytes / 4 ? peak_bytes : std::max(device_bytes, peak_bytes);
+}
+
+std::string Percent(int64_t bytes, int64_t of) {
+  return of > 0 ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(bytes) / of) : "-";
+}
+
+// Lines that are not in memory at all, or in the host's beside a device: by place and tag.
+std::string Elsewhere(const MemoryPlan& plan) {
+  std::map<std::pair<std::string, std::string>, int64_t> most;
+  for (const PlannedPhase& phase : plan.phases) {
+    for (const MemoryLine& line : phase.lines) {
+      if (plan.Bytes(line) > 0 || line.bytes == 0) continue;
+      const char* place = line.location == Location::kFile ? "file" : "host memory";
+      int64_t& bytes = most[{place, line.tag}];
+      bytes = std::max(bytes, line.bytes);
+    }
+  }
+  std::string text;
+  for (const auto& [key, bytes] : most) {
+    text += fmt::format("{}{} of {} in {}", text.empty() ? "" : ", ", FormatBytes(bytes),
+                        key.second, key.first);
+  }
+  return text.empty() ? "" : "beside the device: " + text + "\n";
+}
+
+std::string Decisions(const MemoryPlan& plan) {
+  std::string text =
+      plan.sleep_level == 0
+          ? "while the trainer works the rollout keeps its memory"
+          : fmt::format("while the trainer works the rollout sleeps at level {}", plan.sleep_level);
+  text += plan.recompute ? "; layers run forward again in backward"
+                         : "; all activations are kept for backward";
+  text += plan.tight ? "; the trainer gives back before the sync what only training needs"
+                     : "; the trainer keeps its memory between steps";
+  return text + "\n";
+}
+
+const LedgerEntry* Entry(const LedgerSnapshot& ledger, const MemoryLine& line) {
+  for (const LedgerEntry& entry : ledger.entries) {
+    if (entry.tag == line.tag && entry.location == line.location) return &entry;
+  }
+  return nullptr;
+}
+
+// What the peak is made of, line by line.
+std::string PeakTable(const MemoryPlan& plan) {
+  if (plan.phases.empty()) return "";
+  const PlannedPhase& phase = plan.phases[plan.peak];
+  std::vector<std::vector<std::string>> rows = {{phase.phase, "worker", "place", "bytes"}};
+  for (const MemoryLine& line : phase.lines) {
+    if (line.bytes == 0) continue;
+    rows.push_back({line.part.empty() ? line.tag : line.tag + ": " + line.part,
+                    line.trainer ? "trainer" : "rollout", LocationName(line.location),
+                    FormatBytes(line.bytes)});
+  }
+  return FormatTable(rows);
+}
+
+// What the plan only estimates.
+std::string Estimates(const MemoryPlan& plan) {
+  std::map<std::string, int64_t> parts;
+  if (!plan.phases.empty()) {
+    for (const MemoryLine& line : plan.phases[plan.peak].lines) {
+      if (line.tag == kDriverTag) parts[line.part] += line.bytes;
+    }
+  }
+  std::string text;
+  for (const auto& [part, bytes] : parts) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", FormatBytes(bytes), part);
+  }
+  if (text.empty()) return "";
+  return "driver: " + text + ": estimates that no GPU has confirmed, counted in no ledger\n";
+}
+
+// Planned and measured tags of one phase.
+std::string TagTable(const PlannedPhase* planned, const PhaseTime& phase, int rank) {
+  const PairMemory pair = PairOf(phase, rank);
+  std::map<std::tuple<bool, std::string, Location>, int64_t> plan;
+  if (planned != nullptr) {
+    for (const MemoryLine& line : planned->lines) {
+      plan[{!line.trainer, line.tag, line.location}] += line.bytes;
+    }
+  }
+  for (const MemoryLine& line : MeasuredLines(phase, rank)) {
+    plan.emplace(std::tuple(!line.trainer, line.tag, line.location), 0);
+  }
+  std::vector<std::vector<std::string>> rows = {{"tag", "worker", "place", "planned", "measured"}};
+  for (const auto& [key, bytes] : plan) {
+    const auto& [rollout, tag, location] = key;
+    const LedgerEntry* entry =
+        Entry(rollout ? pair.rollout : pair.trainer, {!rollout, tag, location, 0});
+    const int64_t measured = entry == nullptr ? 0 : entry->peak_bytes;
+    if (bytes == 0 && measured == 0) continue;
+    rows.push_back({tag, rollout ? "rollout" : "trainer", LocationName(location),
+                    planned == nullptr ? "-" : FormatBytes(bytes),
+                    tag == kDriverTag ? "in no ledger" : FormatBytes(measured)});
+  }
+  return FormatTable(rows);
+}
+
+}  // namespace
+
+std::vector<MemoryLine> MeasuredLines(const PhaseTime& phase, int rank) {
+  std::vector<MemoryLine> lines;
+  for (const WorkerMemory& worker : phase.workers) {
+    if (worker.rank != rank) continue;
+    for (const LedgerEntry& entry : worker.ledger.entries) {
+      lines.push_back({worker.trainer, entry.tag, entry.location, entry.peak_bytes});
+    }
+  }
+  return lines;
+}
+
+PairMemory PairOf(const PhaseTime& phase, int rank) {
+  PairMemory pair;
+  for (const WorkerMemory& worker : phase.workers) {
+    if (worker.rank == rank) (worker.trainer ? pair.trainer : pair.rollout) = worker.ledger;
+  }
+  return pair;
+}
+
+std::string DriverLine(const PairMemory& pair) {
+  // One device: whoever worked in the phase has asked last.
+  const LedgerSnapshot& asked = pair.trainer.driver_free_bytes > 0 ? pair.trainer : pair.rollout;
+  if (asked.driver_free_bytes == 0) return "";
+  const int64_t used = asked.driver_total_bytes - asked.driver_free_bytes;
+  const int64_t counted = pair.trainer.device_bytes + pair.rollout.device_bytes;
+  return fmt::format(
+      "at its end the driver says {} of {} in use; {} of it is in neither ledger: contexts, "
+      "libraries' workspaces, other processes\n",
+      FormatBytes(used), FormatBytes(asked.driver_total_bytes), FormatBytes(used - counted));
+}
+
+int HeaviestPair(const std::vector<PhaseTime>& phases) {
+  int heaviest = 0;
+  int64_t most = -1;
+  for (const PhaseTime& phase : phases) {
+    for (const WorkerMemory& worker : phase.workers) {
+      const int64_t bytes = PairOf(phase, worker.rank).peak_bytes();
+      if (bytes > most) std::tie(heaviest, most) = std::pair(worker.rank, bytes);
+    }
+  }
+  return heaviest;
+}
+
+std::string MemoryBar(const std::vector<MemoryLine>& lines, int64_t full, size_t width) {
+  std::string bar;
+  double end = 0;
+  for (const MemoryLine& line : lines) {
+    if (line.location == Location::kFile) continue;
+    end += static_cast<double>(line.bytes) / static_cast<double>(std::max<int64_t>(1, full));
+    const auto upto = std::min(width, static_cast<size_t>(end * static_cast<double>(width) + 0.5));
+    if (upto > bar.size()) bar.append(upto - bar.size(), Letter(line));
+  }
+  return "|" + bar + std::string(width - bar.size(), ' ') + "|";
+}
+
+std::string TagLetters(const std::vector<MemoryLine>& lines) {
+  std::vector<std::pair<char, std::string>> seen;
+  for (const MemoryLine& line : lines) {
+    if (line.location == Location::kFile || line.bytes == 0) continue;
+    const std::pair<char, std::string> entry{Letter(line), line.tag};
+    if (std::find(seen.begin(), seen.end(), entry) == seen.end()) seen.push_back(entry);
+  }
+  std::string text;
+  for (const bool trainer : {true, false}) {
+    text += trainer ? "trainer:" : "; rollout:";
+    for (const auto& [letter, tag] : seen) {
+      if ((std::islower(letter) != 0) == trainer) text += fmt::format(" {} {}", letter, tag);
+    }
+  }
+  return text + "\n";
+}
+
+std::string MemoryPlanText(const MemoryPlan& plan) {
+  std::string text =
+      fmt::format("memory plan of a pair, device of {}\n", FormatBytes(plan.device_bytes));
+  const int64_t full = FullBar(plan.device_bytes, plan.peak_bytes());
+  std::vector<std::vector<std::string>> rows = {
+      {"phase", "trainer", "rollout", "pair", "of device", ""}};
+  std::vector<MemoryLine> all;
+  for (const PlannedPhase& phase : plan.phases) {
+    std::vector<MemoryLine> lines = phase.lines;
+    for (MemoryLine& line : lines) line.bytes = plan.Bytes(line);
+    all.insert(all.end(), lines.begin(), lines.end());
+    rows.push_back({phase.phase, FormatBytes(plan.Bytes(phase, true)),
+                    FormatBytes(plan.Bytes(phase, false)), FormatBytes(plan.Bytes(phase)),
+                    Percent(plan.Bytes(phase), plan.device_bytes),
+                    MemoryBar(lines, full, kBarWidth)});
+  }
+  text += FormatTable(rows) + TagLetters(all) + PeakTable(plan) + Decisions(plan) +
+          Elsewhere(plan) + Estimates(plan);
+  return text + MemoryPlanSummary(plan) + "\n";
+}
+
+std::string MemoryPlanSummary(const MemoryPlan& plan) {
+  const int64_t left = plan.device_bytes - plan.peak_bytes();
+  const std::string text = fmt::format("peak {} of {} in {}: ", FormatBytes(plan.peak_bytes()),
+                                       FormatBytes(plan.device_bytes),
+                                       plan.phases.empty() ? "-" : plan.phases[plan.peak].phase);
+  if (plan.fits()) return text + fmt::format("fits, {} left", FormatBytes(left));
+  const std::string excess = left < 0 ? fmt::format(", {} too much", FormatBytes(-left)) : "";
+  const std::string problem = plan.problem.empty() ? "" : ": " + plan.problem;
+  return text + "does not fit" + excess + problem;
+}
+
+std::string AdviceText(const PlanAdvices& advices) {
+  if (advices.alone.empty()) return AdviceEnd(advices);
+  std::vector<std::vector<std::string>> rows = {{"change", "of the peak", ""}};
+  for (const PlanAdvice& advice : advices.alone) {
+    rows.push_back({advice.setting, SavedText(advice), AdviceRemark(advice)});
+  }
+  return FormatTable(rows) + AdviceEnd(advices);
+}
+
+std::string AdviceEnd(const PlanAdvices& advices) {
+  if (advices.alone.empty()) {
+    return "nothing that this configuration can change lowers the peak or makes room for a KV "
+           "pool\n";
+  }
+  if (std::any_of(advices.alone.begin(), advices.alone.end(),
+                  [](const PlanAdvice& advice) { return advice.enough; })) {
+    return "";
+  }
+  if (advices.together.empty()) {
+    return fmt::format("all together still need {}{}\n", FormatBytes(advices.least_bytes),
+                       advices.pool ? "" : " and have no room for a KV pool");
+  }
+  std::string text =
+      fmt::format("together these fit, with a peak of {}:\n", FormatBytes(advices.least_bytes));
+  for (const PlanAdvice& advice : advices.together) {
+    text += fmt::format("  {}  ({}{})\n", advice.setting, advice.pool ? "room for a KV pool, " : "",
+                        SavedText(advice));
+  }
+  return text;
+}
+
+std::string SavedText(const PlanAdvice& advice) {
+  return advice.saved_bytes < 0 ? "takes " + FormatBytes(-advice.saved_bytes)
+                                : "saves " + FormatBytes(advice.saved_bytes);
+}
+
+std::string AdviceRemark(const PlanAdvice& advice) {
+  if (advice.enough) return "fits then";
+  return advice.pool ? "room for a KV pool then" : "";
+}
+
+std::string NoteOnStep(int64_t step) {
+  if (step != 1) return "";
+  return "step 1 makes the optimizer's state at its end: what comes before it holds less than "
+         "planned. Loading, the first sync and its check came before it and are in no step.";
+}
+
+std::string StepMemoryText(const StepMemory& memory) {
+  const MemoryPlan& plan = memory.plan;
+  const int rank = HeaviestPair(memory.phases);
+  std::string text = fmt::format("{}, pair {}, device of {}\n", memory.state, rank,
+                                 FormatBytes(plan.device_bytes));
+  const PhaseTime* peak = nullptr;
+  for (const PhaseTime& phase : memory.phases) {
+    const int64_t bytes = PairOf(phase, rank).peak_bytes();
+    if (peak == nullptr || bytes > PairOf(*peak, rank).peak_bytes()) peak = &phase;
+  }
+  const int64_t full =
+      FullBar(plan.device_bytes, peak == nullptr ? 0 : PairOf(*peak, rank).peak_bytes());
+  std::vector<std::vector<std::string>> rows = {{"phase", "seconds", "trainer", "rollout", "pair",
+                                                 "of device", "planned", "system", "unaccounted",
+                                                 ""}};
+  std::vector<MemoryLine> all;
+  for (const PhaseTime& phase : memory.phases) {
+    const PairMemory pair = PairOf(phase, rank);
+    const PlannedPhase* planned = plan.Find(phase.phase);
+    const std::vector<MemoryLine> lines = MeasuredLines(phase, rank);
+    all.insert(all.end(), lines.begin(), lines.end());
+    const int64_t system = pair.trainer.process_bytes + pair.rollout.process_bytes;
+    rows.push_back(
+        {phase.phase, FormatSeconds(phase.seconds), FormatBytes(pair.trainer.peak_on_device()),
+         FormatBytes(pair.rollout.peak_on_device()), FormatBytes(pair.peak_bytes()),
+         Percent(pair.peak_bytes(), plan.device_bytes),
+         planned == nullptr ? "-" : FormatBytes(plan.LedgerBytes(*planned)), FormatBytes(system),
+         FormatBytes(pair.trainer.unaccounted_bytes() + pair.rollout.unaccounted_bytes()),
+         MemoryBar(lines, full, kBarWidth / 2)});
+  }
+  text += FormatTable(rows) + TagLetters(all);
+  if (!memory.note.empty()) text += memory.note + "\n";
+  if (peak == nullptr) return text;
+  const PairMemory pair = PairOf(*peak, rank);
+  text += fmt::format(
+      "\nhighest in {}: {} by the ledgers\n"
+      "at its end the system says {} (trainer) and {} (rollout); {} and {} of them were there "
+      "before anything was counted, {} and {} is not accounted for\n",
+      peak->phase, FormatBytes(pair.peak_bytes()), FormatBytes(pair.trainer.process_bytes),
+      FormatBytes(pair.rollout.process_bytes), FormatBytes(pair.trainer.baseline_bytes),
+      FormatBytes(pair.rollout.baseline_bytes), FormatBytes(pair.trainer.unaccounted_bytes()),
+      FormatBytes(pair.rollout.unaccounted_bytes()));
+  text += DriverLine(pair);
+  return text + TagTable(plan.Find(peak->phase), *peak, rank);
+}
+
+}  // namespace tandem

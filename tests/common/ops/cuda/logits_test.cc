@@ -1,0 +1,153 @@
+#include "common/ops/cuda/logits.h"
+
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "common/ops/cpu/isa.h"
+#include "common/ops/cpu/sample_row.h"
+#include "common/ops/cpu/vocab_chunks.h"
+#include "tests/common/ops/cuda/kernel_fixture.h"
+
+namespace tandem {
+namespace {
+using testing::RandomFloats;
+using testing::ScopedOrder;
+using testing::TestMatrix;
+
+constexpr int64_t kLimit = 2300, kChunks = 3, kStride = 3 * 1024;
+
+struct Scores {
+  std::vector<LogitSums> sums;
+  std::vector<RowScore> rows;
+};
+
+// In calls of `chunks_at_once`.
+Scores Score(const std::vector<float>& logits,
+             int64_t first_row,
+             const std::vector<ScoredRow>& rows,
+             int64_t chunks_at_once) {
+  const auto count = static_cast<int64_t>(rows.size());
+  Scores scores = {std::vector<LogitSums>(static_cast<size_t>(count * kChunks)),
+                   std::vector<RowScore>(rows.size())};
+  std::vector<float> targets(rows.size(), NAN);
+  for (int64_t chunk = 0; chunk < kChunks; chunk += chunks_at_once) {
+    LaunchLogitSums(nullptr,
+                    {.logits = logits.data() + first_row * kStride + chunk * kCudaVocabChunk,
+                     .stride = kStride,
+                     .rows = count,
+                     .first_chunk = chunk,
+                     .chunks = std::min(chunks_at_once, kChunks - chunk),
+                     .vocab_limit = kLimit},
+                    rows.data(), scores.sums.data(), targets.data());
+  }
+  LaunchRowScores(nullptr, count, kLimit, rows.data(), scores.sums.data(), targets.data(),
+                  scores.rows.data());
+  return scores;
+}
+
+std::vector<ScoredRow> Rows(int64_t count) {
+  std::vector<ScoredRow> rows;
+  for (int32_t i = 0; i < count; ++i) {
+    rows.push_back({1.0f / (0.5f + 0.25f * static_cast<float>(i % 4)), i * 191 % 2300});
+  }
+  return rows;
+}
+}  // namespace
+
+static_assert(kCudaVocabChunk == kVocabChunk);
+
+TEST_CASE("From equal logits come the CPU's statistics and log-probs", "[cuda][logits]") {
+  const KernelSet& cpu = **ChooseKernels(DType::kFloat32);
+  constexpr int64_t kRows = 7;
+  const std::vector<float> logits = RandomFloats(kRows, kStride, 1, 9.0f);
+  const std::vector<ScoredRow> rows = Rows(kRows);
+  for (const emulator::Order order : testing::kOrders) {
+    const ScopedOrder scoped(order);
+    const Scores scores = Score(logits, 0, rows, 2);
+    for (size_t row = 0; row < kRows; ++row) {
+      ChunkStats chunks[kChunks];
+      for (size_t chunk = 0; chunk < kChunks; ++chunk) {
+        cpu.chunk_stats(&logits[row * kStride + chunk * 1024],
+                        ChunkColumns(static_cast<int64_t>(chunk), kLimit),
+                        rows[row].inverse_temperature, &chunks[chunk]);
+        const LogitSums& sums = scores.sums[row * kChunks + chunk];
+        REQUIRE(sums.max == chunks[chunk].max);
+        REQUIRE(sums.sum == chunks[chunk].sum);
+        REQUIRE(sums.weighted == chunks[chunk].weighted);
+      }
+      RowStats stats;
+      cpu.combine_chunks(chunks, kChunks, &stats);
+      const RowScore& score = scores.rows[row];
+      REQUIRE(score.stats.max == stats.max);
+      REQUIRE(score.stats.sum == stats.sum);
+      REQUIRE(score.stats.log_sum == stats.log_sum);
+      REQUIRE(score.stats.entropy == stats.entropy);
+      const auto target = static_cast<size_t>(rows[row].target);
+      REQUIRE(score.log_prob ==
+              LogProb(logits[row * kStride + target], rows[row].inverse_temperature, stats));
+    }
+  }
+}
+
+TEST_CASE("A row's log-prob does not depend on rows or chunks at once", "[cuda][logits]") {
+  constexpr int64_t kRows = 9;
+  const std::vector<float> logits = RandomFloats(kRows, kStride, 2, 9.0f);
+  const std::vector<ScoredRow> rows = Rows(kRows);
+  const Scores full = Score(logits, 0, rows, kChunks);
+  for (const int64_t m : {1, 2, 5}) {
+    const Scores part = Score(logits, 3, {rows.begin() + 3, rows.begin() + 3 + m}, 1);
+    for (size_t i = 0; i < static_cast<size_t>(m); ++i) {
+      REQUIRE(part.rows[i].log_prob == full.rows[i + 3].log_prob);
+      REQUIRE(part.rows[i].stats.entropy == full.rows[i + 3].stats.entropy);
+    }
+  }
+}
+
+TEST_CASE("The gradient of logits has the CPU's bits", "[cuda][logits]") {
+  const KernelSet& cpu = **ChooseKernels(DType::kBFloat16);
+  constexpr int64_t kRows = 4;
+  const std::vector<float> logits = RandomFloats(kRows, kStride, 3, 6.0f);
+  const std::vector<ScoredRow> rows = Rows(kRows);
+  const Scores scores = Score(logits, 0, rows, kChunks);
+  std::vector<LogitsGradientRow> gradients;
+  for (size_t row = 0; row < kRows; ++row) {
+    gradients.push_back({.stats = scores.rows[row].stats,
+                         .inverse_temperature = rows[row].inverse_temperature,
+                         .grad_log_prob = 0.3f - static_cast<float>(row),
+                         .grad_entropy = row % 2 == 0 ? 0.0f : 0.02f,
+                         .target = rows[row].target});
+  }
+  // The last two chunks, up to the next multiple of eight ids.
+  constexpr int64_t kFirst = 1024, kCols = 2304 - kFirst;
+  for (const emulator::Order order : testing::kOrders) {
+    const ScopedOrder scoped(order);
+    TestMatrix dlogits(DType::kBFloat16, kRows, kCols);
+    LaunchLogitsBackward(nullptr,
+                         {.logits = logits.data() + kFirst,
+                          .stride = kStride,
+                          .rows = kRows,
+                          .first_chunk = 1,
+                          .chunks = 2,
+                          .vocab_limit = kLimit},
+                         gradients.data(), dlogits.view());
+    for (size_t row = 0; row < kRows; ++row) {
+      std::vector<Bf16> expected(kCols, 0);
+      const LogitsGradientRow& gradient = gradients[row];
+      cpu.logits_back({.logits = &logits[row * kStride + kFirst],
+                       .cols = kLimit - kFirst,
+                       .target = gradient.target - kFirst,
+                       .inverse_temperature = gradient.inverse_temperature,
+                       .stats = gradient.stats,
+                       .grad_log_prob = gradient.grad_log_prob,
+                       .grad_entropy = gradient.grad_entropy,
+                       .dlogits = expected.data()});
+      for (int64_t col = 0; col < kCols; ++col) {
+        REQUIRE(dlogits.At(static_cast<int64_t>(row), col) ==
+                FromBf16(expected[static_cast<size_t>(col)]));
+      }
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,21 @@
+#include "common/weights/transport.h"
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+
+TEST_CASE("A worker on a CPU takes shared memory, says why, and refuses CUDA IPC") {
+  const auto chosen = ChooseTransport("auto");
+  REQUIRE(chosen.ok());
+  REQUIRE(*chosen ==
+          "weight transport: shm (a memfd over the pair's socket), chosen because the device is a "
+          "CPU");
+  const auto forced = ChooseTransport("shm");
+  REQUIRE(forced.ok());
+  REQUIRE(forced->find("as weight_sync.transport says") != std::string::npos);
+  const auto refused = ChooseTransport("ipc").status();
+  REQUIRE(refused.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(std::string(refused.message()).find("weight_sync.transport=ipc") != std::string::npos);
+}
+
+}  // namespace tandem

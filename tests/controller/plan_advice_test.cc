@@ -1,0 +1,88 @@
+#include "controller/plan_advice.h"
+
+#include <algorithm>
+
+#include <catch2/catch.hpp>
+
+#include "controller/memory_plan_input.h"
+
+namespace tandem {
+namespace {
+
+ModelSpec Spec() {
+  const auto spec = ParseModelSpec(
+      R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
+          "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4,
+          "vocab_size": 32000, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+          "max_position_embeddings": 2048, "tie_word_embeddings": true})",
+      "", "config.json");
+  REQUIRE(spec.ok());
+  return *spec;
+}
+
+bool Names(const std::vector<PlanAdvice>& advices, const std::string& key) {
+  return std::any_of(advices.begin(), advices.end(), [&](const PlanAdvice& advice) {
+    return advice.setting.find(key) != std::string::npos;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("Advice names changes with what each saves, and only where they help", "[plan]") {
+  const ModelSpec spec = Spec();
+  v1::Config config = DefaultConfig();
+  config.mutable_rollout()->set_free_cache_engine("false");
+  constexpr int64_t kGib = int64_t{1} << 30;
+  const MemoryPlan roomy = PlanMemory(spec, MakeMemoryPlanInput(config, 64 * kGib));
+  REQUIRE(AdviseOnMemory(spec, config, 64 * kGib, Device::kOfPair).alone.empty());  // it fits
+
+  const int64_t device = roomy.peak_bytes() / 2;
+  REQUIRE_FALSE(PlanMemory(spec, MakeMemoryPlanInput(config, device)).fits());
+  const PlanAdvices advices = AdviseOnMemory(spec, config, device, Device::kOfPair);
+  REQUIRE(Names(advices.alone, "rollout.free_cache_engine=true"));
+  REQUIRE(Names(advices.alone, "optimizer_offload=true"));
+  REQUIRE_FALSE(Names(advices.alone, "ref.offload"));  // no reference is kept
+  REQUIRE_FALSE(Names(advices.alone, "reshard"));      // a single trainer gathers nothing
+  for (const PlanAdvice& advice : advices.alone) REQUIRE(advice.saved_bytes > 0);
+  // Where pairs share a host, more of them are no more memory.
+  REQUIRE(Names(advices.alone, "cluster.trainers"));
+  REQUIRE_FALSE(
+      Names(AdviseOnMemory(spec, config, device, Device::kShareOfHost).alone, "cluster.trainers"));
+}
+
+TEST_CASE("No advice gives a rollout more than the device", "[plan]") {
+  const ModelSpec spec = Spec();
+  v1::Config config = DefaultConfig();
+  config.mutable_rollout()->set_gpu_memory_utilization(0.01);
+  for (int64_t device = int64_t{8} << 20; device < int64_t{4} << 30; device *= 2) {
+    const PlanAdvices advices = AdviseOnMemory(spec, config, device, Device::kOfPair);
+    for (const auto& list : {advices.alone, advices.together}) {
+      for (const PlanAdvice& advice : list) {
+        const std::string key = "rollout.gpu_memory_utilization=";
+        if (advice.setting.find(key) != 0) continue;
+        REQUIRE(std::stod(advice.setting.substr(key.size())) <= 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("Changes that only fit together are listed together", "[plan]") {
+  const ModelSpec spec = Spec();
+  v1::Config config = DefaultConfig();
+  config.mutable_rollout()->set_free_cache_engine("true");
+  config.mutable_model()->set_enable_gradient_checkpointing("true");
+  config.mutable_rollout()->set_max_num_seqs(4);
+  const MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(config, int64_t{64} << 30));
+  // As little as leaves no single change enough.
+  for (int64_t device = plan.peak_bytes(); device > plan.peak_bytes() / 4;
+       device -= plan.peak_bytes() / 50) {
+    const PlanAdvices advices = AdviseOnMemory(spec, config, device, Device::kOfPair);
+    if (advices.together.empty()) continue;
+    REQUIRE(advices.together.size() > 1);
+    REQUIRE(advices.least_bytes <= device);
+    return;
+  }
+  FAIL("no device between a quarter and all of the peak needs several changes");
+}
+
+}  // namespace tandem

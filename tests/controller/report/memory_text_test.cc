@@ -1,0 +1,131 @@
+#include "controller/report/memory_text.h"
+
+#include <catch2/catch.hpp>
+
+#include "controller/report/memory_html.h"
+
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+MemoryPlan Plan() {
+  MemoryPlan plan{.device_bytes = 1000, .sleep_level = 1};
+  plan.phases = {{"generate", {{false, "kv_cache", Location::kDevice, 400}}},
+                 {"train",
+                  {{true, "master", Location::kDevice, 500},
+                   {false, "weights", Location::kHost, 250},
+                   {true, "optimizer", Location::kFile, 900}}}};
+  plan.peak = 1;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("A bar has a character per share, capitals for the rollout", "[report][memory]") {
+  REQUIRE(MemoryBar(Plan().phases[1].lines, 1000, 8) == "|mmmmWW  |");
+  REQUIRE(MemoryBar({}, 1000, 4) == "|    |");
+  // More than the full width is cut.
+  REQUIRE(MemoryBar({{true, "master", Location::kDevice, 5000}}, 1000, 4) == "|mmmm|");
+  REQUIRE(TagLetters(Plan().phases[1].lines) == "trainer: m master; rollout: W weights\n");
+}
+
+TEST_CASE("The text of a plan names phases, peak, decisions and what lies elsewhere",
+          "[report][memory]") {
+  const std::string text = MemoryPlanText(Plan());
+  INFO(text);
+  REQUIRE(Has(text, "75.0 %"));
+  REQUIRE(Has(text, "sleeps at level 1"));
+  REQUIRE(Has(text, "of optimizer in file"));
+  REQUIRE(Has(text, "in train: fits"));
+  MemoryPlan plan = Plan();
+  plan.device_bytes = 700;
+  REQUIRE(Has(MemoryPlanText(plan), "does not fit, 1 KiB too much"));
+  plan.problem = "no pool";
+  REQUIRE(Has(MemoryPlanText(plan), "does not fit, 1 KiB too much: no pool"));
+  plan.problem = "";
+  // Beside a device of its own, host memory does not count.
+  plan.host_is_device = false;
+  REQUIRE(plan.peak_bytes() == 500);
+  REQUIRE(Has(MemoryPlanText(plan), "of weights in host memory"));
+}
+
+TEST_CASE("Advice is a table, and a list where one change is not enough", "[report][memory]") {
+  REQUIRE(Has(AdviceText({}), "nothing"));
+  const PlanAdvices one{.alone = {{"rollout.sleep_level=2", 1 << 20, false, true}}};
+  REQUIRE(Has(AdviceText(one), "rollout.sleep_level=2"));
+  REQUIRE(Has(AdviceText(one), "fits then"));
+  const PlanAdvices two{.alone = {{"a=1", 1 << 20, false, false}, {"b=2", 1 << 20, false, false}},
+                        .together = {{"a=1", 1 << 20, false, false}, {"b=2", 1 << 20, false, true}},
+                        .least_bytes = 5 << 20};
+  REQUIRE(Has(AdviceText(two), "together these fit"));
+  const PlanAdvices none{.alone = {{"a=1", 1 << 20, false, false}}, .least_bytes = 7 << 20};
+  REQUIRE(Has(AdviceText(none), "still need 7 MiB and have no room for a KV pool"));
+  const PlanAdvices pool{.alone = {{"a=1", -(1 << 20), true, false}}, .pool = true};
+  REQUIRE(Has(AdviceText(pool), "takes 1 MiB"));
+  REQUIRE(Has(AdviceText(pool), "room for a KV pool then"));
+}
+
+TEST_CASE("The page holds bars for plan and run, and refers to nothing outside",
+          "[report][memory]") {
+  const std::string plan = MemoryHtml("a <b>", {.plan = Plan()});
+  REQUIRE(Has(plan, "a &lt;b&gt;"));
+  REQUIRE(Has(plan, "<rect"));
+  REQUIRE(Has(plan, "in train: fits"));
+  REQUIRE_FALSE(Has(plan, "What to change"));
+  MemoryPlan tight = Plan();
+  tight.device_bytes = 700;
+  const PlanAdvices advices{
+      .alone = {{"rollout.sleep_level=2", 1 << 20}, {"a=1", 1 << 20}},
+      .together = {{"rollout.sleep_level=2", 1 << 20}, {"a=1", 1 << 20, false, true}}};
+  const std::string advised = MemoryHtml("c", {.plan = tight}, advices);
+  REQUIRE(Has(advised, "What to change"));
+  REQUIRE(Has(advised, "<td>rollout.sleep_level=2</td><td>saves 1 MiB</td>"));
+  REQUIRE(Has(advised, "together these fit"));
+  StepMemory memory{.step = 1, .state = "run, step 1", .plan = Plan()};
+  memory.phases = {
+      {"train",
+       2.0,
+       600,
+       {{true,
+         1,
+         {.entries = {{"master", Location::kDevice, 480, 480}}, .memory_peak_bytes = 480}}}}};
+  const std::string both = MemoryHtml("run", memory);
+  REQUIRE(Has(both, "train, planned"));
+  REQUIRE(Has(both, "train, measured"));
+  memory.note = NoteOnStep(1);
+  REQUIRE(Has(MemoryHtml("run", memory), "optimizer&#39;s state") !=
+          Has(MemoryHtml("run", memory), "optimizer's state"));
+  REQUIRE(Has(StepMemoryText(memory), "step 1 makes the optimizer's state"));
+  REQUIRE(NoteOnStep(2).empty());
+  for (const std::string& page : {plan, both, advised}) {
+    for (const char* outside : {"http", "src=", "href", "<script", "@import", "url("}) {
+      REQUIRE_FALSE(Has(page, outside));
+    }
+  }
+}
+
+TEST_CASE("On a GPU peaks are the device's, and what no ledger counts of it is shown") {
+  constexpr int64_t kKiB = 1024;
+  StepMemory memory{.step = 1, .state = "run, step 1", .plan = Plan()};
+  const LedgerSnapshot trainer = {.device_bytes = 300 * kKiB,
+                                  .device_peak_bytes = 350 * kKiB,
+                                  .memory_bytes = 900 * kKiB,
+                                  .memory_peak_bytes = 990 * kKiB,
+                                  .driver_total_bytes = 1000 * kKiB,
+                                  .driver_free_bytes = 420 * kKiB};
+  LedgerSnapshot rollout = {
+      .device_bytes = 200 * kKiB, .device_peak_bytes = 200 * kKiB, .memory_peak_bytes = 500 * kKiB};
+  rollout.driver_total_bytes = 1000 * kKiB;  // it has rested, and not asked
+  memory.phases = {{"train", 2.0, 550 * kKiB, {{true, 0, trainer}, {false, 0, rollout}}}};
+  const PairMemory pair = PairOf(memory.phases[0], 0);
+  REQUIRE(pair.peak_bytes() == 550 * kKiB);
+  const std::string line = DriverLine(pair);
+  REQUIRE(Has(line, "580 KiB of 1000 KiB in use; 80 KiB of it is in neither ledger"));
+  REQUIRE(Has(StepMemoryText(memory), line));
+  memory.phases[0].workers[0].ledger.driver_free_bytes = 0;
+  REQUIRE(DriverLine(PairOf(memory.phases[0], 0)).empty());
+}

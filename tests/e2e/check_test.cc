@@ -1,0 +1,237 @@
+// The weight check with real processes: alone, in a run, and as a user asks for it; with memory
+// kept between phases and with memory given back.
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "tests/e2e/recovery.h"
+
+namespace tandem::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// Everything a run leaves but what processes need while they are there, and the report of a check.
+std::map<std::string, std::string> Left(const ClusterRig& rig) {
+  std::map<std::string, std::string> left;
+  for (const auto& entry : fs::recursive_directory_iterator(rig.run_dir())) {
+    const std::string name = fs::relative(entry.path(), rig.run_dir()).string();
+    const bool passing = name.starts_with("logs") || name.ends_with(".lock") ||
+                         name == "pids.json" || name == "weight_check.json";
+    if (entry.is_regular_file() && !passing) left[name] = FileText(entry.path());
+  }
+  return left;
+}
+
+nlohmann::json ReportOf(const ClusterRig& rig) {
+  return nlohmann::json::parse(FileText(rig.run_dir() + "/weight_check.json"));
+}
+
+struct Ended {
+  int code = 0;
+  std::string said;
+};
+
+Ended CheckOnly(ClusterRig& rig) {
+  TestProcess& launcher = rig.Launch({"--set", "weight_sync.check_only=true"});
+  const int code = launcher.Wait();
+  REQUIRE(rig.LeftBehind() == "");
+  return {code, rig.Log("launcher")};
+}
+
+// Flips a bit in the middle of a checkpoint's HF export, whose size stays.
+void DamageExport(const fs::path& checkpoint) {
+  fs::path file;
+  for (const auto& entry : fs::recursive_directory_iterator(checkpoint)) {
+    if (entry.path().filename() == "model.safetensors") file = entry.path();
+  }
+  REQUIRE_FALSE(file.empty());
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(file) / 2);
+  stream.seekg(middle);
+  const int byte = stream.get();
+  stream.seekp(middle);
+  stream.put(static_cast<char>(byte ^ 0x10));
+  REQUIRE(stream.good());
+}
+
+TEST_CASE("W1: a check alone proves the start, leaves nothing, and tells which transport it took") {
+  for (const char* free_cache_engine : {"true", "false"}) {
+    ClusterRig rig({.config = {{"rollout.free_cache_engine", free_cache_engine},
+                               {"weight_sync.scramble", "always"}}});
+    rig.SetPairs(2);
+    const Ended ended = CheckOnly(rig);
+    INFO(ended.said << rig.Log("controller"));
+    REQUIRE(ended.code == 0);
+    REQUIRE(Has(ended.said, "weight check of version 0 against " + rig.model_dir()));
+    // 2 layers of 9 tensors, the embedding with the tied head, the final norm.
+    for (const char* rank : {"0", "1"}) {
+      REQUIRE(Has(ended.said, std::string("rollout ") + rank +
+                                  ", version 0: 20 of 20 tensors checked, 0 missing, 0 unexpected, "
+                                  "0 mismatched"));
+    }
+    REQUIRE(Has(ended.said, "weights agree"));
+    REQUIRE(Left(rig).empty());
+    const auto report = ReportOf(rig);
+    REQUIRE(report.at("ok") == true);
+    REQUIRE(report.at("oracle") == rig.model_dir());
+    REQUIRE(report.at("workers").size() == 2);
+    REQUIRE(report.at("workers")[1].at("checked") == 20);
+    for (const char* role : {"trainer", "rollout"}) {
+      REQUIRE(Count(rig.Log(role, 1),
+                    "weight transport: shm (a memfd over the pair's socket), "
+                    "chosen because the device is a CPU") == 1);
+    }
+  }
+}
+
+TEST_CASE("W1: a check alone leaves a finished run as it is, and finds one bit on its disk") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "2"},
+                             {"weight_sync.transport", "shm"},
+                             {"weight_sync.check", "every 2"}}});
+  REQUIRE(rig.Launch().Wait() == 0);
+  REQUIRE(Has(rig.Log("trainer"), "as weight_sync.transport says"));
+  // Version 0, and version 2; not version 1.
+  REQUIRE(Count(rig.Log("launcher"), "weight check: 20 tensors equal") == 2);
+  // What a run that was killed over a checkpoint leaves: the next run's to tidy, not a check's.
+  fs::create_directories(rig.run_dir() + "/checkpoints/step_3.tmp");
+  std::ofstream(rig.run_dir() + "/checkpoints/step_3.tmp/part") << "half";
+  const auto before = Left(rig);
+  REQUIRE(before.contains("run.db"));
+  REQUIRE(before.contains("checkpoints/step_3.tmp/part"));
+
+  // Another learning rate matters to nobody who only looks.
+  rig.Set("actor.optim.lr", "0.5");
+  Ended ended = CheckOnly(rig);
+  INFO(ended.said);
+  REQUIRE(ended.code == 0);
+  REQUIRE(Has(ended.said, "looking at " + rig.run_dir()));
+  REQUIRE_FALSE(Has(ended.said, "goes on"));
+  REQUIRE_FALSE(Has(ended.said, "resuming"));
+  REQUIRE(Has(ended.said, "weight check of version 2 against " + rig.run_dir()));
+  REQUIRE(Left(rig) == before);
+
+  DamageExport(rig.run_dir() + "/checkpoints/step_2");
+  const auto damaged = Left(rig);
+  ended = CheckOnly(rig);
+  REQUIRE(ended.code == 70);
+  REQUIRE(Has(ended.said,
+              "rollout 0, version 2: 20 of 20 tensors checked, 0 missing, 0 "
+              "unexpected, 1 mismatched; first: model."));
+  REQUIRE(Has(ended.said, "]: the rollout holds "));
+  REQUIRE(Has(ended.said, "  differs: model."));
+  REQUIRE(Has(ended.said + rig.Log("controller"), "rollout 0 does not hold the weights it should"));
+  REQUIRE(Left(rig) == damaged);
+  const auto report = ReportOf(rig);
+  REQUIRE(report.at("ok") == false);
+  REQUIRE(report.at("version") == 2);
+  REQUIRE(report.at("workers")[0].at("mismatched") == 1);
+  REQUIRE(report.at("workers")[0].at("differing").size() == 1);
+
+  rig.Set("weight_sync.check", "\"off\"");
+  REQUIRE(CheckOnly(rig).code == 64);
+}
+
+TEST_CASE("A check that a user asks for tells of every rollout and, failed, ends the run") {
+  for (const char* free_cache_engine : {"true", "false"}) {
+    // The checkpoint is in fp32; it is compared as the rollouts hold it, rounded to bf16.
+    ClusterRig rig({.model = {.float32 = true},
+                    .config = {{"trainer.total_training_steps", "9"},
+                               {"rollout.free_cache_engine", free_cache_engine}}});
+    rig.SetPairs(2);
+    TestProcess& launcher = rig.Launch({"--start-paused"});
+    rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+    REQUIRE(rig.Ctl({"check", "--hf", rig.model_dir()}).code == 0);
+    REQUIRE(rig.Ctl({"step"}).code == 0);
+    const auto good = rig.Ctl({"check", "--json"});
+    REQUIRE(good.code == 0);
+    const auto json = nlohmann::json::parse(good.output);
+    REQUIRE(json.at("ok") == true);
+    REQUIRE(json.at("workers").size() == 2);
+    REQUIRE(json.at("workers")[1].at("version") == "1");
+    REQUIRE(json.at("workers")[1].at("checked") == "20");
+    REQUIRE(json.at("workers")[1].at("expected") == "20");
+
+    // A step away from the model that it began with.
+    const auto bad = rig.Ctl({"check", "--hf", rig.model_dir()});
+    INFO(bad.output << rig.Log("launcher"));
+    REQUIRE(bad.code == 1);
+    REQUIRE(Has(bad.output, "WEIGHTS DIFFER"));
+    REQUIRE(Has(bad.output, "  differs: model."));
+    REQUIRE(launcher.Wait() == 70);
+    REQUIRE(Has(rig.Log("controller"), "rollout 0 does not hold the weights it should"));
+    REQUIRE(Has(rig.Log("controller"), "]: the rollout holds "));
+    REQUIRE(rig.LeftBehind() == "");
+    // The trainers were right: what they learnt is kept.
+    REQUIRE(rig.HasRunFile("checkpoints/latest"));
+  }
+}
+
+TEST_CASE(
+    "A check against another model's file names every tensor, and one of another shape none") {
+  ClusterRig rig({.config = {{"trainer.total_training_steps", "9"}}});
+  rig.SetPairs(2);
+  REQUIRE(WriteTinyModel(rig.dir() / "wide", {.hidden_size = 128}).ok());
+  REQUIRE(WriteTinyModel(rig.dir() / "other", {.seed = 2}).ok());
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  // Nothing can be compared, so nothing is proven wrong: the run lives on.
+  const auto wide = rig.Ctl({"check", "--hf", rig.dir() / "wide"});
+  INFO(wide.output);
+  REQUIRE(wide.code == 1);
+  REQUIRE(rig.Ctl({"check"}).code == 0);
+
+  const auto other = rig.Ctl({"check", "--hf", rig.dir() / "other"});
+  INFO(other.output);
+  REQUIRE(other.code == 1);
+  REQUIRE(Has(other.output, "WEIGHTS DIFFER"));
+  // The norms of a new model are ones, whatever its seed.
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.layers.0.self_attn.q_proj.weight",
+        "model.layers.1.self_attn.k_proj.weight", "model.layers.1.self_attn.v_proj.weight",
+        "model.layers.0.mlp.gate_proj.weight", "model.layers.1.mlp.down_proj.weight"}) {
+    REQUIRE(Count(other.output, std::string("differs: ") + name) == 2);
+  }
+  REQUIRE(launcher.Wait() == 70);
+  REQUIRE(rig.LeftBehind() == "");
+}
+
+TEST_CASE("tandemctl prints the manifest of a model") {
+  ClusterRig rig;
+  const auto text = rig.Ctl({"weights", "manifest", rig.model_dir()});
+  REQUIRE(text.code == 0);
+  REQUIRE(Has(text.output, "model.layers.1.self_attn.v_proj.weight"));
+  REQUIRE(Has(text.output, "lm_head.weight is tied to model.embed_tokens.weight"));
+  REQUIRE(Has(text.output, "20 tensors, "));
+  const auto json = nlohmann::json::parse(
+      rig.Ctl({"weights", "manifest", rig.model_dir(), "--dtype", "float32", "--json"}).output);
+  REQUIRE(json.at("tensors").size() == 20);
+  REQUIRE(json.at("total").at("tensors") == 20);
+  int64_t bytes = 0;
+  for (const auto& tensor : json.at("tensors")) {
+    REQUIRE(tensor.at("dtype") == "F32");
+    bytes += tensor.at("bytes").get<int64_t>();
+    // k lies below q in one packed tensor.
+    if (tensor.at("name") != "model.layers.0.self_attn.k_proj.weight") continue;
+    REQUIRE(tensor.at("stored_in") == "qkv");
+    REQUIRE(tensor.at("row") == 64);
+    REQUIRE(tensor.at("packed") == true);
+  }
+  REQUIRE(json.at("total").at("bytes") == bytes);
+  REQUIRE(rig.Ctl({"weights", "manifest", "/no/such/model"}).code == 1);
+  REQUIRE(rig.Ctl({"weights", "manifest", rig.model_dir(), "--dtype", "int8"}).code == 64);
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,14 @@
+// Weights made up on a device: values do not matter to a figure, but that they differ does.
+#pragma once
+
+#include <cstdint>
+
+#include "common/device/cuda/cuda_stream.h"
+
+namespace tandem::testing {
+
+// values[i], i < count, become the numbers of `seed` at `first` + i, even in [-1/16, 1/16).
+void LaunchRandomWeights(
+    CudaStream stream, float* values, int64_t first, int64_t count, uint64_t seed);
+
+}  // namespace tandem::testing

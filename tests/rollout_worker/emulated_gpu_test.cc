@@ -1,0 +1,223 @@
+// A whole rollout on an emulated GPU: every kernel, region and graph that a real one would run.
+#include <algorithm>
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "common/backend/cpu_backend.h"
+#include "common/backend/cuda/cuda_backend.h"
+#include "common/base/device_lost.h"
+#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/rollout_worker/engine_rig.h"
+#include "tests/support/whole_forward.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+using emulator::EmulatedCuda;
+
+TinyModelOptions GpuModel(const std::string& type) {
+  TinyModelOptions model;
+  model.model_type = type;
+  model.num_heads = 2;
+  model.num_kv_heads = 1;
+  model.head_dim = 64;
+  return model;
+}
+
+struct EmulatedFixture {
+  explicit EmulatedFixture(const std::string& type)
+      : weights(GpuModel(type), DType::kBFloat16),
+        cuda(new EmulatedCuda(emulator::OptionsFromEnvironment())) {
+    backend = MakeCudaBackend(std::unique_ptr<CudaApi>(cuda), 0).value();
+    RigOptions rig;
+    rig.max_model_len = 160;
+    rig.max_num_batched_tokens = 64;
+    EngineOptions options = MakeEngineTestOptions(weights, rig);
+    options.backend = backend;
+    options.load_weights = true;
+    options.kv_blocks = 40;
+    options.device_lost = [this](const absl::Status& why) { lost = why; };
+    engine = Engine::Create(options).value();
+  }
+  int64_t Calls(const std::string& name) const {
+    const std::vector<std::string> calls = cuda->calls();
+    return std::count(calls.begin(), calls.end(), name);
+  }
+
+  TinyWeights weights;
+  EmulatedCuda* const cuda;  // the backend's
+  std::shared_ptr<Backend> backend;
+  absl::Status lost;  // what the engine said of its device
+  std::unique_ptr<Engine> engine;
+};
+
+// A model that is loaded, and ops of its own: what a trainer on this backend computes with.
+struct LoadedModel {
+  LoadedModel(Backend& backend, const TinyWeights& weights)
+      : device(backend.device()),
+        ops(backend.MakeForwardOps(DType::kBFloat16).value()),
+        layout(WeightLayout::Build(weights.spec, DType::kBFloat16, ops->weight_format())),
+        storage(WeightStorage::Create(device, &layout, nullptr).value()),
+        held{.spec = weights.spec, .storage = storage->data(), .vocab_limit = TinyTokenizerSize()} {
+    REQUIRE(storage->Map().ok());
+    const auto storage_ops = backend.MakeStorageOps(&layout, storage->data()).value();
+    REQUIRE(storage->LoadCheckpoint(weights.dir.path().string(), weights.spec, *storage_ops).ok());
+  }
+  std::vector<float> LogProbs(const Sample& sample) const {
+    return ForwardWhole(device, *ops, held, sample)->log_probs;
+  }
+
+  Device* const device;
+  const std::unique_ptr<ForwardOps> ops;
+  const WeightLayout layout;
+  const std::unique_ptr<WeightStorage> storage;
+  const HeldModel held;
+};
+
+}  // namespace
+
+TEST_CASE("on an emulated GPU decoding has the bits of one forward over the whole sample") {
+  for (const std::string type : {"llama", "qwen2", "qwen3"}) {
+    EmulatedFixture f(type);
+    REQUIRE(f.engine->numerics_class().starts_with("cuda-sm80"));
+    const SamplesById samples = GenerateAll(*f.engine, MixedRequests({9, 63, 70}, 2, 12));
+    REQUIRE(samples.size() == 6);
+    REQUIRE(f.Calls("LaunchGraph") > 0);
+    const auto host = MakeCpuBackend(std::make_shared<ThreadPool>(1));
+    const LoadedModel on_gpu(*f.backend, f.weights), on_host(*host, f.weights);
+    for (const auto& [id, sample] : samples) {
+      INFO(type << " sample " << id);
+      REQUIRE(on_gpu.LogProbs(sample) == sample.log_probs);
+      const std::vector<float> on_cpu = on_host.LogProbs(sample);
+      for (size_t i = 0; i < on_cpu.size(); ++i) {
+        REQUIRE(std::abs(on_cpu[i] - sample.log_probs[i]) < 0.05f);
+      }
+    }
+  }
+}
+
+TEST_CASE("a decode step waits for an emulated GPU once, with graphs and without") {
+  // Its stream does nothing before it is waited for.
+  auto* const cuda = new EmulatedCuda({.late_streams = 1});
+  const auto backend = MakeCudaBackend(std::unique_ptr<CudaApi>(cuda), 0).value();
+  const TinyWeights weights(GpuModel("qwen3"), DType::kBFloat16);
+  const LoadedModel model(*backend, weights);
+  const auto runner =
+      ModelRunner::Create(backend->device(), weights.spec,
+                          backend->MakeForwardOps(DType::kBFloat16).value(), TinyTokenizerSize(),
+                          /*max_model_len=*/512, /*max_num_batched_tokens=*/300, nullptr)
+          .value();
+  const auto kv =
+      KvCache::Create(backend->device(), weights.spec, DType::kBFloat16, 270, nullptr).value();
+  REQUIRE(kv->Map().ok());
+  REQUIRE(runner->MapWorkspace().ok());
+  // More samples than one draw takes rows.
+  for (const int64_t samples : {3, 260}) {
+    RigOptions options;
+    options.max_num_seqs = samples;
+    options.max_num_batched_tokens = 300;
+    Generator generator(MakeGeneratorOptions(options), runner.get(), kv.get());
+    GenerationRequest request = MixedRequests({5}, samples, 6)[0];
+    request.params.ignore_eos = true;
+    const auto sink = std::make_shared<CollectingSink>();
+    REQUIRE(generator.Submit(request, sink).ok());
+    std::vector<int64_t> waits, graphs;
+    while (generator.has_work()) {
+      cuda->ForgetCalls();
+      REQUIRE(generator.Step(model.storage->data(), 1).ok());
+      const std::vector<std::string> calls = cuda->calls();
+      waits.push_back(std::count(calls.begin(), calls.end(), "Synchronize"));
+      graphs.push_back(std::count(calls.begin(), calls.end(), "LaunchGraph"));
+    }
+    REQUIRE(sink->samples.size() == static_cast<size_t>(samples));
+    // The prompt, copies of its block beside the first tokens, then one graph a step. Until then
+    // scratch may grow, which waits as well.
+    REQUIRE(graphs == std::vector<int64_t>{0, 0, 1, 1, 1, 1});
+    REQUIRE(std::vector<int64_t>(waits.begin() + 2, waits.end()) == std::vector<int64_t>(4, 1));
+    for (const Sample& sample : {sink->samples.front(), sink->samples.back()}) {
+      REQUIRE(model.LogProbs(sample) == sample.log_probs);
+    }
+  }
+}
+
+TEST_CASE("an emulated GPU's memory goes and comes back, and the same tokens with it") {
+  EmulatedFixture f("llama");
+  const std::vector<GenerationRequest> requests = MixedRequests({9, 40}, 2, 6);
+  const SamplesById before = GenerateAll(*f.engine, requests);
+  const int64_t used = f.cuda->used_bytes();
+  const std::byte* const weights_at = f.engine->weights_address();
+  const auto digests = f.engine->Digests().value();
+  REQUIRE(digests.size() == f.weights.layout.places().size());
+  const auto on_host = [&] {
+    int64_t bytes = 0;
+    for (const LedgerEntry& entry : f.engine->ledger().Snapshot().entries) {
+      const bool copy = entry.tag == "weights" && entry.location == Location::kHost;
+      bytes += copy ? entry.current_bytes : 0;
+    }
+    return bytes;
+  };
+  REQUIRE(on_host() == 0);
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    f.cuda->ForgetCalls();
+    const int64_t freed = f.engine->Sleep({}).value();
+    REQUIRE(f.cuda->used_bytes() == used - freed);
+    REQUIRE(f.engine->Wake({}).value() == freed);
+    REQUIRE(f.cuda->used_bytes() == used);
+    REQUIRE(f.engine->weights_address() == weights_at);
+    REQUIRE(f.engine->Digests().value() == digests);
+    RequireSame(GenerateAll(*f.engine, requests), before);
+    // The copy's host memory is pinned once, and stays.
+    REQUIRE(f.Calls("RegisterHost") == (cycle == 0 ? 1 : 0));
+    REQUIRE(f.Calls("UnregisterHost") == 0);
+    REQUIRE(on_host() >= f.weights.layout.total_bytes());
+    REQUIRE(on_host() < f.weights.layout.total_bytes() + (2 << 20));
+  }
+  REQUIRE(f.engine->VerifyWeights(0).ok());
+}
+
+TEST_CASE("decoding without graphs has the bits of decoding through them") {
+  const std::vector<GenerationRequest> requests = MixedRequests({9, 40}, 2, 8);
+  EmulatedFixture graphs("llama");
+  const SamplesById want = GenerateAll(*graphs.engine, requests);
+  for (const std::string call : {"BeginCapture", "EndCapture", "LaunchGraph"}) {
+    INFO(call);
+    EmulatedFixture f("llama");
+    for (int i = 0; i < 100; ++i) f.cuda->FailCall(call, absl::InternalError("not today"));
+    RequireSame(GenerateAll(*f.engine, requests), want);
+    REQUIRE(f.Calls("BeginCapture") > 0);
+    REQUIRE(f.Calls("DestroyGraph") == (call == std::string("LaunchGraph") ? f.Calls(call) : 0));
+    REQUIRE(f.lost.ok());
+  }
+}
+
+TEST_CASE("a GPU that fails ends the requests and is told") {
+  EmulatedFixture f("llama");
+  f.cuda->FailCall("Synchronize", absl::InternalError("CUDA_ERROR_ILLEGAL_ADDRESS"), 1);
+  const absl::Status end = Try(*f.engine, MixedRequests({9}, 1, 6)[0]);
+  REQUIRE(std::string(end.message()).find("ILLEGAL_ADDRESS") != std::string::npos);
+  f.engine->Shutdown();
+  REQUIRE(IsDeviceLost(f.lost));
+}
+
+TEST_CASE("whatever a rollout is asked to do when its GPU is lost, it says so") {
+  const std::vector<std::pair<std::string, std::function<absl::Status(Engine&)>>> calls = {
+      {"generate", [](Engine& engine) { return Try(engine, MixedRequests({9}, 1, 6)[0]); }},
+      {"sleep", [](Engine& engine) { return engine.Sleep({}).status(); }},
+      {"wake", [](Engine& engine) { return engine.Wake({}).status(); }},
+      {"digests", [](Engine& engine) { return engine.Digests().status(); }},
+      {"verify", [](Engine& engine) { return engine.VerifyWeights(0); }}};
+  for (const auto& [name, call] : calls) {
+    INFO(name);
+    EmulatedFixture f("llama");
+    REQUIRE(Try(*f.engine, MixedRequests({9}, 1, 6)[0]).ok());
+    if (name == "wake") REQUIRE(f.engine->Sleep({}).ok());
+    f.cuda->LoseDevice();
+    REQUIRE(IsDeviceLost(call(*f.engine)));
+    f.engine->Shutdown();
+    REQUIRE(IsDeviceLost(f.lost));
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,21 @@
+// Apart from the rest, so that only programs that ask for a status have gRPC in them.
+#include <stdexcept>
+
+#include "common/rpc/channel.h"
+#include "tandem/v1/controller.grpc.pb.h"
+#include "tests/support/cluster_rig.h"
+
+namespace tandem::testing {
+
+std::optional<v1::GetStatusResponse> ClusterRig::Status() const {
+  auto channel = MakeChannel(controller_address());
+  if (!channel.ok()) throw std::runtime_error(channel.status().ToString());
+  grpc::ClientContext context;
+  SetDeadline(context, absl::Seconds(5));
+  v1::GetStatusResponse response;
+  const auto stub = v1::TandemService::NewStub(*channel);
+  if (!stub->GetStatus(&context, {}, &response).ok()) return std::nullopt;
+  return response;
+}
+
+}  // namespace tandem::testing

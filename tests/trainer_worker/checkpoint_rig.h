@@ -1,0 +1,79 @@
+// Groups of ranks whose state goes to disk and back.
+#pragma once
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/trainer_worker/rank_group.h"
+
+namespace tandem::testing {
+
+inline absl::StatusOr<int64_t> SaveRank(Rank& rank, const SaveOptions& save) {
+  TrainingSession& session = *rank.session;
+  return SaveState(save, session.spec(), session.shard(), session.optimizer(),
+                   session.communicator(), rank.ledger.get());
+}
+
+struct CheckpointFixture {
+  TempDir dir;
+  RankGroupOptions options;
+  std::vector<Sample> samples = RandomSamples(6, 3);
+
+  CheckpointFixture() {
+    options.model_dir = (dir.path() / "model").string();
+    REQUIRE(WriteTinyModel(options.model_dir, NarrowModel()).ok());
+  }
+  RankGroupOptions Offloaded(bool master, bool moments) const {
+    RankGroupOptions other = options;
+    other.offload_master = master;
+    other.offload_moments = moments;
+    return other;
+  }
+  std::string Folder(const std::string& name) {
+    const std::filesystem::path path = dir.path() / name;
+    std::filesystem::create_directories(path);
+    return path.string();
+  }
+  void TrainStep(RankGroup& group) {
+    TrainOn(group, samples);
+    StepOn(group);
+  }
+  std::string Save(RankGroup& group, const std::string& name, int64_t version) {
+    const SaveOptions save{
+        .directory = Folder(name), .tokenizer_dir = options.model_dir, .version = version};
+    group.RunOk([&](Rank& rank, int) { return SaveRank(rank, save).status(); });
+    return save.directory;
+  }
+  void Load(RankGroup& group, const std::string& directory, int64_t version) {
+    group.RunOk([&](Rank& rank, int) -> absl::Status {
+      TrainingSession& session = *rank.session;
+      TANDEM_ASSIGN_OR_RETURN(const int64_t got, LoadState(directory, session.spec(),
+                                                           session.shard(), session.optimizer()));
+      session.WeightsChanged();
+      return got == version ? absl::OkStatus() : Internal("version {}", got);
+    });
+  }
+};
+
+// The same state, on any numbers of ranks.
+inline void RequireSameState(RankGroup& a, RankGroup& b) {
+  REQUIRE(a[0].session->optimizer().updates() == b[0].session->optimizer().updates());
+  REQUIRE(a[0].session->optimizer().schedule_step() == b[0].session->optimizer().schedule_step());
+  for (const std::string& name : a.TensorNames()) {
+    INFO(name);
+    REQUIRE((a.Master(name) == b.Master(name)));
+    const auto first = [](ParameterShard& shard) { return shard.exp_avg(); };
+    const auto second = [](ParameterShard& shard) { return shard.exp_avg_sq(); };
+    REQUIRE((a.Full(name, first) == b.Full(name, first)));
+    REQUIRE((a.Full(name, second) == b.Full(name, second)));
+  }
+  for (int rank = 0; a.size() == b.size() && rank < a.size(); ++rank) {
+    const ParameterShard& one = a[rank].session->shard();
+    const ParameterShard& other = b[rank].session->shard();
+    REQUIRE(std::memcmp(one.compute(), other.compute(), one.elements() * 2) == 0);
+  }
+}
+
+}  // namespace tandem::testing

@@ -1,0 +1,121 @@
+// An offloaded reference policy on a GPU: a layer comes in while the one before it computes, and
+// the log-probs are those of one that lies on the device. The GPU is emulated.
+#include <cstring>
+
+#include "common/backend/cuda/cuda_backend.h"
+#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/trainer_worker/rank_group.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+
+uint64_t late_streams = 0;  // of the next backend
+
+std::unique_ptr<Backend> MakeEmulatedBackend() {
+  return MakeCudaBackend(std::make_unique<emulator::EmulatedCuda>(
+                             emulator::EmulatedCudaOptions{.late_streams = late_streams}),
+                         0)
+      .value();
+}
+
+RankGroupOptions OptionsOf(const TempDir& dir, uint64_t late) {
+  RankGroupOptions options{.model_dir = (dir.path() / "model").string()};
+  REQUIRE(WriteTinyModel(options.model_dir, {.num_layers = 4,
+                                             .num_heads = 2,
+                                             .num_kv_heads = 1,
+                                             .head_dim = 64,
+                                             .intermediate_size = 64})
+              .ok());
+  options.make_backend = MakeEmulatedBackend;
+  late_streams = late;
+  return options;
+}
+
+// Freezes, steps away from the frozen weights, and scores under the reference, under the weights
+// as they are, and under the reference again: each policy's layers take the other's places.
+std::vector<LogProbsBySample> Scores(RankGroup& group, const std::vector<Sample>& samples) {
+  TrainingSession& session = *group[0].session;
+  REQUIRE(session.FreezeReference().ok());
+  TrainOn(group, samples);
+  StepOn(group);
+  std::vector<LogProbsBySample> scores;
+  scores.push_back(session.ScoreReference(samples).value());
+  scores.push_back(session.Score(samples).value());
+  scores.push_back(session.ScoreReference(samples).value());
+  return scores;
+}
+
+}  // namespace
+
+TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever streams are late",
+          "[trainer][cuda][reference]") {
+  const TempDir dir;
+  const std::vector<Sample> samples = RandomSamples(1, 3);
+  RankGroupOptions options = OptionsOf(dir, 0);
+  RankGroup resident(1, options);
+  const std::vector<LogProbsBySample> want = Scores(resident, samples);
+  REQUIRE(want[0] == want[2]);
+  REQUIRE(want[0] != want[1]);
+  options.offload_reference = true;
+  // None, the work's alone, all others, all; with and without prefetch.
+  for (const uint64_t late : {uint64_t{0}, uint64_t{1}, ~uint64_t{1}, ~uint64_t{0}}) {
+    late_streams = late;
+    options.prefetch = late != 0;
+    RankGroup offloaded(1, options);
+    const bool same = Scores(offloaded, samples) == want;
+    INFO("late streams " << late);
+    REQUIRE(same);
+  }
+}
+
+TEST_CASE("A layer of an offloaded reference comes in beside the work and is waited for in time",
+          "[trainer][cuda][reference]") {
+  const TempDir dir;
+  const RankGroupOptions options = OptionsOf(dir, ~uint64_t{1});
+  RankGroup group(1, options);
+  Rank& rank = group[0];
+  const ParameterShard& shard = rank.session->shard();
+  Device* const device = rank.backend->device();
+  const auto copy = ReferenceShard::Copy(shard, group.offload_dir(0), nullptr).value();
+  const std::vector<Sample> samples = RandomSamples(1, 3);
+  TrainOn(group, samples);
+  StepOn(group);
+  OrderedCommunicator communicator(rank.communicator.get());
+  const auto weights =
+      WeightGather::Create(device, &shard.plan(), copy->source(), &communicator, nullptr, {})
+          .value();
+  REQUIRE(weights->Map().ok());
+  const WeightLayout& layout = shard.plan().layout();
+  const auto read = [&](const std::byte* from) {
+    std::vector<std::byte> bytes(static_cast<size_t>(layout.layer_bytes()));
+    device->Copy(bytes.data(), from, layout.layer_bytes());
+    REQUIRE(device->Synchronize().ok());
+    return bytes;
+  };
+  const std::vector<std::byte> zeros(static_cast<size_t>(layout.layer_bytes()));
+  for (int layer = 0; layer + 1 < layout.num_layers(); ++layer) {
+    const std::byte* const here = weights->Group(layer).value();
+    const std::byte* const next = here + layout.layer_bytes();
+    weights->Prefetch(WeightGather::Next::kAfter);
+    // The work does not wait for the next layer ...
+    REQUIRE((read(next) == zeros));
+    // ... until it asks for it.
+    REQUIRE(weights->Group(layer + 1).value() == next);
+    REQUIRE_FALSE((read(next) == zeros));
+  }
+  // What was on its way when the policy changed is written no more.
+  weights->Refresh();
+  REQUIRE(weights->Group(0).ok());
+  weights->Prefetch(WeightGather::Next::kAfter);
+  weights->Use({.data = shard.compute()});
+  const std::vector<std::byte> current = read(weights->Group(1).value());
+  REQUIRE(weights->Release().ok());
+  REQUIRE(weights->Map().ok());
+  REQUIRE((read(weights->Group(1).value()) == current));
+  weights->Use(copy->source());
+  REQUIRE_FALSE((read(weights->Group(1).value()) == current));
+}
+
+}  // namespace tandem

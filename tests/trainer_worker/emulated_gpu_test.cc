@@ -1,0 +1,170 @@
+// A trainer on a GPU, emulated: its log-probs are a CPU's but for roundings, and what it steps,
+// saves and resumes repeats bit for bit.
+#include <cmath>
+
+#include "common/backend/cuda/cuda_backend.h"
+#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/trainer_worker/checkpoint_rig.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+
+std::unique_ptr<Backend> MakeEmulatedBackend() {
+  return MakeCudaBackend(
+             std::make_unique<emulator::EmulatedCuda>(emulator::OptionsFromEnvironment()), 0)
+      .value();
+}
+
+// The smallest that GPU's kernels take.
+TinyModelOptions SmallModel() {
+  return {
+      .num_layers = 1, .num_heads = 2, .num_kv_heads = 1, .head_dim = 64, .intermediate_size = 64};
+}
+
+struct Fixture : CheckpointFixture {
+  Fixture() {
+    REQUIRE(WriteTinyModel(options.model_dir, SmallModel()).ok());
+    samples = RandomSamples(3, 3);
+  }
+  RankGroupOptions OnGpu(bool offload) const {
+    RankGroupOptions gpu = Offloaded(offload, offload);
+    gpu.make_backend = MakeEmulatedBackend;
+    return gpu;
+  }
+};
+
+LogProbsBySample Scores(RankGroup& group, const std::vector<Sample>& samples) {
+  return group[0].session->Score(samples).value();
+}
+
+// Of the masters, read back and rounded by the host.
+std::vector<Digest> DigestsOfMasters(TrainingSession& session) {
+  ParameterShard& shard = session.shard();
+  std::vector<Digest> digests;
+  for (const TensorPlace& place : session.plan().layout().places()) {
+    const ShardPlan::Piece& piece = session.plan().mine(session.plan().IndexOf(place));
+    const float* masters = shard.HostValues(shard.master() + piece.offset, piece.elements).value();
+    std::vector<Bf16> rounded;
+    for (int64_t i = 0; i < piece.elements; ++i) rounded.push_back(ToBf16(masters[i]));
+    digests.push_back(DigestOf(rounded.data(), 2 * piece.elements));
+  }
+  shard.Evict();
+  return digests;
+}
+
+}  // namespace
+
+TEST_CASE("A trainer on an emulated GPU agrees with one on a CPU", "[trainer][cuda]") {
+  Fixture f;
+  RankGroup host(1, f.options);
+  RankGroup gpu(1, f.OnGpu(false));
+  const LogProbsBySample want = Scores(host, f.samples), got = Scores(gpu, f.samples);
+  REQUIRE(got.size() == want.size());
+  for (const auto& [sample, log_probs] : want) {
+    for (size_t i = 0; i < log_probs.size(); ++i) {
+      // Sums in another order, rounded to bf16 after each op.
+      REQUIRE(std::abs(got.at(sample)[i] - log_probs[i]) < 0.05f);
+    }
+  }
+  TrainOn(host, f.samples);
+  TrainOn(gpu, f.samples);
+  const OptimizerReport on_host = StepOn(host), on_gpu = StepOn(gpu);
+  REQUIRE(std::abs(on_gpu.grad_norm - on_host.grad_norm) < 0.02 * on_host.grad_norm);
+  REQUIRE(on_gpu.changed > 0);
+  TrainingSession& session = *gpu[0].session;
+  REQUIRE(session.shard().digests().OfTensors(session.communicator()).value() ==
+          DigestsOfMasters(session));
+}
+
+TEST_CASE("Two ranks on an emulated GPU have one rank's gradient norm, whatever they gather ahead",
+          "[trainer][cuda]") {
+  Fixture f;
+  TinyModelOptions model = SmallModel();
+  model.num_layers = 3;
+  REQUIRE(WriteTinyModel(f.options.model_dir, model).ok());
+  RankGroupOptions options = f.OnGpu(false);
+  RankGroup one(1, options);
+  TrainOn(one, f.samples);
+  const double want = StepOn(one).grad_norm;
+  std::vector<std::vector<Digest>> stepped;
+  for (const bool prefetch : {true, false}) {
+    options.prefetch = prefetch;
+    options.reshard = Reshard::kAlways;
+    RankGroup two(2, options);
+    TrainOn(two, f.samples);
+    REQUIRE(StepOn(two).grad_norm == Approx(want).epsilon(1e-6).margin(0));
+    std::vector<Digest> digests;
+    two.RunOk([&](Rank& rank, int index) -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(
+          auto mine, rank.session->shard().digests().OfTensors(rank.session->communicator()));
+      if (index == 0) digests = std::move(mine);
+      return absl::OkStatus();
+    });
+    stepped.push_back(digests);
+  }
+  REQUIRE(stepped[0] == stepped[1]);
+}
+
+// Hidden and head sizes of real models: every tensor fills its place.
+TinyModelOptions DenseModel() {
+  TinyModelOptions model = SmallModel();
+  model.hidden_size = model.intermediate_size = 128;
+  model.head_dim = 128;
+  model.num_heads = 1;
+  return model;
+}
+
+TEST_CASE("A single rank on a GPU reads its shard where it lies, with the bits of copies of it",
+          "[trainer][cuda]") {
+  Fixture f;
+  REQUIRE(WriteTinyModel(f.options.model_dir, DenseModel()).ok());
+  RankGroup gpu(1, f.OnGpu(false));
+  TrainingSession& session = *gpu[0].session;
+  REQUIRE(session.plan().is_laid_out());
+  RankGroupOptions offloaded = f.OnGpu(false);
+  offloaded.offload_reference = true;
+  RankGroup copies(1, offloaded);
+  const auto gathered = [](RankGroup& group) {
+    return BytesOf(group[0].ledger->Snapshot(), "gather");
+  };
+  for (RankGroup* const group : {&gpu, &copies}) {
+    group->RunOk([](Rank& rank, int) { return rank.session->FreezeReference(); });
+    f.TrainStep(*group);
+  }
+  REQUIRE(gathered(gpu) == 0);
+  REQUIRE(gathered(copies) == 0);
+  const auto reference = [&](RankGroup& group) {
+    return group[0].session->ScoreReference(f.samples).value();
+  };
+  // An offloaded reference is copied into places; what it scores is what was frozen.
+  const LogProbsBySample scores = Scores(gpu, f.samples);
+  REQUIRE(reference(gpu) == reference(copies));
+  REQUIRE(reference(gpu) != scores);
+  REQUIRE(gathered(gpu) == 0);
+  REQUIRE(gathered(copies) > 0);
+  // Back to the policy: the places hold another's weights.
+  REQUIRE(Scores(copies, f.samples) == scores);
+}
+
+TEST_CASE("Offloaded or not, resumed or not, an emulated GPU trains the same bits",
+          "[trainer][cuda]") {
+  Fixture f;
+  RankGroup gpu(1, f.OnGpu(false));
+  f.TrainStep(gpu);
+  const std::string saved = f.Save(gpu, "saved", 1);
+  RankGroup resumed(1, f.OnGpu(true));
+  f.Load(resumed, saved, 1);
+  f.TrainStep(gpu);
+  f.TrainStep(resumed);
+  const auto digests = [](RankGroup& group) {
+    TrainingSession& session = *group[0].session;
+    return session.shard().digests().OfTensors(session.communicator()).value();
+  };
+  REQUIRE(digests(gpu) == digests(resumed));
+  REQUIRE(DigestsOfMasters(*resumed[0].session) == digests(resumed));
+  REQUIRE(Scores(gpu, f.samples) == Scores(resumed, f.samples));
+}
+
+}  // namespace tandem

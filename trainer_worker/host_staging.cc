@@ -1,0 +1,32 @@
+#include "trainer_worker/host_staging.h"
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<MemoryRegion>> TakeHostMemory(Device* device,
+                                                             const std::string& tag,
+                                                             int64_t bytes,
+                                                             Ledger* ledger) {
+  TANDEM_ASSIGN_OR_RETURN(auto region, device->is_host() ? device->Reserve(tag, bytes, ledger)
+                                                         : device->ReserveHost(tag, bytes, ledger));
+  TANDEM_RETURN_IF_ERROR(region->Map());
+  return region;
+}
+
+absl::StatusOr<std::byte*> HostStaging::Room(int64_t bytes) {
+  if (memory_ == nullptr || memory_->bytes() < bytes) {
+    memory_.reset();
+    TANDEM_ASSIGN_OR_RETURN(memory_, TakeHostMemory(device_, "gather", bytes, ledger_));
+  }
+  return memory_->data();
+}
+
+absl::StatusOr<const std::byte*> HostStaging::Fetch(const void* from, int64_t bytes) {
+  TANDEM_ASSIGN_OR_RETURN(std::byte* const room, Room(bytes));
+  device_->Copy(room, from, bytes);
+  TANDEM_RETURN_IF_ERROR(device_->Synchronize());
+  return room;
+}
+
+}  // namespace tandem
