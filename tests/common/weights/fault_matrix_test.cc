@@ -83,14 +83,18 @@ class StoppingClient : public GrpcUpdateClient {
   int bucket_ = 0;
 };
 
-// Whether a process has `want` descriptors again; closing the connection of one that was killed
-// takes gRPC a moment.
+// gRPC opens descriptors of its own (pollers, a connection that is made again) when it likes, and
+// closes those of a peer that was killed when it notices. Fewer than the faults of a matrix, each
+// of which would leave one more.
+constexpr int kOfGrpc = 4;
+
+// Whether a process comes down to `want` descriptors and gRPC's.
 bool SettlesAt(const std::string& process, int want) {
   const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (OpenDescriptors(process) != want && absl::Now() < deadline) {
+  while (OpenDescriptors(process) > want + kOfGrpc && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(5));
   }
-  return OpenDescriptors(process) == want;
+  return OpenDescriptors(process) <= want + kOfGrpc;
 }
 
 // A way that weights may go here, through slots or direct.
@@ -125,7 +129,7 @@ struct Matrix {
     REQUIRE(report.ok());
     REQUIRE(report->direct == route.direct);
     buckets = static_cast<int>(report->buckets);
-    REQUIRE(buckets > 5);
+    REQUIRE(buckets > kOfGrpc + 1);
     REQUIRE(pair.Status().version() == 1);
     REQUIRE(pair.Check(*old_weights).ok());
   }
