@@ -119,14 +119,13 @@ absl::Status ClusterService::TakeLogProbs(const v1::PutLogProbsRequest& request)
   if (!probe && !reference && request.policy() != "current") {
     return InvalidArgument("policy {} is none of current, reference and probe", request.policy());
   }
-  const auto kind =
-      reference ? SampleStore::LogProbs::kReference : SampleStore::LogProbs::kRecomputed;
+  const auto kind = reference ? TokenArray::kReference : TokenArray::kRecomputed;
   for (const auto& item : request.items()) {
     const std::vector<float> values(item.log_probs().begin(), item.log_probs().end());
     TANDEM_RETURN_IF_ERROR(
         probe
             ? probe_.PutLogProbs(request.step(), request.worker().rank(), item.sample_id(), values)
-            : samples_.PutLogProbs(request.step(), kind, item.sample_id(), values));
+            : samples_.PutArray(request.step(), kind, item.sample_id(), values));
   }
   return absl::OkStatus();
 }

@@ -41,7 +41,7 @@ std::vector<MiniBatch> PlanMiniBatches(
                            .tokens = meta.prompt_tokens + meta.response_tokens,
                            .group = meta.group,
                            .prompt_tokens = meta.prompt_tokens});
-        batch.response_tokens += meta.response_tokens;
+        batch.trained_tokens += meta.trained_tokens;
       }
     }
     batch.samples = static_cast<int64_t>(lengths.size());

@@ -12,7 +12,7 @@ namespace tandem {
 struct MiniBatch {
   int64_t index = 0;
   int64_t samples = 0;
-  int64_t response_tokens = 0;
+  int64_t trained_tokens = 0;  // of the responses
 };
 
 // Deals whole groups, `mini_batch_prompts` each, in order or (shuffle) in an order that is a pure

@@ -1,10 +1,12 @@
 #include "controller/sample_store.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +18,10 @@
 
 namespace tandem {
 namespace {
+
+constexpr const char* kArrayNames[kTokenArrays] = {
+    "reference log-probs", "recomputed log-probs", "sums of squared probabilities", "advantages",
+    "importance weights",  "mask values"};
 
 template <typename T>
 void AppendArray(std::string& bytes, const std::vector<T>& values) {
@@ -113,6 +119,7 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version) {
       .index = sample.index,
       .prompt_tokens = sample.prompt_tokens,
       .response_tokens = sample.response_tokens(),
+      .trained_tokens = sample.response_tokens(),
       .finish_reason = sample.finish_reason,
       .off_support = sample.off_support,
       .log_probs = !sample.log_probs.empty(),
@@ -151,24 +158,27 @@ void SampleStore::Assign(uint64_t sample_id, int64_t mini_batch, int rank) {
   found->second.rank = rank;
 }
 
-absl::Status SampleStore::PutLogProbs(int64_t step,
-                                      LogProbs kind,
-                                      uint64_t sample_id,
-                                      const std::vector<float>& log_probs) {
+absl::Status SampleStore::PutArray(int64_t step,
+                                   TokenArray array,
+                                   uint64_t sample_id,
+                                   const std::vector<float>& values) {
   std::lock_guard lock(mutex_);
   const auto found = metas_.find(sample_id);
   if (step != step_ || found == metas_.end()) {
     return MakeStatus(absl::StatusCode::kNotFound, "step {} has no sample {:#x}", step, sample_id);
   }
   SampleMeta& meta = found->second;
-  if (static_cast<int64_t>(log_probs.size()) != meta.response_tokens) {
-    return InvalidArgument("sample {:#x}: {} log-probs for {} response tokens", sample_id,
-                           log_probs.size(), meta.response_tokens);
+  if (static_cast<int64_t>(values.size()) != meta.response_tokens) {
+    return InvalidArgument("sample {:#x}: {} {} for {} response tokens", sample_id, values.size(),
+                           kArrayNames[static_cast<size_t>(array)], meta.response_tokens);
   }
   std::string bytes;
-  AppendArray(bytes, log_probs);
+  AppendArray(bytes, values);
   TANDEM_ASSIGN_OR_RETURN(const int64_t offset, Append(bytes));
-  (kind == LogProbs::kReference ? meta.ref_offset : meta.old_offset) = offset;
+  meta.arrays.of(array) = offset;
+  if (array == TokenArray::kMask) {
+    meta.trained_tokens = std::count(values.begin(), values.end(), 1.0f);
+  }
   return absl::OkStatus();
 }
 
@@ -216,19 +226,24 @@ absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
   TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.log_probs.data(), log_prob_bytes));
   at += log_prob_bytes;
   TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.versions.data(), meta.response_tokens * 8));
-  TANDEM_ASSIGN_OR_RETURN(sample.ref_log_probs, ReadFloats(meta.ref_offset, meta.response_tokens));
-  TANDEM_ASSIGN_OR_RETURN(sample.old_log_probs, ReadFloats(meta.old_offset, meta.response_tokens));
+  std::vector<float>* const arrays[] = {&sample.ref_log_probs, &sample.old_log_probs, nullptr,
+                                        &sample.advantages,    &sample.is_weights,    &sample.mask};
+  static_assert(std::size(arrays) == kTokenArrays);
+  for (size_t i = 0; i < kTokenArrays; ++i) {
+    const int64_t offset = meta.arrays.offsets[i];
+    if (arrays[i] == nullptr || offset < 0) continue;
+    TANDEM_ASSIGN_OR_RETURN(*arrays[i], ReadFloats(offset, meta.response_tokens));
+  }
   return sample;
 }
 
-absl::StatusOr<std::vector<float>> SampleStore::ReadLogProbs(LogProbs kind,
-                                                             uint64_t sample_id) const {
+absl::StatusOr<std::vector<float>> SampleStore::ReadArray(TokenArray array,
+                                                          uint64_t sample_id) const {
   std::lock_guard lock(mutex_);
   const auto found = metas_.find(sample_id);
   if (found == metas_.end()) return absl::NotFoundError("no such sample");
   const SampleMeta& meta = found->second;
-  return ReadFloats(kind == LogProbs::kReference ? meta.ref_offset : meta.old_offset,
-                    meta.response_tokens);
+  return ReadFloats(meta.arrays.of(array), meta.response_tokens);
 }
 
 absl::StatusOr<int64_t> SampleStore::Append(const std::string& bytes) {

@@ -2,6 +2,8 @@
 // memory, so that the controller never holds a whole step's arrays.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +26,24 @@ struct Outcome {
   double advantage = 0;
 };
 
+// What is put behind a sample's record: floats, one per response token each.
+enum class TokenArray {
+  kReference,     // log-probs under the reference policy
+  kRecomputed,    // log-probs of the sampling policy, by the trainers
+  kSumPiSquared,  // sum over the vocabulary of squared probabilities, by the trainers
+  kAdvantages,    // where they differ between tokens
+  kIsWeights,     // Sample::is_weights
+  kMask           // Sample::mask
+};
+inline constexpr size_t kTokenArrays = 6;
+
+// Offset in the step's file by TokenArray; -1: not put.
+struct TokenArrayOffsets {
+  std::array<int64_t, kTokenArrays> offsets{-1, -1, -1, -1, -1, -1};
+  int64_t& of(TokenArray array) { return offsets[static_cast<size_t>(array)]; }
+  int64_t of(TokenArray array) const { return offsets[static_cast<size_t>(array)]; }
+};
+
 // What is known of a sample without reading its arrays.
 struct SampleMeta {
   uint64_t sample_id = 0;
@@ -31,6 +51,7 @@ struct SampleMeta {
   int64_t index = 0;
   int64_t prompt_tokens = 0;
   int64_t response_tokens = 0;
+  int64_t trained_tokens = 0;  // of the response: those that TokenArray::kMask leaves
   FinishReason finish_reason = FinishReason::kNone;
   bool off_support = false;
   bool log_probs = true;       // came with the tokens
@@ -39,8 +60,7 @@ struct SampleMeta {
   int rank = 0;  // of the trainer that trains it
   Outcome outcome;
   int64_t offset = 0;       // of the record in the step's file
-  int64_t ref_offset = -1;  // of the reference log-probs, -1: none
-  int64_t old_offset = -1;  // of the recomputed log-probs, -1: none
+  TokenArrayOffsets arrays;  // of what was put behind the record
   std::vector<Segment> segments;
   float temperature = 1;
 };
@@ -50,7 +70,7 @@ class SampleStore {
  public:
   // Files go to `dir`/step_NNNNNN.samples. The folder is made. `keep`: steps whose files stay, the
   // newest among them; 0: all. A file has 4 bytes per prompt token and 16 per response token (12
-  // without log-probs), and 4 more for each of reference and recomputed log-probs.
+  // without log-probs), and 4 more for each TokenArray that is put.
   static absl::StatusOr<std::unique_ptr<SampleStore>> Open(const std::string& dir, int64_t keep);
   ~SampleStore();
 
@@ -69,21 +89,20 @@ class SampleStore {
   void SetOutcome(uint64_t sample_id, const Outcome& outcome);
   void Assign(uint64_t sample_id, int64_t mini_batch, int rank);
 
-  enum class LogProbs { kReference, kRecomputed };
   // Idempotent. NotFound: other step or unknown sample; InvalidArgument: wrong length.
-  absl::Status PutLogProbs(int64_t step,
-                           LogProbs kind,
-                           uint64_t sample_id,
-                           const std::vector<float>& log_probs);
+  absl::Status PutArray(int64_t step,
+                        TokenArray array,
+                        uint64_t sample_id,
+                        const std::vector<float>& values);
 
   // Ids of one rank and mini-batch (-1: all), ascending. NotFound: not the current step.
   absl::StatusOr<std::vector<uint64_t>> Assigned(int64_t step, int64_t mini_batch, int rank) const;
 
-  // The whole sample, with reward, advantages (the scalar on every response token) and whatever
-  // log-probs came back. NotFound: unknown id; DataLoss: the file was cut.
+  // The whole sample, with reward, advantages (kAdvantages, else the scalar on every response token)
+  // and whatever else was put, but kSumPiSquared. NotFound: unknown id; DataLoss: the file was cut.
   absl::StatusOr<Sample> Read(uint64_t sample_id) const;
-  // Log-probs alone, [response tokens]; empty if there are none.
-  absl::StatusOr<std::vector<float>> ReadLogProbs(LogProbs kind, uint64_t sample_id) const;
+  // One array alone, [response tokens]; empty if it was not put.
+  absl::StatusOr<std::vector<float>> ReadArray(TokenArray array, uint64_t sample_id) const;
 
  private:
   SampleStore(std::string dir, int64_t keep) : dir_(std::move(dir)), keep_(keep) {}

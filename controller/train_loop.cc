@@ -136,7 +136,7 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
                            .mini_batch = mini.index,
                            .mini_batches = options_.epochs * std::ssize(plan),
                            .version = position_.version,
-                           .global_tokens = static_cast<double>(mini.response_tokens),
+                           .global_tokens = static_cast<double>(mini.trained_tokens),
                            .global_samples = mini.samples,
                            .compare_log_probs = first && options_.compare_log_probs}));
       // The last moment to drop the step: from here on the weights are others.

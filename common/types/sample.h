@@ -35,6 +35,10 @@ struct Sample {
   std::vector<float> advantages;     // one per response token
   std::vector<float> ref_log_probs;  // under the reference policy; empty unless a KL term needs it
   std::vector<float> old_log_probs;  // empty unless actor.old_log_prob is recompute
+  std::vector<float> is_weights;     // factors of the policy loss, per response token; empty: all 1
+  // 0 or 1 per response token: whether a loss counts it (rejected by the rollout correction: 0);
+  // empty: all that are trained.
+  std::vector<float> mask;
 
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
 };

@@ -52,6 +52,8 @@ v1::Sample ToProto(const Sample& sample) {
   proto.mutable_advantages()->Add(sample.advantages.begin(), sample.advantages.end());
   proto.mutable_ref_log_probs()->Add(sample.ref_log_probs.begin(), sample.ref_log_probs.end());
   proto.mutable_old_log_probs()->Add(sample.old_log_probs.begin(), sample.old_log_probs.end());
+  proto.mutable_is_weights()->Add(sample.is_weights.begin(), sample.is_weights.end());
+  proto.mutable_mask()->Add(sample.mask.begin(), sample.mask.end());
   return proto;
 }
 
@@ -77,6 +79,8 @@ Sample FromProto(const v1::Sample& proto) {
   sample.advantages.assign(proto.advantages().begin(), proto.advantages().end());
   sample.ref_log_probs.assign(proto.ref_log_probs().begin(), proto.ref_log_probs().end());
   sample.old_log_probs.assign(proto.old_log_probs().begin(), proto.old_log_probs().end());
+  sample.is_weights.assign(proto.is_weights().begin(), proto.is_weights().end());
+  sample.mask.assign(proto.mask().begin(), proto.mask().end());
   return sample;
 }
 

@@ -118,7 +118,7 @@ TEST_CASE("PlanMiniBatches deals whole groups, the last batch may be smaller", "
   REQUIRE(plan.size() == 3);
   REQUIRE(plan[0].samples == 6);
   REQUIRE(plan[2].samples == 3);
-  REQUIRE(plan[0].response_tokens == 1 + 2 + 3 + 2 + 3 + 4);
+  REQUIRE(plan[0].trained_tokens == 1 + 2 + 3 + 2 + 3 + 4);
   REQUIRE(BatchOfGroups(*store) == std::vector<int64_t>{0, 0, 1, 1, 2});
 }
 

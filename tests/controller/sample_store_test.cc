@@ -135,14 +135,35 @@ TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(1).ok());
   REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
-  const auto kind = SampleStore::LogProbs::kReference;
-  REQUIRE(f.store->ReadLogProbs(kind, 1)->empty());
-  REQUIRE(f.store->PutLogProbs(1, kind, 1, {-3, -4}).ok());
-  REQUIRE(f.store->PutLogProbs(1, kind, 1, {-1, -2}).ok());
+  const auto kind = TokenArray::kReference;
+  REQUIRE(f.store->ReadArray(kind, 1)->empty());
+  REQUIRE(f.store->PutArray(1, kind, 1, {-3, -4}).ok());
+  REQUIRE(f.store->PutArray(1, kind, 1, {-1, -2}).ok());
   REQUIRE(f.store->Read(1)->ref_log_probs == std::vector<float>{-1, -2});
   REQUIRE(f.store->Read(1)->old_log_probs.empty());
-  REQUIRE(absl::IsNotFound(f.store->PutLogProbs(2, kind, 1, {-1, -2})));
-  REQUIRE(absl::IsInvalidArgument(f.store->PutLogProbs(1, kind, 1, {-1})));
+  REQUIRE(absl::IsNotFound(f.store->PutArray(2, kind, 1, {-1, -2})));
+  REQUIRE(absl::IsInvalidArgument(f.store->PutArray(1, kind, 1, {-1})));
+}
+
+TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by token", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  REQUIRE(f.store->Put(MakeSample(1, 3), 7).ok());
+  f.store->SetOutcome(1, {.advantage = 2});
+  REQUIRE(f.store->Read(1)->advantages == std::vector<float>{2, 2, 2});
+  REQUIRE(f.store->Metas()[0].trained_tokens == 3);
+  REQUIRE(f.store->PutArray(1, TokenArray::kAdvantages, 1, {3, 2, 1}).ok());
+  REQUIRE(f.store->PutArray(1, TokenArray::kIsWeights, 1, {0.5, 1, 2}).ok());
+  REQUIRE(f.store->PutArray(1, TokenArray::kMask, 1, {1, 0, 1}).ok());
+  REQUIRE(f.store->PutArray(1, TokenArray::kSumPiSquared, 1, {0.1f, 0.2f, 0.3f}).ok());
+  const Sample sample = *f.store->Read(1);
+  REQUIRE(sample.advantages == std::vector<float>{3, 2, 1});
+  REQUIRE(sample.is_weights == std::vector<float>{0.5, 1, 2});
+  REQUIRE(sample.mask == std::vector<float>{1, 0, 1});
+  REQUIRE(sample.old_log_probs.empty());
+  REQUIRE(f.store->Metas()[0].trained_tokens == 2);
+  REQUIRE(*f.store->ReadArray(TokenArray::kSumPiSquared, 1) ==
+          std::vector<float>{0.1f, 0.2f, 0.3f});
 }
 
 TEST_CASE("SampleStore begins a replayed step anew", "[samples]") {

@@ -91,7 +91,7 @@ TEST_CASE("A KL penalty lowers the reward and not the score", "[train_loop]") {
     for (const SampleMeta& meta : run.samples->Metas()) {
       REQUIRE(
           run.samples
-              ->PutLogProbs(1, SampleStore::LogProbs::kReference, meta.sample_id, {-1.5f, -2.5f})
+              ->PutArray(1, TokenArray::kReference, meta.sample_id, {-1.5f, -2.5f})
               .ok());
     }
   });

@@ -23,6 +23,8 @@ TEST_CASE("Samples survive the wire in every field", "[wire]") {
   sample.advantages = {0.25f, 0.25f};
   sample.ref_log_probs = {-0.5f, -1.0f};
   sample.old_log_probs = {-0.25f, -2.0f};
+  sample.is_weights = {0.5f, 2.0f};
+  sample.mask = {0.0f, 1.0f};
 
   const Sample back = FromProto(ToProto(sample));
   REQUIRE(back.sample_id == sample.sample_id);
@@ -44,6 +46,8 @@ TEST_CASE("Samples survive the wire in every field", "[wire]") {
   REQUIRE(back.advantages == sample.advantages);
   REQUIRE(back.ref_log_probs == sample.ref_log_probs);
   REQUIRE(back.old_log_probs == sample.old_log_probs);
+  REQUIRE(back.is_weights == sample.is_weights);
+  REQUIRE(back.mask == sample.mask);
 }
 
 TEST_CASE("Finish reasons map one to one", "[wire]") {
