@@ -9,14 +9,15 @@ import re
 import sys
 
 BASE = ["common/base", "common/types"]
-WITHOUT_TORCH = BASE + ["common/config", "common/rpc", "common/wire", "common/cluster",
-                        "common/observe", "common/text", "common/model_spec",
+WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/rpc",
+                        "common/wire", "common/cluster", "common/observe", "common/text", "common/model_spec",
                         "common/tensor_file"]
 COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
 
 ALLOWED = {
     "common/base": [],
     "common/types": ["common/base"],
+    "common/balance": BASE,
     "common/config": BASE,
     "common/text": BASE,
     "common/observe": BASE,
