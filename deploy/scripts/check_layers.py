@@ -9,7 +9,7 @@ import re
 import sys
 
 BASE = ["common/base", "common/types"]
-WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/rpc",
+WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/jagged", "common/rpc",
                         "common/wire", "common/cluster", "common/observe", "common/text", "common/model_spec",
                         "common/tensor_file"]
 COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
@@ -19,6 +19,7 @@ ALLOWED = {
     "common/types": ["common/base"],
     "common/balance": BASE,
     "common/config": BASE,
+    "common/jagged": BASE,
     "common/text": BASE,
     "common/observe": BASE,
     "common/model_spec": BASE,
