@@ -153,7 +153,8 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
                                       .world_size = command.world_size,
                                       .rendezvous = command.rendezvous,
                                       .generation = command.generation,
-                                      .deadline = kShareOfTimeout * options_.rpc_timeout}));
+                                      .deadline = kShareOfTimeout * options_.rpc_timeout,
+                                      .single_channel = options_.single_channel}));
   const absl::Status loaded = LoadWeights(command);
   return Agree(*group_.communicator(), loaded, "loading the model").status();
 }

@@ -40,6 +40,7 @@ struct TrainerOptions {
   bool save_optimizer = true;
   bool save_hf_model = true;
   absl::Duration rpc_timeout = absl::Seconds(600);
+  bool single_channel = false;  // cluster.nccl_single_channel
 };
 
 // The paired rollout as sync and check see it.

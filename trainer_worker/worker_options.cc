@@ -107,6 +107,7 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.save_optimizer = SavesContent(config, "optimizer");
   options.save_hf_model = SavesContent(config, "hf_model");
   options.rpc_timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  options.single_channel = config.cluster().nccl_single_channel();
   return options;
 }
 
