@@ -58,8 +58,8 @@ TEST_CASE("a rollout outlives a trainer whose GPU never fills what was announced
     REQUIRE(status.state() == v1::EMPTY);
     REQUIRE(status.version() == -1);
     REQUIRE(status.last_action().find("the trainer died during the update to version 2") == 0);
-    // What a real driver opens is not told apart from its own.
-    if (testing::kEmulated) REQUIRE(OpenDescriptors(there, "emulated-cuda") <= held_there);
+    // Its own scratch of the update may be one more. What a real driver opens is not told apart.
+    if (testing::kEmulated) REQUIRE(OpenDescriptors(there, "emulated-cuda") <= held_there + 1);
     const auto healed = pair.Publish(3, *weights, kSlotBytes);
     INFO(healed.status().ToString());
     REQUIRE(healed.ok());
