@@ -231,9 +231,8 @@ absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
   if (sum_pi_squared != nullptr) *sum_pi_squared = result;
   absl::Status finite;
   for (const PackedBatch& batch : pass.batches) {
-    TANDEM_ASSIGN_OR_RETURN(
-        const TokenScores scores,
-        parts.loop->Forward(batch, *parts.weights, sum_pi_squared != nullptr));
+    TANDEM_ASSIGN_OR_RETURN(const TokenScores scores,
+                            parts.loop->Forward(batch, *parts.weights, sum_pi_squared != nullptr));
     finite.Update(CheckFinite(batch, samples, scores.log_probs));
     for (size_t i = 0; i < scores.log_probs.size(); ++i) {
       const uint64_t id = ScoredSample(batch, samples, i).sample_id;

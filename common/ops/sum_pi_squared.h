@@ -1,6 +1,6 @@
-// Σ π(v)² over the vocabulary, which the optimal token baseline needs (verl: sum_pi_squared), without
-// an op of its own: at half the temperature every x = logit / T is exactly twice as large, so that
-// that row's statistics hold Σ exp(2x).
+// Σ π(v)² over the vocabulary, which the optimal token baseline needs (verl: sum_pi_squared),
+// without an op of its own: at half the temperature every x = logit / T is exactly twice as large,
+// so that that row's statistics hold Σ exp(2x).
 #pragma once
 
 #include <vector>
