@@ -30,9 +30,9 @@ std::vector<GroupRequest> GreedyBaselines::Ask(int64_t step,
     requests.push_back({.request_id = fmt::format("{}-{}-greedy", step, group),
                         .version = version,
                         .prompt = prompts[i].tokens,
+                        .sample_ids = {id},
                         .params = greedy,
-                        .group = group,
-                        .sample_ids = {id}});
+                        .group = group});
   }
   return requests;
 }
