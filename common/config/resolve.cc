@@ -51,6 +51,9 @@ void ResolveConfig(v1::Config* config, const ConfigOrigins& given) {
     if (!given.contains("actor.clip_ratio_low")) actor.set_clip_ratio_low(actor.clip_ratio());
     if (!given.contains("actor.clip_ratio_high")) actor.set_clip_ratio_high(actor.clip_ratio());
   }
+  if (config->reward().max_resp_len() == 0) {
+    config->mutable_reward()->set_max_resp_len(config->data().max_response_length());
+  }
   v1::WeightSync& sync = *config->mutable_weight_sync();
   if (sync.check() == "true") sync.set_check("first");
   if (sync.check() == "false") sync.set_check("off");

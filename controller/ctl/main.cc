@@ -265,8 +265,8 @@ class CommandLine {
     CLI::App* convert = Local(data, "convert", "bring a file into verl's columns", [this] {
       return ConvertDataCommand(o_.format, o_.input, o_.output, std::cout);
     });
-    convert->add_option("FORMAT", o_.format, "gsm8k")->required();
-    convert->add_option("INPUT", o_.input, "file to read")->required();
+    convert->add_option("FORMAT", o_.format, "gsm8k or math")->required();
+    convert->add_option("INPUT", o_.input, "file, or folder of files, to read")->required();
     convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
     AddPlan();
     AddParity();

@@ -38,7 +38,7 @@ ALLOWED = {
                            "common/weights"],
     "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/observe",
                               "common/device"],
-    "controller/reward": BASE + ["common/config", "common/rpc"],  # the launcher checks with it
+    "controller/reward": BASE + ["common/config", "common/rpc", "common/text"],  # the launcher checks with it
     "controller": ["controller/reward"] + WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
     # tandemctl prints the manifest of a model, and plans for the device of this host.
     "controller/ctl": ["controller", "controller/reward"] + WITHOUT_TORCH + ["common/device", "common/weights"],
