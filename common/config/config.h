@@ -75,6 +75,8 @@ bool SavesContent(const v1::Config& config, const std::string& content);
 
 // Whether a KL term needs the log-probs of a reference policy.
 bool NeedsReference(const v1::Config& config);
+// Whether trainers send sums of squared probabilities: an estimator needs them, or a key asks.
+bool NeedsSumPiSquared(const v1::Config& config);
 
 // algorithm.rollout_correction, with "none" and empty texts left out.
 RolloutCorrectionOptions RolloutCorrectionOf(const v1::Config& config);
