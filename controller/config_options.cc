@@ -80,6 +80,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.kl_in_reward = algorithm.use_kl_in_reward();
   options.kl_coef = algorithm.kl_ctrl().kl_coef();
   options.kl_penalty = algorithm.kl_penalty();
+  options.correction = RolloutCorrectionOf(config);
   return options;
 }
 

@@ -56,6 +56,7 @@ class TrainLoop {
   absl::Status SyncWeights(StepBatch& batch);
   absl::Status Record(StepBatch& batch);
 
+  void LeaveOut(StepBatch& batch, int64_t mini_batches);
   // Cancelled when a stop does not wait for the end of the step.
   absl::Status CheckInterrupted() const;
   // What the trainers make of samples under `policy`, as the phase that is running.

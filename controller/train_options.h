@@ -6,6 +6,7 @@
 
 #include <absl/time/time.h>
 
+#include "common/rollout_correction/rollout_correction.h"
 #include "common/types/sampling_params.h"
 #include "controller/algorithm/grpo_advantage.h"
 #include "controller/clients/rollout_client.h"
@@ -54,6 +55,7 @@ struct TrainOptions {
   bool kl_in_reward = false;
   double kl_coef = 0;
   std::string kl_penalty = "kl";
+  RolloutCorrectionOptions correction;  // with recompute_old_log_probs
 };
 
 }  // namespace tandem

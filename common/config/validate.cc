@@ -7,6 +7,7 @@
 #include "common/base/local_address.h"
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
+#include "common/config/rollout_correction_rules.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/types/sampling_params.h"
@@ -233,6 +234,9 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   CheckDevice(config, &problems);
   CheckWeightSync(config.weight_sync(), &problems);
   CheckOffload(config, &problems);
+  for (const KeyProblem& problem : RolloutCorrectionProblems(config)) {
+    problems.Require(false, problem.keys, problem.text);
+  }
   CheckCluster(config.cluster(), &problems);
   return problems.status();
 }

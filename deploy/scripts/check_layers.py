@@ -11,14 +11,15 @@ import sys
 BASE = ["common/base", "common/types"]
 WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/jagged", "common/rpc",
                         "common/wire", "common/cluster", "common/observe", "common/text", "common/model_spec",
-                        "common/tensor_file"]
+                        "common/rollout_correction", "common/tensor_file"]
 COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
 
 ALLOWED = {
     "common/base": [],
     "common/types": ["common/base"],
     "common/balance": BASE,
-    "common/config": BASE,
+    "common/rollout_correction": BASE,
+    "common/config": BASE + ["common/rollout_correction"],  # reads the same texts
     "common/jagged": BASE,
     "common/text": BASE,
     "common/observe": BASE,

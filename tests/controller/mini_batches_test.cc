@@ -220,4 +220,22 @@ TEST_CASE("The number of ranks changes neither mini-batches nor denominators", "
   }
 }
 
+TEST_CASE("Mini-batches without a token to train on are counted apart", "[mini_batches]") {
+  testing::TempDir dir;
+  auto store = *SampleStore::Open(dir.path() / "samples", 0);
+  Fill(*store, 3, 2);
+  TrainOptions options;
+  options.mini_batch_prompts = 1;
+  options.epochs = 2;
+  REQUIRE(CountUpdates(options, 1, 1, *store).updates == 6);
+  for (const SampleMeta& meta : store->Metas()) {
+    if (meta.group != 1) continue;
+    const std::vector<float> none(static_cast<size_t>(meta.response_tokens), 0.0f);
+    REQUIRE(store->PutArray(1, TokenArray::kMask, meta.sample_id, none).ok());
+  }
+  const UpdateCount count = CountUpdates(options, 1, 1, *store);
+  REQUIRE(count.updates == 4);
+  REQUIRE(count.left_out == 2);
+}
+
 }  // namespace tandem
