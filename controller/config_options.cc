@@ -88,6 +88,19 @@ RpcSecurity SecurityOf(const v1::Config& config) {
   return {.cert = tls.cert(), .key = tls.key(), .ca = tls.ca()};
 }
 
+v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options) {
+  v1::Optim& optim = *config.mutable_actor()->mutable_optim();
+  if (optim.total_training_steps() > 0) return config;
+  const int64_t mini_batches =
+      (options.train_batch_size + options.mini_batch_prompts - 1) / options.mini_batch_prompts;
+  // As a double, which no product of these overflows.
+  constexpr double kMost = 1e15;
+  const double steps = static_cast<double>(options.total_steps) *
+                       static_cast<double>(options.epochs) * static_cast<double>(mini_batches);
+  optim.set_total_training_steps(static_cast<int64_t>(std::min(kMost, steps)));
+  return config;
+}
+
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows) {
   const int64_t steps_per_epoch =
       std::max<int64_t>(1, train_rows / config.data().train_batch_size());
