@@ -20,8 +20,8 @@ namespace tandem {
 namespace {
 
 constexpr const char* kArrayNames[kTokenArrays] = {
-    "reference log-probs", "recomputed log-probs", "sums of squared probabilities", "advantages",
-    "importance weights",  "mask values"};
+    "reference log-probs", "recomputed log-probs", "sums of squared probabilities",
+    "advantages",          "importance weights",   "mask values"};
 
 template <typename T>
 void AppendArray(std::string& bytes, const std::vector<T>& values) {

@@ -112,10 +112,12 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.loss = LossOf(config.actor());
   options.loss_agg_mode = config.actor().loss_agg_mode();
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";
+  options.sum_pi_squared = NeedsSumPiSquared(config);
   options.keep_reference = NeedsReference(config);
   options.save_optimizer = SavesContent(config, "optimizer");
   options.save_hf_model = SavesContent(config, "hf_model");
   options.rpc_timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  options.single_channel = config.cluster().nccl_single_channel();
   return options;
 }
 

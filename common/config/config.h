@@ -74,6 +74,8 @@ bool SavesContent(const v1::Config& config, const std::string& content);
 
 // Whether a KL term needs the log-probs of a reference policy.
 bool NeedsReference(const v1::Config& config);
+// Whether trainers send sums of squared probabilities: an estimator needs them, or a key asks.
+bool NeedsSumPiSquared(const v1::Config& config);
 
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
 int64_t BucketBytes(const v1::Config& config, bool cuda);

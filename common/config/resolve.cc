@@ -75,6 +75,11 @@ bool NeedsReference(const v1::Config& config) {
   return config.actor().use_kl_loss() || config.algorithm().use_kl_in_reward();
 }
 
+bool NeedsSumPiSquared(const v1::Config& config) {
+  return config.actor().calculate_sum_pi_squared() ||
+         config.algorithm().adv_estimator().ends_with("optimal_token_baseline");
+}
+
 int64_t BucketBytes(const v1::Config& config, bool cuda) {
   constexpr int64_t kMib = int64_t{1} << 20;
   const std::string& text = config.weight_sync().bucket_mb();

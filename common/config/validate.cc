@@ -122,6 +122,11 @@ void CheckSampling(const v1::Config& c, Problems* problems) {
                     {"actor.old_log_prob", "rollout.calculate_log_probs"},
                     "actor.old_log_prob=rollout needs rollout.calculate_log_probs=true; or set "
                     "actor.old_log_prob=recompute");
+  problems->Require(c.actor().old_log_prob() == "recompute" || !NeedsSumPiSquared(c),
+                    {"actor.old_log_prob", "algorithm.adv_estimator"},
+                    "sums of squared probabilities, which the optimal token baseline and "
+                    "actor.calculate_sum_pi_squared need, are made in the pass of "
+                    "actor.old_log_prob=recompute: set it");
 }
 
 void CheckTraining(const v1::Config& c, Problems* problems) {

@@ -145,7 +145,8 @@ TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
   REQUIRE(absl::IsInvalidArgument(f.store->PutArray(1, kind, 1, {-1})));
 }
 
-TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by token", "[samples]") {
+TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by token",
+          "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(1).ok());
   REQUIRE(f.store->Put(MakeSample(1, 3), 7).ok());

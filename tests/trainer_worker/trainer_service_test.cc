@@ -272,6 +272,9 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   REQUIRE(options->session.max_sequence_tokens == 77);
   REQUIRE(options->keep_reference);
   REQUIRE(options->recompute_old_log_probs);
+  REQUIRE_FALSE(options->single_channel);
+  config.mutable_cluster()->set_nccl_single_channel(true);
+  REQUIRE(MakeTrainerOptions(registration, 3)->single_channel);
   REQUIRE_FALSE(options->save_optimizer);
   REQUIRE_FALSE(options->save_hf_model);
   // What may be held follows from the memory of the device, the host's or a GPU's.
