@@ -6,7 +6,8 @@
 
 #include "common/base/status_macros.h"
 #include "controller/algorithm/grpo_advantage.h"
-#include "controller/algorithm/kl_penalty.h"
+#include "controller/algorithm/kl_in_reward.h"
+#include "controller/report/metric_names.h"
 #include "controller/reward_item.h"
 
 namespace tandem {
@@ -30,15 +31,13 @@ SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, R
           .token_offset = meta.offset};
 }
 
-// Sum over the response of the per-token penalty, under the policy that sampled.
-absl::StatusOr<double> SummedKl(const SampleStore& samples,
-                                uint64_t sample_id,
-                                const std::string& estimator) {
+// The penalty of every response token, under the policy that sampled.
+absl::StatusOr<TokenKl> KlOf(const SampleStore& samples,
+                             uint64_t sample_id,
+                             const std::string& estimator) {
   TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(sample_id));
   const auto& log_probs = sample.old_log_probs.empty() ? sample.log_probs : sample.old_log_probs;
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<float> penalty,
-                          KlPenalty(log_probs, sample.ref_log_probs, estimator));
-  return std::accumulate(penalty.begin(), penalty.end(), 0.0);
+  return KlOfTokens(log_probs, sample.ref_log_probs, sample.mask, estimator);
 }
 
 }  // namespace
@@ -79,6 +78,7 @@ absl::Status ScoreSamples(const TextCodec& text,
 }
 
 absl::Status ComputeAdvantages(const TrainOptions& options,
+                               double kl_coef,
                                SampleStore& samples,
                                StepBatch& batch) {
   std::map<int64_t, std::vector<SampleRecord*>> groups;
@@ -89,10 +89,10 @@ absl::Status ComputeAdvantages(const TrainOptions& options,
     for (const SampleRecord* member : members) {
       double reward = member->reward;
       if (options.kl_in_reward) {
-        TANDEM_ASSIGN_OR_RETURN(const double kl,
-                                SummedKl(samples, member->sample_id, options.kl_penalty));
-        reward -= options.kl_coef * kl;
-        total_kl += kl;
+        TANDEM_ASSIGN_OR_RETURN(const TokenKl kl,
+                                KlOf(samples, member->sample_id, options.kl_penalty));
+        reward -= kl_coef * std::accumulate(kl.penalty.begin(), kl.penalty.end(), 0.0);
+        total_kl += kl.mean;
       }
       rewards.push_back(reward);
     }
@@ -106,9 +106,8 @@ absl::Status ComputeAdvantages(const TrainOptions& options,
     }
   }
   if (options.kl_in_reward && !batch.records.empty()) {
-    batch.facts.trainer["actor/reward_kl_penalty"] =
-        total_kl / static_cast<double>(batch.records.size());
-    batch.facts.trainer["actor/reward_kl_penalty_coeff"] = options.kl_coef;
+    batch.facts.trainer[kRewardKl] = total_kl / static_cast<double>(batch.records.size());
+    batch.facts.trainer[kRewardKlCoef] = kl_coef;
   }
   return absl::OkStatus();
 }

@@ -13,12 +13,6 @@
 #include "controller/scoring.h"
 
 namespace tandem {
-namespace {
-
-// One batch may be to blame for a gradient that is not finite; so many in a row are not.
-constexpr int kMaxSkippedInARow = 3;
-
-}  // namespace
 
 TrainLoop::TrainLoop(RunParts parts,
                      TrainOptions options,
@@ -79,6 +73,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
                       kTrainEpochs);
   }
   StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
+  batch.version = position_.version;
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 
   TANDEM_RETURN_IF_ERROR(VerifyWeights(batch));
@@ -90,7 +85,11 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
   batch.phases.Begin("advantage");
   TANDEM_RETURN_IF_ERROR(CorrectRollout(options_, parts_.samples, batch));
-  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, position_.kl_coef, parts_.samples, batch));
+  if (options_.kl_in_reward) {
+    position_.kl_coef = NextKlCoef(options_.kl_control, position_.kl_coef,
+                                   batch.facts.trainer[kRewardKl], std::ssize(batch.records));
+  }
   TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
   const absl::Status synced = SyncWeights(batch);
   // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
@@ -131,10 +130,12 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
   const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
   const double share = 1.0 / static_cast<double>(updates);
   for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    const std::vector<MiniBatch> plan =
-        PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
+    batch.epoch = epoch;
+    batch.plan = PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
+    const std::vector<MiniBatch>& plan = batch.plan;
     for (const MiniBatch& mini : plan) {
       if (count.updates > 0 && mini.trained_tokens == 0) continue;
+      batch.mini_batch = mini.index;
       const bool first = position_.version == version_before;
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
       TANDEM_RETURN_IF_ERROR(
@@ -202,20 +203,7 @@ absl::Status TrainLoop::OptimizerStep(StepBatch& batch, double share) {
   SetLogVersion(next_version);
   batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
   batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
-  if (!steps.front().skipped) {
-    skipped_in_a_row_ = 0;
-    return absl::OkStatus();
-  }
-  batch.facts.trainer[kSkippedUpdates] += 1;
-  parts_.progress.OnMessage(
-      fmt::format("step {}: the gradient norm is not finite; this update was skipped", batch.step));
-  if (++skipped_in_a_row_ < kMaxSkippedInARow) return absl::OkStatus();
-  return MakeStatus(
-      absl::StatusCode::kDataLoss,
-      "step {}: {} updates in a row were skipped, the last gradient norm is {}: nothing "
-      "is learnt any more. Go back to an earlier checkpoint with a smaller "
-      "actor.optim.lr, or check rewards and model",
-      batch.step, skipped_in_a_row_, steps.front().grad_norm);
+  return CountSkipped(batch, steps.front());
 }
 
 absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
@@ -262,6 +250,7 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
 
 absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.phases.Begin("record");
+  TANDEM_RETURN_IF_ERROR(SaveDueBatch(batch));
   const std::vector<SampleMeta> metas = parts_.samples.Metas();
   std::vector<SampleRecord> samples;
   samples.reserve(batch.records.size());
