@@ -143,6 +143,33 @@ TEST_CASE("a file that is no YAML, no mapping or not there is refused with its n
           "config file /nonexistent/run.yaml does not exist");
 }
 
+TEST_CASE("a file goes on from its base, key by key, wherever it is named from") {
+  const ConfigFile base("rollout:\n  n: 4\n  temperature: 0.5\nreward:\n  function: exact\n");
+  const ConfigFile file("base: ../" + std::filesystem::path(base.dir()).filename().string() +
+                        "/run.yaml\nrollout:\n  n: 6\nactor.grad_clip: 0.5\n");
+  const auto loaded = LoadConfig(file.path(), {"actor.grad_clip=0.25"});
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  REQUIRE(loaded->config.rollout().n() == 6);
+  REQUIRE(loaded->config.rollout().temperature() == 0.5);
+  REQUIRE(loaded->config.reward().function() == "exact");
+  REQUIRE(loaded->config.actor().grad_clip() == 0.25);
+  REQUIRE(loaded->origins.at("rollout.n") == file.path() + ":3");
+  REQUIRE(loaded->origins.at("rollout.temperature").ends_with("/run.yaml:3"));
+  REQUIRE(loaded->origins.at("rollout.temperature") != file.path() + ":3");
+}
+
+TEST_CASE("a base that is not there, no name or a circle is refused") {
+  REQUIRE(ErrorOf("rollout:\n  n: 4\nbase: [a, b]\n").find("FILE:3: base: names one other") == 0);
+  REQUIRE(ErrorOf("base: ''\n").find("FILE:1: base: names one other") == 0);
+  REQUIRE(ErrorOf("base: run.yaml\n").find("in a circle: FILE") != std::string::npos);
+  REQUIRE(ErrorOf("rollout.base: 3\n").find("unknown key") != std::string::npos);
+  const ConfigFile file("base: nowhere.yaml\n");
+  const absl::Status missing = LoadConfig(file.path(), {}).status();
+  REQUIRE(missing.code() == absl::StatusCode::kNotFound);
+  REQUIRE(missing.message().find("nowhere.yaml does not exist") != std::string::npos);
+}
+
 TEST_CASE("a key set twice in one file is refused, also through an alias") {
   REQUIRE(ErrorOf("rollout.n: 4\nactor_rollout_ref.rollout.n: 8\n") ==
           "FILE:2: actor_rollout_ref.rollout.n: rollout.n is already set at FILE:1");

@@ -118,7 +118,7 @@ class ConfigKeysTest(unittest.TestCase):
 
 class ConfigCommentsTest(unittest.TestCase):
     def test_every_value_says_its_unit_or_reason(self):
-        for file in sorted((ROOT / "configs").glob("*.yaml")):
+        for file in sorted((ROOT / "configs").rglob("*.yaml")):
             for number, line in enumerate(file.read_text().splitlines(), 1):
                 if re.match(r" *[\w.]+: *[^ #]", line):
                     self.assertRegex(line, r" # \w", f"{file.name}:{number}")
