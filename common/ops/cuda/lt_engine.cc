@@ -40,7 +40,9 @@ void LtEngine::LeaveToOther(const LtShape& shape, const std::string& why) {
 absl::Status LtEngine::Prepare(const LtShape& shape) {
   if (pins_.contains(shape)) return absl::OkStatus();
   absl::StatusOr<LtPins> proved = ProveRows(context_, lt_.get(), shape, plan_);
-  if (absl::IsNotFound(proved.status()) || absl::IsResourceExhausted(proved.status())) {
+  // Nothing that another process could have found otherwise decides between the engines: a worker
+  // that starts beside a busy partner has less memory, and must not choose otherwise for that.
+  if (absl::IsNotFound(proved.status())) {
     LeaveToOther(shape, std::string(proved.status().message()));
     return absl::OkStatus();
   }
@@ -51,6 +53,7 @@ absl::Status LtEngine::Prepare(const LtShape& shape) {
 }
 
 const std::optional<LtPins>& LtEngine::Decided(const LtShape& shape) {
+  static const std::optional<LtPins> undecided;
   const auto found = pins_.find(shape);
   if (found != pins_.end()) return found->second;
   if (sealed_) {
@@ -58,7 +61,8 @@ const std::optional<LtPins>& LtEngine::Decided(const LtShape& shape) {
   } else {
     context_->Keep(Prepare(shape));
   }
-  return pins_[shape];
+  const auto decided = pins_.find(shape);
+  return decided != pins_.end() ? decided->second : undecided;
 }
 
 namespace {

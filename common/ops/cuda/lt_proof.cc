@@ -81,6 +81,8 @@ class Proof {
   absl::StatusOr<bool> Passes(const LtAlgorithm& algorithm, size_t bucket);
   // The fastest algorithm that passes per bucket; empty where a bucket has none.
   absl::StatusOr<std::vector<LtAlgorithm>> Pin(const LtAlgorithm& reference);
+  // The operands' memory; ResourceExhausted names its bytes.
+  absl::StatusOr<std::byte*> TakeMemory();
   // What the kernels counted; waits.
   absl::StatusOr<uint32_t> TakeCount();
   uint32_t* count() const { return reinterpret_cast<uint32_t*>(memory_ + layout_.count); }
@@ -194,17 +196,32 @@ absl::StatusOr<std::vector<LtAlgorithm>> Proof::Pin(const LtAlgorithm& reference
   return pinned;
 }
 
+absl::StatusOr<std::byte*> Proof::TakeMemory() {
+  absl::StatusOr<std::byte*> memory = context_.api().Malloc(layout_.bytes);
+  if (!absl::IsResourceExhausted(memory.status())) {
+    TANDEM_RETURN_IF_ERROR(Annotate(memory.status(), "operands of the row-invariance proof"));
+    return memory;
+  }
+  const absl::StatusOr<int64_t> free = context_.api().FreeBytes();
+  return MakeStatus(
+      memory.status().code(),
+      "operands of the row-invariance proof take {} bytes ({} MiB) of the device, of which {} MiB "
+      "are free: {}; leave it as much beside what other processes hold (tandemctl plan), or set "
+      "TANDEM_CUDA_LINEAR=own for all workers",
+      layout_.bytes, layout_.bytes >> 20, free.value_or(0) >> 20,
+      std::string(memory.status().message()));
+}
+
 absl::StatusOr<LtPins> Proof::Run() {
   CudaApi& api = context_.api();
   if (rows_ == 0) {
-    return MakeStatus(absl::StatusCode::kResourceExhausted,
+    // The shape says so, on every device and whatever is free.
+    return MakeStatus(absl::StatusCode::kNotFound,
                       "operands of the row-invariance proof would take more than the {} MiB that "
                       "it is granted",
                       plan_.most_bytes >> 20);
   }
-  absl::StatusOr<std::byte*> memory = api.Malloc(layout_.bytes);
-  TANDEM_RETURN_IF_ERROR(Annotate(memory.status(), "operands of the row-invariance proof"));
-  memory_ = *memory;
+  TANDEM_ASSIGN_OR_RETURN(memory_, TakeMemory());
   cuda::LaunchFillNumbers(memory_, layout_.numbers_bytes / 2,
                           static_cast<uint32_t>(shape_.n * 31 + shape_.k), context_.stream());
   TANDEM_RETURN_IF_ERROR(api.Fill(count(), 0, sizeof(uint32_t), context_.stream()));

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
@@ -135,25 +136,36 @@ TEST_CASE("A shape is proved inside a graph's first step, and the graph does it 
   }
 }
 
-TEST_CASE("A shape without memory for its proof is our own kernels', as all others say",
+TEST_CASE("What is free decides nothing: without memory for a proof there is no choice",
           "[ops][cuda][lt]") {
   Bench bench({kGood});
   bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("no memory"));
-  REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}, {.n = 32, .k = 48}}).ok());
-  REQUIRE(bench.linear->Choices().at("linear [24 x 48]") == "own kernels");
-  REQUIRE(bench.linear->Choices().at("linear [32 x 48]").find("cuBLASLt") == 0);
-  // It stays so, whatever memory there is later.
-  bench.lt->ids_run.clear();
-  bench.Forward(DeviceMatrix(3, 24));
-  REQUIRE(bench.lt->ids_run.empty());
-  REQUIRE(bench.context->Synchronize().ok());
-  // Of two workers one of which had the memory, the choices differ in this shape alone.
+  const absl::Status status = bench.linear->Prepare({{.n = 24, .k = 48}});
+  REQUIRE(absl::IsResourceExhausted(status));
+  const std::string message(status.message());
+  INFO(message);
+  REQUIRE(message.find("linear [24 x 48]") != std::string::npos);
+  const int64_t bytes = ProofBytes({.n = 24, .k = 48}, {.buckets = {16, 32}, .reference_rows = 45});
+  REQUIRE(message.find(fmt::format("take {} bytes", bytes)) != std::string::npos);
+  REQUIRE(bench.linear->Choices().empty());
+  // Asked again, it comes to what every other worker has come to.
+  REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}}).ok());
   Bench other({kGood});
-  REQUIRE(other.linear->Prepare({{.n = 24, .k = 48}, {.n = 32, .k = 48}}).ok());
-  REQUIRE(other.linear->Choices().at("linear [24 x 48]") !=
-          bench.linear->Choices().at("linear [24 x 48]"));
-  REQUIRE(other.linear->Choices().at("linear [32 x 48]") ==
-          bench.linear->Choices().at("linear [32 x 48]"));
+  REQUIRE(other.linear->Prepare({{.n = 24, .k = 48}}).ok());
+  REQUIRE(other.linear->Choices() == bench.linear->Choices());
+  REQUIRE(other.linear->Choices().at("linear [24 x 48]").find("cuBLASLt") == 0);
+}
+
+TEST_CASE("A product whose proof has no memory fails its step and decides nothing",
+          "[ops][cuda][lt]") {
+  Bench bench({kGood});
+  bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("no memory"));
+  bench.Forward(DeviceMatrix(3, 24));
+  REQUIRE(absl::IsResourceExhausted(bench.context->Synchronize()));
+  REQUIRE(bench.linear->Choices().empty());
+  bench.Forward(DeviceMatrix(3, 24));
+  REQUIRE(bench.context->Synchronize().ok());
+  REQUIRE(bench.linear->Choices().at("linear [24 x 48]").find("cuBLASLt") == 0);
 }
 
 TEST_CASE("A device that fails at a proof is an error, now or at the step's end",
