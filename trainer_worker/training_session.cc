@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "trainer_worker/agreement.h"
+#include "trainer_worker/give_back.h"
 
 namespace tandem {
 namespace {
@@ -120,7 +121,7 @@ absl::Status TrainingSession::ReleaseIfTight() {
   publisher_->ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(weights_->Release());
   TANDEM_RETURN_IF_ERROR(gradients_->Release());
-  return has_gradients_ ? absl::OkStatus() : shard_->ReleaseGradients();
+  return has_gradients_ ? absl::OkStatus() : GivenBack(shard_->ReleaseGradients());
 }
 
 absl::Status TrainingSession::CheckReleased() const {
