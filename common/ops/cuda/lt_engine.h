@@ -48,6 +48,11 @@ class LtEngine final : public GemmEngine {
   using WeightsShape = std::tuple<int64_t, int64_t, int64_t>;
 
   const std::optional<LtPins>& Decided(const LtShape& shape);
+  // Of whole sixteens of rows, of which each piece was proved.
+  void RunWhole(const Gemm& gemm, const LtPins& pins);
+  // Of any few rows, filled up in scratch: neither rows behind a are read nor rows behind c
+  // written.
+  void RunPadded(const Gemm& gemm, const LtPins& pins);
   // The other engine's, and why.
   void LeaveToOther(const LtShape& shape, const std::string& why);
   void RunWeights(const Gemm& gemm);

@@ -37,7 +37,7 @@ struct ProvingGpu {
     lt->Offer(1 << 20, {testing::FakeLt::Algorithm(testing::LtFault::kNone, 3)});
     CudaLinearOptions options;
     options.lt = std::move(fake);
-    options.proof = {.buckets = {2, 4}, .reference_rows = 6};
+    options.proof = {.buckets = {16, 32}, .reference_rows = 48};
     backend = MakeCudaBackend(std::move(api), 0, std::move(options)).value();
   }
   emulator::EmulatedCuda* cuda;
