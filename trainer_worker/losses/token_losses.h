@@ -1,6 +1,7 @@
-// The formulas of policy optimization over vectors of tokens, as LibTorch expressions, so that
-// their gradients come from autograd. Formulas: verl 0.9.1 (core_algos.py), checked against its
-// numbers. Only losses/ and its tests include this header: it drags ATen in.
+// What the terms of the loss have in common, over vectors of tokens, as LibTorch expressions, so
+// that gradients come from autograd; the policy losses are in policy/. Formulas: verl 0.9.1
+// (core_algos.py), checked against its numbers. Only losses/ and its tests include this header: it
+// drags ATen in.
 #pragma once
 
 #include <cstdint>
@@ -32,17 +33,5 @@ absl::StatusOr<at::Tensor> AggregateLoss(const at::Tensor& loss,
 absl::StatusOr<at::Tensor> KlPenalty(const at::Tensor& log_probs,
                                      const at::Tensor& ref_log_probs,
                                      const std::string& name);
-
-// PPO with clipping from both sides and dual clip, per token, with the masks of what was clipped.
-struct VanillaTerms {
-  at::Tensor loss;          // [tokens]
-  at::Tensor clipped;       // [tokens] 0 or 1: the clipped side was larger
-  at::Tensor clipped_dual;  // [tokens] 0 or 1: the dual clip held, advantage below 0
-  at::Tensor approx_kl;     // [tokens] old log-prob - new log-prob, clamped to ±20
-};
-VanillaTerms VanillaLoss(const at::Tensor& log_probs,
-                         const at::Tensor& old_log_probs,
-                         const at::Tensor& advantages,
-                         const PolicyLossOptions& options);
 
 }  // namespace tandem
