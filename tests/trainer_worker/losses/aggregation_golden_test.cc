@@ -1,6 +1,9 @@
 // Masked sums, aggregation and the value loss against the numbers of the reference implementation.
+#include <span>
+
 #include <catch2/catch.hpp>
 
+#include "common/types/response_mask.h"
 #include "tests/trainer_worker/losses/loss_golden.h"
 #include "trainer_worker/losses/token_losses.h"
 #include "trainer_worker/losses/value_loss.h"
@@ -54,6 +57,37 @@ void CheckValueLoss(const GoldenFamily&, const GoldenCase& c) {
   RequireValues(tensors.values.grad(), c.outputs.at("grad_vpreds"));
 }
 
+void CheckVariance(const GoldenFamily&, const GoldenCase& c) {
+  const at::Tensor values = ToTensor(ParseTensor(c.inputs.at("values")));
+  const at::Tensor mask = ToTensor(ParseTensor(c.inputs.at("mask")));
+  const bool unbiased = c.options.value("unbiased", true);
+  const auto got = c.fn == "masked_var"
+                       ? MaskedVariance(values, mask, unbiased)
+                       : MaskedWhiten(values, mask, c.options.value("shift_mean", true));
+  if (c.raises) {
+    REQUIRE(got.status().code() == absl::StatusCode::kInvalidArgument);
+    return;
+  }
+  REQUIRE(got.ok());
+  RequireValues(*got, c.outputs.at("value"));
+}
+
+void CheckResponseMask(const GoldenFamily&, const GoldenCase& c) {
+  const GoldenTensor responses = ParseTensor(c.inputs.at("response_id"));
+  const Json& end = c.options.at("eos_token");
+  const auto ends =
+      end.is_array() ? end.get<std::vector<int32_t>>() : std::vector<int32_t>{end.get<int32_t>()};
+  std::vector<int32_t> ids;
+  for (const int64_t id : responses.Ints()) ids.push_back(static_cast<int32_t>(id));
+  const auto width = static_cast<size_t>(responses.shape.at(1));
+  std::vector<int64_t> got;
+  for (size_t row = 0; row < ids.size(); row += width) {
+    const auto mask = ResponseMask(std::span(ids).subspan(row, width), ends);
+    got.insert(got.end(), mask.begin(), mask.end());
+  }
+  REQUIRE(got == ParseTensor(c.outputs.at("mask")).Ints());
+}
+
 using Reduction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 
 // Flat vectors are all that the losses need; a reduction along an axis is one call per row.
@@ -77,8 +111,11 @@ TEST_CASE("Masked sums, aggregation and the value loss equal the golden numbers"
   RunGoldenFamily(ReadGoldenFamily(GoldenDirOrSkip(), "torch_functional"),
                   {{"agg_loss", CheckAggLoss},
                    {"compute_value_loss", CheckValueLoss},
+                   {"get_response_mask", CheckResponseMask},
                    {"masked_sum", CheckMasked<MaskedSum>},
-                   {"masked_mean", CheckMasked<MaskedMean>}});
+                   {"masked_mean", CheckMasked<MaskedMean>},
+                   {"masked_var", CheckVariance},
+                   {"masked_whiten", CheckVariance}});
 }
 
 }  // namespace
