@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <ATen/ATen.h>
+#include "trainer_worker/losses/tensors.h"
 
 namespace tandem {
 

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "trainer_worker/losses/loss_options.h"
+#include "trainer_worker/losses/tensors.h"
 #include "trainer_worker/losses/token_selection.h"
 
 namespace tandem {

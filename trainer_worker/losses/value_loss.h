@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
-#include <ATen/ATen.h>
 #include <absl/status/statusor.h>
 
 #include "trainer_worker/losses/loss_options.h"
+#include "trainer_worker/losses/tensors.h"
 
 namespace tandem {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
 #include <catch2/catch.hpp>
 
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 #include "trainer_worker/losses/loss_options.h"
+#include "trainer_worker/losses/tensors.h"
 
 namespace tandem::testing {
 
