@@ -24,7 +24,7 @@ struct LogProbComparison {
   int64_t identical = 0;
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
-  std::vector<LogProbMismatch> mismatches;  // the first five
+  std::vector<LogProbMismatch> mismatches;  // the five that differ most, by that
 };
 
 // Adds the scored tokens of a micro-batch; `log_probs` are the trainer's. Every sample has as many
