@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/rollout_correction/probability_comparison.h"
 #include "common/types/sample.h"
 #include "trainer_worker/packing.h"
 
@@ -24,7 +25,8 @@ struct LogProbComparison {
   int64_t identical = 0;
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
-  std::vector<LogProbMismatch> mismatches;  // the five that differ most, by that
+  ProbabilityComparison probabilities;
+  std::vector<LogProbMismatch> mismatches;  // the five that differ most, the largest first
 };
 
 // Adds the scored tokens of a micro-batch; `log_probs` are the trainer's. Every sample has as many

@@ -38,10 +38,12 @@ struct TrainerOptions {
   double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
   uint64_t seed = 1;             // trainer.seed
   bool recompute_old_log_probs = false;
+  bool sum_pi_squared = false;  // goes to the controller with the current policy's log-probs
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
   absl::Duration rpc_timeout = absl::Seconds(600);
+  bool single_channel = false;  // cluster.nccl_single_channel
 };
 
 // The paired rollout as sync and check see it.

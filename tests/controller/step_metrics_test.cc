@@ -2,11 +2,47 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/fakes/fake_run.h"
+
 namespace tandem {
 namespace {
 
+SampleMeta MetaOf(uint64_t id, int64_t prompt, int64_t response, int rank) {
+  SampleMeta meta;
+  meta.sample_id = id;
+  meta.prompt_tokens = prompt;
+  meta.response_tokens = response;
+  meta.rank = rank;
+  return meta;
+}
+
+}  // namespace
+
+TEST_CASE("The step's sequence lengths are compared before and after balancing", "[step_metrics]") {
+  testing::FakeRun run(2);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  const std::vector<SampleMeta> samples = {MetaOf(1, 2, 8, 0), MetaOf(2, 2, 18, 1),
+                                           MetaOf(3, 5, 35, 0), MetaOf(4, 5, 25, 1)};
+  const auto metrics = StepMetrics({.ranks = 2}, samples, phases);
+  REQUIRE(metrics.at("global_seqlen/min") == 30);
+  REQUIRE(metrics.at("global_seqlen/max") == 70);
+  REQUIRE(metrics.at("global_seqlen/minmax_diff") == 40);
+  REQUIRE(metrics.at("global_seqlen/balanced_min") == 50);
+  REQUIRE(metrics.at("global_seqlen/balanced_max") == 50);
+  REQUIRE(metrics.at("global_seqlen/mean") == 50);
+}
+
+TEST_CASE("A rank without samples has no tokens", "[step_metrics]") {
+  testing::FakeRun run(1);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  const auto metrics = StepMetrics({.ranks = 3}, {MetaOf(1, 2, 4, 2)}, phases);
+  REQUIRE(metrics.at("global_seqlen/balanced_min") == 0);
+  REQUIRE(metrics.at("global_seqlen/balanced_max") == 6);
+  REQUIRE(metrics.at("global_seqlen/mean") == 2);
+}
+
 TEST_CASE("Numbers of mini-batches are averaged into their step's, extremes are kept",
-          "[metrics]") {
+          "[step_metrics]") {
   std::map<std::string, double> step;
   for (const double value : {1.0, 0.5, 2.25, 0.75}) {
     AddMiniBatchMetric(step, "actor/ratio_min", value, 0.25);
@@ -18,7 +54,7 @@ TEST_CASE("Numbers of mini-batches are averaged into their step's, extremes are 
                                                 {"actor/ratio_max", 2.25}});
 }
 
-TEST_CASE("Extremes below and above 0 are kept as they are", "[metrics]") {
+TEST_CASE("Extremes below and above 0 are kept as they are", "[step_metrics]") {
   std::map<std::string, double> step;
   AddMiniBatchMetric(step, "a_max", -3, 0.5);
   AddMiniBatchMetric(step, "a_max", -2, 0.5);
@@ -28,5 +64,4 @@ TEST_CASE("Extremes below and above 0 are kept as they are", "[metrics]") {
   REQUIRE(step.at("a_min") == 3);
 }
 
-}  // namespace
 }  // namespace tandem
