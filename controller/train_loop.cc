@@ -11,6 +11,7 @@
 #include "controller/mini_batches.h"
 #include "controller/report/metric_names.h"
 #include "controller/scoring.h"
+#include "controller/step_metrics.h"
 
 namespace tandem {
 
@@ -146,7 +147,8 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
                            .version = position_.version,
                            .global_tokens = static_cast<double>(mini.trained_tokens),
                            .global_samples = mini.samples,
-                           .compare_log_probs = first && options_.compare_log_probs}));
+                           .compare_log_probs = first && options_.compare_log_probs,
+                           .fresh = first}));
       // The last moment to drop the step: from here on the weights are others.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
@@ -182,7 +184,7 @@ absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
   for (const auto& [name, value] : results.front().metrics) {
-    batch.facts.trainer[name] += value * share;
+    AddMiniBatchMetric(batch.facts.trainer, name, value, share);
   }
   return command.compare_log_probs ? CompareLogProbs(batch, results) : absl::OkStatus();
 }
@@ -242,8 +244,8 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
   }
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "step {}: {} of {} token log-probs identical between rollout and trainer, "
-                    "max |Δ| {:.3g}; training on would be off-policy without notice. The first "
-                    "that differ:{}",
+                    "max |Δ| {:.3g}; training on would be off-policy without notice. The most "
+                    "different:{}",
                     batch.step, comparison.identical, comparison.compared,
                     comparison.max_abs_difference, differing);
 }

@@ -149,6 +149,28 @@ void CheckTraining(const v1::Config& c, Problems* problems) {
                     "trainer.test_freq asks for validation: give data.val_files");
 }
 
+void CheckLoss(const v1::Actor& a, Problems* problems) {
+  const v1::PolicyLoss& loss = a.policy_loss();
+  const std::string& mode = loss.loss_mode();
+  problems->Require(
+      mode != "sapo" || a.loss_agg_mode() == "seq-mean-token-mean",
+      {"actor.loss_agg_mode", "actor.policy_loss.loss_mode"},
+      fmt::format(
+          "actor.loss_agg_mode is {}, but sapo is a mean over samples of the means of their "
+          "tokens; set it to seq-mean-token-mean or leave it out",
+          a.loss_agg_mode()));
+  problems->Require(mode != "dro" || loss.dro_beta() > 0,
+                    {"actor.policy_loss.loss_mode", "actor.policy_loss.dro_beta"},
+                    "actor.policy_loss.loss_mode=dro needs actor.policy_loss.dro_beta above 0, the "
+                    "weight of its penalty on the log-ratio");
+  problems->Require(
+      mode != "clip_cov" || loss.clip_cov_lb() < loss.clip_cov_ub(),
+      {"actor.policy_loss.clip_cov_lb", "actor.policy_loss.clip_cov_ub"},
+      fmt::format("actor.policy_loss.clip_cov_lb is {} and actor.policy_loss.clip_cov_ub is {}: no "
+                  "covariance lies between them; raise the upper one",
+                  loss.clip_cov_lb(), loss.clip_cov_ub()));
+}
+
 void CheckDevice(const v1::Config& config, Problems* problems) {
   const bool cuda = config.trainer().device() == "cuda";
   problems->Require(!cuda || config.model().compute_dtype() != "float32",
@@ -231,6 +253,7 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   CheckLengths(config, &problems);
   CheckSampling(config, &problems);
   CheckTraining(config, &problems);
+  CheckLoss(config.actor(), &problems);
   CheckDevice(config, &problems);
   CheckWeightSync(config.weight_sync(), &problems);
   CheckOffload(config, &problems);

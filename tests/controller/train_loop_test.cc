@@ -80,6 +80,18 @@ TEST_CASE("TrainLoop advances the version with every mini-batch, compares the fi
                            "SyncWeights(v4, targets 0+1, r1i1)", "SaveState(v4)"});
 }
 
+TEST_CASE("TrainLoop calls a step's first mini-batch fresh, compared or not", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.options.mini_batch_prompts = 1;
+  run.options.recompute_old_log_probs = true;
+  run.options.compare_log_probs = false;
+  REQUIRE(run.Run().ok());
+  const Lines trainer = Of(run.journal.Take(), "trainer 0");
+  IndexOf(trainer, "ForwardBackward(step 1, mini 0 of 2, v0, fresh)");
+  IndexOf(trainer, "ForwardBackward(step 1, mini 1 of 2, v1)");
+}
+
 TEST_CASE("A KL penalty lowers the reward and not the score", "[train_loop]") {
   testing::FakeRun run(1);
   run.options.total_steps = 1;

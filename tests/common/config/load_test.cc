@@ -91,8 +91,11 @@ TEST_CASE("wrong types, ranges and choices are refused") {
   REQUIRE(ErrorOf("rollout.n: 0\n") == "FILE:1: rollout.n: 0 is out of range: at least 1");
   REQUIRE(ErrorOf("rollout.sleep_level: 3\n") ==
           "FILE:1: rollout.sleep_level: 3 is out of range: at most 2");
-  REQUIRE(ErrorOf("actor.loss_agg_mode: seq-mean-token-sum\n") ==
-          "FILE:1: actor.loss_agg_mode: \"seq-mean-token-sum\" is not one of: token-mean");
+  REQUIRE(ErrorOf("actor.loss_agg_mode: mean\n") ==
+          "FILE:1: actor.loss_agg_mode: \"mean\" is not one of: token-mean, token-sum, "
+          "seq-mean-token-sum, seq-mean-token-mean, seq-mean-token-sum-norm");
+  REQUIRE(ErrorOf("actor.kl_loss_type: full\n").find("low_var_kl+, k3+") != std::string::npos);
+  REQUIRE(ErrorOf("actor.policy_loss.kl_cov_ratio: 0\n").find("above 0") != std::string::npos);
   REQUIRE(ErrorOf("algorithm.kl_ctrl.type: linear\n") ==
           "FILE:1: algorithm.kl_ctrl.type: \"linear\" is not one of: fixed, adaptive");
   REQUIRE(ErrorOf("algorithm.kl_ctrl.horizon: 0\n") ==

@@ -31,6 +31,34 @@ TEST_CASE("sampling that could draw nothing, or no numbers, is refused by key") 
   REQUIRE(Problem({"rollout.val_kwargs.temperature=0"}).empty());
 }
 
+TEST_CASE("gspo and sapo are means over samples unless told otherwise, and sapo cannot be told") {
+  const std::string sapo = "actor.policy_loss.loss_mode=sapo",
+                    gspo = "actor.policy_loss.loss_mode=gspo",
+                    tokens = "actor.loss_agg_mode=token-mean";
+  for (const std::string& loss : {sapo, gspo}) {
+    const auto loaded = LoadConfig("", {loss});
+    REQUIRE(loaded->config.actor().loss_agg_mode() == "seq-mean-token-mean");
+    REQUIRE(Problem({loss}).empty());
+    REQUIRE(Problem({loss, "actor.loss_agg_mode=seq-mean-token-mean"}).empty());
+  }
+  REQUIRE(LoadConfig("", {gspo, tokens})->config.actor().loss_agg_mode() == "token-mean");
+  REQUIRE(Problem({gspo, tokens}).empty());
+  REQUIRE(Problem({sapo, tokens})
+              .find("set it to seq-mean-token-mean or leave it out "
+                    "(actor.loss_agg_mode at --set") != std::string::npos);
+  REQUIRE(LoadConfig("", {})->config.actor().loss_agg_mode() == "token-mean");
+}
+
+TEST_CASE("a policy loss without what it needs is refused by key") {
+  REQUIRE(Problem({"actor.policy_loss.loss_mode=dro"})
+              .find("needs actor.policy_loss.dro_beta above 0") != std::string::npos);
+  REQUIRE(Problem({"actor.policy_loss.loss_mode=dro", "actor.policy_loss.dro_beta=0.1"}).empty());
+  const std::string bounds = "actor.policy_loss.clip_cov_lb=5";
+  REQUIRE(Problem({"actor.policy_loss.loss_mode=clip_cov", bounds})
+              .find("no covariance lies between them") != std::string::npos);
+  REQUIRE(Problem({bounds}).empty());
+}
+
 TEST_CASE("required keys are asked for by name") {
   const std::string problem(ValidateValues(DefaultConfig()).message());
   REQUIRE(problem.find("model.path is required") != std::string::npos);
