@@ -1,12 +1,9 @@
 #include "controller/scoring.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "controller/algorithm/grpo_advantage.h"
-#include "controller/algorithm/kl_penalty.h"
 
 namespace tandem {
 namespace {
@@ -46,17 +43,6 @@ SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, R
           .token_offset = meta.offset};
 }
 
-// Sum over the response of the per-token penalty, under the policy that sampled.
-absl::StatusOr<double> SummedKl(const SampleStore& samples,
-                                uint64_t sample_id,
-                                const std::string& estimator) {
-  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(sample_id));
-  const auto& log_probs = sample.old_log_probs.empty() ? sample.log_probs : sample.old_log_probs;
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<float> penalty,
-                          KlPenalty(log_probs, sample.ref_log_probs, estimator));
-  return std::accumulate(penalty.begin(), penalty.end(), 0.0);
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
@@ -90,41 +76,6 @@ absl::Status ScoreSamples(const TextCodec& text,
   }
   for (const auto& [name, sum] : sums) {
     batch.facts.reward_terms[name] = sum / static_cast<double>(metas.size());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ComputeAdvantages(const TrainOptions& options,
-                               SampleStore& samples,
-                               StepBatch& batch) {
-  std::map<int64_t, std::vector<SampleRecord*>> groups;
-  for (auto& [id, record] : batch.records) groups[record.group].push_back(&record);
-  double total_kl = 0;
-  for (auto& [group, members] : groups) {
-    std::vector<double> rewards;
-    for (const SampleRecord* member : members) {
-      double reward = member->reward;
-      if (options.kl_in_reward) {
-        TANDEM_ASSIGN_OR_RETURN(const double kl,
-                                SummedKl(samples, member->sample_id, options.kl_penalty));
-        reward -= options.kl_coef * kl;
-        total_kl += kl;
-      }
-      rewards.push_back(reward);
-    }
-    const std::vector<float> advantages =
-        GrpoAdvantages({rewards.begin(), rewards.end()}, options.scale);
-    for (size_t i = 0; i < members.size(); ++i) {
-      members[i]->advantage = advantages[i];
-      samples.SetOutcome(
-          members[i]->sample_id,
-          {.score = members[i]->reward, .reward = rewards[i], .advantage = advantages[i]});
-    }
-  }
-  if (options.kl_in_reward && !batch.records.empty()) {
-    batch.facts.trainer["actor/reward_kl_penalty"] =
-        total_kl / static_cast<double>(batch.records.size());
-    batch.facts.trainer["actor/reward_kl_penalty_coeff"] = options.kl_coef;
   }
   return absl::OkStatus();
 }

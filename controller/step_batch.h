@@ -27,7 +27,8 @@ struct StepBatch {
   const std::vector<Prompt> prompts;  // group g is prompts[g]
   PhaseRecorder phases;
   StepFacts facts;
-  std::map<uint64_t, SampleRecord> records;  // by sample id; filled by scoring
+  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
+  std::map<int64_t, double> baseline_rewards;  // of a greedy response, by group; only for remax
 };
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "controller/advantage_phase.h"
 #include "controller/clients/on_all_trainers.h"
 #include "controller/mini_batches.h"
 #include "controller/report/metric_names.h"
@@ -88,7 +89,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   TANDEM_RETURN_IF_ERROR(CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
   batch.phases.Begin("advantage");
-  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, options_.kl_coef, parts_.samples, batch));
   TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
   const absl::Status synced = SyncWeights(batch);
   // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a

@@ -3,11 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <absl/time/time.h>
 
 #include "common/types/sampling_params.h"
-#include "controller/algorithm/grpo_advantage.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/clients/rollout_client.h"
 #include "controller/partition.h"
 
@@ -50,7 +51,9 @@ struct TrainOptions {
   bool compare_log_probs = true;
 
   // Algorithm
-  GroupScale scale = GroupScale::kStandardDeviation;
+  std::string adv_estimator = "grpo";
+  AdvantageOptions advantage;
+  std::vector<std::string> gdpo_reward_keys;  // as advantage.component_weights
   bool kl_in_reward = false;
   double kl_coef = 0;
   std::string kl_penalty = "kl";
