@@ -77,8 +77,14 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.compare_log_probs = config.rollout().calculate_log_probs();
   options.max_skipped_steps = actor.max_skipped_steps();
 
-  options.scale =
-      algorithm.norm_adv_by_std_in_grpo() ? GroupScale::kStandardDeviation : GroupScale::kNone;
+  options.adv_estimator = algorithm.adv_estimator();
+  options.advantage = {.by_std = algorithm.norm_adv_by_std_in_grpo(),
+                       .gamma = algorithm.gamma(),
+                       .lam = algorithm.lam(),
+                       .component_weights = {algorithm.gdpo_reward_weights().begin(),
+                                             algorithm.gdpo_reward_weights().end()}};
+  options.gdpo_reward_keys = {algorithm.gdpo_reward_keys().begin(),
+                              algorithm.gdpo_reward_keys().end()};
   options.kl_in_reward = algorithm.use_kl_in_reward();
   options.kl_coef = algorithm.kl_ctrl().kl_coef();
   options.kl_control = {.adaptive = algorithm.kl_ctrl().type() == "adaptive",

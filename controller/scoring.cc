@@ -1,13 +1,9 @@
 #include "controller/scoring.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "controller/algorithm/grpo_advantage.h"
-#include "controller/algorithm/kl_in_reward.h"
-#include "controller/report/metric_names.h"
 #include "controller/reward_item.h"
 
 namespace tandem {
@@ -29,15 +25,6 @@ SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, R
           .weight_version = meta.weight_version,
           .reward_terms = std::move(score.extras),
           .token_offset = meta.offset};
-}
-
-// The penalty of every response token, under the policy that sampled.
-absl::StatusOr<TokenKl> KlOf(const SampleStore& samples,
-                             uint64_t sample_id,
-                             const std::string& estimator) {
-  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(sample_id));
-  const auto& log_probs = sample.old_log_probs.empty() ? sample.log_probs : sample.old_log_probs;
-  return KlOfTokens(log_probs, sample.ref_log_probs, sample.mask, estimator);
 }
 
 }  // namespace
@@ -73,41 +60,6 @@ absl::Status ScoreSamples(const TextCodec& text,
   }
   for (const auto& [name, sum] : sums) {
     batch.facts.reward_terms[name] = sum / static_cast<double>(metas.size());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ComputeAdvantages(const TrainOptions& options,
-                               double kl_coef,
-                               SampleStore& samples,
-                               StepBatch& batch) {
-  std::map<int64_t, std::vector<SampleRecord*>> groups;
-  for (auto& [id, record] : batch.records) groups[record.group].push_back(&record);
-  double total_kl = 0;
-  for (auto& [group, members] : groups) {
-    std::vector<double> rewards;
-    for (const SampleRecord* member : members) {
-      double reward = member->reward;
-      if (options.kl_in_reward) {
-        TANDEM_ASSIGN_OR_RETURN(const TokenKl kl,
-                                KlOf(samples, member->sample_id, options.kl_penalty));
-        reward -= kl_coef * std::accumulate(kl.penalty.begin(), kl.penalty.end(), 0.0);
-        total_kl += kl.mean;
-      }
-      rewards.push_back(reward);
-    }
-    const std::vector<float> advantages =
-        GrpoAdvantages({rewards.begin(), rewards.end()}, options.scale);
-    for (size_t i = 0; i < members.size(); ++i) {
-      members[i]->advantage = advantages[i];
-      samples.SetOutcome(
-          members[i]->sample_id,
-          {.score = members[i]->reward, .reward = rewards[i], .advantage = advantages[i]});
-    }
-  }
-  if (options.kl_in_reward && !batch.records.empty()) {
-    batch.facts.trainer[kRewardKl] = total_kl / static_cast<double>(batch.records.size());
-    batch.facts.trainer[kRewardKlCoef] = kl_coef;
   }
   return absl::OkStatus();
 }

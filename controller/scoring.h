@@ -1,4 +1,4 @@
-// From generated samples to rewards and advantages.
+// From generated samples to rewards.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,6 @@
 #include "controller/sample_store.h"
 #include "controller/step_batch.h"
 #include "controller/text_codec.h"
-#include "controller/train_options.h"
 
 namespace tandem {
 
@@ -25,12 +24,5 @@ absl::Status ScoreSamples(const TextCodec& text,
                           RewardFunction& reward,
                           SampleStore& samples,
                           StepBatch& batch);
-
-// GRPO advantages of every group from the records' rewards, less `kl_coef` times the KL penalty if
-// asked for, written to store and records. Sets the metrics kRewardKl and kRewardKlCoef then.
-absl::Status ComputeAdvantages(const TrainOptions& options,
-                               double kl_coef,
-                               SampleStore& samples,
-                               StepBatch& batch);
 
 }  // namespace tandem

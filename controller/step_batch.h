@@ -28,8 +28,9 @@ struct StepBatch {
   const std::vector<Prompt> prompts;  // group g is prompts[g]
   PhaseRecorder phases;
   StepFacts facts;
-  std::map<uint64_t, SampleRecord> records;  // by sample id; filled by scoring
-  int64_t version = 0;                       // weights that sample it
+  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
+  std::map<int64_t, double> baseline_rewards;  // of a greedy response, by group; only for remax
+  int64_t version = 0;                         // weights that sample it
 
   // Of the pass over the samples that trains, or was the last.
   int64_t epoch = 0;

@@ -25,7 +25,7 @@ double Share(int64_t count, size_t total) {
 void AddLengths(MetricMap& metrics,
                 const StepFacts& facts,
                 const std::vector<SampleMeta>& samples) {
-  std::vector<double> prompts, responses, scores, rewards, advantages;
+  std::vector<double> prompts, responses, scores, rewards;
   std::vector<int64_t> lengths;
   std::vector<std::vector<int64_t>> ranks(static_cast<size_t>(facts.ranks));
   int64_t clipped_prompts = 0, clipped_responses = 0, aborted = 0;
@@ -34,7 +34,6 @@ void AddLengths(MetricMap& metrics,
     responses.push_back(static_cast<double>(sample.response_tokens));
     scores.push_back(sample.outcome.score);
     rewards.push_back(sample.outcome.reward);
-    advantages.push_back(sample.outcome.advantage);
     clipped_prompts += sample.prompt_tokens >= facts.max_prompt_tokens ? 1 : 0;
     clipped_responses += sample.response_tokens >= facts.max_response_tokens ? 1 : 0;
     aborted += sample.response_tokens == 0 ? 1 : 0;
@@ -45,7 +44,6 @@ void AddLengths(MetricMap& metrics,
   AddMeanMaxMin(metrics, "response_length", responses);
   AddMeanMaxMin(metrics, "critic/score", scores);
   AddMeanMaxMin(metrics, "critic/rewards", rewards);
-  AddMeanMaxMin(metrics, "critic/advantages", advantages);
   metrics["prompt_length/clip_ratio"] = Share(clipped_prompts, samples.size());
   metrics["response_length/clip_ratio"] = Share(clipped_responses, samples.size());
   metrics["response/aborted_ratio"] = Share(aborted, samples.size());

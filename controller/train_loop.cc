@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "controller/advantage_phase.h"
 #include "controller/clients/on_all_trainers.h"
 #include "controller/correction_phase.h"
 #include "controller/mini_batches.h"

@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <absl/time/time.h>
 
 #include "common/rollout_correction/rollout_correction.h"
 #include "common/types/sampling_params.h"
-#include "controller/algorithm/grpo_advantage.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/kl_controller.h"
 #include "controller/clients/rollout_client.h"
 #include "controller/partition.h"
@@ -54,7 +55,9 @@ struct TrainOptions {
   int64_t max_skipped_steps = 3;  // optimizer steps in a row
 
   // Algorithm
-  GroupScale scale = GroupScale::kStandardDeviation;
+  std::string adv_estimator = "grpo";
+  AdvantageOptions advantage;
+  std::vector<std::string> gdpo_reward_keys;  // as advantage.component_weights
   bool kl_in_reward = false;
   double kl_coef = 0;  // of the first step
   KlControl kl_control;

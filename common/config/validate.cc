@@ -6,6 +6,7 @@
 
 #include "common/base/local_address.h"
 #include "common/base/status_macros.h"
+#include "common/config/advantage_rules.h"
 #include "common/config/config.h"
 #include "common/config/rollout_correction_rules.h"
 #include "common/config/schema.h"
@@ -98,10 +99,6 @@ void CheckLengths(const v1::Config& c, Problems* problems) {
 
 void CheckSampling(const v1::Config& c, Problems* problems) {
   const v1::Rollout& r = c.rollout();
-  problems->Require(
-      c.algorithm().adv_estimator() != "grpo" || r.n() > 1, {"rollout.n"},
-      fmt::format("rollout.n is {}: grpo compares the samples of a prompt and needs at least 2",
-                  r.n()));
   problems->Require(r.top_k() != 0 && r.val_kwargs().top_k() != 0,
                     {"rollout.top_k", "rollout.val_kwargs.top_k"},
                     fmt::format("rollout.top_k is {} and rollout.val_kwargs.top_k is {}: 0 tokens "
@@ -135,9 +132,9 @@ void CheckTraining(const v1::Config& c, Problems* problems) {
   const bool betas = optim.betas_size() == 2 && optim.betas(0) < 1 && optim.betas(1) < 1;
   problems->Require(betas, {"actor.optim.betas"},
                     "actor.optim.betas are two numbers below 1, such as [0.9, 0.999]");
-  problems->Require(
-      c.algorithm().gamma() == 1 && c.algorithm().lam() == 1, {"algorithm.gamma", "algorithm.lam"},
-      "algorithm.gamma and algorithm.lam must be 1: grpo neither discounts nor bootstraps");
+  for (const ConfigProblem& problem : AdvantageProblems(c)) {
+    problems->Require(false, problem.keys, problem.text);
+  }
   problems->Require(c.reward().function() != "remote" || !c.reward().service_address().empty(),
                     {"reward.function"}, "reward.function=remote needs reward.service_address");
   problems->Require(

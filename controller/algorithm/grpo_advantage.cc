@@ -1,25 +1,20 @@
 #include "controller/algorithm/grpo_advantage.h"
 
-#include <cmath>
+#include "controller/algorithm/group_scores.h"
 
 namespace tandem {
 
-std::vector<float> GrpoAdvantages(const std::vector<float>& scores, GroupScale scale) {
-  double mean = 0.0, deviation = 1.0;
-  if (scores.size() > 1) {
-    const auto count = static_cast<double>(scores.size());
-    for (const float score : scores) mean += score;
-    mean /= count;
-    double squares = 0.0;
-    for (const float score : scores) squares += (score - mean) * (score - mean);
-    deviation = std::sqrt(squares / (count - 1.0));
-  }
+std::vector<float> GrpoAdvantages(const std::vector<float>& scores,
+                                  GroupScale scale,
+                                  double epsilon) {
+  const ScoreStatistics statistics = StatisticsOf(scores);
   std::vector<float> advantages;
   advantages.reserve(scores.size());
   for (const float score : scores) {
-    const double centred = score - mean;
-    advantages.push_back(static_cast<float>(
-        scale == GroupScale::kStandardDeviation ? centred / (deviation + 1e-6) : centred));
+    const double centred = score - statistics.mean;
+    advantages.push_back(static_cast<float>(scale == GroupScale::kStandardDeviation
+                                                ? centred / (statistics.deviation + epsilon)
+                                                : centred));
   }
   return advantages;
 }

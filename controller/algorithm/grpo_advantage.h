@@ -7,12 +7,14 @@
 namespace tandem {
 
 enum class GroupScale {
-  kStandardDeviation,  // (s - mean) / (std + 1e-6), std with n - 1
+  kStandardDeviation,  // (s - mean) / (std + epsilon), std with n - 1
   kNone,               // s - mean (Dr. GRPO)
 };
 
 // One advantage per score of one group, the same for every response token. A group of one has mean
 // 0 and standard deviation 1, as in verl. Computed in fp32, which is what the trainer gets.
-std::vector<float> GrpoAdvantages(const std::vector<float>& scores, GroupScale scale);
+std::vector<float> GrpoAdvantages(const std::vector<float>& scores,
+                                  GroupScale scale,
+                                  double epsilon = 1e-6);
 
 }  // namespace tandem

@@ -75,4 +75,25 @@ TEST_CASE("KL control, skipped updates and saved batches follow their keys", "[c
   REQUIRE(options.save_batch_freq == 4);
 }
 
+TEST_CASE("the advantage estimator gets its keys", "[config_options]") {
+  const auto made = [](const std::vector<std::string>& overrides) {
+    return MakeTrainOptions(LoadConfig("", overrides).value().config, {}, 100);
+  };
+  const TrainOptions defaults = made({});
+  REQUIRE(defaults.adv_estimator == "grpo");
+  REQUIRE(defaults.advantage.by_std);
+  REQUIRE(defaults.advantage.gamma == 1);
+  REQUIRE(defaults.advantage.component_weights.empty());
+  const TrainOptions options = made(
+      {"algorithm.adv_estimator=gdpo", "algorithm.norm_adv_by_std_in_grpo=false",
+       "algorithm.gamma=0.5", "algorithm.lam=0.25", "algorithm.gdpo_reward_keys=[score, format]",
+       "algorithm.gdpo_reward_weights=[1, 0.5]"});
+  REQUIRE(options.adv_estimator == "gdpo");
+  REQUIRE_FALSE(options.advantage.by_std);
+  REQUIRE(options.advantage.gamma == 0.5);
+  REQUIRE(options.advantage.lam == 0.25);
+  REQUIRE(options.gdpo_reward_keys == std::vector<std::string>{"score", "format"});
+  REQUIRE(options.advantage.component_weights == std::vector<double>{1, 0.5});
+}
+
 }  // namespace tandem

@@ -93,7 +93,6 @@ TEST_CASE("lengths and batches that cannot work are refused") {
 }
 
 TEST_CASE("keys that contradict each other are refused") {
-  REQUIRE(Problem({"rollout.n=1"}).find("needs at least 2") != std::string::npos);
   REQUIRE(Problem({"rollout.top_p=0.9"}).find("off-support") != std::string::npos);
   REQUIRE(Problem({"rollout.top_k=5", "rollout.allow_off_support=true"}).empty());
   REQUIRE(Problem({"rollout.calculate_log_probs=false"}).find("recompute") != std::string::npos);
@@ -108,8 +107,60 @@ TEST_CASE("keys that contradict each other are refused") {
   REQUIRE(Problem({"trainer.device=cuda"}).empty());
   REQUIRE(Problem({"trainer.device=cuda", "model.compute_dtype=float32"}).find("bfloat16 alone") !=
           std::string::npos);
-  REQUIRE(Problem({"algorithm.gamma=0.9"}).find("must be 1") != std::string::npos);
   REQUIRE(Problem({"cluster.heartbeat_seconds=9"}).find("at least twice") != std::string::npos);
+}
+
+TEST_CASE("an advantage estimator refuses what it would ignore") {
+  const auto with = [](const std::string& name, std::vector<std::string> more) {
+    more.push_back("algorithm.adv_estimator=" + name);
+    return Problem(more);
+  };
+  REQUIRE(with("grpo", {"algorithm.gamma=0.9"}).find("grpo does not discount: set it to 1") !=
+          std::string::npos);
+  REQUIRE(with("rloo", {"algorithm.lam=0.9"}).find("rloo does not bootstrap") != std::string::npos);
+  REQUIRE(with("reinforce_plus_plus", {"algorithm.gamma=0.9"}).empty());
+  REQUIRE(with("reinforce_plus_plus", {"algorithm.lam=0.9"}).find("does not bootstrap") !=
+          std::string::npos);
+  REQUIRE(with("reinforce_plus_plus", {"rollout.n=1"}).empty());
+  for (const std::string name : {"grpo", "grpo_passk", "rloo_vectorized", "opo", "gpg"}) {
+    REQUIRE(with(name, {}).empty());
+    REQUIRE(with(name, {"rollout.n=1"})
+                .find("rollout.n is 1: " + name +
+                      " compares the samples of a prompt and needs at "
+                      "least 2 (rollout.n at --set") != std::string::npos);
+  }
+}
+
+TEST_CASE("advantage estimators that lack an input are refused with the names that work") {
+  for (const auto& [name, what] :
+       {std::pair{"gae", "there is no critic yet"}, std::pair{"remax", "a greedy response"},
+        std::pair{"optimal_token_baseline", "sums of squared probabilities"},
+        std::pair{"tir_optimal_token_baseline", "sums of squared probabilities"}}) {
+    const std::string problem = Problem({std::string("algorithm.adv_estimator=") + name});
+    REQUIRE(problem.find(std::string("algorithm.adv_estimator=") + name + " needs") == 0);
+    REQUIRE(problem.find(what) != std::string::npos);
+    REQUIRE(problem.find("runs can use grpo, grpo_vectorized") != std::string::npos);
+  }
+}
+
+TEST_CASE("gdpo needs its reward keys, each once and with as many weights") {
+  const auto gdpo = [](std::vector<std::string> more) {
+    more.push_back("algorithm.adv_estimator=gdpo");
+    return Problem(more);
+  };
+  REQUIRE(gdpo({}).find("gdpo needs algorithm.gdpo_reward_keys") != std::string::npos);
+  const std::string keys = "algorithm.gdpo_reward_keys=[score, format]";
+  REQUIRE(gdpo({keys}).empty());
+  REQUIRE(gdpo({keys, "algorithm.gdpo_reward_weights=[1, 0.5]"}).empty());
+  REQUIRE(gdpo({keys, "algorithm.gdpo_reward_weights=[1]"}).find("has 1 numbers for 2") !=
+          std::string::npos);
+  REQUIRE(gdpo({"algorithm.gdpo_reward_keys=[score, score]"}).find("names a key twice") !=
+          std::string::npos);
+  REQUIRE(gdpo({keys, "algorithm.use_kl_in_reward=true"}).find("use_kl_loss") != std::string::npos);
+  REQUIRE(Problem({keys}).find("are for gdpo, and algorithm.adv_estimator is grpo") !=
+          std::string::npos);
+  REQUIRE(Problem({"algorithm.gdpo_reward_weights=[1]"}).find("leave them out") !=
+          std::string::npos);
 }
 
 TEST_CASE("what a weight sync cannot do is refused with the way on") {

@@ -99,7 +99,6 @@ class DocsTest(unittest.TestCase):
 class ConfigKeysTest(unittest.TestCase):
     # Settled by the loader: one choice only, folded into other keys, or asked of config.h.
     SETTLED = {"actor.checkpoint.save_contents", "actor.clip_ratio",
-               "algorithm.adv_estimator", "algorithm.gamma", "algorithm.lam",
                "weight_sync.bucket_mb"}
 
     def test_every_key_is_read_by_some_program(self):

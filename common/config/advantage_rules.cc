@@ -1,0 +1,138 @@
+#include "common/config/advantage_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tandem {
+namespace {
+
+constexpr std::array kRules = {
+    AdvantageRule{.name = "grpo"},
+    AdvantageRule{.name = "grpo_vectorized"},
+    AdvantageRule{.name = "grpo_passk"},
+    AdvantageRule{.name = "gdpo"},
+    AdvantageRule{.name = "gae",
+                  .compares = false,
+                  .discounts = true,
+                  .bootstraps = true,
+                  .refused = "needs the values of a critic, and there is no critic yet"},
+    AdvantageRule{.name = "rloo"},
+    AdvantageRule{.name = "rloo_vectorized"},
+    AdvantageRule{.name = "reinforce_plus_plus", .compares = false, .discounts = true},
+    AdvantageRule{.name = "reinforce_plus_plus_baseline"},
+    AdvantageRule{.name = "remax",
+                  .compares = false,
+                  .refused = "needs a greedy response to every prompt, which is not generated yet"},
+    AdvantageRule{.name = "opo"},
+    AdvantageRule{.name = "gpg"},
+    AdvantageRule{.name = "optimal_token_baseline",
+                  .refused = "needs sums of squared probabilities, which trainers do not give yet"},
+    AdvantageRule{.name = "tir_optimal_token_baseline",
+                  .refused = "needs sums of squared probabilities, which trainers do not give yet"},
+};
+
+std::string NamesWhere(bool AdvantageRule::*property) {
+  std::vector<std::string_view> names;
+  for (const AdvantageRule& rule : kRules) {
+    if (rule.*property && rule.refused.empty()) names.push_back(rule.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string UsableNames() {
+  std::vector<std::string_view> names;
+  for (const AdvantageRule& rule : kRules) {
+    if (rule.refused.empty()) names.push_back(rule.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void CheckFactors(const v1::Algorithm& algorithm,
+                  const AdvantageRule& rule,
+                  std::vector<ConfigProblem>& problems) {
+  if (algorithm.gamma() != 1 && !rule.discounts) {
+    problems.push_back(
+        {{"algorithm.gamma", "algorithm.adv_estimator"},
+         fmt::format("algorithm.gamma is {}, and {} does not discount: set it to 1, or "
+                     "algorithm.adv_estimator to one of {}",
+                     algorithm.gamma(), rule.name, NamesWhere(&AdvantageRule::discounts))});
+  }
+  if (algorithm.lam() != 1 && !rule.bootstraps) {
+    problems.push_back({{"algorithm.lam", "algorithm.adv_estimator"},
+                        fmt::format("algorithm.lam is {}, and {} does not bootstrap: set it to 1",
+                                    algorithm.lam(), rule.name)});
+  }
+}
+
+void CheckGdpoKeys(const v1::Algorithm& algorithm, std::vector<ConfigProblem>& problems) {
+  const auto& keys = algorithm.gdpo_reward_keys();
+  const auto& weights = algorithm.gdpo_reward_weights();
+  if (algorithm.adv_estimator() != "gdpo") {
+    if (keys.empty() && weights.empty()) return;
+    problems.push_back(
+        {{"algorithm.gdpo_reward_keys", "algorithm.gdpo_reward_weights", "algorithm.adv_estimator"},
+         fmt::format("algorithm.gdpo_reward_keys and algorithm.gdpo_reward_weights are for gdpo, "
+                     "and algorithm.adv_estimator is {}: leave them out",
+                     algorithm.adv_estimator())});
+    return;
+  }
+  if (keys.empty()) {
+    problems.push_back({{"algorithm.gdpo_reward_keys"},
+                        "gdpo needs algorithm.gdpo_reward_keys, such as [score, format]"});
+  }
+  if (std::set<std::string>(keys.begin(), keys.end()).size() != static_cast<size_t>(keys.size())) {
+    problems.push_back({{"algorithm.gdpo_reward_keys"},
+                        "algorithm.gdpo_reward_keys names a key twice; give it a weight instead"});
+  }
+  if (!weights.empty() && weights.size() != keys.size()) {
+    problems.push_back({{"algorithm.gdpo_reward_weights", "algorithm.gdpo_reward_keys"},
+                        fmt::format("algorithm.gdpo_reward_weights has {} numbers for {} "
+                                    "algorithm.gdpo_reward_keys; give one each, or none",
+                                    weights.size(), keys.size())});
+  }
+  if (!std::all_of(weights.begin(), weights.end(), [](double w) { return std::isfinite(w); })) {
+    problems.push_back({{"algorithm.gdpo_reward_weights"},
+                        "algorithm.gdpo_reward_weights holds a number that is not finite"});
+  }
+  if (algorithm.use_kl_in_reward()) {
+    problems.push_back({{"algorithm.use_kl_in_reward", "algorithm.adv_estimator"},
+                        "algorithm.use_kl_in_reward changes the reward, and gdpo reads the values "
+                        "it is made of: set it to false, and actor.use_kl_loss to true for a KL "
+                        "term in the loss"});
+  }
+}
+
+}  // namespace
+
+std::span<const AdvantageRule> AdvantageRules() { return kRules; }
+
+std::vector<ConfigProblem> AdvantageProblems(const v1::Config& config) {
+  const v1::Algorithm& algorithm = config.algorithm();
+  const std::string& name = algorithm.adv_estimator();
+  std::vector<ConfigProblem> problems;
+  const auto rule = std::find_if(kRules.begin(), kRules.end(), [&name](const AdvantageRule& known) {
+    return known.name == name;
+  });
+  if (rule == kRules.end()) return problems;  // the key's choices have refused it
+  if (!rule->refused.empty()) {
+    problems.push_back({{"algorithm.adv_estimator"},
+                        fmt::format("algorithm.adv_estimator={} {}; runs can use {}", name,
+                                    rule->refused, UsableNames())});
+  }
+  if (rule->compares && config.rollout().n() < 2) {
+    problems.push_back(
+        {{"rollout.n", "algorithm.adv_estimator"},
+         fmt::format("rollout.n is {}: {} compares the samples of a prompt and needs at least 2",
+                     config.rollout().n(), name)});
+  }
+  CheckFactors(algorithm, *rule, problems);
+  CheckGdpoKeys(algorithm, problems);
+  return problems;
+}
+
+}  // namespace tandem

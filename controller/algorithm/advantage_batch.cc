@@ -1,0 +1,90 @@
+#include "controller/algorithm/advantage_batch.h"
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+absl::Status CheckArray(const AdvantageEstimator& estimator,
+                        const AdvantageRow& row,
+                        const char* what,
+                        const std::vector<float>& values) {
+  if (static_cast<int64_t>(values.size()) == row.tokens) return absl::OkStatus();
+  return InvalidArgument(
+      "sample {:#x}: {} needs {}, one per response token, and there are {} for {}", row.sample_id,
+      estimator.name, what, values.size(), row.tokens);
+}
+
+absl::Status CheckRow(const AdvantageEstimator& estimator,
+                      const AdvantageRow& row,
+                      const AdvantageRow& first) {
+  const AdvantageNeeds& needs = estimator.needs;
+  if (needs.rewards) {
+    TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "rewards", row.rewards));
+    TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "a mask", row.mask));
+  }
+  if (needs.values) TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "values", row.values));
+  if (needs.policy) {
+    TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "log-probs", row.log_probs));
+    TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "sum_pi_squared", row.sum_pi_squared));
+    if (!row.is_weights.empty()) {
+      TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "importance weights", row.is_weights));
+    }
+  }
+  if (!needs.components ||
+      (!row.components.empty() && row.components.size() == first.components.size())) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("sample {:#x}: {} needs the same reward keys of every response",
+                         row.sample_id, estimator.name);
+}
+
+}  // namespace
+
+void AdvantageBatch::AddScore(float score) {
+  ++scores_.samples;
+  scores_.nonzero += score != 0 ? 1 : 0;
+}
+
+absl::StatusOr<std::vector<RowAdvantage>> AdvantageBatch::Raw(const AdvantageGroup& group) const {
+  for (const AdvantageRow& row : group) {
+    TANDEM_RETURN_IF_ERROR(CheckRow(estimator_, row, group.front()));
+  }
+  return estimator_.compute(group, options_, scores_);
+}
+
+absl::Status AdvantageBatch::Observe(const AdvantageGroup& group) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<RowAdvantage> results, Raw(group));
+  for (size_t i = 0; i < group.size(); ++i) {
+    const AdvantageRow& row = group[i];
+    if (results[i].tokens.empty()) {
+      moments_.Add(row.sample_id, results[i].value, row.trained);
+    } else {
+      moments_.Add(row.sample_id, results[i].tokens, row.mask);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdvantageBatch::Settle() {
+  TANDEM_ASSIGN_OR_RETURN(whitener_, moments_.Finish());
+  return absl::OkStatus();
+}
+
+void AdvantageBatch::Whiten(const AdvantageRow& row, RowAdvantage& result) const {
+  result.value = whitener_(result.value);
+  for (size_t t = 0; t < result.tokens.size(); ++t) {
+    const bool zero = estimator_.whitening == Whitening::kTrained && row.mask[t] == 0;
+    result.tokens[t] = zero ? 0.0 : whitener_(result.tokens[t]);
+  }
+}
+
+absl::StatusOr<std::vector<RowAdvantage>> AdvantageBatch::Compute(
+    const AdvantageGroup& group) const {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<RowAdvantage> results, Raw(group));
+  if (!whitens()) return results;
+  for (size_t i = 0; i < group.size(); ++i) Whiten(group[i], results[i]);
+  return results;
+}
+
+}  // namespace tandem

@@ -1,0 +1,23 @@
+// gpg: alpha (s - mean), alpha = samples of the step / those with a score other than 0 (Chu et al.
+// 2025, arXiv 2504.02546, with its F_norm = 1). A group of one has mean 0; without any score
+// alpha is the number of samples, and all advantages are 0.
+#include <algorithm>
+
+#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/group_scores.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<std::vector<RowAdvantage>> Gpg(const AdvantageGroup& group,
+                                              const AdvantageOptions&,
+                                              const BatchScores& batch) {
+  const auto scored = static_cast<double>(std::max<int64_t>(1, batch.nonzero));
+  return CentredScores(group, static_cast<double>(batch.samples) / scored);
+}
+
+}  // namespace
+
+AdvantageEstimator GpgEstimator() { return {.name = "gpg", .compute = Gpg}; }
+
+}  // namespace tandem

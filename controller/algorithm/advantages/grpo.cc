@@ -1,0 +1,26 @@
+// grpo, grpo_vectorized: (s - mean) / (std + 1e-6), std with n - 1 (Shao et al. 2024, DeepSeekMath,
+// eq. 3). Without the division: s - mean (Dr. GRPO, Liu et al. 2025). A group of one has mean 0 and
+// std 1: its advantage is s / (1 + 1e-6).
+#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/group_scores.h"
+#include "controller/algorithm/grpo_advantage.h"
+
+namespace tandem {
+namespace {
+
+absl::StatusOr<std::vector<RowAdvantage>> Grpo(const AdvantageGroup& group,
+                                               const AdvantageOptions& options,
+                                               const BatchScores&) {
+  const GroupScale scale = options.by_std ? GroupScale::kStandardDeviation : GroupScale::kNone;
+  const std::vector<float> advantages =
+      GrpoAdvantages(ScoresOf(group), scale, options.epsilon.value_or(1e-6));
+  std::vector<RowAdvantage> results(group.size());
+  for (size_t i = 0; i < group.size(); ++i) results[i].value = advantages[i];
+  return results;
+}
+
+}  // namespace
+
+AdvantageEstimator GrpoEstimator(std::string_view name) { return {.name = name, .compute = Grpo}; }
+
+}  // namespace tandem
