@@ -87,6 +87,7 @@ void ConsoleProgress::OnEvaluation(const EvaluationRecord& record) {
                    FormatShare(MetricOf(record, kValRewardInterval)), record.prompts,
                    record.prompts > 0 ? record.samples / record.prompts : 0,
                    FormatSeconds(record.seconds)));
+  for (const std::string& line : CoreMetricLines(record)) Line("  " + line);
 }
 
 void ConsoleProgress::OnMessage(const std::string& text) { Line(text); }
