@@ -75,6 +75,9 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.need_reference = NeedsReference(config);
   options.compare_log_probs = config.rollout().calculate_log_probs();
 
+  options.filter_groups = {.enable = algorithm.filter_groups().enable(),
+                           .metric = algorithm.filter_groups().metric(),
+                           .max_batches = algorithm.filter_groups().max_num_gen_batches()};
   options.scale =
       algorithm.norm_adv_by_std_in_grpo() ? GroupScale::kStandardDeviation : GroupScale::kNone;
   options.kl_in_reward = algorithm.use_kl_in_reward();

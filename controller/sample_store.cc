@@ -20,8 +20,8 @@ namespace tandem {
 namespace {
 
 constexpr const char* kArrayNames[kTokenArrays] = {
-    "reference log-probs", "recomputed log-probs", "sums of squared probabilities", "advantages",
-    "importance weights",  "mask values"};
+    "reference log-probs", "recomputed log-probs", "sums of squared probabilities",
+    "advantages",          "importance weights",   "mask values"};
 
 template <typename T>
 void AppendArray(std::string& bytes, const std::vector<T>& values) {
@@ -141,6 +141,11 @@ std::vector<SampleMeta> SampleStore::Metas() const {
   metas.reserve(metas_.size());
   for (const auto& [id, meta] : metas_) metas.push_back(meta);
   return metas;
+}
+
+void SampleStore::Drop(const std::vector<uint64_t>& sample_ids) {
+  std::lock_guard lock(mutex_);
+  for (const uint64_t id : sample_ids) metas_.erase(id);
 }
 
 void SampleStore::SetOutcome(uint64_t sample_id, const Outcome& outcome) {

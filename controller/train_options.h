@@ -7,6 +7,7 @@
 #include <absl/time/time.h>
 
 #include "common/types/sampling_params.h"
+#include "controller/algorithm/group_filter.h"
 #include "controller/algorithm/grpo_advantage.h"
 #include "controller/clients/rollout_client.h"
 #include "controller/partition.h"
@@ -50,6 +51,7 @@ struct TrainOptions {
   bool compare_log_probs = true;
 
   // Algorithm
+  GroupFilterOptions filter_groups;
   GroupScale scale = GroupScale::kStandardDeviation;
   bool kl_in_reward = false;
   double kl_coef = 0;

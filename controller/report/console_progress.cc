@@ -28,6 +28,8 @@ std::string MetricsText(const StepRecord& step) {
                   MetricOf(step, kResponseLengthMean));
   const double generation = MetricOf(step, kGenerationThroughput);
   const double training = MetricOf(step, kTrainingThroughput);
+  const double batches = MetricOf(step, kGenerationBatches);
+  if (batches > 1) text += fmt::format("  filled by {:.0f} batches", batches);
   if (!std::isnan(generation)) text += fmt::format("  gen {:.0f} tok/s", generation);
   if (!std::isnan(training)) text += fmt::format("  train {:.0f} tok/s", training);
   return text;
