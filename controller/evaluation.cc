@@ -10,6 +10,7 @@
 #include "controller/algorithm/resampling.h"
 #include "controller/algorithm/validation_metrics.h"
 #include "controller/report/metric_names.h"
+#include "controller/reward_item.h"
 #include "controller/scoring.h"
 
 namespace tandem {
@@ -32,19 +33,6 @@ std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
     groups.push_back(std::move(group));
   }
   return groups;
-}
-
-RewardItem MakeItem(const TextCodec& text, const Prompt& prompt, const Sample& sample) {
-  const std::vector<int32_t> response(sample.tokens.begin() + sample.prompt_tokens,
-                                      sample.tokens.end());
-  return {.sample_id = sample.sample_id,
-          .data_source = prompt.data_source,
-          .prompt = prompt.text,
-          .response = text.Decode(response),
-          .ground_truth = prompt.ground_truth,
-          .extra_info_json = prompt.extra_info_json,
-          .response_tokens = sample.response_tokens(),
-          .truncated = sample.finish_reason == FinishReason::kLength};
 }
 
 // The scores of all samples of prompt after prompt, in order of prompt and sample.
@@ -104,7 +92,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
     const Prompt& prompt = prompts[static_cast<size_t>(sample.group)];
     const auto index = static_cast<int64_t>(sample.sample_id & 0xfffu);
     response_tokens += sample.response_tokens();
-    items[{sample.group, index}] = MakeItem(parts.text, prompt, sample);
+    items[{sample.group, index}] = MakeRewardItem(parts.text, prompt, sample);
     parts.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
     return absl::OkStatus();
   };

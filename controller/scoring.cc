@@ -6,29 +6,14 @@
 
 #include "common/base/status_macros.h"
 #include "controller/algorithm/grpo_advantage.h"
-#include "controller/algorithm/kl_penalty.h"
+#include "controller/algorithm/kl_in_reward.h"
+#include "controller/report/metric_names.h"
+#include "controller/reward_item.h"
 
 namespace tandem {
 namespace {
 
 constexpr size_t kChunk = 256;  // samples whose arrays are in memory at once
-
-absl::StatusOr<RewardItem> MakeItem(const TextCodec& text,
-                                    const SampleStore& samples,
-                                    const SampleMeta& meta,
-                                    const Prompt& prompt) {
-  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(meta.sample_id));
-  const std::vector<int32_t> response(sample.tokens.begin() + sample.prompt_tokens,
-                                      sample.tokens.end());
-  return RewardItem{.sample_id = meta.sample_id,
-                    .data_source = prompt.data_source,
-                    .prompt = prompt.text,
-                    .response = text.Decode(response),
-                    .ground_truth = prompt.ground_truth,
-                    .extra_info_json = prompt.extra_info_json,
-                    .response_tokens = meta.response_tokens,
-                    .truncated = meta.finish_reason == FinishReason::kLength};
-}
 
 SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, RewardScore score) {
   return {.sample_id = meta.sample_id,
@@ -46,15 +31,13 @@ SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, R
           .token_offset = meta.offset};
 }
 
-// Sum over the response of the per-token penalty, under the policy that sampled.
-absl::StatusOr<double> SummedKl(const SampleStore& samples,
-                                uint64_t sample_id,
-                                const std::string& estimator) {
+// The penalty of every response token, under the policy that sampled.
+absl::StatusOr<TokenKl> KlOf(const SampleStore& samples,
+                             uint64_t sample_id,
+                             const std::string& estimator) {
   TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(sample_id));
   const auto& log_probs = sample.old_log_probs.empty() ? sample.log_probs : sample.old_log_probs;
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<float> penalty,
-                          KlPenalty(log_probs, sample.ref_log_probs, estimator));
-  return std::accumulate(penalty.begin(), penalty.end(), 0.0);
+  return KlOfTokens(log_probs, sample.ref_log_probs, sample.mask, estimator);
 }
 
 }  // namespace
@@ -78,8 +61,8 @@ absl::Status ScoreSamples(const TextCodec& text,
     std::vector<RewardItem> items;
     for (size_t i = begin; i < end; ++i) {
       const Prompt& prompt = batch.prompts.at(static_cast<size_t>(metas[i].group));
-      TANDEM_ASSIGN_OR_RETURN(RewardItem item, MakeItem(text, samples, metas[i], prompt));
-      items.push_back(std::move(item));
+      TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(metas[i].sample_id));
+      items.push_back(MakeRewardItem(text, prompt, sample));
     }
     TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, ScoreAll(reward, items));
     for (size_t i = begin; i < end; ++i) {
@@ -101,6 +84,7 @@ void AverageRewardTerms(StepBatch& batch) {
 }
 
 absl::Status ComputeAdvantages(const TrainOptions& options,
+                               double kl_coef,
                                SampleStore& samples,
                                StepBatch& batch) {
   std::map<int64_t, std::vector<SampleRecord*>> groups;
@@ -111,10 +95,10 @@ absl::Status ComputeAdvantages(const TrainOptions& options,
     for (const SampleRecord* member : members) {
       double reward = member->reward;
       if (options.kl_in_reward) {
-        TANDEM_ASSIGN_OR_RETURN(const double kl,
-                                SummedKl(samples, member->sample_id, options.kl_penalty));
-        reward -= options.kl_coef * kl;
-        total_kl += kl;
+        TANDEM_ASSIGN_OR_RETURN(const TokenKl kl,
+                                KlOf(samples, member->sample_id, options.kl_penalty));
+        reward -= kl_coef * std::accumulate(kl.penalty.begin(), kl.penalty.end(), 0.0);
+        total_kl += kl.mean;
       }
       rewards.push_back(reward);
     }
@@ -128,9 +112,8 @@ absl::Status ComputeAdvantages(const TrainOptions& options,
     }
   }
   if (options.kl_in_reward && !batch.records.empty()) {
-    batch.facts.trainer["actor/reward_kl_penalty"] =
-        total_kl / static_cast<double>(batch.records.size());
-    batch.facts.trainer["actor/reward_kl_penalty_coeff"] = options.kl_coef;
+    batch.facts.trainer[kRewardKl] = total_kl / static_cast<double>(batch.records.size());
+    batch.facts.trainer[kRewardKlCoef] = kl_coef;
   }
   return absl::OkStatus();
 }

@@ -29,8 +29,11 @@ absl::Status ScoreSamples(const TextCodec& text,
 // The mean of each reward term over the batch's records, into its facts.
 void AverageRewardTerms(StepBatch& batch);
 
-// GRPO advantages of every group from the records' rewards (less the KL penalty, if asked for),
-// written to store and records.
-absl::Status ComputeAdvantages(const TrainOptions& options, SampleStore& samples, StepBatch& batch);
+// GRPO advantages of every group from the records' rewards, less `kl_coef` times the KL penalty if
+// asked for, written to store and records. Sets the metrics kRewardKl and kRewardKlCoef then.
+absl::Status ComputeAdvantages(const TrainOptions& options,
+                               double kl_coef,
+                               SampleStore& samples,
+                               StepBatch& batch);
 
 }  // namespace tandem

@@ -8,7 +8,7 @@ namespace tandem {
 namespace {
 
 // In the spelling of CanonicalKey; a section stands for everything in it.
-constexpr std::array<std::pair<const char*, const char*>, 27> kElsewhere = {{
+constexpr std::array<std::pair<const char*, const char*>, 28> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"data.gen_batch_size",
      "algorithm.filter_groups refills with batches of data.train_batch_size; leave it out"},
@@ -16,6 +16,9 @@ constexpr std::array<std::pair<const char*, const char*>, 27> kElsewhere = {{
      "one batch is generated at a time; leave it out"},
     {"trainer.nnodes", "a run has one host; cluster.trainers says how many devices"},
     {"trainer.critic_warmup", "there is no critic; leave it out"},
+    {"trainer.rollout_data_dir",
+     "texts and rewards of every step are in run.db (tandemctl samples); trainer.save_batch_freq "
+     "saves token arrays"},
     {"rollout.name", "there is one rollout engine; leave it out"},
     {"rollout.mode", "rollouts are always servers; leave it out"},
     {"rollout.tensor_model_parallel_size",

@@ -167,6 +167,20 @@ TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by
           std::vector<float>{0.1f, 0.2f, 0.3f});
 }
 
+TEST_CASE("SampleStore counts neither a tool's output nor what the mask takes as trained",
+          "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  Sample sample = MakeSample(1, 5);
+  sample.segments = {{0, 3, false, 0}, {3, 2, true, 7}, {5, 2, false, 0}, {7, 1, true, 7}};
+  REQUIRE(f.store->Put(sample, 7).ok());
+  REQUIRE(f.store->Metas()[0].trained_tokens == 3);
+  REQUIRE(f.store->PutArray(1, TokenArray::kMask, 1, {0, 1, 1, 1, 1}).ok());
+  REQUIRE(f.store->Metas()[0].trained_tokens == 2);
+  REQUIRE(f.store->PutArray(1, TokenArray::kMask, 1, {0, 0, 0, 0, 0}).ok());
+  REQUIRE(f.store->Metas()[0].trained_tokens == 0);
+}
+
 TEST_CASE("SampleStore begins a replayed step anew", "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(1).ok());
