@@ -25,7 +25,9 @@ struct StepBatch {
         phases(step_number, pool, progress, clock) {}
 
   const int64_t step;
-  const std::vector<Prompt> prompts;  // group g is prompts[g]
+  // Group g is prompts[g]; dynamic sampling appends the prompts of further batches, and the groups
+  // that it drops have no samples any more.
+  std::vector<Prompt> prompts;
   PhaseRecorder phases;
   StepFacts facts;
   std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring

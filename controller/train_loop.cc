@@ -67,21 +67,13 @@ absl::Status TrainLoop::Train() {
 
 absl::Status TrainLoop::RunStep(int64_t step) {
   SetLogStep(step);
-  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(options_.train_batch_size));
-  if (prompts.front().epoch >= kTrainEpochs) {
-    return MakeStatus(absl::StatusCode::kOutOfRange,
-                      "the training data has been passed over {} times, more than sample ids can "
-                      "tell apart: give more data or end the run here",
-                      kTrainEpochs);
-  }
+  TANDEM_ASSIGN_OR_RETURN(auto prompts, DrawPrompts());
   StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
   batch.version = position_.version;
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 
   TANDEM_RETURN_IF_ERROR(VerifyWeights(batch));
-  TANDEM_RETURN_IF_ERROR(Generate(batch));
-  batch.phases.Begin("score");
-  TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
   TANDEM_RETURN_IF_ERROR(SleepRollouts(batch));
   TANDEM_RETURN_IF_ERROR(CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
@@ -101,6 +93,15 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   position_.data = parts_.prompts.Position();
   TANDEM_RETURN_IF_ERROR(Record(batch));
   return synced;
+}
+
+absl::StatusOr<std::vector<Prompt>> TrainLoop::DrawPrompts() {
+  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(options_.train_batch_size));
+  if (prompts.front().epoch < kTrainEpochs) return prompts;
+  return MakeStatus(absl::StatusCode::kOutOfRange,
+                    "the training data has been passed over {} times, more than sample ids can "
+                    "tell apart: give more data or end the run here",
+                    kTrainEpochs);
 }
 
 absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch) {

@@ -127,6 +127,22 @@ void CheckSampling(const v1::Config& c, Problems* problems) {
                     "actor.old_log_prob=recompute: set it");
 }
 
+void CheckFilterGroups(const v1::Config& c, Problems* problems) {
+  const v1::FilterGroups& filter = c.algorithm().filter_groups();
+  if (!filter.enable()) return;
+  problems->Require(c.rollout().n() > 1, {"rollout.n", "algorithm.filter_groups.enable"},
+                    "algorithm.filter_groups.enable=true drops groups whose samples are all equal, "
+                    "and with rollout.n=1 all are; raise rollout.n, or set it to false");
+  problems->Require(!filter.metric().empty(), {"algorithm.filter_groups.metric"},
+                    "algorithm.filter_groups.metric is empty: name a key of the reward, such as "
+                    "score or seq_reward");
+  problems->Require(
+      filter.metric() != "seq_final_reward" || !c.algorithm().use_kl_in_reward(),
+      {"algorithm.filter_groups.metric", "algorithm.use_kl_in_reward"},
+      "algorithm.filter_groups.metric=seq_final_reward needs algorithm.use_kl_in_reward=false: the "
+      "KL penalty is known only when no further group can be generated; set it to seq_reward");
+}
+
 void CheckTraining(const v1::Config& c, Problems* problems) {
   const v1::Optim& optim = c.actor().optim();
   const bool betas = optim.betas_size() == 2 && optim.betas(0) < 1 && optim.betas(1) < 1;
@@ -249,6 +265,7 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   CheckFileNames(config.data(), &problems);
   CheckLengths(config, &problems);
   CheckSampling(config, &problems);
+  CheckFilterGroups(config, &problems);
   CheckTraining(config, &problems);
   CheckLoss(config.actor(), &problems);
   CheckDevice(config, &problems);

@@ -92,6 +92,22 @@ TEST_CASE("lengths and batches that cannot work are refused") {
           std::string::npos);
 }
 
+TEST_CASE("dynamic sampling that could never work is refused") {
+  const std::string enable = "algorithm.filter_groups.enable=true";
+  const std::string metric = "algorithm.filter_groups.metric=";
+  REQUIRE(Problem({enable}).empty());
+  REQUIRE(Problem({enable, "rollout.n=1"})
+              .find("with rollout.n=1 all are; raise rollout.n, or set it to false (rollout.n at "
+                    "--set, algorithm.filter_groups.enable at --set)") != std::string::npos);
+  REQUIRE(Problem({enable, metric}).find("metric is empty: name a key") != std::string::npos);
+  const std::string kl = "algorithm.use_kl_in_reward=true";
+  REQUIRE(Problem({enable, metric + "seq_final_reward", kl}).find("set it to seq_reward") !=
+          std::string::npos);
+  REQUIRE(Problem({enable, metric + "seq_final_reward"}).empty());
+  REQUIRE(Problem({enable, metric + "seq_reward", kl}).empty());
+  REQUIRE(Problem({metric}).empty());  // nothing is filtered
+}
+
 TEST_CASE("keys that contradict each other are refused") {
   REQUIRE(Problem({"rollout.top_p=0.9"}).find("off-support") != std::string::npos);
   REQUIRE(Problem({"rollout.top_k=5", "rollout.allow_off_support=true"}).empty());
