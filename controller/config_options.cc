@@ -81,6 +81,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
                            .metric = algorithm.filter_groups().metric(),
                            .max_batches = algorithm.filter_groups().max_num_gen_batches()};
   options.adv_estimator = algorithm.adv_estimator();
+  options.greedy_baselines = algorithm.adv_estimator() == "remax";
   options.advantage = {.by_std = algorithm.norm_adv_by_std_in_grpo(),
                        .gamma = algorithm.gamma(),
                        .lam = algorithm.lam(),

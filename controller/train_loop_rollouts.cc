@@ -62,6 +62,9 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
     std::move(more.begin(), more.end(), std::back_inserter(batch.prompts));
   }
   if (options_.filter_groups.enable) sampling.Report(batch.facts);
+  if (options_.greedy_baselines) {
+    TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
+  }
   AverageRewardTerms(batch);
   return absl::OkStatus();
 }
@@ -84,12 +87,20 @@ absl::Status TrainLoop::Generate(StepBatch& batch, size_t first) {
     }
     groups.push_back(std::move(group));
   }
+  if (options_.greedy_baselines) {
+    const auto begin = batch.prompts.begin() + static_cast<int64_t>(first);
+    std::vector<GroupRequest> greedy =
+        batch.baselines.Ask(batch.step, position_.version, {begin, batch.prompts.end()},
+                            static_cast<int64_t>(first), options_.sampling);
+    std::move(greedy.begin(), greedy.end(), std::back_inserter(groups));
+  }
   const auto total =
       static_cast<int64_t>(batch.prompts.size() - first) * options_.samples_per_prompt;
   int64_t done = 0;
   const auto take = [&](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckLogProbs(sample));
     if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, parts_.text);
     // The worker counts samples from 0 in each request; a re-issued request holds fewer.
     sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
     TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample, position_.version));

@@ -58,6 +58,7 @@ struct TrainOptions {
   // Algorithm
   GroupFilterOptions filter_groups;
   std::string adv_estimator = "grpo";
+  bool greedy_baselines = false;  // the estimator compares with a greedy response's reward
   AdvantageOptions advantage;
   std::vector<std::string> gdpo_reward_keys;  // as advantage.component_weights
   bool kl_in_reward = false;
