@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-ProbabilityComparison FromProto(const v1::ProbabilityComparison& proto) {
+ProbabilityComparison ProbabilitiesOf(const v1::ProbabilityComparison& proto) {
   return {.tokens = proto.tokens(),
           .policy_mean = proto.policy_mean(),
           .policy_squares = proto.policy_squares(),
@@ -33,7 +33,7 @@ ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   result.identical_tokens = proto.identical_tokens();
   result.max_abs_difference = proto.max_abs_difference();
   result.sum_abs_difference = proto.sum_abs_difference();
-  result.probabilities = FromProto(proto.probabilities());
+  result.probabilities = ProbabilitiesOf(proto.probabilities());
   for (const v1::LogProbMismatch& mismatch : proto.mismatches()) {
     result.mismatches.push_back({.sample_id = mismatch.sample_id(),
                                  .position = mismatch.position(),
