@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "controller/advantage_rows.h"
 #include "controller/algorithm/advantage_batch.h"
+#include "controller/report/metric_names.h"
 
 namespace tandem {
 namespace {
@@ -137,8 +138,8 @@ absl::Status ComputeAdvantages(const TrainOptions& options,
   AdvantagePhase phase(options, kl_coef, estimator, samples, batch);
   TANDEM_ASSIGN_OR_RETURN(const double mean_kl, phase.Run());
   if (options.kl_in_reward) {
-    batch.facts.trainer["actor/reward_kl_penalty"] = mean_kl;
-    batch.facts.trainer["actor/reward_kl_penalty_coeff"] = kl_coef;
+    batch.facts.trainer[kRewardKl] = mean_kl;
+    batch.facts.trainer[kRewardKlCoef] = kl_coef;
   }
   return absl::OkStatus();
 }

@@ -7,22 +7,16 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
+#include "common/types/trained_tokens.h"
 #include "controller/algorithm/kl_in_reward.h"
 
 namespace tandem {
 namespace {
 
-// 1 for each response token but those of untrained segments.
+// 1 for each token that TrainedTokens counts, else 0.
 std::vector<float> TrainedResponse(const Sample& sample) {
-  std::vector<float> mask(static_cast<size_t>(sample.response_tokens()), 1.0f);
-  for (const Segment& segment : sample.segments) {
-    if (segment.trained) continue;
-    const int64_t end = segment.begin + segment.length - sample.prompt_tokens;
-    for (int64_t t = std::max<int64_t>(0, segment.begin - sample.prompt_tokens); t < end; ++t) {
-      mask.at(static_cast<size_t>(t)) = 0.0f;
-    }
-  }
-  return mask;
+  const std::vector<bool> trained = TrainedTokens(sample.segments, WindowOf(sample));
+  return {trained.begin(), trained.end()};
 }
 
 // As in verl, tokens that the rollout correction rejects pay like the others.

@@ -319,7 +319,8 @@ absl::Status RunAssembly::Run() {
   const RunParts parts = MakeParts(*tracker);
   TrainLoop loop(parts, options_, control_, FirstGeneration());
   const std::string run_id = MakeRunId(config_, RealClock().Now());
-  ClusterService cluster(registry_, *samples_, probe_, MakeWelcome(config_, *inputs_.tokenizer));
+  ClusterService cluster(registry_, *samples_, probe_,
+                         MakeWelcome(ConfigForWorkers(config_, options_), *inputs_.tokenizer));
   TandemService api({.control = control_,
                      .loop = loop,
                      .run = parts,

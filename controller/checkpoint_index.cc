@@ -79,6 +79,8 @@ Json ToJson(const ControllerState& state) {
   json["store_step"] = state.store_step;
   json["world_size"] = state.world_size;
   json["moments"] = state.moments;
+  json["skipped_in_a_row"] = state.skipped_in_a_row;
+  if (state.kl_coef) json["kl_coef"] = *state.kl_coef;
   json["files"] = state.files;
   json["config"] = state.config_yaml;
   return json;
@@ -99,6 +101,8 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
   state.store_step = json.at("store_step").get<int64_t>();
   state.world_size = json.at("world_size").get<int>();
   state.moments = json.at("moments").get<bool>();
+  state.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
+  if (json.contains("kl_coef")) state.kl_coef = json.at("kl_coef").get<double>();
   state.files = json.at("files").get<std::map<std::string, int64_t>>();
   state.config_yaml = json.at("config").get<std::string>();
   return state;

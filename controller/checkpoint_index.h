@@ -26,7 +26,9 @@ struct ControllerState {
   DataPosition data;       // of the next batch
   int64_t store_step = 0;  // newest step whose rows are in the store
   int world_size = 1;
-  bool moments = true;  // of the optimizer are saved: the run goes on exactly
+  bool moments = true;            // of the optimizer are saved: the run goes on exactly
+  std::optional<double> kl_coef;  // of the next step; with algorithm.kl_ctrl.type=adaptive
+  int64_t skipped_in_a_row = 0;   // optimizer steps, the newest ones
   std::string config_yaml;
   std::map<std::string, int64_t> files;  // bytes by path relative to the checkpoint
 };

@@ -1,5 +1,6 @@
 #include "controller/cluster_service.h"
 
+#include <map>
 #include <utility>
 
 #include "common/base/log.h"
@@ -115,17 +116,22 @@ grpc::Status ClusterService::StreamSamples(grpc::ServerContext*,
 }
 
 absl::Status ClusterService::TakeLogProbs(const v1::PutLogProbsRequest& request) {
-  const bool probe = request.policy() == "probe", reference = request.policy() == "reference";
-  if (!probe && !reference && request.policy() != "current") {
-    return InvalidArgument("policy {} is none of current, reference and probe", request.policy());
+  static const std::map<std::string, TokenArray> kArrays = {
+      {"current", TokenArray::kRecomputed},
+      {"reference", TokenArray::kReference},
+      {"sum_pi_squared", TokenArray::kSumPiSquared}};
+  const bool probe = request.policy() == "probe";
+  const auto array = kArrays.find(request.policy());
+  if (!probe && array == kArrays.end()) {
+    return InvalidArgument("policy {} is none of current, reference, probe and sum_pi_squared",
+                           request.policy());
   }
-  const auto kind = reference ? TokenArray::kReference : TokenArray::kRecomputed;
   for (const auto& item : request.items()) {
     const std::vector<float> values(item.log_probs().begin(), item.log_probs().end());
     TANDEM_RETURN_IF_ERROR(
         probe
             ? probe_.PutLogProbs(request.step(), request.worker().rank(), item.sample_id(), values)
-            : samples_.PutArray(request.step(), kind, item.sample_id(), values));
+            : samples_.PutArray(request.step(), array->second, item.sample_id(), values));
   }
   return absl::OkStatus();
 }

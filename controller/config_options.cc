@@ -48,6 +48,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.total_steps = TotalSteps(config, train_rows);
   options.save_freq = config.trainer().save_freq();
   options.test_freq = config.trainer().test_freq();
+  options.save_batch_freq = config.trainer().save_batch_freq();
   options.val_before_train = config.trainer().val_before_train();
   options.run_dir = config.cluster().run_dir();
   options.model_path = config.model().path();
@@ -74,6 +75,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.recompute_old_log_probs = actor.old_log_prob() == "recompute";
   options.need_reference = NeedsReference(config);
   options.compare_log_probs = config.rollout().calculate_log_probs();
+  options.max_skipped_steps = actor.max_skipped_steps();
 
   options.adv_estimator = algorithm.adv_estimator();
   options.advantage = {.by_std = algorithm.norm_adv_by_std_in_grpo(),
@@ -85,8 +87,25 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
                               algorithm.gdpo_reward_keys().end()};
   options.kl_in_reward = algorithm.use_kl_in_reward();
   options.kl_coef = algorithm.kl_ctrl().kl_coef();
+  options.kl_control = {.adaptive = algorithm.kl_ctrl().type() == "adaptive",
+                        .target = algorithm.kl_ctrl().target_kl(),
+                        .horizon = algorithm.kl_ctrl().horizon()};
   options.kl_penalty = algorithm.kl_penalty();
+  options.correction = RolloutCorrectionOf(config);
   return options;
+}
+
+v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options) {
+  v1::Optim& optim = *config.mutable_actor()->mutable_optim();
+  if (optim.total_training_steps() > 0) return config;
+  const int64_t mini_batches =
+      (options.train_batch_size + options.mini_batch_prompts - 1) / options.mini_batch_prompts;
+  // As a double, which no product of these overflows.
+  constexpr double kMost = 1e15;
+  const double steps = static_cast<double>(options.total_steps) *
+                       static_cast<double>(options.epochs) * static_cast<double>(mini_batches);
+  optim.set_total_training_steps(static_cast<int64_t>(std::min(kMost, steps)));
+  return config;
 }
 
 RpcSecurity SecurityOf(const v1::Config& config) {

@@ -23,6 +23,10 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
                               const std::vector<int32_t>& eos_ids,
                               int64_t train_rows);
 
+// With actor.optim.total_training_steps, which the learning rate's schedule spans, where it is not
+// given: the optimizer steps of the whole run.
+v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options);
+
 // InvalidArgument where `total_steps` pass over `train_rows` more often than sample ids can tell
 // epochs apart (kTrainEpochs): samples of two epochs would be drawn with the same random numbers.
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows);

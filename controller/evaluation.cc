@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "controller/reward_item.h"
 #include "controller/scoring.h"
 
 namespace tandem {
@@ -31,19 +32,6 @@ std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
     groups.push_back(std::move(group));
   }
   return groups;
-}
-
-RewardItem MakeItem(const TextCodec& text, const Prompt& prompt, const Sample& sample) {
-  const std::vector<int32_t> response(sample.tokens.begin() + sample.prompt_tokens,
-                                      sample.tokens.end());
-  return {.sample_id = sample.sample_id,
-          .data_source = prompt.data_source,
-          .prompt = prompt.text,
-          .response = text.Decode(response),
-          .ground_truth = prompt.ground_truth,
-          .extra_info_json = prompt.extra_info_json,
-          .response_tokens = sample.response_tokens(),
-          .truncated = sample.finish_reason == FinishReason::kLength};
 }
 
 struct Summary {
@@ -118,7 +106,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
     const Prompt& prompt = prompts[static_cast<size_t>(sample.group)];
     const auto index = static_cast<int64_t>(sample.sample_id & 0xfffu);
     response_tokens += sample.response_tokens();
-    items[{sample.group, index}] = MakeItem(parts.text, prompt, sample);
+    items[{sample.group, index}] = MakeRewardItem(parts.text, prompt, sample);
     parts.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
     return absl::OkStatus();
   };

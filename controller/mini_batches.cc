@@ -56,4 +56,17 @@ std::vector<MiniBatch> PlanMiniBatches(
   return batches;
 }
 
+UpdateCount CountUpdates(const TrainOptions& options,
+                         int64_t step,
+                         int ranks,
+                         SampleStore& samples) {
+  UpdateCount count;
+  for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+    for (const MiniBatch& mini : PlanMiniBatches(options, step, epoch, ranks, samples)) {
+      ++(mini.trained_tokens > 0 ? count.updates : count.left_out);
+    }
+  }
+  return count;
+}
+
 }  // namespace tandem

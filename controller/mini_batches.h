@@ -20,4 +20,16 @@ struct MiniBatch {
 std::vector<MiniBatch> PlanMiniBatches(
     const TrainOptions& options, int64_t step, int64_t epoch, int ranks, SampleStore& samples);
 
+// How many of a step's mini-batches, of all epochs, are trained.
+struct UpdateCount {
+  int64_t updates = 0;
+  int64_t left_out = 0;  // without a token to train on: all were rejected
+};
+
+// Assigns samples on the way as PlanMiniBatches does.
+UpdateCount CountUpdates(const TrainOptions& options,
+                         int64_t step,
+                         int ranks,
+                         SampleStore& samples);
+
 }  // namespace tandem

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "controller/part_deal.h"
+
 namespace tandem {
 namespace {
 
@@ -12,31 +14,7 @@ constexpr double kTolerance = 1.05;
 // Each round halves at most one part of every overloaded rank: enough to cut a group into 1/1024.
 constexpr int kMaxRounds = 10;
 
-double Workload(int64_t tokens) {
-  const auto length = static_cast<double>(tokens);
-  return 24576.0 * length + length * length;
-}
-
 bool ById(const SampleLength& a, const SampleLength& b) { return a.sample_id < b.sample_id; }
-
-// Samples of one group that stay together.
-struct Part {
-  std::vector<SampleLength> samples;  // in order of id
-  double prompt = 0;                  // workload, paid once on a rank that has the group
-  double own = 0;                     // of the rest
-
-  uint64_t first_id() const { return samples.front().sample_id; }
-  double total() const { return prompt + own; }
-};
-
-Part MakePart(std::vector<SampleLength> samples) {
-  Part part{.samples = std::move(samples)};
-  part.prompt = Workload(part.samples.front().prompt_tokens);
-  for (const SampleLength& sample : part.samples) {
-    part.own += Workload(sample.tokens) - Workload(sample.prompt_tokens);
-  }
-  return part;
-}
 
 std::vector<Part> PartPerGroup(std::vector<SampleLength> samples) {
   std::sort(samples.begin(), samples.end(), [](const SampleLength& a, const SampleLength& b) {
@@ -52,41 +30,6 @@ std::vector<Part> PartPerGroup(std::vector<SampleLength> samples) {
   return parts;
 }
 
-bool LargerPart(const Part& a, const Part& b) {
-  return a.total() != b.total() ? a.total() > b.total() : a.first_id() < b.first_id();
-}
-
-// The parts of each rank, and its load.
-struct Deal {
-  std::vector<std::vector<const Part*>> parts;
-  std::vector<double> load;
-  double highest() const { return *std::max_element(load.begin(), load.end()); }
-};
-
-Deal LongestFirst(const std::vector<Part>& parts, int ranks) {
-  const auto size = static_cast<size_t>(ranks);
-  Deal deal{std::vector<std::vector<const Part*>>(size), std::vector<double>(size, 0.0)};
-  std::vector<std::set<int64_t>> groups(size);
-  std::vector<const Part*> order;
-  for (const Part& part : parts) order.push_back(&part);
-  std::sort(order.begin(), order.end(),
-            [](const Part* a, const Part* b) { return LargerPart(*a, *b); });
-  for (const Part* part : order) {
-    const int64_t group = part->samples.front().group;
-    size_t best = 0;
-    double best_load = 0;
-    for (size_t rank = 0; rank < size; ++rank) {
-      const double load =
-          deal.load[rank] + part->own + (groups[rank].contains(group) ? 0.0 : part->prompt);
-      if (rank == 0 || load < best_load) best = rank, best_load = load;
-    }
-    deal.load[best] = best_load;
-    deal.parts[best].push_back(part);
-    groups[best].insert(group);
-  }
-  return deal;
-}
-
 // `parts` with the largest part of each rank over `limit` cut in two. Same parts: nothing to cut.
 std::vector<Part> HalveLargest(const std::vector<Part>& parts, const Deal& deal, double limit) {
   std::set<const Part*> cut;
@@ -97,7 +40,7 @@ std::vector<Part> HalveLargest(const std::vector<Part>& parts, const Deal& deal,
         largest = part;
       }
     }
-    if (largest != nullptr && deal.load[rank] > limit) cut.insert(largest);
+    if (largest != nullptr && static_cast<double>(deal.load[rank]) > limit) cut.insert(largest);
   }
   std::vector<Part> result;
   for (const Part& part : parts) {
@@ -140,17 +83,17 @@ std::vector<std::vector<uint64_t>> PartitionSamples(std::vector<SampleLength> sa
   if (balance == Balance::kInOrder) return InOrder(std::move(samples), ranks);
   std::vector<Part> parts = PartPerGroup(std::move(samples));
   double even = 0;
-  for (const Part& part : parts) even += part.total() / ranks;
+  for (const Part& part : parts) even += static_cast<double>(part.total()) / ranks;
   const double limit = kTolerance * even;
 
-  Deal deal = LongestFirst(parts, ranks);
-  double highest = deal.highest();
+  Deal deal = DealParts(parts, ranks, limit);
+  int64_t highest = deal.highest();
   std::vector<std::vector<uint64_t>> best = IdsOf(deal);
-  for (int round = 0; round < kMaxRounds && deal.highest() > limit; ++round) {
+  for (int round = 0; round<kMaxRounds&& static_cast<double>(deal.highest())> limit; ++round) {
     std::vector<Part> halved = HalveLargest(parts, deal, limit);
     if (halved.size() == parts.size()) break;
     parts = std::move(halved);
-    deal = LongestFirst(parts, ranks);
+    deal = DealParts(parts, ranks, limit);
     if (deal.highest() >= highest) continue;
     highest = deal.highest();
     best = IdsOf(deal);

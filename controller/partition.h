@@ -16,11 +16,10 @@ struct SampleLength {
 enum class Balance { kByLength, kInOrder };
 
 // Deals samples to `ranks` lists, each in order of sample id; a rank may get none. A pure function
-// of the set of samples. kByLength: longest processing time first with verl's workload
-// 24576 L + L^2 (verl utils/seqlen_balancing.py), ties by sample id. A group stays on one rank,
-// which computes its prompt once, unless ranks would go without samples or one would have over
-// 1.05 times its even share; then groups are halved until that is no longer so or no longer helps.
-// kInOrder: equal runs of ids.
+// of the set of samples. kByLength: by largest differencing of Workload() (DealParts). A group
+// stays on one rank, which computes its prompt once, unless ranks would go without samples or one
+// would have over 1.05 times its even share; then groups are halved until that is no longer so or
+// no longer helps. kInOrder: equal runs of ids.
 std::vector<std::vector<uint64_t>> PartitionSamples(std::vector<SampleLength> samples,
                                                     int ranks,
                                                     Balance balance);

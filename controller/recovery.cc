@@ -88,10 +88,14 @@ absl::Status Recovery::WithRemedy(const absl::Status& status) const {
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
-  RunPosition position;
+  RunPosition position{.kl_coef = options_.kl_coef};
   if (!checkpoint_.empty()) {
     TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint_));
-    position = {.finished_steps = state.step, .version = state.version, .data = state.data};
+    position.finished_steps = state.step;
+    position.version = state.version;
+    position.data = state.data;
+    position.skipped_in_a_row = state.skipped_in_a_row;
+    if (options_.kl_control.adaptive && state.kl_coef) position.kl_coef = *state.kl_coef;
     moments_ = state.moments;
   }
   // The workers' log lines follow from here on.

@@ -31,7 +31,9 @@ constexpr std::array kFreeKeys = {
     "trainer.project_name", "trainer.experiment_name", "trainer.save_freq", "trainer.test_freq",
     "trainer.val_before_train", "trainer.default_local_dir", "trainer.max_actor_ckpt_to_keep",
     "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
-    "trainer.expected_val_rise", "trainer.sample_files_to_keep"};
+    "trainer.expected_val_rise", "trainer.sample_files_to_keep", "trainer.save_batch_freq",
+    // when to give up
+    "actor.max_skipped_steps"};
 // Ranks add up gradients in another grouping: the last bits differ.
 constexpr char kPairs[] = "cluster.trainers";
 

@@ -46,6 +46,8 @@ struct RunPosition {
   int64_t finished_steps = 0;
   int64_t version = 0;
   DataPosition data;
+  double kl_coef = 0;            // of the next step's KL penalty in the reward
+  int64_t skipped_in_a_row = 0;  // optimizer steps without a finite gradient norm, the newest ones
 };
 
 }  // namespace tandem

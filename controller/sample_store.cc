@@ -15,13 +15,14 @@
 
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
+#include "common/types/trained_tokens.h"
 
 namespace tandem {
 namespace {
 
 constexpr const char* kArrayNames[kTokenArrays] = {
-    "reference log-probs", "recomputed log-probs", "sums of squared probabilities", "advantages",
-    "importance weights",  "mask values"};
+    "reference log-probs", "recomputed log-probs", "sums of squared probabilities",
+    "advantages",          "importance weights",   "mask values"};
 
 template <typename T>
 void AppendArray(std::string& bytes, const std::vector<T>& values) {
@@ -55,6 +56,18 @@ absl::Status CheckVersions(const Sample& sample, int64_t version) {
                       sample.sample_id, sample.versions[i], i, version);
   }
   return absl::OkStatus();
+}
+
+// `mask` as in Sample.
+int64_t CountTrained(const std::vector<Segment>& segments,
+                     const ResponseWindow& window,
+                     const std::vector<float>& mask) {
+  const std::vector<bool> trained = TrainedTokens(segments, window);
+  int64_t count = 0;
+  for (size_t i = 0; i < trained.size(); ++i) {
+    count += trained[i] && (mask.empty() || mask[i] == 1.0f) ? 1 : 0;
+  }
+  return count;
 }
 
 }  // namespace
@@ -119,7 +132,7 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version) {
       .index = sample.index,
       .prompt_tokens = sample.prompt_tokens,
       .response_tokens = sample.response_tokens(),
-      .trained_tokens = sample.response_tokens(),
+      .trained_tokens = CountTrained(sample.segments, WindowOf(sample), {}),
       .finish_reason = sample.finish_reason,
       .off_support = sample.off_support,
       .log_probs = !sample.log_probs.empty(),
@@ -177,7 +190,8 @@ absl::Status SampleStore::PutArray(int64_t step,
   TANDEM_ASSIGN_OR_RETURN(const int64_t offset, Append(bytes));
   meta.arrays.of(array) = offset;
   if (array == TokenArray::kMask) {
-    meta.trained_tokens = std::count(values.begin(), values.end(), 1.0f);
+    meta.trained_tokens =
+        CountTrained(meta.segments, {meta.prompt_tokens, meta.response_tokens}, values);
   }
   return absl::OkStatus();
 }

@@ -59,7 +59,7 @@ struct SampleMeta {
   int64_t mini_batch = 0;
   int rank = 0;  // of the trainer that trains it
   Outcome outcome;
-  int64_t offset = 0;       // of the record in the step's file
+  int64_t offset = 0;        // of the record in the step's file
   TokenArrayOffsets arrays;  // of what was put behind the record
   std::vector<Segment> segments;
   float temperature = 1;
@@ -98,8 +98,9 @@ class SampleStore {
   // Ids of one rank and mini-batch (-1: all), ascending. NotFound: not the current step.
   absl::StatusOr<std::vector<uint64_t>> Assigned(int64_t step, int64_t mini_batch, int rank) const;
 
-  // The whole sample, with reward, advantages (kAdvantages, else the scalar on every response token)
-  // and whatever else was put, but kSumPiSquared. NotFound: unknown id; DataLoss: the file was cut.
+  // The whole sample, with reward, advantages (kAdvantages, else the scalar on every response
+  // token) and whatever else was put, but kSumPiSquared. NotFound: unknown id; DataLoss: the file
+  // was cut.
   absl::StatusOr<Sample> Read(uint64_t sample_id) const;
   // One array alone, [response tokens]; empty if it was not put.
   absl::StatusOr<std::vector<float>> ReadArray(TokenArray array, uint64_t sample_id) const;

@@ -4,28 +4,12 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "controller/reward_item.h"
 
 namespace tandem {
 namespace {
 
 constexpr size_t kChunk = 256;  // samples whose arrays are in memory at once
-
-absl::StatusOr<RewardItem> MakeItem(const TextCodec& text,
-                                    const SampleStore& samples,
-                                    const SampleMeta& meta,
-                                    const Prompt& prompt) {
-  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(meta.sample_id));
-  const std::vector<int32_t> response(sample.tokens.begin() + sample.prompt_tokens,
-                                      sample.tokens.end());
-  return RewardItem{.sample_id = meta.sample_id,
-                    .data_source = prompt.data_source,
-                    .prompt = prompt.text,
-                    .response = text.Decode(response),
-                    .ground_truth = prompt.ground_truth,
-                    .extra_info_json = prompt.extra_info_json,
-                    .response_tokens = meta.response_tokens,
-                    .truncated = meta.finish_reason == FinishReason::kLength};
-}
 
 SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, RewardScore score) {
   return {.sample_id = meta.sample_id,
@@ -64,8 +48,8 @@ absl::Status ScoreSamples(const TextCodec& text,
     std::vector<RewardItem> items;
     for (size_t i = begin; i < end; ++i) {
       const Prompt& prompt = batch.prompts.at(static_cast<size_t>(metas[i].group));
-      TANDEM_ASSIGN_OR_RETURN(RewardItem item, MakeItem(text, samples, metas[i], prompt));
-      items.push_back(std::move(item));
+      TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(metas[i].sample_id));
+      items.push_back(MakeRewardItem(text, prompt, sample));
     }
     TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, ScoreAll(reward, items));
     for (size_t i = begin; i < end; ++i) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/types/prompt.h"
+#include "controller/mini_batches.h"
 #include "controller/phase_recorder.h"
 #include "controller/records.h"
 #include "controller/step_metrics.h"
@@ -29,6 +30,12 @@ struct StepBatch {
   StepFacts facts;
   std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
   std::map<int64_t, double> baseline_rewards;  // of a greedy response, by group; only for remax
+  int64_t version = 0;                         // weights that sample it
+
+  // Of the pass over the samples that trains, or was the last.
+  int64_t epoch = 0;
+  std::vector<MiniBatch> plan;
+  int64_t mini_batch = -1;  // index of the one that trains
 };
 
 }  // namespace tandem

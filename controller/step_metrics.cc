@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/balance/seqlen_imbalance.h"
+
 namespace tandem {
 namespace {
 
@@ -24,7 +26,8 @@ void AddLengths(MetricMap& metrics,
                 const StepFacts& facts,
                 const std::vector<SampleMeta>& samples) {
   std::vector<double> prompts, responses, scores, rewards;
-  std::vector<double> rank_tokens(static_cast<size_t>(facts.ranks), 0.0);
+  std::vector<int64_t> lengths;
+  std::vector<std::vector<int64_t>> ranks(static_cast<size_t>(facts.ranks));
   int64_t clipped_prompts = 0, clipped_responses = 0, aborted = 0;
   for (const SampleMeta& sample : samples) {
     prompts.push_back(static_cast<double>(sample.prompt_tokens));
@@ -34,8 +37,8 @@ void AddLengths(MetricMap& metrics,
     clipped_prompts += sample.prompt_tokens >= facts.max_prompt_tokens ? 1 : 0;
     clipped_responses += sample.response_tokens >= facts.max_response_tokens ? 1 : 0;
     aborted += sample.response_tokens == 0 ? 1 : 0;
-    rank_tokens[static_cast<size_t>(sample.rank)] +=
-        static_cast<double>(sample.prompt_tokens + sample.response_tokens);
+    ranks[static_cast<size_t>(sample.rank)].push_back(std::ssize(lengths));
+    lengths.push_back(sample.prompt_tokens + sample.response_tokens);
   }
   AddMeanMaxMin(metrics, "prompt_length", prompts);
   AddMeanMaxMin(metrics, "response_length", responses);
@@ -44,11 +47,13 @@ void AddLengths(MetricMap& metrics,
   metrics["prompt_length/clip_ratio"] = Share(clipped_prompts, samples.size());
   metrics["response_length/clip_ratio"] = Share(clipped_responses, samples.size());
   metrics["response/aborted_ratio"] = Share(aborted, samples.size());
-  MetricMap per_rank;
-  AddMeanMaxMin(per_rank, "", rank_tokens);
-  metrics["global_seqlen/mean"] = per_rank["/mean"];
-  metrics["global_seqlen/balanced_max"] = per_rank["/max"];
-  metrics["global_seqlen/balanced_min"] = per_rank["/min"];
+  const SeqlenImbalance imbalance = MeasureImbalance(lengths, ranks);
+  metrics["global_seqlen/min"] = static_cast<double>(imbalance.min);
+  metrics["global_seqlen/max"] = static_cast<double>(imbalance.max);
+  metrics["global_seqlen/minmax_diff"] = static_cast<double>(imbalance.max - imbalance.min);
+  metrics["global_seqlen/balanced_min"] = static_cast<double>(imbalance.balanced_min);
+  metrics["global_seqlen/balanced_max"] = static_cast<double>(imbalance.balanced_max);
+  metrics["global_seqlen/mean"] = imbalance.mean;
 }
 
 void AddTimes(MetricMap& metrics,

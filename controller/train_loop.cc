@@ -8,17 +8,12 @@
 #include "common/base/status_macros.h"
 #include "controller/advantage_phase.h"
 #include "controller/clients/on_all_trainers.h"
+#include "controller/correction_phase.h"
 #include "controller/mini_batches.h"
 #include "controller/report/metric_names.h"
 #include "controller/scoring.h"
 
 namespace tandem {
-namespace {
-
-// One batch may be to blame for a gradient that is not finite; so many in a row are not.
-constexpr int kMaxSkippedInARow = 3;
-
-}  // namespace
 
 TrainLoop::TrainLoop(RunParts parts,
                      TrainOptions options,
@@ -79,6 +74,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
                       kTrainEpochs);
   }
   StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
+  batch.version = position_.version;
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 
   TANDEM_RETURN_IF_ERROR(VerifyWeights(batch));
@@ -89,7 +85,12 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   TANDEM_RETURN_IF_ERROR(CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
   batch.phases.Begin("advantage");
-  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, options_.kl_coef, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(CorrectRollout(options_, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, position_.kl_coef, parts_.samples, batch));
+  if (options_.kl_in_reward) {
+    position_.kl_coef = NextKlCoef(options_.kl_control, position_.kl_coef,
+                                   batch.facts.trainer[kRewardKl], std::ssize(batch.records));
+  }
   TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
   const absl::Status synced = SyncWeights(batch);
   // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
@@ -124,18 +125,25 @@ absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch, LogProbPolicy policy) 
 
 absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
   const int64_t version_before = position_.version;
+  const UpdateCount count = CountUpdates(options_, batch.step, parts_.pool.pairs(), parts_.samples);
+  if (count.updates > 0 && count.left_out > 0) LeaveOut(batch, count.left_out);
+  // A step of empty responses alone trains on nothing, as it always did.
+  const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
+  const double share = 1.0 / static_cast<double>(updates);
   for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    const std::vector<MiniBatch> plan =
-        PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
-    const double share = 1.0 / static_cast<double>(options_.epochs * std::ssize(plan));
+    batch.epoch = epoch;
+    batch.plan = PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
+    const std::vector<MiniBatch>& plan = batch.plan;
     for (const MiniBatch& mini : plan) {
+      if (count.updates > 0 && mini.trained_tokens == 0) continue;
+      batch.mini_batch = mini.index;
       const bool first = position_.version == version_before;
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
       TANDEM_RETURN_IF_ERROR(
           ForwardBackward(batch, share,
                           {.step = batch.step,
                            .mini_batch = mini.index,
-                           .mini_batches = options_.epochs * std::ssize(plan),
+                           .mini_batches = updates,
                            .version = position_.version,
                            .global_tokens = static_cast<double>(mini.trained_tokens),
                            .global_samples = mini.samples,
@@ -146,6 +154,15 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
     }
   }
   return absl::OkStatus();
+}
+
+// Of nothing but rejected tokens: an update would move the weights by momentum and decay alone.
+void TrainLoop::LeaveOut(StepBatch& batch, int64_t mini_batches) {
+  batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
+  parts_.progress.OnMessage(
+      fmt::format("step {}: the rollout correction rejected every token of {} mini-batches; their "
+                  "updates are left out",
+                  batch.step, mini_batches));
 }
 
 absl::Status TrainLoop::CheckInterrupted() const {
@@ -187,25 +204,13 @@ absl::Status TrainLoop::OptimizerStep(StepBatch& batch, double share) {
   SetLogVersion(next_version);
   batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
   batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
-  if (!steps.front().skipped) {
-    skipped_in_a_row_ = 0;
-    return absl::OkStatus();
-  }
-  batch.facts.trainer[kSkippedUpdates] += 1;
-  parts_.progress.OnMessage(
-      fmt::format("step {}: the gradient norm is not finite; this update was skipped", batch.step));
-  if (++skipped_in_a_row_ < kMaxSkippedInARow) return absl::OkStatus();
-  return MakeStatus(
-      absl::StatusCode::kDataLoss,
-      "step {}: {} updates in a row were skipped, the last gradient norm is {}: nothing "
-      "is learnt any more. Go back to an earlier checkpoint with a smaller "
-      "actor.optim.lr, or check rewards and model",
-      batch.step, skipped_in_a_row_, steps.front().grad_norm);
+  return CountSkipped(batch, steps.front());
 }
 
 absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
                                         const std::vector<ForwardBackwardResult>& results) {
   LogProbComparison& comparison = batch.facts.log_probs;
+  ProbabilityComparison probabilities;
   double sum = 0;
   std::string differing;
   int shown = 0;
@@ -213,6 +218,7 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
     comparison.compared += result.compared_tokens;
     comparison.identical += result.identical_tokens;
     sum += result.sum_abs_difference;
+    probabilities.Join(result.probabilities);
     comparison.max_abs_difference =
         std::max(comparison.max_abs_difference, result.max_abs_difference);
     for (const LogProbMismatch& mismatch : result.mismatches) {
@@ -227,7 +233,14 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
     comparison.mean_abs_difference = sum / static_cast<double>(comparison.compared);
   }
   parts_.progress.OnLogProbs(batch.step, comparison);
-  if (comparison.identical == comparison.compared) return absl::OkStatus();
+  // With recomputed log-probs the whole step was compared, not this mini-batch alone.
+  if (probabilities.tokens > 0 && !options_.recompute_old_log_probs) {
+    AddFinite(probabilities.Metrics(), batch.facts);
+  }
+  // Who asks for the correction of differences has noticed them.
+  if (comparison.identical == comparison.compared || options_.correction.enabled()) {
+    return absl::OkStatus();
+  }
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "step {}: {} of {} token log-probs identical between rollout and trainer, "
                     "max |Δ| {:.3g}; training on would be off-policy without notice. The first "
@@ -238,6 +251,7 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
 
 absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.phases.Begin("record");
+  TANDEM_RETURN_IF_ERROR(SaveDueBatch(batch));
   const std::vector<SampleMeta> metas = parts_.samples.Metas();
   std::vector<SampleRecord> samples;
   samples.reserve(batch.records.size());

@@ -8,6 +8,7 @@
 
 #include <absl/status/status.h>
 
+#include "controller/batch_file/saved_batch.h"
 #include "controller/evaluation.h"
 #include "controller/recovery.h"
 #include "controller/run_control.h"
@@ -56,6 +57,7 @@ class TrainLoop {
   absl::Status SyncWeights(StepBatch& batch);
   absl::Status Record(StepBatch& batch);
 
+  void LeaveOut(StepBatch& batch, int64_t mini_batches);
   // Cancelled when a stop does not wait for the end of the step.
   absl::Status CheckInterrupted() const;
   // What the trainers make of samples under `policy`, as the phase that is running.
@@ -65,6 +67,14 @@ class TrainLoop {
                                double share,
                                const ForwardBackwardCommand& command);
   absl::Status OptimizerStep(StepBatch& batch, double share);
+  // Counts an update that was left out; DataLoss, with the step saved, where it was one too many.
+  absl::Status CountSkipped(StepBatch& batch, const OptimizerStepResult& result);
+  absl::Status SaveFailedStep(const StepBatch& batch,
+                              const std::string& folder,
+                              const std::string& failure);
+  // By trainer.save_batch_freq. A full disk is told, and no error.
+  absl::Status SaveDueBatch(const StepBatch& batch);
+  SavedBatchInfo BatchInfoOf(const StepBatch& batch) const;
   absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
   absl::Status AfterStep();
   // Whether the validation that follows the newest step is still to come: a run may have died, or
@@ -81,8 +91,7 @@ class TrainLoop {
   RunControl& control_;
   Recovery recovery_;
   RunPosition position_;
-  bool consistent_ = true;    // the trainers hold what position_ says
-  int skipped_in_a_row_ = 0;  // updates without a finite gradient norm
+  bool consistent_ = true;  // the trainers hold what position_ says
   std::string newest_checkpoint_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
   StepRecord newest_;       // its checkpoint is a phase of it

@@ -81,13 +81,17 @@ absl::Status TrainLoop::SaveCheckpoint() {
   FaultPoint("checkpoint");
   const auto path = [&]() -> absl::StatusOr<std::string> {
     TANDEM_RETURN_IF_ERROR(saved.status());
-    return parts_.checkpoints.Commit(step, {.step = step,
-                                            .version = position_.version,
-                                            .data = position_.data,
-                                            .store_step = step,
-                                            .world_size = parts_.pool.pairs(),
-                                            .moments = options_.save_moments,
-                                            .config_yaml = options_.config_yaml});
+    return parts_.checkpoints.Commit(
+        step,
+        {.step = step,
+         .version = position_.version,
+         .data = position_.data,
+         .store_step = step,
+         .world_size = parts_.pool.pairs(),
+         .moments = options_.save_moments,
+         .kl_coef = options_.kl_control.adaptive ? std::optional(position_.kl_coef) : std::nullopt,
+         .skipped_in_a_row = position_.skipped_in_a_row,
+         .config_yaml = options_.config_yaml});
   }();
   if (!path.ok()) {
     parts_.checkpoints.Abandon(step);

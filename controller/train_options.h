@@ -7,8 +7,10 @@
 
 #include <absl/time/time.h>
 
+#include "common/rollout_correction/rollout_correction.h"
 #include "common/types/sampling_params.h"
 #include "controller/algorithm/advantage_estimator.h"
+#include "controller/algorithm/kl_controller.h"
 #include "controller/clients/rollout_client.h"
 #include "controller/partition.h"
 
@@ -17,8 +19,9 @@ namespace tandem {
 struct TrainOptions {
   // The run
   int64_t total_steps = 1;
-  int64_t save_freq = -1;  // steps; <= 0: only at the end
-  int64_t test_freq = -1;  // steps; <= 0: only at the end
+  int64_t save_freq = -1;        // steps; <= 0: only at the end
+  int64_t test_freq = -1;        // steps; <= 0: only at the end
+  int64_t save_batch_freq = -1;  // steps; <= 0: never
   bool val_before_train = true;
   std::string run_dir;
   std::string model_path;
@@ -49,14 +52,17 @@ struct TrainOptions {
   bool recompute_old_log_probs = false;
   bool need_reference = false;
   bool compare_log_probs = true;
+  int64_t max_skipped_steps = 3;  // optimizer steps in a row
 
   // Algorithm
   std::string adv_estimator = "grpo";
   AdvantageOptions advantage;
   std::vector<std::string> gdpo_reward_keys;  // as advantage.component_weights
   bool kl_in_reward = false;
-  double kl_coef = 0;
+  double kl_coef = 0;  // of the first step
+  KlControl kl_control;
   std::string kl_penalty = "kl";
+  RolloutCorrectionOptions correction;  // with recompute_old_log_probs
 };
 
 }  // namespace tandem

@@ -13,7 +13,9 @@
 # TANDEM_GPU_CHECK_MODEL: the HF checkpoint directory that whole runs train (default: the bundle's
 # folder model, else random weights).
 # Verdicts: met, missed (a figure against its target), failed (exit code, signal, time), not run.
-# Exits with 0 when nothing was missed or failed and something was met, else with 1; 64: bad usage.
+# Exits with 0 when nothing was missed or failed, something was met and every check that the table marks
+# with "!" was run; 2: one of those was not; 1: something was missed or failed, or nothing met; 64: bad
+# usage.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -136,7 +138,7 @@ export TANDEM_CUDA_LIBS="${TANDEM_CUDA_LIBS:-$nvidia_libs}"
 
 declare -A code_of log_of took_of why_of  # by command
 met=0 bad=0 commands=0
-table=() left_out=0
+table=() left_out=0 required_left_out=()
 reasons=()          # why something did not run, in order
 declare -A names_of # of the checks that a reason holds for
 
@@ -231,6 +233,7 @@ judge() {
     missed | failed) bad=$((bad + 1)) ;;
     *)
       left_out=$((left_out + 1))
+      [ -z "$required" ] || required_left_out+=("$name")
       [ -n "${names_of[$why]:-}" ] || reasons+=("$why")
       names_of[$why]+="    $name"$'\n'
       ;;
@@ -242,8 +245,9 @@ judge() {
 machine="$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | paste -sd';' || true)"
 rows=0
 while IFS='|' read -r name limit command figure target; do
-  name="$(trim "$name")"
+  name="$(trim "$name")" required=""
   [[ -n "$name" && "$name" != \#* ]] || continue
+  if [[ "$name" == !* ]]; then required=yes name="$(trim "${name#!}")"; fi
   [[ "$name" == *"$only"* ]] || continue
   command="$(trim "$command")" limit="$(trim "$limit")"
   figure="$(trim "$figure")" target="$(trim "$target")"
@@ -264,4 +268,9 @@ printf '%s\n' "${table[@]}"
 for why in "${reasons[@]}"; do printf '  %s\n%s' "$why" "${names_of[$why]}"; done
 printf '\n%d met, %d missed or failed, %d not run, in %d s; output of every command: %s\n' \
   "$met" "$bad" "$left_out" "$SECONDS" "$logs"
-((bad == 0 && met > 0))
+((bad == 0 && met > 0)) || exit 1
+if ((${#required_left_out[@]} > 0)); then
+  printf 'what was not run and has to be, before anything is known: %s\n' \
+    "$(printf '%s; ' "${required_left_out[@]}" | sed 's/; $//')"
+  exit 2
+fi

@@ -25,6 +25,7 @@ absl::Status GroupHandle::Join(const GroupOptions& options) {
   group.generation = options.generation;
   group.deadline = options.deadline;
   group.cancelled = &cancelled_;
+  group.single_channel = options.single_channel;
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> joined, backend_->JoinGroup(group));
   std::lock_guard lock(mutex_);
   communicator_ = std::move(joined);

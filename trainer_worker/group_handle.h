@@ -22,6 +22,7 @@ struct GroupOptions {
   std::string rendezvous;
   int64_t generation = 0;
   absl::Duration deadline = absl::Seconds(600);
+  bool single_channel = false;  // NcclOptions
 };
 
 // Join and communicator are for the engine thread; Interrupt is for any other.

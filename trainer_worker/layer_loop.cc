@@ -1,6 +1,7 @@
 #include "trainer_worker/layer_loop.h"
 
 #include "common/base/status_macros.h"
+#include "common/ops/sum_pi_squared.h"
 
 namespace tandem {
 void LayerLoop::Zero(const FloatMatrix& matrix) {
@@ -59,7 +60,9 @@ Matrix& LayerLoop::Residual(int64_t index) {
   return buffers_.residuals[static_cast<size_t>(keep_ == Keep::kNothing ? index % 2 : index)];
 }
 
-absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch, WeightGather& weights) {
+absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
+                                               WeightGather& weights,
+                                               bool sum_pi_squared) {
   const ModelSpec& spec = decoder_->spec();
   const DType dtype = decoder_->dtype();
   const bool empty = batch.rows() == 0;
@@ -80,6 +83,7 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch, WeightG
   }
   if (empty) return TokenScores{};
   TokenScores scores = ScoreRows(batch, globals);
+  if (sum_pi_squared) scores.sum_pi_squared = SumsOfSquares(batch, globals);
   // Ops keep their errors for this.
   TANDEM_RETURN_IF_ERROR(device_->Synchronize());
   return scores;
@@ -101,6 +105,18 @@ TokenScores LayerLoop::ScoreRows(const PackedBatch& batch, const GlobalWeights& 
     for (const RowStats& stats : row_stats_) scores.entropy.push_back(stats.entropy);
   }
   return scores;
+}
+
+std::vector<float> LayerLoop::SumsOfSquares(const PackedBatch& batch,
+                                            const GlobalWeights& globals) {
+  const std::vector<RowStats> stats = row_stats_;
+  const std::vector<float> halves = HalfTemperatures(batch.temperatures);
+  std::vector<float> sums(stats.size());
+  if (sums.empty()) return sums;
+  forward_->TokenLogProbs(buffers_.scored_hidden, globals.head, options_.vocab_limit,
+                          batch.targets.data(), halves.data(), sums.data(), row_stats_.data());
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = SumPiSquared(stats[i], row_stats_[i]);
+  return sums;
 }
 
 void LayerLoop::HeadBackward(const PackedBatch& batch,

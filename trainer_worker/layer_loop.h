@@ -22,7 +22,8 @@ namespace tandem {
 // Log-probs (at the sample's temperature) and entropies of the scored rows of a micro-batch.
 struct TokenScores {
   std::vector<float> log_probs;
-  std::vector<float> entropy;  // empty unless asked for
+  std::vector<float> entropy;         // empty unless asked for
+  std::vector<float> sum_pi_squared;  // over the vocabulary; empty unless asked for
 };
 
 struct LayerLoopOptions {
@@ -57,7 +58,10 @@ class LayerLoop {
   // Gives the memory back.
   void Release() { memory_.reset(); }
 
-  absl::StatusOr<TokenScores> Forward(const PackedBatch& batch, WeightGather& weights);
+  // `sum_pi_squared` costs the LM head a second time; no Backward may follow.
+  absl::StatusOr<TokenScores> Forward(const PackedBatch& batch,
+                                      WeightGather& weights,
+                                      bool sum_pi_squared = false);
   // Of the batch that Forward has just run: adds d(loss) given d(loss)/d(log-prob) and, unless
   // empty, d(loss)/d(entropy) of every scored row.
   absl::Status Backward(const PackedBatch& batch,
@@ -71,6 +75,8 @@ class LayerLoop {
   LayerActivations& Activations(int64_t layer);
   Matrix& Residual(int64_t index);
   TokenScores ScoreRows(const PackedBatch& batch, const GlobalWeights& globals);
+  // Of the rows that ScoreRows has just scored.
+  std::vector<float> SumsOfSquares(const PackedBatch& batch, const GlobalWeights& globals);
   void HeadBackward(const PackedBatch& batch,
                     const GlobalWeights& globals,
                     const GlobalGradients& gradients,

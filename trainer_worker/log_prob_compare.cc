@@ -20,6 +20,7 @@ void CompareLogProbs(const PackedBatch& batch,
     const auto response = static_cast<size_t>(batch.scored_response[i]);
     const float rollout = sample.log_probs[response];
     ++comparison.compared;
+    comparison.probabilities.Add(log_probs[i], rollout);
     if (std::bit_cast<uint32_t>(rollout) == std::bit_cast<uint32_t>(log_probs[i])) {
       ++comparison.identical;
       continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/rollout_correction/probability_comparison.h"
 #include "common/types/sample.h"
 #include "trainer_worker/packing.h"
 
@@ -24,6 +25,7 @@ struct LogProbComparison {
   int64_t identical = 0;
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
+  ProbabilityComparison probabilities;
   std::vector<LogProbMismatch> mismatches;  // the first five
 };
 

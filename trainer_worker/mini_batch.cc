@@ -220,20 +220,25 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
 
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
                                               const PassOptions& options,
-                                              const std::vector<Sample>& samples) {
+                                              const std::vector<Sample>& samples,
+                                              LogProbsBySample* sum_pi_squared) {
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
                           BeginPass(parts, options, samples, absl::OkStatus()));
   LogProbsBySample result;
   for (const Sample& sample : samples) {
     result[sample.sample_id].assign(static_cast<size_t>(sample.response_tokens()), 0.0f);
   }
+  if (sum_pi_squared != nullptr) *sum_pi_squared = result;
   absl::Status finite;
   for (const PackedBatch& batch : pass.batches) {
-    TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, parts.loop->Forward(batch, *parts.weights));
+    TANDEM_ASSIGN_OR_RETURN(const TokenScores scores,
+                            parts.loop->Forward(batch, *parts.weights, sum_pi_squared != nullptr));
     finite.Update(CheckFinite(batch, samples, scores.log_probs));
     for (size_t i = 0; i < scores.log_probs.size(); ++i) {
-      result[ScoredSample(batch, samples, i).sample_id]
-            [static_cast<size_t>(batch.scored_response[i])] = scores.log_probs[i];
+      const uint64_t id = ScoredSample(batch, samples, i).sample_id;
+      const auto token = static_cast<size_t>(batch.scored_response[i]);
+      result[id][token] = scores.log_probs[i];
+      if (sum_pi_squared != nullptr) (*sum_pi_squared)[id][token] = scores.sum_pi_squared[i];
     }
   }
   TANDEM_RETURN_IF_ERROR(Agree(*parts.communicator, finite, "checking log-probs").status());

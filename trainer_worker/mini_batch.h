@@ -68,9 +68,11 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const MiniBatchRequest& request,
                                                const std::vector<Sample>& samples);
 
-// Collective. Log-probs of every trained token under the weights of `parts`.
+// Collective. Log-probs of every trained token under the weights of `parts`; likewise the sums of
+// squared probabilities, unless null.
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
                                               const PassOptions& options,
-                                              const std::vector<Sample>& samples);
+                                              const std::vector<Sample>& samples,
+                                              LogProbsBySample* sum_pi_squared = nullptr);
 
 }  // namespace tandem

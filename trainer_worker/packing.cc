@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "common/types/response_window.h"
+#include "common/types/trained_tokens.h"
 
 namespace tandem {
 namespace {
@@ -49,32 +51,22 @@ absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
   return absl::OkStatus();
 }
 
-// Which tokens are trained: those of trained segments, in the response.
-std::vector<bool> TrainedTokens(const Sample& sample) {
-  std::vector<bool> trained(sample.tokens.size(), false);
-  for (const Segment& segment : sample.segments) {
-    if (!segment.trained) continue;
-    for (int64_t i = std::max(segment.begin, sample.prompt_tokens);
-         i < segment.begin + segment.length; ++i) {
-      trained[static_cast<size_t>(i)] = true;
-    }
-  }
-  return trained;
-}
-
 // What a sample needs in a micro-batch.
 struct Needs {
-  std::vector<int64_t> positions;  // of the trained tokens, ascending
+  std::vector<int64_t> responses;  // the trained response tokens, ascending
   int64_t rows = 0;                // from position 0: the prompt, and all that is scored
 };
 
 Needs NeedsOf(const Sample& sample) {
-  Needs needs{.rows = sample.prompt_tokens};
-  const std::vector<bool> trained = TrainedTokens(sample);
-  for (size_t position = 0; position < trained.size(); ++position) {
-    if (trained[position]) needs.positions.push_back(static_cast<int64_t>(position));
+  Needs needs{.responses = {}, .rows = sample.prompt_tokens};
+  const std::vector<bool> trained = TrainedTokens(sample.segments, WindowOf(sample));
+  for (size_t i = 0; i < trained.size(); ++i) {
+    if (trained[i]) needs.responses.push_back(static_cast<int64_t>(i));
   }
-  if (!needs.positions.empty()) needs.rows = std::max(needs.rows, needs.positions.back());
+  if (!needs.responses.empty()) {
+    const int64_t last_row = WindowOf(sample).RowOf(needs.responses.back());
+    needs.rows = std::max(needs.rows, last_row + 1);
+  }
   return needs;
 }
 
@@ -114,7 +106,7 @@ class Packer {
   bool Fits(const Needs& needs, int64_t shared_rows) const {
     const PackedBatch& batch = batches_.back();
     return batch.rows() + needs.rows - shared_rows <= limits_.max_tokens &&
-           batch.scored() + static_cast<int64_t>(needs.positions.size()) <= limits_.max_tokens;
+           batch.scored() + static_cast<int64_t>(needs.responses.size()) <= limits_.max_tokens;
   }
   void Append(int64_t index, const Needs& needs, int64_t prefix);
 
@@ -138,15 +130,16 @@ void Packer::Append(int64_t index, const Needs& needs, int64_t prefix) {
   batch.sequences.push_back(own);
   batch.tokens.insert(batch.tokens.end(), sample.tokens.begin() + shared,
                       sample.tokens.begin() + needs.rows);
-  for (const int64_t position : needs.positions) {
-    const int64_t row =
-        position - 1 < shared ? prompt_row + position - 1 : own.first_row + position - 1 - shared;
-    batch.scored_rows.push_back(static_cast<int32_t>(row));
-    batch.targets.push_back(sample.tokens[static_cast<size_t>(position)]);
+  const ResponseWindow window = WindowOf(sample);
+  for (const int64_t response : needs.responses) {
+    const int64_t row = window.RowOf(response);
+    batch.scored_rows.push_back(
+        static_cast<int32_t>(row < shared ? prompt_row + row : own.first_row + row - shared));
+    batch.targets.push_back(sample.tokens[static_cast<size_t>(window.TokenOf(response))]);
     // Greedy samples record their log-probs at T = 1 (design: numerics contract 5).
     batch.temperatures.push_back(sample.temperature == 0.0f ? 1.0f : sample.temperature);
     batch.scored_sequence.push_back(sequence);
-    batch.scored_response.push_back(static_cast<int32_t>(position - sample.prompt_tokens));
+    batch.scored_response.push_back(static_cast<int32_t>(response));
   }
 }
 

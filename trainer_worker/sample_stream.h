@@ -22,7 +22,8 @@ class SampleStream {
   virtual absl::StatusOr<std::vector<Sample>> Pull(int64_t step, int64_t mini_batch) = 0;
   // The probe samples of this rank's rollout. NotFound: other step.
   virtual absl::StatusOr<std::vector<Sample>> PullProbe(int64_t step) = 0;
-  // `policy` is "current", "reference" or "probe".
+  // `policy` is "current", "reference" or "probe"; "sum_pi_squared": such sums under the current
+  // one.
   virtual absl::Status PutLogProbs(int64_t step,
                                    const std::string& policy,
                                    const LogProbsBySample& log_probs) = 0;

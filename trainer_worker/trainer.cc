@@ -153,7 +153,8 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
                                       .world_size = command.world_size,
                                       .rendezvous = command.rendezvous,
                                       .generation = command.generation,
-                                      .deadline = kShareOfTimeout * options_.rpc_timeout}));
+                                      .deadline = kShareOfTimeout * options_.rpc_timeout,
+                                      .single_channel = options_.single_channel}));
   const absl::Status loaded = LoadWeights(command);
   return Agree(*group_.communicator(), loaded, "loading the model").status();
 }
@@ -252,11 +253,14 @@ absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, Log
   auto samples = probe ? samples_->PullProbe(step) : samples_->Pull(step, -1);
   TANDEM_RETURN_IF_ERROR(
       Agree(session->communicator(), samples.status(), "pulling samples").status());
-  TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample log_probs, reference
-                                                                ? session->ScoreReference(*samples)
-                                                            : probe ? session->ScoreProbe(*samples)
-                                                                    : session->Score(*samples));
+  const bool sums = options_.sum_pi_squared && !probe && !reference;
+  LogProbsBySample sum_pi_squared;
+  TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample log_probs,
+                          reference ? session->ScoreReference(*samples)
+                          : probe   ? session->ScoreProbe(*samples)
+                                    : session->Score(*samples, sums ? &sum_pi_squared : nullptr));
   TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, name, log_probs));
+  if (sums) TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, "sum_pi_squared", sum_pi_squared));
   ComputeLogProbsResult result;
   for (const Sample& sample : *samples) result.tokens += sample.response_tokens();
   result.report = phase.Report();

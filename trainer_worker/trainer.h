@@ -36,10 +36,12 @@ struct TrainerOptions {
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
   bool recompute_old_log_probs = false;
+  bool sum_pi_squared = false;  // goes to the controller with the current policy's log-probs
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
   absl::Duration rpc_timeout = absl::Seconds(600);
+  bool single_channel = false;  // cluster.nccl_single_channel
 };
 
 // The paired rollout as sync and check see it.

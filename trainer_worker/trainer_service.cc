@@ -11,6 +11,18 @@
 namespace tandem {
 namespace {
 
+void Fill(const ProbabilityComparison& comparison, v1::ProbabilityComparison* proto) {
+  proto->set_tokens(comparison.tokens);
+  proto->set_policy_mean(comparison.policy_mean);
+  proto->set_policy_squares(comparison.policy_squares);
+  proto->set_rollout_mean(comparison.rollout_mean);
+  proto->set_rollout_squares(comparison.rollout_squares);
+  proto->set_products(comparison.products);
+  proto->set_difference_mean(comparison.difference_mean);
+  proto->set_difference_squares(comparison.difference_squares);
+  proto->set_difference_max(comparison.difference_max);
+}
+
 void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* response) {
   for (const auto& [name, value] : result.batch.metrics) {
     (*response->mutable_metrics())[name] = value;
@@ -21,6 +33,7 @@ void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* resp
   response->set_identical_tokens(comparison.identical);
   response->set_max_abs_difference(comparison.max_abs_difference);
   response->set_sum_abs_difference(comparison.sum_abs_difference);
+  Fill(comparison.probabilities, response->mutable_probabilities());
   for (const LogProbMismatch& mismatch : comparison.mismatches) {
     v1::LogProbMismatch* entry = response->add_mismatches();
     entry->set_sample_id(mismatch.sample_id);

@@ -161,14 +161,16 @@ absl::StatusOr<OptimizerReport> TrainingSession::Step() {
 
 absl::StatusOr<LogProbsBySample> TrainingSession::ScoreFrom(const ShardSource& source,
                                                             const BatchLimits& limits,
-                                                            const std::vector<Sample>& samples) {
+                                                            const std::vector<Sample>& samples,
+                                                            LogProbsBySample* sum_pi_squared) {
   TANDEM_RETURN_IF_ERROR(AgreeOnMemory(GatherFrom(source)));
   const PassParts parts{loop_.get(), weights_.get(), nullptr, communicator_.get()};
-  return ScoreSamples(parts, Pass(limits), samples);
+  return ScoreSamples(parts, Pass(limits), samples, sum_pi_squared);
 }
 
-absl::StatusOr<LogProbsBySample> TrainingSession::Score(const std::vector<Sample>& samples) {
-  return ScoreFrom(Current(), options_.score_limits, samples);
+absl::StatusOr<LogProbsBySample> TrainingSession::Score(const std::vector<Sample>& samples,
+                                                        LogProbsBySample* sum_pi_squared) {
+  return ScoreFrom(Current(), options_.score_limits, samples, sum_pi_squared);
 }
 
 absl::StatusOr<LogProbsBySample> TrainingSession::ScoreProbe(const std::vector<Sample>& samples) {

@@ -81,8 +81,10 @@ class TrainingSession {
                                         const std::vector<Sample>& samples);
   // Collective. Steps on the gradients of the last Train. FailedPrecondition: there are none.
   absl::StatusOr<OptimizerReport> Step();
-  // Collective. Log-probs under the current weights: of the step's samples, of the probe's.
-  absl::StatusOr<LogProbsBySample> Score(const std::vector<Sample>& samples);
+  // Collective. Log-probs under the current weights: of the step's samples (and their sums of
+  // squared probabilities, unless null), of the probe's.
+  absl::StatusOr<LogProbsBySample> Score(const std::vector<Sample>& samples,
+                                         LogProbsBySample* sum_pi_squared = nullptr);
   absl::StatusOr<LogProbsBySample> ScoreProbe(const std::vector<Sample>& samples);
 
   // Keeps the weights as they are now as the reference policy (tag reference), in a file if
@@ -105,7 +107,8 @@ class TrainingSession {
   PassOptions Pass(const BatchLimits& limits) const;
   absl::StatusOr<LogProbsBySample> ScoreFrom(const ShardSource& source,
                                              const BatchLimits& limits,
-                                             const std::vector<Sample>& samples);
+                                             const std::vector<Sample>& samples,
+                                             LogProbsBySample* sum_pi_squared = nullptr);
   GatherOptions Gathering() const;
   TrainerMemoryOptions MemoryOptions() const;
   // What the rollout may lack: of the host's memory where that is the device's.

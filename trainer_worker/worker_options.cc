@@ -38,7 +38,7 @@ PolicyLossOptions LossOf(const v1::Actor& actor) {
   return loss;
 }
 
-OptimizerOptions OptimizerOf(const v1::Actor& actor) {
+absl::StatusOr<OptimizerOptions> OptimizerOf(const v1::Actor& actor) {
   const v1::Optim& optim = actor.optim();
   OptimizerOptions options;
   options.adamw.beta1 = optim.betas_size() > 0 ? optim.betas(0) : 0.9;
@@ -47,9 +47,18 @@ OptimizerOptions OptimizerOf(const v1::Actor& actor) {
   options.adamw.weight_decay = optim.weight_decay();
   options.schedule.type = optim.lr_scheduler_type();
   options.schedule.lr = optim.lr();
-  options.schedule.warmup_steps = optim.lr_warmup_steps();
   options.schedule.total_steps = std::max<int64_t>(0, optim.total_training_steps());
+  options.schedule.warmup_steps = WarmupSteps(
+      optim.lr_warmup_steps(), optim.lr_warmup_steps_ratio(), options.schedule.total_steps);
   options.schedule.min_lr_ratio = optim.min_lr_ratio();
+  options.schedule.num_cycles = optim.num_cycles();
+  options.schedule.stable_ratio = optim.stable_ratio();
+  if (options.schedule.type != "constant" && options.schedule.total_steps == 0) {
+    return InvalidArgument(
+        "actor.optim.lr_scheduler_type={} needs actor.optim.total_training_steps, which the "
+        "controller fills in: use a controller of this build",
+        options.schedule.type);
+  }
   options.grad_clip = actor.grad_clip();
   return options;
 }
@@ -82,7 +91,7 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
   session.offload_master = config.actor().fsdp_config().param_offload();
   session.offload_reference = config.ref().offload();
   session.offload_moments = config.actor().fsdp_config().optimizer_offload();
-  session.optimizer = OptimizerOf(config.actor());
+  TANDEM_ASSIGN_OR_RETURN(session.optimizer, OptimizerOf(config.actor()));
   session.publish.slot_bytes = BucketBytes(config, config.trainer().device() == "cuda");
   session.publish.slots = static_cast<int>(config.weight_sync().slots());
   return session;
@@ -103,10 +112,12 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.loss = LossOf(config.actor());
   options.loss_agg_mode = config.actor().loss_agg_mode();
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";
+  options.sum_pi_squared = NeedsSumPiSquared(config);
   options.keep_reference = NeedsReference(config);
   options.save_optimizer = SavesContent(config, "optimizer");
   options.save_hf_model = SavesContent(config, "hf_model");
   options.rpc_timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  options.single_channel = config.cluster().nccl_single_channel();
   return options;
 }
 

@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(std::unique_ptr<HostGroup>
   nccl.nccl = options.nccl;
   nccl.generation = options.group.generation;
   nccl.deadline = options.group.deadline;
-  nccl.single_channel = options.single_channel;
+  nccl.single_channel = options.group.single_channel;
   nccl.scratch_bytes = options.scratch_bytes;
   return NcclCommunicator::Create(std::move(host), nccl);
 }

@@ -25,7 +25,6 @@ struct DeviceGroupOptions {
   NcclApi* nccl = nullptr;         // null: there is none here
   GroupWay way = GroupWay::kAuto;
   // NcclOptions and StagedOptions.
-  bool single_channel = false;
   int64_t scratch_bytes = 64 << 20;
   int64_t staging_bytes = 8 << 20;
 };

@@ -22,6 +22,7 @@ struct SharedMemoryGroupOptions {
   absl::Duration deadline = absl::Seconds(600);  // of joining and of every call
   int64_t staging_bytes = 1 << 20;               // one of the two staging buffers of a rank
   const std::atomic<bool>* cancelled = nullptr;  // ends a pending Join when set
+  bool single_channel = false;                   // of NCCL, where it takes part: NcclOptions
 };
 
 // Blocks until all ranks have joined; any start order. World 1 gives a SoloCommunicator.

@@ -10,6 +10,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/rollout_correction/rollout_correction.h"
 #include "common/types/batch_limits.h"
 #include "tandem/v1/config.pb.h"
 
@@ -74,6 +75,11 @@ bool SavesContent(const v1::Config& config, const std::string& content);
 
 // Whether a KL term needs the log-probs of a reference policy.
 bool NeedsReference(const v1::Config& config);
+// Whether trainers send sums of squared probabilities: an estimator needs them, or a key asks.
+bool NeedsSumPiSquared(const v1::Config& config);
+
+// algorithm.rollout_correction, with "none" and empty texts left out.
+RolloutCorrectionOptions RolloutCorrectionOf(const v1::Config& config);
 
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
 int64_t BucketBytes(const v1::Config& config, bool cuda);

@@ -51,6 +51,9 @@ void ResolveConfig(v1::Config* config, const ConfigOrigins& given) {
     if (!given.contains("actor.clip_ratio_low")) actor.set_clip_ratio_low(actor.clip_ratio());
     if (!given.contains("actor.clip_ratio_high")) actor.set_clip_ratio_high(actor.clip_ratio());
   }
+  if (config->reward().max_resp_len() == 0) {
+    config->mutable_reward()->set_max_resp_len(config->data().max_response_length());
+  }
   v1::WeightSync& sync = *config->mutable_weight_sync();
   if (sync.check() == "true") sync.set_check("first");
   if (sync.check() == "false") sync.set_check("off");
@@ -73,6 +76,11 @@ bool SavesContent(const v1::Config& config, const std::string& content) {
 
 bool NeedsReference(const v1::Config& config) {
   return config.actor().use_kl_loss() || config.algorithm().use_kl_in_reward();
+}
+
+bool NeedsSumPiSquared(const v1::Config& config) {
+  return config.actor().calculate_sum_pi_squared() ||
+         config.algorithm().adv_estimator().ends_with("optimal_token_baseline");
 }
 
 int64_t BucketBytes(const v1::Config& config, bool cuda) {

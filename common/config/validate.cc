@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/advantage_rules.h"
 #include "common/config/config.h"
+#include "common/config/rollout_correction_rules.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/types/sampling_params.h"
@@ -119,6 +120,11 @@ void CheckSampling(const v1::Config& c, Problems* problems) {
                     {"actor.old_log_prob", "rollout.calculate_log_probs"},
                     "actor.old_log_prob=rollout needs rollout.calculate_log_probs=true; or set "
                     "actor.old_log_prob=recompute");
+  problems->Require(c.actor().old_log_prob() == "recompute" || !NeedsSumPiSquared(c),
+                    {"actor.old_log_prob", "algorithm.adv_estimator"},
+                    "sums of squared probabilities, which the optimal token baseline and "
+                    "actor.calculate_sum_pi_squared need, are made in the pass of "
+                    "actor.old_log_prob=recompute: set it");
 }
 
 void CheckTraining(const v1::Config& c, Problems* problems) {
@@ -225,6 +231,9 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   CheckDevice(config, &problems);
   CheckWeightSync(config.weight_sync(), &problems);
   CheckOffload(config, &problems);
+  for (const KeyProblem& problem : RolloutCorrectionProblems(config)) {
+    problems.Require(false, problem.keys, problem.text);
+  }
   CheckCluster(config.cluster(), &problems);
   return problems.status();
 }

@@ -8,10 +8,13 @@ namespace tandem {
 namespace {
 
 // In the spelling of CanonicalKey; a section stands for everything in it.
-constexpr std::array<std::pair<const char*, const char*>, 25> kElsewhere = {{
+constexpr std::array<std::pair<const char*, const char*>, 26> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"trainer.nnodes", "a run has one host; cluster.trainers says how many devices"},
     {"trainer.critic_warmup", "there is no critic; leave it out"},
+    {"trainer.rollout_data_dir",
+     "texts and rewards of every step are in run.db (tandemctl samples); trainer.save_batch_freq "
+     "saves token arrays"},
     {"rollout.name", "there is one rollout engine; leave it out"},
     {"rollout.mode", "rollouts are always servers; leave it out"},
     {"rollout.tensor_model_parallel_size",

@@ -77,11 +77,12 @@ int64_t Viewers(const BatchLimits& limits) {
 }
 
 // What a forward pass uploads until it waits for its log-probs. Where samples share prompts, the
-// spans of prompts, of responses and of both take turns in every layer.
+// spans of prompts and of responses have plans of their own beside that of both.
 int64_t ForwardUploads(const ModelSpec& spec, const BatchLimits& limits, const BatchShape& shape) {
   const int64_t plan = PlanBytes(spec, SpansOf(limits, shape));
-  const int64_t plans = limits.samples > limits.groups ? 2 * spec.num_layers : 1;
-  return plans * plan + shape.rows * kIdBytes + shape.scored * (kScoredRowBytes + kIdBytes);
+  const bool shared = limits.samples > limits.groups;
+  const int64_t plans = shared ? 2 * plan + 4 * kUploadAlignment : plan;
+  return plans + shape.rows * kIdBytes + shape.scored * (kScoredRowBytes + kIdBytes);
 }
 
 int64_t BackwardUploads(const ModelSpec& spec, const BatchLimits& limits, const BatchShape& shape) {

@@ -43,10 +43,11 @@ struct Sample {
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
 };
 
-// Training has the epochs below kTrainEpochs; the last three values of the 12 bits of an epoch
-// belong to the probe, to samples that users ask for and to those of validation, so that no two
-// kinds ever meet.
-inline constexpr uint64_t kTrainEpochs = 0xffd;
+// Training has the epochs below kTrainEpochs; the last four values of the 12 bits of an epoch
+// belong to greedy baselines, to the probe, to samples that users ask for and to those of
+// validation, so that no two kinds ever meet.
+inline constexpr uint64_t kTrainEpochs = 0xffc;
+inline constexpr uint64_t kBaselineEpoch = 0xffc;
 inline constexpr uint64_t kProbeEpoch = 0xffd;
 inline constexpr uint64_t kUserEpoch = 0xffe;
 inline constexpr uint64_t kValidationEpoch = 0xfff;

@@ -11,13 +11,15 @@ namespace {
 
 enum class Estimator { kK1, kAbsolute, kK2, kK3 };
 
-absl::StatusOr<Estimator> ParseEstimator(const std::string& name) {
+absl::StatusOr<Estimator> ParseEstimator(const std::string& spelled) {
+  const std::string name = spelled.substr(0, spelled.size() - (spelled.ends_with('+') ? 1 : 0));
   if (name == "kl" || name == "k1") return Estimator::kK1;
   if (name == "abs") return Estimator::kAbsolute;
   if (name == "mse" || name == "k2") return Estimator::kK2;
   if (name == "low_var_kl" || name == "k3") return Estimator::kK3;
-  return InvalidArgument("no KL estimator {}; there are kl, k1, abs, mse, k2, low_var_kl, k3",
-                         name);
+  return InvalidArgument(
+      "no KL estimator {}; there are kl, k1, abs, mse, k2, low_var_kl, k3, each with a + too",
+      spelled);
 }
 
 float Estimate(Estimator estimator, float difference) {

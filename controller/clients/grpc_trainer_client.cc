@@ -13,6 +13,18 @@
 namespace tandem {
 namespace {
 
+ProbabilityComparison FromProto(const v1::ProbabilityComparison& proto) {
+  return {.tokens = proto.tokens(),
+          .policy_mean = proto.policy_mean(),
+          .policy_squares = proto.policy_squares(),
+          .rollout_mean = proto.rollout_mean(),
+          .rollout_squares = proto.rollout_squares(),
+          .products = proto.products(),
+          .difference_mean = proto.difference_mean(),
+          .difference_squares = proto.difference_squares(),
+          .difference_max = proto.difference_max()};
+}
+
 ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   ForwardBackwardResult result;
   for (const auto& [name, value] : proto.metrics()) result.metrics[name] = value;
@@ -21,6 +33,7 @@ ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   result.identical_tokens = proto.identical_tokens();
   result.max_abs_difference = proto.max_abs_difference();
   result.sum_abs_difference = proto.sum_abs_difference();
+  result.probabilities = FromProto(proto.probabilities());
   for (const v1::LogProbMismatch& mismatch : proto.mismatches()) {
     result.mismatches.push_back({.sample_id = mismatch.sample_id(),
                                  .position = mismatch.position(),

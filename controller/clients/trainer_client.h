@@ -9,6 +9,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/rollout_correction/probability_comparison.h"
 #include "common/types/ledger_snapshot.h"
 
 namespace tandem {
@@ -48,6 +49,7 @@ struct ForwardBackwardResult {
   int64_t identical_tokens = 0;
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
+  ProbabilityComparison probabilities;      // of the compared tokens
   std::vector<LogProbMismatch> mismatches;  // the first five
   int64_t tokens = 0;
   PhaseReport report;

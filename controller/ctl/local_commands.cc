@@ -5,6 +5,7 @@
 #include "common/tensor_file/check_model.h"
 #include "common/tensor_file/gguf_import.h"
 #include "controller/data/convert_gsm8k.h"
+#include "controller/data/convert_math.h"
 #include "controller/reward/check_reward.h"
 
 namespace tandem {
@@ -30,8 +31,11 @@ absl::Status ConvertDataCommand(const std::string& format,
                                 const std::string& input,
                                 const std::string& output,
                                 std::ostream& out) {
-  if (format != "gsm8k") return InvalidArgument("unknown format {} (known: gsm8k)", format);
-  TANDEM_ASSIGN_OR_RETURN(const int64_t rows, ConvertGsm8k(input, output));
+  if (format != "gsm8k" && format != "math") {
+    return InvalidArgument("unknown format {} (known: gsm8k, math)", format);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t rows, format == "math" ? ConvertMath(input, output)
+                                                               : ConvertGsm8k(input, output));
   out << fmt::format("{}: {} prompts\n", output, rows);
   return absl::OkStatus();
 }

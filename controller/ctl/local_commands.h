@@ -18,7 +18,7 @@ absl::Status MakeDataCommand(const std::string& task,
                              const std::string& dir,
                              const AdditionOptions& options,
                              std::ostream& out);
-// `format`: gsm8k. InvalidArgument lists the known formats.
+// `format`: gsm8k or math. InvalidArgument lists the known formats.
 absl::Status ConvertDataCommand(const std::string& format,
                                 const std::string& input,
                                 const std::string& output,

@@ -1,6 +1,7 @@
 // tandemctl: attaches to a running controller, and prepares models, data and configs.
 // Exit codes: 0 done, 1 refused or failed (a plan: it does not fit), 64 wrong usage, 69 no
-// controller there; plan alone ends otherwise as a run with its inputs would (plan_command.h).
+// controller there; plan and batch inspect alone end otherwise as a run with their inputs would
+// (plan_command.h, batch_command.h).
 #include <functional>
 #include <iostream>
 
@@ -9,6 +10,7 @@
 
 #include "common/types/sample.h"
 #include "controller/ctl/api_commands.h"
+#include "controller/ctl/batch_command.h"
 #include "controller/ctl/find_controller.h"
 #include "controller/ctl/local_commands.h"
 #include "controller/ctl/parity_command.h"
@@ -44,6 +46,7 @@ struct Options {
   WeightsManifestOptions manifest;
   PlanOptions plan;
   MemoryOptions memory;
+  BatchInspectOptions batch;
   int64_t eval_n = 0, max_prompts = 0;
   double eval_temperature = 1.0;
   std::string hf_checkpoint, gguf, dir, task, format, input, output, key, config;
@@ -68,7 +71,7 @@ class CommandLine {
     app_.add_option("--tls-key", globals_.security.key, "PEM private key");
     app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
     app_.add_flag("--json", globals_.json,
-                  "print JSON for machines: answers of a controller, parity, weights");
+                  "print JSON for machines: answers of a controller, batch, parity, weights");
     AddReading();
     AddDriving();
     AddModelCommands();
@@ -265,13 +268,34 @@ class CommandLine {
     CLI::App* convert = Local(data, "convert", "bring a file into verl's columns", [this] {
       return ConvertDataCommand(o_.format, o_.input, o_.output, std::cout);
     });
-    convert->add_option("FORMAT", o_.format, "gsm8k")->required();
-    convert->add_option("INPUT", o_.input, "file to read")->required();
+    convert->add_option("FORMAT", o_.format, "gsm8k or math")->required();
+    convert->add_option("INPUT", o_.input, "file, or folder of files, to read")->required();
     convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
     AddPlan();
+    AddBatch();
     AddParity();
     AddWeights();
     AddConfig();
+  }
+
+  void AddBatch() {
+    CLI::App* batch = app_.add_subcommand("batch", "look at batches that a run has saved");
+    batch->require_subcommand(1);
+    CLI::App* inspect = Local(
+        batch, "inspect", "shapes, lengths, masks, ranges of every field, groups, the worst ratio",
+        [this]() -> absl::Status {
+          o_.batch.json = globals_.json;
+          const BatchInspectOutcome outcome = BatchInspectCommand(o_.batch, std::cout);
+          exit_code_ = outcome.exit_code;
+          return outcome.error;
+        });
+    inspect
+        ->add_option("FILE", o_.batch.file,
+                     "RUN_DIR/batches/step_N.batch (trainer.save_batch_freq) or "
+                     "RUN_DIR/failed_steps/step_N/step.batch")
+        ->required();
+    inspect->add_option("--tokenizer", o_.batch.tokenizer,
+                        "model directory or tokenizer.json, for texts; without: the batch's model");
   }
 
   void AddParity() {
@@ -331,7 +355,7 @@ class CommandLine {
   Action action_;
   bool local_ = false;  // a command that needs no controller
   bool found_ = false;  // an address to call, or the files of a run
-  int exit_code_ = 0;   // of a plan; 0: by the status
+  int exit_code_ = 0;   // of a plan or a batch; 0: by the status
 };
 
 }  // namespace

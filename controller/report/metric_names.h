@@ -10,6 +10,10 @@ inline constexpr const char* kTrainingThroughput = "perf/training_tokens_per_sec
 inline constexpr const char* kEntropy = "actor/entropy";
 inline constexpr const char* kPolicyKl = "actor/ppo_kl";
 inline constexpr const char* kGradNorm = "actor/grad_norm";
+// Of the KL penalty in the reward: the mean over responses of the mean over their tokens, before it
+// is weighed, and its coefficient in the step.
+inline constexpr const char* kRewardKl = "actor/reward_kl_penalty";
+inline constexpr const char* kRewardKlCoef = "actor/reward_kl_penalty_coeff";
 // Updates of the step that were left out; absent where none was.
 inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
 // Rollouts that were sent a version which they had held before they lost it; absent where none was.

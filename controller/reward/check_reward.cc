@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
+#include "controller/reward/overlong.h"
 #include "controller/reward/scorer_registry.h"
 
 namespace tandem {
@@ -48,6 +49,12 @@ absl::Status CheckReward(const v1::Reward& config, const ConfigOrigins& origins)
   for (int i = 0; i < config.terms_size(); ++i) {
     const v1::RewardTerm& term = config.terms(i);
     note(fmt::format("reward.terms[{}]", i), MakeScorer(term.name(), term.args()).status());
+  }
+  if (config.overlong_buffer().enable()) {
+    const v1::OverlongBuffer& buffer = config.overlong_buffer();
+    note("reward.overlong_buffer.len",
+         OverlongPenalty::Create(config.max_resp_len(), buffer.len(), buffer.penalty_factor())
+             .status());
   }
   if (problems.empty()) return absl::OkStatus();
   return InvalidArgument("{}", fmt::join(problems, "\n"));

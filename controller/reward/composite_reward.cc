@@ -1,12 +1,16 @@
 #include "controller/reward/composite_reward.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/status_macros.h"
 #include "controller/reward/check_reward.h"
+#include "controller/reward/data_sources.h"
+#include "controller/reward/overlong.h"
 #include "controller/reward/reward_client.h"
 #include "controller/reward/scorer_registry.h"
 
@@ -36,7 +40,7 @@ class LocalReward final : public RewardFunction {
     std::vector<RewardScore> scores;
     for (const RewardItem& item : items) {
       TANDEM_ASSIGN_OR_RETURN(const Scorer* scorer, ScorerOf(item.data_source));
-      scores.push_back({(*scorer)(item), {}});
+      scores.push_back((*scorer)(item));
     }
     return scores;
   }
@@ -69,20 +73,22 @@ struct Term {
   Scorer scorer;
 };
 
+struct Overlong {
+  OverlongPenalty penalty;
+  bool log;
+};
+
 class CompositeReward final : public RewardFunction {
  public:
-  CompositeReward(std::unique_ptr<RewardFunction> function, std::vector<Term> terms)
-      : function_(std::move(function)), terms_(std::move(terms)) {}
+  CompositeReward(std::unique_ptr<RewardFunction> function,
+                  std::vector<Term> terms,
+                  std::optional<Overlong> overlong)
+      : function_(std::move(function)), terms_(std::move(terms)), overlong_(overlong) {}
 
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, function_->Score(items));
-    for (size_t i = 0; i < items.size(); ++i) {
-      scores[i].extras.emplace("score", scores[i].score);
-      for (const Term& term : terms_) {
-        const double value = term.scorer(items[i]);
-        scores[i].extras[term.name] = value;
-        scores[i].score += term.weight * value;
-      }
+    for (size_t i = 0; i < std::min(items.size(), scores.size()); ++i) {
+      Complete(items[i], scores[i]);
     }
     return scores;
   }
@@ -93,9 +99,35 @@ class CompositeReward final : public RewardFunction {
   }
 
  private:
+  void Complete(const RewardItem& item, RewardScore& score) const {
+    score.extras.emplace("score", score.score);
+    score.extras.emplace("acc", score.score);
+    for (const Term& term : terms_) {
+      const double value = term.scorer(item).score;
+      score.extras[term.name] = value;
+      score.score += term.weight * value;
+    }
+    if (!overlong_) return;
+    const double penalty = overlong_->penalty(item.response_tokens);
+    score.score += penalty;
+    if (!overlong_->log) return;
+    score.extras["overlong_reward"] = penalty;
+    score.extras["overlong"] = penalty < 0 ? 1.0 : 0.0;
+  }
+
   std::unique_ptr<RewardFunction> function_;
   std::vector<Term> terms_;
+  std::optional<Overlong> overlong_;
 };
+
+absl::StatusOr<std::optional<Overlong>> MakeOverlong(const v1::Reward& config) {
+  const v1::OverlongBuffer& buffer = config.overlong_buffer();
+  if (!buffer.enable()) return std::nullopt;
+  TANDEM_ASSIGN_OR_RETURN(
+      const OverlongPenalty penalty,
+      OverlongPenalty::Create(config.max_resp_len(), buffer.len(), buffer.penalty_factor()));
+  return Overlong{penalty, buffer.log()};
+}
 
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& config,
                                                              const RpcSecurity& security) {
@@ -119,7 +151,8 @@ absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& con
     TANDEM_ASSIGN_OR_RETURN(Scorer scorer, MakeScorer(term.name(), term.args()));
     terms.push_back({term.name(), term.weight(), std::move(scorer)});
   }
-  return std::make_unique<CompositeReward>(std::move(function), std::move(terms));
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<Overlong> overlong, MakeOverlong(config));
+  return std::make_unique<CompositeReward>(std::move(function), std::move(terms), overlong);
 }
 
 }  // namespace tandem

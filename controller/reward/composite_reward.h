@@ -11,9 +11,12 @@
 
 namespace tandem {
 
-// score = function + sum of weight * term. extras: "score" is the function's own value, each term's
-// name its unweighted value. Built from the reward section; InvalidArgument names what is wrong.
-// `security`: this host's, for a remote service on another one.
+// score = function + sum of weight * term + overlong penalty (overlong.h). extras, as verl has
+// them: "score" is the function's own value, "acc" the function's acc, or its value where it gives
+// none; each term's name is its unweighted value; "overlong_reward" the penalty and "overlong"
+// whether there is one, if reward.overlong_buffer.log. Built from the reward section;
+// InvalidArgument names what is wrong. `security`: this host's, for a remote service on another
+// one.
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config,
                                                            const RpcSecurity& security = {});
 

@@ -1,21 +1,11 @@
 #include "controller/reward/gsm8k.h"
 
-#include <vector>
+#include "controller/reward/answer_text.h"
 
 namespace tandem {
 namespace {
 
 constexpr int kTailCharacters = 300;
-
-// The last 300 code points of UTF-8 text.
-std::string Tail(const std::string& text) {
-  int characters = 0;
-  for (size_t i = text.size(); i > 0; --i) {
-    const bool starts_character = (static_cast<unsigned char>(text[i - 1]) & 0xC0u) != 0x80u;
-    if (starts_character && ++characters == kTailCharacters) return text.substr(i - 1);
-  }
-  return text;
-}
 
 bool IsNumberCharacter(char c) { return (c >= '0' && c <= '9') || c == '.' || c == ','; }
 
@@ -45,8 +35,9 @@ std::optional<std::string> ExtractFlexible(const std::string& text) {
   std::optional<std::string> last;
   for (size_t at = 0; at < text.size();) {
     const std::string number = NumberAt(text, at);
-    // A lone point ends a sentence far more often than it is an answer.
-    if (!number.empty() && number != ".") last = number;
+    // A lone point ends a sentence far more often than it is an answer, unless nothing else is
+    // there: then verl takes it.
+    if (!number.empty() && (number != "." || !last)) last = number;
     at += number.empty() ? 1 : number.size();
   }
   return last;
@@ -55,17 +46,18 @@ std::optional<std::string> ExtractFlexible(const std::string& text) {
 }  // namespace
 
 std::optional<std::string> ExtractGsm8kAnswer(const std::string& response, Gsm8kMethod method) {
-  const std::string tail = Tail(response);
+  const std::string tail = LastCharacters(response, kTailCharacters);
   return method == Gsm8kMethod::kStrict ? ExtractStrict(tail) : ExtractFlexible(tail);
 }
 
 double ScoreGsm8k(const std::string& response,
                   const std::string& truth,
                   Gsm8kMethod method,
-                  double format_score) {
+                  double format_score,
+                  double score) {
   const std::optional<std::string> answer = ExtractGsm8kAnswer(response, method);
   if (!answer.has_value()) return 0.0;
-  return *answer == truth ? 1.0 : format_score;
+  return *answer == truth ? score : format_score;
 }
 
 }  // namespace tandem

@@ -15,10 +15,12 @@ enum class Gsm8kMethod {
 // strict answer. None: no answer in the asked form.
 std::optional<std::string> ExtractGsm8kAnswer(const std::string& response, Gsm8kMethod method);
 
-// 1 if the extracted answer equals `truth` as text, `format_score` if there is another one, else 0.
+// `score` if the extracted answer equals `truth` as text, `format_score` if there is another one,
+// else 0.
 double ScoreGsm8k(const std::string& response,
                   const std::string& truth,
                   Gsm8kMethod method,
-                  double format_score = 0.0);
+                  double format_score = 0.0,
+                  double score = 1.0);
 
 }  // namespace tandem

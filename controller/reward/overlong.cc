@@ -11,7 +11,8 @@ absl::StatusOr<OverlongPenalty> OverlongPenalty::Create(int64_t max_tokens,
                                                         double factor) {
   if (buffer_tokens <= 0 || buffer_tokens > max_tokens) {
     return InvalidArgument(
-        "length term: buffer_tokens = {} must be above 0 and at most max_tokens = {}",
+        "the buffer before the longest response has {} tokens; it must be above 0 and at most the "
+        "{} of that response",
         buffer_tokens, max_tokens);
   }
   return OverlongPenalty{max_tokens, buffer_tokens, factor};

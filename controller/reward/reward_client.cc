@@ -53,6 +53,7 @@ class RemoteReward final : public RewardFunction {
                               CallWithRetry(EncodeFrom(items, scores.size())));
       for (const v1::ItemScore& item : reply.scores()) {
         scores.push_back({item.score(), {item.extras().begin(), item.extras().end()}});
+        if (item.has_prediction()) scores.back().prediction = item.prediction();
       }
     }
     return scores;

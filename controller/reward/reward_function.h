@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct RewardScore {
   double score = 0;
   // Terms and further numbers of the function, logged per step as reward/<key>/mean.
   std::map<std::string, double> extras;
+  // What the response answers, as the function extracted it; "" if it found none. Validation votes
+  // with it (maj@k). None: a function that extracts nothing.
+  std::optional<std::string> prediction = std::nullopt;
 };
 
 // Thread-safe, does not throw, a pure function of the items.

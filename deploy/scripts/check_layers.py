@@ -9,15 +9,18 @@ import re
 import sys
 
 BASE = ["common/base", "common/types"]
-WITHOUT_TORCH = BASE + ["common/config", "common/rpc", "common/wire", "common/cluster",
-                        "common/observe", "common/text", "common/model_spec",
-                        "common/tensor_file"]
+WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/jagged", "common/rpc",
+                        "common/wire", "common/cluster", "common/observe", "common/text", "common/model_spec",
+                        "common/rollout_correction", "common/tensor_file"]
 COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
 
 ALLOWED = {
     "common/base": [],
     "common/types": ["common/base"],
-    "common/config": BASE,
+    "common/balance": BASE,
+    "common/rollout_correction": BASE,
+    "common/config": BASE + ["common/rollout_correction"],  # reads the same texts
+    "common/jagged": BASE,
     "common/text": BASE,
     "common/observe": BASE,
     "common/model_spec": BASE,
@@ -36,7 +39,7 @@ ALLOWED = {
                            "common/weights"],
     "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/observe",
                               "common/device"],
-    "controller/reward": BASE + ["common/config", "common/rpc"],  # the launcher checks with it
+    "controller/reward": BASE + ["common/config", "common/rpc", "common/text"],  # the launcher checks with it
     "controller": ["controller/reward"] + WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
     # tandemctl prints the manifest of a model, and plans for the device of this host.
     "controller/ctl": ["controller", "controller/reward"] + WITHOUT_TORCH + ["common/device", "common/weights"],

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <catch2/catch.hpp>
 
@@ -51,6 +52,33 @@ TEST_CASE("A checkpoint comes back as it was saved", "[checkpoint]") {
   std::ifstream(dir.path() / "latest") >> latest;
   REQUIRE(latest == "step_3");
   REQUIRE(index.FindNewest().newest->step == 3);
+}
+
+TEST_CASE("A checkpoint keeps the KL coefficient to the last bit", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path());
+  REQUIRE_FALSE(CheckpointIndex::ReadState(Save(index, 1))->kl_coef.has_value());
+  const double coef = 0.1 * (1 + 0.2 / 3);
+  REQUIRE(index.Begin(2).ok());
+  const auto path = index.Commit(2, {.step = 2, .kl_coef = coef, .skipped_in_a_row = 2});
+  REQUIRE(path.ok());
+  REQUIRE(CheckpointIndex::ReadState(*path)->kl_coef == coef);
+  REQUIRE(CheckpointIndex::ReadState(*path)->skipped_in_a_row == 2);
+}
+
+TEST_CASE("A checkpoint of a build before both is read", "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path());
+  const std::string path = Save(index, 1);
+  const std::string file = path + "/controller_state.json";
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  std::string json = text.str();
+  const size_t at = json.find("\"skipped_in_a_row\"");
+  REQUIRE(at != std::string::npos);
+  json.erase(at, json.find('\n', at) - at);
+  std::ofstream(file) << json;
+  REQUIRE(CheckpointIndex::ReadState(path)->skipped_in_a_row == 0);
 }
 
 TEST_CASE("A kill while a checkpoint is written leaves the one before", "[checkpoint]") {

@@ -1,6 +1,7 @@
 #include "controller/mini_batches.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -135,6 +136,106 @@ TEST_CASE("PlanMiniBatches shuffles by seed, step and epoch alone", "[mini_batch
   REQUIRE(BatchOfGroups(*store) != first);
   PlanMiniBatches(options, 1, 0, 1, *store);
   REQUIRE(BatchOfGroups(*store) == first);
+}
+
+// Groups of one to five samples; every second sample has a token that the mask takes away.
+std::map<uint64_t, int64_t> FillUnequal(SampleStore& store, int64_t groups) {
+  std::map<uint64_t, int64_t> trained;
+  REQUIRE(store.BeginStep(1).ok());
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int64_t i = 0; i < 1 + g * 7 % 5; ++i) {
+      const auto responses = static_cast<size_t>(1 + (g * 13 + i * 5) % 17);
+      Sample sample;
+      sample.sample_id = MakeSampleId(static_cast<uint64_t>(g), 0, static_cast<uint64_t>(i));
+      sample.group = g;
+      sample.tokens.assign(3 + responses, 1);
+      sample.prompt_tokens = 3;
+      sample.log_probs.assign(responses, -1.0f);
+      sample.versions.assign(responses, 0);
+      REQUIRE(store.Put(sample, 0).ok());
+      std::vector<float> mask(responses, 1.0f);
+      if (i % 2 == 1) {
+        mask.front() = 0.0f;
+        REQUIRE(store.PutArray(1, TokenArray::kMask, sample.sample_id, mask).ok());
+      }
+      trained[sample.sample_id] = static_cast<int64_t>(responses) - (i % 2 == 1 ? 1 : 0);
+    }
+  }
+  return trained;
+}
+
+TEST_CASE("Every epoch's plan has each sample once, groups whole, and its own denominators",
+          "[mini_batches]") {
+  testing::TempDir dir;
+  const auto store = *SampleStore::Open(dir.path(), 0);
+  const std::map<uint64_t, int64_t> trained = FillUnequal(*store, 11);
+  for (const bool shuffle : {false, true}) {
+    for (const int ranks : {1, 2, 5}) {
+      TrainOptions options;
+      options.mini_batch_prompts = 3;
+      options.shuffle = shuffle;
+      options.epochs = 3;
+      for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
+        const auto plan = PlanMiniBatches(options, 1, epoch, ranks, *store);
+        REQUIRE(plan.size() == 4);
+        std::set<uint64_t> seen;
+        std::map<int64_t, int64_t> batch_of_group;
+        for (const MiniBatch& mini : plan) {
+          int64_t samples = 0, tokens = 0;
+          for (int rank = 0; rank < ranks; ++rank) {
+            const auto assigned = store->Assigned(1, mini.index, rank);
+            REQUIRE(assigned.ok());
+            for (const uint64_t id : *assigned) {
+              REQUIRE(seen.insert(id).second);
+              const auto group = static_cast<int64_t>(id >> 24);
+              REQUIRE(batch_of_group.emplace(group, mini.index).first->second == mini.index);
+              ++samples;
+              tokens += trained.at(id);
+            }
+          }
+          REQUIRE(mini.samples == samples);
+          REQUIRE(mini.trained_tokens == tokens);
+        }
+        REQUIRE(seen.size() == trained.size());
+        REQUIRE(batch_of_group.size() == 11);
+      }
+    }
+  }
+}
+
+TEST_CASE("The number of ranks changes neither mini-batches nor denominators", "[mini_batches]") {
+  testing::TempDir dir;
+  const auto store = *SampleStore::Open(dir.path(), 0);
+  FillUnequal(*store, 9);
+  TrainOptions options;
+  options.mini_batch_prompts = 4;
+  options.shuffle = true;
+  const auto one = PlanMiniBatches(options, 1, 0, 1, *store);
+  const auto groups = BatchOfGroups(*store);
+  const auto six = PlanMiniBatches(options, 1, 0, 6, *store);
+  REQUIRE(BatchOfGroups(*store) == groups);
+  for (size_t i = 0; i < one.size(); ++i) {
+    REQUIRE(six[i].samples == one[i].samples);
+    REQUIRE(six[i].trained_tokens == one[i].trained_tokens);
+  }
+}
+
+TEST_CASE("Mini-batches without a token to train on are counted apart", "[mini_batches]") {
+  testing::TempDir dir;
+  auto store = *SampleStore::Open(dir.path() / "samples", 0);
+  Fill(*store, 3, 2);
+  TrainOptions options;
+  options.mini_batch_prompts = 1;
+  options.epochs = 2;
+  REQUIRE(CountUpdates(options, 1, 1, *store).updates == 6);
+  for (const SampleMeta& meta : store->Metas()) {
+    if (meta.group != 1) continue;
+    const std::vector<float> none(static_cast<size_t>(meta.response_tokens), 0.0f);
+    REQUIRE(store->PutArray(1, TokenArray::kMask, meta.sample_id, none).ok());
+  }
+  const UpdateCount count = CountUpdates(options, 1, 1, *store);
+  REQUIRE(count.updates == 4);
+  REQUIRE(count.left_out == 2);
 }
 
 }  // namespace tandem

@@ -259,8 +259,8 @@ TEST_CASE("A run that would use up the epochs of sample ids is refused", "[resum
   const auto loaded = LoadConfig("", {"data.train_batch_size=4"});
   REQUIRE(loaded.ok());
   // 9 rows are 2 batches of 4 an epoch.
-  REQUIRE(CheckEpochs(loaded->config, 2 * 4093, 9).ok());
-  const absl::Status status = CheckEpochs(loaded->config, 2 * 4093 + 1, 9);
+  REQUIRE(CheckEpochs(loaded->config, 2 * 4092, 9).ok());
+  const absl::Status status = CheckEpochs(loaded->config, 2 * 4092 + 1, 9);
   REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(Has(std::string(status.message()), "trainer.total_training_steps at most 8186"));
 }

@@ -145,7 +145,8 @@ TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
   REQUIRE(absl::IsInvalidArgument(f.store->PutArray(1, kind, 1, {-1})));
 }
 
-TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by token", "[samples]") {
+TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by token",
+          "[samples]") {
   Fixture f;
   REQUIRE(f.store->BeginStep(1).ok());
   REQUIRE(f.store->Put(MakeSample(1, 3), 7).ok());
@@ -164,6 +165,20 @@ TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by
   REQUIRE(f.store->Metas()[0].trained_tokens == 2);
   REQUIRE(*f.store->ReadArray(TokenArray::kSumPiSquared, 1) ==
           std::vector<float>{0.1f, 0.2f, 0.3f});
+}
+
+TEST_CASE("SampleStore counts neither a tool's output nor what the mask takes as trained",
+          "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  Sample sample = MakeSample(1, 5);
+  sample.segments = {{0, 3, false, 0}, {3, 2, true, 7}, {5, 2, false, 0}, {7, 1, true, 7}};
+  REQUIRE(f.store->Put(sample, 7).ok());
+  REQUIRE(f.store->Metas()[0].trained_tokens == 3);
+  REQUIRE(f.store->PutArray(1, TokenArray::kMask, 1, {0, 1, 1, 1, 1}).ok());
+  REQUIRE(f.store->Metas()[0].trained_tokens == 2);
+  REQUIRE(f.store->PutArray(1, TokenArray::kMask, 1, {0, 0, 0, 0, 0}).ok());
+  REQUIRE(f.store->Metas()[0].trained_tokens == 0);
 }
 
 TEST_CASE("SampleStore begins a replayed step anew", "[samples]") {

@@ -90,9 +90,7 @@ TEST_CASE("A KL penalty lowers the reward and not the score", "[train_loop]") {
   run.journal.OnCall("trainer 0 ComputeLogProbs(step 1, reference", [&] {
     for (const SampleMeta& meta : run.samples->Metas()) {
       REQUIRE(
-          run.samples
-              ->PutArray(1, TokenArray::kReference, meta.sample_id, {-1.5f, -2.5f})
-              .ok());
+          run.samples->PutArray(1, TokenArray::kReference, meta.sample_id, {-1.5f, -2.5f}).ok());
     }
   });
   REQUIRE(run.Run().ok());

@@ -246,6 +246,7 @@ class FakeRun {
   // Of every trainer, if set before its first call.
   std::function<absl::Status()> on_sync;
   std::function<void()> on_cancel;
+  std::function<void(const ForwardBackwardCommand&)> on_forward_backward;  // of trainer 0
   // Instead of FakeRolloutClient, if set.
   std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;
   std::unique_ptr<CheckpointIndex> checkpoints;
@@ -268,6 +269,7 @@ class FakeRun {
                   journal, entry.key().rank, entry.incarnation, forward, skipped_versions, check);
               trainer->on_sync = on_sync;
               trainer->on_cancel = on_cancel;
+              if (entry.key().rank == 0) trainer->on_forward_backward = on_forward_backward;
               trainer->on_probe = [this](int64_t step, int rank) { ScoreProbe(step, rank); };
               return trainer;
             },

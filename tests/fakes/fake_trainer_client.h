@@ -44,6 +44,7 @@ class FakeTrainerClient : public TrainerClient {
         who_, fmt::format("ForwardBackward(step {}, mini {} of {}, v{}{})", command.step,
                           command.mini_batch, command.mini_batches, command.version,
                           command.compare_log_probs ? ", compare" : "")));
+    if (on_forward_backward) on_forward_backward(command);
     return forward_;
   }
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) override {
@@ -91,6 +92,7 @@ class FakeTrainerClient : public TrainerClient {
   std::function<void(int64_t step, int rank)> on_probe;      // sends log-probs
   std::function<absl::Status()> on_sync;                     // what a sync takes, and ends with
   std::function<void()> on_cancel;
+  std::function<void(const ForwardBackwardCommand&)> on_forward_backward;
 
  private:
   CallJournal& journal_;

@@ -4,6 +4,7 @@
 
 #include "common/base/failure_origin.h"
 #include "tests/common/weights/pair_processes.h"
+#include "tests/gpu/gpu.h"
 
 namespace tandem {
 namespace {
@@ -47,7 +48,7 @@ TEST_CASE("a rollout outlives a trainer whose GPU never fills what was announced
     INFO((direct ? "direct" : "slots") << ", bucket " << at);
     const auto rollout = pair.StartRollout("kill", at);
     const std::string there = std::to_string(rollout->pid());
-    const int open_there = OpenDescriptors(there);
+    const int held_there = OpenDescriptors(there, "emulated-cuda");
     // The rollout kills it when it is asked to read the bucket.
     const auto trainer = pair.StartTrainer(4, 2, "occupy", at, kSlotBytes, direct);
     REQUIRE(trainer->Wait() == -SIGKILL);
@@ -57,7 +58,8 @@ TEST_CASE("a rollout outlives a trainer whose GPU never fills what was announced
     REQUIRE(status.state() == v1::EMPTY);
     REQUIRE(status.version() == -1);
     REQUIRE(status.last_action().find("the trainer died during the update to version 2") == 0);
-    REQUIRE(OpenDescriptors(there, "emulated-cuda") <= open_there);
+    // Its own scratch of the update may be one more. What a real driver opens is not told apart.
+    if (testing::kEmulated) REQUIRE(OpenDescriptors(there, "emulated-cuda") <= held_there + 1);
     const auto healed = pair.Publish(3, *weights, kSlotBytes);
     INFO(healed.status().ToString());
     REQUIRE(healed.ok());

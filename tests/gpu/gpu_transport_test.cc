@@ -73,7 +73,8 @@ TEST_CASE("a shard that its trainer left behind is closed before the next update
     REQUIRE(pair.Status().version() == version);
     return testing::OpenDescriptors(there, "emulated-cuda");
   };
-  REQUIRE(open_after(1, false) == open_after(2, true));
+  const int slots = open_after(1, false), shard = open_after(2, true);
+  if (testing::kEmulated) REQUIRE(slots == shard);  // a real driver's descriptors have no such name
   const auto weights = pair.Weights(3);
   REQUIRE(pair.Publish(3, *weights, kSlotBytes).ok());
   REQUIRE(pair.Check(*weights).ok());

@@ -8,4 +8,8 @@ namespace tandem::testing {
 // without a GPU; does nothing in a program over the emulator.
 void UsePinnedHeap();
 
+// Whether a launch returns when the kernel has ended, as tests expect that read and free operands
+// without waiting. Of the program: not where graphs are captured, which that may not allow.
+extern const bool kBlockingLaunches;
+
 }  // namespace tandem::testing

@@ -96,6 +96,7 @@ void CheckSchedule(const GoldenFamily&, const GoldenCase& c) {
   options.min_lr_ratio = c.options.value("min_lr_ratio", 0.0);
   options.init_lr_ratio = c.options.value("init_lr_ratio", 0.0);
   options.num_cycles = c.options.value("num_cycles", 0.5);
+  options.stable_ratio = c.options.value("stable_ratio", 0.9);
   options.zero_indexed_step = c.options.value("zero_indexed_step", true);
   const Json& wanted = c.outputs.at("lr_used_at_step");
   for (size_t step = 0; step < wanted.size(); ++step) {
@@ -112,8 +113,9 @@ TEST_CASE("AdamW with clipping equals the golden numbers", "[golden][optimizer]"
 }
 
 TEST_CASE("Learning rates equal the golden numbers", "[golden][lr_schedule]") {
-  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "schedules"),
-                           {{"constant", CheckSchedule}, {"cosine", CheckSchedule}});
+  testing::RunGoldenFamily(
+      testing::ReadGoldenFamily(GoldenDir(), "schedules"),
+      {{"constant", CheckSchedule}, {"cosine", CheckSchedule}, {"wsd", CheckSchedule}});
 }
 
 }  // namespace

@@ -219,6 +219,34 @@ TEST_CASE("Shutdown is passed on", "[trainer][service]") {
   REQUIRE(job.shutdowns == 1);
 }
 
+TEST_CASE("The learning rate's schedule follows the configuration", "[trainer][options]") {
+  v1::RegisterResponse registration;
+  v1::Config& config = *registration.mutable_config();
+  config = DefaultConfig();
+  v1::Optim& optim = *config.mutable_actor()->mutable_optim();
+  optim.set_lr_scheduler_type("wsd");
+  // Nobody has said how many steps there are.
+  REQUIRE(absl::IsInvalidArgument(MakeTrainerOptions(registration, 0).status()));
+  optim.set_total_training_steps(60);
+  optim.set_lr_warmup_steps_ratio(0.25);
+  optim.set_min_lr_ratio(0.125);
+  optim.set_num_cycles(1.5);
+  optim.set_stable_ratio(0.5);
+  const auto schedule = [&] {
+    return MakeTrainerOptions(registration, 0).value().session.optimizer.schedule;
+  };
+  REQUIRE(schedule().type == "wsd");
+  REQUIRE(schedule().total_steps == 60);
+  REQUIRE(schedule().warmup_steps == 15);
+  REQUIRE(schedule().min_lr_ratio == 0.125);
+  REQUIRE(schedule().num_cycles == 1.5);
+  REQUIRE(schedule().stable_ratio == 0.5);
+  optim.set_lr_warmup_steps(-1);
+  REQUIRE(schedule().warmup_steps == 15);
+  optim.set_lr_warmup_steps(4);
+  REQUIRE(schedule().warmup_steps == 4);
+}
+
 TEST_CASE("Options follow the configuration", "[trainer][options]") {
   v1::RegisterResponse registration;
   v1::Config& config = *registration.mutable_config();
@@ -244,6 +272,9 @@ TEST_CASE("Options follow the configuration", "[trainer][options]") {
   REQUIRE(options->session.max_sequence_tokens == 77);
   REQUIRE(options->keep_reference);
   REQUIRE(options->recompute_old_log_probs);
+  REQUIRE_FALSE(options->single_channel);
+  config.mutable_cluster()->set_nccl_single_channel(true);
+  REQUIRE(MakeTrainerOptions(registration, 3)->single_channel);
   REQUIRE_FALSE(options->save_optimizer);
   REQUIRE_FALSE(options->save_hf_model);
   // What may be held follows from the memory of the device, the host's or a GPU's.

@@ -1,5 +1,6 @@
 #include "trainer_worker/trainer.h"
 
+#include <cmath>
 #include <fstream>
 
 #include "tests/trainer_worker/trainer_rig.h"
@@ -283,6 +284,39 @@ TEST_CASE("Reference and recomputed log-probs enter the loss", "[trainer]") {
     return rank.trainer->ForwardBackward(rig.TrainCommand(1)).status();
   });
   REQUIRE(Says(rig[0].status, "ComputeLogProbs comes first"));
+}
+
+TEST_CASE("Sums of squared probabilities go with the current policy's log-probs", "[trainer]") {
+  TrainerOptions options;
+  options.sum_pi_squared = true;
+  const std::vector<Sample> samples = RandomSamples(4, 8);
+  TrainerRig whole(1, options);
+  whole.GiveSamples(samples);
+  whole.Reset(1);
+  REQUIRE(whole[0].trainer->ComputeLogProbs(1, LogProbPolicy::kCurrent).ok());
+  const auto& received = whole[0].samples.received;
+  const LogProbsBySample sums = received.at("sum_pi_squared");
+  REQUIRE(sums.size() == samples.size());
+  for (const auto& [id, values] : sums) {
+    const std::vector<float>& log_probs = received.at("current").at(id);
+    REQUIRE(values.size() == log_probs.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      // At most 1, and more than the token's own part.
+      REQUIRE(values[i] <= 1.0f);
+      REQUIRE(values[i] > std::exp(2 * log_probs[i]));
+    }
+  }
+  TrainerRig rig(2, options);
+  rig.GiveSamples(samples);
+  rig.Reset(1);
+  rig.RunOk([&](TrainerRig::Rank& rank, int) {
+    return rank.trainer->ComputeLogProbs(1, LogProbPolicy::kCurrent).status();
+  });
+  for (const int rank : {0, 1}) {
+    for (const auto& [id, values] : rig[rank].samples.received.at("sum_pi_squared")) {
+      REQUIRE(values == sums.at(id));
+    }
+  }
 }
 
 TEST_CASE("A phase report has its seconds, the tags in use and their peaks", "[trainer]") {

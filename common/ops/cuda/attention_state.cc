@@ -40,6 +40,18 @@ bool RopeKey::Is(const RopeTable& rope) const {
 
 }  // namespace attention
 
+CudaAttention::State::Forward& CudaAttention::State::SlotOf(const std::vector<AttentionSpan>& spans,
+                                                            int64_t group,
+                                                            bool* same) {
+  Forward* oldest = forwards.data();
+  for (Forward& forward : forwards) {
+    *same = forward.asked > 0 && forward.group == group && forward.spans.Equals(spans);
+    if (*same) return forward;
+    if (forward.asked < oldest->asked) oldest = &forward;
+  }
+  return *oldest;
+}
+
 const CudaAttention::State::Forward& CudaAttention::State::PlanOf(
     CudaContext& context,
     const std::vector<AttentionSpan>& spans,
@@ -47,8 +59,10 @@ const CudaAttention::State::Forward& CudaAttention::State::PlanOf(
     const KvLayer& kv) {
   // All layers of a step have the same spans (ForwardOps::BeginStep): they are compared once, not
   // twice a layer, while the device waits for the step.
-  const bool same = (context.in_graph() && forward.epoch == context.upload_epoch()) ||
-                    (forward.group == heads.group.size && forward.spans.Equals(spans));
+  bool same = context.in_graph() && forwards[newest].epoch == context.upload_epoch();
+  Forward& forward = same ? forwards[newest] : SlotOf(spans, heads.group.size, &same);
+  forward.asked = ++questions;
+  newest = static_cast<size_t>(&forward - forwards.data());
   if (!same) {
     forward.spans.Keep(spans);
     forward.group = heads.group.size;

@@ -1,6 +1,7 @@
 // What CudaAttention keeps between calls.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,6 +35,7 @@ struct CudaAttention::State {
   struct Forward {
     attention::SpanContents spans;
     int64_t group = 0, epoch = -1;
+    int64_t asked = 0;  // by which question it was used last; 0: holds nothing
     attention::ForwardPlan plan;
     // On the device.
     const attention::QueryTile *few = nullptr, *many = nullptr;
@@ -54,6 +56,10 @@ struct CudaAttention::State {
     const attention::RowPlace* rows = nullptr;
   };
 
+  // A layer of a pass with shared prompts asks for three span lists: those whose keys are stored
+  // first, those that go on from them, and all for attention.
+  static constexpr size_t kForwardPlans = 3;
+
   const Forward& PlanOf(CudaContext& context,
                         const std::vector<AttentionSpan>& spans,
                         const attention::Heads& heads,
@@ -67,8 +73,12 @@ struct CudaAttention::State {
   const float* DeviceRope(CudaContext& context, const RopeTable& rope);
 
   void FreeRope(CudaContext& context);
+  // The plan of these spans, or the one to be made anew for them: that used longest ago.
+  Forward& SlotOf(const std::vector<AttentionSpan>& spans, int64_t group, bool* same);
 
-  Forward forward;
+  std::array<Forward, kForwardPlans> forwards;
+  size_t newest = 0;     // of forwards, asked for last
+  int64_t questions = 0;
   Backward backward;
   attention::RopeKey rope;
   std::byte* rope_memory = nullptr;

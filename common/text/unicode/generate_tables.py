@@ -67,6 +67,17 @@ def case(name, convert, out):
     out.write(f"constexpr SpecialCase k{name}Special[] = {{\n" + rows(special) + "};\n")
 
 
+def members(name, holds, out):
+    ranges = [f"{{0x{a:X},0x{b:X},{s},{v}}}," for a, b, s, v in
+              runs({cp: 1 for cp in POINTS if holds(chr(cp))}, lambda cp, v: v)]
+    out.write(f"constexpr CodePointRun k{name}[] = {{\n" + rows(ranges) + "};\n")
+
+
+def final_sigma_after(text):
+    """Whether a sigma that ends the word after `text` has its final form."""
+    return (text + "\u03A3").lower().endswith("\u03C2")
+
+
 nfc()
 with open("case_tables.inc", "w") as case_file:
     case_file.write(HEAD)
@@ -74,3 +85,7 @@ with open("case_tables.inc", "w") as case_file:
     case("Lower", str.lower, case_file)
     case("Title", str.title, case_file)
     case("Fold", str.casefold, case_file)
+    # As the rule of the final sigma sees them: a character that it skips counts as no cased one.
+    members("Cased", lambda c: final_sigma_after(" " + c), case_file)
+    members("CaseIgnorable",
+            lambda c: final_sigma_after("A" + c) and not final_sigma_after(" " + c), case_file)

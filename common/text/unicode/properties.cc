@@ -44,11 +44,16 @@ void AppendTitle(char32_t c, std::string& out) { AppendMapped(kTitle, kTitleSpec
 
 constexpr char32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
 
-bool StartsCased(std::string_view text) {
-  if (text.empty()) return false;
-  size_t pos = 0;
-  const char32_t c = NextCodePoint(text, pos);
-  return IsUpperCased(c) || IsLowerCased(c);
+bool IsCased(char32_t c) { return FindInRuns(kCased, c).has_value(); }
+// Full stops, apostrophes, accents and the like: no letters, but they end no word either.
+bool IsCaseIgnorable(char32_t c) { return FindInRuns(kCaseIgnorable, c).has_value(); }
+
+bool CasedFollows(std::string_view text, size_t pos) {
+  while (pos < text.size()) {
+    const char32_t c = NextCodePoint(text, pos);
+    if (!IsCaseIgnorable(c)) return IsCased(c);
+  }
+  return false;
 }
 
 }  // namespace
@@ -77,12 +82,12 @@ std::string ToLower(std::string_view text) {
   bool after_cased = false;
   for (size_t pos = 0; pos < text.size();) {
     const char32_t c = NextCodePoint(text, pos);
-    if (c == kSigma && after_cased && !StartsCased(text.substr(pos))) {
+    if (c == kSigma && after_cased && !CasedFollows(text, pos)) {
       AppendUtf8(kFinalSigma, out);
     } else {
       AppendLower(c, out);
     }
-    after_cased = IsUpperCased(c) || IsLowerCased(c);
+    if (!IsCaseIgnorable(c)) after_cased = IsCased(c);
   }
   return out;
 }

@@ -22,6 +22,7 @@ struct Comer {
   int device = 0;
   bool has_nccl = true;
   GroupWay way = GroupWay::kAuto;
+  bool single_channel = false;
 };
 
 std::vector<absl::Status> Form(const std::vector<Comer>& comers, FakeNccl* nccl) {
@@ -38,6 +39,7 @@ std::vector<absl::Status> Form(const std::vector<Comer>& comers, FakeNccl* nccl)
       options.device = comers[rank].device;
       options.nccl = comers[rank].has_nccl ? nccl : nullptr;
       options.way = comers[rank].way;
+      options.group.single_channel = comers[rank].single_channel;
       auto group = JoinDeviceGroup(options);
       results[rank] = group.status();
       if (!group.ok()) return;
@@ -66,6 +68,15 @@ void RequireOk(const std::vector<absl::Status>& results) {
 }
 
 }  // namespace
+
+TEST_CASE("NCCL is asked for one channel where the group is") {
+  for (const bool single : {false, true}) {
+    FakeNccl nccl;
+    RequireOk(Form({{.device = 0, .single_channel = single}, {.device = 1, .single_channel = single}},
+                   &nccl));
+    REQUIRE(nccl.single_channel() == single);
+  }
+}
 
 TEST_CASE("ranks with a GPU each and NCCL go through NCCL") {
   FakeNccl nccl;

@@ -66,6 +66,8 @@ TEST_CASE("a key of verl's without a counterpart is told what to use") {
   REQUIRE(ErrorOf("critic: {optim: {lr: 1}}\n") ==
           "FILE:1: critic: unknown key; verl's; here: there is no critic; leave it out");
   REQUIRE(ErrorOf("", {"trainer.nnodes=1"}).find("cluster.trainers") != std::string::npos);
+  REQUIRE(ErrorOf("", {"trainer.rollout_data_dir=/d"}).find("trainer.save_batch_freq") !=
+          std::string::npos);
 }
 
 TEST_CASE("every problem of a config is told at once") {
@@ -91,6 +93,21 @@ TEST_CASE("wrong types, ranges and choices are refused") {
           "FILE:1: rollout.sleep_level: 3 is out of range: at most 2");
   REQUIRE(ErrorOf("actor.loss_agg_mode: seq-mean-token-sum\n") ==
           "FILE:1: actor.loss_agg_mode: \"seq-mean-token-sum\" is not one of: token-mean");
+  REQUIRE(ErrorOf("algorithm.kl_ctrl.type: linear\n") ==
+          "FILE:1: algorithm.kl_ctrl.type: \"linear\" is not one of: fixed, adaptive");
+  REQUIRE(ErrorOf("algorithm.kl_ctrl.horizon: 0\n") ==
+          "FILE:1: algorithm.kl_ctrl.horizon: 0 is out of range: above 0");
+  REQUIRE(ErrorOf("algorithm.kl_ctrl.target_kl: 0\n").find("above 0") != std::string::npos);
+  REQUIRE(ErrorOf("algorithm.kl_penalty: full\n").find("is not one of: kl, ") != std::string::npos);
+  REQUIRE(ErrorOf("actor.optim.lr_scheduler_type: linear\n") ==
+          "FILE:1: actor.optim.lr_scheduler_type: \"linear\" is not one of: constant, cosine, wsd");
+  REQUIRE(ErrorOf("actor.optim.lr_warmup_steps: -2\n").find("at least -1") != std::string::npos);
+  REQUIRE(ErrorOf("actor.optim.lr_warmup_steps_ratio: 1.5\n").find("at most 1") !=
+          std::string::npos);
+  REQUIRE(ErrorOf("actor.optim.stable_ratio: -0.1\n").find("at least 0") != std::string::npos);
+  REQUIRE(ErrorOf("actor.optim.num_cycles: 0\n").find("above 0") != std::string::npos);
+  REQUIRE(ErrorOf("actor.max_skipped_steps: -1\n").find("at least 0") != std::string::npos);
+  REQUIRE(ErrorOf("trainer.save_batch_freq: -2\n").find("at least -1") != std::string::npos);
   REQUIRE(ErrorOf("weight_sync.bucket_mb: 0\n").find("does not match") != std::string::npos);
   REQUIRE(ErrorOf("", {"rollout.n"}) == "--set: rollout.n: an override is written key=value");
 }

@@ -68,6 +68,9 @@ TEST_CASE("keys that contradict each other are refused") {
   REQUIRE(Problem({"rollout.top_p=0.9"}).find("off-support") != std::string::npos);
   REQUIRE(Problem({"rollout.top_k=5", "rollout.allow_off_support=true"}).empty());
   REQUIRE(Problem({"rollout.calculate_log_probs=false"}).find("recompute") != std::string::npos);
+  REQUIRE(Problem({"actor.calculate_sum_pi_squared=true"}).find("recompute: set it") !=
+          std::string::npos);
+  REQUIRE(Problem({"actor.calculate_sum_pi_squared=true", "actor.old_log_prob=recompute"}).empty());
   REQUIRE(Problem({"reward.function=remote"}).find("service_address") != std::string::npos);
   REQUIRE(Problem({"trainer.resume_mode=resume_path"}).find("resume_from_path") !=
           std::string::npos);

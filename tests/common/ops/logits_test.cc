@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
+#include "common/ops/sum_pi_squared.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
@@ -70,6 +71,35 @@ TEST_CASE("Token log-probs and entropies agree with a double reference", "[ops][
       const double expected = std::log(p[static_cast<size_t>(targets[i])]);
       REQUIRE(scored.log_probs[i] == Approx(expected).epsilon(2e-6).margin(1e-5));
       REQUIRE(scored.entropy[i] == Approx(entropy).epsilon(1e-5).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("Sums of squared probabilities come from the statistics at half the temperature",
+          "[ops][logits]") {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const auto ops = testing::MakeForward(dtype, 2);
+    const TestMatrix hidden = TestMatrix::Random(dtype, 8, kDim, 1, 2.0f);
+    const TestWeight head(dtype, kVocab, kDim, 2, 1.0f);
+    const std::vector<float> logits = AllLogits(*ops, hidden, head);
+    const std::vector<int32_t> targets(8, 0);
+    const std::vector<float> temperatures = {0, 1, 0.25f, 0.7f, 1.3f, 5, 0.05f, 40};
+    const auto stats = [&](const std::vector<float>& at) {
+      std::vector<RowStats> rows(8);
+      std::vector<float> log_probs(8);
+      ops->TokenLogProbs(hidden.view(), head.view(), kLimit, targets.data(), at.data(),
+                         log_probs.data(), rows.data());
+      return rows;
+    };
+    const std::vector<RowStats> whole = stats(temperatures),
+                                half = stats(HalfTemperatures(temperatures));
+    for (size_t i = 0; i < 8; ++i) {
+      const double t = temperatures[i] == 0.0f ? 1.0 : static_cast<double>(temperatures[i]);
+      double expected = 0;
+      for (const double p : Probabilities(logits, static_cast<int64_t>(i), t)) expected += p * p;
+      INFO("T = " << t);
+      REQUIRE(half[i].max == 2 * whole[i].max);  // which SumPiSquared relies on
+      REQUIRE(SumPiSquared(whole[i], half[i]) == Approx(expected).epsilon(1e-5));
     }
   }
 }

@@ -28,6 +28,11 @@ TEST_CASE("NormalizeNfc composes, reorders and keeps what is excluded", "[text]"
 TEST_CASE("Case mappings cover letters that change their length", "[text]") {
   REQUIRE(ToUpper("stra\u00dfe \u00e9\u01c6") == "STRASSE \u00c9\u01c4");
   REQUIRE(ToLower("\u00c9\u0391\u03a3 \u03a3") == "\u00e9\u03b1\u03c2 \u03c3");
+  // What stands in a word without being a letter does not end it.
+  REQUIRE(ToLower("\u0391.\u03a3") == "\u03b1.\u03c2");
+  REQUIRE(ToLower("\u0391\u03a3.\u0391") == "\u03b1\u03c3.\u03b1");
+  REQUIRE(ToLower("\u0391\u03a3. \u0391") == "\u03b1\u03c2. \u03b1");
+  REQUIRE(ToLower("\u0391>\u03a3") == "\u03b1>\u03c3");
   REQUIRE(ToTitle("it's ok") == "It'S Ok");
   REQUIRE(Capitalize("hELLO wORLD") == "Hello world");
   REQUIRE(CaseFold("\u00df") == "ss");

@@ -39,6 +39,8 @@ class PairDevice {
   // In use, and how much of it may come and go by itself.
   virtual int64_t UsedBytes() = 0;
   virtual int64_t SlackBytes() const = 0;
+  // A fault is tried at every one, second, ... bucket: processes take a second to start on a GPU.
+  virtual int FaultStride() const { return 1; }
 };
 
 // A way that weights may go here: "host"; "ipc" or "shm" between GPUs, also followed by "@" and the

@@ -25,6 +25,15 @@ TEST_CASE("KlPenalty knows verl's estimators", "[kl]") {
   REQUIRE(Kl("k3", -30.0f, 0.0f) == 10.0f);
 }
 
+TEST_CASE("KlPenalty has the same values under verl's names with a plus", "[kl]") {
+  for (const std::string name : {"kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3"}) {
+    INFO(name);
+    REQUIRE(Kl(name + "+", -1.25f, -0.5f) == Kl(name, -1.25f, -0.5f));
+  }
+  REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0}, "k3++").status()));
+  REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0}, "+").status()));
+}
+
 TEST_CASE("KlPenalty refuses unknown names and unequal lengths", "[kl]") {
   REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0}, "full").status()));
   REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0, 0}, "kl").status()));

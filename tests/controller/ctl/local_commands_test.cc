@@ -13,7 +13,7 @@ TEST_CASE("The local commands refuse unknown names with the known ones", "[ctl][
   std::ostringstream out;
   REQUIRE(std::string(MakeDataCommand("chess", dir.path(), {}, out).message()).find("addition") !=
           std::string::npos);
-  REQUIRE(std::string(ConvertDataCommand("csv", "a", "b", out).message()).find("gsm8k") !=
+  REQUIRE(std::string(ConvertDataCommand("csv", "a", "b", out).message()).find("gsm8k, math") !=
           std::string::npos);
   REQUIRE_FALSE(ConfigExplainCommand("rollout.nn", out).ok());
   REQUIRE_FALSE(ConfigCheckCommand("/nonexistent.yaml", {}, out).ok());

@@ -23,6 +23,88 @@ TEST_CASE("The composite reward adds weighted terms and reports each", "[reward]
   REQUIRE(scores[1].score == 0.0);
 }
 
+namespace {
+v1::Reward Load(const std::vector<std::string>& overrides) {
+  const auto loaded = LoadConfig("", overrides);
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  return loaded->config.reward();
+}
+
+RewardItem Item(const std::string& source, const std::string& response, int64_t tokens = 1) {
+  RewardItem item;
+  item.data_source = source;
+  item.response = response;
+  item.ground_truth = "7";
+  item.response_tokens = tokens;
+  return item;
+}
+}  // namespace
+
+TEST_CASE("Every score has verl's acc and score, whatever the source", "[reward][composite]") {
+  const auto reward = MakeReward(Load({})).value();
+  const auto scores =
+      reward
+          ->Score({Item("openai/gsm8k", "#### 7"), Item("aime24", "Answer: 7"),
+                   Item("aime24", "Answer: 8"), Item("lighteval/MATH", "\\boxed{8}")})
+          .value();
+  const double score[] = {1, 1, -1, 0}, acc[] = {1, 1, 0, 0};
+  const std::string prediction[] = {"7", "7", "8", "8"};
+  for (size_t i = 0; i < 4; ++i) {
+    INFO(i);
+    REQUIRE(scores[i].score == score[i]);
+    REQUIRE(scores[i].extras ==
+            std::map<std::string, double>{{"acc", acc[i]}, {"score", score[i]}});
+    REQUIRE(scores[i].prediction == prediction[i]);
+  }
+}
+
+TEST_CASE("The overlong penalty is added to the score and reported if asked for",
+          "[reward][composite]") {
+  const std::vector<std::string> keys = {
+      "reward.overlong_buffer.enable=true", "reward.overlong_buffer.len=4",
+      "reward.overlong_buffer.penalty_factor=0.5", "data.max_response_length=16"};
+  const std::vector<RewardItem> items = {Item("openai/gsm8k", "#### 7", 12),
+                                         Item("openai/gsm8k", "#### 7", 14),
+                                         Item("openai/gsm8k", "", 16)};
+  const auto silent = MakeReward(Load(keys)).value()->Score(items).value();
+  const double want[] = {1, 0.75, -0.5};
+  for (size_t i = 0; i < 3; ++i) {
+    REQUIRE(silent[i].score == want[i]);
+    REQUIRE(silent[i].extras.at("score") == (i < 2 ? 1.0 : 0.0));
+    REQUIRE_FALSE(silent[i].extras.contains("overlong"));
+  }
+  auto logged = keys;
+  logged.push_back("reward.overlong_buffer.log=true");
+  const auto told = MakeReward(Load(logged)).value()->Score(items).value();
+  REQUIRE(told[0].extras.at("overlong_reward") == 0);
+  REQUIRE(told[0].extras.at("overlong") == 0);
+  REQUIRE(told[1].extras.at("overlong_reward") == -0.25);
+  REQUIRE(told[2].extras.at("overlong_reward") == -0.5);
+  REQUIRE(told[2].extras.at("overlong") == 1);
+  REQUIRE(told[2].score == -0.5);
+}
+
+TEST_CASE("The overlong buffer is found under verl's names", "[reward][composite]") {
+  for (const std::string section :
+       {"reward.reward_kwargs.overlong_buffer_cfg", "reward_model.overlong_buffer",
+        "reward_model.reward_kwargs.overlong_buffer_cfg", "reward.overlong_buffer"}) {
+    const v1::Reward config =
+        Load({section + ".enable=true", section + ".len=3", section + ".penalty_factor=2",
+              section + ".log=true", "data.max_response_length=20"});
+    INFO(section);
+    REQUIRE(config.overlong_buffer().enable());
+    REQUIRE(config.overlong_buffer().len() == 3);
+    REQUIRE(config.overlong_buffer().penalty_factor() == 2);
+    REQUIRE(config.overlong_buffer().log());
+    REQUIRE(config.max_resp_len() == 20);
+  }
+  for (const std::string key : {"reward.reward_kwargs.max_resp_len",
+                                "reward_model.reward_kwargs.max_resp_len", "reward.max_resp_len"}) {
+    REQUIRE(Load({key + "=9", "data.max_response_length=20"}).max_resp_len() == 9);
+  }
+}
+
 TEST_CASE("The composite reward refuses what nobody can score", "[reward][composite]") {
   const auto reward = MakeReward(DefaultConfig().reward()).value();
   RewardItem item;

@@ -14,6 +14,8 @@ TEST_CASE("Strict GSM8K takes the last marked answer without commas", "[reward][
 
 TEST_CASE("Flexible GSM8K takes the last number and skips a lone point", "[reward][gsm8k]") {
   REQUIRE(ExtractGsm8kAnswer("5 apples and 6 pears .", Gsm8kMethod::kFlexible) == "6");
+  REQUIRE(ExtractGsm8kAnswer("5. And . that", Gsm8kMethod::kFlexible) == "5.");
+  REQUIRE(ExtractGsm8kAnswer("No number. None.", Gsm8kMethod::kFlexible) == ".");
   REQUIRE(ScoreGsm8k("maybe 5", "6", Gsm8kMethod::kFlexible, 0.1) == 0.1);
   REQUIRE(ScoreGsm8k("nothing", "6", Gsm8kMethod::kFlexible, 0.1) == 0.0);
 }

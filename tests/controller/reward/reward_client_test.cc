@@ -25,7 +25,9 @@ class LengthService final : public v1::RewardService::Service {
     ++calls;
     if (failures_left-- > 0) return {grpc::StatusCode::UNAVAILABLE, "warming up"};
     for (const v1::ScoreItem& item : request->items()) {
-      reply->add_scores()->set_score(static_cast<double>(item.response().size()));
+      v1::ItemScore& score = *reply->add_scores();
+      score.set_score(static_cast<double>(item.response().size()));
+      if (!item.response().empty()) score.set_prediction(item.response());
     }
     if (drop_scores > 0) reply->mutable_scores()->RemoveLast();
     return grpc::Status::OK;
@@ -66,7 +68,9 @@ TEST_CASE("The remote reward scores batches in order and retries", "[reward][cli
   const auto scores = reward->Score(Items(600)).value();
   REQUIRE(scores.size() == 600);
   REQUIRE(scores[599].score == 599 % 7);
-  REQUIRE(f.service.calls == 5);  // three batches, two failed attempts
+  REQUIRE(scores[599].prediction == std::string(599 % 7, 'x'));
+  REQUIRE_FALSE(scores[595].prediction.has_value());  // the service gave none
+  REQUIRE(f.service.calls == 5);                      // three batches, two failed attempts
 }
 
 TEST_CASE("The remote reward stays below a server's default of 4 MiB", "[reward][client]") {

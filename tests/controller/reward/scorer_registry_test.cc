@@ -16,7 +16,7 @@ RewardItem Item(const std::string& response, const std::string& truth) {
   return item;
 }
 double Score(const std::string& name, const std::string& args, const RewardItem& item) {
-  return MakeScorer(name, args).value()(item);
+  return MakeScorer(name, args).value()(item).score;
 }
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 }  // namespace
@@ -36,6 +36,39 @@ TEST_CASE("Every built-in scorer tells a right answer from a wrong one", "[rewar
   REQUIRE(Score("length", R"({"max_tokens": 16, "buffer_tokens": 4})", Item("", "")) == -0.75);
   REQUIRE(Score("gsm8k_strict", "", Item("#### 12", "12")) == 1.0);
   REQUIRE(Score("gsm8k_flexible", "", Item("so 12", "12")) == 1.0);
+  REQUIRE(Score("math_reward", "", Item("\\boxed{\\frac12}", "1/2")) == 1.0);
+  REQUIRE(Score("math_reward", "", Item("\\boxed{3}", "1/2")) == 0.0);
+  REQUIRE(Score("math_dapo", "", Item("Answer: 12", "12")) == 1.0);
+  REQUIRE(Score("math_dapo", R"({"strict_box_verify": true})", Item("Answer: 12", "12")) == -1.0);
+  REQUIRE(Score("prime_math", "", Item("the answer is 1/2", "\\frac12")) == 1.0);
+  const RewardItem paris = Item("<answer>in Paris</answer>", R"({"target": ["paris", "rome"]})");
+  REQUIRE(Score("search_r1_like_qa_em", R"({"format_score": 0.1})", paris) == 0.1);
+  REQUIRE(Score("search_r1_like_qa_em", R"({"subem": true})", paris) == 1.0);
+}
+
+TEST_CASE("Every function says what it compared", "[reward][registry]") {
+  const std::string response = "7 \\boxed{8}\nAnswer: <answer>9</answer> #### 10";
+  const auto prediction = [&](const std::string& name, const std::string& args = "") {
+    return MakeScorer(name, args).value()(Item(response, "7")).prediction;
+  };
+  REQUIRE(prediction("exact") == response);
+  REQUIRE(prediction("number") == "10");
+  REQUIRE(prediction("first_integer") == "7");
+  REQUIRE(prediction("last_integer") == "10");
+  REQUIRE(prediction("regex", R"x({"pattern": "d\\{(.)"})x") == "8");
+  REQUIRE(prediction("gsm8k_strict") == "10");
+  REQUIRE(prediction("math_reward") == "8");
+  REQUIRE(prediction("math_dapo") == "<answer>9</answer>####10");
+  REQUIRE(prediction("math_dapo", R"({"strict_box_verify": true})") == "8");
+  REQUIRE(prediction("prime_math") == "<answer>9</answer>####10");
+  REQUIRE(prediction("search_r1_like_qa_em") == "9");
+  REQUIRE_FALSE(prediction("format", R"({"pattern": "x"})").has_value());
+  for (const std::string& name : FunctionNames()) {
+    const std::string args = name == "regex" ? R"({"pattern": "x"})" : "";
+    const auto none = MakeScorer(name, args).value()(Item("", "7")).prediction;
+    INFO(name);
+    REQUIRE(none == (name == "math_dapo" ? "[INVALID]" : ""));
+  }
 }
 
 TEST_CASE("A wrong reward name, argument or pattern is refused by name", "[reward][registry]") {
@@ -48,22 +81,13 @@ TEST_CASE("A wrong reward name, argument or pattern is refused by name", "[rewar
   REQUIRE_FALSE(MakeScorer("regex", "").ok());
   REQUIRE_FALSE(MakeScorer("number", R"({"tolerance": "a"})").ok());
   REQUIRE_FALSE(MakeScorer("length", "").ok());
+  REQUIRE_FALSE(MakeScorer("math_dapo", R"({"strict_box_verify": 1})").ok());
+  REQUIRE_FALSE(MakeScorer("search_r1_like_qa_em", R"({"subem": "yes"})").ok());
 }
 
 TEST_CASE("A pattern that explodes scores nothing instead of hanging", "[reward][registry]") {
   const std::string trap(5000, 'a');
   REQUIRE(Score("format", R"x({"pattern": "^(a+)+$"})x", Item(trap + "b", "")) == 0.0);
-}
-
-TEST_CASE("What a message offers for reward.function is what the key takes", "[reward][registry]") {
-  const std::string refused = Message(FunctionOfDataSource("my/data").status());
-  for (const std::string& name : FunctionNames()) {
-    INFO(name);
-    REQUIRE(refused.find(name) != std::string::npos);
-    REQUIRE(LoadConfig("", {"reward.function=" + name}).ok());
-  }
-  REQUIRE(refused.find("format") == std::string::npos);
-  REQUIRE(refused.find("length") == std::string::npos);
 }
 
 TEST_CASE("A ground truth that nothing can match is refused", "[reward][registry]") {
@@ -78,6 +102,9 @@ TEST_CASE("A ground truth that nothing can match is refused", "[reward][registry
   REQUIRE_FALSE(CheckTruth("last_integer", "2.5").ok());
   REQUIRE(CheckTruth("exact", "abc").ok());
   REQUIRE(CheckTruth("regex", "abc").ok());
+  REQUIRE(CheckTruth("math_reward", "\\frac12").ok());
+  REQUIRE(CheckTruth("search_r1_like_qa_em", R"({"target": "a"})").ok());
+  REQUIRE_FALSE(CheckTruth("search_r1_like_qa_em", R"({"answer": "a"})").ok());
   REQUIRE(Message(CheckTruth("last_integer", "abc")).find("needs an integer") != std::string::npos);
 }
 
@@ -101,10 +128,11 @@ TEST_CASE("A reward section that cannot work is told with its keys", "[reward][r
   REQUIRE(both.find("reward.service_address is empty") != std::string::npos);
   REQUIRE(check({"reward.args={format_score: 0.1}"}).empty());  // auto: gsm8k takes it
   REQUIRE_FALSE(check({"reward.args={nobodys: 0.1}"}).empty());
-}
-
-TEST_CASE("A data source nobody knows is refused with the remedy", "[reward][registry]") {
-  REQUIRE(FunctionOfDataSource("openai/gsm8k").value() == "gsm8k_strict");
-  REQUIRE(Message(FunctionOfDataSource("my/data").status()).find("reward.function") !=
-          std::string::npos);
+  const std::string none = check({"reward.overlong_buffer.enable=true"});
+  REQUIRE(none.find("reward.overlong_buffer.len: ") != std::string::npos);
+  const std::string more = check({"reward.overlong_buffer.enable=true", "reward.max_resp_len=4",
+                                  "reward.overlong_buffer.len=5"});
+  REQUIRE(more.find("reward.overlong_buffer.len at --set: ") != std::string::npos);
+  REQUIRE(more.find("5 tokens") != std::string::npos);
+  REQUIRE(check({"reward.overlong_buffer.len=9999"}).empty());  // it is off
 }

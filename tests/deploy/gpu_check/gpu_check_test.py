@@ -106,6 +106,15 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("printed no figure speed", verdicts["silent"][1])
         self.assertEqual(verdicts["works"][0], "met")
 
+    def test_a_check_that_has_to_run_and_did_not_is_no_success(self):
+        rows = ["works | 9 | bin/pass | - | -", "! main thing | 9 | bin/skip | - | -"]
+        code, verdicts, printed, _ = check(rows)
+        self.assertEqual((code, verdicts["main thing"][0]), (2, "not run"))
+        self.assertIn("what was not run and has to be, before anything is known: main thing", printed)
+        self.assertEqual(check(["works | 9 | bin/pass | - | -", "thing | 9 | bin/skip | - | -"])[0], 0)
+        self.assertEqual(check(["! works | 9 | bin/pass | - | -"])[0], 0)
+        self.assertEqual(check(rows + ["wrong | 9 | bin/fail | - | -"])[0], 1)
+
     def test_a_program_that_does_not_listen_is_ended(self):
         code, verdicts, _, _ = check(["deaf | 1 | bin/deaf | - | -"])
         self.assertEqual((code, verdicts["deaf"][0]), (1, "failed"))

@@ -18,13 +18,13 @@ int64_t HeadScratchBytes(const ModelSpec& spec) { return kDrawRows * spec.vocab_
 
 }  // namespace
 
-int64_t BenchRollout::Bytes(const BenchModel& model, const Shape& shape) {
+int64_t DecodeRollout::Bytes(const BenchModel& model, const Shape& shape) {
   return RegionBytes(WeightBytes(model.spec)) +
          shape.sequences * KvBlocksFor(shape.sequence_tokens) * KvBlockBytes(model.spec) +
          PlaceRolloutBatch(model.spec, 2, model.step_tokens).end + HeadScratchBytes(model.spec);
 }
 
-absl::StatusOr<std::unique_ptr<BenchRollout>> BenchRollout::Create(const BenchGpu& gpu,
+absl::StatusOr<std::unique_ptr<DecodeRollout>> DecodeRollout::Create(const BenchGpu& gpu,
                                                                    const BenchModel& model,
                                                                    const Shape& shape) {
   TANDEM_RETURN_IF_ERROR(CheckFits(gpu,
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<BenchRollout>> BenchRollout::Create(const BenchGp
                                    Bytes(model, shape)));
   Backend& backend = *gpu.backend;
   TANDEM_RETURN_IF_ERROR(backend.PrepareModel(model.spec, model.vocab_limit, ModelUse::kForward));
-  std::unique_ptr<BenchRollout> rollout(new BenchRollout(gpu, model));
+  std::unique_ptr<DecodeRollout> rollout(new DecodeRollout(gpu, model));
   rollout->shape_ = shape;
   TANDEM_ASSIGN_OR_RETURN(rollout->checking_ops_, backend.MakeForwardOps(kBf16));
   TANDEM_ASSIGN_OR_RETURN(auto ops, backend.MakeForwardOps(kBf16));
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<BenchRollout>> BenchRollout::Create(const BenchGp
   return rollout;
 }
 
-std::unique_ptr<Generator> BenchRollout::MakeGenerator(int64_t sequences) {
+std::unique_ptr<Generator> DecodeRollout::MakeGenerator(int64_t sequences) {
   GeneratorOptions options;
   options.scheduler = {.max_num_seqs = sequences, .max_num_batched_tokens = model_.step_tokens};
   options.max_model_len = shape_.sequence_tokens;
@@ -63,7 +63,7 @@ std::unique_ptr<Generator> BenchRollout::MakeGenerator(int64_t sequences) {
   return std::make_unique<Generator>(options, runner_.get(), kv_.get());
 }
 
-absl::StatusOr<std::shared_ptr<SampleSink>> BenchRollout::Submit(Generator& generator,
+absl::StatusOr<std::shared_ptr<SampleSink>> DecodeRollout::Submit(Generator& generator,
                                                                  int64_t sequences,
                                                                  int64_t response,
                                                                  float temperature) const {
@@ -83,7 +83,7 @@ absl::StatusOr<std::shared_ptr<SampleSink>> BenchRollout::Submit(Generator& gene
   return sink;
 }
 
-absl::Status BenchRollout::Check(const Sample& sample, bool greedy) {
+absl::Status DecodeRollout::Check(const Sample& sample, bool greedy) {
   TANDEM_ASSIGN_OR_RETURN(
       const WholeForward whole,
       ForwardWhole(

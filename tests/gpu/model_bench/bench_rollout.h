@@ -28,7 +28,7 @@ class SampleSink final : public GenerationSink {
   absl::Status end;
 };
 
-class BenchRollout {
+class DecodeRollout {
  public:
   struct Shape {
     int64_t sequences = 1;
@@ -38,7 +38,7 @@ class BenchRollout {
   static int64_t Bytes(const BenchModel& model, const Shape& shape);
 
   // With a KV pool for `shape`. Unavailable: it does not fit. `gpu` and `model` outlive it.
-  static absl::StatusOr<std::unique_ptr<BenchRollout>> Create(const BenchGpu& gpu,
+  static absl::StatusOr<std::unique_ptr<DecodeRollout>> Create(const BenchGpu& gpu,
                                                               const BenchModel& model,
                                                               const Shape& shape);
 
@@ -57,7 +57,7 @@ class BenchRollout {
   absl::Status Check(const Sample& sample, bool greedy);
 
  private:
-  BenchRollout(const BenchGpu& gpu, const BenchModel& model) : gpu_(gpu), model_(model) {}
+  DecodeRollout(const BenchGpu& gpu, const BenchModel& model) : gpu_(gpu), model_(model) {}
 
   const BenchGpu& gpu_;
   const BenchModel& model_;

@@ -29,7 +29,7 @@ int64_t MostResponse(const BenchModel& model, int64_t sequences) {
   return PromptSteps(model, sequences) + model.warm_steps + model.timed_steps;
 }
 
-absl::Status StepUntilPrompted(BenchRollout& rollout, Generator& generator, int64_t tokens) {
+absl::Status StepUntilPrompted(DecodeRollout& rollout, Generator& generator, int64_t tokens) {
   while (generator.load().prefill_tokens < tokens) {
     if (!generator.has_work()) return Internal("a sequence ended before all prompts were computed");
     TANDEM_RETURN_IF_ERROR(rollout.Step(generator));
@@ -38,7 +38,7 @@ absl::Status StepUntilPrompted(BenchRollout& rollout, Generator& generator, int6
 }
 
 absl::StatusOr<DecodeTimes> TimeDecode(const BenchModel& model,
-                                       BenchRollout& rollout,
+                                       DecodeRollout& rollout,
                                        int64_t sequences) {
   const auto generator = rollout.MakeGenerator(sequences);
   TANDEM_ASSIGN_OR_RETURN(
@@ -69,7 +69,7 @@ absl::StatusOr<DecodeTimes> TimeDecode(const BenchModel& model,
   return times;
 }
 
-absl::Status CheckGreedy(BenchRollout& rollout) {
+absl::Status CheckGreedy(DecodeRollout& rollout) {
   const auto generator = rollout.MakeGenerator(1);
   TANDEM_ASSIGN_OR_RETURN(const auto sink, rollout.Submit(*generator, 1, kGreedyTokens, 0.0f));
   while (generator->has_work()) TANDEM_RETURN_IF_ERROR(rollout.Step(*generator));
@@ -78,13 +78,13 @@ absl::Status CheckGreedy(BenchRollout& rollout) {
 }
 
 // Of the batches that fit, the largest; the others are not run.
-BenchRollout::Shape LargestShape(const BenchGpu& gpu, const BenchModel& model, Figures& figures) {
-  BenchRollout::Shape largest{.sequences = 0};
+DecodeRollout::Shape LargestShape(const BenchGpu& gpu, const BenchModel& model, Figures& figures) {
+  DecodeRollout::Shape largest{.sequences = 0};
   for (const int64_t batch : model.batches) {
-    const BenchRollout::Shape shape{batch, model.prompt + MostResponse(model, batch)};
+    const DecodeRollout::Shape shape{batch, model.prompt + MostResponse(model, batch)};
     const std::string name = fmt::format("decode_{}_{}", model.name, batch);
     const absl::Status fits = CheckFits(gpu, fmt::format("{} with batch {}", model.name, batch),
-                                        BenchRollout::Bytes(model, shape));
+                                        DecodeRollout::Bytes(model, shape));
     if (fits.ok()) {
       largest = shape;
       continue;
@@ -116,12 +116,12 @@ void AddFigures(const BenchGpu& gpu,
 }  // namespace
 
 absl::Status BenchDecode(const BenchGpu& gpu, const BenchModel& model, Figures& figures) {
-  const BenchRollout::Shape shape = LargestShape(gpu, model, figures);
+  const DecodeRollout::Shape shape = LargestShape(gpu, model, figures);
   if (shape.sequences == 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(
       const double bandwidth,
       CopyBandwidth(gpu.device(), model.name == "tiny" ? kTinyCopyBytes : kCopyBytes));
-  TANDEM_ASSIGN_OR_RETURN(const auto rollout, BenchRollout::Create(gpu, model, shape));
+  TANDEM_ASSIGN_OR_RETURN(const auto rollout, DecodeRollout::Create(gpu, model, shape));
   std::printf(
       "decode of %s: prompts of %lld tokens, %lld steps after %lld that warm up\n"
       "roofline: every weight that a token passes, once, and the keys and values of all positions, "
@@ -145,7 +145,7 @@ absl::Status BenchDecode(const BenchGpu& gpu, const BenchModel& model, Figures& 
 
 absl::Status BenchPrefill(const BenchGpu& gpu, const BenchModel& model, Figures& figures) {
   const std::string name = fmt::format("prefill_{}", model.name);
-  const auto rollout = BenchRollout::Create(
+  const auto rollout = DecodeRollout::Create(
       gpu, model, {.sequences = model.prefill_prompts, .sequence_tokens = model.prompt + 1});
   if (absl::IsUnavailable(rollout.status())) {
     figures.NotRun(name + "_tokens", std::string(rollout.status().message()));

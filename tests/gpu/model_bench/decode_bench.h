@@ -18,7 +18,7 @@ namespace tandem::testing {
 // Steps are timed on the host, from one to the next: what the host does between them counts.
 // Then the bits are checked: log-probs of samples of every batch, and the tokens of a greedy one,
 // against one forward over the whole sample. A batch that does not fit is not run, and says why.
-// Errors: the device's; DataLoss: BenchRollout::Check.
+// Errors: the device's; DataLoss: DecodeRollout::Check.
 absl::Status BenchDecode(const BenchGpu& gpu, const BenchModel& model, Figures& figures);
 
 // Figures prefill_MODEL_...: tokens, tokens/s of prompts in chunks of step_tokens; percent, MFU:

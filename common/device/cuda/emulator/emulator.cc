@@ -41,8 +41,34 @@ struct Warp {
   alignas(16) unsigned char lanes[2][kWarp * kLaneBytes];
 };
 
+struct Copy16 {
+  void* to;
+  const void* from;  // null: zeros
+};
+
+// A thread's asynchronous copies, in order, and how many of them there were at each commit. Cleared,
+// not made anew, for every block: its memory is used again.
+struct ThreadCopies {
+  std::vector<Copy16> copies;
+  std::vector<size_t> commits;
+  size_t carried = 0;  // of copies
+
+  void Clear() {
+    copies.clear();
+    commits.clear();
+    carried = 0;
+  }
+  void CarryUpTo(size_t end) {
+    for (; carried < end; ++carried) {
+      const Copy16& copy = copies[carried];
+      copy.from == nullptr ? std::memset(copy.to, 0, 16) : std::memcpy(copy.to, copy.from, 16);
+    }
+  }
+};
+
 struct Block {
   std::vector<ThreadState> threads;
+  std::vector<ThreadCopies> copies;
   std::vector<Warp> warps;
   std::vector<unsigned char> shared;
   Barrier barrier;
@@ -59,6 +85,7 @@ void RunBlock(const Index3& at,
               const std::function<void()>& thread) {
   for (unsigned t = 0; t < threads; ++t) {
     block.threads[t] = {{t, 0, 0}, at, {threads, 1, 1}, grid};
+    block.copies[t].Clear();
   }
   block.barrier = {static_cast<int>(threads), 0, 0};
   for (Warp& warp : block.warps) warp.barrier = {kWarp, 0, 0};
@@ -67,6 +94,9 @@ void RunBlock(const Index3& at,
     block.current = index;
     thread();
     block.current = index;
+    const ThreadCopies& copies = block.copies[static_cast<size_t>(index)];
+    TANDEM_CHECK(copies.carried == copies.copies.size(),
+                 "a thread ended before what it had copied came");
     block.barrier.Leave();
     block.warps[static_cast<size_t>(index / kWarp)].barrier.Leave();
   });
@@ -90,6 +120,25 @@ void SyncBlock() {
   const int me = block.current;
   block.barrier.Wait();
   block.current = me;
+}
+
+void StartCopy16(void* to, const void* from) {
+  // Aligned as the instruction wants it; both sides.
+  TANDEM_CHECK(((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) & 15) == 0,
+               "cp.async: 16 bytes are aligned to 16");
+  std::memset(to, 0xff, 16);
+  block.copies[static_cast<size_t>(block.current)].copies.push_back({to, from});
+}
+
+void CommitCopies() {
+  ThreadCopies& mine = block.copies[static_cast<size_t>(block.current)];
+  mine.commits.push_back(mine.copies.size());
+}
+
+void WaitForCopies(int newest_left) {
+  ThreadCopies& mine = block.copies[static_cast<size_t>(block.current)];
+  const size_t left = static_cast<size_t>(newest_left), groups = mine.commits.size();
+  if (groups > left) mine.CarryUpTo(mine.commits[groups - left - 1]);
 }
 
 const unsigned char* Exchange(const void* mine, int bytes) {
@@ -119,6 +168,7 @@ void RunKernel(const LaunchShape& shape, CudaStream stream, std::function<void()
   Submit(stream, [=, thread = std::move(thread)] {
     ++kernels_run;
     block.threads.resize(threads);
+    block.copies.resize(threads);
     block.warps.resize(threads / kWarp);
     block.shared.resize(shape.shared_bytes + 128);
     const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;

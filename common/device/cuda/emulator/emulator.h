@@ -5,6 +5,7 @@
 //
 // Shared memory is filled with NaN before a block starts, and a test can turn the order of threads
 // and blocks around (SetOrder): a kernel that reads before it writes, or without a barrier, shows.
+// So does one that reads what it copies asynchronously before it has waited for it.
 #pragma once
 
 #include <cmath>
@@ -47,6 +48,12 @@ void SyncBlock();
 // until the lane's next exchange.
 inline constexpr int kLaneBytes = 32;
 const unsigned char* Exchange(const void* mine, int bytes);
+
+// Copies of 16 bytes, of zeros where `from` is null: `to` holds NaN until the thread waits for the
+// group that the copy belongs to, when `from` is read.
+void StartCopy16(void* to, const void* from);
+void CommitCopies();
+void WaitForCopies(int newest_left);
 
 // Runs `thread` in every thread of every block, or keeps it where `stream` is captured.
 void RunKernel(const LaunchShape& shape, CudaStream stream, std::function<void()> thread);
@@ -100,16 +107,13 @@ void LdMatrix4(uint32_t (&r)[4], const void* row);
 void LdMatrix4Transposed(uint32_t (&r)[4], const void* row);
 
 inline void CopyAsync16(void* to, const void* from, bool valid = true) {
-  // Aligned as the instruction wants it; both sides.
-  if (((reinterpret_cast<uintptr_t>(to) | (valid ? reinterpret_cast<uintptr_t>(from) : 0)) & 15) !=
-      0) {
-    __builtin_trap();
-  }
-  valid ? std::memcpy(to, from, 16) : std::memset(to, 0, 16);
+  emulator::StartCopy16(to, valid ? from : nullptr);
 }
-inline void CopyCommit() {}
+inline void CopyCommit() { emulator::CommitCopies(); }
 template <int kGroups>
-void CopyWait() {}
+void CopyWait() {
+  emulator::WaitForCopies(kGroups);
+}
 
 uint32_t PackBf16(float low, float high);
 inline float BitsToFloat(uint32_t bits) {

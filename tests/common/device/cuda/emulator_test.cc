@@ -30,6 +30,22 @@ __global__ void WithoutBarrier(const int* in, int* out) {
   out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
+// Two groups of 16 bytes a thread; `left` of the newest are not waited for before both are read.
+template <int kLeft>
+__global__ void CopyThenRead(const int* in, int* out) {
+  int* shared = reinterpret_cast<int*>(SharedMemory());
+  for (unsigned group = 0; group < 2; ++group) {
+    const unsigned at = (group * 32 + threadIdx.x) * 4;
+    CopyAsync16(shared + at, in + at, threadIdx.x != 31);
+    CopyCommit();
+  }
+  CopyWait<kLeft>();
+  __syncthreads();
+  for (unsigned i = threadIdx.x; i < 256; i += 32) out[i] = shared[i];
+  __syncthreads();
+  CopyWait<0>();
+}
+
 __global__ void SumOfWarp(const float* in, float* out) {
   float sum = in[threadIdx.x];
   for (int lanes = 16; lanes > 0; lanes /= 2) sum += ShuffleXor(sum, lanes);
@@ -100,6 +116,28 @@ TEST_CASE("a missing barrier shows") {
   Launch(WithoutBarrier, {.threads = 64, .shared_bytes = 256}, nullptr, in.data(), reverse.data());
   emulator::SetOrder(Order::kForward);
   REQUIRE(forward != reverse);
+}
+
+TEST_CASE("what is copied asynchronously is there once its group was waited for, not before") {
+  alignas(16) int in[256];
+  std::iota(in, in + 256, 1);
+  std::vector<int> out(256);
+  const auto expect = [&](int from, bool there) {
+    for (int i = from; i < from + 124; ++i) {
+      REQUIRE((out[static_cast<size_t>(i)] == in[i]) == there);
+    }
+    for (int i = from + 124; i < from + 128; ++i) {  // not valid: zeros
+      REQUIRE((out[static_cast<size_t>(i)] == 0) == there);
+    }
+  };
+  Launch(&CopyThenRead<0>, {1, 1, 1, 32, 1024}, nullptr, in, out.data());
+  expect(0, true);
+  expect(128, true);
+  Launch(&CopyThenRead<1>, {1, 1, 1, 32, 1024}, nullptr, in, out.data());
+  expect(0, true);
+  expect(128, false);
+  Launch(&CopyThenRead<2>, {1, 1, 1, 32, 1024}, nullptr, in, out.data());
+  expect(0, false);
 }
 
 TEST_CASE("lanes exchange values within their warp alone") {

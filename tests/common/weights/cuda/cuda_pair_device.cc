@@ -61,6 +61,7 @@ class CudaPairDevice final : public PairDevice {
     const absl::StatusOr<int64_t> free = cuda_->FreeBytes();
     return free.ok() ? device_.context().info().total_bytes - *free : -1;
   }
+  int FaultStride() const override { return emulated_ == nullptr ? 3 : 1; }
   int64_t SlackBytes() const override {
     return emulated_ == nullptr ? int64_t{16} << 20 : 0;  // what a driver keeps for itself
   }

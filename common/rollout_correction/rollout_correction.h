@@ -1,0 +1,60 @@
+// The rollout correction: importance weights, rejection and off-policy metrics of a batch, response
+// by response, so that nobody holds the token arrays of a whole step. Keys, names and numbers are
+// those of verl 0.9.1 (algorithm.rollout_correction, rollout_corr_helper.py).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/rollout_correction/importance_weights.h"
+#include "common/rollout_correction/log_prob_row.h"
+#include "common/rollout_correction/off_policy_metrics.h"
+#include "common/rollout_correction/rejection.h"
+
+namespace tandem {
+
+// In verl's spelling.
+struct RolloutCorrectionOptions {
+  std::optional<std::string> rollout_is;  // token or sequence
+  std::string rollout_is_threshold = "2.0";
+  bool rollout_is_batch_normalize = false;
+  std::optional<std::string> rollout_rs;
+  std::optional<std::string> rollout_rs_threshold;
+
+  bool enabled() const { return rollout_is || rollout_rs; }
+};
+
+// Two passes over the same responses in the same order: Observe every one, then take Metrics, and
+// Weights and Mask of every one. Not thread-safe.
+class RolloutCorrection {
+ public:
+  // InvalidArgument names the key that cannot be read.
+  static absl::StatusOr<RolloutCorrection> Create(const RolloutCorrectionOptions& options);
+
+  // InvalidArgument: arrays of different lengths.
+  absl::Status Observe(const LogProbRow& row);
+
+  // rollout_corr/..., of what was observed. InvalidArgument where no token counted.
+  absl::StatusOr<std::map<std::string, double>> Metrics() const;
+
+  bool weighs() const { return weights_.has_value(); }
+  bool rejects() const { return rejection_.has_value(); }
+  // One per token; none without rollout_is.
+  std::vector<float> Weights(const LogProbRow& row) const;
+  // One per token, 0 or 1; none without rollout_rs.
+  std::vector<float> Mask(const LogProbRow& row) const;
+
+ private:
+  RolloutCorrection() = default;
+
+  std::optional<ImportanceWeights> weights_;
+  std::optional<Rejection> rejection_;
+  OffPolicyMetrics off_policy_;
+};
+
+}  // namespace tandem

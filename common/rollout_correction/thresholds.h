@@ -1,0 +1,45 @@
+// Reading verl's specifications of importance weights and of rejection.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+namespace tandem {
+
+// rollout_is_threshold: a number is the upper bound of truncated importance sampling; "lo_hi" are
+// the bounds of IcePop.
+struct ImportanceBounds {
+  float upper = 2;
+  std::optional<float> lower;  // given: weights outside [lower, upper] become 0
+};
+
+// InvalidArgument: no number, a bound that is not above 0, lower > upper.
+absl::StatusOr<ImportanceBounds> ParseImportanceBounds(const std::string& text);
+
+// With d = log(policy / rollout) of a token, clamped to +-20:
+// k1 = -d, k2 = d^2 / 2, k3 = e^d - 1 - d (J. Schulman, Approximating KL divergence, 2020).
+enum class Divergence { kK1, kK2, kK3 };
+// What is compared with the threshold: the token's own value, or one number of the whole response.
+enum class RejectionLevel { kToken, kSequenceSum, kSequenceMean, kSequenceMax };
+
+struct RejectionCriterion {
+  std::string name;  // verl's, such as seq_mean_k3
+  RejectionLevel level = RejectionLevel::kToken;
+  Divergence divergence = Divergence::kK1;
+  // Kept: lower <= value <= upper. Of k1 the logarithms of the bounds on the ratio; of k2 and k3
+  // there is no lower one.
+  float upper = 0;
+  std::optional<float> lower;
+};
+
+// `names`: criteria joined with commas, doubles dropped; a token is kept if all keep it.
+// `thresholds`: one for all, or one for each, joined with commas: "lo_hi" or "hi" (then lo = 1 /
+// hi) for k1, a number for k2 and k3. InvalidArgument: a name that does not exist (there is no
+// seq_max_k1), another number of thresholds, a threshold as above.
+absl::StatusOr<std::vector<RejectionCriterion>> ParseRejection(const std::string& names,
+                                                               const std::string& thresholds);
+
+}  // namespace tandem

@@ -1,0 +1,80 @@
+#include "controller/correction_phase.h"
+
+#include <cmath>
+#include <vector>
+
+#include "common/base/status_macros.h"
+#include "common/rollout_correction/probability_comparison.h"
+
+namespace tandem {
+namespace {
+
+LogProbRow RowOf(const Sample& sample) {
+  return {.policy = sample.old_log_probs, .rollout = sample.log_probs, .mask = sample.mask};
+}
+
+bool HasBoth(const SampleMeta& meta) {
+  return meta.log_probs && meta.arrays.of(TokenArray::kRecomputed) >= 0;
+}
+
+absl::Status PutCorrection(const RolloutCorrection& correction,
+                           int64_t step,
+                           uint64_t sample_id,
+                           SampleStore& samples) {
+  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(sample_id));
+  const LogProbRow row = RowOf(sample);
+  if (correction.weighs()) {
+    TANDEM_RETURN_IF_ERROR(
+        samples.PutArray(step, TokenArray::kIsWeights, sample_id, correction.Weights(row)));
+  }
+  if (!correction.rejects()) return absl::OkStatus();
+  return samples.PutArray(step, TokenArray::kMask, sample_id, correction.Mask(row));
+}
+
+int64_t TrainedTokens(const SampleStore& samples) {
+  int64_t tokens = 0;
+  for (const SampleMeta& meta : samples.Metas()) tokens += meta.trained_tokens;
+  return tokens;
+}
+
+}  // namespace
+
+void AddFinite(const std::map<std::string, double>& metrics, StepFacts& facts) {
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) facts.trainer[name] = value;
+  }
+}
+
+absl::Status CorrectRollout(const TrainOptions& options, SampleStore& samples, StepBatch& batch) {
+  if (!options.recompute_old_log_probs) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(RolloutCorrection correction,
+                          RolloutCorrection::Create(options.correction));
+  ProbabilityComparison probabilities;
+  std::vector<uint64_t> compared;
+  for (const SampleMeta& meta : samples.Metas()) {
+    if (!HasBoth(meta)) continue;
+    TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(meta.sample_id));
+    probabilities.Add(RowOf(sample));
+    TANDEM_RETURN_IF_ERROR(correction.Observe(RowOf(sample)));
+    compared.push_back(meta.sample_id);
+  }
+  if (probabilities.tokens == 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const auto metrics, correction.Metrics());
+  AddFinite(metrics, batch.facts);
+  AddFinite(probabilities.Metrics(), batch.facts);
+  if (!options.correction.enabled()) return absl::OkStatus();
+  for (const uint64_t id : compared) {
+    TANDEM_RETURN_IF_ERROR(PutCorrection(correction, batch.step, id, samples));
+  }
+  if (!correction.rejects() || TrainedTokens(samples) > 0) return absl::OkStatus();
+  return FailedPrecondition(
+      "step {}: algorithm.rollout_correction.rollout_rs={} with rollout_rs_threshold={} rejected "
+      "all "
+      "{:.0f} response tokens, mean |Δ probability| between rollout and trainers {:.3g}: nothing "
+      "is "
+      "left to train on. Raise the threshold, or find out why the two differ (tandem-parity)",
+      batch.step, *options.correction.rollout_rs, *options.correction.rollout_rs_threshold,
+      probabilities.tokens, probabilities.difference_mean);
+}
+
+}  // namespace tandem

@@ -1,0 +1,79 @@
+// Updates that were left out, and batches that are saved for a look at them.
+#include <algorithm>
+#include <cmath>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/tensor_file/atomic_file.h"
+#include "controller/batch_file/batch_format.h"
+#include "controller/report/metric_names.h"
+#include "controller/save_batch.h"
+#include "controller/train_loop.h"
+
+namespace tandem {
+
+absl::Status TrainLoop::CountSkipped(StepBatch& batch, const OptimizerStepResult& result) {
+  if (!result.skipped) {
+    position_.skipped_in_a_row = 0;
+    return absl::OkStatus();
+  }
+  batch.facts.trainer[kSkippedUpdates] += 1;
+  parts_.progress.OnMessage(
+      fmt::format("step {}: the gradient norm is not finite; this update was skipped", batch.step));
+  const int64_t skipped = ++position_.skipped_in_a_row;
+  if (skipped < std::max<int64_t>(1, options_.max_skipped_steps)) return absl::OkStatus();
+  const std::string failure = fmt::format(
+      "step {}: {} update{} in a row {} skipped, the last gradient norm is {} (mini-batch {} of "
+      "{})",
+      batch.step, skipped, skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", result.grad_norm,
+      batch.mini_batch + 1, batch.plan.size());
+  const std::string folder = fmt::format("{}/failed_steps/step_{}", options_.run_dir, batch.step);
+  const absl::Status saved = SaveFailedStep(batch, folder, failure);
+  // What went wrong first is what the run ends with.
+  return MakeStatus(
+      absl::StatusCode::kDataLoss,
+      "{}: nothing is learnt any more. Go back to an earlier checkpoint with a "
+      "smaller actor.optim.lr, or check rewards and model. {}",
+      failure,
+      saved.ok() ? fmt::format("The step is saved: tandemctl batch inspect "
+                               "{}/step{} shows it",
+                               folder, kBatchSuffix)
+                 : fmt::format("The step could not be saved: {}", std::string(saved.message())));
+}
+
+absl::Status TrainLoop::SaveFailedStep(const StepBatch& batch,
+                                       const std::string& folder,
+                                       const std::string& failure) {
+  SavedBatchInfo info = BatchInfoOf(batch);
+  info.failure = failure;
+  info.mini_batch = batch.mini_batch;
+  info.checkpoint = newest_checkpoint_;
+  TANDEM_RETURN_IF_ERROR(SaveBatch(folder + "/step" + kBatchSuffix, info, parts_.samples, batch));
+  return WriteFileAtomically(folder + "/config.yaml", options_.config_yaml);
+}
+
+absl::Status TrainLoop::SaveDueBatch(const StepBatch& batch) {
+  if (options_.save_batch_freq <= 0 || batch.step % options_.save_batch_freq != 0) {
+    return absl::OkStatus();
+  }
+  const std::string path =
+      fmt::format("{}/batches/step_{}{}", options_.run_dir, batch.step, kBatchSuffix);
+  const absl::Status saved = SaveBatch(path, BatchInfoOf(batch), parts_.samples, batch);
+  if (!absl::IsResourceExhausted(saved)) return saved;
+  // The run can go on without it.
+  parts_.progress.OnMessage(
+      fmt::format("step {}: its batch is not saved: {}", batch.step, std::string(saved.message())));
+  return absl::OkStatus();
+}
+
+SavedBatchInfo TrainLoop::BatchInfoOf(const StepBatch& batch) const {
+  SavedBatchInfo info = InfoOf(batch);
+  info.sampling_version = batch.version;
+  info.version = position_.version;
+  info.ranks = parts_.pool.pairs();
+  info.model_path = options_.model_path;
+  info.config_yaml = options_.config_yaml;
+  return info;
+}
+
+}  // namespace tandem

@@ -1,0 +1,103 @@
+// Partitions and micro-batches against the reference implementation's.
+#include <catch2/catch.hpp>
+
+#include "common/balance/largest_differencing.h"
+#include "common/balance/micro_batches.h"
+#include "common/balance/seqlen_imbalance.h"
+#include "common/balance/workload.h"
+#include "tests/support/golden.h"
+#include "tests/support/golden_tensor.h"
+
+namespace tandem {
+namespace {
+
+using testing::GoldenCase;
+using testing::GoldenFamily;
+using testing::Json;
+
+using Lists = std::vector<std::vector<int64_t>>;
+
+std::filesystem::path GoldenDir() {
+#ifdef TANDEM_COMMITTED_GOLDEN
+  return testing::CommittedGoldenDir();
+#else
+  return testing::GoldenDirOrSkip();
+#endif
+}
+
+std::vector<int64_t> Lengths(const GoldenCase& c) {
+  return c.inputs.at("seqlen").get<std::vector<int64_t>>();
+}
+
+// False where the input had to be refused, and was.
+template <typename T>
+bool Answered(const GoldenCase& c, const absl::StatusOr<T>& result) {
+  INFO(result.status().ToString());
+  if (c.raises) {
+    REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
+    return false;
+  }
+  REQUIRE(result.ok());
+  return true;
+}
+
+void CheckWorkload(const GoldenFamily&, const GoldenCase& c) {
+  std::vector<int64_t> got;
+  for (const int64_t tokens : Lengths(c)) got.push_back(Workload(tokens));
+  REQUIRE(got == testing::ParseTensor(c.outputs.at("workload")).Ints());
+}
+
+void RequireImbalance(const Json& want, const SeqlenImbalance& got) {
+  REQUIRE(want.at("global_seqlen/min").get<int64_t>() == got.min);
+  REQUIRE(want.at("global_seqlen/max").get<int64_t>() == got.max);
+  REQUIRE(want.at("global_seqlen/minmax_diff").get<int64_t>() == got.max - got.min);
+  REQUIRE(want.at("global_seqlen/balanced_min").get<int64_t>() == got.balanced_min);
+  REQUIRE(want.at("global_seqlen/balanced_max").get<int64_t>() == got.balanced_max);
+  REQUIRE(want.at("global_seqlen/mean").get<double>() == got.mean);
+}
+
+void CheckPartitions(const GoldenFamily&, const GoldenCase& c) {
+  const auto parts = BalancedPartitions(Lengths(c), c.options.at("k_partitions").get<int64_t>(),
+                                        c.options.at("equal_size").get<bool>());
+  if (!Answered(c, parts)) return;
+  REQUIRE(*parts == c.outputs.at("partitions").get<Lists>());
+  if (c.outputs.contains("unbalance")) {
+    RequireImbalance(c.outputs.at("unbalance"), MeasureImbalance(Lengths(c), *parts));
+  }
+}
+
+void CheckGreedy(const GoldenFamily&, const GoldenCase& c) {
+  const auto parts = GreedyPartition(Lengths(c), c.options.at("k_partitions").get<int64_t>(),
+                                     c.options.at("equal_size").get<bool>());
+  if (Answered(c, parts)) REQUIRE(*parts == c.outputs.at("partitions").get<Lists>());
+}
+
+int64_t OptionOr(const GoldenCase& c, const char* key, int64_t otherwise) {
+  const bool there = c.options.contains(key) && !c.options.at(key).is_null();
+  return there ? c.options.at(key).get<int64_t>() : otherwise;
+}
+
+void CheckMicroBatches(const GoldenFamily&, const GoldenCase& c) {
+  const auto batches = RearrangeMicroBatches(
+      Lengths(c), {.max_tokens = c.options.at("max_token_len").get<int64_t>(),
+                   .min_batches = OptionOr(c, "min_num_micro_batch", 1),
+                   .multiple = OptionOr(c, "num_batches_divided_by", 1),
+                   .group_size = OptionOr(c, "force_group_size", 1),
+                   .small_ends = c.options.value("use_dynamic_bsz_balance", true)});
+  if (!Answered(c, batches)) return;
+  REQUIRE(*batches == c.outputs.at("micro_batch_indices").get<Lists>());
+  const auto reverse = ReverseIndex(*batches);
+  REQUIRE(reverse.ok());
+  REQUIRE(*reverse == c.outputs.at("reverse_index").get<std::vector<int64_t>>());
+}
+
+TEST_CASE("Partitions and micro-batches equal the golden lists", "[golden]") {
+  RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "padding_balancing"),
+                  {{"calculate_workload", CheckWorkload},
+                   {"get_seqlen_balanced_partitions", CheckPartitions},
+                   {"greedy_partition", CheckGreedy},
+                   {"rearrange_micro_batches", CheckMicroBatches}});
+}
+
+}  // namespace
+}  // namespace tandem

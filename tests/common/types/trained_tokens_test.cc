@@ -1,0 +1,29 @@
+#include "common/types/trained_tokens.h"
+
+#include <catch2/catch.hpp>
+
+namespace tandem {
+namespace {
+
+const ResponseWindow kWindow{.prompt_tokens = 3, .response_tokens = 5};
+
+TEST_CASE("Trained are the response tokens of trained segments, holes stay out", "[types]") {
+  // A tool's output between two answers.
+  REQUIRE(TrainedTokens({{0, 3, false, 0}, {3, 2, true, 0}, {5, 2, false, 0}, {7, 1, true, 0}},
+                        kWindow) == std::vector<bool>{true, true, false, false, true});
+  REQUIRE(TrainedTokens({{0, 8, false, 0}}, kWindow) == std::vector<bool>(5, false));
+}
+
+TEST_CASE("Of a segment only what lies in the response is trained", "[types]") {
+  REQUIRE(TrainedTokens({{0, 4, true, 0}}, kWindow) ==
+          std::vector<bool>{true, false, false, false, false});
+  REQUIRE(TrainedTokens({{7, 9, true, 0}}, kWindow) ==
+          std::vector<bool>{false, false, false, false, true});
+}
+
+TEST_CASE("Without segments the whole response is trained", "[types]") {
+  REQUIRE(TrainedTokens({}, kWindow) == std::vector<bool>(5, true));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,44 @@
+#include "controller/step_metrics.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/fakes/fake_run.h"
+
+namespace tandem {
+namespace {
+
+SampleMeta MetaOf(uint64_t id, int64_t prompt, int64_t response, int rank) {
+  SampleMeta meta;
+  meta.sample_id = id;
+  meta.prompt_tokens = prompt;
+  meta.response_tokens = response;
+  meta.rank = rank;
+  return meta;
+}
+
+}  // namespace
+
+TEST_CASE("The step's sequence lengths are compared before and after balancing", "[step_metrics]") {
+  testing::FakeRun run(2);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  const std::vector<SampleMeta> samples = {MetaOf(1, 2, 8, 0), MetaOf(2, 2, 18, 1),
+                                           MetaOf(3, 5, 35, 0), MetaOf(4, 5, 25, 1)};
+  const auto metrics = StepMetrics({.ranks = 2}, samples, phases);
+  REQUIRE(metrics.at("global_seqlen/min") == 30);
+  REQUIRE(metrics.at("global_seqlen/max") == 70);
+  REQUIRE(metrics.at("global_seqlen/minmax_diff") == 40);
+  REQUIRE(metrics.at("global_seqlen/balanced_min") == 50);
+  REQUIRE(metrics.at("global_seqlen/balanced_max") == 50);
+  REQUIRE(metrics.at("global_seqlen/mean") == 50);
+}
+
+TEST_CASE("A rank without samples has no tokens", "[step_metrics]") {
+  testing::FakeRun run(1);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  const auto metrics = StepMetrics({.ranks = 3}, {MetaOf(1, 2, 4, 2)}, phases);
+  REQUIRE(metrics.at("global_seqlen/balanced_min") == 0);
+  REQUIRE(metrics.at("global_seqlen/balanced_max") == 6);
+  REQUIRE(metrics.at("global_seqlen/mean") == 2);
+}
+
+}  // namespace tandem

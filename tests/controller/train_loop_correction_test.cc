@@ -1,0 +1,158 @@
+// The rollout correction inside a step.
+#include <cmath>
+
+#include <catch2/catch.hpp>
+
+#include "controller/train_loop.h"
+#include "tests/fakes/fake_run.h"
+
+namespace tandem {
+namespace {
+
+using Floats = std::vector<float>;
+using Recomputed = std::function<Floats(const SampleMeta&)>;
+
+// What rollouts say of every sample's two tokens.
+const Floats kRollout{-1.0f, -2.0f};
+
+// One step whose trainers recompute what `recomputed` says.
+struct CorrectedRun {
+  explicit CorrectedRun(Recomputed recomputed) : run(1) {
+    run.options.total_steps = 1;
+    run.options.recompute_old_log_probs = true;
+    run.journal.OnCall("trainer 0 ComputeLogProbs(step 1, current", [this, recomputed] {
+      for (const SampleMeta& meta : run.samples->Metas()) {
+        REQUIRE(run.samples->PutArray(1, TokenArray::kRecomputed, meta.sample_id, recomputed(meta))
+                    .ok());
+      }
+    });
+  }
+  double Metric(const std::string& name) const { return run.store.steps.at(1).metrics.at(name); }
+  bool Has(const std::string& name) const { return run.store.steps.at(1).metrics.contains(name); }
+
+  testing::FakeRun run;
+};
+
+Floats Same(const SampleMeta&) { return kRollout; }
+
+// Odd samples' first token is e^0.5 times as probable for the trainers.
+Floats OddDiffer(const SampleMeta& meta) {
+  return {meta.sample_id % 2 == 1 ? -0.5f : -1.0f, -2.0f};
+}
+
+}  // namespace
+
+TEST_CASE("With identical log-probs every weight is exactly 1 and nothing is rejected",
+          "[train_loop][correction]") {
+  for (const std::string level : {"token", "sequence"}) {
+    for (const bool normalize : {false, true}) {
+      CorrectedRun corrected(Same);
+      corrected.run.options.correction = {.rollout_is = level,
+                                          .rollout_is_batch_normalize = normalize,
+                                          .rollout_rs = "token_k1,seq_max_k3",
+                                          .rollout_rs_threshold = "1_1,1e-9"};
+      REQUIRE(corrected.run.Run().ok());
+      for (const SampleMeta& meta : corrected.run.samples->Metas()) {
+        const Sample sample = *corrected.run.samples->Read(meta.sample_id);
+        REQUIRE(sample.is_weights == Floats{1, 1});
+        REQUIRE(sample.mask == Floats{1, 1});
+        REQUIRE(meta.trained_tokens == 2);
+      }
+      REQUIRE(corrected.Metric("rollout_corr/rollout_is_mean") == 1.0);
+      REQUIRE(corrected.Metric("rollout_corr/rollout_is_max") == 1.0);
+      REQUIRE(corrected.Metric("rollout_corr/rollout_is_min") == 1.0);
+      REQUIRE(corrected.Metric("rollout_corr/kl") == 0.0);
+      REQUIRE(corrected.Metric("rollout_corr/rollout_rs_masked_fraction") == 0.0);
+      REQUIRE(corrected.Metric("training/rollout_probs_diff_max") == 0.0);
+      REQUIRE(corrected.Metric("training/rollout_actor_probs_pearson_corr") == Approx(1));
+    }
+  }
+}
+
+TEST_CASE("Differences are weighed and rejected, and do not end a run that asks for it",
+          "[train_loop][correction]") {
+  CorrectedRun corrected(OddDiffer);
+  corrected.run.options.correction = {.rollout_is = "token",
+                                      .rollout_is_threshold = "1.2",
+                                      .rollout_rs = "seq_max_k2",
+                                      .rollout_rs_threshold = "0.1"};
+  corrected.run.forward.identical_tokens = 12;
+  REQUIRE(corrected.run.Run().ok());
+  for (const SampleMeta& meta : corrected.run.samples->Metas()) {
+    const Sample sample = *corrected.run.samples->Read(meta.sample_id);
+    const bool odd = meta.sample_id % 2 == 1;
+    REQUIRE(sample.is_weights == Floats{odd ? 1.2f : 1.0f, 1.0f});
+    REQUIRE(sample.mask == (odd ? Floats{0, 0} : Floats{1, 1}));
+    REQUIRE(meta.trained_tokens == (odd ? 0 : 2));
+  }
+  REQUIRE(corrected.Metric("rollout_corr/rollout_rs_masked_fraction") == 0.5);
+  REQUIRE(corrected.Metric("rollout_corr/kl") == Approx(-0.125));
+  REQUIRE(corrected.Metric("training/rollout_probs_diff_max") ==
+          Approx(std::exp(-0.5) - std::exp(-1.0)));
+  REQUIRE(corrected.Metric("training/rollout_log_probs_identical") == 0.75);
+}
+
+TEST_CASE("Without a correction recomputed log-probs are measured, and differences end the run",
+          "[train_loop][correction]") {
+  CorrectedRun measured(OddDiffer);
+  REQUIRE(measured.run.Run().ok());
+  REQUIRE(measured.Metric("rollout_corr/kl") == Approx(-0.125));
+  REQUIRE_FALSE(measured.Has("rollout_corr/rollout_is_mean"));
+  const Sample sample =
+      *measured.run.samples->Read(measured.run.samples->Metas().front().sample_id);
+  REQUIRE(sample.is_weights.empty());
+  REQUIRE(sample.mask.empty());
+
+  CorrectedRun stopped(OddDiffer);
+  stopped.run.forward.identical_tokens = 12;
+  REQUIRE(absl::IsDataLoss(stopped.run.Run()));
+}
+
+TEST_CASE("A mini-batch of rejected tokens alone is left out, with its update",
+          "[train_loop][correction]") {
+  CorrectedRun corrected([](const SampleMeta& meta) {
+    return meta.group == 0 ? Floats{-9.0f, -9.0f} : kRollout;
+  });
+  corrected.run.options.mini_batch_prompts = 1;
+  corrected.run.options.epochs = 2;
+  corrected.run.options.correction = {.rollout_rs = "token_k3", .rollout_rs_threshold = "1"};
+  REQUIRE(corrected.run.Run().ok());
+  REQUIRE(corrected.run.journal.Count("trainer 0 ForwardBackward(step 1, mini 0") == 0);
+  REQUIRE(corrected.run.journal.Count("trainer 0 ForwardBackward(step 1, mini 1 of 2, v0, comp") ==
+          1);
+  REQUIRE(corrected.run.journal.Count("trainer 0 OptimizerStep(v2)") == 1);
+  REQUIRE(corrected.run.journal.Count("trainer 0 OptimizerStep(v3)") == 0);
+  REQUIRE(corrected.run.store.steps.at(1).version == 2);
+  REQUIRE(corrected.Metric("actor/skipped_updates") == 2.0);
+  REQUIRE(corrected.Metric("actor/grad_norm") == 0.5);
+  REQUIRE(corrected.run.progress.messages.back().find("rejected every token of 2 mini-batches") !=
+          std::string::npos);
+}
+
+TEST_CASE("A step whose every token is rejected ends the run and names the threshold",
+          "[train_loop][correction]") {
+  CorrectedRun corrected([](const SampleMeta&) { return Floats{-9.0f, -9.0f}; });
+  corrected.run.options.correction = {.rollout_rs = "token_k3", .rollout_rs_threshold = "1"};
+  const absl::Status status = corrected.run.Run();
+  REQUIRE(absl::IsFailedPrecondition(status));
+  REQUIRE(
+      status.message().find("rollout_rs=token_k3 with rollout_rs_threshold=1 rejected all 16") !=
+      std::string::npos);
+  REQUIRE(corrected.run.journal.Count("trainer 0 OptimizerStep") == 0);
+}
+
+TEST_CASE("The trainers' comparison gives the probabilities' differences where none is recomputed",
+          "[train_loop][correction]") {
+  testing::FakeRun run(2);
+  run.options.total_steps = 1;
+  for (const float x : {-1.0f, -2.0f}) run.forward.probabilities.Add(x, x);
+  REQUIRE(run.Run().ok());
+  const auto& metrics = run.store.steps.at(1).metrics;
+  REQUIRE(metrics.at("training/rollout_probs_diff_valid") == 1.0);
+  REQUIRE(metrics.at("training/rollout_probs_diff_max") == 0.0);
+  REQUIRE(metrics.at("training/rollout_probs_diff_std") == 0.0);
+  REQUIRE(metrics.at("training/rollout_actor_probs_pearson_corr") == Approx(1));
+  REQUIRE_FALSE(metrics.contains("rollout_corr/kl"));
+}
+
+}  // namespace tandem

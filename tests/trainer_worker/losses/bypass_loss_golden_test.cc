@@ -1,0 +1,116 @@
+// The loss of bypass mode against the numbers of the reference implementation.
+#include <catch2/catch.hpp>
+
+#include "tests/support/golden.h"
+#include "tests/support/golden_tensor.h"
+#include "trainer_worker/losses/bypass_loss.h"
+
+namespace tandem {
+namespace {
+
+using testing::GoldenCase;
+using testing::GoldenFamily;
+using testing::GoldenTensor;
+using testing::Json;
+using testing::ParseTensor;
+
+constexpr double kRtol = 1e-4, kAtol = 1e-5;
+
+std::optional<std::string> Text(const Json& options, const char* key) {
+  if (!options.contains(key) || options.at(key).is_null()) return std::nullopt;
+  const Json& value = options.at(key);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+BypassOptions BypassOf(const Json& json) {
+  BypassOptions options;
+  options.loss_type = json.value("loss_type", "ppo_clip");
+  options.correction.rollout_is = Text(json, "rollout_is");
+  options.correction.rollout_is_threshold = Text(json, "rollout_is_threshold").value_or("2.0");
+  options.correction.rollout_is_batch_normalize = json.value("rollout_is_batch_normalize", false);
+  options.correction.rollout_rs = Text(json, "rollout_rs");
+  options.correction.rollout_rs_threshold = Text(json, "rollout_rs_threshold");
+  return options;
+}
+
+std::optional<double> Number(const Json& options, const char* key) {
+  if (!options.contains(key) || options.at(key).is_null()) return std::nullopt;
+  return options.at(key).get<double>();
+}
+
+LossScale ScaleOf(const Json& options, double horizon) {
+  const Json& global = options.at("global_batch_info");
+  LossScale scale;
+  scale.mode = options.at("loss_agg_mode").get<std::string>();
+  scale.dp_size = global.value("dp_size", int64_t{1});
+  scale.batch_tokens = Number(global, "batch_num_tokens");
+  scale.batch_samples = Number(global, "global_batch_size");
+  scale.loss_scale_factor = Number(global, "loss_scale_factor");
+  scale.horizon = horizon;
+  return scale;
+}
+
+LossTokens TokensOf(const Json& scenario) {
+  const GoldenTensor log_prob = ParseTensor(scenario.at("log_prob"));
+  LossTokens tokens;
+  tokens.log_probs = log_prob.Floats();
+  tokens.old_log_probs = ParseTensor(scenario.at("old_log_prob")).Floats();
+  tokens.advantages = ParseTensor(scenario.at("advantages")).Floats();
+  tokens.mask = ParseTensor(scenario.at("response_mask")).Floats();
+  tokens.num_rows = log_prob.shape.at(0);
+  for (size_t i = 0; i < log_prob.values.size(); ++i) {
+    tokens.rows.push_back(static_cast<int64_t>(i) / log_prob.shape.at(1));
+  }
+  return tokens;
+}
+
+// A spread over tokens comes from a difference of squares in float32 there.
+double AtolOf(const std::string& name, const RolloutCorrectionOptions& options) {
+  if (!name.ends_with("_std") || name.ends_with("_seq_std")) return kAtol;
+  const bool weights = name.find("rollout_is_") != std::string::npos;
+  const std::string text =
+      weights ? options.rollout_is_threshold : options.rollout_rs_threshold.value_or("1");
+  return 1e-3 * std::stod(text.substr(text.rfind('_') + 1));
+}
+
+void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
+  const LossTokens tokens = TokensOf(family.Scenario(c));
+  const BypassOptions bypass = BypassOf(c.options.at("rollout_correction"));
+  PolicyLossOptions options;
+  options.clip_ratio_low = c.options.at("clip_ratio_low").get<double>();
+  options.clip_ratio_high = c.options.at("clip_ratio_high").get<double>();
+  options.clip_ratio_c = c.options.at("clip_ratio_c").get<double>();
+  const double width = static_cast<double>(tokens.log_probs.size()) /
+                       static_cast<double>(std::max<int64_t>(tokens.num_rows, 1));
+  const auto result = ComputeBypassLoss(tokens, bypass, options, ScaleOf(c.options, width));
+  if (c.raises) {
+    REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
+    return;
+  }
+  INFO(result.status().ToString());
+  REQUIRE(result.ok());
+  REQUIRE(
+      testing::IsClose(result->loss, ParseTensor(c.outputs.at("loss")).values[0], kRtol, kAtol));
+  const GoldenTensor gradient = ParseTensor(c.outputs.at("grad_log_prob"));
+  double largest = 0;
+  for (const double value : gradient.values) largest = std::max(largest, std::abs(value));
+  REQUIRE(testing::CompareValues(result->grad_log_probs, gradient.values, kRtol,
+                                 std::max(kAtol, 1e-6 * largest)) == "");
+  auto metrics = CorrectInBypass(tokens, bypass.correction)->metrics;
+  metrics["actor/ppo_kl"] = result->approx_kl_sum / (result->tokens + 1e-8);
+  metrics["actor/pg_clipfrac"] = result->clipped_sum / (result->tokens + 1e-8);
+  metrics["actor/pg_clipfrac_lower"] = result->clipped_dual_sum / (result->tokens + 1e-8);
+  for (const auto& [name, value] : c.outputs.at("metrics").items()) {
+    INFO(name);
+    REQUIRE(testing::IsClose(metrics.at(name), testing::ParseNumber(value), kRtol,
+                             AtolOf(name, bypass.correction)));
+  }
+}
+
+TEST_CASE("The loss of bypass mode equals the golden numbers", "[golden][losses]") {
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "policy_losses"),
+                           {{"bypass_mode", CheckBypass}});
+}
+
+}  // namespace
+}  // namespace tandem
