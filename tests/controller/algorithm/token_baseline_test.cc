@@ -58,6 +58,17 @@ TEST_CASE("the probability of the token lowers its weight", "[advantages]") {
   }
 }
 
+TEST_CASE("tokens that could not have been others have no baseline", "[advantages]") {
+  for (const std::string& name : kBoth) {
+    AdvantageGroup group = Two();
+    for (AdvantageRow& row : group) {
+      row.log_probs = {0, 0};
+      row.sum_pi_squared = {1, 1};  // W: 0
+    }
+    REQUIRE(RunGroup(name, group)[0].tokens == Doubles{4, 4});
+  }
+}
+
 TEST_CASE("a response alone has no baseline", "[advantages]") {
   for (const std::string& name : kBoth) {
     REQUIRE(RunGroup(name, {Weighed(Row(0, {1, 0, 2}, {1, 0, 1}), {1, 1, 1})})[0].tokens ==
