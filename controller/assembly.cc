@@ -17,14 +17,12 @@
 #include "common/device/device_memory.h"
 #include "common/observe/fanout_tracker.h"
 #include "common/rpc/server.h"
-#include "common/tensor_file/check_model.h"
 #include "common/text/tokenizer.h"
 #include "controller/check_only.h"
 #include "controller/clients/grpc_clients.h"
 #include "controller/cluster_service.h"
 #include "controller/config_options.h"
 #include "controller/data/chat_codec.h"
-#include "controller/data/prompt_loader.h"
 #include "controller/data/shuffled_prompts.h"
 #include "controller/hang_watch.h"
 #include "controller/memory_plan_input.h"
@@ -32,7 +30,7 @@
 #include "controller/progress_relay.h"
 #include "controller/report/console_progress.h"
 #include "controller/resume_point.h"
-#include "controller/reward/composite_reward.h"
+#include "controller/run_inputs.h"
 #include "controller/run_outputs.h"
 #include "controller/run_plan.h"
 #include "controller/store/sqlite_run_store.h"
@@ -69,53 +67,6 @@ absl::Status LockRunDir(const std::string& run_dir) {
   return absl::OkStatus();
 }
 
-// What is loaded and checked before anything listens.
-struct Inputs {
-  ModelSpec spec;
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<ChatCodec> codec;
-  std::unique_ptr<ShuffledPrompts> prompts;
-  std::vector<Prompt> validation;
-  std::unique_ptr<RewardFunction> reward;
-};
-
-absl::StatusOr<Inputs> LoadInputs(const v1::Config& config) {
-  Inputs inputs;
-  const std::string& model = config.model().path();
-  TANDEM_ASSIGN_OR_RETURN(inputs.spec, CheckModel(model, config.rollout().max_model_len()));
-  TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(model));
-  TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
-  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
-  ChatCodecOptions codec{.add_default_system_prompt = config.data().add_default_system_prompt(),
-                         .now = RealClock().Now()};
-  if (!config.data().apply_chat_template_kwargs().empty()) {
-    codec.template_kwargs = nlohmann::ordered_json::parse(
-        config.data().apply_chat_template_kwargs(), nullptr, /*allow_exceptions=*/false);
-  }
-  TANDEM_ASSIGN_OR_RETURN(inputs.codec,
-                          ChatCodec::Create(inputs.tokenizer.get(), std::move(codec)));
-  const int64_t vocab = inputs.tokenizer->vocab_size();
-  const RowCheck scorable = [&](const std::string& data_source, const std::string& truth) {
-    return inputs.reward->CheckRow(data_source, truth);
-  };
-  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts train,
-                          LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
-  spdlog::info("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
-               train.rows, train.filtered, train.truncated);
-  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts validation,
-                          LoadValPrompts(config.data(), *inputs.codec, vocab, scorable));
-  inputs.validation = std::move(validation.prompts);
-  inputs.prompts = std::make_unique<ShuffledPrompts>(
-      std::move(train.prompts),
-      ShuffledPrompts::Options{.shuffle = config.data().shuffle(),
-                               .seed = static_cast<uint64_t>(config.data().seed())});
-  if (inputs.prompts->size() < config.data().train_batch_size()) {
-    return InvalidArgument("{} training prompts are fewer than data.train_batch_size = {}",
-                           inputs.prompts->size(), config.data().train_batch_size());
-  }
-  return inputs;
-}
-
 v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& tokenizer) {
   v1::RegisterResponse welcome;
   *welcome.mutable_config() = config;
@@ -133,7 +84,7 @@ int64_t FirstGeneration() { return absl::ToUnixMillis(RealClock().Now()); }
 class RunAssembly final : public Assembly {
  public:
   RunAssembly(const AssemblyOptions& options,
-              Inputs inputs,
+              RunInputs inputs,
               std::unique_ptr<RunStore> store,
               std::unique_ptr<SampleStore> samples,
               CheckpointIndex checkpoints,
@@ -175,7 +126,7 @@ class RunAssembly final : public Assembly {
   absl::Status CheckAndReport(const RunParts& parts);
 
   const v1::Config config_;
-  const Inputs inputs_;
+  const RunInputs inputs_;
   const std::unique_ptr<RunStore> store_;
   const std::unique_ptr<SampleStore> samples_;
   CheckpointIndex checkpoints_;
@@ -369,7 +320,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
   const v1::Config& config = options.config;
   const std::string& run_dir = config.cluster().run_dir();
   TANDEM_RETURN_IF_ERROR(LockRunDir(run_dir));
-  TANDEM_ASSIGN_OR_RETURN(Inputs inputs, LoadInputs(config));
+  TANDEM_ASSIGN_OR_RETURN(RunInputs inputs, LoadRunInputs(config));
   // Who only checks leaves what is in the directory as it is.
   const bool check_only = config.weight_sync().check_only();
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RunStore> store,

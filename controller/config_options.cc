@@ -77,7 +77,11 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.compare_log_probs = config.rollout().calculate_log_probs();
   options.max_skipped_steps = actor.max_skipped_steps();
 
+  options.filter_groups = {.enable = algorithm.filter_groups().enable(),
+                           .metric = algorithm.filter_groups().metric(),
+                           .max_batches = algorithm.filter_groups().max_num_gen_batches()};
   options.adv_estimator = algorithm.adv_estimator();
+  options.greedy_baselines = algorithm.adv_estimator() == "remax";
   options.advantage = {.by_std = algorithm.norm_adv_by_std_in_grpo(),
                        .gamma = algorithm.gamma(),
                        .lam = algorithm.lam(),

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
+#include "controller/algorithm/resampling.h"
+#include "controller/algorithm/validation_metrics.h"
+#include "controller/report/metric_names.h"
 #include "controller/reward_item.h"
 #include "controller/scoring.h"
 
 namespace tandem {
 namespace {
-
-using ScoresByPrompt = std::map<int64_t, std::vector<double>>;
 
 std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
                                      size_t count,
@@ -34,58 +35,43 @@ std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
   return groups;
 }
 
-struct Summary {
-  double mean = 0, best = 0, deviation = 0;
-  double interval = 0;  // half the width of the mean's 95 % interval, prompts being independent
-};
-
-// Means over prompts of each prompt's mean, best and standard deviation.
-Summary Summarize(const std::vector<const std::vector<double>*>& prompts) {
-  Summary summary;
-  double sum_of_squares = 0;
-  for (const std::vector<double>* scores : prompts) {
-    const auto count = static_cast<double>(scores->size());
-    double mean = 0, squares = 0;
-    for (const double score : *scores) mean += score / count;
-    for (const double score : *scores) squares += (score - mean) * (score - mean);
-    summary.mean += mean;
-    sum_of_squares += mean * mean;
-    summary.best += *std::max_element(scores->begin(), scores->end());
-    summary.deviation += std::sqrt(squares / count);
+// The scores of all samples of prompt after prompt, in order of prompt and sample.
+std::vector<ValidationPrompt> ByPrompt(const std::vector<Prompt>& prompts,
+                                       const std::vector<int64_t>& prompt_of,
+                                       const std::vector<RewardScore>& scores) {
+  std::vector<ValidationPrompt> judged;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (i == 0 || prompt_of[i] != prompt_of[i - 1]) {
+      const Prompt& prompt = prompts[static_cast<size_t>(prompt_of[i])];
+      judged.push_back({.data_source = prompt.data_source, .data_row = prompt.data_row});
+    }
+    ValidationPrompt& group = judged.back();
+    ++group.samples;
+    group.values["reward"].push_back(scores[i].score);
+    for (const auto& [key, value] : scores[i].extras) {
+      if (key != "reward") group.values[key].push_back(value);
+    }
+    if (scores[i].prediction) group.predictions.push_back(*scores[i].prediction);
   }
-  const double groups = std::max<double>(1, static_cast<double>(prompts.size()));
-  const double mean = summary.mean / groups;
-  const double variance =
-      groups > 1 ? std::max(0.0, sum_of_squares - groups * mean * mean) / (groups - 1) : 0.0;
-  return {.mean = mean,
-          .best = summary.best / groups,
-          .deviation = summary.deviation / groups,
-          .interval = 1.96 * std::sqrt(variance / groups)};
+  return judged;
 }
 
-std::map<std::string, double> SourceMetrics(const std::vector<Prompt>& prompts,
-                                            const ScoresByPrompt& scores,
-                                            int64_t n) {
-  std::map<std::string, std::vector<const std::vector<double>*>> by_source;
-  std::vector<const std::vector<double>*> all;
-  for (const auto& [prompt, values] : scores) {
-    by_source[prompts[static_cast<size_t>(prompt)].data_source].push_back(&values);
-    all.push_back(&values);
+// val/reward/mean: over prompts, of each one's mean; val/reward/ci95: half the width of its 95 %
+// interval, prompts being independent.
+void AddOverall(const std::vector<ValidationPrompt>& prompts,
+                std::map<std::string, double>& metrics) {
+  double sum = 0, sum_of_squares = 0;
+  for (const ValidationPrompt& prompt : prompts) {
+    const double mean = MeanAndStd(prompt.values.at("reward")).mean;
+    sum += mean;
+    sum_of_squares += mean * mean;
   }
-  std::map<std::string, double> metrics;
-  for (const auto& [source, values] : by_source) {
-    const Summary summary = Summarize(values);
-    const std::string prefix = fmt::format("val-core/{}/reward/", source);
-    metrics[fmt::format("{}mean@{}", prefix, n)] = summary.mean;
-    if (n > 1) {
-      metrics[fmt::format("{}best@{}/mean", prefix, n)] = summary.best;
-      metrics[fmt::format("val-aux/{}/reward/std@{}", source, n)] = summary.deviation;
-    }
-  }
-  const Summary overall = Summarize(all);
-  metrics["val/reward/mean"] = overall.mean;
-  metrics["val/reward/ci95"] = overall.interval;
-  return metrics;
+  const double groups = std::max<double>(1, static_cast<double>(prompts.size()));
+  const double mean = sum / groups;
+  const double variance =
+      groups > 1 ? std::max(0.0, sum_of_squares - groups * mean * mean) / (groups - 1) : 0.0;
+  metrics[kValRewardMean] = mean;
+  metrics[kValRewardInterval] = 1.96 * std::sqrt(variance / groups);
 }
 
 }  // namespace
@@ -120,14 +106,18 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
     ordered.push_back(std::move(item));
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<RewardScore> scores, ScoreAll(parts.reward, ordered));
-  ScoresByPrompt by_prompt;
-  for (size_t i = 0; i < scores.size(); ++i) by_prompt[prompt_of[i]].push_back(scores[i].score);
-
+  const std::vector<ValidationPrompt> judged = ByPrompt(prompts, prompt_of, scores);
+  ValidationResult result = SummarizeValidation(judged);
+  for (const std::string& missing : result.incomplete) {
+    parts.progress.OnMessage("validation: the reward function does not give every response of " +
+                             missing + "; there are no metrics of it");
+  }
   EvaluationRecord record{.step = request.step,
                           .version = request.version,
                           .prompts = static_cast<int64_t>(count),
                           .samples = total,
-                          .metrics = SourceMetrics(prompts, by_prompt, request.samples)};
+                          .metrics = std::move(result.metrics)};
+  AddOverall(judged, record.metrics);
   record.metrics["val/response_length/mean"] =
       total > 0 ? static_cast<double>(response_tokens) / static_cast<double>(total) : 0.0;
   record.seconds = absl::ToDoubleSeconds(parts.clock.Now() - start);

@@ -20,9 +20,10 @@ struct EvaluationRequest {
   Payer payer = Payer::kRun;
 };
 
-// Generates, scores and sums up under verl's names: val-core/<source>/reward/mean@N, best@N,
-// std@N, and val/reward/mean over everything. The samples have ids of their own (kValidationEpoch),
-// so that they never meet those of training. FailedPrecondition: no validation prompts.
+// Generates, scores and sums up under verl's names (algorithm/validation_metrics.h) by data source
+// and reward key, and val/reward/mean over everything. The samples have ids of their own
+// (kValidationEpoch), so that they never meet those of training. FailedPrecondition: no validation
+// prompts.
 absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const EvaluationRequest& request);
 
 }  // namespace tandem

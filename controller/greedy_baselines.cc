@@ -26,7 +26,7 @@ std::vector<GroupRequest> GreedyBaselines::Ask(int64_t step,
     const uint64_t id =
         MakeSampleId(prompts[i].data_row, kBaselineEpoch, of_same_row_[prompts[i].data_row]++);
     groups_[id] = group;
-    baselines_[group].prompt = prompts[i];
+    baselines_[group] = {.prompt = prompts[i], .version = version};
     requests.push_back({.request_id = fmt::format("{}-{}-greedy", step, group),
                         .version = version,
                         .prompt = prompts[i].tokens,
@@ -43,6 +43,13 @@ absl::Status GreedyBaselines::Put(const Sample& sample, const TextCodec& text) {
     return Internal("greedy sample {:#x} came, but nobody asked for it", sample.sample_id);
   }
   Baseline& baseline = baselines_.at(found->second);
+  for (const int64_t version : sample.versions) {
+    if (version == baseline.version) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "greedy sample {:#x}: weights of version {} sampled it, version {} was asked "
+                      "for; this is a defect of the rollout",
+                      sample.sample_id, version, baseline.version);
+  }
   baseline.item = MakeRewardItem(text, baseline.prompt, sample);
   baseline.answered = true;
   return absl::OkStatus();

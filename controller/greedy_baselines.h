@@ -33,7 +33,8 @@ class GreedyBaselines {
   static bool Owns(const Sample& sample) {
     return ((sample.sample_id >> 12) & 0xfffu) == kBaselineEpoch;
   }
-  // Keeps what a rollout generated. Internal: nobody asked for it.
+  // Keeps what a rollout generated. Internal: nobody asked for it. DataLoss: weights of another
+  // version sampled it.
   absl::Status Put(const Sample& sample, const TextCodec& text);
   // The reward of every group's greedy response. Internal: a response is missing, or the function
   // gave another number of scores; else as RewardFunction::Score.
@@ -42,6 +43,7 @@ class GreedyBaselines {
  private:
   struct Baseline {
     Prompt prompt;
+    int64_t version = 0;  // of the weights
     bool answered = false;
     RewardItem item;
   };

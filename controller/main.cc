@@ -16,6 +16,7 @@
 #include "common/config/config.h"
 #include "common/rpc/status_convert.h"
 #include "controller/assembly.h"
+#include "controller/dry_run.h"
 #include "controller/reward/check_reward.h"
 
 namespace tandem {
@@ -28,6 +29,7 @@ struct Flags {
   std::string listen;
   std::string launch_id;
   bool start_paused = false;
+  bool dry_run = false;
 };
 
 int ParseFlags(int argc, char** argv, Flags* flags) {
@@ -39,6 +41,8 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
   app.add_option("--listen", flags->listen, "over cluster.listen");
   app.add_flag("--start-paused", flags->start_paused,
                "train only what is asked for over the API, and stay until stopped");
+  app.add_flag("--dry-run", flags->dry_run,
+               "check config, model and data, plan the memory, say so, and start nothing");
   app.add_option("--launch-id", flags->launch_id,
                  "the same for every start of one launch: a restart goes on from the newest "
                  "checkpoint, whatever trainer.resume_mode says");
@@ -99,6 +103,13 @@ class Signals {
   NamedThread thread_;
 };
 
+int CheckAndPlan(const Flags& flags) {
+  const absl::StatusOr<v1::Config> config = ReadConfig(flags);
+  if (!config.ok()) return Refuse(FailedAt::kConfig, config.status());
+  const absl::Status fine = DryRun(*config);
+  return fine.ok() ? kExitDone : Refuse(FailedAt::kInputs, fine);
+}
+
 int Run(const Flags& flags) {
   Signals signals;
   absl::StatusOr<v1::Config> config = ReadConfig(flags);
@@ -127,5 +138,5 @@ int main(int argc, char** argv) {
   if (parsed != tandem::kExitDone) return parsed < 0 ? tandem::kExitDone : parsed;
   tandem::InitLog("controller", -1);
   tandem::InitFaultPoints("controller", 0);
-  return tandem::Run(flags);
+  return flags.dry_run ? tandem::CheckAndPlan(flags) : tandem::Run(flags);
 }

@@ -156,6 +156,11 @@ std::vector<SampleMeta> SampleStore::Metas() const {
   return metas;
 }
 
+void SampleStore::Drop(const std::vector<uint64_t>& sample_ids) {
+  std::lock_guard lock(mutex_);
+  for (const uint64_t id : sample_ids) metas_.erase(id);
+}
+
 void SampleStore::SetOutcome(uint64_t sample_id, const Outcome& outcome) {
   std::lock_guard lock(mutex_);
   const auto found = metas_.find(sample_id);

@@ -86,6 +86,9 @@ class SampleStore {
 
   // In order of sample id.
   std::vector<SampleMeta> Metas() const;
+  // They leave the step: from now on they are unknown here, though their arrays stay in the file.
+  // Ids that are unknown already do not matter.
+  void Drop(const std::vector<uint64_t>& sample_ids);
   void SetOutcome(uint64_t sample_id, const Outcome& outcome);
   void Assign(uint64_t sample_id, int64_t mini_batch, int rank);
 

@@ -41,8 +41,8 @@ absl::Status ScoreSamples(const TextCodec& text,
                           RewardFunction& reward,
                           SampleStore& samples,
                           StepBatch& batch) {
-  const std::vector<SampleMeta> metas = samples.Metas();
-  std::map<std::string, double> sums;
+  std::vector<SampleMeta> metas = samples.Metas();
+  std::erase_if(metas, [&](const auto& meta) { return batch.records.contains(meta.sample_id); });
   for (size_t begin = 0; begin < metas.size(); begin += kChunk) {
     const size_t end = std::min(begin + kChunk, metas.size());
     std::vector<RewardItem> items;
@@ -53,15 +53,21 @@ absl::Status ScoreSamples(const TextCodec& text,
     }
     TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, ScoreAll(reward, items));
     for (size_t i = begin; i < end; ++i) {
-      for (const auto& [name, value] : scores[i - begin].extras) sums[name] += value;
       batch.records[metas[i].sample_id] = MakeRecord(
           batch.step, metas[i], std::move(items[i - begin]), std::move(scores[i - begin]));
     }
   }
-  for (const auto& [name, sum] : sums) {
-    batch.facts.reward_terms[name] = sum / static_cast<double>(metas.size());
-  }
   return absl::OkStatus();
+}
+
+void AverageRewardTerms(StepBatch& batch) {
+  std::map<std::string, double> sums;
+  for (const auto& [id, record] : batch.records) {
+    for (const auto& [name, value] : record.reward_terms) sums[name] += value;
+  }
+  for (const auto& [name, sum] : sums) {
+    batch.facts.reward_terms[name] = sum / static_cast<double>(batch.records.size());
+  }
 }
 
 }  // namespace tandem

@@ -18,11 +18,14 @@ namespace tandem {
 absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
                                                   const std::vector<RewardItem>& items);
 
-// Decodes and scores every sample of the step; fills the batch's records and reward terms. Reads
+// Decodes and scores every sample of the step that has no record yet, and makes the record. Reads
 // samples a few hundred at a time.
 absl::Status ScoreSamples(const TextCodec& text,
                           RewardFunction& reward,
                           SampleStore& samples,
                           StepBatch& batch);
+
+// The mean of each reward term over the batch's records, into its facts.
+void AverageRewardTerms(StepBatch& batch);
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 
 #include "common/types/prompt.h"
 #include "controller/mini_batches.h"
+#include "controller/greedy_baselines.h"
 #include "controller/phase_recorder.h"
 #include "controller/records.h"
 #include "controller/step_metrics.h"
@@ -25,11 +26,14 @@ struct StepBatch {
         phases(step_number, pool, progress, clock) {}
 
   const int64_t step;
-  const std::vector<Prompt> prompts;  // group g is prompts[g]
+  // Group g is prompts[g]; dynamic sampling appends the prompts of further batches, and the groups
+  // that it drops have no samples any more.
+  std::vector<Prompt> prompts;
   PhaseRecorder phases;
   StepFacts facts;
   std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
-  std::map<int64_t, double> baseline_rewards;  // of a greedy response, by group; only for remax
+  GreedyBaselines baselines;                   // asked for with remax alone
+  std::map<int64_t, double> baseline_rewards;  // theirs, by group
   int64_t version = 0;                         // weights that sample it
 
   // Of the pass over the samples that trains, or was the last.

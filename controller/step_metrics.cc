@@ -113,4 +113,13 @@ std::map<std::string, double> StepMetrics(const StepFacts& facts,
   return metrics;
 }
 
+void AddMiniBatchMetric(MetricMap& metrics, const std::string& name, double value, double share) {
+  if (!name.ends_with("_min") && !name.ends_with("_max")) {
+    metrics[name] += value * share;
+    return;
+  }
+  double& extreme = metrics.try_emplace(name, value).first->second;
+  extreme = name.ends_with("_min") ? std::min(extreme, value) : std::max(extreme, value);
+}
+
 }  // namespace tandem

@@ -19,7 +19,7 @@ struct StepFacts {
   int64_t max_response_tokens = 0;
   int64_t max_prompt_tokens = 0;
   LogProbComparison log_probs;
-  std::map<std::string, double> trainer;       // averaged over mini-batches
+  std::map<std::string, double> trainer;       // over mini-batches: see AddMiniBatchMetric
   std::map<std::string, double> reward_terms;  // means over samples
 };
 
@@ -28,5 +28,12 @@ struct StepFacts {
 std::map<std::string, double> StepMetrics(const StepFacts& facts,
                                           const std::vector<SampleMeta>& samples,
                                           const PhaseRecorder& phases);
+
+// Takes a mini-batch's number into those of its step: the least of those named *_min, the largest
+// of those named *_max, else the sum of `value` times `share`, the mini-batch's part of the step.
+void AddMiniBatchMetric(std::map<std::string, double>& metrics,
+                        const std::string& name,
+                        double value,
+                        double share);
 
 }  // namespace tandem

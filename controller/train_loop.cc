@@ -12,6 +12,7 @@
 #include "controller/mini_batches.h"
 #include "controller/report/metric_names.h"
 #include "controller/scoring.h"
+#include "controller/step_metrics.h"
 
 namespace tandem {
 
@@ -66,21 +67,13 @@ absl::Status TrainLoop::Train() {
 
 absl::Status TrainLoop::RunStep(int64_t step) {
   SetLogStep(step);
-  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(options_.train_batch_size));
-  if (prompts.front().epoch >= kTrainEpochs) {
-    return MakeStatus(absl::StatusCode::kOutOfRange,
-                      "the training data has been passed over {} times, more than sample ids can "
-                      "tell apart: give more data or end the run here",
-                      kTrainEpochs);
-  }
+  TANDEM_ASSIGN_OR_RETURN(auto prompts, DrawPrompts());
   StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
   batch.version = position_.version;
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 
   TANDEM_RETURN_IF_ERROR(VerifyWeights(batch));
-  TANDEM_RETURN_IF_ERROR(Generate(batch));
-  batch.phases.Begin("score");
-  TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
   TANDEM_RETURN_IF_ERROR(SleepRollouts(batch));
   TANDEM_RETURN_IF_ERROR(CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
@@ -100,6 +93,15 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   position_.data = parts_.prompts.Position();
   TANDEM_RETURN_IF_ERROR(Record(batch));
   return synced;
+}
+
+absl::StatusOr<std::vector<Prompt>> TrainLoop::DrawPrompts() {
+  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(options_.train_batch_size));
+  if (prompts.front().epoch < kTrainEpochs) return prompts;
+  return MakeStatus(absl::StatusCode::kOutOfRange,
+                    "the training data has been passed over {} times, more than sample ids can "
+                    "tell apart: give more data or end the run here",
+                    kTrainEpochs);
 }
 
 absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch) {
@@ -147,7 +149,8 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
                            .version = position_.version,
                            .global_tokens = static_cast<double>(mini.trained_tokens),
                            .global_samples = mini.samples,
-                           .compare_log_probs = first && options_.compare_log_probs}));
+                           .compare_log_probs = first && options_.compare_log_probs,
+                           .fresh = first}));
       // The last moment to drop the step: from here on the weights are others.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
@@ -183,7 +186,7 @@ absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
   for (const auto& [name, value] : results.front().metrics) {
-    batch.facts.trainer[name] += value * share;
+    AddMiniBatchMetric(batch.facts.trainer, name, value, share);
   }
   return command.compare_log_probs ? CompareLogProbs(batch, results) : absl::OkStatus();
 }
@@ -243,8 +246,8 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
   }
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "step {}: {} of {} token log-probs identical between rollout and trainer, "
-                    "max |Δ| {:.3g}; training on would be off-policy without notice. The first "
-                    "that differ:{}",
+                    "max |Δ| {:.3g}; training on would be off-policy without notice. The most "
+                    "different:{}",
                     batch.step, comparison.identical, comparison.compared,
                     comparison.max_abs_difference, differing);
 }

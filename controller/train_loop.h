@@ -47,7 +47,11 @@ class TrainLoop {
   // One step and its phases, in order.
   absl::Status RunStep(int64_t step);
   absl::Status VerifyWeights(StepBatch& batch);
-  absl::Status Generate(StepBatch& batch);
+  absl::StatusOr<std::vector<Prompt>> DrawPrompts();
+  // Batch after batch until dynamic sampling has groups enough; without it one.
+  absl::Status GenerateAndScore(StepBatch& batch);
+  // Of the prompts from `first` on.
+  absl::Status Generate(StepBatch& batch, size_t first);
   // The probe for rollouts in another life than that which made it.
   std::vector<GroupRequest> ProbeAgain(const std::vector<int>& ranks);
   absl::Status SleepRollouts(StepBatch& batch);

@@ -7,6 +7,8 @@
 #include "common/base/status_macros.h"
 #include "common/types/finite_log_probs.h"
 #include "controller/clients/on_all_trainers.h"
+#include "controller/dynamic_sampling.h"
+#include "controller/scoring.h"
 #include "controller/train_loop.h"
 
 namespace tandem {
@@ -45,12 +47,34 @@ absl::Status TrainLoop::VerifyWeights(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status TrainLoop::Generate(StepBatch& batch) {
+absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
+  DynamicSampling sampling(options_.filter_groups, options_.train_batch_size);
+  for (size_t first = 0;;) {
+    TANDEM_RETURN_IF_ERROR(Generate(batch, first));
+    batch.phases.Begin("score");
+    TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
+    if (!options_.filter_groups.enable) break;
+    TANDEM_RETURN_IF_ERROR(sampling.Filter(parts_.samples, batch));
+    spdlog::info("dynamic sampling: {}", sampling.ProgressText());
+    if (sampling.full()) break;
+    first = batch.prompts.size();
+    TANDEM_ASSIGN_OR_RETURN(std::vector<Prompt> more, DrawPrompts());
+    std::move(more.begin(), more.end(), std::back_inserter(batch.prompts));
+  }
+  if (options_.filter_groups.enable) sampling.Report(batch.facts);
+  if (options_.greedy_baselines) {
+    TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
+  }
+  AverageRewardTerms(batch);
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::Generate(StepBatch& batch, size_t first) {
   batch.phases.Begin("generate");
   // First of all, so that the probe shares its decode batches with the step's own samples.
   std::vector<GroupRequest> groups;
-  if (options_.probe) groups = parts_.probe.Begin(batch.step, position_.version);
-  for (size_t g = 0; g < batch.prompts.size(); ++g) {
+  if (options_.probe && first == 0) groups = parts_.probe.Begin(batch.step, position_.version);
+  for (size_t g = first; g < batch.prompts.size(); ++g) {
     const Prompt& prompt = batch.prompts[g];
     GroupRequest group{.request_id = fmt::format("{}-{}", batch.step, g),
                        .version = position_.version,
@@ -63,11 +87,20 @@ absl::Status TrainLoop::Generate(StepBatch& batch) {
     }
     groups.push_back(std::move(group));
   }
-  const auto total = std::ssize(batch.prompts) * options_.samples_per_prompt;
+  if (options_.greedy_baselines) {
+    const auto begin = batch.prompts.begin() + static_cast<int64_t>(first);
+    std::vector<GroupRequest> greedy =
+        batch.baselines.Ask(batch.step, position_.version, {begin, batch.prompts.end()},
+                            static_cast<int64_t>(first), options_.sampling);
+    std::move(greedy.begin(), greedy.end(), std::back_inserter(groups));
+  }
+  const auto total =
+      static_cast<int64_t>(batch.prompts.size() - first) * options_.samples_per_prompt;
   int64_t done = 0;
   const auto take = [&](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckLogProbs(sample));
     if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, parts_.text);
     // The worker counts samples from 0 in each request; a re-issued request holds fewer.
     sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
     TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample, position_.version));

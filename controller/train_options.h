@@ -10,6 +10,7 @@
 #include "common/rollout_correction/rollout_correction.h"
 #include "common/types/sampling_params.h"
 #include "controller/algorithm/advantage_estimator.h"
+#include "controller/algorithm/group_filter.h"
 #include "controller/algorithm/kl_controller.h"
 #include "controller/clients/rollout_client.h"
 #include "controller/partition.h"
@@ -55,7 +56,9 @@ struct TrainOptions {
   int64_t max_skipped_steps = 3;  // optimizer steps in a row
 
   // Algorithm
+  GroupFilterOptions filter_groups;
   std::string adv_estimator = "grpo";
+  bool greedy_baselines = false;  // the estimator compares with a greedy response's reward
   AdvantageOptions advantage;
   std::vector<std::string> gdpo_reward_keys;  // as advantage.component_weights
   bool kl_in_reward = false;

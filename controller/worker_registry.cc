@@ -115,8 +115,8 @@ absl::Status WorkerRegistry::CheckChoices(const Announcement& announcement) cons
       if (found == theirs.end() || found->second == choice) continue;
       return FailedPrecondition(
           "{} computes {} by {}, {} by {}: their bits would differ; run all workers on GPUs of one "
-          "kind, with memory free for the proofs at their start (a worker's log says why it has "
-          "its own kernels), or all with TANDEM_CUDA_LINEAR=own in their environment",
+          "kind with one driver and one cuBLASLt (a worker's log says why it has its own kernels), "
+          "or all with TANDEM_CUDA_LINEAR=own in their environment",
           announcement.key.Text(), part, choice, other.Text(), found->second);
     }
   }

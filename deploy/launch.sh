@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Launches a controller and its workers on this host.
-#   deploy/launch.sh CONFIG [--set key=value ...] [--start-paused]
+#   deploy/launch.sh CONFIG [--set key=value ...] [--start-paused] [--dry-run]
 # CONFIG is a YAML file such as configs/quickstart.yaml. Exit code: 0 the run is complete, 64 wrong
 # arguments or a config that cannot work, 130 Ctrl-C, else the failure's.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

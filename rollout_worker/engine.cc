@@ -22,6 +22,23 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
   return result.status();
 }
 
+// Between two looks whether the device has memory now.
+constexpr absl::Duration kLookAgain = absl::Seconds(1);
+
+absl::Status PrepareModel(Backend& backend, const EngineOptions& options) {
+  const absl::Time deadline = options.clock->Now() + options.wait_for_memory;
+  for (bool said = false;; said = true) {
+    const absl::Status prepared =
+        backend.PrepareModel(options.spec, options.generator.vocab_limit, ModelUse::kForward);
+    if (!absl::IsResourceExhausted(prepared) || options.clock->Now() >= deadline) return prepared;
+    if (!said) {
+      spdlog::warn("waiting up to {} for memory of the device: {}",
+                   absl::FormatDuration(options.wait_for_memory), std::string(prepared.message()));
+    }
+    options.clock->Sleep(kLookAgain);
+  }
+}
+
 absl::Status Stopping() { return absl::UnavailableError("this rollout worker is stopping"); }
 
 }  // namespace
@@ -51,8 +68,7 @@ absl::Status Engine::Build(const EngineOptions& options) {
   ledger_.AskDriver([device] { return device->Memory(); });
   TANDEM_RETURN_IF_ERROR(backend_->CheckModel(options.spec));
   TANDEM_ASSIGN_OR_RETURN(auto ops, backend_->MakeForwardOps(options.dtype));
-  TANDEM_RETURN_IF_ERROR(
-      backend_->PrepareModel(options.spec, generator.vocab_limit, ModelUse::kForward));
+  TANDEM_RETURN_IF_ERROR(PrepareModel(*backend_, options));
   TANDEM_ASSIGN_OR_RETURN(
       runner_, ModelRunner::Create(device, options.spec, std::move(ops), generator.vocab_limit,
                                    generator.max_model_len,
@@ -80,7 +96,9 @@ absl::Status Engine::Build(const EngineOptions& options) {
   lifecycle_ =
       std::make_unique<Lifecycle>(weights_.get(), kv_.get(), runner_.get(), receiver_.get());
   generator_ = std::make_unique<Generator>(generator, runner_.get(), kv_.get());
-  TANDEM_RETURN_IF_ERROR(lifecycle_->Start());
+  // A host's pages come at first touch, a GPU's when they are mapped: a worker that is started
+  // again beside a trainer in its pass takes nothing before its controller wakes it for a sync.
+  if (device->is_host() || options.load_weights) TANDEM_RETURN_IF_ERROR(lifecycle_->Start());
   if (!options.load_weights) return absl::OkStatus();
   return lifecycle_->LoadCheckpoint(options.model_dir, options.spec);
 }

@@ -15,6 +15,7 @@
 
 #include "common/backend/backend.h"
 #include "common/base/bounded_queue.h"
+#include "common/base/clock.h"
 #include "common/base/named_thread.h"
 #include "common/device/ledger.h"
 #include "common/model_spec/model_spec.h"
@@ -37,6 +38,10 @@ struct EngineOptions {
   double memory_utilization = 0.5;  // share of the device for weights and KV
   int64_t device_bytes = 0;
   int64_t kv_blocks = 0;  // 0: as PlanKvBlocks says
+  // How long Create waits where the device has no memory for what is proved at the start: that of a
+  // worker that is started again beside its trainer's pass comes when the pass ends.
+  absl::Duration wait_for_memory;
+  Clock* clock = &RealClock();
   // Called on the engine thread when a step failed, or a call with IsDeviceLost: the worker is to
   // end. Maybe more than once.
   std::function<void(const absl::Status&)> device_lost;
@@ -54,8 +59,10 @@ struct EngineStatus {
 // Thread-safe. Blocking calls wait for their turn on the engine thread. Unavailable: stopping.
 class Engine {
  public:
-  // Reserves and maps memory, loads weights if asked to, prints the number of KV blocks, starts the
-  // thread. Errors: PlanKvBlocks, ModelRunner::Create, WeightStorage::LoadCheckpoint.
+  // Reserves memory, maps it on a host or if weights are to be loaded, loads them then, prints the
+  // number of KV blocks, starts the thread. On a GPU an engine without weights begins with no
+  // pages: Wake takes them, those of the weights before an update begins. Errors: PlanKvBlocks,
+  // ModelRunner::Create, WeightStorage::LoadCheckpoint.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
   ~Engine();
 

@@ -37,7 +37,7 @@ class Lifecycle {
   const WeightReceiver& receiver() const { return *receiver_; }
   bool updating() const { return state() == RolloutState::kUpdating; }
 
-  // Takes all memory, weights still undefined: how a worker starts.
+  // Takes all memory, weights still undefined. A worker that starts without it takes it by Wake.
   absl::Status Start();
   // Reads the weights of an HF checkpoint as version 0.
   absl::Status LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec);

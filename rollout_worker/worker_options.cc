@@ -16,6 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whether this GPU's rollout was started again, maybe beside its trainer's pass: there is little
+// memory then until the pass ends, and none for weights before those that it serves are sent to it.
+bool MayBeBesidePass(const v1::RegisterResponse& registration) {
+  return registration.config().trainer().device() == "cuda" && registration.incarnation() > 1;
+}
+
 }  // namespace
 
 std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank) {
@@ -50,7 +56,10 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
         rollout.max_model_len(), options.spec.max_position, config.model().path());
   }
   options.model_dir = config.model().path();
-  options.load_weights = rollout.load_format() != "dummy";
+  const bool beside = MayBeBesidePass(registration);
+  options.load_weights = !beside && rollout.load_format() != "dummy";
+  // No call to a trainer takes longer.
+  if (beside) options.wait_for_memory = absl::Seconds(config.cluster().rpc_timeout_seconds());
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
   options.threads = std::max<int>(1, registration.compute_threads());
   options.memory_utilization = rollout.gpu_memory_utilization();

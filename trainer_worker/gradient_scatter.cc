@@ -4,6 +4,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/model_spec/worker_memory.h"
+#include "trainer_worker/give_back.h"
 
 namespace tandem {
 
@@ -99,8 +100,8 @@ absl::Status GradientScatter::Finish() {
 absl::Status GradientScatter::Release() {
   if (solo()) return absl::OkStatus();
   WaitForAll();
-  TANDEM_RETURN_IF_ERROR(globals_->Release());
-  return layers_->Release();
+  TANDEM_RETURN_IF_ERROR(GivenBack(globals_->Release()));
+  return GivenBack(layers_->Release());
 }
 
 }  // namespace tandem

@@ -9,6 +9,10 @@ namespace {
 
 constexpr size_t kShown = 5;
 
+double Difference(const LogProbMismatch& mismatch) {
+  return std::abs(static_cast<double>(mismatch.rollout) - mismatch.trainer);
+}
+
 }  // namespace
 
 void CompareLogProbs(const PackedBatch& batch,
@@ -28,12 +32,16 @@ void CompareLogProbs(const PackedBatch& batch,
     const double difference = std::abs(static_cast<double>(rollout) - log_probs[i]);
     comparison.max_abs_difference = std::max(comparison.max_abs_difference, difference);
     comparison.sum_abs_difference += difference;
-    if (comparison.mismatches.size() == kShown) continue;
-    comparison.mismatches.push_back({.sample_id = sample.sample_id,
-                                     .position = sample.prompt_tokens + batch.scored_response[i],
-                                     .weight_version = sample.versions[response],
-                                     .rollout = rollout,
-                                     .trainer = log_probs[i]});
+    const auto place = std::find_if(
+        comparison.mismatches.begin(), comparison.mismatches.end(),
+        [&](const LogProbMismatch& other) { return !(Difference(other) >= difference); });
+    comparison.mismatches.insert(place,
+                                 {.sample_id = sample.sample_id,
+                                  .position = sample.prompt_tokens + batch.scored_response[i],
+                                  .weight_version = sample.versions[response],
+                                  .rollout = rollout,
+                                  .trainer = log_probs[i]});
+    if (comparison.mismatches.size() > kShown) comparison.mismatches.pop_back();
   }
 }
 

@@ -26,7 +26,7 @@ struct LogProbComparison {
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
   ProbabilityComparison probabilities;
-  std::vector<LogProbMismatch> mismatches;  // the first five
+  std::vector<LogProbMismatch> mismatches;  // the five that differ most, the largest first
 };
 
 // Adds the scored tokens of a micro-batch; `log_probs` are the trainer's. Every sample has as many

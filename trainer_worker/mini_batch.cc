@@ -8,43 +8,13 @@
 #include "common/base/status_macros.h"
 #include "common/types/finite_log_probs.h"
 #include "trainer_worker/agreement.h"
+#include "trainer_worker/batch_selection.h"
+#include "trainer_worker/fresh_ratios.h"
+#include "trainer_worker/loss_totals.h"
+#include "trainer_worker/token_inputs.h"
 
 namespace tandem {
 namespace {
-
-// Sums over tokens and micro-batches, then over ranks.
-struct Totals {
-  double loss = 0, policy_loss = 0, kl_loss = 0, entropy = 0;
-  double tokens = 0, clipped = 0, clipped_dual = 0, approx_kl = 0;
-};
-
-void Add(const LossResult& result, Totals& totals) {
-  totals.loss += result.loss;
-  totals.policy_loss += result.policy_loss;
-  totals.kl_loss += result.kl_loss;
-  totals.entropy += result.entropy;
-  totals.tokens += result.tokens;
-  totals.clipped += result.clipped_sum;
-  totals.clipped_dual += result.clipped_dual_sum;
-  totals.approx_kl += result.approx_kl_sum;
-}
-
-std::map<std::string, double> Metrics(const Totals& totals, const PolicyLossOptions& options) {
-  const double tokens = std::max(totals.tokens, 1.0);
-  std::map<std::string, double> metrics = {
-      {"actor/loss", totals.loss},
-      {"actor/pg_loss", totals.policy_loss},
-      {"actor/pg_clipfrac", totals.clipped / tokens},
-      {"actor/pg_clipfrac_lower", totals.clipped_dual / tokens},
-      {"actor/ppo_kl", totals.approx_kl / tokens},
-      {"actor/entropy", totals.entropy}};
-  if (options.entropy_coeff != 0) metrics["actor/entropy_loss"] = totals.entropy;
-  if (options.use_kl_loss) {
-    metrics["actor/kl_loss"] = totals.kl_loss;
-    metrics["actor/kl_coef"] = options.kl_loss_coef;
-  }
-  return metrics;
-}
 
 absl::Status CheckLength(const Sample& sample,
                          size_t length,
@@ -56,11 +26,20 @@ absl::Status CheckLength(const Sample& sample,
                          what, response, remedy);
 }
 
+absl::Status CheckOptional(const Sample& sample,
+                           const std::vector<float>& values,
+                           const char* what) {
+  if (values.empty()) return absl::OkStatus();
+  return CheckLength(sample, values.size(), what, "give one for every response token, or none");
+}
+
 absl::Status CheckLogProbs(const std::vector<Sample>& samples, const MiniBatchRequest& request) {
   const bool sampled = !request.recomputed_old_log_probs || request.compare_log_probs;
   for (const Sample& sample : samples) {
     TANDEM_RETURN_IF_ERROR(
         CheckLength(sample, sample.advantages.size(), "advantages", "compute them first"));
+    TANDEM_RETURN_IF_ERROR(CheckOptional(sample, sample.is_weights, "importance weights"));
+    TANDEM_RETURN_IF_ERROR(CheckOptional(sample, sample.mask, "mask entries"));
     if (sampled) {
       const char* remedy = "rollout.calculate_log_probs must be true";
       TANDEM_RETURN_IF_ERROR(CheckLength(sample, sample.log_probs.size(), "log-probs", remedy));
@@ -99,11 +78,11 @@ LossTokens TokensOf(const PackedBatch& batch,
   for (size_t i = 0; i < scores.log_probs.size(); ++i) {
     const auto response = static_cast<size_t>(batch.scored_response[i]);
     const Sample& sample = ScoredSample(batch, samples, i);
-    const std::vector<float>& old =
-        request.recomputed_old_log_probs ? sample.old_log_probs : sample.log_probs;
-    tokens.old_log_probs.push_back(old[response]);
+    tokens.old_log_probs.push_back(OldLogProbs(sample, request)[response]);
     tokens.advantages.push_back(sample.advantages[response]);
     tokens.rows.push_back(batch.scored_sequence[i]);
+    tokens.mask.push_back(IsCounted(sample, response) ? 1.0f : 0.0f);
+    tokens.is_weights.push_back(sample.is_weights.empty() ? 1.0f : sample.is_weights[response]);
     if (request.loss.use_kl_loss) tokens.ref_log_probs.push_back(sample.ref_log_probs[response]);
   }
   return tokens;
@@ -152,59 +131,107 @@ absl::StatusOr<PackedPass> BeginPass(const PassParts& parts,
   return pass;
 }
 
-absl::Status TrainMicroBatch(const PassParts& parts,
-                             const MiniBatchRequest& request,
-                             const std::vector<Sample>& samples,
-                             const PackedBatch& batch,
-                             Totals& totals,
-                             absl::Status& finite,
-                             MiniBatchReport& report) {
+LossScale ScaleOf(const MiniBatchRequest& request) {
+  return {.mode = request.loss_agg_mode,
+          .batch_tokens = request.global_tokens,
+          .batch_samples = request.global_samples,
+          .loss_scale_factor = request.loss_scale_factor};
+}
+
+// One mini-batch, micro-batch after micro-batch.
+class MiniBatchPass {
+ public:
+  MiniBatchPass(const PassParts& parts,
+                const MiniBatchRequest& request,
+                const std::vector<Sample>& samples)
+      : parts_(parts), request_(request), samples_(samples) {}
+
+  absl::StatusOr<MiniBatchReport> Train(const PackedPass& pass);
+
+ private:
+  absl::Status Select(const std::vector<PackedBatch>& batches);
+  absl::StatusOr<TokenScores> Forward(const PackedBatch& batch);
+  absl::StatusOr<LossResult> Loss(const PackedBatch& batch,
+                                  const TokenScores& scores,
+                                  const std::vector<uint8_t>& selected);
+  absl::Status TrainMicroBatch(const PackedBatch& batch, const std::vector<uint8_t>& selected);
+  // The comparison with the rollout covers it, and the controller tells of every rank's tokens.
+  bool compared() const { return request_.compare_log_probs && !request_.recomputed_old_log_probs; }
+
+  const PassParts& parts_;
+  const MiniBatchRequest& request_;
+  const std::vector<Sample>& samples_;
+  BatchSelection selection_;
+  LossTotals totals_;
+  FreshRatios fresh_;
+  absl::Status finite_;  // told after the collectives, in which the other ranks wait for this one
+  MiniBatchReport report_;
+};
+
+absl::StatusOr<TokenScores> MiniBatchPass::Forward(const PackedBatch& batch) {
+  TANDEM_ASSIGN_OR_RETURN(TokenScores scores, parts_.loop->Forward(batch, *parts_.weights));
+  finite_.Update(CheckFinite(batch, samples_, scores.log_probs));
+  return scores;
+}
+
+absl::Status MiniBatchPass::Select(const std::vector<PackedBatch>& batches) {
   const absl::Time start = absl::Now();
-  TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, parts.loop->Forward(batch, *parts.weights));
-  finite.Update(CheckFinite(batch, samples, scores.log_probs));
-  if (request.compare_log_probs) {
-    CompareLogProbs(batch, samples, scores.log_probs, report.comparison);
-  }
-  LossResult loss;
-  if (batch.scored() > 0) {
-    LossScale scale;
-    scale.mode = request.loss_agg_mode;
-    scale.batch_tokens = request.global_tokens;
-    scale.batch_samples = request.global_samples;
-    TANDEM_ASSIGN_OR_RETURN(
-        loss, ComputePolicyLoss(TokensOf(batch, samples, request, scores), request.loss, scale));
-    Add(loss, totals);
-  }
-  const absl::Time middle = absl::Now();
-  TANDEM_RETURN_IF_ERROR(parts.loop->Backward(batch, *parts.weights, *parts.gradients,
-                                              loss.grad_log_probs, loss.grad_entropy));
-  report.tokens += batch.rows();
-  report.forward_seconds += absl::ToDoubleSeconds(middle - start);
-  report.backward_seconds += absl::ToDoubleSeconds(absl::Now() - middle);
+  const auto score = [&](const PackedBatch& batch) -> absl::StatusOr<std::vector<float>> {
+    TANDEM_ASSIGN_OR_RETURN(TokenScores scores, Forward(batch));
+    return std::move(scores.log_probs);
+  };
+  TANDEM_ASSIGN_OR_RETURN(
+      selection_, SelectInBatches(batches, samples_, request_, score, *parts_.communicator));
+  report_.forward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
   return absl::OkStatus();
 }
 
-absl::StatusOr<MiniBatchReport> TrainBatches(const PassParts& parts,
-                                             const PackedPass& pass,
-                                             const MiniBatchRequest& request,
-                                             const std::vector<Sample>& samples) {
-  MiniBatchReport report;
-  report.micro_batches = static_cast<int64_t>(pass.batches.size());
-  report.recompute = pass.keep == Keep::kLayerInputs;
-  Totals totals;
-  absl::Status finite;  // told after the collectives, in which the other ranks wait for this one
-  for (const PackedBatch& batch : pass.batches) {
-    TANDEM_RETURN_IF_ERROR(TrainMicroBatch(parts, request, samples, batch, totals, finite, report));
+absl::StatusOr<LossResult> MiniBatchPass::Loss(const PackedBatch& batch,
+                                               const TokenScores& scores,
+                                               const std::vector<uint8_t>& selected) {
+  if (batch.scored() == 0) return LossResult();
+  LossTokens tokens = TokensOf(batch, samples_, request_, scores);
+  tokens.selected = selected;
+  TANDEM_ASSIGN_OR_RETURN(LossResult loss,
+                          ComputePolicyLoss(tokens, request_.loss, ScaleOf(request_)));
+  totals_.Add(loss);
+  return loss;
+}
+
+absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
+                                            const std::vector<uint8_t>& selected) {
+  const absl::Time start = absl::Now();
+  TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, Forward(batch));
+  if (request_.compare_log_probs) {
+    CompareLogProbs(batch, samples_, scores.log_probs, report_.comparison);
+  }
+  if (!compared()) fresh_.Add(batch, samples_, scores.log_probs, request_);
+  TANDEM_ASSIGN_OR_RETURN(const LossResult loss, Loss(batch, scores, selected));
+  const absl::Time middle = absl::Now();
+  TANDEM_RETURN_IF_ERROR(parts_.loop->Backward(batch, *parts_.weights, *parts_.gradients,
+                                               loss.grad_log_probs, loss.grad_entropy));
+  report_.tokens += batch.rows();
+  report_.forward_seconds += absl::ToDoubleSeconds(middle - start);
+  report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - middle);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
+  report_.micro_batches = static_cast<int64_t>(pass.batches.size());
+  report_.recompute = pass.keep == Keep::kLayerInputs;
+  TANDEM_RETURN_IF_ERROR(Select(pass.batches));
+  for (size_t i = 0; i < pass.batches.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(TrainMicroBatch(
+        pass.batches[i], selection_.empty() ? std::vector<uint8_t>() : selection_[i]));
   }
   const absl::Time start = absl::Now();
-  TANDEM_RETURN_IF_ERROR(parts.gradients->Finish());
-  TANDEM_RETURN_IF_ERROR(Agree(*parts.communicator, finite, "checking log-probs").status());
-  report.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
-  static_assert(sizeof(Totals) % sizeof(double) == 0);
-  TANDEM_RETURN_IF_ERROR(parts.communicator->AllReduceSum(reinterpret_cast<double*>(&totals),
-                                                          sizeof(Totals) / sizeof(double)));
-  report.metrics = Metrics(totals, request.loss);
-  return report;
+  TANDEM_RETURN_IF_ERROR(parts_.gradients->Finish());
+  finite_.Update(fresh_.status());
+  TANDEM_RETURN_IF_ERROR(Agree(*parts_.communicator, finite_, "checking log-probs").status());
+  report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
+  TANDEM_RETURN_IF_ERROR(totals_.Reduce(*parts_.communicator));
+  report_.metrics = totals_.Metrics(request_.loss);
+  return report_;
 }
 
 }  // namespace
@@ -215,7 +242,7 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const std::vector<Sample>& samples) {
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
                           BeginPass(parts, options, samples, CheckLogProbs(samples, request)));
-  return TrainBatches(parts, pass, request, samples);
+  return MiniBatchPass(parts, request, samples).Train(pass);
 }
 
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,

@@ -38,6 +38,14 @@ struct MiniBatchRequest {
   bool compare_log_probs = false;
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
+  double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
+  // No optimizer step was done since the old log-probs were computed, under weight version
+  // `version`: tokens of that version must have an importance ratio of exactly 1.
+  bool fresh = false;
+  int64_t version = 0;
+  // Key what a loss chooses at random.
+  int64_t step = 0;
+  uint64_t seed = 1;
   // Take Sample::old_log_probs for the sampling policy's, not those that came with the tokens.
   bool recomputed_old_log_probs = false;
 };
@@ -61,8 +69,9 @@ struct PassParts {
 };
 
 // Collective. Adds to the shard's gradients, which must be mapped, and what sums them begun
-// (GradientScatter::Begin). InvalidArgument: a sample that cannot be trained on; Aborted: another
-// rank failed.
+// (GradientScatter::Begin). A loss that selects tokens takes one more forward pass first, unless
+// all its tokens are fresh. InvalidArgument: a sample that cannot be trained on; DataLoss: a ratio
+// of fresh tokens is not 1; Aborted: another rank failed.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,

@@ -15,9 +15,10 @@ absl::StatusOr<double> GlobalNorm(const ParameterShard& shard, Communicator& com
     const ShardPlan::Piece& piece = plan.mine(tensor);
     pieces.push_back({shard.gradients() + piece.offset, piece.elements});
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> sums, shard.ops()->SumsOfSquares(pieces));
+  const absl::StatusOr<std::vector<double>> sums = shard.ops()->SumsOfSquares(pieces);
+  TANDEM_RETURN_IF_ERROR(Agree(communicator, sums.status(), "squaring the gradients").status());
   double squares = 0;
-  for (const double sum : sums) squares += sum;
+  for (const double sum : *sums) squares += sum;
   TANDEM_RETURN_IF_ERROR(communicator.AllReduceSum(&squares, 1));
   return std::sqrt(squares);
 }

@@ -192,8 +192,13 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   request.global_tokens = command.global_tokens;
   request.global_samples = static_cast<double>(command.global_samples);
   request.compare_log_probs = command.compare_log_probs;
+  request.fresh = command.fresh;
+  request.step = command.step;
+  request.version = command.version;
+  request.seed = options_.seed;
   request.loss = options_.loss;
   request.loss_agg_mode = options_.loss_agg_mode;
+  request.loss_scale_factor = options_.loss_scale_factor;
   request.recomputed_old_log_probs = options_.recompute_old_log_probs;
   return request;
 }

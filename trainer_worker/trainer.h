@@ -35,6 +35,8 @@ struct TrainerOptions {
   std::string transport = "auto";  // weight_sync.transport
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
+  double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
+  uint64_t seed = 1;             // trainer.seed
   bool recompute_old_log_probs = false;
   bool sum_pi_squared = false;  // goes to the controller with the current policy's log-probs
   bool keep_reference = false;

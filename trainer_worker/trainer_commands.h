@@ -36,6 +36,7 @@ struct ForwardBackwardCommand {
   double global_tokens = 0;
   int64_t global_samples = 0;
   bool compare_log_probs = false;
+  bool fresh = false;  // see MiniBatchRequest
 };
 struct ForwardBackwardResult {
   MiniBatchReport batch;

@@ -164,7 +164,8 @@ grpc::Status TrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
                                        .version = request->version(),
                                        .global_tokens = request->global_tokens(),
                                        .global_samples = request->global_samples(),
-                                       .compare_log_probs = request->compare_log_probs()};
+                                       .compare_log_probs = request->compare_log_probs(),
+                                       .fresh = request->fresh()};
   return RunInGroup<ForwardBackwardResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.ForwardBackward(command); },

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include <absl/time/clock.h>
+
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "trainer_worker/agreement.h"
+#include "trainer_worker/give_back.h"
 
 namespace tandem {
 namespace {
@@ -18,6 +21,16 @@ std::string WhyNotDirect(const ShardPlan& plan, const WeightTransport& transport
     return "as float32 compute has no copy of the masters to share";
   }
   return transport.can_share() ? "" : "as the transport cannot share the shard's memory";
+}
+
+// A pass on a GPU ends when its gradients are there. A rank that went on to the optimizer with an
+// error of its device would leave the others waiting there.
+absl::Status AwaitGradients(Communicator& communicator, Device& device, MiniBatchReport& report) {
+  if (device.is_host()) return absl::OkStatus();
+  const absl::Time start = absl::Now();
+  TANDEM_RETURN_IF_ERROR(Agree(communicator, device.Synchronize(), "the backward pass").status());
+  report.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -108,7 +121,7 @@ absl::Status TrainingSession::ReleaseIfTight() {
   publisher_->ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(weights_->Release());
   TANDEM_RETURN_IF_ERROR(gradients_->Release());
-  return has_gradients_ ? absl::OkStatus() : shard_->ReleaseGradients();
+  return has_gradients_ ? absl::OkStatus() : GivenBack(shard_->ReleaseGradients());
 }
 
 absl::Status TrainingSession::CheckReleased() const {
@@ -144,8 +157,10 @@ absl::StatusOr<MiniBatchReport> TrainingSession::Train(const MiniBatchRequest& r
   has_gradients_ = false;
   TANDEM_RETURN_IF_ERROR(AgreeOnMemory(TakeTrainingMemory()));
   const PassParts parts{loop_.get(), weights_.get(), gradients_.get(), communicator_.get()};
-  auto report = TrainMiniBatch(parts, Pass(options_.train_limits), request, samples);
-  has_gradients_ = report.ok();
+  TANDEM_ASSIGN_OR_RETURN(MiniBatchReport report,
+                          TrainMiniBatch(parts, Pass(options_.train_limits), request, samples));
+  TANDEM_RETURN_IF_ERROR(AwaitGradients(*communicator_, *shard_->device(), report));
+  has_gradients_ = true;
   return report;
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "trainer_worker/give_back.h"
 
 namespace tandem {
 
@@ -40,8 +41,8 @@ absl::Status WeightGather::Map() {
 
 absl::Status WeightGather::Release() {
   Refresh();
-  TANDEM_RETURN_IF_ERROR(storage_->Release());
-  return staging_ == nullptr ? absl::OkStatus() : staging_->Release();
+  TANDEM_RETURN_IF_ERROR(GivenBack(storage_->Release()));
+  return staging_ == nullptr ? absl::OkStatus() : GivenBack(staging_->Release());
 }
 
 void WeightGather::Refresh() {

@@ -28,6 +28,15 @@ absl::StatusOr<Reshard> ReshardOf(const std::string& text) {
 
 PolicyLossOptions LossOf(const v1::Actor& actor) {
   PolicyLossOptions loss;
+  loss.loss_mode = actor.policy_loss().loss_mode();
+  loss.tau_pos = actor.tau_pos();
+  loss.tau_neg = actor.tau_neg();
+  if (actor.policy_loss().dro_beta() > 0) loss.dro_beta = actor.policy_loss().dro_beta();
+  loss.clip_cov_ratio = actor.policy_loss().clip_cov_ratio();
+  loss.clip_cov_lb = actor.policy_loss().clip_cov_lb();
+  loss.clip_cov_ub = actor.policy_loss().clip_cov_ub();
+  loss.kl_cov_ratio = actor.policy_loss().kl_cov_ratio();
+  loss.ppo_kl_coef = actor.policy_loss().ppo_kl_coef();
   loss.clip_ratio_low = actor.clip_ratio_low();
   loss.clip_ratio_high = actor.clip_ratio_high();
   loss.clip_ratio_c = actor.clip_ratio_c();
@@ -111,6 +120,10 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.transport = config.weight_sync().transport();
   options.loss = LossOf(config.actor());
   options.loss_agg_mode = config.actor().loss_agg_mode();
+  const int64_t factor = config.actor().loss_scale_factor();
+  options.loss_scale_factor =
+      static_cast<double>(factor > 0 ? factor : config.data().max_response_length());
+  options.seed = static_cast<uint64_t>(config.trainer().seed());
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";
   options.sum_pi_squared = NeedsSumPiSquared(config);
   options.keep_reference = NeedsReference(config);

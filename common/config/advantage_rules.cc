@@ -25,15 +25,11 @@ constexpr std::array kRules = {
     AdvantageRule{.name = "rloo_vectorized"},
     AdvantageRule{.name = "reinforce_plus_plus", .compares = false, .discounts = true},
     AdvantageRule{.name = "reinforce_plus_plus_baseline"},
-    AdvantageRule{.name = "remax",
-                  .compares = false,
-                  .refused = "needs a greedy response to every prompt, which is not generated yet"},
+    AdvantageRule{.name = "remax", .compares = false},
     AdvantageRule{.name = "opo"},
     AdvantageRule{.name = "gpg"},
-    AdvantageRule{.name = "optimal_token_baseline",
-                  .refused = "needs sums of squared probabilities, which trainers do not give yet"},
-    AdvantageRule{.name = "tir_optimal_token_baseline",
-                  .refused = "needs sums of squared probabilities, which trainers do not give yet"},
+    AdvantageRule{.name = "optimal_token_baseline"},
+    AdvantageRule{.name = "tir_optimal_token_baseline"},
 };
 
 std::string NamesWhere(bool AdvantageRule::*property) {

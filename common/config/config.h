@@ -25,7 +25,8 @@ struct LoadedConfig {
   std::vector<std::string> notices;  // aliases used, for the user to read
 };
 
-// Reads `yaml_path` ("" = no file), then applies overrides such as "rollout.n=4" or
+// Reads `yaml_path` ("" = no file; its `base: FILE`, seen from its folder, is read before it and
+// overridden key by key), then applies overrides such as "rollout.n=4" or
 // "rollout.stop=[a, b]" in order, then fills in what is documented as "0 = ..." or "empty = ...".
 // InvalidArgument lists every unknown key (with the nearest valid one), wrong type, value out of
 // range and bad choice, one per line, with file and line. NotFound: no such file.

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <filesystem>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +12,9 @@
 
 namespace tandem {
 namespace {
+
+// No key of the configuration: the file that this one changes.
+constexpr char kBaseKey[] = "base";
 
 // Walks YAML into a LoadedConfig and collects every problem instead of stopping at the first.
 class Loader {
@@ -25,6 +31,7 @@ class Loader {
   void Map(const std::string& prefix, const YAML::Node& map) {
     for (const auto& item : map) {
       const std::string where = Where(item.first);
+      if (prefix.empty() && item.first.IsScalar() && item.first.Scalar() == kBaseKey) continue;
       if (!item.first.IsScalar()) {
         Problem(where, prefix + "?", "a key is a plain word");
         continue;
@@ -90,14 +97,35 @@ class Loader {
   std::vector<std::string> problems_;
 };
 
-absl::Status ApplyFile(const std::string& path, Loader* loader) {
+// The file that `root`, read from `path`, goes on from; empty: none.
+absl::StatusOr<std::string> BaseOf(const YAML::Node& root, const std::string& path) {
+  const YAML::Node base = root[kBaseKey];
+  if (!base) return std::string();
+  if (!base.IsScalar() || base.Scalar().empty()) {
+    return InvalidArgument("{}:{}: {}: names one other config file, from this file's folder", path,
+                           base.Mark().line + 1, kBaseKey);
+  }
+  return (std::filesystem::path(path).parent_path() / base.Scalar()).lexically_normal().string();
+}
+
+// `open`: the files whose base this is, directly or not.
+absl::Status ApplyFile(const std::string& path, std::vector<std::string> open, Loader* loader) {
+  if (std::find(open.begin(), open.end(), path) != open.end()) {
+    return InvalidArgument("{}: {}: the files go on from each other in a circle: {}", open.back(),
+                           kBaseKey, fmt::join(open, ", "));
+  }
   TANDEM_ASSIGN_OR_RETURN(const YAML::Node root, ReadYamlFile(path));
-  loader->Source(path, /*has_lines=*/true);
-  if (root.IsMap()) {
-    loader->Map("", root);
-  } else if (!root.IsNull()) {
+  if (root.IsNull()) return absl::OkStatus();
+  if (!root.IsMap()) {
     return InvalidArgument("{}:1: a config file is a mapping of sections", path);
   }
+  TANDEM_ASSIGN_OR_RETURN(const std::string base, BaseOf(root, path));
+  open.push_back(path);
+  if (!base.empty()) {
+    TANDEM_RETURN_IF_ERROR(Annotate(ApplyFile(base, open, loader), path + ": base"));
+  }
+  loader->Source(path, /*has_lines=*/true);
+  loader->Map("", root);
   return absl::OkStatus();
 }
 
@@ -120,7 +148,7 @@ absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
                                         const std::vector<std::string>& overrides) {
   LoadedConfig loaded;
   Loader loader(&loaded);
-  if (!yaml_path.empty()) TANDEM_RETURN_IF_ERROR(ApplyFile(yaml_path, &loader));
+  if (!yaml_path.empty()) TANDEM_RETURN_IF_ERROR(ApplyFile(yaml_path, {}, &loader));
   loader.Source("--set", /*has_lines=*/false);
   for (const std::string& text : overrides) ApplyOverride(text, &loader);
   TANDEM_RETURN_IF_ERROR(loader.status());

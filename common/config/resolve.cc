@@ -51,6 +51,10 @@ void ResolveConfig(v1::Config* config, const ConfigOrigins& given) {
     if (!given.contains("actor.clip_ratio_low")) actor.set_clip_ratio_low(actor.clip_ratio());
     if (!given.contains("actor.clip_ratio_high")) actor.set_clip_ratio_high(actor.clip_ratio());
   }
+  const std::string& loss = actor.policy_loss().loss_mode();
+  if ((loss == "gspo" || loss == "sapo") && !given.contains("actor.loss_agg_mode")) {
+    actor.set_loss_agg_mode("seq-mean-token-mean");
+  }
   if (config->reward().max_resp_len() == 0) {
     config->mutable_reward()->set_max_resp_len(config->data().max_response_length());
   }

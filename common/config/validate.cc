@@ -127,6 +127,22 @@ void CheckSampling(const v1::Config& c, Problems* problems) {
                     "actor.old_log_prob=recompute: set it");
 }
 
+void CheckFilterGroups(const v1::Config& c, Problems* problems) {
+  const v1::FilterGroups& filter = c.algorithm().filter_groups();
+  if (!filter.enable()) return;
+  problems->Require(c.rollout().n() > 1, {"rollout.n", "algorithm.filter_groups.enable"},
+                    "algorithm.filter_groups.enable=true drops groups whose samples are all equal, "
+                    "and with rollout.n=1 all are; raise rollout.n, or set it to false");
+  problems->Require(!filter.metric().empty(), {"algorithm.filter_groups.metric"},
+                    "algorithm.filter_groups.metric is empty: name a key of the reward, such as "
+                    "score or seq_reward");
+  problems->Require(
+      filter.metric() != "seq_final_reward" || !c.algorithm().use_kl_in_reward(),
+      {"algorithm.filter_groups.metric", "algorithm.use_kl_in_reward"},
+      "algorithm.filter_groups.metric=seq_final_reward needs algorithm.use_kl_in_reward=false: the "
+      "KL penalty is known only when no further group can be generated; set it to seq_reward");
+}
+
 void CheckTraining(const v1::Config& c, Problems* problems) {
   const v1::Optim& optim = c.actor().optim();
   const bool betas = optim.betas_size() == 2 && optim.betas(0) < 1 && optim.betas(1) < 1;
@@ -144,6 +160,28 @@ void CheckTraining(const v1::Config& c, Problems* problems) {
   problems->Require(c.trainer().test_freq() <= 0 || c.data().val_files_size() > 0,
                     {"trainer.test_freq"},
                     "trainer.test_freq asks for validation: give data.val_files");
+}
+
+void CheckLoss(const v1::Actor& a, Problems* problems) {
+  const v1::PolicyLoss& loss = a.policy_loss();
+  const std::string& mode = loss.loss_mode();
+  problems->Require(
+      mode != "sapo" || a.loss_agg_mode() == "seq-mean-token-mean",
+      {"actor.loss_agg_mode", "actor.policy_loss.loss_mode"},
+      fmt::format(
+          "actor.loss_agg_mode is {}, but sapo is a mean over samples of the means of their "
+          "tokens; set it to seq-mean-token-mean or leave it out",
+          a.loss_agg_mode()));
+  problems->Require(mode != "dro" || loss.dro_beta() > 0,
+                    {"actor.policy_loss.loss_mode", "actor.policy_loss.dro_beta"},
+                    "actor.policy_loss.loss_mode=dro needs actor.policy_loss.dro_beta above 0, the "
+                    "weight of its penalty on the log-ratio");
+  problems->Require(
+      mode != "clip_cov" || loss.clip_cov_lb() < loss.clip_cov_ub(),
+      {"actor.policy_loss.clip_cov_lb", "actor.policy_loss.clip_cov_ub"},
+      fmt::format("actor.policy_loss.clip_cov_lb is {} and actor.policy_loss.clip_cov_ub is {}: no "
+                  "covariance lies between them; raise the upper one",
+                  loss.clip_cov_lb(), loss.clip_cov_ub()));
 }
 
 void CheckDevice(const v1::Config& config, Problems* problems) {
@@ -227,7 +265,9 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   CheckFileNames(config.data(), &problems);
   CheckLengths(config, &problems);
   CheckSampling(config, &problems);
+  CheckFilterGroups(config, &problems);
   CheckTraining(config, &problems);
+  CheckLoss(config.actor(), &problems);
   CheckDevice(config, &problems);
   CheckWeightSync(config.weight_sync(), &problems);
   CheckOffload(config, &problems);

@@ -8,8 +8,12 @@ namespace tandem {
 namespace {
 
 // In the spelling of CanonicalKey; a section stands for everything in it.
-constexpr std::array<std::pair<const char*, const char*>, 26> kElsewhere = {{
+constexpr std::array<std::pair<const char*, const char*>, 28> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
+    {"data.gen_batch_size",
+     "algorithm.filter_groups refills with batches of data.train_batch_size; leave it out"},
+    {"algorithm.filter_groups.max_inflight_gen_batches",
+     "one batch is generated at a time; leave it out"},
     {"trainer.nnodes", "a run has one host; cluster.trainers says how many devices"},
     {"trainer.critic_warmup", "there is no critic; leave it out"},
     {"trainer.rollout_data_dir",

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
+#include <utility>
 
 #include "common/types/cuda_scratch.h"
 #include "common/types/kv_block.h"
+#include "common/types/product_rows.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
@@ -112,6 +115,22 @@ HeadScratch Larger(const HeadScratch& a, const HeadScratch& b) {
 
 int64_t HeldIfAny(int64_t asked) { return asked > 0 ? ScratchHeld(asked) : 0; }
 
+// A product of few rows, filled up to whole sixteens: the largest of a layer's and of the head's,
+// and in training of their inputs' gradients.
+int64_t ProductScratch(const ModelSpec& spec, bool training) {
+  const int64_t ids = std::min(kGroupIds, spec.vocab_size), hidden = spec.hidden_size;
+  const int64_t qkv = (spec.num_heads + 2 * spec.num_kv_heads) * spec.head_dim;
+  const int64_t heads = spec.num_heads * spec.head_dim, inner = spec.intermediate_size;
+  int64_t bytes = PadRows(kFewProductRows, ids, hidden, 4).bytes;
+  for (const auto& [out, in] : std::initializer_list<std::pair<int64_t, int64_t>>{
+           {qkv, hidden}, {hidden, heads}, {2 * inner, hidden}, {hidden, inner}}) {
+    bytes = std::max(bytes, PadRows(kFewProductRows, out, in, 2).bytes);
+    if (training) bytes = std::max(bytes, PadRows(kFewProductRows, in, out, 2).bytes);
+  }
+  if (training) bytes = std::max(bytes, PadRows(kFewProductRows, hidden, ids, 4).bytes);
+  return ScratchHeld(bytes);
+}
+
 // Sums of squares and digests of the shard, and its sample of changed elements.
 int64_t OptimizerScratch(const ModelSpec& spec, int64_t pairs) {
   constexpr int64_t kDouble = 8;
@@ -165,6 +184,7 @@ std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTraine
           // Forward and backward have a rope table each.
           {"attention", HeldIfAny(partials) + ScratchHeld(stats) + 2 * rope},
           {"norms", ScratchHeld(norms)},
+          {"products", ProductScratch(spec, true)},
           {"optimizer", OptimizerScratch(spec, options.pairs) + 256 * kDigestSumsBytes},
           {"uploads", UploadArenasHeld(uploads)}};
 }
@@ -182,7 +202,7 @@ std::vector<int64_t> StepSizes(const CudaRolloutOptions& options) {
   std::vector<int64_t> sizes;
   const int64_t most = std::min(options.sequences, options.batched_tokens);
   for (int64_t rows = 1; rows <= most; rows = sizes.back() + 1) {
-    sizes.push_back(CudaStepRows(rows));
+    sizes.push_back(CudaDecodeRows(rows));
   }
   return sizes;
 }
@@ -196,7 +216,7 @@ int64_t StepBounds(const CudaRolloutOptions& options) {
 
 std::vector<CudaPart> RolloutCudaScratch(const ModelSpec& spec, const CudaRolloutOptions& options) {
   const int64_t bound = SegmentBound(options.sequence_tokens);
-  const Spans spans = {CudaStepRows(options.sequences), options.batched_tokens, bound};
+  const Spans spans = {CudaDecodeRows(options.sequences), options.batched_tokens, bound};
   const int64_t step = PlanBytes(spec, spans) + (options.batched_tokens + kSampleRows) * kIdBytes +
                        kSampleRows * kDrawBytes + 8 * kUploadAlignment;
   int64_t graphs = 0;
@@ -210,6 +230,7 @@ std::vector<CudaPart> RolloutCudaScratch(const ModelSpec& spec, const CudaRollou
   return {{"head", Held(SampleScratch(kSampleRows, spec.vocab_size, spec.vocab_size))},
           {"attention", HeldIfAny(Partials(spec, spans)) +
                             RopeBytes(options.sequence_tokens, spec.head_dim / 2)},
+          {"products", ProductScratch(spec, false)},
           {"uploads", UploadArenasHeld(step) + graphs + sums}};
 }
 

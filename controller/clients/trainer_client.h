@@ -31,6 +31,7 @@ struct ForwardBackwardCommand {
   double global_tokens = 0;  // response tokens of the mini-batch, all ranks
   int64_t global_samples = 0;
   bool compare_log_probs = false;
+  bool fresh = false;  // no optimizer step yet since the old log-probs: ratios must be exactly 1
 };
 
 // One token whose log-prob differs between rollout and trainer.
@@ -50,7 +51,7 @@ struct ForwardBackwardResult {
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
   ProbabilityComparison probabilities;      // of the compared tokens
-  std::vector<LogProbMismatch> mismatches;  // the first five
+  std::vector<LogProbMismatch> mismatches;  // the five that differ most
   int64_t tokens = 0;
   PhaseReport report;
 };

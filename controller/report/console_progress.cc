@@ -28,6 +28,8 @@ std::string MetricsText(const StepRecord& step) {
                   MetricOf(step, kResponseLengthMean));
   const double generation = MetricOf(step, kGenerationThroughput);
   const double training = MetricOf(step, kTrainingThroughput);
+  const double batches = MetricOf(step, kGenerationBatches);
+  if (batches > 1) text += fmt::format("  filled by {:.0f} batches", batches);
   if (!std::isnan(generation)) text += fmt::format("  gen {:.0f} tok/s", generation);
   if (!std::isnan(training)) text += fmt::format("  train {:.0f} tok/s", training);
   return text;
@@ -87,6 +89,7 @@ void ConsoleProgress::OnEvaluation(const EvaluationRecord& record) {
                    FormatShare(MetricOf(record, kValRewardInterval)), record.prompts,
                    record.prompts > 0 ? record.samples / record.prompts : 0,
                    FormatSeconds(record.seconds)));
+  for (const std::string& line : CoreMetricLines(record)) Line("  " + line);
 }
 
 void ConsoleProgress::OnMessage(const std::string& text) { Line(text); }

@@ -1,6 +1,8 @@
 #include "controller/report/html_report.h"
 
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -65,6 +67,27 @@ std::string SampleTable(const std::string& title, const std::vector<SampleRecord
   return html + "</table>";
 }
 
+// The val-core numbers of the first and the last validation.
+std::string ValidationTable(const std::vector<EvaluationRecord>& evaluations) {
+  if (evaluations.empty() || CoreMetricLines(evaluations.back()).empty()) return "";
+  std::map<std::pair<std::string, std::string>, double> before;
+  for (const CoreMetric& core : CoreMetrics(evaluations.front())) {
+    before[{core.source, core.metric}] = core.value;
+  }
+  std::string html = fmt::format(
+      "<h2>Validation</h2><table><tr><th>data source and key</th><th>metric</th><th>after step "
+      "{}</th><th>after step {}</th></tr>",
+      evaluations.front().step, evaluations.back().step);
+  for (const CoreMetric& core : CoreMetrics(evaluations.back())) {
+    const auto found = before.find({core.source, core.metric});
+    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                        EscapeHtml(core.source), core.metric,
+                        found == before.end() ? "-" : FormatShare(found->second),
+                        FormatShare(core.value));
+  }
+  return html + "</table>";
+}
+
 std::string Facts(const ReportInput& input) {
   const std::string outcome =
       input.summary.completed ? "completed"
@@ -97,6 +120,7 @@ std::string HtmlReport(const ReportInput& input) {
   html += SvgLines("gradient norm", {StepSeries(input, "before clipping", kGradNorm)});
   html += SvgLines("tokens per second", {StepSeries(input, "generation", kGenerationThroughput),
                                          StepSeries(input, "training", kTrainingThroughput)});
+  html += ValidationTable(input.summary.evaluations);
   html += "<h2>Where the time and the memory go</h2>" + PhasePlots(input);
   html += SampleTable("Samples of the first step", input.first_samples);
   html += SampleTable("Samples of the last step", input.last_samples);

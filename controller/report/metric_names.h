@@ -18,6 +18,8 @@ inline constexpr const char* kRewardKlCoef = "actor/reward_kl_penalty_coeff";
 inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
 // Rollouts that were sent a version which they had held before they lost it; absent where none was.
 inline constexpr const char* kResentWeights = "weights/resent_rollouts";
+// Batches of prompts that a step took to fill; absent without algorithm.filter_groups.
+inline constexpr const char* kGenerationBatches = "training/filter_groups/num_gen_batches";
 inline constexpr const char* kStepSeconds = "timing_s/step";
 // Mean reward of a validation pass, and half the width of its 95 % interval.
 inline constexpr const char* kValRewardMean = "val/reward/mean";

@@ -57,6 +57,37 @@ double MetricOf(const EvaluationRecord& evaluation, const std::string& name) {
   return Find(evaluation.metrics, name);
 }
 
+std::vector<CoreMetric> CoreMetrics(const EvaluationRecord& evaluation) {
+  // val-core/<source>/<key>/<metric>@<n>[/mean or /std]; a source may have slashes.
+  const std::string section = "val-core/";
+  std::vector<CoreMetric> metrics;
+  for (const auto& [name, value] : evaluation.metrics) {
+    const size_t at = name.rfind('@');
+    if (!name.starts_with(section) || at == std::string::npos || name.ends_with("/std")) continue;
+    const size_t metric = name.rfind('/', at);
+    const size_t key = name.rfind('/', metric - 1);
+    if (key == std::string::npos || key < section.size()) continue;
+    metrics.push_back({.source = name.substr(section.size(), key - section.size()) + " " +
+                                 name.substr(key + 1, metric - key - 1),
+                       .metric = name.substr(metric + 1, name.find('/', at) - metric - 1),
+                       .value = value});
+  }
+  return metrics;
+}
+
+std::vector<std::string> CoreMetricLines(const EvaluationRecord& evaluation) {
+  const std::vector<CoreMetric> metrics = CoreMetrics(evaluation);
+  std::vector<std::string> lines;
+  if (metrics.size() < 2) return lines;
+  for (size_t i = 0; i < metrics.size(); ++i) {
+    const bool first = i == 0 || metrics[i].source != metrics[i - 1].source;
+    if (first) lines.push_back(metrics[i].source + ":");
+    lines.back() += fmt::format("{}{} {}", first ? " " : "  ", metrics[i].metric,
+                                FormatShare(metrics[i].value));
+  }
+  return lines;
+}
+
 std::vector<PhaseTotal> TotalPhases(const std::vector<StepRecord>& steps) {
   std::vector<PhaseTotal> totals;
   std::vector<int64_t> counts;

@@ -38,4 +38,16 @@ std::string ResentText(const std::vector<StepRecord>& steps);
 double MetricOf(const StepRecord& step, const std::string& name);
 double MetricOf(const EvaluationRecord& evaluation, const std::string& name);
 
+// One of the val-core numbers, without those of deviation.
+struct CoreMetric {
+  std::string source;  // data source and reward key: "openai/gsm8k reward"
+  std::string metric;  // mean@8, best@8, maj@8, pass@8
+  double value = 0;
+};
+// In order of source and metric.
+std::vector<CoreMetric> CoreMetrics(const EvaluationRecord& evaluation);
+// "openai/gsm8k reward: best@8 0.7  mean@8 0.4" for each source; none if that is no more than the
+// mean of everything: one source, one sample for each prompt.
+std::vector<std::string> CoreMetricLines(const EvaluationRecord& evaluation);
+
 }  // namespace tandem

@@ -101,7 +101,6 @@ class CompositeReward final : public RewardFunction {
  private:
   void Complete(const RewardItem& item, RewardScore& score) const {
     score.extras.emplace("score", score.score);
-    score.extras.emplace("acc", score.score);
     for (const Term& term : terms_) {
       const double value = term.scorer(item).score;
       score.extras[term.name] = value;

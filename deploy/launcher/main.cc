@@ -1,5 +1,6 @@
 // tandem-launcher --config FILE [--set key=value ...]: one controller and its workers on this host.
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 
@@ -26,6 +27,7 @@ struct Flags {
   double grace_seconds = 20;
   double stop_grace_seconds = 600;
   bool start_paused = false;
+  bool dry_run = false;
 };
 
 // One launcher per run directory; the lock goes away with this process.
@@ -49,6 +51,23 @@ int Fail(FailedAt stage, const absl::Status& status) {
   return ExitCodeAt(stage, status);
 }
 
+// The controller does it; comes back only where that cannot be started.
+int DryRun(const Flags& flags) {
+  std::vector<std::string> command = {flags.bin_dir + "/tandem-controller", "--config",
+                                      flags.config, "--dry-run"};
+  for (const std::string& change : flags.overrides) {
+    command.insert(command.end(), {"--set", change});
+  }
+  std::vector<char*> argv;
+  for (std::string& argument : command) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);  // Ctrl-C ends it
+  execv(argv[0], argv.data());
+  return Fail(FailedAt::kInputs, absl::NotFoundError(command[0] + ": " + std::strerror(errno)));
+}
+
 int Launch(const Flags& flags) {
   const auto loaded = LoadConfig(flags.config, flags.overrides);
   if (!loaded.ok()) return Fail(FailedAt::kConfig, loaded.status());
@@ -63,6 +82,7 @@ int Launch(const Flags& flags) {
   // A model that nobody can run is refused before anything is started for it.
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
+  if (flags.dry_run) return DryRun(flags);
   const std::string run_dir = config.cluster().run_dir();
   if (const absl::Status lock = LockRunDir(run_dir); !lock.ok()) {
     return Fail(FailedAt::kInputs, lock);
@@ -97,6 +117,8 @@ int main(int argc, char** argv) {
   app.add_option("--stop-grace", flags.stop_grace_seconds,
                  "seconds that a controller has after Ctrl-C to finish a call and save")
       ->capture_default_str();
+  app.add_flag("--dry-run", flags.dry_run,
+               "check config, model and data, plan the memory, say so, and start nothing");
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);

@@ -19,7 +19,7 @@ TEST = re.compile(r"`(\w+_test)`")
 
 def pages(root):
     """The files that are read."""
-    found = [*root.glob("*.md"), *root.glob("docs/**/*"), *root.glob("configs/*.yaml"),
+    found = [*root.glob("*.md"), *root.glob("docs/**/*"), *root.glob("configs/**/*.yaml"),
              *root.glob(".ci/*")]
     return sorted(p for p in found if p.is_file() and p.suffix != ".pyc")
 

@@ -36,6 +36,18 @@ TEST_CASE("weight_sync.scramble becomes a mode", "[config_options]") {
   REQUIRE(MakeScrambleMode(Loaded("weight_sync.scramble=always")) == ScrambleMode::kAlways);
 }
 
+TEST_CASE("algorithm.filter_groups reaches the train loop", "[config_options]") {
+  const auto loaded =
+      LoadConfig("", {"algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc",
+                      "algorithm.filter_groups.max_num_gen_batches=7"});
+  REQUIRE(loaded.ok());
+  const GroupFilterOptions filter = MakeTrainOptions(loaded->config, {}, 100).filter_groups;
+  REQUIRE(filter.enable);
+  REQUIRE(filter.metric == "acc");
+  REQUIRE(filter.max_batches == 7);
+  REQUIRE_FALSE(MakeTrainOptions(DefaultConfig(), {}, 100).filter_groups.enable);
+}
+
 TEST_CASE("A schedule spans the optimizer steps of the run unless it is told", "[config_options]") {
   const auto filled = [](const std::vector<std::string>& overrides) {
     const v1::Config config = LoadConfig("", overrides).value().config;

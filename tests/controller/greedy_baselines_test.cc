@@ -77,6 +77,9 @@ TEST_CASE("a greedy baseline that is missing or that nobody asked for is an erro
   REQUIRE(baselines.Put(Answer(requests[0].sample_ids[0]), text).ok());
   REQUIRE(baselines.Score(reward).status().message().find("group 1") != std::string::npos);
   REQUIRE_FALSE(baselines.Put(Answer(MakeSampleId(7, kBaselineEpoch, 0)), text).ok());
+  Sample stale = Answer(requests[1].sample_ids[0]);
+  stale.versions = {0, 0, 1};
+  REQUIRE(absl::IsDataLoss(baselines.Put(stale, text)));
 }
 
 }  // namespace tandem

@@ -190,4 +190,20 @@ TEST_CASE("SampleStore begins a replayed step anew", "[samples]") {
   REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
 }
 
+TEST_CASE("SampleStore forgets the samples that it drops", "[samples]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  for (const uint64_t id : {10, 11, 20, 21}) REQUIRE(f.store->Put(MakeSample(id, 2), 7).ok());
+  f.store->Drop({11, 20, 99});
+  REQUIRE(f.store->Metas().size() == 2);
+  REQUIRE_FALSE(f.store->Contains(11));
+  REQUIRE(absl::IsNotFound(f.store->Read(20).status()));
+  REQUIRE(absl::IsNotFound(f.store->PutArray(1, TokenArray::kReference, 11, {0, 0})));
+  REQUIRE(*f.store->Assigned(1, -1, 0) == std::vector<uint64_t>{10, 21});
+  // The others are where they were, and more may come.
+  REQUIRE(f.store->Read(21)->tokens == MakeSample(21, 2).tokens);
+  REQUIRE(f.store->Put(MakeSample(30, 2), 7).ok());
+  REQUIRE(f.store->Read(30)->tokens == MakeSample(30, 2).tokens);
+}
+
 }  // namespace tandem

@@ -41,4 +41,27 @@ TEST_CASE("A rank without samples has no tokens", "[step_metrics]") {
   REQUIRE(metrics.at("global_seqlen/mean") == 2);
 }
 
+TEST_CASE("Numbers of mini-batches are averaged into their step's, extremes are kept",
+          "[step_metrics]") {
+  std::map<std::string, double> step;
+  for (const double value : {1.0, 0.5, 2.25, 0.75}) {
+    AddMiniBatchMetric(step, "actor/ratio_min", value, 0.25);
+    AddMiniBatchMetric(step, "actor/ratio_mean", value, 0.25);
+    AddMiniBatchMetric(step, "actor/ratio_max", value, 0.25);
+  }
+  REQUIRE(step == std::map<std::string, double>{{"actor/ratio_min", 0.5},
+                                                {"actor/ratio_mean", 1.125},
+                                                {"actor/ratio_max", 2.25}});
+}
+
+TEST_CASE("Extremes below and above 0 are kept as they are", "[step_metrics]") {
+  std::map<std::string, double> step;
+  AddMiniBatchMetric(step, "a_max", -3, 0.5);
+  AddMiniBatchMetric(step, "a_max", -2, 0.5);
+  AddMiniBatchMetric(step, "a_min", 3, 0.5);
+  AddMiniBatchMetric(step, "a_min", 4, 0.5);
+  REQUIRE(step.at("a_max") == -2);
+  REQUIRE(step.at("a_min") == 3);
+}
+
 }  // namespace tandem

@@ -35,6 +35,21 @@ std::vector<double> Advantages(const testing::MemoryRunStore& store, int64_t ste
 
 }  // namespace
 
+TEST_CASE("remax compares with the reward of one greedy response per prompt, never trained on",
+          "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.options.adv_estimator = "remax";
+  run.options.greedy_baselines = true;
+  REQUIRE(run.Run().ok());
+  const Lines calls = Of(run.journal.Take(), "rollout 0");
+  REQUIRE(std::count(calls.begin(), calls.end(), "Generate(group 0, 4 samples, v0)") == 1);
+  REQUIRE(std::count(calls.begin(), calls.end(), "Generate(group 0, 1 samples, v0)") == 1);
+  REQUIRE(std::count(calls.begin(), calls.end(), "Generate(group 1, 1 samples, v0)") == 1);
+  // Even ids are wrong, the greedy ones' among them; samples stand on their own reward alone.
+  REQUIRE(Advantages(run.store, 1) == std::vector<double>{0, 1, 0, 1, 0, 1, 0, 1});
+}
+
 TEST_CASE("TrainLoop makes the calls of a step in the order of the design", "[train_loop]") {
   testing::FakeRun run(1);
   run.options.total_steps = 1;
@@ -78,6 +93,18 @@ TEST_CASE("TrainLoop advances the version with every mini-batch, compares the fi
                            "ForwardBackward(step 1, mini 0 of 4, v2)", "OptimizerStep(v3)",
                            "ForwardBackward(step 1, mini 1 of 4, v3)", "OptimizerStep(v4)",
                            "SyncWeights(v4, targets 0+1, r1i1)", "SaveState(v4)"});
+}
+
+TEST_CASE("TrainLoop calls a step's first mini-batch fresh, compared or not", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.options.mini_batch_prompts = 1;
+  run.options.recompute_old_log_probs = true;
+  run.options.compare_log_probs = false;
+  REQUIRE(run.Run().ok());
+  const Lines trainer = Of(run.journal.Take(), "trainer 0");
+  IndexOf(trainer, "ForwardBackward(step 1, mini 0 of 2, v0, fresh)");
+  IndexOf(trainer, "ForwardBackward(step 1, mini 1 of 2, v1)");
 }
 
 TEST_CASE("A KL penalty lowers the reward and not the score", "[train_loop]") {
@@ -301,7 +328,10 @@ TEST_CASE("Validation runs before, every test_freq steps and at the end", "[trai
   REQUIRE(run.store.evaluations[2].step == 3);
   const auto& metrics = run.store.evaluations[2].metrics;
   REQUIRE(metrics.at("val-core/fake/reward/mean@2") == 0.5);
-  REQUIRE(metrics.at("val-core/fake/reward/best@2/mean") == 1.0);
+  // Three of four resamples of two hold the right one of the two.
+  REQUIRE(metrics.at("val-core/fake/reward/best@2/mean") == Approx(0.75).margin(0.07));
+  REQUIRE(metrics.at("val-core/fake/reward/pass@2") == 1.0);
+  REQUIRE(metrics.at("val-aux/fake/right/mean@2") == 0.5);
   REQUIRE(metrics.at("val/reward/mean") == 0.5);
   REQUIRE(run.loop->complete());
 }

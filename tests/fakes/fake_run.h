@@ -44,13 +44,13 @@ class FakePrompts : public PromptSource {
   DataPosition position_;
 };
 
-// Odd sample indices are right.
+// Odd sample indices are right, unless `value` says otherwise.
 class FakeReward : public RewardFunction {
  public:
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     std::vector<RewardScore> scores;
     for (const RewardItem& item : items) {
-      const double right = static_cast<double>(item.sample_id & 1u);
+      const double right = value ? value(item.sample_id) : static_cast<double>(item.sample_id & 1u);
       scores.push_back({.score = right, .extras = {{"right", right}}});
     }
     scores.resize(scores.size() + static_cast<size_t>(too_many));
@@ -58,6 +58,7 @@ class FakeReward : public RewardFunction {
   }
 
   int too_many = 0;  // scores
+  std::function<double(uint64_t sample_id)> value;
 };
 
 class FakeText : public TextCodec {

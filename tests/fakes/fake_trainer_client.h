@@ -43,7 +43,9 @@ class FakeTrainerClient : public TrainerClient {
     TANDEM_RETURN_IF_ERROR(journal_.Call(
         who_, fmt::format("ForwardBackward(step {}, mini {} of {}, v{}{})", command.step,
                           command.mini_batch, command.mini_batches, command.version,
-                          command.compare_log_probs ? ", compare" : "")));
+                          !command.fresh              ? ""
+                          : command.compare_log_probs ? ", compare"
+                                                      : ", fresh")));
     if (on_forward_backward) on_forward_backward(command);
     return forward_;
   }

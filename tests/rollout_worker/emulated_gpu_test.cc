@@ -8,6 +8,8 @@
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/base/device_lost.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/common/ops/cuda/fake_lt.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "tests/support/whole_forward.h"
 
@@ -175,6 +177,78 @@ TEST_CASE("an emulated GPU's memory goes and comes back, and the same tokens wit
     REQUIRE(on_host() < f.weights.layout.total_bytes() + (2 << 20));
   }
   REQUIRE(f.engine->VerifyWeights(0).ok());
+}
+
+TEST_CASE(
+    "a rollout starts beside a trainer that has the device, and takes memory as it is woken") {
+  const TinyWeights weights(GpuModel("llama"), DType::kBFloat16);
+  constexpr int64_t kTotal = int64_t{64} << 20;
+  auto* const cuda = new EmulatedCuda({.total_bytes = kTotal});
+  const std::shared_ptr<Backend> backend =
+      MakeCudaBackend(std::unique_ptr<CudaApi>(cuda), 0).value();
+  // What the trainer holds in its pass: all of the device but less than a page and some scratch.
+  constexpr int64_t kPage = int64_t{2} << 20;
+  const auto training = backend->device()->Reserve("activations", kTotal - kPage, nullptr).value();
+  REQUIRE(training->Map().ok());
+  EngineOptions options = MakeEngineTestOptions(weights, {});
+  options.backend = backend;
+  options.kv_blocks = 40;
+  const auto made = Engine::Create(options);
+  INFO(made.status());
+  REQUIRE(made.ok());
+  Engine& engine = **made;
+  REQUIRE(engine.status().state == RolloutState::kEmpty);
+  REQUIRE(cuda->used_bytes() < kTotal - kPage / 2);
+  // Not before the pass has ended; then the weights' memory alone, and the rest after the sync.
+  REQUIRE(absl::IsResourceExhausted(engine.Wake({}).status()));
+  REQUIRE(absl::IsFailedPrecondition(engine.BeginUpdate({.version = 1, .generation = 1})));
+  REQUIRE(training->Release().ok());
+  REQUIRE(engine.Wake({"weights"}).value() >= weights.layout.total_bytes());
+  REQUIRE(BytesOf(engine.ledger().Snapshot(), "kv_cache") == 0);
+  REQUIRE(engine.status().state == RolloutState::kEmpty);
+  REQUIRE(engine.Wake({"kv_cache"}).value() > 0);
+  REQUIRE(BytesOf(engine.ledger().Snapshot(), "kv_cache") > 0);
+}
+
+TEST_CASE("a rollout that starts beside a pass waits for the memory that its proofs take") {
+  const TinyWeights weights(GpuModel("llama"), DType::kBFloat16);
+  constexpr int64_t kTotal = int64_t{64} << 20;
+  FakeClock clock;
+  const auto start = [&](absl::Duration wait, absl::Duration pass) {
+    auto* const cuda = new EmulatedCuda({.total_bytes = kTotal});
+    CudaLinearOptions linear;
+    auto lt = std::make_unique<FakeLt>();
+    lt->Offer(1 << 20, {FakeLt::Algorithm(LtFault::kNone)});
+    linear.lt = std::move(lt);
+    linear.proof = {.buckets = {16, 32}, .reference_rows = 48};
+    EngineOptions options = MakeEngineTestOptions(weights, {});
+    options.backend = MakeCudaBackend(std::unique_ptr<CudaApi>(cuda), 0, std::move(linear)).value();
+    options.kv_blocks = 40;
+    options.wait_for_memory = wait;
+    options.clock = &clock;
+    const auto training =
+        options.backend->device()->Reserve("activations", kTotal, nullptr).value();
+    REQUIRE(training->Map().ok());
+    const absl::Time end = clock.Now() + pass;
+    clock.OnSleep([&] {
+      if (clock.Now() >= end) REQUIRE(training->Release().ok());
+    });
+    const auto engine = Engine::Create(options);
+    if (engine.ok()) {
+      for (const auto& [shape, choice] : (*engine)->numerics_choices()) {
+        REQUIRE(choice.find("cuBLASLt") == 0);
+      }
+    }
+    return engine.status();
+  };
+  const absl::Status none = start(absl::ZeroDuration(), absl::Seconds(30));
+  REQUIRE(absl::IsResourceExhausted(none));
+  REQUIRE(absl::IsResourceExhausted(start(absl::Seconds(20), absl::Seconds(30))));
+  const absl::Time before = clock.Now();
+  const absl::Status started = start(absl::Seconds(60), absl::Seconds(30));
+  INFO(started);
+  REQUIRE(started.ok());
+  REQUIRE(clock.Now() - before < absl::Seconds(35));
 }
 
 TEST_CASE("decoding without graphs has the bits of decoding through them") {

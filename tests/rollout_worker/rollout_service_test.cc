@@ -254,6 +254,32 @@ TEST_CASE("P7: VerifyWeights answers with the number of tensors, or names the on
           grpc::StatusCode::FAILED_PRECONDITION);
 }
 
+TEST_CASE(
+    "A rollout that is started again on a GPU waits for its weights, whatever it loaded first") {
+  const TinyWeights weights({}, DType::kBFloat16);
+  const std::string model = weights.dir.path().string();
+  const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::Load(model).value();
+  const auto make = [&](const char* device, const char* format, int64_t incarnation) {
+    v1::RegisterResponse registration;
+    v1::Config& config = *registration.mutable_config();
+    config = DefaultConfig();
+    config.mutable_model()->set_path(model);
+    config.mutable_rollout()->set_max_model_len(64);
+    config.mutable_rollout()->set_load_format(format);
+    config.mutable_trainer()->set_device(device);
+    registration.set_incarnation(incarnation);
+    return MakeEngineOptions(registration, 0, "unix:" + model + "/worker.sock", tokenizer).value();
+  };
+  REQUIRE(make("cuda", "safetensors", 1).load_weights);
+  REQUIRE_FALSE(make("cuda", "safetensors", 2).load_weights);
+  REQUIRE(make("cpu", "safetensors", 2).load_weights);
+  REQUIRE_FALSE(make("cuda", "dummy", 1).load_weights);
+  // At a first start missing memory is an error at once: nobody is about to give any back.
+  REQUIRE(make("cuda", "dummy", 1).wait_for_memory == absl::ZeroDuration());
+  REQUIRE(make("cpu", "dummy", 2).wait_for_memory == absl::ZeroDuration());
+  REQUIRE(make("cuda", "dummy", 2).wait_for_memory == absl::Seconds(600));
+}
+
 TEST_CASE("A worker takes shared memory for its weights and refuses CUDA IPC") {
   const TinyWeights weights({}, DType::kBFloat16);
   const std::string model = weights.dir.path().string();

@@ -146,6 +146,21 @@ TEST_CASE("a GPU that is lost in the middle of a training pass is told too", "[t
   }
 }
 
+TEST_CASE("what a partner takes while a trainer gives memory back fails no step",
+          "[trainer][cuda]") {
+  LosableTrainer trainer;
+  REQUIRE(trainer.Train().ok());
+  // None of the released bytes shows as free, as where a rollout takes as many.
+  trainer.cuda->HoldReleasedPages(int64_t{1} << 30);
+  const grpc::Status stepped = trainer.Optimize();
+  INFO(stepped.error_message());
+  REQUIRE(stepped.ok());
+  REQUIRE(trainer.trainer->status().version == 1);
+  REQUIRE(BytesOf(trainer.trainer->ledger().Snapshot(), "gradients") == 0);
+  REQUIRE(trainer.cuda->used_bytes() > 0);
+  REQUIRE(trainer.Train().ok());
+}
+
 TEST_CASE("another failure of a trainer is its answer, and it lives on", "[trainer][cuda]") {
   LosableTrainer trainer;
   trainer.samples.fail = absl::NotFoundError("no such batch");

@@ -8,6 +8,7 @@
 #include "common/ops/cpu/thread_pool.h"
 #include "common/ops/forward_ops.h"
 #include "common/ops/packed_weight.h"
+#include "common/ops/sum_pi_squared.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 #include "trainer_worker/losses/token_losses.h"
@@ -66,6 +67,15 @@ class LogitOps {
                             log_probs.data(), stats_.data());
     for (size_t i = 0; i < stats_.size(); ++i) entropy[i] = stats_[i].entropy;
   }
+  // Of the rows that Run has just seen.
+  std::vector<float> SumsOfSquares() {
+    std::vector<RowStats> halves(stats_.size());
+    std::vector<float> sums(stats_.size());
+    forward_->TokenLogProbs(Hidden(logits_), Head(), vocab_, labels_.data(),
+                            HalfTemperatures(temperatures_).data(), sums.data(), halves.data());
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = SumPiSquared(stats_[i], halves[i]);
+    return sums;
+  }
   // Gradient of sum(grad_log_probs * log_probs) + sum(grad_entropy * entropy) by the logits.
   std::vector<float> Gradient(const std::vector<float>& grad_log_probs,
                               const std::vector<float>& grad_entropy) {
@@ -120,6 +130,12 @@ void CheckQuantity(const GoldenFamily&, const GoldenCase& c) {
           c.outputs.at("grad_logits_of_weighted_sum"), BoundsOf(c));
 }
 
+void CheckSumPiSquared(const GoldenFamily&, const GoldenCase& c) {
+  LogitOps ops(ParseTensor(c.inputs.at("logits")));
+  ops.Run(Labels(c.inputs, ops.rows()), c.options.value("temperature", 1.0f));
+  Compare(ops.SumsOfSquares(), c.outputs.at("value"), BoundsOf(c));
+}
+
 void CheckEntropyLoss(const GoldenFamily&, const GoldenCase& c) {
   const GoldenTensor mask = ParseTensor(c.inputs.at("response_mask"));
   LogitOps ops(ParseTensor(c.inputs.at("logits")));
@@ -142,6 +158,7 @@ TEST_CASE("Log-probs and entropies of logits equal the golden numbers", "[golden
        {"logprobs_from_logits_naive", CheckQuantity<Quantity::kLogProb>},
        {"entropy_from_logits", CheckQuantity<Quantity::kEntropy>},
        {"entropy_from_logits_with_chunking", CheckQuantity<Quantity::kEntropy>},
+       {"sum_pi_squared_from_logits", CheckSumPiSquared},
        {"compute_entropy_loss", CheckEntropyLoss}});
 }
 

@@ -1,7 +1,10 @@
 // The trainer over gRPC, against a controller that lives in the test.
 #include "trainer_worker/trainer_service.h"
 
+#include <fmt/ranges.h>
+
 #include "common/config/config.h"
+#include "common/config/schema.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "common/rpc/status_convert.h"
@@ -217,6 +220,59 @@ TEST_CASE("Shutdown is passed on", "[trainer][service]") {
   v1::TrainerShutdownResponse response;
   REQUIRE(job.Call(&v1::TrainerService::Stub::Shutdown, {}, &response).ok());
   REQUIRE(job.shutdowns == 1);
+}
+
+TEST_CASE("The choices of the policy loss are the losses that there are", "[trainer][options]") {
+  std::string names;
+  for (const KeySpec& spec : ConfigSchema()) {
+    if (spec.key != "actor.policy_loss.loss_mode") continue;
+    names = fmt::format("use one of {}", fmt::join(spec.info.choices(), ", "));
+  }
+  const absl::Status unknown = CheckPolicyLossOptions({.loss_mode = "?"});
+  REQUIRE(unknown.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(std::string(unknown.message()).ends_with(names));
+}
+
+TEST_CASE("Options of the loss follow the configuration", "[trainer][options]") {
+  v1::RegisterResponse registration;
+  v1::Config& config = *registration.mutable_config();
+  config = DefaultConfig();
+  config.mutable_data()->set_max_response_length(321);
+  auto options = MakeTrainerOptions(registration, 0);
+  REQUIRE(options.ok());
+  // What the library assumes is what the configuration does.
+  const PolicyLossOptions defaults;
+  REQUIRE(options->loss.loss_mode == defaults.loss_mode);
+  REQUIRE(options->loss.tau_neg == defaults.tau_neg);
+  REQUIRE(options->loss.ppo_kl_coef == defaults.ppo_kl_coef);
+  REQUIRE(options->loss.clip_cov_ratio == defaults.clip_cov_ratio);
+  REQUIRE_FALSE(options->loss.dro_beta.has_value());
+  REQUIRE(options->loss_scale_factor == 321);
+  v1::Actor& actor = *config.mutable_actor();
+  actor.set_loss_scale_factor(55);
+  actor.set_tau_pos(1.5);
+  actor.set_tau_neg(2.5);
+  v1::PolicyLoss& loss = *actor.mutable_policy_loss();
+  loss.set_loss_mode("dro");
+  loss.set_dro_beta(0.25);
+  loss.set_clip_cov_ratio(0.01);
+  loss.set_clip_cov_lb(0.5);
+  loss.set_clip_cov_ub(7);
+  loss.set_kl_cov_ratio(0.02);
+  loss.set_ppo_kl_coef(0.75);
+  config.mutable_trainer()->set_seed(12);
+  options = MakeTrainerOptions(registration, 0);
+  REQUIRE(options->loss_scale_factor == 55);
+  REQUIRE(options->seed == 12);
+  REQUIRE(options->loss.loss_mode == "dro");
+  REQUIRE(options->loss.tau_pos == 1.5);
+  REQUIRE(options->loss.tau_neg == 2.5);
+  REQUIRE(options->loss.dro_beta == 0.25);
+  REQUIRE(options->loss.clip_cov_ratio == 0.01);
+  REQUIRE(options->loss.clip_cov_lb == 0.5);
+  REQUIRE(options->loss.clip_cov_ub == 7);
+  REQUIRE(options->loss.kl_cov_ratio == 0.02);
+  REQUIRE(options->loss.ppo_kl_coef == 0.75);
 }
 
 TEST_CASE("The learning rate's schedule follows the configuration", "[trainer][options]") {

@@ -19,9 +19,18 @@ struct LossScale {
 };
 
 struct PolicyLossOptions {
+  std::string loss_mode = "vanilla";  // a name of PolicyLossNames
   double clip_ratio_low = 0.2;
   double clip_ratio_high = 0.2;
-  double clip_ratio_c = 3.0;  // above 1
+  double clip_ratio_c = 3.0;       // above 1
+  double tau_pos = 1.0;            // sapo: above 0
+  double tau_neg = 1.05;           // sapo: above 0
+  std::optional<double> dro_beta;  // dro needs it, above 0
+  double clip_cov_ratio = 2e-4;    // clip_cov: share of the tokens, above 0
+  double clip_cov_lb = 1.0;
+  double clip_cov_ub = 5.0;
+  double kl_cov_ratio = 2e-4;  // kl_cov: share of the tokens, above 0
+  double ppo_kl_coef = 0.1;    // kl_cov
   bool use_kl_loss = false;
   double kl_loss_coef = 0.001;
   std::string kl_loss_type = "low_var_kl";

@@ -1,8 +1,13 @@
 #include "trainer_worker/losses/policy_loss.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/Parallel.h>
 
 #include "common/base/status_macros.h"
+#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/policy_loss_kind.h"
 #include "trainer_worker/losses/token_losses.h"
 
 namespace tandem {
@@ -31,6 +36,7 @@ double Number(const at::Tensor& scalar) { return scalar.detach().item<double>();
 
 // In double and in order, so that the split into micro-batches hardly shows in metrics.
 double SumWhere(const at::Tensor& values, const at::Tensor& mask) {
+  if (!values.defined()) return 0;
   return Number(MaskedSum(values.detach().to(at::kDouble), mask.to(at::kDouble)));
 }
 
@@ -47,45 +53,72 @@ absl::Status CheckLengths(const LossTokens& tokens, const PolicyLossOptions& opt
   if (!fits(tokens.entropy, options.entropy_coeff != 0)) {
     return InvalidArgument("actor.entropy_coeff needs the entropy of every token");
   }
+  if (!fits(tokens.selected, SelectionOf(options) != Selection::kNone)) {
+    return InvalidArgument("actor.policy_loss.loss_mode={} needs its selection of tokens",
+                           options.loss_mode);
+  }
   if (!fits(tokens.is_weights, false) || !fits(tokens.mask, false) || !fits(tokens.rows, false)) {
     return InvalidArgument("importance weights, mask or rows: wrong length");
   }
   return absl::OkStatus();
 }
 
+// What the loss is built from.
 struct Graph {
-  at::Tensor log_probs, entropy, mask, rows;
-  const LossTokens* tokens = nullptr;
+  const PolicyLossKind* kind = nullptr;
+  LossTensors tensors;
+  at::Tensor entropy;
+
+  absl::StatusOr<at::Tensor> Aggregate(const at::Tensor& values, const LossScale& scale) const {
+    return AggregateLoss(values, tensors.mask, tensors.rows, tensors.num_rows, scale);
+  }
 };
 
-// Builds the loss and fills the parts of `result` that need no gradient.
+absl::StatusOr<at::Tensor> AggregatePolicy(const Graph& graph,
+                                           const at::Tensor& loss,
+                                           const LossScale& scale) {
+  if (graph.kind->aggregation == Aggregation::kSampleMean) {
+    const double rows = static_cast<double>(graph.tensors.num_rows);
+    return FixedSum(loss) / scale.batch_samples.value_or(rows) * static_cast<double>(scale.dp_size);
+  }
+  LossScale forced = scale;
+  if (graph.kind->aggregation == Aggregation::kSeqTokenMean) forced.mode = "seq-mean-token-mean";
+  return graph.Aggregate(loss, forced);
+}
+
+absl::StatusOr<at::Tensor> BuildPolicyLoss(const Graph& graph,
+                                           const PolicyLossOptions& options,
+                                           const LossScale& scale,
+                                           LossResult& result) {
+  const LossTensors& tensors = graph.tensors;
+  const PolicyTerms terms = graph.kind->terms(tensors, options);
+  at::Tensor term = terms.loss;
+  if (tensors.is_weights.defined() && !graph.kind->weighs_itself) term = term * tensors.is_weights;
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor loss, AggregatePolicy(graph, term, scale));
+  result.policy_loss = Number(loss);
+  result.clipped_sum = SumWhere(terms.clipped, tensors.mask);
+  result.clipped_dual_sum = SumWhere(terms.clipped_dual, tensors.mask);
+  result.approx_kl_sum = SumWhere(terms.approx_kl, tensors.mask);
+  return loss;
+}
+
+// The whole loss; fills the parts of `result` that need no gradient.
 absl::StatusOr<at::Tensor> BuildLoss(const Graph& graph,
+                                     const LossTokens& tokens,
                                      const PolicyLossOptions& options,
                                      const LossScale& scale,
                                      LossResult& result) {
-  const LossTokens& tokens = *graph.tokens;
-  auto aggregate = [&](const at::Tensor& values) {
-    return AggregateLoss(values, graph.mask, graph.rows, tokens.num_rows, scale);
-  };
-  const VanillaTerms terms =
-      VanillaLoss(graph.log_probs, Wrap(tokens.old_log_probs), Wrap(tokens.advantages), options);
-  at::Tensor token_loss = terms.loss;
-  if (!tokens.is_weights.empty()) token_loss = token_loss * Wrap(tokens.is_weights);
-  TANDEM_ASSIGN_OR_RETURN(at::Tensor loss, aggregate(token_loss));
-  result.policy_loss = Number(loss);
-  result.clipped_sum = SumWhere(terms.clipped, graph.mask);
-  result.clipped_dual_sum = SumWhere(terms.clipped_dual, graph.mask);
-  result.approx_kl_sum = SumWhere(terms.approx_kl, graph.mask);
+  TANDEM_ASSIGN_OR_RETURN(at::Tensor loss, BuildPolicyLoss(graph, options, scale, result));
   if (graph.entropy.defined()) {
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor entropy, aggregate(graph.entropy));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor entropy, graph.Aggregate(graph.entropy, scale));
     result.entropy = Number(entropy);
     if (options.entropy_coeff != 0) loss = loss - options.entropy_coeff * entropy;
   }
   if (options.use_kl_loss) {
     TANDEM_ASSIGN_OR_RETURN(
         const at::Tensor kl,
-        KlPenalty(graph.log_probs, Wrap(tokens.ref_log_probs), options.kl_loss_type));
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor kl_loss, aggregate(kl));
+        KlPenalty(graph.tensors.log_probs, Wrap(tokens.ref_log_probs), options.kl_loss_type));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor kl_loss, graph.Aggregate(kl, scale));
     result.kl_loss = Number(kl_loss);
     loss = loss + options.kl_loss_coef * kl_loss;
   }
@@ -93,28 +126,60 @@ absl::StatusOr<at::Tensor> BuildLoss(const Graph& graph,
   return loss;
 }
 
+void AddRatios(const LossTokens& tokens, LossResult& result) {
+  for (size_t i = 0; i < tokens.log_probs.size(); ++i) {
+    if (!tokens.mask.empty() && tokens.mask[i] == 0) continue;
+    const double difference = static_cast<double>(tokens.log_probs[i]) - tokens.old_log_probs[i];
+    const double ratio = std::exp(std::clamp(difference, -20.0, 20.0));
+    result.ratio_sum += ratio;
+    result.ratio_min = std::min(result.ratio_min, ratio);
+    result.ratio_max = std::max(result.ratio_max, ratio);
+  }
+}
+
+LossTensors MakeTensors(const LossTokens& tokens) {
+  LossTensors tensors{.log_probs = Leaf(tokens.log_probs),
+                      .old_log_probs = Wrap(tokens.old_log_probs),
+                      .advantages = Wrap(tokens.advantages),
+                      .num_rows = tokens.num_rows};
+  const int64_t count = tensors.log_probs.numel();
+  tensors.mask = tokens.mask.empty() ? at::ones({count}, at::kFloat) : Wrap(tokens.mask);
+  tensors.rows = at::zeros({count}, at::kLong);
+  std::copy(tokens.rows.begin(), tokens.rows.end(), tensors.rows.data_ptr<int64_t>());
+  if (!tokens.is_weights.empty()) tensors.is_weights = Wrap(tokens.is_weights);
+  if (!tokens.selected.empty()) {
+    tensors.selected = at::zeros({count}, at::kBool);
+    std::copy(tokens.selected.begin(), tokens.selected.end(), tensors.selected.data_ptr<bool>());
+  }
+  return tensors;
+}
+
 absl::StatusOr<LossResult> Compute(const LossTokens& tokens,
                                    const PolicyLossOptions& options,
                                    const LossScale& scale) {
   LossResult result;
-  Graph graph{.log_probs = Leaf(tokens.log_probs), .tokens = &tokens};
-  graph.mask =
-      tokens.mask.empty() ? at::ones_like(graph.log_probs, at::kFloat).detach() : Wrap(tokens.mask);
-  const int64_t count = graph.log_probs.numel();
-  graph.rows = at::zeros({count}, at::kLong);
-  std::copy(tokens.rows.begin(), tokens.rows.end(), graph.rows.data_ptr<int64_t>());
+  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, FindPolicyLoss(options.loss_mode));
+  Graph graph{.kind = kind, .tensors = MakeTensors(tokens)};
   if (!tokens.entropy.empty()) graph.entropy = Leaf(tokens.entropy);
-  result.tokens = Number(graph.mask.to(at::kDouble).sum());
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor loss, BuildLoss(graph, options, scale, result));
+  result.tokens = Number(graph.tensors.mask.to(at::kDouble).sum());
+  AddRatios(tokens, result);
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor loss, BuildLoss(graph, tokens, options, scale, result));
   loss.backward();
-  result.grad_log_probs = Gradient(graph.log_probs);
+  result.grad_log_probs = Gradient(graph.tensors.log_probs);
   if (options.entropy_coeff != 0) result.grad_entropy = Gradient(graph.entropy);
   return result;
 }
 
 }  // namespace
 
+Selection SelectionOf(const PolicyLossOptions& options) {
+  const auto kind = FindPolicyLoss(options.loss_mode);
+  return kind.ok() ? (*kind)->selection : Selection::kNone;
+}
+
 absl::Status CheckPolicyLossOptions(const PolicyLossOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, FindPolicyLoss(options.loss_mode));
+  if (kind->check != nullptr) TANDEM_RETURN_IF_ERROR(kind->check(options));
   if (!(options.clip_ratio_c > 1)) {
     return InvalidArgument("actor.clip_ratio_c is {}, but the dual clip must be above 1",
                            options.clip_ratio_c);

@@ -1,15 +1,18 @@
 // The actor's loss over the trained tokens of a micro-batch, with its gradients:
-//   policy loss (vanilla PPO) + kl_loss_coef * KL(policy || reference) - entropy_coeff * entropy,
+//   policy loss (policy_loss_kind.h) + kl_loss_coef * KL(policy || reference) - entropy_coeff *
+//   entropy,
 // each aggregated the same way. LibTorch autograd inside, plain vectors outside.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "trainer_worker/losses/loss_options.h"
+#include "trainer_worker/losses/token_selection.h"
 
 namespace tandem {
 
@@ -22,7 +25,8 @@ struct LossTokens {
   std::vector<float> entropy;        // optional; needed with entropy_coeff != 0
   std::vector<float> is_weights;     // optional: factors of the policy loss
   std::vector<float> mask;           // optional, 0 or 1; empty: every token counts
-  std::vector<int64_t> rows;         // optional: sequence of each token, for the seq-mean modes
+  std::vector<int64_t> rows;         // optional: sequence of each token; whole sequences only
+  std::vector<uint8_t> selected;     // optional; needed where the loss selects tokens
   int64_t num_rows = 1;
 };
 
@@ -36,12 +40,20 @@ struct LossResult {
   double clipped_sum = 0;
   double clipped_dual_sum = 0;
   double approx_kl_sum = 0;  // of old - new log-prob
+  // Of exp(new - old log-prob), the difference clamped to ±20.
+  double ratio_sum = 0;
+  double ratio_min = std::numeric_limits<double>::infinity();
+  double ratio_max = -std::numeric_limits<double>::infinity();
   std::vector<float> grad_log_probs;
   std::vector<float> grad_entropy;  // empty where entropy does not enter the loss
 };
 
 // InvalidArgument names the option that is out of range or unknown.
 absl::Status CheckPolicyLossOptions(const PolicyLossOptions& options);
+
+// What the loss selects over the mini-batch before its first backward pass: LossTokens::selected.
+// For options that CheckPolicyLossOptions accepts.
+Selection SelectionOf(const PolicyLossOptions& options);
 
 // Thread-safe, deterministic. InvalidArgument: unknown mode or estimator, vectors of unequal
 // length; Internal: LibTorch failed.

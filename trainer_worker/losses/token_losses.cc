@@ -28,7 +28,10 @@ absl::StatusOr<at::Tensor> BaseKl(const at::Tensor& difference, const std::strin
     return at::clamp(FixedExp(reverse) - reverse - 1, -10, 10);
   }
   return InvalidArgument(
-      "KL estimator \"{}\" is unknown; use kl, k1, abs, mse, k2, low_var_kl or k3", name);
+      "KL estimator \"{}\" is unknown; use kl, k1, abs, mse, k2, low_var_kl or k3, or one of them "
+      "with "
+      "a + for k2's gradient",
+      name);
 }
 
 }  // namespace
@@ -40,6 +43,27 @@ at::Tensor MaskedSum(const at::Tensor& values, const at::Tensor& mask) {
 
 at::Tensor MaskedMean(const at::Tensor& values, const at::Tensor& mask) {
   return MaskedSum(values, mask) / (mask.sum() + 1e-8);
+}
+
+absl::StatusOr<at::Tensor> MaskedVariance(const at::Tensor& values,
+                                          const at::Tensor& mask,
+                                          bool unbiased) {
+  const at::Tensor variance = MaskedMean((values - MaskedMean(values, mask)).square(), mask);
+  if (!unbiased) return variance;
+  const double count = mask.sum().item<double>();
+  if (count < 2) {
+    return InvalidArgument("the variance of {} values is not defined; two are the least", count);
+  }
+  return variance * (count / (count - 1));
+}
+
+absl::StatusOr<at::Tensor> MaskedWhiten(const at::Tensor& values,
+                                        const at::Tensor& mask,
+                                        bool shift_mean) {
+  const at::Tensor mean = MaskedMean(values, mask);
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor variance, MaskedVariance(values, mask, true));
+  const at::Tensor white = (values - mean) / (variance + 1e-8).sqrt();
+  return shift_mean ? white : white + mean;
 }
 
 absl::StatusOr<at::Tensor> AggregateLoss(const at::Tensor& loss,
@@ -60,9 +84,10 @@ absl::StatusOr<at::Tensor> AggregateLoss(const at::Tensor& loss,
   if (!token_mean && !norm && scale.mode != "seq-mean-token-sum") {
     return InvalidArgument("loss_agg_mode \"{}\" is unknown", scale.mode);
   }
-  const at::Tensor zeros = at::zeros({num_rows}, loss.options().requires_grad(false));
-  at::Tensor sums = zeros.index_add(0, rows, loss * weights);
-  const at::Tensor counts = zeros.index_add(0, rows, weights);
+  const at::Tensor valid =
+      at::where(mask.to(at::kBool), loss * weights, at::zeros({}, loss.options()));
+  at::Tensor sums = FixedRowSum(valid, rows, num_rows);
+  const at::Tensor counts = FixedRowSum(weights, rows, num_rows);
   if (token_mean) sums = sums / (counts + 1e-8);
   const at::Tensor present = (counts > 0).to(loss.dtype());
   TANDEM_ASSIGN_OR_RETURN(const at::Tensor samples,
@@ -83,26 +108,6 @@ absl::StatusOr<at::Tensor> KlPenalty(const at::Tensor& log_probs,
   if (!straight_through) return value;
   const at::Tensor carrier = 0.5 * difference.square();
   return carrier - carrier.detach() + value.detach();
-}
-
-VanillaTerms VanillaLoss(const at::Tensor& log_probs,
-                         const at::Tensor& old_log_probs,
-                         const at::Tensor& advantages,
-                         const PolicyLossOptions& options) {
-  const at::Tensor difference = at::clamp(log_probs - old_log_probs, -20.0, 20.0);
-  const at::Tensor ratio = FixedExp(difference);
-  const at::Tensor plain = -advantages * ratio;
-  const at::Tensor clipped =
-      -advantages * at::clamp(ratio, 1 - options.clip_ratio_low, 1 + options.clip_ratio_high);
-  const at::Tensor larger = at::max(plain, clipped);
-  const at::Tensor bound = -advantages * options.clip_ratio_c;
-  const at::Tensor negative = advantages < 0;
-  VanillaTerms terms;
-  terms.loss = at::where(negative, at::min(bound, larger), larger);
-  terms.clipped = at::gt(clipped, plain).to(at::kFloat);
-  terms.clipped_dual = (at::gt(larger, bound) & negative).to(at::kFloat);
-  terms.approx_kl = -difference.detach();
-  return terms;
 }
 
 }  // namespace tandem

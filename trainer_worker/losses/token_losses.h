@@ -1,15 +1,16 @@
-// The formulas of policy optimization over vectors of tokens, as LibTorch expressions, so that
-// their gradients come from autograd. Formulas: verl 0.9.1 (core_algos.py), checked against its
-// numbers. Only losses/ and its tests include this header: it drags ATen in.
+// What the terms of the loss have in common, over vectors of tokens, as LibTorch expressions, so
+// that gradients come from autograd; the policy losses are in policy/. Formulas: verl 0.9.1
+// (core_algos.py), checked against its numbers. Only losses/ and its tests include this header: it
+// drags ATen in.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include <ATen/ATen.h>
 #include <absl/status/statusor.h>
 
 #include "trainer_worker/losses/loss_options.h"
+#include "trainer_worker/losses/tensors.h"
 
 namespace tandem {
 
@@ -17,6 +18,17 @@ namespace tandem {
 at::Tensor MaskedSum(const at::Tensor& values, const at::Tensor& mask);
 // MaskedSum / (sum of mask + 1e-8).
 at::Tensor MaskedMean(const at::Tensor& values, const at::Tensor& mask);
+
+// Mean of the squared distance from MaskedMean; `unbiased`: times n / (n - 1), n the sum of mask.
+// InvalidArgument: unbiased, of fewer than two values.
+absl::StatusOr<at::Tensor> MaskedVariance(const at::Tensor& values,
+                                          const at::Tensor& mask,
+                                          bool unbiased);
+// (values - mean) / sqrt(variance + 1e-8), plus the mean unless `shift_mean`; values outside the
+// mask too. Errors of the unbiased MaskedVariance.
+absl::StatusOr<at::Tensor> MaskedWhiten(const at::Tensor& values,
+                                        const at::Tensor& mask,
+                                        bool shift_mean);
 
 // One number from token losses [tokens]. `rows` [tokens] int64 names the sequence of each token,
 // 0 <= row < num_rows; only the seq-mean modes read it. InvalidArgument: dp_size above 1 without
@@ -32,17 +44,5 @@ absl::StatusOr<at::Tensor> AggregateLoss(const at::Tensor& loss,
 absl::StatusOr<at::Tensor> KlPenalty(const at::Tensor& log_probs,
                                      const at::Tensor& ref_log_probs,
                                      const std::string& name);
-
-// PPO with clipping from both sides and dual clip, per token, with the masks of what was clipped.
-struct VanillaTerms {
-  at::Tensor loss;          // [tokens]
-  at::Tensor clipped;       // [tokens] 0 or 1: the clipped side was larger
-  at::Tensor clipped_dual;  // [tokens] 0 or 1: the dual clip held, advantage below 0
-  at::Tensor approx_kl;     // [tokens] old log-prob - new log-prob, clamped to ±20
-};
-VanillaTerms VanillaLoss(const at::Tensor& log_probs,
-                         const at::Tensor& old_log_probs,
-                         const at::Tensor& advantages,
-                         const PolicyLossOptions& options);
 
 }  // namespace tandem

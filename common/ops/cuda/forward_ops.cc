@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/ops/cuda/rows.h"
 #include "common/types/cuda_scratch.h"
+#include "common/types/product_rows.h"
 
 namespace tandem {
 
@@ -27,7 +28,7 @@ void CudaForwardOps::BeginStep(const std::vector<AttentionSpan>& spans) {
   context_->BeginGraph(rows << 32 | static_cast<uint64_t>(AttentionSegmentBound(spans)));
 }
 
-int64_t CudaForwardOps::StepRows(int64_t rows) const { return CudaStepRows(rows); }
+int64_t CudaForwardOps::StepRows(int64_t rows) const { return CudaDecodeRows(rows); }
 
 void CudaForwardOps::Embed(const int32_t* ids, const LinearWeight& table, Matrix out) {
   counts_.Add(ForwardOp::kEmbed, out.rows);

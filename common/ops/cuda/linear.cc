@@ -49,6 +49,10 @@ absl::StatusOr<std::unique_ptr<CudaLinear>> CudaLinear::Create(CudaContext* cont
   if (own || options.engine == CudaLinearOptions::Engine::kOwn) return linear;
   if (options.lt == nullptr) {
     absl::StatusOr<std::unique_ptr<LtApi>> found = OpenLt();
+    // What is free right now must not decide: the other workers' bits depend on it, too.
+    if (absl::IsResourceExhausted(found.status())) {
+      return Annotate(found.status(), "opening cuBLASLt");
+    }
     if (!found.ok()) {
       spdlog::warn("matrix products: own kernels, since {}", std::string(found.status().message()));
       return linear;

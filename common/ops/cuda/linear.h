@@ -56,8 +56,9 @@ class CudaLinear {
 
   // Decides the engines of these shapes once and for all, which takes some tens of milliseconds
   // and, while it does, a few hundred MiB of device memory each (ProofBytes); our own kernels have
-  // those for which no algorithm or no memory is found, and all that are not named. Without Prepare
-  // a shape is decided at its first use, outside a graph's capture. Internal: the device.
+  // those for which no algorithm is found, and all that are not named. Without Prepare a shape is
+  // decided at its first use, outside a capture. ResourceExhausted names bytes; Internal: the
+  // device.
   absl::Status Prepare(const std::vector<LinearShape>& shapes);
 
   // out [M, N] = in [M, K] Wᵀ + bias, rounded once.

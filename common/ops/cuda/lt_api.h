@@ -27,8 +27,9 @@ struct LtAlgorithm {
   friend bool operator==(const LtAlgorithm&, const LtAlgorithm&) = default;
 };
 
-// Not thread-safe. Errors: InvalidArgument where an algorithm cannot compute a product, Internal
-// everything else, with the library's name of the error.
+// Not thread-safe. Errors: InvalidArgument where an algorithm cannot compute a product,
+// ResourceExhausted where the library could not allocate, Internal everything else, with the
+// library's name of the error.
 class LtApi {
  public:
   virtual ~LtApi() = default;
@@ -42,7 +43,8 @@ class LtApi {
 
 // The machine's libcublasLt.so.13, wherever OpenLibrary finds it
 // (common/device/cuda/library_search.h). FailedPrecondition: there is none, it lacks a function, it
-// finds no device, or this program's kernels run on the emulator.
+// finds no device, or this program's kernels run on the emulator. ResourceExhausted: it is there,
+// and the device has no memory for it now.
 absl::StatusOr<std::unique_ptr<LtApi>> OpenLt();
 
 }  // namespace tandem

@@ -9,6 +9,9 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/ops/cuda/copy_rows.h"
+#include "common/ops/cuda/scratch_slots.h"
+#include "common/types/product_rows.h"
 
 namespace tandem {
 namespace {
@@ -40,7 +43,9 @@ void LtEngine::LeaveToOther(const LtShape& shape, const std::string& why) {
 absl::Status LtEngine::Prepare(const LtShape& shape) {
   if (pins_.contains(shape)) return absl::OkStatus();
   absl::StatusOr<LtPins> proved = ProveRows(context_, lt_.get(), shape, plan_);
-  if (absl::IsNotFound(proved.status()) || absl::IsResourceExhausted(proved.status())) {
+  // Nothing that another process could have found otherwise decides between the engines: a worker
+  // that starts beside a busy partner has less memory, and must not choose otherwise for that.
+  if (absl::IsNotFound(proved.status())) {
     LeaveToOther(shape, std::string(proved.status().message()));
     return absl::OkStatus();
   }
@@ -51,6 +56,7 @@ absl::Status LtEngine::Prepare(const LtShape& shape) {
 }
 
 const std::optional<LtPins>& LtEngine::Decided(const LtShape& shape) {
+  static const std::optional<LtPins> undecided;
   const auto found = pins_.find(shape);
   if (found != pins_.end()) return found->second;
   if (sealed_) {
@@ -58,20 +64,25 @@ const std::optional<LtPins>& LtEngine::Decided(const LtShape& shape) {
   } else {
     context_->Keep(Prepare(shape));
   }
-  return pins_[shape];
+  const auto decided = pins_.find(shape);
+  return decided != pins_.end() ? decided->second : undecided;
 }
 
 namespace {
 
+int64_t OutBytes(const Gemm& gemm) { return gemm.output == GemmOutput::kBf16 ? 2 : 4; }
+
 // Rows of a and c.
 Gemm RowsOf(const Gemm& gemm, int64_t first, int64_t count) {
-  const int64_t element_bytes = gemm.output == GemmOutput::kBf16 ? 2 : 4;
   Gemm rows = gemm;
   rows.m = count;
   rows.a = static_cast<const std::byte*>(gemm.a) + first * gemm.a_stride * 2;
-  rows.c = static_cast<std::byte*>(gemm.c) + first * gemm.c_stride * element_bytes;
+  rows.c = static_cast<std::byte*>(gemm.c) + first * gemm.c_stride * OutBytes(gemm);
   return rows;
 }
+
+cuda::RowBytes RowsOfA(const Gemm& gemm) { return {const_cast<void*>(gemm.a), gemm.a_stride * 2}; }
+cuda::RowBytes RowsOfC(const Gemm& gemm) { return {gemm.c, gemm.c_stride * OutBytes(gemm)}; }
 
 }  // namespace
 
@@ -79,13 +90,40 @@ void LtEngine::Run(const Gemm& gemm) {
   if (gemm.kind == GemmKind::kWeights) return RunWeights(gemm);
   const std::optional<LtPins>& pins = Decided(ShapeOf(gemm));
   if (!pins.has_value()) return other_->Run(gemm);
+  const bool few = gemm.m <= std::min(kFewProductRows, pins->buckets.back());
+  const int64_t left = few && gemm.m % kProductRows != 0 ? gemm.m : gemm.m % kProductRows;
+  RunWhole(RowsOf(gemm, 0, gemm.m - left), *pins);
+  if (left > 0) RunPadded(RowsOf(gemm, gemm.m - left, left), *pins);
+}
+
+void LtEngine::RunWhole(const Gemm& gemm, const LtPins& pins) {
   // More rows than were proved go in pieces that were: a row does not know in which it is.
-  const int64_t most = pins->buckets.back();
+  const int64_t most = pins.buckets.back();
   for (int64_t first = 0; first < gemm.m; first += most) {
     const Gemm piece = RowsOf(gemm, first, std::min(most, gemm.m - first));
-    context_->Keep(Annotate(lt_->Run(piece, pins->For(piece.m), context_->stream()),
+    context_->Keep(Annotate(lt_->Run(piece, pins.For(piece.m), context_->stream()),
                             fmt::format("{}, {} rows", LtShapeName(ShapeOf(gemm)), piece.m)));
   }
+}
+
+void LtEngine::RunPadded(const Gemm& gemm, const LtPins& pins) {
+  const PaddedRows at = PadRows(gemm.m, gemm.n, gemm.k, OutBytes(gemm));
+  std::byte* const scratch = context_->Scratch(kProductSlot, at.bytes);
+  if (!context_->launching()) return;  // no memory, as Synchronize says
+  Gemm padded = gemm;
+  padded.m = at.rows;
+  padded.a = scratch;
+  padded.a_stride = at.a_stride;
+  padded.c = scratch + at.a_bytes;
+  padded.c_stride = at.c_stride;
+  const CudaStream stream = context_->stream();
+  cuda::LaunchCopyRows(RowsOfA(gemm), RowsOfA(padded), at.a_stride * 2, gemm.m, at.rows, stream);
+  const int64_t out_bytes = gemm.n * OutBytes(gemm);
+  if (gemm.output == GemmOutput::kFloatAdd) {
+    cuda::LaunchCopyRows(RowsOfC(gemm), RowsOfC(padded), out_bytes, gemm.m, at.rows, stream);
+  }
+  RunWhole(padded, pins);
+  cuda::LaunchCopyRows(RowsOfC(padded), RowsOfC(gemm), out_bytes, gemm.m, gemm.m, stream);
 }
 
 absl::StatusOr<std::optional<LtAlgorithm>> LtEngine::ForWeights(const Gemm& gemm) {

@@ -28,14 +28,15 @@ class LtEngine final : public GemmEngine {
   // `context` and `other` must outlive the engine.
   LtEngine(CudaContext* context, std::unique_ptr<LtApi> lt, ProofPlan plan, GemmEngine* other);
 
-  // Proves a shape, once; without an algorithm that passes, or memory for the proof, it is the
-  // other engine's from now on, and the log says why. Internal: the device; nothing is decided.
+  // Proves a shape, once; without an algorithm that passes it is the other engine's from now on,
+  // and the log says why. Nothing is decided after ResourceExhausted, which names the bytes that
+  // the proof wants of the device, and Internal: the device.
   absl::Status Prepare(const LtShape& shape);
   // From now on shapes that were not prepared are the other engine's.
   void Seal() { sealed_ = true; }
 
   // A shape that was not prepared is, here, unless sealed. Where the device fails at it, the step's
-  // Synchronize says so, and the shape stays the other engine's.
+  // Synchronize says so, and the next use of the shape tries again.
   void Run(const Gemm& gemm) override;
 
   std::string version() const { return lt_->version(); }
@@ -47,6 +48,11 @@ class LtEngine final : public GemmEngine {
   using WeightsShape = std::tuple<int64_t, int64_t, int64_t>;
 
   const std::optional<LtPins>& Decided(const LtShape& shape);
+  // Of whole sixteens of rows, of which each piece was proved.
+  void RunWhole(const Gemm& gemm, const LtPins& pins);
+  // Of any few rows, filled up in scratch: neither rows behind a are read nor rows behind c
+  // written.
+  void RunPadded(const Gemm& gemm, const LtPins& pins);
   // The other engine's, and why.
   void LeaveToOther(const LtShape& shape, const std::string& why);
   void RunWeights(const Gemm& gemm);

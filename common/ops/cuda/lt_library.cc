@@ -62,10 +62,12 @@ struct LtTable {
 
   absl::Status Check(cublasStatus_t status, const char* call) const {
     if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-    const bool refused =
-        status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_NOT_SUPPORTED;
-    return MakeStatus(refused ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kInternal,
-                      "{}: {}", call, GetStatusName(status));
+    auto code = absl::StatusCode::kInternal;
+    if (status == CUBLAS_STATUS_INVALID_VALUE || status == CUBLAS_STATUS_NOT_SUPPORTED) {
+      code = absl::StatusCode::kInvalidArgument;
+    }
+    if (status == CUBLAS_STATUS_ALLOC_FAILED) code = absl::StatusCode::kResourceExhausted;
+    return MakeStatus(code, "{}: {}", call, GetStatusName(status));
   }
 };
 
@@ -210,6 +212,7 @@ absl::StatusOr<std::unique_ptr<LtApi>> OpenLt() {
   cublasLtHandle_t handle = nullptr;
   if (const absl::Status created = table.Check(table.Create(&handle), "cublasLtCreate");
       !created.ok()) {
+    if (absl::IsResourceExhausted(created)) return created;
     return FailedPrecondition("{}: cuBLASLt finds no device it can use",
                               std::string(created.message()));
   }

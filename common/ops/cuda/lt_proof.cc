@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/ops/cuda/own_engine.h"
 #include "common/ops/cuda/proof_kernels.h"
+#include "common/types/product_rows.h"
 
 namespace tandem {
 namespace {
@@ -81,6 +82,8 @@ class Proof {
   absl::StatusOr<bool> Passes(const LtAlgorithm& algorithm, size_t bucket);
   // The fastest algorithm that passes per bucket; empty where a bucket has none.
   absl::StatusOr<std::vector<LtAlgorithm>> Pin(const LtAlgorithm& reference);
+  // The operands' memory; ResourceExhausted names its bytes.
+  absl::StatusOr<std::byte*> TakeMemory();
   // What the kernels counted; waits.
   absl::StatusOr<uint32_t> TakeCount();
   uint32_t* count() const { return reinterpret_cast<uint32_t*>(memory_ + layout_.count); }
@@ -111,9 +114,8 @@ Gemm Proof::Product(int64_t first, int64_t rows, int64_t result) const {
 }
 
 absl::StatusOr<std::vector<LtAlgorithm>> Proof::Candidates(int64_t rows, int count) {
-  // Fewer than 16 rows would ask for matrix-vector kernels, which sum in another order.
   TANDEM_ASSIGN_OR_RETURN(std::vector<LtAlgorithm> found,
-                          lt_.Candidates(Product(0, RoundUp(rows, 16), layout_.result), count));
+                          lt_.Candidates(Product(0, rows, layout_.result), count));
   std::erase_if(found, [](const LtAlgorithm& one) { return !MayBeRowInvariant(one); });
   return found;
 }
@@ -153,7 +155,7 @@ absl::StatusOr<bool> Proof::MakeReference(const LtAlgorithm& algorithm) {
 absl::StatusOr<bool> Proof::Passes(const LtAlgorithm& algorithm, size_t bucket) {
   CudaApi& api = context_.api();
   ++tried_;
-  for (const int64_t rows : RowsToTry(plan_, bucket, rows_)) {
+  for (const int64_t rows : RowsToTry(plan_, bucket)) {
     const int64_t last = rows_ - rows;
     for (const int64_t first : std::set<int64_t>{0, std::min<int64_t>(last, 3), last}) {
       const int64_t row_bytes = layout_.out_stride * layout_.element_bytes;
@@ -194,17 +196,32 @@ absl::StatusOr<std::vector<LtAlgorithm>> Proof::Pin(const LtAlgorithm& reference
   return pinned;
 }
 
+absl::StatusOr<std::byte*> Proof::TakeMemory() {
+  absl::StatusOr<std::byte*> memory = context_.api().Malloc(layout_.bytes);
+  if (!absl::IsResourceExhausted(memory.status())) {
+    TANDEM_RETURN_IF_ERROR(Annotate(memory.status(), "operands of the row-invariance proof"));
+    return memory;
+  }
+  const absl::StatusOr<int64_t> free = context_.api().FreeBytes();
+  return MakeStatus(
+      memory.status().code(),
+      "operands of the row-invariance proof take {} bytes ({} MiB) of the device, of which {} MiB "
+      "are free: {}; leave it as much beside what other processes hold (tandemctl plan), or set "
+      "TANDEM_CUDA_LINEAR=own for all workers",
+      layout_.bytes, layout_.bytes >> 20, free.value_or(0) >> 20,
+      std::string(memory.status().message()));
+}
+
 absl::StatusOr<LtPins> Proof::Run() {
   CudaApi& api = context_.api();
   if (rows_ == 0) {
-    return MakeStatus(absl::StatusCode::kResourceExhausted,
+    // The shape says so, on every device and whatever is free.
+    return MakeStatus(absl::StatusCode::kNotFound,
                       "operands of the row-invariance proof would take more than the {} MiB that "
                       "it is granted",
                       plan_.most_bytes >> 20);
   }
-  absl::StatusOr<std::byte*> memory = api.Malloc(layout_.bytes);
-  TANDEM_RETURN_IF_ERROR(Annotate(memory.status(), "operands of the row-invariance proof"));
-  memory_ = *memory;
+  TANDEM_ASSIGN_OR_RETURN(memory_, TakeMemory());
   cuda::LaunchFillNumbers(memory_, layout_.numbers_bytes / 2,
                           static_cast<uint32_t>(shape_.n * 31 + shape_.k), context_.stream());
   TANDEM_RETURN_IF_ERROR(api.Fill(count(), 0, sizeof(uint32_t), context_.stream()));
@@ -230,23 +247,16 @@ int64_t ReferenceRows(const LtShape& shape, const ProofPlan& plan) {
   // Each part ends with a gap of less than kAlignment.
   const int64_t fitting = (plan.most_bytes - one.bytes - 3 * kAlignment) / of_row;
   const int64_t rows = std::min(plan.reference_rows, fitting);
-  return rows > plan.buckets.back() ? rows : 0;
+  return rows > plan.buckets.back() ? rows / kProductRows * kProductRows : 0;
 }
 
-std::vector<int64_t> RowsToTry(const ProofPlan& plan, size_t bucket, int64_t reference_rows) {
-  const int64_t high = plan.buckets[bucket];
-  const int64_t low = bucket == 0 ? 1 : plan.buckets[bucket - 1] + 1;
-  std::set<int64_t> rows = {low, (low + high) / 2 | 1, high - 1, high};
-  // The rows of a small decode step, one by one: kernels have special cases among them.
-  for (int64_t few = low; few <= std::min<int64_t>(high, 16); ++few) rows.insert(few);
-  if (bucket + 1 == plan.buckets.size()) {
-    rows.insert({(high + reference_rows) / 2 | 1, reference_rows - 1});
+std::vector<int64_t> RowsToTry(const ProofPlan& plan, size_t bucket) {
+  const int64_t below = bucket == 0 ? 0 : plan.buckets[bucket - 1];
+  std::vector<int64_t> rows;
+  for (int64_t more = below + kProductRows; more <= plan.buckets[bucket]; more += kProductRows) {
+    rows.push_back(more);
   }
-  std::vector<int64_t> tried;
-  for (const int64_t one : rows) {
-    if (one >= low && one <= reference_rows) tried.push_back(one);
-  }
-  return tried;
+  return rows;
 }
 
 const LtAlgorithm& LtPins::For(int64_t rows) const {

@@ -24,11 +24,12 @@ struct LtShape {
   friend auto operator<=>(const LtShape&, const LtShape&) = default;
 };
 
-// How much is tried. Bucket i serves the rows above bucket i - 1 up to its own; the last one also
-// all rows above it.
+// How much is tried: products of whole sixteens of rows (kProductRows), which all buckets are, and
+// no others are run. Bucket i serves the rows above bucket i - 1 up to its own; none serves more
+// rows than the last one's.
 struct ProofPlan {
   std::vector<int64_t> buckets = {16, 32, 64, 128, 256, 512, 1024, 2048};
-  int64_t reference_rows = 3000;       // of the product that all others are compared with, at most
+  int64_t reference_rows = 3008;       // of the product that all others are compared with, at most
   int64_t most_bytes = kLtProofBytes;  // of device memory, for one shape
   int references = 4;                  // algorithms tried for that one
   int candidates = 16;                 // algorithms tried per bucket
@@ -36,9 +37,9 @@ struct ProofPlan {
 // The reference's rows that fit into most_bytes; 0 where they would not go beyond the last bucket,
 // whose rows could not be tried then.
 int64_t ReferenceRows(const LtShape& shape, const ProofPlan& plan);
-// The numbers of rows that a bucket is tried with: both ends, what lies between them, and of the
-// last bucket up to the reference's. Each is tried at several places among the reference's rows.
-std::vector<int64_t> RowsToTry(const ProofPlan& plan, size_t bucket, int64_t reference_rows);
+// The numbers of rows that a bucket is tried with: all that it serves. Each is tried at several
+// places among the reference's rows.
+std::vector<int64_t> RowsToTry(const ProofPlan& plan, size_t bucket);
 
 // An algorithm per bucket, all of which give the same bits for the same row. Nothing is said of
 // more rows than the last bucket's.
@@ -54,9 +55,9 @@ bool MayBeRowInvariant(const LtAlgorithm& algorithm);
 // Per bucket the algorithm that the library expects to be the fastest, among those whose rows have
 // the bits of the reference product, and whose reference is near our own kernels' product.
 // Operands are numbers that the shape decides, so that every process comes to the same choice.
-// NotFound: none passed, the message counts what was tried. ResourceExhausted: no device memory
-// for the operands (ProofBytes), or the plan grants too little. Waits for the context's stream; not
-// inside a capture.
+// NotFound: none passed, the message counts what was tried, or the plan grants too little for the
+// shape: the same in every process. ResourceExhausted: no device memory for the operands
+// (ProofBytes) now. Waits for the context's stream; not inside a capture.
 absl::StatusOr<LtPins> ProveRows(CudaContext* context,
                                  LtApi* lt,
                                  const LtShape& shape,

@@ -10,5 +10,6 @@ inline constexpr int kRowResultsSlot = 2;  // what goes back to the host, a valu
 inline constexpr int kDlogitsSlot = 3;     // bf16 gradients of logits
 inline constexpr int kNormSlot = 4;        // NormScratch
 inline constexpr int kHeadSumsSlot = 7;    // fp32 gradients of hidden rows
+inline constexpr int kProductSlot = 8;     // PaddedRows of a product
 
 }  // namespace tandem

@@ -68,7 +68,7 @@ TEST_CASE("The ops of a head ask for the shapes that were prepared for it", "[ba
   // It knows no algorithm: a shape that is asked for and was not prepared adds a choice.
   CudaLinearOptions options;
   options.lt = std::make_unique<FakeLt>();
-  options.proof = {.buckets = {2, 4}, .reference_rows = 6};
+  options.proof = {.buckets = {16, 32}, .reference_rows = 48};
   const std::shared_ptr<CudaLinear> linear =
       CudaLinear::Create(context.get(), std::move(options)).value();
   REQUIRE(linear->Prepare(ModelLinears(spec, kKnown, true)).ok());

@@ -91,8 +91,11 @@ TEST_CASE("wrong types, ranges and choices are refused") {
   REQUIRE(ErrorOf("rollout.n: 0\n") == "FILE:1: rollout.n: 0 is out of range: at least 1");
   REQUIRE(ErrorOf("rollout.sleep_level: 3\n") ==
           "FILE:1: rollout.sleep_level: 3 is out of range: at most 2");
-  REQUIRE(ErrorOf("actor.loss_agg_mode: seq-mean-token-sum\n") ==
-          "FILE:1: actor.loss_agg_mode: \"seq-mean-token-sum\" is not one of: token-mean");
+  REQUIRE(ErrorOf("actor.loss_agg_mode: mean\n") ==
+          "FILE:1: actor.loss_agg_mode: \"mean\" is not one of: token-mean, token-sum, "
+          "seq-mean-token-sum, seq-mean-token-mean, seq-mean-token-sum-norm");
+  REQUIRE(ErrorOf("actor.kl_loss_type: full\n").find("low_var_kl+, k3+") != std::string::npos);
+  REQUIRE(ErrorOf("actor.policy_loss.kl_cov_ratio: 0\n").find("above 0") != std::string::npos);
   REQUIRE(ErrorOf("algorithm.kl_ctrl.type: linear\n") ==
           "FILE:1: algorithm.kl_ctrl.type: \"linear\" is not one of: fixed, adaptive");
   REQUIRE(ErrorOf("algorithm.kl_ctrl.horizon: 0\n") ==
@@ -141,6 +144,33 @@ TEST_CASE("a file that is no YAML, no mapping or not there is refused with its n
   REQUIRE(missing.status().code() == absl::StatusCode::kNotFound);
   REQUIRE(std::string(missing.status().message()) ==
           "config file /nonexistent/run.yaml does not exist");
+}
+
+TEST_CASE("a file goes on from its base, key by key, wherever it is named from") {
+  const ConfigFile base("rollout:\n  n: 4\n  temperature: 0.5\nreward:\n  function: exact\n");
+  const ConfigFile file("base: ../" + std::filesystem::path(base.dir()).filename().string() +
+                        "/run.yaml\nrollout:\n  n: 6\nactor.grad_clip: 0.5\n");
+  const auto loaded = LoadConfig(file.path(), {"actor.grad_clip=0.25"});
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  REQUIRE(loaded->config.rollout().n() == 6);
+  REQUIRE(loaded->config.rollout().temperature() == 0.5);
+  REQUIRE(loaded->config.reward().function() == "exact");
+  REQUIRE(loaded->config.actor().grad_clip() == 0.25);
+  REQUIRE(loaded->origins.at("rollout.n") == file.path() + ":3");
+  REQUIRE(loaded->origins.at("rollout.temperature").ends_with("/run.yaml:3"));
+  REQUIRE(loaded->origins.at("rollout.temperature") != file.path() + ":3");
+}
+
+TEST_CASE("a base that is not there, no name or a circle is refused") {
+  REQUIRE(ErrorOf("rollout:\n  n: 4\nbase: [a, b]\n").find("FILE:3: base: names one other") == 0);
+  REQUIRE(ErrorOf("base: ''\n").find("FILE:1: base: names one other") == 0);
+  REQUIRE(ErrorOf("base: run.yaml\n").find("in a circle: FILE") != std::string::npos);
+  REQUIRE(ErrorOf("rollout.base: 3\n").find("unknown key") != std::string::npos);
+  const ConfigFile file("base: nowhere.yaml\n");
+  const absl::Status missing = LoadConfig(file.path(), {}).status();
+  REQUIRE(missing.code() == absl::StatusCode::kNotFound);
+  REQUIRE(missing.message().find("nowhere.yaml does not exist") != std::string::npos);
 }
 
 TEST_CASE("a key set twice in one file is refused, also through an alias") {

@@ -13,7 +13,7 @@ namespace {
 
 TEST_CASE("every config of the repository loads and is valid") {
   size_t configs = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("configs")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator("configs")) {
     if (entry.path().extension() != ".yaml") continue;
     INFO(entry.path());
     const auto loaded = LoadConfig(entry.path(), {});
@@ -26,7 +26,7 @@ TEST_CASE("every config of the repository loads and is valid") {
     REQUIRE(valid.ok());
     ++configs;
   }
-  REQUIRE(configs >= 4);
+  REQUIRE(configs >= 18);
 }
 
 TEST_CASE("docs/config.md is what tandem-config-docs prints") {

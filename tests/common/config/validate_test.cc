@@ -31,6 +31,34 @@ TEST_CASE("sampling that could draw nothing, or no numbers, is refused by key") 
   REQUIRE(Problem({"rollout.val_kwargs.temperature=0"}).empty());
 }
 
+TEST_CASE("gspo and sapo are means over samples unless told otherwise, and sapo cannot be told") {
+  const std::string sapo = "actor.policy_loss.loss_mode=sapo",
+                    gspo = "actor.policy_loss.loss_mode=gspo",
+                    tokens = "actor.loss_agg_mode=token-mean";
+  for (const std::string& loss : {sapo, gspo}) {
+    const auto loaded = LoadConfig("", {loss});
+    REQUIRE(loaded->config.actor().loss_agg_mode() == "seq-mean-token-mean");
+    REQUIRE(Problem({loss}).empty());
+    REQUIRE(Problem({loss, "actor.loss_agg_mode=seq-mean-token-mean"}).empty());
+  }
+  REQUIRE(LoadConfig("", {gspo, tokens})->config.actor().loss_agg_mode() == "token-mean");
+  REQUIRE(Problem({gspo, tokens}).empty());
+  REQUIRE(Problem({sapo, tokens})
+              .find("set it to seq-mean-token-mean or leave it out "
+                    "(actor.loss_agg_mode at --set") != std::string::npos);
+  REQUIRE(LoadConfig("", {})->config.actor().loss_agg_mode() == "token-mean");
+}
+
+TEST_CASE("a policy loss without what it needs is refused by key") {
+  REQUIRE(Problem({"actor.policy_loss.loss_mode=dro"})
+              .find("needs actor.policy_loss.dro_beta above 0") != std::string::npos);
+  REQUIRE(Problem({"actor.policy_loss.loss_mode=dro", "actor.policy_loss.dro_beta=0.1"}).empty());
+  const std::string bounds = "actor.policy_loss.clip_cov_lb=5";
+  REQUIRE(Problem({"actor.policy_loss.loss_mode=clip_cov", bounds})
+              .find("no covariance lies between them") != std::string::npos);
+  REQUIRE(Problem({bounds}).empty());
+}
+
 TEST_CASE("required keys are asked for by name") {
   const std::string problem(ValidateValues(DefaultConfig()).message());
   REQUIRE(problem.find("model.path is required") != std::string::npos);
@@ -62,6 +90,22 @@ TEST_CASE("lengths and batches that cannot work are refused") {
   REQUIRE(Problem({"actor.ppo_mini_batch_size=3"}).find("does not divide") != std::string::npos);
   REQUIRE(Problem({"cluster.run_dir=/" + std::string(90, 'x')}).find("characters long") !=
           std::string::npos);
+}
+
+TEST_CASE("dynamic sampling that could never work is refused") {
+  const std::string enable = "algorithm.filter_groups.enable=true";
+  const std::string metric = "algorithm.filter_groups.metric=";
+  REQUIRE(Problem({enable}).empty());
+  REQUIRE(Problem({enable, "rollout.n=1"})
+              .find("with rollout.n=1 all are; raise rollout.n, or set it to false (rollout.n at "
+                    "--set, algorithm.filter_groups.enable at --set)") != std::string::npos);
+  REQUIRE(Problem({enable, metric}).find("metric is empty: name a key") != std::string::npos);
+  const std::string kl = "algorithm.use_kl_in_reward=true";
+  REQUIRE(Problem({enable, metric + "seq_final_reward", kl}).find("set it to seq_reward") !=
+          std::string::npos);
+  REQUIRE(Problem({enable, metric + "seq_final_reward"}).empty());
+  REQUIRE(Problem({enable, metric + "seq_reward", kl}).empty());
+  REQUIRE(Problem({metric}).empty());  // nothing is filtered
 }
 
 TEST_CASE("keys that contradict each other are refused") {
@@ -104,14 +148,15 @@ TEST_CASE("an advantage estimator refuses what it would ignore") {
 }
 
 TEST_CASE("advantage estimators that lack an input are refused with the names that work") {
-  for (const auto& [name, what] :
-       {std::pair{"gae", "there is no critic yet"}, std::pair{"remax", "a greedy response"},
-        std::pair{"optimal_token_baseline", "sums of squared probabilities"},
-        std::pair{"tir_optimal_token_baseline", "sums of squared probabilities"}}) {
-    const std::string problem = Problem({std::string("algorithm.adv_estimator=") + name});
-    REQUIRE(problem.find(std::string("algorithm.adv_estimator=") + name + " needs") == 0);
-    REQUIRE(problem.find(what) != std::string::npos);
-    REQUIRE(problem.find("runs can use grpo, grpo_vectorized") != std::string::npos);
+  const std::string problem = Problem({"algorithm.adv_estimator=gae"});
+  REQUIRE(problem.find("algorithm.adv_estimator=gae needs") == 0);
+  REQUIRE(problem.find("there is no critic yet") != std::string::npos);
+  REQUIRE(problem.find("runs can use grpo, grpo_vectorized") != std::string::npos);
+  REQUIRE(Problem({"algorithm.adv_estimator=remax", "rollout.n=1"}).empty());
+  for (const std::string name : {"optimal_token_baseline", "tir_optimal_token_baseline"}) {
+    const std::string estimator = "algorithm.adv_estimator=" + name;
+    REQUIRE(Problem({estimator}).find("recompute: set it") != std::string::npos);
+    REQUIRE(Problem({estimator, "actor.old_log_prob=recompute"}).empty());
   }
 }
 

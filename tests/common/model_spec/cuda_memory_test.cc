@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/types/cuda_scratch.h"
+#include "common/types/product_rows.h"
 
 namespace tandem {
 namespace {
@@ -111,9 +112,9 @@ TEST_CASE("a rollout's scratch is that of its head, its segments and its graphs'
   REQUIRE(Of(parts, "head") >= 256 * int64_t{151936} * 4 * 5 / 4);
   // 16,384 blocks of 16 queries.
   REQUIRE(Of(parts, "attention") >= SegmentPartialsBytes(16384 * 16, 128));
-  // 1, 2, 4, 8, then by 8 to 64, then by 32: 17 sizes at bounds of 1, 2, 4 and 8 segments.
+  // By 16 to 64, then by 32: 10 sizes at bounds of 1, 2, 4 and 8 segments.
   const std::vector<CudaPart> driver = RolloutDriverBytes(spec, options);
-  REQUIRE(Of(driver, "graphs") % (17 * 4 * kCudaGraphNodeBytes) == 0);
+  REQUIRE(Of(driver, "graphs") % (10 * 4 * kCudaGraphNodeBytes) == 0);
   REQUIRE(Of(driver, "context") == kCudaContextBytes);
   // Sequences of one segment need no partial results.
   options.sequence_tokens = 512;
@@ -133,6 +134,28 @@ TEST_CASE("decoding steps come in few sizes", "[model_spec]") {
   REQUIRE(CudaStepRows(64) == 64);
   REQUIRE(CudaStepRows(65) == 96);
   REQUIRE(CudaStepRows(256) == 256);
+  // Whole sixteens, as products want them.
+  for (int64_t rows = 1; rows <= 300; ++rows) {
+    REQUIRE(CudaDecodeRows(rows) >= CudaStepRows(rows));
+    REQUIRE(CudaDecodeRows(rows) < CudaStepRows(rows) + 16);
+    REQUIRE(CudaDecodeRows(rows) % 16 == 0);
+  }
+}
+
+TEST_CASE("products of few rows are planned with the scratch that they take", "[model_spec]") {
+  const ModelSpec spec = LargeSpec();
+  CudaTrainerOptions options;
+  options.train = Trainer().train;
+  const int64_t training = Of(TrainerCudaScratch(spec, options), "products");
+  const int64_t forward = Of(RolloutCudaScratch(spec, {}), "products");
+  // The gate and up of 64 rows, and the same the other way round.
+  const PaddedRows up = PadRows(63, 2 * spec.intermediate_size, spec.hidden_size, 2);
+  REQUIRE(up.rows == 64);
+  REQUIRE(up.bytes == 64 * (2 * spec.intermediate_size + spec.hidden_size) * 2);
+  REQUIRE(forward >= up.bytes);
+  REQUIRE(training >= PadRows(64, spec.hidden_size, 16384, 4).bytes);
+  REQUIRE(training >= forward);
+  REQUIRE(training < 2 * up.bytes + (16 << 20));
 }
 
 }  // namespace tandem

@@ -256,8 +256,9 @@ TEST_CASE("Scoring and sampling never hold the logits of all rows", "[ops][logit
   static_assert(kBound * 40 < kRows * kIds * 4);
   const auto ops = testing::MakeForward(DType::kBFloat16, kThreads);
   const int64_t at_first = ops->workspace_bytes();
+  std::vector<RowStats> stats(kRows);  // entropies too
   ops->TokenLogProbs(hidden.view(), head.view(), kIds, targets.data(), ones.data(),
-                     log_probs.data(), nullptr);
+                     log_probs.data(), stats.data());
   REQUIRE(ops->workspace_bytes() > at_first);
   REQUIRE(ops->workspace_bytes() <= kBound);
   ops->Sample(hidden.view(), head.view(), kIds, rows, tokens.data());
@@ -267,6 +268,41 @@ TEST_CASE("Scoring and sampling never hold the logits of all rows", "[ops][logit
   ops->Sample(hidden.Rows(0, 21), head.view(), kIds, {rows.begin(), rows.begin() + 21},
               tokens.data());
   REQUIRE(ops->workspace_bytes() <= kBound + 8 * (kIds + kDim) * 4 + kThreads * 8 * kIds);
+}
+
+// Scratch that the gradient of log-probs and entropies takes with a vocabulary of `ids`.
+int64_t GradientScratch(int64_t ids, int64_t count, int64_t threads) {
+  const TestMatrix hidden = TestMatrix::Random(DType::kBFloat16, count, kDim, 1, 2.0f);
+  const TestWeight head(DType::kBFloat16, ids, kDim, 2, 0.3f);
+  const auto rows = static_cast<size_t>(count);
+  const std::vector<int32_t> targets(rows, 7);
+  const std::vector<float> ones(rows, 1.0f);
+  std::vector<float> log_probs(rows), dhead(static_cast<size_t>(ids * kDim), 0.0f);
+  std::vector<RowStats> stats(rows);
+  testing::MakeForward(DType::kBFloat16)
+      ->TokenLogProbs(hidden.view(), head.view(), ids, targets.data(), ones.data(),
+                      log_probs.data(), stats.data());
+  const TestMatrix dhidden = TestMatrix::Random(DType::kBFloat16, count, kDim, 3, 0.0f);
+  const auto ops = testing::MakeBackward(DType::kBFloat16, static_cast<int>(threads));
+  ops->TokenLogProbs(hidden.view(), head.view(), ids, targets.data(), ones.data(), stats.data(),
+                     ones.data(), ones.data(), dhidden.view(), dhead.data());
+  REQUIRE(std::any_of(dhead.begin(), dhead.end(), [](float value) { return value != 0; }));
+  return ops->workspace_bytes();
+}
+
+TEST_CASE("The gradient of log-probs and entropies never holds the logits of all rows",
+          "[ops][logits]") {
+  constexpr int64_t kIds = 40000, kRows = 512, kThreads = 2;
+  // Logits of 64 rows and 1024 ids in fp32 per thread; their gradients in bf16, twice, for a block
+  // of at most 1024 rows and the same ids; the block's hidden states and the ids' weights.
+  constexpr int64_t kBound = kThreads * (256 << 10) + 2 * 2 * kRows * 1024 +
+                             (kRows + 1024) * 64 * 2 + kRows * (kDim + 1) * 4 + (16 << 10);
+  static_assert(kBound * 25 < kRows * kIds * 4);
+  const int64_t bytes = GradientScratch(kIds, kRows, kThreads);
+  REQUIRE(bytes > 2 * kRows * 1024);
+  REQUIRE(bytes <= kBound);
+  // The vocabulary has no part in it, beyond one chunk.
+  REQUIRE(GradientScratch(3000, kRows, kThreads) == bytes);
 }
 
 }  // namespace tandem

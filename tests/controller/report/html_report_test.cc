@@ -37,6 +37,18 @@ TEST_CASE("HtmlReport is one page without outside files and escapes texts", "[re
   REQUIRE(Has(html, "worker &lt;gone&gt;"));
 }
 
+TEST_CASE("HtmlReport compares the first validation with the last", "[report][html]") {
+  ReportInput input;
+  input.summary.evaluations.resize(2);
+  input.summary.evaluations[1].step = 7;
+  input.summary.evaluations[0].metrics = {{"val-core/a<b/reward/mean@2", 0.25}};
+  input.summary.evaluations[1].metrics = {{"val-core/a<b/reward/mean@2", 0.5},
+                                          {"val-core/a<b/reward/best@2/mean", 0.75}};
+  const std::string html = HtmlReport(input);
+  REQUIRE(Has(html, "<tr><td>a&lt;b reward</td><td>mean@2</td><td>0.25</td><td>0.5</td></tr>"));
+  REQUIRE(Has(html, "<tr><td>a&lt;b reward</td><td>best@2</td><td>-</td><td>0.75</td></tr>"));
+}
+
 TEST_CASE("SvgLines copes with no points, one point and NaN", "[report][svg]") {
   REQUIRE(Has(SvgLines("t", {{"s", {}}}), "<svg"));
   REQUIRE_FALSE(Has(SvgLines("t", {{"s", {{1, 2}}}}), "nan"));

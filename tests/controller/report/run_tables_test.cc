@@ -60,4 +60,17 @@ TEST_CASE("EvaluationText says plainly when a rise is less than expected", "[rep
   REQUIRE(EvaluationText({}, 0.4).empty());
 }
 
+TEST_CASE("CoreMetricLines show the val-core numbers of each data source", "[report]") {
+  EvaluationRecord record = Evaluation(3, 0.5, 0.1);
+  record.metrics["val-core/openai/gsm8k/reward/mean@8"] = 0.25;
+  REQUIRE(CoreMetricLines(record).empty());  // it is the mean of everything
+  record.metrics["val-core/openai/gsm8k/reward/best@8/mean"] = 0.75;
+  record.metrics["val-core/openai/gsm8k/reward/best@8/std"] = 0.125;
+  record.metrics["val-core/math/acc/pass@8"] = 1;
+  record.metrics["val-aux/openai/gsm8k/reward/pass@2"] = 0.5;
+  REQUIRE(CoreMetricLines(record) ==
+          std::vector<std::string>{"math acc: pass@8 1",
+                                   "openai/gsm8k reward: best@8 0.75  mean@8 0.25"});
+}
+
 }  // namespace tandem

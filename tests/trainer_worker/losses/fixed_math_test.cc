@@ -43,4 +43,34 @@ TEST_CASE("FixedSum adds in order, in double, and spreads its gradient", "[losse
   REQUIRE(FixedSum(at::zeros({0})).item<float>() == 0.0f);
 }
 
+TEST_CASE("FixedSigmoid and FixedLog are rounded once and have their own derivatives", "[losses]") {
+  const std::vector<float> values = {0.125f, 0.7f, 1.0f, 3.5f, 60.0f};
+  const at::Tensor x = Leaf(values), z = Leaf(values);
+  const at::Tensor sigmoid = FixedSigmoid(x), log = FixedLog(z);
+  sigmoid.sum().backward();
+  log.sum().backward();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const double value = values[static_cast<size_t>(i)];
+    const double gate = 1 / (1 + std::exp(-value));
+    REQUIRE(sigmoid.detach()[i].item<float>() == static_cast<float>(gate));
+    REQUIRE(x.grad()[i].item<float>() == Approx(gate * (1 - gate)).margin(1e-7));
+    REQUIRE(log.detach()[i].item<float>() == static_cast<float>(std::log(value)));
+    REQUIRE(z.grad()[i].item<float>() == Approx(1 / value));
+  }
+}
+
+TEST_CASE("FixedRowSum adds each row in order, in double, wherever its elements lie", "[losses]") {
+  const at::Tensor x = Leaf({1e8f, 2, 0.4f, 3, 0.4f, -1e8f});
+  const at::Tensor rows = at::tensor({2, 0, 2, 0, 2, 2}, at::kLong);
+  const at::Tensor sums = FixedRowSum(x, rows, 3);
+  REQUIRE(sums.detach()[0].item<float>() == 5.0f);
+  REQUIRE(sums.detach()[1].item<float>() == 0.0f);  // a row without elements
+  REQUIRE(sums.detach()[2].item<float>() == Approx(0.8f).epsilon(1e-6));
+  (sums * at::tensor({1.0f, 2.0f, 3.0f})).sum().backward();
+  const std::vector<float> want = {3, 1, 3, 1, 3, 3};
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    REQUIRE(x.grad()[i].item<float>() == want[static_cast<size_t>(i)]);
+  }
+}
+
 }  // namespace tandem

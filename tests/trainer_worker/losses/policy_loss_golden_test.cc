@@ -1,58 +1,41 @@
 // Losses against the numbers of the reference implementation.
 #include <catch2/catch.hpp>
 
-#include "tests/support/golden.h"
-#include "tests/support/golden_tensor.h"
+#include "common/comm/solo_communicator.h"
+#include "tests/trainer_worker/losses/loss_golden.h"
 #include "trainer_worker/losses/policy_loss.h"
+#include "trainer_worker/losses/policy_loss_kind.h"
 #include "trainer_worker/losses/token_losses.h"
 
 namespace tandem {
 namespace {
 
-using testing::CompareValues;
-using testing::GoldenCase;
-using testing::GoldenFamily;
-using testing::GoldenTensor;
-using testing::Json;
-using testing::ParseTensor;
+using namespace tandem::testing;
 
 // The same checks for the external set and for the one that is committed.
 std::filesystem::path GoldenDir() {
 #ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
+  return CommittedGoldenDir();
 #else
-  return testing::GoldenDirOrSkip();
+  return GoldenDirOrSkip();
 #endif
 }
 
-std::vector<int64_t> RowsOf(const GoldenTensor& tensor) {
-  std::vector<int64_t> rows;
-  const int64_t width = tensor.shape.at(1);
-  for (size_t i = 0; i < tensor.values.size(); ++i) rows.push_back(static_cast<int64_t>(i) / width);
-  return rows;
-}
-
-std::optional<double> Optional(const Json& options, const char* key) {
-  if (!options.contains(key) || options.at(key).is_null()) return std::nullopt;
-  return options.at(key).get<double>();
-}
-
-LossScale ScaleOf(const Json& options, const Json& global, double horizon) {
-  LossScale scale;
-  scale.mode = options.at("loss_agg_mode").get<std::string>();
-  scale.dp_size = global.value("dp_size", int64_t{1});
-  scale.batch_tokens = Optional(global, "batch_num_tokens");
-  scale.batch_samples = Optional(global, "global_batch_size");
-  scale.loss_scale_factor = Optional(global, "loss_scale_factor");
-  scale.horizon = horizon;
-  return scale;
-}
-
-PolicyLossOptions ClipOptions(const Json& options) {
+PolicyLossOptions OptionsOf(const Json& options) {
   PolicyLossOptions result;
-  result.clip_ratio_low = options.at("clip_ratio_low").get<double>();
-  result.clip_ratio_high = options.at("clip_ratio_high").get<double>();
-  result.clip_ratio_c = options.at("clip_ratio_c").get<double>();
+  const auto set = [&](const char* key, double& value) { value = options.value(key, value); };
+  result.loss_mode = options.at("loss_mode").get<std::string>();
+  set("clip_ratio_low", result.clip_ratio_low);
+  set("clip_ratio_high", result.clip_ratio_high);
+  set("clip_ratio_c", result.clip_ratio_c);
+  set("tau_pos", result.tau_pos);
+  set("tau_neg", result.tau_neg);
+  set("clip_cov_ratio", result.clip_cov_ratio);
+  set("clip_cov_lb", result.clip_cov_lb);
+  set("clip_cov_ub", result.clip_cov_ub);
+  set("kl_cov_ratio", result.kl_cov_ratio);
+  set("ppo_kl_coef", result.ppo_kl_coef);
+  result.dro_beta = Optional(options, "dro_beta");
   return result;
 }
 
@@ -62,19 +45,49 @@ void RequireGradient(const std::vector<float>& got, const GoldenTensor& want) {
   REQUIRE(CompareValues(got, want.values, 1e-4, std::max(1e-5, 1e-6 * largest)) == "");
 }
 
-void RequireMetric(const Json& metrics, const char* name, double got) {
-  INFO(name);
-  REQUIRE(testing::IsClose(got, testing::ParseNumber(metrics.at(name)), 1e-4, 1e-5));
+// Every metric that the case has and that is one of `known`; it may have no other.
+void RequireMetrics(const Json& metrics, const std::map<std::string, double>& known) {
+  for (const auto& [name, want] : metrics.items()) {
+    INFO(name);
+    REQUIRE(known.contains(name));
+    REQUIRE(IsClose(known.at(name), ParseNumber(want), 1e-4, 1e-5));
+  }
 }
 
-void RequireVanillaMetrics(const Json& metrics, const LossResult& result) {
+std::map<std::string, double> MetricsOf(const LossResult& result,
+                                        const PolicyLossOptions& options) {
   const double tokens = result.tokens + 1e-8;
-  RequireMetric(metrics, "actor/pg_clipfrac", result.clipped_sum / tokens);
-  RequireMetric(metrics, "actor/pg_clipfrac_lower", result.clipped_dual_sum / tokens);
-  RequireMetric(metrics, "actor/ppo_kl", result.approx_kl_sum / tokens);
+  return {{"actor/pg_clipfrac", result.clipped_sum / tokens},
+          {"actor/pg_clipfrac_lower", result.clipped_dual_sum / tokens},
+          {"actor/ppo_kl", result.approx_kl_sum / tokens},
+          {"actor/pg_loss", result.policy_loss},
+          {"actor/entropy_loss", result.entropy},
+          {"kl_loss", result.kl_loss},
+          {"kl_coef", options.kl_loss_coef}};
 }
 
-void CheckVanilla(const GoldenFamily& family, const GoldenCase& c) {
+// What the loss selects of the batch, as one rank that has all of it.
+std::vector<uint8_t> SelectedOf(const LossTokens& tokens, const PolicyLossOptions& options) {
+  if (SelectionOf(options) == Selection::kNone) return {};
+  std::vector<SelectionToken> counted;
+  for (size_t i = 0; i < tokens.log_probs.size(); ++i) {
+    if (tokens.mask[i] == 0) continue;
+    counted.push_back({.log_prob = tokens.log_probs[i],
+                       .old_log_prob = tokens.old_log_probs[i],
+                       .advantage = tokens.advantages[i],
+                       .sample_id = static_cast<uint64_t>(tokens.rows[i]),
+                       .position = static_cast<int64_t>(i)});
+  }
+  SoloCommunicator solo;
+  const auto chosen = SelectTokens(SelectionOf(options), counted, options, {}, solo);
+  REQUIRE(chosen.ok());
+  std::vector<uint8_t> selected;
+  size_t next = 0;
+  for (const float counts : tokens.mask) selected.push_back(counts == 0 ? 0 : chosen->at(next++));
+  return selected;
+}
+
+void CheckPolicyLoss(const GoldenFamily& family, const GoldenCase& c) {
   const Json& scenario = family.Scenario(c);
   const GoldenTensor log_prob = ParseTensor(scenario.at("log_prob"));
   LossTokens tokens;
@@ -87,18 +100,23 @@ void CheckVanilla(const GoldenFamily& family, const GoldenCase& c) {
   if (c.options.at("use_rollout_is_weights").get<bool>()) {
     tokens.is_weights = ParseTensor(scenario.at("rollout_is_weights")).Floats();
   }
-  const LossScale scale = ScaleOf(c.options, c.options.at("global_batch_info"),
-                                  static_cast<double>(log_prob.shape.at(1)));
-  const auto result = ComputePolicyLoss(tokens, ClipOptions(c.options), scale);
+  const PolicyLossOptions options = OptionsOf(c.options);
+  tokens.selected = SelectedOf(tokens, options);
+  // The reference takes geo_mean's mean over the batch at hand, whatever the global one is.
+  const bool local = options.loss_mode == "geo_mean";
+  const LossScale scale =
+      ScaleOf(c.options, local ? Json::object() : c.options.at("global_batch_info"),
+              static_cast<double>(log_prob.shape.at(1)));
+  const auto result = ComputePolicyLoss(tokens, options, scale);
   if (c.raises) {
     REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
     return;
   }
+  INFO(result.status().ToString());
   REQUIRE(result.ok());
-  const GoldenTensor loss = ParseTensor(c.outputs.at("loss"));
-  REQUIRE(testing::IsClose(result->loss, loss.values[0], 1e-4, 1e-5));
+  REQUIRE(IsClose(result->loss, ParseTensor(c.outputs.at("loss")).values[0], 1e-4, 1e-5));
   RequireGradient(result->grad_log_probs, ParseTensor(c.outputs.at("grad_log_prob")));
-  RequireVanillaMetrics(c.outputs.at("metrics"), *result);
+  RequireMetrics(c.outputs.at("metrics"), MetricsOf(*result, options));
 }
 
 // Where the response tokens of each padded row lie in the packed arrays; -1: padding.
@@ -133,12 +151,7 @@ std::vector<float> Pack(const std::vector<float>& values,
   return packed;
 }
 
-void CheckPpoLoss(const GoldenFamily& family, const GoldenCase& c) {
-  const std::string mode = c.options.at("loss_mode").get<std::string>();
-  if (mode != "vanilla") {  // a composition with a loss that the skip list names
-    REQUIRE(testing::GoldenSkips().contains(family.name + "/" + mode));
-    return;
-  }
+void CheckPpoLoss(const GoldenFamily&, const GoldenCase& c) {
   const GoldenTensor old = ParseTensor(c.inputs.at("old_log_probs"));
   const std::vector<int64_t> positions = PackedPositions(c.inputs, old.shape.at(1));
   const std::vector<float> packed = ParseTensor(c.inputs.at("log_probs_packed")).Floats();
@@ -153,11 +166,12 @@ void CheckPpoLoss(const GoldenFamily& family, const GoldenCase& c) {
   tokens.mask = ParseTensor(c.inputs.at("response_mask")).Floats();
   tokens.rows = RowsOf(old);
   tokens.num_rows = old.shape.at(0);
-  PolicyLossOptions options = ClipOptions(c.options);
+  PolicyLossOptions options = OptionsOf(c.options);
   options.use_kl_loss = c.options.at("use_kl_loss").get<bool>();
   options.kl_loss_coef = c.options.at("kl_loss_coef").get<double>();
   options.kl_loss_type = c.options.at("kl_loss_type").get<std::string>();
   options.entropy_coeff = c.options.at("entropy_coeff").get<double>();
+  tokens.selected = SelectedOf(tokens, options);
   const LossScale scale = ScaleOf(c.options, c.options, static_cast<double>(old.shape.at(1)));
   const auto result = ComputePolicyLoss(tokens, options, scale);
   if (c.raises) {
@@ -165,26 +179,14 @@ void CheckPpoLoss(const GoldenFamily& family, const GoldenCase& c) {
     return;
   }
   REQUIRE(result.ok());
-  REQUIRE(testing::IsClose(result->loss, ParseTensor(c.outputs.at("loss")).values[0], 1e-4, 1e-5));
+  REQUIRE(IsClose(result->loss, ParseTensor(c.outputs.at("loss")).values[0], 1e-4, 1e-5));
   RequireGradient(Pack(result->grad_log_probs, positions, packed.size()),
                   ParseTensor(c.outputs.at("grad_log_probs")));
   std::vector<float> grad_entropy = result->grad_entropy;
   grad_entropy.resize(positions.size(), 0.0f);
   RequireGradient(Pack(grad_entropy, positions, packed.size()),
                   ParseTensor(c.outputs.at("grad_entropy")));
-  RequireVanillaMetrics(c.outputs.at("metrics"), *result);
-  RequireMetric(c.outputs.at("metrics"), "actor/pg_loss", result->policy_loss);
-  RequireMetric(c.outputs.at("metrics"), "actor/entropy_loss", result->entropy);
-  if (options.use_kl_loss) RequireMetric(c.outputs.at("metrics"), "kl_loss", result->kl_loss);
-}
-
-at::Tensor ToTensor(const GoldenTensor& golden) {
-  return at::tensor(golden.Floats()).reshape(golden.shape);
-}
-
-std::vector<float> Values(const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().to(at::kFloat).contiguous();
-  return {dense.data_ptr<float>(), dense.data_ptr<float>() + dense.numel()};
+  RequireMetrics(c.outputs.at("metrics"), MetricsOf(*result, options));
 }
 
 void CheckKlPenalty(const GoldenFamily&, const GoldenCase& c) {
@@ -204,60 +206,14 @@ void CheckKlPenalty(const GoldenFamily&, const GoldenCase& c) {
 }
 
 TEST_CASE("Policy losses equal the golden numbers", "[golden][losses]") {
-  const GoldenFamily family = testing::ReadGoldenFamily(GoldenDir(), "policy_losses");
-  testing::RunGoldenFamily(family, {{"vanilla", CheckVanilla}, {"ppo_loss", CheckPpoLoss}});
+  std::map<std::string, GoldenCheck> checks = {{"ppo_loss", CheckPpoLoss}};
+  for (const std::string& name : PolicyLossNames()) checks[name] = CheckPolicyLoss;
+  RunGoldenFamily(ReadGoldenFamily(GoldenDir(), "policy_losses"), checks);
 }
 
 TEST_CASE("KL estimators equal the golden numbers", "[golden][losses]") {
-  const GoldenFamily family = testing::ReadGoldenFamily(GoldenDir(), "kl_penalty");
-  testing::RunGoldenFamily(family, {{"kl_penalty", CheckKlPenalty}});
+  RunGoldenFamily(ReadGoldenFamily(GoldenDir(), "kl_penalty"), {{"kl_penalty", CheckKlPenalty}});
 }
-
-#ifndef TANDEM_COMMITTED_GOLDEN
-void CheckAggLoss(const GoldenFamily&, const GoldenCase& c) {
-  const GoldenTensor matrix = ParseTensor(c.inputs.at("loss_mat"));
-  const at::Tensor loss = at::tensor(matrix.Floats()).requires_grad_(true);
-  const at::Tensor mask = at::tensor(ParseTensor(c.inputs.at("loss_mask")).Floats());
-  const LossScale scale = ScaleOf(c.options, c.options, static_cast<double>(matrix.shape.at(1)));
-  const auto value =
-      AggregateLoss(loss, mask, at::tensor(RowsOf(matrix)), matrix.shape.at(0), scale);
-  if (c.raises) {
-    REQUIRE(value.status().code() == absl::StatusCode::kInvalidArgument);
-    return;
-  }
-  REQUIRE(value.ok());
-  REQUIRE(CompareValues(Values(*value), ParseTensor(c.outputs.at("loss")).values, 1e-5, 5e-5) ==
-          "");
-  value->backward();
-  REQUIRE(CompareValues(Values(loss.grad()), ParseTensor(c.outputs.at("grad_loss_mat")).values,
-                        1e-5, 5e-5) == "");
-}
-
-using Reduction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
-
-// Flat vectors are all that the losses need; a reduction along an axis is one call per row.
-template <Reduction kReduce>
-void CheckMasked(const GoldenFamily&, const GoldenCase& c) {
-  const at::Tensor values = ToTensor(ParseTensor(c.inputs.at("values")));
-  const at::Tensor mask = ToTensor(ParseTensor(c.inputs.at("mask")));
-  std::vector<float> got;
-  if (c.options.at("axis").is_null()) {
-    got = Values(kReduce(values, mask));
-  } else {
-    for (int64_t row = 0; row < values.size(0); ++row) {
-      got.push_back(Values(kReduce(values[row], mask[row])).at(0));
-    }
-  }
-  REQUIRE(CompareValues(got, ParseTensor(c.outputs.at("value")).values, 1e-5, 5e-5) == "");
-}
-
-TEST_CASE("Masked sums and loss aggregation equal the golden numbers", "[golden][losses]") {
-  const GoldenFamily family = testing::ReadGoldenFamily(GoldenDir(), "torch_functional");
-  testing::RunGoldenFamily(family, {{"agg_loss", CheckAggLoss},
-                                    {"masked_sum", CheckMasked<MaskedSum>},
-                                    {"masked_mean", CheckMasked<MaskedMean>}});
-}
-#endif
 
 }  // namespace
 }  // namespace tandem

@@ -1,6 +1,7 @@
 // A libcublasLt.so.13 in host memory, for what the caller says to the library: it computes what the
 // descriptors describe, column-major as documented, with plain loops, and refuses what the caller
 // should never ask for.
+#include <cstdlib>
 #include <cstring>
 
 #include <cublasLt.h>
@@ -63,6 +64,7 @@ int handle_of_all = 0;
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (std::getenv("FAKE_CUBLASLT_NO_MEMORY") != nullptr) return CUBLAS_STATUS_ALLOC_FAILED;
   *handle = reinterpret_cast<cublasLtHandle_t>(&handle_of_all);
   return CUBLAS_STATUS_SUCCESS;
 }

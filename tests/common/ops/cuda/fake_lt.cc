@@ -30,7 +30,7 @@ bool IsBackwards(const Gemm& gemm, int64_t row, LtFault fault) {
     case LtFault::kOtherOrder:
       return true;
     case LtFault::kByRows:
-      return gemm.m < 10;
+      return gemm.m < 20;
     case LtFault::kByPlace:
       return row % 8 == 5;
     case LtFault::kByNeighbour:
@@ -64,11 +64,12 @@ absl::StatusOr<std::vector<LtAlgorithm>> FakeLt::Candidates(const Gemm& gemm, in
 
 absl::Status FakeLt::Run(const Gemm& gemm, const LtAlgorithm& algorithm, CudaStream /*stream*/) {
   ids_run.push_back(algorithm.id);
+  rows_run.push_back(gemm.m);
   const auto fault = static_cast<LtFault>(algorithm.id % 100);
   if (fault == LtFault::kBreaks) return absl::InternalError("the device is lost");
-  if (fault == LtFault::kRefusesFew && gemm.m < 10) return absl::InvalidArgumentError("too few");
+  if (fault == LtFault::kRefusesFew && gemm.m < 20) return absl::InvalidArgumentError("too few");
   const int64_t terms = fault == LtFault::kDropsTail ? gemm.k - 8 : gemm.k;
-  const int64_t rows = fault == LtFault::kLeavesOut && gemm.m % 2 == 1 ? gemm.m - 1 : gemm.m;
+  const int64_t rows = fault == LtFault::kLeavesOut && gemm.m / 16 % 2 == 1 ? gemm.m - 1 : gemm.m;
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t col = 0; col < gemm.n; ++col) {
       const float value = Element(gemm, row, col, IsBackwards(gemm, row, fault), terms);

@@ -13,12 +13,12 @@ namespace tandem::testing {
 enum class LtFault {
   kNone,
   kOtherOrder,   // sums from the last k down: rows are their own, but other bits than kNone's
-  kByRows,       // another order below 10 rows
+  kByRows,       // another order below 20 rows
   kByPlace,      // another order in every eighth row
   kByNeighbour,  // another order where the row before begins with a negative number
   kDropsTail,    // leaves out the last 8 of k
-  kLeavesOut,    // does not write the last row of a product of an odd number of rows
-  kRefusesFew,   // InvalidArgument below 10 rows
+  kLeavesOut,    // does not write the last row of a product of an odd number of sixteens
+  kRefusesFew,   // InvalidArgument below 20 rows
   kBreaks,       // Internal
 };
 
@@ -35,6 +35,7 @@ class FakeLt final : public LtApi {
 
   // Of the runs so far, in order.
   std::vector<int> ids_run;
+  std::vector<int64_t> rows_run;
   // Rows that candidates were asked for.
   std::vector<int64_t> rows_asked;
 

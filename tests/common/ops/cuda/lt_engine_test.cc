@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
@@ -26,7 +27,7 @@ struct Bench {
     lt->Offer(1 << 20, std::move(offered));
     CudaLinearOptions options;
     options.lt = std::move(fake);
-    options.proof = {.buckets = {16, 32}, .reference_rows = 45};
+    options.proof = {.buckets = {16, 32}, .reference_rows = 48};
     linear = CudaLinear::Create(context.get(), std::move(options)).value();
   }
   void Forward(const DeviceMatrix& out) {
@@ -42,7 +43,7 @@ struct Bench {
 };
 
 const LtAlgorithm kGood = FakeLt::Algorithm(LtFault::kNone, 3);
-const LtAlgorithm kBad = FakeLt::Algorithm(LtFault::kLeavesOut);
+const LtAlgorithm kBad = FakeLt::Algorithm(LtFault::kDropsTail);
 
 TEST_CASE("A proved shape is the library's, with the pinned algorithm", "[ops][cuda][lt]") {
   Bench bench({kBad, kGood});
@@ -53,7 +54,9 @@ TEST_CASE("A proved shape is the library's, with the pinned algorithm", "[ops][c
   const DeviceMatrix out(20, 24);
   bench.Forward(out);
   REQUIRE(bench.lt->ids_run == std::vector<int>{kGood.id});
-  REQUIRE(emulator::KernelsRun() == kernels);
+  // 20 rows become 32: there and back through scratch.
+  REQUIRE(bench.lt->rows_run.back() == 32);
+  REQUIRE(emulator::KernelsRun() == kernels + 2);
   REQUIRE(bench.context->Synchronize().ok());
   REQUIRE(
       bench.linear->Choices() ==
@@ -107,9 +110,9 @@ TEST_CASE("More rows than were proved go in pieces, and have the same bits", "[o
               .ok());
   const DeviceMatrix in = DeviceMatrix::Random(77, 48, 9);
   const DeviceMatrix whole(77, 24), one(1, 24);
-  bench.lt->ids_run.clear();
+  bench.lt->rows_run.clear();
   bench.linear->Forward(in.Rows(0, 77), bench.weight.weight(), whole.view());
-  REQUIRE(bench.lt->ids_run.size() == 3);  // 32, 32 and 13
+  REQUIRE(bench.lt->rows_run == std::vector<int64_t>{32, 32, 16});  // the last one of 13
   std::vector<float> logits(77 * 24), row(24);
   bench.linear->Logits(in.Rows(0, 77), bench.weight.weight(), 0, 24, logits.data(), 24);
   for (int64_t i = 0; i < 77; ++i) {
@@ -119,6 +122,53 @@ TEST_CASE("More rows than were proved go in pieces, and have the same bits", "[o
     REQUIRE(whole.SameRow(i, one, 0));
     REQUIRE(std::equal(row.begin(), row.end(), logits.begin() + i * 24));
   }
+}
+
+TEST_CASE("The library is given whole sixteens of rows, and nothing behind a matrix is written",
+          "[ops][cuda][lt]") {
+  constexpr int64_t kRoom = 80;
+  for (const int64_t cols : {24, 20}) {
+    Bench bench({kGood});
+    const DeviceMatrix weight = DeviceMatrix::Random(cols, 48, 5);
+    for (const int64_t rows : {1, 15, 16, 17, 20, 32, 33, 48, 50, 64, 71}) {
+      INFO(rows << " rows, " << cols << " columns");
+      const DeviceMatrix in = DeviceMatrix::Random(rows, 48, 9, 64);
+      DeviceMatrix out(kRoom, cols, 32, -7.5f);  // in the gaps, and behind the rows
+      bench.linear->Forward(in.view(), weight.weight(), out.Rows(0, rows));
+      REQUIRE(bench.context->Synchronize().ok());
+      const Gemm want = {.m = rows,
+                         .n = cols,
+                         .k = 48,
+                         .a = in.data(),
+                         .a_stride = in.stride(),
+                         .b = weight.data(),
+                         .b_stride = weight.stride(),
+                         .c = out.data(),
+                         .c_stride = out.stride()};
+      REQUIRE(testing::WorstError(want, {}) < 1.0f);
+      REQUIRE(out.ChangedGaps() == 0);
+      for (int64_t row = rows; row < kRoom; ++row) {
+        for (int64_t col = 0; col < cols; ++col) REQUIRE(out.At(row, col) == -7.5f);
+      }
+    }
+    REQUIRE(bench.lt->rows_run.size() > 11);
+    for (const int64_t rows : bench.lt->rows_run) REQUIRE(rows % 16 == 0);
+  }
+}
+
+TEST_CASE("Without memory to fill rows up a step fails, and the next one has it",
+          "[ops][cuda][lt]") {
+  Bench bench({kGood});
+  REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}}).ok());
+  bench.lt->ids_run.clear();
+  bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("full"));
+  const DeviceMatrix out(20, 24);
+  bench.Forward(out);
+  REQUIRE(bench.lt->ids_run.empty());
+  REQUIRE(absl::IsResourceExhausted(bench.context->Synchronize()));
+  bench.Forward(out);
+  REQUIRE(bench.context->Synchronize().ok());
+  REQUIRE(bench.lt->ids_run.size() == 1);
 }
 
 TEST_CASE("A shape is proved inside a graph's first step, and the graph does it again",
@@ -135,25 +185,36 @@ TEST_CASE("A shape is proved inside a graph's first step, and the graph does it 
   }
 }
 
-TEST_CASE("A shape without memory for its proof is our own kernels', as all others say",
+TEST_CASE("What is free decides nothing: without memory for a proof there is no choice",
           "[ops][cuda][lt]") {
   Bench bench({kGood});
   bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("no memory"));
-  REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}, {.n = 32, .k = 48}}).ok());
-  REQUIRE(bench.linear->Choices().at("linear [24 x 48]") == "own kernels");
-  REQUIRE(bench.linear->Choices().at("linear [32 x 48]").find("cuBLASLt") == 0);
-  // It stays so, whatever memory there is later.
-  bench.lt->ids_run.clear();
-  bench.Forward(DeviceMatrix(3, 24));
-  REQUIRE(bench.lt->ids_run.empty());
-  REQUIRE(bench.context->Synchronize().ok());
-  // Of two workers one of which had the memory, the choices differ in this shape alone.
+  const absl::Status status = bench.linear->Prepare({{.n = 24, .k = 48}});
+  REQUIRE(absl::IsResourceExhausted(status));
+  const std::string message(status.message());
+  INFO(message);
+  REQUIRE(message.find("linear [24 x 48]") != std::string::npos);
+  const int64_t bytes = ProofBytes({.n = 24, .k = 48}, {.buckets = {16, 32}, .reference_rows = 48});
+  REQUIRE(message.find(fmt::format("take {} bytes", bytes)) != std::string::npos);
+  REQUIRE(bench.linear->Choices().empty());
+  // Asked again, it comes to what every other worker has come to.
+  REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}}).ok());
   Bench other({kGood});
-  REQUIRE(other.linear->Prepare({{.n = 24, .k = 48}, {.n = 32, .k = 48}}).ok());
-  REQUIRE(other.linear->Choices().at("linear [24 x 48]") !=
-          bench.linear->Choices().at("linear [24 x 48]"));
-  REQUIRE(other.linear->Choices().at("linear [32 x 48]") ==
-          bench.linear->Choices().at("linear [32 x 48]"));
+  REQUIRE(other.linear->Prepare({{.n = 24, .k = 48}}).ok());
+  REQUIRE(other.linear->Choices() == bench.linear->Choices());
+  REQUIRE(other.linear->Choices().at("linear [24 x 48]").find("cuBLASLt") == 0);
+}
+
+TEST_CASE("A product whose proof has no memory fails its step and decides nothing",
+          "[ops][cuda][lt]") {
+  Bench bench({kGood});
+  bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("no memory"));
+  bench.Forward(DeviceMatrix(3, 24));
+  REQUIRE(absl::IsResourceExhausted(bench.context->Synchronize()));
+  REQUIRE(bench.linear->Choices().empty());
+  bench.Forward(DeviceMatrix(3, 24));
+  REQUIRE(bench.context->Synchronize().ok());
+  REQUIRE(bench.linear->Choices().at("linear [24 x 48]").find("cuBLASLt") == 0);
 }
 
 TEST_CASE("A device that fails at a proof is an error, now or at the step's end",

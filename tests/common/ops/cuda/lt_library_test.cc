@@ -1,8 +1,11 @@
 // What is said to cuBLASLt, as a stand-in of that name understands it.
+#include <cstdlib>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "common/ops/cuda/linear.h"
 #include "common/ops/cuda/lt_api.h"
 #include "tests/common/ops/cuda/gemm_fixture.h"
 
@@ -27,6 +30,19 @@ TEST_CASE("cuBLASLt is found by the folder that is named", "[ops][cuda][lt]") {
   INFO(lt.status());
   REQUIRE(lt.ok());
   REQUIRE((*lt)->version() == "13.2.3");
+}
+
+TEST_CASE("A device without memory for cuBLASLt is no machine without it", "[ops][cuda][lt]") {
+  setenv("FAKE_CUBLASLT_NO_MEMORY", "1", 1);
+  const absl::Status opened = OpenLt().status();
+  // Nor do our own kernels stand in for it: the other workers' bits are the library's.
+  emulator::EmulatedCuda cuda;
+  const auto context = CudaContext::Create(&cuda, 0).value();
+  const absl::Status made = CudaLinear::Create(context.get(), {}).status();
+  unsetenv("FAKE_CUBLASLT_NO_MEMORY");
+  REQUIRE(absl::IsResourceExhausted(opened));
+  REQUIRE(absl::IsResourceExhausted(made));
+  REQUIRE(made.message().find("opening cuBLASLt: cublasLtCreate") == 0);
 }
 
 TEST_CASE("Candidates are read with their configuration", "[ops][cuda][lt]") {

@@ -1,0 +1,55 @@
+#include "controller/run_inputs.h"
+
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/tensor_file/check_model.h"
+#include "controller/config_options.h"
+#include "controller/data/prompt_loader.h"
+#include "controller/reward/composite_reward.h"
+
+namespace tandem {
+
+absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
+  RunInputs inputs;
+  const std::string& model = config.model().path();
+  TANDEM_ASSIGN_OR_RETURN(inputs.spec, CheckModel(model, config.rollout().max_model_len()));
+  TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(model));
+  TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
+  TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
+  ChatCodecOptions codec{.add_default_system_prompt = config.data().add_default_system_prompt(),
+                         .now = RealClock().Now()};
+  if (!config.data().apply_chat_template_kwargs().empty()) {
+    codec.template_kwargs = nlohmann::ordered_json::parse(
+        config.data().apply_chat_template_kwargs(), nullptr, /*allow_exceptions=*/false);
+  }
+  TANDEM_ASSIGN_OR_RETURN(inputs.codec,
+                          ChatCodec::Create(inputs.tokenizer.get(), std::move(codec)));
+  const int64_t vocab = inputs.tokenizer->vocab_size();
+  const RowCheck scorable = [&](const std::string& data_source, const std::string& truth) {
+    return inputs.reward->CheckRow(data_source, truth);
+  };
+  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts train,
+                          LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
+  spdlog::info("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
+               train.rows, train.filtered, train.truncated);
+  TANDEM_ASSIGN_OR_RETURN(LoadedPrompts validation,
+                          LoadValPrompts(config.data(), *inputs.codec, vocab, scorable));
+  inputs.validation = std::move(validation.prompts);
+  inputs.prompts = std::make_unique<ShuffledPrompts>(
+      std::move(train.prompts),
+      ShuffledPrompts::Options{.shuffle = config.data().shuffle(),
+                               .seed = static_cast<uint64_t>(config.data().seed())});
+  if (inputs.prompts->size() < config.data().train_batch_size()) {
+    return InvalidArgument("{} training prompts are fewer than data.train_batch_size = {}",
+                           inputs.prompts->size(), config.data().train_batch_size());
+  }
+  return inputs;
+}
+
+}  // namespace tandem

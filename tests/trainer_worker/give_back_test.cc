@@ -1,0 +1,34 @@
+// What a trainer makes of a device that does not say that released memory is free.
+#include "trainer_worker/give_back.h"
+
+#include <catch2/catch.hpp>
+
+#include "common/device/cuda/cuda_region.h"
+#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/fakes/fake_clock.h"
+
+namespace tandem {
+
+TEST_CASE("memory that a partner takes while a trainer gives its own back is no error",
+          "[trainer][cuda]") {
+  constexpr int64_t kBytes = int64_t{8} << 20;
+  testing::FakeClock clock;
+  emulator::EmulatedCuda cuda;
+  const auto context = CudaContext::Create(&cuda, 0).value();
+  const auto region =
+      CudaRegion::Reserve(context.get(), "gather", kBytes, nullptr, {.clock = &clock}).value();
+  REQUIRE(region->Map().ok());
+  cuda.HoldReleasedPages(kBytes);
+  REQUIRE(GivenBack(region->Release()).ok());
+  REQUIRE(!region->mapped());
+  REQUIRE(region->ResidentBytes() == 0);
+  // What fails otherwise does.
+  cuda.HoldReleasedPages(0);
+  REQUIRE(region->Map().ok());
+  cuda.FailCall("UnmapPages", absl::InternalError("injected"));
+  REQUIRE(absl::IsInternal(GivenBack(region->Release())));
+  REQUIRE(GivenBack(region->Release()).ok());
+  REQUIRE(cuda.used_bytes() == 0);
+}
+
+}  // namespace tandem

@@ -1,0 +1,245 @@
+// What the loss of a mini-batch is made of, and what it must not depend on.
+#include "trainer_worker/mini_batch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/trainer_worker/rank_group.h"
+
+namespace tandem {
+namespace {
+
+using namespace tandem::testing;
+
+std::string Write(const TempDir& dir) {
+  const std::string path = (dir.path() / "model").string();
+  REQUIRE(WriteTinyModel(path).ok());
+  return path;
+}
+
+bool Says(const absl::Status& status, const std::string& text) {
+  return std::string(status.message()).find(text) != std::string::npos;
+}
+
+// Their log-probs become those of the group's weights, moved by up to `spread` to both sides.
+void ScoreBy(RankGroup& one, std::vector<Sample>& samples, float spread = 0) {
+  const auto scores = one[0].session->Score(samples);
+  REQUIRE(scores.ok());
+  for (Sample& sample : samples) {
+    sample.log_probs = scores->at(sample.sample_id);
+    for (size_t t = 0; t < sample.log_probs.size() && spread != 0; ++t) {
+      sample.log_probs[t] += spread * (2 * RandomUniform(7, sample.sample_id, t) - 1);
+    }
+  }
+}
+
+// The metrics of a training pass, the same on every rank.
+std::map<std::string, double> MetricsOf(RankGroup& group,
+                                        const std::vector<Sample>& samples,
+                                        const MiniBatchRequest& request) {
+  std::vector<std::map<std::string, double>> metrics(static_cast<size_t>(group.size()));
+  group.RunOk([&](Rank& rank, int index) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const MiniBatchReport report,
+                            rank.session->Train(request, Share(samples, index, group.size())));
+    metrics[static_cast<size_t>(index)] = report.metrics;
+    return absl::OkStatus();
+  });
+  for (const auto& other : metrics) REQUIRE(other == metrics[0]);
+  return metrics[0];
+}
+
+void RequireSameGradients(RankGroup& a, RankGroup& b) {
+  for (const std::string& name : a.TensorNames()) {
+    INFO(name);
+    const bool same = a.Gradient(name) == b.Gradient(name);
+    REQUIRE(same);
+  }
+}
+
+void RequireNearGradients(RankGroup& a, RankGroup& b) {
+  for (const std::string& name : a.TensorNames()) {
+    INFO(name);
+    const std::vector<float> want = a.Gradient(name), got = b.Gradient(name);
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(want[i])));
+      difference = std::max(difference, std::abs(static_cast<double>(want[i]) - got[i]));
+    }
+    REQUIRE(largest > 0);
+    REQUIRE(difference <= 1e-5 * largest);
+  }
+}
+
+TEST_CASE("Fresh tokens have a ratio of exactly 1, and clip nothing", "[trainer][ratio]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  std::vector<Sample> samples = RandomSamples(5, 31);
+  RankGroup one(1, options), two(2, options);
+  ScoreBy(one, samples);
+  MiniBatchRequest request = RequestFor(samples);
+  request.fresh = true;
+  for (const bool recomputed : {false, true}) {
+    request.recomputed_old_log_probs = recomputed;
+    for (Sample& sample : samples) sample.old_log_probs = sample.log_probs;
+    const auto metrics = MetricsOf(two, samples, request);
+    REQUIRE(metrics.at("actor/ratio_min") == 1.0);
+    REQUIRE(metrics.at("actor/ratio_mean") == 1.0);
+    REQUIRE(metrics.at("actor/ratio_max") == 1.0);
+    REQUIRE(metrics.at("actor/pg_clipfrac") == 0.0);
+    REQUIRE(metrics.at("actor/pg_clipfrac_lower") == 0.0);
+    REQUIRE(metrics.at("actor/ppo_kl") == 0.0);
+  }
+}
+
+TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones are named",
+          "[trainer][ratio]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  std::vector<Sample> samples = RandomSamples(4, 32);
+  RankGroup one(1, options), two(2, options);
+  ScoreBy(one, samples);
+  for (Sample& sample : samples) sample.old_log_probs = sample.log_probs;
+  Sample& wrong = samples[1];
+  MiniBatchRequest request = RequestFor(samples);
+  request.fresh = true;
+  for (const bool recomputed : {false, true}) {
+    request.recomputed_old_log_probs = recomputed;
+    std::vector<float>& old = recomputed ? wrong.old_log_probs : wrong.log_probs;
+    const std::vector<float> right = old;
+    old[0] = std::nextafter(old[0], 0.0f);
+    old[1] -= 0.5f;
+    two.Run([&](Rank& rank, int index) {
+      return rank.session->Train(request, Share(samples, index, 2)).status();
+    });
+    const absl::Status& status = two[1].status;
+    INFO(status.ToString());
+    REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+    REQUIRE(Says(status, "2 of "));
+    const std::string sample = fmt::format("sample {:#x}, position ", wrong.sample_id);
+    const auto place = [&](int64_t response) {
+      return std::string(status.message())
+          .find(fmt::format("{}{}: old log-prob {:.9g}, now {:.9g}", sample,
+                            wrong.prompt_tokens + response, old[static_cast<size_t>(response)],
+                            right[static_cast<size_t>(response)]));
+    };
+    REQUIRE(place(1) != std::string::npos);
+    REQUIRE(place(0) != std::string::npos);
+    REQUIRE(place(1) < place(0));
+    REQUIRE(two[0].status.code() == absl::StatusCode::kAborted);
+    REQUIRE(Says(two[0].status, "trainer 1 failed"));
+    old = right;
+  }
+}
+
+TEST_CASE("Ratios of other weights, or after a step, are measured and not judged",
+          "[trainer][ratio]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  std::vector<Sample> samples = RandomSamples(2, 33);
+  RankGroup one(1, options), two(2, options);
+  ScoreBy(one, samples);
+  for (float& value : samples[0].log_probs) value += 0.125f;
+  for (float& value : samples[1].log_probs) value -= 0.25f;
+  for (Sample& sample : samples) sample.versions.assign(sample.versions.size(), 4);
+  MiniBatchRequest request = RequestFor(samples);
+  request.version = 5;
+  const double first = static_cast<double>(samples[0].log_probs.size()),
+               second = static_cast<double>(samples[1].log_probs.size());
+  for (const bool fresh : {true, false}) {
+    request.fresh = fresh;
+    const auto metrics = MetricsOf(two, samples, request);
+    REQUIRE(metrics.at("actor/ratio_min") == Approx(std::exp(-0.125)));
+    REQUIRE(metrics.at("actor/ratio_max") == Approx(std::exp(0.25)));
+    REQUIRE(metrics.at("actor/ratio_mean") ==
+            Approx((first * std::exp(-0.125) + second * std::exp(0.25)) / (first + second)));
+    request.version = 4;
+  }
+}
+
+TEST_CASE("Weights scale a token's loss, and a mask of 0 takes it out", "[trainer][loss]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  std::vector<Sample> samples = RandomSamples(4, 34);
+  MiniBatchRequest request = RequestFor(samples);
+  request.loss.loss_mode = "gpg";
+  RankGroup weighted(1, options), scaled(1, options);
+  std::vector<Sample> other = samples;
+  samples[0].is_weights.assign(samples[0].advantages.size(), 2.0f);
+  for (float& advantage : other[0].advantages) advantage *= 2;
+  samples[1].mask.assign(samples[1].advantages.size(), 0.0f);
+  for (float& advantage : other[1].advantages) advantage = 0;
+  samples[2].mask.assign(samples[2].advantages.size(), 1.0f);
+  samples[2].mask[1] = 0;
+  other[2].advantages[1] = 0;
+  const auto metrics = MetricsOf(weighted, samples, request);
+  REQUIRE(metrics.at("actor/pg_loss") ==
+          Approx(MetricsOf(scaled, other, request).at("actor/pg_loss")));
+  RequireSameGradients(weighted, scaled);
+
+  samples[0].is_weights.pop_back();
+  const auto refused = weighted[0].session->Train(request, samples);
+  REQUIRE(refused.status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(Says(refused.status(), "importance weights"));
+  samples[0].is_weights.clear();
+  samples[3].mask = {1};
+  REQUIRE(Says(weighted[0].session->Train(request, samples).status(), "mask entries"));
+}
+
+TEST_CASE("Losses that select tokens select the same ones on any number of ranks and micro-batches",
+          "[trainer][selection]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir)};
+  std::vector<Sample> samples = RandomSamples(6, 35);
+  RankGroup one(1, options);
+  ScoreBy(one, samples, 0.1f);
+  for (Sample& sample : samples) {
+    for (size_t t = 0; t < sample.advantages.size(); ++t) {
+      sample.advantages[t] = 2 * RandomUniform(8, sample.sample_id, t) - 1;
+    }
+  }
+  samples[2].mask.assign(samples[2].advantages.size(), 0.0f);
+  options.max_micro_batch_tokens = 60;
+  RankGroup two(2, options), three(3, options);
+  for (const std::string loss : {"clip_cov", "kl_cov"}) {
+    INFO(loss);
+    MiniBatchRequest request = RequestFor(samples);
+    request.loss.loss_mode = loss;
+    request.loss.clip_cov_ratio = request.loss.kl_cov_ratio = 0.1;
+    request.loss.clip_cov_lb = 0.01;
+    const auto metrics = MetricsOf(one, samples, request);
+    if (loss == "clip_cov") REQUIRE(metrics.at("actor/pg_clipfrac") > 0);
+    for (RankGroup* many : {&two, &three}) {
+      const auto others = MetricsOf(*many, samples, request);
+      REQUIRE(others.at("actor/pg_clipfrac") == metrics.at("actor/pg_clipfrac"));
+      REQUIRE(others.at("actor/pg_loss") == Approx(metrics.at("actor/pg_loss")).epsilon(1e-5));
+      RequireNearGradients(one, *many);
+    }
+  }
+}
+
+TEST_CASE("Fresh tokens are selected without a pass of their own, to the same bits",
+          "[trainer][selection]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  std::vector<Sample> samples = RandomSamples(5, 36);
+  RankGroup fresh(1, options), scored(1, options);
+  ScoreBy(fresh, samples);
+  MiniBatchRequest request = RequestFor(samples);
+  request.loss.loss_mode = "clip_cov";
+  request.loss.clip_cov_ratio = 0.2;
+  request.loss.clip_cov_lb = 0;
+  request.fresh = true;
+  const auto metrics = MetricsOf(fresh, samples, request);
+  REQUIRE(metrics.at("actor/pg_clipfrac") > 0);
+  request.fresh = false;
+  REQUIRE(MetricsOf(scored, samples, request) == metrics);
+  RequireSameGradients(fresh, scored);
+  // Other steps choose others.
+  request.step = 9;
+  TrainOn(scored, samples, request);
+  const std::string name = fresh.TensorNames().front();
+  REQUIRE(fresh.Gradient(name) != scored.Gradient(name));
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,42 @@
+// clip_cov: PPO whose loss is zeroed for a few tokens where log-prob and advantage vary together
+// most, as those make the entropy fall.
+//   d = logπ − logπ_old, r = exp(d)
+//   L = max(−A r, −A clip(r, 1 − ε_low, 1 + ε_high)), 0 where selected, no dual clip
+// Selected: max(1, floor(clip_cov_ratio N)) at random of the tokens that are not clipped and have
+//   clip_cov_lb < (A − mean(A)) (logπ − mean(logπ)) < clip_cov_ub
+// with N and the means over the counted tokens of the global mini-batch (token_selection.h).
+// Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
+// arXiv 2505.22617, eq. 10 to 12. verl selects in every micro-batch, by an unseeded permutation.
+#include "common/base/status_macros.h"
+#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/policy_loss_kind.h"
+
+namespace tandem {
+namespace {
+
+absl::Status Check(const PolicyLossOptions& options) {
+  if (!(options.clip_cov_ratio > 0)) {
+    return InvalidArgument("actor.policy_loss.clip_cov_ratio is {}, but must be above 0",
+                           options.clip_cov_ratio);
+  }
+  if (options.clip_cov_lb < options.clip_cov_ub) return absl::OkStatus();
+  return InvalidArgument(
+      "actor.policy_loss.clip_cov_lb is {} and clip_cov_ub is {}: no covariance lies between them",
+      options.clip_cov_lb, options.clip_cov_ub);
+}
+
+PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+  const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
+  const at::Tensor ratio = FixedExp(difference);
+  const at::Tensor larger =
+      at::max(-tensors.advantages * ratio, -tensors.advantages * ClipRatio(ratio, options));
+  const at::Tensor kept = tensors.selected.logical_not().to(larger.dtype());
+  return {.loss = larger * kept, .clipped = tensors.selected, .approx_kl = -difference};
+}
+
+}  // namespace
+
+extern const PolicyLossKind kClipCovLoss = {
+    .name = "clip_cov", .selection = Selection::kClipCov, .check = Check, .terms = Terms};
+
+}  // namespace tandem

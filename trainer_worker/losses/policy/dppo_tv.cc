@@ -1,0 +1,22 @@
+// dppo_tv: a trust region by the change of the token's probability, the total variation of "this
+// token or another one".
+//   L = −A sg(min(r, c)) logπ while, where A > 0, π − π_old <= ε_high, else π − π_old >= −ε_low
+// ε_low and ε_high are differences of probabilities, c = clip_ratio_c.
+// Qi et al., "Rethinking the Trust Region in LLM Reinforcement Learning" (DPPO), arXiv 2602.04879.
+#include "trainer_worker/losses/policy/divergence_clip.h"
+
+namespace tandem {
+namespace {
+
+PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+  const at::Tensor change = FixedExp(tensors.log_probs.detach()) - FixedExp(tensors.old_log_probs);
+  const at::Tensor valid = at::where(tensors.advantages > 0, change <= options.clip_ratio_high,
+                                     change >= -options.clip_ratio_low);
+  return DivergenceClip(tensors, options, valid);
+}
+
+}  // namespace
+
+extern const PolicyLossKind kDppoTvLoss = {.name = "dppo_tv", .terms = Terms};
+
+}  // namespace tandem

@@ -1,0 +1,19 @@
+// gpg: the plain policy gradient, without a ratio.
+//   L = −A logπ
+// Chu et al., "GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning",
+// arXiv 2504.02546, eq. 4. Nothing is clipped. verl reports no metrics; here actor/ppo_kl is the
+// mean of logπ_old − logπ.
+#include "trainer_worker/losses/policy_loss_kind.h"
+
+namespace tandem {
+namespace {
+
+PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions&) {
+  return {.loss = -tensors.log_probs * tensors.advantages, .approx_kl = -ClampedLogRatio(tensors)};
+}
+
+}  // namespace
+
+extern const PolicyLossKind kGpgLoss = {.name = "gpg", .terms = Terms};
+
+}  // namespace tandem

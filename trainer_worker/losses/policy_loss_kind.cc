@@ -1,0 +1,50 @@
+#include "trainer_worker/losses/policy_loss_kind.h"
+
+#include "common/base/status_macros.h"
+#include "trainer_worker/losses/fixed_math.h"
+
+namespace tandem {
+
+// One file each in policy/.
+extern const PolicyLossKind kVanillaLoss, kGspoLoss, kCispoLoss, kSapoLoss, kGeoMeanLoss, kGpgLoss,
+    kDroLoss, kDppoTvLoss, kDppoKlLoss, kClipCovLoss, kKlCovLoss;
+
+namespace {
+
+const PolicyLossKind* const kKinds[] = {&kVanillaLoss, &kGspoLoss,    &kCispoLoss, &kSapoLoss,
+                                        &kGeoMeanLoss, &kGpgLoss,     &kDroLoss,   &kDppoTvLoss,
+                                        &kDppoKlLoss,  &kClipCovLoss, &kKlCovLoss};
+
+}  // namespace
+
+absl::StatusOr<const PolicyLossKind*> FindPolicyLoss(const std::string& name) {
+  std::string names;
+  for (const PolicyLossKind* kind : kKinds) {
+    if (name == kind->name) return kind;
+    names += names.empty() ? kind->name : std::string(", ") + kind->name;
+  }
+  return InvalidArgument("actor.policy_loss.loss_mode \"{}\" is unknown; use one of {}", name,
+                         names);
+}
+
+std::vector<std::string> PolicyLossNames() {
+  std::vector<std::string> names;
+  for (const PolicyLossKind* kind : kKinds) names.emplace_back(kind->name);
+  return names;
+}
+
+at::Tensor ClampedLogRatio(const LossTensors& tensors) {
+  return at::clamp(tensors.log_probs - tensors.old_log_probs, -20.0, 20.0);
+}
+
+at::Tensor ClipRatio(const at::Tensor& ratio, const PolicyLossOptions& options) {
+  return at::clamp(ratio, 1 - options.clip_ratio_low, 1 + options.clip_ratio_high);
+}
+
+at::Tensor RowSums(const at::Tensor& values, const LossTensors& tensors) {
+  const at::Tensor valid =
+      at::where(tensors.mask.to(at::kBool), values, at::zeros({}, values.options()));
+  return FixedRowSum(valid, tensors.rows, tensors.num_rows);
+}
+
+}  // namespace tandem

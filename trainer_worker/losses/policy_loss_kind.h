@@ -1,0 +1,76 @@
+// A policy loss of actor.policy_loss.loss_mode: a formula over vectors of tokens as a LibTorch
+// expression, so that its gradient comes from autograd, and a name. To add one:
+//   1. policy/NAME.cc with `extern const PolicyLossKind kNameLoss = {...};`, formula and paper in
+//      its header;
+//   2. the file in CMakeLists.txt, kNameLoss in the table of policy_loss_kind.cc;
+//   3. the name in the choices of actor.policy_loss.loss_mode (config_actor.proto).
+// Formulas: verl 0.9.1 (core_algos.py), checked against its numbers. Only losses/ and its tests
+// include this header: it drags ATen in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "trainer_worker/losses/loss_options.h"
+#include "trainer_worker/losses/tensors.h"
+#include "trainer_worker/losses/token_selection.h"
+
+namespace tandem {
+
+// What a loss is computed from, [tokens] each unless said. Only log_probs has a gradient.
+struct LossTensors {
+  at::Tensor log_probs;      // under the policy that is being trained
+  at::Tensor old_log_probs;  // under the policy that sampled
+  at::Tensor advantages;
+  at::Tensor mask;        // float 0 or 1: whether the token counts
+  at::Tensor rows;        // int64: sequence of the token, 0 <= row < num_rows
+  at::Tensor is_weights;  // factors of the loss; undefined: all 1
+  at::Tensor selected;    // bool: what PolicyLossKind::selection chose; undefined without one
+  int64_t num_rows = 1;
+};
+
+// What it comes to. The masks and approx_kl are for metrics and need no gradient; an undefined mask
+// is a metric that this loss does not have, 0.
+struct PolicyTerms {
+  at::Tensor loss;          // [tokens]; with Aggregation::kSampleMean [num_rows]
+  at::Tensor clipped;       // [tokens] 0 or 1: no gradient, or less of it, for the range of ratios
+  at::Tensor clipped_dual;  // [tokens] 0 or 1: cut by clip_ratio_c, or clipped from below
+  at::Tensor approx_kl;     // [tokens] old log-prob - new log-prob
+};
+
+// How the terms become one number.
+enum class Aggregation {
+  kConfigured,    // by actor.loss_agg_mode
+  kSeqTokenMean,  // by seq-mean-token-mean, whatever is configured
+  kSampleMean,    // terms of sequences: their mean over the samples of the mini-batch
+};
+
+struct PolicyLossKind {
+  const char* name = "";
+  Aggregation aggregation = Aggregation::kConfigured;
+  Selection selection = Selection::kNone;
+  // The loss takes is_weights in by itself; otherwise its token losses are multiplied by them.
+  bool weighs_itself = false;
+  absl::Status (*check)(const PolicyLossOptions& options) = nullptr;  // null: any will do
+  PolicyTerms (*terms)(const LossTensors& tensors, const PolicyLossOptions& options) = nullptr;
+};
+
+// InvalidArgument names those that there are.
+absl::StatusOr<const PolicyLossKind*> FindPolicyLoss(const std::string& name);
+// In the order of the table.
+std::vector<std::string> PolicyLossNames();
+
+// Common parts of the formulas.
+// log(ratio) = new - old log-prob, clamped to ±20 so that its exp stays finite.
+at::Tensor ClampedLogRatio(const LossTensors& tensors);
+// [1 - clip_ratio_low, 1 + clip_ratio_high].
+at::Tensor ClipRatio(const at::Tensor& ratio, const PolicyLossOptions& options);
+// Sums of the values of each sequence's counted tokens, [num_rows]; a NaN outside the mask does not
+// count.
+at::Tensor RowSums(const at::Tensor& values, const LossTensors& tensors);
+
+}  // namespace tandem

@@ -1,0 +1,28 @@
+// What the loss reads of a sample's tokens besides the trainer's own log-probs.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "common/types/sample.h"
+#include "trainer_worker/mini_batch.h"
+
+namespace tandem {
+
+// Of the policy that sampled, one per response token.
+inline const std::vector<float>& OldLogProbs(const Sample& sample,
+                                             const MiniBatchRequest& request) {
+  return request.recomputed_old_log_probs ? sample.old_log_probs : sample.log_probs;
+}
+
+// Whether that is the policy that is being trained, as it is now.
+inline bool IsFresh(const Sample& sample, size_t response, const MiniBatchRequest& request) {
+  return request.fresh &&
+         (request.recomputed_old_log_probs || sample.versions[response] == request.version);
+}
+
+inline bool IsCounted(const Sample& sample, size_t response) {
+  return sample.mask.empty() || sample.mask[response] != 0;
+}
+
+}  // namespace tandem
