@@ -75,7 +75,7 @@ absl::Status AdvantageRows::SetComponents(const SampleRecord& record, AdvantageR
     if (found == record.reward_terms.end()) {
       std::vector<std::string> keys;
       for (const auto& [name, value] : record.reward_terms) keys.push_back(name);
-      return FailedPrecondition(
+      return InvalidArgument(
           "sample {:#x}: its reward has no key {} that algorithm.gdpo_reward_keys names; there are "
           "{}",
           record.sample_id, key, keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", ")));
@@ -88,8 +88,8 @@ absl::Status AdvantageRows::SetComponents(const SampleRecord& record, AdvantageR
 absl::Status AdvantageRows::SetBaseline(const SampleRecord& record, AdvantageRow& row) const {
   const auto found = batch_.baseline_rewards.find(record.group);
   if (found == batch_.baseline_rewards.end()) {
-    return FailedPrecondition("{} needs the reward of a greedy response, and prompt {} has none",
-                              options_.adv_estimator, record.group);
+    return Internal("{} needs the reward of a greedy response, and prompt {} has none",
+                    options_.adv_estimator, record.group);
   }
   row.baseline = found->second;
   return absl::OkStatus();

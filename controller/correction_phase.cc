@@ -5,12 +5,22 @@
 
 #include "common/base/status_macros.h"
 #include "common/rollout_correction/probability_comparison.h"
+#include "common/types/trained_tokens.h"
 
 namespace tandem {
 namespace {
 
 LogProbRow RowOf(const Sample& sample) {
   return {.policy = sample.old_log_probs, .rollout = sample.log_probs, .mask = sample.mask};
+}
+
+// With the mask of what is trained: the trainers have no log-prob of tool output.
+absl::StatusOr<Sample> ReadTrained(const SampleStore& samples, uint64_t sample_id) {
+  TANDEM_ASSIGN_OR_RETURN(Sample sample, samples.Read(sample_id));
+  const std::vector<bool> trained = TrainedTokens(sample.segments, WindowOf(sample));
+  if (sample.mask.empty()) sample.mask.assign(trained.size(), 1.0f);
+  for (size_t t = 0; t < trained.size(); ++t) sample.mask[t] *= trained[t] ? 1.0f : 0.0f;
+  return sample;
 }
 
 bool HasBoth(const SampleMeta& meta) {
@@ -21,7 +31,7 @@ absl::Status PutCorrection(const RolloutCorrection& correction,
                            int64_t step,
                            uint64_t sample_id,
                            SampleStore& samples) {
-  TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(sample_id));
+  TANDEM_ASSIGN_OR_RETURN(const Sample sample, ReadTrained(samples, sample_id));
   const LogProbRow row = RowOf(sample);
   if (correction.weighs()) {
     TANDEM_RETURN_IF_ERROR(
@@ -31,7 +41,7 @@ absl::Status PutCorrection(const RolloutCorrection& correction,
   return samples.PutArray(step, TokenArray::kMask, sample_id, correction.Mask(row));
 }
 
-int64_t TrainedTokens(const SampleStore& samples) {
+int64_t TokensLeft(const SampleStore& samples) {
   int64_t tokens = 0;
   for (const SampleMeta& meta : samples.Metas()) tokens += meta.trained_tokens;
   return tokens;
@@ -53,7 +63,7 @@ absl::Status CorrectRollout(const TrainOptions& options, SampleStore& samples, S
   std::vector<uint64_t> compared;
   for (const SampleMeta& meta : samples.Metas()) {
     if (!HasBoth(meta)) continue;
-    TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples.Read(meta.sample_id));
+    TANDEM_ASSIGN_OR_RETURN(const Sample sample, ReadTrained(samples, meta.sample_id));
     probabilities.Add(RowOf(sample));
     TANDEM_RETURN_IF_ERROR(correction.Observe(RowOf(sample)));
     compared.push_back(meta.sample_id);
@@ -66,13 +76,13 @@ absl::Status CorrectRollout(const TrainOptions& options, SampleStore& samples, S
   for (const uint64_t id : compared) {
     TANDEM_RETURN_IF_ERROR(PutCorrection(correction, batch.step, id, samples));
   }
-  if (!correction.rejects() || TrainedTokens(samples) > 0) return absl::OkStatus();
-  return FailedPrecondition(
+  if (!correction.rejects() || TokensLeft(samples) > 0) return absl::OkStatus();
+  // Not a state that a recovery could mend.
+  return InvalidArgument(
       "step {}: algorithm.rollout_correction.rollout_rs={} with rollout_rs_threshold={} rejected "
-      "all "
-      "{:.0f} response tokens, mean |Δ probability| between rollout and trainers {:.3g}: nothing "
-      "is "
-      "left to train on. Raise the threshold, or find out why the two differ (tandem-parity)",
+      "all {:.0f} response tokens, mean |Δ probability| between rollout and trainers {:.3g}: "
+      "nothing is left to train on. Raise the threshold, or find out why the two differ "
+      "(tandem-parity)",
       batch.step, *options.correction.rollout_rs, *options.correction.rollout_rs_threshold,
       probabilities.tokens, probabilities.difference_mean);
 }

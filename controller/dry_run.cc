@@ -38,7 +38,8 @@ absl::Status DryRun(const v1::Config& config) {
       inputs.prompts->size(), inputs.validation.size(), train.total_steps, train.train_batch_size,
       train.samples_per_prompt));
   if (PlansForGpu(config)) {
-    progress.OnMessage("memory: planned at the launch, when the GPUs are known; now: tandemctl plan");
+    progress.OnMessage(
+        "memory: planned at the launch, when the GPUs are known; now: tandemctl plan");
   } else {
     const auto pairs = static_cast<int>(config.cluster().trainers());
     TANDEM_RETURN_IF_ERROR(PlanRun(inputs.spec, config, CpuDeviceMemoryBytes(pairs),

@@ -7,8 +7,8 @@
 
 namespace tandem {
 
-// Loads model config, tokenizer, data and reward, plans the memory and says what would be run; takes
-// no run directory and starts nothing. Errors as LoadRunInputs and PlanRun.
+// Loads model config, tokenizer, data and reward, plans the memory and says what would be run;
+// takes no run directory and starts nothing. Errors as LoadRunInputs and PlanRun.
 absl::Status DryRun(const v1::Config& config);
 
 }  // namespace tandem

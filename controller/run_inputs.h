@@ -25,7 +25,8 @@ struct RunInputs {
   std::unique_ptr<RewardFunction> reward;
 };
 
-// InvalidArgument or NotFound names the file and row that is wrong, or the key that does not fit it.
+// InvalidArgument or NotFound names the file and row that is wrong, or the key that does not fit
+// it.
 absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config);
 
 }  // namespace tandem

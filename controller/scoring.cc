@@ -61,12 +61,15 @@ absl::Status ScoreSamples(const TextCodec& text,
 }
 
 void AverageRewardTerms(StepBatch& batch) {
-  std::map<std::string, double> sums;
+  std::map<std::string, std::pair<double, int64_t>> sums;  // and of how many samples
   for (const auto& [id, record] : batch.records) {
-    for (const auto& [name, value] : record.reward_terms) sums[name] += value;
+    for (const auto& [name, value] : record.reward_terms) {
+      sums[name].first += value;
+      ++sums[name].second;
+    }
   }
   for (const auto& [name, sum] : sums) {
-    batch.facts.reward_terms[name] = sum / static_cast<double>(batch.records.size());
+    batch.facts.reward_terms[name] = sum.first / static_cast<double>(sum.second);
   }
 }
 

@@ -25,7 +25,7 @@ absl::Status ScoreSamples(const TextCodec& text,
                           SampleStore& samples,
                           StepBatch& batch);
 
-// The mean of each reward term over the batch's records, into its facts.
+// The mean of each reward term over those of the batch's records that have it, into its facts.
 void AverageRewardTerms(StepBatch& batch);
 
 }  // namespace tandem

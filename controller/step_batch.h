@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/types/prompt.h"
-#include "controller/mini_batches.h"
 #include "controller/greedy_baselines.h"
+#include "controller/mini_batches.h"
 #include "controller/phase_recorder.h"
 #include "controller/records.h"
 #include "controller/step_metrics.h"

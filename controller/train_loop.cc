@@ -159,12 +159,13 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-// Of nothing but rejected tokens: an update would move the weights by momentum and decay alone.
+// Of nothing but rejected tokens or empty responses: an update would move the weights by momentum
+// and decay alone.
 void TrainLoop::LeaveOut(StepBatch& batch, int64_t mini_batches) {
   batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
   parts_.progress.OnMessage(
-      fmt::format("step {}: the rollout correction rejected every token of {} mini-batches; their "
-                  "updates are left out",
+      fmt::format("step {}: no token of {} mini-batches is trained, as the rollout correction "
+                  "rejected them or responses are empty; their updates are left out",
                   batch.step, mini_batches));
 }
 

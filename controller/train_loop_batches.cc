@@ -59,8 +59,8 @@ absl::Status TrainLoop::SaveDueBatch(const StepBatch& batch) {
   const std::string path =
       fmt::format("{}/batches/step_{}{}", options_.run_dir, batch.step, kBatchSuffix);
   const absl::Status saved = SaveBatch(path, BatchInfoOf(batch), parts_.samples, batch);
-  if (!absl::IsResourceExhausted(saved)) return saved;
-  // The run can go on without it.
+  // The run can go on without it, unless the step's own samples are damaged.
+  if (saved.ok() || absl::IsDataLoss(saved)) return saved;
   parts_.progress.OnMessage(
       fmt::format("step {}: its batch is not saved: {}", batch.step, std::string(saved.message())));
   return absl::OkStatus();

@@ -34,7 +34,7 @@ absl::StatusOr<Whitener> MaskedMoments::Finish() const {
     sum += response.count * response.mean;
   }
   if (count < 2) {
-    return FailedPrecondition(
+    return InvalidArgument(
         "advantages are whitened over the trained tokens of a step, and this step has {}: two are "
         "the least; look at the response lengths and at what the rollout correction rejects",
         count);

@@ -101,6 +101,8 @@ class CompositeReward final : public RewardFunction {
  private:
   void Complete(const RewardItem& item, RewardScore& score) const {
     score.extras.emplace("score", score.score);
+    // Where the score is more than right or wrong, what is right is told apart.
+    if (!terms_.empty() || overlong_) score.extras.emplace("acc", score.score);
     for (const Term& term : terms_) {
       const double value = term.scorer(item).score;
       score.extras[term.name] = value;

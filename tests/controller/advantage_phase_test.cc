@@ -187,7 +187,7 @@ TEST_CASE("gdpo reads reward keys, and names those there are", "[advantage_phase
   step.batch.records.at(b).reward_terms.erase("format");
   step.batch.records.at(b).reward_terms["length"] = 0;
   const auto status = step.Run("gdpo");
-  REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(std::string(status.message()).find("no key format") != std::string::npos);
   REQUIRE(std::string(status.message()).find("there are length, score") != std::string::npos);
 }
@@ -198,7 +198,7 @@ TEST_CASE("remax asks for the greedy response of each prompt", "[advantage_phase
   step.Add(6, 0, 1, 4);
   step.batch.baseline_rewards = {{0, 1.0}};
   const auto status = step.Run("remax");
-  REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(status.code() == absl::StatusCode::kInternal);
   REQUIRE(std::string(status.message()).find("prompt 6 has none") != std::string::npos);
 }
 

@@ -35,21 +35,6 @@ std::vector<double> Advantages(const testing::MemoryRunStore& store, int64_t ste
 
 }  // namespace
 
-TEST_CASE("remax compares with the reward of one greedy response per prompt, never trained on",
-          "[train_loop]") {
-  testing::FakeRun run(1);
-  run.options.total_steps = 1;
-  run.options.adv_estimator = "remax";
-  run.options.greedy_baselines = true;
-  REQUIRE(run.Run().ok());
-  const Lines calls = Of(run.journal.Take(), "rollout 0");
-  REQUIRE(std::count(calls.begin(), calls.end(), "Generate(group 0, 4 samples, v0)") == 1);
-  REQUIRE(std::count(calls.begin(), calls.end(), "Generate(group 0, 1 samples, v0)") == 1);
-  REQUIRE(std::count(calls.begin(), calls.end(), "Generate(group 1, 1 samples, v0)") == 1);
-  // Even ids are wrong, the greedy ones' among them; samples stand on their own reward alone.
-  REQUIRE(Advantages(run.store, 1) == std::vector<double>{0, 1, 0, 1, 0, 1, 0, 1});
-}
-
 TEST_CASE("TrainLoop makes the calls of a step in the order of the design", "[train_loop]") {
   testing::FakeRun run(1);
   run.options.total_steps = 1;

@@ -77,7 +77,7 @@ struct CudaAttention::State {
   Forward& SlotOf(const std::vector<AttentionSpan>& spans, int64_t group, bool* same);
 
   std::array<Forward, kForwardPlans> forwards;
-  size_t newest = 0;     // of forwards, asked for last
+  size_t newest = 0;  // of forwards, asked for last
   int64_t questions = 0;
   Backward backward;
   attention::RopeKey rope;

@@ -72,8 +72,8 @@ void RequireOk(const std::vector<absl::Status>& results) {
 TEST_CASE("NCCL is asked for one channel where the group is") {
   for (const bool single : {false, true}) {
     FakeNccl nccl;
-    RequireOk(Form({{.device = 0, .single_channel = single}, {.device = 1, .single_channel = single}},
-                   &nccl));
+    RequireOk(Form(
+        {{.device = 0, .single_channel = single}, {.device = 1, .single_channel = single}}, &nccl));
     REQUIRE(nccl.single_channel() == single);
   }
 }

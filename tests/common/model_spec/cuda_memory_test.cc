@@ -91,11 +91,12 @@ TEST_CASE("a trainer's scratch knows its largest calls", "[model_spec]") {
   REQUIRE(SumOf(parts) < int64_t{2} << 30);
   options.recompute = true;
   REQUIRE(Of(TrainerCudaScratch(spec, options), "uploads") >= Of(parts, "uploads"));
-  // Without shared prompts keys have one viewer each, and plans are uploaded once.
+  // Without shared prompts keys have one viewer each, and there is one plan; memory is taken in
+  // large pieces.
   options.train.groups = options.train.samples;
   const std::vector<CudaPart> alone = TrainerCudaScratch(spec, options);
   REQUIRE(Of(alone, "attention") < Of(parts, "attention"));
-  REQUIRE(Of(alone, "uploads") < Of(parts, "uploads"));
+  REQUIRE(Of(alone, "uploads") <= Of(parts, "uploads"));
   // A pass that scores more than training does takes what it takes.
   options.train.response_tokens = 1;
   options.train.samples = options.train.groups = 1;

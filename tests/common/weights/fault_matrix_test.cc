@@ -134,7 +134,8 @@ struct Matrix {
     REQUIRE(pair.Check(*old_weights).ok());
   }
 
-  // `fault` strikes at every bucket in turn (FaultStride). Every time: nothing torn is held, and Heal works.
+  // `fault` strikes at every bucket in turn (FaultStride). Every time: nothing torn is held, and
+  // Heal works.
   void ForEveryBucket(const std::string& name, const std::function<void(int)>& fault) {
     const int64_t used_here = pair.device->UsedBytes();
     const int open_here = OpenDescriptors();

@@ -99,7 +99,11 @@ class DocsTest(unittest.TestCase):
 class ConfigKeysTest(unittest.TestCase):
     # Settled by the loader: one choice only, folded into other keys, or asked of config.h.
     SETTLED = {"actor.checkpoint.save_contents", "actor.clip_ratio",
-               "weight_sync.bucket_mb"}
+               "actor.calculate_sum_pi_squared", "weight_sync.bucket_mb"}
+    # Read by RolloutCorrectionOf and its rules in common/config.
+    SETTLED |= {"algorithm.rollout_correction." + key for key in (
+        "bypass_mode", "loss_type", "rollout_is", "rollout_is_batch_normalize",
+        "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold")}
 
     def test_every_key_is_read_by_some_program(self):
         sources = []

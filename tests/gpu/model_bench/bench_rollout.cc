@@ -25,8 +25,8 @@ int64_t DecodeRollout::Bytes(const BenchModel& model, const Shape& shape) {
 }
 
 absl::StatusOr<std::unique_ptr<DecodeRollout>> DecodeRollout::Create(const BenchGpu& gpu,
-                                                                   const BenchModel& model,
-                                                                   const Shape& shape) {
+                                                                     const BenchModel& model,
+                                                                     const Shape& shape) {
   TANDEM_RETURN_IF_ERROR(CheckFits(gpu,
                                    fmt::format("{} with {} sequences of {} tokens", model.name,
                                                shape.sequences, shape.sequence_tokens),
@@ -64,9 +64,9 @@ std::unique_ptr<Generator> DecodeRollout::MakeGenerator(int64_t sequences) {
 }
 
 absl::StatusOr<std::shared_ptr<SampleSink>> DecodeRollout::Submit(Generator& generator,
-                                                                 int64_t sequences,
-                                                                 int64_t response,
-                                                                 float temperature) const {
+                                                                  int64_t sequences,
+                                                                  int64_t response,
+                                                                  float temperature) const {
   auto sink = std::make_shared<SampleSink>();
   for (int64_t sequence = 0; sequence < sequences; ++sequence) {
     const auto stream = static_cast<uint64_t>(sequence);

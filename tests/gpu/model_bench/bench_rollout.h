@@ -39,8 +39,8 @@ class DecodeRollout {
 
   // With a KV pool for `shape`. Unavailable: it does not fit. `gpu` and `model` outlive it.
   static absl::StatusOr<std::unique_ptr<DecodeRollout>> Create(const BenchGpu& gpu,
-                                                              const BenchModel& model,
-                                                              const Shape& shape);
+                                                               const BenchModel& model,
+                                                               const Shape& shape);
 
   // For as many sequences of the shape's length, at most the shape's.
   std::unique_ptr<Generator> MakeGenerator(int64_t sequences);

@@ -46,8 +46,8 @@ struct Copy16 {
   const void* from;  // null: zeros
 };
 
-// A thread's asynchronous copies, in order, and how many of them there were at each commit. Cleared,
-// not made anew, for every block: its memory is used again.
+// A thread's asynchronous copies, in order, and how many of them there were at each commit.
+// Cleared, not made anew, for every block: its memory is used again.
 struct ThreadCopies {
   std::vector<Copy16> copies;
   std::vector<size_t> commits;

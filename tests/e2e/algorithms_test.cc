@@ -1,0 +1,81 @@
+// Algorithms that need more than rewards of the samples: real processes, two pairs.
+#include <catch2/catch.hpp>
+
+#include "tests/e2e/recovery.h"
+
+namespace tandem::testing {
+namespace {
+
+double Metric(const Outcome& outcome, int64_t step, const std::string& name) {
+  INFO("step " << step << ", " << name);
+  return outcome.metrics.at(step).at(name).get<double>();
+}
+
+TEST_CASE(
+    "the optimal token baseline trains, and a rollout correction of fresh data is exactly 1") {
+  const Outcome outcome = RunUndisturbed(
+      {.config = {{"algorithm.adv_estimator", "optimal_token_baseline"},
+                  {"actor.old_log_prob", "recompute"},
+                  {"algorithm.rollout_correction.rollout_is", "sequence"},
+                  {"algorithm.rollout_correction.rollout_rs", "token_k3,seq_mean_k2"},
+                  {"algorithm.rollout_correction.rollout_rs_threshold", "0.1,0.1"}}});
+  RequireLearned(outcome, 3);
+  for (int64_t step = 1; step <= 3; ++step) {
+    REQUIRE(Metric(outcome, step, "rollout_corr/rollout_is_mean") == 1.0);
+    REQUIRE(Metric(outcome, step, "rollout_corr/rollout_is_min") == 1.0);
+    REQUIRE(Metric(outcome, step, "rollout_corr/rollout_is_max") == 1.0);
+    REQUIRE(Metric(outcome, step, "rollout_corr/rollout_rs_masked_fraction") == 0.0);
+    REQUIRE(Metric(outcome, step, "rollout_corr/kl") == 0.0);
+    REQUIRE(Metric(outcome, step, "training/rollout_probs_diff_max") == 0.0);
+    REQUIRE(Metric(outcome, step, "actor/ratio_max") == 1.0);
+  }
+  // The estimator did something: GRPO's run is another.
+  REQUIRE(outcome.weights != Undisturbed().weights);
+}
+
+TEST_CASE("remax trains on rewards less those of greedy responses") {
+  const Outcome outcome = RunUndisturbed({.config = {{"algorithm.adv_estimator", "remax"}}});
+  RequireLearned(outcome, 3);
+  REQUIRE(outcome.weights != Undisturbed().weights);
+  // A reward is 0 or 1, and so is a baseline.
+  for (int64_t step = 1; step <= 3; ++step) {
+    REQUIRE(Metric(outcome, step, "critic/advantages/max") <= 1.0);
+    REQUIRE(Metric(outcome, step, "critic/advantages/min") >= -1.0);
+  }
+}
+
+TEST_CASE("tokens that are chosen over the mini-batch are the same in every run") {
+  std::string before;
+  for (const std::string loss : {"clip_cov", "kl_cov"}) {
+    INFO(loss);
+    const std::map<std::string, std::string> config = {
+        {"actor.policy_loss.loss_mode", loss},   {"actor.policy_loss.clip_cov_ratio", "0.1"},
+        {"actor.policy_loss.clip_cov_lb", "-1"}, {"actor.policy_loss.kl_cov_ratio", "0.1"},
+        {"actor.ppo_mini_batch_size", "2"},      {"actor.optim.lr", "0.005"}};
+    const Outcome first = RunUndisturbed({.config = config});
+    RequireLearned(first, 3);
+    const Outcome again = RunUndisturbed({.config = config});
+    REQUIRE(again.metrics == first.metrics);
+    REQUIRE(again.weights == first.weights);
+    REQUIRE(first.weights != before);
+    before = first.weights;
+  }
+}
+
+TEST_CASE("dynamic sampling fills a step with groups that differ") {
+  const Outcome outcome =
+      RunUndisturbed({.config = {{"algorithm.filter_groups.enable", "true"},
+                                 {"algorithm.filter_groups.metric", "seq_reward"}}});
+  RequireLearned(outcome, 3);
+  double batches = 0;
+  for (int64_t step = 1; step <= 3; ++step) {
+    batches += Metric(outcome, step, "training/filter_groups/num_gen_batches");
+    // No group is all right or all wrong.
+    REQUIRE(Metric(outcome, step, "critic/score/mean") > 0.0);
+    REQUIRE(Metric(outcome, step, "critic/score/mean") < 1.0);
+  }
+  REQUIRE(batches >= 3);
+}
+
+}  // namespace
+}  // namespace tandem::testing
