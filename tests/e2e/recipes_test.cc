@@ -2,6 +2,7 @@
 // recipe's own algorithm, and --dry-run. The sizes are the rig's.
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include <catch2/catch.hpp>
 
@@ -43,7 +44,22 @@ RigOptions Sized(const std::string& recipe, const TinyModelOptions& model) {
   return options;
 }
 
-void TrainThreeSteps(const std::string& recipe, const TinyModelOptions& model) {
+// What only a run of this recipe logs; "" where nothing is its alone.
+std::string OwnMetric(const std::string& recipe) {
+  static const std::map<std::string, std::string> kOwn = {
+      {"_grpo", "actor/kl_loss"},
+      {"_dapo", "training/filter_groups/num_gen_batches"},
+      {"_rloo", "actor/reward_kl_penalty"},
+      {"_reinforce_plus_plus", "actor/kl_loss"}};
+  const std::string name = std::filesystem::path(recipe).stem();
+  for (const auto& [suffix, metric] : kOwn) {
+    if (name.ends_with(suffix) && !name.ends_with("dr_grpo")) return metric;
+  }
+  return "";
+}
+
+// The weights it ends with.
+std::string TrainThreeSteps(const std::string& recipe, const TinyModelOptions& model) {
   INFO(recipe);
   ClusterRig rig(Sized(recipe, model));
   const int code = rig.Launch().Wait();
@@ -54,8 +70,10 @@ void TrainThreeSteps(const std::string& recipe, const TinyModelOptions& model) {
   // On the first mini-batch the ratio of every token is exactly 1; a step of one has no other.
   const bool one_update =
       recipe.find("gspo") == std::string::npos && recipe.find("cispo") == std::string::npos;
+  const std::string own = OwnMetric(recipe);
   for (const auto& [step, metrics] : outcome.metrics) {
     INFO("step " << step);
+    if (!own.empty()) REQUIRE(metrics.contains(own));
     if (one_update) {
       REQUIRE(metrics.at("actor/ratio_min") == 1.0);
       REQUIRE(metrics.at("actor/ratio_mean") == 1.0);
@@ -67,15 +85,19 @@ void TrainThreeSteps(const std::string& recipe, const TinyModelOptions& model) {
     }
   }
   REQUIRE(rig.LeftBehind() == "");
+  return outcome.weights;
 }
 
 TEST_CASE("the quickstart's recipes run three real steps") {
-  for (const std::string& recipe : Recipes("quickstart_")) TrainThreeSteps(recipe, {});
+  std::set<std::string> ends;
+  for (const std::string& recipe : Recipes("quickstart_")) ends.insert(TrainThreeSteps(recipe, {}));
+  REQUIRE(ends.size() == 7);  // no two do the same
 }
 
 TEST_CASE(
     "the recipes for a 0.6B model are checked without a start, and train two layers of Qwen3") {
   const TinyModelOptions qwen{.model_type = "qwen3", .num_layers = 2};
+  std::set<std::string> ends;
   for (const std::string& recipe : Recipes("gsm8k_0.6b_")) {
     INFO(recipe);
     {
@@ -89,8 +111,9 @@ TEST_CASE(
       REQUIRE(said.find("nothing was started") != std::string::npos);
       REQUIRE_FALSE(rig.HasRunFile("run.db"));
     }
-    TrainThreeSteps(recipe, qwen);
+    ends.insert(TrainThreeSteps(recipe, qwen));
   }
+  REQUIRE(ends.size() == 7);
 }
 
 TEST_CASE("a dry run refuses data that is not there, as a launch does") {
