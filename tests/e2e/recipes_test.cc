@@ -35,6 +35,7 @@ RigOptions Sized(const std::string& recipe, const TinyModelOptions& model) {
                     {"algorithm.filter_groups.metric", "seq_reward"},
                     {"cluster.trainers", "1"},
                     {"cluster.rollouts", "1"}};
+  if (recipe.find("dapo") != std::string::npos) options.config["reward.overlong_buffer.len"] = "1";
   // Four prompts a step: two optimizer steps where the recipe has more than one.
   if (recipe.find("gspo") != std::string::npos || recipe.find("cispo") != std::string::npos) {
     options.config["actor.ppo_mini_batch_size"] = "2";
