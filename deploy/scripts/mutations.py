@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Checks the checks of the algorithms: changes one thing at a time and requires that a test fails.
+
+    deploy/scripts/mutations.py [--only TEXT] [--build DIR]
+
+Each mutation of a formula is made in the source, its test program is built and run, and the source is
+put back, also after Ctrl-C. Prints a table; exit code 1 where a mutation survived. Takes half an hour
+on two cores, so that it is no part of .ci/run; nobody else should build from the folder meanwhile.
+"""
+import argparse
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOSSES = "trainer_worker/losses"
+ADVANTAGES = "controller/algorithm"
+# what: file, text there once, text in its place, test program
+MUTATIONS = [
+    ("vanilla: the sign of the ratio's term", f"{LOSSES}/policy/vanilla.cc",
+     "plain = -advantages * ratio", "plain = advantages * ratio", "policy_loss_committed_golden_test"),
+    ("vanilla: min for max", f"{LOSSES}/policy/vanilla.cc",
+     "at::max(plain, clipped)", "at::min(plain, clipped)", "policy_loss_committed_golden_test"),
+    ("aggregation: the mask is dropped", f"{LOSSES}/token_losses.cc",
+     "return FixedSum(valid * mask);", "return FixedSum(values);", "policy_loss_committed_golden_test"),
+    ("losses: importance weights are dropped", f"{LOSSES}/policy_loss.cc",
+     "term = term * tensors.is_weights;", "term = term * 1.0;", "policy_loss_committed_golden_test"),
+    ("grpo: n for n - 1", f"{ADVANTAGES}/group_scores.cc",
+     "squares / (count - 1.0)", "squares / count", "advantages_committed_golden_test"),
+    ("rloo: the mean of all for that of the others", f"{ADVANTAGES}/advantages/rloo.cc",
+     "count / (count - 1.0) : 1.0", "1.0 : 1.0", "advantages_committed_golden_test"),
+    ("whitening: n for n - 1", f"{ADVANTAGES}/masked_moments.cc",
+     "squares / (count - 1) + 1e-8", "squares / count + 1e-8", "advantages_committed_golden_test"),
+    ("KL k3: the sign of the linear term", f"{ADVANTAGES}/kl_penalty.cc",
+     "std::exp(reverse) - reverse - 1.0f", "std::exp(reverse) + reverse - 1.0f", "algorithm_test"),
+    ("dynamic sampling keeps what is equal", f"{ADVANTAGES}/group_filter.cc",
+     "return value == first;", "return value != first;", "algorithm_test"),
+    ("importance weights: no truncation", "common/rollout_correction/importance_weights.cc",
+     "return std::min(raw, bounds.upper);", "return raw;", "rollout_correction_test"),
+    ("packing: the window one row later", "trainer_worker/packing.cc",
+     "const int64_t row = window.RowOf(response);", "const int64_t row = window.RowOf(response) + 1;",
+     "trainer_pure_test"),
+    ("overlong: a bonus for a penalty", "controller/reward/overlong.cc",
+     "std::min(-excess", "std::min(excess", "reward_test"),
+]
+
+
+def fails(build, program):
+    """Whether the test program fails, or the program is not even built any more."""
+    made = subprocess.run(["ninja", "-C", build, program], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        sys.exit(f"{program} is not built:\n{made.stdout[-3000:]}")
+    run = subprocess.run([build / "tests" / program], cwd=ROOT, capture_output=True, check=False)
+    return run.returncode not in (0, 77)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", default="", help="mutations whose name contains TEXT")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    arguments = parser.parse_args()
+    chosen = [row for row in MUTATIONS if arguments.only in row[0]]
+    for program in sorted({row[4] for row in chosen}):
+        if fails(arguments.build, program):
+            sys.exit(f"{program} fails without any mutation")
+    survived = 0
+    for name, file, text, other, program in chosen:
+        path = ROOT / file
+        source = path.read_text()
+        if source.count(text) != 1:
+            sys.exit(f"{file} has \"{text}\" {source.count(text)} times, not once: mend this script")
+        try:
+            path.write_text(source.replace(text, other))
+            found = fails(arguments.build, program)
+        finally:
+            path.write_text(source)
+        survived += not found
+        print(f"{name:48} {'found' if found else 'SURVIVED':9} {program}", flush=True)
+    print(f"{len(chosen) - survived} of {len(chosen)} mutations found")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
