@@ -1,4 +1,5 @@
 """The check_*.py scripts on small trees made for the purpose; shell scripts parse."""
+import importlib.util
 import pathlib
 import re
 import subprocess
@@ -125,6 +126,18 @@ class ConfigCommentsTest(unittest.TestCase):
             for number, line in enumerate(file.read_text().splitlines(), 1):
                 if re.match(r" *[\w.]+: *[^ #]", line):
                     self.assertRegex(line, r" # \w", f"{file.name}:{number}")
+
+
+class MutationsTest(unittest.TestCase):
+    def test_every_mutation_finds_its_place_once(self):
+        spec = importlib.util.spec_from_file_location("mutations", SCRIPTS / "mutations.py")
+        mutations = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(mutations)
+        self.assertGreaterEqual(len(mutations.MUTATIONS), 10)
+        for name, file, text, other, _ in mutations.MUTATIONS:
+            with self.subTest(name):
+                self.assertEqual((ROOT / file).read_text().count(text), 1)
+                self.assertNotEqual(text, other)
 
 
 class ShellTest(unittest.TestCase):
