@@ -8,7 +8,7 @@ namespace tandem {
 namespace {
 
 // In the spelling of CanonicalKey; a section stands for everything in it.
-constexpr std::array<std::pair<const char*, const char*>, 28> kElsewhere = {{
+constexpr std::array<std::pair<const char*, const char*>, 35> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"data.gen_batch_size",
      "algorithm.filter_groups refills with batches of data.train_batch_size; leave it out"},
@@ -35,6 +35,14 @@ constexpr std::array<std::pair<const char*, const char*>, 28> kElsewhere = {{
     {"actor.ppo_micro_batch_size", "actor.ppo_max_token_len_per_gpu packs by tokens"},
     {"actor.ppo_micro_batch_size_per_gpu", "actor.ppo_max_token_len_per_gpu packs by tokens"},
     {"actor.use_dynamic_bsz", "actor.ppo_max_token_len_per_gpu packs by tokens, always"},
+    {"actor.calculate_entropy", "the entropy is always computed and logged; leave it out"},
+    {"actor.entropy_checkpointing", "no logits of all tokens are ever whole; leave it out"},
+    {"actor.entropy_from_logits_with_chunking",
+     "no logits of all tokens are ever whole; leave it out"},
+    {"actor.data_loader_seed", "mini-batches are drawn with trainer.seed"},
+    {"algorithm.use_pf_ppo", "there is no PF-PPO; leave it out"},
+    {"algorithm.pf_ppo", "there is no PF-PPO; leave it out"},
+    {"trainer.log_val_generations", "all samples are kept; tandemctl samples shows them"},
     {"actor.ulysses_sequence_parallel_size", "there is no sequence parallelism; leave it out"},
     {"ref", "the reference policy is model.path, sharded as the actor; there is ref.offload"},
     {"actor_rollout_ref.ref",

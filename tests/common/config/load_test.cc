@@ -66,6 +66,9 @@ TEST_CASE("a key of verl's without a counterpart is told what to use") {
   REQUIRE(ErrorOf("critic: {optim: {lr: 1}}\n") ==
           "FILE:1: critic: unknown key; verl's; here: there is no critic; leave it out");
   REQUIRE(ErrorOf("", {"trainer.nnodes=1"}).find("cluster.trainers") != std::string::npos);
+  REQUIRE(ErrorOf("", {"actor_rollout_ref.actor.calculate_entropy=true"}).find("always computed") !=
+          std::string::npos);
+  REQUIRE(ErrorOf("", {"algorithm.pf_ppo.weight_pow=2"}).find("no PF-PPO") != std::string::npos);
   REQUIRE(ErrorOf("", {"trainer.rollout_data_dir=/d"}).find("trainer.save_batch_freq") !=
           std::string::npos);
 }
