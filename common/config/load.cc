@@ -45,7 +45,7 @@ class Loader {
     const KeySpec* spec = FindKey(key);
     if ((spec != nullptr && spec->section) || (spec == nullptr && IsAliasBeginning(spelled))) {
       if (value.IsMap()) return Map(spelled + ".", value);
-      if (value.IsNull()) return;
+      if (value.IsNull()) return Reset(key);
       return Problem(where, spelled, "is a section: it holds keys, not a value");
     }
     if (spec == nullptr || key.find('[') != std::string::npos) {
@@ -64,6 +64,19 @@ class Loader {
   }
 
  private:
+  // Every key of the section gets its default again.
+  void Reset(const std::string& section) {
+    for (const KeySpec& spec : ConfigSchema()) {
+      if (spec.section || !spec.key.starts_with(section + ".") ||
+          spec.key.find('[') != std::string::npos) {
+        continue;
+      }
+      // Cannot fail: null is any key's default.
+      (void)SetValue(spec, YAML::Node(), ParentOf(spec.key, &loaded_->config));
+      loaded_->origins.erase(spec.key);
+    }
+  }
+
   std::string Where(const YAML::Node& node) const {
     return has_lines_ ? fmt::format("{}:{}", place_, node.Mark().line + 1) : place_;
   }

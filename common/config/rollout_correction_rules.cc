@@ -1,6 +1,8 @@
 #include "common/config/rollout_correction_rules.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -41,6 +43,7 @@ class Rules {
     Require(readable.ok(),
             {"rollout_is", "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold"},
             std::string(readable.message()));
+    if (readable.ok()) CheckFresh();
     Require(options_.rollout_rs || !options_.rollout_rs_threshold, {"rollout_rs_threshold"},
             "rollout_rs_threshold without rollout_rs rejects nothing; name a criterion, such as "
             "rollout_rs=token_k1, or leave it out");
@@ -52,6 +55,25 @@ class Rules {
             {"rollout_is", "rollout_rs", "bypass_mode", "rollout.calculate_log_probs"},
             "the rollout's log-probs are one side of the comparison; set "
             "rollout.calculate_log_probs=true");
+  }
+
+  // Data of the weights in training has ratios of exactly 1: they are kept as they are.
+  void CheckFresh() {
+    const std::vector<float> log_probs = {-1.0f, -2.0f};
+    const LogProbRow fresh{.policy = log_probs, .rollout = log_probs};
+    absl::StatusOr<RolloutCorrection> correction = RolloutCorrection::Create(options_);
+    if (!correction.ok() || !correction->Observe(fresh).ok()) return;
+    const auto all_one = [](const std::vector<float>& values) {
+      return std::all_of(values.begin(), values.end(), [](float value) { return value == 1.0f; });
+    };
+    Require(!correction->weighs() || all_one(correction->Weights(fresh)), {"rollout_is_threshold"},
+            fmt::format("rollout_is_threshold={} would change the weight of fresh data, whose "
+                        "ratios are exactly 1; give a bound of 1 or more, or a band around 1",
+                        keys_.rollout_is_threshold()));
+    Require(!correction->rejects() || all_one(correction->Mask(fresh)), {"rollout_rs_threshold"},
+            fmt::format("rollout_rs_threshold={} would reject fresh data, whose ratios are exactly "
+                        "1; give bounds around 1 for k1, and above 0 for k2 and k3",
+                        keys_.rollout_rs_threshold()));
   }
 
   // Weights once per step, from log-probs that the trainers compute before the first update.

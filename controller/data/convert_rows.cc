@@ -78,6 +78,10 @@ absl::StatusOr<int64_t> ConvertRows(const std::string& input,
                                     const RowConverter& convert) {
   Rows rows(convert);
   std::error_code error;
+  if (fs::equivalent(input, output, error)) {
+    return InvalidArgument("{} is both input and output, and would be overwritten; name another",
+                           output);
+  }
   const bool folder = fs::is_directory(input, error);
   TANDEM_RETURN_IF_ERROR(folder ? AddFolder(input, rows) : AddLines(input, rows));
   if (rows.count() == 0) {

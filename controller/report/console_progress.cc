@@ -106,8 +106,9 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
     text += held_out + "\n";
   }
   if (const int64_t skipped = SkippedUpdates(summary.step_records); skipped > 0) {
-    text += fmt::format("{} {} skipped: the gradient norm was not finite\n", skipped,
-                        skipped == 1 ? "update was" : "updates were");
+    text += fmt::format(
+        "{} {} skipped: the gradient norm was not finite, or no token was left to train on\n",
+        skipped, skipped == 1 ? "update was" : "updates were");
   }
   if (const std::string resent = ResentText(summary.step_records); !resent.empty()) {
     text += resent + "\n";
@@ -115,9 +116,11 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
   text += summary.completed       ? "completed"
           : summary.error.empty() ? "stopped"
                                   : "failed: " + summary.error;
-  const int64_t here = summary.steps - info_.first_step;
+  // A run that ends before it has loaded its checkpoint has done no step of its own.
+  const int64_t steps = std::max(summary.steps, info_.first_step);
+  const int64_t here = steps - info_.first_step;
   text +=
-      fmt::format(" after {} steps{} in {}\n", summary.steps,
+      fmt::format(" after {} steps{} in {}\n", steps,
                   info_.first_step > 0 ? fmt::format(", {} of them since the resume", here) : "",
                   FormatSeconds(summary.seconds));
   text += fmt::format("report      {}/report.html\nsamples     {}/run.db, {}/samples\n",

@@ -48,7 +48,15 @@ absl::Status CheckReward(const v1::Reward& config, const ConfigOrigins& origins)
   note(named ? "reward.service_address" : "reward.args", CheckFunction(config));
   for (int i = 0; i < config.terms_size(); ++i) {
     const v1::RewardTerm& term = config.terms(i);
-    note(fmt::format("reward.terms[{}]", i), MakeScorer(term.name(), term.args()).status());
+    const std::string key = fmt::format("reward.terms[{}]", i);
+    note(key, MakeScorer(term.name(), term.args()).status());
+    for (int other = 0; other < i; ++other) {
+      if (config.terms(other).name() != term.name()) continue;
+      note(key, InvalidArgument("there is a term {} already, and values are told apart by name; "
+                                "make one of the two, as with one pattern for both",
+                                term.name()));
+      break;
+    }
   }
   if (config.overlong_buffer().enable()) {
     const v1::OverlongBuffer& buffer = config.overlong_buffer();

@@ -165,6 +165,27 @@ TEST_CASE("a file goes on from its base, key by key, wherever it is named from")
   REQUIRE(loaded->origins.at("rollout.temperature") != file.path() + ":3");
 }
 
+TEST_CASE("null gives a key its default again, and a section all of its keys, also a base's") {
+  const ConfigFile base(
+      "rollout: {n: 4, val_kwargs: {n: 3, do_sample: true}}\nreward: {function: exact}\n");
+  const auto load = [&](const std::string& text) {
+    const ConfigFile file("base: " + base.path() + "\n" + text);
+    const auto loaded = LoadConfig(file.path(), {});
+    INFO(loaded.status().ToString());
+    REQUIRE(loaded.ok());
+    REQUIRE(loaded->config.reward().function() == "exact");
+    return *loaded;
+  };
+  const LoadedConfig key = load("rollout: {n: null}\n");
+  REQUIRE(key.config.rollout().n() == DefaultConfig().rollout().n());
+  REQUIRE(key.config.rollout().val_kwargs().n() == 3);
+  const LoadedConfig section = load("rollout: {val_kwargs: null}\n");
+  REQUIRE(section.config.rollout().n() == 4);
+  REQUIRE(section.config.rollout().val_kwargs().n() == 1);
+  REQUIRE_FALSE(section.config.rollout().val_kwargs().do_sample());
+  REQUIRE_FALSE(section.origins.contains("rollout.val_kwargs.n"));
+}
+
 TEST_CASE("a base that is not there, no name or a circle is refused") {
   REQUIRE(ErrorOf("rollout:\n  n: 4\nbase: [a, b]\n").find("FILE:3: base: names one other") == 0);
   REQUIRE(ErrorOf("base: ''\n").find("FILE:1: base: names one other") == 0);

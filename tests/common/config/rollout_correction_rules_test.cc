@@ -74,6 +74,12 @@ TEST_CASE("a rollout correction that cannot be read is refused by key") {
                  "rollout_correction.rollout_rs_threshold", "above the upper bound");
   RequireRefusal({kRecompute, "rollout_is=token", "rollout_is_threshold=0"},
                  "rollout_correction.rollout_is_threshold", "not above 0");
+  for (const char* band : {"rollout_is_threshold=2_3", "rollout_is_threshold=0.5"}) {
+    RequireRefusal({kRecompute, "rollout_is=token", band},
+                   "rollout_correction.rollout_is_threshold", "the weight of fresh data");
+  }
+  RequireRefusal({kRecompute, "rollout_rs=token_k1", "rollout_rs_threshold=2_3"},
+                 "rollout_correction.rollout_rs_threshold", "would reject fresh data");
   RequireRefusal({"rollout_rs_threshold=0.1"}, "rollout_correction.rollout_rs_threshold",
                  "rejects nothing");
   RequireRefusal({"rollout_is_batch_normalize=true"},

@@ -83,3 +83,16 @@ TEST_CASE("ConvertMath names the line it cannot convert", "[data][convert]") {
   REQUIRE(f.Refusal("").find("no rows") != std::string::npos);
   REQUIRE(absl::IsNotFound(ConvertMath("/nonexistent", f.out).status()));
 }
+
+TEST_CASE("Converting a file onto itself is refused, and the file stays", "[data][convert]") {
+  Files f;
+  const std::string line = R"({"problem": "Two?", "solution": "$\\boxed{2}$"})";
+  std::ofstream(f.in) << line;
+  const std::string detour = (f.dir.path() / "." / "in.jsonl").string();
+  const auto status = ConvertMath(f.in, detour).status();
+  REQUIRE(std::string(status.message()).find("is both input and output") != std::string::npos);
+  std::string kept;
+  std::ifstream file(f.in);
+  std::getline(file, kept);
+  REQUIRE(kept == line);
+}

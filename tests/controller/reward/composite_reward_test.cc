@@ -62,6 +62,14 @@ TEST_CASE("Every score has verl's score, and acc where that is another number",
   }
 }
 
+TEST_CASE("Two terms of one name are refused, as values are told apart by it",
+          "[reward][composite]") {
+  const auto twice = MakeReward(Load(
+      {"reward.terms=[{name: format, args: {pattern: a}}, {name: format, args: {pattern: b}}]"}));
+  REQUIRE(twice.status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(twice.status().message().find("there is a term format already") != std::string::npos);
+}
+
 TEST_CASE("The overlong penalty is added to the score and reported if asked for",
           "[reward][composite]") {
   const std::vector<std::string> keys = {
