@@ -107,7 +107,7 @@ std::optional<std::string> StripMathString(const std::string& text) {
   if (!out) return std::nullopt;
   ReplaceAll(*out, "\\\\%", "");
   ReplaceAll(*out, "\\%", "");
-  *out = AddLeadingZeros(*std::move(out));
+  out = AddLeadingZeros(*out);
   if (out->empty()) return out;
   out = BraceRoots(CutShortLeftSide(*out));
   if (!out) return std::nullopt;
