@@ -4,11 +4,12 @@
     deploy/scripts/mutations.py [--only TEXT] [--build DIR]
 
 Each mutation of a formula is made in the source, its test program is built and run, and the source is
-put back, also after Ctrl-C. Prints a table; exit code 1 where a mutation survived. Takes half an hour
+put back, also after Ctrl-C and SIGTERM. Prints a table; exit code 1 where a mutation survived. Takes half an hour
 on two cores, so that it is no part of .ci/run; nobody else should build from the folder meanwhile.
 """
 import argparse
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -55,6 +56,7 @@ def fails(build, program):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of what puts the source back
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="mutations whose name contains TEXT")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
