@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "common/base/failure_origin.h"
+#include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_processes.h"
 #include "tests/gpu/gpu.h"
 
@@ -15,12 +16,15 @@ using testing::Pair;
 constexpr int64_t kSlotBytes = 512 << 10;
 
 // Kills the rollout once bucket `at` has been read, as its replies say: its device may be busy.
-class KillingClient : public GrpcUpdateClient {
+class KillingClient : public testing::OrderedClient {
  public:
   KillingClient(std::shared_ptr<grpc::Channel> channel, pid_t rollout, int at)
-      : GrpcUpdateClient(std::move(channel), {}), rollout_(rollout), at_(at) {}
+      : OrderedClient(std::move(channel), {}), rollout_(rollout), at_(at) {}
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
-    if (!entries.empty() && bucket_++ == at_) slot_ = slot;
+    if (!entries.empty() && bucket_++ == at_) {
+      TANDEM_RETURN_IF_ERROR(AwaitEarlier());
+      slot_ = slot;
+    }
     return GrpcUpdateClient::StartApply(slot, entries);
   }
   absl::Status WaitApply(int slot) override {

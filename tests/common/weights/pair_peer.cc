@@ -10,9 +10,9 @@
 
 #include "common/base/status_macros.h"
 #include "common/rpc/channel.h"
+#include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_fixture.h"
 #include "tests/common/weights/pair_service.h"
-#include "trainer_worker/weights/grpc_update_client.h"
 
 namespace tandem::testing {
 namespace {
@@ -40,16 +40,18 @@ absl::Status RunRollout(char** argv) {
 }
 
 // The fault strikes before a bucket is asked for; one of the device before that bucket is filled.
-class FaultyClient : public GrpcUpdateClient {
+class FaultyClient : public OrderedClient {
  public:
   FaultyClient(std::shared_ptr<grpc::Channel> channel, PairDevice* device, PairFault fault)
-      : GrpcUpdateClient(std::move(channel), {.trainer_boot_id = std::to_string(getpid())}),
+      : OrderedClient(std::move(channel), {.trainer_boot_id = std::to_string(getpid())}),
         device_(device),
         fault_(std::move(fault)) {}
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     if (entries.empty()) return GrpcUpdateClient::StartApply(slot, entries);
-    const bool strikes = fault_.Step();
-    if (strikes) fault_.Strike();
+    if (fault_.Step()) {
+      TANDEM_RETURN_IF_ERROR(AwaitEarlier());
+      fault_.Strike();
+    }
     TANDEM_RETURN_IF_ERROR(GrpcUpdateClient::StartApply(slot, entries));
     return OccupyBefore(fault_.bucket);
   }

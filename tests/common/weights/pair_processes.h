@@ -22,6 +22,7 @@
 #include "common/weights/weight_check.h"
 #include "common/weights/weight_publisher.h"
 #include "tandem/v1/rollout.grpc.pb.h"
+#include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_device.h"
 #include "tests/common/weights/pair_fixture.h"
 #include "tests/fakes/memory_weights.h"
@@ -106,7 +107,7 @@ struct Pair {
                                           MemoryWeights& weights,
                                           int64_t slot_bytes) {
     const PublishOptions options = {Slot(slot_bytes),
-                                    2,
+                                    kSlots,
                                     &ledger,
                                     keep_bytes,
                                     /*direct_bytes=*/Slot(slot_bytes),
