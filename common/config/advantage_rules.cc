@@ -50,7 +50,7 @@ std::string UsableNames() {
 
 void CheckFactors(const v1::Algorithm& algorithm,
                   const AdvantageRule& rule,
-                  std::vector<ConfigProblem>& problems) {
+                  std::vector<KeyProblem>& problems) {
   if (algorithm.gamma() != 1 && !rule.discounts) {
     problems.push_back(
         {{"algorithm.gamma", "algorithm.adv_estimator"},
@@ -65,7 +65,7 @@ void CheckFactors(const v1::Algorithm& algorithm,
   }
 }
 
-void CheckGdpoKeys(const v1::Algorithm& algorithm, std::vector<ConfigProblem>& problems) {
+void CheckGdpoKeys(const v1::Algorithm& algorithm, std::vector<KeyProblem>& problems) {
   const auto& keys = algorithm.gdpo_reward_keys();
   const auto& weights = algorithm.gdpo_reward_weights();
   if (algorithm.adv_estimator() != "gdpo") {
@@ -107,10 +107,10 @@ void CheckGdpoKeys(const v1::Algorithm& algorithm, std::vector<ConfigProblem>& p
 
 std::span<const AdvantageRule> AdvantageRules() { return kRules; }
 
-std::vector<ConfigProblem> AdvantageProblems(const v1::Config& config) {
+std::vector<KeyProblem> AdvantageProblems(const v1::Config& config) {
   const v1::Algorithm& algorithm = config.algorithm();
   const std::string& name = algorithm.adv_estimator();
-  std::vector<ConfigProblem> problems;
+  std::vector<KeyProblem> problems;
   const auto rule = std::find_if(kRules.begin(), kRules.end(), [&name](const AdvantageRule& known) {
     return known.name == name;
   });

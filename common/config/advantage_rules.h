@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/config/key_problem.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -21,12 +22,7 @@ struct AdvantageRule {
 // One per estimator, in the order of the key's choices.
 std::span<const AdvantageRule> AdvantageRules();
 
-struct ConfigProblem {
-  std::vector<std::string> keys;  // that a user would change
-  std::string text;
-};
-
 // What is wrong with estimator, gamma, lam, the gdpo keys and rollout.n.
-std::vector<ConfigProblem> AdvantageProblems(const v1::Config& config);
+std::vector<KeyProblem> AdvantageProblems(const v1::Config& config);
 
 }  // namespace tandem

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -85,10 +87,11 @@ class Loader {
             const std::string& spelled,
             const YAML::Node& value,
             const std::string& where) {
-    const auto [first, is_new] = in_this_source_.emplace(spec.key, where);
-    if (!is_new && has_lines_) {
+    const auto [first, is_new] = in_this_source_.try_emplace(spec.key, Given{spelled, where});
+    if (!is_new && (has_lines_ || first->second.spelled != spelled)) {
       return Problem(where, spelled,
-                     fmt::format("{} is already set at {}", spec.key, first->second));
+                     fmt::format("{} is already set at {}, as {}: leave one out", spec.key,
+                                 first->second.where, first->second.spelled));
     }
     if (spelled != spec.key) {
       loaded_->notices.push_back(
@@ -103,10 +106,14 @@ class Loader {
     }
   }
 
+  struct Given {
+    std::string spelled, where;
+  };
+
   LoadedConfig* loaded_;
   std::string place_;
   bool has_lines_ = false;
-  ConfigOrigins in_this_source_;
+  std::map<std::string, Given> in_this_source_;  // by key; of --set the last counts
   std::vector<std::string> problems_;
 };
 

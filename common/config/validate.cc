@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/advantage_rules.h"
 #include "common/config/config.h"
+#include "common/config/lora_rules.h"
 #include "common/config/rollout_correction_rules.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
@@ -30,6 +31,10 @@ class Problems {
     }
     problems_.push_back(places.empty() ? text
                                        : fmt::format("{} ({})", text, fmt::join(places, ", ")));
+  }
+
+  void Take(const std::vector<KeyProblem>& found) {
+    for (const KeyProblem& problem : found) Require(false, problem.keys, problem.text);
   }
 
   absl::Status status() const {
@@ -148,9 +153,6 @@ void CheckTraining(const v1::Config& c, Problems* problems) {
   const bool betas = optim.betas_size() == 2 && optim.betas(0) < 1 && optim.betas(1) < 1;
   problems->Require(betas, {"actor.optim.betas"},
                     "actor.optim.betas are two numbers below 1, such as [0.9, 0.999]");
-  for (const ConfigProblem& problem : AdvantageProblems(c)) {
-    problems->Require(false, problem.keys, problem.text);
-  }
   problems->Require(c.reward().function() != "remote" || !c.reward().service_address().empty(),
                     {"reward.function"}, "reward.function=remote needs reward.service_address");
   problems->Require(
@@ -271,9 +273,9 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   CheckDevice(config, &problems);
   CheckWeightSync(config.weight_sync(), &problems);
   CheckOffload(config, &problems);
-  for (const KeyProblem& problem : RolloutCorrectionProblems(config)) {
-    problems.Require(false, problem.keys, problem.text);
-  }
+  problems.Take(AdvantageProblems(config));
+  problems.Take(RolloutCorrectionProblems(config));
+  problems.Take(LoraProblems(config));
   CheckCluster(config.cluster(), &problems);
   return problems.status();
 }

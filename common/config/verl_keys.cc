@@ -8,7 +8,7 @@ namespace tandem {
 namespace {
 
 // In the spelling of CanonicalKey; a section stands for everything in it.
-constexpr std::array<std::pair<const char*, const char*>, 35> kElsewhere = {{
+constexpr std::array<std::pair<const char*, const char*>, 34> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"data.gen_batch_size",
      "algorithm.filter_groups refills with batches of data.train_batch_size; leave it out"},
@@ -48,7 +48,6 @@ constexpr std::array<std::pair<const char*, const char*>, 35> kElsewhere = {{
     {"actor_rollout_ref.ref",
      "the reference policy is model.path, sharded as the actor; there is ref.offload"},
     {"model.use_remove_padding", "sequences are always packed; leave it out"},
-    {"model.lora_rank", "there is no LoRA; leave it out"},
     {"critic", "there is no critic; leave it out"},
     {"reward_model", "reward.function and reward.service_address"},
     {"custom_reward_function", "reward.function=remote with reward.service_address"},

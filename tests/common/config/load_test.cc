@@ -199,7 +199,8 @@ TEST_CASE("a base that is not there, no name or a circle is refused") {
 
 TEST_CASE("a key set twice in one file is refused, also through an alias") {
   REQUIRE(ErrorOf("rollout.n: 4\nactor_rollout_ref.rollout.n: 8\n") ==
-          "FILE:2: actor_rollout_ref.rollout.n: rollout.n is already set at FILE:1");
+          "FILE:2: actor_rollout_ref.rollout.n: rollout.n is already set at FILE:1, as rollout.n: "
+          "leave one out");
 }
 
 TEST_CASE("verl's spellings are accepted and reported") {

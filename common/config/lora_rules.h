@@ -1,0 +1,13 @@
+// Which keys of model.lora go together, and with which others.
+#pragma once
+
+#include <vector>
+
+#include "common/config/key_problem.h"
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+
+std::vector<KeyProblem> LoraProblems(const v1::Config& config);
+
+}  // namespace tandem

@@ -1,0 +1,56 @@
+#include <catch2/catch.hpp>
+
+#include "common/config/config.h"
+
+namespace tandem {
+namespace {
+
+LoadedConfig Loaded(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(),
+                   {"model.path=/m", "data.train_files=[/t.jsonl]", "cluster.run_dir=/r"});
+  const auto loaded = LoadConfig("", overrides);
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  return *loaded;
+}
+
+std::string Problem(const std::vector<std::string>& overrides) {
+  const LoadedConfig loaded = Loaded(overrides);
+  return std::string(ValidateValues(loaded.config, loaded.origins).message());
+}
+
+}  // namespace
+
+TEST_CASE("verl's scattered spellings of LoRA's keys are its section's") {
+  const v1::Lora lora =
+      Loaded({"actor_rollout_ref.model.lora_rank=8", "model.lora_alpha=32",
+              "model.target_modules=[q_proj,v_proj]", "model.exclude_modules=[k_proj]"})
+          .config.model()
+          .lora();
+  REQUIRE(lora.rank() == 8);
+  REQUIRE(lora.alpha() == 32);
+  REQUIRE(lora.target_modules_size() == 2);
+  REQUIRE(lora.exclude_modules(0) == "k_proj");
+  REQUIRE(lora.merge());
+}
+
+TEST_CASE("two spellings of one LoRA key with different values are an error that names both") {
+  const auto loaded = LoadConfig("", {"model.path=/m", "data.train_files=[/t.jsonl]",
+                                      "model.lora_rank=8", "model.lora.rank=16"});
+  const std::string text = loaded.status().ToString();
+  INFO(text);
+  REQUIRE(!loaded.ok());
+  REQUIRE(text.find("model.lora_rank") != std::string::npos);
+  REQUIRE(text.find("model.lora.rank") != std::string::npos);
+}
+
+TEST_CASE("what needs adapters is refused without them") {
+  const std::string only = Problem({"actor.checkpoint.save_lora_only=true"});
+  INFO(only);
+  REQUIRE(only.find("model.lora.rank=0") != std::string::npos);
+  const std::string path = Problem({"model.lora.adapter_path=/a"});
+  INFO(path);
+  REQUIRE(path.find("model.lora.adapter_path names adapters") != std::string::npos);
+}
+
+}  // namespace tandem
