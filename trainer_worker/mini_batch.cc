@@ -11,6 +11,7 @@
 #include "trainer_worker/batch_selection.h"
 #include "trainer_worker/fresh_ratios.h"
 #include "trainer_worker/loss_totals.h"
+#include "trainer_worker/losses/bypass_loss.h"
 #include "trainer_worker/token_inputs.h"
 
 namespace tandem {
@@ -155,6 +156,8 @@ class MiniBatchPass {
                                   const TokenScores& scores,
                                   const std::vector<uint8_t>& selected);
   absl::Status TrainMicroBatch(const PackedBatch& batch, const std::vector<uint8_t>& selected);
+  void AddToCorrection(const PackedBatch& batch, const LossTokens& tokens);
+  absl::Status ReduceMetrics();
   // The comparison with the rollout covers it, and the controller tells of every rank's tokens.
   bool compared() const { return request_.compare_log_probs && !request_.recomputed_old_log_probs; }
 
@@ -163,6 +166,7 @@ class MiniBatchPass {
   const std::vector<Sample>& samples_;
   BatchSelection selection_;
   LossTotals totals_;
+  BypassMetrics correction_;
   FreshRatios fresh_;
   absl::Status finite_;  // told after the collectives, in which the other ranks wait for this one
   MiniBatchReport report_;
@@ -195,7 +199,27 @@ absl::StatusOr<LossResult> MiniBatchPass::Loss(const PackedBatch& batch,
   TANDEM_ASSIGN_OR_RETURN(LossResult loss,
                           ComputePolicyLoss(tokens, request_.loss, ScaleOf(request_)));
   totals_.Add(loss);
+  if (request_.loss.bypass) AddToCorrection(batch, tokens);
   return loss;
+}
+
+void MiniBatchPass::AddToCorrection(const PackedBatch& batch, const LossTokens& tokens) {
+  for (size_t i = 0; i < tokens.log_probs.size(); ++i) {
+    if (tokens.mask[i] == 0) continue;
+    correction_.AddToken(ScoredSample(batch, samples_, i).sample_id, tokens.log_probs[i],
+                         tokens.old_log_probs[i]);
+  }
+}
+
+absl::Status MiniBatchPass::ReduceMetrics() {
+  TANDEM_RETURN_IF_ERROR(totals_.Reduce(*parts_.communicator));
+  report_.metrics = totals_.Metrics(request_.loss);
+  if (!request_.loss.bypass) return absl::OkStatus();
+  for (const Sample& sample : samples_) correction_.AddSample(sample.sample_id);
+  TANDEM_ASSIGN_OR_RETURN(auto metrics, correction_.Reduce(request_.loss.bypass->correction,
+                                                           parts_.communicator->host()));
+  report_.metrics.merge(metrics);
+  return absl::OkStatus();
 }
 
 absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
@@ -229,8 +253,7 @@ absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
   finite_.Update(fresh_.status());
   TANDEM_RETURN_IF_ERROR(Agree(*parts_.communicator, finite_, "checking log-probs").status());
   report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
-  TANDEM_RETURN_IF_ERROR(totals_.Reduce(*parts_.communicator));
-  report_.metrics = totals_.Metrics(request_.loss);
+  TANDEM_RETURN_IF_ERROR(ReduceMetrics());
   return report_;
 }
 
