@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -155,13 +156,23 @@ TEST_CASE("selected tokens alone lose their update or are penalised", "[losses]"
   REQUIRE(Says(without.status(), "kl_cov needs its selection"));
 }
 
+TEST_CASE("the losses are the files of their folder, by name", "[losses]") {
+  std::vector<std::string> files;
+  for (const auto& file : std::filesystem::directory_iterator("trainer_worker/losses/policy")) {
+    if (file.path().extension() == ".cc") files.push_back(file.path().stem());
+  }
+  std::sort(files.begin(), files.end());
+  REQUIRE(files.size() >= 11);
+  REQUIRE(PolicyLossNames() == files);
+}
+
 TEST_CASE("options that a loss cannot use are refused by key", "[losses]") {
   const auto refused = [](const PolicyLossOptions& options, const std::string& key) {
     const absl::Status status = CheckPolicyLossOptions(options);
     INFO(key << ": " << status.ToString());
     return status.code() == absl::StatusCode::kInvalidArgument && Says(status, key);
   };
-  REQUIRE(refused({.loss_mode = "ppo"}, "use one of vanilla, gspo"));
+  REQUIRE(refused({.loss_mode = "ppo"}, "use one of cispo, clip_cov"));
   REQUIRE(refused({.clip_ratio_c = 1}, "actor.clip_ratio_c"));
   REQUIRE(refused({.loss_mode = "dro"}, "actor.policy_loss.dro_beta"));
   REQUIRE(refused({.loss_mode = "sapo", .tau_neg = 0}, "actor.tau_neg"));

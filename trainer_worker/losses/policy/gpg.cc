@@ -14,6 +14,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions&) {
 
 }  // namespace
 
-extern const PolicyLossKind kGpgLoss = {.name = "gpg", .terms = Terms};
+extern const PolicyLossKind kGpgLoss = {.terms = Terms};
 
 }  // namespace tandem
