@@ -141,16 +141,16 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
       batch.mini_batch = mini.index;
       const bool first = position_.version == version_before;
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
-      TANDEM_RETURN_IF_ERROR(
-          ForwardBackward(batch, share,
-                          {.step = batch.step,
-                           .mini_batch = mini.index,
-                           .mini_batches = updates,
-                           .version = position_.version,
-                           .global_tokens = static_cast<double>(mini.trained_tokens),
-                           .global_samples = mini.samples,
-                           .compare_log_probs = first && options_.compare_log_probs,
-                           .fresh = first}));
+      TANDEM_RETURN_IF_ERROR(WithStepSaved(
+          batch, ForwardBackward(batch, share,
+                                 {.step = batch.step,
+                                  .mini_batch = mini.index,
+                                  .mini_batches = updates,
+                                  .version = position_.version,
+                                  .global_tokens = static_cast<double>(mini.trained_tokens),
+                                  .global_samples = mini.samples,
+                                  .compare_log_probs = first && options_.compare_log_probs,
+                                  .fresh = first})));
       // The last moment to drop the step: from here on the weights are others.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));

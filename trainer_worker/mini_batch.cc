@@ -144,8 +144,9 @@ class MiniBatchPass {
  public:
   MiniBatchPass(const PassParts& parts,
                 const MiniBatchRequest& request,
-                const std::vector<Sample>& samples)
-      : parts_(parts), request_(request), samples_(samples) {}
+                const std::vector<Sample>& samples,
+                LogProbsBySample* differing)
+      : parts_(parts), request_(request), samples_(samples), differing_(differing) {}
 
   absl::StatusOr<MiniBatchReport> Train(const PackedPass& pass);
 
@@ -156,6 +157,9 @@ class MiniBatchPass {
                                   const TokenScores& scores,
                                   const std::vector<uint8_t>& selected);
   absl::Status TrainMicroBatch(const PackedBatch& batch, const std::vector<uint8_t>& selected);
+  // Keeps what `differing` may become.
+  void Keep(const PackedBatch& batch, const std::vector<float>& log_probs);
+  bool Differs() const;
   void AddToCorrection(const PackedBatch& batch, const LossTokens& tokens);
   absl::Status ReduceMetrics();
   // The comparison with the rollout covers it, and the controller tells of every rank's tokens.
@@ -164,6 +168,8 @@ class MiniBatchPass {
   const PassParts& parts_;
   const MiniBatchRequest& request_;
   const std::vector<Sample>& samples_;
+  LogProbsBySample* const differing_;
+  LogProbsBySample log_probs_;
   BatchSelection selection_;
   LossTotals totals_;
   BypassMetrics correction_;
@@ -230,6 +236,7 @@ absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
     CompareLogProbs(batch, samples_, scores.log_probs, report_.comparison);
   }
   if (!compared()) fresh_.Add(batch, samples_, scores.log_probs, request_);
+  Keep(batch, scores.log_probs);
   TANDEM_ASSIGN_OR_RETURN(const LossResult loss, Loss(batch, scores, selected));
   const absl::Time middle = absl::Now();
   TANDEM_RETURN_IF_ERROR(parts_.loop->Backward(batch, *parts_.weights, *parts_.gradients,
@@ -238,6 +245,22 @@ absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
   report_.forward_seconds += absl::ToDoubleSeconds(middle - start);
   report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - middle);
   return absl::OkStatus();
+}
+
+void MiniBatchPass::Keep(const PackedBatch& batch, const std::vector<float>& log_probs) {
+  if (differing_ == nullptr || !request_.fresh) return;
+  for (size_t i = 0; i < log_probs.size(); ++i) {
+    const Sample& sample = ScoredSample(batch, samples_, i);
+    std::vector<float>& kept = log_probs_[sample.sample_id];
+    kept.resize(static_cast<size_t>(sample.response_tokens()));
+    kept[static_cast<size_t>(batch.scored_response[i])] = log_probs[i];
+  }
+}
+
+bool MiniBatchPass::Differs() const {
+  const LogProbComparison& rollout = report_.comparison;
+  return !fresh_.status().ok() ||
+         (!request_.differences_allowed && rollout.identical < rollout.compared);
 }
 
 absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
@@ -251,6 +274,7 @@ absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
   const absl::Time start = absl::Now();
   TANDEM_RETURN_IF_ERROR(parts_.gradients->Finish());
   finite_.Update(fresh_.status());
+  if (differing_ != nullptr && Differs()) *differing_ = std::move(log_probs_);
   TANDEM_RETURN_IF_ERROR(Agree(*parts_.communicator, finite_, "checking log-probs").status());
   report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
   TANDEM_RETURN_IF_ERROR(ReduceMetrics());
@@ -262,10 +286,11 @@ absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,
-                                               const std::vector<Sample>& samples) {
+                                               const std::vector<Sample>& samples,
+                                               LogProbsBySample* differing) {
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
                           BeginPass(parts, options, samples, CheckLogProbs(samples, request)));
-  return MiniBatchPass(parts, request, samples).Train(pass);
+  return MiniBatchPass(parts, request, samples, differing).Train(pass);
 }
 
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,

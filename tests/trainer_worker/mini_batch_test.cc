@@ -131,6 +131,43 @@ TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones 
   }
 }
 
+TEST_CASE("Log-probs that are not what they must be come back, also from a pass that fails",
+          "[trainer][ratio]") {
+  const TempDir dir;
+  RankGroup one(1, {.model_dir = Write(dir), .max_micro_batch_tokens = 60});
+  std::vector<Sample> samples = RandomSamples(4, 39);
+  ScoreBy(one, samples);
+  const std::vector<Sample> right = samples;
+  for (Sample& sample : samples) sample.old_log_probs = sample.log_probs;
+  MiniBatchRequest request = RequestFor(samples);
+  request.fresh = true;
+  const auto train = [&](bool compare, bool recomputed, LogProbsBySample& differing) {
+    request.compare_log_probs = compare;
+    request.recomputed_old_log_probs = recomputed;
+    return one[0].session->Train(request, samples, &differing).ok();
+  };
+  const auto require_right = [&](const LogProbsBySample& differing) {
+    REQUIRE(differing.size() == right.size());
+    for (const Sample& sample : right) {
+      REQUIRE(differing.at(sample.sample_id) == sample.log_probs);
+    }
+  };
+  LogProbsBySample nothing, of_rollout, of_ratio;
+  REQUIRE(train(true, false, nothing));
+  REQUIRE(nothing.empty());
+
+  samples[1].log_probs[1] += 0.25f;
+  REQUIRE(train(true, false, of_rollout));  // the report tells it
+  require_right(of_rollout);
+  request.differences_allowed = true;
+  REQUIRE(train(true, false, nothing));
+  REQUIRE(nothing.empty());
+
+  samples[2].old_log_probs[0] += 0.25f;
+  REQUIRE_FALSE(train(false, true, of_ratio));
+  require_right(of_ratio);
+}
+
 TEST_CASE("Ratios of other weights, or after a step, are measured and not judged",
           "[trainer][ratio]") {
   const TempDir dir;
