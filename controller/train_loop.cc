@@ -15,7 +15,6 @@
 #include "controller/step_metrics.h"
 
 namespace tandem {
-
 TrainLoop::TrainLoop(RunParts parts,
                      TrainOptions options,
                      RunControl& control,
@@ -186,9 +185,7 @@ absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
-  for (const auto& [name, value] : results.front().metrics) {
-    AddMiniBatchMetric(batch.facts.trainer, name, value, share);
-  }
+  AddMiniBatchMetrics(batch.facts.trainer, results.front().metrics, share, command.fresh);
   return command.compare_log_probs ? CompareLogProbs(batch, results) : absl::OkStatus();
 }
 
