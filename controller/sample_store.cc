@@ -62,12 +62,8 @@ absl::Status CheckVersions(const Sample& sample, int64_t version) {
 int64_t CountTrained(const std::vector<Segment>& segments,
                      const ResponseWindow& window,
                      const std::vector<float>& mask) {
-  const std::vector<bool> trained = TrainedTokens(segments, window);
-  int64_t count = 0;
-  for (size_t i = 0; i < trained.size(); ++i) {
-    count += trained[i] && (mask.empty() || mask[i] == 1.0f) ? 1 : 0;
-  }
-  return count;
+  const std::vector<float> counted = CountedTokens(segments, window, mask);
+  return std::count(counted.begin(), counted.end(), 1.0f);
 }
 
 }  // namespace
