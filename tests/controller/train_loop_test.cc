@@ -4,7 +4,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/batch_file/batch_reader.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {
@@ -131,29 +130,6 @@ TEST_CASE("TrainLoop stops when a log-prob differs and says which", "[train_loop
   REQUIRE(message.find("position 5") == std::string::npos);
   REQUIRE(run.journal.Count("trainer 0 OptimizerStep") == 0);
   REQUIRE(run.store.steps.empty());
-  const std::string file = run.dir.path() / "failed_steps" / "step_1" / "step.batch";
-  REQUIRE(message.find("tandemctl batch inspect " + file) != std::string::npos);
-  const auto batch = BatchReader::Open(file);
-  REQUIRE(batch.ok());
-  REQUIRE(message.starts_with((*batch)->info().failure));
-  REQUIRE((*batch)->info().mini_batch == 0);
-  REQUIRE((*batch)->size() == run.samples->Metas().size());
-}
-
-TEST_CASE("A ratio that is not 1 saves its step, another failure of the trainers does not",
-          "[train_loop]") {
-  for (const auto& [failure, saved] :
-       {std::pair{absl::DataLossError("2 of 9 tokens have an importance ratio other than 1"), true},
-        std::pair{absl::InvalidArgumentError("sample 0x1 does not fit"), false}}) {
-    testing::FakeRun run(2);
-    run.journal.FailNext("trainer 1", "ForwardBackward", failure);
-    const absl::Status status = run.Run();
-    REQUIRE(status.code() == failure.code());
-    const std::string file = run.dir.path() / "failed_steps" / "step_1" / "step.batch";
-    REQUIRE(BatchReader::Open(file).ok() == saved);
-    const bool said = std::string(status.message()).find(file) != std::string::npos;
-    REQUIRE(said == saved);
-  }
 }
 
 TEST_CASE("A rollout lost while generating: others finish, it comes back by a sync of its own",

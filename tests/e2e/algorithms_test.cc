@@ -81,6 +81,12 @@ TEST_CASE("bypass mode weighs and rejects tokens of weights that a step has move
     REQUIRE(Metric(outcome, step, "actor/ratio_min") >= 0.9803);
   }
   REQUIRE(rejected > 0);
+  // The mini-batch before the first update is fresh.
+  for (int64_t step = 1; step <= 3; ++step) {
+    REQUIRE(Metric(outcome, step, "actor/first_ratio_min") == 1.0);
+    REQUIRE(Metric(outcome, step, "actor/first_ratio_mean") == 1.0);
+    REQUIRE(Metric(outcome, step, "actor/first_ratio_max") == 1.0);
+  }
 }
 
 TEST_CASE("remax trains on rewards less those of greedy responses") {
@@ -125,6 +131,28 @@ TEST_CASE("dynamic sampling fills a step with groups that differ") {
     REQUIRE(Metric(outcome, step, "critic/score/mean") < 1.0);
   }
   REQUIRE(batches >= 3);
+}
+
+TEST_CASE("remax, dynamic sampling and a steered KL penalty train together") {
+  const std::map<std::string, std::string> config = {
+      {"algorithm.adv_estimator", "remax"},
+      {"algorithm.filter_groups.enable", "true"},
+      {"algorithm.filter_groups.metric", "seq_reward"},
+      {"algorithm.use_kl_in_reward", "true"},
+      {"algorithm.kl_ctrl.type", "adaptive"},
+      {"algorithm.kl_ctrl.kl_coef", "0.5"},
+      {"algorithm.kl_ctrl.horizon", "100"}};
+  const Outcome outcome = RunUndisturbed({.config = config});
+  RequireLearned(outcome, 3);
+  for (int64_t step = 1; step <= 3; ++step) {
+    REQUIRE(Metric(outcome, step, "training/filter_groups/num_gen_batches") >= 1);
+    REQUIRE(Metric(outcome, step, "critic/score/mean") > 0.0);
+    REQUIRE(Metric(outcome, step, "critic/score/mean") < 1.0);
+  }
+  REQUIRE(Metric(outcome, 2, "actor/reward_kl_penalty_coeff") < 0.5);
+  const Outcome again = RunUndisturbed({.config = config});
+  REQUIRE(again.metrics == outcome.metrics);
+  REQUIRE(again.weights == outcome.weights);
 }
 
 }  // namespace
