@@ -15,6 +15,15 @@ using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
 
+// The same checks for the external set and for the one that is committed.
+std::filesystem::path GoldenDir() {
+#ifdef TANDEM_COMMITTED_GOLDEN
+  return testing::CommittedGoldenDir();
+#else
+  return testing::GoldenDirOrSkip();
+#endif
+}
+
 constexpr double kRtol = 1e-4, kAtol = 1e-5;
 
 std::optional<std::string> Text(const Json& options, const char* key) {
@@ -125,7 +134,7 @@ void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
 }
 
 TEST_CASE("The loss of bypass mode equals the golden numbers", "[golden][losses]") {
-  testing::RunGoldenFamily(testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "policy_losses"),
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "policy_losses"),
                            {{"bypass_mode", CheckBypass}});
 }
 
