@@ -4,6 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/comm/solo_communicator.h"
+#include "common/rollout_correction/rollout_correction.h"
+
 namespace tandem {
 namespace {
 
@@ -121,6 +124,33 @@ TEST_CASE("A micro-batch that is rejected as a whole has a loss of 0", "[losses]
   REQUIRE(result->loss == 0);
   REQUIRE(result->tokens == 0);
   REQUIRE(result->grad_log_probs == Floats{0, 0, 0, 0});
+}
+
+TEST_CASE("Metrics are of all samples in order of id, those without tokens, too",
+          "[losses][bypass]") {
+  const RolloutCorrectionOptions options{
+      .rollout_is = "sequence", .rollout_rs = "token_k1", .rollout_rs_threshold = "1.2"};
+  const Floats policy = {-1.0f, -2.5f, -0.25f}, rollout = {-1.25f, -2.0f, -0.375f};
+  // Sample 9 has two tokens, 4 one, 7 none.
+  auto correction = RolloutCorrection::Create(options);
+  const std::span<const float> of_policy(policy), of_rollout(rollout);
+  REQUIRE(
+      correction->Observe({.policy = of_policy.subspan(2), .rollout = of_rollout.subspan(2)}).ok());
+  REQUIRE(correction->Observe({}).ok());
+  REQUIRE(
+      correction->Observe({.policy = of_policy.subspan(0, 2), .rollout = of_rollout.subspan(0, 2)})
+          .ok());
+  BypassMetrics metrics;
+  SoloCommunicator solo;
+  REQUIRE(metrics.Reduce(options, solo)->empty());
+  metrics.AddToken(9, policy[0], rollout[0]);
+  metrics.AddToken(4, policy[2], rollout[2]);
+  metrics.AddToken(9, policy[1], rollout[1]);
+  for (const uint64_t id : {9, 7, 4}) metrics.AddSample(id);
+  REQUIRE(*metrics.Reduce(options, solo) == *correction->Metrics());
+  // An empty response counts as perplexity 1.
+  REQUIRE(metrics.Reduce(options, solo)->at("rollout_corr/training_ppl") ==
+          Approx((std::exp(1.75) + 1 + std::exp(0.25)) / 3));
 }
 
 TEST_CASE("An unknown loss type is refused, and a correction that cannot be read",
