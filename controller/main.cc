@@ -18,6 +18,7 @@
 #include "controller/assembly.h"
 #include "controller/dry_run.h"
 #include "controller/reward/check_reward.h"
+#include "controller/reward/reward_keys.h"
 
 namespace tandem {
 namespace {
@@ -62,6 +63,7 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   for (const std::string& notice : loaded.notices) spdlog::info("{}", notice);
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
   TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
+  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(loaded.config, loaded.origins));
   return std::move(loaded.config);
 }
 

@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/tensor_file/check_model.h"
 #include "controller/reward/check_reward.h"
+#include "controller/reward/reward_keys.h"
 #include "deploy/launcher/run_loop.h"
 
 namespace tandem {
@@ -78,6 +79,9 @@ int Launch(const Flags& flags) {
   }
   if (const absl::Status reward = CheckReward(config.reward(), loaded->origins); !reward.ok()) {
     return Fail(FailedAt::kConfig, reward);
+  }
+  if (const absl::Status keys = CheckRewardKeys(config, loaded->origins); !keys.ok()) {
+    return Fail(FailedAt::kConfig, keys);
   }
   // A model that nobody can run is refused before anything is started for it.
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());

@@ -59,6 +59,32 @@ TEST_CASE("rewards that cannot work are refused before anything is launched") {
   REQUIRE(rig.Log("controller") == "");
 }
 
+TEST_CASE("a key without effect is noted once, and only where it is given") {
+  ClusterRig rig({.config = {{"actor.kl_loss_coef", "0.01"}, {"data.train_batch_size", "1000"}}});
+  const std::string note = "actor.kl_loss_coef has no effect: it needs actor.use_kl_loss=true";
+  const auto count = [&note](const std::string& text) {
+    int found = 0;
+    for (size_t at = 0; (at = text.find(note, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 65);
+  REQUIRE(count(rig.Log("launcher")) == 1);
+  REQUIRE(rig.Launch().Wait() == 65);
+  REQUIRE(count(rig.Log("launcher")) == 2);  // both starts
+  REQUIRE(count(rig.Log("controller")) == 0);
+  rig.Set("actor.use_kl_loss", "true");
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 65);
+  REQUIRE(count(rig.Log("launcher")) == 2);
+}
+
+TEST_CASE("reward values that no row has are refused before anything is launched") {
+  ClusterRig rig({.config = {{"algorithm.adv_estimator", "gdpo"},
+                             {"algorithm.gdpo_reward_keys", "[score, length]"}}});
+  RequireSaid(Refusal(rig), {"algorithm.gdpo_reward_keys at ",
+                             "config.yaml:", "the reward has no \"length\"", "it has acc"});
+  REQUIRE(rig.Log("controller") == "");
+}
+
 TEST_CASE("rows that no reward can score are told with file and line before step 1") {
   ClusterRig rig;
   AppendRow(rig, R"({"prompt": "What is a?", "data_source": "x",)"
