@@ -43,7 +43,7 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
   app.add_flag("--start-paused", flags->start_paused,
                "train only what is asked for over the API, and stay until stopped");
   app.add_flag("--dry-run", flags->dry_run,
-               "check config, model and data, plan the memory, say so, and start nothing");
+               "check config, model, data and run directory, plan the memory, and start nothing");
   app.add_option("--launch-id", flags->launch_id,
                  "the same for every start of one launch: a restart goes on from the newest "
                  "checkpoint, whatever trainer.resume_mode says");

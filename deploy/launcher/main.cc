@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
                  "seconds that a controller has after Ctrl-C to finish a call and save")
       ->capture_default_str();
   app.add_flag("--dry-run", flags.dry_run,
-               "check config, model and data, plan the memory, say so, and start nothing");
+               "check config, model, data and run directory, plan the memory, and start nothing");
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);

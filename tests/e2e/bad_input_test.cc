@@ -117,6 +117,7 @@ TEST_CASE("a run directory that cannot be made is named") {
     INFO(rig.Log("launcher"));
     REQUIRE(code == 74);
     RequireSaid(rig.Log("launcher"), {"cluster.run_dir: cannot make the folder " + run_dir});
+    REQUIRE(rig.Launch({"--dry-run", "--set", "cluster.run_dir=" + run_dir}).Wait() == 74);
   }
 }
 
@@ -172,6 +173,8 @@ TEST_CASE("a second controller in the same directory is refused") {
   TestProcess& second = rig.StartController({"--start-paused"});
   REQUIRE(second.Wait() == 64);
   REQUIRE(rig.Log("controller").find("another controller is at work in") != std::string::npos);
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 64);
+  RequireSaid(rig.Log("launcher"), {"another controller is at work in " + rig.run_dir()});
   REQUIRE(first.running());
 }
 
