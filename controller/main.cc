@@ -60,7 +60,9 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
 
 absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
-  for (const std::string& notice : loaded.notices) spdlog::info("{}", notice);
+  if (flags.launch_id.empty()) {  // else the launcher has told them
+    for (const std::string& notice : loaded.notices) spdlog::info("note: {}", notice);
+  }
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
   TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
   TANDEM_RETURN_IF_ERROR(CheckRewardKeys(loaded.config, loaded.origins));

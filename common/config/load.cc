@@ -2,12 +2,14 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
+#include "common/config/idle_keys.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/config/yaml_file.h"
@@ -173,6 +175,9 @@ absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
   for (const std::string& text : overrides) ApplyOverride(text, &loader);
   TANDEM_RETURN_IF_ERROR(loader.status());
   ResolveConfig(&loaded.config, loaded.origins);
+  for (std::string& notice : IdleKeyNotices(loaded.config, loaded.origins)) {
+    loaded.notices.push_back(std::move(notice));
+  }
   return loaded;
 }
 

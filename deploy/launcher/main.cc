@@ -72,7 +72,9 @@ int DryRun(const Flags& flags) {
 int Launch(const Flags& flags) {
   const auto loaded = LoadConfig(flags.config, flags.overrides);
   if (!loaded.ok()) return Fail(FailedAt::kConfig, loaded.status());
-  for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
+  if (!flags.dry_run) {  // else the controller tells them
+    for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
+  }
   const v1::Config& config = loaded->config;
   if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) {
     return Fail(FailedAt::kConfig, valid);
