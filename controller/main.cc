@@ -36,8 +36,8 @@ struct Flags {
 int ParseFlags(int argc, char** argv, Flags* flags) {
   CLI::App app("Tandem controller: drives trainers and rollouts through a training run.");
   app.add_option("--config", flags->config, "YAML file with the run's configuration");
-  app.add_option("--set", flags->overrides, "key=value, over the file; may be repeated")
-      ->allow_extra_args(false);
+  app.add_option("--set,OVERRIDES", flags->overrides,
+                 "key=value, over the file; may be repeated. --set itself may be left out");
   app.add_option("--run-dir", flags->run_dir, "over cluster.run_dir");
   app.add_option("--listen", flags->listen, "over cluster.listen");
   app.add_flag("--start-paused", flags->start_paused,

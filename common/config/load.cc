@@ -157,6 +157,12 @@ void ApplyOverride(const std::string& text, Loader* loader) {
     return loader->Problem("--set", text, "an override is written key=value");
   }
   const std::string key = text.substr(0, equals);
+  if (key[0] == '+' || key[0] == '~') {  // Hydra's signs
+    return loader->Problem("--set", text,
+                           fmt::format("every key is there already, and null gives it its default "
+                                       "again: write it without {}",
+                                       key.substr(0, key.find_first_not_of("+~"))));
+  }
   const auto value = ParseYamlValue(text.substr(equals + 1));
   if (!value.ok()) {
     return loader->Problem("--set", key, std::string(value.status().message()));

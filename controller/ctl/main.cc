@@ -184,6 +184,12 @@ class CommandLine {
     return PrintMemory(*memory, o_.memory, std::cout);
   }
 
+  // After the command's own arguments.
+  static void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
+    command->add_option("--set,OVERRIDES", overrides,
+                        "key=value, over the file; may be repeated. --set itself may be left out");
+  }
+
   void AddPlan() {
     CLI::App* plan =
         Local(&app_, "plan", "memory per phase, before a run; exits 1 if it does not fit",
@@ -194,7 +200,7 @@ class CommandLine {
                 return outcome.error;
               });
     plan->add_option("CONFIG", o_.plan.config, "YAML file")->required();
-    plan->add_option("--set", o_.plan.overrides, "key=value");
+    AddOverrides(plan, o_.plan.overrides);
     plan->add_option("--device-memory", o_.plan.device_memory,
                      "of one device: 80GiB, 80GB, 512MiB; without: this host's, by pair");
     plan->add_option("--html", o_.plan.html, "write a page with the same bars");
@@ -346,7 +352,7 @@ class CommandLine {
         Local(config, "check", "validate a file and print what it resolves to",
               [this] { return ConfigCheckCommand(o_.config, o_.overrides, std::cout); });
     check->add_option("FILE", o_.config, "YAML file")->required();
-    check->add_option("--set", o_.overrides, "key=value");
+    AddOverrides(check, o_.overrides);
   }
 
   CLI::App app_{"Attach to a running Tandem controller; prepare models, data and configs."};

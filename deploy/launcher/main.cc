@@ -116,7 +116,8 @@ int main(int argc, char** argv) {
   flags.bin_dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
   CLI::App app("Starts and supervises a controller with its trainers and rollouts on this host.");
   app.add_option("--config", flags.config, "YAML file")->required();
-  app.add_option("--set", flags.overrides, "key=value, any number, before or after --config");
+  app.add_option("--set,OVERRIDES", flags.overrides,
+                 "key=value, any number, before or after --config; --set itself may be left out");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
   app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing")
       ->capture_default_str();

@@ -40,6 +40,29 @@ TEST_CASE("a key with a typo is told with its line and the nearest key") {
   REQUIRE(rig.Log("controller") == "");  // nothing was started
 }
 
+TEST_CASE("key=value is an override with and without --set, and the last one counts") {
+  ClusterRig rig;
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"rollout.temprature=1"}, {"--dry-run", "rollout.temprature=1"}}) {
+    REQUIRE(rig.Launch(flags).Wait() == 64);
+    RequireSaid(rig.Log("launcher"), {"--set: rollout.temprature: unknown key"});
+  }
+  REQUIRE(rig.Log("controller") == "");
+  REQUIRE(rig.StartController({"rollout.temprature=1"}).Wait() == 64);
+  const auto resolved = [&rig](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"config", "check", rig.config_file()});
+    return rig.Ctl(overrides).output;
+  };
+  RequireSaid(resolved({"actor.optim.lr=7"}), {"lr: 7\n"});
+  RequireSaid(resolved({"--set", "actor.optim.lr=7", "actor.optim.lr=8"}), {"lr: 8\n"});
+  RequireSaid(resolved({"actor.optim.lr=8", "--set", "actor.optim.lr=7"}), {"lr: 7\n"});
+  RequireSaid(rig.Ctl({"plan", rig.config_file(), "rollout.temprature=1"}).output,
+              {"--set: rollout.temprature: unknown key"});
+  RequireSaid(rig.Ctl({"config", "check", "--set", "actor.optim.lr=9", rig.config_file()}).output,
+              {"lr: 9\n"});
+  RequireSaid(resolved({"lr"}), {"--set: lr: an override is written key=value"});
+}
+
 TEST_CASE("a value of the wrong type and an impossible one are told") {
   ClusterRig rig({.config = {{"rollout.n", "many"}, {"actor.grad_clip", "-1"}}});
   RequireSaid(Refusal(rig), {"rollout.n", "actor.grad_clip", "config.yaml:"});

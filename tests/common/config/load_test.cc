@@ -149,6 +149,13 @@ TEST_CASE("a file that is no YAML, no mapping or not there is refused with its n
           "config file /nonexistent/run.yaml does not exist");
 }
 
+TEST_CASE("signs of Hydra before an override are told apart from the key") {
+  REQUIRE(ErrorOf("", {"+rollout.n=3"}).find("--set: +rollout.n=3: every key is there already") ==
+          0);
+  REQUIRE(ErrorOf("", {"++rollout.n=3"}).ends_with("write it without ++"));
+  REQUIRE(ErrorOf("", {"~rollout.n=3"}).ends_with("write it without ~"));
+}
+
 TEST_CASE("a file goes on from its base, key by key, wherever it is named from") {
   const ConfigFile base("rollout:\n  n: 4\n  temperature: 0.5\nreward:\n  function: exact\n");
   const ConfigFile file("base: ../" + std::filesystem::path(base.dir()).filename().string() +
