@@ -119,32 +119,48 @@ class Loader {
   std::vector<std::string> problems_;
 };
 
-// The file that `root`, read from `path`, goes on from; empty: none.
-absl::StatusOr<std::string> BaseOf(const YAML::Node& root, const std::string& path) {
-  const YAML::Node base = root[kBaseKey];
-  if (!base) return std::string();
-  if (!base.IsScalar() || base.Scalar().empty()) {
-    return InvalidArgument("{}:{}: {}: names one other config file, from this file's folder", path,
-                           base.Mark().line + 1, kBaseKey);
+// Where a file says which other it goes on from.
+struct Base {
+  std::string path;   // empty: nowhere
+  std::string place;  // "a.yaml:3: base"
+};
+
+// Of `root`, read from `path`.
+absl::StatusOr<Base> BaseOf(const YAML::Node& root, const std::string& path) {
+  Base base;
+  for (const auto& item : root) {
+    if (!item.first.IsScalar() || item.first.Scalar() != kBaseKey) continue;
+    const std::string place = fmt::format("{}:{}: {}", path, item.first.Mark().line + 1, kBaseKey);
+    if (!base.place.empty()) {
+      return InvalidArgument("{}: a file goes on from one other, and {} names one already", place,
+                             base.place);
+    }
+    if (!item.second.IsScalar() || item.second.Scalar().empty()) {
+      return InvalidArgument("{}: names one other config file, from this file's folder", place);
+    }
+    base = {(std::filesystem::path(path).parent_path() / item.second.Scalar())
+                .lexically_normal()
+                .string(),
+            place};
   }
-  return (std::filesystem::path(path).parent_path() / base.Scalar()).lexically_normal().string();
+  return base;
 }
 
 // `open`: the files whose base this is, directly or not.
 absl::Status ApplyFile(const std::string& path, std::vector<std::string> open, Loader* loader) {
   if (std::find(open.begin(), open.end(), path) != open.end()) {
-    return InvalidArgument("{}: {}: the files go on from each other in a circle: {}", open.back(),
-                           kBaseKey, fmt::join(open, ", "));
+    return InvalidArgument("the files go on from each other in a circle: {}",
+                           fmt::join(open, ", "));
   }
   TANDEM_ASSIGN_OR_RETURN(const YAML::Node root, ReadYamlFile(path));
   if (root.IsNull()) return absl::OkStatus();
   if (!root.IsMap()) {
     return InvalidArgument("{}:1: a config file is a mapping of sections", path);
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::string base, BaseOf(root, path));
+  TANDEM_ASSIGN_OR_RETURN(const Base base, BaseOf(root, path));
   open.push_back(path);
-  if (!base.empty()) {
-    TANDEM_RETURN_IF_ERROR(Annotate(ApplyFile(base, open, loader), path + ": base"));
+  if (!base.path.empty()) {
+    TANDEM_RETURN_IF_ERROR(Annotate(ApplyFile(base.path, open, loader), base.place));
   }
   loader->Source(path, /*has_lines=*/true);
   loader->Map("", root);
