@@ -72,7 +72,7 @@ TEST_CASE("rewards that cannot work are refused before anything is launched") {
   ClusterRig rig({.config = {{"reward.function", "regex"}, {"reward.args", R"({"patern": "x"})"}}});
   RequireSaid(Refusal(rig), {"reward.args at ", "config.yaml:", "unknown argument patern"});
   const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
-  REQUIRE(checked.code == 1);
+  REQUIRE(checked.code == 64);
   RequireSaid(checked.output, {"reward.args", "unknown argument patern"});
   rig.Set("reward.args", "{}");
   RequireSaid(Refusal(rig), {"reward.args at ", "needs the argument pattern"});
@@ -126,7 +126,7 @@ TEST_CASE("responses beyond the model's positions are refused before anything is
   RequireSaid(Refusal(rig, 65), {"rollout.max_model_len is 2112", "the model has 1024 positions",
                                  "max_position_embeddings"});
   const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
-  REQUIRE(checked.code == 1);
+  REQUIRE(checked.code == 65);
   RequireSaid(checked.output, {"the model has 1024 positions"});
   REQUIRE(rig.Log("controller") == "");
 }
@@ -161,6 +161,31 @@ TEST_CASE("multimodal columns are refused by name") {
   AppendRow(rig, R"({"prompt": "What is this?", "images": ["a.png"], "data_source": "x",)"
                  R"( "reward_model": {"ground_truth": "1"}})");
   RequireSaid(Refusal(rig, 65), {"train.jsonl:", "\"images\"", "not supported"});
+}
+
+TEST_CASE("local commands end with the codes of what is wrong with their inputs") {
+  ClusterRig rig;
+  const std::string out = (rig.dir() / "out.jsonl").string();
+  const std::string bad = (rig.dir() / "bad.jsonl").string();
+  std::ofstream(bad) << "no JSON\n";
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 0);  // writes the config file
+  REQUIRE(rig.Ctl({"config", "check", rig.config_file()}).code == 0);
+  REQUIRE(rig.Ctl({"config", "check", "/no/such.yaml"}).code == 66);
+  REQUIRE(rig.Ctl({"config", "check", rig.config_file(), "rollout.m=1"}).code == 64);
+  REQUIRE(rig.Ctl({"config", "explain", "rollout.m"}).code == 64);
+  REQUIRE(rig.Ctl({"data", "convert", "poems", bad, out}).code == 64);
+  REQUIRE(rig.Ctl({"data", "convert", "math", bad, out}).code == 65);
+  REQUIRE(rig.Ctl({"data", "convert", "math", "/no/such.jsonl", out}).code == 66);
+  REQUIRE(rig.Ctl({"data", "make", "poems", out}).code == 64);
+  REQUIRE(rig.Ctl({"import", "gguf", bad, out}).code == 65);
+  REQUIRE(rig.Ctl({"import", "gguf", "/no/such.gguf", out}).code == 66);
+  REQUIRE(rig.Ctl({"weights", "manifest", "/no/such/model"}).code == 66);
+}
+
+TEST_CASE("a Parquet file is told with the way to convert it") {
+  ClusterRig rig;
+  std::ofstream(rig.train_file()) << "PAR1" << std::string(64, '\x15') << "PAR1";
+  RequireSaid(Refusal(rig, 65), {"train.jsonl: this is a Parquet file", "to_json("});
 }
 
 TEST_CASE("a missing data file is named") {
