@@ -256,6 +256,7 @@ absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
   std::string previous = dir_ + ".previous";
   for (int n = 2; fs::exists(previous, error); ++n)
     previous = fmt::format("{}.previous-{}", dir_, n);
+  if (looks_) return previous;
   fs::create_directories(previous, error);
   if (error) return FromError("cannot make folder " + previous, error);
   for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that goes

@@ -51,7 +51,8 @@ class CheckpointIndex {
   // Makes `dir`; removes folders that a dead process left unfinished. `keep`: 0 = all.
   static absl::StatusOr<CheckpointIndex> Open(const std::string& dir, int64_t keep);
   // For who only looks: nothing is made, moved or removed, and `dir` need not exist.
-  static CheckpointIndex LookInto(const std::string& dir) { return {dir, 0}; }
+  // SetAside says what it would do.
+  static CheckpointIndex LookInto(const std::string& dir) { return {dir, 0, /*looks=*/true}; }
 
   // An empty step_N.tmp for the trainers to write into; the run is not finished (any more).
   // ResourceExhausted: disk full.
@@ -86,11 +87,13 @@ class CheckpointIndex {
   const std::string& dir() const { return dir_; }
 
  private:
-  CheckpointIndex(std::string dir, int64_t keep) : dir_(std::move(dir)), keep_(keep) {}
+  CheckpointIndex(std::string dir, int64_t keep, bool looks = false)
+      : dir_(std::move(dir)), keep_(keep), looks_(looks) {}
   void Prune() const;
 
   std::string dir_;
   int64_t keep_;
+  bool looks_;
 };
 
 }  // namespace tandem

@@ -1,14 +1,18 @@
 #include "controller/dry_run.h"
 
 #include <filesystem>
-#include <utility>
+#include <iterator>
+#include <string>
+#include <vector>
 
+#include "common/base/cores.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
 #include "controller/config_options.h"
 #include "controller/memory_plan_input.h"
 #include "controller/report/console_progress.h"
+#include "controller/run_dir_look.h"
 #include "controller/run_inputs.h"
 #include "controller/run_plan.h"
 
@@ -25,9 +29,47 @@ std::string ExistingPart(std::filesystem::path folder) {
   return std::filesystem::is_directory(folder, error) ? folder.string() : ".";
 }
 
+// GPUs that this host shows without a driver being asked.
+int64_t GpuFiles() {
+  int64_t count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename().string();
+    const std::string number = name.starts_with("nvidia") ? name.substr(6) : "";
+    count += !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
+  }
+  return count;
+}
+
+// What can be told of the devices by who asks none of them.
+void TellDevices(const v1::Config& config, ProgressSink& progress) {
+  const int64_t pairs = config.cluster().trainers();
+  if (PlansForGpu(config)) {
+    const int64_t gpus = GpuFiles();
+    progress.OnMessage(fmt::format("{}devices: {} GPU(s) in /dev for {} pair(s)",
+                                   gpus < pairs ? "warning: " : "", gpus, pairs));
+    return;
+  }
+  const auto cores = std::ssize(AllowedCores());
+  progress.OnMessage(fmt::format("{}devices: the CPU, {} core(s) for {} pair(s) of {} thread(s)",
+                                 ComputeThreads(config) > cores ? "warning: " : "", cores, pairs,
+                                 ComputeThreads(config)));
+}
+
+absl::Status LookAtRunDir(const v1::Config& config) {
+  const std::string& run_dir = config.cluster().run_dir();
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckWritable(run_dir), "cluster.run_dir"));
+  if (!config.weight_sync().check_only()) {
+    TANDEM_RETURN_IF_ERROR(
+        Annotate(CheckWritable(config.trainer().default_local_dir()), "trainer.default_local_dir"));
+  }
+  return CheckNobodyThere(run_dir);
+}
+
 }  // namespace
 
 absl::Status DryRun(const v1::Config& config) {
+  TANDEM_RETURN_IF_ERROR(LookAtRunDir(config));
   TANDEM_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config));
   const TrainOptions train =
       MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());
@@ -46,7 +88,16 @@ absl::Status DryRun(const v1::Config& config) {
                                    ExistingPart(config.cluster().run_dir()), progress)
                                .status());
   }
-  progress.OnMessage("dry run: config, model, data and plan are fine; nothing was started");
+  TellDevices(config, progress);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start,
+                          ForeseeStart(config, train.total_steps));
+  for (const std::string& line : start) progress.OnMessage(line);
+  progress.OnMessage(fmt::format(
+      "not looked at: the values of the weights; whether cluster.listen is free; run.db; {}whether "
+      "the workers start, and what their devices can do",
+      config.reward().function() == "remote" ? "the reward service and its keys; " : ""));
+  progress.OnMessage(
+      "dry run: config, model, data, plan and run directory are fine; nothing was started");
   return absl::OkStatus();
 }
 

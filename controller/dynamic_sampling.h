@@ -26,7 +26,7 @@ class DynamicSampling {
   DynamicSampling(const GroupFilterOptions& options, int64_t wanted);
 
   // Judges the groups that were scored since the last call, in order of drawing. Those that are
-  // not kept leave the store and the records; prompts keep their numbers. InvalidArgument: as
+  // not kept leave the store and the records; prompts keep their numbers. Errors as
   // FilterValue and GroupFilter::EndBatch.
   absl::Status Filter(SampleStore& samples, StepBatch& batch);
 

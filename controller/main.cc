@@ -18,6 +18,7 @@
 #include "controller/assembly.h"
 #include "controller/dry_run.h"
 #include "controller/reward/check_reward.h"
+#include "controller/reward/reward_keys.h"
 
 namespace tandem {
 namespace {
@@ -35,14 +36,14 @@ struct Flags {
 int ParseFlags(int argc, char** argv, Flags* flags) {
   CLI::App app("Tandem controller: drives trainers and rollouts through a training run.");
   app.add_option("--config", flags->config, "YAML file with the run's configuration");
-  app.add_option("--set", flags->overrides, "key=value, over the file; may be repeated")
-      ->allow_extra_args(false);
+  app.add_option("--set,OVERRIDES", flags->overrides,
+                 "key=value, over the file; may be repeated. --set itself may be left out");
   app.add_option("--run-dir", flags->run_dir, "over cluster.run_dir");
   app.add_option("--listen", flags->listen, "over cluster.listen");
   app.add_flag("--start-paused", flags->start_paused,
                "train only what is asked for over the API, and stay until stopped");
   app.add_flag("--dry-run", flags->dry_run,
-               "check config, model and data, plan the memory, say so, and start nothing");
+               "check config, model, data and run directory, plan the memory, and start nothing");
   app.add_option("--launch-id", flags->launch_id,
                  "the same for every start of one launch: a restart goes on from the newest "
                  "checkpoint, whatever trainer.resume_mode says");
@@ -59,9 +60,12 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
 
 absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
-  for (const std::string& notice : loaded.notices) spdlog::info("{}", notice);
+  if (flags.launch_id.empty()) {  // else the launcher has told them
+    for (const std::string& notice : loaded.notices) spdlog::info("note: {}", notice);
+  }
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
   TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
+  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(loaded.config, loaded.origins));
   return std::move(loaded.config);
 }
 

@@ -1,5 +1,6 @@
 #include "controller/run_inputs.h"
 
+#include <set>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "controller/config_options.h"
 #include "controller/data/prompt_loader.h"
 #include "controller/reward/composite_reward.h"
+#include "controller/reward/reward_keys.h"
 
 namespace tandem {
 
@@ -38,6 +40,9 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
                           LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
   spdlog::info("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
                train.rows, train.filtered, train.truncated);
+  std::set<std::string> data_sources;
+  for (const Prompt& prompt : train.prompts) data_sources.insert(prompt.data_source);
+  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(config, *inputs.reward, data_sources));
   TANDEM_ASSIGN_OR_RETURN(LoadedPrompts validation,
                           LoadValPrompts(config.data(), *inputs.codec, vocab, scorable));
   inputs.validation = std::move(validation.prompts);

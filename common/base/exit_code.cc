@@ -11,12 +11,13 @@ int ExitCodeAt(FailedAt stage, const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kOutOfRange:
       return inputs ? kExitDataError : kExitRefused;
     case absl::StatusCode::kNotFound:
       return inputs ? kExitNoInput : kExitRefused;
     case absl::StatusCode::kAlreadyExists:  // somebody else has the directory or the address
       return kExitRefused;
+    case absl::StatusCode::kOutOfRange:  // dynamic sampling ran dry: no wrong flag, no restart
+                                         // helps
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kFailedPrecondition:
       return inputs ? kExitDataError : kExitInternal;

@@ -22,7 +22,7 @@ using ConfigOrigins = std::map<std::string, std::string>;
 struct LoadedConfig {
   v1::Config config;                 // resolved: see ResolveConfig
   ConfigOrigins origins;             // only keys that were given
-  std::vector<std::string> notices;  // aliases used, for the user to read
+  std::vector<std::string> notices;  // aliases used and keys without effect, for the user to read
 };
 
 // Reads `yaml_path` ("" = no file; its `base: FILE`, seen from its folder, is read before it and

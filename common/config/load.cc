@@ -2,12 +2,14 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
+#include "common/config/idle_keys.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/config/yaml_file.h"
@@ -117,32 +119,48 @@ class Loader {
   std::vector<std::string> problems_;
 };
 
-// The file that `root`, read from `path`, goes on from; empty: none.
-absl::StatusOr<std::string> BaseOf(const YAML::Node& root, const std::string& path) {
-  const YAML::Node base = root[kBaseKey];
-  if (!base) return std::string();
-  if (!base.IsScalar() || base.Scalar().empty()) {
-    return InvalidArgument("{}:{}: {}: names one other config file, from this file's folder", path,
-                           base.Mark().line + 1, kBaseKey);
+// Where a file says which other it goes on from.
+struct Base {
+  std::string path;   // empty: nowhere
+  std::string place;  // "a.yaml:3: base"
+};
+
+// Of `root`, read from `path`.
+absl::StatusOr<Base> BaseOf(const YAML::Node& root, const std::string& path) {
+  Base base;
+  for (const auto& item : root) {
+    if (!item.first.IsScalar() || item.first.Scalar() != kBaseKey) continue;
+    const std::string place = fmt::format("{}:{}: {}", path, item.first.Mark().line + 1, kBaseKey);
+    if (!base.place.empty()) {
+      return InvalidArgument("{}: a file goes on from one other, and {} names one already", place,
+                             base.place);
+    }
+    if (!item.second.IsScalar() || item.second.Scalar().empty()) {
+      return InvalidArgument("{}: names one other config file, from this file's folder", place);
+    }
+    base = {(std::filesystem::path(path).parent_path() / item.second.Scalar())
+                .lexically_normal()
+                .string(),
+            place};
   }
-  return (std::filesystem::path(path).parent_path() / base.Scalar()).lexically_normal().string();
+  return base;
 }
 
 // `open`: the files whose base this is, directly or not.
 absl::Status ApplyFile(const std::string& path, std::vector<std::string> open, Loader* loader) {
   if (std::find(open.begin(), open.end(), path) != open.end()) {
-    return InvalidArgument("{}: {}: the files go on from each other in a circle: {}", open.back(),
-                           kBaseKey, fmt::join(open, ", "));
+    return InvalidArgument("the files go on from each other in a circle: {}",
+                           fmt::join(open, ", "));
   }
   TANDEM_ASSIGN_OR_RETURN(const YAML::Node root, ReadYamlFile(path));
   if (root.IsNull()) return absl::OkStatus();
   if (!root.IsMap()) {
     return InvalidArgument("{}:1: a config file is a mapping of sections", path);
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::string base, BaseOf(root, path));
+  TANDEM_ASSIGN_OR_RETURN(const Base base, BaseOf(root, path));
   open.push_back(path);
-  if (!base.empty()) {
-    TANDEM_RETURN_IF_ERROR(Annotate(ApplyFile(base, open, loader), path + ": base"));
+  if (!base.path.empty()) {
+    TANDEM_RETURN_IF_ERROR(Annotate(ApplyFile(base.path, open, loader), base.place));
   }
   loader->Source(path, /*has_lines=*/true);
   loader->Map("", root);
@@ -155,6 +173,12 @@ void ApplyOverride(const std::string& text, Loader* loader) {
     return loader->Problem("--set", text, "an override is written key=value");
   }
   const std::string key = text.substr(0, equals);
+  if (key[0] == '+' || key[0] == '~') {  // Hydra's signs
+    return loader->Problem("--set", text,
+                           fmt::format("every key is there already, and null gives it its default "
+                                       "again: write it without {}",
+                                       key.substr(0, key.find_first_not_of("+~"))));
+  }
   const auto value = ParseYamlValue(text.substr(equals + 1));
   if (!value.ok()) {
     return loader->Problem("--set", key, std::string(value.status().message()));
@@ -173,6 +197,9 @@ absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
   for (const std::string& text : overrides) ApplyOverride(text, &loader);
   TANDEM_RETURN_IF_ERROR(loader.status());
   ResolveConfig(&loaded.config, loaded.origins);
+  for (std::string& notice : IdleKeyNotices(loaded.config, loaded.origins)) {
+    loaded.notices.push_back(std::move(notice));
+  }
   return loaded;
 }
 

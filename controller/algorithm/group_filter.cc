@@ -30,7 +30,8 @@ absl::Status GroupFilter::EndBatch() {
   const bool capped = options_.max_batches > 0;
   const int64_t most = capped ? options_.max_batches : kMostBatches;
   if (full() || batches_ < most) return absl::OkStatus();
-  return InvalidArgument(
+  return MakeStatus(
+      absl::StatusCode::kOutOfRange,
       "{} batches of {} prompts were generated, and only {} of the {} groups that a step needs "
       "have "
       "samples that differ in \"{}\"; {} groups were dropped as all their samples are equal: {}. "

@@ -34,7 +34,7 @@ class GroupFilter {
   // `values`: the metric of each sample, at least two.
   Verdict Judge(const std::vector<double>& values);
 
-  // Ends a batch of generation. InvalidArgument: the step is not full and no further batch may
+  // Ends a batch of generation. OutOfRange: the step is not full and no further batch may
   // be generated; says what became of the groups and what to change.
   absl::Status EndBatch();
 

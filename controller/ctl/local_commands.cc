@@ -7,6 +7,7 @@
 #include "controller/data/convert_gsm8k.h"
 #include "controller/data/convert_math.h"
 #include "controller/reward/check_reward.h"
+#include "controller/reward/reward_keys.h"
 
 namespace tandem {
 
@@ -53,11 +54,15 @@ absl::Status ConfigMarkdownCommand(std::ostream& out) {
 
 absl::Status ConfigCheckCommand(const std::string& path,
                                 const std::vector<std::string>& overrides,
+                                FailedAt* failed_at,
                                 std::ostream& out) {
+  *failed_at = FailedAt::kConfig;
   TANDEM_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(path, overrides));
   for (const std::string& notice : loaded.notices) out << "# " << notice << "\n";
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
   TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
+  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(loaded.config, loaded.origins));
+  *failed_at = FailedAt::kInputs;
   TANDEM_RETURN_IF_ERROR(
       CheckModel(loaded.config.model().path(), loaded.config.rollout().max_model_len()).status());
   out << ConfigToYaml(loaded.config);

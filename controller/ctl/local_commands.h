@@ -7,6 +7,7 @@
 
 #include <absl/status/status.h>
 
+#include "common/base/exit_code.h"
 #include "controller/data/make_addition.h"
 
 namespace tandem {
@@ -26,9 +27,11 @@ absl::Status ConvertDataCommand(const std::string& format,
 
 absl::Status ConfigExplainCommand(const std::string& key, std::ostream& out);
 absl::Status ConfigMarkdownCommand(std::ostream& out);
-// Loads and validates as the controller would, prints the resolved config.
+// Loads and validates as the controller would, prints the resolved config. `failed_at` says what an
+// error is about.
 absl::Status ConfigCheckCommand(const std::string& path,
                                 const std::vector<std::string>& overrides,
+                                FailedAt* failed_at,
                                 std::ostream& out);
 
 }  // namespace tandem

@@ -1,13 +1,14 @@
 // tandemctl: attaches to a running controller, and prepares models, data and configs.
-// Exit codes: 0 done, 1 refused or failed (a plan: it does not fit), 64 wrong usage, 69 no
-// controller there; plan and batch inspect alone end otherwise as a run with their inputs would
-// (plan_command.h, batch_command.h).
+// Exit codes (docs/errors.md): 0 done, 64 wrong usage. A command that asks a controller: 1 refused
+// or failed, 69 none there. A local one ends as a run with its inputs would
+// (common/base/exit_code.h); 1: a plan does not fit; parity ends as tandem-parity does.
 #include <functional>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
 #include <absl/strings/numbers.h>
 
+#include "common/base/exit_code.h"
 #include "common/types/sample.h"
 #include "controller/ctl/api_commands.h"
 #include "controller/ctl/batch_command.h"
@@ -102,7 +103,8 @@ class CommandLine {
     }
     // What the controller itself does not find is an answer.
     const bool unreachable = absl::IsUnavailable(status) || (absl::IsNotFound(status) && !found_);
-    return unreachable && !local_ ? 69 : 1;
+    if (local_) return ExitCodeAt(failed_at_, status);
+    return unreachable ? 69 : 1;
   }
 
  private:
@@ -184,6 +186,12 @@ class CommandLine {
     return PrintMemory(*memory, o_.memory, std::cout);
   }
 
+  // After the command's own arguments.
+  static void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
+    command->add_option("--set,OVERRIDES", overrides,
+                        "key=value, over the file; may be repeated. --set itself may be left out");
+  }
+
   void AddPlan() {
     CLI::App* plan =
         Local(&app_, "plan", "memory per phase, before a run; exits 1 if it does not fit",
@@ -194,7 +202,7 @@ class CommandLine {
                 return outcome.error;
               });
     plan->add_option("CONFIG", o_.plan.config, "YAML file")->required();
-    plan->add_option("--set", o_.plan.overrides, "key=value");
+    AddOverrides(plan, o_.plan.overrides);
     plan->add_option("--device-memory", o_.plan.device_memory,
                      "of one device: 80GiB, 80GB, 512MiB; without: this host's, by pair");
     plan->add_option("--html", o_.plan.html, "write a page with the same bars");
@@ -259,7 +267,7 @@ class CommandLine {
     CLI::App* make = Local(data, "make", "write a built-in verifiable task", [this] {
       return MakeDataCommand(o_.task, o_.dir, o_.addition, std::cout);
     });
-    make->add_option("TASK", o_.task, "addition")->required();
+    make->add_option("TASK", o_.task, "addition")->required()->check(CLI::IsMember({"addition"}));
     make->add_option("DIR", o_.dir, "directory for train.jsonl and val.jsonl")->required();
     make->add_option("--max", o_.addition.max_operand, "largest operand")->capture_default_str();
     make->add_option("--holdout", o_.addition.holdout, "share of pairs kept out of training")
@@ -268,7 +276,9 @@ class CommandLine {
     CLI::App* convert = Local(data, "convert", "bring a file into verl's columns", [this] {
       return ConvertDataCommand(o_.format, o_.input, o_.output, std::cout);
     });
-    convert->add_option("FORMAT", o_.format, "gsm8k or math")->required();
+    convert->add_option("FORMAT", o_.format, "gsm8k or math")
+        ->required()
+        ->check(CLI::IsMember({"gsm8k", "math"}));
     convert->add_option("INPUT", o_.input, "file, or folder of files, to read")->required();
     convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
     AddPlan();
@@ -338,24 +348,27 @@ class CommandLine {
   void AddConfig() {
     CLI::App* config = app_.add_subcommand("config", "explain and check configurations");
     config->require_subcommand(1);
-    CLI::App* explain = Local(config, "explain", "type, default and meaning of a key",
-                              [this] { return ConfigExplainCommand(o_.key, std::cout); });
+    CLI::App* explain = Local(config, "explain", "type, default and meaning of a key", [this] {
+      failed_at_ = FailedAt::kConfig;
+      return ConfigExplainCommand(o_.key, std::cout);
+    });
     explain->add_option("KEY", o_.key, "dotted key; none: the sections");
     Local(config, "markdown", "docs/config.md", [] { return ConfigMarkdownCommand(std::cout); });
-    CLI::App* check =
-        Local(config, "check", "validate a file and print what it resolves to",
-              [this] { return ConfigCheckCommand(o_.config, o_.overrides, std::cout); });
+    CLI::App* check = Local(
+        config, "check", "validate a file and print what it resolves to",
+        [this] { return ConfigCheckCommand(o_.config, o_.overrides, &failed_at_, std::cout); });
     check->add_option("FILE", o_.config, "YAML file")->required();
-    check->add_option("--set", o_.overrides, "key=value");
+    AddOverrides(check, o_.overrides);
   }
 
   CLI::App app_{"Attach to a running Tandem controller; prepare models, data and configs."};
   Globals globals_;
   Options o_;
   Action action_;
-  bool local_ = false;  // a command that needs no controller
-  bool found_ = false;  // an address to call, or the files of a run
-  int exit_code_ = 0;   // of a plan or a batch; 0: by the status
+  bool local_ = false;                      // a command that needs no controller
+  bool found_ = false;                      // an address to call, or the files of a run
+  int exit_code_ = 0;                       // of a plan or a batch; 0: by the status
+  FailedAt failed_at_ = FailedAt::kInputs;  // of a local command
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ absl::StatusOr<Json> ConvertRow(const Json& row, int64_t index) {
   std::string truth = answer.substr(mark + 5);
   std::erase(truth, ',');
   truth.erase(truth.find_last_not_of(" \r\n\t") + 1);
+  TANDEM_RETURN_IF_ERROR(CheckTruthText(truth));
   return MakeDataRow("openai/gsm8k", question + kInstruction, truth, {{"index", index}});
 }
 

@@ -38,6 +38,7 @@ absl::StatusOr<std::string> Truth(const Json& row) {
 absl::StatusOr<Json> ConvertRow(const Json& row, int64_t index) {
   TANDEM_ASSIGN_OR_RETURN(const std::string problem, TextColumn(row, "problem"));
   TANDEM_ASSIGN_OR_RETURN(const std::string truth, Truth(row));
+  TANDEM_RETURN_IF_ERROR(CheckTruthText(truth));
   Json extra = {{"index", index}};
   for (const char* column : {"level", "type", "subject"}) {
     if (row.contains(column)) extra[column] = row[column];

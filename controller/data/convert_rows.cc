@@ -11,6 +11,7 @@
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/tensor_file/atomic_file.h"
+#include "controller/data/jsonl_rows.h"
 
 namespace tandem {
 namespace {
@@ -47,6 +48,7 @@ absl::Status AddLines(const std::string& path, Rows& rows) {
   if (!file) return MakeStatus(absl::StatusCode::kNotFound, "cannot read {}", path);
   std::string line;
   for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (number == 1) TANDEM_RETURN_IF_ERROR(RefuseParquet(path, line));
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     TANDEM_RETURN_IF_ERROR(rows.Add(line, fmt::format("{}:{}", path, number)));
   }
@@ -96,6 +98,13 @@ absl::StatusOr<int64_t> ConvertRows(const std::string& input,
 absl::StatusOr<std::string> TextColumn(const Json& row, const std::string& column) {
   if (row.contains(column) && row[column].is_string()) return row[column].get<std::string>();
   return InvalidArgument("column \"{}\" is missing or no text", column);
+}
+
+absl::Status CheckTruthText(const std::string& truth) {
+  if (truth.find_first_not_of(" \t\r\n") != std::string::npos) return absl::OkStatus();
+  return InvalidArgument(
+      "the final answer is empty: no response can be judged by it; correct the row or leave it "
+      "out");
 }
 
 Json MakeDataRow(const std::string& data_source,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <nlohmann/json_fwd.hpp>
 
@@ -24,6 +25,9 @@ absl::StatusOr<int64_t> ConvertRows(const std::string& input,
 // The text in `column`. InvalidArgument: there is none.
 absl::StatusOr<std::string> TextColumn(const nlohmann::ordered_json& row,
                                        const std::string& column);
+
+// InvalidArgument: a ground truth without a visible character, which no response is judged by.
+absl::Status CheckTruthText(const std::string& truth);
 
 // A row with one user message.
 nlohmann::ordered_json MakeDataRow(const std::string& data_source,

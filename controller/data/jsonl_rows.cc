@@ -109,6 +109,17 @@ absl::StatusOr<DataRow> ParseRow(const std::string& line, const ColumnNames& col
 
 }  // namespace
 
+absl::Status RefuseParquet(const std::string& path, const std::string& first_line) {
+  if (!first_line.starts_with("PAR1")) return absl::OkStatus();
+  const std::string stem = std::filesystem::path(path).replace_extension().string();
+  return InvalidArgument(
+      "{}: this is a Parquet file, and data is read as JSONL, one JSON object a line; convert it, "
+      "with pandas for one: python3 -c \"import pandas; "
+      "pandas.read_parquet('{}').to_json('{}.jsonl', "
+      "orient='records', lines=True)\", and name the new file",
+      path, path, stem);
+}
+
 absl::StatusOr<std::vector<DataRow>> ReadJsonlRows(const std::string& path,
                                                    const ColumnNames& columns,
                                                    int64_t max_rows) {
@@ -120,6 +131,7 @@ absl::StatusOr<std::vector<DataRow>> ReadJsonlRows(const std::string& path,
   std::vector<DataRow> rows;
   std::string line;
   for (int64_t number = 1; std::getline(file, line); ++number) {
+    if (number == 1) TANDEM_RETURN_IF_ERROR(RefuseParquet(path, line));
     if (max_rows >= 0 && static_cast<int64_t>(rows.size()) >= max_rows) break;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string place = fmt::format("{}:{}", path, number);

@@ -27,9 +27,12 @@ struct ColumnNames {
 
 // One JSON object per line; blank lines are skipped. `max_rows` -1: all. Errors name file and line:
 // NotFound (no such file), InvalidArgument (no JSON, no object, a missing or wrong column, a
-// message without role or text, a multimodal column that is not empty, an empty file).
+// message without role or text, a multimodal column that is not empty, an empty file, Parquet).
 absl::StatusOr<std::vector<DataRow>> ReadJsonlRows(const std::string& path,
                                                    const ColumnNames& columns,
                                                    int64_t max_rows);
+
+// InvalidArgument: the file of this first line is Parquet, with how to make it JSONL.
+absl::Status RefuseParquet(const std::string& path, const std::string& first_line);
 
 }  // namespace tandem

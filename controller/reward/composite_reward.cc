@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "controller/reward/data_sources.h"
 #include "controller/reward/overlong.h"
 #include "controller/reward/reward_client.h"
+#include "controller/reward/reward_keys.h"
 #include "controller/reward/scorer_registry.h"
 
 namespace tandem {
@@ -80,10 +82,14 @@ struct Overlong {
 
 class CompositeReward final : public RewardFunction {
  public:
-  CompositeReward(std::unique_ptr<RewardFunction> function,
+  CompositeReward(v1::Reward config,
+                  std::unique_ptr<RewardFunction> function,
                   std::vector<Term> terms,
                   std::optional<Overlong> overlong)
-      : function_(std::move(function)), terms_(std::move(terms)), overlong_(overlong) {}
+      : config_(std::move(config)),
+        function_(std::move(function)),
+        terms_(std::move(terms)),
+        overlong_(overlong) {}
 
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, function_->Score(items));
@@ -96,6 +102,10 @@ class CompositeReward final : public RewardFunction {
   absl::Status CheckRow(const std::string& data_source,
                         const std::string& ground_truth) const override {
     return function_->CheckRow(data_source, ground_truth);
+  }
+
+  std::optional<std::set<std::string>> Keys(const std::string& data_source) const override {
+    return RewardKeys(config_, data_source);
   }
 
  private:
@@ -116,6 +126,7 @@ class CompositeReward final : public RewardFunction {
     score.extras["overlong"] = penalty < 0 ? 1.0 : 0.0;
   }
 
+  const v1::Reward config_;
   std::unique_ptr<RewardFunction> function_;
   std::vector<Term> terms_;
   std::optional<Overlong> overlong_;
@@ -153,7 +164,7 @@ absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& con
     terms.push_back({term.name(), term.weight(), std::move(scorer)});
   }
   TANDEM_ASSIGN_OR_RETURN(const std::optional<Overlong> overlong, MakeOverlong(config));
-  return std::make_unique<CompositeReward>(std::move(function), std::move(terms), overlong);
+  return std::make_unique<CompositeReward>(config, std::move(function), std::move(terms), overlong);
 }
 
 }  // namespace tandem

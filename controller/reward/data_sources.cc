@@ -48,6 +48,12 @@ std::string Missing(const std::string& source) {
 
 }  // namespace
 
+std::set<std::string> KnownDataSources() {
+  std::set<std::string> sources;
+  for (const auto& [source, function] : Functions()) sources.insert(source);
+  return sources;
+}
+
 absl::StatusOr<std::string> FunctionOfDataSource(const std::string& data_source) {
   const auto found = Functions().find(data_source);
   if (found != Functions().end()) return found->second;

@@ -78,10 +78,15 @@ absl::StatusOr<Scorer> LengthScorer(const Json& args) {
   TANDEM_ASSIGN_OR_RETURN(const double max_tokens, NumberArg(args, "max_tokens", 0));
   TANDEM_ASSIGN_OR_RETURN(const double buffer, NumberArg(args, "buffer_tokens", 0));
   TANDEM_ASSIGN_OR_RETURN(const double factor, NumberArg(args, "factor", 1));
-  TANDEM_ASSIGN_OR_RETURN(const OverlongPenalty penalty,
-                          OverlongPenalty::Create(static_cast<int64_t>(max_tokens),
-                                                  static_cast<int64_t>(buffer), factor));
-  return Scorer([penalty](const RewardItem& item) { return Term(penalty(item.response_tokens)); });
+  const auto penalty = OverlongPenalty::Create(static_cast<int64_t>(max_tokens),
+                                               static_cast<int64_t>(buffer), factor);
+  if (!penalty.ok()) {
+    return Annotate(penalty.status(),
+                    "the arguments are max_tokens, of the longest response, buffer_tokens before "
+                    "that, and factor (1), such as {max_tokens: 512, buffer_tokens: 128}");
+  }
+  return Scorer(
+      [penalty = *penalty](const RewardItem& item) { return Term(penalty(item.response_tokens)); });
 }
 
 }  // namespace tandem

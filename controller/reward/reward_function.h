@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,12 @@ class RewardFunction {
   virtual absl::Status CheckRow(const std::string& /*data_source*/,
                                 const std::string& /*ground_truth*/) const {
     return absl::OkStatus();
+  }
+
+  // The keys of RewardScore::extras that Score gives every response to a row of `data_source`;
+  // none: only its scores tell, as those of a service.
+  virtual std::optional<std::set<std::string>> Keys(const std::string& /*data_source*/) const {
+    return std::nullopt;
   }
 };
 

@@ -31,6 +31,7 @@ struct Entry {
   std::set<std::string> args;
   bool (*can_match)(const std::string& truth);  // null: a term, which looks at no ground truth
   const char* truth;                            // what it must be
+  std::set<std::string> extras = {};            // keys of RewardScore::extras
 };
 
 const std::map<std::string, Entry>& Registry() {
@@ -43,7 +44,7 @@ const std::map<std::string, Entry>& Registry() {
       {"gsm8k_strict", {&Gsm8kStrictScorer, {"format_score"}, &IsGsm8kAnswer, "a number"}},
       {"gsm8k_flexible", {&Gsm8kFlexibleScorer, {"format_score"}, &IsGsm8kAnswer, "a number"}},
       {"math_reward", {&MathRewardScorer, {}, &AnyText, "a text"}},
-      {"math_dapo", {&MathDapoScorer, {"strict_box_verify"}, &AnyText, "a text"}},
+      {"math_dapo", {&MathDapoScorer, {"strict_box_verify"}, &AnyText, "a text", {"acc"}}},
       {"prime_math", {&PrimeMathScorer, {}, &AnyText, "a text"}},
       {"search_r1_like_qa_em",
        {&SearchR1Scorer, {"format_score", "subem"}, &HasTarget, "a text or {\"target\": [...]}"}},
@@ -66,6 +67,11 @@ std::vector<std::string> FunctionNames() {
     if (entry.can_match != nullptr) names.push_back(name);
   }
   return names;
+}
+
+std::set<std::string> ExtrasOf(const std::string& name) {
+  const auto found = Registry().find(name);
+  return found == Registry().end() ? std::set<std::string>() : found->second.extras;
 }
 
 absl::Status CheckTruth(const std::string& name, const std::string& truth) {

@@ -1,6 +1,7 @@
 // The built-in scorers by name: what reward.function and reward.terms choose from.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ absl::StatusOr<Scorer> MakeScorer(const std::string& name, const std::string& ar
 std::vector<std::string> ScorerNames();
 // Those that compare with a ground truth: what reward.function takes beside auto and remote.
 std::vector<std::string> FunctionNames();
+
+// The keys of RewardScore::extras that scorer `name` gives every response.
+std::set<std::string> ExtrasOf(const std::string& name);
 
 // InvalidArgument if no response at all could match `truth` under function `name`.
 absl::Status CheckTruth(const std::string& name, const std::string& truth);

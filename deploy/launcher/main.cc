@@ -15,6 +15,7 @@
 #include "common/base/status_macros.h"
 #include "common/tensor_file/check_model.h"
 #include "controller/reward/check_reward.h"
+#include "controller/reward/reward_keys.h"
 #include "deploy/launcher/run_loop.h"
 
 namespace tandem {
@@ -71,13 +72,18 @@ int DryRun(const Flags& flags) {
 int Launch(const Flags& flags) {
   const auto loaded = LoadConfig(flags.config, flags.overrides);
   if (!loaded.ok()) return Fail(FailedAt::kConfig, loaded.status());
-  for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
+  if (!flags.dry_run) {  // else the controller tells them
+    for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
+  }
   const v1::Config& config = loaded->config;
   if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) {
     return Fail(FailedAt::kConfig, valid);
   }
   if (const absl::Status reward = CheckReward(config.reward(), loaded->origins); !reward.ok()) {
     return Fail(FailedAt::kConfig, reward);
+  }
+  if (const absl::Status keys = CheckRewardKeys(config, loaded->origins); !keys.ok()) {
+    return Fail(FailedAt::kConfig, keys);
   }
   // A model that nobody can run is refused before anything is started for it.
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
@@ -110,7 +116,8 @@ int main(int argc, char** argv) {
   flags.bin_dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
   CLI::App app("Starts and supervises a controller with its trainers and rollouts on this host.");
   app.add_option("--config", flags.config, "YAML file")->required();
-  app.add_option("--set", flags.overrides, "key=value, any number, before or after --config");
+  app.add_option("--set,OVERRIDES", flags.overrides,
+                 "key=value, any number, before or after --config; --set itself may be left out");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
   app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing")
       ->capture_default_str();
@@ -118,7 +125,7 @@ int main(int argc, char** argv) {
                  "seconds that a controller has after Ctrl-C to finish a call and save")
       ->capture_default_str();
   app.add_flag("--dry-run", flags.dry_run,
-               "check config, model and data, plan the memory, say so, and start nothing");
+               "check config, model, data and run directory, plan the memory, and start nothing");
   app.add_flag("--start-paused", flags.start_paused, "train only what tandemctl asks for");
   try {
     app.parse(argc, argv);

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/exit_code.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {
@@ -119,7 +120,8 @@ TEST_CASE("A step that cannot be filled ends the run with the counts", "[dynamic
   testing::FakeRun run(1);
   Filter(run, {2, 3, 5, 6, 7}, 3);
   const absl::Status status = run.Run();
-  REQUIRE(absl::IsInvalidArgument(status));
+  REQUIRE(absl::IsOutOfRange(status));
+  REQUIRE(ExitCodeAt(FailedAt::kRun, status) == 70);
   REQUIRE(Contains(status, "step 2: 3 batches of 2 prompts were generated, and only 1 of the 2 "));
   REQUIRE(Contains(status, "5 groups were dropped as all their samples are equal: 3 with 1, 2 "));
   REQUIRE(run.journal.Count("rollout 0 Generate") == 2 + 6);

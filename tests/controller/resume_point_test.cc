@@ -7,6 +7,7 @@
 
 #include "common/model_spec/model_spec.h"
 #include "controller/config_options.h"
+#include "controller/run_dir_look.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -95,6 +96,38 @@ TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_50"));
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "finished"));
   REQUIRE(f.Choose()->note.empty());
+}
+
+TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resume]") {
+  const Folder f;
+  const auto said = [&](std::vector<std::string> overrides, int64_t total_steps = 50) {
+    const auto lines = ForeseeStart(*f.Load(std::move(overrides)), total_steps);
+    INFO(lines.status().ToString());
+    REQUIRE(lines.ok());
+    std::string text;
+    for (const std::string& line : *lines) text += line + "\n";
+    return text;
+  };
+  REQUIRE(Has(said({}), "a start now: from the model; no checkpoint is in "));
+  REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints"));
+  const std::string early = f.Save(5), last = f.Save(50);
+  REQUIRE(Has(said({}), "a start now: resuming from " + last + " (step 50"));
+  REQUIRE(Has(said({"actor.optim.lr=0.5"}), "warning: the configuration is not that of " + last));
+  REQUIRE(Has(said({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early}),
+              "resuming from " + early + " (step 5"));
+  REQUIRE(f.Index().MarkFinished(50).ok());
+  for (const std::string& text : {said({}), said({"trainer.resume_mode=disable"})}) {
+    INFO(text);
+    REQUIRE(Has(text, "starting anew; its checkpoints are in " +
+                          (f.run_dir / "checkpoints.previous").string()));
+  }
+  REQUIRE(Has(said({}, 60), "resuming from " + last));
+  REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints.previous"));
+  REQUIRE(fs::exists(early));
+  REQUIRE(f.Index().FinishedStep() == 50);
+  fs::remove(fs::path(early) / "config.json");
+  fs::remove(fs::path(last) / "config.json");
+  REQUIRE(absl::IsDataLoss(ForeseeStart(*f.Load({}), 60).status()));
 }
 
 TEST_CASE("A start that only looks finds what a start would, and a finished run, and moves nothing",

@@ -40,6 +40,29 @@ TEST_CASE("a key with a typo is told with its line and the nearest key") {
   REQUIRE(rig.Log("controller") == "");  // nothing was started
 }
 
+TEST_CASE("key=value is an override with and without --set, and the last one counts") {
+  ClusterRig rig;
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"rollout.temprature=1"}, {"--dry-run", "rollout.temprature=1"}}) {
+    REQUIRE(rig.Launch(flags).Wait() == 64);
+    RequireSaid(rig.Log("launcher"), {"--set: rollout.temprature: unknown key"});
+  }
+  REQUIRE(rig.Log("controller") == "");
+  REQUIRE(rig.StartController({"rollout.temprature=1"}).Wait() == 64);
+  const auto resolved = [&rig](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"config", "check", rig.config_file()});
+    return rig.Ctl(overrides).output;
+  };
+  RequireSaid(resolved({"actor.optim.lr=7"}), {"lr: 7\n"});
+  RequireSaid(resolved({"--set", "actor.optim.lr=7", "actor.optim.lr=8"}), {"lr: 8\n"});
+  RequireSaid(resolved({"actor.optim.lr=8", "--set", "actor.optim.lr=7"}), {"lr: 7\n"});
+  RequireSaid(rig.Ctl({"plan", rig.config_file(), "rollout.temprature=1"}).output,
+              {"--set: rollout.temprature: unknown key"});
+  RequireSaid(rig.Ctl({"config", "check", "--set", "actor.optim.lr=9", rig.config_file()}).output,
+              {"lr: 9\n"});
+  RequireSaid(resolved({"lr"}), {"--set: lr: an override is written key=value"});
+}
+
 TEST_CASE("a value of the wrong type and an impossible one are told") {
   ClusterRig rig({.config = {{"rollout.n", "many"}, {"actor.grad_clip", "-1"}}});
   RequireSaid(Refusal(rig), {"rollout.n", "actor.grad_clip", "config.yaml:"});
@@ -49,13 +72,39 @@ TEST_CASE("rewards that cannot work are refused before anything is launched") {
   ClusterRig rig({.config = {{"reward.function", "regex"}, {"reward.args", R"({"patern": "x"})"}}});
   RequireSaid(Refusal(rig), {"reward.args at ", "config.yaml:", "unknown argument patern"});
   const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
-  REQUIRE(checked.code == 1);
+  REQUIRE(checked.code == 64);
   RequireSaid(checked.output, {"reward.args", "unknown argument patern"});
   rig.Set("reward.args", "{}");
   RequireSaid(Refusal(rig), {"reward.args at ", "needs the argument pattern"});
   rig.Set("reward.function", "exact");
   rig.Set("reward.terms", "[{name: nicely}]");
   RequireSaid(Refusal(rig), {"reward.terms[0] at ", "unknown reward nicely"});
+  REQUIRE(rig.Log("controller") == "");
+}
+
+TEST_CASE("a key without effect is noted once, and only where it is given") {
+  ClusterRig rig({.config = {{"actor.kl_loss_coef", "0.01"}, {"data.train_batch_size", "1000"}}});
+  const std::string note = "actor.kl_loss_coef has no effect: it needs actor.use_kl_loss=true";
+  const auto count = [&note](const std::string& text) {
+    int found = 0;
+    for (size_t at = 0; (at = text.find(note, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 65);
+  REQUIRE(count(rig.Log("launcher")) == 1);
+  REQUIRE(rig.Launch().Wait() == 65);
+  REQUIRE(count(rig.Log("launcher")) == 2);  // both starts
+  REQUIRE(count(rig.Log("controller")) == 0);
+  rig.Set("actor.use_kl_loss", "true");
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 65);
+  REQUIRE(count(rig.Log("launcher")) == 2);
+}
+
+TEST_CASE("reward values that no row has are refused before anything is launched") {
+  ClusterRig rig({.config = {{"algorithm.adv_estimator", "gdpo"},
+                             {"algorithm.gdpo_reward_keys", "[score, length]"}}});
+  RequireSaid(Refusal(rig), {"algorithm.gdpo_reward_keys at ",
+                             "config.yaml:", "the reward has no \"length\"", "it has acc"});
   REQUIRE(rig.Log("controller") == "");
 }
 
@@ -77,7 +126,7 @@ TEST_CASE("responses beyond the model's positions are refused before anything is
   RequireSaid(Refusal(rig, 65), {"rollout.max_model_len is 2112", "the model has 1024 positions",
                                  "max_position_embeddings"});
   const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
-  REQUIRE(checked.code == 1);
+  REQUIRE(checked.code == 65);
   RequireSaid(checked.output, {"the model has 1024 positions"});
   REQUIRE(rig.Log("controller") == "");
 }
@@ -91,6 +140,7 @@ TEST_CASE("a run directory that cannot be made is named") {
     INFO(rig.Log("launcher"));
     REQUIRE(code == 74);
     RequireSaid(rig.Log("launcher"), {"cluster.run_dir: cannot make the folder " + run_dir});
+    REQUIRE(rig.Launch({"--dry-run", "--set", "cluster.run_dir=" + run_dir}).Wait() == 74);
   }
 }
 
@@ -111,6 +161,31 @@ TEST_CASE("multimodal columns are refused by name") {
   AppendRow(rig, R"({"prompt": "What is this?", "images": ["a.png"], "data_source": "x",)"
                  R"( "reward_model": {"ground_truth": "1"}})");
   RequireSaid(Refusal(rig, 65), {"train.jsonl:", "\"images\"", "not supported"});
+}
+
+TEST_CASE("local commands end with the codes of what is wrong with their inputs") {
+  ClusterRig rig;
+  const std::string out = (rig.dir() / "out.jsonl").string();
+  const std::string bad = (rig.dir() / "bad.jsonl").string();
+  std::ofstream(bad) << "no JSON\n";
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 0);  // writes the config file
+  REQUIRE(rig.Ctl({"config", "check", rig.config_file()}).code == 0);
+  REQUIRE(rig.Ctl({"config", "check", "/no/such.yaml"}).code == 66);
+  REQUIRE(rig.Ctl({"config", "check", rig.config_file(), "rollout.m=1"}).code == 64);
+  REQUIRE(rig.Ctl({"config", "explain", "rollout.m"}).code == 64);
+  REQUIRE(rig.Ctl({"data", "convert", "poems", bad, out}).code == 64);
+  REQUIRE(rig.Ctl({"data", "convert", "math", bad, out}).code == 65);
+  REQUIRE(rig.Ctl({"data", "convert", "math", "/no/such.jsonl", out}).code == 66);
+  REQUIRE(rig.Ctl({"data", "make", "poems", out}).code == 64);
+  REQUIRE(rig.Ctl({"import", "gguf", bad, out}).code == 65);
+  REQUIRE(rig.Ctl({"import", "gguf", "/no/such.gguf", out}).code == 66);
+  REQUIRE(rig.Ctl({"weights", "manifest", "/no/such/model"}).code == 66);
+}
+
+TEST_CASE("a Parquet file is told with the way to convert it") {
+  ClusterRig rig;
+  std::ofstream(rig.train_file()) << "PAR1" << std::string(64, '\x15') << "PAR1";
+  RequireSaid(Refusal(rig, 65), {"train.jsonl: this is a Parquet file", "to_json("});
 }
 
 TEST_CASE("a missing data file is named") {
@@ -146,6 +221,8 @@ TEST_CASE("a second controller in the same directory is refused") {
   TestProcess& second = rig.StartController({"--start-paused"});
   REQUIRE(second.Wait() == 64);
   REQUIRE(rig.Log("controller").find("another controller is at work in") != std::string::npos);
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 64);
+  RequireSaid(rig.Log("launcher"), {"another controller is at work in " + rig.run_dir()});
   REQUIRE(first.running());
 }
 

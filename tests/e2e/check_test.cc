@@ -229,7 +229,7 @@ TEST_CASE("tandemctl prints the manifest of a model") {
     REQUIRE(tensor.at("packed") == true);
   }
   REQUIRE(json.at("total").at("bytes") == bytes);
-  REQUIRE(rig.Ctl({"weights", "manifest", "/no/such/model"}).code == 1);
+  REQUIRE(rig.Ctl({"weights", "manifest", "/no/such/model"}).code == 66);
   REQUIRE(rig.Ctl({"weights", "manifest", rig.model_dir(), "--dtype", "int8"}).code == 64);
 }
 

@@ -26,6 +26,7 @@ TEST_CASE("Exit codes tell configuration, inputs, disks, peers and bugs apart", 
   REQUIRE(ExitCodeAt(kRun, absl::DeadlineExceededError("trainer 0")) == 69);
   REQUIRE(ExitCodeAt(kRun, absl::DataLossError("log-probs differ")) == 70);
   REQUIRE(ExitCodeAt(kRun, absl::InternalError("bug")) == 70);
+  REQUIRE(ExitCodeAt(kRun, absl::OutOfRangeError("no group differs")) == 70);
   REQUIRE(ExitCodeAt(kRun, absl::ResourceExhaustedError("disk full")) == 74);
 }
 

@@ -149,6 +149,13 @@ TEST_CASE("a file that is no YAML, no mapping or not there is refused with its n
           "config file /nonexistent/run.yaml does not exist");
 }
 
+TEST_CASE("signs of Hydra before an override are told apart from the key") {
+  REQUIRE(ErrorOf("", {"+rollout.n=3"}).find("--set: +rollout.n=3: every key is there already") ==
+          0);
+  REQUIRE(ErrorOf("", {"++rollout.n=3"}).ends_with("write it without ++"));
+  REQUIRE(ErrorOf("", {"~rollout.n=3"}).ends_with("write it without ~"));
+}
+
 TEST_CASE("a file goes on from its base, key by key, wherever it is named from") {
   const ConfigFile base("rollout:\n  n: 4\n  temperature: 0.5\nreward:\n  function: exact\n");
   const ConfigFile file("base: ../" + std::filesystem::path(base.dir()).filename().string() +
@@ -191,10 +198,22 @@ TEST_CASE("a base that is not there, no name or a circle is refused") {
   REQUIRE(ErrorOf("base: ''\n").find("FILE:1: base: names one other") == 0);
   REQUIRE(ErrorOf("base: run.yaml\n").find("in a circle: FILE") != std::string::npos);
   REQUIRE(ErrorOf("rollout.base: 3\n").find("unknown key") != std::string::npos);
-  const ConfigFile file("base: nowhere.yaml\n");
+  REQUIRE(ErrorOf("rollout: {n: 4}\nbase: run.yaml\n").find("FILE:2: base: ") == 0);
+  const ConfigFile file("# a file\nbase: nowhere.yaml\n");
   const absl::Status missing = LoadConfig(file.path(), {}).status();
   REQUIRE(missing.code() == absl::StatusCode::kNotFound);
+  REQUIRE(missing.message().find(file.path() + ":2: base: config file ") == 0);
   REQUIRE(missing.message().find("nowhere.yaml does not exist") != std::string::npos);
+  const ConfigFile list("- a\n- b\n"), no_yaml("a: [\n");
+  REQUIRE(ErrorOf("\nbase: " + list.path() + "\n") ==
+          "FILE:2: base: " + list.path() + ":1: a config file is a mapping of sections");
+  REQUIRE(ErrorOf("\nbase: " + no_yaml.path() + "\n").find("FILE:2: base: " + no_yaml.path()) == 0);
+}
+
+TEST_CASE("a second base in a file is refused with both places") {
+  const ConfigFile base("rollout: {n: 4}\n");
+  REQUIRE(ErrorOf("base: " + base.path() + "\ntrainer: {seed: 2}\nbase: " + base.path() + "\n") ==
+          "FILE:3: base: a file goes on from one other, and FILE:1: base names one already");
 }
 
 TEST_CASE("a key set twice in one file is refused, also through an alias") {

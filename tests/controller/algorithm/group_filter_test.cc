@@ -60,7 +60,7 @@ TEST_CASE("The last batch that is allowed must fill the step", "[filter]") {
       REQUIRE(status.ok());
       continue;
     }
-    REQUIRE(absl::IsInvalidArgument(status));
+    REQUIRE(absl::IsOutOfRange(status));
     REQUIRE(Contains(status, "3 batches of 2 prompts were generated, and only 1 of the 2 groups "));
     REQUIRE(Contains(status, "differ in \"acc\"; 5 groups were dropped"));
     REQUIRE(Contains(status, ": 4 with 0, 1 with 1. "));

@@ -16,7 +16,9 @@ TEST_CASE("The local commands refuse unknown names with the known ones", "[ctl][
   REQUIRE(std::string(ConvertDataCommand("csv", "a", "b", out).message()).find("gsm8k, math") !=
           std::string::npos);
   REQUIRE_FALSE(ConfigExplainCommand("rollout.nn", out).ok());
-  REQUIRE_FALSE(ConfigCheckCommand("/nonexistent.yaml", {}, out).ok());
+  FailedAt failed_at = FailedAt::kRun;
+  REQUIRE_FALSE(ConfigCheckCommand("/nonexistent.yaml", {}, &failed_at, out).ok());
+  REQUIRE(failed_at == FailedAt::kConfig);
   REQUIRE_FALSE(ImportGgufCommand("/nonexistent.gguf", (dir.path() / "m").string(), out).ok());
 }
 

@@ -28,6 +28,9 @@ TEST_CASE("ConvertGsm8k names the line it cannot convert", "[data][convert]") {
                     << "\n";
   const auto status = ConvertGsm8k(in, (dir.path() / "out.jsonl").string()).status();
   REQUIRE(std::string(status.message()).find("in.jsonl:1") != std::string::npos);
+  std::ofstream(in) << R"({"question": "a", "answer": "none #### ,"})";
+  const auto empty = ConvertGsm8k(in, (dir.path() / "out.jsonl").string()).status();
+  REQUIRE(empty.message().find("in.jsonl:1: the final answer is empty") != std::string::npos);
   REQUIRE_FALSE(ConvertGsm8k("/nonexistent", in).ok());
 }
 

@@ -70,6 +70,24 @@ TEST_CASE("ConvertMath reads a folder with a file per problem in order of name",
           std::string::npos);
 }
 
+TEST_CASE("ConvertMath refuses an empty final answer with its line", "[data][convert]") {
+  Files f;
+  const std::string good = R"({"problem": "a", "answer": "1"})";
+  for (const char* empty :
+       {R"({"problem": "a", "answer": ""})", R"({"problem": "a", "answer": " \n"})",
+        R"({"problem": "a", "solution": "so $\\boxed{}$"})",
+        R"({"problem": "a", "solution": "so $\\boxed{ }$"})"}) {
+    INFO(empty);
+    const std::string said = f.Refusal(good + "\n" + empty + "\n");
+    REQUIRE(said.find("in.jsonl:2: the final answer is empty") != std::string::npos);
+  }
+}
+
+TEST_CASE("ConvertMath refuses a Parquet file by name", "[data][convert]") {
+  Files f;
+  REQUIRE(f.Refusal("PAR1\x15").find("in.jsonl: this is a Parquet file") != std::string::npos);
+}
+
 TEST_CASE("ConvertMath names the line it cannot convert", "[data][convert]") {
   Files f;
   const std::string good = R"({"problem": "a", "answer": "1"})";

@@ -43,6 +43,14 @@ TEST_CASE("ReadJsonlRows reads verl's columns and skips blank lines", "[data][js
   REQUIRE(Read(std::string(kGood) + "\n" + kGood, 1).value().size() == 1);
 }
 
+TEST_CASE("A Parquet file is refused with how to convert it", "[data][jsonl]") {
+  const std::string magic("PAR1\x15\x04\x15\n\0PAR1", 13);
+  REQUIRE(Read(magic).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(Has(Error(magic), "rows.jsonl: this is a Parquet file"));
+  REQUIRE(Has(Error(magic), "rows.jsonl').to_json('"));
+  REQUIRE(Has(Error(magic), "lines=True"));
+}
+
 TEST_CASE("ReadJsonlRows names file, line and reason of a bad row", "[data][jsonl]") {
   REQUIRE(Has(Error(std::string(kGood) + "\nnot json"), "rows.jsonl:2: the line is no JSON"));
   REQUIRE(Has(Error("[1]"), "not an object"));

@@ -80,7 +80,10 @@ TEST_CASE("A wrong reward name, argument or pattern is refused by name", "[rewar
           std::string::npos);
   REQUIRE_FALSE(MakeScorer("regex", "").ok());
   REQUIRE_FALSE(MakeScorer("number", R"({"tolerance": "a"})").ok());
-  REQUIRE_FALSE(MakeScorer("length", "").ok());
+  const absl::Status bare = MakeScorer("length", "").status();
+  for (const char* argument : {"max_tokens", "buffer_tokens", "factor"}) {
+    REQUIRE(bare.message().find(argument) != std::string::npos);
+  }
   REQUIRE_FALSE(MakeScorer("math_dapo", R"({"strict_box_verify": 1})").ok());
   REQUIRE_FALSE(MakeScorer("search_r1_like_qa_em", R"({"subem": "yes"})").ok());
 }

@@ -1,0 +1,193 @@
+#include "common/config/idle_keys.h"
+
+#include <catch2/catch.hpp>
+#include <fmt/ranges.h>
+
+#include "tests/common/config/config_file.h"
+
+namespace tandem {
+namespace {
+
+using testing::ConfigFile;
+
+std::vector<std::string> Notices(const std::vector<std::string>& overrides,
+                                 const std::string& yaml = "") {
+  const ConfigFile file(yaml);
+  const auto loaded = LoadConfig(file.path(), overrides);
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  std::vector<std::string> notices = loaded->notices;
+  for (std::string& notice : notices) {
+    for (size_t at; (at = notice.find(file.path())) != std::string::npos;) {
+      notice.replace(at, file.path().size(), "FILE");
+    }
+  }
+  return notices;
+}
+
+// What makes a key count: with `without` it does not, with `with` it does.
+struct Case {
+  std::string key_value;
+  std::vector<std::string> without, with;
+};
+
+void RequireIdle(const Case& c) {
+  INFO(c.key_value);
+  const std::string key = c.key_value.substr(0, c.key_value.find('='));
+  std::vector<std::string> overrides = c.without;
+  overrides.push_back(c.key_value);
+  const std::vector<std::string> said = Notices(overrides);
+  INFO(fmt::format("{}", fmt::join(said, "\n")));
+  REQUIRE(said.size() == 1);
+  REQUIRE(said[0].starts_with("--set: " + key + " has no effect: it needs "));
+  for (const std::string& change : c.with) {
+    INFO(change);
+    std::vector<std::string> counting = c.without;
+    counting.push_back(change);
+    counting.push_back(c.key_value);
+    REQUIRE(Notices(counting) == std::vector<std::string>());
+  }
+}
+
+std::string Mode(const std::string& name) { return "actor.policy_loss.loss_mode=" + name; }
+
+TEST_CASE("keys of another loss have no effect, and a notice says so") {
+  const std::vector<std::string> clipping = {Mode("vanilla"),  Mode("gspo"),    Mode("cispo"),
+                                             Mode("geo_mean"), Mode("dppo_tv"), Mode("dppo_kl"),
+                                             Mode("clip_cov")};
+  for (const char* mode : {"gpg", "dro", "sapo", "kl_cov"}) {
+    for (const char* key :
+         {"actor.clip_ratio=0.1", "actor.clip_ratio_low=0.1", "actor.clip_ratio_high=0.3"}) {
+      RequireIdle({key, {Mode(mode)}, clipping});
+    }
+  }
+  RequireIdle({"actor.clip_ratio_c=10",
+               {Mode("gspo")},
+               {Mode("vanilla"), Mode("dppo_tv"), Mode("dppo_kl")}});
+  RequireIdle({"actor.tau_pos=2", {}, {Mode("sapo")}});
+  RequireIdle({"actor.tau_neg=2", {}, {Mode("sapo")}});
+  for (const char* key : {"clip_cov_ratio=0.1", "clip_cov_lb=0", "clip_cov_ub=9"}) {
+    RequireIdle({std::string("actor.policy_loss.") + key, {Mode("kl_cov")}, {Mode("clip_cov")}});
+  }
+  for (const char* key : {"kl_cov_ratio=0.1", "ppo_kl_coef=1"}) {
+    RequireIdle({std::string("actor.policy_loss.") + key, {Mode("clip_cov")}, {Mode("kl_cov")}});
+  }
+  RequireIdle({"actor.policy_loss.dro_beta=0.1", {}, {Mode("dro")}});
+  RequireIdle({"actor.loss_agg_mode=token-sum",
+               {Mode("geo_mean")},
+               {Mode("vanilla"), "actor.use_kl_loss=true", "actor.entropy_coeff=0.1"}});
+  RequireIdle({"actor.loss_scale_factor=9", {}, {"actor.loss_agg_mode=seq-mean-token-sum-norm"}});
+}
+
+TEST_CASE("keys of a KL term that is off have no effect, and a notice says so") {
+  RequireIdle({"actor.kl_loss_coef=0.01", {}, {"actor.use_kl_loss=true"}});
+  RequireIdle({"actor.kl_loss_coef=0.001", {}, {"actor.use_kl_loss=true"}});  // the default's value
+  RequireIdle({"actor.kl_loss_type=k2", {}, {"actor.use_kl_loss=true"}});
+  const std::string in_reward = "algorithm.use_kl_in_reward=true";
+  RequireIdle({"algorithm.kl_penalty=k2", {}, {in_reward}});
+  RequireIdle({"algorithm.kl_ctrl.kl_coef=0.1", {}, {in_reward}});
+  RequireIdle({"algorithm.kl_ctrl.type=adaptive", {}, {in_reward}});
+  for (const char* key : {"algorithm.kl_ctrl.horizon=9", "algorithm.kl_ctrl.target_kl=9"}) {
+    RequireIdle({key, {}, {}});
+    RequireIdle({key, {in_reward}, {"algorithm.kl_ctrl.type=adaptive"}});
+  }
+  RequireIdle({"algorithm.kl_ctrl.type=adaptive",
+               {in_reward, "algorithm.kl_ctrl.kl_coef=0"},
+               {"algorithm.kl_ctrl.kl_coef=0.5"}});
+  RequireIdle({"ref.offload=true", {}, {in_reward, "actor.use_kl_loss=true"}});
+}
+
+TEST_CASE("other keys that a switch has put aside are told") {
+  RequireIdle({"algorithm.norm_adv_by_std_in_grpo=false",
+               {"algorithm.adv_estimator=rloo"},
+               {"algorithm.adv_estimator=grpo", "algorithm.adv_estimator=grpo_passk"}});
+  for (const char* key : {"metric=acc", "max_num_gen_batches=3"}) {
+    RequireIdle({std::string("algorithm.filter_groups.") + key,
+                 {},
+                 {"algorithm.filter_groups.enable=true"}});
+  }
+  RequireIdle({"algorithm.rollout_correction.rollout_is_threshold=3",
+               {},
+               {"algorithm.rollout_correction.rollout_is=token"}});
+  for (const char* key : {"overlong_buffer.len=3", "overlong_buffer.penalty_factor=3",
+                          "overlong_buffer.log=true", "max_resp_len=3"}) {
+    RequireIdle({std::string("reward.") + key, {}, {"reward.overlong_buffer.enable=true"}});
+  }
+  for (const char* key : {"service_address=unix:/x", "timeout_seconds=3", "retries=1"}) {
+    RequireIdle({std::string("reward.") + key, {}, {"reward.function=remote"}});
+  }
+  RequireIdle({"reward.args={a: 1}", {"reward.function=remote"}, {"reward.function=number"}});
+  const std::vector<std::string> falling = {"actor.optim.lr_scheduler_type=cosine",
+                                            "actor.optim.lr_scheduler_type=wsd"};
+  RequireIdle({"actor.optim.min_lr_ratio=0.1", {}, falling});
+  RequireIdle({"actor.optim.num_cycles=1", {}, falling});
+  RequireIdle({"actor.optim.stable_ratio=0.5", {falling[0]}, {falling[1]}});
+  RequireIdle({"actor.optim.total_training_steps=9",
+               {},
+               {falling[0], falling[1], "actor.optim.lr_warmup_steps_ratio=0.1"}});
+  RequireIdle({"actor.optim.lr_warmup_steps_ratio=0.1",
+               {"actor.optim.lr_warmup_steps=3"},
+               {"actor.optim.lr_warmup_steps=0", "actor.optim.lr_warmup_steps=-1"}});
+  for (const char* key : {"temperature=0.5", "top_p=0.9", "top_k=5"}) {
+    RequireIdle(
+        {std::string("rollout.val_kwargs.") + key, {}, {"rollout.val_kwargs.do_sample=true"}});
+  }
+  RequireIdle({"data.truncation=left", {}, {"data.filter_overlong_prompts=false"}});
+  RequireIdle({"data.seed=7", {"data.shuffle=false"}, {"data.shuffle=true"}});
+  RequireIdle({"data.val_max_samples=7", {}, {"data.val_files=v.jsonl"}});
+  RequireIdle({"trainer.total_epochs=7",
+               {"trainer.total_training_steps=3"},
+               {"trainer.total_training_steps=0"}});
+  RequireIdle({"trainer.resume_from_path=/x", {}, {"trainer.resume_mode=resume_path"}});
+  for (const char* key : {"alpha=32", "target_modules=[q_proj]", "exclude_modules=[q_proj]",
+                          "merge=false", "dropout=0.1", "target_parameters=[experts]"}) {
+    RequireIdle({std::string("model.lora.") + key, {}, {"model.lora.rank=8"}});
+  }
+  RequireIdle({"data.validation_shuffle=true", {}, {"data.val_files=v.jsonl"}});
+  RequireIdle({"trainer.expected_val_rise=0.1", {}, {"data.val_files=v.jsonl"}});
+}
+
+TEST_CASE("clip_ratio beside both of its sides is told with their places") {
+  const std::string yaml =
+      "actor:\n  clip_ratio: 0.1\n  clip_ratio_low: 0.2\n  clip_ratio_high: 0.28\n";
+  const std::vector<std::string> said = Notices({}, yaml);
+  REQUIRE(said.size() == 1);
+  REQUIRE(said[0] ==
+          "FILE:2: actor.clip_ratio has no effect: actor.clip_ratio_low (FILE:3) and "
+          "actor.clip_ratio_high (FILE:4) go before it; change those, or leave them out");
+  // Those of a base file, too.
+  const ConfigFile base("actor: {clip_ratio_low: 0.2, clip_ratio_high: 0.2}\n");
+  const auto over = Notices({"actor.clip_ratio=0.1"}, "base: " + base.path() + "\n");
+  REQUIRE(over.size() == 1);
+  REQUIRE(over[0].find("--set: actor.clip_ratio has no effect: actor.clip_ratio_low (" +
+                       base.path() + ":1)") == 0);
+  // One of them leaves it the other, and what says the same is no surprise.
+  REQUIRE(Notices({"actor.clip_ratio=0.1", "actor.clip_ratio_high=0.28"}).empty());
+  REQUIRE(Notices({"actor.clip_ratio=0.3", "actor.clip_ratio_low=0.3", "actor.clip_ratio_high=0.3"})
+              .empty());
+  // With a loss that does not clip it is told once.
+  REQUIRE(Notices({Mode("gpg"), "actor.clip_ratio=0.1", "actor.clip_ratio_low=0.2",
+                   "actor.clip_ratio_high=0.3"})
+              .size() == 3);
+}
+
+TEST_CASE("a notice names file and line, and what is written as without says nothing") {
+  const std::vector<std::string> said =
+      Notices({}, "actor:\n  grad_clip: 1\n  kl_loss_coef: 0.01\n");
+  REQUIRE(said == std::vector<std::string>{
+                      "FILE:3: actor.kl_loss_coef has no effect: it needs actor.use_kl_loss=true"});
+  // The switch is there to be seen, and the value is what it would be anyway.
+  REQUIRE(Notices({}, "actor: {use_kl_loss: false, kl_loss_coef: 0.001}\n").empty());
+  REQUIRE(Notices({}, "actor: {use_kl_loss: false, kl_loss_coef: 0.01}\n").size() == 1);
+  REQUIRE(Notices({}).empty());
+}
+
+TEST_CASE("a whole configuration printed as YAML gives no notices when it is read again") {
+  const auto loaded = LoadConfig("", {"data.max_response_length=77", "actor.clip_ratio=0.1",
+                                      "model.path=/m", "actor.policy_loss.loss_mode=gspo"});
+  REQUIRE(loaded.ok());
+  REQUIRE(Notices({}, ConfigToYaml(loaded->config)) == std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,60 @@
+// What a run is refused for before anything listens.
+#include "controller/run_inputs.h"
+
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/temp_dir.h"
+#include "tests/support/tiny_model.h"
+
+namespace tandem {
+namespace {
+
+struct Inputs {
+  testing::TempDir dir;
+  std::vector<std::string> overrides;
+
+  explicit Inputs(const std::vector<std::string>& data_sources) {
+    REQUIRE(testing::WriteTinyModel(dir.path() / "model").ok());
+    std::ofstream rows(dir.path() / "train.jsonl");
+    for (const std::string& source : data_sources) {
+      rows << R"({"prompt": "What is 3 + 4?", "data_source": ")" << source
+           << R"(", "reward_model": {"ground_truth": "7"}})"
+           << "\n";
+    }
+    overrides = {"model.path=" + (dir.path() / "model").string(),
+                 "data.train_files=" + (dir.path() / "train.jsonl").string(),
+                 "data.train_batch_size=1"};
+  }
+  absl::Status Load(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), more.begin(), more.end());
+    const auto loaded = LoadConfig("", all);
+    REQUIRE(loaded.ok());
+    return LoadRunInputs(loaded->config).status();
+  }
+};
+
+TEST_CASE("A reward key that a row's reward has not is refused with the data source",
+          "[run_inputs]") {
+  const std::vector<std::string> gdpo = {"algorithm.adv_estimator=gdpo",
+                                         "algorithm.gdpo_reward_keys=[score, acc]"};
+  const absl::Status fine = Inputs({"math_dapo", "aime24"}).Load(gdpo);
+  INFO(fine.ToString());
+  REQUIRE(fine.ok());
+  const absl::Status refused = Inputs({"math_dapo", "openai/gsm8k"}).Load(gdpo);
+  INFO(refused.ToString());
+  REQUIRE(absl::IsInvalidArgument(refused));
+  REQUIRE(refused.message().find("algorithm.gdpo_reward_keys") != std::string::npos);
+  REQUIRE(refused.message().find("data_source \"openai/gsm8k\"") != std::string::npos);
+  const absl::Status filter =
+      Inputs({"tandem/addition"})
+          .Load({"algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=format"});
+  INFO(filter.ToString());
+  REQUIRE(absl::IsInvalidArgument(filter));
+  REQUIRE(filter.message().find("algorithm.filter_groups.metric") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem
