@@ -51,14 +51,13 @@ const char* Read(const char* from, void* data, size_t bytes) {
 }
 
 // The messages of all ranks, one behind the other.
-absl::StatusOr<std::vector<char>> Gather(const std::vector<char>& mine,
-                                         Communicator& communicator) {
+absl::StatusOr<std::vector<char>> Gather(const std::vector<char>& mine, Communicator& host) {
   const auto size = static_cast<int64_t>(mine.size());
-  std::vector<int64_t> sizes(static_cast<size_t>(communicator.world_size()));
-  TANDEM_RETURN_IF_ERROR(communicator.AllGather(&size, sizeof(size), sizes.data()));
+  std::vector<int64_t> sizes(static_cast<size_t>(host.world_size()));
+  TANDEM_RETURN_IF_ERROR(host.AllGather(&size, sizeof(size), sizes.data()));
   std::vector<char> all(
       static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0})));
-  TANDEM_RETURN_IF_ERROR(communicator.AllGatherV(mine.data(), sizes, all.data()));
+  TANDEM_RETURN_IF_ERROR(host.AllGatherV(mine.data(), sizes, all.data()));
   return all;
 }
 
@@ -109,7 +108,7 @@ absl::StatusOr<std::map<std::string, double>> BypassMetrics::Reduce(
     Write(row.policy.data(), row.policy.size() * sizeof(float), mine);
     Write(row.rollout.data(), row.rollout.size() * sizeof(float), mine);
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<char> bytes, Gather(mine, communicator));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<char> bytes, Gather(mine, communicator.host()));
   std::map<uint64_t, Row> rows;
   size_t tokens = 0;
   for (const char *next = bytes.data(), *end = next + bytes.size(); next != end;) {
