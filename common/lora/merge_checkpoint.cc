@@ -74,8 +74,11 @@ absl::Status WriteTexts(const std::string& base_dir, const std::string& dir, Out
 // Writes the tensors of one model.
 class TensorMerger {
  public:
-  TensorMerger(const HfCheckpoint& base, const PeftAdapter& adapter, MergeRule rule)
-      : base_(base), adapter_(adapter), rule_(rule) {}
+  TensorMerger(const HfCheckpoint& base,
+               const PeftAdapter& adapter,
+               Rounding rounding,
+               MergeRule rule)
+      : base_(base), adapter_(adapter), rounding_(rounding), rule_(rule) {}
 
   // Of `out`: name, dtype and shape.
   absl::Status Write(const TensorDeclaration& out, SafetensorsWriter& writer) {
@@ -112,7 +115,8 @@ class TensorMerger {
     b_.resize(static_cast<size_t>(rows * spec.rank));
     TANDEM_RETURN_IF_ERROR(adapter_.ReadRows(index, LoraMatrix::kB, begin, rows, b_.data()));
     TANDEM_ASSIGN_OR_RETURN(const TensorView stored, base_.View(target.weight));
-    const DType read = stored.dtype == DType::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+    const DType wanted = rounding_ == Rounding::kPeft ? dtype : stored.dtype;
+    const DType read = wanted == DType::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
     in_.resize(static_cast<size_t>(rows * target.in) * DTypeBytes(read));
     TANDEM_RETURN_IF_ERROR(base_.ReadRows(target.weight, begin, rows, read, in_.data()));
     MergeRows({.base = in_.data(),
@@ -145,6 +149,7 @@ class TensorMerger {
 
   const HfCheckpoint& base_;
   const PeftAdapter& adapter_;
+  const Rounding rounding_;
   const MergeRule rule_;
   std::vector<float> a_, b_;
   std::vector<std::byte> in_, out_;
@@ -177,7 +182,7 @@ absl::StatusOr<MergedCheckpoint> MergeCheckpoint(const std::string& base_dir,
   TANDEM_ASSIGN_OR_RETURN(
       const auto writer,
       SafetensorsWriter::Create(dir + "/model.safetensors", tensors, {{"format", "pt"}}));
-  TensorMerger merger(*base, *adapter, rule);
+  TensorMerger merger(*base, *adapter, options.rounding, rule);
   for (const TensorDeclaration& tensor : tensors) {
     TANDEM_RETURN_IF_ERROR(merger.Write(tensor, *writer));
   }

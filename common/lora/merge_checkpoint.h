@@ -12,8 +12,11 @@ namespace tandem {
 
 struct MergeCheckpointOptions {
   enum class Rounding {
-    kServed,  // MergeRule::kServed: with BF16 these are the weights that a run serves
-    kPeft,    // what PEFT's merge gives: kBf16Product for an adapter stored as bf16, else kServed
+    // MergeRule::kServed on the base as it is stored: as BF16 these are the weights a run serves.
+    kServed,
+    // What PEFT's merge gives of a base that is loaded in the output's dtype, and so rounded before
+    // the sum: MergeRule::kBf16Product for an adapter stored as BF16, else kServed.
+    kPeft,
   };
   enum class Output { kBFloat16, kFloat32, kBase };  // kBase: each tensor as it is stored
 

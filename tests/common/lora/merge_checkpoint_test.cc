@@ -56,8 +56,12 @@ struct Folder {
   }
 
   // What the library's MergeRows makes of one weight; as fp32.
-  std::vector<float> Want(const LoraTarget& target, DType dtype, MergeRule rule) const {
-    const auto& w = tensors.at(target.weight).values;
+  std::vector<float> Want(const LoraTarget& target,
+                          DType dtype,
+                          Rounding rounding,
+                          MergeRule rule) const {
+    std::vector<float> w = tensors.at(target.weight).values;
+    if (rounding == Rounding::kPeft) w = Rounded(w, dtype);
     std::vector<float> merged(w.size());
     MergeRows({.base = w.data(),
                .base_dtype = DType::kFloat32,
@@ -80,7 +84,7 @@ struct Folder {
   }
 
   // Every tensor of `out` is as the rule makes it, of that dtype.
-  void RequireMerged(DType dtype, MergeRule rule) const {
+  void RequireMerged(DType dtype, Rounding rounding, MergeRule rule) const {
     const ModelSpec read = LoadModelSpec(out).value();
     const auto checkpoint = HfCheckpoint::Open(out, read).value();
     REQUIRE(checkpoint->tensors().size() == tensors.size());
@@ -90,8 +94,8 @@ struct Folder {
       std::vector<float> got(tensor.values.size());
       REQUIRE(checkpoint->ReadRows(name, 0, tensor.shape[0], DType::kFloat32, got.data()).ok());
       const LoraTarget* target = spec.Find(name);
-      REQUIRE(got ==
-              (target == nullptr ? Rounded(tensor.values, dtype) : Want(*target, dtype, rule)));
+      REQUIRE(got == (target == nullptr ? Rounded(tensor.values, dtype)
+                                        : Want(*target, dtype, rounding, rule)));
     }
   }
 };
@@ -112,9 +116,10 @@ TEST_CASE("a merged checkpoint has the weights of MergeRows, by every rule and d
                                                            : DType::kBFloat16;
           REQUIRE(merged->bytes ==
                   folder.model.parameters() * static_cast<int64_t>(DTypeBytes(dtype)));
-          folder.RequireMerged(dtype, rounding == Rounding::kPeft && adapter == DType::kBFloat16
-                                          ? MergeRule::kBf16Product
-                                          : MergeRule::kServed);
+          folder.RequireMerged(dtype, rounding,
+                               rounding == Rounding::kPeft && adapter == DType::kBFloat16
+                                   ? MergeRule::kBf16Product
+                                   : MergeRule::kServed);
         }
       }
     }
@@ -158,7 +163,7 @@ TEST_CASE("nothing is written over, the base least of all, and a failure leaves 
           absl::StatusCode::kAlreadyExists);
   REQUIRE(folder.Merge().ok());
   REQUIRE(folder.Merge().status().code() == absl::StatusCode::kAlreadyExists);
-  folder.RequireMerged(DType::kBFloat16, MergeRule::kServed);
+  folder.RequireMerged(DType::kBFloat16, Rounding::kServed, MergeRule::kServed);
 
   Folder broken;
   for (auto& [name, tensor] : broken.tensors) {
@@ -201,7 +206,7 @@ TEST_CASE("an exported adapter merges into the weights that its matrices give") 
   }
   REQUIRE(writer->Finish().ok());
   REQUIRE(MergeCheckpoint(folder.base, exported, folder.out, {}).ok());
-  folder.RequireMerged(DType::kBFloat16, MergeRule::kServed);
+  folder.RequireMerged(DType::kBFloat16, Rounding::kServed, MergeRule::kServed);
 }
 
 }  // namespace
