@@ -13,16 +13,11 @@
 namespace tandem {
 namespace {
 
-// 1 for each token that TrainedTokens counts, else 0.
-std::vector<float> TrainedResponse(const Sample& sample) {
-  const std::vector<bool> trained = TrainedTokens(sample.segments, WindowOf(sample));
-  return {trained.begin(), trained.end()};
-}
-
 // As in verl, tokens that the rollout correction rejects pay like the others.
 absl::StatusOr<TokenKl> KlOf(const Sample& sample, const std::string& estimator) {
   return KlOfTokens(sample.old_log_probs.empty() ? sample.log_probs : sample.old_log_probs,
-                    sample.ref_log_probs, TrainedResponse(sample), estimator);
+                    sample.ref_log_probs, CountedTokens(sample.segments, WindowOf(sample), {}),
+                    estimator);
 }
 
 }  // namespace
@@ -97,8 +92,7 @@ absl::Status AdvantageRows::SetBaseline(const SampleRecord& record, AdvantageRow
 
 absl::Status AdvantageRows::SetArrays(const SampleRecord& record, AdvantageRow& row) const {
   TANDEM_ASSIGN_OR_RETURN(Sample sample, samples_.Read(row.sample_id));
-  row.mask = TrainedResponse(sample);
-  for (size_t t = 0; t < sample.mask.size(); ++t) row.mask[t] *= sample.mask[t];
+  row.mask = CountedTokens(sample);
   row.trained = std::count(row.mask.begin(), row.mask.end(), 1.0f);
   TANDEM_RETURN_IF_ERROR(SetTokenRewards(sample, record.reward, row));
   if (!needs_.policy) return absl::OkStatus();

@@ -119,12 +119,14 @@ absl::Status ClusterService::TakeLogProbs(const v1::PutLogProbsRequest& request)
   static const std::map<std::string, TokenArray> kArrays = {
       {"current", TokenArray::kRecomputed},
       {"reference", TokenArray::kReference},
-      {"sum_pi_squared", TokenArray::kSumPiSquared}};
+      {"sum_pi_squared", TokenArray::kSumPiSquared},
+      {"training", TokenArray::kTraining}};
   const bool probe = request.policy() == "probe";
   const auto array = kArrays.find(request.policy());
   if (!probe && array == kArrays.end()) {
-    return InvalidArgument("policy {} is none of current, reference, probe and sum_pi_squared",
-                           request.policy());
+    return InvalidArgument(
+        "policy {} is none of current, reference, probe, sum_pi_squared and training",
+        request.policy());
   }
   for (const auto& item : request.items()) {
     const std::vector<float> values(item.log_probs().begin(), item.log_probs().end());

@@ -17,9 +17,7 @@ LogProbRow RowOf(const Sample& sample) {
 // With the mask of what is trained: the trainers have no log-prob of tool output.
 absl::StatusOr<Sample> ReadTrained(const SampleStore& samples, uint64_t sample_id) {
   TANDEM_ASSIGN_OR_RETURN(Sample sample, samples.Read(sample_id));
-  const std::vector<bool> trained = TrainedTokens(sample.segments, WindowOf(sample));
-  if (sample.mask.empty()) sample.mask.assign(trained.size(), 1.0f);
-  for (size_t t = 0; t < trained.size(); ++t) sample.mask[t] *= trained[t] ? 1.0f : 0.0f;
+  sample.mask = CountedTokens(sample);
   return sample;
 }
 

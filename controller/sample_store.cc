@@ -21,8 +21,8 @@ namespace tandem {
 namespace {
 
 constexpr const char* kArrayNames[kTokenArrays] = {
-    "reference log-probs", "recomputed log-probs", "sums of squared probabilities",
-    "advantages",          "importance weights",   "mask values"};
+    "reference log-probs", "recomputed log-probs", "sums of squared probabilities", "advantages",
+    "importance weights",  "mask values",          "log-probs of the training pass"};
 
 template <typename T>
 void AppendArray(std::string& bytes, const std::vector<T>& values) {
@@ -62,12 +62,8 @@ absl::Status CheckVersions(const Sample& sample, int64_t version) {
 int64_t CountTrained(const std::vector<Segment>& segments,
                      const ResponseWindow& window,
                      const std::vector<float>& mask) {
-  const std::vector<bool> trained = TrainedTokens(segments, window);
-  int64_t count = 0;
-  for (size_t i = 0; i < trained.size(); ++i) {
-    count += trained[i] && (mask.empty() || mask[i] == 1.0f) ? 1 : 0;
-  }
-  return count;
+  const std::vector<float> counted = CountedTokens(segments, window, mask);
+  return std::count(counted.begin(), counted.end(), 1.0f);
 }
 
 }  // namespace
@@ -245,8 +241,9 @@ absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
   TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.log_probs.data(), log_prob_bytes));
   at += log_prob_bytes;
   TANDEM_RETURN_IF_ERROR(ReadAt(at, sample.versions.data(), meta.response_tokens * 8));
-  std::vector<float>* const arrays[] = {&sample.ref_log_probs, &sample.old_log_probs, nullptr,
-                                        &sample.advantages,    &sample.is_weights,    &sample.mask};
+  std::vector<float>* const arrays[] = {
+      &sample.ref_log_probs, &sample.old_log_probs, nullptr, &sample.advantages,
+      &sample.is_weights,    &sample.mask,          nullptr};
   static_assert(std::size(arrays) == kTokenArrays);
   for (size_t i = 0; i < kTokenArrays; ++i) {
     const int64_t offset = meta.arrays.offsets[i];

@@ -33,13 +33,14 @@ enum class TokenArray {
   kSumPiSquared,  // sum over the vocabulary of squared probabilities, by the trainers
   kAdvantages,    // where they differ between tokens
   kIsWeights,     // Sample::is_weights
-  kMask           // Sample::mask
+  kMask,          // Sample::mask
+  kTraining       // log-probs of a training pass that the run ends with, by the trainers
 };
-inline constexpr size_t kTokenArrays = 6;
+inline constexpr size_t kTokenArrays = 7;
 
 // Offset in the step's file by TokenArray; -1: not put.
 struct TokenArrayOffsets {
-  std::array<int64_t, kTokenArrays> offsets{-1, -1, -1, -1, -1, -1};
+  std::array<int64_t, kTokenArrays> offsets{-1, -1, -1, -1, -1, -1, -1};
   int64_t& of(TokenArray array) { return offsets[static_cast<size_t>(array)]; }
   int64_t of(TokenArray array) const { return offsets[static_cast<size_t>(array)]; }
 };
@@ -102,7 +103,7 @@ class SampleStore {
   absl::StatusOr<std::vector<uint64_t>> Assigned(int64_t step, int64_t mini_batch, int rank) const;
 
   // The whole sample, with reward, advantages (kAdvantages, else the scalar on every response
-  // token) and whatever else was put, but kSumPiSquared. NotFound: unknown id; DataLoss: the file
+  // token) and whatever else a trainer reads. NotFound: unknown id; DataLoss: the file
   // was cut.
   absl::StatusOr<Sample> Read(uint64_t sample_id) const;
   // One array alone, [response tokens]; empty if it was not put.

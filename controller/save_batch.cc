@@ -17,6 +17,8 @@ absl::StatusOr<SavedSample> Gather(const SampleStore& samples,
   SavedSample saved{std::move(sample)};
   TANDEM_ASSIGN_OR_RETURN(saved.sum_pi_squared,
                           samples.ReadArray(TokenArray::kSumPiSquared, meta.sample_id));
+  TANDEM_ASSIGN_OR_RETURN(saved.training_log_probs,
+                          samples.ReadArray(TokenArray::kTraining, meta.sample_id));
   saved.trained_tokens = meta.trained_tokens;
   saved.mini_batch = meta.mini_batch;
   saved.rank = meta.rank;

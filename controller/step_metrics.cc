@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "common/balance/seqlen_imbalance.h"
 
@@ -60,9 +61,9 @@ void AddTimes(MetricMap& metrics,
               const StepFacts& facts,
               const std::vector<SampleMeta>& samples,
               const PhaseRecorder& phases) {
-  double response_tokens = 0, all_tokens = 0;
+  const auto generated = static_cast<double>(facts.generated_tokens);
+  double all_tokens = 0;
   for (const SampleMeta& sample : samples) {
-    response_tokens += static_cast<double>(sample.response_tokens);
     all_tokens += static_cast<double>(sample.prompt_tokens + sample.response_tokens);
   }
   const double train = phases.Seconds("train") + phases.Seconds("optimize");
@@ -74,14 +75,17 @@ void AddTimes(MetricMap& metrics,
   metrics["timing_s/update_weights"] =
       phases.Seconds("sync") + phases.Seconds("check") + phases.Seconds("wake");
   metrics["timing_s/step"] = total;
-  if (phases.Seconds("reference") > 0) metrics["timing_s/ref"] = phases.Seconds("reference");
-  if (response_tokens > 0) {
-    metrics["timing_per_token_ms/gen"] = 1e3 * phases.Seconds("generate") / response_tokens;
-    metrics["timing_per_token_ms/update_actor"] = 1e3 * train / all_tokens;
+  const double recompute = phases.Seconds("old_log_prob"), reference = phases.Seconds("reference");
+  if (recompute > 0) metrics["timing_s/old_log_prob"] = recompute;
+  if (reference > 0) metrics["timing_s/ref"] = reference;
+  if (generated > 0) {
+    metrics["timing_per_token_ms/gen"] = 1e3 * phases.Seconds("generate") / generated;
   }
+  if (all_tokens > 0) metrics["timing_per_token_ms/update_actor"] = 1e3 * train / all_tokens;
   if (phases.Seconds("generate") > 0) {
-    metrics["perf/generation_tokens_per_second"] = response_tokens / phases.Seconds("generate");
+    metrics["perf/generation_tokens_per_second"] = generated / phases.Seconds("generate");
   }
+  metrics["perf/generated_tokens"] = generated;
   if (train > 0) metrics["perf/training_tokens_per_second"] = all_tokens / train;
   metrics["perf/total_num_tokens"] = all_tokens;
   metrics["perf/time_per_step"] = total;
@@ -92,6 +96,8 @@ void AddTimes(MetricMap& metrics,
   }
   metrics["perf/max_memory_allocated_gb"] = peak / (1024.0 * 1024.0 * 1024.0);
 }
+
+constexpr std::string_view kRatio = "actor/ratio_", kFirstRatio = "actor/first_ratio_";
 
 }  // namespace
 
@@ -120,6 +126,17 @@ void AddMiniBatchMetric(MetricMap& metrics, const std::string& name, double valu
   }
   double& extreme = metrics.try_emplace(name, value).first->second;
   extreme = name.ends_with("_min") ? std::min(extreme, value) : std::max(extreme, value);
+}
+
+void AddMiniBatchMetrics(MetricMap& metrics,
+                         const MetricMap& mini_batch,
+                         double share,
+                         bool first) {
+  for (const auto& [name, value] : mini_batch) {
+    AddMiniBatchMetric(metrics, name, value, share);
+    if (!first || !name.starts_with(kRatio)) continue;
+    metrics[std::string(kFirstRatio) + name.substr(kRatio.size())] = value;
+  }
 }
 
 }  // namespace tandem

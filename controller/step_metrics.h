@@ -18,11 +18,13 @@ struct StepFacts {
   int ranks = 1;
   int64_t max_response_tokens = 0;
   int64_t max_prompt_tokens = 0;
+  int64_t generated_tokens = 0;  // of responses: also dropped ones and greedy baselines
   LogProbComparison log_probs;
   std::map<std::string, double> trainer;       // over mini-batches: see AddMiniBatchMetric
   std::map<std::string, double> reward_terms;  // means over samples
 };
 
+// Of `samples`, those that are trained on, unless said (docs/algorithms.md, Metrics):
 // critic/*, response_length/*, prompt_length/*, global_seqlen/*, timing_s/*, timing_per_token_ms/*,
 // perf/*, training/*, and what is in `facts`.
 std::map<std::string, double> StepMetrics(const StepFacts& facts,
@@ -35,5 +37,11 @@ void AddMiniBatchMetric(std::map<std::string, double>& metrics,
                         const std::string& name,
                         double value,
                         double share);
+// Each of `mini_batch` so. Of the step's first mini-batch (`first`: before any optimizer step) the
+// ratios are kept apart, too: actor/first_ratio_{min,mean,max}.
+void AddMiniBatchMetrics(std::map<std::string, double>& metrics,
+                         const std::map<std::string, double>& mini_batch,
+                         double share,
+                         bool first);
 
 }  // namespace tandem

@@ -15,7 +15,6 @@
 #include "controller/step_metrics.h"
 
 namespace tandem {
-
 TrainLoop::TrainLoop(RunParts parts,
                      TrainOptions options,
                      RunControl& control,
@@ -141,16 +140,16 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
       batch.mini_batch = mini.index;
       const bool first = position_.version == version_before;
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
-      TANDEM_RETURN_IF_ERROR(
-          ForwardBackward(batch, share,
-                          {.step = batch.step,
-                           .mini_batch = mini.index,
-                           .mini_batches = updates,
-                           .version = position_.version,
-                           .global_tokens = static_cast<double>(mini.trained_tokens),
-                           .global_samples = mini.samples,
-                           .compare_log_probs = first && options_.compare_log_probs,
-                           .fresh = first}));
+      TANDEM_RETURN_IF_ERROR(WithStepSaved(
+          batch, ForwardBackward(batch, share,
+                                 {.step = batch.step,
+                                  .mini_batch = mini.index,
+                                  .mini_batches = updates,
+                                  .version = position_.version,
+                                  .global_tokens = static_cast<double>(mini.trained_tokens),
+                                  .global_samples = mini.samples,
+                                  .compare_log_probs = first && options_.compare_log_probs,
+                                  .fresh = first})));
       // The last moment to drop the step: from here on the weights are others.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
@@ -186,9 +185,7 @@ absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
-  for (const auto& [name, value] : results.front().metrics) {
-    AddMiniBatchMetric(batch.facts.trainer, name, value, share);
-  }
+  AddMiniBatchMetrics(batch.facts.trainer, results.front().metrics, share, command.fresh);
   return command.compare_log_probs ? CompareLogProbs(batch, results) : absl::OkStatus();
 }
 

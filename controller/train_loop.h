@@ -73,9 +73,13 @@ class TrainLoop {
   absl::Status OptimizerStep(StepBatch& batch, double share);
   // Counts an update that was left out; DataLoss, with the step saved, where it was one too many.
   absl::Status CountSkipped(StepBatch& batch, const OptimizerStepResult& result);
+  // Saves the step that a failure ends the run with. Says where it is, or why it is not.
+  std::string SaveFailedStep(const StepBatch& batch, const std::string& failure);
   absl::Status SaveFailedStep(const StepBatch& batch,
                               const std::string& folder,
                               const std::string& failure);
+  // `status`; a ratio or log-prob that is not what it must be (DataLoss) with its step saved.
+  absl::Status WithStepSaved(const StepBatch& batch, const absl::Status& status);
   // By trainer.save_batch_freq. A full disk is told, and no error.
   absl::Status SaveDueBatch(const StepBatch& batch);
   SavedBatchInfo BatchInfoOf(const StepBatch& batch) const;

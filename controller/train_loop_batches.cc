@@ -27,18 +27,31 @@ absl::Status TrainLoop::CountSkipped(StepBatch& batch, const OptimizerStepResult
       "{})",
       batch.step, skipped, skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", result.grad_norm,
       batch.mini_batch + 1, batch.plan.size());
+  // What went wrong first is what the run ends with.
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "{}: nothing is learnt any more. Go back to an earlier checkpoint with a "
+                    "smaller actor.optim.lr, or check rewards and model. {}",
+                    failure, SaveFailedStep(batch, failure));
+}
+
+absl::Status TrainLoop::WithStepSaved(const StepBatch& batch, const absl::Status& status) {
+  if (!absl::IsDataLoss(status)) return status;
+  const std::string failure(status.message());
+  absl::Status ended(status.code(), failure + "\n" + SaveFailedStep(batch, failure));
+  status.ForEachPayload([&ended](absl::string_view url, const absl::Cord& payload) {
+    ended.SetPayload(url, payload);
+  });
+  return ended;
+}
+
+std::string TrainLoop::SaveFailedStep(const StepBatch& batch, const std::string& failure) {
   const std::string folder = fmt::format("{}/failed_steps/step_{}", options_.run_dir, batch.step);
   const absl::Status saved = SaveFailedStep(batch, folder, failure);
-  // What went wrong first is what the run ends with.
-  return MakeStatus(
-      absl::StatusCode::kDataLoss,
-      "{}: nothing is learnt any more. Go back to an earlier checkpoint with a "
-      "smaller actor.optim.lr, or check rewards and model. {}",
-      failure,
-      saved.ok() ? fmt::format("The step is saved: tandemctl batch inspect "
-                               "{}/step{} shows it",
-                               folder, kBatchSuffix)
-                 : fmt::format("The step could not be saved: {}", std::string(saved.message())));
+  if (!saved.ok()) {
+    return fmt::format("The step could not be saved: {}", std::string(saved.message()));
+  }
+  return fmt::format("The step is saved: tandemctl batch inspect {}/step{} shows it", folder,
+                     kBatchSuffix);
 }
 
 absl::Status TrainLoop::SaveFailedStep(const StepBatch& batch,

@@ -100,6 +100,7 @@ absl::Status TrainLoop::Generate(StepBatch& batch, size_t first) {
   const auto take = [&](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckLogProbs(sample));
     if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    batch.facts.generated_tokens += sample.response_tokens();
     if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, parts_.text);
     // The worker counts samples from 0 in each request; a re-issued request holds fewer.
     sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);

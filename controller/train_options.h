@@ -65,7 +65,7 @@ struct TrainOptions {
   double kl_coef = 0;  // of the first step
   KlControl kl_control;
   std::string kl_penalty = "kl";
-  RolloutCorrectionOptions correction;  // with recompute_old_log_probs
+  RolloutCorrectionOptions correction;  // here with recompute_old_log_probs, else in the loss
 };
 
 }  // namespace tandem

@@ -11,6 +11,7 @@
 #include "trainer_worker/batch_selection.h"
 #include "trainer_worker/fresh_ratios.h"
 #include "trainer_worker/loss_totals.h"
+#include "trainer_worker/losses/bypass_loss.h"
 #include "trainer_worker/token_inputs.h"
 
 namespace tandem {
@@ -143,8 +144,9 @@ class MiniBatchPass {
  public:
   MiniBatchPass(const PassParts& parts,
                 const MiniBatchRequest& request,
-                const std::vector<Sample>& samples)
-      : parts_(parts), request_(request), samples_(samples) {}
+                const std::vector<Sample>& samples,
+                LogProbsBySample* differing)
+      : parts_(parts), request_(request), samples_(samples), differing_(differing) {}
 
   absl::StatusOr<MiniBatchReport> Train(const PackedPass& pass);
 
@@ -155,14 +157,22 @@ class MiniBatchPass {
                                   const TokenScores& scores,
                                   const std::vector<uint8_t>& selected);
   absl::Status TrainMicroBatch(const PackedBatch& batch, const std::vector<uint8_t>& selected);
+  // Keeps what `differing` may become.
+  void Keep(const PackedBatch& batch, const std::vector<float>& log_probs);
+  bool Differs() const;
+  void AddToCorrection(const PackedBatch& batch, const LossTokens& tokens);
+  absl::Status ReduceMetrics();
   // The comparison with the rollout covers it, and the controller tells of every rank's tokens.
   bool compared() const { return request_.compare_log_probs && !request_.recomputed_old_log_probs; }
 
   const PassParts& parts_;
   const MiniBatchRequest& request_;
   const std::vector<Sample>& samples_;
+  LogProbsBySample* const differing_;
+  LogProbsBySample log_probs_;
   BatchSelection selection_;
   LossTotals totals_;
+  BypassMetrics correction_;
   FreshRatios fresh_;
   absl::Status finite_;  // told after the collectives, in which the other ranks wait for this one
   MiniBatchReport report_;
@@ -195,7 +205,27 @@ absl::StatusOr<LossResult> MiniBatchPass::Loss(const PackedBatch& batch,
   TANDEM_ASSIGN_OR_RETURN(LossResult loss,
                           ComputePolicyLoss(tokens, request_.loss, ScaleOf(request_)));
   totals_.Add(loss);
+  if (request_.loss.bypass) AddToCorrection(batch, tokens);
   return loss;
+}
+
+void MiniBatchPass::AddToCorrection(const PackedBatch& batch, const LossTokens& tokens) {
+  for (size_t i = 0; i < tokens.log_probs.size(); ++i) {
+    if (tokens.mask[i] == 0) continue;
+    correction_.AddToken(ScoredSample(batch, samples_, i).sample_id, tokens.log_probs[i],
+                         tokens.old_log_probs[i]);
+  }
+}
+
+absl::Status MiniBatchPass::ReduceMetrics() {
+  TANDEM_RETURN_IF_ERROR(totals_.Reduce(*parts_.communicator));
+  report_.metrics = totals_.Metrics(request_.loss);
+  if (!request_.loss.bypass) return absl::OkStatus();
+  for (const Sample& sample : samples_) correction_.AddSample(sample.sample_id);
+  TANDEM_ASSIGN_OR_RETURN(auto metrics, correction_.Reduce(request_.loss.bypass->correction,
+                                                           parts_.communicator->host()));
+  report_.metrics.merge(metrics);
+  return absl::OkStatus();
 }
 
 absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
@@ -206,6 +236,7 @@ absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
     CompareLogProbs(batch, samples_, scores.log_probs, report_.comparison);
   }
   if (!compared()) fresh_.Add(batch, samples_, scores.log_probs, request_);
+  Keep(batch, scores.log_probs);
   TANDEM_ASSIGN_OR_RETURN(const LossResult loss, Loss(batch, scores, selected));
   const absl::Time middle = absl::Now();
   TANDEM_RETURN_IF_ERROR(parts_.loop->Backward(batch, *parts_.weights, *parts_.gradients,
@@ -214,6 +245,22 @@ absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
   report_.forward_seconds += absl::ToDoubleSeconds(middle - start);
   report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - middle);
   return absl::OkStatus();
+}
+
+void MiniBatchPass::Keep(const PackedBatch& batch, const std::vector<float>& log_probs) {
+  if (differing_ == nullptr || !request_.fresh) return;
+  for (size_t i = 0; i < log_probs.size(); ++i) {
+    const Sample& sample = ScoredSample(batch, samples_, i);
+    std::vector<float>& kept = log_probs_[sample.sample_id];
+    kept.resize(static_cast<size_t>(sample.response_tokens()));
+    kept[static_cast<size_t>(batch.scored_response[i])] = log_probs[i];
+  }
+}
+
+bool MiniBatchPass::Differs() const {
+  const LogProbComparison& rollout = report_.comparison;
+  return !fresh_.status().ok() ||
+         (!request_.differences_allowed && rollout.identical < rollout.compared);
 }
 
 absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
@@ -227,10 +274,10 @@ absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
   const absl::Time start = absl::Now();
   TANDEM_RETURN_IF_ERROR(parts_.gradients->Finish());
   finite_.Update(fresh_.status());
+  if (differing_ != nullptr && Differs()) *differing_ = std::move(log_probs_);
   TANDEM_RETURN_IF_ERROR(Agree(*parts_.communicator, finite_, "checking log-probs").status());
   report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);
-  TANDEM_RETURN_IF_ERROR(totals_.Reduce(*parts_.communicator));
-  report_.metrics = totals_.Metrics(request_.loss);
+  TANDEM_RETURN_IF_ERROR(ReduceMetrics());
   return report_;
 }
 
@@ -239,10 +286,11 @@ absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,
-                                               const std::vector<Sample>& samples) {
+                                               const std::vector<Sample>& samples,
+                                               LogProbsBySample* differing) {
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
                           BeginPass(parts, options, samples, CheckLogProbs(samples, request)));
-  return MiniBatchPass(parts, request, samples).Train(pass);
+  return MiniBatchPass(parts, request, samples, differing).Train(pass);
 }
 
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,

@@ -42,6 +42,8 @@ struct MiniBatchRequest {
   // No optimizer step was done since the old log-probs were computed, under weight version
   // `version`: tokens of that version must have an importance ratio of exactly 1.
   bool fresh = false;
+  // Whoever reads the report goes on where log-probs differ: it corrects them.
+  bool differences_allowed = false;
   int64_t version = 0;
   // Key what a loss chooses at random.
   int64_t step = 0;
@@ -71,11 +73,15 @@ struct PassParts {
 // Collective. Adds to the shard's gradients, which must be mapped, and what sums them begun
 // (GradientScatter::Begin). A loss that selects tokens takes one more forward pass first, unless
 // all its tokens are fresh. InvalidArgument: a sample that cannot be trained on; DataLoss: a ratio
-// of fresh tokens is not 1; Aborted: another rank failed.
+// of fresh tokens is not 1; Aborted: another rank failed. Unless null, `differing` becomes the
+// pass's log-probs of this rank's samples where one of them is not what it must be (not 1 as a
+// ratio, or not the rollout's although request.differences_allowed is false), also where the call
+// fails for it.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,
-                                               const std::vector<Sample>& samples);
+                                               const std::vector<Sample>& samples,
+                                               LogProbsBySample* differing = nullptr);
 
 // Collective. Log-probs of every trained token under the weights of `parts`; likewise the sums of
 // squared probabilities, unless null.

@@ -23,7 +23,7 @@ class SampleStream {
   // The probe samples of this rank's rollout. NotFound: other step.
   virtual absl::StatusOr<std::vector<Sample>> PullProbe(int64_t step) = 0;
   // `policy` is "current", "reference" or "probe"; "sum_pi_squared": such sums under the current
-  // one.
+  // one; "training": a training pass's, which are not what they must be.
   virtual absl::Status PutLogProbs(int64_t step,
                                    const std::string& policy,
                                    const LogProbsBySample& log_probs) = 0;

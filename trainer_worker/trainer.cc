@@ -193,6 +193,7 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   request.global_samples = static_cast<double>(command.global_samples);
   request.compare_log_probs = command.compare_log_probs;
   request.fresh = command.fresh;
+  request.differences_allowed = options_.differences_allowed;
   request.step = command.step;
   request.version = command.version;
   request.seed = options_.seed;
@@ -201,6 +202,13 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   request.loss_scale_factor = options_.loss_scale_factor;
   request.recomputed_old_log_probs = options_.recompute_old_log_probs;
   return request;
+}
+
+void Trainer::SendDiffering(int64_t step, const LogProbsBySample& log_probs) {
+  if (log_probs.empty()) return;
+  const absl::Status sent = samples_->PutLogProbs(step, "training", log_probs);
+  // What differs ends the run, with or without them.
+  if (!sent.ok()) spdlog::warn("the differing log-probs are not saved: {}", sent.ToString());
 }
 
 absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
@@ -214,7 +222,10 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
   TANDEM_RETURN_IF_ERROR(
       Agree(session->communicator(), samples.status(), "pulling samples").status());
   ForwardBackwardResult result;
-  TANDEM_ASSIGN_OR_RETURN(result.batch, session->Train(RequestOf(command), *samples));
+  LogProbsBySample differing;
+  auto report = session->Train(RequestOf(command), *samples, &differing);
+  SendDiffering(command.step, differing);
+  TANDEM_ASSIGN_OR_RETURN(result.batch, std::move(report));
   trained_ = trained_step_ == command.step ? trained_ + 1 : 1;
   trained_step_ = command.step;
   step_complete_ = trained_ >= command.mini_batches;

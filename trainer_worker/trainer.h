@@ -38,7 +38,8 @@ struct TrainerOptions {
   double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
   uint64_t seed = 1;             // trainer.seed
   bool recompute_old_log_probs = false;
-  bool sum_pi_squared = false;  // goes to the controller with the current policy's log-probs
+  bool differences_allowed = false;  // see MiniBatchRequest
+  bool sum_pi_squared = false;       // goes to the controller with the current policy's log-probs
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
@@ -113,6 +114,8 @@ class Trainer {
   absl::Status LoadWeights(const ResetCommand& command);
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
+  // For the batch that the controller saves when it ends the run.
+  void SendDiffering(int64_t step, const LogProbsBySample& log_probs);
   MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
   // What the rollout should hold: an HF checkpoint or the masters. Collective with the latter.
   absl::StatusOr<std::unique_ptr<WeightOracle>> OracleOf(TrainingSession& session,

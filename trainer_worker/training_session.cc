@@ -153,12 +153,13 @@ absl::Status TrainingSession::AgreeOnMemory(const absl::Status& mine) {
 }
 
 absl::StatusOr<MiniBatchReport> TrainingSession::Train(const MiniBatchRequest& request,
-                                                       const std::vector<Sample>& samples) {
+                                                       const std::vector<Sample>& samples,
+                                                       LogProbsBySample* differing) {
   has_gradients_ = false;
   TANDEM_RETURN_IF_ERROR(AgreeOnMemory(TakeTrainingMemory()));
   const PassParts parts{loop_.get(), weights_.get(), gradients_.get(), communicator_.get()};
-  TANDEM_ASSIGN_OR_RETURN(MiniBatchReport report,
-                          TrainMiniBatch(parts, Pass(options_.train_limits), request, samples));
+  TANDEM_ASSIGN_OR_RETURN(MiniBatchReport report, TrainMiniBatch(parts, Pass(options_.train_limits),
+                                                                 request, samples, differing));
   TANDEM_RETURN_IF_ERROR(AwaitGradients(*communicator_, *shard_->device(), report));
   has_gradients_ = true;
   return report;

@@ -76,9 +76,10 @@ class TrainingSession {
   // The shard got new values.
   void WeightsChanged() { weights_->Refresh(); }
 
-  // Collective. Starts a new sum of gradients, runs the mini-batch.
+  // Collective. Starts a new sum of gradients, runs the mini-batch; `differing` as TrainMiniBatch.
   absl::StatusOr<MiniBatchReport> Train(const MiniBatchRequest& request,
-                                        const std::vector<Sample>& samples);
+                                        const std::vector<Sample>& samples,
+                                        LogProbsBySample* differing = nullptr);
   // Collective. Steps on the gradients of the last Train. FailedPrecondition: there are none.
   absl::StatusOr<OptimizerReport> Step();
   // Collective. Log-probs under the current weights: of the step's samples (and their sums of

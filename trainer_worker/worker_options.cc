@@ -4,6 +4,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
+#include "common/config/rollout_correction_rules.h"
 #include "common/device/device_memory.h"
 #include "common/model_spec/memory_formulas.h"
 
@@ -26,8 +27,12 @@ absl::StatusOr<Reshard> ReshardOf(const std::string& text) {
       "actor.fsdp_config.reshard_after_forward is \"{}\"; use auto, true or false", text);
 }
 
-PolicyLossOptions LossOf(const v1::Actor& actor) {
+PolicyLossOptions LossOf(const v1::Config& config) {
+  const v1::Actor& actor = config.actor();
   PolicyLossOptions loss;
+  if (const auto& correction = config.algorithm().rollout_correction(); correction.bypass_mode()) {
+    loss.bypass = {.correction = RolloutCorrectionOf(config), .loss_type = correction.loss_type()};
+  }
   loss.loss_mode = actor.policy_loss().loss_mode();
   loss.tau_pos = actor.tau_pos();
   loss.tau_neg = actor.tau_neg();
@@ -118,13 +123,14 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.rank = rank;
   options.threads = std::max<int>(1, registration.compute_threads());
   options.transport = config.weight_sync().transport();
-  options.loss = LossOf(config.actor());
+  options.loss = LossOf(config);
   options.loss_agg_mode = config.actor().loss_agg_mode();
   const int64_t factor = config.actor().loss_scale_factor();
   options.loss_scale_factor =
       static_cast<double>(factor > 0 ? factor : config.data().max_response_length());
   options.seed = static_cast<uint64_t>(config.trainer().seed());
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";
+  options.differences_allowed = RolloutCorrectionOf(config).enabled();
   options.sum_pi_squared = NeedsSumPiSquared(config);
   options.keep_reference = NeedsReference(config);
   options.save_optimizer = SavesContent(config, "optimizer");

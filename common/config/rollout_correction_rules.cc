@@ -98,11 +98,6 @@ class Rules {
             "rollout_is_batch_normalize=true needs the weights of the whole batch, and with "
             "bypass_mode=true they come one micro-batch at a time: the result would depend on the "
             "packing; set one of the two to false");
-    Require(
-        !options_.enabled() && keys_.loss_type() == "ppo_clip",
-        {"bypass_mode", "rollout_is", "rollout_rs", "loss_type"},
-        "bypass_mode=true with rollout_is, rollout_rs or loss_type=reinforce is not trained with "
-        "yet; set bypass_mode=false with actor.old_log_prob=recompute, or leave those out");
     const std::string& mode = actor_.policy_loss().loss_mode();
     Require(mode == "vanilla", {"bypass_mode", "actor.policy_loss.loss_mode"},
             fmt::format("bypass_mode=true has losses of its own (loss_type) and would put "

@@ -27,6 +27,19 @@ void Collect(const Descriptor& message, const std::string& prefix, std::vector<K
   }
 }
 
+// The losses are the files of a folder (deploy/cmake/TandemPolicyLosses.cmake); the schema names
+// those that it says something of.
+void AddPolicyLosses(KeySpec& spec) {
+  for (const std::string loss : {
+#define TANDEM_POLICY_LOSS(symbol, name) name,
+#include "policy_losses.inc"
+#undef TANDEM_POLICY_LOSS
+       }) {
+    const auto& choices = spec.info.choices();
+    if (std::count(choices.begin(), choices.end(), loss) == 0) spec.info.add_choices(loss);
+  }
+}
+
 // Levenshtein distance.
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
@@ -69,6 +82,9 @@ const std::vector<KeySpec>& ConfigSchema() {
   static const std::vector<KeySpec>* const schema = [] {
     auto* all = new std::vector<KeySpec>;
     Collect(*v1::Config::descriptor(), "", all);
+    for (KeySpec& spec : *all) {
+      if (spec.key == "actor.policy_loss.loss_mode") AddPolicyLosses(spec);
+    }
     return all;
   }();
   return *schema;

@@ -27,4 +27,18 @@ inline std::vector<bool> TrainedTokens(const std::vector<Segment>& segments,
   return trained;
 }
 
+// [response tokens]: those that losses, estimators and the rollout correction count, 1, else 0: the
+// trained ones that `mask`, as Sample::mask (empty: all), leaves.
+inline std::vector<float> CountedTokens(const std::vector<Segment>& segments,
+                                        const ResponseWindow& window,
+                                        const std::vector<float>& mask) {
+  const std::vector<bool> trained = TrainedTokens(segments, window);
+  std::vector<float> counted(trained.begin(), trained.end());
+  for (size_t t = 0; t < mask.size(); ++t) counted[t] *= mask[t];
+  return counted;
+}
+inline std::vector<float> CountedTokens(const Sample& sample) {
+  return CountedTokens(sample.segments, WindowOf(sample), sample.mask);
+}
+
 }  // namespace tandem

@@ -59,21 +59,47 @@ class Field {
   double sum_ = 0;
 };
 
+// What a sample's ratios are made of.
+struct Compared {
+  const char* old_name;
+  const std::vector<float>& old;
+  const std::vector<float>& trainer;
+};
+
+Compared ComparedOf(const SavedSample& sample) {
+  const bool recomputed = !sample.old_log_probs.empty();
+  if (sample.training_log_probs.empty()) {
+    return {"rollout", sample.log_probs, sample.old_log_probs};
+  }
+  return {recomputed ? "recomputed" : "rollout",
+          recomputed ? sample.old_log_probs : sample.log_probs, sample.training_log_probs};
+}
+
 class Ratios {
  public:
+  // A batch with log-probs of a training pass is about these alone.
+  explicit Ratios(bool training) : training_(training) {}
+
   void Add(const SavedSample& sample) {
-    const size_t both = std::min(sample.log_probs.size(), sample.old_log_probs.size());
+    if (training_ && sample.training_log_probs.empty()) return;
+    const Compared compared = ComparedOf(sample);
+    const size_t both = std::min(compared.old.size(), compared.trainer.size());
     for (size_t i = 0; i < both; ++i) {
-      const double rollout = sample.log_probs[i], trainer = sample.old_log_probs[i];
-      if (!std::isfinite(rollout) || !std::isfinite(trainer)) continue;
-      const double ratio = std::exp(trainer - rollout);
+      const double old = compared.old[i], trainer = compared.trainer[i];
+      if (!std::isfinite(old) || !std::isfinite(trainer)) continue;
+      const double ratio = std::exp(trainer - old);
       if (stats_.tokens == 0) stats_.min = stats_.max = ratio;
       stats_.min = std::min(stats_.min, ratio);
       stats_.max = std::max(stats_.max, ratio);
-      stats_.exactly_one += trainer == rollout ? 1 : 0;
+      stats_.exactly_one += trainer == old ? 1 : 0;
       sum_ += ratio;
-      const double distance = std::fabs(trainer - rollout);
-      if (stats_.tokens++ == 0 || distance > worst_) Keep(sample, i, ratio, distance);
+      const double distance = std::fabs(trainer - old);
+      if (stats_.tokens++ == 0 || distance > worst_) {
+        Keep(sample, i, ratio, distance);
+        stats_.old = compared.old_name;
+        stats_.old_log_prob = old;
+        stats_.trainer = trainer;
+      }
     }
   }
 
@@ -93,8 +119,6 @@ class Ratios {
     stats_.group = sample.group;
     stats_.sequence_position = at;
     stats_.token = sample.tokens[static_cast<size_t>(at)];
-    stats_.rollout = sample.log_probs[i];
-    stats_.trainer = sample.old_log_probs[i];
     stats_.masked = !sample.mask.empty() && sample.mask[i] == 0;
     stats_.weight_version = sample.versions[i];
     const auto begin = sample.tokens.begin();
@@ -103,6 +127,7 @@ class Ratios {
     stats_.after.assign(begin + at + 1, begin + std::min(length, at + 1 + kContext));
   }
 
+  const bool training_;
   RatioStats stats_;
   double sum_ = 0;
   double worst_ = 0;
@@ -133,6 +158,13 @@ class Groups {
   std::map<int64_t, GroupStats> groups_;
 };
 
+bool HasTrainingPass(const BatchReader& batch) {
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (!batch.Read(i).training_log_probs.empty()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 BatchStats SummarizeBatch(const BatchReader& batch) {
@@ -142,7 +174,7 @@ BatchStats SummarizeBatch(const BatchReader& batch) {
   Field versions("versions", true);
   std::vector<Field> arrays;
   for (const SavedArray& array : kSavedArrays) arrays.emplace_back(array.name, true);
-  Ratios ratios;
+  Ratios ratios(HasTrainingPass(batch));
   Groups groups;
   for (size_t i = 0; i < batch.size(); ++i) {
     const SavedSample sample = batch.Read(i);

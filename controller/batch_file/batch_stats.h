@@ -41,8 +41,11 @@ struct GroupStats {
   double reward_max = 0;
 };
 
-// exp(trainer's log-prob - rollout's) of the tokens that have both, finite.
+// exp(trainer's log-prob - old one) of the tokens that have both, finite: of the training pass that
+// the run ended with over what it was compared with, where samples have its log-probs; else of the
+// recomputed ones over the rollout's.
 struct RatioStats {
+  const char* old = "rollout";  // or recomputed: whose the old log-prob of the worst token is
   int64_t tokens = 0;
   int64_t exactly_one = 0;
   double min = 1;
@@ -53,7 +56,7 @@ struct RatioStats {
   int64_t group = 0;
   int64_t sequence_position = 0;  // prompt tokens counted too
   int32_t token = 0;
-  double rollout = 0;  // log-probs
+  double old_log_prob = 0;
   double trainer = 0;
   bool masked = false;          // no loss counts it
   int64_t weight_version = 0;   // that sampled it
@@ -73,7 +76,7 @@ struct BatchStats {
   std::optional<RatioStats> ratio;  // absent where no trainer's log-probs were saved
 };
 
-// Reads every sample once.
+// Reads every sample, twice at most.
 BatchStats SummarizeBatch(const BatchReader& batch);
 
 }  // namespace tandem

@@ -14,7 +14,10 @@ namespace tandem {
 
 struct SavedSample : Sample {
   std::vector<float> sum_pi_squared;  // per response token; empty: not computed
-  int64_t trained_tokens = 0;         // response tokens that the mask leaves
+  // Of the training pass that the run ended with, where its trainer saw old log-probs of the same
+  // weights that are not the same.
+  std::vector<float> training_log_probs;
+  int64_t trained_tokens = 0;  // response tokens that the mask leaves
   int64_t mini_batch = 0;
   int rank = 0;          // of the trainer
   double score = 0;      // the reward function's
@@ -27,10 +30,11 @@ struct SavedArray {
   const char* name;
   std::vector<float> SavedSample::*values;
 };
-inline constexpr std::array<SavedArray, 7> kSavedArrays = {{
+inline constexpr std::array<SavedArray, 8> kSavedArrays = {{
     {"log_probs", &SavedSample::log_probs},
     {"old_log_probs", &SavedSample::old_log_probs},
     {"ref_log_probs", &SavedSample::ref_log_probs},
+    {"training_log_probs", &SavedSample::training_log_probs},
     {"sum_pi_squared", &SavedSample::sum_pi_squared},
     {"advantages", &SavedSample::advantages},
     {"is_weights", &SavedSample::is_weights},

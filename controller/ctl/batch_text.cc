@@ -102,18 +102,21 @@ std::string GroupTable(const BatchStats& stats) {
 std::string RatioText(const BatchStats& stats, const BatchTexts& texts) {
   if (!stats.ratio) {
     return "no ratio of trainer and rollout: the file has not both log-probs of any token "
-           "(actor.old_log_prob=recompute saves the trainer's)\n";
+           "(actor.old_log_prob=recompute saves the trainer's, and so does a run that a difference "
+           "ends)\n";
   }
   const RatioStats& ratio = *stats.ratio;
+  const bool rollout = std::string(ratio.old) == "rollout";
   std::string text = fmt::format(
-      "ratio exp(trainer - rollout) of {} tokens: min {}, mean {}, max {}; exactly 1 in {}\n"
+      "ratio exp(trainer - {}) of {} tokens: min {}, mean {}, max {}; exactly 1 in {}\n"
       "worst ratio {}: {} (token {} of the sequence), group {}, weight version {}{}\n"
-      "  log-prob of the rollout {:.9g}, of the trainer {:.9g}\n"
+      "  log-prob {} {:.9g}, of the trainer {:.9g}\n"
       "  tokens {} [{}] {}\n",
-      ratio.tokens, Number(ratio.min), Number(ratio.mean), Number(ratio.max), ratio.exactly_one,
-      Number(ratio.worst.value), PlaceText(ratio.worst), ratio.sequence_position, ratio.group,
-      ratio.weight_version, ratio.masked ? "; masked: no loss counts it" : "", ratio.rollout,
-      ratio.trainer, fmt::join(ratio.before, " "), ratio.token, fmt::join(ratio.after, " "));
+      ratio.old, ratio.tokens, Number(ratio.min), Number(ratio.mean), Number(ratio.max),
+      ratio.exactly_one, Number(ratio.worst.value), PlaceText(ratio.worst), ratio.sequence_position,
+      ratio.group, ratio.weight_version, ratio.masked ? "; masked: no loss counts it" : "",
+      rollout ? "of the rollout" : "recomputed", ratio.old_log_prob, ratio.trainer,
+      fmt::join(ratio.before, " "), ratio.token, fmt::join(ratio.after, " "));
   if (texts.tokenizer == nullptr) return text + fmt::format("  no text: {}\n", texts.note);
   return text + fmt::format("  text {} [{}] {}\n", Quoted(Decoded(texts, ratio.before)),
                             Quoted(Decoded(texts, {ratio.token})),
@@ -166,7 +169,7 @@ Json RatioJson(const RatioStats& ratio, const BatchTexts& texts) {
                 {"position", ratio.worst.position},
                 {"sequence_position", ratio.sequence_position},
                 {"token", ratio.token},
-                {"rollout_log_prob", ratio.rollout},
+                {fmt::format("{}_log_prob", ratio.old), ratio.old_log_prob},
                 {"trainer_log_prob", ratio.trainer},
                 {"masked", ratio.masked},
                 {"weight_version", ratio.weight_version},

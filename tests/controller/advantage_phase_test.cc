@@ -155,6 +155,50 @@ TEST_CASE("masked tokens count nowhere, and the score moves to the last one that
   REQUIRE(step.batch.records.at(b).advantage == -2);
 }
 
+// Three samples of a prompt: one with a token rejected at its end, one whole, one rejected whole.
+struct Rejected : Step {
+  const uint64_t cut = Add(0, 0, 3, 4), whole = Add(0, 1, 1, 1), gone = Add(0, 2, 2, 1);
+
+  explicit Rejected(double score_of_gone = 1) {
+    batch.records.at(gone).reward = batch.records.at(gone).reward_terms["score"] = score_of_gone;
+    Put(TokenArray::kMask, cut, {1, 1, 0});
+    Put(TokenArray::kMask, gone, {0, 0});
+  }
+};
+
+TEST_CASE("rloo compares with rejected samples, too", "[advantage_phase][correction]") {
+  Rejected step;
+  REQUIRE(step.Run("rloo").ok());
+  REQUIRE(step.Advantages(step.cut) == Floats{3, 3, 3});  // 4 less the mean of 1 and 1
+  REQUIRE(step.Advantages(step.whole) == Floats{-1.5f});  // 1 less that of 4 and 1
+  // Over the tokens that are left.
+  REQUIRE(step.Metric("critic/advantages/mean") == Approx((3 + 3 - 1.5) / 3));
+}
+
+TEST_CASE("reinforce_plus_plus whitens by the tokens that a rejection leaves",
+          "[advantage_phase][correction]") {
+  for (const double gone : {1.0, 90.0}) {
+    Rejected step(gone);
+    REQUIRE(step.Run("reinforce_plus_plus").ok());
+    // Returns 4, 4 and 1: mean 3, variance 3. What is rejected whole has no part in it.
+    REQUIRE(step.Advantages(step.cut)[0] == Approx(1 / std::sqrt(3.0)));
+    REQUIRE(step.Advantages(step.cut)[1] == Approx(1 / std::sqrt(3.0)));
+    REQUIRE(step.Advantages(step.whole)[0] == Approx(-2 / std::sqrt(3.0)));
+    REQUIRE(step.Metric("critic/returns/max") == 4);
+    REQUIRE(step.Metric("critic/returns/min") == 1);
+  }
+}
+
+TEST_CASE("gdpo compares with rejected samples, and whitens by the tokens that are left",
+          "[advantage_phase][correction]") {
+  Rejected step;
+  REQUIRE(step.Run("gdpo").ok());
+  // 4, 1 and 1: 2 and -1 of sqrt(3), the format of all is 1; the three tokens that are left have
+  // mean 1 / sqrt(3) and variance 1.
+  REQUIRE(step.Advantages(step.cut)[0] == Approx(1 / std::sqrt(3.0)).epsilon(1e-5));
+  REQUIRE(step.Advantages(step.whole)[0] == Approx(-2 / std::sqrt(3.0)).epsilon(1e-5));
+}
+
 TEST_CASE("token baselines read what trainers and the rollout correction have put",
           "[advantage_phase]") {
   Step step;

@@ -72,6 +72,9 @@ TEST_CASE("Batches are generated until the step has groups that differ", "[dynam
   REQUIRE(metrics.at("critic/score/mean") == 0.5);
   REQUIRE(metrics.at("reward/right/mean") == 0.5);
   REQUIRE(metrics.at("global_seqlen/mean") == 8 * 5);
+  REQUIRE(metrics.at("perf/total_num_tokens") == 8 * 5);
+  // Of two tokens each, the dropped ones too.
+  REQUIRE(metrics.at("perf/generated_tokens") == 8 * 4 * 2);
   const auto& second = run.store.steps.at(2).metrics;
   REQUIRE(second.at(prefix + "num_gen_batches") == 1);
   REQUIRE(second.at(prefix + "evicted_groups") == 0);
@@ -180,6 +183,43 @@ TEST_CASE("A rollout lost while a step is refilled costs nothing but time",
       REQUIRE(Advantages(run.store, step) == Advantages(undisturbed.store, step));
     }
   }
+}
+
+TEST_CASE("remax's greedy responses follow their prompts through refills", "[dynamic_sampling]") {
+  testing::FakeRun run(1);
+  run.options.total_steps = 1;
+  run.options.adv_estimator = "remax";
+  run.options.greedy_baselines = true;
+  Filter(run, {0, 1, 3});
+  // Greedy responses of even rows are right.
+  const auto sampled = run.reward.value;
+  run.reward.value = [sampled](uint64_t id) {
+    const bool greedy = ((id >> 12) & 0xfffu) == kBaselineEpoch;
+    return greedy ? static_cast<double>(1 - (RowOf(id) & 1)) : sampled(id);
+  };
+  REQUIRE(run.Run().ok());
+  REQUIRE(Rows(run.store, 1) == Rowlist{2, 4});
+  // One for every prompt that was drawn, kept or not, with the batch that drew it.
+  for (int64_t group = 0; group < 6; ++group) {
+    REQUIRE(run.journal.Count(fmt::format("rollout 0 Generate(group {}, 1 samples, v0)", group)) ==
+            1);
+  }
+  REQUIRE(Advantages(run.store, 1) == std::vector<double>{-1, 0, -1, 0, -1, 0, -1, 0});
+  REQUIRE(run.store.steps.at(1).metrics.at("perf/generated_tokens") == 6 * (4 + 1) * 2);
+
+  // With the prompts' own: those of dropped groups are right, too, and change nothing.
+  testing::FakeRun odd(1);
+  odd.options = run.options;
+  odd.options.run_dir = odd.dir.path();
+  Filter(odd, {0, 1, 2});
+  const auto of_odd = odd.reward.value;
+  odd.reward.value = [of_odd](uint64_t id) {
+    const bool greedy = ((id >> 12) & 0xfffu) == kBaselineEpoch;
+    return greedy ? static_cast<double>(RowOf(id) == 4) : of_odd(id);
+  };
+  REQUIRE(odd.Run().ok());
+  REQUIRE(Rows(odd.store, 1) == Rowlist{3, 4});
+  REQUIRE(Advantages(odd.store, 1) == std::vector<double>{0, 1, 0, 1, -1, 0, -1, 0});
 }
 
 TEST_CASE("A stop in the middle of a refill drops the step", "[dynamic_sampling]") {

@@ -54,6 +54,47 @@ TEST_CASE("Numbers of mini-batches are averaged into their step's, extremes are 
                                                 {"actor/ratio_max", 2.25}});
 }
 
+TEST_CASE("The ratios of the first mini-batch are kept apart from the others", "[step_metrics]") {
+  std::map<std::string, double> step;
+  for (const double value : {1.0, 0.5, 3.0}) {
+    AddMiniBatchMetrics(step,
+                        {{"actor/ratio_min", value},
+                         {"actor/ratio_mean", value},
+                         {"actor/ratio_max", value},
+                         {"actor/loss", value}},
+                        1.0 / 3, value == 1.0);
+  }
+  REQUIRE(step.size() == 7);
+  REQUIRE(step.at("actor/first_ratio_min") == 1);
+  REQUIRE(step.at("actor/first_ratio_mean") == 1);
+  REQUIRE(step.at("actor/first_ratio_max") == 1);
+  REQUIRE(step.at("actor/ratio_min") == 0.5);
+  REQUIRE(step.at("actor/ratio_max") == 3);
+  REQUIRE(step.at("actor/loss") == Approx(1.5));
+}
+
+TEST_CASE("Rates of generation count what was generated, those of training what is trained on",
+          "[step_metrics]") {
+  testing::FakeRun run(2);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  for (const auto& [phase, seconds] :
+       {std::pair{"generate", 2}, std::pair{"old_log_prob", 3}, std::pair{"train", 5}}) {
+    phases.Begin(phase);
+    run.clock.Advance(absl::Seconds(seconds));
+  }
+  phases.End();
+  const auto metrics = StepMetrics({.ranks = 2, .generated_tokens = 100},
+                                   {MetaOf(1, 2, 8, 0), MetaOf(2, 2, 18, 1)}, phases);
+  REQUIRE(metrics.at("perf/generated_tokens") == 100);
+  REQUIRE(metrics.at("perf/generation_tokens_per_second") == 50);
+  REQUIRE(metrics.at("timing_per_token_ms/gen") == 20);
+  REQUIRE(metrics.at("timing_s/old_log_prob") == 3);
+  REQUIRE(metrics.at("perf/total_num_tokens") == 30);
+  REQUIRE(metrics.at("perf/training_tokens_per_second") == 6);
+  REQUIRE(metrics.at("perf/throughput") == 1.5);
+  REQUIRE_FALSE(metrics.contains("timing_s/ref"));
+}
+
 TEST_CASE("Extremes below and above 0 are kept as they are", "[step_metrics]") {
   std::map<std::string, double> step;
   AddMiniBatchMetric(step, "a_max", -3, 0.5);

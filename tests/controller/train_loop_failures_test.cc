@@ -1,6 +1,7 @@
 // What a run says of failures, and what it checks after them.
 #include <catch2/catch.hpp>
 
+#include "controller/batch_file/batch_reader.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {
@@ -49,6 +50,42 @@ TEST_CASE("An evaluation whose scores do not match its responses fails", "[train
   const absl::Status status = run.Run();
   REQUIRE(absl::IsInternal(status));
   REQUIRE(std::string(status.message()).find("2 scores for 1 responses") != std::string::npos);
+}
+
+TEST_CASE("A difference between rollout and trainer saves its step", "[train_loop]") {
+  testing::FakeRun run(1);
+  run.forward.identical_tokens = 14;
+  const std::vector<float> training = {-1.5f, -2.0f};
+  run.on_forward_backward = [&](const ForwardBackwardCommand&) {
+    const uint64_t id = run.samples->Metas().front().sample_id;
+    REQUIRE(run.samples->PutArray(1, TokenArray::kTraining, id, training).ok());
+  };
+  const std::string message(run.Run().message());
+  const std::string file = run.dir.path() / "failed_steps" / "step_1" / "step.batch";
+  REQUIRE(message.find("tandemctl batch inspect " + file) != std::string::npos);
+  const auto batch = BatchReader::Open(file);
+  REQUIRE(batch.ok());
+  REQUIRE(message.starts_with((*batch)->info().failure));
+  REQUIRE((*batch)->info().mini_batch == 0);
+  REQUIRE((*batch)->size() == run.samples->Metas().size());
+  REQUIRE((*batch)->Read(0).training_log_probs == training);
+  REQUIRE((*batch)->Read(1).training_log_probs.empty());
+}
+
+TEST_CASE("A ratio that is not 1 saves its step, another failure of the trainers does not",
+          "[train_loop]") {
+  for (const auto& [failure, saved] :
+       {std::pair{absl::DataLossError("2 of 9 tokens have an importance ratio other than 1"), true},
+        std::pair{absl::InvalidArgumentError("sample 0x1 does not fit"), false}}) {
+    testing::FakeRun run(2);
+    run.journal.FailNext("trainer 1", "ForwardBackward", failure);
+    const absl::Status status = run.Run();
+    REQUIRE(status.code() == failure.code());
+    const std::string file = run.dir.path() / "failed_steps" / "step_1" / "step.batch";
+    REQUIRE(BatchReader::Open(file).ok() == saved);
+    const bool said = std::string(status.message()).find(file) != std::string::npos;
+    REQUIRE(said == saved);
+  }
 }
 
 }  // namespace tandem

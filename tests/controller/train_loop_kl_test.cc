@@ -59,6 +59,34 @@ TEST_CASE("An adaptive coefficient is used a step after the KL that moved it", "
   }
 }
 
+TEST_CASE("Dynamic sampling leaves the KL and its coefficient to what is trained on", "[kl]") {
+  KlRun run(true);
+  // Rows 0, 2 and 3 have equal samples: steps of rows 1 and 4, then 5 and 6, ...
+  run.options.filter_groups = {.enable = true, .metric = "right"};
+  run.reward.value = [](uint64_t id) {
+    const uint64_t row = id >> 24;
+    return static_cast<double>(row == 0 || row == 2 || row == 3 ? 0 : id & 1);
+  };
+  REQUIRE(run.Run().ok());
+  for (int64_t step = 1; step <= 4; ++step) {
+    // Samples of the step count, 8, whatever was generated.
+    REQUIRE(run.Coef(step) == After(step - 1));
+    REQUIRE(run.store.steps.at(step).metrics.at("actor/reward_kl_penalty") == 0.5);
+    REQUIRE(run.Reward(step) == Approx(0.5 - After(step - 1)).epsilon(1e-12));
+  }
+  REQUIRE(run.store.steps.at(1).metrics.at("training/filter_groups/evicted_groups") == 3);
+
+  // In a step that is made again after its refills, as well.
+  KlRun again(true);
+  again.options = run.options;
+  again.options.run_dir = again.dir.path();
+  again.options.save_freq = 1;
+  again.reward.value = run.reward.value;
+  again.DieAt({WorkerRole::kTrainer, 0}, "ForwardBackward", 0);
+  REQUIRE(again.Run().ok());
+  for (int64_t step = 1; step <= 4; ++step) REQUIRE(again.Coef(step) == After(step - 1));
+}
+
 TEST_CASE("A resumed run goes on with the coefficient to the last bit", "[kl][recovery]") {
   KlRun run(true);
   run.options.total_steps = 2;

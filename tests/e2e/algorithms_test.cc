@@ -33,6 +33,62 @@ TEST_CASE(
   REQUIRE(outcome.weights != Undisturbed().weights);
 }
 
+TEST_CASE("bypass mode corrects in the loss, and fresh data by exactly nothing") {
+  const std::map<std::string, std::string> config = {
+      {"algorithm.rollout_correction.bypass_mode", "true"},
+      {"algorithm.rollout_correction.rollout_is", "token"},
+      {"algorithm.rollout_correction.rollout_rs", "token_k1,seq_mean_k3"},
+      {"algorithm.rollout_correction.rollout_rs_threshold", "1.001,0.001"}};
+  for (const std::string type : {"ppo_clip", "reinforce"}) {
+    INFO(type);
+    std::map<std::string, std::string> with = config;
+    with["algorithm.rollout_correction.loss_type"] = type;
+    const Outcome outcome = RunUndisturbed({.config = with});
+    RequireLearned(outcome, 3);
+    for (int64_t step = 1; step <= 3; ++step) {
+      REQUIRE(Metric(outcome, step, "rollout_corr/rollout_is_mean") == 1.0);
+      REQUIRE(Metric(outcome, step, "rollout_corr/rollout_is_min") == 1.0);
+      REQUIRE(Metric(outcome, step, "rollout_corr/rollout_is_max") == 1.0);
+      REQUIRE(Metric(outcome, step, "rollout_corr/rollout_rs_masked_fraction") == 0.0);
+      REQUIRE(Metric(outcome, step, "rollout_corr/kl") == 0.0);
+      REQUIRE(Metric(outcome, step, "actor/ratio_max") == 1.0);
+    }
+    // The plain loss, as there is nothing to correct: vanilla's, or gpg's.
+    const bool reinforce = type == "reinforce";
+    const Outcome plain = reinforce
+                              ? RunUndisturbed({.config = {{"actor.policy_loss.loss_mode", "gpg"}}})
+                              : Undisturbed();
+    REQUIRE(outcome.weights == plain.weights);
+  }
+}
+
+TEST_CASE("bypass mode weighs and rejects tokens of weights that a step has moved") {
+  const Outcome outcome =
+      RunUndisturbed({.config = {{"algorithm.rollout_correction.bypass_mode", "true"},
+                                 {"algorithm.rollout_correction.loss_type", "reinforce"},
+                                 {"algorithm.rollout_correction.rollout_is", "token"},
+                                 {"algorithm.rollout_correction.rollout_rs", "token_k1"},
+                                 {"algorithm.rollout_correction.rollout_rs_threshold", "1.02"},
+                                 {"actor.ppo_epochs", "2"},
+                                 {"actor.optim.lr", "0.005"}}});
+  RequireLearned(outcome, 3);
+  double rejected = 0;
+  for (int64_t step = 1; step <= 3; ++step) {
+    REQUIRE(Metric(outcome, step, "rollout_corr/rollout_is_max") > 1.0);
+    rejected += Metric(outcome, step, "rollout_corr/rollout_rs_masked_fraction");
+    // No ratio beyond the bounds is trained on.
+    REQUIRE(Metric(outcome, step, "actor/ratio_max") <= 1.0201);
+    REQUIRE(Metric(outcome, step, "actor/ratio_min") >= 0.9803);
+  }
+  REQUIRE(rejected > 0);
+  // The mini-batch before the first update is fresh.
+  for (int64_t step = 1; step <= 3; ++step) {
+    REQUIRE(Metric(outcome, step, "actor/first_ratio_min") == 1.0);
+    REQUIRE(Metric(outcome, step, "actor/first_ratio_mean") == 1.0);
+    REQUIRE(Metric(outcome, step, "actor/first_ratio_max") == 1.0);
+  }
+}
+
 TEST_CASE("remax trains on rewards less those of greedy responses") {
   const Outcome outcome = RunUndisturbed({.config = {{"algorithm.adv_estimator", "remax"}}});
   RequireLearned(outcome, 3);
@@ -75,6 +131,28 @@ TEST_CASE("dynamic sampling fills a step with groups that differ") {
     REQUIRE(Metric(outcome, step, "critic/score/mean") < 1.0);
   }
   REQUIRE(batches >= 3);
+}
+
+TEST_CASE("remax, dynamic sampling and a steered KL penalty train together") {
+  const std::map<std::string, std::string> config = {
+      {"algorithm.adv_estimator", "remax"},
+      {"algorithm.filter_groups.enable", "true"},
+      {"algorithm.filter_groups.metric", "seq_reward"},
+      {"algorithm.use_kl_in_reward", "true"},
+      {"algorithm.kl_ctrl.type", "adaptive"},
+      {"algorithm.kl_ctrl.kl_coef", "0.5"},
+      {"algorithm.kl_ctrl.horizon", "100"}};
+  const Outcome outcome = RunUndisturbed({.config = config});
+  RequireLearned(outcome, 3);
+  for (int64_t step = 1; step <= 3; ++step) {
+    REQUIRE(Metric(outcome, step, "training/filter_groups/num_gen_batches") >= 1);
+    REQUIRE(Metric(outcome, step, "critic/score/mean") > 0.0);
+    REQUIRE(Metric(outcome, step, "critic/score/mean") < 1.0);
+  }
+  REQUIRE(Metric(outcome, 2, "actor/reward_kl_penalty_coeff") < 0.5);
+  const Outcome again = RunUndisturbed({.config = config});
+  REQUIRE(again.metrics == outcome.metrics);
+  REQUIRE(again.weights == outcome.weights);
 }
 
 }  // namespace

@@ -58,5 +58,35 @@ TEST_CASE("a saved batch is read after the run, and its ratios are exactly 1") {
   REQUIRE(rig.Ctl({"batch", "inspect", rig.run_dir() + "/run.db"}).code == 65);
 }
 
+// A rollout that computes wrongly, where the probe does not look.
+TEST_CASE("a run that a difference ends saves its step, and the difference with it") {
+  ClusterRig rig({.config = {{"weight_sync.probe", "false"}}});
+  rig.SetPairs(2);
+  rig.SetFault("rollout", 1, "hidden state", 1, "flip");
+  const int code = rig.Launch().Wait();
+  const std::string said = rig.Log("launcher") + rig.Log("controller");
+  INFO(said);
+  REQUIRE(rig.FaultFired());
+  REQUIRE(code == 70);
+  REQUIRE(said.find("token log-probs identical between rollout and trainer") != std::string::npos);
+  REQUIRE(said.find("The step is saved: tandemctl batch inspect ") != std::string::npos);
+  REQUIRE(rig.LeftBehind() == "");
+  const std::string file = rig.run_dir() + "/failed_steps/step_1/step.batch";
+  const auto shown = rig.Ctl({"batch", "inspect", file, "--json"});
+  INFO(shown.output);
+  REQUIRE(shown.code == 0);
+  const auto json = nlohmann::json::parse(shown.output);
+  REQUIRE(json.at("samples") == 16);
+  REQUIRE(json.at("fields").contains("training_log_probs"));
+  const auto& ratio = json.at("ratio");
+  REQUIRE(ratio.at("exactly_one") < ratio.at("tokens"));
+  const auto& worst = ratio.at("worst");
+  REQUIRE(worst.at("ratio") != 1);
+  REQUIRE(worst.at("rollout_log_prob") != worst.at("trainer_log_prob"));
+  const auto text = rig.Ctl({"batch", "inspect", file});
+  REQUIRE(text.output.find("worst ratio ") != std::string::npos);
+  REQUIRE(text.output.find("token log-probs identical") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace tandem::testing

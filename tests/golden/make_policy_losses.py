@@ -4,6 +4,7 @@ central differences. What a loss takes as a constant (a stopped gradient) is hel
 
 Run in this folder: python3 make_policy_losses.py
 """
+import copy
 import json
 import math
 import random
@@ -203,6 +204,100 @@ def case(name, number, scenario, batch, o):
                         "grad_log_prob": {"dtype": "float32", "shape": shape, "data": gradient}}}
 
 
+BYPASS = (  # loss_type, rollout_is, rollout_is_threshold, rollout_rs, rollout_rs_threshold
+    ("ppo_clip", "token", 2.0, "token_k1", "0.75_1.4"),
+    ("ppo_clip", None, 2.0, "seq_mean_k2", "0.006"),
+    ("reinforce", "token", 1.1, None, None),
+    ("reinforce", "sequence", 1.6, "token_k3", "0.02"),
+    ("reinforce", None, 2.0, "token_k2,seq_max_k3", "0.04,0.08"),
+    ("reinforce", "token", "0.8_1.3", "seq_sum_k1", "0.85_1.2"),
+)
+
+
+def divergence(kind, d):
+    return {"k1": -d, "k2": d * d / 2, "k3": math.exp(d) - 1 - d}[kind]
+
+
+def kept_by(batch, criterion, threshold):
+    """Tokens that one criterion of rejection keeps."""
+    level, kind = criterion.rsplit("_", 1)
+    d = {i: batch.now[i] - batch.old[i] for i in batch.on}
+    if kind == "k1":
+        low, high = (math.log(float(x)) for x in threshold.split("_"))
+    else:
+        low, high = -math.inf, float(threshold)
+
+    def value(i):
+        row = [divergence(kind, d[k]) for k in batch.row(i // batch.width)]
+        return {"token": divergence(kind, d[i]), "seq_sum": sum(row), "seq_max": max(row),
+                "seq_mean": sum(row) / len(row)}[level]
+    return {i for i in batch.on if low <= value(i) <= high}
+
+
+def bypass_weights(batch, level, threshold):
+    low, high = 0, threshold
+    band = isinstance(threshold, str)
+    if band:
+        low, high = map(float, threshold.split("_"))
+    weights = {}
+    for i in batch.on:
+        of = [i] if level == "token" else batch.row(i // batch.width)
+        weight = math.exp(sum(batch.now[k] - batch.old[k] for k in of))
+        weights[i] = (weight if low <= weight <= high else 0) if band else min(weight, high)
+    return weights
+
+
+def bypass_case(number, scenario, batch, o):
+    """Rejection and weights from the policy in training, both constants of the gradient."""
+    c = o["rollout_correction"]
+    kept = copy.copy(batch)
+    if c["rollout_rs"]:
+        for criterion, threshold in zip(c["rollout_rs"].split(","),
+                                        c["rollout_rs_threshold"].split(",")):
+            keeps = kept_by(batch, criterion, threshold)
+            kept.on = [i for i in kept.on if i in keeps]
+    weights = bypass_weights(batch, c["rollout_is"], c["rollout_is_threshold"]) \
+        if c["rollout_is"] else {}
+    name = "vanilla" if c["loss_type"] == "ppo_clip" else "gpg"
+
+    def loss(now):
+        values = {i: token(name, batch, o, i, now[i], ())[0] *
+                  (weights.get(i, 1) if name == "gpg" else 1) for i in kept.on}
+        return aggregate(kept, o["loss_agg_mode"], values, o["global_batch_info"])
+    gradient = []
+    for i in range(len(batch.now)):
+        up, down = list(batch.now), list(batch.now)
+        up[i] += STEP
+        down[i] -= STEP
+        gradient.append((loss(up) - loss(down)) / (2 * STEP))
+    metrics = metrics_of(name, kept, o, ())
+    metrics["actor/ppo_kl"] = sum(batch.old[i] - batch.now[i] for i in kept.on) / len(kept.on)
+    metrics["rollout_corr/kl"] = sum(batch.old[i] - batch.now[i] for i in batch.on) / len(batch.on)
+    if c["rollout_rs"]:
+        metrics["rollout_corr/rollout_rs_masked_fraction"] = 1 - len(kept.on) / len(batch.on)
+    if weights:
+        metrics["rollout_corr/rollout_is_mean"] = sum(weights.values()) / len(weights)
+    return {"id": f"own/bypass_mode/{number}", "fn": "bypass_mode", "scenario": scenario,
+            "options": o,
+            "outputs": {"loss": {"dtype": "float32", "shape": [], "data": [loss(batch.now)]},
+                        "metrics": metrics,
+                        "grad_log_prob": {"dtype": "float32", "shape": [batch.rows, batch.width],
+                                          "data": gradient}}}
+
+
+def bypass_cases(batch, scenario, worlds):
+    for number in range(2 * len(BYPASS)):
+        loss_type, level, bound, criteria, thresholds = BYPASS[number % len(BYPASS)]
+        yield bypass_case(number, scenario, batch, {
+            "loss_mode": "bypass_mode", "loss_agg_mode": MODES[number % 5],
+            "clip_ratio_low": 0.1, "clip_ratio_high": 0.15, "clip_ratio_c": 1.2,
+            "global_batch_info": worlds[number // len(BYPASS)],
+            "rollout_correction": {"loss_type": loss_type, "rollout_is": level,
+                                   "rollout_is_threshold": bound,
+                                   "rollout_is_batch_normalize": False, "rollout_rs": criteria,
+                                   "rollout_rs_threshold": thresholds}})
+
+
 def main():
     rng = random.Random(33)
     batches = {"near": Batch(rng, [4, 5, 1, 3], 5, 0.15), "far": Batch(rng, [3, 0, 6], 6, 0.9)}
@@ -218,6 +313,7 @@ def main():
                  "use_rollout_is_weights": number % 3 == 1, "global_batch_info": worlds[number // 5]}
             scenario = ("near", "far")[number % 2]
             cases.append(case(name, number, scenario, batches[scenario], o))
+    cases += bypass_cases(batches["near"], "near", worlds)
     refused = [("vanilla", {"clip_ratio_c": 1.0}), ("dro", {"dro_beta": None})]
     for name, change in refused:
         o = {"loss_mode": name, "loss_agg_mode": "token-mean", "clip_ratio_low": 0.2,

@@ -131,6 +131,43 @@ TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones 
   }
 }
 
+TEST_CASE("Log-probs that are not what they must be come back, also from a pass that fails",
+          "[trainer][ratio]") {
+  const TempDir dir;
+  RankGroup one(1, {.model_dir = Write(dir), .max_micro_batch_tokens = 60});
+  std::vector<Sample> samples = RandomSamples(4, 39);
+  ScoreBy(one, samples);
+  const std::vector<Sample> right = samples;
+  for (Sample& sample : samples) sample.old_log_probs = sample.log_probs;
+  MiniBatchRequest request = RequestFor(samples);
+  request.fresh = true;
+  const auto train = [&](bool compare, bool recomputed, LogProbsBySample& differing) {
+    request.compare_log_probs = compare;
+    request.recomputed_old_log_probs = recomputed;
+    return one[0].session->Train(request, samples, &differing).ok();
+  };
+  const auto require_right = [&](const LogProbsBySample& differing) {
+    REQUIRE(differing.size() == right.size());
+    for (const Sample& sample : right) {
+      REQUIRE(differing.at(sample.sample_id) == sample.log_probs);
+    }
+  };
+  LogProbsBySample nothing, of_rollout, of_ratio;
+  REQUIRE(train(true, false, nothing));
+  REQUIRE(nothing.empty());
+
+  samples[1].log_probs[1] += 0.25f;
+  REQUIRE(train(true, false, of_rollout));  // the report tells it
+  require_right(of_rollout);
+  request.differences_allowed = true;
+  REQUIRE(train(true, false, nothing));
+  REQUIRE(nothing.empty());
+
+  samples[2].old_log_probs[0] += 0.25f;
+  REQUIRE_FALSE(train(false, true, of_ratio));
+  require_right(of_ratio);
+}
+
 TEST_CASE("Ratios of other weights, or after a step, are measured and not judged",
           "[trainer][ratio]") {
   const TempDir dir;
@@ -215,6 +252,77 @@ TEST_CASE("Losses that select tokens select the same ones on any number of ranks
       RequireNearGradients(one, *many);
     }
   }
+}
+
+// Samples of weights a little off, whose correction has something to cut.
+std::vector<Sample> StaleSamples(RankGroup& one, uint64_t seed) {
+  std::vector<Sample> samples = RandomSamples(7, seed);
+  ScoreBy(one, samples, 0.3f);
+  samples[2].mask.assign(samples[2].advantages.size(), 0.0f);
+  samples[4].mask.assign(samples[4].advantages.size(), 1.0f);
+  samples[4].mask[1] = 0;
+  return samples;
+}
+
+TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batches",
+          "[trainer][bypass]") {
+  const TempDir dir;
+  RankGroupOptions options{.model_dir = Write(dir)};
+  RankGroup one(1, options);
+  const std::vector<Sample> samples = StaleSamples(one, 37);
+  options.max_micro_batch_tokens = 60;
+  RankGroup split(1, options), two(2, options), three(3, options);
+  for (const std::string type : {"ppo_clip", "reinforce"}) {
+    INFO(type);
+    MiniBatchRequest request = RequestFor(samples);
+    request.loss.bypass = {.correction = {.rollout_is = "token",
+                                          .rollout_is_threshold = "1.1",
+                                          .rollout_rs = "token_k1,seq_mean_k3",
+                                          .rollout_rs_threshold = "0.8_1.2,0.5"},
+                           .loss_type = type};
+    const auto metrics = MetricsOf(one, samples, request);
+    REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") > 0.05);
+    REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") < 0.95);
+    REQUIRE(metrics.at("rollout_corr/rollout_is_max") == Approx(1.1));
+    // Of the tokens that are left alone.
+    REQUIRE(metrics.at("actor/ratio_max") <= Approx(1 / 0.8));
+    REQUIRE(metrics.at("actor/ratio_min") >= Approx(1 / 1.2));
+    for (RankGroup* many : {&split, &two, &three}) {
+      const auto others = MetricsOf(*many, samples, request);
+      for (const auto& [name, value] : metrics) {
+        INFO(name);
+        if (name.starts_with("rollout_corr/")) REQUIRE(others.at(name) == value);
+      }
+      REQUIRE(others.at("actor/pg_loss") == Approx(metrics.at("actor/pg_loss")).epsilon(1e-5));
+      REQUIRE(others.at("actor/pg_clipfrac") == metrics.at("actor/pg_clipfrac"));
+      RequireNearGradients(one, *many);
+    }
+  }
+}
+
+TEST_CASE("Bypass mode's correction of fresh data is exactly nothing", "[trainer][bypass]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  std::vector<Sample> samples = RandomSamples(5, 38);
+  RankGroup plain(1, options), two(2, options), same(1, options);
+  ScoreBy(plain, samples);
+  MiniBatchRequest request = RequestFor(samples);
+  request.loss.loss_mode = "gpg";
+  const auto want = MetricsOf(plain, samples, request);
+  request.loss = {};
+  request.loss.bypass = {.correction = {.rollout_is = "sequence",
+                                        .rollout_rs = "token_k1,seq_max_k3",
+                                        .rollout_rs_threshold = "1.001,0.001"},
+                         .loss_type = "reinforce"};
+  const auto metrics = MetricsOf(two, samples, request);
+  REQUIRE(metrics.at("actor/pg_loss") == Approx(want.at("actor/pg_loss")));
+  for (const char* name : {"mean", "min", "max"}) {
+    REQUIRE(metrics.at(std::string("rollout_corr/rollout_is_") + name) == 1.0);
+  }
+  REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") == 0.0);
+  REQUIRE(metrics.at("rollout_corr/kl") == 0.0);
+  MetricsOf(same, samples, request);
+  RequireSameGradients(plain, same);
 }
 
 TEST_CASE("Fresh tokens are selected without a pass of their own, to the same bits",

@@ -223,14 +223,14 @@ TEST_CASE("Shutdown is passed on", "[trainer][service]") {
 }
 
 TEST_CASE("The choices of the policy loss are the losses that there are", "[trainer][options]") {
-  std::string names;
-  for (const KeySpec& spec : ConfigSchema()) {
-    if (spec.key != "actor.policy_loss.loss_mode") continue;
-    names = fmt::format("use one of {}", fmt::join(spec.info.choices(), ", "));
-  }
+  const KeySpec* spec = FindKey("actor.policy_loss.loss_mode");
+  REQUIRE(spec != nullptr);
+  std::vector<std::string> choices(spec->info.choices().begin(), spec->info.choices().end());
+  std::sort(choices.begin(), choices.end());
   const absl::Status unknown = CheckPolicyLossOptions({.loss_mode = "?"});
   REQUIRE(unknown.code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(std::string(unknown.message()).ends_with(names));
+  REQUIRE(std::string(unknown.message())
+              .ends_with(fmt::format("use one of {}", fmt::join(choices, ", "))));
 }
 
 TEST_CASE("Options of the loss follow the configuration", "[trainer][options]") {
@@ -247,6 +247,7 @@ TEST_CASE("Options of the loss follow the configuration", "[trainer][options]") 
   REQUIRE(options->loss.ppo_kl_coef == defaults.ppo_kl_coef);
   REQUIRE(options->loss.clip_cov_ratio == defaults.clip_cov_ratio);
   REQUIRE_FALSE(options->loss.dro_beta.has_value());
+  REQUIRE_FALSE(options->loss.bypass.has_value());
   REQUIRE(options->loss_scale_factor == 321);
   v1::Actor& actor = *config.mutable_actor();
   actor.set_loss_scale_factor(55);
@@ -273,6 +274,29 @@ TEST_CASE("Options of the loss follow the configuration", "[trainer][options]") 
   REQUIRE(options->loss.clip_cov_ub == 7);
   REQUIRE(options->loss.kl_cov_ratio == 0.02);
   REQUIRE(options->loss.ppo_kl_coef == 0.75);
+}
+
+TEST_CASE("The correction of bypass mode is the configuration's, and the trainers' own",
+          "[trainer][options]") {
+  v1::RegisterResponse registration;
+  v1::Config& config = *registration.mutable_config();
+  config = DefaultConfig();
+  v1::RolloutCorrection& keys = *config.mutable_algorithm()->mutable_rollout_correction();
+  keys.set_rollout_is("sequence");
+  keys.set_rollout_is_threshold("0.5_1.5");
+  keys.set_rollout_rs("token_k1");
+  keys.set_rollout_rs_threshold("1.1");
+  keys.set_loss_type("reinforce");
+  // Without bypass mode the controller corrects.
+  REQUIRE_FALSE(MakeTrainerOptions(registration, 0)->loss.bypass.has_value());
+  keys.set_bypass_mode(true);
+  const auto bypass = MakeTrainerOptions(registration, 0)->loss.bypass;
+  REQUIRE(bypass.has_value());
+  REQUIRE(bypass->loss_type == "reinforce");
+  REQUIRE(bypass->correction.rollout_is == "sequence");
+  REQUIRE(bypass->correction.rollout_is_threshold == "0.5_1.5");
+  REQUIRE(bypass->correction.rollout_rs == "token_k1");
+  REQUIRE(bypass->correction.rollout_rs_threshold == "1.1");
 }
 
 TEST_CASE("The learning rate's schedule follows the configuration", "[trainer][options]") {

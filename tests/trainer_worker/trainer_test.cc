@@ -319,6 +319,37 @@ TEST_CASE("Sums of squared probabilities go with the current policy's log-probs"
   }
 }
 
+TEST_CASE("Log-probs of a training pass that must be others go to the controller", "[trainer]") {
+  for (const bool allowed : {false, true}) {
+    TrainerOptions options;
+    options.differences_allowed = allowed;
+    TrainerRig rig(2, options);
+    rig.Reset(1);
+    std::vector<Sample> samples = RandomSamples(4, 12);
+    rig.GiveSamples(samples);
+    rig.RunOk([&](TrainerRig::Rank& rank, int) {
+      return rank.trainer->ComputeLogProbs(1, LogProbPolicy::kCurrent).status();
+    });
+    // Rank 1 has what it samples right, one token of rank 0's is not.
+    LogProbsBySample right;
+    for (int rank = 0; rank < 2; ++rank) right.merge(rig[rank].samples.received.at("current"));
+    for (Sample& sample : samples) sample.log_probs = right.at(sample.sample_id);
+    samples[2].log_probs[0] -= 0.5f;
+    rig.GiveSamples(samples);
+    ForwardBackwardCommand command = rig.TrainCommand(0, true);
+    command.fresh = true;
+    rig.RunOk([&](TrainerRig::Rank& rank, int) {
+      return rank.trainer->ForwardBackward(command).status();
+    });
+    REQUIRE(rig[0].samples.received.contains("training") != allowed);
+    REQUIRE_FALSE(rig[1].samples.received.contains("training"));
+    if (allowed) continue;
+    const LogProbsBySample& training = rig[0].samples.received.at("training");
+    REQUIRE(training.size() == 2);
+    for (const auto& [id, values] : training) REQUIRE(values == right.at(id));
+  }
+}
+
 TEST_CASE("A phase report has its seconds, the tags in use and their peaks", "[trainer]") {
   TrainerRig rig(1);
   rig.GiveSamples(RandomSamples(3, 9));

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "common/rollout_correction/rollout_correction_options.h"
+
 namespace tandem {
 
 // How token losses become one number (loss_agg_mode), and the counts of the global mini-batch.
@@ -18,8 +20,15 @@ struct LossScale {
   double horizon = 1;                       // padded response width, tokens
 };
 
+// algorithm.rollout_correction with bypass_mode (bypass_loss.h).
+struct BypassOptions {
+  RolloutCorrectionOptions correction;
+  std::string loss_type = "ppo_clip";  // or reinforce
+};
+
 struct PolicyLossOptions {
-  std::string loss_mode = "vanilla";  // a name of PolicyLossNames
+  std::string loss_mode = "vanilla";    // a name of PolicyLossNames
+  std::optional<BypassOptions> bypass;  // its loss_type takes the place of loss_mode
   double clip_ratio_low = 0.2;
   double clip_ratio_high = 0.2;
   double clip_ratio_c = 3.0;       // above 1

@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "common/base/status_macros.h"
+#include "trainer_worker/losses/bypass_loss.h"
 #include "trainer_worker/losses/fixed_math.h"
 #include "trainer_worker/losses/policy_loss_kind.h"
 #include "trainer_worker/losses/token_losses.h"
@@ -66,13 +67,22 @@ absl::Status CheckLengths(const LossTokens& tokens, const PolicyLossOptions& opt
 // What the loss is built from.
 struct Graph {
   const PolicyLossKind* kind = nullptr;
-  LossTensors tensors;
+  LossTensors tensors;  // of the policy loss: without the tokens that bypass mode rejects
+  at::Tensor mask;      // with them
   at::Tensor entropy;
 
-  absl::StatusOr<at::Tensor> Aggregate(const at::Tensor& values, const LossScale& scale) const {
-    return AggregateLoss(values, tensors.mask, tensors.rows, tensors.num_rows, scale);
+  absl::StatusOr<at::Tensor> Aggregate(const at::Tensor& values,
+                                       const at::Tensor& counted,
+                                       const LossScale& scale) const {
+    return AggregateLoss(values, counted, tensors.rows, tensors.num_rows, scale);
   }
 };
+
+absl::StatusOr<const PolicyLossKind*> KindOf(const PolicyLossOptions& options) {
+  if (!options.bypass) return FindPolicyLoss(options.loss_mode);
+  TANDEM_ASSIGN_OR_RETURN(const std::string mode, BypassLossMode(*options.bypass));
+  return FindPolicyLoss(mode);
+}
 
 absl::StatusOr<at::Tensor> AggregatePolicy(const Graph& graph,
                                            const at::Tensor& loss,
@@ -83,7 +93,7 @@ absl::StatusOr<at::Tensor> AggregatePolicy(const Graph& graph,
   }
   LossScale forced = scale;
   if (graph.kind->aggregation == Aggregation::kSeqTokenMean) forced.mode = "seq-mean-token-mean";
-  return graph.Aggregate(loss, forced);
+  return graph.Aggregate(loss, graph.tensors.mask, forced);
 }
 
 absl::StatusOr<at::Tensor> BuildPolicyLoss(const Graph& graph,
@@ -110,7 +120,8 @@ absl::StatusOr<at::Tensor> BuildLoss(const Graph& graph,
                                      LossResult& result) {
   TANDEM_ASSIGN_OR_RETURN(at::Tensor loss, BuildPolicyLoss(graph, options, scale, result));
   if (graph.entropy.defined()) {
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor entropy, graph.Aggregate(graph.entropy, scale));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor entropy,
+                            graph.Aggregate(graph.entropy, graph.mask, scale));
     result.entropy = Number(entropy);
     if (options.entropy_coeff != 0) loss = loss - options.entropy_coeff * entropy;
   }
@@ -118,7 +129,7 @@ absl::StatusOr<at::Tensor> BuildLoss(const Graph& graph,
     TANDEM_ASSIGN_OR_RETURN(
         const at::Tensor kl,
         KlPenalty(graph.tensors.log_probs, Wrap(tokens.ref_log_probs), options.kl_loss_type));
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor kl_loss, graph.Aggregate(kl, scale));
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor kl_loss, graph.Aggregate(kl, graph.mask, scale));
     result.kl_loss = Number(kl_loss);
     loss = loss + options.kl_loss_coef * kl_loss;
   }
@@ -126,9 +137,10 @@ absl::StatusOr<at::Tensor> BuildLoss(const Graph& graph,
   return loss;
 }
 
-void AddRatios(const LossTokens& tokens, LossResult& result) {
+void AddRatios(const LossTokens& tokens, const at::Tensor& mask, LossResult& result) {
+  const float* counts = mask.data_ptr<float>();
   for (size_t i = 0; i < tokens.log_probs.size(); ++i) {
-    if (!tokens.mask.empty() && tokens.mask[i] == 0) continue;
+    if (counts[i] == 0) continue;
     const double difference = static_cast<double>(tokens.log_probs[i]) - tokens.old_log_probs[i];
     const double ratio = std::exp(std::clamp(difference, -20.0, 20.0));
     result.ratio_sum += ratio;
@@ -158,11 +170,18 @@ absl::StatusOr<LossResult> Compute(const LossTokens& tokens,
                                    const PolicyLossOptions& options,
                                    const LossScale& scale) {
   LossResult result;
-  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, FindPolicyLoss(options.loss_mode));
+  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, KindOf(options));
   Graph graph{.kind = kind, .tensors = MakeTensors(tokens)};
+  graph.mask = graph.tensors.mask;
+  BypassCorrection correction;  // read by the tensors
+  if (options.bypass) {
+    TANDEM_ASSIGN_OR_RETURN(correction, CorrectInBypass(tokens, *options.bypass));
+    graph.tensors.mask = Wrap(correction.mask);
+    graph.tensors.is_weights = correction.weights.empty() ? at::Tensor() : Wrap(correction.weights);
+  }
   if (!tokens.entropy.empty()) graph.entropy = Leaf(tokens.entropy);
   result.tokens = Number(graph.tensors.mask.to(at::kDouble).sum());
-  AddRatios(tokens, result);
+  AddRatios(tokens, graph.tensors.mask, result);
   TANDEM_ASSIGN_OR_RETURN(const at::Tensor loss, BuildLoss(graph, tokens, options, scale, result));
   loss.backward();
   result.grad_log_probs = Gradient(graph.tensors.log_probs);
@@ -173,12 +192,12 @@ absl::StatusOr<LossResult> Compute(const LossTokens& tokens,
 }  // namespace
 
 Selection SelectionOf(const PolicyLossOptions& options) {
-  const auto kind = FindPolicyLoss(options.loss_mode);
+  const auto kind = KindOf(options);
   return kind.ok() ? (*kind)->selection : Selection::kNone;
 }
 
 absl::Status CheckPolicyLossOptions(const PolicyLossOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, FindPolicyLoss(options.loss_mode));
+  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, KindOf(options));
   if (kind->check != nullptr) TANDEM_RETURN_IF_ERROR(kind->check(options));
   if (!(options.clip_ratio_c > 1)) {
     return InvalidArgument("actor.clip_ratio_c is {}, but the dual clip must be above 1",

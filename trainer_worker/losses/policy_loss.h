@@ -23,14 +23,15 @@ struct LossTokens {
   std::vector<float> advantages;
   std::vector<float> ref_log_probs;  // optional; needed with use_kl_loss
   std::vector<float> entropy;        // optional; needed with entropy_coeff != 0
-  std::vector<float> is_weights;     // optional: factors of the policy loss
+  std::vector<float> is_weights;     // optional: factors of the policy loss; not in bypass mode
   std::vector<float> mask;           // optional, 0 or 1; empty: every token counts
   std::vector<int64_t> rows;         // optional: sequence of each token; whole sequences only
   std::vector<uint8_t> selected;     // optional; needed where the loss selects tokens
   int64_t num_rows = 1;
 };
 
-// Sums are over tokens with mask 1, so that micro-batches and ranks add up.
+// Sums are over tokens with mask 1 that bypass mode does not reject, so that micro-batches and
+// ranks add up.
 struct LossResult {
   double loss = 0;         // what is minimised: this micro-batch's share
   double policy_loss = 0;  // aggregated terms of it, without their factors

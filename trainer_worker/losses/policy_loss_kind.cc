@@ -5,23 +5,30 @@
 
 namespace tandem {
 
-// One file each in policy/.
-extern const PolicyLossKind kVanillaLoss, kGspoLoss, kCispoLoss, kSapoLoss, kGeoMeanLoss, kGpgLoss,
-    kDroLoss, kDppoTvLoss, kDppoKlLoss, kClipCovLoss, kKlCovLoss;
+#define TANDEM_POLICY_LOSS(symbol, name) extern const PolicyLossKind symbol;
+#include "policy_losses.inc"
+#undef TANDEM_POLICY_LOSS
 
 namespace {
 
-const PolicyLossKind* const kKinds[] = {&kVanillaLoss, &kGspoLoss,    &kCispoLoss, &kSapoLoss,
-                                        &kGeoMeanLoss, &kGpgLoss,     &kDroLoss,   &kDppoTvLoss,
-                                        &kDppoKlLoss,  &kClipCovLoss, &kKlCovLoss};
+struct NamedLoss {
+  const char* name;  // of its file
+  const PolicyLossKind* kind;
+};
+
+constexpr NamedLoss kLosses[] = {
+#define TANDEM_POLICY_LOSS(symbol, name) {name, &symbol},
+#include "policy_losses.inc"
+#undef TANDEM_POLICY_LOSS
+};
 
 }  // namespace
 
 absl::StatusOr<const PolicyLossKind*> FindPolicyLoss(const std::string& name) {
   std::string names;
-  for (const PolicyLossKind* kind : kKinds) {
-    if (name == kind->name) return kind;
-    names += names.empty() ? kind->name : std::string(", ") + kind->name;
+  for (const NamedLoss& loss : kLosses) {
+    if (name == loss.name) return loss.kind;
+    names += names.empty() ? loss.name : std::string(", ") + loss.name;
   }
   return InvalidArgument("actor.policy_loss.loss_mode \"{}\" is unknown; use one of {}", name,
                          names);
@@ -29,7 +36,7 @@ absl::StatusOr<const PolicyLossKind*> FindPolicyLoss(const std::string& name) {
 
 std::vector<std::string> PolicyLossNames() {
   std::vector<std::string> names;
-  for (const PolicyLossKind* kind : kKinds) names.emplace_back(kind->name);
+  for (const NamedLoss& loss : kLosses) names.emplace_back(loss.name);
   return names;
 }
 

@@ -1,9 +1,8 @@
 // A policy loss of actor.policy_loss.loss_mode: a formula over vectors of tokens as a LibTorch
-// expression, so that its gradient comes from autograd, and a name. To add one:
-//   1. policy/NAME.cc with `extern const PolicyLossKind kNameLoss = {...};`, formula and paper in
-//      its header;
-//   2. the file in CMakeLists.txt, kNameLoss in the table of policy_loss_kind.cc;
-//   3. the name in the choices of actor.policy_loss.loss_mode (config_actor.proto).
+// expression, so that its gradient comes from autograd. To add one, add policy/NAME.cc: it defines
+//   extern const PolicyLossKind kNameLoss = {.terms = Terms};
+// (my_loss.cc: kMyLossLoss), formula and paper in its header. The build finds the file, and
+// loss_mode takes its name (deploy/cmake/TandemPolicyLosses.cmake).
 // Formulas: verl 0.9.1 (core_algos.py), checked against its numbers. Only losses/ and its tests
 // include this header: it drags ATen in.
 #pragma once
@@ -50,7 +49,6 @@ enum class Aggregation {
 };
 
 struct PolicyLossKind {
-  const char* name = "";
   Aggregation aggregation = Aggregation::kConfigured;
   Selection selection = Selection::kNone;
   // The loss takes is_weights in by itself; otherwise its token losses are multiplied by them.
@@ -61,7 +59,7 @@ struct PolicyLossKind {
 
 // InvalidArgument names those that there are.
 absl::StatusOr<const PolicyLossKind*> FindPolicyLoss(const std::string& name);
-// In the order of the table.
+// In order.
 std::vector<std::string> PolicyLossNames();
 
 // Common parts of the formulas.

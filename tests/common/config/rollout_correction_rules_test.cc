@@ -103,11 +103,12 @@ TEST_CASE("bypass mode excludes what it would put aside") {
                  "set actor.old_log_prob=rollout");
   RequireRefusal({"bypass_mode=true", "rollout_is=token", "rollout_is_batch_normalize=true"},
                  "rollout_correction.bypass_mode", "depend on the packing");
-  for (const std::string key : {"rollout_is=token", "loss_type=reinforce"}) {
-    RequireRefusal({"bypass_mode=true", key}, "rollout_correction.bypass_mode", "not trained with");
-  }
-  // The loss that there is anyway: vanilla, with the rollout's log-probs as old ones.
   REQUIRE(Problem({"bypass_mode=true"}).empty());
+  REQUIRE(Problem({"bypass_mode=true", "rollout_is=token", "loss_type=reinforce"}).empty());
+  REQUIRE(Problem({"bypass_mode=true", "rollout_rs=seq_mean_k1", "rollout_rs_threshold=0.99_1.01"})
+              .empty());
+  RequireRefusal({"bypass_mode=true", "rollout_rs=token_k1", "rollout_rs_threshold=2_3"},
+                 "rollout_rs_threshold", "would reject fresh data");
   RequireRefusal({"loss_type=reinforce"}, "rollout_correction.loss_type", "bypass_mode=true");
 }
 

@@ -25,5 +25,17 @@ TEST_CASE("Without segments the whole response is trained", "[types]") {
   REQUIRE(TrainedTokens({}, kWindow) == std::vector<bool>(5, true));
 }
 
+TEST_CASE("Counted are the trained tokens that the mask leaves", "[types]") {
+  const std::vector<Segment> segments = {{0, 3, false, 0}, {3, 3, true, 0}, {6, 2, false, 0}};
+  REQUIRE(CountedTokens(segments, kWindow, {}) == std::vector<float>{1, 1, 1, 0, 0});
+  REQUIRE(CountedTokens(segments, kWindow, {1, 0, 1, 1, 0}) == std::vector<float>{1, 0, 1, 0, 0});
+  Sample sample{.prompt_tokens = 3};
+  sample.tokens.assign(8, 1);
+  REQUIRE(CountedTokens(sample) == std::vector<float>(5, 1.0f));
+  sample.segments = segments;
+  sample.mask = {0, 1, 1, 1, 1};
+  REQUIRE(CountedTokens(sample) == std::vector<float>{0, 1, 1, 0, 0});
+}
+
 }  // namespace
 }  // namespace tandem

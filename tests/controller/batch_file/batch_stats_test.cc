@@ -94,13 +94,36 @@ TEST_CASE("The worst ratio is the farthest from 1, up or down", "[batch_file]") 
   REQUIRE(stats.ratio->worst.position == 0);
   REQUIRE(stats.ratio->worst.value == stats.ratio->min);
   REQUIRE(stats.ratio->sequence_position == 3);
-  REQUIRE(stats.ratio->rollout == -0.5);
+  REQUIRE(stats.ratio->old_log_prob == -0.5);
+  REQUIRE(stats.ratio->old == std::string("rollout"));
   REQUIRE(stats.ratio->trainer == -1.25);
   REQUIRE(stats.ratio->masked);
   REQUIRE(stats.ratio->weight_version == 7);
   REQUIRE(stats.ratio->before == std::vector<int32_t>{1, 2, 3});
   REQUIRE(stats.ratio->token == 0);
   REQUIRE(stats.ratio->after == std::vector<int32_t>{1, 2, 3, 4, 5, 6});
+}
+
+TEST_CASE("Log-probs of a training pass are compared with what the pass was compared with",
+          "[batch_file]") {
+  std::vector<SavedSample> samples = {testing::SomeSample(2, 0, 8), testing::SomeSample(3, 0, 8)};
+  samples[1].training_log_probs = samples[1].old_log_probs;
+  samples[1].training_log_probs[4] += 0.25f;
+  samples[0].log_probs[1] -= 3;  // a sample of a trainer that saw no difference
+  samples[1].log_probs[2] -= 2;
+  BatchStats stats = StatsOf(samples);
+  REQUIRE(stats.ratio->tokens == 8);
+  REQUIRE(stats.ratio->exactly_one == 7);
+  REQUIRE(stats.ratio->worst.position == 4);
+  REQUIRE(stats.ratio->worst.value == Approx(std::exp(0.25)));
+  REQUIRE(stats.ratio->old == std::string("recomputed"));
+  REQUIRE(stats.ratio->old_log_prob == -4.5);
+  REQUIRE(stats.ratio->trainer == -4.25);
+  for (SavedSample& sample : samples) sample.old_log_probs.clear();
+  stats = StatsOf(samples);
+  REQUIRE(stats.ratio->old == std::string("rollout"));
+  REQUIRE(stats.ratio->exactly_one == 6);
+  REQUIRE(stats.ratio->worst.position == 2);
 }
 
 TEST_CASE("Equal log-probs have a ratio of exactly 1", "[batch_file]") {

@@ -1,6 +1,7 @@
 // The loss of bypass mode against the numbers of the reference implementation.
 #include <catch2/catch.hpp>
 
+#include "common/comm/solo_communicator.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 #include "trainer_worker/losses/bypass_loss.h"
@@ -13,6 +14,15 @@ using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
+
+// The same checks for the external set and for the one that is committed.
+std::filesystem::path GoldenDir() {
+#ifdef TANDEM_COMMITTED_GOLDEN
+  return testing::CommittedGoldenDir();
+#else
+  return testing::GoldenDirOrSkip();
+#endif
+}
 
 constexpr double kRtol = 1e-4, kAtol = 1e-5;
 
@@ -73,6 +83,21 @@ double AtolOf(const std::string& name, const RolloutCorrectionOptions& options) 
   return 1e-3 * std::stod(text.substr(text.rfind('_') + 1));
 }
 
+std::map<std::string, double> CorrectionMetrics(const LossTokens& tokens,
+                                                const RolloutCorrectionOptions& options) {
+  BypassMetrics metrics;
+  for (int64_t row = 0; row < tokens.num_rows; ++row) metrics.AddSample(static_cast<uint64_t>(row));
+  for (size_t i = 0; i < tokens.log_probs.size(); ++i) {
+    if (tokens.mask[i] == 0) continue;
+    metrics.AddToken(static_cast<uint64_t>(tokens.rows[i]), tokens.log_probs[i],
+                     tokens.old_log_probs[i]);
+  }
+  SoloCommunicator solo;
+  const auto reduced = metrics.Reduce(options, solo);
+  REQUIRE(reduced.ok());
+  return *reduced;
+}
+
 void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
   const LossTokens tokens = TokensOf(family.Scenario(c));
   const BypassOptions bypass = BypassOf(c.options.at("rollout_correction"));
@@ -82,7 +107,8 @@ void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
   options.clip_ratio_c = c.options.at("clip_ratio_c").get<double>();
   const double width = static_cast<double>(tokens.log_probs.size()) /
                        static_cast<double>(std::max<int64_t>(tokens.num_rows, 1));
-  const auto result = ComputeBypassLoss(tokens, bypass, options, ScaleOf(c.options, width));
+  options.bypass = bypass;
+  const auto result = ComputePolicyLoss(tokens, options, ScaleOf(c.options, width));
   if (c.raises) {
     REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
     return;
@@ -96,7 +122,7 @@ void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
   for (const double value : gradient.values) largest = std::max(largest, std::abs(value));
   REQUIRE(testing::CompareValues(result->grad_log_probs, gradient.values, kRtol,
                                  std::max(kAtol, 1e-6 * largest)) == "");
-  auto metrics = CorrectInBypass(tokens, bypass.correction)->metrics;
+  auto metrics = CorrectionMetrics(tokens, bypass.correction);
   metrics["actor/ppo_kl"] = result->approx_kl_sum / (result->tokens + 1e-8);
   metrics["actor/pg_clipfrac"] = result->clipped_sum / (result->tokens + 1e-8);
   metrics["actor/pg_clipfrac_lower"] = result->clipped_dual_sum / (result->tokens + 1e-8);
@@ -108,7 +134,7 @@ void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
 }
 
 TEST_CASE("The loss of bypass mode equals the golden numbers", "[golden][losses]") {
-  testing::RunGoldenFamily(testing::ReadGoldenFamily(testing::GoldenDirOrSkip(), "policy_losses"),
+  testing::RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "policy_losses"),
                            {{"bypass_mode", CheckBypass}});
 }
 

@@ -138,17 +138,32 @@ LossScale GlobalScale(const std::vector<Row>& rows, const char* mode) {
 
 bool Near(double a, double b) { return std::abs(a - b) <= 1e-6 * (1 + std::abs(b)); }
 
-TEST_CASE("any split gives the same loss, and gradients with the same bits", "[losses][split]") {
+// Each loss with what it can have beside it, and bypass mode's, by name.
+std::map<std::string, PolicyLossOptions> EveryLoss() {
+  std::map<std::string, PolicyLossOptions> all;
   for (const std::string& name : PolicyLossNames()) {
+    all[name].loss_mode = name;
+    all[name].dro_beta = 0.3;
+  }
+  for (const std::string type : {"ppo_clip", "reinforce"}) {
+    all["bypass " + type].bypass = {.correction = {.rollout_is = "sequence",
+                                                   .rollout_rs = "token_k1,seq_mean_k2",
+                                                   .rollout_rs_threshold = "0.8_1.3,0.05"},
+                                    .loss_type = type};
+  }
+  for (auto& [name, options] : all) {
+    options.use_kl_loss = true;
+    options.kl_loss_coef = 0.1;
+    options.kl_loss_type = "k3+";
+    options.entropy_coeff = 0.02;
+  }
+  return all;
+}
+
+TEST_CASE("any split gives the same loss, and gradients with the same bits", "[losses][split]") {
+  for (const auto& [name, options] : EveryLoss()) {
     for (const char* mode : kModes) {
       INFO(name << " " << mode);
-      PolicyLossOptions options;
-      options.loss_mode = name;
-      options.dro_beta = 0.3;
-      options.use_kl_loss = true;
-      options.kl_loss_coef = 0.1;
-      options.kl_loss_type = "k3+";
-      options.entropy_coeff = 0.02;
       const std::vector<Row> rows = RandomRows(17);
       const LossScale scale = GlobalScale(rows, mode);
       const Whole want = RunSplit(rows, {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}, options, scale);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 
@@ -133,6 +134,32 @@ TEST_CASE("clipping is one-sided: it stops tokens that move on, not those that c
   REQUIRE(cispo->clipped_sum == 4);
 }
 
+TEST_CASE("geo_mean divides by the samples of the mini-batch, not by those at hand", "[losses]") {
+  LossTokens tokens;
+  tokens.old_log_probs = {-1.0f, -1.0f, -2.0f, -2.0f};
+  // Log-ratios 0.1 and 0.5, cut to 0.2; then -0.4, cut to -0.2, and one that does not count.
+  tokens.log_probs = {-0.9f, -0.5f, -2.4f, -1.0f};
+  tokens.advantages = {2.0f, 2.0f, -1.0f, -1.0f};
+  tokens.mask = {1, 1, 1, 0};
+  tokens.rows = {0, 0, 1, 1};
+  tokens.num_rows = 2;
+  const PolicyLossOptions options = OptionsFor("geo_mean");
+  for (const char* mode : {"token-mean", "token-sum", "seq-mean-token-sum"}) {
+    const auto result = ComputePolicyLoss(
+        tokens, options, {.mode = mode, .batch_tokens = 100.0, .batch_samples = 8.0});
+    REQUIRE(result.ok());
+    // (-2 exp(0.15) + exp(-0.2)) / 8
+    REQUIRE(result->policy_loss == Approx(-0.1881172166).epsilon(1e-6));
+    // By the first token: -2 exp(0.15) / 2 / 8; the others are cut.
+    REQUIRE(result->grad_log_probs[0] == Approx(-0.1452292803).epsilon(1e-6));
+    REQUIRE(result->grad_log_probs[1] == 0.0f);
+    REQUIRE(result->grad_log_probs[2] == 0.0f);
+  }
+  // Without the mini-batch's: those at hand.
+  const auto alone = ComputePolicyLoss(tokens, options, {.mode = "token-mean"});
+  REQUIRE(alone->policy_loss == Approx(4 * -0.1881172166).epsilon(1e-6));
+}
+
 TEST_CASE("selected tokens alone lose their update or are penalised", "[losses]") {
   LossTokens tokens;
   tokens.old_log_probs = {-1, -1, -1};
@@ -155,13 +182,23 @@ TEST_CASE("selected tokens alone lose their update or are penalised", "[losses]"
   REQUIRE(Says(without.status(), "kl_cov needs its selection"));
 }
 
+TEST_CASE("the losses are the files of their folder, by name", "[losses]") {
+  std::vector<std::string> files;
+  for (const auto& file : std::filesystem::directory_iterator("trainer_worker/losses/policy")) {
+    if (file.path().extension() == ".cc") files.push_back(file.path().stem());
+  }
+  std::sort(files.begin(), files.end());
+  REQUIRE(files.size() >= 11);
+  REQUIRE(PolicyLossNames() == files);
+}
+
 TEST_CASE("options that a loss cannot use are refused by key", "[losses]") {
   const auto refused = [](const PolicyLossOptions& options, const std::string& key) {
     const absl::Status status = CheckPolicyLossOptions(options);
     INFO(key << ": " << status.ToString());
     return status.code() == absl::StatusCode::kInvalidArgument && Says(status, key);
   };
-  REQUIRE(refused({.loss_mode = "ppo"}, "use one of vanilla, gspo"));
+  REQUIRE(refused({.loss_mode = "ppo"}, "use one of cispo, clip_cov"));
   REQUIRE(refused({.clip_ratio_c = 1}, "actor.clip_ratio_c"));
   REQUIRE(refused({.loss_mode = "dro"}, "actor.policy_loss.dro_beta"));
   REQUIRE(refused({.loss_mode = "sapo", .tau_neg = 0}, "actor.tau_neg"));

@@ -20,6 +20,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kCispoLoss = {.name = "cispo", .terms = Terms};
+extern const PolicyLossKind kCispoLoss = {.terms = Terms};
 
 }  // namespace tandem

@@ -37,6 +37,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 }  // namespace
 
 extern const PolicyLossKind kClipCovLoss = {
-    .name = "clip_cov", .selection = Selection::kClipCov, .check = Check, .terms = Terms};
+    .selection = Selection::kClipCov, .check = Check, .terms = Terms};
 
 }  // namespace tandem

@@ -40,6 +40,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kDppoKlLoss = {.name = "dppo_kl", .terms = Terms};
+extern const PolicyLossKind kDppoKlLoss = {.terms = Terms};
 
 }  // namespace tandem

@@ -17,6 +17,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kDppoTvLoss = {.name = "dppo_tv", .terms = Terms};
+extern const PolicyLossKind kDppoTvLoss = {.terms = Terms};
 
 }  // namespace tandem

@@ -25,6 +25,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kDroLoss = {.name = "dro", .check = Check, .terms = Terms};
+extern const PolicyLossKind kDroLoss = {.check = Check, .terms = Terms};
 
 }  // namespace tandem

@@ -34,9 +34,7 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kGeoMeanLoss = {.name = "geo_mean",
-                                            .aggregation = Aggregation::kSampleMean,
-                                            .weighs_itself = true,
-                                            .terms = Terms};
+extern const PolicyLossKind kGeoMeanLoss = {
+    .aggregation = Aggregation::kSampleMean, .weighs_itself = true, .terms = Terms};
 
 }  // namespace tandem

@@ -2,18 +2,19 @@
 //   L = −A logπ
 // Chu et al., "GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning",
 // arXiv 2504.02546, eq. 4. Nothing is clipped. verl reports no metrics; here actor/ppo_kl is the
-// mean of logπ_old − logπ.
+// mean of logπ_old − logπ, not clamped, as in verl's reinforce of bypass mode, which is this loss.
 #include "trainer_worker/losses/policy_loss_kind.h"
 
 namespace tandem {
 namespace {
 
 PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions&) {
-  return {.loss = -tensors.log_probs * tensors.advantages, .approx_kl = -ClampedLogRatio(tensors)};
+  return {.loss = -tensors.log_probs * tensors.advantages,
+          .approx_kl = tensors.old_log_probs - tensors.log_probs};
 }
 
 }  // namespace
 
-extern const PolicyLossKind kGpgLoss = {.name = "gpg", .terms = Terms};
+extern const PolicyLossKind kGpgLoss = {.terms = Terms};
 
 }  // namespace tandem

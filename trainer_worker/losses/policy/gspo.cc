@@ -26,6 +26,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kGspoLoss = {.name = "gspo", .terms = Terms};
+extern const PolicyLossKind kGspoLoss = {.terms = Terms};
 
 }  // namespace tandem

@@ -31,6 +31,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 }  // namespace
 
 extern const PolicyLossKind kKlCovLoss = {
-    .name = "kl_cov", .selection = Selection::kKlCov, .check = Check, .terms = Terms};
+    .selection = Selection::kKlCov, .check = Check, .terms = Terms};
 
 }  // namespace tandem

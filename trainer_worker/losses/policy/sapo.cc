@@ -31,6 +31,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 }  // namespace
 
 extern const PolicyLossKind kSapoLoss = {
-    .name = "sapo", .aggregation = Aggregation::kSeqTokenMean, .check = Check, .terms = Terms};
+    .aggregation = Aggregation::kSeqTokenMean, .check = Check, .terms = Terms};
 
 }  // namespace tandem

@@ -27,6 +27,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kVanillaLoss = {.name = "vanilla", .terms = Terms};
+extern const PolicyLossKind kVanillaLoss = {.terms = Terms};
 
 }  // namespace tandem
