@@ -11,26 +11,41 @@
 namespace tandem {
 namespace {
 
+constexpr std::string_view kScore = "the score itself";
+constexpr std::string_view kWhitened = "the score, whitened over the step";
+constexpr std::string_view kReturn = "the reward to go itself";
+
 constexpr std::array kRules = {
-    AdvantageRule{.name = "grpo"},
-    AdvantageRule{.name = "grpo_vectorized"},
-    AdvantageRule{.name = "grpo_passk"},
-    AdvantageRule{.name = "gdpo"},
+    AdvantageRule{.name = "grpo", .alone = kScore},
+    AdvantageRule{.name = "grpo_vectorized", .alone = kScore},
+    AdvantageRule{.name = "grpo_passk",
+                  .alone = "not defined, as there is no second best sample",
+                  .learns_alone = false},
+    AdvantageRule{.name = "gdpo",
+                  .alone = "the weighted sum of the rewards, whitened over the step"},
     AdvantageRule{.name = "gae",
-                  .compares = false,
                   .discounts = true,
                   .bootstraps = true,
                   .refused = "needs the values of a critic, and there is no critic yet"},
-    AdvantageRule{.name = "rloo"},
-    AdvantageRule{.name = "rloo_vectorized"},
-    AdvantageRule{.name = "reinforce_plus_plus", .compares = false, .discounts = true},
-    AdvantageRule{.name = "reinforce_plus_plus_baseline"},
-    AdvantageRule{.name = "remax", .compares = false},
-    AdvantageRule{.name = "opo"},
-    AdvantageRule{.name = "gpg"},
-    AdvantageRule{.name = "optimal_token_baseline"},
-    AdvantageRule{.name = "tir_optimal_token_baseline"},
+    AdvantageRule{.name = "rloo", .alone = kScore},
+    AdvantageRule{.name = "rloo_vectorized",
+                  .alone = "0 for every sample (rloo gives the score itself)",
+                  .learns_alone = false},
+    AdvantageRule{.name = "reinforce_plus_plus", .discounts = true},
+    AdvantageRule{.name = "reinforce_plus_plus_baseline", .alone = kWhitened},
+    AdvantageRule{.name = "remax"},
+    AdvantageRule{.name = "opo", .alone = kScore},
+    AdvantageRule{.name = "gpg", .alone = "the score, divided by the share of scores that are not 0"},
+    AdvantageRule{.name = "optimal_token_baseline", .alone = kReturn},
+    AdvantageRule{.name = "tir_optimal_token_baseline", .alone = kReturn},
 };
+
+const AdvantageRule* FindRule(const std::string& name) {
+  const auto* rule =
+      std::find_if(kRules.begin(), kRules.end(),
+                   [&name](const AdvantageRule& known) { return known.name == name; });
+  return rule == kRules.end() ? nullptr : rule;
+}
 
 std::string NamesWhere(bool AdvantageRule::*property) {
   std::vector<std::string_view> names;
@@ -111,24 +126,37 @@ std::vector<KeyProblem> AdvantageProblems(const v1::Config& config) {
   const v1::Algorithm& algorithm = config.algorithm();
   const std::string& name = algorithm.adv_estimator();
   std::vector<KeyProblem> problems;
-  const auto rule = std::find_if(kRules.begin(), kRules.end(), [&name](const AdvantageRule& known) {
-    return known.name == name;
-  });
-  if (rule == kRules.end()) return problems;  // the key's choices have refused it
+  const AdvantageRule* rule = FindRule(name);
+  if (rule == nullptr) return problems;  // the key's choices have refused it
   if (!rule->refused.empty()) {
     problems.push_back({{"algorithm.adv_estimator"},
                         fmt::format("algorithm.adv_estimator={} {}; runs can use {}", name,
                                     rule->refused, UsableNames())});
   }
-  if (rule->compares && config.rollout().n() < 2) {
+  if (!rule->learns_alone && config.rollout().n() < 2) {
     problems.push_back(
         {{"rollout.n", "algorithm.adv_estimator"},
-         fmt::format("rollout.n is {}: {} compares the samples of a prompt and needs at least 2",
-                     config.rollout().n(), name)});
+         fmt::format("rollout.n is {}: {} compares the samples of a prompt, and the advantage of "
+                     "one alone is {}, so that nothing could be learned; raise rollout.n to at "
+                     "least 2, or choose another algorithm.adv_estimator",
+                     config.rollout().n(), name, rule->alone)});
   }
   CheckFactors(algorithm, *rule, problems);
   CheckGdpoKeys(algorithm, problems);
   return problems;
+}
+
+std::vector<std::string> AdvantageNotices(const v1::Config& config, const ConfigOrigins& origins) {
+  const AdvantageRule* rule = FindRule(config.algorithm().adv_estimator());
+  const auto origin = origins.find("rollout.n");
+  if (rule == nullptr || rule->alone.empty() || !rule->learns_alone || config.rollout().n() > 1 ||
+      origin == origins.end()) {
+    return {};
+  }
+  return {fmt::format(
+      "{}: rollout.n is 1: {} has no other samples of a prompt to compare with, and its advantage "
+      "is {}; raise rollout.n for a baseline",
+      origin->second, rule->name, rule->alone)};
 }
 
 }  // namespace tandem

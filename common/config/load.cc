@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
+#include "common/config/advantage_rules.h"
 #include "common/config/config.h"
 #include "common/config/idle_keys.h"
 #include "common/config/schema.h"
@@ -197,8 +198,9 @@ absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
   for (const std::string& text : overrides) ApplyOverride(text, &loader);
   TANDEM_RETURN_IF_ERROR(loader.status());
   ResolveConfig(&loaded.config, loaded.origins);
-  for (std::string& notice : IdleKeyNotices(loaded.config, loaded.origins)) {
-    loaded.notices.push_back(std::move(notice));
+  for (const auto& more : {IdleKeyNotices(loaded.config, loaded.origins),
+                           AdvantageNotices(loaded.config, loaded.origins)}) {
+    loaded.notices.insert(loaded.notices.end(), more.begin(), more.end());
   }
   return loaded;
 }

@@ -138,13 +138,37 @@ TEST_CASE("an advantage estimator refuses what it would ignore") {
   REQUIRE(with("reinforce_plus_plus", {"algorithm.lam=0.9"}).find("does not bootstrap") !=
           std::string::npos);
   REQUIRE(with("reinforce_plus_plus", {"rollout.n=1"}).empty());
-  for (const std::string name : {"grpo", "grpo_passk", "rloo_vectorized", "opo", "gpg"}) {
-    REQUIRE(with(name, {}).empty());
-    REQUIRE(with(name, {"rollout.n=1"})
-                .find("rollout.n is 1: " + name +
-                      " compares the samples of a prompt and needs at "
-                      "least 2 (rollout.n at --set") != std::string::npos);
+}
+
+TEST_CASE("one sample a prompt is refused where its advantage teaches nothing, else noted") {
+  const auto alone = [](const std::string& name) {
+    return std::vector<std::string>{"rollout.n=1", "algorithm.adv_estimator=" + name,
+                                    "actor.old_log_prob=recompute"};
+  };
+  for (const std::string name : {"grpo_passk", "rloo_vectorized"}) {
+    const std::string problem = Problem(alone(name));
+    INFO(problem);
+    REQUIRE(problem.find("rollout.n is 1: " + name + " compares the samples of a prompt, and ") ==
+            0);
+    REQUIRE(problem.find("nothing could be learned") != std::string::npos);
+    REQUIRE(problem.find("(rollout.n at --set") != std::string::npos);
+    REQUIRE(LoadConfig("", alone(name))->notices.empty());
   }
+  for (const std::string name :
+       {"grpo", "grpo_vectorized", "rloo", "reinforce_plus_plus_baseline", "opo", "gpg",
+        "optimal_token_baseline", "tir_optimal_token_baseline"}) {
+    INFO(name);
+    REQUIRE(Problem(alone(name)) == "");
+    const auto notices = LoadConfig("", alone(name))->notices;
+    REQUIRE(notices.size() == 1);
+    REQUIRE(notices[0].find("--set: rollout.n is 1: " + name + " has no other samples") == 0);
+  }
+  for (const std::string name : {"reinforce_plus_plus", "remax"}) {
+    INFO(name);
+    REQUIRE(Problem(alone(name)) == "");
+    REQUIRE(LoadConfig("", alone(name))->notices.empty());
+  }
+  REQUIRE(LoadConfig("", {"rollout.n=2"})->notices.empty());
 }
 
 TEST_CASE("advantage estimators that lack an input are refused with the names that work") {

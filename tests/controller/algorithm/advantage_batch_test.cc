@@ -198,4 +198,31 @@ TEST_CASE("configuration and registry know the same estimators", "[advantages]")
   REQUIRE(ruled == AdvantageEstimatorNames());
 }
 
+TEST_CASE("groups of one are refused exactly where their advantages teach nothing",
+          "[advantages]") {
+  for (const AdvantageRule& rule : AdvantageRules()) {
+    if (!rule.refused.empty()) continue;
+    INFO(rule.name);
+    std::vector<AdvantageGroup> groups;
+    for (uint64_t id = 0; id < 4; ++id) {
+      AdvantageRow row = Row(id, {0, id == 2 ? 1.0f : 0.0f});
+      row.components = {row.score};
+      row.log_probs = {-0.5f, -0.5f};
+      row.sum_pi_squared = {0.5f, 0.5f};
+      groups.push_back({row});
+    }
+    const auto results = RunStep(std::string(rule.name), groups);
+    bool learns = false;
+    for (size_t i = 0; results.ok() && i < groups.size(); ++i) {
+      const RowAdvantage& lone = (*results)[i][0];
+      const double last = lone.tokens.empty() ? lone.value : lone.tokens.back();
+      REQUIRE(std::isfinite(last));
+      learns = learns || last != 0;
+      // Whatever is taken off or divided by is the same for all: the best is on top.
+      if (i == 2) REQUIRE((!learns || last > 0));
+    }
+    REQUIRE(rule.learns_alone == learns);
+  }
+}
+
 }  // namespace tandem
