@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/cores.h"
+#include "common/lora/lora_spec.h"
 
 namespace tandem {
 namespace {

@@ -10,9 +10,9 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/lora/lora_spec.h"
 #include "common/rollout_correction/rollout_correction.h"
 #include "common/types/batch_limits.h"
+#include "common/types/lora_options.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

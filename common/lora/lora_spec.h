@@ -10,18 +10,9 @@
 #include <absl/status/statusor.h>
 
 #include "common/model_spec/model_spec.h"
+#include "common/types/lora_options.h"
 
 namespace tandem {
-
-struct LoraOptions {
-  int64_t rank = 0;
-  double alpha = 0;
-  // Entries as in module_pattern.h: all-linear, names or ends of names, regular expressions.
-  std::vector<std::string> target_modules;
-  std::vector<std::string> exclude_modules;
-  // Raw parameters, names or ends of names at a dot: "q_proj.weight".
-  std::vector<std::string> target_parameters;
-};
 
 struct LoraTarget {
   std::string module;  // "model.layers.3.self_attn.q_proj"

@@ -15,6 +15,7 @@
 #include "controller/ctl/find_controller.h"
 #include "controller/ctl/local_commands.h"
 #include "controller/ctl/lora_command.h"
+#include "controller/ctl/lora_options.h"
 #include "controller/ctl/parity_command.h"
 #include "controller/ctl/plan_command.h"
 #include "controller/ctl/weights_command.h"
@@ -354,21 +355,7 @@ class CommandLine {
     LoraMergeOptions& o = o_.lora;
     CLI::App* merge = Local(lora, "merge", "write a base with an adapter merged into it",
                             [&o] { return LoraMergeCommand(o, std::cout); });
-    merge->add_option("BASE", o.base, "HF checkpoint directory")->required();
-    merge->add_option("ADAPTER", o.adapter, "adapter_config.json, adapter_model.safetensors")
-        ->required();
-    merge->add_option("OUT", o.out, "HF checkpoint directory to write; never over another")
-        ->required();
-    merge->add_option("--dtype", o.dtype, "of the weights; base: each as the base has it")
-        ->check(CLI::IsMember({"bfloat16", "float32", "base"}))
-        ->capture_default_str();
-    merge
-        ->add_option(
-            "--rule", o.rule,
-            "served: rounded once, what a run serves; peft: what PEFT's merge gives, which "
-            "rounds the product of a bf16 adapter as well")
-        ->check(CLI::IsMember({"served", "peft"}))
-        ->capture_default_str();
+    AddMergeOptions(*merge, o);
     CLI::App* inspect = Local(lora, "inspect", "rank, alpha, targets and bytes",
                               [&o] { return LoraInspectCommand(o.adapter, std::cout); });
     inspect->add_option("ADAPTER", o.adapter, "adapter directory")->required();
