@@ -87,8 +87,9 @@ std::vector<Bf16> MergeTo16(const Case& c, bool base_is_16, MergeRule rule) {
 bool SameBits(float x, float y) { return std::memcmp(&x, &y, sizeof(x)) == 0; }
 
 TEST_CASE("merged rows have the bits of the formula, for every dtype, rule and width") {
-  for (const Case& c : {Case(1, 1, 1), Case(3, 63, 2), Case(5, 64, 8), Case(2, 65, 3),
-                        Case(4, 200, 33), Case(2, 129, 64), Case(2, 70, 5000, 9)}) {
+  for (const Case& c :
+       {Case(1, 1, 1), Case(3, 63, 2), Case(5, 64, 8), Case(2, 65, 3), Case(4, 200, 33),
+        Case(2, 129, 64), Case(2, 70, 5000, 9), Case(70, 330, 40), Case(33, 1100, 8)}) {
     for (bool base_is_16 : {false, true}) {
       for (MergeRule rule : {MergeRule::kServed, MergeRule::kBf16Product}) {
         const std::vector<float> to32 = MergeTo32(c, base_is_16, rule);
