@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/cores.h"
+#include "common/lora/lora_spec.h"
 
 namespace tandem {
 namespace {
@@ -17,9 +18,19 @@ Reshard ReshardOf(const std::string& text) {
   return text == "false" ? Reshard::kNever : Reshard::kAuto;
 }
 
+// Elements that rank 0 has of the adapters, each matrix cut on dim 0.
+int64_t ShardElements(const LoraSpec& lora, int64_t ranks) {
+  int64_t elements = 0;
+  for (const LoraTarget& target : lora.targets) {
+    elements += ShardRows(lora.rank, 0, ranks).rows() * target.in;
+    elements += ShardRows(target.out, 0, ranks).rows() * lora.rank;
+  }
+  return elements;
+}
+
 bool Filters(double top_p, int64_t top_k) { return top_p < 1 || top_k > 0; }
 
-TrainerMemoryOptions TrainerOptionsOf(const v1::Config& config) {
+TrainerMemoryOptions TrainerOptionsOf(const ModelSpec& spec, const v1::Config& config) {
   const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
   const bool float32 = config.model().compute_dtype() == "float32";
   TrainerMemoryOptions options;
@@ -31,6 +42,11 @@ TrainerMemoryOptions TrainerOptionsOf(const v1::Config& config) {
   options.offload_reference = config.ref().offload();
   options.gather.reshard = ReshardOf(fsdp.reshard_after_forward());
   options.gather.prefetch = fsdp.forward_prefetch();
+  // Targets that the model lacks are an error elsewhere (run_inputs.h).
+  if (const auto lora = MakeLoraSpec(spec, LoraOptionsOf(config)); lora.ok()) {
+    options.adapters = lora->parameters();
+    options.adapter_shard = ShardElements(*lora, options.pairs);
+  }
   return options;
 }
 
@@ -46,7 +62,9 @@ int ComputeThreads(const v1::Config& config) {
 
 bool PlansForGpu(const v1::Config& config) { return config.trainer().device() == "cuda"; }
 
-MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_bytes) {
+MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
+                                    const v1::Config& config,
+                                    int64_t device_bytes) {
   const v1::Rollout& rollout = config.rollout();
   const bool cuda = PlansForGpu(config);
   MemoryPlanInput input;
@@ -62,7 +80,7 @@ MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_byt
                     Filters(rollout.val_kwargs().top_p(), rollout.val_kwargs().top_k()));
   input.free_cache_engine = rollout.free_cache_engine();
   input.sleep_level = static_cast<int>(rollout.sleep_level());
-  input.trainer = TrainerOptionsOf(config);
+  input.trainer = TrainerOptionsOf(spec, config);
   input.train_limits = TrainLimits(config);
   input.score_limits = ScoreLimits(config);
   input.recompute = RecomputeOf(config.model().enable_gradient_checkpointing());

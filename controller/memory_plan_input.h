@@ -17,6 +17,8 @@ int ComputeThreads(const v1::Config& config);
 bool PlansForGpu(const v1::Config& config);
 
 // `device_bytes`: memory of the device of one pair.
-MemoryPlanInput MakeMemoryPlanInput(const v1::Config& config, int64_t device_bytes);
+MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
+                                    const v1::Config& config,
+                                    int64_t device_bytes);
 
 }  // namespace tandem

@@ -27,7 +27,7 @@ struct Helpful {
 };
 
 MemoryPlan PlanOf(const ModelSpec& spec, const v1::Config& config, int64_t device_bytes) {
-  return PlanMemory(spec, MakeMemoryPlanInput(config, device_bytes));
+  return PlanMemory(spec, MakeMemoryPlanInput(spec, config, device_bytes));
 }
 
 void AddOffload(const v1::Config& config, std::vector<Change>& changes) {

@@ -14,7 +14,7 @@ absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
                                    int64_t device_bytes,
                                    const std::string& run_dir,
                                    ProgressSink& progress) {
-  MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(config, device_bytes));
+  MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(spec, config, device_bytes));
   TANDEM_RETURN_IF_ERROR(
       CheckOffloadSpace(plan, config.cluster().trainers(), run_dir, FreeDiskBytes(run_dir)));
   spdlog::info("{}", MemoryPlanText(plan));

@@ -54,7 +54,7 @@ absl::StatusOr<SideRun> RunTrainer(const SideOptions& options,
                                                                        .shard = shard_ops.get()},
                                                                       &communicator, &ledger));
   TANDEM_RETURN_IF_ERROR(LoadModel(options.model_dir, session->spec(), session->shard()));
-  session->WeightsChanged();
+  TANDEM_RETURN_IF_ERROR(session->WeightsChanged());
   const absl::Time start = absl::Now();
   TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores, session->Score(samples));
   for (const auto& [sample_id, log_probs] : scores) run.log_probs[sample_id] = log_probs;

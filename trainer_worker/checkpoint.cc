@@ -61,16 +61,16 @@ class ExportRows {
 
 absl::Status ExportModel(const SaveOptions& options,
                          const ModelSpec& spec,
-                         ParameterShard& shard,
+                         PolicyRows& policy,
                          Communicator& communicator,
                          Ledger* ledger) {
   constexpr int kWriter = 0;
   TANDEM_ASSIGN_OR_RETURN(const auto source,
-                          MasterRows::Create(&shard, &communicator, ledger,
+                          MasterRows::Create(&policy, &communicator, ledger,
                                              {.dtype = DType::kBFloat16,
                                               .scratch_bytes = RowScratchBytes(spec, sizeof(Bf16)),
                                               .receiver = kWriter}));
-  ExportRows rows(shard.plan().layout(), *source);
+  ExportRows rows(policy.plan().layout(), *source);
   absl::Status written;
   if (communicator.rank() == kWriter) {
     written = WriteHfFiles(spec, options.tokenizer_dir, options.directory,
@@ -93,6 +93,7 @@ absl::Status WriteShard(const SaveOptions& options,
   header.has_moments = options.optimizer && shard.has_moments();
   header.optimizer_step = header.has_moments ? optimizer.updates() : 0;
   header.extra[kScheduleStep] = std::to_string(optimizer.schedule_step());
+  for (const SavedSetting& setting : options.settings) header.extra[setting.key] = setting.value;
   std::vector<TrainingShard> shards;
   for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
     const ShardPlan::Piece& piece = plan.mine(tensor);
@@ -136,6 +137,14 @@ absl::Status ForMyRanges(ParameterShard& shard, const RangeReader& read) {
   return absl::OkStatus();
 }
 
+std::vector<TensorSpec> TensorsOf(const ShardPlan& plan) {
+  std::vector<TensorSpec> tensors;
+  for (const TensorPlace& place : plan.layout().places()) {
+    tensors.push_back({.name = place.name, .shape = place.shape, .layer = place.layer});
+  }
+  return tensors;
+}
+
 int64_t FileBytes(const std::string& path) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
@@ -154,11 +163,12 @@ absl::Status LoadModel(const std::string& model_dir, const ModelSpec& spec, Para
 }
 
 absl::StatusOr<int64_t> LoadState(const std::string& directory,
-                                  const ModelSpec& spec,
                                   ParameterShard& shard,
-                                  Optimizer& optimizer) {
+                                  Optimizer& optimizer,
+                                  const std::vector<SavedSetting>& settings) {
   using Part = TrainingStateReader::Part;
-  TANDEM_ASSIGN_OR_RETURN(const auto reader, TrainingStateReader::Open(directory, spec));
+  TANDEM_ASSIGN_OR_RETURN(const auto reader,
+                          TrainingStateReader::Open(directory, TensorsOf(shard.plan()), settings));
   const TrainingStateHeader& header = reader->header();
   std::vector<std::pair<Part, float*>> moments;
   if (header.has_moments) {
@@ -193,6 +203,7 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
 absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
                                   const ModelSpec& spec,
                                   ParameterShard& shard,
+                                  PolicyRows& policy,
                                   const Optimizer& optimizer,
                                   Communicator& communicator,
                                   Ledger* ledger) {
@@ -204,7 +215,7 @@ absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
       FileBytes(options.directory + "/" + TrainingStateFileName(plan.rank(), plan.world_size()));
   if (!options.hf_model) return bytes;
   FaultPoint("save.export");
-  const absl::Status exported = ExportModel(options, spec, shard, communicator, ledger);
+  const absl::Status exported = ExportModel(options, spec, policy, communicator, ledger);
   TANDEM_RETURN_IF_ERROR(Agree(communicator, exported, "exporting the model").status());
   if (plan.rank() == 0) bytes += FileBytes(options.directory + "/model.safetensors");
   return bytes;

@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "common/comm/communicator.h"
 #include "common/model_spec/model_spec.h"
+#include "common/tensor_file/training_state.h"
 #include "trainer_worker/optimizer.h"
 #include "trainer_worker/parameter_shard.h"
 
@@ -22,25 +24,28 @@ namespace tandem {
 absl::Status LoadModel(const std::string& model_dir, const ModelSpec& spec, ParameterShard& shard);
 
 // Fills masters, moments and the optimizer's counters from a checkpoint of any number of ranks.
-// Returns the weight version that was saved. Errors as TrainingStateReader.
+// Returns the weight version that was saved. `settings`: what the run must agree on with it. Errors
+// as TrainingStateReader.
 absl::StatusOr<int64_t> LoadState(const std::string& directory,
-                                  const ModelSpec& spec,
                                   ParameterShard& shard,
-                                  Optimizer& optimizer);
+                                  Optimizer& optimizer,
+                                  const std::vector<SavedSetting>& settings = {});
 
 struct SaveOptions {
   std::string directory;      // exists
   std::string tokenizer_dir;  // its tokenizer goes beside the HF export
   int64_t version = 0;
-  bool optimizer = true;  // with moments
-  bool hf_model = true;   // with the HF export
+  bool optimizer = true;               // with moments
+  bool hf_model = true;                // with the HF export
+  std::vector<SavedSetting> settings;  // that a run which goes on from it must agree on
 };
 
 // Collective; files are synced. Every rank learns whether all succeeded. ResourceExhausted: the
-// disk is full. Returns the bytes that this rank wrote.
+// disk is full. Returns the bytes that this rank wrote. `policy` is what the HF export holds.
 absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
                                   const ModelSpec& spec,
                                   ParameterShard& shard,
+                                  PolicyRows& policy,
                                   const Optimizer& optimizer,
                                   Communicator& communicator,
                                   Ledger* ledger);

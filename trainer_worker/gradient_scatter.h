@@ -8,6 +8,7 @@
 
 #include "common/comm/ordered_communicator.h"
 #include "common/device/device.h"
+#include "trainer_worker/gradient_sink.h"
 #include "trainer_worker/parameter_shard.h"
 
 namespace tandem {
@@ -18,29 +19,29 @@ namespace tandem {
 // end. On a GPU layers take turns in two buffers: the communication thread sums one, in the order
 // of the calls, while the layer before it computes into the other. The shard's gradients are whole
 // after Finish. Not thread-safe.
-class GradientScatter {
+class GradientScatter : public GradientSink {
  public:
   // All pointers must outlive the object, only `communicator` may end before it.
   static absl::StatusOr<std::unique_ptr<GradientScatter>> Create(ParameterShard* shard,
                                                                  OrderedCommunicator* communicator,
                                                                  Ledger* ledger);
   // Waits for what is being summed.
-  ~GradientScatter();
+  ~GradientScatter() override;
 
   // Starts a mini-batch: takes the memory if it is not held, all zero. The shard's gradients must
   // be mapped. Waits for what an earlier mini-batch, which failed, has left.
-  absl::Status Begin();
+  absl::Status Begin() override;
   // Where to accumulate a group's full fp32 gradients (ViewLayerGradients, ViewGlobalGradients).
   // A layer's buffer is zero on return where there are several ranks. Errors: those of the sum that
   // had the buffer before.
-  absl::StatusOr<float*> Group(int layer);
+  absl::StatusOr<float*> Group(int layer) override;
   // Collective: adds the ranks' sums to the shard, on a GPU some time before Finish returns. For
   // layers after each micro-batch. Errors that come later are those of Group or Finish.
-  absl::Status Reduce(int layer);
+  absl::Status Reduce(int layer) override;
   // Collective: reduces the global group, which ends the mini-batch. The memory is kept.
-  absl::Status Finish();
+  absl::Status Finish() override;
   // Gives the memory back.
-  absl::Status Release();
+  absl::Status Release() override;
 
  private:
   using Result = OrderedCommunicator::Result;

@@ -140,7 +140,7 @@ void LayerLoop::HeadBackward(const PackedBatch& batch,
 
 absl::Status LayerLoop::Backward(const PackedBatch& batch,
                                  WeightGather& weights,
-                                 GradientScatter& gradients,
+                                 GradientSink& gradients,
                                  const std::vector<float>& grad_log_probs,
                                  const std::vector<float>& grad_entropy) {
   const ModelSpec& spec = decoder_->spec();
@@ -148,7 +148,9 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
   const bool empty = batch.rows() == 0;
   TANDEM_ASSIGN_OR_RETURN(const std::byte* global_group, weights.Group(-1));
   TANDEM_ASSIGN_OR_RETURN(float* const global_buffer, gradients.Group(-1));
-  const GlobalGradients global_gradients = ViewGlobalGradients(spec, layout, global_buffer);
+  const GlobalGradients global_gradients = global_buffer == nullptr
+                                               ? GlobalGradients{}
+                                               : ViewGlobalGradients(spec, layout, global_buffer);
   if (!empty) {
     HeadBackward(batch, ViewGlobals(spec, layout, global_group), global_gradients, grad_log_probs,
                  grad_entropy);
@@ -165,13 +167,14 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
         decoder_->RunLayer(view, tokens_, buffers_.kv, Residual(layer), activations,
                            Residual(layer + 1));
       }
+      LayerGradients wanted = ViewLayerGradients(spec, layout, layer_gradients);
+      gradients.LeaveOut(layer, &wanted);
       decoder_->RunLayerBackward(*backward_, view, tokens_, Residual(layer), activations,
-                                 buffers_.scratch, buffers_.dresidual,
-                                 ViewLayerGradients(spec, layout, layer_gradients));
+                                 buffers_.scratch, buffers_.dresidual, wanted);
     }
     TANDEM_RETURN_IF_ERROR(gradients.Reduce(layer));
   }
-  if (!empty) {
+  if (!empty && global_gradients.embedding != nullptr) {
     backward_->Embed(batch.tokens.data(), buffers_.dresidual, global_gradients.embedding);
   }
   return absl::OkStatus();

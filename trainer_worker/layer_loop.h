@@ -12,7 +12,7 @@
 
 #include "common/device/device.h"
 #include "common/model/decoder.h"
-#include "trainer_worker/gradient_scatter.h"
+#include "trainer_worker/gradient_sink.h"
 #include "trainer_worker/micro_batch_buffers.h"
 #include "trainer_worker/packing.h"
 #include "trainer_worker/weight_gather.h"
@@ -66,7 +66,7 @@ class LayerLoop {
   // empty, d(loss)/d(entropy) of every scored row.
   absl::Status Backward(const PackedBatch& batch,
                         WeightGather& weights,
-                        GradientScatter& gradients,
+                        GradientSink& gradients,
                         const std::vector<float>& grad_log_probs,
                         const std::vector<float>& grad_entropy);
 

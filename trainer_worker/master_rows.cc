@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<MasterRows>> MasterRows::Create(ParameterShard* shard,
+absl::StatusOr<std::unique_ptr<MasterRows>> MasterRows::Create(PolicyRows* policy,
                                                                Communicator* communicator,
                                                                Ledger* ledger,
                                                                const MasterRowsOptions& options) {
-  std::unique_ptr<MasterRows> rows(new MasterRows(shard, communicator, options));
-  auto scratch = TakeHostMemory(shard->device(), "gather", options.scratch_bytes, ledger);
+  std::unique_ptr<MasterRows> rows(new MasterRows(policy, communicator, options));
+  auto scratch = TakeHostMemory(policy->device(), "gather", options.scratch_bytes, ledger);
   TANDEM_RETURN_IF_ERROR(
       Agree(*communicator, scratch.status(), "taking memory to gather rows").status());
   rows->scratch_ = *std::move(scratch);
@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<MasterRows>> MasterRows::Create(ParameterShard* s
 }
 
 absl::StatusOr<const void*> MasterRows::Rows(const TensorRows& rows) {
-  const ShardPlan& plan = shard_->plan();
+  const ShardPlan& plan = policy_->plan();
   const size_t tensor = plan.IndexOf(*rows.place);
   const int64_t cols = rows.place->cols();
   const auto element = static_cast<int64_t>(DTypeBytes(options_.dtype));
@@ -40,8 +40,8 @@ absl::StatusOr<const void*> MasterRows::Rows(const TensorRows& rows) {
     bytes.push_back(std::max<int64_t>(0, count) * cols * element);
     if (rank == plan.rank() && count > 0) {
       mine = scratch_->data() + before;
-      TANDEM_RETURN_IF_ERROR(shard_->CopyMasters(piece.offset + (first - piece.row) * cols,
-                                                 count * cols, options_.dtype, mine));
+      TANDEM_RETURN_IF_ERROR(
+          policy_->CopyRows(tensor, first - piece.row, count, options_.dtype, mine));
     }
     before += bytes.back();
   }

@@ -11,7 +11,7 @@
 #include "common/comm/communicator.h"
 #include "common/device/memory_region.h"
 #include "common/weights/weight_check.h"
-#include "trainer_worker/parameter_shard.h"
+#include "trainer_worker/policy_rows.h"
 
 namespace tandem {
 
@@ -27,7 +27,7 @@ class MasterRows : public WeightOracle {
  public:
   // Collective. Takes the scratch, under the tag gather, for the life of the object; everything
   // passed in outlives it. ResourceExhausted: there is no memory; Aborted: another rank has none.
-  static absl::StatusOr<std::unique_ptr<MasterRows>> Create(ParameterShard* shard,
+  static absl::StatusOr<std::unique_ptr<MasterRows>> Create(PolicyRows* policy,
                                                             Communicator* communicator,
                                                             Ledger* ledger,
                                                             const MasterRowsOptions& options);
@@ -36,9 +36,9 @@ class MasterRows : public WeightOracle {
   absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) override;
 
  private:
-  MasterRows(ParameterShard* shard, Communicator* communicator, const MasterRowsOptions& options)
-      : shard_(shard), communicator_(communicator), options_(options) {}
-  ParameterShard* const shard_;
+  MasterRows(PolicyRows* policy, Communicator* communicator, const MasterRowsOptions& options)
+      : policy_(policy), communicator_(communicator), options_(options) {}
+  PolicyRows* const policy_;
   Communicator* const communicator_;
   const MasterRowsOptions options_;
   std::unique_ptr<MemoryRegion> scratch_;

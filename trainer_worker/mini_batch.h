@@ -66,12 +66,12 @@ struct MiniBatchReport {
 struct PassParts {
   LayerLoop* loop = nullptr;
   WeightGather* weights = nullptr;
-  GradientScatter* gradients = nullptr;  // null for scoring
+  GradientSink* gradients = nullptr;  // null for scoring
   Communicator* communicator = nullptr;
 };
 
 // Collective. Adds to the shard's gradients, which must be mapped, and what sums them begun
-// (GradientScatter::Begin). A loss that selects tokens takes one more forward pass first, unless
+// (GradientSink::Begin). A loss that selects tokens takes one more forward pass first, unless
 // all its tokens are fresh. InvalidArgument: a sample that cannot be trained on; DataLoss: a ratio
 // of fresh tokens is not 1; Aborted: another rank failed. Unless null, `differing` becomes the
 // pass's log-probs of this rank's samples where one of them is not what it must be (not 1 as a

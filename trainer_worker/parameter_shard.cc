@@ -93,7 +93,10 @@ absl::Status ParameterShard::MastersWritten(int64_t first, int64_t count) {
   return absl::OkStatus();
 }
 
-absl::Status ParameterShard::CopyMasters(int64_t first, int64_t count, DType dtype, void* out) {
+absl::Status ParameterShard::CopyRows(
+    size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
+  const int64_t cols = plan_->tensors()[tensor]->cols();
+  const int64_t first = plan_->mine(tensor).offset + row * cols, count = rows * cols;
   if (dtype == DType::kBFloat16) {
     ops_->Round(master() + first, static_cast<Bf16*>(out), count);
   } else {

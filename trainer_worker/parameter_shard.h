@@ -17,6 +17,7 @@
 #include "common/weights/shard_ops.h"
 #include "trainer_worker/host_staging.h"
 #include "trainer_worker/master_digests.h"
+#include "trainer_worker/policy_rows.h"
 #include "trainer_worker/shard_array.h"
 #include "trainer_worker/shard_plan.h"
 #include "trainer_worker/window_stream.h"
@@ -38,7 +39,7 @@ struct ShardCompute {
 
 // Lifecycle: Create (all masters 0) → WriteMasters, range by range → train. Addresses are the
 // device's; HostValues makes them the host's. Not thread-safe.
-class ParameterShard {
+class ParameterShard : public PolicyRows {
  public:
   // Writes elements to the address that it gets.
   using Fill = std::function<absl::Status(float*)>;
@@ -50,9 +51,9 @@ class ParameterShard {
                                                                 const ShardCompute& compute,
                                                                 Ledger* ledger);
 
-  const ShardPlan& plan() const { return *plan_; }
+  const ShardPlan& plan() const override { return *plan_; }
   int64_t elements() const { return plan_->elements(plan_->rank()); }
-  Device* device() const { return device_; }
+  Device* device() const override { return device_; }
   ShardOps* ops() const { return ops_; }
 
   float* master() { return Floats(master_); }
@@ -65,9 +66,8 @@ class ParameterShard {
   absl::Status MastersWritten(int64_t first, int64_t count);
   // The same of exp_avg() or exp_avg_sq(), which are neither rounded nor digested, at `values`.
   absl::Status WriteMoments(float* values, int64_t count, const Fill& fill);
-  // Rounds masters to `dtype` into `out`, which is TakeHostMemory's; of offloaded ones the process
-  // lets go again.
-  absl::Status CopyMasters(int64_t first, int64_t count, DType dtype, void* out);
+  // Of the masters; of offloaded ones the process lets go again.
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
   // The rounded masters, in the compute dtype; what gathers and sync read. With fp32 compute it is
   // the master itself.
   const std::byte* compute() const;

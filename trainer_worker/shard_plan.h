@@ -47,8 +47,10 @@ class ShardPlan {
   // Elements of the group in the rank's shard; they are contiguous.
   int64_t group_elements(int layer, int rank) const;
   int64_t group_offset(int layer, int rank) const;
-  // Elements of one layer in this rank's shard.
-  int64_t layer_elements() const { return group_elements(0, rank_); }
+  // Elements of one layer in this rank's shard; all of them where there are no layers.
+  int64_t layer_elements() const {
+    return group_elements(layout_->num_layers() > 0 ? 0 : -1, rank_);
+  }
   // Whether each group of the shard has its tensors where the layout has them, and begins as
   // aligned as they do if the shard does: what reads a group that is laid out can read the shard.
   bool is_laid_out() const { return is_laid_out_; }

@@ -12,8 +12,9 @@
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/checkpoint.h"
 #include "trainer_worker/hf_rows.h"
+#include "trainer_worker/lora/adapter_files.h"
+#include "trainer_worker/lora/lora_oracle.h"
 #include "trainer_worker/master_rows.h"
-#include "trainer_worker/shard_tensor_source.h"
 
 namespace tandem {
 namespace {
@@ -156,7 +157,8 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
                                       .deadline = kShareOfTimeout * options_.rpc_timeout,
                                       .single_channel = options_.single_channel}));
   const absl::Status loaded = LoadWeights(command);
-  return Agree(*group_.communicator(), loaded, "loading the model").status();
+  TANDEM_RETURN_IF_ERROR(Agree(*group_.communicator(), loaded, "loading the model").status());
+  return session_->WeightsChanged();
 }
 
 absl::Status Trainer::LoadWeights(const ResetCommand& command) {
@@ -171,20 +173,31 @@ absl::Status Trainer::LoadWeights(const ResetCommand& command) {
   TrainingSession& session = *session_;
   TANDEM_RETURN_IF_ERROR(backend_->CheckModel(session.spec()));
   const bool fresh = command.checkpoint_dir.empty();
-  if (fresh || options_.keep_reference) {
-    TANDEM_RETURN_IF_ERROR(LoadModel(options_.session.model_dir, session.spec(), session.shard()));
+  if (fresh || options_.keep_reference || session.lora() != nullptr) {
+    TANDEM_RETURN_IF_ERROR(LoadFresh(session));
   }
   // The reference is the model that the run began with, also after a resume.
   if (options_.keep_reference) TANDEM_RETURN_IF_ERROR(session.FreezeReference());
   if (fresh) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const int64_t version, LoadState(command.checkpoint_dir, session.spec(),
-                                                           session.shard(), session.optimizer()));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t version,
+                          LoadState(command.checkpoint_dir, session.shard(), session.optimizer(),
+                                    LoraSettings(session.lora())));
   if (version != command.version) {
     return MakeStatus(absl::StatusCode::kDataLoss,
                       "the checkpoint {} holds weight version {}, but {} was expected",
                       command.checkpoint_dir, version, command.version);
   }
   return absl::OkStatus();
+}
+
+absl::Status Trainer::LoadFresh(TrainingSession& session) {
+  const std::string& model_dir = options_.session.model_dir;
+  LoraWeights* const lora = session.lora();
+  if (lora == nullptr) return LoadModel(model_dir, session.spec(), session.shard());
+  TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, session.spec()));
+  TANDEM_RETURN_IF_ERROR(lora->base().Load(*checkpoint));
+  return options_.adapter_path.empty() ? InitAdapters(options_.seed, *lora)
+                                       : ReadAdapters(options_.adapter_path, session.spec(), *lora);
 }
 
 MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const {
@@ -300,8 +313,8 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   SyncResult result;
   absl::StatusOr<PublishReport> report;
   {
-    ShardTensorSource source(&session->shard(), &session->communicator());
-    report = session->publisher().Publish(command.version, source, link.updates.get());
+    const std::unique_ptr<PublishSource> source = session->MakeSource();
+    report = session->publisher().Publish(command.version, *source, link.updates.get());
   }
   const absl::StatusOr<double> share = changed_.Of(command.version, connected.ok() && report.ok(),
                                                    session->shard(), session->communicator());
@@ -325,6 +338,9 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
 
 absl::StatusOr<std::unique_ptr<WeightOracle>> Trainer::OracleOf(TrainingSession& session,
                                                                 const CheckCommand& command) {
+  if (session.lora() != nullptr) {
+    return LoraOracle::Open(options_.session.model_dir, session.spec(), session.lora(), &ledger_);
+  }
   if (!command.hf_checkpoint.empty()) {
     return HfRows::Open(command.hf_checkpoint, session.spec(), options_.dtype, backend_->device(),
                         &ledger_);
@@ -360,12 +376,19 @@ absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
   const SaveOptions options{.directory = command.directory,
                             .tokenizer_dir = options_.session.model_dir,
                             .version = command.version,
-                            .optimizer = options_.save_optimizer,
-                            .hf_model = options_.save_hf_model};
+                            .optimizer = options_.save_optimizer && !options_.save_lora_only,
+                            .hf_model = options_.save_hf_model && !options_.save_lora_only,
+                            .settings = LoraSettings(session->lora())};
   SaveResult result;
   TANDEM_ASSIGN_OR_RETURN(
-      result.bytes, tandem::SaveState(options, session->spec(), session->shard(),
+      result.bytes, tandem::SaveState(options, session->spec(), session->shard(), session->policy(),
                                       session->optimizer(), session->communicator(), &ledger_));
+  if (session->lora() != nullptr) {
+    const absl::Status written = WriteAdapters(command.directory + "/" + kAdapterFolder,
+                                               options_.session.model_dir, *session->lora());
+    TANDEM_RETURN_IF_ERROR(
+        Agree(session->communicator(), written, "writing the adapters").status());
+  }
   result.report = phase.Report();
   return result;
 }

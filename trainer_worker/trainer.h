@@ -43,6 +43,8 @@ struct TrainerOptions {
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
+  std::string adapter_path;     // model.lora.adapter_path
+  bool save_lora_only = false;  // actor.checkpoint.save_lora_only
   absl::Duration rpc_timeout = absl::Seconds(600);
   bool single_channel = false;  // cluster.nccl_single_channel
 };
@@ -112,6 +114,7 @@ class Trainer {
   static std::shared_ptr<Backend> OnTheHost(const TrainerOptions& options);
   absl::Status StartSession(const ResetCommand& command);
   absl::Status LoadWeights(const ResetCommand& command);
+  absl::Status LoadFresh(TrainingSession& session);
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   // For the batch that the controller saves when it ends the run.

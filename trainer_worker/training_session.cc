@@ -8,6 +8,9 @@
 #include "common/base/status_macros.h"
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/give_back.h"
+#include "trainer_worker/lora/adapter_gradients.h"
+#include "trainer_worker/lora/merged_tensor_source.h"
+#include "trainer_worker/shard_tensor_source.h"
 
 namespace tandem {
 namespace {
@@ -49,25 +52,14 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
   const WeightLayout* layout = &session->decoder_.layout();
   session->plan_ =
       std::make_unique<ShardPlan>(layout, communicator->rank(), communicator->world_size());
-  const ShardPlan* plan = session->plan_.get();
-  const std::string obstacle = WhyNotDirect(*plan, *options.publish.transport);
-  spdlog::info("weight sync: {}",
-               obstacle.empty() ? "direct, the rollout reads the shard where it lies, without slots"
-                                : "through slots, " + obstacle);
-  TANDEM_ASSIGN_OR_RETURN(session->shard_,
-                          ParameterShard::Create(plan,
-                                                 {.offload_dir = options.offload_dir,
-                                                  .offload_master = options.offload_master,
-                                                  .offload_moments = options.offload_moments,
-                                                  .direct = obstacle.empty()},
-                                                 {ops.device, ops.shard}, ledger));
+  session->device_ = ops.device;
+  const ShardCompute compute{ops.device, ops.shard};
+  TANDEM_RETURN_IF_ERROR(options.lora.rank > 0 ? session->TakeLora(spec, compute)
+                                               : session->TakeShard(compute));
   TANDEM_ASSIGN_OR_RETURN(
       session->weights_,
-      WeightGather::Create(ops.device, plan, session->Current(), session->communicator_.get(),
-                           ledger, session->Gathering()));
-  TANDEM_ASSIGN_OR_RETURN(
-      session->gradients_,
-      GradientScatter::Create(session->shard_.get(), session->communicator_.get(), ledger));
+      WeightGather::Create(ops.device, session->plan_.get(), session->Current(),
+                           session->communicator_.get(), ledger, session->Gathering()));
   session->loop_ = std::make_unique<LayerLoop>(
       ops.device, &session->decoder_, ops.forward, ops.backward, ledger,
       LayerLoopOptions{.vocab_limit = std::min(options.vocab_limit, spec.vocab_size),
@@ -77,6 +69,64 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
   publish.keep_bytes = KeptSlotBytes(options.kept_bytes);
   session->publisher_ = std::make_unique<WeightPublisher>(layout, publish);
   return session;
+}
+
+absl::Status TrainingSession::TakeShard(const ShardCompute& compute) {
+  const std::string obstacle = WhyNotDirect(*plan_, *options_.publish.transport);
+  spdlog::info("weight sync: {}",
+               obstacle.empty() ? "direct, the rollout reads the shard where it lies, without slots"
+                                : "through slots, " + obstacle);
+  TANDEM_ASSIGN_OR_RETURN(shard_,
+                          ParameterShard::Create(plan_.get(),
+                                                 {.offload_dir = options_.offload_dir,
+                                                  .offload_master = options_.offload_master,
+                                                  .offload_moments = options_.offload_moments,
+                                                  .direct = obstacle.empty()},
+                                                 compute, ledger_));
+  TANDEM_ASSIGN_OR_RETURN(gradients_,
+                          GradientScatter::Create(shard_.get(), communicator_.get(), ledger_));
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSession::TakeLora(const ModelSpec& spec, const ShardCompute& compute) {
+  if (!device_->is_host()) {
+    return FailedPrecondition(
+        "model.lora.rank={}: adapters are merged on CPUs only so far, and this trainer computes on "
+        "{}: set trainer.device=cpu, or model.lora.rank=0",
+        options_.lora.rank, device_->name());
+  }
+  spdlog::info("weight sync: through slots, as adapters are merged on the way");
+  TANDEM_ASSIGN_OR_RETURN(LoraSpec lora, MakeLoraSpec(spec, options_.lora));
+  TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(options_.model_dir, spec));
+  TANDEM_ASSIGN_OR_RETURN(const DType base_dtype, BaseDType(*checkpoint));
+  TANDEM_ASSIGN_OR_RETURN(lora_, LoraWeights::Create(plan_.get(), std::move(lora), base_dtype,
+                                                     {.offload_dir = options_.offload_dir,
+                                                      .offload_moments = options_.offload_moments},
+                                                     compute, ledger_));
+  TANDEM_ASSIGN_OR_RETURN(gradients_,
+                          AdapterGradients::Create(lora_.get(), communicator_.get(), ledger_));
+  return absl::OkStatus();
+}
+
+PolicyRows& TrainingSession::policy() {
+  if (lora_ != nullptr) return *lora_;
+  return *shard_;
+}
+
+ShardSource TrainingSession::Current() const {
+  if (lora_ != nullptr) return {.rows = lora_.get()};
+  return {.data = shard_->compute()};
+}
+
+absl::Status TrainingSession::WeightsChanged() {
+  weights_->Refresh();
+  return lora_ == nullptr ? absl::OkStatus() : lora_->Gather(*communicator_);
+}
+
+std::unique_ptr<PublishSource> TrainingSession::MakeSource() {
+  if (lora_ != nullptr)
+    return std::make_unique<MergedTensorSource>(lora_.get(), communicator_.get());
+  return std::make_unique<ShardTensorSource>(shard_.get(), communicator_.get());
 }
 
 GatherOptions TrainingSession::Gathering() const {
@@ -106,7 +156,10 @@ TrainerMemoryOptions TrainingSession::MemoryOptions() const {
           .offload_master = options_.offload_master,
           .offload_moments = options_.offload_moments,
           .offload_reference = options_.offload_reference,
-          .gpu = !shard_->device()->is_host(),
+          .adapters = lora_ == nullptr ? 0 : lora_->adapters().plan().total_elements(),
+          .adapter_shard = lora_ == nullptr ? 0 : lora_->adapters().plan().elements(0),
+          .base_element_bytes = lora_ == nullptr ? 0 : BaseElementBytes(),
+          .gpu = !device_->is_host(),
           .gather = Gathering()};
 }
 
@@ -121,7 +174,7 @@ absl::Status TrainingSession::ReleaseIfTight() {
   publisher_->ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(weights_->Release());
   TANDEM_RETURN_IF_ERROR(gradients_->Release());
-  return has_gradients_ ? absl::OkStatus() : GivenBack(shard_->ReleaseGradients());
+  return has_gradients_ ? absl::OkStatus() : GivenBack(shard().ReleaseGradients());
 }
 
 absl::Status TrainingSession::CheckReleased() const {
@@ -144,7 +197,7 @@ absl::Status TrainingSession::CheckReleased() const {
 
 absl::Status TrainingSession::TakeTrainingMemory() {
   TANDEM_RETURN_IF_ERROR(GatherFrom(Current()));
-  TANDEM_RETURN_IF_ERROR(shard_->ZeroGradients());
+  TANDEM_RETURN_IF_ERROR(shard().ZeroGradients());
   return gradients_->Begin();
 }
 
@@ -160,7 +213,7 @@ absl::StatusOr<MiniBatchReport> TrainingSession::Train(const MiniBatchRequest& r
   const PassParts parts{loop_.get(), weights_.get(), gradients_.get(), communicator_.get()};
   TANDEM_ASSIGN_OR_RETURN(MiniBatchReport report, TrainMiniBatch(parts, Pass(options_.train_limits),
                                                                  request, samples, differing));
-  TANDEM_RETURN_IF_ERROR(AwaitGradients(*communicator_, *shard_->device(), report));
+  TANDEM_RETURN_IF_ERROR(AwaitGradients(*communicator_, *device_, report));
   has_gradients_ = true;
   return report;
 }
@@ -169,9 +222,9 @@ absl::StatusOr<OptimizerReport> TrainingSession::Step() {
   if (!has_gradients_) {
     return FailedPrecondition("there are no gradients to step on; ForwardBackward comes first");
   }
-  TANDEM_ASSIGN_OR_RETURN(const OptimizerReport report, optimizer_.Step(*shard_, *communicator_));
+  TANDEM_ASSIGN_OR_RETURN(const OptimizerReport report, optimizer_.Step(shard(), *communicator_));
   has_gradients_ = false;
-  WeightsChanged();
+  TANDEM_RETURN_IF_ERROR(WeightsChanged());
   return report;
 }
 
@@ -194,6 +247,7 @@ absl::StatusOr<LogProbsBySample> TrainingSession::ScoreProbe(const std::vector<S
 }
 
 absl::Status TrainingSession::FreezeReference() {
+  if (lora_ != nullptr) return absl::OkStatus();
   weights_->Use(Current());  // the copy made before goes
   const std::string directory = options_.offload_reference ? options_.offload_dir : "";
   TANDEM_ASSIGN_OR_RETURN(reference_, ReferenceShard::Copy(*shard_, directory, ledger_));
@@ -202,6 +256,9 @@ absl::Status TrainingSession::FreezeReference() {
 
 absl::StatusOr<LogProbsBySample> TrainingSession::ScoreReference(
     const std::vector<Sample>& samples) {
+  if (lora_ != nullptr) {
+    return ScoreFrom({.rows = &lora_->base()}, options_.score_limits, samples);
+  }
   if (reference_ == nullptr) {
     return FailedPrecondition(
         "no reference policy is kept; set actor.use_kl_loss or algorithm.use_kl_in_reward");

@@ -13,6 +13,8 @@
 #include "common/model/decoder.h"
 #include "common/model_spec/memory_formulas.h"
 #include "common/weights/weight_publisher.h"
+#include "trainer_worker/gradient_scatter.h"
+#include "trainer_worker/lora/lora_weights.h"
 #include "trainer_worker/mini_batch.h"
 #include "trainer_worker/optimizer.h"
 #include "trainer_worker/reference_shard.h"
@@ -40,6 +42,7 @@ struct SessionOptions {
   bool offload_master = false;     // actor.fsdp_config.param_offload; not with fp32 compute
   bool offload_moments = false;    // actor.fsdp_config.optimizer_offload
   bool offload_reference = false;  // ref.offload
+  LoraOptions lora;                // rank 0: all weights are trained
   OptimizerOptions optimizer;
   PublishOptions publish;  // its ledger is filled in
 };
@@ -55,7 +58,9 @@ struct SessionOps {
 // Not thread-safe: the engine thread's.
 class TrainingSession {
  public:
-  // Reads the model's spec and takes the memory; masters are 0 until LoadModel or LoadState.
+  // Reads the model's spec and takes the memory; masters are 0 until LoadModel or LoadState. With
+  // LoRA they are the adapters', and the base is 0 until LoadBase; InvalidArgument names targets
+  // that the model does not have.
   // `communicator` (owned by the caller, as it may have to be aborted), ops and `ledger` outlive
   // the session, which alone uses the communicator meanwhile.
   static absl::StatusOr<std::unique_ptr<TrainingSession>> Create(const SessionOptions& options,
@@ -68,13 +73,19 @@ class TrainingSession {
   const ShardPlan& plan() const { return *plan_; }
   // Collectives of this rank while the session lives.
   Communicator& communicator() { return *communicator_; }
-  ParameterShard& shard() { return *shard_; }
+  // What is trained: the model's weights, or adapters.
+  ParameterShard& shard() { return lora_ == nullptr ? *shard_ : lora_->adapters(); }
+  // What the layers compute with, rounded.
+  PolicyRows& policy();
+  LoraWeights* lora() { return lora_.get(); }  // null: all weights are trained
   Optimizer& optimizer() { return optimizer_; }
   WeightPublisher& publisher() { return *publisher_; }
   Ledger* ledger() { return ledger_; }
 
-  // The shard got new values.
-  void WeightsChanged() { weights_->Refresh(); }
+  // The shard got new values. Collective with LoRA, where the adapters are gathered.
+  absl::Status WeightsChanged();
+  // What a sync sends. The session outlives it.
+  std::unique_ptr<PublishSource> MakeSource();
 
   // Collective. Starts a new sum of gradients, runs the mini-batch; `differing` as TrainMiniBatch.
   absl::StatusOr<MiniBatchReport> Train(const MiniBatchRequest& request,
@@ -89,7 +100,7 @@ class TrainingSession {
   absl::StatusOr<LogProbsBySample> ScoreProbe(const std::vector<Sample>& samples);
 
   // Keeps the weights as they are now as the reference policy (tag reference), in a file if
-  // offload_reference.
+  // offload_reference; with LoRA the base is the reference, and nothing is kept.
   absl::Status FreezeReference();
   // Collective. Log-probs under the reference policy. FailedPrecondition: there is none.
   absl::StatusOr<LogProbsBySample> ScoreReference(const std::vector<Sample>& samples);
@@ -112,9 +123,12 @@ class TrainingSession {
                                              LogProbsBySample* sum_pi_squared = nullptr);
   GatherOptions Gathering() const;
   TrainerMemoryOptions MemoryOptions() const;
+  int64_t BaseElementBytes() const {
+    return static_cast<int64_t>(DTypeBytes(lora_->base().dtype()));
+  }
   // What the rollout may lack: of the host's memory where that is the device's.
   int64_t HeldBytes() const {
-    return shard_->device()->is_host() ? ledger_->memory_bytes() : ledger_->Snapshot().device_bytes;
+    return device_->is_host() ? ledger_->memory_bytes() : ledger_->Snapshot().device_bytes;
   }
   // Takes the memory of gathered weights, for this policy from now on.
   absl::Status GatherFrom(const ShardSource& source);
@@ -122,15 +136,19 @@ class TrainingSession {
   absl::Status TakeTrainingMemory();
   // Collective: a rank that got no memory for a pass must not leave the others in its collectives.
   absl::Status AgreeOnMemory(const absl::Status& mine);
-  ShardSource Current() const { return {.data = shard_->compute()}; }
+  ShardSource Current() const;
+  absl::Status TakeLora(const ModelSpec& spec, const ShardCompute& compute);
+  absl::Status TakeShard(const ShardCompute& compute);
 
   const SessionOptions options_;
   Decoder decoder_;
+  Device* device_ = nullptr;
   Ledger* ledger_ = nullptr;
   std::unique_ptr<ShardPlan> plan_;
-  std::unique_ptr<ParameterShard> shard_;
+  std::unique_ptr<ParameterShard> shard_;  // null with LoRA
+  std::unique_ptr<LoraWeights> lora_;      // null without
   std::unique_ptr<WeightGather> weights_;
-  std::unique_ptr<GradientScatter> gradients_;
+  std::unique_ptr<GradientSink> gradients_;
   std::unique_ptr<LayerLoop> loop_;
   std::unique_ptr<WeightPublisher> publisher_;
   std::unique_ptr<ReferenceShard> reference_;

@@ -1,9 +1,11 @@
 #include "trainer_worker/weight_gather.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/model_spec/row_ranges.h"
 #include "trainer_worker/give_back.h"
 
 namespace tandem {
@@ -55,7 +57,7 @@ void WeightGather::Refresh() {
 }
 
 void WeightGather::Use(const ShardSource& source) {
-  if (source.data == source_.data) return;
+  if (source.data == source_.data && source.rows == source_.rows) return;
   Refresh();
   source_ = source;
 }
@@ -155,6 +157,10 @@ OrderedCommunicator::Work WeightGather::FillOf(int layer) {
 absl::Status WeightGather::Fill(int layer, Communicator& group) {
   const int64_t offset = MyOffset(layer), length = BytesOf(layer, plan_->rank());
   if (source_.file != nullptr) source_.file->WillNeed(offset, length);
+  if (source_.rows != nullptr) {
+    if (plan_->world_size() == 1) return LayOutMade(layer);
+    TANDEM_RETURN_IF_ERROR(MakeMine(layer));
+  }
   TANDEM_RETURN_IF_ERROR(Collect(layer, group));
   TANDEM_RETURN_IF_ERROR(LayOut(layer));
   if (source_.file != nullptr) source_.file->Evict(offset, length);
@@ -164,14 +170,47 @@ absl::Status WeightGather::Fill(int layer, Communicator& group) {
 absl::Status WeightGather::Collect(int layer, Communicator& group) {
   if (plan_->world_size() == 1) return absl::OkStatus();
   std::vector<int64_t> bytes;
-  const std::byte* mine = source_.data + MyOffset(layer);
+  const std::byte* mine =
+      source_.rows == nullptr ? source_.data + MyOffset(layer) : staging_->data();
   int64_t before = 0;
   for (int r = 0; r < plan_->world_size(); ++r) {
-    if (r == plan_->rank() && StagesMine()) mine = staging_->data() + before;
+    if (r == plan_->rank() && (StagesMine() || source_.rows != nullptr))
+      mine = staging_->data() + before;
     bytes.push_back(BytesOf(layer, r));
     before += bytes.back();
   }
   return group.AllGatherV(mine, bytes, staging_->data());
+}
+
+absl::Status WeightGather::MakeMine(int layer) {
+  int64_t before = 0;
+  for (int r = 0; r < plan_->rank(); ++r) before += BytesOf(layer, r);
+  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
+  const ShardPlan::Group tensors = plan_->group(layer);
+  for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
+    const ShardPlan::Piece& piece = plan_->mine(tensor);
+    const int64_t offset = (piece.offset - plan_->group_offset(layer, plan_->rank())) * element;
+    TANDEM_RETURN_IF_ERROR(source_.rows->CopyRows(tensor, 0, piece.rows, plan_->layout().dtype(),
+                                                  staging_->data() + before + offset));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightGather::LayOutMade(int layer) {
+  const DType dtype = plan_->layout().dtype();
+  const ShardPlan::Group tensors = plan_->group(layer);
+  for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
+    const TensorPlace& place = *plan_->tensors()[tensor];
+    const int64_t row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(dtype));
+    const int64_t step = RowsPerRange(row_bytes);
+    made_.resize(static_cast<size_t>(std::max(kRowRangeBytes, row_bytes)));
+    for (int64_t row = 0; row < place.rows(); row += step) {
+      const int64_t rows = std::min(step, place.rows() - row);
+      TANDEM_RETURN_IF_ERROR(source_.rows->CopyRows(tensor, row, rows, dtype, made_.data()));
+      plan_->layout().WriteRows(Address(layer), place, row, rows, made_.data());
+    }
+  }
+  return absl::OkStatus();
 }
 
 void WeightGather::StageMine(int layer) {

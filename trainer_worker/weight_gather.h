@@ -11,6 +11,7 @@
 #include "common/device/device.h"
 #include "common/device/file_region.h"
 #include "common/model_spec/memory_formulas.h"
+#include "trainer_worker/policy_rows.h"
 #include "trainer_worker/shard_plan.h"
 
 namespace tandem {
@@ -18,6 +19,7 @@ namespace tandem {
 // This rank's shard of a policy, in the plan's order and its layout's dtype.
 struct ShardSource {
   const std::byte* data = nullptr;
+  PolicyRows* rows = nullptr;  // instead of `data`: they are made anew for each gather; on a CPU
   FileRegion* file = nullptr;  // that `data` lies in: a group's pages are held while it is gathered
   bool offloaded = false;      // in a file, or in host memory of a GPU
 };
@@ -82,7 +84,8 @@ class WeightGather {
       : device_(device), plan_(plan), source_(source), communicator_(communicator) {}
   // Whether Group gives what lies in the shard itself.
   bool in_place() const {
-    return !device_->is_host() && !source_.offloaded && plan_->is_laid_out();
+    return !device_->is_host() && !source_.offloaded && source_.rows == nullptr &&
+           plan_->is_laid_out();
   }
   // Index into places_.
   size_t IndexOf(int layer) const;
@@ -100,6 +103,10 @@ class WeightGather {
   absl::StatusOr<const std::byte*> GroupOnDevice(int layer);
   absl::Status LayOutPrefetched();
   absl::Status Collect(int layer, Communicator& group);
+  // Of a source that makes its rows: this rank's part of a group, in its place in staging_.
+  absl::Status MakeMine(int layer);
+  // The same of a single rank, into the layer's place by ranges of rows.
+  absl::Status LayOutMade(int layer);
   // Whether a layer is prefetched by uploads_.
   bool Uploads() const {
     return !device_->is_host() && source_.offloaded && plan_->world_size() == 1;
@@ -126,6 +133,7 @@ class WeightGather {
   int last_ = -1;                          // group that Group gave
   std::unique_ptr<MemoryRegion> storage_;  // the places' bytes
   std::unique_ptr<MemoryRegion> staging_;  // the ranks' shards of a group, one after the other
+  std::vector<std::byte> made_;            // a range of rows that were made, of a single rank
   std::vector<Place> places_;              // the global group's, then the layers'
   std::unique_ptr<UploadStream> uploads_;  // from the first layer on that is prefetched by it
 };

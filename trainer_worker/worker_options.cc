@@ -106,6 +106,7 @@ absl::StatusOr<SessionOptions> SessionOf(const v1::RegisterResponse& registratio
   session.offload_reference = config.ref().offload();
   session.offload_moments = config.actor().fsdp_config().optimizer_offload();
   TANDEM_ASSIGN_OR_RETURN(session.optimizer, OptimizerOf(config.actor()));
+  session.lora = LoraOptionsOf(config);
   session.publish.slot_bytes = BucketBytes(config, config.trainer().device() == "cuda");
   session.publish.slots = static_cast<int>(config.weight_sync().slots());
   return session;
@@ -135,6 +136,8 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.keep_reference = NeedsReference(config);
   options.save_optimizer = SavesContent(config, "optimizer");
   options.save_hf_model = SavesContent(config, "hf_model");
+  options.adapter_path = config.model().lora().adapter_path();
+  options.save_lora_only = config.actor().checkpoint().save_lora_only();
   options.rpc_timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
   options.single_channel = config.cluster().nccl_single_channel();
   return options;

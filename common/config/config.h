@@ -12,6 +12,7 @@
 
 #include "common/rollout_correction/rollout_correction.h"
 #include "common/types/batch_limits.h"
+#include "common/types/lora_options.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -82,12 +83,15 @@ bool NeedsSumPiSquared(const v1::Config& config);
 // algorithm.rollout_correction, with "none" and empty texts left out.
 RolloutCorrectionOptions RolloutCorrectionOf(const v1::Config& config);
 
+// model.lora, for MakeLoraSpec.
+LoraOptions LoraOptionsOf(const v1::Config& config);
+
 // Bytes of one weight-sync slot: weight_sync.bucket_mb, with "auto" chosen by the device.
 int64_t BucketBytes(const v1::Config& config, bool cuda);
 
 // Whether a sync does without slots, as far as the configuration says: with one trainer whose
-// compute dtype is not the masters', and on a GPU unless its transport is shared memory. A GPU
-// whose system refuses handles falls back to slots all the same.
+// compute dtype is not the masters' and that merges no adapters, and on a GPU unless its transport
+// is shared memory. A GPU whose system refuses handles falls back to slots all the same.
 bool SyncIsDirect(const v1::Config& config);
 
 // What one trainer may get of a mini-batch to train on, and of a whole step to score.

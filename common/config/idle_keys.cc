@@ -148,6 +148,11 @@ const std::vector<Need>& AlgorithmNeeds() {
 
 const std::vector<Need>& OtherNeeds() {
   static const std::vector<Need> needs = {
+      {{"model.lora.alpha", "model.lora.target_modules", "model.lora.exclude_modules",
+        "model.lora.target_parameters", "model.lora.merge", "model.lora.dropout"},
+       "model.lora.rank",
+       [](const v1::Config& c) { return c.model().lora().rank() > 0; },
+       "model.lora.rank above 0"},
       {{"actor.optim.min_lr_ratio", "actor.optim.num_cycles"},
        "actor.optim.lr_scheduler_type",
        [](const v1::Config& c) { return Schedule(c) != "constant"; },

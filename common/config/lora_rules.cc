@@ -21,8 +21,23 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
             "the rank to theirs, or leave the path out");
     return problems;
   }
-  require(false, {"model.lora.rank"},
-          "model.lora.rank above 0 is not trained with yet: set it to 0");
+  require(
+      lora.merge(), {"model.lora.merge"},
+      "model.lora.merge=false is not built yet: set it to true, which serves one merged weight");
+  require(
+      lora.dropout() == 0 || !lora.merge(), {"model.lora.dropout", "model.lora.merge"},
+      "model.lora.dropout drops inputs of adapters, and with model.lora.merge=true they have no "
+      "input of their own: set dropout to 0");
+  require(!config.actor().fsdp_config().param_offload(),
+          {"actor.fsdp_config.param_offload", "model.lora.rank"},
+          "actor.fsdp_config.param_offload=true moves the masters away, and with model.lora only "
+          "the adapters have some: set it to false");
+  require(
+      !config.ref().offload(), {"ref.offload", "model.lora.rank"},
+      "ref.offload=true moves the reference policy away, which with model.lora is the base that "
+      "is trained on, without a copy: set it to false");
+  require(config.trainer().device() != "cuda", {"trainer.device", "model.lora.rank"},
+          "model.lora is built for CPUs only so far: set trainer.device=cpu, or model.lora.rank=0");
   return problems;
 }
 

@@ -97,7 +97,17 @@ int64_t BucketBytes(const v1::Config& config, bool cuda) {
 bool SyncIsDirect(const v1::Config& config) {
   const bool shares =
       config.trainer().device() != "cuda" || config.weight_sync().transport() != "shm";
-  return config.cluster().trainers() == 1 && config.model().compute_dtype() == "bfloat16" && shares;
+  return config.cluster().trainers() == 1 && config.model().compute_dtype() == "bfloat16" &&
+         config.model().lora().rank() == 0 && shares;
+}
+
+LoraOptions LoraOptionsOf(const v1::Config& config) {
+  const v1::Lora& lora = config.model().lora();
+  return {.rank = lora.rank(),
+          .alpha = lora.alpha(),
+          .target_modules = {lora.target_modules().begin(), lora.target_modules().end()},
+          .exclude_modules = {lora.exclude_modules().begin(), lora.exclude_modules().end()},
+          .target_parameters = {lora.target_parameters().begin(), lora.target_parameters().end()}};
 }
 
 namespace {

@@ -27,11 +27,35 @@ int64_t GradientBytes(const ModelSpec& spec, const TrainerMemoryOptions& options
          RegionBytes(buffers * kFloat * LayerParameters(spec));
 }
 
+// The base without masters, gradients or moments, which is the reference too; adapters with all of
+// them. One layer's full gradients, and with several ranks all of the adapters' and theirs.
+TrainerMemory LoraBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
+  const int64_t shard = std::max<int64_t>(1, ShardParameters(spec, 0, options.pairs));
+  const int64_t mine = std::max<int64_t>(1, options.adapter_shard);
+  const int64_t all = options.pairs > 1 ? RegionBytes(kFloat * options.adapters) : 0;
+  TrainerMemory memory;
+  memory.master = RegionBytes(kFloat * mine);
+  memory.weights = RegionBytes(options.base_element_bytes * shard) + all;
+  (options.offload_moments ? memory.optimizer_file : memory.optimizer) =
+      2 * (options.offload_moments ? kFloat * mine : RegionBytes(kFloat * mine));
+  if (options.offload_moments) {
+    memory.optimizer_staging =
+        4 * RegionBytes(kFloat * std::min(OffloadWindowElements(mine), mine));
+  }
+  memory.gradients = RegionBytes(kFloat * mine) + RegionBytes(kFloat * LayerParameters(spec)) + all;
+  // A check reads the base and merges it.
+  const int64_t rows = RowScratchBytes(spec, options.element_bytes);
+  memory.row_scratch = RegionBytes(2 * rows) + RegionBytes(rows);
+  memory.gather = GatherBytes(spec, options);
+  return memory;
+}
+
 }  // namespace
 
 int64_t GradientBuffers(int64_t layers, bool gpu) { return gpu ? std::min<int64_t>(2, layers) : 1; }
 
 TrainerMemory TrainerBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
+  if (options.adapters > 0) return LoraBytes(spec, options);
   const int64_t shard = std::max<int64_t>(1, ShardParameters(spec, 0, options.pairs));
   const bool rounded = options.element_bytes != kFloat;
   TrainerMemory memory;

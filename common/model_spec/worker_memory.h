@@ -19,8 +19,11 @@ struct TrainerMemoryOptions {
   bool offload_master = false;
   bool offload_moments = false;
   bool offload_reference = false;
-  bool gpu = false;      // else a CPU
-  GatherOptions gather;  // its ranks are the pairs
+  // LoRA: elements of all adapters, and of rank 0's part of them; 0: all weights are trained.
+  int64_t adapters = 0, adapter_shard = 0;
+  int64_t base_element_bytes = 2;  // of the base under LoRA
+  bool gpu = false;                // else a CPU
+  GatherOptions gather;            // its ranks are the pairs
 };
 
 struct TrainerMemory {

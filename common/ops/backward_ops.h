@@ -31,7 +31,8 @@ struct HeadNorms {
   float* dk_weight = nullptr;
 };
 
-// Not thread-safe: one engine thread calls it; it spreads the work over the process's pool.
+// Not thread-safe: one engine thread calls it; it spreads the work over the process's pool. A null
+// dweight, dhead: nobody wants that gradient.
 class BackwardOps {
  public:
   virtual ~BackwardOps() = default;
@@ -47,6 +48,7 @@ class BackwardOps {
   // din [M, K] = dout [M, N] W.
   virtual void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) = 0;
   // dweight [N, K] += doutᵀ in; dbias [N] += column sums of dout unless null. Dense, row-major.
+  // Null dweight: no dbias either.
   virtual void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) = 0;
   // dresidual += d(in) of out = RmsNorm(in, weight); dweight [cols] += its gradient.
   virtual void RmsNorm(Matrix in,

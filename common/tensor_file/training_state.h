@@ -56,6 +56,14 @@ absl::Status WriteTrainingState(const std::string& dir,
                                 const std::vector<TrainingShard>& shards,
                                 const HostValues& host_values = nullptr);
 
+// What a run has to agree on with a checkpoint that it goes on from: a name in
+// TrainingStateHeader::extra, also that of a config key.
+struct SavedSetting {
+  std::string key;
+  std::string value;   // the run's
+  std::string absent;  // what a file without the name stands for
+};
+
 // The files of all ranks as one. Thread-safe; values are mapped, and checked when they are first
 // read.
 class TrainingStateReader {
@@ -63,10 +71,13 @@ class TrainingStateReader {
   enum class Part { kMaster, kExpAvg, kExpAvgSq };
 
   // NotFound names the file of a rank that is missing; InvalidArgument ranks that disagree (world,
-  // step, moments), and a tensor of `spec` that is absent, has another shape, has rows that nobody
-  // or two ranks own; DataLoss a file whose header is corrupt.
-  static absl::StatusOr<std::unique_ptr<const TrainingStateReader>> Open(const std::string& dir,
-                                                                         const ModelSpec& spec);
+  // step, moments), a setting with another value than the run's, and one of `tensors` that is
+  // absent, has another shape, has rows that nobody or two ranks own; DataLoss a file whose header
+  // is corrupt.
+  static absl::StatusOr<std::unique_ptr<const TrainingStateReader>> Open(
+      const std::string& dir,
+      const std::vector<TensorSpec>& tensors,
+      const std::vector<SavedSetting>& settings = {});
 
   // Rank 0's; `world` is the number of ranks that wrote.
   const TrainingStateHeader& header() const { return headers_[0]; }
@@ -94,7 +105,8 @@ class TrainingStateReader {
   absl::StatusOr<TensorView> CheckedView(const std::string& name,
                                          Part part,
                                          const Piece& piece) const;
-  absl::Status CheckCoverage(const ModelSpec& spec);
+  absl::Status CheckSettings(const std::vector<SavedSetting>& settings) const;
+  absl::Status CheckCoverage(const std::vector<TensorSpec>& tensors);
 
   std::string dir_;
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;  // by rank

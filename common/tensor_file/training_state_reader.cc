@@ -91,7 +91,9 @@ absl::StatusOr<int64_t> FindWorld(const std::string& dir) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const TrainingStateReader>> TrainingStateReader::Open(
-    const std::string& dir, const ModelSpec& spec) {
+    const std::string& dir,
+    const std::vector<TensorSpec>& tensors,
+    const std::vector<SavedSetting>& settings) {
   TANDEM_ASSIGN_OR_RETURN(const int64_t world, FindWorld(dir));
   std::unique_ptr<TrainingStateReader> reader(new TrainingStateReader(dir));
   for (int64_t rank = 0; rank < world; ++rank) {
@@ -99,7 +101,8 @@ absl::StatusOr<std::unique_ptr<const TrainingStateReader>> TrainingStateReader::
     if (!status.ok()) return Annotate(status, fmt::format("state of rank {} of {}", rank, world));
   }
   TANDEM_RETURN_IF_ERROR(reader->CheckHeaders());
-  TANDEM_RETURN_IF_ERROR(reader->CheckCoverage(spec));
+  TANDEM_RETURN_IF_ERROR(reader->CheckSettings(settings));
+  TANDEM_RETURN_IF_ERROR(reader->CheckCoverage(tensors));
   return std::unique_ptr<const TrainingStateReader>(std::move(reader));
 }
 
@@ -162,8 +165,21 @@ absl::Status TrainingStateReader::CheckHeaders() const {
   return absl::OkStatus();
 }
 
-absl::Status TrainingStateReader::CheckCoverage(const ModelSpec& spec) {
-  for (const TensorSpec& tensor : HfTensors(spec)) {
+absl::Status TrainingStateReader::CheckSettings(const std::vector<SavedSetting>& settings) const {
+  for (const SavedSetting& setting : settings) {
+    const auto found = headers_[0].extra.find(setting.key);
+    const std::string& saved = found == headers_[0].extra.end() ? setting.absent : found->second;
+    if (saved == setting.value) continue;
+    return InvalidArgument(
+        "{}: was saved with {}={}, and the run has {}: set it to {}, or begin anew with "
+        "trainer.resume_mode=disable and another trainer.default_local_dir",
+        dir_, setting.key, saved, setting.value, saved);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingStateReader::CheckCoverage(const std::vector<TensorSpec>& tensors) {
+  for (const TensorSpec& tensor : tensors) {
     const auto found = entries_.find(tensor.name);
     if (found == entries_.end()) {
       return InvalidArgument("{}: no rank saved tensor {}: is it the checkpoint of another model?",

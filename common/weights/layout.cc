@@ -155,6 +155,22 @@ WeightLayout WeightLayout::Build(const ModelSpec& spec, DType dtype, WeightForma
   return layout;
 }
 
+WeightLayout WeightLayout::OfMatrices(std::vector<TensorPlace> matrices, DType dtype) {
+  WeightLayout layout;
+  layout.dtype_ = dtype;
+  GroupCursor cursor(dtype, WeightFormat::kRowMajor);
+  for (TensorPlace& place : matrices) {
+    place = {.name = std::move(place.name), .shape = std::move(place.shape)};
+    place.offset = cursor.Dense(NumElements(place.shape));
+    place.gradient_offset = layout.global_elements_;
+    layout.global_elements_ += NumElements(place.shape);
+    layout.index_[place.name] = layout.places_.size();
+    layout.places_.push_back(std::move(place));
+  }
+  layout.global_bytes_ = cursor.total();
+  return layout;
+}
+
 absl::StatusOr<const TensorPlace*> WeightLayout::Find(const std::string& name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) {

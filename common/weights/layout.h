@@ -54,6 +54,9 @@ class WeightLayout {
   static WeightLayout Build(const ModelSpec& spec,
                             DType dtype,
                             WeightFormat format = WeightFormat::kPanels);
+  // Matrices of another kind than a model's, row-major in the order given, all in the global group.
+  // Only name and shape of each are read.
+  static WeightLayout OfMatrices(std::vector<TensorPlace> matrices, DType dtype);
 
   DType dtype() const { return dtype_; }
   int64_t global_bytes() const { return global_bytes_; }  // multiples of 4096

@@ -14,6 +14,8 @@
 #include "controller/ctl/batch_command.h"
 #include "controller/ctl/find_controller.h"
 #include "controller/ctl/local_commands.h"
+#include "controller/ctl/lora_command.h"
+#include "controller/ctl/lora_options.h"
 #include "controller/ctl/parity_command.h"
 #include "controller/ctl/plan_command.h"
 #include "controller/ctl/weights_command.h"
@@ -45,6 +47,7 @@ struct Options {
   GenerateOptions generate;
   ParityCommandOptions parity;
   WeightsManifestOptions manifest;
+  LoraMergeOptions lora;
   PlanOptions plan;
   MemoryOptions memory;
   BatchInspectOptions batch;
@@ -285,6 +288,7 @@ class CommandLine {
     AddBatch();
     AddParity();
     AddWeights();
+    AddLora();
     AddConfig();
   }
 
@@ -343,6 +347,18 @@ class CommandLine {
     manifest->add_option("--dtype", o_.manifest.dtype, "bfloat16 or float32 (model.compute_dtype)")
         ->check(CLI::IsMember({"bfloat16", "float32"}))
         ->capture_default_str();
+  }
+
+  void AddLora() {
+    CLI::App* lora = app_.add_subcommand("lora", "adapters as PEFT writes them");
+    lora->require_subcommand(1);
+    LoraMergeOptions& o = o_.lora;
+    CLI::App* merge = Local(lora, "merge", "write a base with an adapter merged into it",
+                            [&o] { return LoraMergeCommand(o, std::cout); });
+    AddMergeOptions(*merge, o);
+    CLI::App* inspect = Local(lora, "inspect", "rank, alpha, targets and bytes",
+                              [&o] { return LoraInspectCommand(o.adapter, std::cout); });
+    inspect->add_option("ADAPTER", o.adapter, "adapter directory")->required();
   }
 
   void AddConfig() {

@@ -1,7 +1,9 @@
 # Compiler options that hold for every target.
 find_program(TANDEM_CCACHE ccache)
 if(TANDEM_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+  # What it needs to know of precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${TANDEM_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_CCACHE})
 endif()
 find_program(TANDEM_MOLD mold)

@@ -28,6 +28,19 @@ function(tandem_run_anywhere target)
 endfunction()
 
 find_package(Catch2 REQUIRED)
+# What nearly every test includes, compiled once: a tenth of a build from nothing. Without it tests
+# of several checkouts share a compiler cache.
+option(TANDEM_PRECOMPILED_TESTS "Precompile the headers that tests share" ON)
+if(TANDEM_PRECOMPILED_TESTS)
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tests/precompiled.cc CONTENT "// Only its headers.\n")
+  # A program, as those that use them: compiled for the same place.
+  add_executable(tandem_test_headers ${CMAKE_BINARY_DIR}/tests/precompiled.cc)
+  target_link_libraries(tandem_test_headers PRIVATE Catch2::Catch2WithMain)
+  target_compile_options(tandem_test_headers PRIVATE -fpch-preprocess)  # for ccache
+  target_precompile_headers(tandem_test_headers PRIVATE
+    <algorithm> <filesystem> <fstream> <functional> <map> <memory> <string> <thread> <vector>
+    <absl/status/status.h> <absl/status/statusor.h> <absl/time/time.h> <catch2/catch.hpp>)
+endif()
 function(tandem_test)
   cmake_parse_arguments(A "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT A_LABELS)
@@ -40,6 +53,10 @@ function(tandem_test)
   target_include_directories(${A_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${A_NAME} PRIVATE ${A_DEPS} Catch2::Catch2WithMain)
   set_target_properties(${A_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(TANDEM_PRECOMPILED_TESTS)
+    target_precompile_headers(${A_NAME} REUSE_FROM tandem_test_headers)
+    target_compile_options(${A_NAME} PRIVATE -fpch-preprocess)
+  endif()
   add_test(NAME ${A_NAME} COMMAND ${A_NAME} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   # Exit code 4 is Catch2's "no test ran": a failure, never a pass.
   set_tests_properties(${A_NAME} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}

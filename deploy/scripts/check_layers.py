@@ -11,7 +11,7 @@ import sys
 BASE = ["common/base", "common/types"]
 WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/jagged", "common/rpc",
                         "common/wire", "common/cluster", "common/observe", "common/text", "common/model_spec",
-                        "common/rollout_correction", "common/tensor_file"]
+                        "common/lora", "common/rollout_correction", "common/tensor_file"]
 COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
 
 ALLOWED = {
@@ -25,6 +25,7 @@ ALLOWED = {
     "common/observe": BASE,
     "common/model_spec": BASE,
     "common/tensor_file": BASE + ["common/model_spec"],
+    "common/lora": BASE + ["common/model_spec", "common/tensor_file"],
     "common/rpc": BASE + ["common/config"],
     "common/device": BASE,
     "common/ops": BASE + ["common/device"],

@@ -52,6 +52,23 @@ MUTATIONS = [
      "trainer_pure_test"),
     ("overlong: a bonus for a penalty", "controller/reward/overlong.cc",
      "std::min(-excess", "std::min(excess", "reward_test"),
+    ("lora: A's gradient without the scaling", "common/lora/lora_gradients.cc",
+     "const float factor = scaling * m.b", "const float factor = m.b", "lora_test"),
+    ("lora: the base is rounded before the sum", "common/lora/merge_checkpoint.cc",
+     "== Rounding::kPeft ? dtype : stored.dtype", "== Rounding::kServed ? dtype : stored.dtype",
+     "lora_committed_golden_test"),
+    ("lora: the product of a bf16 adapter is not rounded", "common/lora/merge_loops.h",
+     "if (m.rule == MergeRule::kBf16Product)", "if (m.rule != MergeRule::kBf16Product)",
+     "lora_committed_golden_test"),
+    ("lora: products are not fused", "common/lora/merge_loops.h",
+     "__builtin_fmaf(factor, a[j], products[j])", "factor * a[j] + products[j]", "lora_test"),
+    ("lora: a negative zero becomes a positive one", "common/lora/merge_loops.h",
+     "== 0 ? 0x80000000u : bits", "== 0 ? 0u : bits", "lora_test"),
+    ("lora: an alpha is assumed", "common/lora/peft_config.cc",
+     "if (alpha == config.end() || ", "if (alpha == config.end()) return absl::OkStatus();\n  if (",
+     "lora_test"),
+    ("lora: ends of names off a dot", "common/lora/module_pattern.cc",
+     'absl::EndsWith(module, "." + text_)', "absl::EndsWith(module, text_)", "lora_test"),
 ]
 
 

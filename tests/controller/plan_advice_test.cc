@@ -33,11 +33,11 @@ TEST_CASE("Advice names changes with what each saves, and only where they help",
   v1::Config config = DefaultConfig();
   config.mutable_rollout()->set_free_cache_engine("false");
   constexpr int64_t kGib = int64_t{1} << 30;
-  const MemoryPlan roomy = PlanMemory(spec, MakeMemoryPlanInput(config, 64 * kGib));
+  const MemoryPlan roomy = PlanMemory(spec, MakeMemoryPlanInput(spec, config, 64 * kGib));
   REQUIRE(AdviseOnMemory(spec, config, 64 * kGib, Device::kOfPair).alone.empty());  // it fits
 
   const int64_t device = roomy.peak_bytes() / 2;
-  REQUIRE_FALSE(PlanMemory(spec, MakeMemoryPlanInput(config, device)).fits());
+  REQUIRE_FALSE(PlanMemory(spec, MakeMemoryPlanInput(spec, config, device)).fits());
   const PlanAdvices advices = AdviseOnMemory(spec, config, device, Device::kOfPair);
   REQUIRE(Names(advices.alone, "rollout.free_cache_engine=true"));
   REQUIRE(Names(advices.alone, "optimizer_offload=true"));
@@ -72,7 +72,7 @@ TEST_CASE("Changes that only fit together are listed together", "[plan]") {
   config.mutable_rollout()->set_free_cache_engine("true");
   config.mutable_model()->set_enable_gradient_checkpointing("true");
   config.mutable_rollout()->set_max_num_seqs(4);
-  const MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(config, int64_t{64} << 30));
+  const MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(spec, config, int64_t{64} << 30));
   // As little as leaves no single change enough.
   for (int64_t device = plan.peak_bytes(); device > plan.peak_bytes() / 4;
        device -= plan.peak_bytes() / 50) {

@@ -135,7 +135,7 @@ void TinyRun::LoadModels(const std::string& model_dir) {
       session, {HostDevice(), forward_.get(), backward_.get(), shard_ops_.get()}, &communicator_,
       &ledger_));
   REQUIRE(LoadModel(model_dir, session_->spec(), session_->shard()).ok());
-  session_->WeightsChanged();
+  REQUIRE(session_->WeightsChanged().ok());
   REQUIRE(session_->FreezeReference().ok());
 }
 

@@ -35,15 +35,17 @@ absl::StatusOr<WholeForward> Score(Device* device,
   return result;
 }
 
-}  // namespace
-
-absl::StatusOr<WholeForward> ForwardWhole(Device* device,
-                                          ForwardOps& ops,
-                                          const HeldModel& model,
-                                          const Sample& sample) {
+// Computes over `tokens`; `then` gets the weights and what the head takes of the rows `wanted`.
+template <typename Then>
+auto RunWhole(Device* device,
+              ForwardOps& ops,
+              const HeldModel& model,
+              const std::vector<int32_t>& tokens,
+              const std::vector<int32_t>& wanted,
+              Then&& then) -> decltype(then(GlobalWeights(), Matrix())) {
   const ModelSpec& spec = model.spec;
   const DType dtype = ops.compute_dtype();
-  const auto rows = static_cast<int64_t>(sample.tokens.size());
+  const auto rows = static_cast<int64_t>(tokens.size());
   TANDEM_ASSIGN_OR_RETURN(const Decoder decoder, Decoder::Create(spec, &ops, rows));
   TANDEM_ASSIGN_OR_RETURN(const auto kv,
                           KvCache::Create(device, spec, dtype, KvBlocksFor(rows), nullptr));
@@ -65,14 +67,43 @@ absl::StatusOr<WholeForward> ForwardWhole(Device* device,
   batch.spans = {{.first_row = 0, .rows = rows, .first_position = 0, .blocks = blocks.data()}};
   batch.rope = &decoder.rope();
   LayerActivations buffers = PlaceLayerActivations(spec, dtype, rows, region->data() + 3 * matrix);
-  const Matrix residual = decoder.Forward(model.storage, sample.tokens.data(), batch, kv->layers(),
+  const Matrix residual = decoder.Forward(model.storage, tokens.data(), batch, kv->layers(),
                                           buffers, place(0), place(1));
   const GlobalWeights globals = ViewGlobals(spec, decoder.layout(), model.storage);
-  const std::vector<int32_t> scored = ScoredRows(sample);
   Matrix normed = place(2);
-  normed.rows = std::ssize(scored);
-  decoder.FinalNorm(globals.final_norm, residual, scored, normed);
-  return Score(device, ops, globals.head, model.vocab_limit, normed, sample);
+  normed.rows = std::ssize(wanted);
+  decoder.FinalNorm(globals.final_norm, residual, wanted, normed);
+  return then(globals, normed);
+}
+
+}  // namespace
+
+absl::StatusOr<WholeForward> ForwardWhole(Device* device,
+                                          ForwardOps& ops,
+                                          const HeldModel& model,
+                                          const Sample& sample) {
+  return RunWhole(device, ops, model, sample.tokens, ScoredRows(sample),
+                  [&](const GlobalWeights& globals, Matrix normed) {
+                    return Score(device, ops, globals.head, model.vocab_limit, normed, sample);
+                  });
+}
+
+absl::StatusOr<std::vector<float>> LogitsWhole(Device* device,
+                                               ForwardOps& ops,
+                                               const HeldModel& model,
+                                               const std::vector<int32_t>& tokens,
+                                               int64_t last_rows) {
+  std::vector<int32_t> rows(static_cast<size_t>(last_rows));
+  std::iota(rows.begin(), rows.end(), static_cast<int32_t>(std::ssize(tokens) - last_rows));
+  const auto logits = [&](const GlobalWeights& globals,
+                          Matrix normed) -> absl::StatusOr<std::vector<float>> {
+    const int64_t vocabulary = model.spec.vocab_size;
+    std::vector<float> values(static_cast<size_t>(last_rows * vocabulary));
+    ops.Logits(normed, globals.head, {values.data(), last_rows, vocabulary, vocabulary});
+    TANDEM_RETURN_IF_ERROR(device->Synchronize());
+    return values;
+  };
+  return RunWhole(device, ops, model, tokens, rows, logits);
 }
 
 }  // namespace tandem::testing

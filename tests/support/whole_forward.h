@@ -35,4 +35,11 @@ absl::StatusOr<WholeForward> ForwardWhole(Device* device,
                                           const HeldModel& model,
                                           const Sample& sample);
 
+// fp32 logits [last_rows, vocabulary] of the last tokens.
+absl::StatusOr<std::vector<float>> LogitsWhole(Device* device,
+                                               ForwardOps& ops,
+                                               const HeldModel& model,
+                                               const std::vector<int32_t>& tokens,
+                                               int64_t last_rows);
+
 }  // namespace tandem::testing

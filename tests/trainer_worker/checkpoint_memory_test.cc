@@ -92,8 +92,7 @@ TEST_CASE("Ranks load, save, resume and check with a shard and a range of rows e
     resumed.RunOk([&](Rank& rank, int index) {
       growth[index] = LedgerGrowth(rank, [&] {
         TrainingSession& session = *rank.session;
-        return LoadState(save.directory, session.spec(), session.shard(), session.optimizer())
-            .status();
+        return LoadState(save.directory, session.shard(), session.optimizer()).status();
       });
       return rank.status;
     });
@@ -141,13 +140,14 @@ TEST_CASE(
   REQUIRE(shard.MapMoments().ok());
   const SaveOptions save{
       .directory = f.Folder("saved"), .tokenizer_dir = f.options.model_dir, .version = 7};
-  const int64_t saving = ProcessGrowth(
-      [&] { return SaveState(save, *spec, shard, optimizer, communicator, &ledger).status(); });
+  const int64_t saving = ProcessGrowth([&] {
+    return SaveState(save, *spec, shard, shard, optimizer, communicator, &ledger).status();
+  });
   INFO(saving << " bytes while saving");
   REQUIRE(saving <= slack);
 
   const int64_t resuming =
-      ProcessGrowth([&] { return LoadState(save.directory, *spec, shard, optimizer).status(); });
+      ProcessGrowth([&] { return LoadState(save.directory, shard, optimizer).status(); });
   INFO(resuming << " bytes while resuming");
   REQUIRE(resuming <= slack);
 }

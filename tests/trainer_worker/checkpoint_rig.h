@@ -12,7 +12,7 @@ namespace tandem::testing {
 
 inline absl::StatusOr<int64_t> SaveRank(Rank& rank, const SaveOptions& save) {
   TrainingSession& session = *rank.session;
-  return SaveState(save, session.spec(), session.shard(), session.optimizer(),
+  return SaveState(save, session.spec(), session.shard(), session.shard(), session.optimizer(),
                    session.communicator(), rank.ledger.get());
 }
 
@@ -49,9 +49,9 @@ struct CheckpointFixture {
   void Load(RankGroup& group, const std::string& directory, int64_t version) {
     group.RunOk([&](Rank& rank, int) -> absl::Status {
       TrainingSession& session = *rank.session;
-      TANDEM_ASSIGN_OR_RETURN(const int64_t got, LoadState(directory, session.spec(),
-                                                           session.shard(), session.optimizer()));
-      session.WeightsChanged();
+      TANDEM_ASSIGN_OR_RETURN(const int64_t got,
+                              LoadState(directory, session.shard(), session.optimizer()));
+      TANDEM_RETURN_IF_ERROR(session.WeightsChanged());
       return got == version ? absl::OkStatus() : Internal("version {}", got);
     });
   }

@@ -20,7 +20,7 @@ MiniBatchRequest FullLoss(const std::vector<Sample>& samples) {
 
 double LossOf(TrainingSession& session, const std::vector<Sample>& samples) {
   REQUIRE(session.shard().MastersWritten(0, session.shard().elements()).ok());
-  session.WeightsChanged();
+  REQUIRE(session.WeightsChanged().ok());
   const auto report = session.Train(FullLoss(samples), samples);
   REQUIRE(report.ok());
   return report->metrics.at("actor/loss");

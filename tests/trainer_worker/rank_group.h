@@ -19,6 +19,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "trainer_worker/checkpoint.h"
+#include "trainer_worker/lora/adapter_files.h"
 #include "trainer_worker/training_session.h"
 
 namespace tandem::testing {
@@ -70,6 +71,7 @@ struct RankGroupOptions {
   BatchLimits probe_limits{.samples = 0};
   bool offload_reference = false;
   std::string transport = "auto";  // weight_sync.transport
+  LoraOptions lora;                // rank 0: all weights are trained
   std::unique_ptr<Backend> (*make_backend)() = MakeHostBackend;
 };
 
@@ -180,7 +182,15 @@ class RankGroup {
     session.optimizer.schedule.lr = options.lr;
     session.offload_master = options.offload_master;
     session.offload_moments = options.offload_moments;
+    session.lora = options.lora;
     TANDEM_RETURN_IF_ERROR(StartSession(rank));
+    if (LoraWeights* const lora = rank.session->lora(); lora != nullptr) {
+      TANDEM_ASSIGN_OR_RETURN(const auto model,
+                              HfCheckpoint::Open(options.model_dir, rank.session->spec()));
+      TANDEM_RETURN_IF_ERROR(lora->base().Load(*model));
+      TANDEM_RETURN_IF_ERROR(InitAdapters(1, *lora));
+      return rank.session->WeightsChanged();
+    }
     return LoadModel(options.model_dir, rank.session->spec(), rank.session->shard());
   }
 

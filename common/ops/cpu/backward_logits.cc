@@ -99,6 +99,7 @@ void CpuBackwardOps::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
     into_hidden.output = GemmCall::Output::kAccumulate;
     kernels_.gemm(into_hidden, 0, count, 0, (dim + 15) / 16);
   });
+  if (args.dhead == nullptr) return;
   const Matrix dlogits = {args.dlogits, args.hidden.rows, cols, kVocabChunk};
   AddWeightProduct(PackColumns(dlogits, dout_panels_), cols, args.hidden_panels, dim,
                    args.hidden.rows, args.dhead + chunk * kVocabChunk * dim);

@@ -70,6 +70,7 @@ void CpuBackwardOps::InverseRms(Matrix in, float eps) {
 }
 
 void CpuBackwardOps::RmsNormWeights(Matrix in, Matrix dout, float* dweight) {
+  if (dweight == nullptr) return;
   RmsNormWeightCall call;
   call.in = in.data;
   call.in_stride = in.stride;

@@ -48,6 +48,7 @@ void CudaBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matri
 
 void CudaBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) {
   TANDEM_CHECK(dout.rows == in.rows, "shapes of LinearWeights do not match");
+  if (dweight == nullptr) return;
   linear_->Weights(dout, in, dweight, dbias);
 }
 
@@ -145,6 +146,7 @@ void CudaBackwardOps::HeadGradients(Matrix hidden,
     part.packed += group.first_id * head.cols * 2;
     part.rows = ids;
     linear_->AddInput(dlogits, part, sums);
+    if (dhead == nullptr) continue;
     linear_->Weights(dlogits, hidden, dhead + group.first_id * head.cols, nullptr);
   }
   Round(sums, dhidden);

@@ -145,6 +145,7 @@ __global__ void __launch_bounds__(kPartialThreads) AddPartials(BackwardCall call
   const bool is_first = blockIdx.y == 0;
   const int last = is_first ? call.first_partials : partials;
   float* const sums = is_first ? call.dfirst : call.dsecond;
+  if (sums == nullptr) return;
   float sum = sums[col];
   TANDEM_UNROLL_8
   for (int i = is_first ? 0 : call.first_partials; i < last; ++i) {

@@ -153,6 +153,14 @@ TEST_CASE("other keys that a switch has put aside are told") {
   RequireIdle({"trainer.expected_val_rise=0.1", {}, {"data.val_files=v.jsonl"}});
 }
 
+TEST_CASE("keys of adapters have no effect without a rank, and a notice says so") {
+  for (const char* key :
+       {"model.lora.alpha=32", "model.lora.target_modules=[q_proj]",
+        "model.lora.exclude_modules=[q_proj]", "model.lora.target_parameters=[q_proj.weight]"}) {
+    RequireIdle({key, {}, {"model.lora.rank=8"}});
+  }
+}
+
 TEST_CASE("clip_ratio beside both of its sides is told with their places") {
   const std::string yaml =
       "actor:\n  clip_ratio: 0.1\n  clip_ratio_low: 0.2\n  clip_ratio_high: 0.28\n";

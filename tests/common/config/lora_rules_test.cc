@@ -53,4 +53,21 @@ TEST_CASE("what needs adapters is refused without them") {
   REQUIRE(path.find("model.lora.adapter_path names adapters") != std::string::npos);
 }
 
+TEST_CASE("what adapters do not go together with is refused by name") {
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"model.lora.merge=false", "model.lora.merge=false is not built yet"},
+      {"model.lora.dropout=0.1", "set dropout to 0"},
+      {"actor.fsdp_config.param_offload=true", "only the adapters have some"},
+      {"ref.offload=true", "without a copy"},
+      {"trainer.device=cuda", "set trainer.device=cpu"},
+  };
+  REQUIRE(Problem({"model.lora.rank=8"}).empty());
+  for (const auto& [key, text] : refused) {
+    const std::string problem = Problem({"model.lora.rank=8", key});
+    INFO(key << ": " << problem);
+    REQUIRE(problem.find(text) != std::string::npos);
+    REQUIRE(problem.find(key.substr(0, key.find('='))) != std::string::npos);
+  }
+}
+
 }  // namespace tandem

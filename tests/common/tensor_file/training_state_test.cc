@@ -89,7 +89,7 @@ TEST_CASE("A writer asks for what it reads, range by range, for the digests and 
 }
 
 std::string OpenError(const std::string& dir, const ModelSpec& spec, absl::StatusCode code) {
-  const absl::Status status = TrainingStateReader::Open(dir, spec).status();
+  const absl::Status status = TrainingStateReader::Open(dir, HfTensors(spec)).status();
   REQUIRE(status.code() == code);
   return std::string(status.message());
 }
@@ -110,7 +110,7 @@ TEST_CASE("Any number of ranks resumes from the files of any other", "[tensor_fi
   for (const int64_t world : {1, 2, 3, 13}) {
     const testing::TempDir dir;
     WriteAll(dir.path(), spec, world);
-    const auto reader = TrainingStateReader::Open(dir.path(), spec).value();
+    const auto reader = TrainingStateReader::Open(dir.path(), HfTensors(spec)).value();
     REQUIRE(reader->header().world == world);
     REQUIRE(reader->header().step == 5);
     REQUIRE(reader->header().optimizer_step == 4);
@@ -140,7 +140,7 @@ TEST_CASE("State saved before the first optimizer step has no moments", "[tensor
   const testing::TempDir dir;
   const ModelSpec spec = testing::SmallSpec();
   WriteAll(dir.path(), spec, 2, false);
-  const auto reader = TrainingStateReader::Open(dir.path(), spec).value();
+  const auto reader = TrainingStateReader::Open(dir.path(), HfTensors(spec)).value();
   REQUIRE(!reader->header().has_moments);
   float row[8];
   REQUIRE(reader->ReadRows("model.embed_tokens.weight", Part::kMaster, 0, 1, row).ok());
@@ -218,7 +218,7 @@ TEST_CASE("A single changed byte is refused, and the file and tensor named",
   const int64_t rows = HfTensors(spec).back().shape[0];
   std::vector<float> values(static_cast<size_t>(NumElements(HfTensors(spec).back().shape)));
   ChangeByte(file, static_cast<std::streamoff>(fs::file_size(file)) - 3);
-  auto reader = TrainingStateReader::Open(dir.path(), spec).value();
+  auto reader = TrainingStateReader::Open(dir.path(), HfTensors(spec)).value();
   // The last part of the last tensor.
   REQUIRE(reader->ReadRows(last, Part::kMaster, 0, rows, values.data()).ok());
   const absl::Status damaged = reader->ReadRows(last, Part::kExpAvgSq, 0, rows, values.data());

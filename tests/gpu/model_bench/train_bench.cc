@@ -76,7 +76,7 @@ absl::Status FillMasters(Device* device, TrainingSession& session) {
     }
     TANDEM_RETURN_IF_ERROR(shard.MastersWritten(piece.offset, piece.elements));
   }
-  session.WeightsChanged();
+  TANDEM_RETURN_IF_ERROR(session.WeightsChanged());
   return device->Synchronize();
 }
 

@@ -1,0 +1,65 @@
+// Which weights of a model get low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large
+// Language Models", 2021): W + alpha / rank * B A with A [rank, in] and B [out, rank]. Names and
+// the choice of modules follow PEFT (huggingface/peft), so that adapters go in and out unchanged.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/model_spec/model_spec.h"
+#include "common/types/lora_options.h"
+
+namespace tandem {
+
+struct LoraTarget {
+  std::string module;  // "model.layers.3.self_attn.q_proj"
+  std::string weight;  // the HF tensor: module + ".weight"
+  int layer = -1;
+  int64_t out = 0;
+  int64_t in = 0;
+  int64_t tensor = 0;  // position of `weight` in HfTensors: a key that other targets do not move
+};
+
+enum class LoraMatrix { kA, kB };
+
+struct LoraSpec {
+  int64_t rank = 0;
+  double alpha = 0;
+  std::vector<LoraTarget> targets;  // in the order of HfTensors
+  // What adapter_config.json says of the targets: ends of names where those mean all modules of
+  // that end and no other, else whole names; sorted.
+  std::vector<std::string> target_modules;
+
+  double scaling() const { return alpha / static_cast<double>(rank); }
+  int64_t parameters() const;  // elements of every A and B
+  // nullptr where the weight (HF tensor name) has no adapter.
+  const LoraTarget* Find(const std::string& weight) const;
+};
+
+// PEFT's file spelling: "base_model.model.<module>.lora_A.weight".
+std::string LoraTensorName(const LoraTarget& target, LoraMatrix matrix);
+// A: [rank, in]; B: [out, rank].
+std::vector<int64_t> LoraTensorShape(const LoraTarget& target, LoraMatrix matrix, int64_t rank);
+
+// What becomes of an entry that no module of the model answers to. A config's is a mistake; PEFT
+// writes adapters with such entries, where others match.
+enum class UnmatchedEntry { kRefuse, kIgnore };
+
+// InvalidArgument names the entry, why and the remedy: a rank below 1; an alpha that is not finite
+// and above 0; entries that match nothing; an embedding, an LM head (tied or not), norms and
+// biases; a regular expression that is none; excludes that leave nothing.
+absl::StatusOr<LoraSpec> MakeLoraSpec(const ModelSpec& model,
+                                      const LoraOptions& options,
+                                      UnmatchedEntry unmatched = UnmatchedEntry::kRefuse);
+
+// InvalidArgument where two specs differ in rank, alpha or targets: both values are named.
+// `wanted_source` and `found_source` say where each comes from: "model.lora", "runs/a/adapter".
+absl::Status SameLora(const LoraSpec& wanted,
+                      const std::string& wanted_source,
+                      const LoraSpec& found,
+                      const std::string& found_source);
+
+}  // namespace tandem

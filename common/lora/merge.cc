@@ -1,0 +1,47 @@
+#include "common/lora/merge.h"
+
+#include <xmmintrin.h>
+
+#include "common/base/check.h"
+#include "common/lora/merge_kernels.h"
+
+namespace tandem {
+namespace {
+
+// Compute threads flush denormals; an adapter's product may well be one.
+class ScopedDenormals {
+ public:
+  ScopedDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ & ~0x8040u); }
+  ~ScopedDenormals() { _mm_setcsr(saved_); }
+  ScopedDenormals(const ScopedDenormals&) = delete;
+  ScopedDenormals& operator=(const ScopedDenormals&) = delete;
+
+ private:
+  const unsigned saved_;
+};
+
+bool IsServable(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16; }
+
+}  // namespace
+
+const std::vector<const MergeKernel*>& RunnableMergeKernels() {
+  static const std::vector<const MergeKernel*> runnable = [] {
+    std::vector<const MergeKernel*> kernels;
+    const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+    if (avx2 && __builtin_cpu_supports("avx512f") != 0) kernels.push_back(&kMergeAvx512);
+    if (avx2) kernels.push_back(&kMergeAvx2);
+    kernels.push_back(&kMergeBaseline);
+    return kernels;
+  }();
+  return runnable;
+}
+
+void MergeRows(const MergeBlock& block) {
+  TANDEM_CHECK(IsServable(block.base_dtype) && IsServable(block.out_dtype),
+               "merging needs F32 or BF16");
+  TANDEM_CHECK(block.rank > 0, "merging needs a rank of 1 or more");
+  const ScopedDenormals denormals;
+  RunnableMergeKernels()[0]->merge(block);
+}
+
+}  // namespace tandem

@@ -1,0 +1,19 @@
+// The loops of MergeRows, one set for each instruction set; all give the same bits.
+#pragma once
+
+#include <vector>
+
+#include "common/lora/merge.h"
+
+namespace tandem {
+
+struct MergeKernel {
+  const char* name;
+  void (*merge)(const MergeBlock& block);  // denormals as the calling thread has them
+};
+
+extern const MergeKernel kMergeAvx512, kMergeAvx2, kMergeBaseline;
+// Those that this machine can run, the fastest first; for tests the others matter.
+const std::vector<const MergeKernel*>& RunnableMergeKernels();
+
+}  // namespace tandem

@@ -1,0 +1,20 @@
+// Which adapters a run trains: model.lora as it is asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+struct LoraOptions {
+  int64_t rank = 0;  // 0: none
+  double alpha = 0;
+  // Entries as in common/lora/module_pattern.h: all-linear, names or ends of names, regular expressions.
+  std::vector<std::string> target_modules;
+  std::vector<std::string> exclude_modules;
+  // Raw parameters, names or ends of names at a dot: "q_proj.weight".
+  std::vector<std::string> target_parameters;
+};
+
+}  // namespace tandem

@@ -1,0 +1,93 @@
+#include "trainer_worker/lora/adapter_files.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/status_macros.h"
+#include "common/lora/lora_init.h"
+#include "common/lora/peft_adapter.h"
+#include "common/model_spec/row_ranges.h"
+
+namespace tandem {
+namespace {
+
+// A and B of each target in turn (LoraWeights).
+LoraMatrix MatrixOf(size_t tensor) { return tensor % 2 == 0 ? LoraMatrix::kA : LoraMatrix::kB; }
+
+// Fills this rank's rows of every adapter, a few at a time: `fill(tensor, row, rows, out)`.
+template <typename FillRows>
+absl::Status FillMasters(ParameterShard& shard, const FillRows& fill) {
+  const ShardPlan& plan = shard.plan();
+  for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
+    const ShardPlan::Piece& piece = plan.mine(tensor);
+    const int64_t cols = plan.tensors()[tensor]->cols();
+    const int64_t step = RowsPerRange(cols * static_cast<int64_t>(sizeof(float)));
+    for (int64_t row = 0; row < piece.rows; row += step) {
+      const int64_t rows = std::min(step, piece.rows - row);
+      TANDEM_RETURN_IF_ERROR(
+          shard.WriteMasters(piece.offset + row * cols, rows * cols,
+                             [&](float* out) { return fill(tensor, piece.row + row, rows, out); }));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status InitAdapters(uint64_t seed, LoraWeights& weights) {
+  return FillMasters(weights.adapters(),
+                     [&](size_t tensor, int64_t row, int64_t rows, float* out) -> absl::Status {
+                       const LoraTarget& target = weights.spec().targets[tensor / 2];
+                       if (MatrixOf(tensor) == LoraMatrix::kA) {
+                         InitialLoraA(seed, target.tensor, target.in, row * target.in,
+                                      rows * target.in, out);
+                       } else {
+                         std::fill_n(out, rows * weights.spec().rank, 0.0f);
+                       }
+                       return absl::OkStatus();
+                     });
+}
+
+absl::Status ReadAdapters(const std::string& directory,
+                          const ModelSpec& model,
+                          LoraWeights& weights) {
+  TANDEM_ASSIGN_OR_RETURN(const auto adapter, PeftAdapter::Open(directory, model));
+  TANDEM_RETURN_IF_ERROR(SameLora(weights.spec(), "model.lora", adapter->spec(), directory));
+  return FillMasters(weights.adapters(),
+                     [&](size_t tensor, int64_t row, int64_t rows, float* out) -> absl::Status {
+                       return adapter->ReadRows(tensor / 2, MatrixOf(tensor), row, rows, out);
+                     });
+}
+
+absl::Status WriteAdapters(const std::string& directory,
+                           const std::string& base_dir,
+                           const LoraWeights& weights) {
+  if (weights.plan().rank() != 0) return absl::OkStatus();
+  const LoraSpec& spec = weights.spec();
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return InvalidArgument("{}: cannot be made: {}", directory, error.message());
+  TANDEM_ASSIGN_OR_RETURN(const auto writer, PeftAdapterWriter::Create(directory, spec, base_dir));
+  for (size_t target = 0; target < spec.targets.size(); ++target) {
+    TANDEM_RETURN_IF_ERROR(
+        writer->WriteRows(target, LoraMatrix::kA, 0, spec.rank, weights.a(target)));
+    TANDEM_RETURN_IF_ERROR(
+        writer->WriteRows(target, LoraMatrix::kB, 0, spec.targets[target].out, weights.b(target)));
+  }
+  return writer->Finish();
+}
+
+std::vector<SavedSetting> LoraSettings(const LoraWeights* weights) {
+  std::vector<SavedSetting> settings = {{"model.lora.rank", "0", "0"}};
+  if (weights == nullptr) return settings;
+  settings[0].value = std::to_string(weights->spec().rank);
+  settings.push_back({"model.lora.alpha", fmt::format("{}", weights->spec().alpha), ""});
+  settings.push_back({"model.lora.target_modules",
+                      fmt::format("[{}]", fmt::join(weights->spec().target_modules, ", ")), ""});
+  return settings;
+}
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+#include "trainer_worker/lora/lora_oracle.h"
+
+#include "common/base/status_macros.h"
+#include "common/lora/merge.h"
+#include "common/model_spec/row_ranges.h"
+#include "trainer_worker/host_staging.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& model_dir,
+                                                             const ModelSpec& spec,
+                                                             const LoraWeights* weights,
+                                                             Ledger* ledger) {
+  auto oracle = std::make_unique<LoraOracle>();
+  TANDEM_ASSIGN_OR_RETURN(oracle->checkpoint_, HfCheckpoint::Open(model_dir, spec));
+  TANDEM_ASSIGN_OR_RETURN(oracle->base_dtype_, BaseDType(*oracle->checkpoint_));
+  oracle->weights_ = weights;
+  const int64_t compute =
+      RowScratchBytes(spec, static_cast<int64_t>(DTypeBytes(weights->plan().layout().dtype())));
+  // As many rows of a wider dtype.
+  const int64_t base = 2 * compute;
+  TANDEM_ASSIGN_OR_RETURN(oracle->base_, TakeHostMemory(weights->device(), "gather", base, ledger));
+  TANDEM_ASSIGN_OR_RETURN(oracle->merged_,
+                          TakeHostMemory(weights->device(), "gather", compute, ledger));
+  return oracle;
+}
+
+absl::StatusOr<const void*> LoraOracle::Rows(const TensorRows& rows) {
+  const std::string& name = rows.place->name;
+  const DType dtype = weights_->plan().layout().dtype();
+  const LoraTarget* const target = weights_->spec().Find(name);
+  if (target == nullptr) {
+    TANDEM_RETURN_IF_ERROR(
+        checkpoint_->ReadRows(name, rows.row, rows.rows, dtype, merged_->data()));
+    return merged_->data();
+  }
+  TANDEM_RETURN_IF_ERROR(
+      checkpoint_->ReadRows(name, rows.row, rows.rows, base_dtype_, base_->data()));
+  const auto index = static_cast<size_t>(target - weights_->spec().targets.data());
+  const int64_t rank = weights_->spec().rank;
+  MergeRows({.base = base_->data(),
+             .base_dtype = base_dtype_,
+             .b = weights_->b(index) + rows.row * rank,
+             .a = weights_->a(index),
+             .scaling = weights_->spec().scaling(),
+             .rows = rows.rows,
+             .in = rows.place->cols(),
+             .rank = rank,
+             .out = merged_->data(),
+             .out_dtype = dtype});
+  return merged_->data();
+}
+
+}  // namespace tandem

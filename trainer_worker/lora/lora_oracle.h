@@ -1,0 +1,38 @@
+// What a rollout should hold under LoRA: the base as its files have it, with the current adapters.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/tensor_file/checkpoint_dir.h"
+#include "common/weights/weight_check.h"
+#include "trainer_worker/lora/lora_weights.h"
+
+namespace tandem {
+
+// Neither the base in memory nor what was sent has a part in it. Every rank reads for itself, so
+// that calls are not collective. Not thread-safe.
+class LoraOracle : public WeightOracle {
+ public:
+  // `weights`, whose adapters are gathered, outlives it. Takes memory for two ranges of rows, under
+  // the tag gather. Errors as HfCheckpoint; ResourceExhausted: there is no memory.
+  static absl::StatusOr<std::unique_ptr<LoraOracle>> Open(const std::string& model_dir,
+                                                          const ModelSpec& spec,
+                                                          const LoraWeights* weights,
+                                                          Ledger* ledger);
+  absl::StatusOr<const void*> Rows(const TensorRows& rows) override;
+  absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) override {
+    return std::vector<int64_t>{mine};
+  }
+
+ private:
+  std::unique_ptr<const HfCheckpoint> checkpoint_;
+  const LoraWeights* weights_ = nullptr;
+  DType base_dtype_ = DType::kFloat32;
+  std::unique_ptr<MemoryRegion> base_, merged_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,140 @@
+#include "trainer_worker/lora/lora_weights.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/lora/merge.h"
+#include "common/model_spec/row_ranges.h"
+#include "trainer_worker/agreement.h"
+
+namespace tandem {
+namespace {
+
+constexpr auto kElement = static_cast<int64_t>(sizeof(float));
+
+WeightLayout AdapterLayout(const LoraSpec& spec) {
+  std::vector<TensorPlace> matrices;
+  for (const LoraTarget& target : spec.targets) {
+    for (const LoraMatrix matrix : {LoraMatrix::kA, LoraMatrix::kB}) {
+      matrices.push_back({.name = LoraTensorName(target, matrix),
+                          .shape = LoraTensorShape(target, matrix, spec.rank)});
+    }
+  }
+  return WeightLayout::OfMatrices(std::move(matrices), DType::kFloat32);
+}
+
+std::vector<int> TargetsOf(const ShardPlan& plan, const LoraSpec& spec) {
+  std::vector<int> targets;
+  for (const TensorPlace* place : plan.tensors()) {
+    const LoraTarget* const found = spec.Find(place->name);
+    targets.push_back(found == nullptr ? -1 : static_cast<int>(found - spec.targets.data()));
+  }
+  return targets;
+}
+
+}  // namespace
+
+LoraWeights::LoraWeights(const ShardPlan* plan, LoraSpec spec, const ShardCompute& compute)
+    : plan_(plan),
+      spec_(std::move(spec)),
+      device_(compute.device),
+      ops_(compute.ops),
+      target_of_(TargetsOf(*plan, spec_)),
+      adapter_layout_(AdapterLayout(spec_)),
+      adapter_plan_(&adapter_layout_, plan->rank(), plan->world_size()),
+      digests_(plan) {}
+
+absl::StatusOr<std::unique_ptr<LoraWeights>> LoraWeights::Create(const ShardPlan* plan,
+                                                                 LoraSpec spec,
+                                                                 DType base_dtype,
+                                                                 const ShardOptions& options,
+                                                                 const ShardCompute& compute,
+                                                                 Ledger* ledger) {
+  std::unique_ptr<LoraWeights> weights(new LoraWeights(plan, std::move(spec), compute));
+  TANDEM_ASSIGN_OR_RETURN(weights->base_,
+                          BaseRows::Create(plan, base_dtype, compute.device, ledger));
+  TANDEM_ASSIGN_OR_RETURN(weights->adapters_, ParameterShard::Create(&weights->adapter_plan_,
+                                                                     options, compute, ledger));
+  int64_t scratch = kRowRangeBytes;
+  for (const TensorPlace* place : plan->tensors()) {
+    scratch = std::max(scratch, place->cols() * kElement);
+  }
+  TANDEM_ASSIGN_OR_RETURN(weights->scratch_, compute.device->Reserve("gather", scratch, ledger));
+  if (plan->world_size() == 1) return weights;
+  TANDEM_ASSIGN_OR_RETURN(
+      weights->gathered_,
+      compute.device->Reserve("weights", weights->adapter_plan_.total_elements() * kElement,
+                              ledger));
+  TANDEM_RETURN_IF_ERROR(weights->gathered_->Map());
+  return weights;
+}
+
+const float* LoraWeights::Adapter(size_t tensor) const {
+  const TensorPlace& place = adapter_layout_.places()[tensor];
+  const float* all = gathered_ == nullptr ? adapters().master()
+                                          : reinterpret_cast<const float*>(gathered_->data());
+  return all + place.gradient_offset;  // the order of a single rank's shard
+}
+
+absl::Status LoraWeights::Gather(Communicator& communicator) {
+  for (size_t i = 0; gathered_ != nullptr && i < adapter_plan_.tensors().size(); ++i) {
+    const ShardPlan::Piece& piece = adapter_plan_.mine(i);
+    std::vector<int64_t> bytes = adapter_plan_.CountsPerRank(i);
+    for (int64_t& count : bytes) count *= kElement;
+    auto* const to =
+        reinterpret_cast<float*>(gathered_->data()) + adapter_plan_.tensors()[i]->gradient_offset;
+    TANDEM_RETURN_IF_ERROR(communicator.AllGatherV(
+        reinterpret_cast<const std::byte*>(adapters().master() + piece.offset), bytes,
+        reinterpret_cast<std::byte*>(to)));
+  }
+  TANDEM_RETURN_IF_ERROR(scratch_->Map());
+  for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
+    // The base alone stays what it is.
+    if (target_of_[tensor] < 0 && gathered_once_) continue;
+    TANDEM_RETURN_IF_ERROR(DigestPiece(tensor));
+  }
+  gathered_once_ = true;
+  return scratch_->Release();
+}
+
+absl::Status LoraWeights::DigestPiece(size_t tensor) {
+  const ShardPlan::Piece& piece = plan_->mine(tensor);
+  const int64_t cols = plan_->tensors()[tensor]->cols();
+  auto* const values = reinterpret_cast<float*>(scratch_->data());
+  const int64_t step = RowsPerRange(cols * kElement);
+  for (int64_t row = 0; row < piece.rows; row += step) {
+    const int64_t rows = std::min(step, piece.rows - row);
+    TANDEM_RETURN_IF_ERROR(CopyRows(tensor, row, rows, DType::kFloat32, values));
+    TANDEM_RETURN_IF_ERROR(digests_.Take(*ops_, piece.offset + row * cols, rows * cols, values));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Digest>> LoraWeights::Digests(Communicator& communicator) const {
+  const absl::Status gathered =
+      gathered_once_ ? absl::OkStatus()
+                     : FailedPrecondition("the adapters were not gathered since they were made");
+  TANDEM_RETURN_IF_ERROR(Agree(communicator, gathered, "digesting merged weights").status());
+  return digests_.OfTensors(communicator);
+}
+
+absl::Status LoraWeights::CopyRows(
+    size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
+  const int target = target_of_[tensor];
+  if (target < 0) return base_->CopyRows(tensor, row, rows, dtype, out);
+  const int64_t first = plan_->mine(tensor).row + row;
+  MergeRows({.base = base_->Row(tensor, row),
+             .base_dtype = base_->dtype(),
+             .b = b(static_cast<size_t>(target)) + first * spec_.rank,
+             .a = a(static_cast<size_t>(target)),
+             .scaling = spec_.scaling(),
+             .rows = rows,
+             .in = plan_->tensors()[tensor]->cols(),
+             .rank = spec_.rank,
+             .out = out,
+             .out_dtype = dtype});
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,81 @@
+// A policy under LoRA: this rank's rows of the base, which never change, and adapters, which are
+// what is trained. Every product with a weight is one with the merged weight,
+//   W' = W + (alpha / r) B A   (Hu et al., "LoRA", arXiv 2106.09685, section 4.1),
+// in fp32, rounded once to the compute dtype. It is made row by row where it is read: into the
+// buffer of a gather or of a sync, and for the digests. There is no merged copy of the model, the
+// base is never written, and so nothing is restored.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/comm/ordered_communicator.h"
+#include "common/lora/lora_spec.h"
+#include "trainer_worker/lora/base_rows.h"
+#include "trainer_worker/parameter_shard.h"
+
+namespace tandem {
+
+// Lifecycle: Create (base 0, adapters 0) → base().Load, adapters' masters → Gather, again after
+// every change of the adapters → all else. Not thread-safe but for CopyRows.
+class LoraWeights : public PolicyRows {
+ public:
+  // `plan`, `device`, `ops` and `ledger` outlive the object. `options` are the adapters' own; A
+  // [r, in] and B [out, r] of every target are cut on dim 0, B like W. ResourceExhausted names the
+  // region that does not fit.
+  static absl::StatusOr<std::unique_ptr<LoraWeights>> Create(const ShardPlan* plan,
+                                                             LoraSpec spec,
+                                                             DType base_dtype,
+                                                             const ShardOptions& options,
+                                                             const ShardCompute& compute,
+                                                             Ledger* ledger);
+
+  const LoraSpec& spec() const { return spec_; }
+  ParameterShard& adapters() { return *adapters_; }
+  const ParameterShard& adapters() const { return *adapters_; }
+  // The reference policy: the same memory without the adapters.
+  BaseRows& base() { return *base_; }
+
+  // Collective. The adapters have new values: takes them from all ranks and digests what they make
+  // of the base, apart from all that is gathered and sent.
+  absl::Status Gather(Communicator& communicator);
+  // Collective: of the merged tensors in the layout's dtype and order, as the last Gather left
+  // them. FailedPrecondition: nothing was gathered.
+  absl::StatusOr<std::vector<Digest>> Digests(Communicator& communicator) const;
+
+  // Full fp32 adapters of spec().targets[target], row-major, as the last Gather left them.
+  const float* a(size_t target) const { return Adapter(2 * target); }
+  const float* b(size_t target) const { return Adapter(2 * target + 1); }
+  // Index of the target that is plan().tensors()[tensor]; -1: it has no adapter.
+  int TargetOf(size_t tensor) const { return target_of_[tensor]; }
+
+  // Of the merged weights.
+  const ShardPlan& plan() const override { return *plan_; }
+  Device* device() const override { return device_; }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
+
+ private:
+  LoraWeights(const ShardPlan* plan, LoraSpec spec, const ShardCompute& compute);
+  const float* Adapter(size_t tensor) const;
+  absl::Status DigestPiece(size_t tensor);
+
+  const ShardPlan* const plan_;
+  const LoraSpec spec_;
+  Device* const device_;
+  ShardOps* const ops_;
+  std::vector<int> target_of_;         // of each of plan_->tensors()
+  const WeightLayout adapter_layout_;  // A and B of each target in turn
+  const ShardPlan adapter_plan_;
+  std::unique_ptr<ParameterShard> adapters_;
+  std::unique_ptr<BaseRows> base_;
+  std::unique_ptr<MemoryRegion> gathered_;  // all adapters, tag weights; null with a single rank
+  std::unique_ptr<MemoryRegion> scratch_;   // fp32 rows of a range, while they are digested
+  MasterDigests digests_;
+  bool gathered_once_ = false;
+};
+
+}  // namespace tandem
