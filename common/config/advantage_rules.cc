@@ -35,7 +35,8 @@ constexpr std::array kRules = {
     AdvantageRule{.name = "reinforce_plus_plus_baseline", .alone = kWhitened},
     AdvantageRule{.name = "remax"},
     AdvantageRule{.name = "opo", .alone = kScore},
-    AdvantageRule{.name = "gpg", .alone = "the score, divided by the share of scores that are not 0"},
+    AdvantageRule{.name = "gpg",
+                  .alone = "the score, divided by the share of scores that are not 0"},
     AdvantageRule{.name = "optimal_token_baseline", .alone = kReturn},
     AdvantageRule{.name = "tir_optimal_token_baseline", .alone = kReturn},
 };

@@ -41,6 +41,13 @@ const std::vector<Need>& LossNeeds() {
        "an actor.policy_loss.loss_mode that clips: vanilla, gspo, cispo, geo_mean, dppo_tv, "
        "dppo_kl "
        "or clip_cov"},
+      {{"actor.clip_ratio", "actor.clip_ratio_low", "actor.clip_ratio_high", "actor.clip_ratio_c"},
+       "algorithm.rollout_correction.loss_type",
+       [](const v1::Config& c) {
+         const v1::RolloutCorrection& correction = c.algorithm().rollout_correction();
+         return !correction.bypass_mode() || correction.loss_type() != "reinforce";
+       },
+       "algorithm.rollout_correction.loss_type=ppo_clip: reinforce does not clip"},
       {{"actor.clip_ratio_c"},
        "actor.policy_loss.loss_mode",
        [](const v1::Config& c) {

@@ -64,6 +64,12 @@ TEST_CASE("keys of another loss have no effect, and a notice says so") {
   RequireIdle({"actor.clip_ratio_c=10",
                {Mode("gspo")},
                {Mode("vanilla"), Mode("dppo_tv"), Mode("dppo_kl")}});
+  const std::string loss_type = "algorithm.rollout_correction.loss_type=";
+  for (const char* key : {"actor.clip_ratio_low=0.1", "actor.clip_ratio_c=10"}) {
+    RequireIdle({key,
+                 {"algorithm.rollout_correction.bypass_mode=true", loss_type + "reinforce"},
+                 {loss_type + "ppo_clip", "algorithm.rollout_correction.bypass_mode=false"}});
+  }
   RequireIdle({"actor.tau_pos=2", {}, {Mode("sapo")}});
   RequireIdle({"actor.tau_neg=2", {}, {Mode("sapo")}});
   for (const char* key : {"clip_cov_ratio=0.1", "clip_cov_lb=0", "clip_cov_ub=9"}) {
