@@ -118,7 +118,8 @@ PlanOutcome PlanCommand(const PlanOptions& options, std::ostream& out) {
   if (!input.ok()) return Failed(FailedAt::kConfig, input.status());
   const absl::StatusOr<ModelSpec> spec = LoadModelSpec(input->config.model().path());
   if (!spec.ok()) return Failed(FailedAt::kInputs, ModelError(spec.status()));
-  const MemoryPlan plan = PlanMemory(*spec, MakeMemoryPlanInput(*spec, input->config, input->bytes));
+  const MemoryPlan plan =
+      PlanMemory(*spec, MakeMemoryPlanInput(*spec, input->config, input->bytes));
   const PlanAdvices advices = AdviseOnMemory(*spec, input->config, input->bytes, input->device);
   if (options.json) {
     nlohmann::json json = nlohmann::json::parse(MemoryPlanToJson(plan));
