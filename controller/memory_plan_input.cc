@@ -4,6 +4,7 @@
 
 #include "common/base/cores.h"
 #include "common/lora/lora_spec.h"
+#include "common/tensor_file/checkpoint_dir.h"
 
 namespace tandem {
 namespace {
@@ -46,6 +47,10 @@ TrainerMemoryOptions TrainerOptionsOf(const ModelSpec& spec, const v1::Config& c
   if (const auto lora = MakeLoraSpec(spec, LoraOptionsOf(config)); lora.ok()) {
     options.adapters = lora->parameters();
     options.adapter_shard = ShardElements(*lora, options.pairs);
+    const auto base = HfCheckpoint::Open(config.model().path(), spec);
+    if (base.ok()) {  // else there is only a config.json, and bfloat16 is what most have
+      options.base_element_bytes = static_cast<int64_t>(DTypeBytes((*base)->exact_dtype()));
+    }
   }
   return options;
 }

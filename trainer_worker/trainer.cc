@@ -19,10 +19,6 @@
 namespace tandem {
 namespace {
 
-// A collective gives up before the call that waits for it, so that the name of the absent rank gets
-// through to the controller.
-constexpr double kShareOfTimeout = 0.9;
-
 // Before a session takes the device's memory, and before the controller is told of the choices.
 absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
   if (backend.device()->is_host()) return absl::OkStatus();
@@ -142,62 +138,6 @@ absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
                command.version);
   reset_result_.report = phase.Report();
   return reset_result_;
-}
-
-absl::Status Trainer::StartSession(const ResetCommand& command) {
-  session_.reset();
-  SetVersion(-1);
-  changed_.Reset();
-  last_step_ = {};
-  trained_step_ = -1;
-  TANDEM_RETURN_IF_ERROR(group_.Join({.rank = options_.rank,
-                                      .world_size = command.world_size,
-                                      .rendezvous = command.rendezvous,
-                                      .generation = command.generation,
-                                      .deadline = kShareOfTimeout * options_.rpc_timeout,
-                                      .single_channel = options_.single_channel}));
-  const absl::Status loaded = LoadWeights(command);
-  TANDEM_RETURN_IF_ERROR(Agree(*group_.communicator(), loaded, "loading the model").status());
-  return session_->WeightsChanged();
-}
-
-absl::Status Trainer::LoadWeights(const ResetCommand& command) {
-  SessionOptions session_options = options_.session;
-  session_options.publish.transport = transport_;
-  TANDEM_ASSIGN_OR_RETURN(session_, TrainingSession::Create(session_options,
-                                                            {.device = backend_->device(),
-                                                             .forward = forward_.get(),
-                                                             .backward = backward_.get(),
-                                                             .shard = shard_ops_.get()},
-                                                            group_.communicator(), &ledger_));
-  TrainingSession& session = *session_;
-  TANDEM_RETURN_IF_ERROR(backend_->CheckModel(session.spec()));
-  const bool fresh = command.checkpoint_dir.empty();
-  if (fresh || options_.keep_reference || session.lora() != nullptr) {
-    TANDEM_RETURN_IF_ERROR(LoadFresh(session));
-  }
-  // The reference is the model that the run began with, also after a resume.
-  if (options_.keep_reference) TANDEM_RETURN_IF_ERROR(session.FreezeReference());
-  if (fresh) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const int64_t version,
-                          LoadState(command.checkpoint_dir, session.shard(), session.optimizer(),
-                                    LoraSettings(session.lora())));
-  if (version != command.version) {
-    return MakeStatus(absl::StatusCode::kDataLoss,
-                      "the checkpoint {} holds weight version {}, but {} was expected",
-                      command.checkpoint_dir, version, command.version);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::LoadFresh(TrainingSession& session) {
-  const std::string& model_dir = options_.session.model_dir;
-  LoraWeights* const lora = session.lora();
-  if (lora == nullptr) return LoadModel(model_dir, session.spec(), session.shard());
-  TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, session.spec()));
-  TANDEM_RETURN_IF_ERROR(lora->base().Load(*checkpoint));
-  return options_.adapter_path.empty() ? InitAdapters(options_.seed, *lora)
-                                       : ReadAdapters(options_.adapter_path, session.spec(), *lora);
 }
 
 MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const {
@@ -376,8 +316,8 @@ absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
   const SaveOptions options{.directory = command.directory,
                             .tokenizer_dir = options_.session.model_dir,
                             .version = command.version,
-                            .optimizer = options_.save_optimizer && !options_.save_lora_only,
-                            .hf_model = options_.save_hf_model && !options_.save_lora_only,
+                            .optimizer = options_.save_optimizer,
+                            .hf_model = options_.save_hf_model,
                             .settings = LoraSettings(session->lora())};
   SaveResult result;
   TANDEM_ASSIGN_OR_RETURN(

@@ -43,8 +43,7 @@ struct TrainerOptions {
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
-  std::string adapter_path;     // model.lora.adapter_path
-  bool save_lora_only = false;  // actor.checkpoint.save_lora_only
+  std::string adapter_path;  // model.lora.adapter_path
   absl::Duration rpc_timeout = absl::Seconds(600);
   bool single_channel = false;  // cluster.nccl_single_channel
 };
@@ -113,8 +112,10 @@ class Trainer {
         group_(backend_.get()) {}
   static std::shared_ptr<Backend> OnTheHost(const TrainerOptions& options);
   absl::Status StartSession(const ResetCommand& command);
-  absl::Status LoadWeights(const ResetCommand& command);
-  absl::Status LoadFresh(TrainingSession& session);
+  // The model's files: what is trained where nothing was before, the base, the reference.
+  absl::Status LoadModelFiles(const ResetCommand& command);
+  // What was trained, or adapters to begin with.
+  absl::Status LoadTrained(const ResetCommand& command);
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   // For the batch that the controller saves when it ends the run.

@@ -98,11 +98,11 @@ absl::Status TrainingSession::TakeLora(const ModelSpec& spec, const ShardCompute
   spdlog::info("weight sync: through slots, as adapters are merged on the way");
   TANDEM_ASSIGN_OR_RETURN(LoraSpec lora, MakeLoraSpec(spec, options_.lora));
   TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(options_.model_dir, spec));
-  TANDEM_ASSIGN_OR_RETURN(const DType base_dtype, BaseDType(*checkpoint));
-  TANDEM_ASSIGN_OR_RETURN(lora_, LoraWeights::Create(plan_.get(), std::move(lora), base_dtype,
-                                                     {.offload_dir = options_.offload_dir,
-                                                      .offload_moments = options_.offload_moments},
-                                                     compute, ledger_));
+  TANDEM_ASSIGN_OR_RETURN(
+      lora_, LoraWeights::Create(
+                 plan_.get(), std::move(lora), checkpoint->exact_dtype(),
+                 {.offload_dir = options_.offload_dir, .offload_moments = options_.offload_moments},
+                 compute, ledger_));
   TANDEM_ASSIGN_OR_RETURN(gradients_,
                           AdapterGradients::Create(lora_.get(), communicator_.get(), ledger_));
   return absl::OkStatus();

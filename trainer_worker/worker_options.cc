@@ -137,7 +137,6 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
   options.save_optimizer = SavesContent(config, "optimizer");
   options.save_hf_model = SavesContent(config, "hf_model");
   options.adapter_path = config.model().lora().adapter_path();
-  options.save_lora_only = config.actor().checkpoint().save_lora_only();
   options.rpc_timeout = absl::Seconds(config.cluster().rpc_timeout_seconds());
   options.single_channel = config.cluster().nccl_single_channel();
   return options;

@@ -72,7 +72,8 @@ struct ConfigChange {
 absl::StatusOr<std::vector<ConfigChange>> DiffConfig(const std::string& before,
                                                      const v1::Config& now);
 
-// Whether checkpoints hold `content`, a value of actor.checkpoint.save_contents.
+// Whether checkpoints hold `content`, a value of actor.checkpoint.save_contents; none with
+// save_lora_only.
 bool SavesContent(const v1::Config& config, const std::string& content);
 
 // Whether a KL term needs the log-probs of a reference policy.

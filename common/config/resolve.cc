@@ -74,6 +74,7 @@ v1::Config DefaultConfig() {
 }
 
 bool SavesContent(const v1::Config& config, const std::string& content) {
+  if (config.actor().checkpoint().save_lora_only()) return false;
   const auto& contents = config.actor().checkpoint().save_contents();
   return std::find(contents.begin(), contents.end(), content) != contents.end();
 }

@@ -1,5 +1,6 @@
 #include "common/tensor_file/checkpoint_dir.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -135,6 +136,13 @@ absl::Status HfCheckpoint::CheckExtra(const std::string& name, const ModelSpec& 
       "{}: config.json ties lm_head.weight to the embedding but the stored "
       "tensors differ: set tie_word_embeddings to false to use both",
       dir_);
+}
+
+DType HfCheckpoint::exact_dtype() const {
+  const bool bf16 = std::all_of(tensors_.begin(), tensors_.end(), [this](const TensorSpec& tensor) {
+    return file_of_.at(tensor.name)->Find(tensor.name)->dtype == DType::kBFloat16;
+  });
+  return bf16 ? DType::kBFloat16 : DType::kFloat32;
 }
 
 absl::StatusOr<TensorView> HfCheckpoint::View(const std::string& name) const {

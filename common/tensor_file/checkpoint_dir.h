@@ -31,6 +31,8 @@ class HfCheckpoint {
   // The stored bytes, read-only and possibly unaligned for their dtype. NotFound for a name that
   // is not in tensors().
   absl::StatusOr<TensorView> View(const std::string& name) const;
+  // bfloat16 if all tensors are, else float32, which holds any of them exactly.
+  DType exact_dtype() const;
   // Rows [row_begin, row_begin + rows) of dim 0 as F32 or BF16 (rounded to nearest even) into
   // `buffer`, which holds rows * row elements; nothing else is read from disk. InvalidArgument for
   // rows outside the tensor.

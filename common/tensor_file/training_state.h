@@ -62,6 +62,7 @@ struct SavedSetting {
   std::string key;
   std::string value;   // the run's
   std::string absent;  // what a file without the name stands for
+  std::string remedy;  // where setting the key is none; empty: it is
 };
 
 // The files of all ranks as one. Thread-safe; values are mapped, and checked when they are first

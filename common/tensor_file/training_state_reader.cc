@@ -170,6 +170,10 @@ absl::Status TrainingStateReader::CheckSettings(const std::vector<SavedSetting>&
     const auto found = headers_[0].extra.find(setting.key);
     const std::string& saved = found == headers_[0].extra.end() ? setting.absent : found->second;
     if (saved == setting.value) continue;
+    if (!setting.remedy.empty()) {
+      return InvalidArgument("{}: was saved with {} {}, and the run has {}: {}", dir_, setting.key,
+                             saved, setting.value, setting.remedy);
+    }
     return InvalidArgument(
         "{}: was saved with {}={}, and the run has {}: set it to {}, or begin anew with "
         "trainer.resume_mode=disable and another trainer.default_local_dir",

@@ -72,6 +72,8 @@ TEST_CASE("a run that saves adapters alone goes on from them, and other adapters
   const int code = rig.Launch().Wait();
   INFO(rig.Log("launcher") << rig.Log("controller"));
   REQUIRE(code == 0);
+  REQUIRE((rig.Log("launcher") + rig.Log("controller")).find("has no Adam moments") !=
+          std::string::npos);
   REQUIRE(rig.Metrics().size() == 3);
   REQUIRE(rig.Metrics().at(3).at("training/rollout_log_probs_identical") == 1.0);
 }

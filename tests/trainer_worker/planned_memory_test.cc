@@ -78,6 +78,7 @@ void RequireAsPlanned(int world, const RankGroupOptions& options, std::vector<Sa
   if (LoraWeights* const lora = group[0].session->lora(); lora != nullptr) {
     plan.adapters = lora->spec().parameters();
     plan.adapter_shard = lora->adapters().elements();
+    plan.base_element_bytes = static_cast<int64_t>(DTypeBytes(lora->base().dtype()));
   }
   const TrainerMemory planned = TrainerBytes(spec, plan);
   const LedgerSnapshot& ledger = ledgers[0];
@@ -155,6 +156,9 @@ TEST_CASE("A trainer takes what is planned with adapters, on any number of ranks
   for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
   f.options.offload_moments = true;
   RequireAsPlanned(2, f.options, f.samples);
+  // A base that is stored in float32 stays so.
+  REQUIRE(WriteTinyModel(f.options.model_dir, {.vocab_size = 9000, .float32 = true}).ok());
+  RequireAsPlanned(1, f.options, f.samples);
 }
 
 TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][memory]") {

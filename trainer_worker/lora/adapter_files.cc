@@ -1,11 +1,11 @@
 #include "trainer_worker/lora/adapter_files.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/lora/lora_init.h"
 #include "common/lora/peft_adapter.h"
@@ -67,9 +67,7 @@ absl::Status WriteAdapters(const std::string& directory,
                            const LoraWeights& weights) {
   if (weights.plan().rank() != 0) return absl::OkStatus();
   const LoraSpec& spec = weights.spec();
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return InvalidArgument("{}: cannot be made: {}", directory, error.message());
+  TANDEM_RETURN_IF_ERROR(MakeFolder(directory));
   TANDEM_ASSIGN_OR_RETURN(const auto writer, PeftAdapterWriter::Create(directory, spec, base_dir));
   for (size_t target = 0; target < spec.targets.size(); ++target) {
     TANDEM_RETURN_IF_ERROR(
@@ -81,12 +79,18 @@ absl::Status WriteAdapters(const std::string& directory,
 }
 
 std::vector<SavedSetting> LoraSettings(const LoraWeights* weights) {
-  std::vector<SavedSetting> settings = {{"model.lora.rank", "0", "0"}};
+  std::vector<SavedSetting> settings = {{"model.lora.rank", "0", "0", ""}};
   if (weights == nullptr) return settings;
   settings[0].value = std::to_string(weights->spec().rank);
-  settings.push_back({"model.lora.alpha", fmt::format("{}", weights->spec().alpha), ""});
+  settings.push_back({"model.lora.alpha", fmt::format("{}", weights->spec().alpha), "", ""});
   settings.push_back({"model.lora.target_modules",
-                      fmt::format("[{}]", fmt::join(weights->spec().target_modules, ", ")), ""});
+                      fmt::format("[{}]", fmt::join(weights->spec().target_modules, ", ")), "",
+                      ""});
+  settings.push_back(
+      {.key = "a base model of digest",
+       .value = weights->base_digest(),
+       .remedy = "adapters belong to the weights that they were trained on; set model.path to "
+                 "those, or begin anew with trainer.resume_mode=disable"});
   return settings;
 }
 

@@ -8,14 +8,6 @@
 
 namespace tandem {
 
-absl::StatusOr<DType> BaseDType(const HfCheckpoint& checkpoint) {
-  for (const TensorSpec& tensor : checkpoint.tensors()) {
-    TANDEM_ASSIGN_OR_RETURN(const TensorView view, checkpoint.View(tensor.name));
-    if (view.dtype != DType::kBFloat16) return DType::kFloat32;
-  }
-  return DType::kBFloat16;
-}
-
 absl::StatusOr<std::unique_ptr<BaseRows>> BaseRows::Create(const ShardPlan* plan,
                                                            DType dtype,
                                                            Device* device,

@@ -13,9 +13,6 @@
 
 namespace tandem {
 
-// bfloat16 if all the tensors of a checkpoint are, else float32, which holds any of them exactly.
-absl::StatusOr<DType> BaseDType(const HfCheckpoint& checkpoint);
-
 // Counted under the tag weights, without masters, gradients or moments. Not thread-safe but for
 // what is const.
 class BaseRows : public PolicyRows {

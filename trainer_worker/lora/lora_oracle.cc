@@ -13,7 +13,7 @@ absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& 
                                                              Ledger* ledger) {
   auto oracle = std::make_unique<LoraOracle>();
   TANDEM_ASSIGN_OR_RETURN(oracle->checkpoint_, HfCheckpoint::Open(model_dir, spec));
-  TANDEM_ASSIGN_OR_RETURN(oracle->base_dtype_, BaseDType(*oracle->checkpoint_));
+  oracle->base_dtype_ = oracle->checkpoint_->exact_dtype();
   oracle->weights_ = weights;
   const int64_t compute =
       RowScratchBytes(spec, static_cast<int64_t>(DTypeBytes(weights->plan().layout().dtype())));

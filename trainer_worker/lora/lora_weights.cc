@@ -92,21 +92,35 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
   for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
     // The base alone stays what it is.
     if (target_of_[tensor] < 0 && gathered_once_) continue;
-    TANDEM_RETURN_IF_ERROR(DigestPiece(tensor));
+    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, digests_));
   }
   gathered_once_ = true;
   return scratch_->Release();
 }
 
-absl::Status LoraWeights::DigestPiece(size_t tensor) {
+absl::Status LoraWeights::DigestBase(Communicator& communicator) {
+  MasterDigests digests(plan_);
+  TANDEM_RETURN_IF_ERROR(scratch_->Map());
+  for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
+    TANDEM_RETURN_IF_ERROR(DigestPiece(*base_, tensor, digests));
+  }
+  TANDEM_RETURN_IF_ERROR(scratch_->Release());
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> tensors, digests.OfTensors(communicator));
+  std::string all;
+  for (const Digest& digest : tensors) all += digest.Bytes();
+  base_digest_ = DigestOf(all.data(), static_cast<int64_t>(all.size())).Hex();
+  return absl::OkStatus();
+}
+
+absl::Status LoraWeights::DigestPiece(PolicyRows& policy, size_t tensor, MasterDigests& digests) {
   const ShardPlan::Piece& piece = plan_->mine(tensor);
   const int64_t cols = plan_->tensors()[tensor]->cols();
   auto* const values = reinterpret_cast<float*>(scratch_->data());
   const int64_t step = RowsPerRange(cols * kElement);
   for (int64_t row = 0; row < piece.rows; row += step) {
     const int64_t rows = std::min(step, piece.rows - row);
-    TANDEM_RETURN_IF_ERROR(CopyRows(tensor, row, rows, DType::kFloat32, values));
-    TANDEM_RETURN_IF_ERROR(digests_.Take(*ops_, piece.offset + row * cols, rows * cols, values));
+    TANDEM_RETURN_IF_ERROR(policy.CopyRows(tensor, row, rows, DType::kFloat32, values));
+    TANDEM_RETURN_IF_ERROR(digests.Take(*ops_, piece.offset + row * cols, rows * cols, values));
   }
   return absl::OkStatus();
 }

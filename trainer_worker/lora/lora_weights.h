@@ -20,8 +20,8 @@
 
 namespace tandem {
 
-// Lifecycle: Create (base 0, adapters 0) → base().Load, adapters' masters → Gather, again after
-// every change of the adapters → all else. Not thread-safe but for CopyRows.
+// Lifecycle: Create (base 0, adapters 0) → base().Load, DigestBase, adapters' masters → Gather,
+// again after every change of the adapters → all else. Not thread-safe but for CopyRows.
 class LoraWeights : public PolicyRows {
  public:
   // `plan`, `device`, `ops` and `ledger` outlive the object. `options` are the adapters' own; A
@@ -39,6 +39,11 @@ class LoraWeights : public PolicyRows {
   const ParameterShard& adapters() const { return *adapters_; }
   // The reference policy: the same memory without the adapters.
   BaseRows& base() { return *base_; }
+
+  // Collective, once the base is loaded: what tells it from every other (base_digest).
+  absl::Status DigestBase(Communicator& communicator);
+  // Of all tensors of the base, hex; empty before DigestBase.
+  const std::string& base_digest() const { return base_digest_; }
 
   // Collective. The adapters have new values: takes them from all ranks and digests what they make
   // of the base, apart from all that is gathered and sent.
@@ -61,7 +66,8 @@ class LoraWeights : public PolicyRows {
  private:
   LoraWeights(const ShardPlan* plan, LoraSpec spec, const ShardCompute& compute);
   const float* Adapter(size_t tensor) const;
-  absl::Status DigestPiece(size_t tensor);
+  // Of this rank's rows of a tensor of `policy`, which is this object or the base.
+  absl::Status DigestPiece(PolicyRows& policy, size_t tensor, MasterDigests& digests);
 
   const ShardPlan* const plan_;
   const LoraSpec spec_;
@@ -75,6 +81,7 @@ class LoraWeights : public PolicyRows {
   std::unique_ptr<MemoryRegion> gathered_;  // all adapters, tag weights; null with a single rank
   std::unique_ptr<MemoryRegion> scratch_;   // fp32 rows of a range, while they are digested
   MasterDigests digests_;
+  std::string base_digest_;
   bool gathered_once_ = false;
 };
 

@@ -103,8 +103,13 @@ class ConfigKeysTest(unittest.TestCase):
                "actor.calculate_sum_pi_squared", "weight_sync.bucket_mb"}
     # Read by RolloutCorrectionOf and its rules in common/config.
     SETTLED |= {"algorithm.rollout_correction." + key for key in (
-        "bypass_mode", "loss_type", "rollout_is", "rollout_is_batch_normalize",
+        "rollout_is", "rollout_is_batch_normalize",
         "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold")}
+
+    # Read by LoraOptionsOf, SavesContent and the rules of adapters there.
+    SETTLED |= {"actor.checkpoint.save_lora_only"}
+    SETTLED |= {"model.lora." + key for key in (
+        "alpha", "dropout", "exclude_modules", "target_modules", "target_parameters")}
 
     def test_every_key_is_read_by_some_program(self):
         sources = []

@@ -165,10 +165,27 @@ TEST_CASE("a checkpoint of other adapters, or of none, is refused with both valu
   }
 }
 
+TEST_CASE("a checkpoint over another base of the same shapes is refused", "[trainer][lora]") {
+  TrainerRig rig(2, WithRank(4));
+  const Saved saved(rig);
+  TrainerRig other(2, WithRank(4));
+  TinyModelOptions changed;
+  changed.seed = 2;
+  REQUIRE(WriteTinyModel(other.model_dir(), changed).ok());
+  other.Run([&](TrainerRig::Rank& rank, int) {
+    return rank.trainer->Reset(other.ResetFor(2, saved.folder, 1)).status();
+  });
+  const absl::Status status = other[0].status;
+  INFO(status.ToString());
+  REQUIRE(absl::IsInvalidArgument(status));
+  REQUIRE(MessageOf(status).find("adapters belong to the weights that they were trained on") !=
+          std::string::npos);
+}
+
 TEST_CASE("save_lora_only saves the adapters and the step, and a run goes on from them",
           "[trainer][lora]") {
   TrainerOptions options = WithRank(4);
-  options.save_lora_only = true;
+  options.save_optimizer = options.save_hf_model = false;  // actor.checkpoint.save_lora_only
   TrainerRig rig(1, options);
   const Saved saved(rig, /*lora_only=*/true);
   REQUIRE(FilesIn(saved.folder) ==
