@@ -23,8 +23,8 @@ absl::Status CheckLength(const Sample& sample,
                          const char* remedy) {
   const auto response = static_cast<size_t>(sample.response_tokens());
   if (length == response) return absl::OkStatus();
-  return InvalidArgument("sample {} has {} {} for {} response tokens; {}", sample.sample_id, length,
-                         what, response, remedy);
+  return InvalidArgument("sample {:#x} has {} {} for {} response tokens; {}", sample.sample_id,
+                         length, what, response, remedy);
 }
 
 absl::Status CheckOptional(const Sample& sample,

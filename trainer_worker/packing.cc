@@ -15,28 +15,29 @@ absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
   const auto tokens = static_cast<int64_t>(sample.tokens.size());
   if (tokens > limits.max_tokens) {
     return InvalidArgument(
-        "sample {} has {} tokens, but a micro-batch holds actor.ppo_max_token_len_per_gpu = {}; "
+        "sample {:#x} has {} tokens, but a micro-batch holds actor.ppo_max_token_len_per_gpu = {}; "
         "raise that key to at least data.max_prompt_length + data.max_response_length",
         sample.sample_id, tokens, limits.max_tokens);
   }
   if (tokens > limits.max_sequence_tokens) {
-    return InvalidArgument("sample {} has {} tokens, but rollout.max_model_len is {}",
+    return InvalidArgument("sample {:#x} has {} tokens, but rollout.max_model_len is {}",
                            sample.sample_id, tokens, limits.max_sequence_tokens);
   }
   if (sample.off_support && !limits.allow_off_support) {
     return InvalidArgument(
-        "sample {} was drawn with top_p below 1 or with top_k, which leaves the policy's support; "
+        "sample {:#x} was drawn with top_p below 1 or with top_k, which leaves the policy's "
+        "support; "
         "set "
         "rollout.top_p=1 and rollout.top_k=-1, or rollout.allow_off_support=true",
         sample.sample_id);
   }
   if (sample.prompt_tokens < 1 || sample.prompt_tokens > tokens) {
-    return InvalidArgument("sample {} has {} tokens and claims a prompt of {}", sample.sample_id,
+    return InvalidArgument("sample {:#x} has {} tokens and claims a prompt of {}", sample.sample_id,
                            tokens, sample.prompt_tokens);
   }
   for (const Segment& segment : sample.segments) {
     if (segment.begin < 0 || segment.length < 0 || segment.begin + segment.length > tokens) {
-      return InvalidArgument("sample {} has a segment [{}, {}) outside its {} tokens",
+      return InvalidArgument("sample {:#x} has a segment [{}, {}) outside its {} tokens",
                              sample.sample_id, segment.begin, segment.begin + segment.length,
                              tokens);
     }
@@ -45,7 +46,7 @@ absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
     return token < 0 || token >= limits.vocab_limit;
   });
   if (bad != sample.tokens.end()) {
-    return InvalidArgument("sample {} holds token {}, but the vocabulary has {} ids",
+    return InvalidArgument("sample {:#x} holds token {}, but the vocabulary has {} ids",
                            sample.sample_id, *bad, limits.vocab_limit);
   }
   return absl::OkStatus();

@@ -271,7 +271,7 @@ TEST_CASE("A score has the temperature of its own sample, not of the row's first
 
 TEST_CASE("Packing refuses a sample without prompt", "[packing][alignment]") {
   Sample sample;
-  sample.sample_id = 3;
+  sample.sample_id = 0x13;
   sample.tokens = {1, 2};
   sample.prompt_tokens = 0;
   sample.segments = {{0, 2, true, 0}};
@@ -279,7 +279,7 @@ TEST_CASE("Packing refuses a sample without prompt", "[packing][alignment]") {
       PackSamples({sample}, {.max_tokens = 8, .max_sequence_tokens = 8, .vocab_limit = 10});
   REQUIRE(batches.status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(std::string(batches.status().message())
-              .find("sample 3 has 2 tokens and claims a prompt "
+              .find("sample 0x13 has 2 tokens and claims a prompt "
                     "of 0") != std::string::npos);
 }
 

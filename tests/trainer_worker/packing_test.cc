@@ -129,10 +129,10 @@ TEST_CASE("Packing of no samples is no micro-batch", "[packing]") {
 }
 
 TEST_CASE("Packing refuses a sample longer than a micro-batch and names the key", "[packing]") {
-  const auto batches = PackSamples({MakeSample(7, 5, 6)}, Limits(10, 1000));
+  const auto batches = PackSamples({MakeSample(0x17, 5, 6)}, Limits(10, 1000));
   REQUIRE(batches.status().code() == absl::StatusCode::kInvalidArgument);
   const std::string message(batches.status().message());
-  REQUIRE(message.find("sample 7 has 11 tokens") != std::string::npos);
+  REQUIRE(message.find("sample 0x17 has 11 tokens") != std::string::npos);
   REQUIRE(message.find("actor.ppo_max_token_len_per_gpu = 10") != std::string::npos);
 }
 
