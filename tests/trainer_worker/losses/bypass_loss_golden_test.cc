@@ -2,8 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/comm/solo_communicator.h"
-#include "tests/support/golden.h"
-#include "tests/support/golden_tensor.h"
+#include "tests/trainer_worker/losses/loss_golden.h"
 #include "trainer_worker/losses/bypass_loss.h"
 
 namespace tandem {
@@ -14,6 +13,8 @@ using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
+using testing::RowsOf;
+using testing::ScaleOf;
 
 // The same checks for the external set and for the one that is committed.
 std::filesystem::path GoldenDir() {
@@ -43,23 +44,6 @@ BypassOptions BypassOf(const Json& json) {
   return options;
 }
 
-std::optional<double> Number(const Json& options, const char* key) {
-  if (!options.contains(key) || options.at(key).is_null()) return std::nullopt;
-  return options.at(key).get<double>();
-}
-
-LossScale ScaleOf(const Json& options, double horizon) {
-  const Json& global = options.at("global_batch_info");
-  LossScale scale;
-  scale.mode = options.at("loss_agg_mode").get<std::string>();
-  scale.dp_size = global.value("dp_size", int64_t{1});
-  scale.batch_tokens = Number(global, "batch_num_tokens");
-  scale.batch_samples = Number(global, "global_batch_size");
-  scale.loss_scale_factor = Number(global, "loss_scale_factor");
-  scale.horizon = horizon;
-  return scale;
-}
-
 LossTokens TokensOf(const Json& scenario) {
   const GoldenTensor log_prob = ParseTensor(scenario.at("log_prob"));
   LossTokens tokens;
@@ -68,9 +52,7 @@ LossTokens TokensOf(const Json& scenario) {
   tokens.advantages = ParseTensor(scenario.at("advantages")).Floats();
   tokens.mask = ParseTensor(scenario.at("response_mask")).Floats();
   tokens.num_rows = log_prob.shape.at(0);
-  for (size_t i = 0; i < log_prob.values.size(); ++i) {
-    tokens.rows.push_back(static_cast<int64_t>(i) / log_prob.shape.at(1));
-  }
+  tokens.rows = RowsOf(log_prob);
   return tokens;
 }
 
@@ -108,7 +90,8 @@ void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
   const double width = static_cast<double>(tokens.log_probs.size()) /
                        static_cast<double>(std::max<int64_t>(tokens.num_rows, 1));
   options.bypass = bypass;
-  const auto result = ComputePolicyLoss(tokens, options, ScaleOf(c.options, width));
+  const auto result = ComputePolicyLoss(
+      tokens, options, ScaleOf(c.options, c.options.at("global_batch_info"), width));
   if (c.raises) {
     REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
     return;
