@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,6 @@
 #include "common/device/device_memory.h"
 #include "controller/config_options.h"
 #include "controller/memory_plan_input.h"
-#include "controller/report/console_progress.h"
 #include "controller/run_dir_look.h"
 #include "controller/run_inputs.h"
 #include "controller/run_plan.h"
@@ -66,27 +66,34 @@ absl::Status LookAtRunDir(const v1::Config& config) {
   return CheckNobodyThere(run_dir);
 }
 
+// The last line. No plan: none was made.
+std::string Verdict(const std::optional<MemoryPlan>& plan) {
+  const std::string nothing = "are fine; nothing was started";
+  if (!plan) return "dry run: config, model, data and run directory " + nothing;
+  if (plan->fits()) return "dry run: config, model, data, plan and run directory " + nothing;
+  return "dry run: the plan does not fit; config, model, data and run directory " + nothing;
+}
+
 }  // namespace
 
-absl::Status DryRun(const v1::Config& config) {
+absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
   TANDEM_RETURN_IF_ERROR(LookAtRunDir(config));
   TANDEM_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config));
   const TrainOptions train =
       MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());
   TANDEM_RETURN_IF_ERROR(CheckEpochs(config, train.total_steps, inputs.prompts->size()));
-  ConsoleProgress progress({});
   progress.OnMessage(fmt::format(
       "{} prompts to train on, {} to validate with; {} steps of {} prompts x {} samples",
       inputs.prompts->size(), inputs.validation.size(), train.total_steps, train.train_batch_size,
       train.samples_per_prompt));
+  std::optional<MemoryPlan> plan;
   if (PlansForGpu(config)) {
     progress.OnMessage(
         "memory: planned at the launch, when the GPUs are known; now: tandemctl plan");
   } else {
     const auto pairs = static_cast<int>(config.cluster().trainers());
-    TANDEM_RETURN_IF_ERROR(PlanRun(inputs.spec, config, CpuDeviceMemoryBytes(pairs),
-                                   ExistingPart(config.cluster().run_dir()), progress)
-                               .status());
+    TANDEM_ASSIGN_OR_RETURN(plan, PlanRun(inputs.spec, config, CpuDeviceMemoryBytes(pairs),
+                                          ExistingPart(config.cluster().run_dir()), progress));
   }
   TellDevices(config, progress);
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start,
@@ -96,9 +103,8 @@ absl::Status DryRun(const v1::Config& config) {
       "not looked at: the values of the weights; whether cluster.listen is free; run.db; {}whether "
       "the workers start, and what their devices can do",
       config.reward().function() == "remote" ? "the reward service and its keys; " : ""));
-  progress.OnMessage(
-      "dry run: config, model, data, plan and run directory are fine; nothing was started");
-  return absl::OkStatus();
+  progress.OnMessage(Verdict(plan));
+  return !plan || plan->fits();
 }
 
 }  // namespace tandem

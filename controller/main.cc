@@ -17,6 +17,7 @@
 #include "common/rpc/status_convert.h"
 #include "controller/assembly.h"
 #include "controller/dry_run.h"
+#include "controller/report/console_progress.h"
 #include "controller/reward/check_reward.h"
 #include "controller/reward/reward_keys.h"
 
@@ -110,8 +111,10 @@ class Signals {
 int CheckAndPlan(const Flags& flags) {
   const absl::StatusOr<v1::Config> config = ReadConfig(flags);
   if (!config.ok()) return Refuse(FailedAt::kConfig, config.status());
-  const absl::Status fine = DryRun(*config);
-  return fine.ok() ? kExitDone : Refuse(FailedAt::kInputs, fine);
+  ConsoleProgress progress({});
+  const absl::StatusOr<bool> fits = DryRun(*config, progress);
+  if (!fits.ok()) return Refuse(FailedAt::kInputs, fits.status());
+  return *fits ? kExitDone : kExitDoesNotFit;
 }
 
 int Run(const Flags& flags) {

@@ -7,6 +7,7 @@ namespace tandem {
 
 enum ExitCode : int {
   kExitDone = 0,
+  kExitDoesNotFit = 1,       // by the memory plan: tandemctl plan, --dry-run
   kExitRefused = 64,         // flags, config, or refused at registration: a restart does not help
   kExitDataError = 65,       // a model or data file is there, but cannot be what is needed
   kExitNoInput = 66,         // a file that the command line or the config names is not there

@@ -135,7 +135,7 @@ PlanOutcome PlanCommand(const PlanOptions& options, std::ostream& out) {
         WriteFileAtomically(options.html, MemoryHtml(options.config, {.plan = plan}, advices));
     if (!written.ok()) return Failed(FailedAt::kRun, written);
   }
-  return {.exit_code = plan.fits() ? 0 : 1};
+  return {.exit_code = plan.fits() ? kExitDone : kExitDoesNotFit};
 }
 
 }  // namespace tandem

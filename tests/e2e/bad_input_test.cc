@@ -144,6 +144,16 @@ TEST_CASE("a run directory that cannot be made is named") {
   }
 }
 
+TEST_CASE("a dry run of what does not fit into memory says so and ends as tandemctl plan does") {
+  ClusterRig rig({.config = {{"rollout.max_num_batched_tokens", "1073741824"}}});
+  const int code = rig.Launch({"--dry-run"}).Wait();
+  RequireSaid(rig.Log("launcher"), {"dry run: the plan does not fit; config, model, data"});
+  REQUIRE(code == 1);
+  REQUIRE(rig.Ctl({"plan", rig.config_file()}).code == 1);
+  rig.Set("rollout.max_num_batched_tokens", "256");
+  REQUIRE(rig.Launch({"--dry-run"}).Wait() == 0);
+}
+
 TEST_CASE("a trainer without a partner is named") {
   ClusterRig rig({.config = {{"cluster.trainers", "2"}, {"cluster.rollouts", "1"}}});
   RequireSaid(Refusal(rig), {"trainer rank 1 has no partner rollout rank 1"});
