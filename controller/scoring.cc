@@ -1,6 +1,8 @@
 #include "controller/scoring.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include "common/base/status_macros.h"
@@ -27,14 +29,35 @@ SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, R
           .token_offset = meta.offset};
 }
 
+absl::Status CheckFinite(const RewardItem& item, const RewardScore& score) {
+  const auto check = [&item](const std::string& key, double value) {
+    if (std::isfinite(value)) return absl::OkStatus();
+    return MakeStatus(
+        absl::StatusCode::kUnknown,
+        "sample {:#x}, a response to prompt {} of the data (from 0, filtered ones left "
+        "out; data_source \"{}\"): the reward's {} is {}, and every number that is "
+        "made of it would be; correct the service (reward.service_address), or the "
+        "weights of reward.terms",
+        item.sample_id, item.sample_id >> 24, item.data_source, key, value);
+  };
+  // First what was added up, where the cause is.
+  for (const auto& [key, value] : score.extras) TANDEM_RETURN_IF_ERROR(check(key, value));
+  return check("score with all terms", score.score);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
                                                   const std::vector<RewardItem>& items) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<RewardScore> scores, reward.Score(items));
-  if (scores.size() == items.size()) return scores;
-  return Internal("the reward function gave {} scores for {} responses", scores.size(),
-                  items.size());
+  if (scores.size() != items.size()) {
+    return Internal("the reward function gave {} scores for {} responses", scores.size(),
+                    items.size());
+  }
+  for (size_t i = 0; i < items.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(CheckFinite(items[i], scores[i]));
+  }
+  return scores;
 }
 
 absl::Status ScoreSamples(const TextCodec& text,

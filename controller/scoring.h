@@ -13,7 +13,8 @@
 
 namespace tandem {
 
-// One score per item, in order. Internal: the function gave another number of them; else as
+// One score per item, in order, all of them and their extras finite. Internal: the function gave
+// another number of them; Unknown: a NaN or an infinity, with sample, data row and key; else as
 // RewardFunction::Score.
 absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
                                                   const std::vector<RewardItem>& items);
