@@ -19,7 +19,8 @@ struct Need {
   std::vector<std::string_view> keys;  // that have an effect only if met
   std::string_view switch_key;         // which decides it
   bool (*met)(const v1::Config&);
-  std::string_view what;  // what to set, so that they have one
+  std::string_view what;      // what to set, so that they have one
+  std::string_view but = "";  // what they have an effect on even so
 };
 
 bool OneOf(const std::string& value, std::initializer_list<std::string_view> values) {
@@ -27,6 +28,16 @@ bool OneOf(const std::string& value, std::initializer_list<std::string_view> val
 }
 
 const std::string& LossMode(const v1::Config& c) { return c.actor().policy_loss().loss_mode(); }
+
+// Whether the loss is one of `names`, or one that was added (docs/algorithms.md): which keys that
+// reads is not known here.
+bool LossIs(const v1::Config& c, std::initializer_list<std::string_view> names) {
+  const std::string& mode = LossMode(c);
+  const bool built_in = OneOf(mode, {"vanilla", "gspo", "cispo", "sapo", "geo_mean", "gpg", "dro",
+                                     "dppo_tv", "dppo_kl", "clip_cov", "kl_cov"});
+  return !built_in || OneOf(mode, names);
+}
+
 const std::string& Schedule(const v1::Config& c) { return c.actor().optim().lr_scheduler_type(); }
 const v1::KlCtrl& KlCtrl(const v1::Config& c) { return c.algorithm().kl_ctrl(); }
 
@@ -36,11 +47,11 @@ const std::vector<Need>& LossNeeds() {
       {{"actor.clip_ratio", "actor.clip_ratio_low", "actor.clip_ratio_high"},
        "actor.policy_loss.loss_mode",
        [](const v1::Config& c) {
-         return !OneOf(LossMode(c), {"gpg", "dro", "sapo", "kl_cov"});
+         return LossIs(c,
+                       {"vanilla", "gspo", "cispo", "geo_mean", "dppo_tv", "dppo_kl", "clip_cov"});
        },
        "an actor.policy_loss.loss_mode that clips: vanilla, gspo, cispo, geo_mean, dppo_tv, "
-       "dppo_kl "
-       "or clip_cov"},
+       "dppo_kl or clip_cov"},
       {{"actor.clip_ratio", "actor.clip_ratio_low", "actor.clip_ratio_high", "actor.clip_ratio_c"},
        "algorithm.rollout_correction.loss_type",
        [](const v1::Config& c) {
@@ -51,25 +62,25 @@ const std::vector<Need>& LossNeeds() {
       {{"actor.clip_ratio_c"},
        "actor.policy_loss.loss_mode",
        [](const v1::Config& c) {
-         return OneOf(LossMode(c), {"vanilla", "dppo_tv", "dppo_kl"});
+         return LossIs(c, {"vanilla", "dppo_tv", "dppo_kl"});
        },
        "actor.policy_loss.loss_mode=vanilla, dppo_tv or dppo_kl"},
       {{"actor.tau_pos", "actor.tau_neg"},
        "actor.policy_loss.loss_mode",
-       [](const v1::Config& c) { return LossMode(c) == "sapo"; },
+       [](const v1::Config& c) { return LossIs(c, {"sapo"}); },
        "actor.policy_loss.loss_mode=sapo"},
       {{"actor.policy_loss.clip_cov_ratio", "actor.policy_loss.clip_cov_lb",
         "actor.policy_loss.clip_cov_ub"},
        "actor.policy_loss.loss_mode",
-       [](const v1::Config& c) { return LossMode(c) == "clip_cov"; },
+       [](const v1::Config& c) { return LossIs(c, {"clip_cov"}); },
        "actor.policy_loss.loss_mode=clip_cov"},
       {{"actor.policy_loss.kl_cov_ratio", "actor.policy_loss.ppo_kl_coef"},
        "actor.policy_loss.loss_mode",
-       [](const v1::Config& c) { return LossMode(c) == "kl_cov"; },
+       [](const v1::Config& c) { return LossIs(c, {"kl_cov"}); },
        "actor.policy_loss.loss_mode=kl_cov"},
       {{"actor.policy_loss.dro_beta"},
        "actor.policy_loss.loss_mode",
-       [](const v1::Config& c) { return LossMode(c) == "dro"; },
+       [](const v1::Config& c) { return LossIs(c, {"dro"}); },
        "actor.policy_loss.loss_mode=dro"},
       {{"actor.loss_agg_mode", "actor.loss_scale_factor"},
        "actor.policy_loss.loss_mode",
@@ -129,6 +140,17 @@ const std::vector<Need>& AlgorithmNeeds() {
          return c.algorithm().rollout_correction().rollout_is() != "none";
        },
        "algorithm.rollout_correction.rollout_is=token or sequence"},
+      {{"algorithm.rollout_correction.rollout_is",
+        "algorithm.rollout_correction.rollout_is_threshold"},
+       "algorithm.rollout_correction.loss_type",
+       [](const v1::Config& c) {
+         const v1::RolloutCorrection& correction = c.algorithm().rollout_correction();
+         return !correction.bypass_mode() || correction.loss_type() == "reinforce" ||
+                correction.rollout_is() == "none";
+       },
+       "algorithm.rollout_correction.loss_type=reinforce or bypass_mode=false: the ratio of "
+       "ppo_clip is the rollout's already",
+       " but on metrics"},
       {{"reward.overlong_buffer.len", "reward.overlong_buffer.penalty_factor",
         "reward.overlong_buffer.log", "reward.max_resp_len"},
        "reward.overlong_buffer.enable",
@@ -198,11 +220,6 @@ const std::vector<Need>& OtherNeeds() {
        "trainer.resume_mode",
        [](const v1::Config& c) { return c.trainer().resume_mode() == "resume_path"; },
        "trainer.resume_mode=resume_path"},
-      {{"model.lora.alpha", "model.lora.target_modules", "model.lora.exclude_modules",
-        "model.lora.merge", "model.lora.dropout", "model.lora.target_parameters"},
-       "model.lora.rank",
-       [](const v1::Config& c) { return c.model().lora().rank() > 0; },
-       "model.lora.rank above 0"},
   };
   return needs;
 }
@@ -270,8 +287,8 @@ std::vector<std::string> IdleKeyNotices(const v1::Config& config, const ConfigOr
         told.insert(key);
         const bool switch_given = origins.contains(std::string(need.switch_key));
         if (switch_given && AsIfLeftOut(key, config, origins)) continue;
-        notices.push_back(
-            fmt::format("{}: {} has no effect: it needs {}", origin->second, key, need.what));
+        notices.push_back(fmt::format("{}: {} has no effect{}: it needs {}", origin->second, key,
+                                      need.but, need.what));
       }
     }
   }

@@ -61,9 +61,12 @@ TEST_CASE("keys of another loss have no effect, and a notice says so") {
       RequireIdle({key, {Mode(mode)}, clipping});
     }
   }
-  RequireIdle({"actor.clip_ratio_c=10",
-               {Mode("gspo")},
-               {Mode("vanilla"), Mode("dppo_tv"), Mode("dppo_kl")}});
+  for (const char* mode :
+       {"gspo", "cispo", "sapo", "geo_mean", "gpg", "dro", "clip_cov", "kl_cov"}) {
+    RequireIdle({"actor.clip_ratio_c=10",
+                 {Mode(mode)},
+                 {Mode("vanilla"), Mode("dppo_tv"), Mode("dppo_kl")}});
+  }
   const std::string loss_type = "algorithm.rollout_correction.loss_type=";
   for (const char* key : {"actor.clip_ratio_low=0.1", "actor.clip_ratio_c=10"}) {
     RequireIdle({key,
@@ -83,6 +86,51 @@ TEST_CASE("keys of another loss have no effect, and a notice says so") {
                {Mode("geo_mean")},
                {Mode("vanilla"), "actor.use_kl_loss=true", "actor.entropy_coeff=0.1"}});
   RequireIdle({"actor.loss_scale_factor=9", {}, {"actor.loss_agg_mode=seq-mean-token-sum-norm"}});
+}
+
+TEST_CASE("importance weights that ppo_clip in bypass mode only reports are told") {
+  const std::string section = "algorithm.rollout_correction.";
+  const std::string threshold = section + "rollout_is_threshold=3";
+  const auto notices = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {section + "bypass_mode=true", "actor.old_log_prob=rollout"});
+    return Notices(more);
+  };
+  for (const char* type : {"token", "sequence"}) {
+    const std::string weighs = section + "rollout_is=" + type;
+    const auto said = notices({weighs, threshold});
+    REQUIRE(said.size() == 2);
+    REQUIRE(said[0] ==
+            "--set: " + section + "rollout_is has no effect but on metrics: it needs " + section +
+                "loss_type=reinforce or bypass_mode=false: the ratio of ppo_clip is the rollout's "
+                "already");
+    REQUIRE(said[1].starts_with("--set: " + section +
+                                "rollout_is_threshold has no effect but on metrics: it needs "));
+    REQUIRE(notices({weighs, threshold, section + "loss_type=ppo_clip"}).size() == 2);
+    REQUIRE(notices({weighs, threshold, section + "loss_type=reinforce"}).empty());
+    REQUIRE(Notices({weighs, threshold}).empty());
+  }
+  REQUIRE(notices({section + "rollout_is=none"}).empty());
+  // Without weights the threshold has no effect at all.
+  const auto alone = notices({threshold});
+  REQUIRE(alone.size() == 1);
+  REQUIRE(alone[0].starts_with("--set: " + section + "rollout_is_threshold has no effect: it"));
+  REQUIRE(notices({section + "rollout_rs=token_k1", section + "rollout_rs_threshold=2"}).empty());
+}
+
+TEST_CASE("of a loss that was added no key is said to have no effect") {
+  ConfigOrigins origins;
+  for (const char* key :
+       {"clip_ratio", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c", "tau_pos", "tau_neg",
+        "policy_loss.clip_cov_ratio", "policy_loss.clip_cov_lb", "policy_loss.clip_cov_ub",
+        "policy_loss.kl_cov_ratio", "policy_loss.ppo_kl_coef", "policy_loss.dro_beta",
+        "loss_agg_mode"}) {
+    origins[std::string("actor.") + key] = "f.yaml:1";
+  }
+  v1::Config config = DefaultConfig();
+  config.mutable_actor()->mutable_policy_loss()->set_loss_mode("added_by_a_user");
+  REQUIRE(IdleKeyNotices(config, origins) == std::vector<std::string>());
+  config.mutable_actor()->mutable_policy_loss()->set_loss_mode("gpg");
+  REQUIRE(IdleKeyNotices(config, origins).size() == 12);  // all but loss_agg_mode
 }
 
 TEST_CASE("keys of a KL term that is off have no effect, and a notice says so") {

@@ -36,6 +36,11 @@ TEST_CASE("the configuration takes the name of a loss that was added", "[losses]
   INFO(added.status().ToString());
   REQUIRE(added.ok());
   REQUIRE(added->config.actor().policy_loss().loss_mode() == "log_ratio_square");
+  // It reads clip_ratio_c: nobody says that this has no effect.
+  const auto reads =
+      LoadConfig("", {"actor.policy_loss.loss_mode=log_ratio_square", "actor.clip_ratio_c=4"});
+  REQUIRE(reads.ok());
+  REQUIRE(reads->notices == std::vector<std::string>());
   const auto unknown = load("log_ratio_cube");
   REQUIRE(unknown.status().message().find("log_ratio_square") != std::string::npos);
 }
