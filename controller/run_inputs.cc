@@ -29,6 +29,21 @@ absl::Status CheckLora(const v1::Config& config, const ModelSpec& model) {
   return SameLora(spec, "model.lora", adapter->spec(), lora.adapter_path());
 }
 
+// One batch at least. `filtered` prompts were too long.
+absl::Status CheckEnough(int64_t prompts, int64_t filtered, const v1::Data& data) {
+  if (prompts >= data.train_batch_size()) return absl::OkStatus();
+  std::string longer;
+  if (filtered > 0) {
+    longer = fmt::format(
+        ", or raise data.max_prompt_length = {}, above which {} prompt(s) were left out",
+        data.max_prompt_length(), filtered);
+  }
+  return InvalidArgument(
+      "{} training prompts are fewer than data.train_batch_size = {}; lower it, or give more rows "
+      "in data.train_files{}",
+      prompts, data.train_batch_size(), longer);
+}
+
 }  // namespace
 
 absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
@@ -55,6 +70,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
                           LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
   spdlog::info("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
                train.rows, train.filtered, train.truncated);
+  const int64_t filtered = train.filtered;
   std::set<std::string> data_sources;
   for (const Prompt& prompt : train.prompts) data_sources.insert(prompt.data_source);
   TANDEM_RETURN_IF_ERROR(CheckRewardKeys(config, *inputs.reward, data_sources));
@@ -65,10 +81,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
       std::move(train.prompts),
       ShuffledPrompts::Options{.shuffle = config.data().shuffle(),
                                .seed = static_cast<uint64_t>(config.data().seed())});
-  if (inputs.prompts->size() < config.data().train_batch_size()) {
-    return InvalidArgument("{} training prompts are fewer than data.train_batch_size = {}",
-                           inputs.prompts->size(), config.data().train_batch_size());
-  }
+  TANDEM_RETURN_IF_ERROR(CheckEnough(inputs.prompts->size(), filtered, config.data()));
   return inputs;
 }
 

@@ -244,8 +244,10 @@ absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
   }
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "step {}: {} of {} token log-probs identical between rollout and trainer, "
-                    "max |Δ| {:.3g}; training on would be off-policy without notice. The most "
-                    "different:{}",
+                    "max |Δ| {:.3g}; training on would be off-policy without notice. tandemctl "
+                    "batch inspect shows the saved step, tandemctl parity --model DIR on every "
+                    "machine whether its kernels agree; workers on CPUs of different instruction "
+                    "sets want the same TANDEM_CPU_ISA. The most different:{}",
                     batch.step, comparison.identical, comparison.compared,
                     comparison.max_abs_difference, differing);
 }

@@ -56,5 +56,25 @@ TEST_CASE("A reward key that a row's reward has not is refused with the data sou
   REQUIRE(filter.message().find("algorithm.filter_groups.metric") != std::string::npos);
 }
 
+TEST_CASE("Fewer prompts than a batch are refused with what to change", "[run_inputs]") {
+  const Inputs inputs({"tandem/addition", "tandem/addition"});
+  REQUIRE(inputs.Load({"data.train_batch_size=2"}).ok());
+  const absl::Status few = inputs.Load({"data.train_batch_size=3"});
+  REQUIRE(absl::IsInvalidArgument(few));
+  REQUIRE(
+      few.message() ==
+      "2 training prompts are fewer than data.train_batch_size = 3; lower it, or give more rows "
+      "in data.train_files");
+  std::ofstream(inputs.dir.path() / "train.jsonl", std::ios::app)
+      << R"({"prompt": "What is )" << std::string(400, '3')
+      << R"( + 4?", "data_source": "tandem/addition", "reward_model": {"ground_truth": "7"}})";
+  const absl::Status filtered =
+      inputs.Load({"data.train_batch_size=3", "data.max_prompt_length=100"});
+  REQUIRE(absl::IsInvalidArgument(filtered));
+  INFO(filtered.ToString());
+  REQUIRE(filtered.message().find("raise data.max_prompt_length = 100, above which 1 prompt(s)") !=
+          std::string::npos);
+}
+
 }  // namespace
 }  // namespace tandem

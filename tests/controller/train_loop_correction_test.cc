@@ -106,7 +106,13 @@ TEST_CASE("Without a correction recomputed log-probs are measured, and differenc
 
   CorrectedRun stopped(OddDiffer);
   stopped.run.forward.identical_tokens = 12;
-  REQUIRE(absl::IsDataLoss(stopped.run.Run()));
+  const absl::Status differs = stopped.run.Run();
+  INFO(differs.ToString());
+  REQUIRE(absl::IsDataLoss(differs));
+  for (const char* part :
+       {"12 of", "tandemctl batch inspect", "tandemctl parity", "TANDEM_CPU_ISA"}) {
+    REQUIRE(differs.message().find(part) != std::string::npos);
+  }
 }
 
 TEST_CASE("A mini-batch of rejected tokens alone is left out, with its update",

@@ -206,7 +206,7 @@ TEST_CASE("a missing data file is named") {
 
 TEST_CASE("a batch larger than the data is refused") {
   ClusterRig rig({.config = {{"data.train_batch_size", "1000"}}});
-  RequireSaid(Refusal(rig, 65), {"fewer than data.train_batch_size = 1000"});
+  RequireSaid(Refusal(rig, 65), {"fewer than data.train_batch_size = 1000; lower it"});
 }
 
 TEST_CASE("a port that is in use is named") {

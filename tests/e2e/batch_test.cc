@@ -69,6 +69,7 @@ TEST_CASE("a run that a difference ends saves its step, and the difference with 
   REQUIRE(rig.FaultFired());
   REQUIRE(code == 70);
   REQUIRE(said.find("token log-probs identical between rollout and trainer") != std::string::npos);
+  REQUIRE(said.find("tandemctl parity --model DIR") != std::string::npos);
   REQUIRE(said.find("The step is saved: tandemctl batch inspect ") != std::string::npos);
   REQUIRE(rig.LeftBehind() == "");
   const std::string file = rig.run_dir() + "/failed_steps/step_1/step.batch";
