@@ -31,6 +31,7 @@ TEST_CASE("every config of the repository loads and is valid") {
 
 TEST_CASE("docs/config.md is what tandem-config-docs prints") {
   std::ifstream file("docs/config.md");
+  REQUIRE(file);
   std::ostringstream text;
   text << file.rdbuf();
   INFO("make it anew: build/bin/tandem-config-docs > docs/config.md");
