@@ -3,9 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <span>
+
+#include "common/base/rounded_exp.h"
 
 namespace tandem {
 
@@ -27,10 +28,6 @@ inline constexpr float kLogRatioBound = 20.0f;
 inline float ClampLogRatio(float log_ratio) {
   return std::clamp(log_ratio, -kLogRatioBound, kLogRatioBound);
 }
-
-// exp(x), computed in double and rounded once: the same bits whatever the C library, and as
-// FixedExp of the losses.
-inline float RoundedExp(float x) { return static_cast<float>(std::exp(static_cast<double>(x))); }
 
 // 0 over nothing.
 inline double MeanOf(double sum, double count) { return count > 0 ? sum / count : 0.0; }

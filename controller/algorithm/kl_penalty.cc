@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "common/base/rounded_exp.h"
 #include "common/base/status_macros.h"
 
 namespace tandem {
@@ -30,7 +31,7 @@ float Estimate(Estimator estimator, float difference) {
       return 0.5f * difference * difference;
     case Estimator::kK3: {
       const float reverse = std::clamp(-difference, -20.0f, 20.0f);
-      return std::clamp(std::exp(reverse) - reverse - 1.0f, -10.0f, 10.0f);
+      return std::clamp(RoundedExp(reverse) - reverse - 1.0f, -10.0f, 10.0f);
     }
     case Estimator::kK1:
       break;

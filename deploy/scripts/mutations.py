@@ -42,7 +42,7 @@ MUTATIONS = [
     ("whitening: n for n - 1", f"{ADVANTAGES}/masked_moments.cc",
      "squares / (count - 1) + 1e-8", "squares / count + 1e-8", "advantages_committed_golden_test"),
     ("KL k3: the sign of the linear term", f"{ADVANTAGES}/kl_penalty.cc",
-     "std::exp(reverse) - reverse - 1.0f", "std::exp(reverse) + reverse - 1.0f", "algorithm_test"),
+     "RoundedExp(reverse) - reverse - 1.0f", "RoundedExp(reverse) + reverse - 1.0f", "algorithm_test"),
     ("dynamic sampling keeps what is equal", f"{ADVANTAGES}/group_filter.cc",
      "return value == first;", "return value != first;", "algorithm_test"),
     ("importance weights: no truncation", "common/rollout_correction/importance_weights.cc",

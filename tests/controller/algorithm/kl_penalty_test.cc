@@ -1,6 +1,8 @@
 #include "controller/algorithm/kl_penalty.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -32,6 +34,19 @@ TEST_CASE("KlPenalty has the same values under verl's names with a plus", "[kl]"
   }
   REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0}, "k3++").status()));
   REQUIRE(absl::IsInvalidArgument(KlPenalty({0}, {0}, "+").status()));
+}
+
+TEST_CASE("KlPenalty's exponential is the one in double, rounded once", "[kl]") {
+  // A C library's own expf rounds some of these otherwise.
+  const std::vector<float> policy(200'000, 0.0f);
+  std::vector<float> ref(policy.size()), want(policy.size());
+  for (size_t i = 0; i < ref.size(); ++i) {
+    const float reverse = -3.0f + 5e-5f * static_cast<float>(i);
+    ref[i] = reverse;
+    const auto exponential = static_cast<float>(std::exp(static_cast<double>(reverse)));
+    want[i] = std::min(exponential - reverse - 1.0f, 10.0f);
+  }
+  REQUIRE((KlPenalty(policy, ref, "k3").value() == want));
 }
 
 TEST_CASE("KlPenalty refuses unknown names and unequal lengths", "[kl]") {
