@@ -2,6 +2,7 @@
 """Checks the checks of the algorithms: changes one thing at a time and requires that a test fails.
 
     deploy/scripts/mutations.py [--only TEXT] [--build DIR]
+    deploy/scripts/mutations.py --check [--root DIR]    # only whether every text is still there
 
 Each mutation of a formula is made in the source, its test program is built and run, and the source is
 put back, also after Ctrl-C and SIGTERM. Prints a table; exit code 1 where a mutation survived. Takes half an hour
@@ -81,6 +82,18 @@ MUTATIONS = [
 ]
 
 
+def outdated(root, mutations):
+    """A line for each mutation whose text is not in its file exactly once."""
+    lines = []
+    for name, file, text, _, _ in mutations:
+        path = root / file
+        if not path.is_file():
+            lines.append(f"{name}: {file} is not there")
+        elif (count := path.read_text().count(text)) != 1:
+            lines.append(f"{name}: {file} has \"{text}\" {count} times, not once")
+    return lines
+
+
 def fails(build, program):
     """Whether the test program fails, or the program is not even built any more."""
     made = subprocess.run(["ninja", "-C", build, program], capture_output=True, text=True, check=False)
@@ -95,8 +108,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="mutations whose name contains TEXT")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--check", action="store_true", help="build nothing: is every text in its file once?")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="of the sources that --check reads")
     arguments = parser.parse_args()
     chosen = [row for row in MUTATIONS if arguments.only in row[0]]
+    if lines := outdated(arguments.root if arguments.check else ROOT, chosen):
+        sys.exit("\n".join([*lines, "mend the list in deploy/scripts/mutations.py"]))
+    if arguments.check:
+        print(f"the texts of {len(chosen)} mutations are in their files")
+        return 0
     for program in sorted({row[4] for row in chosen}):
         if fails(arguments.build, program):
             sys.exit(f"{program} fails without any mutation")
@@ -104,8 +124,6 @@ def main():
     for name, file, text, other, program in chosen:
         path = ROOT / file
         source = path.read_text()
-        if source.count(text) != 1:
-            sys.exit(f"{file} has \"{text}\" {source.count(text)} times, not once: mend this script")
         try:
             path.write_text(source.replace(text, other))
             found = fails(arguments.build, program)

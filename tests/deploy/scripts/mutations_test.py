@@ -1,0 +1,42 @@
+"""mutations.py --check names every mutation whose text is not in its file exactly once."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "deploy" / "scripts" / "mutations.py"
+
+
+def check(root):
+    done = subprocess.run([sys.executable, str(SCRIPT), "--check", "--root", str(root)],
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+class MutationsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for part in ("common", "controller", "rollout_worker", "trainer_worker"):
+            shutil.copytree(ROOT / part, self.root / part)
+
+    def test_all_that_rotted_are_listed_not_the_first_alone(self):
+        vanilla = self.root / "trainer_worker/losses/policy/vanilla.cc"
+        vanilla.write_text(vanilla.read_text().replace("plain = -advantages * ratio", "plain = 0"))
+        overlong = self.root / "controller/reward/overlong.cc"
+        overlong.write_text(overlong.read_text() * 2)
+        (self.root / "trainer_worker/packing.cc").unlink()
+        code, text = check(self.root)
+        self.assertEqual(code, 1, text)
+        self.assertIn("vanilla.cc has \"plain = -advantages * ratio\" 0 times", text)
+        self.assertIn("overlong.cc has \"std::min(-excess\" 2 times", text)
+        self.assertIn("trainer_worker/packing.cc is not there", text)
+        self.assertEqual(len(text.splitlines()), 4, text)  # and the remedy
+
+
+if __name__ == "__main__":
+    unittest.main()
