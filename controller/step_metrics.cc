@@ -97,7 +97,13 @@ void AddTimes(MetricMap& metrics,
   metrics["perf/max_memory_allocated_gb"] = peak / (1024.0 * 1024.0 * 1024.0);
 }
 
-constexpr std::string_view kRatio = "actor/ratio_", kFirstRatio = "actor/first_ratio_";
+constexpr std::string_view kActor = "actor/", kFirst = "actor/first_";
+
+bool OfClipping(std::string_view name) {
+  return name.starts_with("actor/ratio_") || name == "actor/pg_clipfrac";
+}
+
+bool IsExtreme(std::string_view name) { return name.ends_with("_min") || name.ends_with("_max"); }
 
 }  // namespace
 
@@ -120,7 +126,7 @@ std::map<std::string, double> StepMetrics(const StepFacts& facts,
 }
 
 void AddMiniBatchMetric(MetricMap& metrics, const std::string& name, double value, double share) {
-  if (!name.ends_with("_min") && !name.ends_with("_max")) {
+  if (!IsExtreme(name)) {
     metrics[name] += value * share;
     return;
   }
@@ -128,14 +134,19 @@ void AddMiniBatchMetric(MetricMap& metrics, const std::string& name, double valu
   extreme = name.ends_with("_min") ? std::min(extreme, value) : std::max(extreme, value);
 }
 
-void AddMiniBatchMetrics(MetricMap& metrics,
-                         const MetricMap& mini_batch,
-                         double share,
-                         bool first) {
+void AddMiniBatchMetrics(StepFacts& facts, const MetricMap& mini_batch, double share, bool first) {
   for (const auto& [name, value] : mini_batch) {
-    AddMiniBatchMetric(metrics, name, value, share);
-    if (!first || !name.starts_with(kRatio)) continue;
-    metrics[std::string(kFirstRatio) + name.substr(kRatio.size())] = value;
+    AddMiniBatchMetric(facts.trainer, name, value, share);
+    ++facts.mini_batches[name];
+    if (!first || !OfClipping(name)) continue;
+    facts.trainer[std::string(kFirst) + name.substr(kActor.size())] = value;
+  }
+}
+
+void AverageOverThoseThatHave(StepFacts& facts, int64_t updates) {
+  for (const auto& [name, count] : facts.mini_batches) {
+    if (count == updates || IsExtreme(name)) continue;
+    facts.trainer.at(name) *= static_cast<double>(updates) / static_cast<double>(count);
   }
 }
 

@@ -20,8 +20,9 @@ struct StepFacts {
   int64_t max_prompt_tokens = 0;
   int64_t generated_tokens = 0;  // of responses: also dropped ones and greedy baselines
   LogProbComparison log_probs;
-  std::map<std::string, double> trainer;       // over mini-batches: see AddMiniBatchMetric
-  std::map<std::string, double> reward_terms;  // means over samples
+  std::map<std::string, double> trainer;        // over mini-batches: see AddMiniBatchMetric
+  std::map<std::string, int64_t> mini_batches;  // how many of them have a number
+  std::map<std::string, double> reward_terms;   // means over samples
 };
 
 // Of `samples`, those that are trained on, unless said (docs/algorithms.md, Metrics):
@@ -37,11 +38,15 @@ void AddMiniBatchMetric(std::map<std::string, double>& metrics,
                         const std::string& name,
                         double value,
                         double share);
-// Each of `mini_batch` so. Of the step's first mini-batch (`first`: before any optimizer step) the
-// ratios are kept apart, too: actor/first_ratio_{min,mean,max}.
-void AddMiniBatchMetrics(std::map<std::string, double>& metrics,
+// Each of `mini_batch` so, into facts.trainer. Of the step's first mini-batch (`first`: before any
+// optimizer step) what clipping is about is kept apart, too: actor/first_ratio_{min,mean,max} and
+// actor/first_pg_clipfrac.
+void AddMiniBatchMetrics(StepFacts& facts,
                          const std::map<std::string, double>& mini_batch,
                          double share,
                          bool first);
+// After all `updates` mini-batches: a number that some of them lack, as a mini-batch without a kept
+// token lacks ratios, becomes the mean over those that have it.
+void AverageOverThoseThatHave(StepFacts& facts, int64_t updates);
 
 }  // namespace tandem

@@ -155,6 +155,8 @@ absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
     }
   }
+  AverageOverThoseThatHave(batch.facts, updates);
+  TellOfRejected(batch, updates);
   return absl::OkStatus();
 }
 
@@ -185,8 +187,9 @@ absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
-  AddMiniBatchMetrics(batch.facts.trainer, results.front().metrics, share, command.fresh);
-  return command.compare_log_probs ? CompareLogProbs(batch, results) : absl::OkStatus();
+  AddMiniBatchMetrics(batch.facts, results.front().metrics, share, command.fresh);
+  if (command.compare_log_probs) TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, results));
+  return CountRejected(batch, results.front().metrics, command.mini_batches);
 }
 
 absl::Status TrainLoop::OptimizerStep(StepBatch& batch, double share) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -73,6 +74,12 @@ class TrainLoop {
   absl::Status OptimizerStep(StepBatch& batch, double share);
   // Counts an update that was left out; DataLoss, with the step saved, where it was one too many.
   absl::Status CountSkipped(StepBatch& batch, const OptimizerStepResult& result);
+  // Counts an update of a mini-batch whose every token bypass mode rejected; InvalidArgument,
+  // before its optimizer step, where it is the last of a step of no others.
+  absl::Status CountRejected(StepBatch& batch,
+                             const std::map<std::string, double>& metrics,
+                             int64_t updates);
+  void TellOfRejected(const StepBatch& batch, int64_t updates);
   // Saves the step that a failure ends the run with. Says where it is, or why it is not.
   std::string SaveFailedStep(const StepBatch& batch, const std::string& failure);
   absl::Status SaveFailedStep(const StepBatch& batch,

@@ -1,4 +1,5 @@
-// Updates that were left out, and batches that are saved for a look at them.
+// Updates that were left out or had nothing to learn from, and batches that are saved for a look at
+// them.
 #include <algorithm>
 #include <cmath>
 
@@ -32,6 +33,36 @@ absl::Status TrainLoop::CountSkipped(StepBatch& batch, const OptimizerStepResult
                     "{}: nothing is learnt any more. Go back to an earlier checkpoint with a "
                     "smaller actor.optim.lr, or check rewards and model. {}",
                     failure, SaveFailedStep(batch, failure));
+}
+
+absl::Status TrainLoop::CountRejected(StepBatch& batch,
+                                      const std::map<std::string, double>& metrics,
+                                      int64_t updates) {
+  const auto masked = metrics.find(kMaskedFraction);
+  if (masked == metrics.end() || masked->second < 1) return absl::OkStatus();
+  double& rejected = batch.facts.trainer[kRejectedUpdates];
+  rejected += 1;
+  if (rejected < static_cast<double>(updates)) return absl::OkStatus();
+  const RolloutCorrectionOptions& correction = options_.correction;
+  const auto kl = metrics.find("rollout_corr/k3_kl");
+  // Not a state that a recovery could mend.
+  return InvalidArgument(
+      "step {}: algorithm.rollout_correction.rollout_rs={} with rollout_rs_threshold={} rejected "
+      "every token of all {} mini-batches in bypass mode, KL between rollout and trainers {:.3g}: "
+      "nothing is left to train on. Raise the threshold, or find out why the two differ "
+      "(tandemctl parity)",
+      batch.step, correction.rollout_rs.value_or("null"),
+      correction.rollout_rs_threshold.value_or("null"), updates,
+      kl == metrics.end() ? NAN : kl->second);
+}
+
+void TrainLoop::TellOfRejected(const StepBatch& batch, int64_t updates) {
+  const auto rejected = batch.facts.trainer.find(kRejectedUpdates);
+  if (rejected == batch.facts.trainer.end()) return;
+  parts_.progress.OnMessage(
+      fmt::format("step {}: the rollout correction rejected every token of {:.0f} of {} updates, "
+                  "which moved the weights by momentum, decay, KL loss and entropy alone",
+                  batch.step, rejected->second, updates));
 }
 
 absl::Status TrainLoop::WithStepSaved(const StepBatch& batch, const absl::Status& status) {

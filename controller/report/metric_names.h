@@ -16,6 +16,11 @@ inline constexpr const char* kRewardKl = "actor/reward_kl_penalty";
 inline constexpr const char* kRewardKlCoef = "actor/reward_kl_penalty_coeff";
 // Updates of the step that were left out; absent where none was.
 inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
+// Updates of the step without a token that bypass mode left to its policy loss; absent where none
+// was.
+inline constexpr const char* kRejectedUpdates = "actor/rejected_updates";
+// Part of the tokens that the rollout correction rejected.
+inline constexpr const char* kMaskedFraction = "rollout_corr/rollout_rs_masked_fraction";
 // Rollouts that were sent a version which they had held before they lost it; absent where none was.
 inline constexpr const char* kResentWeights = "weights/resent_rollouts";
 // Batches of prompts that a step took to fill; absent without algorithm.filter_groups.

@@ -54,23 +54,51 @@ TEST_CASE("Numbers of mini-batches are averaged into their step's, extremes are 
                                                 {"actor/ratio_max", 2.25}});
 }
 
-TEST_CASE("The ratios of the first mini-batch are kept apart from the others", "[step_metrics]") {
-  std::map<std::string, double> step;
+TEST_CASE("Ratios and clip fraction of the first mini-batch are kept apart from the others",
+          "[step_metrics]") {
+  StepFacts facts;
   for (const double value : {1.0, 0.5, 3.0}) {
-    AddMiniBatchMetrics(step,
+    AddMiniBatchMetrics(facts,
                         {{"actor/ratio_min", value},
                          {"actor/ratio_mean", value},
                          {"actor/ratio_max", value},
+                         {"actor/pg_clipfrac", value - 1},
+                         {"actor/pg_clipfrac_lower", value},
                          {"actor/loss", value}},
                         1.0 / 3, value == 1.0);
   }
-  REQUIRE(step.size() == 7);
+  AverageOverThoseThatHave(facts, 3);
+  const std::map<std::string, double>& step = facts.trainer;
+  REQUIRE(step.size() == 10);
+  REQUIRE(step.at("actor/first_pg_clipfrac") == 0);
+  REQUIRE(step.at("actor/pg_clipfrac") == Approx(0.5));
   REQUIRE(step.at("actor/first_ratio_min") == 1);
   REQUIRE(step.at("actor/first_ratio_mean") == 1);
   REQUIRE(step.at("actor/first_ratio_max") == 1);
   REQUIRE(step.at("actor/ratio_min") == 0.5);
   REQUIRE(step.at("actor/ratio_max") == 3);
   REQUIRE(step.at("actor/loss") == Approx(1.5));
+}
+
+TEST_CASE("The mean of a number that some mini-batches lack is over those that have it",
+          "[step_metrics]") {
+  StepFacts facts;
+  const std::map<std::string, double> nothing_kept = {{"actor/loss", 0}};
+  for (const double ratio : {1.0, 0.0, 1.5, 0.0}) {
+    auto metrics = nothing_kept;
+    if (ratio > 0) {
+      metrics = {{"actor/ratio_min", ratio},
+                 {"actor/ratio_mean", ratio},
+                 {"actor/ratio_max", ratio},
+                 {"actor/loss", 1}};
+    }
+    AddMiniBatchMetrics(facts, metrics, 0.25, false);
+  }
+  AverageOverThoseThatHave(facts, 4);
+  REQUIRE(facts.trainer == std::map<std::string, double>{{"actor/ratio_min", 1.0},
+                                                         {"actor/ratio_mean", 1.25},
+                                                         {"actor/ratio_max", 1.5},
+                                                         {"actor/loss", 0.5}});
 }
 
 TEST_CASE("Rates of generation count what was generated, those of training what is trained on",

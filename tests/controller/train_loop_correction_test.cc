@@ -151,6 +151,68 @@ TEST_CASE("A step whose every token is rejected ends the run and names the thres
   REQUIRE(corrected.run.journal.Count("trainer 0 OptimizerStep") == 0);
 }
 
+namespace {
+
+// A run in bypass mode whose trainers reject every token of the mini-batches that `rejects` names.
+struct BypassRun {
+  explicit BypassRun(std::function<bool(const ForwardBackwardCommand&)> rejects) : run(1) {
+    run.options.total_steps = 1;
+    run.options.mini_batch_prompts = 1;  // of two
+    run.options.correction = {.rollout_rs = "token_k3", .rollout_rs_threshold = "1"};
+    run.on_forward_backward = [rejects](const ForwardBackwardCommand& command,
+                                        ForwardBackwardResult& result) {
+      const bool all = rejects(command);
+      result.metrics = {{"actor/loss", 0.5},
+                        {"rollout_corr/k3_kl", 2.5},
+                        {"rollout_corr/rollout_rs_masked_fraction", all ? 1.0 : 0.5}};
+      if (!all) result.metrics["actor/ratio_mean"] = 1.25;
+    };
+  }
+  bool Told(const std::string& text) const {
+    return std::any_of(run.progress.messages.begin(), run.progress.messages.end(),
+                       [&](const std::string& m) { return m.find(text) != std::string::npos; });
+  }
+
+  testing::FakeRun run;
+};
+
+}  // namespace
+
+TEST_CASE("Bypass mode's updates without a kept token are counted and told of, and not averaged in",
+          "[train_loop][correction]") {
+  BypassRun bypass([](const ForwardBackwardCommand& command) { return command.mini_batch == 1; });
+  bypass.run.options.epochs = 2;
+  REQUIRE(bypass.run.Run().ok());
+  const auto& metrics = bypass.run.store.steps.at(1).metrics;
+  REQUIRE(metrics.at("actor/rejected_updates") == 2.0);
+  REQUIRE(metrics.at("actor/ratio_mean") == 1.25);
+  REQUIRE(metrics.at("actor/loss") == 0.5);
+  REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") == 0.75);
+  REQUIRE(bypass.Told("rejected every token of 2 of 4 updates"));
+  REQUIRE(bypass.run.journal.Count("trainer 0 OptimizerStep") == 4);
+
+  BypassRun none([](const ForwardBackwardCommand&) { return false; });
+  REQUIRE(none.run.Run().ok());
+  REQUIRE_FALSE(none.run.store.steps.at(1).metrics.contains("actor/rejected_updates"));
+  REQUIRE_FALSE(none.Told("rejected"));
+}
+
+TEST_CASE("A step whose every mini-batch bypass mode rejects ends the run before its last update",
+          "[train_loop][correction]") {
+  for (const int64_t prompts : {2, 1}) {
+    BypassRun bypass([](const ForwardBackwardCommand&) { return true; });
+    bypass.run.options.mini_batch_prompts = prompts;
+    const absl::Status status = bypass.run.Run();
+    REQUIRE(absl::IsInvalidArgument(status));  // which no recovery tries to mend
+    REQUIRE(bypass.run.journal.Count("trainer 0 Reset") == 1);
+    REQUIRE(status.message().find(
+                "rollout_rs=token_k3 with rollout_rs_threshold=1 rejected every token of all " +
+                std::to_string(2 / prompts) + " mini-batches") != std::string::npos);
+    REQUIRE(bypass.run.journal.Count("trainer 0 OptimizerStep") == 2 / prompts - 1);
+    REQUIRE(bypass.run.store.steps.empty());
+  }
+}
+
 TEST_CASE("The trainers' comparison gives the probabilities' differences where none is recomputed",
           "[train_loop][correction]") {
   testing::FakeRun run(2);

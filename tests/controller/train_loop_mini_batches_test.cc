@@ -18,7 +18,7 @@ TEST_CASE("Every optimizer step of a batch is told the denominators of its own m
     REQUIRE(run.samples->PutArray(1, TokenArray::kMask, first, {0.0f, 1.0f}).ok());
   });
   std::vector<ForwardBackwardCommand> commands;
-  run.on_forward_backward = [&](const ForwardBackwardCommand& command) {
+  run.on_forward_backward = [&](const ForwardBackwardCommand& command, ForwardBackwardResult&) {
     commands.push_back(command);
   };
   REQUIRE(run.Run().ok());

@@ -247,7 +247,8 @@ class FakeRun {
   // Of every trainer, if set before its first call.
   std::function<absl::Status()> on_sync;
   std::function<void()> on_cancel;
-  std::function<void(const ForwardBackwardCommand&)> on_forward_backward;  // of trainer 0
+  std::function<void(const ForwardBackwardCommand&, ForwardBackwardResult&)>
+      on_forward_backward;  // of trainer 0
   // Instead of FakeRolloutClient, if set.
   std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;
   std::unique_ptr<CheckpointIndex> checkpoints;

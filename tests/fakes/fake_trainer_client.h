@@ -46,8 +46,9 @@ class FakeTrainerClient : public TrainerClient {
                           !command.fresh              ? ""
                           : command.compare_log_probs ? ", compare"
                                                       : ", fresh")));
-    if (on_forward_backward) on_forward_backward(command);
-    return forward_;
+    ForwardBackwardResult result = forward_;
+    if (on_forward_backward) on_forward_backward(command, result);
+    return result;
   }
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("OptimizerStep(v{})", version)));
@@ -94,7 +95,8 @@ class FakeTrainerClient : public TrainerClient {
   std::function<void(int64_t step, int rank)> on_probe;      // sends log-probs
   std::function<absl::Status()> on_sync;                     // what a sync takes, and ends with
   std::function<void()> on_cancel;
-  std::function<void(const ForwardBackwardCommand&)> on_forward_backward;
+  // May change what is answered.
+  std::function<void(const ForwardBackwardCommand&, ForwardBackwardResult&)> on_forward_backward;
 
  private:
   CallJournal& journal_;
