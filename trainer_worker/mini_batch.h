@@ -53,7 +53,7 @@ struct MiniBatchRequest {
 };
 
 struct MiniBatchReport {
-  std::map<std::string, double> metrics;  // verl's names, reduced over ranks
+  std::map<std::string, double> metrics;  // verl's names, of all ranks; rollout_corr/* on rank 0
   LogProbComparison comparison;           // this rank's
   int64_t micro_batches = 0;              // the largest number of any rank
   int64_t tokens = 0;                     // rows of this rank, a shared prompt's once

@@ -1,7 +1,8 @@
 #include "trainer_worker/losses/bypass_loss.h"
 
-#include <cstring>
+#include <cmath>
 #include <numeric>
+#include <span>
 
 #include "common/base/status_macros.h"
 #include "common/rollout_correction/rollout_correction.h"
@@ -34,31 +35,37 @@ void Scatter(const Sequence& sequence, const std::vector<float>& from, std::vect
   for (size_t t = 0; t < sequence.places.size(); ++t) to[sequence.places[t]] = from[t];
 }
 
-// A sample in a message, before its log-probs: the policy's, then the rollout's.
+// A sample in the gather of samples; its log-probs lie in that of values, the policy's before the
+// rollout's.
 struct RowHead {
   uint64_t sample_id = 0;
   uint64_t tokens = 0;
 };
 
-void Write(const void* data, size_t bytes, std::vector<char>& to) {
-  const auto* begin = static_cast<const char*>(data);
-  to.insert(to.end(), begin, begin + bytes);
-}
-
-const char* Read(const char* from, void* data, size_t bytes) {
-  if (bytes > 0) std::memcpy(data, from, bytes);
-  return from + bytes;
-}
-
-// The messages of all ranks, one behind the other.
-absl::StatusOr<std::vector<char>> Gather(const std::vector<char>& mine, Communicator& host) {
-  const auto size = static_cast<int64_t>(mine.size());
+// What all ranks have, in order of rank: on rank 0. Nothing on the others.
+template <typename T>
+absl::StatusOr<std::vector<T>> GatherOnFirst(const std::vector<T>& mine, Communicator& host) {
+  const auto size = static_cast<int64_t>(mine.size() * sizeof(T));
   std::vector<int64_t> sizes(static_cast<size_t>(host.world_size()));
   TANDEM_RETURN_IF_ERROR(host.AllGather(&size, sizeof(size), sizes.data()));
-  std::vector<char> all(
-      static_cast<size_t>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0})));
-  TANDEM_RETURN_IF_ERROR(host.AllGatherV(mine.data(), sizes, all.data()));
+  const bool takes = host.rank() == 0;
+  const int64_t bytes = takes ? std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) : 0;
+  std::vector<T> all(static_cast<size_t>(bytes) / sizeof(T));
+  TANDEM_RETURN_IF_ERROR(host.AllGatherV(mine.data(), sizes, takes ? all.data() : nullptr));
   return all;
+}
+
+// The samples in order of id, as views of `values`.
+std::map<uint64_t, LogProbRow> RowsOf(const std::vector<RowHead>& heads,
+                                      const std::vector<float>& values) {
+  std::map<uint64_t, LogProbRow> rows;
+  std::span<const float> rest(values);
+  for (const RowHead& head : heads) {
+    rows[head.sample_id] = {.policy = rest.first(head.tokens),
+                            .rollout = rest.subspan(head.tokens, head.tokens)};
+    rest = rest.subspan(2 * head.tokens);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -100,33 +107,33 @@ void BypassMetrics::AddToken(uint64_t sample_id, float policy, float rollout) {
 }
 
 absl::StatusOr<std::map<std::string, double>> BypassMetrics::Reduce(
-    const RolloutCorrectionOptions& options, Communicator& communicator) const {
-  std::vector<char> mine;
+    const RolloutCorrectionOptions& options, Communicator& communicator) {
+  Communicator& host = communicator.host();
+  std::vector<RowHead> my_heads;
+  size_t my_tokens = 0;
   for (const auto& [id, row] : rows_) {
-    const RowHead head{.sample_id = id, .tokens = row.policy.size()};
-    Write(&head, sizeof(head), mine);
-    Write(row.policy.data(), row.policy.size() * sizeof(float), mine);
-    Write(row.rollout.data(), row.rollout.size() * sizeof(float), mine);
+    my_heads.push_back({.sample_id = id, .tokens = row.policy.size()});
+    my_tokens += row.policy.size();
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<char> bytes, Gather(mine, communicator.host()));
-  std::map<uint64_t, Row> rows;
-  size_t tokens = 0;
-  for (const char *next = bytes.data(), *end = next + bytes.size(); next != end;) {
-    RowHead head;
-    next = Read(next, &head, sizeof(head));
-    Row& row = rows[head.sample_id];
-    row.policy.resize(head.tokens);
-    row.rollout.resize(head.tokens);
-    next = Read(next, row.policy.data(), head.tokens * sizeof(float));
-    next = Read(next, row.rollout.data(), head.tokens * sizeof(float));
-    tokens += head.tokens;
+  std::vector<float> my_values;
+  my_values.reserve(2 * my_tokens);
+  for (auto& [id, row] : rows_) {
+    my_values.insert(my_values.end(), row.policy.begin(), row.policy.end());
+    my_values.insert(my_values.end(), row.rollout.begin(), row.rollout.end());
+    row = Row();  // held once, not twice
   }
-  if (tokens == 0) return std::map<std::string, double>();
+  rows_.clear();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<RowHead> heads, GatherOnFirst(my_heads, host));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<float> values, GatherOnFirst(my_values, host));
+  std::map<std::string, double> metrics;
+  if (values.empty()) return metrics;
   TANDEM_ASSIGN_OR_RETURN(RolloutCorrection correction, RolloutCorrection::Create(options));
-  for (const auto& [id, row] : rows) {
-    TANDEM_RETURN_IF_ERROR(correction.Observe({.policy = row.policy, .rollout = row.rollout}));
+  for (const auto& [id, row] : RowsOf(heads, values)) {
+    TANDEM_RETURN_IF_ERROR(correction.Observe(row));
   }
-  return correction.Metrics();
+  TANDEM_ASSIGN_OR_RETURN(metrics, correction.Metrics());
+  std::erase_if(metrics, [](const auto& metric) { return !std::isfinite(metric.second); });
+  return metrics;
 }
 
 }  // namespace tandem

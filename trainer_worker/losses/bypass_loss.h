@@ -36,18 +36,21 @@ absl::StatusOr<BypassCorrection> CorrectInBypass(const LossTokens& tokens,
                                                  const BypassOptions& bypass);
 
 // rollout_corr/* of a mini-batch, spread over micro-batches and ranks in any way: all ranks'
-// log-probs come together and are observed in order of sample id, so that the bits are always the
-// same. Memory on every rank: 8 bytes per counted token of the mini-batch, and twice that of its
-// own. Not thread-safe.
+// log-probs come together on rank 0 and are observed in order of sample id, so that the bits are
+// always the same. Host memory, in no ledger: on every rank up to 16 bytes per counted token of its
+// own (8 in arrays that grow, which Reduce copies and frees sample by sample), and in Reduce on
+// rank 0 8 more per counted token of the whole mini-batch; 16 bytes per sample in both. Not
+// thread-safe.
 class BypassMetrics {
  public:
   // A sample of this rank; responses without tokens count in means over responses.
   void AddSample(uint64_t sample_id) { rows_[sample_id]; }
   // The next counted token of one of them.
   void AddToken(uint64_t sample_id, float policy, float rollout);
-  // Collective. Empty where no rank has a token that counts.
+  // Collective, through communicator.host(); forgets all samples. On rank 0 the numbers that are
+  // finite, none where no rank has a token that counts; nothing on other ranks.
   absl::StatusOr<std::map<std::string, double>> Reduce(const RolloutCorrectionOptions& options,
-                                                       Communicator& communicator) const;
+                                                       Communicator& communicator);
 
  private:
   struct Row {

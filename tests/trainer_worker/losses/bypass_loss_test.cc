@@ -147,10 +147,27 @@ TEST_CASE("Metrics are of all samples in order of id, those without tokens, too"
   metrics.AddToken(4, policy[2], rollout[2]);
   metrics.AddToken(9, policy[1], rollout[1]);
   for (const uint64_t id : {9, 7, 4}) metrics.AddSample(id);
-  REQUIRE(*metrics.Reduce(options, solo) == *correction->Metrics());
+  const auto reduced = metrics.Reduce(options, solo);
+  REQUIRE(*reduced == *correction->Metrics());
   // An empty response counts as perplexity 1.
-  REQUIRE(metrics.Reduce(options, solo)->at("rollout_corr/training_ppl") ==
+  REQUIRE(reduced->at("rollout_corr/training_ppl") ==
           Approx((std::exp(1.75) + 1 + std::exp(0.25)) / 3));
+  // The next mini-batch begins with nothing.
+  REQUIRE(metrics.Reduce(options, solo)->empty());
+}
+
+TEST_CASE("A number of the correction that is not finite is left out", "[losses][bypass]") {
+  BypassMetrics metrics;
+  SoloCommunicator solo;
+  metrics.AddToken(1, -900.0f, -900.0f);  // e^900 is no double
+  const auto reduced = metrics.Reduce({}, solo);
+  REQUIRE(reduced.ok());
+  REQUIRE(reduced->at("rollout_corr/kl") == 0.0);
+  REQUIRE_FALSE(reduced->contains("rollout_corr/training_ppl"));
+  for (const auto& [name, value] : *reduced) {
+    INFO(name);
+    REQUIRE(std::isfinite(value));
+  }
 }
 
 TEST_CASE("An unknown loss type is refused, and a correction that cannot be read",
