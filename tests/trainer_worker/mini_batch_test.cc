@@ -127,6 +127,9 @@ TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones 
     };
     REQUIRE(place(1) != std::string::npos);
     REQUIRE(place(0) != std::string::npos);
+    for (const char* remedy : {"tandemctl batch inspect", "tandemctl parity", "TANDEM_CPU_ISA"}) {
+      REQUIRE(Says(status, remedy));
+    }
     REQUIRE(place(1) < place(0));
     REQUIRE(two[0].status.code() == absl::StatusCode::kAborted);
     REQUIRE(Says(two[0].status, "trainer 1 failed"));
