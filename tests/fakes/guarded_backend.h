@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/backend/backend.h"
 #include "common/base/check.h"
+#include "common/base/status_macros.h"
 #include "common/ops/forward_ops_decorator.h"
 #include "common/ops/packed_weight.h"
 #include "tests/fakes/guarded_device.h"
@@ -231,7 +233,8 @@ class GuardedShardOps final : public ShardOps {
   const std::unique_ptr<ShardOps> inner_;
 };
 
-// Collectives that a GPU's ranks make over device memory have it open; those over the host's not.
+// Collectives that a GPU's ranks make over device memory have it open, and refuse the host's; those
+// over the host's have it closed.
 class GuardedCommunicator final : public Communicator {
  public:
   GuardedCommunicator(GuardedDevice* device, std::unique_ptr<Communicator> inner)
@@ -242,11 +245,20 @@ class GuardedCommunicator final : public Communicator {
   absl::Status AllGatherV(const void* mine,
                           const std::vector<int64_t>& bytes_per_rank,
                           void* all) override {
+    TANDEM_RETURN_IF_ERROR(CheckPlace("AllGatherV", mine, bytes_per_rank.at(Index(rank()))));
+    const int64_t bytes = std::accumulate(bytes_per_rank.begin(), bytes_per_rank.end(), int64_t{0});
+    if (all != nullptr) TANDEM_RETURN_IF_ERROR(CheckPlace("AllGatherV", all, bytes));
     const GuardedDevice::Access access(device_);
     return inner_->AllGatherV(mine, bytes_per_rank, all);
   }
   absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
                                  Accumulate accumulate) override {
+    for (const ScatteredSum& sum : sums) {
+      const std::vector<int64_t>& counts = sum.counts_per_rank;
+      TANDEM_RETURN_IF_ERROR(CheckPlace("ReduceScatterSums", sum.full,
+                                        std::accumulate(counts.begin(), counts.end(), int64_t{0})));
+      TANDEM_RETURN_IF_ERROR(CheckPlace("ReduceScatterSums", sum.mine, counts.at(Index(rank()))));
+    }
     const GuardedDevice::Access access(device_);
     return inner_->ReduceScatterSums(sums, accumulate);
   }
@@ -257,6 +269,7 @@ class GuardedCommunicator final : public Communicator {
     return inner_->AllReduceSum(values, count);
   }
   absl::Status Broadcast(void* data, int64_t bytes, int root) override {
+    TANDEM_RETURN_IF_ERROR(CheckPlace("Broadcast", data, bytes));
     const GuardedDevice::Access access(device_);
     return inner_->Broadcast(data, bytes, root);
   }
@@ -265,6 +278,16 @@ class GuardedCommunicator final : public Communicator {
   void Abort(const std::string& reason) override { inner_->Abort(reason); }
 
  private:
+  static size_t Index(int rank) { return static_cast<size_t>(rank); }
+  // The other ranks must not wait for a call that this one does not make.
+  absl::Status CheckPlace(const char* collective, const void* place, int64_t size) {
+    if (size == 0 || device_->Owns(place)) return absl::OkStatus();
+    const absl::Status refused =
+        Internal("{} of the device's ranks got memory of the host; use host()", collective);
+    inner_->Abort(std::string(refused.message()));
+    return refused;
+  }
+
   GuardedDevice* const device_;
   const std::unique_ptr<Communicator> inner_;
 };

@@ -92,6 +92,15 @@ class GuardedDevice final : public Device {
     return absl::OkStatus();
   }
 
+  // Whether it is an address of this device's memory. Any thread.
+  bool Owns(const void* address) {
+    std::lock_guard lock(mutex_);
+    const auto* at = static_cast<const std::byte*>(address);
+    return std::any_of(mapped_.begin(), mapped_.end(), [at](const auto& range) {
+      return at >= range.first && at < range.first + range.second;
+    });
+  }
+
  private:
   class Region final : public MemoryRegion {
    public:
@@ -229,13 +238,6 @@ class GuardedDevice final : public Device {
   void Forget(std::byte* data) {
     std::lock_guard lock(mutex_);
     mapped_.erase(data);
-  }
-  bool Owns(const void* address) {
-    std::lock_guard lock(mutex_);
-    const auto* at = static_cast<const std::byte*>(address);
-    return std::any_of(mapped_.begin(), mapped_.end(), [at](const auto& range) {
-      return at >= range.first && at < range.first + range.second;
-    });
   }
   // Work on host memory comes after earlier copies to it.
   void DeliverOver(const void* address, int64_t bytes) {

@@ -173,6 +173,25 @@ TEST_CASE("Changes since a sample are counted on a device", "[trainer][device]")
   REQUIRE(before.Changed(shard).value() == static_cast<double>(report.changed));
 }
 
+TEST_CASE("A device's ranks refuse the host's memory, but for the host's collectives",
+          "[trainer][device]") {
+  CheckpointFixture f;
+  f.options.make_backend = MakeGuardedBackend;
+  RankGroup group(2, f.options);
+  group.RunOk([](Rank& rank, int index) -> absl::Status {
+    std::vector<int> all(2);
+    TANDEM_RETURN_IF_ERROR(rank.communicator->host().AllGather(&index, sizeof(index), all.data()));
+    return all == std::vector<int>{0, 1} ? absl::OkStatus() : Internal("not gathered");
+  });
+  group.Run([](Rank& rank, int index) {
+    std::vector<int> all(2);
+    return rank.communicator->AllGather(&index, sizeof(index), all.data());
+  });
+  for (const int rank : {0, 1}) {
+    REQUIRE(group[rank].status.message().find("memory of the host") != std::string::npos);
+  }
+}
+
 TEST_CASE("A device's memory is not the host's", "[device]") {
   GuardedDevice device;
   const auto region = device.Reserve("test", 100, nullptr).value();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/rank_group.h"
 
 namespace tandem {
@@ -15,6 +16,14 @@ std::string Write(const TempDir& dir) {
   const std::string path = (dir.path() / "model").string();
   REQUIRE(WriteTinyModel(path).ok());
   return path;
+}
+
+// Ranks whose device's memory the host may not touch, nor give a device's collectives its own.
+RankGroupOptions Guarded(RankGroupOptions options) {
+  options.make_backend = []() -> std::unique_ptr<Backend> {
+    return std::make_unique<GuardedBackend>(MakeHostBackend());
+  };
+  return options;
 }
 
 bool Says(const absl::Status& status, const std::string& text) {
@@ -118,6 +127,9 @@ TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones 
     INFO(status.ToString());
     REQUIRE(status.code() == absl::StatusCode::kDataLoss);
     REQUIRE(Says(status, "2 of "));
+    for (const char* remedy : {"tandemctl batch inspect", "tandemctl parity", "TANDEM_CPU_ISA"}) {
+      REQUIRE(Says(status, remedy));
+    }
     const std::string sample = fmt::format("sample {:#x}, position ", wrong.sample_id);
     const auto place = [&](int64_t response) {
       return std::string(status.message())
@@ -127,9 +139,6 @@ TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones 
     };
     REQUIRE(place(1) != std::string::npos);
     REQUIRE(place(0) != std::string::npos);
-    for (const char* remedy : {"tandemctl batch inspect", "tandemctl parity", "TANDEM_CPU_ISA"}) {
-      REQUIRE(Says(status, remedy));
-    }
     REQUIRE(place(1) < place(0));
     REQUIRE(two[0].status.code() == absl::StatusCode::kAborted);
     REQUIRE(Says(two[0].status, "trainer 1 failed"));
@@ -242,21 +251,23 @@ TEST_CASE("Losses that select tokens select the same ones on any number of ranks
   }
   samples[2].mask.assign(samples[2].advantages.size(), 0.0f);
   options.max_micro_batch_tokens = 60;
-  RankGroup two(2, options), three(3, options);
+  RankGroup two(2, options), three(3, options), guarded(2, Guarded(options));
   for (const std::string loss : {"clip_cov", "kl_cov"}) {
     INFO(loss);
     MiniBatchRequest request = RequestFor(samples);
     request.loss.loss_mode = loss;
     request.loss.clip_cov_ratio = request.loss.kl_cov_ratio = 0.1;
     request.loss.clip_cov_lb = 0.01;
+    request.loss.entropy_coeff = 0.01;
     const auto metrics = MetricsOf(one, samples, request);
     if (loss == "clip_cov") REQUIRE(metrics.at("actor/pg_clipfrac") > 0);
-    for (RankGroup* many : {&two, &three}) {
+    for (RankGroup* many : {&two, &three, &guarded}) {
       const auto others = MetricsOf(*many, samples, request);
       REQUIRE(others.at("actor/pg_clipfrac") == metrics.at("actor/pg_clipfrac"));
       REQUIRE(others.at("actor/pg_loss") == Approx(metrics.at("actor/pg_loss")).epsilon(1e-5));
       RequireNearGradients(one, *many);
     }
+    RequireSameGradients(two, guarded);
   }
 }
 
@@ -277,7 +288,7 @@ TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batche
   RankGroup one(1, options);
   const std::vector<Sample> samples = StaleSamples(one, 37);
   options.max_micro_batch_tokens = 60;
-  RankGroup split(1, options), two(2, options), three(3, options);
+  RankGroup split(1, options), two(2, options), three(3, options), guarded(2, Guarded(options));
   for (const std::string type : {"ppo_clip", "reinforce"}) {
     INFO(type);
     MiniBatchRequest request = RequestFor(samples);
@@ -286,6 +297,7 @@ TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batche
                                           .rollout_rs = "token_k1,seq_mean_k3",
                                           .rollout_rs_threshold = "0.8_1.2,0.5"},
                            .loss_type = type};
+    request.loss.entropy_coeff = 0.01;
     const auto metrics = MetricsOf(one, samples, request);
     REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") > 0.05);
     REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") < 0.95);
@@ -293,7 +305,7 @@ TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batche
     // Of the tokens that are left alone.
     REQUIRE(metrics.at("actor/ratio_max") <= Approx(1 / 0.8));
     REQUIRE(metrics.at("actor/ratio_min") >= Approx(1 / 1.2));
-    for (RankGroup* many : {&split, &two, &three}) {
+    for (RankGroup* many : {&split, &two, &three, &guarded}) {
       const auto others = MetricsOf(*many, samples, request);
       for (const auto& [name, value] : metrics) {
         INFO(name);
@@ -302,6 +314,28 @@ TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batche
       REQUIRE(others.at("actor/pg_loss") == Approx(metrics.at("actor/pg_loss")).epsilon(1e-5));
       REQUIRE(others.at("actor/pg_clipfrac") == metrics.at("actor/pg_clipfrac"));
       RequireNearGradients(one, *many);
+    }
+    RequireSameGradients(two, guarded);
+  }
+}
+
+TEST_CASE("A mini-batch that bypass mode rejects as a whole says so, and has no ratios",
+          "[trainer][bypass]") {
+  const TempDir dir;
+  const RankGroupOptions options{.model_dir = Write(dir)};
+  RankGroup one(1, options), two(2, options);
+  std::vector<Sample> samples = StaleSamples(one, 41);
+  for (Sample& sample : samples) {
+    for (float& value : sample.log_probs) value -= 3;
+  }
+  MiniBatchRequest request = RequestFor(samples);
+  request.loss.bypass = {.correction = {.rollout_rs = "token_k1", .rollout_rs_threshold = "0.5_2"}};
+  for (RankGroup* group : {&one, &two}) {
+    const auto metrics = MetricsOf(*group, samples, request);
+    REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") == 1.0);
+    REQUIRE(metrics.at("actor/pg_loss") == 0.0);
+    for (const char* name : {"actor/ratio_min", "actor/ratio_mean", "actor/ratio_max"}) {
+      REQUIRE_FALSE(metrics.contains(name));
     }
   }
 }

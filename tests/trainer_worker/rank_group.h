@@ -115,7 +115,7 @@ class RankGroup {
   Rank& operator[](int rank) { return ranks_[Size(rank)]; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // A full fp32 tensor put together from what `shard_of` returns on every rank.
+  // A full fp32 tensor put together from what `shard_of` returns on every rank, wherever that lies.
   std::vector<float> Full(const std::string& name,
                           const std::function<const float*(ParameterShard&)>& shard_of) {
     std::vector<float> full;
@@ -125,7 +125,11 @@ class RankGroup {
       REQUIRE(place.ok());
       const ShardPlan::Piece& piece = plan.mine(plan.IndexOf(**place));
       const float* begin = shard_of(rank.session->shard()) + piece.offset;
-      full.insert(full.end(), begin, begin + piece.elements);
+      full.resize(full.size() + Size(piece.elements));
+      Device* const device = rank.backend->device();
+      device->Copy(full.data() + full.size() - piece.elements, begin,
+                   piece.elements * static_cast<int64_t>(sizeof(float)));
+      REQUIRE(device->Synchronize().ok());
     }
     return full;
   }
@@ -148,7 +152,7 @@ class RankGroup {
   }
 
  private:
-  static size_t Size(int value) { return static_cast<size_t>(value); }
+  static size_t Size(int64_t value) { return static_cast<size_t>(value); }
 
   absl::Status Start(Rank& rank, int index, const RankGroupOptions& options) {
     SharedMemoryGroupOptions group;
