@@ -110,7 +110,8 @@ void Recovery::WarnOfMoments() const {
   if (moments_) return;
   parts_.progress.OnMessage(
       fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
-                  "optimizer, or save_lora_only): they begin at zero, and the run goes on, but not as it would have",
+                  "optimizer, or save_lora_only): they begin at zero, and the run goes on, but not "
+                  "as it would have",
                   checkpoint_));
 }
 
