@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 // Sections (with a dot at the end) and keys that change nothing about samples or gradients.
 constexpr std::array kFreeKeys = {
     "cluster.", "weight_sync.", "actor.checkpoint.", "rollout.val_kwargs.",
+    // what a run begins with that has no checkpoint
+    "model.lora.adapter_path",
     // data
     "data.val_files", "data.validation_shuffle", "data.val_max_samples",
     // how rollouts and trainers use memory
@@ -76,6 +78,22 @@ absl::Status CheckGeometry(const std::string& checkpoint, const std::string& mod
       checkpoint, model_path, fmt::join(changes, ", "));
 }
 
+// Other adapters, or none: their shapes are others, or their product counts otherwise. The trainers
+// compare the targets, by the modules that they come to.
+absl::Status CheckAdapters(const std::string& checkpoint,
+                           const std::vector<ConfigChange>& changes,
+                           bool adapters) {
+  for (const ConfigChange& change : changes) {
+    const bool rank = change.key == "model.lora.rank";
+    if (!rank && !(adapters && change.key == "model.lora.alpha")) continue;
+    return InvalidArgument(
+        "checkpoint {} was saved with {}={}, and the run has {}: set it to {}, or start anew with "
+        "trainer.resume_mode=disable, which keeps the old checkpoints aside",
+        checkpoint, change.key, change.before, change.now, change.before);
+  }
+  return absl::OkStatus();
+}
+
 // What a start wants of a checkpoint.
 enum class Purpose { kGoOn, kLook };
 
@@ -93,6 +111,7 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
   if (purpose == Purpose::kLook) return point;
   const auto changes = DiffConfig(state.config_yaml, config);
   if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
+  TANDEM_RETURN_IF_ERROR(CheckAdapters(path, *changes, config.model().lora().rank() > 0));
   const std::vector<std::string> lines = ChangesOfTheRun(*changes);
   if (!lines.empty()) {
     point.warnings.push_back(fmt::format(

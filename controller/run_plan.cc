@@ -2,6 +2,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/lora/lora_spec.h"
 #include "controller/memory_plan_input.h"
 #include "controller/offload_space.h"
 #include "controller/plan_advice.h"
@@ -18,6 +19,14 @@ absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
   TANDEM_RETURN_IF_ERROR(
       CheckOffloadSpace(plan, config.cluster().trainers(), run_dir, FreeDiskBytes(run_dir)));
   spdlog::info("{}", MemoryPlanText(plan));
+  if (config.model().lora().rank() > 0) {
+    TANDEM_ASSIGN_OR_RETURN(const LoraSpec lora, MakeLoraSpec(spec, LoraOptionsOf(config)));
+    progress.OnMessage(
+        fmt::format("LoRA: rank {}, alpha {:g}, on {} modules: {} of {} parameters "
+                    "are trained",
+                    lora.rank, lora.alpha, lora.targets.size(), lora.parameters(),
+                    spec.parameters() + lora.parameters()));
+  }
   progress.OnMessage("memory plan of a pair: " + MemoryPlanSummary(plan));
   if (!plan.fits()) {
     const Device device = PlansForGpu(config) ? Device::kOfPair : Device::kShareOfHost;

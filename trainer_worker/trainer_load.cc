@@ -1,4 +1,5 @@
 // How a trainer comes by its weights: Trainer::Reset's half that reads files.
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/checkpoint.h"
@@ -63,6 +64,9 @@ absl::Status Trainer::LoadTrained(const ResetCommand& command) {
   LoraWeights* const lora = session.lora();
   if (command.checkpoint_dir.empty()) {
     if (lora == nullptr) return absl::OkStatus();
+    if (!options_.adapter_path.empty()) {
+      spdlog::info("begins with the adapters in {}", options_.adapter_path);
+    }
     return options_.adapter_path.empty()
                ? InitAdapters(options_.seed, *lora)
                : ReadAdapters(options_.adapter_path, session.spec(), *lora);

@@ -298,4 +298,25 @@ TEST_CASE("A run that would use up the epochs of sample ids is refused", "[resum
   REQUIRE(Has(std::string(status.message()), "trainer.total_training_steps at most 8184"));
 }
 
+TEST_CASE("other adapters than a checkpoint's are refused before anything starts", "[resume]") {
+  Folder f;
+  f.config = *f.Load({"model.lora.rank=8", "model.lora.adapter_path=/a"});
+  f.Save(3);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
+      {{"model.lora.rank=16"}, "model.lora.rank=8, and the run has 16: set it to 8"},
+      {{}, "model.lora.rank=8, and the run has 0: set it to 8"},
+      {{"model.lora.rank=8", "model.lora.alpha=4"},
+       "model.lora.alpha=16, and the run has 4: set it to 16"}};
+  for (const auto& [overrides, said] : refused) {
+    const auto point = f.Choose(overrides);
+    INFO(point.status().ToString());
+    REQUIRE(absl::IsInvalidArgument(point.status()));
+    REQUIRE(std::string(point.status().message()).find(said) != std::string::npos);
+  }
+  // A resume does not read the adapters that the run began with.
+  const auto point = f.Choose({"model.lora.rank=8"});
+  REQUIRE(point.ok());
+  REQUIRE(point->warnings.empty());
+}
+
 }  // namespace tandem

@@ -57,6 +57,18 @@ bool Says(const absl::Status& status, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("A plan of adapters on modules that the model lacks is refused", "[ctl][plan]") {
+  PlanOptions options = SevenB("80GiB");
+  options.overrides.insert(options.overrides.end(),
+                           {"model.lora.rank=8", "model.lora.target_modules=[c_attn]",
+                            "actor.use_kl_loss=false", "ref.offload=false"});
+  std::ostringstream out;
+  const PlanOutcome outcome = PlanCommand(options, out);
+  INFO(outcome.error.ToString());
+  REQUIRE(Says(outcome.error, "c_attn"));
+  REQUIRE(out.str().empty());
+}
+
 TEST_CASE("Amounts of memory are read with their units", "[ctl][plan]") {
   REQUIRE(ParseBytes("80GiB").value() == 80 * kGib);
   REQUIRE(ParseBytes("512 MiB").value() == 512 << 20);
