@@ -120,6 +120,7 @@ TEST_CASE("with B at zero the policy is the base, bit for bit", "[trainer][lora]
 TEST_CASE("gradients of adapters are those of the merged weights, straight through the rounding",
           "[trainer][lora]") {
   Fixture f;
+  f.options.max_micro_batch_tokens = f.full.max_micro_batch_tokens = 80;  // several of them
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     f.options.dtype = f.full.dtype = dtype;
     for (const int world : {1, 2}) {
