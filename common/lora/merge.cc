@@ -1,24 +1,11 @@
 #include "common/lora/merge.h"
 
-#include <xmmintrin.h>
-
 #include "common/base/check.h"
+#include "common/base/scoped_denormals.h"
 #include "common/lora/merge_kernels.h"
 
 namespace tandem {
 namespace {
-
-// Compute threads flush denormals; an adapter's product may well be one.
-class ScopedDenormals {
- public:
-  ScopedDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ & ~0x8040u); }
-  ~ScopedDenormals() { _mm_setcsr(saved_); }
-  ScopedDenormals(const ScopedDenormals&) = delete;
-  ScopedDenormals& operator=(const ScopedDenormals&) = delete;
-
- private:
-  const unsigned saved_;
-};
 
 bool IsServable(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16; }
 
@@ -40,7 +27,7 @@ void MergeRows(const MergeBlock& block) {
   TANDEM_CHECK(IsServable(block.base_dtype) && IsServable(block.out_dtype),
                "merging needs F32 or BF16");
   TANDEM_CHECK(block.rank > 0, "merging needs a rank of 1 or more");
-  const ScopedDenormals denormals;
+  const ScopedDenormals denormals;  // an adapter's product may well be one
   RunnableMergeKernels()[0]->merge(block);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include <xmmintrin.h>
+#include "common/base/scoped_denormals.h"
 
 namespace tandem {
 namespace {
@@ -11,25 +11,12 @@ namespace {
 constexpr int64_t kTaskElements = 1 << 18;
 static_assert(kTaskElements % kSquaresBlock == 0);
 
-// Moments decay into denormals, and the pool's tasks flush those: here they are kept, as the
-// formula has them.
-class ScopedDenormals {
- public:
-  ScopedDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ & ~0x8040u); }
-  ~ScopedDenormals() { _mm_setcsr(saved_); }
-  ScopedDenormals(const ScopedDenormals&) = delete;
-  ScopedDenormals& operator=(const ScopedDenormals&) = delete;
-
- private:
-  const unsigned saved_;
-};
-
 // Calls body(first, count) for ranges of `elements`.
 template <typename Body>
 void ForRanges(ThreadPool& pool, int64_t elements, Body&& body) {
   const int64_t tasks = (elements + kTaskElements - 1) / kTaskElements;
   pool.ParallelFor(tasks, [&](int64_t task, int /*thread*/) {
-    const ScopedDenormals denormals;
+    const ScopedDenormals denormals;  // moments decay into them, and the formula has them
     const int64_t first = task * kTaskElements;
     body(first, std::min(kTaskElements, elements - first));
   });
