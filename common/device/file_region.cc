@@ -98,7 +98,8 @@ void FileRegion::WillNeed(int64_t offset, int64_t bytes) {
 }
 
 int64_t FileRegion::HeldBytes() const {
-  // /proc/self/pagemap: bit 63 of a page's entry says that the process maps it.
+  // /proc/self/pagemap: bit 63 of a page's entry says that the process maps it. Bit 62 of a file's
+  // page, which is never in swap, that the system is moving it elsewhere in memory at this moment.
   const int64_t page = sysconf(_SC_PAGESIZE);
   std::vector<uint64_t> entries((bytes_ + page - 1) / page);
   const UniqueFd pagemap(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
@@ -106,7 +107,7 @@ int64_t FileRegion::HeldBytes() const {
   const ssize_t got = pread(pagemap.get(), entries.data(), entries.size() * 8, start);
   const auto count = std::max<ssize_t>(0, got) / 8;
   return page * std::count_if(entries.begin(), entries.begin() + count,
-                              [](uint64_t entry) { return (entry >> 63) != 0; });
+                              [](uint64_t entry) { return (entry >> 62) != 0; });
 }
 
 }  // namespace tandem

@@ -8,8 +8,8 @@
 
 namespace tandem {
 
-// Why a response ended.
-enum class FinishReason { kNone, kStop, kLength, kAborted };
+// Why a response ended. kCut: it is not over, but has the tokens that a round allows it.
+enum class FinishReason { kNone, kStop, kLength, kAborted, kCut };
 
 // Consecutive tokens of a sample with one origin, mask and weight version.
 struct Segment {
@@ -41,6 +41,14 @@ struct Sample {
   std::vector<float> mask;
 
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
+};
+
+// What was generated of a sample in earlier rounds, which it goes on from.
+struct Continuation {
+  std::vector<int32_t> tokens;    // of the response
+  std::vector<float> log_probs;   // as sampled, one for each; or none
+  std::vector<int64_t> versions;  // one for each, ascending
+  int64_t max_new_tokens = 0;     // after so many more it is cut; 0: no limit
 };
 
 // Training has the epochs below kTrainEpochs; the last four values of the 12 bits of an epoch

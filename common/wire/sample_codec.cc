@@ -10,6 +10,8 @@ v1::FinishReason ToProto(FinishReason reason) {
       return v1::FINISH_REASON_LENGTH;
     case FinishReason::kAborted:
       return v1::FINISH_REASON_ABORTED;
+    case FinishReason::kCut:
+      return v1::FINISH_REASON_CUT;
     case FinishReason::kNone:
       break;
   }
@@ -24,6 +26,8 @@ FinishReason FromProto(v1::FinishReason reason) {
       return FinishReason::kLength;
     case v1::FINISH_REASON_ABORTED:
       return FinishReason::kAborted;
+    case v1::FINISH_REASON_CUT:
+      return FinishReason::kCut;
     default:
       return FinishReason::kNone;
   }
@@ -82,6 +86,22 @@ Sample FromProto(const v1::Sample& proto) {
   sample.is_weights.assign(proto.is_weights().begin(), proto.is_weights().end());
   sample.mask.assign(proto.mask().begin(), proto.mask().end());
   return sample;
+}
+
+v1::Continuation ToProto(const Continuation& continuation) {
+  v1::Continuation proto;
+  proto.mutable_tokens()->Add(continuation.tokens.begin(), continuation.tokens.end());
+  proto.mutable_log_probs()->Add(continuation.log_probs.begin(), continuation.log_probs.end());
+  proto.mutable_versions()->Add(continuation.versions.begin(), continuation.versions.end());
+  proto.set_max_new_tokens(continuation.max_new_tokens);
+  return proto;
+}
+
+Continuation FromProto(const v1::Continuation& proto) {
+  return {.tokens = {proto.tokens().begin(), proto.tokens().end()},
+          .log_probs = {proto.log_probs().begin(), proto.log_probs().end()},
+          .versions = {proto.versions().begin(), proto.versions().end()},
+          .max_new_tokens = proto.max_new_tokens()};
 }
 
 v1::SamplingParams ToProto(const SamplingParams& params) {

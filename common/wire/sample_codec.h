@@ -3,12 +3,16 @@
 
 #include "common/types/sample.h"
 #include "common/types/sampling_params.h"
+#include "tandem/v1/rollout.pb.h"
 #include "tandem/v1/types.pb.h"
 
 namespace tandem {
 
 v1::Sample ToProto(const Sample& sample);
 Sample FromProto(const v1::Sample& proto);
+
+v1::Continuation ToProto(const Continuation& continuation);
+Continuation FromProto(const v1::Continuation& proto);
 
 v1::SamplingParams ToProto(const SamplingParams& params);
 SamplingParams FromProto(const v1::SamplingParams& proto);

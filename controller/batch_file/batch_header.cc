@@ -16,11 +16,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<FinishReason, const char*>, 4> kFinishReasons = {{
+constexpr std::array<std::pair<FinishReason, const char*>, 5> kFinishReasons = {{
     {FinishReason::kNone, "none"},
     {FinishReason::kStop, "stop"},
     {FinishReason::kLength, "length"},
     {FinishReason::kAborted, "aborted"},
+    {FinishReason::kCut, "cut"},
 }};
 
 // JSON has no NaN and no infinity.

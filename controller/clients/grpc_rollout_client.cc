@@ -78,13 +78,17 @@ class GrpcRolloutClient : public RolloutClient {
     proto.set_group(request.group);
     proto.set_step(LogStep());
     proto.set_log_probs(request.log_probs);
+    for (const Continuation& continuation : request.continued) {
+      *proto.add_continued() = ToProto(continuation);
+    }
     auto* reader = new GenerateReader(calls_, std::move(on_sample), std::move(on_done));
     reader->Start(stub_.get(), std::move(proto), timeout_);
   }
 
-  absl::Status Abort() override {
+  absl::Status Abort(const std::vector<std::string>& request_ids) override {
     v1::AbortRequest request;
     request.set_incarnation(incarnation_);
+    for (const std::string& id : request_ids) request.add_request_ids(id);
     v1::AbortResponse response;
     return calls_->Run(kShort, [&](auto* c) { return stub_->Abort(c, request, &response); });
   }

@@ -25,6 +25,11 @@ struct GroupRequest {
   int64_t group = 0;       // echoed in the samples
   int rank = -1;           // of the only rollout that may generate it; -1: any
   bool log_probs = false;  // with every token, also if rollout.calculate_log_probs is false
+  // Empty, or one for each of sample_ids: they go on from there.
+  std::vector<Continuation> continued;
+  // A round that ends early (RolloutDispatcher::Options::cut) leaves it where it is; false: it runs
+  // to its end even so.
+  bool may_be_cut = false;
 
   // Replicas that were lost while they generated it, and how often it was all they had to do.
   int losses = 0;
@@ -55,8 +60,9 @@ class RolloutClient {
                         std::function<void(Sample)> on_sample,
                         std::function<void(absl::Status)> on_done) = 0;
 
-  // Aborts all requests at the worker. Idempotent.
-  virtual absl::Status Abort() = 0;
+  // Aborts the named requests at the worker (all when empty): their samples come with what they
+  // have so far, as kAborted. Idempotent.
+  virtual absl::Status Abort(const std::vector<std::string>& request_ids) = 0;
   virtual absl::StatusOr<SleepReports> Sleep(SleepMode mode) = 0;
   // `tags`: "weights", "kv_cache"; empty: both.
   virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) = 0;

@@ -40,6 +40,8 @@ std::string FinishText(v1::FinishReason reason) {
       return "length";
     case v1::FINISH_REASON_ABORTED:
       return "aborted";
+    case v1::FINISH_REASON_CUT:
+      return "cut";
     default:
       return "-";
   }

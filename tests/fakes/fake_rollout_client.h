@@ -54,7 +54,9 @@ class FakeRolloutClient : public RolloutClient {
     }
     on_done(status);
   }
-  absl::Status Abort() override { return journal_.Call(who_, "Abort()"); }
+  absl::Status Abort(const std::vector<std::string>& request_ids) override {
+    return journal_.Call(who_, fmt::format("Abort({})", fmt::join(request_ids, ",")));
+  }
   absl::StatusOr<SleepReports> Sleep(SleepMode mode) override {
     const char* name = mode == SleepMode::kDrainOnly ? "drain" : "level";
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("Sleep({})", name)));
