@@ -27,6 +27,10 @@ struct GroupRequest {
   bool log_probs = false;  // with every token, also if rollout.calculate_log_probs is false
   // Empty, or one for each of sample_ids: they go on from there.
   std::vector<Continuation> continued;
+  // In place of `continued`, where it is set: reads them when the request is sent, so that not all
+  // of a round's are in memory at once. Of these of sample_ids, in their order. From any thread.
+  std::function<absl::StatusOr<std::vector<Continuation>>(const std::vector<uint64_t>& sample_ids)>
+      load_continued;
   // A round that ends early (RolloutDispatcher::Options::cut) leaves it where it is; false: it runs
   // to its end even so.
   bool may_be_cut = false;

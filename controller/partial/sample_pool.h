@@ -1,0 +1,145 @@
+// Groups that are not trained yet, with what their samples have so far.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/types/prompt.h"
+#include "common/types/sample.h"
+#include "common/types/sampling_params.h"
+#include "controller/clients/rollout_client.h"
+#include "controller/partial/pool_file.h"
+#include "controller/partial/pooled_sample.h"
+#include "controller/partial/round_order.h"
+
+namespace tandem {
+
+struct PoolOptions {
+  std::string tokenizer_digest;
+  int64_t vocab_limit = 0;  // ids at or above are no tokens
+  int64_t samples_per_prompt = 1;
+  SamplingParams sampling;  // max_tokens: the budget of a response, over all its rounds
+  bool log_probs = true;    // come with the tokens
+};
+
+struct PoolCounts {
+  int64_t groups = 0;
+  int64_t whole = 0;               // groups whose samples are all finished
+  int64_t unfinished_samples = 0;  // of the other groups
+  int64_t carried_samples = 0;     // of them: with tokens already
+  int64_t tokens = 0;              // response tokens of all samples, finished or not
+  int64_t longest_span = 0;        // newest less oldest weight version of one sample
+
+  int64_t unfinished_groups() const { return groups - whole; }
+  // "12 groups, 5 of them whole, 33 samples unfinished, 10240 tokens so far", for people.
+  std::string Text() const;
+};
+
+// What left the pool for a step.
+struct TakenGroups {
+  std::vector<Prompt> prompts;  // by position in the batch, which is the order of drawing
+  int64_t samples = 0;
+  int64_t partial_samples = 0;  // of them: with tokens of more than one weight version
+  int64_t longest_span = 0;     // newest less oldest weight version of one sample
+  int64_t tokens = 0;           // of the responses
+};
+
+// A row of the training data, nullptr where there is none.
+using DataRows = std::function<const Prompt*(uint64_t data_row)>;
+
+// Confined to the thread of the train loop; only what Requests puts into
+// GroupRequest::load_continued may be called from any thread, at any time, also after the pool has
+// gone on. Token arrays lie in a file that is only appended to, a small record of each sample in
+// memory; the file is written anew without what nobody refers to any more when that is most of it.
+// Errors of the disk by IoErrorCode.
+class SamplePool {
+ public:
+  // Empty. Makes `dir` (RUN_DIR/partial_pool); its file there ends with the process: what outlives
+  // one is in checkpoints.
+  static absl::StatusOr<std::unique_ptr<SamplePool>> Open(const std::string& dir,
+                                                          PoolOptions options);
+
+  // Fresh groups, behind those that are here. AlreadyExists: a row of the data is here already in
+  // that epoch; InvalidArgument: no tokens, or ids outside the vocabulary. Then none is added.
+  absl::Status Add(const std::vector<Prompt>& prompts);
+
+  int64_t groups() const { return static_cast<int64_t>(state_.groups.size()); }
+  int64_t whole() const { return Counts().whole; }
+  int64_t unfinished_groups() const { return Counts().unfinished_groups(); }
+  PoolCounts Counts() const;
+
+  // FailedPrecondition: order.cuts cannot be of this round, as a sample there is none of its
+  // samples, is final, has more tokens already, or none to come. The message names it.
+  absl::Status CheckCuts(const RoundOrder& order) const;
+
+  // Begins a round: what to generate of the oldest order.groups groups with unfinished samples, in
+  // order of drawing; GroupRequest::group is the pool's own number of the group. Samples that have
+  // tokens of max_versions - 1 older versions are final: they make a request of their own, without
+  // cap, with may_be_cut false. The others may be cut, but for a round that is made again.
+  // Errors: as CheckCuts.
+  absl::StatusOr<std::vector<GroupRequest>> Requests(const RoundOrder& order);
+
+  // A sample of the round came back. kStop and kLength: finished; kCut and kAborted: carried, or
+  // finished by length where its budget is used up. DataLoss, naming the sample: it does not begin
+  // with what the pool has of it, bit for bit; other weights than the round's sampled the rest; an
+  // id outside the vocabulary; more tokens than its budget. InvalidArgument: arrays that do not
+  // fit. NotFound: none of the pool; AlreadyExists: it came before, or was not asked for.
+  // With an error the pool is as before.
+  absl::Status Put(const Sample& sample);
+
+  RoundCounts round() const;
+  // Of the newest round, for CutJournal: all that it issued and left unfinished, whether they came
+  // back or not.
+  RoundCuts CutSamples() const;
+
+  // The `n` oldest whole groups leave the pool: their samples are handed over one by one, in order
+  // of group and index, with Sample::group the position in the batch, segments and index filled in.
+  // FailedPrecondition: fewer are whole. With an error of `on_sample` none has left.
+  absl::StatusOr<TakenGroups> Take(
+      int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample);
+
+  // GoBack undoes all since the newest Mark (Open, Load and Clear mark too): of a step that is
+  // dropped, so that the pool is again that of the last finished step.
+  void Mark();
+  void GoBack();
+  void Clear();
+
+  // Into `checkpoint`/partial_pool (pool_format.h), whole or not at all, durable. Samples that a
+  // round has out are saved as they were before it.
+  absl::Status Save(const std::string& checkpoint) const;
+  // In place of what is here; without a pool in `checkpoint` empty. Nothing changes with an error:
+  // Unimplemented: of a newer format; DataLoss: damaged or cut, or ids in it are none; a pool that
+  // does not fit is InvalidArgument: another tokenizer, other rows of the data (`rows`; empty: not
+  // looked at), other settings than it was sampled with. Every message has the remedy.
+  absl::Status Load(const std::string& checkpoint, const DataRows& rows);
+
+ private:
+  // By the pool's number: order of drawing.
+  using Groups = std::map<int64_t, PooledGroup>;
+  struct State {
+    Groups groups;
+    int64_t next_group = 0;
+    std::shared_ptr<PoolFile> file;  // of its samples' arrays
+  };
+  SamplePool(std::string dir, PoolOptions options)
+      : dir_(std::move(dir)), options_(std::move(options)) {}
+
+  std::string dir_;
+  PoolOptions options_;
+  State state_;
+  State mark_;
+  RoundOrder order_;  // of the newest round
+};
+
+// FailedPrecondition: `checkpoint` has groups that were not trained yet, and the run has partial
+// rollout off, which would drop them. OK: it has none.
+absl::Status CheckNoPool(const std::string& checkpoint);
+
+}  // namespace tandem
