@@ -31,6 +31,8 @@ class PoolFile {
   absl::StatusOr<int64_t> Append(const PoolArrays& arrays);
   absl::StatusOr<PoolArrays> Read(int64_t offset, int64_t tokens, bool log_probs) const;
   int64_t bytes() const { return end_; }
+  // Of one sample's arrays.
+  static int64_t Bytes(int64_t tokens, bool log_probs) { return tokens * (log_probs ? 8 : 4); }
 
  private:
   PoolFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}

@@ -1,12 +1,14 @@
-// What the pool knows of a sample without reading its arrays.
+// What the pool knows of its samples without reading their arrays.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "common/types/prompt.h"
 #include "common/types/sample.h"
+#include "controller/partial/pool_file.h"
 
 namespace tandem {
 
@@ -18,6 +20,20 @@ struct VersionRun {
   bool operator==(const VersionRun&) const = default;
 };
 
+// Of one version per token, and back.
+std::vector<VersionRun> RunsOf(const std::vector<int64_t>& versions);
+std::vector<int64_t> PerToken(const std::vector<VersionRun>& runs);
+
+// What the newest round has to do with a sample.
+struct RoundPart {
+  bool issued = false;        // it is one of the round's
+  bool sent = false;          // asked of the rollouts
+  bool out = false;           // and not back yet
+  bool is_final = false;      // may not be cut
+  int64_t tokens_before = 0;  // of the response
+  int64_t allowed = 0;        // new tokens; 0: up to the budget
+};
+
 struct PooledSample {
   uint64_t sample_id = 0;
   std::vector<VersionRun> versions;  // ascending; together the response so far
@@ -26,10 +42,7 @@ struct PooledSample {
   bool off_support = false;
   float temperature = 1;
   FinishReason finish = FinishReason::kNone;  // kStop or kLength when finished
-  bool out = false;                           // asked of the rollouts, and not back yet
-  bool issued = false;                        // in the newest round
-  int64_t tokens_before = 0;                  // of the response, when that round began
-  bool is_final = false;                      // in that round
+  RoundPart round;
 
   bool finished() const { return finish != FinishReason::kNone; }
   int64_t tokens() const;  // of the response so far
@@ -46,6 +59,12 @@ struct PooledGroup {
   std::vector<PooledSample> samples;  // by index in the group
 
   bool whole() const;
+};
+
+struct PoolState {
+  std::map<int64_t, PooledGroup> groups;  // by the pool's number: order of drawing
+  int64_t next_group = 0;
+  std::shared_ptr<PoolFile> file;  // of the samples' arrays
 };
 
 }  // namespace tandem

@@ -18,12 +18,12 @@ struct RoundOrder {
   int64_t cap = 0;           // new tokens of a sample that is not final; 0: no cap
   int64_t max_versions = 8;  // see PartialOptions
   // A round that is made again: its samples that are here get exactly as many tokens as they had
-  // after it the first time (none more: they are not sent), the others run as far as they ran then,
-  // to their end. Nothing else may cut it.
+  // after it the first time (none more: they are not sent), the others run to their end, as they
+  // did then, without `cap`. Nothing else may cut it.
   std::optional<RoundCuts> cuts;
 };
 
-// Of the newest round, so far.
+// Of a round, so far.
 struct RoundCounts {
   int64_t groups = 0;         // issued
   int64_t samples = 0;        // issued, those of `groups` that were unfinished
@@ -31,7 +31,8 @@ struct RoundCounts {
   int64_t cut_samples = 0;    // of `samples`: unfinished
   int64_t tokens = 0;         // response tokens that `samples` have, those of older rounds included
   int64_t generated_tokens = 0;  // of `tokens`: of this round
-  // Of older rounds, with the prompts in front (one for each request): what is computed once more.
+  // Of samples that came back: what they had before, with the prompts in front (one for each
+  // request), which is computed once more.
   int64_t prefilled_again_tokens = 0;
 };
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -13,21 +13,14 @@
 
 #include "common/types/prompt.h"
 #include "common/types/sample.h"
-#include "common/types/sampling_params.h"
 #include "controller/clients/rollout_client.h"
-#include "controller/partial/pool_file.h"
+#include "controller/partial/pool_options.h"
 #include "controller/partial/pooled_sample.h"
 #include "controller/partial/round_order.h"
 
 namespace tandem {
 
-struct PoolOptions {
-  std::string tokenizer_digest;
-  int64_t vocab_limit = 0;  // ids at or above are no tokens
-  int64_t samples_per_prompt = 1;
-  SamplingParams sampling;  // max_tokens: the budget of a response, over all its rounds
-  bool log_probs = true;    // come with the tokens
-};
+struct SavedPool;
 
 struct PoolCounts {
   int64_t groups = 0;
@@ -83,7 +76,7 @@ class SamplePool {
   // order of drawing; GroupRequest::group is the pool's own number of the group. Samples that have
   // tokens of max_versions - 1 older versions are final: they make a request of their own, without
   // cap, with may_be_cut false. The others may be cut, but for a round that is made again.
-  // Errors: as CheckCuts.
+  // FailedPrecondition: as CheckCuts, or a sample has tokens of newer weights than the round's.
   absl::StatusOr<std::vector<GroupRequest>> Requests(const RoundOrder& order);
 
   // A sample of the round came back. kStop and kLength: finished; kCut and kAborted: carried, or
@@ -94,9 +87,10 @@ class SamplePool {
   // With an error the pool is as before.
   absl::Status Put(const Sample& sample);
 
+  // Of the newest round, without groups that were taken since.
   RoundCounts round() const;
   // Of the newest round, for CutJournal: all that it issued and left unfinished, whether they came
-  // back or not.
+  // back or not; without final samples, which run to their end.
   RoundCuts CutSamples() const;
 
   // The `n` oldest whole groups leave the pool: their samples are handed over one by one, in order
@@ -109,9 +103,9 @@ class SamplePool {
   // dropped, so that the pool is again that of the last finished step.
   void Mark();
   void GoBack();
-  void Clear();
+  absl::Status Clear();
 
-  // Into `checkpoint`/partial_pool (pool_format.h), whole or not at all, durable. Samples that a
+  // Into `checkpoint`/partial_pool (saved_pool.h), whole or not at all, durable. Samples that a
   // round has out are saved as they were before it.
   absl::Status Save(const std::string& checkpoint) const;
   // In place of what is here; without a pool in `checkpoint` empty. Nothing changes with an error:
@@ -121,20 +115,37 @@ class SamplePool {
   absl::Status Load(const std::string& checkpoint, const DataRows& rows);
 
  private:
-  // By the pool's number: order of drawing.
-  using Groups = std::map<int64_t, PooledGroup>;
-  struct State {
-    Groups groups;
-    int64_t next_group = 0;
-    std::shared_ptr<PoolFile> file;  // of its samples' arrays
-  };
   SamplePool(std::string dir, PoolOptions options)
       : dir_(std::move(dir)), options_(std::move(options)) {}
 
+  absl::Status CheckPrompt(const Prompt& prompt) const;
+  // What the round has to do with each sample of `group`; those that are not in it, with nothing.
+  std::vector<RoundPart> PlanGroup(const PooledGroup& group, const RoundOrder& order) const;
+  absl::Status CheckVersions(const RoundOrder& order) const;
+  // Of one kind of a group's samples, `positions` in it.
+  GroupRequest MakeRequest(int64_t number,
+                           const PooledGroup& group,
+                           const std::vector<size_t>& positions,
+                           const RoundOrder& order) const;
+  // What `sample` says against what the pool knows of it, and then against what it has.
+  absl::Status CheckArrays(const Sample& sample, const PooledGroup& group) const;
+  absl::Status CheckGrowth(const Sample& sample, const PooledSample& known) const;
+  absl::Status CheckBeginning(const Sample& sample, const PooledSample& known) const;
+  absl::StatusOr<Sample> ReadSample(const PooledGroup& group, size_t index) const;
+  // Whether what a checkpoint has can go on here.
+  absl::Status CheckFits(const SavedPool& saved, const DataRows& rows) const;
+  absl::Status CheckSettings(const SavedPool& saved) const;
+  absl::Status CheckGroup(const SavedPool& saved,
+                          const PooledGroup& group,
+                          const DataRows& rows) const;
+  absl::Status CheckLength(const SavedPool& saved, const PooledSample& sample) const;
+  // Leaves out of the file what nobody refers to, where that is most of it.
+  void Compact();
+
   std::string dir_;
   PoolOptions options_;
-  State state_;
-  State mark_;
+  PoolState state_;
+  PoolState mark_;
   RoundOrder order_;  // of the newest round
 };
 

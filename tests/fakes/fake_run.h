@@ -37,10 +37,12 @@ class FakePrompts : public PromptSource {
     return absl::OkStatus();
   }
   int64_t size() const override { return 1000; }
+  const Prompt* Row(uint64_t data_row) const override { return data_row < 1000 ? &row_ : nullptr; }
 
   uint64_t epoch = 0;  // of every prompt
 
  private:
+  const Prompt row_{.tokens = {1, 2, 3}};
   DataPosition position_;
 };
 
