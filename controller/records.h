@@ -44,9 +44,11 @@ struct SampleRecord {
   double reward = 0;
   int64_t response_tokens = 0;
   FinishReason finish_reason = FinishReason::kNone;
-  int64_t weight_version = 0;
+  int64_t weight_version = 0;  // of the first response token
   double advantage = 0;
   std::map<std::string, double> reward_terms;
+  // SampleMeta::response_segments: which weights sampled how many tokens, in order.
+  std::vector<Segment> segments;
   // Where the token arrays lie: SampleStore's file of the step, offset of the record.
   int64_t token_offset = 0;
 };

@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "common/balance/seqlen_imbalance.h"
+#include "controller/report/metric_names.h"
+#include "controller/version_metrics.h"
 
 namespace tandem {
 namespace {
@@ -98,9 +100,31 @@ void AddTimes(MetricMap& metrics,
 }
 
 constexpr std::string_view kActor = "actor/", kFirst = "actor/first_";
+constexpr std::string_view kCurrent = "actor/current_";
 
-bool OfClipping(std::string_view name) {
-  return name.starts_with("actor/ratio_") || name == "actor/pg_clipfrac";
+// The first mini-batch's numbers that tell whether it was on-policy, by the names they get.
+MetricMap OfFirst(const MetricMap& mini_batch) {
+  // Where there are tokens of older weights, ratios of the others stand apart.
+  const bool stale = mini_batch.contains(kStaleTokens);
+  const std::string_view ratios = stale ? kCurrent : kActor;
+  MetricMap first;
+  for (const char* name : {"ratio_min", "ratio_mean", "ratio_max"}) {
+    const auto found = mini_batch.find(std::string(ratios) + name);
+    if (found != mini_batch.end()) first[std::string(kFirst) + name] = found->second;
+  }
+  const auto clipped = mini_batch.find("actor/pg_clipfrac");
+  if (clipped != mini_batch.end()) first["actor/first_pg_clipfrac"] = clipped->second;
+  return first;
+}
+
+double ValueOf(const MetricMap& metrics, const char* name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? 0 : found->second;
+}
+
+// A mean over tokens of older weights, of which mini-batches have different numbers.
+bool IsStaleMean(std::string_view name) {
+  return name == "partial/stale_ratio_mean" || name == "partial/stale_kl";
 }
 
 bool IsExtreme(std::string_view name) { return name.ends_with("_min") || name.ends_with("_max"); }
@@ -113,6 +137,7 @@ std::map<std::string, double> StepMetrics(const StepFacts& facts,
   MetricMap metrics = facts.trainer;
   AddLengths(metrics, facts, samples);
   AddTimes(metrics, facts, samples, phases);
+  if (facts.partial) AddVersionMetrics(*facts.partial, samples, metrics);
   for (const auto& [name, mean] : facts.reward_terms) metrics["reward/" + name + "/mean"] = mean;
   metrics["training/global_step"] = static_cast<double>(facts.step);
   metrics["training/epoch"] = static_cast<double>(facts.epoch);
@@ -135,12 +160,20 @@ void AddMiniBatchMetric(MetricMap& metrics, const std::string& name, double valu
 }
 
 void AddMiniBatchMetrics(StepFacts& facts, const MetricMap& mini_batch, double share, bool first) {
+  const double stale = ValueOf(mini_batch, kStaleTokens);
+  const double stale_so_far = stale + ValueOf(facts.trainer, kStaleTokens);
   for (const auto& [name, value] : mini_batch) {
-    AddMiniBatchMetric(facts.trainer, name, value, share);
-    ++facts.mini_batches[name];
-    if (!first || !OfClipping(name)) continue;
-    facts.trainer[std::string(kFirst) + name.substr(kActor.size())] = value;
+    if (IsStaleMean(name)) {
+      double& mean = facts.trainer[name];
+      mean += (value - mean) * (stale / stale_so_far);
+    } else if (name == kStaleTokens) {
+      facts.trainer[name] = stale_so_far;
+    } else {
+      AddMiniBatchMetric(facts.trainer, name, value, share);
+      ++facts.mini_batches[name];
+    }
   }
+  if (first) facts.trainer.merge(OfFirst(mini_batch));
 }
 
 void AverageOverThoseThatHave(StepFacts& facts, int64_t updates) {

@@ -68,6 +68,9 @@ void ConsoleProgress::OnPhaseProgress(int64_t, int64_t done, int64_t total) {
 }
 
 void ConsoleProgress::OnLogProbs(int64_t, const LogProbComparison& comparison) {
+  log_probs_.clear();
+  // Tokens of older weights alone: there is nothing to compare.
+  if (comparison.compared == 0) return;
   log_probs_ = fmt::format("{} of {} token log-probs identical, |Δ| max {:.3g} mean {:.3g}",
                            comparison.identical, comparison.compared, comparison.max_abs_difference,
                            comparison.mean_abs_difference);

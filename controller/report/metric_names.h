@@ -21,6 +21,8 @@ inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
 inline constexpr const char* kRejectedUpdates = "actor/rejected_updates";
 // Part of the tokens that the rollout correction rejected.
 inline constexpr const char* kMaskedFraction = "rollout_corr/rollout_rs_masked_fraction";
+// Trained tokens that older weights sampled than those which their step began with.
+inline constexpr const char* kStaleTokens = "partial/stale_tokens";
 // Rollouts that were sent a version which they had held before they lost it; absent where none was.
 inline constexpr const char* kResentWeights = "weights/resent_rollouts";
 // Batches of prompts that a step took to fill; absent without algorithm.filter_groups.

@@ -80,6 +80,62 @@ TEST_CASE("Ratios and clip fraction of the first mini-batch are kept apart from 
   REQUIRE(step.at("actor/loss") == Approx(1.5));
 }
 
+TEST_CASE("Ratios of the first mini-batch are those of the step's weights, where others are there",
+          "[step_metrics][partial]") {
+  StepFacts facts;
+  AddMiniBatchMetrics(facts,
+                      {{"actor/ratio_min", 0.5},
+                       {"actor/ratio_mean", 0.9},
+                       {"actor/ratio_max", 1.5},
+                       {"actor/current_ratio_min", 1},
+                       {"actor/current_ratio_mean", 1},
+                       {"actor/current_ratio_max", 1},
+                       {"actor/pg_clipfrac", 0.25},
+                       {"partial/stale_tokens", 3}},
+                      1, true);
+  REQUIRE(facts.trainer.at("actor/first_ratio_min") == 1);
+  REQUIRE(facts.trainer.at("actor/first_ratio_mean") == 1);
+  REQUIRE(facts.trainer.at("actor/first_ratio_max") == 1);
+  REQUIRE(facts.trainer.at("actor/first_pg_clipfrac") == 0.25);
+  REQUIRE(facts.trainer.at("actor/ratio_min") == 0.5);
+
+  // All of older weights: there is nothing that must be 1.
+  StepFacts old;
+  AddMiniBatchMetrics(old,
+                      {{"actor/ratio_min", 0.5},
+                       {"actor/ratio_mean", 0.9},
+                       {"actor/ratio_max", 1.5},
+                       {"partial/stale_tokens", 3}},
+                      1, true);
+  for (const char* name : {"min", "mean", "max"}) {
+    REQUIRE_FALSE(old.trainer.contains(std::string("actor/first_ratio_") + name));
+  }
+}
+
+TEST_CASE("Means over tokens of older weights weigh mini-batches by such tokens",
+          "[step_metrics][partial]") {
+  const auto numbers = [](double tokens, double mean, double least, double most, double kl) {
+    return std::map<std::string, double>{{"partial/stale_tokens", tokens},
+                                         {"partial/stale_ratio_mean", mean},
+                                         {"partial/stale_ratio_min", least},
+                                         {"partial/stale_ratio_max", most},
+                                         {"partial/stale_kl", kl}};
+  };
+  StepFacts facts;
+  AddMiniBatchMetrics(facts, {{"actor/loss", 1}}, 0.25, true);
+  AddMiniBatchMetrics(facts, numbers(30, 0.7, 0.5, 1.5, 0.1), 0.25, false);
+  REQUIRE(facts.trainer.at("partial/stale_ratio_mean") == 0.7);
+  REQUIRE(facts.trainer.at("partial/stale_kl") == 0.1);
+  AddMiniBatchMetrics(facts, numbers(10, 1.5, 0.25, 1.25, 0.5), 0.25, false);
+  AddMiniBatchMetrics(facts, {{"actor/loss", 1}}, 0.25, false);
+  AverageOverThoseThatHave(facts, 4);
+  REQUIRE(facts.trainer.at("partial/stale_tokens") == 40);
+  REQUIRE(facts.trainer.at("partial/stale_ratio_mean") == Approx(0.9));
+  REQUIRE(facts.trainer.at("partial/stale_kl") == Approx(0.2));
+  REQUIRE(facts.trainer.at("partial/stale_ratio_min") == 0.25);
+  REQUIRE(facts.trainer.at("partial/stale_ratio_max") == 1.5);
+}
+
 TEST_CASE("The mean of a number that some mini-batches lack is over those that have it",
           "[step_metrics]") {
   StepFacts facts;

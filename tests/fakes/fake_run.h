@@ -231,6 +231,7 @@ class FakeRun {
   WeightCheckResult check{.expected = 3, .checked = 3};  // of every rollout
   std::set<int64_t> skipped_versions;                    // that the trainers make without an update
   float first_log_prob = -1.0f;                          // of every sample
+  FakeResponses responses;                               // of every rollout
   WorkerRegistry registry;
   WorkerPool pool;
   Probe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
@@ -283,6 +284,7 @@ class FakeRun {
               auto rollout =
                   std::make_shared<FakeRolloutClient>(journal, entry.key().rank, entry.incarnation);
               rollout->first_log_prob = first_log_prob;
+              rollout->responses = responses;
               return rollout;
             }};
   }

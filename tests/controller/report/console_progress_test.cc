@@ -72,6 +72,18 @@ TEST_CASE("ConsoleProgress prints a line per step with ETA and log-probs", "[rep
   REQUIRE_FALSE(Has(text, "\r"));
 }
 
+TEST_CASE("ConsoleProgress says nothing of log-probs in a step that compared none",
+          "[report][console][partial]") {
+  Screen screen(false);
+  PlayTwoSteps(screen);
+  const size_t before = screen.Text().size();
+  screen.progress.OnLogProbs(3, {0, 0, 0, 0});
+  screen.progress.OnStep(MakeStep(3));
+  const std::string line = screen.Text().substr(before);
+  REQUIRE(Has(line, "step 3/4"));
+  REQUIRE_FALSE(Has(line, "identical"));
+}
+
 TEST_CASE("ConsoleProgress redraws one bar on a terminal", "[report][console]") {
   Screen screen(true);
   PlayTwoSteps(screen);
