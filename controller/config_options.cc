@@ -62,6 +62,7 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.sampling = TrainSampling(config, eos_ids);
   options.max_prompt_tokens = config.data().max_prompt_length();
   options.max_model_len = config.rollout().max_model_len();
+  options.partial = MakePartialOptions(config);
   options.probe = config.weight_sync().probe();
   options.validation_samples = config.rollout().val_kwargs().n();
   options.validation_sampling = ValidationSampling(config, eos_ids);

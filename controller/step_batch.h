@@ -35,6 +35,7 @@ struct StepBatch {
   GreedyBaselines baselines;                   // asked for with remax alone
   std::map<int64_t, double> baseline_rewards;  // theirs, by group
   int64_t version = 0;                         // weights that sample it
+  int64_t rounds = 0;                          // of generation, with partial rollout
 
   // Of the pass over the samples that trains, or was the last.
   int64_t epoch = 0;

@@ -42,6 +42,10 @@ class CutJournal {
 
   // nullopt: not made before, or by other weights.
   std::optional<RoundCuts> Find(int64_t step, int64_t round, int64_t version) const;
+  // Whether a later round is known.
+  bool KnowsAfter(int64_t step, int64_t round) const {
+    return entries_.upper_bound(Place{step, round}) != entries_.end();
+  }
 
   // Drops this round and all after it: they do not fit (SamplePool::CheckCuts).
   absl::Status ForgetFrom(int64_t step, int64_t round);
