@@ -58,9 +58,12 @@ absl::Status Serving::Generate(std::vector<GroupRequest> groups,
     }
     return joining;
   };
+  bool is_cut = false;
+  const auto cut = [&] { return is_cut = is_cut || how.cut(); };
   RolloutDispatcher dispatcher(
       {.max_in_flight_samples = options_.max_in_flight_samples,
        .interrupted = options_.interrupted,
+       .cut = how.cut ? std::function<bool()>(cut) : nullptr,
        .on_lost =
            [&](const Replica& replica) {
              returning.Lost(replica,

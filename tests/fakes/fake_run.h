@@ -37,10 +37,12 @@ class FakePrompts : public PromptSource {
     return absl::OkStatus();
   }
   int64_t size() const override { return 1000; }
+  const Prompt* Row(uint64_t data_row) const override { return data_row < 1000 ? &row_ : nullptr; }
 
   uint64_t epoch = 0;  // of every prompt
 
  private:
+  const Prompt row_{.tokens = {1, 2, 3}};
   DataPosition position_;
 };
 
@@ -229,6 +231,7 @@ class FakeRun {
   WeightCheckResult check{.expected = 3, .checked = 3};  // of every rollout
   std::set<int64_t> skipped_versions;                    // that the trainers make without an update
   float first_log_prob = -1.0f;                          // of every sample
+  FakeResponses responses;                               // of every rollout
   WorkerRegistry registry;
   WorkerPool pool;
   Probe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
@@ -281,6 +284,7 @@ class FakeRun {
               auto rollout =
                   std::make_shared<FakeRolloutClient>(journal, entry.key().rank, entry.incarnation);
               rollout->first_log_prob = first_log_prob;
+              rollout->responses = responses;
               return rollout;
             }};
   }
