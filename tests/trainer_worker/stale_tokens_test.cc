@@ -223,6 +223,30 @@ TEST_CASE("Bypass mode weighs tokens of older weights, and those of the step's b
           Approx(metrics.at("actor/pg_loss")));
 }
 
+TEST_CASE("Losses that select tokens see where the policy is now on tokens of older weights",
+          "[trainer][partial][selection]") {
+  Scored scored;
+  for (Sample& sample : scored.samples) {
+    for (size_t t = 0; t < sample.advantages.size(); ++t) {
+      sample.advantages[t] = 2 * RandomUniform(8, sample.sample_id, t) - 1;
+    }
+  }
+  MiniBatchRequest request = scored.Request();
+  request.loss.loss_mode = "kl_cov";
+  request.loss.kl_cov_ratio = 0.2;
+  RankGroup one(1, scored.options), two(2, scored.options), judged(1, scored.options);
+  const double fresh = ReportsOf(one, scored.samples, request)[0].metrics.at("actor/pg_loss");
+  for (size_t i : {0, 1, 2}) scored.Age(i, scored.samples[i].log_probs.size(), 5, 0.5f);
+  const auto mixed = ReportsOf(one, scored.samples, request)[0].metrics;
+  REQUIRE(mixed.at("actor/pg_loss") != Approx(fresh));
+  // As if nothing were known to be fresh: one more pass, the same tokens.
+  request.fresh = false;
+  REQUIRE(ReportsOf(judged, scored.samples, request)[0].metrics == mixed);
+  request.fresh = true;
+  REQUIRE(ReportsOf(two, scored.samples, request)[0].metrics.at("actor/pg_loss") ==
+          Approx(mixed.at("actor/pg_loss")).epsilon(1e-5));
+}
+
 TEST_CASE("A mini-batch of the step's weights alone says nothing of older ones",
           "[trainer][partial]") {
   Scored scored;
