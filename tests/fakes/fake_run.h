@@ -42,7 +42,7 @@ class FakePrompts : public PromptSource {
   uint64_t epoch = 0;  // of every prompt
 
  private:
-  const Prompt row_{.tokens = {1, 2, 3}};
+  Prompt row_{.tokens = {1, 2, 3}};
   DataPosition position_;
 };
 
