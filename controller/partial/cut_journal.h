@@ -23,10 +23,9 @@ namespace tandem {
 // dropped. Errors of the disk by IoErrorCode.
 class CutJournal {
  public:
-  // `run`: what the cuts belong to, such as the tokenizer's digest, seed and data. A journal of
-  // another run, or one that is none, is renamed to `path`.previous, and note() says so. A line
-  // that was being written when the process died is left out; a damaged one too, with all that
-  // follow, and note() says so.
+  // `run`: what the cuts belong to (CutsIdentity). A journal of another run, or one that is none,
+  // is renamed to `path`.previous, and note() says so. A line that was being written when the
+  // process died is left out; a damaged one too, with all that follow, and note() says so.
   static absl::StatusOr<std::unique_ptr<CutJournal>> Open(const std::string& path,
                                                           const std::string& run);
   ~CutJournal();
@@ -52,7 +51,8 @@ class CutJournal {
   // Drops the rounds of steps up to `step`, that of the oldest checkpoint that is kept: nobody goes
   // back behind it.
   absl::Status Prune(int64_t step);
-  // Of a run that starts from the model, or whose settings need no journal.
+  // Of a run that starts anew, or whose settings need no journal. Not of one that a recovery takes
+  // back to the model: its steps are made again.
   absl::Status Clear();
 
  private:
