@@ -214,7 +214,8 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
       .memory_plan = memory_plan_,
       .total_steps = options_.total_steps,
       .first_step = resume_.step,
-      .expected_val_rise = config_.trainer().expected_val_rise()};
+      .expected_val_rise = config_.trainer().expected_val_rise(),
+      .max_response_tokens = config_.data().max_response_length()};
   RunRecorder recorder(*store_, progress_, std::move(info));
   absl::Status status = recorder.Begin();
   TellResume();

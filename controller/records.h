@@ -75,6 +75,7 @@ struct RunInfo {
   int64_t total_steps = 0;
   int64_t first_step = 0;        // steps already done at the start: 0 unless resumed
   double expected_val_rise = 0;  // of the held-out reward over the run; 0: nothing is expected
+  int64_t max_response_tokens = 0;
 };
 
 }  // namespace tandem

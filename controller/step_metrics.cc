@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/balance/seqlen_imbalance.h"
+#include "controller/partial/tail_model.h"
 #include "controller/report/metric_names.h"
 #include "controller/version_metrics.h"
 
@@ -29,12 +30,13 @@ void AddLengths(MetricMap& metrics,
                 const StepFacts& facts,
                 const std::vector<SampleMeta>& samples) {
   std::vector<double> prompts, responses, scores, rewards;
-  std::vector<int64_t> lengths;
+  std::vector<int64_t> lengths, response_lengths;
   std::vector<std::vector<int64_t>> ranks(static_cast<size_t>(facts.ranks));
   int64_t clipped_prompts = 0, clipped_responses = 0, aborted = 0;
   for (const SampleMeta& sample : samples) {
     prompts.push_back(static_cast<double>(sample.prompt_tokens));
     responses.push_back(static_cast<double>(sample.response_tokens));
+    response_lengths.push_back(sample.response_tokens);
     scores.push_back(sample.outcome.score);
     rewards.push_back(sample.outcome.reward);
     clipped_prompts += sample.prompt_tokens >= facts.max_prompt_tokens ? 1 : 0;
@@ -45,6 +47,10 @@ void AddLengths(MetricMap& metrics,
   }
   AddMeanMaxMin(metrics, "prompt_length", prompts);
   AddMeanMaxMin(metrics, "response_length", responses);
+  if (!responses.empty()) {
+    metrics[kResponseLengthP50] = static_cast<double>(NearestRank(response_lengths, 0.5));
+    metrics[kResponseLengthP99] = static_cast<double>(NearestRank(response_lengths, 0.99));
+  }
   AddMeanMaxMin(metrics, "critic/score", scores);
   AddMeanMaxMin(metrics, "critic/rewards", rewards);
   metrics["prompt_length/clip_ratio"] = Share(clipped_prompts, samples.size());
@@ -70,7 +76,7 @@ void AddTimes(MetricMap& metrics,
   }
   const double train = phases.Seconds("train") + phases.Seconds("optimize");
   const double total = phases.TotalSeconds();
-  metrics["timing_s/gen"] = phases.Seconds("generate");
+  metrics[kGenerationSeconds] = phases.Seconds("generate");
   metrics["timing_s/reward"] = phases.Seconds("score");
   metrics["timing_s/adv"] = phases.Seconds("advantage");
   metrics["timing_s/update_actor"] = train;

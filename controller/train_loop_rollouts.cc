@@ -56,6 +56,7 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
     std::move(more.begin(), more.end(), std::back_inserter(batch.prompts));
   }
   if (options_.filter_groups.enable) sampling.Report(batch.facts);
+  batch.tail.Report(options_.tail, batch.facts.trainer);
   if (options_.greedy_baselines) {
     TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
   }
@@ -94,6 +95,7 @@ absl::Status TrainLoop::Generate(StepBatch& batch, size_t first) {
   const auto take = [&](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
     if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    batch.tail.Arrived(sample);
     batch.facts.generated_tokens += sample.response_tokens();
     if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, parts_.text);
     // The worker counts samples from 0 in each request; a re-issued request holds fewer.
@@ -102,8 +104,12 @@ absl::Status TrainLoop::Generate(StepBatch& batch, size_t first) {
     parts_.progress.OnPhaseProgress(batch.step, ++done, total);
     return absl::OkStatus();
   };
-  return parts_.serving.Generate(std::move(groups), position_.version, take,
-                                 {.on_return = [this](int rank) { return ProbeAgain({rank}); }});
+  batch.tail.Begin();
+  TANDEM_RETURN_IF_ERROR(
+      parts_.serving.Generate(std::move(groups), position_.version, take,
+                              {.on_return = [this](int rank) { return ProbeAgain({rank}); }}));
+  batch.tail.End();
+  return absl::OkStatus();
 }
 
 std::vector<GroupRequest> TrainLoop::ProbeAgain(const std::vector<int>& ranks) {

@@ -14,6 +14,7 @@
 #include "controller/algorithm/kl_controller.h"
 #include "controller/clients/rollout_client.h"
 #include "controller/partial/partial_options.h"
+#include "controller/partial/tail_recorder.h"
 #include "controller/partition.h"
 
 namespace tandem {
@@ -39,6 +40,7 @@ struct TrainOptions {
   int64_t max_prompt_tokens = 512;
   int64_t max_model_len = 1024;  // tokens, prompt and response
   SleepMode sleep = SleepMode::kDrainOnly;
+  TailOptions tail;   // what the end of generation costs
   bool probe = true;  // verify resident weights and compare a probe batch in every step
 
   PartialOptions partial;

@@ -10,6 +10,7 @@
 
 #include "controller/report/format.h"
 #include "controller/report/metric_names.h"
+#include "controller/report/tail_text.h"
 
 namespace tandem {
 namespace {
@@ -143,7 +144,13 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
         fmt::format("step {}: weights were sent again to {:.0f} rollout(s) that had lost them\n",
                     step.step(), found->second);
   }
-  return FormatTable(rows) + resent;
+  std::vector<StepRecord> records;
+  for (const v1::StepRecord& step : steps.steps()) {
+    records.push_back(
+        {.step = step.step(), .metrics = {step.metrics().begin(), step.metrics().end()}});
+  }
+  const std::string tail = TailText(records, 0);
+  return FormatTable(rows) + resent + (tail.empty() ? "" : tail + "\n");
 }
 
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {

@@ -8,6 +8,7 @@
 #include "controller/report/format.h"
 #include "controller/report/metric_names.h"
 #include "controller/report/run_tables.h"
+#include "controller/report/tail_text.h"
 
 namespace tandem {
 namespace {
@@ -112,6 +113,10 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
     text += fmt::format(
         "{} {} skipped: the gradient norm was not finite, or no token was left to train on\n",
         skipped, skipped == 1 ? "update was" : "updates were");
+  }
+  if (const std::string tail = TailText(summary.step_records, info_.max_response_tokens);
+      !tail.empty()) {
+    text += tail + "\n";
   }
   if (const std::string resent = ResentText(summary.step_records); !resent.empty()) {
     text += resent + "\n";

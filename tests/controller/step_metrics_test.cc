@@ -32,6 +32,20 @@ TEST_CASE("The step's sequence lengths are compared before and after balancing",
   REQUIRE(metrics.at("global_seqlen/mean") == 50);
 }
 
+TEST_CASE("Percentiles of the response length are lengths that are there", "[step_metrics]") {
+  testing::FakeRun run(1);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  std::vector<SampleMeta> samples;
+  for (uint64_t i = 1; i <= 200; ++i) {
+    samples.push_back(MetaOf(i, 1, static_cast<int64_t>(i * i), 0));
+  }
+  const auto metrics = StepMetrics({}, samples, phases);
+  REQUIRE(metrics.at("response_length/p50") == 100 * 100);
+  REQUIRE(metrics.at("response_length/p99") == 198 * 198);
+  REQUIRE(metrics.at("response_length/max") == 200 * 200);
+  REQUIRE_FALSE(StepMetrics({}, {}, phases).contains("response_length/p50"));
+}
+
 TEST_CASE("A rank without samples has no tokens", "[step_metrics]") {
   testing::FakeRun run(1);
   PhaseRecorder phases(1, run.pool, run.progress, run.clock);

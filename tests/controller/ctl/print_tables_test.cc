@@ -47,6 +47,9 @@ TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
   REQUIRE_FALSE(Has(StepsTable(steps), "sent again"));
   (*step->mutable_metrics())["weights/resent_rollouts"] = 2;
   REQUIRE(Has(StepsTable(steps), "step 4: weights were sent again to 2 rollout(s)"));
+  REQUIRE_FALSE(Has(StepsTable(steps), "tail"));
+  (*step->mutable_metrics())["partial/tail_share"] = 0.5;
+  REQUIRE(Has(StepsTable(steps), "the tail of generation left 50 % of the slots empty\n"));
   v1::ListSamplesResponse samples;
   samples.add_samples()->set_response("13");
   samples.set_total(64);

@@ -106,6 +106,17 @@ TEST_CASE("ConsoleProgress counts the updates that were skipped", "[report][cons
   }
 }
 
+TEST_CASE("ConsoleProgress ends with what a long tail of generation costs", "[report][console]") {
+  for (const double share : {0.05, 0.5}) {
+    Screen screen(false);
+    RunSummary summary;
+    summary.step_records = {MakeStep(1)};
+    summary.step_records[0].metrics[kTailShare] = share;
+    screen.progress.OnRunEnd(summary);
+    REQUIRE(Has(screen.Text(), "left 50 % of the slots empty\n") == (share > 0.2));
+  }
+}
+
 TEST_CASE("ConsoleProgress tells a resumed run's own steps from all", "[report][console]") {
   for (const int64_t first : {0, 3}) {
     Screen screen(false);
