@@ -62,6 +62,10 @@ class Serving {
                         const std::function<absl::Status(Sample)>& on_sample,
                         const ServeOptions& how = {});
 
+  // Rollouts that are there and hold `version`.
+  std::vector<Replica> Present(int64_t version);
+  int64_t max_in_flight_samples() const { return options_.max_in_flight_samples; }
+
   // Runs `call` on all rollouts at once, on a thread for each. One that fails as if gone, or that
   // does not hold `version`, is waited for, synced to it and asked again; `on_return` runs in
   // between. Any other failure is returned with the names of all rollouts that had one, when all
