@@ -80,12 +80,17 @@ absl::Status TrainLoop::ServeRound(StepBatch& batch, std::vector<GroupRequest> g
   const auto take = [&](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
     parts_.progress.OnPhaseProgress(batch.step, ++done, total);
-    if (!Probe::Owns(sample)) return partial.pool().Put(sample);
-    return parts_.probe.Put(std::move(sample));
+    if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    batch.tail.Arrived(sample);
+    return partial.pool().Put(sample);
   };
-  return parts_.serving.Generate(std::move(groups), position_.version, take,
-                                 {.on_return = [this](int rank) { return ProbeAgain({rank}); },
-                                  .cut = [&partial] { return partial.RoundIsOver(); }});
+  batch.tail.Begin();
+  TANDEM_RETURN_IF_ERROR(
+      parts_.serving.Generate(std::move(groups), position_.version, take,
+                              {.on_return = [this](int rank) { return ProbeAgain({rank}); },
+                               .cut = [&partial] { return partial.RoundIsOver(); }}));
+  batch.tail.End();
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Overlap> TrainLoop::BeginOverlap(const StepBatch& batch) {
