@@ -54,7 +54,7 @@ absl::StatusOr<float*> AdapterGradients::Group(int layer) {
   return reinterpret_cast<float*>(layer_->data());
 }
 
-void AdapterGradients::LeaveOut(int layer, LayerGradients* view) const {
+void AdapterGradients::Choose(int layer, LayerGradients* view) const {
   const auto wanted = [&](const std::string& stored_as) {
     const std::vector<size_t>& targets = targets_[static_cast<size_t>(layer)];
     return std::any_of(targets.begin(), targets.end(), [&](size_t tensor) {

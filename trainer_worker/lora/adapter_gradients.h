@@ -26,7 +26,7 @@ class AdapterGradients : public GradientSink {
 
   absl::Status Begin() override;
   absl::StatusOr<float*> Group(int layer) override;
-  void LeaveOut(int layer, LayerGradients* view) const override;
+  void Choose(int layer, LayerGradients* view) const override;
   absl::Status Reduce(int layer) override;
   absl::Status Finish() override;
   absl::Status Release() override;
