@@ -85,13 +85,13 @@ std::vector<TensorSpec> AdapterTensors(const ModelSpec& spec);
 // One of a layer's four products, whose parts are HF tensors that lie below each other: their
 // adapters lie together too.
 struct AdaptedProduct {
-  const char* stored_as = "";           // "qkv", "o", "gate_up" or "down"
-  std::vector<const char*> modules;     // of the parts: "self_attn.q_proj"
-  std::vector<int64_t> rows;            // of the parts
-  int64_t in = 0;                       // columns
-  bool any = false;                     // some part of some layer has an adapter
+  const char* stored_as = "";        // "qkv", "o", "gate_up" or "down"
+  std::vector<const char*> modules;  // of the parts: "self_attn.q_proj"
+  std::vector<int64_t> rows;         // of the parts
+  int64_t in = 0;                    // columns
+  bool any = false;                  // some part of some layer has an adapter
   int64_t parts() const { return static_cast<int64_t>(modules.size()); }
-  int64_t out() const;                  // rows of all parts
+  int64_t out() const;  // rows of all parts
 };
 // In the order qkv, o, gate_up, down.
 std::vector<AdaptedProduct> AdaptedProducts(const ModelSpec& spec);

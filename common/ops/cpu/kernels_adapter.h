@@ -83,16 +83,15 @@ __attribute__((noinline)) void AddAdapterSums(const AdapterSums& adapters,
       const int64_t first = Larger(adapters.part[part].first - col, int64_t{0});
       const int64_t last = Smaller(adapters.part[part].last - col, int64_t{16});
       if (first >= last) continue;
-      const float* const t =
-          adapters.t + range.row * adapters.t_stride + part * adapters.rank;
+      const float* const t = adapters.t + range.row * adapters.t_stride + part * adapters.rank;
       int64_t m = 0;
       for (; m + 8 <= range.rows; m += 8) {
-        AddPart<T, 8>(adapters, t + m * adapters.t_stride, b, first, last,
-                      tile + m * step + v * 16, step);
+        AddPart<T, 8>(adapters, t + m * adapters.t_stride, b, first, last, tile + m * step + v * 16,
+                      step);
       }
       for (; m < range.rows; ++m) {
-        AddPart<T, 1>(adapters, t + m * adapters.t_stride, b, first, last,
-                      tile + m * step + v * 16, step);
+        AddPart<T, 1>(adapters, t + m * adapters.t_stride, b, first, last, tile + m * step + v * 16,
+                      step);
       }
     }
   }

@@ -30,13 +30,13 @@ struct Adapted {
   LinearWeight view() const {
     LinearWeight view = weight.view();
     const int64_t n = view.rows, first = n / 2, second = n / 3;
-    view.adapter = {.parts = 3,
-                    .a = a.view().packed,
-                    .b = b.view().packed,
-                    .rank = rank,
-                    .scaling = 1.7f,
-                    .part = {{0, first}, {first, hole ? 0 : second},
-                             {first + second, n - first - second}}};
+    view.adapter = {
+        .parts = 3,
+        .a = a.view().packed,
+        .b = b.view().packed,
+        .rank = rank,
+        .scaling = 1.7f,
+        .part = {{0, first}, {first, hole ? 0 : second}, {first + second, n - first - second}}};
     return view;
   }
   // Of a row of W; -1: it has no adapter.
@@ -114,11 +114,8 @@ double WeightedSum(const TestMatrix& weights, const TestMatrix& values) {
   return sum;
 }
 
-void RequireSlope(TestMatrix& x,
-                  int64_t i,
-                  int64_t j,
-                  double gradient,
-                  const std::function<double()>& loss) {
+void RequireSlope(
+    TestMatrix& x, int64_t i, int64_t j, double gradient, const std::function<double()>& loss) {
   constexpr float kDelta = 0x1p-6f;
   const float value = x.At(i, j);
   x.Set(i, j, value + kDelta);
