@@ -25,7 +25,7 @@ class GivenSamples final : public SampleStream {
 };
 
 struct Pair {
-  TinyWeights weights;
+  TinyWeights weights{TinyModelOptions{}, DType::kBFloat16};
   ModelSpec spec;  // with adapters
   std::unique_ptr<Engine> engine;
   std::unique_ptr<RolloutService> service;

@@ -132,8 +132,14 @@ TEST_CASE("layers that are recomputed or streamed change no bit of adapters besi
 TEST_CASE("only adapters cross once a rollout holds the base, whatever it does in between",
           "[trainer][lora]") {
   Fixture f;
-  for (const int world : {1, 2}) {
+  for (const auto& [world, targets] :
+       {std::pair(1, std::vector<std::string>{"all-linear"}),
+        {2, {"all-linear"}},
+        {2, {R"(.*layers\.1\..*_proj)", "model.layers.0.self_attn.k_proj"}}}) {
+    f.beside.lora.target_modules = targets;
     RankGroup group(world, f.beside);
+    REQUIRE(group[0].session->decoder().layout().total_bytes() ==
+            WeightBytes(group[0].session->spec()));
     std::vector<std::unique_ptr<Receiver>> receivers;
     for (int k = 0; k < world; ++k) {
       receivers.push_back(std::make_unique<Receiver>(*group[k].session));
