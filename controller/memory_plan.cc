@@ -245,7 +245,7 @@ class Planner {
   // At rest, while ranges of rows are gathered out of the shards.
   Lines Reading() const {
     Lines lines = AtRest();
-    lines.push_back({true, "gather", Location::kDevice, trainer_.row_scratch});
+    lines.push_back({true, "gather", Location::kDevice, trainer_.row_scratch, "ranges of rows"});
     return lines;
   }
 
