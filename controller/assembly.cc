@@ -27,6 +27,7 @@
 #include "controller/hang_watch.h"
 #include "controller/memory_plan_input.h"
 #include "controller/memory_plan_json.h"
+#include "controller/open_partial.h"
 #include "controller/progress_relay.h"
 #include "controller/report/console_progress.h"
 #include "controller/resume_point.h"
@@ -89,6 +90,7 @@ class RunAssembly final : public Assembly {
               std::unique_ptr<SampleStore> samples,
               CheckpointIndex checkpoints,
               TrainOptions train,
+              std::unique_ptr<PartialRollout> partial,
               ResumePoint resume)
       : config_(options.config),
         inputs_(std::move(inputs)),
@@ -96,6 +98,7 @@ class RunAssembly final : public Assembly {
         samples_(std::move(samples)),
         checkpoints_(std::move(checkpoints)),
         options_(std::move(train)),
+        partial_(std::move(partial)),
         resume_(std::move(resume)),
         control_(options_.total_steps, options.start),
         registry_(MakeRegistryOptions(config_, inputs_.tokenizer->digest()), RealClock()),
@@ -132,7 +135,8 @@ class RunAssembly final : public Assembly {
   CheckpointIndex checkpoints_;
   FailedAt failed_at_ = FailedAt::kRun;
   TrainOptions options_;
-  std::string memory_plan_;  // JSON
+  const std::unique_ptr<PartialRollout> partial_;  // where it is on
+  std::string memory_plan_;                        // JSON
   const ResumePoint resume_;
   RunControl control_;
   Probe probe_{MakeProbeOptions(config_, inputs_.tokenizer->vocab_size())};
@@ -169,6 +173,7 @@ RunParts RunAssembly::MakeParts(Tracker& tracker) {
           .checkpoints = checkpoints_,
           .clock = RealClock(),
           .validation = inputs_.validation,
+          .partial = partial_.get(),
           .interrupted = [this] { return control_.stop_now(); }};
 }
 
@@ -209,7 +214,8 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
       .memory_plan = memory_plan_,
       .total_steps = options_.total_steps,
       .first_step = resume_.step,
-      .expected_val_rise = config_.trainer().expected_val_rise()};
+      .expected_val_rise = config_.trainer().expected_val_rise(),
+      .max_response_tokens = config_.data().max_response_length()};
   RunRecorder recorder(*store_, progress_, std::move(info));
   absl::Status status = recorder.Begin();
   TellResume();
@@ -343,9 +349,11 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
                  : ChooseResumePoint(
                        config, {.total_steps = train.total_steps, .launch_id = options.launch_id},
                        checkpoints));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<PartialRollout> partial,
+                          OpenPartial(config, train, inputs, resume));
   return std::make_unique<RunAssembly>(options, std::move(inputs), std::move(store),
                                        std::move(samples), std::move(checkpoints), std::move(train),
-                                       std::move(resume));
+                                       std::move(partial), std::move(resume));
 }
 
 }  // namespace tandem

@@ -31,6 +31,23 @@ SamplingParams ValidationSampling(const v1::Config& config, const std::vector<in
   return params;
 }
 
+// Rounds with a cut of their own show what they save themselves.
+TailOptions TailOptionsOf(const v1::Config& config) {
+  const v1::Partial& partial = config.rollout().partial();
+  TailOptions options{.slots = config.rollout().max_num_seqs() * config.cluster().rollouts(),
+                      .max_versions = partial.max_versions()};
+  if (partial.max_tokens_per_round() > 0 || partial.until_groups() > 0 ||
+      partial.round_seconds() > 0) {
+    return options;
+  }
+  const int64_t longest = config.data().max_response_length();
+  for (const int64_t split : {2, 4}) {
+    options.caps.push_back(
+        {.name = fmt::format("split_{}", split), .tokens = (longest + split - 1) / split});
+  }
+  return options;
+}
+
 int64_t TotalSteps(const v1::Config& config, int64_t train_rows) {
   if (config.trainer().total_training_steps() > 0) return config.trainer().total_training_steps();
   const int64_t per_epoch = train_rows / config.data().train_batch_size();
@@ -62,6 +79,8 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.sampling = TrainSampling(config, eos_ids);
   options.max_prompt_tokens = config.data().max_prompt_length();
   options.max_model_len = config.rollout().max_model_len();
+  options.partial = MakePartialOptions(config);
+  options.tail = TailOptionsOf(config);
   options.probe = config.weight_sync().probe();
   options.validation_samples = config.rollout().val_kwargs().n();
   options.validation_sampling = ValidationSampling(config, eos_ids);

@@ -35,6 +35,9 @@ class PromptSource {
 
   // Rows after filtering.
   virtual int64_t size() const = 0;
+
+  // What Prompt::data_row means, without an epoch; nullptr: no such row. Lives as long as this.
+  virtual const Prompt* Row(uint64_t data_row) const = 0;
 };
 
 }  // namespace tandem

@@ -44,9 +44,11 @@ struct SampleRecord {
   double reward = 0;
   int64_t response_tokens = 0;
   FinishReason finish_reason = FinishReason::kNone;
-  int64_t weight_version = 0;
+  int64_t weight_version = 0;  // of the first response token
   double advantage = 0;
   std::map<std::string, double> reward_terms;
+  // SampleMeta::response_segments: which weights sampled how many tokens, in order.
+  std::vector<Segment> segments;
   // Where the token arrays lie: SampleStore's file of the step, offset of the record.
   int64_t token_offset = 0;
 };
@@ -73,6 +75,7 @@ struct RunInfo {
   int64_t total_steps = 0;
   int64_t first_step = 0;        // steps already done at the start: 0 unless resumed
   double expected_val_rise = 0;  // of the held-out reward over the run; 0: nothing is expected
+  int64_t max_response_tokens = 0;
 };
 
 }  // namespace tandem

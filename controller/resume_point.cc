@@ -35,7 +35,7 @@ constexpr std::array kFreeKeys = {
     "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
     "trainer.expected_val_rise", "trainer.sample_files_to_keep", "trainer.save_batch_freq",
     // when to give up
-    "actor.max_skipped_steps"};
+    "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
 // Ranks add up gradients in another grouping: the last bits differ.
 constexpr char kPairs[] = "cluster.trainers";
 

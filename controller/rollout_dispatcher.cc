@@ -13,6 +13,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "controller/clients/abort_requests.h"
 
 namespace tandem {
 namespace {
@@ -63,6 +64,23 @@ bool MayBeKilled(const absl::Status& status) {
 constexpr int kSuspect = 2;
 constexpr int kGuilty = 2;
 
+// Aborts go by request id: none may end what is to run on.
+absl::Status CheckRequestIds(const std::vector<GroupRequest>& groups) {
+  std::set<std::string> run_on;
+  for (const GroupRequest& group : groups) {
+    if (!group.may_be_cut) run_on.insert(group.request_id);
+  }
+  for (const GroupRequest& group : groups) {
+    if (!group.may_be_cut || (!group.request_id.empty() && !run_on.contains(group.request_id))) {
+      continue;
+    }
+    return InvalidArgument(
+        "group {} may be cut, but its request id '{}' is {}: give it one of its own", group.group,
+        group.request_id, group.request_id.empty() ? "empty" : "that of a group that runs on");
+  }
+  return absl::OkStatus();
+}
+
 // One dispatch under way.
 class Dispatching {
  public:
@@ -78,12 +96,17 @@ class Dispatching {
   absl::StatusOr<DispatchResult> Run() {
     while (true) {
       if (options_.returned && error_.ok()) JoinReturned();
+      if (error_.ok()) PollCut();
       if (error_.ok()) Issue();
       if (flights_.empty()) break;
       if (options_.interrupted && options_.interrupted()) {
         Fail(absl::CancelledError("generation was interrupted"));
       }
-      if (std::optional<Event> event = inbox_->Pop()) Handle(std::move(*event));
+      if (std::optional<Event> event = inbox_->Pop()) {
+        Handle(std::move(*event));
+      } else if (cut_ && error_.ok()) {
+        AbortFlights();  // a request may have come later than the call that was to abort it
+      }
     }
     if (!result_.given_up.ok()) return std::move(result_);
     TANDEM_RETURN_IF_ERROR(error_);
@@ -102,7 +125,7 @@ class Dispatching {
     bool gone = false;
   };
   struct Flight {
-    GroupRequest group;  // sample_ids: those still missing
+    GroupRequest group;  // sample_ids, continued: of those still missing
     size_t replica = 0;
   };
 
@@ -119,6 +142,34 @@ class Dispatching {
 
   void Wait(GroupRequest group) {
     (group.rank >= 0 ? bound_ : waiting_).push_back(std::move(group));
+  }
+
+  void PollCut() {
+    const bool begins = !cut_ && options_.cut && options_.cut();
+    cut_ = cut_ || begins;
+    if (!cut_) return;
+    // Those that a lost replica left, too.
+    for (std::deque<GroupRequest>* left : {&bound_, &waiting_}) {
+      std::erase_if(*left, [](const GroupRequest& group) { return group.may_be_cut; });
+    }
+    if (begins) AbortFlights();
+  }
+
+  // All in flight that may be cut, at every replica at once. What could not be aborted is tried
+  // again; a replica that is gone ends its flights by itself.
+  void AbortFlights() {
+    std::map<size_t, std::set<std::string>> ids;  // by replica
+    for (const auto& [ticket, flight] : flights_) {
+      if (!flight.group.may_be_cut || replicas_[flight.replica].gone) continue;
+      ids[flight.replica].insert(flight.group.request_id);
+    }
+    std::vector<RequestsToAbort> wanted;
+    for (const auto& [index, of_replica] : ids) {
+      wanted.push_back({.client = replicas_[index].replica.client,
+                        .rank = replicas_[index].replica.rank,
+                        .request_ids = {of_replica.begin(), of_replica.end()}});
+    }
+    AbortRequests(wanted);
   }
 
   // Hands out groups that name their replica, and others while a replica has room.
@@ -148,7 +199,25 @@ class Dispatching {
     }
   }
 
+  // In as many requests as its message needs.
   void Send(GroupRequest group, size_t index) {
+    if (!error_.ok()) return;
+    const std::string name = fmt::format("group {}", group.group);
+    if (group.load_continued) {
+      auto loaded = group.load_continued(group.sample_ids);
+      if (!loaded.ok()) return Fail(Annotate(loaded.status(), name));
+      if (loaded->size() != group.sample_ids.size()) {
+        return Fail(Internal("{}: {} continuations were loaded for {} samples", name,
+                             loaded->size(), group.sample_ids.size()));
+      }
+      group.continued = *std::move(loaded);
+    }
+    auto parts = SplitRequest(std::move(group), options_.max_request_bytes);
+    if (!parts.ok()) return Fail(Annotate(parts.status(), name));
+    for (GroupRequest& part : *parts) Start(std::move(part), index);
+  }
+
+  void Start(GroupRequest group, size_t index) {
     ReplicaState& state = replicas_[index];
     state.samples += std::ssize(group.sample_ids);
     ++state.flights;
@@ -163,6 +232,7 @@ class Dispatching {
         [inbox = inbox_, ticket](absl::Status status) {
           inbox->Push({.ticket = ticket, .done = std::move(status)});
         });
+    if (flight.group.load_continued) flight.group.continued = {};
   }
 
   // The replica of a rank, unless it is gone or taken.
@@ -196,12 +266,17 @@ class Dispatching {
   void TakeSample(Flight& flight, Sample sample) {
     std::vector<uint64_t>& missing = flight.group.sample_ids;
     const auto id = std::find(missing.begin(), missing.end(), sample.sample_id);
-    if (sample.finish_reason == FinishReason::kAborted || id == missing.end()) return;
+    const bool whole = sample.finish_reason != FinishReason::kAborted;
+    if ((!whole && !IsCut(flight.group)) || id == missing.end()) return;
+    std::vector<Continuation>& continued = flight.group.continued;
+    if (!continued.empty()) continued.erase(continued.begin() + (id - missing.begin()));
     missing.erase(id);
     --replicas_[flight.replica].samples;
     if (!error_.ok()) return;
     if (absl::Status status = on_sample_(std::move(sample)); !status.ok()) Fail(status);
   }
+
+  bool IsCut(const GroupRequest& group) const { return cut_ && group.may_be_cut; }
 
   void EndFlight(std::map<size_t, Flight>::iterator found, const absl::Status& status) {
     Flight flight = std::move(found->second);
@@ -223,6 +298,7 @@ class Dispatching {
                    flight.group.sample_ids.size());
     }
     Lose(state, status);
+    if (IsCut(flight.group)) return;  // its missing samples stay as they were
     if (MayBeKilled(status) && error_.ok()) Suspect(flight.group, alone, rank);
     Wait(std::move(flight.group));
   }
@@ -263,6 +339,7 @@ class Dispatching {
   std::map<size_t, Flight> flights_;  // by ticket
   size_t next_ticket_ = 0;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  bool cut_ = false;
   absl::Status error_;
   DispatchResult result_;
 };
@@ -273,6 +350,7 @@ absl::StatusOr<DispatchResult> RolloutDispatcher::Dispatch(
     std::vector<GroupRequest> groups,
     const std::vector<Replica>& replicas,
     const std::function<absl::Status(Sample)>& on_sample) {
+  if (options_.cut) TANDEM_RETURN_IF_ERROR(CheckRequestIds(groups));
   Dispatching dispatching(std::move(groups), replicas, options_, on_sample);
   return dispatching.Run();
 }

@@ -1,5 +1,6 @@
 #include "controller/run_inputs.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,15 +14,20 @@
 #include "controller/config_options.h"
 #include "controller/data/prompt_loader.h"
 #include "controller/lora_inputs.h"
+#include "controller/partial/partial_options.h"
 #include "controller/reward/composite_reward.h"
 #include "controller/reward/reward_keys.h"
 
 namespace tandem {
 namespace {
 
-// One batch at least. `filtered` prompts were too long.
-absl::Status CheckEnough(int64_t prompts, int64_t filtered, const v1::Data& data) {
-  if (prompts >= data.train_batch_size()) return absl::OkStatus();
+// One batch at least, and what a round can draw. `filtered` prompts were too long.
+absl::Status CheckEnough(int64_t prompts, int64_t filtered, const v1::Config& config) {
+  const v1::Data& data = config.data();
+  const PartialOptions partial = MakePartialOptions(config);
+  const int64_t drawn = std::max(partial.enabled ? partial.FreshPrompts(0, 0) : 0,
+                                 static_cast<int64_t>(data.train_batch_size()));
+  if (prompts >= drawn) return absl::OkStatus();
   std::string longer;
   if (filtered > 0) {
     longer = fmt::format(
@@ -29,9 +35,12 @@ absl::Status CheckEnough(int64_t prompts, int64_t filtered, const v1::Data& data
         data.max_prompt_length(), filtered);
   }
   return InvalidArgument(
-      "{} training prompts are fewer than data.train_batch_size = {}; lower it, or give more rows "
+      "{} training prompts are fewer than {} = {}; lower it, or give more rows "
       "in data.train_files{}",
-      prompts, data.train_batch_size(), longer);
+      prompts,
+      prompts < data.train_batch_size() ? "data.train_batch_size"
+                                        : "rollout.partial.groups_per_round",
+      prompts < data.train_batch_size() ? data.train_batch_size() : drawn, longer);
 }
 
 }  // namespace
@@ -71,7 +80,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
       std::move(train.prompts),
       ShuffledPrompts::Options{.shuffle = config.data().shuffle(),
                                .seed = static_cast<uint64_t>(config.data().seed())});
-  TANDEM_RETURN_IF_ERROR(CheckEnough(inputs.prompts->size(), filtered, config.data()));
+  TANDEM_RETURN_IF_ERROR(CheckEnough(inputs.prompts->size(), filtered, config));
   return inputs;
 }
 

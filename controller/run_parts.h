@@ -21,6 +21,8 @@
 
 namespace tandem {
 
+class PartialRollout;
+
 // Everything outlives the train loop.
 struct RunParts {
   WorkerPool& pool;
@@ -38,6 +40,7 @@ struct RunParts {
   CheckpointIndex& checkpoints;
   Clock& clock;
   std::vector<Prompt> validation;
+  PartialRollout* partial = nullptr;  // where it is on
   std::function<bool()> interrupted;  // a stop that does not wait for the end of the step
 };
 

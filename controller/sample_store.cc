@@ -15,6 +15,7 @@
 
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
+#include "common/types/response_segments.h"
 #include "common/types/trained_tokens.h"
 
 namespace tandem {
@@ -47,13 +48,23 @@ absl::Status CheckLengths(const Sample& sample) {
 }
 
 // The rollout's gate says so already; this holds even if log-probs are not compared.
-absl::Status CheckVersions(const Sample& sample, int64_t version) {
+absl::Status CheckVersions(const Sample& sample, int64_t version, TokenVersions allowed) {
+  const bool older = allowed == TokenVersions::kUpTo;
   for (size_t i = 0; i < sample.versions.size(); ++i) {
-    if (sample.versions[i] == version) continue;
-    return MakeStatus(absl::StatusCode::kDataLoss,
-                      "sample {:#x}: weights of version {} sampled response token {}, version {} "
-                      "was asked for; this is a defect of the rollout",
-                      sample.sample_id, sample.versions[i], i, version);
+    const int64_t sampled = sample.versions[i];
+    if (sampled != version && !(older && sampled < version)) {
+      return MakeStatus(absl::StatusCode::kDataLoss,
+                        "sample {:#x}: weights of version {} sampled response token {}, version {} "
+                        "{}was asked for; this is a defect of the rollout",
+                        sample.sample_id, sampled, i, version, older ? "or an older one " : "");
+    }
+    if (i > 0 && sampled < sample.versions[i - 1]) {
+      return MakeStatus(absl::StatusCode::kDataLoss,
+                        "sample {:#x}: weights of version {} sampled response token {}, after a "
+                        "token of version {}; a response goes on under the same weights or newer "
+                        "ones: this is a defect of the rollout, or its tokens were mixed up",
+                        sample.sample_id, sampled, i, sample.versions[i - 1]);
+    }
   }
   return absl::OkStatus();
 }
@@ -107,9 +118,9 @@ void SampleStore::Prune() const {
   for (const auto& path : doomed) std::filesystem::remove(path, error);
 }
 
-absl::Status SampleStore::Put(const Sample& sample, int64_t version) {
+absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersions allowed) {
   TANDEM_RETURN_IF_ERROR(CheckLengths(sample));
-  TANDEM_RETURN_IF_ERROR(CheckVersions(sample, version));
+  TANDEM_RETURN_IF_ERROR(CheckVersions(sample, version, allowed));
   // Record: tokens (i32), log-probs (f32) if there are any, versions (i64), in machine order;
   // lengths are indexed.
   std::string bytes;
@@ -133,8 +144,10 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version) {
       .off_support = sample.off_support,
       .log_probs = !sample.log_probs.empty(),
       .weight_version = sample.versions.empty() ? 0 : sample.versions.front(),
+      .newest_version = sample.versions.empty() ? 0 : sample.versions.back(),
       .offset = offset,
       .segments = sample.segments,
+      .response_segments = ResponseSegments(sample),
       .temperature = sample.temperature};
   return absl::OkStatus();
 }

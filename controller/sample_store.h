@@ -56,14 +56,22 @@ struct SampleMeta {
   FinishReason finish_reason = FinishReason::kNone;
   bool off_support = false;
   bool log_probs = true;       // came with the tokens
-  int64_t weight_version = 0;  // of the first response token
+  int64_t weight_version = 0;  // of the first response token: the oldest
+  int64_t newest_version = 0;  // of the last response token; both 0 without one
   int64_t mini_batch = 0;
   int rank = 0;  // of the trainer that trains it
   Outcome outcome;
-  int64_t offset = 0;        // of the record in the step's file
-  TokenArrayOffsets arrays;  // of what was put behind the record
-  std::vector<Segment> segments;
+  int64_t offset = 0;                      // of the record in the step's file
+  TokenArrayOffsets arrays;                // of what was put behind the record
+  std::vector<Segment> segments;           // Sample::segments
+  std::vector<Segment> response_segments;  // common/types/response_segments.h
   float temperature = 1;
+};
+
+// Which weights may have sampled the tokens of a sample.
+enum class TokenVersions {
+  kExactly,  // those of the version that is asked for, all
+  kUpTo      // older ones, too, as a partial rollout leaves them: versions that never fall
 };
 
 // Thread-safe: rollouts' samples arrive while trainers' streams read.
@@ -80,9 +88,11 @@ class SampleStore {
   absl::Status BeginStep(int64_t step);
 
   // AlreadyExists: that id was put before. InvalidArgument: arrays whose lengths do not fit.
-  // DataLoss: a token that weights of another version than `version` sampled. ResourceExhausted:
-  // disk full.
-  absl::Status Put(const Sample& sample, int64_t version);
+  // DataLoss: a token that weights of another version than `version` sampled, or, with kUpTo, of a
+  // later one, or of an earlier one than the token before it. ResourceExhausted: disk full.
+  absl::Status Put(const Sample& sample,
+                   int64_t version,
+                   TokenVersions allowed = TokenVersions::kExactly);
   bool Contains(uint64_t sample_id) const;
 
   // In order of sample id.

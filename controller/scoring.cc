@@ -26,6 +26,7 @@ SampleRecord MakeRecord(int64_t step, const SampleMeta& meta, RewardItem item, R
           .finish_reason = meta.finish_reason,
           .weight_version = meta.weight_version,
           .reward_terms = std::move(score.extras),
+          .segments = meta.response_segments,
           .token_offset = meta.offset};
 }
 

@@ -43,6 +43,17 @@ std::vector<Replica> Serving::Replicas(int64_t version, ReturningRollouts& retur
   return replicas;
 }
 
+std::vector<Replica> Serving::Present(int64_t version) {
+  const std::vector<int> behind = weights_.Behind(version);
+  std::vector<Replica> replicas;
+  for (int rank = 0; rank < pool_.pairs(); ++rank) {
+    auto client = pool_.rollout(rank);
+    if (!client.ok() || std::count(behind.begin(), behind.end(), rank) > 0) continue;
+    replicas.push_back({.rank = rank, .client = *std::move(client)});
+  }
+  return replicas;
+}
+
 absl::Status Serving::Generate(std::vector<GroupRequest> groups,
                                int64_t version,
                                const std::function<absl::Status(Sample)>& on_sample,
@@ -58,9 +69,12 @@ absl::Status Serving::Generate(std::vector<GroupRequest> groups,
     }
     return joining;
   };
+  bool is_cut = false;
+  const auto cut = [&] { return is_cut = is_cut || how.cut(); };
   RolloutDispatcher dispatcher(
       {.max_in_flight_samples = options_.max_in_flight_samples,
        .interrupted = options_.interrupted,
+       .cut = how.cut ? std::function<bool()>(cut) : nullptr,
        .on_lost =
            [&](const Replica& replica) {
              returning.Lost(replica,

@@ -32,6 +32,9 @@ struct ServeOptions {
   Payer payer = Payer::kRun;
   // What a rollout of this rank is asked for besides when it is back; empty: nothing.
   std::function<std::vector<GroupRequest>(int rank)> on_return;
+  // RolloutDispatcher::Options::cut. Not asked again once it was true. Rollouts that were lost are
+  // waited for even so: all serve when Generate returns.
+  std::function<bool()> cut;
 };
 
 // Not thread-safe.
@@ -48,16 +51,20 @@ class Serving {
         progress_(progress),
         options_(std::move(options)) {}
 
-  // Generates every sample of `groups` with weight `version`; `on_sample` runs on this thread, once
-  // per sample id. When a rollout is lost the others take its groups and go on, while the lost one
-  // is waited for, synced, and given prompts again; all serve when this returns.
-  // Cancelled: interrupted. Internal: a group was given up, all serve again. Else as
+  // Generates every sample of `groups` with weight `version`, as far as it is not cut; `on_sample`
+  // runs on this thread, once per sample id. When a rollout is lost the others take its groups and
+  // go on, while the lost one is waited for, synced, and given prompts again; all serve when this
+  // returns. Cancelled: interrupted. Internal: a group was given up, all serve again. Else as
   // RolloutDispatcher and WeightSync; the others are stopped as soon as a lost one cannot come
   // back.
   absl::Status Generate(std::vector<GroupRequest> groups,
                         int64_t version,
                         const std::function<absl::Status(Sample)>& on_sample,
                         const ServeOptions& how = {});
+
+  // Rollouts that are there and hold `version`.
+  std::vector<Replica> Present(int64_t version);
+  int64_t max_in_flight_samples() const { return options_.max_in_flight_samples; }
 
   // Runs `call` on all rollouts at once, on a thread for each. One that fails as if gone, or that
   // does not hold `version`, is waited for, synced to it and asked again; `on_return` runs in

@@ -9,6 +9,7 @@
 #include "common/types/prompt.h"
 #include "controller/greedy_baselines.h"
 #include "controller/mini_batches.h"
+#include "controller/partial/tail_recorder.h"
 #include "controller/phase_recorder.h"
 #include "controller/records.h"
 #include "controller/step_metrics.h"
@@ -23,18 +24,21 @@ struct StepBatch {
             Clock& clock)
       : step(step_number),
         prompts(std::move(batch_prompts)),
-        phases(step_number, pool, progress, clock) {}
+        phases(step_number, pool, progress, clock),
+        tail(clock) {}
 
   const int64_t step;
   // Group g is prompts[g]; dynamic sampling appends the prompts of further batches, and the groups
   // that it drops have no samples any more.
   std::vector<Prompt> prompts;
   PhaseRecorder phases;
+  TailRecorder tail;  // of generation
   StepFacts facts;
   std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
   GreedyBaselines baselines;                   // asked for with remax alone
   std::map<int64_t, double> baseline_rewards;  // theirs, by group
   int64_t version = 0;                         // weights that sample it
+  int64_t rounds = 0;                          // of generation, with partial rollout
 
   // Of the pass over the samples that trains, or was the last.
   int64_t epoch = 0;

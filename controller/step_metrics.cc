@@ -5,6 +5,9 @@
 #include <string_view>
 
 #include "common/balance/seqlen_imbalance.h"
+#include "controller/partial/tail_model.h"
+#include "controller/report/metric_names.h"
+#include "controller/version_metrics.h"
 
 namespace tandem {
 namespace {
@@ -27,12 +30,13 @@ void AddLengths(MetricMap& metrics,
                 const StepFacts& facts,
                 const std::vector<SampleMeta>& samples) {
   std::vector<double> prompts, responses, scores, rewards;
-  std::vector<int64_t> lengths;
+  std::vector<int64_t> lengths, response_lengths;
   std::vector<std::vector<int64_t>> ranks(static_cast<size_t>(facts.ranks));
   int64_t clipped_prompts = 0, clipped_responses = 0, aborted = 0;
   for (const SampleMeta& sample : samples) {
     prompts.push_back(static_cast<double>(sample.prompt_tokens));
     responses.push_back(static_cast<double>(sample.response_tokens));
+    response_lengths.push_back(sample.response_tokens);
     scores.push_back(sample.outcome.score);
     rewards.push_back(sample.outcome.reward);
     clipped_prompts += sample.prompt_tokens >= facts.max_prompt_tokens ? 1 : 0;
@@ -43,6 +47,10 @@ void AddLengths(MetricMap& metrics,
   }
   AddMeanMaxMin(metrics, "prompt_length", prompts);
   AddMeanMaxMin(metrics, "response_length", responses);
+  if (!responses.empty()) {
+    metrics[kResponseLengthP50] = static_cast<double>(NearestRank(response_lengths, 0.5));
+    metrics[kResponseLengthP99] = static_cast<double>(NearestRank(response_lengths, 0.99));
+  }
   AddMeanMaxMin(metrics, "critic/score", scores);
   AddMeanMaxMin(metrics, "critic/rewards", rewards);
   metrics["prompt_length/clip_ratio"] = Share(clipped_prompts, samples.size());
@@ -68,7 +76,7 @@ void AddTimes(MetricMap& metrics,
   }
   const double train = phases.Seconds("train") + phases.Seconds("optimize");
   const double total = phases.TotalSeconds();
-  metrics["timing_s/gen"] = phases.Seconds("generate");
+  metrics[kGenerationSeconds] = phases.Seconds("generate");
   metrics["timing_s/reward"] = phases.Seconds("score");
   metrics["timing_s/adv"] = phases.Seconds("advantage");
   metrics["timing_s/update_actor"] = train;
@@ -98,9 +106,31 @@ void AddTimes(MetricMap& metrics,
 }
 
 constexpr std::string_view kActor = "actor/", kFirst = "actor/first_";
+constexpr std::string_view kCurrent = "actor/current_";
 
-bool OfClipping(std::string_view name) {
-  return name.starts_with("actor/ratio_") || name == "actor/pg_clipfrac";
+// The first mini-batch's numbers that tell whether it was on-policy, by the names they get.
+MetricMap OfFirst(const MetricMap& mini_batch) {
+  // Where there are tokens of older weights, ratios of the others stand apart.
+  const bool stale = mini_batch.contains(kStaleTokens);
+  const std::string_view ratios = stale ? kCurrent : kActor;
+  MetricMap first;
+  for (const char* name : {"ratio_min", "ratio_mean", "ratio_max"}) {
+    const auto found = mini_batch.find(std::string(ratios) + name);
+    if (found != mini_batch.end()) first[std::string(kFirst) + name] = found->second;
+  }
+  const auto clipped = mini_batch.find("actor/pg_clipfrac");
+  if (clipped != mini_batch.end()) first["actor/first_pg_clipfrac"] = clipped->second;
+  return first;
+}
+
+double ValueOf(const MetricMap& metrics, const char* name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? 0 : found->second;
+}
+
+// A mean over tokens of older weights, of which mini-batches have different numbers.
+bool IsStaleMean(std::string_view name) {
+  return name == "partial/stale_ratio_mean" || name == "partial/stale_kl";
 }
 
 bool IsExtreme(std::string_view name) { return name.ends_with("_min") || name.ends_with("_max"); }
@@ -113,6 +143,7 @@ std::map<std::string, double> StepMetrics(const StepFacts& facts,
   MetricMap metrics = facts.trainer;
   AddLengths(metrics, facts, samples);
   AddTimes(metrics, facts, samples, phases);
+  if (facts.partial) AddVersionMetrics(*facts.partial, samples, metrics);
   for (const auto& [name, mean] : facts.reward_terms) metrics["reward/" + name + "/mean"] = mean;
   metrics["training/global_step"] = static_cast<double>(facts.step);
   metrics["training/epoch"] = static_cast<double>(facts.epoch);
@@ -135,12 +166,20 @@ void AddMiniBatchMetric(MetricMap& metrics, const std::string& name, double valu
 }
 
 void AddMiniBatchMetrics(StepFacts& facts, const MetricMap& mini_batch, double share, bool first) {
+  const double stale = ValueOf(mini_batch, kStaleTokens);
+  const double stale_so_far = stale + ValueOf(facts.trainer, kStaleTokens);
   for (const auto& [name, value] : mini_batch) {
-    AddMiniBatchMetric(facts.trainer, name, value, share);
-    ++facts.mini_batches[name];
-    if (!first || !OfClipping(name)) continue;
-    facts.trainer[std::string(kFirst) + name.substr(kActor.size())] = value;
+    if (IsStaleMean(name)) {
+      double& mean = facts.trainer[name];
+      mean += (value - mean) * (stale / stale_so_far);
+    } else if (name == kStaleTokens) {
+      facts.trainer[name] = stale_so_far;
+    } else {
+      AddMiniBatchMetric(facts.trainer, name, value, share);
+      ++facts.mini_batches[name];
+    }
   }
+  if (first) facts.trainer.merge(OfFirst(mini_batch));
 }
 
 void AverageOverThoseThatHave(StepFacts& facts, int64_t updates) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,12 @@
 #include "controller/sample_store.h"
 
 namespace tandem {
+
+// Of a step whose samples may have tokens of several weight versions.
+struct PartialFacts {
+  int64_t version = 0;            // weights that the step began with
+  double issued_tokens_mean = 0;  // response tokens of a sample that was sent to rollouts
+};
 
 struct StepFacts {
   int64_t step = 0;
@@ -23,11 +30,12 @@ struct StepFacts {
   std::map<std::string, double> trainer;        // over mini-batches: see AddMiniBatchMetric
   std::map<std::string, int64_t> mini_batches;  // how many of them have a number
   std::map<std::string, double> reward_terms;   // means over samples
+  std::optional<PartialFacts> partial;          // absent without rollout.partial
 };
 
 // Of `samples`, those that are trained on, unless said (docs/algorithms.md, Metrics):
 // critic/*, response_length/*, prompt_length/*, global_seqlen/*, timing_s/*, timing_per_token_ms/*,
-// perf/*, training/*, and what is in `facts`.
+// perf/*, training/*, with facts.partial those of version_metrics.h, and what is in `facts`.
 std::map<std::string, double> StepMetrics(const StepFacts& facts,
                                           const std::vector<SampleMeta>& samples,
                                           const PhaseRecorder& phases);
@@ -38,9 +46,11 @@ void AddMiniBatchMetric(std::map<std::string, double>& metrics,
                         const std::string& name,
                         double value,
                         double share);
-// Each of `mini_batch` so, into facts.trainer. Of the step's first mini-batch (`first`: before any
-// optimizer step) what clipping is about is kept apart, too: actor/first_ratio_{min,mean,max} and
-// actor/first_pg_clipfrac.
+// Each of `mini_batch` so, into facts.trainer; means over tokens of older weights
+// (partial/stale_ratio_mean, partial/stale_kl) are of all such tokens of the mini-batches so far,
+// and partial/stale_tokens is their number. Of the step's first mini-batch (`first`: before any
+// optimizer step) what clipping is about is kept apart, too: actor/first_ratio_{min,mean,max}, of
+// tokens of the step's weights alone, and actor/first_pg_clipfrac.
 void AddMiniBatchMetrics(StepFacts& facts,
                          const std::map<std::string, double>& mini_batch,
                          double share,

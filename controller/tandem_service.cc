@@ -102,6 +102,9 @@ v1::SampleRecord ToProto(const SampleRecord& record) {
   for (const auto& [name, value] : record.reward_terms) {
     (*proto.mutable_reward_terms())[name] = value;
   }
+  for (const Segment& segment : record.segments) {
+    *proto.add_segments() = ToProto(segment);
+  }
   return proto;
 }
 

@@ -10,6 +10,7 @@
 #include "controller/clients/on_all_trainers.h"
 #include "controller/correction_phase.h"
 #include "controller/mini_batches.h"
+#include "controller/partial/partial_rollout.h"
 #include "controller/report/metric_names.h"
 #include "controller/scoring.h"
 #include "controller/step_metrics.h"
@@ -28,6 +29,7 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
   TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Start(checkpoint));
   recovery_.WarnOfMoments();
   newest_checkpoint_ = checkpoint;
+  TANDEM_RETURN_IF_ERROR(RestorePool(checkpoint));
   saved_step_ = position_.finished_steps;
   TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
   SetLogStep(position_.finished_steps);
@@ -52,9 +54,11 @@ absl::Status TrainLoop::Train() {
         // Without an optimizer step the trainers still hold the end of the step before.
         consistent_ = position_.version == before.version;
         if (consistent_) position_ = before;
+        if (parts_.partial != nullptr) parts_.partial->pool().GoBack();
       }
       if (IsPeerFailure(status) && control_.stop_now()) return absl::OkStatus();
       TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Recover(std::move(status)));
+      TANDEM_RETURN_IF_ERROR(RestorePool(newest_checkpoint_));
       consistent_ = true;
       TANDEM_RETURN_IF_ERROR(Rewind(position_.finished_steps));
     }
@@ -66,14 +70,19 @@ absl::Status TrainLoop::Train() {
 
 absl::Status TrainLoop::RunStep(int64_t step) {
   SetLogStep(step);
-  TANDEM_ASSIGN_OR_RETURN(auto prompts, DrawPrompts());
+  std::vector<Prompt> prompts;
+  if (parts_.partial == nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(prompts, DrawPrompts(options_.train_batch_size));
+  }
   StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
   batch.version = position_.version;
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 
   TANDEM_RETURN_IF_ERROR(VerifyWeights(batch));
   TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
-  TANDEM_RETURN_IF_ERROR(SleepRollouts(batch));
+  // Ends with this function at the latest.
+  const std::unique_ptr<Overlap> overlap = BeginOverlap(batch);
+  if (overlap == nullptr) TANDEM_RETURN_IF_ERROR(SleepRollouts(batch));
   TANDEM_RETURN_IF_ERROR(CompareProbe(batch));
   TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
   batch.phases.Begin("advantage");
@@ -84,18 +93,20 @@ absl::Status TrainLoop::RunStep(int64_t step) {
                                    batch.facts.trainer[kRewardKl], std::ssize(batch.records));
   }
   TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
+  if (overlap != nullptr) TANDEM_RETURN_IF_ERROR(EndOverlap(*overlap, batch));
   const absl::Status synced = SyncWeights(batch);
   // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
   // whole step, which is kept although the run ends.
   if (IsPeerFailure(synced)) return synced;
   position_.finished_steps = step;
   position_.data = parts_.prompts.Position();
+  if (parts_.partial != nullptr) parts_.partial->pool().Mark();
   TANDEM_RETURN_IF_ERROR(Record(batch));
   return synced;
 }
 
-absl::StatusOr<std::vector<Prompt>> TrainLoop::DrawPrompts() {
-  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(options_.train_batch_size));
+absl::StatusOr<std::vector<Prompt>> TrainLoop::DrawPrompts(int64_t count) {
+  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(count));
   if (prompts.front().epoch < kTrainEpochs) return prompts;
   return MakeStatus(absl::StatusCode::kOutOfRange,
                     "the training data has been passed over {} times, more than sample ids can "

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "controller/batch_file/saved_batch.h"
 #include "controller/evaluation.h"
+#include "controller/overlap.h"
 #include "controller/recovery.h"
 #include "controller/run_control.h"
 #include "controller/run_parts.h"
@@ -48,11 +50,26 @@ class TrainLoop {
   // One step and its phases, in order.
   absl::Status RunStep(int64_t step);
   absl::Status VerifyWeights(StepBatch& batch);
-  absl::StatusOr<std::vector<Prompt>> DrawPrompts();
+  absl::StatusOr<std::vector<Prompt>> DrawPrompts(int64_t count);
   // Batch after batch until dynamic sampling has groups enough; without it one.
   absl::Status GenerateAndScore(StepBatch& batch);
   // Of the prompts from `first` on.
   absl::Status Generate(StepBatch& batch, size_t first);
+  // With partial rollout: rounds until the pool has a batch, which it gives away.
+  absl::Status GenerateByRounds(StepBatch& batch);
+  // One round, `groups` besides.
+  absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> groups);
+  absl::Status ServeRound(StepBatch& batch, std::vector<GroupRequest> groups);
+  // Prompts of the next round that the pool lacks.
+  absl::Status DrawFresh();
+  // Null where nothing is generated while the trainers train.
+  std::unique_ptr<Overlap> BeginOverlap(const StepBatch& batch);
+  // Then the rollouts sleep.
+  absl::Status EndOverlap(Overlap& overlap, StepBatch& batch);
+  absl::Status TakeFromPool(StepBatch& batch, int64_t wanted);
+  // The pool of carried groups as `checkpoint` has it (empty: none); nothing without partial
+  // rollout.
+  absl::Status RestorePool(const std::string& checkpoint);
   // The probe for rollouts in another life than that which made it.
   std::vector<GroupRequest> ProbeAgain(const std::vector<int>& ranks);
   absl::Status SleepRollouts(StepBatch& batch);

@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "controller/clients/on_all_trainers.h"
+#include "controller/partial/partial_rollout.h"
 #include "controller/phase_recorder.h"
 #include "controller/train_loop.h"
 
@@ -81,6 +82,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
   FaultPoint("checkpoint");
   const auto path = [&]() -> absl::StatusOr<std::string> {
     TANDEM_RETURN_IF_ERROR(saved.status());
+    if (parts_.partial != nullptr) TANDEM_RETURN_IF_ERROR(parts_.partial->Save(directory));
     return parts_.checkpoints.Commit(
         step,
         {.step = step,
@@ -100,6 +102,9 @@ absl::Status TrainLoop::SaveCheckpoint() {
   newest_checkpoint_ = *path;
   saved_step_ = step;
   recovery_.SetCheckpoint(*path);
+  if (parts_.partial != nullptr) {
+    TANDEM_RETURN_IF_ERROR(parts_.partial->Prune(parts_.checkpoints.List().front().step));
+  }
   int64_t bytes = 0;
   for (size_t rank = 0; rank < saved->size(); ++rank) {
     bytes += (*saved)[rank].bytes;

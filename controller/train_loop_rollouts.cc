@@ -14,14 +14,6 @@
 namespace tandem {
 namespace {
 
-absl::Status CheckLogProbs(const Sample& sample) {
-  for (size_t i = 0; i < sample.log_probs.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(
-        CheckFiniteLogProb(sample, static_cast<int64_t>(i), sample.log_probs[i], "rollout"));
-  }
-  return absl::OkStatus();
-}
-
 void ReportSync(const PublishResult& result, PhaseRecorder& phases) {
   for (const auto& [rank, report] : result.wakes) {
     phases.Report({WorkerRole::kRollout, rank}, report);
@@ -50,7 +42,8 @@ absl::Status TrainLoop::VerifyWeights(StepBatch& batch) {
 absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   DynamicSampling sampling(options_.filter_groups, options_.train_batch_size);
   for (size_t first = 0;;) {
-    TANDEM_RETURN_IF_ERROR(Generate(batch, first));
+    TANDEM_RETURN_IF_ERROR(parts_.partial != nullptr ? GenerateByRounds(batch)
+                                                     : Generate(batch, first));
     batch.phases.Begin("score");
     TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
     if (!options_.filter_groups.enable) break;
@@ -58,10 +51,12 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
     spdlog::info("dynamic sampling: {}", sampling.ProgressText());
     if (sampling.full()) break;
     first = batch.prompts.size();
-    TANDEM_ASSIGN_OR_RETURN(std::vector<Prompt> more, DrawPrompts());
+    if (parts_.partial != nullptr) continue;  // rounds draw for themselves
+    TANDEM_ASSIGN_OR_RETURN(std::vector<Prompt> more, DrawPrompts(options_.train_batch_size));
     std::move(more.begin(), more.end(), std::back_inserter(batch.prompts));
   }
   if (options_.filter_groups.enable) sampling.Report(batch.facts);
+  batch.tail.Report(options_.tail, batch.facts.trainer);
   if (options_.greedy_baselines) {
     TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
   }
@@ -98,8 +93,9 @@ absl::Status TrainLoop::Generate(StepBatch& batch, size_t first) {
       static_cast<int64_t>(batch.prompts.size() - first) * options_.samples_per_prompt;
   int64_t done = 0;
   const auto take = [&](Sample sample) -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(CheckLogProbs(sample));
+    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
     if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    batch.tail.Arrived(sample);
     batch.facts.generated_tokens += sample.response_tokens();
     if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, parts_.text);
     // The worker counts samples from 0 in each request; a re-issued request holds fewer.
@@ -108,8 +104,12 @@ absl::Status TrainLoop::Generate(StepBatch& batch, size_t first) {
     parts_.progress.OnPhaseProgress(batch.step, ++done, total);
     return absl::OkStatus();
   };
-  return parts_.serving.Generate(std::move(groups), position_.version, take,
-                                 {.on_return = [this](int rank) { return ProbeAgain({rank}); }});
+  batch.tail.Begin();
+  TANDEM_RETURN_IF_ERROR(
+      parts_.serving.Generate(std::move(groups), position_.version, take,
+                              {.on_return = [this](int rank) { return ProbeAgain({rank}); }}));
+  batch.tail.End();
+  return absl::OkStatus();
 }
 
 std::vector<GroupRequest> TrainLoop::ProbeAgain(const std::vector<int>& ranks) {
@@ -130,14 +130,17 @@ absl::Status TrainLoop::SleepRollouts(StepBatch& batch) {
     return absl::OkStatus();
   };
   const auto put = [this](Sample sample) -> absl::Status {
-    TANDEM_RETURN_IF_ERROR(CheckLogProbs(sample));
+    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
     return parts_.probe.Put(std::move(sample));
   };
   const auto probe = [&](const std::vector<int>& ranks) {
     return parts_.serving.Generate(ProbeAgain(ranks), position_.version, put,
                                    {.on_return = [this](int rank) { return ProbeAgain({rank}); }});
   };
-  TANDEM_RETURN_IF_ERROR(parts_.serving.OnAll(position_.version, sleep, probe));
+  // A probe of weights that were trained on since is compared already.
+  const bool sampled = position_.version == batch.version;
+  TANDEM_RETURN_IF_ERROR(sampled ? parts_.serving.OnAll(position_.version, sleep, probe)
+                                 : parts_.serving.OnAll(position_.version, sleep));
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const WorkerKey key{WorkerRole::kRollout, static_cast<int>(rank)};
     batch.phases.ReportOf("generate", key, reports[rank].generate);

@@ -13,6 +13,8 @@
 #include "controller/algorithm/group_filter.h"
 #include "controller/algorithm/kl_controller.h"
 #include "controller/clients/rollout_client.h"
+#include "controller/partial/partial_options.h"
+#include "controller/partial/tail_recorder.h"
 #include "controller/partition.h"
 
 namespace tandem {
@@ -38,7 +40,10 @@ struct TrainOptions {
   int64_t max_prompt_tokens = 512;
   int64_t max_model_len = 1024;  // tokens, prompt and response
   SleepMode sleep = SleepMode::kDrainOnly;
+  TailOptions tail;   // what the end of generation costs
   bool probe = true;  // verify resident weights and compare a probe batch in every step
+
+  PartialOptions partial;
 
   // Validation
   int64_t validation_samples = 1;  // per prompt

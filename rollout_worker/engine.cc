@@ -193,6 +193,7 @@ absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<Generat
   Command command = [this, shared, sink = std::move(sink)](const absl::Status& go) {
     absl::Status status = go;
     if (status.ok()) status = lifecycle_->AdmitRequest(shared->version);
+    shared->version = lifecycle_->version();
     if (status.ok()) status = generator_->Submit(std::move(*shared), sink);
     if (!status.ok()) sink->OnEnd(status);
     Publish("submit");

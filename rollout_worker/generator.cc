@@ -6,6 +6,7 @@
 #include <set>
 
 #include "common/base/status_macros.h"
+#include "rollout_worker/continuation_check.h"
 
 namespace tandem {
 namespace {
@@ -86,27 +87,66 @@ absl::Status Generator::Check(const GenerationRequest& request) const {
                       "{} samples are queued already; send more when some have finished",
                       queued_samples_);
   }
+  return CheckContinued(request);
+}
+
+absl::Status Generator::CheckContinued(const GenerationRequest& request) const {
+  if (request.continued.empty()) return absl::OkStatus();
+  if (request.continued.size() != request.sample_ids.size()) {
+    return InvalidArgument("{} samples go on from {} continuations: send one for each, or none",
+                           request.sample_ids.size(), request.continued.size());
+  }
+  const ContinuationRules rules = {.vocab_limit = options_.vocab_limit,
+                                   .max_tokens = request.params.max_tokens,
+                                   .version = request.version,
+                                   .log_probs = LogProbsFor(request)};
+  for (size_t i = 0; i < request.continued.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(Annotate(CheckContinuation(request.continued[i], rules),
+                                    fmt::format("sample {}", request.sample_ids[i])));
+  }
   return absl::OkStatus();
 }
 
+absl::StatusOr<Generator::Response> Generator::MakeResponse(const GenerationRequest& request,
+                                                            size_t index) const {
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  Response response{
+      StopCondition(request.params, options_.eos_token_ids, prompt_tokens, options_.max_model_len),
+      std::nullopt};
+  const bool text = response.stop.needs_text() || request.stream_tokens;
+  if (text && options_.tokenizer != nullptr) response.decoder.emplace(*options_.tokenizer, true);
+  if (request.continued.empty()) return response;
+  const Continuation& continuation = request.continued[index];
+  for (size_t i = 0; i < continuation.tokens.size(); ++i) {
+    const int32_t token = continuation.tokens[i];
+    const std::string piece = response.decoder ? response.decoder->Push(token) : "";
+    if (response.stop.OnToken(token, piece) == FinishReason::kNone) continue;
+    return InvalidArgument(
+        "sample {}: response token {} of those it goes on from, id {}, ended it already: it is "
+        "finished; send the others without it",
+        request.sample_ids[index], i, token);
+  }
+  response.stop.CutAfter(continuation.max_new_tokens);
+  return response;
+}
+
 absl::Status Generator::Submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
-  TANDEM_RETURN_IF_ERROR(Annotate(Check(request), fmt::format("request {}", request.request_id)));
+  const std::string name = fmt::format("request {}", request.request_id);
+  TANDEM_RETURN_IF_ERROR(Annotate(Check(request), name));
   auto entry = std::make_unique<Request>();
-  entry->group = MakeSequenceGroup(request.prompt, request.sample_ids, request.params);
+  for (size_t i = 0; i < request.sample_ids.size(); ++i) {
+    absl::StatusOr<Response> response = MakeResponse(request, i);
+    TANDEM_RETURN_IF_ERROR(Annotate(response.status(), name));
+    entry->responses.push_back(*std::move(response));
+  }
+  entry->group =
+      MakeSequenceGroup(request.prompt, request.sample_ids, request.params, request.continued);
   entry->group->arrival = next_arrival_++;
   entry->group->request_id = request.request_id;
   entry->group->group = request.group;
   entry->sink = std::move(sink);
   entry->stream_tokens = request.stream_tokens;
-  entry->log_probs = options_.log_probs || request.log_probs;
-  for (size_t i = 0; i < request.sample_ids.size(); ++i) {
-    Response response{StopCondition(request.params, options_.eos_token_ids,
-                                    entry->group->prompt_tokens, options_.max_model_len),
-                      std::nullopt};
-    const bool text = response.stop.needs_text() || request.stream_tokens;
-    if (text && options_.tokenizer != nullptr) response.decoder.emplace(*options_.tokenizer, true);
-    entry->responses.push_back(std::move(response));
-  }
+  entry->log_probs = LogProbsFor(request);
   entry->unfinished = static_cast<int64_t>(request.sample_ids.size());
   queued_samples_ += entry->unfinished;
   scheduler_.Add(entry->group.get());
@@ -143,7 +183,9 @@ void Generator::Commit(const DrawnToken& drawn, int64_t version) {
   sequence.finish_reason = response.stop.OnToken(drawn.drawn.token, text);
   const bool finished = sequence.finish_reason != FinishReason::kNone;
   if (request.stream_tokens) {
-    if (finished && response.decoder) text += response.decoder->Finish();
+    // A character that a cut splits comes whole with the rest of the response.
+    const bool over = finished && sequence.finish_reason != FinishReason::kCut;
+    if (over && response.decoder) text += response.decoder->Finish();
     request.sink->OnTokens({sequence.index, drawn.drawn.token, log_prob, version, std::move(text)});
   }
   if (!finished) return;

@@ -26,10 +26,11 @@ struct GenerationRequest {
   int64_t group = 0;     // echoed in the samples
   int64_t version = -1;  // weight version that must sample; -1: whatever is served
   std::vector<int32_t> prompt;
-  std::vector<uint64_t> sample_ids;  // one per sample wanted
-  SamplingParams params;
-  bool stream_tokens = false;  // OnTokens is called
-  bool log_probs = false;      // with every token, also if GeneratorOptions::log_probs is false
+  std::vector<uint64_t> sample_ids;     // one per sample wanted
+  SamplingParams params;                // max_tokens counts those that a sample comes with
+  std::vector<Continuation> continued;  // empty, or one per sample id
+  bool stream_tokens = false;           // OnTokens is called
+  bool log_probs = false;  // with every token, also if GeneratorOptions::log_probs is false
 };
 
 // What one step added to one sample.
@@ -46,7 +47,7 @@ class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
   virtual void OnTokens(const TokenDelta& delta) = 0;
-  // A whole sample, in the order they finish.
+  // A whole sample, with all its tokens so far, in the order they finish.
   virtual void OnFinished(const Sample& sample) = 0;
   // The last call. Not OK: the request was refused, or the engine stops.
   virtual void OnEnd(const absl::Status& status) = 0;
@@ -81,7 +82,8 @@ class Generator {
   ~Generator();
 
   // Queues a request; from here on the sink gets results and one OnEnd. InvalidArgument: empty
-  // prompt, an id that is no token, no or doubled sample ids, sampling parameters out of range.
+  // prompt, an id that is no token, no or doubled sample ids, sampling parameters out of range,
+  // something to continue that CheckContinuation refuses or that is over already.
   // ResourceExhausted: prompt + max_tokens exceed max_model_len, or too many samples are queued.
   absl::Status Submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
   bool has_work() const { return scheduler_.has_work(); }
@@ -99,6 +101,12 @@ class Generator {
   struct Response;
   struct Request;
   absl::Status Check(const GenerationRequest& request) const;
+  absl::Status CheckContinued(const GenerationRequest& request) const;
+  // The state after what the sample comes with. InvalidArgument: that is over already.
+  absl::StatusOr<Response> MakeResponse(const GenerationRequest& request, size_t index) const;
+  bool LogProbsFor(const GenerationRequest& request) const {
+    return options_.log_probs || request.log_probs;
+  }
   void DropCancelled();
   void Commit(const DrawnToken& drawn, int64_t version);
   void Deliver(Request& request, Sequence& sequence);

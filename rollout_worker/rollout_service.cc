@@ -41,6 +41,9 @@ GenerationRequest RequestOf(const v1::GenerateRequest& proto) {
   request.params = FromProto(proto.params());
   request.stream_tokens = proto.stream_tokens();
   request.log_probs = proto.log_probs();
+  for (const v1::Continuation& continuation : proto.continued()) {
+    request.continued.push_back(FromProto(continuation));
+  }
   return request;
 }
 

@@ -14,6 +14,11 @@ Sequence* NewestHolder(const std::map<std::pair<int64_t, int64_t>, Sequence*>& q
   return nullptr;
 }
 
+// How far its next spans go: a leader stops at the end of the prompt, where its group forks.
+int64_t EndOf(const Sequence& sequence) {
+  return sequence.group->forked ? sequence.length() : sequence.group->prompt_tokens;
+}
+
 // A sequence that runs grows without allocating.
 void ReserveToTheEnd(Sequence* sequence) {
   const int64_t length = sequence->group->prompt_tokens + sequence->group->params.max_tokens;
@@ -29,7 +34,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, int64_t num_blocks)
     : options_(options), allocator_(num_blocks) {}
 
 void Scheduler::Add(SequenceGroup* group) {
-  group->forked = !options_.share_prompts;
+  group->forked = !options_.share_prompts || group->sequences.size() == 1;
   for (const auto& sequence : group->sequences) {
     if (group->forked || sequence->index == 0) SetWaiting(sequence.get());
   }
@@ -83,7 +88,7 @@ void Scheduler::PlanAdmissions(int64_t* budget) {
 }
 
 bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, bool* preempted) {
-  const int64_t take = std::min(sequence->length() - sequence->computed, limit);
+  const int64_t take = std::min(EndOf(*sequence) - sequence->computed, limit);
   TANDEM_CHECK(take > 0, "a running sequence must have a token to compute and room for it");
   const int64_t end = sequence->computed + take;
   while (MissingBlocks(*sequence, end) > allocator_.free_blocks()) {
@@ -95,7 +100,7 @@ bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, bool* preempted)
   }
   TakeBlocks(sequence, end);
   PlannedSpan span = {sequence, sequence->computed, take};
-  if (end == sequence->length()) {
+  if (end == EndOf(*sequence)) {
     span.samplers = sequence->group->forked ? Samplers::kSequence : Samplers::kGroup;
   }
   plan_.tokens += take;
@@ -164,7 +169,8 @@ void Scheduler::Advance(const StepPlan& plan) {
   for (const PlannedSpan& span : plan.spans) {
     Sequence* sequence = span.sequence;
     sequence->computed += span.tokens;
-    if (sequence->length() == sequence->group->prompt_tokens) prefill_tokens_ += span.tokens;
+    const int64_t came_with = sequence->group->prompt_tokens + sequence->carried;
+    if (sequence->length() == came_with) prefill_tokens_ += span.tokens;
     if (span.samplers == Samplers::kGroup) Fork(sequence->group);
   }
 }

@@ -3,10 +3,11 @@
 //
 // A group's prompt is prefilled once, by its first sequence (the leader). When that is done the
 // group forks: every sample draws its first token from the leader's last row, and all hold the
-// prompt's blocks; whoever writes into a shared block copies it first.
-// When blocks run out, the newest sequence that holds some gives all of them back and starts over
-// later, recomputing its tokens (preemption by recompute). The oldest sequence is never preempted
-// by others, so a pool that holds one longest sequence always makes progress.
+// prompt's blocks; whoever writes into a shared block copies it first. Samples that come with
+// tokens of earlier rounds draw nothing from that row: after the fork each prefills its own. When
+// blocks run out, the newest sequence that holds some gives all of them back and starts over later,
+// recomputing its tokens (preemption by recompute). The oldest sequence is never preempted by
+// others, so a pool that holds one longest sequence always makes progress.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct SchedulerOptions {
 enum class Samplers {
   kNobody,    // prefill goes on
   kSequence,  // the span's own
-  kGroup      // all of its group: the leader's prefill ends
+  kGroup      // all of its group that came without tokens: the prompt's prefill ends
 };
 
 // `tokens` positions of `sequence` from `first_position` on. Its blocks cover them.
@@ -44,7 +45,9 @@ struct PlannedSpan {
   void ForEachSampler(const Visit& visit) const {
     if (samplers == Samplers::kSequence) visit(sequence);
     if (samplers != Samplers::kGroup) return;
-    for (const auto& sample : sequence->group->sequences) visit(sample.get());
+    for (const auto& sample : sequence->group->sequences) {
+      if (sample->carried == 0) visit(sample.get());
+    }
   }
 };
 
@@ -77,7 +80,8 @@ class Scheduler {
   // Samples that do not run, those of prompts still to be prefilled included.
   int64_t waiting() const;
   int64_t preemptions() const { return preemptions_; }
-  // Tokens computed before the first response token of a group: each prompt once, if shared.
+  // Tokens computed before a sample draws its first: each prompt once, if shared, and what samples
+  // came with.
   int64_t prefill_tokens() const { return prefill_tokens_; }
   const BlockAllocator& blocks() const { return allocator_; }
 

@@ -1,10 +1,22 @@
 #include "rollout_worker/sequence.h"
 
 namespace tandem {
+namespace {
+
+void GoOnFrom(const Continuation& continuation, Sequence* sequence) {
+  sequence->tokens.insert(sequence->tokens.end(), continuation.tokens.begin(),
+                          continuation.tokens.end());
+  sequence->log_probs = continuation.log_probs;
+  sequence->versions = continuation.versions;
+  sequence->carried = static_cast<int64_t>(continuation.tokens.size());
+}
+
+}  // namespace
 
 std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& prompt,
                                                  const std::vector<uint64_t>& sample_ids,
-                                                 const SamplingParams& params) {
+                                                 const SamplingParams& params,
+                                                 const std::vector<Continuation>& continued) {
   auto group = std::make_unique<SequenceGroup>();
   group->prompt_tokens = static_cast<int64_t>(prompt.size());
   group->params = params;
@@ -14,6 +26,8 @@ std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& pro
     sequence->index = static_cast<int64_t>(group->sequences.size());
     sequence->sample_id = sample_id;
     sequence->tokens = prompt;
+    const size_t index = group->sequences.size();
+    if (!continued.empty()) GoOnFrom(continued[index], sequence.get());
     group->sequences.push_back(std::move(sequence));
   }
   return group;

@@ -30,6 +30,7 @@ struct Sequence {
   std::vector<float> log_probs;
   std::vector<int64_t> versions;
   FinishReason finish_reason = FinishReason::kNone;
+  int64_t carried = 0;  // response tokens that it came with (Continuation)
 
   // The scheduler's.
   SequenceState state = SequenceState::kUnforked;
@@ -47,13 +48,15 @@ struct SequenceGroup {
   int64_t prompt_tokens = 0;
   SamplingParams params;
   std::vector<std::unique_ptr<Sequence>> sequences;
-  bool forked = false;  // the prompt's prefill is done
+  bool forked = false;  // the prompt's prefill is done, or not shared
 };
 
-// One sequence per sample id, each starting with `prompt`.
+// One sequence per sample id, each starting with `prompt` and, unless `continued` is empty, with
+// what the entry of its index has.
 std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& prompt,
                                                  const std::vector<uint64_t>& sample_ids,
-                                                 const SamplingParams& params);
+                                                 const SamplingParams& params,
+                                                 const std::vector<Continuation>& continued = {});
 
 // The finished sequence as the trainer wants it: prompt and response segments, a new segment where
 // the weight version changes.

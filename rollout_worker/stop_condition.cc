@@ -30,9 +30,11 @@ StopCondition::StopCondition(const SamplingParams& params,
 
 FinishReason StopCondition::OnToken(int32_t token, const std::string& text) {
   --left_;
+  const bool cut = round_left_ > 0 && --round_left_ == 0;
   if (std::binary_search(stop_ids_.begin(), stop_ids_.end(), token)) return FinishReason::kStop;
   if (EndsText(text)) return FinishReason::kStop;
-  return left_ <= 0 ? FinishReason::kLength : FinishReason::kNone;
+  if (left_ <= 0) return FinishReason::kLength;
+  return cut ? FinishReason::kCut : FinishReason::kNone;
 }
 
 bool StopCondition::EndsText(const std::string& text) {

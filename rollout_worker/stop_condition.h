@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// One per sample. Checked in this order: end tokens, stop texts, then the two limits.
+// One per sample. Checked in this order: end tokens, stop texts, the two limits, the round's.
 class StopCondition {
  public:
   // `eos_token_ids` end a response unless params.ignore_eos, which also disarms them among
@@ -26,6 +26,9 @@ class StopCondition {
   // After each sampled token. `text` is what the token added: whole characters only, possibly none.
   // kNone: go on.
   FinishReason OnToken(int32_t token, const std::string& text);
+  // From here on the response may have `tokens` more in this round: kCut comes with the last of
+  // them, unless that one ends the response. 0: no limit.
+  void CutAfter(int64_t tokens) { round_left_ = tokens; }
 
  private:
   bool EndsText(const std::string& text);
@@ -35,6 +38,7 @@ class StopCondition {
   size_t longest_stop_ = 0;  // bytes
   std::string tail_;         // end of the text so far, too short to hold a stop text
   int64_t left_ = 0;         // tokens
+  int64_t round_left_ = 0;   // tokens until it is cut; 0: it is not
 };
 
 }  // namespace tandem

@@ -18,10 +18,12 @@ double Difference(const LogProbMismatch& mismatch) {
 void CompareLogProbs(const PackedBatch& batch,
                      const std::vector<Sample>& samples,
                      const std::vector<float>& log_probs,
+                     int64_t version,
                      LogProbComparison& comparison) {
   for (size_t i = 0; i < log_probs.size(); ++i) {
     const Sample& sample = ScoredSample(batch, samples, i);
     const auto response = static_cast<size_t>(batch.scored_response[i]);
+    if (sample.versions[response] < version) continue;
     const float rollout = sample.log_probs[response];
     ++comparison.compared;
     comparison.probabilities.Add(log_probs[i], rollout);

@@ -29,11 +29,13 @@ struct LogProbComparison {
   std::vector<LogProbMismatch> mismatches;  // the five that differ most, the largest first
 };
 
-// Adds the scored tokens of a micro-batch; `log_probs` are the trainer's. Every sample has as many
+// Adds the scored tokens of a micro-batch, but for those that weights older than `version` sampled,
+// whose log-probs are of other weights; `log_probs` are the trainer's. Every sample has as many
 // log-probs and versions as response tokens (CheckRolloutLogProbs).
 void CompareLogProbs(const PackedBatch& batch,
                      const std::vector<Sample>& samples,
                      const std::vector<float>& log_probs,
+                     int64_t version,
                      LogProbComparison& comparison);
 
 }  // namespace tandem

@@ -19,6 +19,10 @@ void LossTotals::Add(const LossResult& result) {
   sums_.ratio += result.ratio_sum;
   ratios_.least = std::min(ratios_.least, result.ratio_min);
   ratios_.most = std::max(ratios_.most, result.ratio_max);
+  sums_.current_tokens += result.current_tokens;
+  sums_.current_ratio += result.current_ratio_sum;
+  ratios_.current_least = std::min(ratios_.current_least, result.current_ratio_min);
+  ratios_.current_most = std::max(ratios_.current_most, result.current_ratio_max);
 }
 
 absl::Status LossTotals::Reduce(Communicator& communicator) {
@@ -30,6 +34,8 @@ absl::Status LossTotals::Reduce(Communicator& communicator) {
   for (const Extremes& rank : all) {
     ratios_.least = std::min(ratios_.least, rank.least);
     ratios_.most = std::max(ratios_.most, rank.most);
+    ratios_.current_least = std::min(ratios_.current_least, rank.current_least);
+    ratios_.current_most = std::max(ratios_.current_most, rank.current_most);
   }
   return absl::OkStatus();
 }
@@ -52,6 +58,13 @@ std::map<std::string, double> LossTotals::Metrics(const PolicyLossOptions& optio
   metrics["actor/ratio_mean"] = sums_.ratio / sums_.tokens;
   metrics["actor/ratio_max"] = ratios_.most;
   return metrics;
+}
+
+void LossTotals::AddCurrentRatios(std::map<std::string, double>& metrics) const {
+  if (sums_.current_tokens == 0) return;
+  metrics["actor/current_ratio_min"] = ratios_.current_least;
+  metrics["actor/current_ratio_mean"] = sums_.current_ratio / sums_.current_tokens;
+  metrics["actor/current_ratio_max"] = ratios_.current_most;
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include "trainer_worker/fresh_ratios.h"
 #include "trainer_worker/loss_totals.h"
 #include "trainer_worker/losses/bypass_loss.h"
+#include "trainer_worker/stale_tokens.h"
 #include "trainer_worker/token_inputs.h"
 
 namespace tandem {
@@ -84,6 +85,7 @@ LossTokens TokensOf(const PackedBatch& batch,
     tokens.rows.push_back(batch.scored_sequence[i]);
     tokens.mask.push_back(IsCounted(sample, response) ? 1.0f : 0.0f);
     tokens.is_weights.push_back(sample.is_weights.empty() ? 1.0f : sample.is_weights[response]);
+    tokens.stale.push_back(IsStale(sample, response, request) ? 1 : 0);
     if (request.loss.use_kl_loss) tokens.ref_log_probs.push_back(sample.ref_log_probs[response]);
   }
   return tokens;
@@ -174,6 +176,7 @@ class MiniBatchPass {
   LossTotals totals_;
   BypassMetrics correction_;
   FreshRatios fresh_;
+  StaleTokens stale_;
   absl::Status finite_;  // told after the collectives, in which the other ranks wait for this one
   MiniBatchReport report_;
 };
@@ -220,6 +223,9 @@ void MiniBatchPass::AddToCorrection(const PackedBatch& batch, const LossTokens& 
 absl::Status MiniBatchPass::ReduceMetrics() {
   TANDEM_RETURN_IF_ERROR(totals_.Reduce(*parts_.communicator));
   report_.metrics = totals_.Metrics(request_.loss);
+  TANDEM_RETURN_IF_ERROR(stale_.Reduce(*parts_.communicator));
+  stale_.AddMetrics(report_.metrics);
+  if (stale_.any()) totals_.AddCurrentRatios(report_.metrics);
   if (!request_.loss.bypass) return absl::OkStatus();
   for (const Sample& sample : samples_) correction_.AddSample(sample.sample_id);
   TANDEM_ASSIGN_OR_RETURN(auto metrics, correction_.Reduce(request_.loss.bypass->correction,
@@ -233,8 +239,9 @@ absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
   const absl::Time start = absl::Now();
   TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, Forward(batch));
   if (request_.compare_log_probs) {
-    CompareLogProbs(batch, samples_, scores.log_probs, report_.comparison);
+    CompareLogProbs(batch, samples_, scores.log_probs, request_.step_version, report_.comparison);
   }
+  stale_.Add(batch, samples_, scores.log_probs, request_);
   if (!compared()) fresh_.Add(batch, samples_, scores.log_probs, request_);
   Keep(batch, scores.log_probs);
   TANDEM_ASSIGN_OR_RETURN(const LossResult loss, Loss(batch, scores, selected));

@@ -45,6 +45,9 @@ struct MiniBatchRequest {
   // Whoever reads the report goes on where log-probs differ: it corrects them.
   bool differences_allowed = false;
   int64_t version = 0;
+  // Weight version that the step began with. Tokens of older ones are compared with nothing: they
+  // are measured (StaleTokens).
+  int64_t step_version = 0;
   // Key what a loss chooses at random.
   int64_t step = 0;
   uint64_t seed = 1;

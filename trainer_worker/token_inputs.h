@@ -21,6 +21,12 @@ inline bool IsFresh(const Sample& sample, size_t response, const MiniBatchReques
          (request.recomputed_old_log_probs || sample.versions[response] == request.version);
 }
 
+// Whether weights sampled it that are older than those which the step began with: its log-prob is
+// of other weights than any that the step trains, and its ratio need not be 1.
+inline bool IsStale(const Sample& sample, size_t response, const MiniBatchRequest& request) {
+  return response < sample.versions.size() && sample.versions[response] < request.step_version;
+}
+
 inline bool IsCounted(const Sample& sample, size_t response) {
   return sample.mask.empty() || sample.mask[response] != 0;
 }

@@ -165,6 +165,7 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   request.differences_allowed = options_.differences_allowed;
   request.step = command.step;
   request.version = command.version;
+  request.step_version = step_version_;
   request.seed = options_.seed;
   request.loss = options_.loss;
   request.loss_agg_mode = options_.loss_agg_mode;
@@ -187,6 +188,7 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
   Phase phase(
       this, "train",
       fmt::format("ForwardBackward of step {}, mini-batch {}", command.step, command.mini_batch));
+  if (command.fresh || trained_step_ != command.step) step_version_ = command.version;
   auto samples = samples_->Pull(command.step, command.mini_batch);
   TANDEM_RETURN_IF_ERROR(
       Agree(session->communicator(), samples.status(), "pulling samples").status());

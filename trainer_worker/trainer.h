@@ -142,6 +142,7 @@ class Trainer {
   OptimizerStepResult last_step_;
   ChangedShare changed_;
   int64_t trained_step_ = -1, trained_ = 0;  // mini-batches of that step, since Reset
+  int64_t step_version_ = 0;                 // weight version at its first mini-batch
   bool step_complete_ = false;               // the last mini-batch of its step has been trained on
   int64_t rollout_incarnation_ = 0;
   int64_t workspace_bytes_ = 0;

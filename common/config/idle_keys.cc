@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <google/protobuf/text_format.h>
 
+#include "common/config/partial_rules.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 
@@ -196,6 +197,15 @@ const std::vector<Need>& OtherNeeds() {
        },
        "actor.optim.lr_scheduler_type=cosine or wsd, or actor.optim.lr_warmup_steps_ratio; the "
        "length of the run is trainer.total_training_steps"},
+      {{"rollout.partial.groups_per_round", "rollout.partial.max_versions",
+        "rollout.partial.max_rounds_without_batch"},
+       "rollout.partial.max_tokens_per_round",
+       PartialEnabled,
+       "rollout.partial.max_tokens_per_round, until_groups, round_seconds or overlap"},
+      {{"rollout.partial.max_staleness"},
+       "rollout.partial.overlap",
+       [](const v1::Config& c) { return c.rollout().partial().overlap(); },
+       "rollout.partial.overlap=true"},
       {{"rollout.val_kwargs.temperature", "rollout.val_kwargs.top_p", "rollout.val_kwargs.top_k"},
        "rollout.val_kwargs.do_sample",
        [](const v1::Config& c) { return c.rollout().val_kwargs().do_sample(); },

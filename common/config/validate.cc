@@ -9,6 +9,7 @@
 #include "common/config/advantage_rules.h"
 #include "common/config/config.h"
 #include "common/config/lora_rules.h"
+#include "common/config/partial_rules.h"
 #include "common/config/rollout_correction_rules.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
@@ -276,6 +277,7 @@ absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origi
   problems.Take(AdvantageProblems(config));
   problems.Take(RolloutCorrectionProblems(config));
   problems.Take(LoraProblems(config));
+  problems.Take(PartialProblems(config));
   CheckCluster(config.cluster(), &problems);
   return problems.status();
 }

@@ -33,6 +33,22 @@ FinishReason FromProto(v1::FinishReason reason) {
   }
 }
 
+v1::Segment ToProto(const Segment& segment) {
+  v1::Segment proto;
+  proto.set_begin(segment.begin);
+  proto.set_length(segment.length);
+  proto.set_trained(segment.trained);
+  proto.set_weight_version(segment.weight_version);
+  return proto;
+}
+
+Segment FromProto(const v1::Segment& proto) {
+  return {.begin = proto.begin(),
+          .length = proto.length(),
+          .trained = proto.trained(),
+          .weight_version = proto.weight_version()};
+}
+
 v1::Sample ToProto(const Sample& sample) {
   v1::Sample proto;
   proto.set_sample_id(sample.sample_id);
@@ -43,11 +59,7 @@ v1::Sample ToProto(const Sample& sample) {
   proto.mutable_log_probs()->Add(sample.log_probs.begin(), sample.log_probs.end());
   proto.mutable_versions()->Add(sample.versions.begin(), sample.versions.end());
   for (const Segment& segment : sample.segments) {
-    v1::Segment* out = proto.add_segments();
-    out->set_begin(segment.begin);
-    out->set_length(segment.length);
-    out->set_trained(segment.trained);
-    out->set_weight_version(segment.weight_version);
+    *proto.add_segments() = ToProto(segment);
   }
   proto.set_finish_reason(ToProto(sample.finish_reason));
   proto.set_temperature(sample.temperature);
@@ -71,10 +83,7 @@ Sample FromProto(const v1::Sample& proto) {
   sample.log_probs.assign(proto.log_probs().begin(), proto.log_probs().end());
   sample.versions.assign(proto.versions().begin(), proto.versions().end());
   for (const v1::Segment& segment : proto.segments()) {
-    sample.segments.push_back({.begin = segment.begin(),
-                               .length = segment.length(),
-                               .trained = segment.trained(),
-                               .weight_version = segment.weight_version()});
+    sample.segments.push_back(FromProto(segment));
   }
   sample.finish_reason = FromProto(proto.finish_reason());
   sample.temperature = proto.temperature();

@@ -11,6 +11,9 @@ namespace tandem {
 v1::Sample ToProto(const Sample& sample);
 Sample FromProto(const v1::Sample& proto);
 
+v1::Segment ToProto(const Segment& segment);
+Segment FromProto(const v1::Segment& proto);
+
 v1::Continuation ToProto(const Continuation& continuation);
 Continuation FromProto(const v1::Continuation& proto);
 

@@ -59,47 +59,44 @@ class Field {
   double sum_ = 0;
 };
 
+constexpr const char* kRollout = "rollout";
+
 // What a sample's ratios are made of.
 struct Compared {
   const char* old_name;
   const std::vector<float>& old;
   const std::vector<float>& trainer;
+
+  bool of_rollout() const { return old_name == kRollout; }
 };
 
 Compared ComparedOf(const SavedSample& sample) {
   const bool recomputed = !sample.old_log_probs.empty();
   if (sample.training_log_probs.empty()) {
-    return {"rollout", sample.log_probs, sample.old_log_probs};
+    return {kRollout, sample.log_probs, sample.old_log_probs};
   }
-  return {recomputed ? "recomputed" : "rollout",
+  return {recomputed ? "recomputed" : kRollout,
           recomputed ? sample.old_log_probs : sample.log_probs, sample.training_log_probs};
 }
 
-class Ratios {
+// Ratios of tokens that are looked at together.
+class RatioTokens {
  public:
-  // A batch with log-probs of a training pass is about these alone.
-  explicit Ratios(bool training) : training_(training) {}
-
-  void Add(const SavedSample& sample) {
-    if (training_ && sample.training_log_probs.empty()) return;
-    const Compared compared = ComparedOf(sample);
-    const size_t both = std::min(compared.old.size(), compared.trainer.size());
-    for (size_t i = 0; i < both; ++i) {
-      const double old = compared.old[i], trainer = compared.trainer[i];
-      if (!std::isfinite(old) || !std::isfinite(trainer)) continue;
-      const double ratio = std::exp(trainer - old);
-      if (stats_.tokens == 0) stats_.min = stats_.max = ratio;
-      stats_.min = std::min(stats_.min, ratio);
-      stats_.max = std::max(stats_.max, ratio);
-      stats_.exactly_one += trainer == old ? 1 : 0;
-      sum_ += ratio;
-      const double distance = std::fabs(trainer - old);
-      if (stats_.tokens++ == 0 || distance > worst_) {
-        Keep(sample, i, ratio, distance);
-        stats_.old = compared.old_name;
-        stats_.old_log_prob = old;
-        stats_.trainer = trainer;
-      }
+  void Add(const SavedSample& sample, const Compared& compared, size_t i) {
+    const double old = compared.old[i], trainer = compared.trainer[i];
+    if (!std::isfinite(old) || !std::isfinite(trainer)) return;
+    const double ratio = std::exp(trainer - old);
+    if (stats_.tokens == 0) stats_.min = stats_.max = ratio;
+    stats_.min = std::min(stats_.min, ratio);
+    stats_.max = std::max(stats_.max, ratio);
+    stats_.exactly_one += trainer == old ? 1 : 0;
+    sum_ += ratio;
+    const double distance = std::fabs(trainer - old);
+    if (stats_.tokens++ == 0 || distance > worst_) {
+      Keep(sample, i, ratio, distance);
+      stats_.old = compared.old_name;
+      stats_.old_log_prob = old;
+      stats_.trainer = trainer;
     }
   }
 
@@ -127,10 +124,50 @@ class Ratios {
     stats_.after.assign(begin + at + 1, begin + std::min(length, at + 1 + kContext));
   }
 
-  const bool training_;
   RatioStats stats_;
   double sum_ = 0;
   double worst_ = 0;
+};
+
+class Ratios {
+ public:
+  // A batch with log-probs of a training pass is about these alone. `version`: of the weights that
+  // the step began with.
+  Ratios(bool training, int64_t version) : training_(training), version_(version) {}
+
+  void Add(const SavedSample& sample) {
+    if (training_ && sample.training_log_probs.empty()) return;
+    const Compared compared = ComparedOf(sample);
+    const size_t both = std::min(compared.old.size(), compared.trainer.size());
+    for (size_t i = 0; i < both; ++i) {
+      // Recomputed log-probs are of the step's weights, whatever sampled the token.
+      const bool stale = compared.of_rollout() && sample.versions[i] < version_;
+      (stale ? stale_ : current_).Add(sample, compared, i);
+    }
+  }
+
+  std::optional<RatioStats> current() const { return current_.Finish(); }
+  std::optional<RatioStats> stale() const { return stale_.Finish(); }
+
+ private:
+  const bool training_;
+  const int64_t version_;
+  RatioTokens current_, stale_;
+};
+
+class Versions {
+ public:
+  void Add(const SavedSample& sample) {
+    for (const int64_t version : sample.versions) ++tokens_[version];
+    const auto [low, high] = std::minmax_element(sample.versions.begin(), sample.versions.end());
+    mixed_ += low != high && *low != *high ? 1 : 0;
+  }
+  const std::map<int64_t, int64_t>& tokens() const { return tokens_; }
+  int64_t mixed() const { return mixed_; }
+
+ private:
+  std::map<int64_t, int64_t> tokens_;
+  int64_t mixed_ = 0;
 };
 
 class Groups {
@@ -174,7 +211,8 @@ BatchStats SummarizeBatch(const BatchReader& batch) {
   Field versions("versions", true);
   std::vector<Field> arrays;
   for (const SavedArray& array : kSavedArrays) arrays.emplace_back(array.name, true);
-  Ratios ratios(HasTrainingPass(batch));
+  Ratios ratios(HasTrainingPass(batch), batch.info().sampling_version);
+  Versions by_version;
   Groups groups;
   for (size_t i = 0; i < batch.size(); ++i) {
     const SavedSample sample = batch.Read(i);
@@ -196,6 +234,7 @@ BatchStats SummarizeBatch(const BatchReader& batch) {
       arrays[a].AddAll(id, sample.*kSavedArrays[a].values);
     }
     ratios.Add(sample);
+    by_version.Add(sample);
     groups.Add(sample);
   }
   for (const Field* field : {&prompts, &responses, &scores, &rewards, &tokens, &versions}) {
@@ -206,7 +245,10 @@ BatchStats SummarizeBatch(const BatchReader& batch) {
     if (finished.samples > 0) stats.fields.push_back(std::move(finished));
   }
   stats.groups = groups.Finish();
-  stats.ratio = ratios.Finish();
+  stats.ratio = ratios.current();
+  stats.stale_ratio = ratios.stale();
+  stats.version_tokens = by_version.tokens();
+  stats.mixed_samples = by_version.mixed();
   return stats;
 }
 

@@ -71,9 +71,15 @@ struct BatchStats {
   int64_t trained_tokens = 0;
   int64_t off_support = 0;  // samples
   std::map<std::string, int64_t> finish_reasons;
+  std::map<int64_t, int64_t> version_tokens;  // response tokens by weight version
+  int64_t mixed_samples = 0;                  // with tokens of several versions
   std::vector<FieldStats> fields;   // lengths, scores, then what tokens have; those that are there
   std::vector<GroupStats> groups;   // ascending
   std::optional<RatioStats> ratio;  // absent where no trainer's log-probs were saved
+  // Of the tokens that older weights sampled than those which the step began with, over the
+  // rollout's log-probs: those of other weights, so that the ratio is not 1. `ratio` is without
+  // them.
+  std::optional<RatioStats> stale_ratio;
 };
 
 // Reads every sample, twice at most.

@@ -50,7 +50,7 @@ struct SavedMiniBatch {
 // Of the whole batch. No time and no run id: a step that is made again gives the same bytes.
 struct SavedBatchInfo {
   int64_t step = 0;
-  int64_t sampling_version = 0;  // weights that sampled it
+  int64_t sampling_version = 0;  // weights that the step began with; no token is of later ones
   int64_t version = 0;           // optimizer steps done or skipped when it was saved
   std::string failure;           // why the run stopped at it; empty: it was saved on request
   int64_t epoch = 0;             // of the passes over the samples (actor.ppo_epochs)

@@ -27,6 +27,11 @@ struct GroupRequest {
   bool log_probs = false;  // with every token, also if rollout.calculate_log_probs is false
   // Empty, or one for each of sample_ids: they go on from there.
   std::vector<Continuation> continued;
+  // Instead of `continued`, unless empty: one for each of `sample_ids`, which are some of those
+  // above. RolloutDispatcher asks right before it sends them, and again before it sends them again,
+  // so that the arrays are held no longer than that takes.
+  std::function<absl::StatusOr<std::vector<Continuation>>(const std::vector<uint64_t>& sample_ids)>
+      load_continued;
   // A round that ends early (RolloutDispatcher::Options::cut) leaves it where it is; false: it runs
   // to its end even so.
   bool may_be_cut = false;

@@ -37,6 +37,15 @@ std::string PlaceText(const BatchPosition& place) {
   return place.position < 0 ? sample : fmt::format("{} response token {}", sample, place.position);
 }
 
+std::string VersionsText(const BatchStats& stats) {
+  std::vector<std::string> versions;
+  for (const auto& [version, tokens] : stats.version_tokens) {
+    versions.push_back(fmt::format("v{}:{}", version, tokens));
+  }
+  return fmt::format("response tokens by weight version: {}; {} samples have several\n",
+                     fmt::join(versions, " "), stats.mixed_samples);
+}
+
 std::string Head(const BatchReader& batch, const BatchStats& stats) {
   const SavedBatchInfo& info = batch.info();
   std::string text =
@@ -57,6 +66,7 @@ std::string Head(const BatchReader& batch, const BatchStats& stats) {
     reasons.push_back(fmt::format("{} {}", name, count));
   }
   text += fmt::format("finish reasons: {}\n", fmt::join(reasons, ", "));
+  if (stats.version_tokens.size() > 1) text += VersionsText(stats);
   if (stats.off_support > 0) text += fmt::format("off-support: {} samples\n", stats.off_support);
   for (const SavedMiniBatch& mini : info.mini_batches) {
     text += fmt::format("mini-batch {} of pass {}: {} samples, {} trained tokens{}\n", mini.index,
@@ -99,7 +109,19 @@ std::string GroupTable(const BatchStats& stats) {
   return text + fmt::format("groups with equal rewards: {} of {}\n", equal, stats.groups.size());
 }
 
+// Of tokens whose ratio need not be 1.
+std::string StaleText(const BatchStats& stats) {
+  if (!stats.stale_ratio) return "";
+  const RatioStats& ratio = *stats.stale_ratio;
+  return fmt::format(
+      "ratio exp(trainer - rollout) of {} tokens of older weights: min {}, mean {}, max {}; worst "
+      "{}: {}, weight version {}\n",
+      ratio.tokens, Number(ratio.min), Number(ratio.mean), Number(ratio.max),
+      Number(ratio.worst.value), PlaceText(ratio.worst), ratio.weight_version);
+}
+
 std::string RatioText(const BatchStats& stats, const BatchTexts& texts) {
+  if (!stats.ratio && stats.stale_ratio) return "";
   if (!stats.ratio) {
     return "no ratio of trainer and rollout: the file has not both log-probs of any token "
            "(actor.old_log_prob=recompute saves the trainer's, and so does a run that a difference "
@@ -189,7 +211,7 @@ Json RatioJson(const RatioStats& ratio, const BatchTexts& texts) {
 
 std::string BatchText(const BatchReader& batch, const BatchStats& stats, const BatchTexts& texts) {
   return Head(batch, stats) + "\n" + FieldTable(stats) + "\n" + GroupTable(stats) + "\n" +
-         RatioText(stats, texts) + NotFiniteText(stats);
+         RatioText(stats, texts) + StaleText(stats) + NotFiniteText(stats);
 }
 
 std::string BatchJson(const BatchReader& batch, const BatchStats& stats, const BatchTexts& texts) {
@@ -227,6 +249,12 @@ std::string BatchJson(const BatchReader& batch, const BatchStats& stats, const B
                               {"reward_max", group.reward_max}});
   }
   json["ratio"] = stats.ratio ? RatioJson(*stats.ratio, texts) : Json();
+  json["stale_ratio"] = stats.stale_ratio ? RatioJson(*stats.stale_ratio, texts) : Json();
+  json["version_tokens"] = Json::object();
+  for (const auto& [version, tokens] : stats.version_tokens) {
+    json["version_tokens"][fmt::to_string(version)] = tokens;
+  }
+  json["mixed_samples"] = stats.mixed_samples;
   json["metrics"] = Json::object();
   for (const auto& [name, value] : info.metrics) {
     json["metrics"][name] = std::isfinite(value) ? Json(value) : Json(NotFinite(value));

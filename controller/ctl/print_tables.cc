@@ -1,13 +1,16 @@
 #include "controller/ctl/print_tables.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <google/protobuf/util/json_util.h>
 
 #include "controller/report/format.h"
 #include "controller/report/metric_names.h"
+#include "controller/report/tail_text.h"
 
 namespace tandem {
 namespace {
@@ -45,6 +48,23 @@ std::string FinishText(v1::FinishReason reason) {
     default:
       return "-";
   }
+}
+
+// The weight version of a response; of several, each with its number of tokens: "v3:120 v4:57".
+std::string VersionsText(const v1::SampleRecord& sample) {
+  std::vector<std::pair<int64_t, int64_t>> versions;  // and tokens
+  for (const v1::Segment& segment : sample.segments()) {
+    // What a tool said may lie between two of one version.
+    const bool goes_on = !versions.empty() && versions.back().first == segment.weight_version();
+    if (!goes_on) versions.emplace_back(segment.weight_version(), 0);
+    versions.back().second += segment.length();
+  }
+  if (versions.size() < 2) return std::to_string(sample.weight_version());
+  std::vector<std::string> parts;
+  for (const auto& [version, tokens] : versions) {
+    parts.push_back(fmt::format("v{}:{}", version, tokens));
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
 }
 
 }  // namespace
@@ -124,7 +144,13 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
         fmt::format("step {}: weights were sent again to {:.0f} rollout(s) that had lost them\n",
                     step.step(), found->second);
   }
-  return FormatTable(rows) + resent;
+  std::vector<StepRecord> records;
+  for (const v1::StepRecord& step : steps.steps()) {
+    records.push_back(
+        {.step = step.step(), .metrics = {step.metrics().begin(), step.metrics().end()}});
+  }
+  const std::string tail = TailText(records, 0);
+  return FormatTable(rows) + resent + (tail.empty() ? "" : tail + "\n");
 }
 
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
@@ -135,7 +161,7 @@ std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
                     OneLine(sample.ground_truth(), width), fmt::format("{:.3g}", sample.reward()),
                     fmt::format("{:.3g}", sample.advantage()),
                     std::to_string(sample.response_tokens()), FinishText(sample.finish_reason()),
-                    std::to_string(sample.weight_version())});
+                    VersionsText(sample)});
   }
   return FormatTable(rows) +
          fmt::format("{} of {} samples\n", samples.samples_size(), samples.total());

@@ -21,6 +21,9 @@ class ShuffledPrompts final : public PromptSource {
   DataPosition Position() const override { return position_; }
   absl::Status Restore(const DataPosition& position) override;
   int64_t size() const override { return static_cast<int64_t>(rows_.size()); }
+  const Prompt* Row(uint64_t data_row) const override {
+    return data_row < rows_.size() ? &rows_[data_row] : nullptr;
+  }
 
  private:
   std::vector<Prompt> rows_;

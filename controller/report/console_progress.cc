@@ -8,6 +8,7 @@
 #include "controller/report/format.h"
 #include "controller/report/metric_names.h"
 #include "controller/report/run_tables.h"
+#include "controller/report/tail_text.h"
 
 namespace tandem {
 namespace {
@@ -68,6 +69,9 @@ void ConsoleProgress::OnPhaseProgress(int64_t, int64_t done, int64_t total) {
 }
 
 void ConsoleProgress::OnLogProbs(int64_t, const LogProbComparison& comparison) {
+  log_probs_.clear();
+  // Tokens of older weights alone: there is nothing to compare.
+  if (comparison.compared == 0) return;
   log_probs_ = fmt::format("{} of {} token log-probs identical, |Δ| max {:.3g} mean {:.3g}",
                            comparison.identical, comparison.compared, comparison.max_abs_difference,
                            comparison.mean_abs_difference);
@@ -109,6 +113,10 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
     text += fmt::format(
         "{} {} skipped: the gradient norm was not finite, or no token was left to train on\n",
         skipped, skipped == 1 ? "update was" : "updates were");
+  }
+  if (const std::string tail = TailText(summary.step_records, info_.max_response_tokens);
+      !tail.empty()) {
+    text += tail + "\n";
   }
   if (const std::string resent = ResentText(summary.step_records); !resent.empty()) {
     text += resent + "\n";

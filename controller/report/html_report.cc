@@ -10,6 +10,7 @@
 #include "controller/report/metric_names.h"
 #include "controller/report/run_tables.h"
 #include "controller/report/svg_plot.h"
+#include "controller/report/tail_text.h"
 
 namespace tandem {
 namespace {
@@ -114,12 +115,15 @@ std::string HtmlReport(const ReportInput& input) {
           EscapeHtml(EvaluationText(input.summary.evaluations, input.info.expected_val_rise)) +
           "</p>";
   html += "<p>" + EscapeHtml(ResentText(input.summary.step_records)) + "</p>";
-  html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean)});
+  html += SvgLines("response length, tokens", {StepSeries(input, "mean", kResponseLengthMean),
+                                               StepSeries(input, "p99", kResponseLengthP99)});
   html += SvgLines("entropy and KL to the sampling policy",
                    {StepSeries(input, "entropy", kEntropy), StepSeries(input, "KL", kPolicyKl)});
   html += SvgLines("gradient norm", {StepSeries(input, "before clipping", kGradNorm)});
   html += SvgLines("tokens per second", {StepSeries(input, "generation", kGenerationThroughput),
                                          StepSeries(input, "training", kTrainingThroughput)});
+  html += "<p>" + EscapeHtml(TailText(input.summary.step_records, input.info.max_response_tokens)) +
+          "</p>";
   html += ValidationTable(input.summary.evaluations);
   html += "<h2>Where the time and the memory go</h2>" + PhasePlots(input);
   html += SampleTable("Samples of the first step", input.first_samples);

@@ -5,6 +5,9 @@ namespace tandem {
 
 inline constexpr const char* kRewardMean = "critic/rewards/mean";
 inline constexpr const char* kResponseLengthMean = "response_length/mean";
+// Nearest rank, over the samples trained on.
+inline constexpr const char* kResponseLengthP50 = "response_length/p50";
+inline constexpr const char* kResponseLengthP99 = "response_length/p99";
 inline constexpr const char* kGenerationThroughput = "perf/generation_tokens_per_second";
 inline constexpr const char* kTrainingThroughput = "perf/training_tokens_per_second";
 inline constexpr const char* kEntropy = "actor/entropy";
@@ -21,10 +24,18 @@ inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
 inline constexpr const char* kRejectedUpdates = "actor/rejected_updates";
 // Part of the tokens that the rollout correction rejected.
 inline constexpr const char* kMaskedFraction = "rollout_corr/rollout_rs_masked_fraction";
+// Trained tokens that older weights sampled than those which their step began with.
+inline constexpr const char* kStaleTokens = "partial/stale_tokens";
 // Rollouts that were sent a version which they had held before they lost it; absent where none was.
 inline constexpr const char* kResentWeights = "weights/resent_rollouts";
 // Batches of prompts that a step took to fill; absent without algorithm.filter_groups.
 inline constexpr const char* kGenerationBatches = "training/filter_groups/num_gen_batches";
+// Slot-seconds that the tail of generation left empty, and their share of all; what a cap per round
+// would save of the generation's seconds, by the cap's name (controller/partial/tail_recorder.h).
+inline constexpr const char* kTailEmptySlotSeconds = "partial/tail_empty_slot_seconds";
+inline constexpr const char* kTailShare = "partial/tail_share";
+inline constexpr const char* kPredictedSaving = "partial/predicted_saving_s/";
+inline constexpr const char* kGenerationSeconds = "timing_s/gen";
 inline constexpr const char* kStepSeconds = "timing_s/step";
 // Mean reward of a validation pass, and half the width of its 95 % interval.
 inline constexpr const char* kValRewardMean = "val/reward/mean";

@@ -34,6 +34,9 @@ const std::vector<std::string>& Migrations() {
                                                       R"sql(
     ALTER TABLE runs ADD COLUMN memory_plan TEXT NOT NULL DEFAULT '';
     ALTER TABLE phases ADD COLUMN workers TEXT NOT NULL DEFAULT '[]';
+  )sql",
+                                                      R"sql(
+    ALTER TABLE samples ADD COLUMN segments TEXT NOT NULL DEFAULT '[]';
   )sql"};
   return migrations;
 }

@@ -29,6 +29,33 @@ Numbers FromJson(const std::string& text) {
   return numbers;
 }
 
+// [[begin, length, trained, weight version], ...]
+std::string SegmentsToJson(const std::vector<Segment>& segments) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const Segment& segment : segments) {
+    json.push_back({segment.begin, segment.length, segment.trained, segment.weight_version});
+  }
+  return json.dump();
+}
+
+// Empty where the text is not what SegmentsToJson writes.
+std::vector<Segment> SegmentsFromJson(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  std::vector<Segment> segments;
+  if (!json.is_array()) return segments;
+  for (const nlohmann::json& entry : json) {
+    const bool whole = entry.is_array() && entry.size() == 4 && entry[0].is_number_integer() &&
+                       entry[1].is_number_integer() && entry[2].is_boolean() &&
+                       entry[3].is_number_integer();
+    if (!whole) return {};
+    segments.push_back({.begin = entry[0].get<int64_t>(),
+                        .length = entry[1].get<int64_t>(),
+                        .trained = entry[2].get<bool>(),
+                        .weight_version = entry[3].get<int64_t>()});
+  }
+  return segments;
+}
+
 SampleRecord ReadSample(const SqliteStatement& row) {
   SampleRecord sample;
   sample.step = row.Int(0);
@@ -45,6 +72,7 @@ SampleRecord ReadSample(const SqliteStatement& row) {
   sample.advantage = row.Real(11);
   sample.reward_terms = FromJson(row.Text(12));
   sample.token_offset = row.Int(13);
+  sample.segments = SegmentsFromJson(row.Text(14));
   return sample;
 }
 
@@ -132,7 +160,7 @@ absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<Sampl
   TANDEM_RETURN_IF_ERROR(DeleteStep("samples", step));
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
-      db_->Prepare("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
+      db_->Prepare("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
   for (const SampleRecord& sample : samples) {
     TANDEM_RETURN_IF_ERROR(insert.Bind(1, step)
                                .Bind(2, static_cast<int64_t>(sample.sample_id))
@@ -148,6 +176,7 @@ absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<Sampl
                                .Bind(12, sample.advantage)
                                .Bind(13, ToJson(sample.reward_terms))
                                .Bind(14, sample.token_offset)
+                               .Bind(15, SegmentsToJson(sample.segments))
                                .Run());
   }
   return transaction.Commit();
@@ -228,7 +257,8 @@ absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(int64_t step,
       db_->Prepare(
           "SELECT step, sample_id, group_index, sample_index, prompt, response, ground_truth, "
           "reward, response_tokens, finish_reason, weight_version, advantage, reward_terms, "
-          "token_offset FROM samples WHERE step = ? ORDER BY sample_id LIMIT ? OFFSET ?"));
+          "token_offset, segments FROM samples WHERE step = ? ORDER BY sample_id LIMIT ? OFFSET "
+          "?"));
   select.Bind(1, step).Bind(2, limit).Bind(3, offset);
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(const bool row, select.Step());

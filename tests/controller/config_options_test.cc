@@ -36,6 +36,26 @@ TEST_CASE("weight_sync.scramble becomes a mode", "[config_options]") {
   REQUIRE(MakeScrambleMode(Loaded("weight_sync.scramble=always")) == ScrambleMode::kAlways);
 }
 
+TEST_CASE("A run without rounds predicts what two caps would save", "[config_options]") {
+  const auto options = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"data.max_response_length=101", "rollout.max_num_seqs=48",
+                                       "cluster.trainers=3", "cluster.rollouts=3"});
+    const auto loaded = LoadConfig("", overrides);
+    REQUIRE(loaded.ok());
+    return MakeTrainOptions(loaded->config, {2}, 1000).tail;
+  };
+  const TailOptions off = options({});
+  REQUIRE(off.slots == 144);
+  REQUIRE(off.caps.size() == 2);
+  REQUIRE(off.caps[0].name == "split_2");
+  REQUIRE(off.caps[0].tokens == 51);
+  REQUIRE(off.caps[1].name == "split_4");
+  REQUIRE(off.caps[1].tokens == 26);
+  for (const char* cut : {"max_tokens_per_round=7", "until_groups=2", "round_seconds=0.5"}) {
+    REQUIRE(options({std::string("rollout.partial.") + cut}).caps.empty());
+  }
+}
+
 TEST_CASE("algorithm.filter_groups reaches the train loop", "[config_options]") {
   const auto loaded =
       LoadConfig("", {"algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc",

@@ -56,6 +56,24 @@ TEST_CASE("A reward key that a row's reward has not is refused with the data sou
   REQUIRE(filter.message().find("algorithm.filter_groups.metric") != std::string::npos);
 }
 
+TEST_CASE("Fewer prompts than a round can draw are refused too", "[run_inputs]") {
+  const Inputs inputs({"tandem/addition", "tandem/addition"});
+  const std::vector<std::string> rounds = {"data.train_batch_size=1",
+                                           "rollout.partial.max_tokens_per_round=1"};
+  const auto load = [&](int64_t groups) {
+    std::vector<std::string> keys = rounds;
+    keys.push_back("rollout.partial.groups_per_round=" + std::to_string(groups));
+    return inputs.Load(keys);
+  };
+  REQUIRE(load(2).ok());
+  const absl::Status few = load(3);
+  REQUIRE(absl::IsInvalidArgument(few));
+  REQUIRE(few.message() ==
+          "2 training prompts are fewer than rollout.partial.groups_per_round = 3; lower it, or "
+          "give more rows in data.train_files");
+  REQUIRE(inputs.Load({"data.train_batch_size=2", "rollout.partial.groups_per_round=3"}).ok());
+}
+
 TEST_CASE("Fewer prompts than a batch are refused with what to change", "[run_inputs]") {
   const Inputs inputs({"tandem/addition", "tandem/addition"});
   REQUIRE(inputs.Load({"data.train_batch_size=2"}).ok());

@@ -106,6 +106,43 @@ TEST_CASE("SampleStore refuses a token that other weights sampled", "[samples]")
   REQUIRE_FALSE(f.store->Contains(1));
 }
 
+TEST_CASE("SampleStore takes tokens of older weights where it is told to, and no others",
+          "[samples][partial]") {
+  Fixture f;
+  REQUIRE(f.store->BeginStep(1).ok());
+  const auto put = [&](uint64_t id, const std::vector<int64_t>& versions) {
+    Sample sample = MakeSample(id, static_cast<int64_t>(versions.size()));
+    sample.versions = versions;
+    return f.store->Put(sample, 7, TokenVersions::kUpTo);
+  };
+  const auto refused = [&](const std::vector<int64_t>& versions, const std::string& part) {
+    const absl::Status status = put(9, versions);
+    INFO(status.ToString());
+    REQUIRE(absl::IsDataLoss(status));
+    REQUIRE(std::string(status.message()).find(part) != std::string::npos);
+    REQUIRE_FALSE(f.store->Contains(9));
+  };
+  REQUIRE(put(1, {4, 4, 6, 7}).ok());
+  REQUIRE(put(2, {5, 5}).ok());  // whole before the step began
+  REQUIRE(put(3, {7, 7, 7}).ok());
+  REQUIRE(put(4, {}).ok());
+  refused({6, 7, 8}, "weights of version 8 sampled response token 2, version 7 or an older one");
+  refused({6, 6, 5, 7}, "version 5 sampled response token 2, after a token of version 6");
+  refused({7, 6}, "version 6 sampled response token 1, after a token of version 7");
+
+  REQUIRE(f.store->Read(1)->versions == std::vector<int64_t>{4, 4, 6, 7});
+  const std::vector<SampleMeta> metas = f.store->Metas();
+  REQUIRE(metas[0].weight_version == 4);
+  REQUIRE(metas[0].newest_version == 7);
+  REQUIRE(metas[0].response_segments.size() == 3);
+  REQUIRE(metas[0].response_segments[1].begin == 2);
+  REQUIRE(metas[0].response_segments[1].length == 1);
+  REQUIRE(metas[0].response_segments[1].weight_version == 6);
+  REQUIRE(metas[1].newest_version == 5);
+  REQUIRE(metas[2].response_segments.size() == 1);
+  REQUIRE(metas[3].response_segments.empty());
+}
+
 TEST_CASE("SampleStore takes every id once, and only whole samples", "[samples]") {
   Fixture f;
   REQUIRE_FALSE(f.store->Put(MakeSample(1, 1), 7).ok());  // no step yet

@@ -305,6 +305,11 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
   REQUIRE(page.total() == 8);
   REQUIRE(page.samples(1).response() == "2 tokens");
+  REQUIRE(page.samples(1).segments_size() == 1);
+  REQUIRE(page.samples(1).segments(0).begin() == 0);
+  REQUIRE(page.samples(1).segments(0).length() == 2);
+  REQUIRE(page.samples(1).segments(0).trained());
+  REQUIRE(page.samples(1).segments(0).weight_version() == page.samples(1).weight_version());
   for (SampleRecord& sample : run.store.samples.at(1)) sample.prompt.assign(1 << 20, 'p');
   REQUIRE(Call(*stub, &Stub::ListSamples, list, &page).ok());
   REQUIRE(page.total() == 8);

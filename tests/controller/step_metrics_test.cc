@@ -32,6 +32,20 @@ TEST_CASE("The step's sequence lengths are compared before and after balancing",
   REQUIRE(metrics.at("global_seqlen/mean") == 50);
 }
 
+TEST_CASE("Percentiles of the response length are lengths that are there", "[step_metrics]") {
+  testing::FakeRun run(1);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  std::vector<SampleMeta> samples;
+  for (uint64_t i = 1; i <= 200; ++i) {
+    samples.push_back(MetaOf(i, 1, static_cast<int64_t>(i * i), 0));
+  }
+  const auto metrics = StepMetrics({}, samples, phases);
+  REQUIRE(metrics.at("response_length/p50") == 100 * 100);
+  REQUIRE(metrics.at("response_length/p99") == 198 * 198);
+  REQUIRE(metrics.at("response_length/max") == 200 * 200);
+  REQUIRE_FALSE(StepMetrics({}, {}, phases).contains("response_length/p50"));
+}
+
 TEST_CASE("A rank without samples has no tokens", "[step_metrics]") {
   testing::FakeRun run(1);
   PhaseRecorder phases(1, run.pool, run.progress, run.clock);
@@ -78,6 +92,62 @@ TEST_CASE("Ratios and clip fraction of the first mini-batch are kept apart from 
   REQUIRE(step.at("actor/ratio_min") == 0.5);
   REQUIRE(step.at("actor/ratio_max") == 3);
   REQUIRE(step.at("actor/loss") == Approx(1.5));
+}
+
+TEST_CASE("Ratios of the first mini-batch are those of the step's weights, where others are there",
+          "[step_metrics][partial]") {
+  StepFacts facts;
+  AddMiniBatchMetrics(facts,
+                      {{"actor/ratio_min", 0.5},
+                       {"actor/ratio_mean", 0.9},
+                       {"actor/ratio_max", 1.5},
+                       {"actor/current_ratio_min", 1},
+                       {"actor/current_ratio_mean", 1},
+                       {"actor/current_ratio_max", 1},
+                       {"actor/pg_clipfrac", 0.25},
+                       {"partial/stale_tokens", 3}},
+                      1, true);
+  REQUIRE(facts.trainer.at("actor/first_ratio_min") == 1);
+  REQUIRE(facts.trainer.at("actor/first_ratio_mean") == 1);
+  REQUIRE(facts.trainer.at("actor/first_ratio_max") == 1);
+  REQUIRE(facts.trainer.at("actor/first_pg_clipfrac") == 0.25);
+  REQUIRE(facts.trainer.at("actor/ratio_min") == 0.5);
+
+  // All of older weights: there is nothing that must be 1.
+  StepFacts old;
+  AddMiniBatchMetrics(old,
+                      {{"actor/ratio_min", 0.5},
+                       {"actor/ratio_mean", 0.9},
+                       {"actor/ratio_max", 1.5},
+                       {"partial/stale_tokens", 3}},
+                      1, true);
+  for (const char* name : {"min", "mean", "max"}) {
+    REQUIRE_FALSE(old.trainer.contains(std::string("actor/first_ratio_") + name));
+  }
+}
+
+TEST_CASE("Means over tokens of older weights weigh mini-batches by such tokens",
+          "[step_metrics][partial]") {
+  const auto numbers = [](double tokens, double mean, double least, double most, double kl) {
+    return std::map<std::string, double>{{"partial/stale_tokens", tokens},
+                                         {"partial/stale_ratio_mean", mean},
+                                         {"partial/stale_ratio_min", least},
+                                         {"partial/stale_ratio_max", most},
+                                         {"partial/stale_kl", kl}};
+  };
+  StepFacts facts;
+  AddMiniBatchMetrics(facts, {{"actor/loss", 1}}, 0.25, true);
+  AddMiniBatchMetrics(facts, numbers(30, 0.7, 0.5, 1.5, 0.1), 0.25, false);
+  REQUIRE(facts.trainer.at("partial/stale_ratio_mean") == 0.7);
+  REQUIRE(facts.trainer.at("partial/stale_kl") == 0.1);
+  AddMiniBatchMetrics(facts, numbers(10, 1.5, 0.25, 1.25, 0.5), 0.25, false);
+  AddMiniBatchMetrics(facts, {{"actor/loss", 1}}, 0.25, false);
+  AverageOverThoseThatHave(facts, 4);
+  REQUIRE(facts.trainer.at("partial/stale_tokens") == 40);
+  REQUIRE(facts.trainer.at("partial/stale_ratio_mean") == Approx(0.9));
+  REQUIRE(facts.trainer.at("partial/stale_kl") == Approx(0.2));
+  REQUIRE(facts.trainer.at("partial/stale_ratio_min") == 0.25);
+  REQUIRE(facts.trainer.at("partial/stale_ratio_max") == 1.5);
 }
 
 TEST_CASE("The mean of a number that some mini-batches lack is over those that have it",

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "controller/clients/rollout_client.h"
 #include "tests/fakes/call_journal.h"
+#include "tests/fakes/fake_response.h"
 
 namespace tandem::testing {
 
@@ -29,8 +32,10 @@ inline Sample MakeFakeSample(const GroupRequest& request, uint64_t sample_id) {
   return sample;
 }
 
-// Generate answers before it returns. A failure injected for "Generate" comes after the first of
-// several samples of the request, as when a process dies in the middle.
+// Generate answers before it returns, but for samples that FakeResponses::held_after holds up:
+// their request ends when it is aborted, or with CancelAll or EndAll. A failure injected for
+// "Generate" comes after the first of several samples of the request, as when a process dies in the
+// middle.
 class FakeRolloutClient : public RolloutClient {
  public:
   FakeRolloutClient(CallJournal& journal, int rank, int64_t incarnation)
@@ -47,6 +52,7 @@ class FakeRolloutClient : public RolloutClient {
                                         request.sample_ids.size(), request.version));
     const size_t asked = request.sample_ids.size();
     const size_t made = status.ok() ? asked : std::min<size_t>(1, asked - 1);
+    if (responses.length) return Respond(request, made, status, on_sample, on_done);
     for (size_t i = 0; i < made; ++i) {
       Sample sample = MakeFakeSample(request, request.sample_ids[i]);
       sample.log_probs.front() = first_log_prob;
@@ -55,7 +61,13 @@ class FakeRolloutClient : public RolloutClient {
     on_done(status);
   }
   absl::Status Abort(const std::vector<std::string>& request_ids) override {
-    return journal_.Call(who_, fmt::format("Abort({})", fmt::join(request_ids, ",")));
+    TANDEM_RETURN_IF_ERROR(
+        journal_.Call(who_, fmt::format("Abort({})", fmt::join(request_ids, ","))));
+    for (const Held& held : TakeHeld(request_ids)) {
+      for (const Sample& sample : held.samples) held.on_sample(sample);
+      held.on_done(absl::OkStatus());
+    }
+    return absl::OkStatus();
   }
   absl::StatusOr<SleepReports> Sleep(SleepMode mode) override {
     const char* name = mode == SleepMode::kDrainOnly ? "drain" : "level";
@@ -76,13 +88,70 @@ class FakeRolloutClient : public RolloutClient {
     return journal_.Call(who_, "AbortUpdate()");
   }
   absl::Status Shutdown() override { return journal_.Call(who_, "Shutdown()"); }
-  void CancelAll() override {}
+  void CancelAll() override { EndAll(absl::CancelledError("cancelled")); }
+  // Ends requests whose samples are held up, without these.
+  void EndAll(const absl::Status& status) {
+    for (const Held& held : TakeHeld({})) held.on_done(status);
+  }
+  // All that were sent, with what they go on from; only where `responses.length` is set.
+  std::vector<GroupRequest> requests() const {
+    std::lock_guard lock(mutex_);
+    return requests_;
+  }
   std::string address() const override { return fmt::format("r{}i{}", rank_, incarnation_); }
   int64_t incarnation() const override { return incarnation_; }
 
-  float first_log_prob = -1.0f;  // of every sample
+  float first_log_prob = -1.0f;  // of every sample, unless they are long
+  FakeResponses responses;       // set before the first request
 
  private:
+  struct Held {
+    std::string request_id;
+    std::vector<Sample> samples;
+    std::function<void(Sample)> on_sample;
+    std::function<void(absl::Status)> on_done;
+  };
+
+  void Respond(const GroupRequest& request,
+               size_t made,
+               absl::Status status,
+               const std::function<void(Sample)>& on_sample,
+               const std::function<void(absl::Status)>& on_done) {
+    {
+      std::lock_guard lock(mutex_);
+      requests_.push_back(request);
+    }
+    const absl::Status refused = CheckFakeContinuations(request);
+    if (!refused.ok()) return on_done(refused);
+    Held held{.request_id = request.request_id, .on_sample = on_sample, .on_done = on_done};
+    for (size_t i = 0; i < made; ++i) {
+      Sample sample = MakeFakeResponse(request, i, responses);
+      if (sample.finish_reason == FinishReason::kAborted) {
+        held.samples.push_back(std::move(sample));
+      } else {
+        on_sample(std::move(sample));
+      }
+    }
+    if (held.samples.empty() || !status.ok()) return on_done(status);
+    std::lock_guard lock(mutex_);
+    held_.push_back(std::move(held));
+  }
+
+  // Those of the given requests; of all when empty.
+  std::vector<Held> TakeHeld(const std::vector<std::string>& request_ids) {
+    std::lock_guard lock(mutex_);
+    const auto taken = std::stable_partition(held_.begin(), held_.end(), [&](const Held& held) {
+      return !request_ids.empty() &&
+             std::count(request_ids.begin(), request_ids.end(), held.request_id) == 0;
+    });
+    std::vector<Held> ended(std::make_move_iterator(taken), std::make_move_iterator(held_.end()));
+    held_.erase(taken, held_.end());
+    return ended;
+  }
+
+  mutable std::mutex mutex_;  // held_, requests_
+  std::vector<Held> held_;
+  std::vector<GroupRequest> requests_;
   CallJournal& journal_;
   const std::string who_;
   const int rank_;

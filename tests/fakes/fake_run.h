@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/partial/partial_rollout.h"
 #include "controller/train_loop.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_rollout_client.h"
@@ -37,10 +38,12 @@ class FakePrompts : public PromptSource {
     return absl::OkStatus();
   }
   int64_t size() const override { return 1000; }
+  const Prompt* Row(uint64_t data_row) const override { return data_row < 1000 ? &row_ : nullptr; }
 
   uint64_t epoch = 0;  // of every prompt
 
  private:
+  Prompt row_{.tokens = {1, 2, 3}};
   DataPosition position_;
 };
 
@@ -182,6 +185,17 @@ class FakeRun {
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples", 0);
     serving = std::make_unique<Serving>(pool, weights, budget, progress, serving_options);
+    partial.reset();
+    if (options.partial.enabled) {
+      auto cuts = *CutJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
+      auto groups = *SamplePool::Open(dir.path() / "partial_pool",
+                                      {.tokenizer_digest = "fake",
+                                       .vocab_limit = 100,
+                                       .samples_per_prompt = options.samples_per_prompt,
+                                       .sampling = options.sampling});
+      partial = std::make_unique<PartialRollout>(options.partial, std::move(groups),
+                                                 std::move(cuts), clock);
+    }
     control = std::make_unique<RunControl>(options.total_steps, mode);
     loop = std::make_unique<TrainLoop>(Parts(), options, *control, 100);
   }
@@ -202,6 +216,7 @@ class FakeRun {
             .checkpoints = *checkpoints,
             .clock = clock,
             .validation = validation,
+            .partial = partial.get(),
             .interrupted = [this] { return control && control->stop_now(); }};
   }
 
@@ -229,6 +244,7 @@ class FakeRun {
   WeightCheckResult check{.expected = 3, .checked = 3};  // of every rollout
   std::set<int64_t> skipped_versions;                    // that the trainers make without an update
   float first_log_prob = -1.0f;                          // of every sample
+  FakeResponses responses;                               // of every rollout
   WorkerRegistry registry;
   WorkerPool pool;
   Probe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
@@ -254,6 +270,7 @@ class FakeRun {
   std::unique_ptr<CheckpointIndex> checkpoints;
   std::unique_ptr<SampleStore> samples;
   std::unique_ptr<Serving> serving;
+  std::unique_ptr<PartialRollout> partial;  // of options.partial
   std::unique_ptr<RunControl> control;
   std::unique_ptr<TrainLoop> loop;
 
@@ -281,6 +298,7 @@ class FakeRun {
               auto rollout =
                   std::make_shared<FakeRolloutClient>(journal, entry.key().rank, entry.incarnation);
               rollout->first_log_prob = first_log_prob;
+              rollout->responses = responses;
               return rollout;
             }};
   }

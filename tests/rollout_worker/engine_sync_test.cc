@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "rollout_worker/engine.h"
+#include "tests/rollout_worker/continuation_rig.h"
 #include "tests/rollout_worker/engine_rig.h"
 
 namespace tandem {
@@ -90,6 +91,35 @@ TEST_CASE("W8: after an update no cached prefix is used, with memory kept or giv
     REQUIRE(f.engine->Sleep({}).ok());
     REQUIRE(f.engine->Wake({}).ok());
   }
+}
+
+TEST_CASE(
+    "R2: after a sync samples go on under the new weights, and may not go on under older ones") {
+  Fixture f;
+  const TinyWeights other({.seed = 2}, DType::kBFloat16);
+  for (GenerationRequest& request : f.requests) request.params.ignore_eos = true;
+  REQUIRE(Publish(*f.engine, f.weights, 1).ok());
+  const SamplesById first = GenerateAll(*f.engine, f.requests);
+  const auto rest = ResumeAll(f.requests, first, 15);
+  REQUIRE(Publish(*f.engine, other, 2).ok());
+  const SamplesById resumed = GenerateAll(*f.engine, rest);
+  // Blocks of the old weights would show.
+  RequireSame(resumed, Expected(other, rest));
+  for (const auto& [id, sample] : resumed) {
+    std::vector<int64_t> versions(15, 1);
+    versions.resize(40, 2);
+    REQUIRE(sample.versions == versions);
+    REQUIRE(sample.segments.size() == 3);
+    const std::vector<float>& old_log_probs = first.at(id).log_probs;
+    REQUIRE(
+        std::equal(old_log_probs.begin(), old_log_probs.begin() + 15, sample.log_probs.begin()));
+  }
+  // A rollout that fell back, say to a checkpoint: it must not go on from weights to come.
+  REQUIRE(Publish(*f.engine, f.weights, 1).ok());
+  const auto later = ResumeAll(f.requests, resumed, 20);
+  const absl::Status refused = Try(*f.engine, later[0]);
+  REQUIRE(refused.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(std::string(refused.message()).find("serves version 1") != std::string::npos);
 }
 
 TEST_CASE(

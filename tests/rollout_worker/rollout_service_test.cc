@@ -1,67 +1,15 @@
-#include "rollout_worker/rollout_service.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/config/config.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/server.h"
 #include "common/rpc/status_convert.h"
 #include "common/wire/sample_codec.h"
 #include "rollout_worker/worker_options.h"
-#include "tests/rollout_worker/engine_rig.h"
+#include "tests/rollout_worker/served_engine.h"
 
 namespace tandem {
 namespace {
 
 using namespace tandem::testing;
-
-// A served engine with weights, and a stub that talks to it.
-struct Served {
-  TinyWeights weights{{}, DType::kBFloat16};
-  std::unique_ptr<Engine> engine;
-  bool shut_down = false;
-  RolloutService service{[this] { shut_down = true; }};
-  std::unique_ptr<RpcServer> server;
-  std::unique_ptr<v1::RolloutService::Stub> stub;
-
-  Served() {
-    EngineOptions options = MakeEngineTestOptions(weights, {});
-    options.load_weights = true;
-    engine = Engine::Create(options).value();
-    const std::string address = "unix:" + (weights.dir.path() / "rollout.sock").string();
-    server = RpcServer::Start(address, {&service}).value();
-    stub = v1::RolloutService::NewStub(MakeChannel(server->address()).value());
-  }
-  ~Served() {
-    engine->Shutdown();
-    server->Shutdown(absl::Seconds(2));
-  }
-  void SetReady() {
-    v1::WorkerId worker;
-    worker.set_role(v1::ROLE_ROLLOUT);
-    worker.set_rank(3);
-    worker.set_incarnation(7);
-    service.SetReady(engine.get(), worker);
-  }
-  static std::unique_ptr<grpc::ClientContext> Context() {
-    auto context = std::make_unique<grpc::ClientContext>();
-    SetDeadline(*context, absl::Seconds(60));
-    return context;
-  }
-};
-
-v1::GenerateRequest ProtoOf(const GenerationRequest& request) {
-  v1::GenerateRequest proto;
-  proto.set_incarnation(7);
-  proto.set_request_id(request.request_id);
-  proto.set_version(request.version);
-  proto.set_group(request.group);
-  proto.set_stream_tokens(request.stream_tokens);
-  for (const int32_t token : request.prompt) proto.add_prompt(token);
-  for (const uint64_t id : request.sample_ids) proto.add_sample_ids(id);
-  *proto.mutable_params() = ToProto(request.params);
-  return proto;
-}
 
 }  // namespace
 

@@ -19,7 +19,11 @@ class Harness {
   Harness(const SchedulerOptions& options, int64_t blocks)
       : options_(options), scheduler_(options, blocks), slots_(static_cast<size_t>(blocks)) {}
 
-  SequenceGroup* Add(int64_t prompt_tokens, int64_t samples, int64_t max_tokens) {
+  // `carried`: tokens that its samples come with; empty: none has any.
+  SequenceGroup* Add(int64_t prompt_tokens,
+                     int64_t samples,
+                     int64_t max_tokens,
+                     const std::vector<int64_t>& carried = {}) {
     const auto arrival = static_cast<int64_t>(groups_.size());
     std::vector<int32_t> prompt(static_cast<size_t>(prompt_tokens));
     std::iota(prompt.begin(), prompt.end(), static_cast<int32_t>(arrival * 100000));
@@ -27,7 +31,13 @@ class Harness {
     for (int64_t i = 0; i < samples; ++i) ids.push_back(static_cast<uint64_t>(arrival * 1000 + i));
     SamplingParams params;
     params.max_tokens = max_tokens;
-    groups_.push_back(MakeSequenceGroup(prompt, ids, params));
+    std::vector<Continuation> continued(carried.size());
+    for (size_t i = 0; i < carried.size(); ++i) {
+      for (int64_t t = 0; t < carried[i]; ++t) {
+        continued[i].tokens.push_back(TokenOf(ids[i], prompt_tokens + t));
+      }
+    }
+    groups_.push_back(MakeSequenceGroup(prompt, ids, params, continued));
     groups_.back()->arrival = arrival;
     scheduler_.Add(groups_.back().get());
     return groups_.back().get();
@@ -102,6 +112,10 @@ class Harness {
     }
   }
 
+  // A token that tells the samples of a group apart.
+  static int32_t TokenOf(uint64_t sample_id, int64_t position) {
+    return static_cast<int32_t>(-1 - sample_id * 1000 - static_cast<uint64_t>(position));
+  }
   static Slot Expected(const Sequence& s, int64_t position) {
     return {s.tokens[static_cast<size_t>(position)], position};
   }
@@ -111,9 +125,7 @@ class Harness {
   }
 
   void Sampled(Sequence* sequence) {
-    // A token that tells the samples of a group apart.
-    sequence->tokens.push_back(static_cast<int32_t>(-1 - sequence->sample_id * 1000 -
-                                                    static_cast<uint64_t>(sequence->length())));
+    sequence->tokens.push_back(TokenOf(sequence->sample_id, sequence->length()));
     const SequenceGroup& group = *sequence->group;
     if (sequence->length() == group.prompt_tokens + group.params.max_tokens) {
       finish_order_.push_back(sequence->sample_id);
@@ -224,6 +236,38 @@ TEST_CASE("A removed group gives everything back at any moment") {
   }
 }
 
+TEST_CASE("Samples that come with tokens share the prompt and draw nothing at its end") {
+  Harness harness({64, 48, true}, 100);
+  SequenceGroup* group = harness.Add(130, 4, 90, {70, 0, 5, 64});
+  while (!group->forked) {
+    for (const auto& sequence : group->sequences) {
+      REQUIRE(sequence->length() == 130 + sequence->carried);
+    }
+    harness.Step();
+  }
+  // The prompt is read, and who has no token yet drew its first.
+  REQUIRE(harness.scheduler().prefill_tokens() == 130);
+  REQUIRE(group->sequences[1]->length() == 131);
+  REQUIRE(group->sequences[0]->length() == 200);
+  REQUIRE(harness.scheduler().blocks().used_blocks() == 3);
+  while (group->sequences[3]->length() == 194) harness.Step();
+  const int32_t first = group->sequences[0]->blocks[0];
+  REQUIRE(harness.scheduler().blocks().holders(first) == 4);
+  harness.Run();
+  REQUIRE(harness.scheduler().prefill_tokens() == 130 + 70 + 5 + 64);
+}
+
+TEST_CASE("A removed group that comes with tokens gives everything back at any moment") {
+  for (int steps = 0; steps < 30; ++steps) {
+    Harness harness({4, 16, true}, 8);
+    SequenceGroup* removed = harness.Add(70, 4, 1000, {20, 0, 100, 3});
+    for (int i = 0; i < steps; ++i) harness.Step();
+    harness.scheduler().Remove(removed);
+    REQUIRE(!harness.scheduler().has_work());
+    REQUIRE(harness.scheduler().blocks().used_blocks() == 0);
+  }
+}
+
 TEST_CASE("Random loads on random pools keep budget, blocks and histories right") {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
@@ -234,7 +278,12 @@ TEST_CASE("Random loads on random pools keep budget, blocks and histories right"
     Harness harness({pick(1, 12), pick(1, 100), pick(0, 3) != 0}, blocks);
     for (int i = 0; i < 12; ++i) {
       const int64_t prompt = pick(1, 150);
-      harness.Add(prompt, pick(1, 6), pick(1, 256 - prompt));
+      const int64_t samples = pick(1, 6), max_tokens = pick(1, 256 - prompt);
+      std::vector<int64_t> carried;
+      if (pick(0, 1) == 0) {
+        for (int64_t s = 0; s < samples; ++s) carried.push_back(pick(0, max_tokens - 1));
+      }
+      harness.Add(prompt, samples, max_tokens, carried);
       for (int64_t steps = pick(0, 20); steps > 0 && harness.scheduler().has_work(); --steps) {
         harness.Step();
       }

@@ -37,6 +37,24 @@ TEST_CASE("A response ends at max_tokens or where prompt and response fill max_m
   REQUIRE(by_model.OnToken(1, "") == FinishReason::kLength);
 }
 
+TEST_CASE("A round's limit cuts after so many tokens more, and every other end wins over it") {
+  StopCondition stop(Params(5), {7}, 3, 100);
+  REQUIRE(stop.OnToken(1, "") == FinishReason::kNone);
+  stop.CutAfter(2);
+  REQUIRE(stop.OnToken(1, "") == FinishReason::kNone);
+  REQUIRE(stop.OnToken(1, "") == FinishReason::kCut);
+  stop.CutAfter(2);
+  REQUIRE(stop.OnToken(1, "") == FinishReason::kNone);
+  REQUIRE(stop.OnToken(1, "") == FinishReason::kLength);
+  StopCondition ends(Params(5), {7}, 3, 100);
+  ends.CutAfter(1);
+  REQUIRE(ends.OnToken(7, "") == FinishReason::kStop);
+  StopCondition unlimited(Params(3), {7}, 3, 100);
+  unlimited.CutAfter(0);
+  REQUIRE(unlimited.OnToken(1, "") == FinishReason::kNone);
+  REQUIRE(unlimited.OnToken(1, "") == FinishReason::kNone);
+}
+
 TEST_CASE("A stop text is found across any number of tokens") {
   for (size_t piece = 1; piece <= 9; ++piece) {
     SamplingParams params = Params(100);

@@ -249,7 +249,10 @@ std::vector<std::vector<int32_t>> ClusterRig::StoredTokens(int64_t step,
 nlohmann::json Repeatable(const nlohmann::json& metrics) {
   nlohmann::json kept = nlohmann::json::object();
   for (const auto& [name, value] : metrics.items()) {
-    if (name.rfind("timing", 0) != 0 && name.rfind("perf/", 0) != 0) kept[name] = value;
+    const bool is_time = name.rfind("timing", 0) == 0 || name.rfind("perf/", 0) == 0 ||
+                         name.rfind("partial/tail_", 0) == 0 ||
+                         name.rfind("partial/predicted_saving_s", 0) == 0;
+    if (!is_time) kept[name] = value;
   }
   return kept;
 }

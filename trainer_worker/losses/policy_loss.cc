@@ -58,8 +58,9 @@ absl::Status CheckLengths(const LossTokens& tokens, const PolicyLossOptions& opt
     return InvalidArgument("actor.policy_loss.loss_mode={} needs its selection of tokens",
                            options.loss_mode);
   }
-  if (!fits(tokens.is_weights, false) || !fits(tokens.mask, false) || !fits(tokens.rows, false)) {
-    return InvalidArgument("importance weights, mask or rows: wrong length");
+  if (!fits(tokens.is_weights, false) || !fits(tokens.mask, false) || !fits(tokens.rows, false) ||
+      !fits(tokens.stale, false)) {
+    return InvalidArgument("importance weights, mask, rows or stale tokens: wrong length");
   }
   return absl::OkStatus();
 }
@@ -146,6 +147,11 @@ void AddRatios(const LossTokens& tokens, const at::Tensor& mask, LossResult& res
     result.ratio_sum += ratio;
     result.ratio_min = std::min(result.ratio_min, ratio);
     result.ratio_max = std::max(result.ratio_max, ratio);
+    if (!tokens.stale.empty() && tokens.stale[i] != 0) continue;
+    result.current_tokens += 1;
+    result.current_ratio_sum += ratio;
+    result.current_ratio_min = std::min(result.current_ratio_min, ratio);
+    result.current_ratio_max = std::max(result.current_ratio_max, ratio);
   }
 }
 

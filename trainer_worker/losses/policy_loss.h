@@ -27,6 +27,7 @@ struct LossTokens {
   std::vector<float> mask;           // optional, 0 or 1; empty: every token counts
   std::vector<int64_t> rows;         // optional: sequence of each token; whole sequences only
   std::vector<uint8_t> selected;     // optional; needed where the loss selects tokens
+  std::vector<uint8_t> stale;        // optional, 1: older weights than the step's sampled it
   int64_t num_rows = 1;
 };
 
@@ -45,6 +46,11 @@ struct LossResult {
   double ratio_sum = 0;
   double ratio_min = std::numeric_limits<double>::infinity();
   double ratio_max = -std::numeric_limits<double>::infinity();
+  // The same of the tokens that are not stale.
+  double current_tokens = 0;
+  double current_ratio_sum = 0;
+  double current_ratio_min = std::numeric_limits<double>::infinity();
+  double current_ratio_max = -std::numeric_limits<double>::infinity();
   std::vector<float> grad_log_probs;
   std::vector<float> grad_entropy;  // empty where entropy does not enter the loss
 };

@@ -209,6 +209,19 @@ TEST_CASE("keys of adapters have no effect without a rank, and a notice says so"
   }
 }
 
+TEST_CASE("keys of partial rollout have no effect where nothing cuts, and a notice says so") {
+  const std::string cap = "rollout.partial.max_tokens_per_round=8",
+                    overlap = "rollout.partial.overlap=true";
+  for (const char* key :
+       {"groups_per_round=1024", "max_versions=3", "max_rounds_without_batch=9"}) {
+    RequireIdle({std::string("rollout.partial.") + key,
+                 {},
+                 {cap, overlap, "rollout.partial.until_groups=1024",
+                  "rollout.partial.round_seconds=0.5", "algorithm.partial_rollout_max_split=2"}});
+  }
+  RequireIdle({"rollout.partial.max_staleness=2", {cap}, {overlap}});
+}
+
 TEST_CASE("clip_ratio beside both of its sides is told with their places") {
   const std::string yaml =
       "actor:\n  clip_ratio: 0.1\n  clip_ratio_low: 0.2\n  clip_ratio_high: 0.28\n";

@@ -104,6 +104,36 @@ TEST_CASE("The worst ratio is the farthest from 1, up or down", "[batch_file]") 
   REQUIRE(stats.ratio->after == std::vector<int32_t>{1, 2, 3, 4, 5, 6});
 }
 
+TEST_CASE("Ratios of tokens of older weights stand apart", "[batch_file][partial]") {
+  std::vector<SavedSample> samples = {testing::SomeSample(2, 0, 6), testing::SomeSample(3, 0, 4)};
+  samples[0].versions = {5, 5, 6, 7, 7, 7};
+  for (size_t i = 0; i < 3; ++i) samples[0].old_log_probs[i] += 0.25f;
+  samples[0].old_log_probs[1] += 0.5f;
+  const auto stats_of = [&] {
+    const testing::TempDir dir;
+    testing::WriteBatch(dir.path() / "b", testing::SomeInfo(), samples);
+    return SummarizeBatch(**BatchReader::Open(dir.path() / "b"));
+  };
+  BatchStats stats = stats_of();
+  REQUIRE(stats.version_tokens == std::map<int64_t, int64_t>{{5, 2}, {6, 1}, {7, 7}});
+  REQUIRE(stats.mixed_samples == 1);
+  REQUIRE(stats.ratio->tokens == 7);
+  REQUIRE(stats.ratio->exactly_one == 7);
+  REQUIRE(stats.stale_ratio->tokens == 3);
+  REQUIRE(stats.stale_ratio->exactly_one == 0);
+  REQUIRE(stats.stale_ratio->min == Approx(std::exp(0.25)));
+  REQUIRE(stats.stale_ratio->max == Approx(std::exp(0.75)));
+  REQUIRE(stats.stale_ratio->worst.position == 1);
+  REQUIRE(stats.stale_ratio->weight_version == 5);
+
+  // Against recomputed ones, which are of the step's weights, every token counts.
+  for (SavedSample& sample : samples) sample.training_log_probs = sample.old_log_probs;
+  stats = stats_of();
+  REQUIRE(stats.ratio->tokens == 10);
+  REQUIRE(stats.ratio->exactly_one == 10);
+  REQUIRE_FALSE(stats.stale_ratio.has_value());
+}
+
 TEST_CASE("Log-probs of a training pass are compared with what the pass was compared with",
           "[batch_file]") {
   std::vector<SavedSample> samples = {testing::SomeSample(2, 0, 8), testing::SomeSample(3, 0, 8)};

@@ -81,6 +81,29 @@ TEST_CASE("A batch is shown in words", "[ctl][batch]") {
        "advantages"});
 }
 
+TEST_CASE("A batch of several weight versions shows them, and what older ones sampled",
+          "[ctl][batch][partial]") {
+  const testing::TempDir dir;
+  const std::string path = dir.path() / "step_12.batch";
+  std::vector<SavedSample> samples = testing::SomeSamples();
+  samples[0].versions = {5, 5, 7, 7};
+  samples[0].segments = {{3, 2, true, 5}, {5, 2, true, 7}};
+  samples[0].old_log_probs[1] += 0.5f;
+  testing::WriteBatch(path, testing::SomeInfo(), samples);
+  RequireParts(Shown({.file = path}),
+               {"response tokens by weight version: v5:2 v7:9; 1 samples have several",
+                "of 9 tokens: min 1, mean 1, max 1; exactly 1 in 9",
+                "of 2 tokens of older weights: min 1, mean 1.32436, max 1.64872; worst 1.64872: "
+                "sample 0x2 response token 1, weight version 5"});
+  const auto json = nlohmann::json::parse(Shown({.file = path, .json = true}));
+  REQUIRE(json.at("version_tokens").at("5") == 2);
+  REQUIRE(json.at("mixed_samples") == 1);
+  REQUIRE(json.at("stale_ratio").at("tokens") == 2);
+  REQUIRE(json.at("ratio").at("exactly_one") == 9);
+  const Fixture plain;
+  REQUIRE(Shown({.file = plain.path}).find("tokens by weight version") == std::string::npos);
+}
+
 TEST_CASE("A batch is JSON for machines", "[ctl][batch]") {
   const Fixture f;
   const auto json = nlohmann::json::parse(Shown({.file = f.path, .json = true}));

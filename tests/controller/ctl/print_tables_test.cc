@@ -47,10 +47,35 @@ TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
   REQUIRE_FALSE(Has(StepsTable(steps), "sent again"));
   (*step->mutable_metrics())["weights/resent_rollouts"] = 2;
   REQUIRE(Has(StepsTable(steps), "step 4: weights were sent again to 2 rollout(s)"));
+  REQUIRE_FALSE(Has(StepsTable(steps), "tail"));
+  (*step->mutable_metrics())["partial/tail_share"] = 0.5;
+  REQUIRE(Has(StepsTable(steps), "the tail of generation left 50 % of the slots empty\n"));
   v1::ListSamplesResponse samples;
   samples.add_samples()->set_response("13");
   samples.set_total(64);
   REQUIRE(Has(SamplesTable(samples, 20), "1 of 64 samples"));
+}
+
+TEST_CASE("SamplesTable shows which weights sampled how many tokens", "[ctl][print][partial]") {
+  v1::ListSamplesResponse samples;
+  v1::SampleRecord* sample = samples.add_samples();
+  sample->set_weight_version(3);
+  const auto add = [&](int64_t version, int64_t tokens) {
+    v1::Segment* const segment = sample->add_segments();
+    segment->set_weight_version(version);
+    segment->set_length(tokens);
+  };
+  add(3, 120);
+  REQUIRE(Has(SamplesTable(samples, 20), " 3\n"));
+  REQUIRE_FALSE(Has(SamplesTable(samples, 20), "v3"));
+  add(3, 7);  // after a tool's output
+  REQUIRE_FALSE(Has(SamplesTable(samples, 20), "v3"));
+  add(4, 57);
+  add(6, 1);
+  REQUIRE(Has(SamplesTable(samples, 20), "v3:127 v4:57 v6:1\n"));
+  const auto json = nlohmann::json::parse(ToJsonText(samples));
+  REQUIRE(json.at("samples").at(0).at("segments").at(2).at("weight_version") == "4");
+  REQUIRE(json.at("samples").at(0).at("segments").at(2).at("length") == "57");
 }
 
 TEST_CASE("A pause says what happens next, wherever the run stands", "[ctl][print]") {

@@ -72,6 +72,18 @@ TEST_CASE("ConsoleProgress prints a line per step with ETA and log-probs", "[rep
   REQUIRE_FALSE(Has(text, "\r"));
 }
 
+TEST_CASE("ConsoleProgress says nothing of log-probs in a step that compared none",
+          "[report][console][partial]") {
+  Screen screen(false);
+  PlayTwoSteps(screen);
+  const size_t before = screen.Text().size();
+  screen.progress.OnLogProbs(3, {0, 0, 0, 0});
+  screen.progress.OnStep(MakeStep(3));
+  const std::string line = screen.Text().substr(before);
+  REQUIRE(Has(line, "step 3/4"));
+  REQUIRE_FALSE(Has(line, "identical"));
+}
+
 TEST_CASE("ConsoleProgress redraws one bar on a terminal", "[report][console]") {
   Screen screen(true);
   PlayTwoSteps(screen);
@@ -91,6 +103,17 @@ TEST_CASE("ConsoleProgress counts the updates that were skipped", "[report][cons
     screen.progress.OnRunEnd(summary);
     REQUIRE(Has(screen.Text(), "skipped") == (skipped > 0));
     if (skipped == 2) REQUIRE(Has(screen.Text(), "2 updates were skipped"));
+  }
+}
+
+TEST_CASE("ConsoleProgress ends with what a long tail of generation costs", "[report][console]") {
+  for (const double share : {0.05, 0.5}) {
+    Screen screen(false);
+    RunSummary summary;
+    summary.step_records = {MakeStep(1)};
+    summary.step_records[0].metrics[kTailShare] = share;
+    screen.progress.OnRunEnd(summary);
+    REQUIRE(Has(screen.Text(), "left 50 % of the slots empty\n") == (share > 0.2));
   }
 }
 

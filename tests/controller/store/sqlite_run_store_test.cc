@@ -39,6 +39,7 @@ SampleRecord MakeSample(int64_t step, uint64_t id) {
   sample.reward = 0.5;
   sample.finish_reason = FinishReason::kLength;
   sample.reward_terms = {{"score", 1.0}};
+  sample.segments = {{0, 120, true, 3}, {120, 57, false, 4}};
   return sample;
 }
 
@@ -77,6 +78,12 @@ TEST_CASE("SqliteRunStore keeps what was recorded over a reopening", "[store]") 
   REQUIRE(page.samples[1].sample_id == 5);
   REQUIRE(page.samples[1].response == std::string("null \0 byte", 11));
   REQUIRE(page.samples[1].finish_reason == FinishReason::kLength);
+  REQUIRE(page.samples[1].segments.size() == 2);
+  const Segment& segment = page.samples[1].segments[1];
+  REQUIRE(segment.begin == 120);
+  REQUIRE(segment.length == 57);
+  REQUIRE_FALSE(segment.trained);
+  REQUIRE(segment.weight_version == 4);
   REQUIRE(store->ListEvaluations().value()[0].metrics.at("m") == 0.5);
 }
 
@@ -118,6 +125,26 @@ TEST_CASE("TruncateAfter forgets what a resumed run will do again", "[store]") {
   REQUIRE(store->ListSteps(1, 0).value().size() == 2);
   REQUIRE(store->ListSamples(3, 10, 0).value().total == 0);
   REQUIRE(store->ListEvaluations().value().size() == 2);
+}
+
+TEST_CASE("A database of a build without segments is brought forward, its samples kept",
+          "[store]") {
+  const testing::TempDir dir;
+  {
+    auto store = SqliteRunStore::Open(PathIn(dir)).value();
+    REQUIRE(store->RecordSamples(1, {MakeSample(1, 5)}).ok());
+  }
+  {
+    auto db = SqliteDatabase::Open(PathIn(dir)).value();
+    REQUIRE(db->Execute("ALTER TABLE samples DROP COLUMN segments").ok());
+    REQUIRE(db->Execute("PRAGMA user_version = 3").ok());
+  }
+  auto store = SqliteRunStore::Open(PathIn(dir)).value();
+  const auto old = store->ListSamples(1, 10, 0).value();
+  REQUIRE(old.samples.at(0).sample_id == 5);
+  REQUIRE(old.samples[0].segments.empty());
+  REQUIRE(store->RecordSamples(2, {MakeSample(2, 6)}).ok());
+  REQUIRE(store->ListSamples(2, 10, 0).value().samples.at(0).segments.size() == 2);
 }
 
 TEST_CASE("A database of a newer build is refused and left alone", "[store]") {

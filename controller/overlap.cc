@@ -1,0 +1,75 @@
+#include "controller/overlap.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/types/finite_log_probs.h"
+#include "controller/partial/staleness_limit.h"
+
+namespace tandem {
+
+Overlap::Overlap(OverlapParts parts, int64_t step, int64_t first_round, int64_t version)
+    : parts_(std::move(parts)),
+      step_(step),
+      first_round_(first_round),
+      version_(version),
+      thread_("overlap", [this] { status_ = Run(); }) {}
+
+Overlap::~Overlap() {
+  stop_ = true;
+  thread_.Join();
+}
+
+absl::Status Overlap::End() {
+  stop_ = true;
+  thread_.Join();
+  return absl::IsCancelled(status_) ? absl::OkStatus() : status_;
+}
+
+absl::Status Overlap::Run() {
+  while (true) {
+    const int64_t round = first_round_ + rounds_;
+    const bool again = parts_.partial.Journaled(step_, round, version_);
+    if (!again && (stop_ || parts_.partial.JournaledAfter(step_, round))) return absl::OkStatus();
+    TANDEM_ASSIGN_OR_RETURN(const bool made, RunRound());
+    if (!made) return absl::OkStatus();
+  }
+}
+
+absl::Status Overlap::DrawFresh() {
+  SamplePool& pool = parts_.partial.pool();
+  const PartialOptions& options = parts_.partial.options();
+  const StalenessLimit limit(options.train_batch_size, options.max_staleness);
+  const int64_t fresh = std::min(options.FreshPrompts(pool.unfinished_groups(), pool.whole()),
+                                 limit.MayAdmit(pool.groups(), options.train_batch_size));
+  if (fresh <= 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, parts_.prompts.NextBatch(fresh));
+  return pool.Add(prompts);
+}
+
+absl::StatusOr<bool> Overlap::RunRound() {
+  TANDEM_RETURN_IF_ERROR(DrawFresh());
+  PartialRollout& partial = parts_.partial;
+  TANDEM_ASSIGN_OR_RETURN(std::vector<GroupRequest> groups,
+                          partial.BeginRound(step_, first_round_ + rounds_, version_));
+  if (groups.empty()) return false;
+  RolloutDispatcher dispatcher({.max_in_flight_samples = parts_.max_in_flight_samples,
+                                .interrupted = parts_.interrupted,
+                                .cut = [&] { return partial.RoundIsOver(stop_); }});
+  const auto take = [&](const Sample& sample) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
+    return partial.pool().Put(sample);
+  };
+  TANDEM_ASSIGN_OR_RETURN(const DispatchResult result,
+                          dispatcher.Dispatch(std::move(groups), parts_.replicas, take));
+  TANDEM_RETURN_IF_ERROR(result.given_up);
+  TANDEM_RETURN_IF_ERROR(partial.EndRound());
+  ++rounds_;
+  generated_tokens_ += partial.pool().round().generated_tokens;
+  // Of what is left nobody would generate anything in another round.
+  return result.rest.empty();
+}
+
+}  // namespace tandem

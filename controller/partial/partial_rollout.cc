@@ -1,0 +1,69 @@
+#include "controller/partial/partial_rollout.h"
+
+#include <utility>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+
+bool PartialRollout::Journaled(int64_t step, int64_t round, int64_t version) const {
+  return options_.journaled() && journal_->Find(step, round, version).has_value();
+}
+
+bool PartialRollout::JournaledAfter(int64_t step, int64_t round) const {
+  return options_.journaled() && journal_->KnowsAfter(step, round);
+}
+
+absl::StatusOr<std::vector<GroupRequest>> PartialRollout::BeginRound(int64_t step,
+                                                                     int64_t round,
+                                                                     int64_t version) {
+  order_ = {.step = step,
+            .round = round,
+            .version = version,
+            .groups = options_.groups_per_round,
+            .cap = options_.cap,
+            .max_versions = options_.max_versions};
+  if (options_.journaled()) order_.cuts = journal_->Find(step, round, version);
+  if (order_.cuts) {
+    const absl::Status fits = pool_->CheckCuts(order_);
+    if (!fits.ok()) {
+      note_ = fmt::format(
+          "step {}, round {}: the journal of cuts is of another history and is left out from here "
+          "on ({}); the step is made again, but not as it was",
+          step, round, std::string(fits.message()));
+      TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
+      order_.cuts.reset();
+    }
+  }
+  deadline_ = options_.round_seconds > 0 ? clock_.Now() + absl::Seconds(options_.round_seconds)
+                                         : absl::InfiniteFuture();
+  return pool_->Requests(order_);
+}
+
+bool PartialRollout::RoundIsOver(bool stop) const {
+  if (order_.cuts) return false;
+  if (stop) return true;
+  if (options_.until_groups > 0 && pool_->whole() >= options_.until_groups) return true;
+  return clock_.Now() >= deadline_;
+}
+
+absl::Status PartialRollout::EndRound() {
+  if (!options_.journaled()) return absl::OkStatus();
+  return journal_->Append(order_.step, order_.round, order_.version, pool_->CutSamples());
+}
+
+absl::Status PartialRollout::NoBatch(int64_t step, int64_t rounds, int64_t wanted) const {
+  // Not a state that a recovery could mend.
+  return InvalidArgument(
+      "step {}: after {} rounds (rollout.partial.max_rounds_without_batch) the batch of {} groups "
+      "is not full: {}. Raise rollout.partial.{}, or the number of rounds",
+      step, rounds, wanted, pool_->Counts().Text(),
+      options_.cap > 0 ? "max_tokens_per_round" : "round_seconds");
+}
+
+absl::Status PartialRollout::Load(const std::string& checkpoint, const DataRows& rows) {
+  if (!checkpoint.empty()) return pool_->Load(checkpoint, rows);
+  return pool_->Clear();
+}
+
+}  // namespace tandem

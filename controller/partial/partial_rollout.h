@@ -1,0 +1,74 @@
+// Partial rollout of a run: rounds over the pool of carried groups, and what makes them repeatable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
+#include "controller/partial/cut_journal.h"
+#include "controller/partial/partial_options.h"
+#include "controller/partial/sample_pool.h"
+
+namespace tandem {
+
+// One thread at a time: the train loop's, or the overlap's between its begin and its end.
+class PartialRollout {
+ public:
+  // `clock` must outlive it.
+  PartialRollout(const PartialOptions& options,
+                 std::unique_ptr<SamplePool> pool,
+                 std::unique_ptr<CutJournal> journal,
+                 Clock& clock)
+      : options_(options), pool_(std::move(pool)), journal_(std::move(journal)), clock_(clock) {}
+
+  const PartialOptions& options() const { return options_; }
+  SamplePool& pool() { return *pool_; }
+  const SamplePool& pool() const { return *pool_; }
+
+  // What the journal knows of this round, which then is made again with the same cuts.
+  bool Journaled(int64_t step, int64_t round, int64_t version) const;
+  // Whether it knows a later one, so that this round was the last of its step's.
+  bool JournaledAfter(int64_t step, int64_t round) const;
+
+  // What round `round` (from 0) of `step` asks of the rollouts, which serve `version`. A journal
+  // that does not fit the round is dropped from there on, with a line in note(). Errors as
+  // SamplePool::Requests and CutJournal::ForgetFrom.
+  absl::StatusOr<std::vector<GroupRequest>> BeginRound(int64_t step,
+                                                       int64_t round,
+                                                       int64_t version);
+  // Polled between samples: whether what runs and may be cut is to be cut now, as it is where the
+  // caller wants to `stop`. Never in a round that is made again.
+  bool RoundIsOver(bool stop = false) const;
+  // Writes down where its samples stand, durable when it returns, if that depends on more than the
+  // seed.
+  absl::Status EndRound();
+
+  // After rounds that did not fill a batch of `wanted` groups, with counts and remedy.
+  absl::Status NoBatch(int64_t step, int64_t rounds, int64_t wanted) const;
+
+  // Of a checkpoint's folder; an empty path: the run begins, with an empty pool.
+  absl::Status Load(const std::string& checkpoint, const DataRows& rows);
+  absl::Status Save(const std::string& checkpoint) const { return pool_->Save(checkpoint); }
+  // Nobody goes back behind `step`.
+  absl::Status Prune(int64_t step) { return journal_->Prune(step); }
+
+  // For the user, since the last call; empty: nothing.
+  std::string TakeNote() { return std::exchange(note_, ""); }
+
+ private:
+  const PartialOptions options_;
+  const std::unique_ptr<SamplePool> pool_;
+  const std::unique_ptr<CutJournal> journal_;
+  Clock& clock_;
+  RoundOrder order_;  // of the round under way
+  absl::Time deadline_ = absl::InfiniteFuture();
+  std::string note_;
+};
+
+}  // namespace tandem

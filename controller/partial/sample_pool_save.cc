@@ -1,0 +1,170 @@
+// The pool in a checkpoint: saved, and brought back where it fits.
+#include <iterator>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "common/base/status_macros.h"
+#include "controller/partial/sample_pool.h"
+#include "controller/partial/saved_pool.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kAnew[] =
+    "or start anew with trainer.resume_mode=disable, which keeps the old checkpoints aside";
+
+absl::Status DoesNotFit(const SavedPool& saved, const std::string& why) {
+  return InvalidArgument("{} holds {} groups in the middle of their generation, and {}, {}",
+                         saved.folder, saved.groups.size(), why, kAnew);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> FixedSettings(const PoolOptions& options) {
+  const SamplingParams& sampling = options.sampling;
+  return {{"rollout.n", fmt::format("{}", options.samples_per_prompt)},
+          {"rollout.temperature", fmt::format("{}", sampling.temperature)},
+          {"rollout.top_p", fmt::format("{}", sampling.top_p)},
+          {"rollout.top_k", fmt::format("{}", sampling.top_k)},
+          {"rollout.seed", fmt::format("{}", sampling.seed)},
+          {"rollout.stop", fmt::format("{}", sampling.stop)},
+          {"rollout.ignore_eos", fmt::format("{}", sampling.ignore_eos)},
+          {"rollout.calculate_log_probs", fmt::format("{}", options.log_probs)},
+          {"model.path (its end-of-sequence ids)", fmt::format("{}", sampling.stop_token_ids)}};
+}
+
+std::string CutsIdentity(const PoolOptions& options) {
+  std::string text = fmt::format("tokenizer {}, data.max_response_length {}",
+                                 options.tokenizer_digest, options.sampling.max_tokens);
+  for (const auto& [key, value] : FixedSettings(options)) {
+    text += fmt::format(", {} {}", key, value);
+  }
+  return text;
+}
+
+absl::Status SamplePool::Save(const std::string& checkpoint) const {
+  return WriteSavedPool(checkpoint, options_, state_);
+}
+
+absl::Status SamplePool::CheckSettings(const SavedPool& saved) const {
+  if (saved.tokenizer_digest != options_.tokenizer_digest ||
+      saved.vocab_limit != options_.vocab_limit) {
+    return DoesNotFit(
+        saved, fmt::format("another tokenizer made their tokens ({} with {} ids, here {} with {}): "
+                           "set model.path to the model that the run was started with",
+                           saved.tokenizer_digest, saved.vocab_limit, options_.tokenizer_digest,
+                           options_.vocab_limit));
+  }
+  std::vector<std::string> changes;
+  for (const auto& [key, now] : FixedSettings(options_)) {
+    const auto before = saved.settings.find(key);
+    if (before != saved.settings.end() && before->second == now) continue;
+    changes.push_back(fmt::format("{} is {} and was {}", key, now,
+                                  before == saved.settings.end() ? "not set" : before->second));
+  }
+  if (changes.empty()) return absl::OkStatus();
+  return DoesNotFit(saved,
+                    fmt::format("a response cannot go on with other settings than it began "
+                                "with: {}; set {} back",
+                                fmt::join(changes, ", "), changes.size() == 1 ? "it" : "them"));
+}
+
+absl::Status SamplePool::CheckLength(const SavedPool& saved, const PooledSample& sample) const {
+  const int64_t budget = options_.sampling.max_tokens;
+  const bool too_long = sample.tokens() > budget;
+  const bool ended_early = sample.finish == FinishReason::kLength && sample.tokens() < budget &&
+                           sample.tokens() == saved.response_length;
+  if (!too_long && !ended_early) return absl::OkStatus();
+  return DoesNotFit(
+      saved,
+      fmt::format("data.max_response_length is {} and was {}: sample {:#x} {} {} tokens; set "
+                  "it back",
+                  budget, saved.response_length, sample.sample_id,
+                  too_long ? "has" : "was ended by length at", sample.tokens()));
+}
+
+absl::Status SamplePool::CheckGroup(const SavedPool& saved,
+                                    const PooledGroup& group,
+                                    const DataRows& rows) const {
+  const Prompt& prompt = *group.prompt;
+  const Prompt* row = rows ? rows(prompt.data_row) : nullptr;
+  if (rows && (row == nullptr || row->tokens != prompt.tokens)) {
+    return DoesNotFit(
+        saved, fmt::format("row {} of the training data {}: give data.train_files, and how they "
+                           "are read, as the run was started with",
+                           prompt.data_row,
+                           row == nullptr ? "is not there any more" : "is another prompt"));
+  }
+  const auto check_id = [&](int32_t id, uint64_t sample_id) {
+    if (id >= 0 && id < options_.vocab_limit) return absl::OkStatus();
+    return MakeStatus(
+        absl::StatusCode::kDataLoss,
+        "{}: sample {:#x} holds the token id {}, and the tokenizer has {} ids; resume "
+        "from an earlier checkpoint with trainer.resume_mode=resume_path",
+        saved.folder, sample_id, id, options_.vocab_limit);
+  };
+  if (std::ssize(group.samples) != options_.samples_per_prompt || prompt.tokens.empty()) {
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "{}: the group of row {} has {} samples and {} prompt tokens; resume from an "
+                      "earlier checkpoint with trainer.resume_mode=resume_path",
+                      saved.folder, prompt.data_row, group.samples.size(), prompt.tokens.size());
+  }
+  for (const PooledSample& sample : group.samples) {
+    for (const int32_t id : prompt.tokens) {
+      TANDEM_RETURN_IF_ERROR(check_id(id, sample.sample_id));
+    }
+    for (const int32_t id : saved.Read(sample).tokens) {
+      TANDEM_RETURN_IF_ERROR(check_id(id, sample.sample_id));
+    }
+    TANDEM_RETURN_IF_ERROR(CheckLength(saved, sample));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SamplePool::CheckFits(const SavedPool& saved, const DataRows& rows) const {
+  if (saved.groups.empty()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(CheckSettings(saved));
+  for (const auto& [number, group] : saved.groups) {
+    TANDEM_RETURN_IF_ERROR(CheckGroup(saved, group, rows));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SamplePool::Load(const std::string& checkpoint, const DataRows& rows) {
+  TANDEM_ASSIGN_OR_RETURN(std::optional<SavedPool> saved, ReadSavedPool(checkpoint));
+  PoolState loaded;
+  TANDEM_ASSIGN_OR_RETURN(loaded.file, PoolFile::Create(dir_));
+  if (saved) {
+    TANDEM_RETURN_IF_ERROR(CheckFits(*saved, rows));
+    loaded.next_group = saved->next_group;
+    for (auto& [number, group] : saved->groups) {
+      for (PooledSample& sample : group.samples) {
+        TANDEM_ASSIGN_OR_RETURN(const int64_t offset, loaded.file->Append(saved->Read(sample)));
+        sample.offset = offset;
+        const bool used_up = sample.tokens() >= options_.sampling.max_tokens;
+        if (!sample.finished() && used_up) sample.finish = FinishReason::kLength;
+      }
+      loaded.groups.emplace(number, std::move(group));
+    }
+  }
+  state_ = std::move(loaded);
+  Mark();
+  GoBack();
+  return absl::OkStatus();
+}
+
+absl::Status CheckNoPool(const std::string& checkpoint) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<SavedPool> saved, ReadSavedPool(checkpoint));
+  if (!saved || saved->groups.empty()) return absl::OkStatus();
+  return FailedPrecondition(
+      "{} holds {} groups in the middle of their generation, and partial rollout is off, which "
+      "would lose them: give rollout.partial the keys that the run had, or "
+      "rollout.partial.max_tokens_per_round={}, which cuts nothing and trains them first, and can "
+      "be left out once partial/carried_groups is 0; or start anew with "
+      "trainer.resume_mode=disable, "
+      "which keeps the old checkpoints aside",
+      saved->folder, saved->groups.size(), saved->response_length);
+}
+
+}  // namespace tandem

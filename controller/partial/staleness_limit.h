@@ -1,0 +1,33 @@
+// How far generation may run ahead of training.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace tandem {
+
+// The capacity rule of AReaL (Fu et al., "AReaL: A Large-Scale Asynchronous Reinforcement Learning
+// System for Language Reasoning", eq. 3), in groups: with B groups per batch, N groups admitted so
+// far and i batches trained, floor((N - 1) / B) <= i + eta, which is N <= (i + eta + 1) * B. Then
+// every batch that is trained in order of admission was begun by weights at most eta batches older
+// than those that it trains. A batch counts as one version, however many updates are made of it.
+// N - i * B are the groups that were admitted and are not trained yet: the rule needs no counters
+// that a recovery would have to bring back. Immutable; thread-safe.
+class StalenessLimit {
+ public:
+  // At least 1, and at least 0.
+  StalenessLimit(int64_t batch_groups, int64_t max_staleness)
+      : batch_groups_(batch_groups), max_staleness_(max_staleness) {}
+
+  // Fresh groups that may be admitted now, beside `carried` ones in the pool and `training` ones of
+  // a batch that has left it and whose weights are not served yet.
+  int64_t MayAdmit(int64_t carried, int64_t training) const {
+    return std::max<int64_t>(0, (max_staleness_ + 1) * batch_groups_ - carried - training);
+  }
+
+ private:
+  const int64_t batch_groups_;
+  const int64_t max_staleness_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,149 @@
+// How a step's batch is made of rounds of generation (docs/partial.md).
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/types/finite_log_probs.h"
+#include "controller/partial/partial_rollout.h"
+#include "controller/train_loop.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kPrefix[] = "partial/";
+
+// What `rounds` (none or one that has just ended) add to their step.
+void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
+  facts.generated_tokens += round.generated_tokens;
+  const auto add = [&facts](const char* name, int64_t value) {
+    facts.trainer[std::string(kPrefix) + name] += static_cast<double>(value);
+  };
+  add("rounds", rounds);
+  add("issued_samples", round.samples);
+  add("final_samples", round.final_samples);
+  add("cut_samples", round.cut_samples);
+  add("prefilled_again_tokens", round.prefilled_again_tokens);
+}
+
+}  // namespace
+
+absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
+  batch.phases.Begin("generate");
+  PartialRollout& partial = *parts_.partial;
+  const int64_t wanted = options_.train_batch_size;
+  CountRound(0, {}, batch.facts);
+  std::vector<GroupRequest> probe;
+  if (options_.probe && batch.prompts.empty()) {
+    probe = parts_.probe.Begin(batch.step, position_.version);
+  }
+  for (int64_t round = 0; partial.pool().whole() < wanted; ++round) {
+    if (round == partial.options().max_rounds_without_batch) {
+      return partial.NoBatch(batch.step, round, wanted);
+    }
+    TANDEM_RETURN_IF_ERROR(RunRound(batch, std::exchange(probe, {})));
+  }
+  // A pool that fills the batch by itself asks the rollouts for nothing else.
+  if (!probe.empty()) TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(probe)));
+  return TakeFromPool(batch, wanted);
+}
+
+absl::Status TrainLoop::RunRound(StepBatch& batch, std::vector<GroupRequest> groups) {
+  PartialRollout& partial = *parts_.partial;
+  TANDEM_RETURN_IF_ERROR(DrawFresh());
+  TANDEM_ASSIGN_OR_RETURN(std::vector<GroupRequest> requests,
+                          partial.BeginRound(batch.step, batch.rounds++, position_.version));
+  if (const std::string note = partial.TakeNote(); !note.empty()) parts_.progress.OnMessage(note);
+  std::move(requests.begin(), requests.end(), std::back_inserter(groups));
+  TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(groups)));
+  TANDEM_RETURN_IF_ERROR(partial.EndRound());
+  CountRound(1, partial.pool().round(), batch.facts);
+  spdlog::info("step {}, round {}: {}", batch.step, batch.rounds - 1,
+               partial.pool().Counts().Text());
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::DrawFresh() {
+  SamplePool& pool = parts_.partial->pool();
+  const int64_t fresh =
+      parts_.partial->options().FreshPrompts(pool.unfinished_groups(), pool.whole());
+  if (fresh <= 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, DrawPrompts(fresh));
+  return pool.Add(prompts);
+}
+
+absl::Status TrainLoop::ServeRound(StepBatch& batch, std::vector<GroupRequest> groups) {
+  PartialRollout& partial = *parts_.partial;
+  int64_t total = 0, done = 0;
+  for (const GroupRequest& group : groups) total += std::ssize(group.sample_ids);
+  const auto take = [&](Sample sample) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
+    parts_.progress.OnPhaseProgress(batch.step, ++done, total);
+    if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    batch.tail.Arrived(sample);
+    return partial.pool().Put(sample);
+  };
+  batch.tail.Begin();
+  TANDEM_RETURN_IF_ERROR(
+      parts_.serving.Generate(std::move(groups), position_.version, take,
+                              {.on_return = [this](int rank) { return ProbeAgain({rank}); },
+                               .cut = [&partial] { return partial.RoundIsOver(); }}));
+  batch.tail.End();
+  return absl::OkStatus();
+}
+
+std::unique_ptr<Overlap> TrainLoop::BeginOverlap(const StepBatch& batch) {
+  if (parts_.partial == nullptr || !parts_.partial->options().overlap) return nullptr;
+  return std::make_unique<Overlap>(
+      OverlapParts{.partial = *parts_.partial,
+                   .prompts = parts_.prompts,
+                   .replicas = parts_.serving.Present(position_.version),
+                   .max_in_flight_samples = parts_.serving.max_in_flight_samples(),
+                   .interrupted = parts_.interrupted},
+      batch.step, batch.rounds, position_.version);
+}
+
+absl::Status TrainLoop::EndOverlap(Overlap& overlap, StepBatch& batch) {
+  // The wait for samples that may not be cut is time of generation.
+  batch.phases.Begin("generate");
+  TANDEM_RETURN_IF_ERROR(overlap.End());
+  batch.facts.generated_tokens += overlap.generated_tokens();
+  batch.facts.trainer[std::string(kPrefix) + "overlap_rounds"] =
+      static_cast<double>(overlap.rounds());
+  batch.facts.trainer[std::string(kPrefix) + "overlap_tokens"] =
+      static_cast<double>(overlap.generated_tokens());
+  return SleepRollouts(batch);
+}
+
+absl::Status TrainLoop::TakeFromPool(StepBatch& batch, int64_t wanted) {
+  SamplePool& pool = parts_.partial->pool();
+  const int64_t first = std::ssize(batch.prompts);
+  const auto take = [&](int64_t position, Sample sample) -> absl::Status {
+    sample.group = first + position;
+    return parts_.samples.Put(sample, position_.version, TokenVersions::kUpTo);
+  };
+  TANDEM_ASSIGN_OR_RETURN(TakenGroups taken, pool.Take(wanted, take));
+  std::move(taken.prompts.begin(), taken.prompts.end(), std::back_inserter(batch.prompts));
+  const PoolCounts left = pool.Counts();
+  const int64_t issued = taken.samples + left.groups * options_.samples_per_prompt;
+  batch.facts.partial =
+      PartialFacts{.version = position_.version,
+                   .issued_tokens_mean = static_cast<double>(taken.tokens + left.tokens) /
+                                         static_cast<double>(issued)};
+  const auto set = [&batch](const char* name, int64_t value) {
+    batch.facts.trainer[std::string(kPrefix) + name] = static_cast<double>(value);
+  };
+  set("carried_groups", left.unfinished_groups());
+  set("carried_samples", left.carried_samples);
+  set("carried_tokens", left.tokens);
+  set("whole_groups_left", left.whole);
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::RestorePool(const std::string& checkpoint) {
+  if (parts_.partial == nullptr) return absl::OkStatus();
+  return parts_.partial->Load(checkpoint, [this](uint64_t row) { return parts_.prompts.Row(row); });
+}
+
+}  // namespace tandem

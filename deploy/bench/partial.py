@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Partial rollout off and on, at equal seeds, one run after the other: configs/partial_addition.yaml,
+whose lengths have a long tail, and the same with equal lengths, where it does not pay. Prints the
+tables of docs/partial.md and writes their figures as JSON. Nothing is asserted.
+
+  ./deploy/build.sh && ./deploy/quickstart.sh        # once: programs, model and data
+  deploy/bench/partial.py [--steps 30] [--seeds 1] [--only off,split_2,split_4,groups,equal]
+                          [--set KEY=VALUE ...] [--bin DIR] [--out DIR] [--keep]
+"""
+import argparse
+import datetime
+import json
+import pathlib
+import shutil
+import signal
+import sqlite3
+import statistics
+import subprocess
+import sys
+
+from machine import ROOT, commit, die_with_us, machine
+
+CONFIG = ROOT / "configs/partial_addition.yaml"
+LENGTH = 256  # its data.max_response_length
+# Every response has 64 tokens: nothing but the end tokens of longer ones is missing.
+EQUAL = ["rollout.ignore_eos=true", "data.max_response_length=64"]
+RUNS = {
+    "off": [],
+    "split_2": [f"rollout.partial.max_tokens_per_round={LENGTH // 2}"],
+    "split_4": [f"rollout.partial.max_tokens_per_round={LENGTH // 4}"],
+    "groups": ["rollout.partial.until_groups=8", "rollout.partial.groups_per_round=12"],
+    "equal_off": EQUAL,
+    "equal_split_2": EQUAL + ["rollout.partial.max_tokens_per_round=32"],
+}
+REWARD, GENERATE, STEP = "critic/rewards/mean", "timing_s/gen", "timing_s/step"
+SAVING = "partial/predicted_saving_s/"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bin")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/bench")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--only", default="off,split_2,split_4,groups,equal")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--keep", action="store_true", help="the run directories, in OUT/partial")
+    args = parser.parse_args()
+    wanted = args.only.replace("equal", "equal_off,equal_split_2").split(",")
+    unknown = [name for name in wanted if name not in RUNS]
+    if unknown:
+        parser.error(f"--only takes some of off,split_2,split_4,groups,equal, not {', '.join(unknown)}")
+    args.names = wanted
+    args.seeds = [int(seed) for seed in args.seeds.split(",")]
+    return args
+
+
+def end_at_once(number, _frame):
+    print("error: interrupted; no figures are written", file=sys.stderr)
+    raise SystemExit(128 + number)
+
+
+def steps_of(run_db):
+    """[{metric: value}] of every step, in order."""
+    with sqlite3.connect(f"file:{run_db}?mode=ro", uri=True) as store:
+        rows = store.execute("SELECT metrics FROM steps WHERE step > 0 ORDER BY step")
+        return [json.loads(metrics) for (metrics,) in rows]
+
+
+def train(args, name, seed, failed):
+    """The steps of one run; [] where it failed."""
+    run_dir = args.out / "partial" / f"{name}-{seed}"
+    shutil.rmtree(run_dir, ignore_errors=True)
+    run_dir.mkdir(parents=True)
+    keys = [*RUNS[name], f"rollout.seed={seed}", f"data.seed={seed}", f"cluster.run_dir={run_dir}",
+            f"trainer.total_training_steps={args.steps}", "trainer.val_before_train=false",
+            "data.val_files=[]", "trainer.expected_val_rise=0", *args.set]
+    command = [str(args.bin / "tandem-launcher"), "--config", str(CONFIG)]
+    for key in keys:
+        command += ["--set", key]
+    print(f"--- {' '.join(command)}", flush=True)
+    log = run_dir / "launcher.log"
+    with open(log, "w") as out, subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out,
+                                                 preexec_fn=die_with_us) as launcher:
+        try:
+            launcher.wait()
+        finally:
+            launcher.terminate()  # where we were interrupted
+    if launcher.returncode != 0:
+        failed.append(f"{name}, seed {seed}, ended with {launcher.returncode}, see {log}")
+        print(f"error: {failed[-1]}", file=sys.stderr)
+        return []
+    steps = steps_of(run_dir / "run.db")
+    shutil.rmtree(run_dir / "checkpoints", ignore_errors=True)
+    if not args.keep:
+        shutil.rmtree(run_dir)
+    return steps
+
+
+def smoothed(values, window=5):
+    """The mean over up to `window` steps around each."""
+    half = window // 2
+    return [statistics.fmean(values[max(0, i - half):i + half + 1]) for i in range(len(values))]
+
+
+def lag(off, on, part):
+    """Steps that `on` comes later than `off` to `part` of the way that off's smoothed reward makes from
+    its first to its best value; None where one does not come there."""
+    off, on = smoothed(off), smoothed(on)
+    level = off[0] + part * (max(off) - off[0])
+    reach = [next((i for i, reward in enumerate(curve) if reward >= level), None) for curve in (off, on)]
+    return None if None in reach else reach[1] - reach[0]
+
+
+def figures(steps):
+    def total(metric):
+        return sum(step.get(metric, 0.0) for step in steps)
+
+    def mean(metric):
+        values = [step[metric] for step in steps if metric in step]
+        return statistics.fmean(values) if values else None
+
+    rewards = [step[REWARD] for step in steps]
+    return {"steps": len(steps), "wall_s": total(STEP), "generate_s": total(GENERATE),
+            "tail_share": mean("partial/tail_share"), "rounds": mean("partial/rounds"),
+            "prefilled_again": total("partial/prefilled_again_tokens"),
+            "generated_tokens": total("perf/generated_tokens"),
+            "partial_ratio": mean("partial/partial_ratio"),
+            "span": max((step.get("partial/max_partial_span", 0) for step in steps), default=0),
+            "length_p50": mean("response_length/p50"), "length_p99": mean("response_length/p99"),
+            "length_max": max((step["response_length/max"] for step in steps), default=0),
+            "reward_first_5": statistics.fmean(rewards[:5]), "reward_last_5": statistics.fmean(rewards[-5:]),
+            "reward_by_step": rewards,
+            "predicted": {name: total(SAVING + name) for name in ("split_2", "split_4")
+                          if any(SAVING + name in step for step in steps)}}
+
+
+def compare(result):
+    """Adds what a run is against the one without rounds, of the same task and seed."""
+    for name, of_seed in result.items():
+        base = result.get("equal_off" if name.startswith("equal") else "off", {})
+        for seed, run in of_seed.items():
+            off = base.get(seed)
+            if off is None or off is run:
+                continue
+            run["saved_s"] = off["generate_s"] - run["generate_s"]
+            run["predicted_s"] = off["predicted"].get(name.removeprefix("equal_"))
+            run["lag_steps"] = {part: lag(off["reward_by_step"], run["reward_by_step"], part)
+                                for part in (0.25, 0.5, 0.75)}
+
+
+def text(value, digits=1):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def table(rows):
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    print("\n" + "\n".join(lines))
+
+
+def show(result):
+    rows = [["run", "seed", "wall s", "generation s", "tail share", "rounds a step", "prefilled again",
+             "of more than one version", "most versions apart", "reward first 5", "last 5",
+             "lag at 1/4, 1/2, 3/4", "saved s", "predicted s"]]
+    for name, of_seed in result.items():
+        for seed, run in of_seed.items():
+            lags = run.get("lag_steps")
+            rows.append([name, str(seed), text(run["wall_s"]), text(run["generate_s"]),
+                         text(run["tail_share"], 2), text(run["rounds"], 2), text(run["prefilled_again"], 0),
+                         text(run["partial_ratio"], 3), text(run["span"], 0), text(run["reward_first_5"], 3),
+                         text(run["reward_last_5"], 3),
+                         ", ".join(text(value, 0) for value in lags.values()) if lags else "-",
+                         text(run.get("saved_s")), text(run.get("predicted_s"))])
+    table(rows)
+    rows = [["lengths", "seed", "p50", "p99", "max"]]
+    for name in ("off", "equal_off"):
+        rows += [[name, str(seed), text(run["length_p50"]), text(run["length_p99"]), text(run["length_max"], 0)]
+                 for seed, run in result.get(name, {}).items()]
+    table(rows)
+    curves = {f"{name}, {seed}": run["reward_by_step"] for name, of_seed in result.items()
+              for seed, run in of_seed.items() if not name.startswith("equal")}
+    if curves:
+        longest = max(map(len, curves.values()))
+        table([["reward of step", *curves]] +
+              [[str(step + 1), *(text(curve[step] if step < len(curve) else None, 3)
+                                 for curve in curves.values())] for step in range(longest)])
+
+
+def main():
+    args = arguments()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end_at_once)
+    here = {"commit": commit(), "started": datetime.datetime.now().astimezone().isoformat(),
+            "machine": machine(), "steps": args.steps, "set": args.set, "failed": []}
+    print(f"commit {here['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in here["machine"].items()))
+    result = {}
+    for seed in args.seeds:
+        for name in args.names:
+            steps = train(args, name, seed, here["failed"])
+            if steps:
+                result.setdefault(name, {})[seed] = figures(steps)
+    compare(result)
+    show(result)
+    args.out.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = args.out / f"partial-{stamp}-{here['commit'].rstrip('+')}.json"
+    path.write_text(json.dumps({**here, "runs": result}, indent=1, ensure_ascii=False) + "\n")
+    print(f"\nwritten: {path}")
+    return 1 if here["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

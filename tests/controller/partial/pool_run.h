@@ -1,0 +1,158 @@
+// A pool with rollouts whose tokens are a function of sample id and position, as a model's whose
+// weights do not change.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "common/base/philox.h"
+#include "controller/partial/sample_pool.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem::testing {
+
+inline constexpr int64_t kVocab = 50;
+inline constexpr int64_t kAll = 1 << 30;  // tokens
+
+// Row `row` of the data.
+inline Prompt SomePrompt(uint64_t row, uint64_t epoch = 0) {
+  const auto id = static_cast<int32_t>(row % kVocab);
+  return {.data_row = row,
+          .epoch = epoch,
+          .tokens = {id, 7, static_cast<int32_t>(kVocab - 1)},
+          .text = "prompt \"" + std::to_string(row) + "\"\n",
+          .data_source = "made/up",
+          .ground_truth = "äöü",
+          .extra_info_json = "{\"row\": 1}"};
+}
+
+inline std::vector<Prompt> SomePrompts(uint64_t first, int64_t n) {
+  std::vector<Prompt> prompts;
+  for (int64_t i = 0; i < n; ++i) prompts.push_back(SomePrompt(first + static_cast<uint64_t>(i)));
+  return prompts;
+}
+
+inline int32_t TokenAt(uint64_t sample_id, int64_t position) {
+  return static_cast<int32_t>(RandomWords(1, sample_id, static_cast<uint64_t>(position))[0] %
+                              kVocab);
+}
+inline float LogProbAt(uint64_t sample_id, int64_t position) {
+  return -RandomUniform(2, sample_id, static_cast<uint64_t>(position));
+}
+
+struct PoolRun {
+  explicit PoolRun(PoolOptions pool_options = {.tokenizer_digest = "digest",
+                                               .vocab_limit = kVocab,
+                                               .samples_per_prompt = 3,
+                                               .sampling = {.max_tokens = 10, .seed = 5}})
+      : options(std::move(pool_options)) {
+    pool = OpenPool();
+  }
+
+  std::unique_ptr<SamplePool> OpenPool() const {
+    auto opened = SamplePool::Open(dir.path() / "partial_pool", options);
+    INFO(opened.status().ToString());
+    REQUIRE(opened.ok());
+    return *std::move(opened);
+  }
+
+  // How long the response is of a sample that nothing cuts: 1 up to the budget, which is reached by
+  // those that would be longer.
+  int64_t Length(uint64_t id) const {
+    if (lengths) return lengths(id);
+    return 1 + static_cast<int64_t>(RandomWords(3, id, 0)[0] % 14);
+  }
+
+  // The sample that a rollout gives for `request`, cut after `most` tokens of this round (as one
+  // that was aborted) where that is less than it may have.
+  Sample Generated(const GroupRequest& request, uint64_t id, int64_t most = kAll) const {
+    Continuation from;
+    if (request.load_continued) from = request.load_continued({id}).value().front();
+    Sample sample{.sample_id = id,
+                  .group = request.group,
+                  .tokens = request.prompt,
+                  .prompt_tokens = std::ssize(request.prompt),
+                  .log_probs = from.log_probs,
+                  .versions = from.versions};
+    sample.tokens.insert(sample.tokens.end(), from.tokens.begin(), from.tokens.end());
+    const auto had = static_cast<int64_t>(from.tokens.size());
+    const int64_t cap = from.max_new_tokens > 0 ? from.max_new_tokens : kAll;
+    const int64_t end = std::min({Length(id), request.params.max_tokens, had + cap, had + most});
+    for (int64_t at = had; at < end; ++at) {
+      sample.tokens.push_back(TokenAt(id, at));
+      if (options.log_probs) sample.log_probs.push_back(LogProbAt(id, at));
+      sample.versions.push_back(request.version);
+    }
+    sample.finish_reason = end == Length(id)                  ? FinishReason::kStop
+                           : end == request.params.max_tokens ? FinishReason::kLength
+                           : end == had + cap                 ? FinishReason::kCut
+                                                              : FinishReason::kAborted;
+    return sample;
+  }
+
+  // One round; `most` says how far a sample of a request that may be cut gets, -1: it never comes.
+  void Round(const RoundOrder& order,
+             const std::function<int64_t(uint64_t)>& most = nullptr) const {
+    auto requests = pool->Requests(order);
+    INFO(requests.status().ToString());
+    REQUIRE(requests.ok());
+    for (const GroupRequest& request : *requests) {
+      for (const uint64_t id : request.sample_ids) {
+        const int64_t tokens = most && request.may_be_cut ? most(id) : kAll;
+        if (tokens < 0) continue;
+        const absl::Status put = pool->Put(Generated(request, id, tokens));
+        INFO(put.ToString());
+        REQUIRE(put.ok());
+      }
+    }
+  }
+
+  // The samples of the `n` oldest whole groups.
+  std::vector<Sample> Taken(int64_t n, TakenGroups* groups = nullptr) const {
+    std::vector<Sample> samples;
+    auto taken = pool->Take(n, [&](int64_t position, Sample sample) {
+      REQUIRE(sample.group == position);
+      samples.push_back(std::move(sample));
+      return absl::OkStatus();
+    });
+    INFO(taken.status().ToString());
+    REQUIRE(taken.ok());
+    if (groups != nullptr) *groups = *std::move(taken);
+    return samples;
+  }
+
+  TempDir dir;
+  PoolOptions options;
+  std::function<int64_t(uint64_t)> lengths;
+  std::unique_ptr<SamplePool> pool;
+};
+
+// Whole, and what the rollouts make of it, by whatever rounds.
+inline void RequireWhole(const PoolRun& run, const Sample& sample) {
+  const int64_t length = std::min(run.Length(sample.sample_id), run.options.sampling.max_tokens);
+  REQUIRE(sample.response_tokens() == length);
+  REQUIRE(std::ssize(sample.versions) == length);
+  REQUIRE(std::ssize(sample.log_probs) == (run.options.log_probs ? length : 0));
+  const bool stopped = run.Length(sample.sample_id) <= run.options.sampling.max_tokens;
+  REQUIRE(sample.finish_reason == (stopped ? FinishReason::kStop : FinishReason::kLength));
+  for (int64_t at = 0; at < length; ++at) {
+    REQUIRE(sample.tokens[static_cast<size_t>(sample.prompt_tokens + at)] ==
+            TokenAt(sample.sample_id, at));
+    if (!run.options.log_probs) continue;
+    REQUIRE(sample.log_probs[static_cast<size_t>(at)] == LogProbAt(sample.sample_id, at));
+  }
+  REQUIRE(std::is_sorted(sample.versions.begin(), sample.versions.end()));
+}
+
+inline bool Says(const absl::Status& status, const std::string& part) {
+  INFO(status.ToString());
+  return std::string(status.message()).find(part) != std::string::npos;
+}
+
+}  // namespace tandem::testing

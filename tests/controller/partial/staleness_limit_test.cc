@@ -1,0 +1,85 @@
+#include "controller/partial/staleness_limit.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "common/base/philox.h"
+
+namespace tandem {
+namespace {
+
+// Groups admitted in order; the oldest B train once they are finished, whatever finished meanwhile.
+// In the middle the run may lose its counters, as a recovery does.
+struct Simulation {
+  struct Group {
+    int64_t admitted_at = 0;  // batches trained by then
+    bool finished = false;
+  };
+
+  void Admit() {
+    const int64_t carried = std::ssize(groups) - taken;
+    const int64_t training = taken - trained * batch;
+    const int64_t may = StalenessLimit(batch, staleness).MayAdmit(carried, training);
+    REQUIRE(may >= 0);
+    groups.resize(groups.size() + static_cast<size_t>(may), {.admitted_at = trained});
+    // The paper's form of the rule, and no group less than it allows.
+    REQUIRE((std::ssize(groups) - 1) / batch <= trained + staleness);
+    REQUIRE(std::ssize(groups) / batch > trained + staleness);
+  }
+  void Finish(uint64_t word) {
+    if (taken == std::ssize(groups)) return;
+    const auto waiting = static_cast<uint64_t>(std::ssize(groups) - taken);
+    groups[static_cast<size_t>(taken) + word % waiting].finished = true;
+  }
+  bool Ready() const {
+    for (int64_t g = taken; g < taken + batch; ++g) {
+      if (g >= std::ssize(groups) || !groups[static_cast<size_t>(g)].finished) return false;
+    }
+    return true;
+  }
+
+  int64_t batch = 1, staleness = 0;
+  std::vector<Group> groups;
+  int64_t taken = 0, trained = 0;
+};
+
+}  // namespace
+
+TEST_CASE("S1: no batch that trains in order of drawing is begun more than eta versions before",
+          "[staleness]") {
+  int64_t stalest = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Simulation run{.batch = 1 + static_cast<int64_t>(seed % 7),
+                   .staleness = static_cast<int64_t>(seed % 4)};
+    INFO("batch " << run.batch << ", eta " << run.staleness << ", seed " << seed);
+    for (uint64_t at = 0; run.trained < 30; ++at) {
+      REQUIRE(at < 100000);
+      const auto words = RandomWords(seed, 1, at);
+      run.Admit();
+      run.Finish(words[0]);
+      const bool trains = run.taken > run.trained * run.batch;
+      if (trains && words[1] % 3 == 0) ++run.trained;  // its weights are served from now on
+      if (run.taken > run.trained * run.batch || !run.Ready()) continue;
+      for (int64_t g = run.taken; g < run.taken + run.batch; ++g) {
+        const int64_t behind = run.trained - run.groups[static_cast<size_t>(g)].admitted_at;
+        REQUIRE(behind <= run.staleness);
+        stalest = std::max(stalest, behind);
+      }
+      run.taken += run.batch;
+    }
+  }
+  REQUIRE(stalest == 3);  // the bound is met, not only kept
+}
+
+TEST_CASE("without staleness nothing is begun while a batch trains", "[staleness]") {
+  const StalenessLimit limit(8, 0);
+  REQUIRE(limit.MayAdmit(0, 0) == 8);
+  REQUIRE(limit.MayAdmit(5, 0) == 3);
+  REQUIRE(limit.MayAdmit(0, 8) == 0);
+  REQUIRE(limit.MayAdmit(20, 0) == 0);
+  REQUIRE(StalenessLimit(8, 1).MayAdmit(3, 8) == 5);
+}
+
+}  // namespace tandem

@@ -1,0 +1,62 @@
+#include "controller/report/tail_text.h"
+
+#include <catch2/catch.hpp>
+
+#include "controller/report/html_report.h"
+#include "controller/report/metric_names.h"
+
+namespace tandem {
+namespace {
+
+StepRecord Step(double share, double split_2, double split_4) {
+  StepRecord step;
+  step.metrics = {{kTailShare, share},
+                  {kGenerationSeconds, 20},
+                  {std::string(kPredictedSaving) + "split_2", split_2},
+                  {std::string(kPredictedSaving) + "split_4", split_4}};
+  return step;
+}
+
+}  // namespace
+
+TEST_CASE("TailText names the cap that is predicted to save most over all steps",
+          "[report][tail]") {
+  REQUIRE(TailText({Step(0.3, 6, 9), Step(0.5, 7, 1)}, 101) ==
+          "the tail of generation left 40 % of the slots empty; "
+          "rollout.partial.max_tokens_per_round=51 would save about 13.0 s of 40.0 s, as predicted "
+          "from its lengths");
+  REQUIRE(
+      TailText({Step(0.3, 6, 9)}, 101).find("max_tokens_per_round=26 would save about 9.00 s") !=
+      std::string::npos);
+  REQUIRE(TailText({Step(0.3, 6, 9)}, 0).find(" algorithm.partial_rollout_max_split=4 would") !=
+          std::string::npos);
+}
+
+TEST_CASE("TailText promises nothing where no cap would save time", "[report][tail]") {
+  REQUIRE(TailText({Step(0.4, -2, -1), Step(0.4, 1, 0)}, 64) ==
+          "the tail of generation left 40 % of the slots empty; no cap per round is predicted to "
+          "save time");
+}
+
+TEST_CASE("TailText says what rounds with a cap leave empty, without a prediction",
+          "[report][tail]") {
+  StepRecord step;
+  step.metrics = {{kTailShare, 0.25}, {kGenerationSeconds, 20}};
+  REQUIRE(TailText({step}, 64) == "the tail of generation left 25 % of the slots empty");
+}
+
+TEST_CASE("TailText is silent about a short tail and steps without one", "[report][tail]") {
+  REQUIRE(TailText({Step(0.19, 6, 9)}, 64).empty());
+  REQUIRE(TailText({}, 64).empty());
+  REQUIRE(TailText({StepRecord{}}, 64).empty());
+}
+
+TEST_CASE("HtmlReport says what the tail cost", "[report][html]") {
+  ReportInput input;
+  input.info.max_response_tokens = 64;
+  input.summary.step_records = {Step(0.4, 6, 5)};
+  const std::string html = HtmlReport(input);
+  REQUIRE(html.find("max_tokens_per_round=32 would save about 6.00 s") != std::string::npos);
+}
+
+}  // namespace tandem

@@ -1,0 +1,304 @@
+// Steps whose batch is made of rounds over a pool of carried groups.
+#include <set>
+
+#include <catch2/catch.hpp>
+
+#include "tests/fakes/fake_run.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kTokens = 12;  // that a response may have
+
+PartialOptions OptionsOf(const TrainOptions& train) {
+  return {.enabled = true,
+          .groups_per_round = train.train_batch_size,
+          .max_versions = 8,
+          .max_rounds_without_batch = 20,
+          .train_batch_size = train.train_batch_size,
+          .response_length = kTokens};
+}
+
+// Two groups of four in a batch; of every group one sample is long now and then.
+class PartialRun : public testing::FakeRun {
+ public:
+  explicit PartialRun(int pairs) : FakeRun(pairs) {
+    options.total_steps = 5;
+    options.sampling.max_tokens = kTokens;
+    options.partial = OptionsOf(options);
+    responses.length = [](uint64_t id) { return LengthOf(id); };
+  }
+
+  static int64_t LengthOf(uint64_t id) {
+    const uint64_t row = id >> 24, index = id & 0xfffu;
+    return (row + index) % 5 == 0 ? 11 : 1 + static_cast<int64_t>((row * 3 + index) % 4);
+  }
+
+  int64_t Metric(int64_t step, const std::string& name) const {
+    return static_cast<int64_t>(store.steps.at(step).metrics.at(name));
+  }
+
+  // What a step trained on, whole: every token that belongs to it, with versions that ascend.
+  void RequireBatch(int64_t step) const {
+    INFO("step " << step);
+    const auto& records = store.samples.at(step);
+    REQUIRE(std::ssize(records) == options.train_batch_size * options.samples_per_prompt);
+    for (const SampleRecord& record : records) {
+      INFO("sample " << record.sample_id);
+      REQUIRE(record.response_tokens == std::min(LengthOf(record.sample_id), kTokens));
+      REQUIRE(record.finish_reason != FinishReason::kCut);
+    }
+  }
+  std::set<uint64_t> RowsOf(int64_t step) const {
+    std::set<uint64_t> rows;
+    for (const SampleRecord& record : store.samples.at(step)) rows.insert(record.sample_id >> 24);
+    return rows;
+  }
+};
+
+// What a step left in the store, without times.
+std::vector<std::string> TrainedOn(const testing::MemoryRunStore& store) {
+  std::vector<std::string> lines;
+  for (const auto& [step, records] : store.samples) {
+    for (const SampleRecord& record : records) {
+      std::string line = fmt::format("{} {:x} {} {}", step, record.sample_id,
+                                     record.response_tokens, record.advantage);
+      for (const Segment& segment : record.segments) {
+        line += fmt::format(" v{}:{}", segment.weight_version, segment.length);
+      }
+      lines.push_back(std::move(line));
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a cap that no response reaches asks the rollouts for the same", "[partial]") {
+  testing::FakeRun off(2);
+  REQUIRE(off.Run().ok());
+  testing::FakeRun on(2);
+  on.options.partial = OptionsOf(on.options);
+  on.options.partial.cap = kTokens;
+  REQUIRE(on.Run().ok());
+  REQUIRE(TrainedOn(on.store) == TrainedOn(off.store));
+  REQUIRE(on.store.steps.at(2).metrics.at("partial/rounds") == 1);
+  REQUIRE(on.store.steps.at(2).metrics.at("partial/total_partial_num") == 0);
+}
+
+TEST_CASE("R4: every step has its whole batch, and no group is lost or trained twice",
+          "[partial]") {
+  for (const int64_t cap : {1, 3, 5}) {
+    for (const int64_t issued : {2, 3}) {
+      INFO("cap " << cap << ", " << issued << " groups in a round");
+      PartialRun run(2);
+      run.options.partial.cap = cap;
+      run.options.partial.groups_per_round = issued;
+      REQUIRE(run.Run().ok());
+      std::set<uint64_t> rows;
+      for (int64_t step = 1; step <= 5; ++step) {
+        run.RequireBatch(step);
+        for (const uint64_t row : run.RowsOf(step)) REQUIRE(rows.insert(row).second);
+      }
+      REQUIRE(rows.size() == 10);
+      const PoolCounts left = run.partial->pool().Counts();
+      const int64_t drawn = run.prompts.Position().row;
+      REQUIRE(drawn == 10 + left.groups);
+      REQUIRE(run.Metric(5, "partial/carried_groups") +
+                  run.Metric(5, "partial/whole_groups_left") ==
+              left.groups);
+      // Whoever was drawn and is not in the pool was trained.
+      REQUIRE(*rows.rbegin() < static_cast<uint64_t>(drawn));
+    }
+  }
+}
+
+TEST_CASE("tokens of a cut sample keep the weights that sampled them", "[partial]") {
+  PartialRun run(1);
+  run.options.partial.cap = 3;
+  run.options.partial.groups_per_round = 3;
+  REQUIRE(run.Run().ok());
+  int64_t partial = 0;
+  for (const auto& [step, records] : run.store.samples) {
+    int64_t of_step = 0;
+    for (const SampleRecord& record : records) {
+      REQUIRE_FALSE(record.segments.empty());
+      for (size_t i = 1; i < record.segments.size(); ++i) {
+        REQUIRE(record.segments[i - 1].weight_version < record.segments[i].weight_version);
+      }
+      REQUIRE(record.segments.back().weight_version < step);
+      of_step += record.segments.size() > 1 ? 1 : 0;
+    }
+    REQUIRE(run.Metric(step, "partial/total_partial_num") == of_step);
+    partial += of_step;
+  }
+  REQUIRE(partial > 0);
+}
+
+TEST_CASE("a sample of max_versions weights runs to its end", "[partial]") {
+  PartialRun run(1);
+  run.options.partial.cap = 1;
+  run.options.partial.groups_per_round = 4;
+  run.options.partial.max_versions = 2;
+  REQUIRE(run.Run().ok());
+  int64_t final_samples = 0;
+  for (const auto& [step, records] : run.store.samples) {
+    for (const SampleRecord& record : records) REQUIRE(record.segments.size() <= 2);
+    final_samples += run.Metric(step, "partial/final_samples");
+  }
+  REQUIRE(final_samples > 0);
+}
+
+TEST_CASE("R3: rounds that fill no batch end the run with counts, before any update", "[partial]") {
+  PartialRun run(1);
+  run.options.partial.cap = 1;
+  run.options.partial.max_rounds_without_batch = 4;
+  run.responses.length = [](uint64_t) { return kTokens; };
+  const absl::Status status = run.Run();
+  REQUIRE(absl::IsInvalidArgument(status));
+  const std::string message(status.message());
+  INFO(message);
+  REQUIRE(message.find("after 4 rounds (rollout.partial.max_rounds_without_batch)") !=
+          std::string::npos);
+  REQUIRE(message.find("8 samples unfinished, 32 tokens so far") != std::string::npos);
+  REQUIRE(run.journal.Count("trainer 0 OptimizerStep") == 0);
+  REQUIRE(run.journal.Count("rollout 0 Generate") == 8);
+}
+
+TEST_CASE("a pool that fills the batch asks the rollouts for nothing", "[partial]") {
+  PartialRun run(1);
+  run.options.total_steps = 2;
+  run.options.partial.groups_per_round = 4;
+  run.options.partial.cap = 11;
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.Metric(1, "partial/whole_groups_left") == 2);
+  REQUIRE(run.Metric(2, "partial/rounds") == 0);
+  run.RequireBatch(2);
+  // By weights that were a step older.
+  for (const SampleRecord& record : run.store.samples.at(2)) {
+    REQUIRE(record.segments.back().weight_version == 0);
+  }
+  REQUIRE(run.Metric(2, "partial/staleness_max") == 1);
+}
+
+TEST_CASE("a lost trainer takes the pool back to the checkpoint, a lost rollout changes nothing",
+          "[partial][recovery]") {
+  const auto configure = [](PartialRun& run) {
+    run.options.save_freq = 2;
+    run.options.partial.cap = 3;
+    run.options.partial.groups_per_round = 3;
+  };
+  PartialRun undisturbed(2);
+  configure(undisturbed);
+  REQUIRE(undisturbed.Run().ok());
+  PartialRun trainer(2);
+  configure(trainer);
+  trainer.DieAt({WorkerRole::kTrainer, 1}, "ForwardBackward", 3);
+  REQUIRE(trainer.Run().ok());
+  REQUIRE(TrainedOn(trainer.store) == TrainedOn(undisturbed.store));
+  PartialRun rollout(2);
+  configure(rollout);
+  rollout.DieAt({WorkerRole::kRollout, 1}, "Generate", 7);
+  REQUIRE(rollout.Run().ok());
+  REQUIRE(TrainedOn(rollout.store) == TrainedOn(undisturbed.store));
+}
+
+TEST_CASE("a checkpoint has the pool of its step, and the run goes on from it", "[partial]") {
+  const auto configure = [](PartialRun& run) {
+    run.options.save_freq = 1;
+    run.options.partial.cap = 3;
+    run.options.partial.groups_per_round = 3;
+  };
+  PartialRun whole(1);
+  configure(whole);
+  REQUIRE(whole.Run().ok());
+  PartialRun first(1);
+  configure(first);
+  first.options.total_steps = 2;
+  REQUIRE(first.Run().ok());
+  REQUIRE(first.partial->pool().Counts().carried_samples > 0);
+  const std::string checkpoint = first.loop->newest_checkpoint();
+  first.options.total_steps = 5;
+  REQUIRE(first.Run(checkpoint).ok());
+  REQUIRE(TrainedOn(first.store) == TrainedOn(whole.store));
+}
+
+TEST_CASE("a step that is dropped leaves the pool of the step before", "[partial]") {
+  PartialRun run(1);
+  run.options.partial.cap = 3;
+  run.options.partial.groups_per_round = 3;
+  run.journal.OnCall("trainer 0 ForwardBackward(step 3", [&run] { run.control->StopNow(); });
+  const absl::Status stopped = run.Run();
+  INFO(stopped.ToString());
+  REQUIRE(run.store.steps.count(3) == 0);
+  REQUIRE(run.loop->position().finished_steps == 2);
+  const PoolCounts left = run.partial->pool().Counts();
+  REQUIRE(left.groups ==
+          run.Metric(2, "partial/carried_groups") + run.Metric(2, "partial/whole_groups_left"));
+  REQUIRE(left.carried_samples == run.Metric(2, "partial/carried_samples"));
+}
+
+TEST_CASE("until_groups cuts the others where they are, and the journal makes it again",
+          "[partial]") {
+  const auto configure = [](PartialRun& run) {
+    run.options.save_freq = 1;
+    run.options.partial.until_groups = 2;
+    run.options.partial.groups_per_round = 3;
+    // Every third group is held up after a token, the first time.
+    const auto seen = std::make_shared<std::set<uint64_t>>();
+    run.responses.held_after = [seen](uint64_t id) -> std::optional<int64_t> {
+      if ((id >> 24) % 3 != 2 || !seen->insert(id).second) return std::nullopt;
+      return 1;
+    };
+  };
+  PartialRun run(1);
+  configure(run);
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.journal.Count("rollout 0 Abort(") > 0);
+  for (int64_t step = 1; step <= 5; ++step) run.RequireBatch(step);
+  const auto trained = TrainedOn(run.store);
+  // Again from step 2, by the journal alone: nobody is held up this time.
+  const std::string checkpoint = (run.dir.path() / "checkpoints" / "step_2").string();
+  run.responses.held_after = nullptr;
+  run.journal.Take();
+  REQUIRE(run.Run(checkpoint).ok());
+  REQUIRE(run.journal.Count("rollout 0 Abort(") == 0);
+  REQUIRE(TrainedOn(run.store) == trained);
+}
+
+TEST_CASE("a round ends after round_seconds of the clock", "[partial]") {
+  PartialRun run(1);
+  run.options.total_steps = 2;
+  run.options.partial.round_seconds = 30;
+  run.options.partial.groups_per_round = 3;
+  run.responses.held_after = [](uint64_t id) -> std::optional<int64_t> {
+    return (id >> 24) % 3 == 2 ? std::optional<int64_t>(1) : std::nullopt;
+  };
+  run.journal.OnCall("rollout 0 Generate(group 2",
+                     [&run] { run.clock.Advance(absl::Seconds(31)); });
+  REQUIRE(run.Run().ok());
+  run.RequireBatch(1);
+  // The fourth sample of the group is over after a token.
+  REQUIRE(run.Metric(1, "partial/cut_samples") == 3);
+  REQUIRE(run.Metric(1, "partial/carried_samples") == 3);
+}
+
+TEST_CASE("with overlap the next batch is begun while this one trains", "[partial]") {
+  PartialRun run(2);
+  run.options.partial.overlap = true;
+  run.options.partial.max_staleness = 1;
+  REQUIRE(run.Run().ok());
+  std::set<uint64_t> rows;
+  for (int64_t step = 1; step <= 5; ++step) {
+    run.RequireBatch(step);
+    for (const uint64_t row : run.RowsOf(step)) REQUIRE(rows.insert(row).second);
+    for (const SampleRecord& record : run.store.samples.at(step)) {
+      REQUIRE(record.segments.front().weight_version >= step - 2);
+    }
+  }
+  REQUIRE(run.prompts.Position().row == 10 + run.partial->pool().groups());
+  // The batch that trained last counts: one more may be ahead.
+  REQUIRE(run.partial->pool().groups() <= 2);
+}
+
+}  // namespace tandem
