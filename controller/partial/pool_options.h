@@ -23,4 +23,7 @@ struct PoolOptions {
 // names of their keys.
 std::map<std::string, std::string> FixedSettings(const PoolOptions& options);
 
+// Of runs that may follow each other's CutJournal: tokenizer, response length and settings.
+std::string CutsIdentity(const PoolOptions& options);
+
 }  // namespace tandem

@@ -34,6 +34,15 @@ std::map<std::string, std::string> FixedSettings(const PoolOptions& options) {
           {"model.path (its end-of-sequence ids)", fmt::format("{}", sampling.stop_token_ids)}};
 }
 
+std::string CutsIdentity(const PoolOptions& options) {
+  std::string text = fmt::format("tokenizer {}, data.max_response_length {}",
+                                 options.tokenizer_digest, options.sampling.max_tokens);
+  for (const auto& [key, value] : FixedSettings(options)) {
+    text += fmt::format(", {} {}", key, value);
+  }
+  return text;
+}
+
 absl::Status SamplePool::Save(const std::string& checkpoint) const {
   return WriteSavedPool(checkpoint, options_, state_);
 }

@@ -86,6 +86,21 @@ TEST_CASE("Settings that samples cannot change on their way are refused, all by 
       "rollout.seed is 6 and was 5, rollout.top_k is 5 and was -1; set them back");
 }
 
+TEST_CASE("Cuts are followed by runs of the same settings alone", "[saved_pool]") {
+  const PoolOptions options = Fixture().run.options;
+  const std::string same = CutsIdentity(options);
+  REQUIRE(CutsIdentity(options) == same);
+  const auto other = [&](const std::function<void(PoolOptions&)>& change) {
+    PoolOptions changed = options;
+    change(changed);
+    return CutsIdentity(changed) != same;
+  };
+  REQUIRE(other([](PoolOptions& o) { o.tokenizer_digest = "other"; }));
+  REQUIRE(other([](PoolOptions& o) { o.sampling.max_tokens = 11; }));
+  REQUIRE(other([](PoolOptions& o) { o.sampling.seed = 6; }));
+  REQUIRE(other([](PoolOptions& o) { o.samples_per_prompt = 2; }));
+}
+
 TEST_CASE("An empty pool holds nobody to anything", "[saved_pool]") {
   const PoolRun run;
   const testing::TempDir checkpoint;
