@@ -44,7 +44,7 @@ class FakeUpdateClient : public UpdateClient {
     if (before_apply) before_apply(buckets, slots_->slot(slot), entries);
     ++buckets;
     for (const BucketEntry& entry : entries) {
-      bytes += entry.rows * offer_.manifest[static_cast<size_t>(entry.tensor)].row_bytes();
+      bytes_applied += entry.rows * offer_.manifest[static_cast<size_t>(entry.tensor)].row_bytes();
     }
     const absl::Status applied =
         receiver_->Apply(offer_.version, offer_.generation,
@@ -67,8 +67,8 @@ class FakeUpdateClient : public UpdateClient {
   }
 
   std::vector<std::string> calls;
-  int buckets = 0;    // applied
-  int64_t bytes = 0;  // of their entries
+  int buckets = 0;            // applied
+  int64_t bytes_applied = 0;  // of their entries
   int fail_at_bucket = -1;
   bool scramble = false;
   absl::Status fail_begin;

@@ -246,11 +246,11 @@ TEST_CASE("adapters beside the base resume, are checked, and export what they wo
     // Trainers that come back find rollouts that hold the base.
     rig.Reset(2, saved.folder, 1);
     rig.TrainStep(1);
-    for (int rank = 0; rank < world; ++rank) rig[rank].rollout->client.bytes = 0;
+    for (int rank = 0; rank < world; ++rank) rig[rank].rollout->client.bytes_applied = 0;
     rig.Sync(2);
     for (int rank = 0; rank < world; ++rank) {
       REQUIRE(rig[rank].rollout->receiver.Digests().value() == saved.after);
-      REQUIRE(rig[rank].rollout->client.bytes ==
+      REQUIRE(rig[rank].rollout->client.bytes_applied ==
               ManifestBytes(ManifestOf(rig.layout(), UpdateScope::kAdapters)));
     }
     // One that lost its weights is sent everything; the other is not lost by it.

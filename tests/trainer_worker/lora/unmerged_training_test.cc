@@ -148,12 +148,12 @@ TEST_CASE("only adapters cross once a rollout holds the base, whatever it does i
     const WeightLayout& layout = receivers[0]->layout;
     for (int64_t version = 0; version < 6; ++version) {
       const UpdateScope scope = version == 0 ? UpdateScope::kWhole : UpdateScope::kAdapters;
-      for (auto& receiver : receivers) receiver->client.bytes = 0;
+      for (auto& receiver : receivers) receiver->client.bytes_applied = 0;
       group.RunOk([&](Rank& rank, int index) {
         return PublishTo(rank, *receivers[static_cast<size_t>(index)], version, scope);
       });
       for (auto& receiver : receivers) {
-        REQUIRE(receiver->client.bytes == BytesOf(layout, scope));
+        REQUIRE(receiver->client.bytes_applied == BytesOf(layout, scope));
         REQUIRE(receiver->updates.version() == version);
         REQUIRE(receiver->updates.Verify().ok());
         REQUIRE(receiver->updates.storage().CheckPadding().ok());
