@@ -85,7 +85,7 @@ TEST_CASE("adapters beside the base cross alone after sleep of level 1, with it 
     for (int64_t version = 1; version <= 3; ++version) {
       REQUIRE(sent.at(version).size() == 1);
       const int64_t bytes = sent.at(version)[0];
-      REQUIRE(level == "1" ? bytes < whole / 2 : bytes == whole);
+      REQUIRE((level == "1" ? bytes < whole / 2 : bytes == whole));
     }
   }
 }
