@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/base/status_macros.h"
+#include "common/config/partial_rules.h"
 #include "common/types/sample.h"
 
 namespace tandem {
@@ -36,10 +37,7 @@ TailOptions TailOptionsOf(const v1::Config& config) {
   const v1::Partial& partial = config.rollout().partial();
   TailOptions options{.slots = config.rollout().max_num_seqs() * config.cluster().rollouts(),
                       .max_versions = partial.max_versions()};
-  if (partial.max_tokens_per_round() > 0 || partial.until_groups() > 0 ||
-      partial.round_seconds() > 0) {
-    return options;
-  }
+  if (PartialEnabled(config)) return options;
   const int64_t longest = config.data().max_response_length();
   for (const int64_t split : {2, 4}) {
     options.caps.push_back(

@@ -21,12 +21,13 @@ constexpr double kShareKept = 0.9;
 class Planner {
  public:
   Planner(const ModelSpec& spec, const MemoryPlanInput& input) : spec_(spec), input_(input) {
+    spec_.adapters = input.adapters;
     kept_ = TrainerKeptBytes(input.device_bytes, input.memory_utilization);
     input_.trainer.gather.kept_bytes = kept_;
     input_.trainer.gpu = !input.host_is_device;
-    trainer_ = TrainerBytes(spec, input_.trainer);
+    trainer_ = TrainerBytes(spec_, input_.trainer);
     const BatchShape train = LargestMicroBatch(input_.train_limits);
-    keep_ = KeepForBackward(spec, width(), train, input_.recompute,
+    keep_ = KeepForBackward(spec_, width(), train, input_.recompute,
                             ActivationBudget(trainer_, input_.device_bytes));
     train_arena_ = ArenaBytes(train, keep_);
     for (const auto& [runs, limits, arena] : Scored()) {
@@ -34,8 +35,8 @@ class Planner {
     }
     kept_arena_ = std::max({train_arena_, score_arena_, probe_arena_});
     input_.host_is_device ? PlanScratch() : PlanCuda();
-    weights_ = RegionBytes(WeightBytes(spec, width()));
-    activations_ = RegionBytes(PlaceRolloutBatch(spec, width(), input_.batched_tokens).end);
+    weights_ = RegionBytes(WeightBytes(spec_, width()));
+    activations_ = RegionBytes(PlaceRolloutBatch(spec_, width(), input_.batched_tokens).end);
   }
 
   MemoryPlan Plan(int sleep_level) {
@@ -70,7 +71,8 @@ class Planner {
   }
 
   void PlanScratch() {
-    const ScratchOptions options{width(), input_.threads, input_.max_model_len};
+    const ScratchOptions options{width(), input_.threads, input_.max_model_len,
+                                 input_.batched_tokens};
     BatchShape largest = LargestMicroBatch(input_.train_limits);
     for (const auto& [runs, limits, arena] : Scored()) {
       if (runs) largest.scored = std::max(largest.scored, LargestMicroBatch(*limits).scored);
@@ -219,7 +221,7 @@ class Planner {
   bool SlotsStay() const { return Bucket().bytes <= KeptSlotBytes(kept_); }
   MemoryLine Bucket() const {
     // Slots are as large as the fullest bucket.
-    const int64_t all = width() * spec_.parameters();
+    const int64_t all = width() * (spec_.parameters() + input_.trainer.adapters);
     const int64_t buckets = (all + input_.slot_bytes - 1) / input_.slot_bytes;
     const int64_t bytes = buckets == 1 && input_.slots > 0
                               ? all + (kBucketSlack + int64_t{256} * std::ssize(HfTensors(spec_)))
@@ -243,7 +245,7 @@ class Planner {
   // At rest, while ranges of rows are gathered out of the shards.
   Lines Reading() const {
     Lines lines = AtRest();
-    lines.push_back({true, "gather", Location::kDevice, trainer_.row_scratch});
+    lines.push_back({true, "gather", Location::kDevice, trainer_.row_scratch, "ranges of rows"});
     return lines;
   }
 
@@ -283,7 +285,7 @@ class Planner {
 
   static constexpr int64_t kBucketSlack = 4096;
 
-  const ModelSpec& spec_;
+  ModelSpec spec_;  // as it is computed with
   MemoryPlanInput input_;
   int64_t kept_ = 0;  // that the trainer may hold while its rollout generates
   TrainerMemory trainer_;

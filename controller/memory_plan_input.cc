@@ -74,6 +74,10 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   const bool cuda = PlansForGpu(config);
   MemoryPlanInput input;
   input.device_bytes = device_bytes;
+  // Targets that the model lacks are an error elsewhere (run_inputs.h).
+  if (const auto with = WithAdapters(spec, LoraOptionsOf(config)); with.ok()) {
+    input.adapters = with->adapters;
+  }
   input.host_is_device = !cuda;
   input.threads = ComputeThreads(config);
   input.max_num_seqs = rollout.max_num_seqs();

@@ -8,15 +8,12 @@ namespace tandem {
 
 namespace {
 
-// Settings that where a round ends depends on: with others the journal of cuts is another run's.
-std::string CutsOf(const TrainOptions& train, const RunInputs& inputs) {
-  const PartialOptions& partial = train.partial;
+// What rounds are cut by, beside what the pool's settings say: with others the journal is another
+// run's.
+std::string CutsOf(const PartialOptions& partial, const PoolOptions& pool) {
   return fmt::format(
-      "tokenizer {}, {} prompts, {} groups of {} samples a round, batch {}, {} tokens, seed {}, "
-      "temperature {}, cap {}, until {} groups or {} s, {} versions, overlap {} of {}",
-      inputs.tokenizer->digest(), inputs.prompts->size(), partial.groups_per_round,
-      train.samples_per_prompt, partial.train_batch_size, partial.response_length,
-      train.sampling.seed, train.sampling.temperature, partial.cap, partial.until_groups,
+      "{}, {} groups a round, cap {}, until {} groups or {} s, {} versions, overlap {} of {}",
+      CutsIdentity(pool), partial.groups_per_round, partial.cap, partial.until_groups,
       partial.round_seconds, partial.max_versions, partial.overlap, partial.max_staleness);
 }
 
@@ -31,16 +28,16 @@ absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& co
     if (!resume.checkpoint.empty()) TANDEM_RETURN_IF_ERROR(CheckNoPool(resume.checkpoint));
     return nullptr;
   }
+  const PoolOptions options{.tokenizer_digest = inputs.tokenizer->digest(),
+                            .vocab_limit = inputs.tokenizer->vocab_size(),
+                            .samples_per_prompt = train.samples_per_prompt,
+                            .sampling = train.sampling,
+                            .log_probs = config.rollout().calculate_log_probs()};
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SamplePool> pool,
-                          SamplePool::Open(train.run_dir + "/partial_pool",
-                                           {.tokenizer_digest = inputs.tokenizer->digest(),
-                                            .vocab_limit = inputs.tokenizer->vocab_size(),
-                                            .samples_per_prompt = train.samples_per_prompt,
-                                            .sampling = train.sampling,
-                                            .log_probs = config.rollout().calculate_log_probs()}));
+                          SamplePool::Open(train.run_dir + "/partial_pool", options));
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<CutJournal> journal,
-      CutJournal::Open(train.run_dir + "/partial_journal.jsonl", CutsOf(train, inputs)));
+      CutJournal::Open(train.run_dir + "/partial_journal.jsonl", CutsOf(train.partial, options)));
   if (!journal->note().empty()) resume.warnings.push_back(journal->note());
   return std::make_unique<PartialRollout>(train.partial, std::move(pool), std::move(journal),
                                           RealClock());

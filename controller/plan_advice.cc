@@ -32,7 +32,8 @@ MemoryPlan PlanOf(const ModelSpec& spec, const v1::Config& config, int64_t devic
 
 void AddOffload(const v1::Config& config, std::vector<Change>& changes) {
   const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
-  if (!fsdp.param_offload() && config.model().compute_dtype() != "float32") {
+  const bool lora = config.model().lora().rank() > 0;  // only adapters have masters then
+  if (!lora && !fsdp.param_offload() && config.model().compute_dtype() != "float32") {
     changes.push_back({"actor.fsdp_config.param_offload=true", [](v1::Config& c) {
                          c.mutable_actor()->mutable_fsdp_config()->set_param_offload(true);
                        }});
@@ -42,7 +43,7 @@ void AddOffload(const v1::Config& config, std::vector<Change>& changes) {
                          c.mutable_actor()->mutable_fsdp_config()->set_optimizer_offload(true);
                        }});
   }
-  if (NeedsReference(config) && !config.ref().offload()) {
+  if (!lora && NeedsReference(config) && !config.ref().offload()) {
     changes.push_back(
         {"ref.offload=true", [](v1::Config& c) { c.mutable_ref()->set_offload(true); }});
   }
@@ -116,6 +117,20 @@ void AddSizes(const v1::Config& config, std::vector<Change>& all) {
   }
 }
 
+// Half of the rank; alpha / rank, which a learning rate is chosen for, stays.
+void AddRank(const v1::Config& config, std::vector<Change>& changes) {
+  const v1::Lora& lora = config.model().lora();
+  const int64_t rank = lora.rank() / 2;
+  // Adapters to begin with have the rank that they have.
+  if (rank == 0 || lora.rank() % 2 != 0 || !lora.adapter_path().empty()) return;
+  const double alpha = lora.alpha() / 2;
+  changes.push_back({fmt::format("model.lora.rank={} model.lora.alpha={:g}", rank, alpha),
+                     [rank, alpha](v1::Config& c) {
+                       c.mutable_model()->mutable_lora()->set_rank(rank);
+                       c.mutable_model()->mutable_lora()->set_alpha(alpha);
+                     }});
+}
+
 void AddDevices(const v1::Config& config, std::vector<Change>& changes) {
   constexpr int64_t kMostPairs = 4096;  // cluster.trainers
   const int64_t pairs = 2 * std::max<int64_t>(1, config.cluster().trainers());
@@ -135,6 +150,7 @@ std::vector<Change> ChangesOf(const v1::Config& config, const MemoryPlan& plan, 
   AddSleep(config, changes);
   AddOffload(config, changes);
   AddSizes(config, changes);
+  AddRank(config, changes);
   if (device == Device::kOfPair) AddDevices(config, changes);
   return changes;
 }

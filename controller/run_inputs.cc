@@ -10,26 +10,16 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/lora/peft_adapter.h"
 #include "common/tensor_file/check_model.h"
 #include "controller/config_options.h"
 #include "controller/data/prompt_loader.h"
+#include "controller/lora_inputs.h"
 #include "controller/partial/partial_options.h"
 #include "controller/reward/composite_reward.h"
 #include "controller/reward/reward_keys.h"
 
 namespace tandem {
 namespace {
-
-// Targets that the model has, and adapters to begin with that are of them.
-absl::Status CheckLora(const v1::Config& config, const ModelSpec& model) {
-  const v1::Lora& lora = config.model().lora();
-  if (lora.rank() == 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const LoraSpec spec, MakeLoraSpec(model, LoraOptionsOf(config)));
-  if (lora.adapter_path().empty()) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const auto adapter, PeftAdapter::Open(lora.adapter_path(), model));
-  return SameLora(spec, "model.lora", adapter->spec(), lora.adapter_path());
-}
 
 // One batch at least, and what a round can draw. `filtered` prompts were too long.
 absl::Status CheckEnough(int64_t prompts, int64_t filtered, const v1::Config& config) {
@@ -60,7 +50,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   const std::string& model = config.model().path();
   TANDEM_ASSIGN_OR_RETURN(inputs.spec, CheckModel(model, config.rollout().max_model_len()));
   TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(model));
-  TANDEM_RETURN_IF_ERROR(CheckLora(config, inputs.spec));
+  TANDEM_RETURN_IF_ERROR(CheckLoraInputs(config, inputs.spec));
   TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
   TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
   ChatCodecOptions codec{.add_default_system_prompt = config.data().add_default_system_prompt(),

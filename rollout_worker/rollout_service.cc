@@ -173,6 +173,7 @@ grpc::Status RolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
   opening.slots = {request->slot_bytes(), request->slots(), request->direct()};
   opening.manifest = *std::move(manifest);
   opening.scramble = request->scramble();
+  opening.scope = request->adapters() ? UpdateScope::kAdapters : UpdateScope::kWhole;
   response->set_pair_socket((*engine)->pair_socket());
   return Reply((*engine)->BeginUpdate(std::move(opening)));
 }

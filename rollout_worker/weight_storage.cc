@@ -1,6 +1,7 @@
 #include "rollout_worker/weight_storage.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "common/base/status_macros.h"
@@ -50,7 +51,9 @@ absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir,
   constexpr int64_t kPieceBytes = 1 << 20;
   TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, spec));
   std::vector<std::byte> piece;
-  for (const TensorPlace& place : layout_->places()) {
+  // Adapters are in no checkpoint: they stay zero.
+  const size_t tensors = layout_->base_tensors();
+  for (const TensorPlace& place : std::span(layout_->places()).first(tensors)) {
     const auto row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout_->dtype()));
     const int64_t step = std::max<int64_t>(1, kPieceBytes / row_bytes);
     piece.resize(static_cast<size_t>(step * row_bytes));

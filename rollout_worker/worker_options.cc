@@ -9,7 +9,9 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/cluster/listen_address.h"
+#include "common/config/config.h"
 #include "common/device/device_memory.h"
+#include "common/lora/lora_spec.h"
 
 namespace tandem {
 namespace {
@@ -55,6 +57,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
         "data.max_prompt_length and data.max_response_length",
         rollout.max_model_len(), options.spec.max_position, config.model().path());
   }
+  TANDEM_ASSIGN_OR_RETURN(options.spec, WithAdapters(options.spec, LoraOptionsOf(config)));
   options.model_dir = config.model().path();
   const bool beside = MayBeBesidePass(registration);
   options.load_weights = !beside && rollout.load_format() != "dummy";

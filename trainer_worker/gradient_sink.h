@@ -17,10 +17,11 @@ class GradientSink {
   // Takes the memory if it is not held; all zero.
   virtual absl::Status Begin() = 0;
   // Where to add a group's full fp32 gradients (ViewLayerGradients, ViewGlobalGradients); -1 is the
-  // global group, null where nobody wants its gradients.
+  // global group, null where nobody wants gradients of its weights.
   virtual absl::StatusOr<float*> Group(int layer) = 0;
-  // Takes those out of a view of Group(layer) that nobody wants.
-  virtual void LeaveOut(int /*layer*/, LayerGradients* /*view*/) const {}
+  // Takes those out of a view of Group(layer) that nobody wants, and says where those of adapters
+  // beside the weights go.
+  virtual void Choose(int /*layer*/, LayerGradients* /*view*/) const {}
   // A micro-batch has added all it has for the layer.
   virtual absl::Status Reduce(int layer) = 0;
   // The mini-batch has ended.

@@ -78,7 +78,7 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
     TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
     weights.Prefetch(WeightGather::Next::kAfter);
     if (empty) continue;
-    decoder_->RunLayer(ViewLayer(spec, decoder_->layout(), group), tokens_, buffers_.kv,
+    decoder_->RunLayer(ViewLayer(spec, decoder_->layout(), group, layer), tokens_, buffers_.kv,
                        Residual(layer), Activations(layer), Residual(layer + 1));
   }
   if (empty) return TokenScores{};
@@ -160,15 +160,17 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
     weights.Prefetch(WeightGather::Next::kBefore);
     TANDEM_ASSIGN_OR_RETURN(float* const layer_gradients, gradients.Group(layer));
     if (!empty) {
-      const LayerWeights view = ViewLayer(spec, layout, group);
+      const LayerWeights view = ViewLayer(spec, layout, group, layer);
       LayerActivations& activations = Activations(layer);
       if (keep_ == Keep::kLayerInputs) {
         // Overwrites the next layer's input, which is not needed any more, with the same bits.
         decoder_->RunLayer(view, tokens_, buffers_.kv, Residual(layer), activations,
                            Residual(layer + 1));
       }
-      LayerGradients wanted = ViewLayerGradients(spec, layout, layer_gradients);
-      gradients.LeaveOut(layer, &wanted);
+      LayerGradients wanted = layer_gradients == nullptr
+                                  ? LayerGradients{}
+                                  : ViewLayerGradients(spec, layout, layer_gradients);
+      gradients.Choose(layer, &wanted);
       decoder_->RunLayerBackward(*backward_, view, tokens_, Residual(layer), activations,
                                  buffers_.scratch, buffers_.dresidual, wanted);
     }

@@ -27,6 +27,22 @@ absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
                               ModelUse::kTraining);
 }
 
+// Adapters that are computed beside the base cross alone where all rollouts that are sent something
+// hold a version, and the base with it. Collective: every rank gathers what any rollout lacks.
+absl::StatusOr<UpdateScope> ScopeOf(TrainingSession& session, UpdateClient* client) {
+  if (!session.adapters_beside()) return UpdateScope::kWhole;
+  int64_t lacking = 0;
+  if (client != nullptr) {
+    const absl::StatusOr<int64_t> held = client->HeldVersion();
+    lacking = held.ok() && *held >= 0 ? 0 : 1;  // who does not answer fails in what follows
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> all,
+      Agree(session.communicator(), absl::OkStatus(), "asking what the rollouts hold", lacking));
+  const bool any = std::count(all.begin(), all.end(), 0) != std::ssize(all);
+  return any ? UpdateScope::kWhole : UpdateScope::kAdapters;
+}
+
 }  // namespace
 
 // A command from its start to its report: names it in the status and the log, and takes time and
@@ -256,7 +272,10 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   absl::StatusOr<PublishReport> report;
   {
     const std::unique_ptr<PublishSource> source = session->MakeSource();
-    report = session->publisher().Publish(command.version, *source, link.updates.get());
+    const absl::StatusOr<UpdateScope> scope = ScopeOf(*session, link.updates.get());
+    report = scope.ok() ? session->publisher().Publish(command.version, *source, link.updates.get(),
+                                                       *scope)
+                        : absl::StatusOr<PublishReport>(scope.status());
   }
   const absl::StatusOr<double> share = changed_.Of(command.version, connected.ok() && report.ok(),
                                                    session->shard(), session->communicator());
@@ -281,7 +300,8 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
 absl::StatusOr<std::unique_ptr<WeightOracle>> Trainer::OracleOf(TrainingSession& session,
                                                                 const CheckCommand& command) {
   if (session.lora() != nullptr) {
-    return LoraOracle::Open(options_.session.model_dir, session.spec(), session.lora(), &ledger_);
+    return LoraOracle::Open(options_.session.model_dir, session.spec(), session.lora(),
+                            !session.adapters_beside(), &ledger_);
   }
   if (!command.hf_checkpoint.empty()) {
     return HfRows::Open(command.hf_checkpoint, session.spec(), options_.dtype, backend_->device(),
@@ -323,8 +343,9 @@ absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
                             .settings = LoraSettings(session->lora())};
   SaveResult result;
   TANDEM_ASSIGN_OR_RETURN(
-      result.bytes, tandem::SaveState(options, session->spec(), session->shard(), session->policy(),
-                                      session->optimizer(), session->communicator(), &ledger_));
+      result.bytes,
+      tandem::SaveState(options, session->spec(), session->shard(), session->exported(),
+                        session->optimizer(), session->communicator(), &ledger_));
   if (session->lora() != nullptr) {
     const absl::Status written = WriteAdapters(command.directory + "/" + kAdapterFolder,
                                                options_.session.model_dir, *session->lora());

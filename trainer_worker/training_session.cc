@@ -9,7 +9,8 @@
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/give_back.h"
 #include "trainer_worker/lora/adapter_gradients.h"
-#include "trainer_worker/lora/merged_tensor_source.h"
+#include "trainer_worker/lora/lora_tensor_source.h"
+#include "trainer_worker/lora/unmerged_gradients.h"
 #include "trainer_worker/shard_tensor_source.h"
 
 namespace tandem {
@@ -43,7 +44,8 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
     const SessionOps& ops,
     Communicator* communicator,
     Ledger* ledger) {
-  TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec base, LoadModelSpec(options.model_dir));
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, WithAdapters(base, options.lora));
   TANDEM_ASSIGN_OR_RETURN(Decoder decoder,
                           Decoder::Create(spec, ops.forward, options.max_sequence_tokens));
   std::unique_ptr<TrainingSession> session(new TrainingSession(std::move(decoder), options));
@@ -54,7 +56,7 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
       std::make_unique<ShardPlan>(layout, communicator->rank(), communicator->world_size());
   session->device_ = ops.device;
   const ShardCompute compute{ops.device, ops.shard};
-  TANDEM_RETURN_IF_ERROR(options.lora.rank > 0 ? session->TakeLora(spec, compute)
+  TANDEM_RETURN_IF_ERROR(options.lora.rank > 0 ? session->TakeLora(base, compute)
                                                : session->TakeShard(compute));
   TANDEM_ASSIGN_OR_RETURN(
       session->weights_,
@@ -88,44 +90,74 @@ absl::Status TrainingSession::TakeShard(const ShardCompute& compute) {
   return absl::OkStatus();
 }
 
-absl::Status TrainingSession::TakeLora(const ModelSpec& spec, const ShardCompute& compute) {
+absl::Status TrainingSession::TakeLora(const ModelSpec& base, const ShardCompute& compute) {
   if (!device_->is_host()) {
     return FailedPrecondition(
-        "model.lora.rank={}: adapters are merged on CPUs only so far, and this trainer computes on "
+        "model.lora.rank={}: adapters are built for CPUs only so far, and this trainer computes on "
         "{}: set trainer.device=cpu, or model.lora.rank=0",
         options_.lora.rank, device_->name());
   }
-  spdlog::info("weight sync: through slots, as adapters are merged on the way");
-  TANDEM_ASSIGN_OR_RETURN(LoraSpec lora, MakeLoraSpec(spec, options_.lora));
-  TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(options_.model_dir, spec));
+  const bool merge = options_.lora.merge;
+  spdlog::info("weight sync: through slots, {}",
+               merge ? "as adapters are merged on the way"
+                     : "adapters alone where the rollout holds the base");
+  const ShardPlan* plan = plan_.get();
+  if (!merge) {
+    const WeightLayout& layout = plan_->layout();
+    base_layout_ = std::make_unique<WeightLayout>(WeightLayout::Build(base, layout.dtype()));
+    base_plan_ =
+        std::make_unique<ShardPlan>(base_layout_.get(), plan_->rank(), plan_->world_size());
+    plan = base_plan_.get();
+  }
+  TANDEM_ASSIGN_OR_RETURN(LoraSpec lora, MakeLoraSpec(base, options_.lora));
+  TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(options_.model_dir, base));
   TANDEM_ASSIGN_OR_RETURN(
       lora_, LoraWeights::Create(
-                 plan_.get(), std::move(lora), checkpoint->exact_dtype(),
+                 plan, std::move(lora), checkpoint->exact_dtype(),
                  {.offload_dir = options_.offload_dir, .offload_moments = options_.offload_moments},
-                 compute, ledger_));
-  TANDEM_ASSIGN_OR_RETURN(gradients_,
-                          AdapterGradients::Create(lora_.get(), communicator_.get(), ledger_));
+                 compute, ledger_, merge ? LoraUse::kMerged : LoraUse::kBeside));
+  return TakeAdapters(compute);
+}
+
+absl::Status TrainingSession::TakeAdapters(const ShardCompute& compute) {
+  if (options_.lora.merge) {
+    TANDEM_ASSIGN_OR_RETURN(gradients_,
+                            AdapterGradients::Create(lora_.get(), communicator_.get(), ledger_));
+    return absl::OkStatus();
+  }
+  TANDEM_ASSIGN_OR_RETURN(beside_,
+                          UnmergedPolicy::Create(plan_.get(), lora_.get(), compute, ledger_));
+  TANDEM_ASSIGN_OR_RETURN(gradients_, UnmergedGradients::Create(decoder_.spec(), lora_.get(),
+                                                                communicator_.get(), ledger_));
   return absl::OkStatus();
 }
 
 PolicyRows& TrainingSession::policy() {
+  if (beside_ != nullptr) return *beside_;
+  return exported();
+}
+
+PolicyRows& TrainingSession::exported() {
   if (lora_ != nullptr) return *lora_;
   return *shard_;
 }
 
 ShardSource TrainingSession::Current() const {
+  if (beside_ != nullptr) return {.rows = beside_.get()};
   if (lora_ != nullptr) return {.rows = lora_.get()};
   return {.data = shard_->compute()};
 }
 
 absl::Status TrainingSession::WeightsChanged() {
   weights_->Refresh();
-  return lora_ == nullptr ? absl::OkStatus() : lora_->Gather(*communicator_);
+  if (lora_ != nullptr) TANDEM_RETURN_IF_ERROR(lora_->Gather(*communicator_));
+  return beside_ == nullptr ? absl::OkStatus() : beside_->AdaptersChanged();
 }
 
 std::unique_ptr<PublishSource> TrainingSession::MakeSource() {
-  if (lora_ != nullptr)
-    return std::make_unique<MergedTensorSource>(lora_.get(), communicator_.get());
+  DigestedPolicy* policy = beside_.get();
+  if (policy == nullptr) policy = lora_.get();
+  if (policy != nullptr) return std::make_unique<LoraTensorSource>(policy, communicator_.get());
   return std::make_unique<ShardTensorSource>(shard_.get(), communicator_.get());
 }
 
@@ -257,7 +289,8 @@ absl::Status TrainingSession::FreezeReference() {
 absl::StatusOr<LogProbsBySample> TrainingSession::ScoreReference(
     const std::vector<Sample>& samples) {
   if (lora_ != nullptr) {
-    return ScoreFrom({.rows = &lora_->base()}, options_.score_limits, samples);
+    PolicyRows* const base = beside_ != nullptr ? &beside_->reference() : &lora_->base();
+    return ScoreFrom({.rows = base}, options_.score_limits, samples);
   }
   if (reference_ == nullptr) {
     return FailedPrecondition(

@@ -15,6 +15,7 @@
 #include "common/weights/weight_publisher.h"
 #include "trainer_worker/gradient_scatter.h"
 #include "trainer_worker/lora/lora_weights.h"
+#include "trainer_worker/lora/unmerged_policy.h"
 #include "trainer_worker/mini_batch.h"
 #include "trainer_worker/optimizer.h"
 #include "trainer_worker/reference_shard.h"
@@ -77,7 +78,11 @@ class TrainingSession {
   ParameterShard& shard() { return lora_ == nullptr ? *shard_ : lora_->adapters(); }
   // What the layers compute with, rounded.
   PolicyRows& policy();
+  // The model as it is exported: with adapters merged.
+  PolicyRows& exported();
   LoraWeights* lora() { return lora_.get(); }  // null: all weights are trained
+  // Whether adapters are computed beside the base, and cross without it.
+  bool adapters_beside() const { return beside_ != nullptr; }
   Optimizer& optimizer() { return optimizer_; }
   WeightPublisher& publisher() { return *publisher_; }
   Ledger* ledger() { return ledger_; }
@@ -137,7 +142,9 @@ class TrainingSession {
   // Collective: a rank that got no memory for a pass must not leave the others in its collectives.
   absl::Status AgreeOnMemory(const absl::Status& mine);
   ShardSource Current() const;
-  absl::Status TakeLora(const ModelSpec& spec, const ShardCompute& compute);
+  absl::Status TakeLora(const ModelSpec& base, const ShardCompute& compute);
+  // What LoRA takes beyond the weights: gradients and, beside the base, the policy.
+  absl::Status TakeAdapters(const ShardCompute& compute);
   absl::Status TakeShard(const ShardCompute& compute);
 
   const SessionOptions options_;
@@ -146,7 +153,11 @@ class TrainingSession {
   Ledger* ledger_ = nullptr;
   std::unique_ptr<ShardPlan> plan_;
   std::unique_ptr<ParameterShard> shard_;  // null with LoRA
-  std::unique_ptr<LoraWeights> lora_;      // null without
+  // Of the model without adapters, where those are computed beside it; null otherwise.
+  std::unique_ptr<WeightLayout> base_layout_;
+  std::unique_ptr<ShardPlan> base_plan_;
+  std::unique_ptr<LoraWeights> lora_;       // null without
+  std::unique_ptr<UnmergedPolicy> beside_;  // null where adapters are merged
   std::unique_ptr<WeightGather> weights_;
   std::unique_ptr<GradientSink> gradients_;
   std::unique_ptr<LayerLoop> loop_;

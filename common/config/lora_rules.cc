@@ -22,12 +22,13 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
     return problems;
   }
   require(
-      lora.merge(), {"model.lora.merge"},
-      "model.lora.merge=false is not built yet: set it to true, which serves one merged weight");
-  require(
       lora.dropout() == 0 || !lora.merge(), {"model.lora.dropout", "model.lora.merge"},
       "model.lora.dropout drops inputs of adapters, and with model.lora.merge=true they have no "
       "input of their own: set dropout to 0");
+  require(
+      lora.dropout() == 0 || lora.merge(), {"model.lora.dropout"},
+      "model.lora.dropout would make the trainer's log-probs others than those that the rollout "
+      "sampled with, which drops nothing: set dropout to 0");
   require(!config.actor().fsdp_config().param_offload(),
           {"actor.fsdp_config.param_offload", "model.lora.rank"},
           "actor.fsdp_config.param_offload=true moves the masters away, and with model.lora only "

@@ -262,6 +262,14 @@ absl::StatusOr<LoraSpec> MakeLoraSpec(const ModelSpec& model,
   return spec;
 }
 
+absl::StatusOr<ModelSpec> WithAdapters(ModelSpec model, const LoraOptions& options) {
+  if (options.rank == 0 || options.merge) return model;
+  TANDEM_ASSIGN_OR_RETURN(const LoraSpec lora, MakeLoraSpec(model, options));
+  model.adapters = {.rank = lora.rank, .scaling = lora.scaling()};
+  for (const LoraTarget& target : lora.targets) model.adapters.weights.push_back(target.weight);
+  return model;
+}
+
 absl::Status SameLora(const LoraSpec& wanted,
                       const std::string& wanted_source,
                       const LoraSpec& found,

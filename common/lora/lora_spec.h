@@ -55,6 +55,10 @@ absl::StatusOr<LoraSpec> MakeLoraSpec(const ModelSpec& model,
                                       const LoraOptions& options,
                                       UnmatchedEntry unmatched = UnmatchedEntry::kRefuse);
 
+// The model as it is computed with: `model` itself where `options` have no adapters or merge them,
+// else with the adapters beside its weights. Errors as MakeLoraSpec.
+absl::StatusOr<ModelSpec> WithAdapters(ModelSpec model, const LoraOptions& options);
+
 // InvalidArgument where two specs differ in rank, alpha or targets: both values are named.
 // `wanted_source` and `found_source` say where each comes from: "model.lora", "runs/a/adapter".
 absl::Status SameLora(const LoraSpec& wanted,

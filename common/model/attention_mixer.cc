@@ -41,6 +41,7 @@ void AttentionMixer::Backward(ForwardOps& ops,
   const DType dtype = ops.compute_dtype();
   backward.Round(dresidual, scratch.dhidden);
   backward.LinearWeights(scratch.dhidden, buffers.attn, gradients.o, nullptr);
+  backward.AdapterWeights(scratch.dhidden, buffers.attn, weights.o, gradients.o_adapter);
   const Matrix dattn = Columns(scratch.dinner, dtype, 0, shape_.q_cols());
   backward.LinearInput(scratch.dhidden, weights.o, dattn);
 
@@ -49,6 +50,7 @@ void AttentionMixer::Backward(ForwardOps& ops,
   backward.Rope(dqkv, shape_, *batch.rope, batch.spans);
   if (qk_norm_) NormHeadsBackward(ops, backward, weights, buffers, scratch, dqkv, gradients);
   backward.LinearWeights(dqkv, buffers.norm1, gradients.qkv, gradients.qkv_bias);
+  backward.AdapterWeights(dqkv, buffers.norm1, weights.qkv, gradients.qkv_adapter);
   backward.LinearInput(dqkv, weights.qkv, scratch.dnorm);
   backward.RmsNorm(in, weights.input_norm, eps_, scratch.dnorm, dresidual, gradients.input_norm);
 }

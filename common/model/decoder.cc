@@ -54,7 +54,8 @@ Matrix Decoder::Forward(const std::byte* storage,
                         Matrix residual_b) const {
   ops_->Embed(ids, ViewGlobals(spec_, layout_, storage).embedding, residual_a);
   for (int layer = 0; layer < spec_.num_layers; ++layer) {
-    const LayerWeights weights = ViewLayer(spec_, layout_, storage + layout_.group_offset(layer));
+    const LayerWeights weights =
+        ViewLayer(spec_, layout_, storage + layout_.group_offset(layer), layer);
     RunLayer(weights, batch, kv[static_cast<size_t>(layer)], residual_a, buffers, residual_b);
     std::swap(residual_a, residual_b);
   }

@@ -26,9 +26,11 @@ void SwigluMlp::Backward(BackwardOps& backward,
   dgate_up.cols = 2 * intermediate_;
   backward.Round(dresidual, scratch.dhidden);
   backward.LinearWeights(scratch.dhidden, buffers.act, gradients.down, nullptr);
+  backward.AdapterWeights(scratch.dhidden, buffers.act, weights.down, gradients.down_adapter);
   backward.LinearInput(scratch.dhidden, weights.down, dact);
   backward.SiluMul(buffers.gate_up, dact, dgate_up);
   backward.LinearWeights(dgate_up, buffers.norm2, gradients.gate_up, nullptr);
+  backward.AdapterWeights(dgate_up, buffers.norm2, weights.gate_up, gradients.gate_up_adapter);
   backward.LinearInput(dgate_up, weights.gate_up, scratch.dnorm);
   backward.RmsNorm(buffers.mid, weights.post_norm, eps_, scratch.dnorm, dresidual,
                    gradients.post_norm);

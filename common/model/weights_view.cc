@@ -19,6 +19,29 @@ LinearWeight Linear(const std::byte* group,
   return LinearWeight{group + offset, rows, cols, bias};
 }
 
+// The product's adapters in one layer; no parts where it has none.
+LinearAdapter Adapter(const ModelSpec& spec,
+                      const AdaptedProduct& product,
+                      const AdapterOffsets& at,
+                      const std::byte* group,
+                      int layer) {
+  LinearAdapter adapter;
+  bool any = false;
+  int64_t row = 0;
+  for (size_t i = 0; i < product.modules.size(); row += product.rows[i++]) {
+    const bool has = product.any && HasAdapter(spec, layer, product.modules[i]);
+    adapter.part[i] = {row, has ? product.rows[i] : 0};
+    any = any || has;
+  }
+  if (!any) return LinearAdapter();
+  adapter.parts = static_cast<int>(product.parts());
+  adapter.a = group + at.a;
+  adapter.b = group + at.b;
+  adapter.rank = spec.adapters.rank;
+  adapter.scaling = static_cast<float>(spec.adapters.scaling);
+  return adapter;
+}
+
 float* GradientOf(const WeightLayout& layout, const std::string& name, float* group) {
   const auto place = layout.Find(name);
   TANDEM_CHECK(place.ok(), name);
@@ -31,7 +54,10 @@ AttentionShape AttentionShapeOf(const ModelSpec& spec) {
   return AttentionShape{spec.num_heads, spec.num_kv_heads, spec.head_dim};
 }
 
-LayerWeights ViewLayer(const ModelSpec& spec, const WeightLayout& layout, const std::byte* group) {
+LayerWeights ViewLayer(const ModelSpec& spec,
+                       const WeightLayout& layout,
+                       const std::byte* group,
+                       int layer) {
   const LayerOffsets& at = layout.layer_offsets();
   LayerWeights view;
   view.input_norm = At(group, at.input_norm);
@@ -42,6 +68,14 @@ LayerWeights ViewLayer(const ModelSpec& spec, const WeightLayout& layout, const 
   view.post_norm = At(group, at.post_norm);
   view.gate_up = Linear(group, at.gate_up, 2 * spec.intermediate_size, spec.hidden_size);
   view.down = Linear(group, at.down, spec.hidden_size, spec.intermediate_size);
+  if (spec.adapters.rank == 0) return view;
+  const std::vector<AdaptedProduct> products = AdaptedProducts(spec);
+  const AdapterOffsets offsets[] = {at.qkv_adapter, at.o_adapter, at.gate_up_adapter,
+                                    at.down_adapter};
+  LinearWeight* const weights[] = {&view.qkv, &view.o, &view.gate_up, &view.down};
+  for (size_t i = 0; i < products.size(); ++i) {
+    weights[i]->adapter = Adapter(spec, products[i], offsets[i], group, layer);
+  }
   return view;
 }
 

@@ -37,6 +37,8 @@ struct LayerGradients {
   float* post_norm = nullptr;
   float* gate_up = nullptr;
   float* down = nullptr;
+  // Of adapters beside the weights; not part of the group.
+  LinearAdapterGradients qkv_adapter, o_adapter, gate_up_adapter, down_adapter;
 };
 
 struct GlobalGradients {
@@ -45,7 +47,11 @@ struct GlobalGradients {
   float* head = nullptr;  // the embedding's when tied: both uses add to one gradient
 };
 
-LayerWeights ViewLayer(const ModelSpec& spec, const WeightLayout& layout, const std::byte* group);
+// `layer` says which adapters there are, where spec has some; all else is alike in every layer.
+LayerWeights ViewLayer(const ModelSpec& spec,
+                       const WeightLayout& layout,
+                       const std::byte* group,
+                       int layer);
 GlobalWeights ViewGlobals(const ModelSpec& spec,
                           const WeightLayout& layout,
                           const std::byte* group);

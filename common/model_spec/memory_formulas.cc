@@ -57,6 +57,11 @@ GroupBytes Layer(const ModelSpec& spec, int64_t element_bytes, bool row_major = 
   group.Dense(spec.hidden_size);
   group.Packed(2 * spec.intermediate_size, spec.hidden_size);
   group.Packed(spec.hidden_size, spec.intermediate_size);
+  for (const AdaptedProduct& product : AdaptedProducts(spec)) {
+    if (!product.any) continue;
+    group.Packed(product.parts() * spec.adapters.rank, product.in);
+    group.Packed(product.out(), spec.adapters.rank);
+  }
   return group;
 }
 

@@ -1,5 +1,10 @@
 #include "common/model_spec/model_spec.h"
 
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <unordered_set>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -66,6 +71,8 @@ nlohmann::json RopeJson(const ModelSpec& spec, bool bare) {
   return rope;
 }
 
+constexpr std::string_view kWeightSuffix = ".weight";
+
 // The shortest decimal that reads back as the same float: 1e-05, not 9.99999974737875e-06.
 double ShortestDecimal(float value) { return std::stod(fmt::format("{}", value)); }
 
@@ -84,6 +91,53 @@ std::vector<TensorSpec> HfTensors(const ModelSpec& spec) {
   tensors.push_back({"model.norm.weight", {spec.hidden_size}, -1});
   if (!spec.tie_word_embeddings) {
     tensors.push_back({"lm_head.weight", {spec.vocab_size, spec.hidden_size}, -1});
+  }
+  return tensors;
+}
+
+int64_t AdaptedProduct::out() const {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0});
+}
+
+bool HasAdapter(const ModelSpec& spec, int layer, const char* module) {
+  const std::string weight = fmt::format("model.layers.{}.{}.weight", layer, module);
+  const std::vector<std::string>& weights = spec.adapters.weights;
+  return std::find(weights.begin(), weights.end(), weight) != weights.end();
+}
+
+std::vector<AdaptedProduct> AdaptedProducts(const ModelSpec& spec) {
+  const int64_t hidden = spec.hidden_size, inner = spec.intermediate_size, kv = spec.kv_rows();
+  std::vector<AdaptedProduct> products = {
+      {"qkv",
+       {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
+       {spec.q_rows(), kv, kv},
+       hidden},
+      {"o", {"self_attn.o_proj"}, {hidden}, spec.q_rows()},
+      {"gate_up", {"mlp.gate_proj", "mlp.up_proj"}, {inner, inner}, hidden},
+      {"down", {"mlp.down_proj"}, {hidden}, inner}};
+  for (AdaptedProduct& product : products) {
+    for (const std::string& weight : spec.adapters.weights) {
+      product.any = product.any || std::any_of(product.modules.begin(), product.modules.end(),
+                                               [&](const char* module) {
+                                                 return weight.find(module) != std::string::npos;
+                                               });
+    }
+  }
+  return products;
+}
+
+std::vector<TensorSpec> AdapterTensors(const ModelSpec& spec) {
+  std::vector<TensorSpec> tensors;
+  if (spec.adapters.rank == 0) return tensors;
+  const std::vector<std::string>& weights = spec.adapters.weights;
+  const std::unordered_set<std::string> adapted(weights.begin(), weights.end());
+  for (const TensorSpec& tensor : HfTensors(spec)) {
+    if (adapted.count(tensor.name) == 0) continue;
+    const std::string module = tensor.name.substr(0, tensor.name.size() - kWeightSuffix.size());
+    tensors.push_back(
+        {module + ".lora_A.weight", {spec.adapters.rank, tensor.shape[1]}, tensor.layer});
+    tensors.push_back(
+        {module + ".lora_B.weight", {tensor.shape[0], spec.adapters.rank}, tensor.layer});
   }
   return tensors;
 }

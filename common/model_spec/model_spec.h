@@ -21,6 +21,14 @@ struct RopeScaling {
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
+// Low-rank adapters that are computed beside their weights and not merged into them:
+// y = W x + s B (A x).
+struct ModelAdapters {
+  int64_t rank = 0;                  // 0: none
+  double scaling = 1;                // s = alpha / rank
+  std::vector<std::string> weights;  // HF tensors of layers that have one, in HfTensors' order
+};
+
 struct ModelSpec {
   std::string model_type;   // "llama", "qwen2" or "qwen3"
   int64_t vocab_size = 0;   // embedding rows; may exceed the tokenizer's ids
@@ -40,6 +48,7 @@ struct ModelSpec {
   std::vector<int32_t> eos_token_ids;  // generation_config.json's if it names any, else config's
   int32_t bos_token_id = -1;           // -1: the config names none
   int32_t pad_token_id = -1;
+  ModelAdapters adapters;  // of no checkpoint: set where model.lora.merge is false
 
   int64_t q_rows() const { return num_heads * head_dim; }
   int64_t kv_rows() const { return num_kv_heads * head_dim; }    // rows of k, and of v
@@ -68,6 +77,26 @@ struct TensorSpec {
 // Every tensor of the checkpoint, HF names and unfused shapes, in execution order: embedding,
 // layers, final norm, head (only when untied).
 std::vector<TensorSpec> HfTensors(const ModelSpec& spec);
+
+// A [rank, in] and B [out, rank] of every adapter of spec.adapters, named by their module:
+// "model.layers.0.mlp.up_proj.lora_A.weight". They are no part of HfTensors.
+std::vector<TensorSpec> AdapterTensors(const ModelSpec& spec);
+
+// One of a layer's four products, whose parts are HF tensors that lie below each other: their
+// adapters lie together too.
+struct AdaptedProduct {
+  const char* stored_as = "";        // "qkv", "o", "gate_up" or "down"
+  std::vector<const char*> modules;  // of the parts: "self_attn.q_proj"
+  std::vector<int64_t> rows;         // of the parts
+  int64_t in = 0;                    // columns
+  bool any = false;                  // some part of some layer has an adapter
+  int64_t parts() const { return static_cast<int64_t>(modules.size()); }
+  int64_t out() const;  // rows of all parts
+};
+// In the order qkv, o, gate_up, down.
+std::vector<AdaptedProduct> AdaptedProducts(const ModelSpec& spec);
+// Whether that part of the product has an adapter in `layer`.
+bool HasAdapter(const ModelSpec& spec, int layer, const char* module);
 
 // The HF config.json that LoadModelSpec reads back to the same spec; `dtype` is torch's spelling.
 std::string ModelConfigJson(const ModelSpec& spec, const std::string& dtype = "bfloat16");

@@ -65,6 +65,28 @@ int64_t AttentionBackwardBytes(const ModelSpec& spec, const ScratchOptions& opti
          2 * RoundUp(block * width, 64) + Panels(keys, kQueryBlock, width);
 }
 
+// A x of a product's adapters beside it, for all of its parts.
+int64_t RankRows(const ModelSpec& spec, int64_t rows) {
+  int64_t parts = 0;
+  for (const AdaptedProduct& product : AdaptedProducts(spec)) {
+    if (product.any) parts = std::max(parts, product.parts());
+  }
+  return parts == 0 ? 0 : Bound(0, rows * parts * spec.adapters.rank * 4);
+}
+
+// What backward takes for them besides.
+int64_t AdapterBackwardBytes(const ModelSpec& spec, int64_t element_bytes, int64_t rows) {
+  int64_t panels = 0, wide = 0;
+  for (const AdaptedProduct& product : AdaptedProducts(spec)) {
+    if (!product.any) continue;
+    const int64_t width = RoundUp(product.parts() * spec.adapters.rank, 16);
+    panels = std::max(panels, Panels(product.in, width, element_bytes));
+    wide = std::max(wide, product.out() * spec.adapters.rank * 4);
+  }
+  if (wide == 0) return 0;
+  return 2 * RankRows(spec, rows) + Bound(0, panels) + Bound(0, wide);
+}
+
 int64_t ForwardBytes(const ModelSpec& spec, const ScratchOptions& options, int64_t scored) {
   const int64_t chunks = (spec.vocab_size + kVocabChunk - 1) / kVocabChunk;
   const int64_t thread = Bound(
@@ -103,7 +125,9 @@ int64_t BackwardBytes(const ModelSpec& spec,
 int64_t TrainerScratchBytes(const ModelSpec& spec,
                             const ScratchOptions& options,
                             const BatchShape& largest) {
-  return ForwardBytes(spec, options, largest.scored) + BackwardBytes(spec, options, largest);
+  return ForwardBytes(spec, options, largest.scored) + BackwardBytes(spec, options, largest) +
+         RankRows(spec, largest.rows) +
+         AdapterBackwardBytes(spec, options.element_bytes, largest.rows);
 }
 
 int64_t RolloutScratchBytes(const ModelSpec& spec, const ScratchOptions& options, bool filtered) {
@@ -113,7 +137,8 @@ int64_t RolloutScratchBytes(const ModelSpec& spec, const ScratchOptions& options
       Bound(kThreadScratch, std::max({AttentionBytes(spec, options), kScoreRows * kVocabChunk * 4,
                                       drawing, filtered ? 2 * spec.vocab_size * 4 : 0}));
   const int64_t chunks = (spec.vocab_size + kVocabChunk - 1) / kVocabChunk;
-  const int64_t bytes = options.threads * thread + Bound(0, kDrawRows * chunks * kChunkStatsBytes);
+  const int64_t bytes = options.threads * thread + Bound(0, kDrawRows * chunks * kChunkStatsBytes) +
+                        RankRows(spec, options.batched_tokens);
   if (!filtered) return bytes;
   return bytes + Bound(0, kFilteredRows * spec.hidden_size * options.element_bytes) +
          Bound(0, kFilteredRows * spec.vocab_size * 4);

@@ -13,6 +13,7 @@ struct ScratchOptions {
   int64_t element_bytes = 2;
   int64_t threads = 1;
   int64_t sequence_tokens = 1;  // the longest context
+  int64_t batched_tokens = 1;   // of a rollout's largest step
 };
 
 // Forward and backward ops of a trainer whose micro-batches have at most that shape.

@@ -42,7 +42,10 @@ TrainerMemory LoraBytes(const ModelSpec& spec, const TrainerMemoryOptions& optio
     memory.optimizer_staging =
         4 * RegionBytes(kFloat * std::min(OffloadWindowElements(mine), mine));
   }
-  memory.gradients = RegionBytes(kFloat * mine) + RegionBytes(kFloat * LayerParameters(spec)) + all;
+  // Beside the weights, adapters get their gradients without those of a layer's weights.
+  const bool beside = spec.adapters.rank > 0;
+  const int64_t layer = beside ? 0 : RegionBytes(kFloat * LayerParameters(spec));
+  memory.gradients = RegionBytes(kFloat * mine) + layer + all;
   // A check reads the base and merges it.
   const int64_t rows = RowScratchBytes(spec, options.element_bytes);
   memory.row_scratch = RegionBytes(2 * rows) + RegionBytes(rows);

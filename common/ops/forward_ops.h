@@ -72,7 +72,7 @@ class ForwardOps {
                             const void* q_weight,
                             const void* k_weight,
                             float eps);
-  // out [M, N] = in [M, K] Wᵀ + b.
+  // out [M, N] = in [M, K] Wᵀ + b, with the weight's adapters where it has some.
   virtual void Linear(Matrix in, const LinearWeight& weight, Matrix out) = 0;
   // x += delta, elementwise.
   virtual void Add(Matrix x, Matrix delta) = 0;

@@ -27,6 +27,30 @@ struct FloatMatrix {
   int64_t stride = 0;
 };
 
+// Adapters beside a weight W [N, K], each of a part of W's rows: in the rows of part i
+//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b   (docs/numerics.md),
+// in the sums of the product, rounded with it once.
+struct LinearAdapter {
+  static constexpr int kParts = 3;
+  struct Part {
+    int64_t row = 0;   // its first row in W
+    int64_t rows = 0;  // 0: it has no adapter
+  };
+  int parts = 0;                 // 0: no adapters
+  const std::byte* a = nullptr;  // [parts * rank, K] stored as W is: A_i from row i * rank on
+  const std::byte* b = nullptr;  // [N, rank] stored as W is: row n belongs to row n of W
+  int64_t rank = 0;
+  float scaling = 1;
+  Part part[kParts];
+};
+
+// Where the gradients of a LinearAdapter are added: of A_i [rank, K] and B_i [rows, rank], fp32,
+// dense; null where the part has no adapter.
+struct LinearAdapterGradients {
+  float* a[LinearAdapter::kParts] = {};
+  float* b[LinearAdapter::kParts] = {};
+};
+
 // y = x Wᵀ + b with W [rows, cols] = [N, K] stored as the ops' weight_format() says: in the panels
 // of packed_weight.h, or dense row-major.
 struct LinearWeight {
@@ -34,6 +58,7 @@ struct LinearWeight {
   int64_t rows = 0;
   int64_t cols = 0;
   const void* bias = nullptr;  // [rows] in the compute dtype, or null
+  LinearAdapter adapter;       // on a CPU only
 };
 
 struct AttentionShape {

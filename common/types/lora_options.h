@@ -16,6 +16,7 @@ struct LoraOptions {
   std::vector<std::string> exclude_modules;
   // Raw parameters, names or ends of names at a dot: "q_proj.weight".
   std::vector<std::string> target_parameters;
+  bool merge = true;  // false: adapters are computed beside their weights (ModelAdapters)
 };
 
 }  // namespace tandem

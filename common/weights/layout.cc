@@ -48,6 +48,45 @@ struct Role {
   int64_t fused_row;
 };
 
+// Where a matrix of an adapter goes.
+struct AdapterRole {
+  std::string suffix;
+  const char* stored_as;
+  int64_t offset;
+  int64_t fused_row;
+};
+struct AdapterNames {
+  const char* a;
+  const char* b;
+};
+constexpr AdapterNames kAdapterNames[] = {{"qkv_lora_A", "qkv_lora_B"},
+                                          {"o_lora_A", "o_lora_B"},
+                                          {"gate_up_lora_A", "gate_up_lora_B"},
+                                          {"down_lora_A", "down_lora_B"}};
+
+std::vector<AdapterOffsets LayerOffsets::*> AdapterMembers() {
+  return {&LayerOffsets::qkv_adapter, &LayerOffsets::o_adapter, &LayerOffsets::gate_up_adapter,
+          &LayerOffsets::down_adapter};  // in the order of AdaptedProducts
+}
+
+// A's parts lie below each other; row n of B belongs to row n of the product.
+std::vector<AdapterRole> AdapterRoles(const ModelSpec& spec, const LayerOffsets& at) {
+  std::vector<AdapterRole> roles;
+  const std::vector<AdaptedProduct> products = AdaptedProducts(spec);
+  for (size_t i = 0; i < products.size(); ++i) {
+    const AdapterOffsets offsets = at.*AdapterMembers()[i];
+    int64_t row = 0;
+    for (size_t part = 0; part < products[i].modules.size(); ++part) {
+      const std::string module = products[i].modules[part];
+      roles.push_back({module + ".lora_A.weight", kAdapterNames[i].a, offsets.a,
+                       static_cast<int64_t>(part) * spec.adapters.rank});
+      roles.push_back({module + ".lora_B.weight", kAdapterNames[i].b, offsets.b, row});
+      row += products[i].rows[part];
+    }
+  }
+  return roles;
+}
+
 std::vector<Role> LayerRoles(const ModelSpec& spec, const LayerOffsets& at) {
   const int64_t q = spec.q_rows(), kv = spec.kv_rows();
   return {{"input_layernorm.weight", "input_norm", at.input_norm, false, 0},
@@ -79,6 +118,13 @@ LayerOffsets PlaceLayer(const ModelSpec& spec, GroupCursor& cursor) {
   at.post_norm = cursor.Dense(spec.hidden_size);
   at.gate_up = cursor.Linear(2 * spec.intermediate_size, spec.hidden_size);
   at.down = cursor.Linear(spec.hidden_size, spec.intermediate_size);
+  const std::vector<AdaptedProduct> products = AdaptedProducts(spec);
+  for (size_t i = 0; i < products.size(); ++i) {
+    if (!products[i].any) continue;
+    AdapterOffsets& adapter = at.*AdapterMembers()[i];
+    adapter.a = cursor.Linear(products[i].parts() * spec.adapters.rank, products[i].in);
+    adapter.b = cursor.Linear(products[i].out(), spec.adapters.rank);
+  }
   return at;
 }
 
@@ -107,6 +153,22 @@ TensorPlace PlaceTensor(const TensorSpec& tensor,
     return place;
   }
   CheckFailed("tensor has a role", __FILE__, __LINE__, tensor.name);
+}
+
+TensorPlace PlaceAdapter(const TensorSpec& tensor,
+                         const std::vector<AdapterRole>& roles,
+                         WeightFormat format) {
+  for (const AdapterRole& role : roles) {
+    if (!tensor.name.ends_with(role.suffix)) continue;
+    return {.name = tensor.name,
+            .shape = tensor.shape,
+            .layer = tensor.layer,
+            .stored_as = role.stored_as,
+            .offset = role.offset,
+            .packed = format == WeightFormat::kPanels,
+            .fused_row = role.fused_row};
+  }
+  CheckFailed("adapter has a role", __FILE__, __LINE__, tensor.name);
 }
 
 // Gives every place its range of the group's dense gradients: in the order of storage offset and
@@ -145,12 +207,19 @@ WeightLayout WeightLayout::Build(const ModelSpec& spec, DType dtype, WeightForma
     layout.places_.push_back(
         PlaceTensor(tensor, tensor.layer < 0 ? global_roles : layer_roles, format));
   }
-  for (int layer = -1; layer < spec.num_layers; ++layer) {
-    std::vector<TensorPlace*> group;
-    for (TensorPlace& place : layout.places_) {
-      if (place.layer == layer) group.push_back(&place);
-    }
-    (layer < 0 ? layout.global_elements_ : layout.layer_elements_) = PlaceGradients(group);
+  layout.base_tensors_ = layout.places_.size();
+  const std::vector<AdapterRole> adapter_roles = AdapterRoles(spec, layout.layer_);
+  for (const TensorSpec& tensor : AdapterTensors(spec)) {
+    layout.index_[tensor.name] = layout.places_.size();
+    layout.places_.push_back(PlaceAdapter(tensor, adapter_roles, format));
+  }
+  std::vector<std::vector<TensorPlace*>> groups(static_cast<size_t>(spec.num_layers) + 1);
+  for (TensorPlace& place : layout.places_) {
+    groups[static_cast<size_t>(place.layer + 1)].push_back(&place);
+  }
+  layout.global_elements_ = PlaceGradients(groups[0]);
+  for (size_t group = 1; group < groups.size(); ++group) {
+    layout.layer_elements_ = std::max(layout.layer_elements_, PlaceGradients(groups[group]));
   }
   return layout;
 }
@@ -167,6 +236,7 @@ WeightLayout WeightLayout::OfMatrices(std::vector<TensorPlace> matrices, DType d
     layout.index_[place.name] = layout.places_.size();
     layout.places_.push_back(std::move(place));
   }
+  layout.base_tensors_ = layout.places_.size();
   layout.global_bytes_ = cursor.total();
   return layout;
 }

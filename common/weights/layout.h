@@ -37,10 +37,16 @@ struct TensorPlace {
   int64_t cols() const { return shape.size() == 2 ? shape[1] : 1; }
 };
 
+// Of a product's adapters: A of all its parts below each other, each with `rank` rows, and B of all
+// its parts at the rows that the parts have in the product (AdaptedProduct).
+struct AdapterOffsets {
+  int64_t a = -1, b = -1;
+};
 // Byte offsets inside a layer's group; -1 where the model has no such tensor.
 struct LayerOffsets {
   int64_t input_norm = -1, qkv = -1, qkv_bias = -1, q_norm = -1, k_norm = -1, o = -1;
   int64_t post_norm = -1, gate_up = -1, down = -1;
+  AdapterOffsets qkv_adapter, o_adapter, gate_up_adapter, down_adapter;
 };
 // Byte offsets inside the global group; a tied head has the embedding's.
 struct GlobalOffsets {
@@ -71,8 +77,11 @@ class WeightLayout {
   const GlobalOffsets& global_offsets() const { return global_; }
   // Elements of a group's dense fp32 gradients.
   int64_t group_elements(int layer) const { return layer < 0 ? global_elements_ : layer_elements_; }
-  // Execution order: embedding, layers, final norm, head (untied only).
+  // Execution order: embedding, layers, final norm, head (untied only); then A and B of adapters
+  // that are not merged (AdapterTensors).
   const std::vector<TensorPlace>& places() const { return places_; }
+  // The places before those of adapters.
+  size_t base_tensors() const { return base_tensors_; }
   // NotFound names the tensor.
   absl::StatusOr<const TensorPlace*> Find(const std::string& name) const;
 
@@ -97,6 +106,7 @@ class WeightLayout {
   LayerOffsets layer_;
   GlobalOffsets global_;
   std::vector<TensorPlace> places_;
+  size_t base_tensors_ = 0;
   std::unordered_map<std::string, size_t> index_;
 };
 

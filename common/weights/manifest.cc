@@ -38,16 +38,23 @@ int64_t ManifestBytes(const Manifest& manifest) {
   return bytes;
 }
 
-Manifest ManifestOf(const WeightLayout& layout) {
+std::span<const TensorPlace> PlacesOf(const WeightLayout& layout, UpdateScope scope) {
+  const std::span<const TensorPlace> all(layout.places());
+  return scope == UpdateScope::kWhole ? all : all.subspan(layout.base_tensors());
+}
+
+Manifest ManifestOf(const WeightLayout& layout, UpdateScope scope) {
   Manifest manifest;
-  for (const TensorPlace& place : layout.places()) {
+  for (const TensorPlace& place : PlacesOf(layout, scope)) {
     manifest.push_back({place.name, layout.dtype(), place.shape});
   }
   return manifest;
 }
 
 absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(const WeightLayout& layout,
-                                                              const Manifest& manifest) {
+                                                              const Manifest& manifest,
+                                                              UpdateScope scope) {
+  const std::span<const TensorPlace> wanted = PlacesOf(layout, scope);
   std::vector<const TensorPlace*> places;
   std::vector<std::string> missing, unexpected, doubled, different;
   std::unordered_set<std::string> seen;
@@ -55,7 +62,7 @@ absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(const WeightLayout
     const auto place = layout.Find(tensor.name);
     if (!seen.insert(tensor.name).second) {
       doubled.push_back(tensor.name);
-    } else if (!place.ok()) {
+    } else if (!place.ok() || *place < wanted.data()) {
       unexpected.push_back(tensor.name);
     } else if (tensor.dtype != layout.dtype() || tensor.shape != (*place)->shape) {
       different.push_back(fmt::format("{} is {} here and {} there", tensor.name,
@@ -65,7 +72,7 @@ absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(const WeightLayout
       places.push_back(*place);
     }
   }
-  for (const TensorPlace& place : layout.places()) {
+  for (const TensorPlace& place : wanted) {
     if (seen.count(place.name) == 0) missing.push_back(place.name);
   }
   const std::string findings = Finding("missing", missing) + Finding("unexpected", unexpected) +
@@ -74,7 +81,7 @@ absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(const WeightLayout
   if (!findings.empty()) {
     return InvalidArgument(
         "the manifest does not fit the rollout's model: {}trainer and rollout must load the same "
-        "model.path and compute_dtype",
+        "model.path and compute_dtype, and the same adapters",
         findings);
   }
   return places;

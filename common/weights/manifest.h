@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,17 @@ struct ManifestTensor {
 using Manifest = std::vector<ManifestTensor>;
 
 int64_t ManifestBytes(const Manifest& manifest);
-// Everything that `layout` holds, in its order.
-Manifest ManifestOf(const WeightLayout& layout);
+// What an update carries: everything, or A and B of adapters that are not merged, where the base
+// stays as it is.
+enum class UpdateScope { kWhole, kAdapters };
+
+// The part of layout.places() that an update of this scope carries.
+std::span<const TensorPlace> PlacesOf(const WeightLayout& layout, UpdateScope scope);
+// What of it `layout` holds, in its order.
+Manifest ManifestOf(const WeightLayout& layout, UpdateScope scope = UpdateScope::kWhole);
 // The place of every tensor, in manifest order. InvalidArgument counts and names what is missing,
 // unexpected, doubled, or of another dtype or shape. The result points into `layout`.
-absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(const WeightLayout& layout,
-                                                              const Manifest& manifest);
+absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(
+    const WeightLayout& layout, const Manifest& manifest, UpdateScope scope = UpdateScope::kWhole);
 
 }  // namespace tandem

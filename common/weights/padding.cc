@@ -83,15 +83,10 @@ absl::Status CheckPanels(const WeightLayout& layout,
 }  // namespace
 
 std::vector<PaddingGap> PaddingGaps(const WeightLayout& layout) {
-  std::vector<PaddingGap> gaps = GapsOf(layout, -1);
-  if (layout.num_layers() == 0) return gaps;
-  // Every layer is stored alike.
-  const std::vector<PaddingGap> of_layer = GapsOf(layout, 0);
-  for (int layer = 0; layer < layout.num_layers(); ++layer) {
-    for (PaddingGap gap : of_layer) {
-      gap.layer = layer;
-      gaps.push_back(std::move(gap));
-    }
+  std::vector<PaddingGap> gaps;
+  for (int layer = -1; layer < layout.num_layers(); ++layer) {
+    // Layers are stored alike, but for adapters that only some of them have.
+    for (PaddingGap& gap : GapsOf(layout, layer)) gaps.push_back(std::move(gap));
   }
   return gaps;
 }
@@ -107,12 +102,9 @@ absl::Status CheckPadding(const WeightLayout& layout, const std::byte* storage) 
   for (const PaddingGap& gap : PaddingGaps(layout)) {
     TANDEM_RETURN_IF_ERROR(CheckZero(gap, storage + layout.group_offset(gap.layer) + gap.begin));
   }
-  TANDEM_RETURN_IF_ERROR(CheckPanels(layout, -1, StoredTensors(layout, -1), storage));
-  if (layout.num_layers() == 0) return absl::OkStatus();
-  const StoredByOffset tensors = StoredTensors(layout, 0);
-  for (int layer = 0; layer < layout.num_layers(); ++layer) {
-    TANDEM_RETURN_IF_ERROR(
-        CheckPanels(layout, layer, tensors, storage + layout.group_offset(layer)));
+  for (int layer = -1; layer < layout.num_layers(); ++layer) {
+    TANDEM_RETURN_IF_ERROR(CheckPanels(layout, layer, StoredTensors(layout, layer),
+                                       storage + layout.group_offset(layer)));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@ namespace tandem {
 struct UpdateReceiver::Update {
   int64_t version = 0;
   int64_t generation = 0;
+  UpdateScope scope = UpdateScope::kWhole;
   Manifest manifest;
   std::vector<const TensorPlace*> places;
   std::vector<RowCoverage> coverage;
@@ -17,15 +18,25 @@ struct UpdateReceiver::Update {
 
 void UpdateReceiver::UpdateDeleter::operator()(Update* update) const { delete update; }
 
-absl::Status UpdateReceiver::Begin(int64_t version, int64_t generation, const Manifest& manifest) {
+absl::Status UpdateReceiver::Begin(int64_t version,
+                                   int64_t generation,
+                                   const Manifest& manifest,
+                                   UpdateScope scope) {
   if (open_ != nullptr) {
     return FailedPrecondition("version {} cannot begin: the update to version {} is open", version,
                               open_->version);
   }
   if (version < 0) return InvalidArgument("weight version {} is negative", version);
+  if (scope == UpdateScope::kAdapters && version_ == kNoVersion) {
+    return FailedPrecondition(
+        "version {} has adapters alone, and this rollout does not hold the base that they belong "
+        "to: send it everything",
+        version);
+  }
   TANDEM_ASSIGN_OR_RETURN(std::vector<const TensorPlace*> places,
-                          MatchManifest(*layout_, manifest));
+                          MatchManifest(*layout_, manifest, scope));
   open_.reset(new Update());
+  open_->scope = scope;
   open_->version = version;
   open_->generation = generation;
   open_->manifest = manifest;
@@ -96,7 +107,24 @@ absl::Status UpdateReceiver::Apply(int64_t version,
   return storage_->StoreRows(rows);
 }
 
+size_t UpdateReceiver::kept_tensors() const {
+  return open_->scope == UpdateScope::kAdapters ? layout_->base_tensors() : 0;
+}
+
+absl::Status UpdateReceiver::CheckBase(const std::vector<Digest>& digests) const {
+  for (size_t t = 0; t < kept_tensors(); ++t) {
+    const Digest& wanted = digests[open_->manifest.size() + t];
+    if (accepted_[t] == wanted) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "the adapters of version {} belong to another base: the digest of {} is {} "
+                      "here, {} at the trainer; the rollout is empty until a whole update",
+                      open_->version, layout_->places()[t].name, accepted_[t].Hex(), wanted.Hex());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status UpdateReceiver::CheckArrived(const std::vector<Digest>& digests) const {
+  TANDEM_RETURN_IF_ERROR(CheckBase(digests));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(open_->places));
   for (size_t t = 0; t < held.size(); ++t) {
     if (held[t] == digests[t]) continue;
@@ -113,8 +141,9 @@ absl::Status UpdateReceiver::Commit(int64_t version,
                                     const std::vector<Digest>& digests) {
   TANDEM_RETURN_IF_ERROR(CheckOpen(version, generation));
   absl::Status status;
-  if (digests.size() != open_->manifest.size()) {
-    status = InvalidArgument("{} digests for {} tensors", digests.size(), open_->manifest.size());
+  if (digests.size() != open_->manifest.size() + kept_tensors()) {
+    status = InvalidArgument("{} digests for {} tensors", digests.size(),
+                             open_->manifest.size() + kept_tensors());
   }
   for (size_t t = 0; status.ok() && t < open_->manifest.size(); ++t) {
     const ManifestTensor& tensor = open_->manifest[t];
@@ -131,7 +160,7 @@ absl::Status UpdateReceiver::Commit(int64_t version,
   }
   version_ = version;
   accepted_.resize(layout_->places().size());
-  for (size_t t = 0; t < digests.size(); ++t) {
+  for (size_t t = 0; t < open_->places.size(); ++t) {
     accepted_[static_cast<size_t>(open_->places[t] - layout_->places().data())] = digests[t];
   }
   open_.reset();

@@ -39,8 +39,12 @@ class UpdateReceiver {
       : storage_(std::move(storage)), layout_(&storage_->layout()) {}
 
   // Opens `version`. InvalidArgument: MatchManifest's findings. FailedPrecondition: an update is
-  // open (Abort it first). Leaves everything as it was on failure.
-  absl::Status Begin(int64_t version, int64_t generation, const Manifest& manifest);
+  // open (Abort it first), or one of adapters has no base here. Leaves everything as it was on
+  // failure.
+  absl::Status Begin(int64_t version,
+                     int64_t generation,
+                     const Manifest& manifest,
+                     UpdateScope scope = UpdateScope::kWhole);
   // Writes the entries of one filled slot. Aborted: not the open version or
   // generation. InvalidArgument: an entry outside its tensor or the slot, misaligned, or rows that
   // came before. Checks all entries before the first byte is written.
@@ -49,9 +53,10 @@ class UpdateReceiver {
                      const FilledSlot& slot,
                      const std::vector<BucketEntry>& entries);
   // Makes `version` visible if every row has come and every tensor, re-read from storage, has its
-  // digest (manifest order). DataLoss names the first that differs, InvalidArgument the first that
-  // is short. Any failure except Aborted (not the open version or generation) ends the update as
-  // Abort does.
+  // digest (manifest order). An update of adapters also names the digests of the base that it
+  // belongs to, in the layout's order: those of the base must be what was accepted when that came.
+  // DataLoss names the first that differs, InvalidArgument the first that is short. Any failure
+  // except Aborted (not the open version or generation) ends the update as Abort does.
   absl::Status Commit(int64_t version, int64_t generation, const std::vector<Digest>& digests);
   // Fills every tensor of the open update with NaN (0xff bytes; padding stays zero), so that what
   // does not come cannot look plausible. Counts as applied: the old version is gone.
@@ -82,6 +87,9 @@ class UpdateReceiver {
   absl::Status CheckEntry(const BucketEntry& entry, int64_t slot_bytes) const;
   absl::Status CheckOpen(int64_t version, int64_t generation) const;
   absl::Status CheckArrived(const std::vector<Digest>& digests) const;
+  absl::Status CheckBase(const std::vector<Digest>& digests) const;
+  // Tensors of the base that the open update leaves as they are.
+  size_t kept_tensors() const;
 
   const std::unique_ptr<StorageOps> storage_;
   const WeightLayout* const layout_;

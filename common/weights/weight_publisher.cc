@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <absl/time/clock.h>
@@ -17,7 +18,7 @@ namespace {
 
 // Gathers a bucket into its slot.
 absl::Status FillSlot(const Bucket& bucket,
-                      const std::vector<TensorPlace>& places,
+                      std::span<const TensorPlace> places,
                       const Manifest& manifest,
                       PublishSource& source,
                       PublishTransaction& transaction,
@@ -49,17 +50,19 @@ std::vector<BucketEntry> WhereTheyLie(std::vector<BucketEntry> entries,
   return entries;
 }
 
+// Digests are of all tensors, the last of which are the manifest's.
 void CountChanges(const Manifest& manifest,
                   const std::vector<Digest>& before,
                   const std::vector<Digest>& now,
                   PublishReport* report) {
   int64_t changed_bytes = 0;
   std::string all;
+  const size_t kept = now.size() - manifest.size();
   for (size_t t = 0; t < now.size(); ++t) {
     all += now[t].Bytes();
-    if (t < before.size() && before[t] == now[t]) continue;
+    if (t < kept || (t < before.size() && before[t] == now[t])) continue;
     ++report->changed_tensors;
-    changed_bytes += manifest[t].bytes();
+    changed_bytes += manifest[t - kept].bytes();
   }
   report->digest = DigestOf(all.data(), static_cast<int64_t>(all.size())).Hex();
   if (report->bytes > 0) {
@@ -67,24 +70,31 @@ void CountChanges(const Manifest& manifest,
   }
 }
 
+// As UpdateClient::Commit wants them: those of what is sent first.
+std::vector<Digest> InOrderOfCommit(std::vector<Digest> digests, size_t sent) {
+  std::rotate(digests.begin(), digests.end() - static_cast<std::ptrdiff_t>(sent), digests.end());
+  return digests;
+}
+
 }  // namespace
 
 absl::StatusOr<SlotMemory*> WeightPublisher::TakeSlots(const std::vector<Bucket>& buckets,
                                                        const SharedTensors* shared) {
   const auto slots = static_cast<int>(std::clamp<int64_t>(std::ssize(buckets), 1, options_.slots));
-  // The plan of buckets is the same in every update, and so are the slots, unless rows come from
-  // elsewhere now.
+  int64_t largest = kEntryAlignment;
+  for (const Bucket& bucket : buckets) largest = std::max(largest, bucket.bytes);
+  largest = RoundUp(largest, 4096);
+  // The plan of buckets is the same in every update of one scope, and so are the slots, unless rows
+  // come from elsewhere now; those of everything do for adapters as well.
   const bool same = slots_ != nullptr && slots_->shape().direct == (shared != nullptr) &&
-                    (shared == nullptr || slots_->slot(0) == shared->shard.data);
+                    (shared == nullptr ? slots_->shape().slot_bytes >= largest
+                                       : slots_->slot(0) == shared->shard.data);
   if (same) return slots_.get();
   Replace();
   if (shared != nullptr) {
     TANDEM_ASSIGN_OR_RETURN(slots_, options_.transport->Over(shared->shard, slots));
     return slots_.get();
   }
-  int64_t largest = kEntryAlignment;
-  for (const Bucket& bucket : buckets) largest = std::max(largest, bucket.bytes);
-  largest = RoundUp(largest, 4096);
   const SlotShape shape = {largest, slots};
   const bool keep = shape.bytes() <= options_.keep_bytes;
   TANDEM_ASSIGN_OR_RETURN(
@@ -95,9 +105,11 @@ absl::StatusOr<SlotMemory*> WeightPublisher::TakeSlots(const std::vector<Bucket>
 
 absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
                                    const Manifest& manifest,
+                                   UpdateScope scope,
                                    PublishSource& source,
                                    PublishTransaction& transaction,
                                    PublishReport* report) {
+  const std::span<const TensorPlace> places = PlacesOf(*layout_, scope);
   const SharedTensors* const shared = SharedBy(source);
   for (const Bucket& bucket : buckets) {
     if (shared != nullptr) {
@@ -105,8 +117,7 @@ absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
       transaction.Filled(WhereTheyLie(bucket.entries, manifest, shared->offsets), 0);
       continue;
     }
-    TANDEM_RETURN_IF_ERROR(
-        FillSlot(bucket, layout_->places(), manifest, source, transaction, report));
+    TANDEM_RETURN_IF_ERROR(FillSlot(bucket, places, manifest, source, transaction, report));
     transaction.Filled(bucket.entries, bucket.bytes);
   }
   return absl::OkStatus();
@@ -126,20 +137,21 @@ absl::StatusOr<std::vector<Bucket>> WeightPublisher::Plan(const Manifest& manife
 
 absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
                                                        PublishSource& source,
-                                                       UpdateClient* client) {
+                                                       UpdateClient* client,
+                                                       UpdateScope scope) {
   PublishReport report;
   report.version = version;
   const absl::Time start = absl::Now();
   // Larger than any before, over restarts of this process too.
   generation_ = std::max(generation_ + 1, absl::ToUnixMicros(start));
-  const Manifest manifest = ManifestOf(*layout_);
+  const Manifest manifest = ManifestOf(*layout_, scope);
   // The same plan, or the same refusal, on every rank, whether it publishes or not.
   TANDEM_ASSIGN_OR_RETURN(std::vector<Bucket> buckets, Plan(manifest, source, &report));
   TANDEM_ASSIGN_OR_RETURN(std::vector<Digest> digests, source.Digests());
   std::optional<PublishTransaction> transaction;
   const auto begin = [&] {
     transaction.emplace(client, options_.transport, &report.wait_seconds);
-    transaction->Begin({version, generation_, manifest},
+    transaction->Begin({version, generation_, manifest, scope},
                        client == nullptr ? nullptr : TakeSlots(buckets, SharedBy(source)));
   };
   begin();
@@ -152,7 +164,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   report.bytes = ManifestBytes(manifest);
   report.tensors = static_cast<int64_t>(manifest.size());
   report.buckets = client == nullptr ? 0 : static_cast<int64_t>(buckets.size());
-  const absl::Status sent = Send(buckets, manifest, source, *transaction, &report);
+  const absl::Status sent = Send(buckets, manifest, scope, source, *transaction, &report);
   if (!sent.ok()) {
     transaction->Abort(std::string(sent.message()));
     SettleSlots(transaction->end(), /*committed=*/false);
@@ -160,7 +172,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
     return sent;
   }
   CountChanges(manifest, digests_, digests, &report);
-  const absl::Status committed = transaction->Commit(digests);
+  const absl::Status committed = transaction->Commit(InOrderOfCommit(digests, manifest.size()));
   const bool arrived = committed.ok() && client != nullptr;
   SettleSlots(transaction->end(), arrived);
   if (arrived && slots_->lasting()) lasting_link_ = transaction->TakeLink();

@@ -86,10 +86,12 @@ class WeightPublisher {
   // that publishes nothing must. A source whose tensors are not shared is asked for every row even
   // after the client has failed, because gathering is collective; only its own failure ends the
   // pass early. A failed update is aborted on the rollout; the status is the client's or the
-  // source's.
+  // source's. With scope kAdapters only adapters that are not merged are gathered and sent, to
+  // rollouts that hold the base: the same scope on every rank.
   absl::StatusOr<PublishReport> Publish(int64_t version,
                                         PublishSource& source,
-                                        UpdateClient* client);
+                                        UpdateClient* client,
+                                        UpdateScope scope = UpdateScope::kWhole);
   // Gives back slots that were kept, unless they are lasting (SlotMemory) or a rollout that did not
   // answer may still read them.
   void ReleaseSlots();
@@ -108,6 +110,7 @@ class WeightPublisher {
   void Replace();
   absl::Status Send(const std::vector<Bucket>& buckets,
                     const Manifest& manifest,
+                    UpdateScope scope,
                     PublishSource& source,
                     PublishTransaction& transaction,
                     PublishReport* report);

@@ -6,6 +6,7 @@
 #include "common/tensor_file/gguf_import.h"
 #include "controller/data/convert_gsm8k.h"
 #include "controller/data/convert_math.h"
+#include "controller/lora_inputs.h"
 #include "controller/reward/check_reward.h"
 #include "controller/reward/reward_keys.h"
 
@@ -63,8 +64,10 @@ absl::Status ConfigCheckCommand(const std::string& path,
   TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
   TANDEM_RETURN_IF_ERROR(CheckRewardKeys(loaded.config, loaded.origins));
   *failed_at = FailedAt::kInputs;
-  TANDEM_RETURN_IF_ERROR(
-      CheckModel(loaded.config.model().path(), loaded.config.rollout().max_model_len()).status());
+  TANDEM_ASSIGN_OR_RETURN(
+      const ModelSpec model,
+      CheckModel(loaded.config.model().path(), loaded.config.rollout().max_model_len()));
+  TANDEM_RETURN_IF_ERROR(CheckLoraInputs(loaded.config, model));
   out << ConfigToYaml(loaded.config);
   return absl::OkStatus();
 }

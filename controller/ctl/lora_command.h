@@ -16,11 +16,19 @@ struct LoraMergeOptions {
   std::string rule = "served";     // served or peft
 };
 
-// MergeCheckpoint, and says what it wrote. InvalidArgument lists the known dtypes and rules.
+// MergeCheckpoint, and says what it wrote; first that the adapter names another base, where it
+// names one whose last part is not that of BASE. InvalidArgument lists the known dtypes and rules.
 absl::Status LoraMergeCommand(const LoraMergeOptions& options, std::ostream& out);
 
-// Rank, alpha, scaling, targets, tensors and bytes of an adapter; its base need not be there.
-// Errors as ParsePeftConfig and SafetensorsFile::Open.
-absl::Status LoraInspectCommand(const std::string& adapter, std::ostream& out);
+struct LoraInspectOptions {
+  std::string adapter;  // PEFT's directory
+  std::string base;     // HF checkpoint directory, or empty: it is not compared with one
+  bool json = false;
+};
+
+// Rank, alpha, scaling, targets, tensors and bytes of an adapter. With a base, whose config.json is
+// enough, every tensor is compared with it. Errors as ParsePeftConfig, SafetensorsFile::Open and,
+// with a base, PeftAdapter::Open.
+absl::Status LoraInspectCommand(const LoraInspectOptions& options, std::ostream& out);
 
 }  // namespace tandem

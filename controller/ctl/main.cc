@@ -48,6 +48,7 @@ struct Options {
   ParityCommandOptions parity;
   WeightsManifestOptions manifest;
   LoraMergeOptions lora;
+  LoraInspectOptions inspect;
   PlanOptions plan;
   MemoryOptions memory;
   BatchInspectOptions batch;
@@ -356,9 +357,13 @@ class CommandLine {
     CLI::App* merge = Local(lora, "merge", "write a base with an adapter merged into it",
                             [&o] { return LoraMergeCommand(o, std::cout); });
     AddMergeOptions(*merge, o);
-    CLI::App* inspect = Local(lora, "inspect", "rank, alpha, targets and bytes",
-                              [&o] { return LoraInspectCommand(o.adapter, std::cout); });
-    inspect->add_option("ADAPTER", o.adapter, "adapter directory")->required();
+    CLI::App* inspect = Local(lora, "inspect", "rank, alpha, targets and bytes", [this] {
+      o_.inspect.json = globals_.json;
+      return LoraInspectCommand(o_.inspect, std::cout);
+    });
+    inspect->add_option("ADAPTER", o_.inspect.adapter, "adapter directory")->required();
+    inspect->add_option("--base", o_.inspect.base,
+                        "compare names and shapes with this HF checkpoint; config.json is enough");
   }
 
   void AddConfig() {

@@ -12,8 +12,8 @@
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
-#include "common/lora/lora_spec.h"
 #include "common/tensor_file/atomic_file.h"
+#include "controller/lora_inputs.h"
 #include "controller/memory_plan_input.h"
 #include "controller/memory_plan_json.h"
 #include "controller/plan_advice.h"
@@ -119,10 +119,8 @@ PlanOutcome PlanCommand(const PlanOptions& options, std::ostream& out) {
   if (!input.ok()) return Failed(FailedAt::kConfig, input.status());
   const absl::StatusOr<ModelSpec> spec = LoadModelSpec(input->config.model().path());
   if (!spec.ok()) return Failed(FailedAt::kInputs, ModelError(spec.status()));
-  if (input->config.model().lora().rank() > 0) {
-    const absl::Status lora = MakeLoraSpec(*spec, LoraOptionsOf(input->config)).status();
-    if (!lora.ok()) return Failed(FailedAt::kInputs, lora);
-  }
+  const absl::Status lora = CheckLoraInputs(input->config, *spec);
+  if (!lora.ok()) return Failed(FailedAt::kInputs, lora);
   const MemoryPlan plan =
       PlanMemory(*spec, MakeMemoryPlanInput(*spec, input->config, input->bytes));
   const PlanAdvices advices = AdviseOnMemory(*spec, input->config, input->bytes, input->device);

@@ -17,15 +17,16 @@
 
 namespace tandem {
 
-// One JSON line per round, in order of steps and rounds; the first line names the run. Confined to
-// the thread of the train loop. A round that is appended once more with other cuts, or where later
+// One JSON line per round, in order of steps and rounds; the first line names the run. One
+// thread at a time. A round that is appended once more with other cuts, or where later
 // ones are known but not this one, begins another history: what was known from there on is
 // dropped. Errors of the disk by IoErrorCode.
 class CutJournal {
  public:
-  // `run`: what the cuts belong to (CutsIdentity). A journal of another run, or one that is none,
-  // is renamed to `path`.previous, and note() says so. A line that was being written when the
-  // process died is left out; a damaged one too, with all that follow, and note() says so.
+  // `run`: what the cuts belong to, as CutsIdentity and the settings that cut. A journal of another
+  // run, or one that is none, is renamed to `path`.previous, and note() says so. A line that was
+  // being written when the process died is left out; a damaged one too, with all that follow, and
+  // note() says so.
   static absl::StatusOr<std::unique_ptr<CutJournal>> Open(const std::string& path,
                                                           const std::string& run);
   ~CutJournal();

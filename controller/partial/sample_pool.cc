@@ -76,10 +76,14 @@ absl::Status SamplePool::Add(const std::vector<Prompt>& prompts) {
   return absl::OkStatus();
 }
 
+int64_t SamplePool::whole() const {
+  return std::count_if(state_.groups.begin(), state_.groups.end(),
+                       [](const auto& numbered) { return numbered.second.whole(); });
+}
+
 PoolCounts SamplePool::Counts() const {
-  PoolCounts counts{.groups = groups()};
+  PoolCounts counts{.groups = groups(), .whole = whole()};
   for (const auto& [number, group] : state_.groups) {
-    counts.whole += group.whole() ? 1 : 0;
     for (const PooledSample& sample : group.samples) {
       const int64_t tokens = sample.tokens();
       counts.unfinished_samples += sample.finished() ? 0 : 1;

@@ -47,11 +47,11 @@ struct TakenGroups {
 // A row of the training data, nullptr where there is none.
 using DataRows = std::function<const Prompt*(uint64_t data_row)>;
 
-// Confined to the thread of the train loop; only what Requests puts into
-// GroupRequest::load_continued may be called from any thread, at any time, also after the pool has
-// gone on. Token arrays lie in a file that is only appended to, a small record of each sample in
-// memory; the file is written anew without what nobody refers to any more when that is most of it.
-// Errors of the disk by IoErrorCode.
+// One thread at a time: the train loop's, or that of generation beside training until the loop has
+// waited for it. Only what Requests puts into GroupRequest::load_continued may be called from any
+// thread, at any time, also after the pool has gone on. Token arrays lie in a file that is only
+// appended to, a small record of each sample in memory; the file is written anew without what
+// nobody refers to any more when that is most of it. Errors of the disk by IoErrorCode.
 class SamplePool {
  public:
   // Empty. Makes `dir` (RUN_DIR/partial_pool); its file there ends with the process: what outlives
@@ -64,8 +64,8 @@ class SamplePool {
   absl::Status Add(const std::vector<Prompt>& prompts);
 
   int64_t groups() const { return static_cast<int64_t>(state_.groups.size()); }
-  int64_t whole() const { return Counts().whole; }
-  int64_t unfinished_groups() const { return Counts().unfinished_groups(); }
+  int64_t whole() const;  // asked for between samples: cheaper than Counts
+  int64_t unfinished_groups() const { return groups() - whole(); }
   PoolCounts Counts() const;
 
   // FailedPrecondition: order.cuts cannot be of this round, as a sample there is none of its

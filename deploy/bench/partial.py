@@ -28,7 +28,7 @@ RUNS = {
     "off": [],
     "split_2": [f"rollout.partial.max_tokens_per_round={LENGTH // 2}"],
     "split_4": [f"rollout.partial.max_tokens_per_round={LENGTH // 4}"],
-    "groups": ["rollout.partial.until_groups=8", "rollout.partial.groups_per_round=12"],
+    "groups": ["rollout.partial.until_groups=16", "rollout.partial.groups_per_round=24"],
     "equal_off": EQUAL,
     "equal_split_2": EQUAL + ["rollout.partial.max_tokens_per_round=32"],
 }

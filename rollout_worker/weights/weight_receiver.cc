@@ -66,7 +66,8 @@ absl::Status WeightReceiver::Begin(const UpdateOpening& opening) {
     return InvalidArgument("{} slots of {} bytes were announced", opening.slots.slots,
                            opening.slots.slot_bytes);
   }
-  TANDEM_RETURN_IF_ERROR(core_.Begin(opening.version, opening.generation, opening.manifest));
+  TANDEM_RETURN_IF_ERROR(
+      core_.Begin(opening.version, opening.generation, opening.manifest, opening.scope));
   opening_ = opening;
   return opening.scramble ? core_.Scramble() : absl::OkStatus();
 }

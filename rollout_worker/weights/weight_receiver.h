@@ -29,7 +29,8 @@ struct UpdateOpening {
   int64_t generation = 0;
   SlotShape slots;
   Manifest manifest;
-  bool scramble = false;  // fill the weights with NaN first
+  bool scramble = false;                    // fill the weights with NaN first
+  UpdateScope scope = UpdateScope::kWhole;  // of the manifest
 };
 
 // Not thread-safe: the engine thread calls it. State machine and memory are the caller's: handle

@@ -51,8 +51,9 @@ TEST_CASE("A run without rounds predicts what two caps would save", "[config_opt
   REQUIRE(off.caps[0].tokens == 51);
   REQUIRE(off.caps[1].name == "split_4");
   REQUIRE(off.caps[1].tokens == 26);
-  for (const char* cut : {"max_tokens_per_round=7", "until_groups=2", "round_seconds=0.5"}) {
-    REQUIRE(options({std::string("rollout.partial.") + cut}).caps.empty());
+  for (const char* cut :
+       {"rollout.partial.max_tokens_per_round=7", "algorithm.partial_rollout_max_split=3"}) {
+    REQUIRE(options({cut}).caps.empty());
   }
 }
 

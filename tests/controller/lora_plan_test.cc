@@ -1,6 +1,11 @@
 // What a plan counts of adapters and of the base under them.
+#include <set>
+#include <tuple>
+
 #include <catch2/catch.hpp>
 
+#include "common/lora/lora_spec.h"
+#include "common/model_spec/memory_formulas.h"
 #include "controller/memory_plan_input.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
@@ -42,6 +47,62 @@ TEST_CASE("a plan with adapters counts them, and the base as it is stored") {
     two.insert(two.end(), {"cluster.trainers=2", "cluster.rollouts=2"});
     // Of A's three rows the first rank has two, of B's 64 half.
     REQUIRE(PlannedOptions(dir.path(), two).adapter_shard == 2 * (2 * 64 + 32 * 3));
+  }
+}
+
+MemoryPlan PlanWith(const std::string& model_dir, const std::vector<std::string>& overrides) {
+  std::vector<std::string> all = {"model.path=" + model_dir, "data.train_files=[/t.jsonl]",
+                                  "cluster.run_dir=/r", "model.lora.rank=64"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  const auto loaded = LoadConfig("", all).value();
+  const ModelSpec spec = LoadModelSpec(model_dir).value();
+  return PlanMemory(spec, MakeMemoryPlanInput(spec, loaded.config, int64_t{1} << 30));
+}
+
+int64_t Bytes(const MemoryPlan& plan, const std::string& phase, bool trainer, const char* tag) {
+  int64_t bytes = 0;
+  for (const PlannedPhase& planned : plan.phases) {
+    if (planned.phase != phase) continue;
+    for (const MemoryLine& line : planned.lines) {
+      if (line.trainer == trainer && line.tag == tag) bytes += line.bytes;
+    }
+  }
+  return bytes;
+}
+
+TEST_CASE("a plan counts adapters beside the base in both workers") {
+  const TempDir dir;
+  TinyModelOptions model;
+  model.hidden_size = 1024;  // so that it shows in pages of 2 MiB
+  model.intermediate_size = 4096;
+  model.num_heads = 64;
+  REQUIRE(WriteTinyModel(dir.path(), model).ok());
+  const MemoryPlan merged = PlanWith(dir.path(), {}),
+                   beside = PlanWith(dir.path(), {"model.lora.merge=false"});
+  ModelSpec spec = LoadModelSpec(dir.path()).value();
+  REQUIRE(Bytes(merged, "generate", false, "weights") == RegionBytes(WeightBytes(spec)));
+  LoraOptions lora = {.rank = 64, .alpha = 16, .target_modules = {"all-linear"}, .merge = false};
+  spec = WithAdapters(spec, lora).value();
+  REQUIRE(Bytes(beside, "generate", false, "weights") == RegionBytes(WeightBytes(spec)));
+  REQUIRE(Bytes(beside, "generate", false, "weights") >
+          Bytes(merged, "generate", false, "weights"));
+  REQUIRE(Bytes(beside, "train", true, "gather") > Bytes(merged, "train", true, "gather"));
+  // No full gradients of a layer's weights.
+  REQUIRE(Bytes(beside, "train", true, "gradients") < Bytes(merged, "train", true, "gradients"));
+  REQUIRE(Bytes(beside, "train", true, "master") == Bytes(merged, "train", true, "master"));
+}
+
+TEST_CASE("every line of a plan's phase has a name of its own") {
+  const TempDir dir;
+  REQUIRE(WriteTinyModel(dir.path()).ok());
+  for (const char* merge : {"model.lora.merge=true", "model.lora.merge=false"}) {
+    for (const PlannedPhase& phase : PlanWith(dir.path(), {merge}).phases) {
+      std::set<std::tuple<bool, std::string, Location, std::string>> names;
+      for (const MemoryLine& line : phase.lines) {
+        INFO(phase.phase << " " << line.tag << " " << line.part);
+        REQUIRE(names.insert({line.trainer, line.tag, line.location, line.part}).second);
+      }
+    }
   }
 }
 

@@ -45,6 +45,28 @@ TEST_CASE("Every step tells what its tail left empty and what caps would save", 
   }
 }
 
+TEST_CASE("Rounds tell what they leave empty, and predict nothing", "[train_loop][partial]") {
+  testing::FakeRun run(1);
+  run.options.samples_per_prompt = 1;
+  run.options.tail = {.slots = 2};
+  run.options.partial = {.enabled = true,
+                         .cap = 4,
+                         .groups_per_round = 2,
+                         .train_batch_size = 2,
+                         .response_length = 8};
+  run.serving_options.max_in_flight_samples = 1;
+  run.make_rollout = [&](int rank, int64_t incarnation) {
+    return std::make_shared<SlowRollout>(run, rank, incarnation);
+  };
+  REQUIRE(run.Run().ok());
+  for (const auto& [number, step] : run.store.steps) {
+    REQUIRE(step.metrics.at("partial/rounds") == 1);
+    REQUIRE(step.metrics.at(kTailEmptySlotSeconds) == 10);
+    REQUIRE(step.metrics.at(kTailShare) == Approx(0.25));
+    REQUIRE_FALSE(step.metrics.contains("partial/predicted_saving_s/split_2"));
+  }
+}
+
 TEST_CASE("Batches of dynamic sampling are passes of their own", "[train_loop][dynamic_sampling]") {
   testing::FakeRun run(1);
   run.options.total_steps = 1;

@@ -1,7 +1,10 @@
 // LoRA with real processes: adapters train, the rollout serves one merged weight, every byte of it
 // is proven at each sync, and whoever dies, the run comes to the same bits.
 #include <filesystem>
+#include <regex>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -43,6 +46,59 @@ TEST_CASE("a trainer of adapters killed between two buckets of a sync") {
 TEST_CASE("a trainer of adapters killed while it trains") {
   const RigOptions options = WithLora();
   RequireRecovery({"trainer", 0, "train", 2}, options, RunUndisturbed(options));
+}
+
+RigOptions Beside(std::map<std::string, std::string> more = {}) {
+  more.insert({"model.lora.merge", "false"});
+  return WithLora(std::move(more));
+}
+
+// "version V: N tensors, B bytes went to the rollout": B of each version that a trainer has sent.
+std::map<int64_t, std::vector<int64_t>> SentBytes(const std::string& log) {
+  std::map<int64_t, std::vector<int64_t>> sent;
+  const std::regex line(R"(version (\d+): \d+ tensors, (\d+) bytes went to the rollout)");
+  for (std::sregex_iterator at(log.begin(), log.end(), line), end; at != end; ++at) {
+    sent[std::stoll((*at)[1])].push_back(std::stoll((*at)[2]));
+  }
+  return sent;
+}
+
+TEST_CASE("adapters beside the base cross alone after sleep of level 1, with it after level 2") {
+  for (const std::string level : {"1", "2"}) {
+    ClusterRig rig(Beside({{"rollout.free_cache_engine", "true"},
+                           {"rollout.sleep_level", level},
+                           {"weight_sync.scramble", "always"}}));
+    rig.SetPairs(2);
+    rig.Set("trainer.total_training_steps", "3");
+    const int code = rig.Launch().Wait();
+    INFO(rig.Log("launcher") << rig.Log("controller") << rig.Log("trainer"));
+    REQUIRE(code == 0);
+    RequireLearned(OutcomeOf(rig, 3), 3);
+    for (int64_t step = 1; step <= 3; ++step) {
+      const auto metrics = rig.Metrics().at(step);
+      REQUIRE(metrics.at("training/rollout_probs_diff_max").get<double>() == 0.0);
+      REQUIRE(metrics.at("training/rollout_log_probs_identical") == 1.0);
+    }
+    const auto sent = SentBytes(rig.Log("trainer"));
+    REQUIRE(sent.size() == 4);
+    const int64_t whole = sent.at(0).at(0);
+    for (int64_t version = 1; version <= 3; ++version) {
+      REQUIRE(sent.at(version).size() == 1);
+      const int64_t bytes = sent.at(version)[0];
+      REQUIRE(level == "1" ? bytes < whole / 2 : bytes == whole);
+    }
+  }
+}
+
+TEST_CASE("who dies with adapters beside the base: the run comes to the same bits") {
+  const RigOptions options = Beside();
+  const Outcome expected = RunUndisturbed(options);
+  SECTION("a rollout while it generates, which is sent the base again") {
+    RequireRecovery({"rollout", 1, "generate", 30}, options, expected);
+  }
+  SECTION("a trainer between two buckets of a sync") {
+    RequireRecovery({"trainer", 1, "sync.bucket", 2}, options, expected);
+  }
 }
 
 TEST_CASE("a run that saves adapters alone goes on from them, and other adapters are refused") {

@@ -16,12 +16,14 @@ class FakeUpdateClient : public UpdateClient {
  public:
   explicit FakeUpdateClient(UpdateReceiver* receiver) : receiver_(receiver) {}
 
+  absl::StatusOr<int64_t> HeldVersion() override { return receiver_->version(); }
   absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     calls.push_back("begin");
     TANDEM_RETURN_IF_ERROR(fail_begin);
     offer_ = offer;
     slots_ = &slots;
-    TANDEM_RETURN_IF_ERROR(receiver_->Begin(offer.version, offer.generation, offer.manifest));
+    TANDEM_RETURN_IF_ERROR(
+        receiver_->Begin(offer.version, offer.generation, offer.manifest, offer.scope));
     if (scramble) TANDEM_RETURN_IF_ERROR(receiver_->Scramble());
     return PairLink();
   }
@@ -41,6 +43,9 @@ class FakeUpdateClient : public UpdateClient {
     }
     if (before_apply) before_apply(buckets, slots_->slot(slot), entries);
     ++buckets;
+    for (const BucketEntry& entry : entries) {
+      bytes_applied += entry.rows * offer_.manifest[static_cast<size_t>(entry.tensor)].row_bytes();
+    }
     const absl::Status applied =
         receiver_->Apply(offer_.version, offer_.generation,
                          {slots_->slot(slot), slots_->shape().slot_bytes}, entries);
@@ -62,7 +67,8 @@ class FakeUpdateClient : public UpdateClient {
   }
 
   std::vector<std::string> calls;
-  int buckets = 0;  // applied
+  int buckets = 0;            // applied
+  int64_t bytes_applied = 0;  // of their entries
   int fail_at_bucket = -1;
   bool scramble = false;
   absl::Status fail_begin;

@@ -86,7 +86,7 @@ class EngineUpdateClient final : public UpdateClient {
   absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     offer_ = offer;
     TANDEM_RETURN_IF_ERROR(engine_->BeginUpdate(
-        {offer.version, offer.generation, slots.shape(), offer.manifest, scramble}));
+        {offer.version, offer.generation, slots.shape(), offer.manifest, scramble, offer.scope}));
     PairLink link;
     TANDEM_ASSIGN_OR_RETURN(link.connection,
                             PassSlots(engine_->pair_socket(), offer.generation, slots));

@@ -161,6 +161,17 @@ TEST_CASE("A trainer takes what is planned with adapters, on any number of ranks
   RequireAsPlanned(1, f.options, f.samples);
 }
 
+TEST_CASE("A trainer takes what is planned with adapters beside the base",
+          "[trainer][memory][lora]") {
+  Fixture f;
+  f.options.lora = {.rank = 64, .alpha = 64, .target_modules = {"all-linear"}, .merge = false};
+  for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
+  // Every layer has room for what one of them has.
+  f.options.lora.target_modules = {"q_proj", R"(.*layers\.2\.mlp\..*)"};
+  f.options.recompute = Recompute::kAlways;
+  for (const int world : {1, 2}) RequireAsPlanned(world, f.options, f.samples);
+}
+
 TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][memory]") {
   Fixture f;
   f.options.probe_limits = f.options.train_limits;

@@ -57,6 +57,7 @@ struct MemoryRollout {
 class MemoryLink : public UpdateClient, public WeightReader {
  public:
   explicit MemoryLink(MemoryRollout* rollout) : rollout_(rollout) {}
+  absl::StatusOr<int64_t> HeldVersion() override { return rollout_->client.HeldVersion(); }
   absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     return rollout_->client.Begin(offer, slots);
   }
@@ -97,8 +98,10 @@ class TrainerRig {
     options_.session.publish.slot_bytes = 1 << 14;
     options_.rpc_timeout = absl::Seconds(60);
     REQUIRE(WriteTinyModel(options_.session.model_dir).ok());
-    const auto spec = LoadModelSpec(options_.session.model_dir);
+    auto spec = LoadModelSpec(options_.session.model_dir);
     REQUIRE(spec.ok());
+    // Targets that it lacks are what a trainer says.
+    if (auto with = WithAdapters(*spec, options_.session.lora); with.ok()) spec = with;
     layout_ = WeightLayout::Build(*spec, options_.dtype);
     for (int rank = 0; rank < world_size; ++rank) ranks_.push_back(MakeRank(rank));
   }

@@ -15,8 +15,7 @@ constexpr auto kElement = static_cast<int64_t>(sizeof(float));
 
 }  // namespace
 
-AdapterGradients::AdapterGradients(LoraWeights* weights, OrderedCommunicator* communicator)
-    : weights_(weights), communicator_(communicator) {
+AdapterGradients::AdapterGradients(LoraWeights* weights) : weights_(weights) {
   const ShardPlan& plan = weights->plan();
   targets_.resize(static_cast<size_t>(plan.layout().num_layers()));
   for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
@@ -27,24 +26,18 @@ AdapterGradients::AdapterGradients(LoraWeights* weights, OrderedCommunicator* co
 
 absl::StatusOr<std::unique_ptr<AdapterGradients>> AdapterGradients::Create(
     LoraWeights* weights, OrderedCommunicator* communicator, Ledger* ledger) {
-  std::unique_ptr<AdapterGradients> gradients(new AdapterGradients(weights, communicator));
+  std::unique_ptr<AdapterGradients> gradients(new AdapterGradients(weights));
   Device* const device = weights->device();
   TANDEM_ASSIGN_OR_RETURN(
       gradients->layer_,
       device->Reserve("gradients", weights->plan().layout().group_elements(0) * kElement, ledger));
-  if (weights->plan().world_size() == 1) return gradients;
-  const int64_t elements = weights->adapters().plan().total_elements();
-  TANDEM_ASSIGN_OR_RETURN(gradients->sums_,
-                          device->Reserve("gradients", elements * kElement, ledger));
+  TANDEM_ASSIGN_OR_RETURN(gradients->sums_, RankSums::Create(weights, communicator, ledger));
   return gradients;
 }
 
 absl::Status AdapterGradients::Begin() {
   TANDEM_RETURN_IF_ERROR(layer_->Map());
-  if (sums_ == nullptr) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(sums_->Map());
-  weights_->device()->Zero(sums_->data(), weights_->adapters().plan().total_elements() * kElement);
-  return absl::OkStatus();
+  return sums_->Begin();
 }
 
 absl::StatusOr<float*> AdapterGradients::Group(int layer) {
@@ -54,7 +47,7 @@ absl::StatusOr<float*> AdapterGradients::Group(int layer) {
   return reinterpret_cast<float*>(layer_->data());
 }
 
-void AdapterGradients::LeaveOut(int layer, LayerGradients* view) const {
+void AdapterGradients::Choose(int layer, LayerGradients* view) const {
   const auto wanted = [&](const std::string& stored_as) {
     const std::vector<size_t>& targets = targets_[static_cast<size_t>(layer)];
     return std::any_of(targets.begin(), targets.end(), [&](size_t tensor) {
@@ -65,15 +58,6 @@ void AdapterGradients::LeaveOut(int layer, LayerGradients* view) const {
            .o = wanted("o") ? view->o : nullptr,
            .gate_up = wanted("gate_up") ? view->gate_up : nullptr,
            .down = wanted("down") ? view->down : nullptr};
-}
-
-float* AdapterGradients::Sum(size_t target, LoraMatrix matrix) const {
-  const ShardPlan& plan = weights_->adapters().plan();
-  const TensorPlace& place =
-      plan.layout().places()[2 * target + (matrix == LoraMatrix::kB ? 1 : 0)];
-  float* const all =
-      sums_ == nullptr ? weights_->adapters().gradients() : reinterpret_cast<float*>(sums_->data());
-  return all + place.gradient_offset;
 }
 
 absl::Status AdapterGradients::Reduce(int layer) {
@@ -88,27 +72,17 @@ absl::Status AdapterGradients::Reduce(int layer) {
                       .rows = place.rows(),
                       .in = place.cols(),
                       .rank = weights_->spec().rank,
-                      .db = Sum(target, LoraMatrix::kB),
-                      .da = Sum(target, LoraMatrix::kA)});
+                      .db = sums_->Of(target, LoraMatrix::kB),
+                      .da = sums_->Of(target, LoraMatrix::kA)});
   }
   return absl::OkStatus();
 }
 
-absl::Status AdapterGradients::Finish() {
-  if (sums_ == nullptr) return absl::OkStatus();
-  const ShardPlan& plan = weights_->adapters().plan();
-  std::vector<ScatteredSum> sums;
-  for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
-    sums.push_back(
-        {reinterpret_cast<const float*>(sums_->data()) + plan.tensors()[tensor]->gradient_offset,
-         plan.CountsPerRank(tensor), weights_->adapters().gradients() + plan.mine(tensor).offset});
-  }
-  return communicator_->ReduceScatterSums(sums, Accumulate::kAdd);
-}
+absl::Status AdapterGradients::Finish() { return sums_->Finish(); }
 
 absl::Status AdapterGradients::Release() {
   TANDEM_RETURN_IF_ERROR(GivenBack(layer_->Release()));
-  return sums_ == nullptr ? absl::OkStatus() : GivenBack(sums_->Release());
+  return sums_->Release();
 }
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 #include "common/comm/ordered_communicator.h"
 #include "trainer_worker/gradient_sink.h"
 #include "trainer_worker/lora/lora_weights.h"
+#include "trainer_worker/lora/rank_sums.h"
 
 namespace tandem {
 
@@ -26,21 +27,18 @@ class AdapterGradients : public GradientSink {
 
   absl::Status Begin() override;
   absl::StatusOr<float*> Group(int layer) override;
-  void LeaveOut(int layer, LayerGradients* view) const override;
+  void Choose(int layer, LayerGradients* view) const override;
   absl::Status Reduce(int layer) override;
   absl::Status Finish() override;
   absl::Status Release() override;
 
  private:
-  AdapterGradients(LoraWeights* weights, OrderedCommunicator* communicator);
-  // Where full gradients of a matrix of spec().targets[target] add up.
-  float* Sum(size_t target, LoraMatrix matrix) const;
+  explicit AdapterGradients(LoraWeights* weights);
 
   LoraWeights* const weights_;
-  OrderedCommunicator* const communicator_;
   std::vector<std::vector<size_t>> targets_;  // of each layer: tensors of the plan that have one
   std::unique_ptr<MemoryRegion> layer_;       // full gradients of a layer's merged weights
-  std::unique_ptr<MemoryRegion> sums_;        // null with a single rank: the shard's own
+  std::unique_ptr<RankSums> sums_;
 };
 
 }  // namespace tandem

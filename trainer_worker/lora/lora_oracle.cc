@@ -1,20 +1,31 @@
 #include "trainer_worker/lora/lora_oracle.h"
 
+#include <string_view>
+
 #include "common/base/status_macros.h"
 #include "common/lora/merge.h"
 #include "common/model_spec/row_ranges.h"
+#include "common/tensor_file/element_convert.h"
 #include "trainer_worker/host_staging.h"
 
 namespace tandem {
+namespace {
+
+constexpr std::string_view kA = ".lora_A.weight";
+constexpr std::string_view kB = ".lora_B.weight";
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& model_dir,
                                                              const ModelSpec& spec,
                                                              const LoraWeights* weights,
+                                                             bool merged,
                                                              Ledger* ledger) {
   auto oracle = std::make_unique<LoraOracle>();
   TANDEM_ASSIGN_OR_RETURN(oracle->checkpoint_, HfCheckpoint::Open(model_dir, spec));
   oracle->base_dtype_ = oracle->checkpoint_->exact_dtype();
   oracle->weights_ = weights;
+  oracle->merge_ = merged;
   const int64_t compute =
       RowScratchBytes(spec, static_cast<int64_t>(DTypeBytes(weights->plan().layout().dtype())));
   // As many rows of a wider dtype.
@@ -25,10 +36,32 @@ absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& 
   return oracle;
 }
 
+const LoraTarget* LoraOracle::AdapterOf(const std::string& name) const {
+  for (const std::string_view suffix : {kA, kB}) {
+    if (!name.ends_with(suffix)) continue;
+    return weights_->spec().Find(name.substr(0, name.size() - suffix.size()) + ".weight");
+  }
+  return nullptr;
+}
+
+absl::StatusOr<const void*> LoraOracle::AdapterRows(const TensorRows& rows,
+                                                    const LoraTarget& target) {
+  const auto index = static_cast<size_t>(&target - weights_->spec().targets.data());
+  const float* const all = rows.place->name.ends_with(kA) ? weights_->a(index) : weights_->b(index);
+  const int64_t cols = rows.place->cols();
+  TANDEM_RETURN_IF_ERROR(ConvertElements(all + rows.row * cols, DType::kFloat32, merged_->data(),
+                                         weights_->plan().layout().dtype(),
+                                         static_cast<size_t>(rows.rows * cols)));
+  return merged_->data();
+}
+
 absl::StatusOr<const void*> LoraOracle::Rows(const TensorRows& rows) {
   const std::string& name = rows.place->name;
   const DType dtype = weights_->plan().layout().dtype();
-  const LoraTarget* const target = weights_->spec().Find(name);
+  if (const LoraTarget* const adapter = AdapterOf(name); adapter != nullptr) {
+    return AdapterRows(rows, *adapter);
+  }
+  const LoraTarget* const target = merge_ ? weights_->spec().Find(name) : nullptr;
   if (target == nullptr) {
     TANDEM_RETURN_IF_ERROR(
         checkpoint_->ReadRows(name, rows.row, rows.rows, dtype, merged_->data()));

@@ -13,7 +13,8 @@
 
 namespace tandem {
 
-// Neither the base in memory nor what was sent has a part in it. Every rank reads for itself, so
+// Where adapters are not merged: the base as it is, and their masters, rounded. Neither the base in
+// memory nor what was sent has a part in it. Every rank reads for itself, so
 // that calls are not collective. Not thread-safe.
 class LoraOracle : public WeightOracle {
  public:
@@ -22,6 +23,7 @@ class LoraOracle : public WeightOracle {
   static absl::StatusOr<std::unique_ptr<LoraOracle>> Open(const std::string& model_dir,
                                                           const ModelSpec& spec,
                                                           const LoraWeights* weights,
+                                                          bool merged,
                                                           Ledger* ledger);
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override;
   absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) override {
@@ -29,8 +31,13 @@ class LoraOracle : public WeightOracle {
   }
 
  private:
+  // Of an adapter's matrix, which its name says.
+  absl::StatusOr<const void*> AdapterRows(const TensorRows& rows, const LoraTarget& target);
+  const LoraTarget* AdapterOf(const std::string& name) const;
+
   std::unique_ptr<const HfCheckpoint> checkpoint_;
   const LoraWeights* weights_ = nullptr;
+  bool merge_ = true;
   DType base_dtype_ = DType::kFloat32;
   std::unique_ptr<MemoryRegion> base_, merged_;
 };

@@ -5,8 +5,8 @@
 
 #include "common/base/status_macros.h"
 #include "common/lora/merge.h"
-#include "common/model_spec/row_ranges.h"
 #include "trainer_worker/agreement.h"
+#include "trainer_worker/lora/piece_digest.h"
 
 namespace tandem {
 namespace {
@@ -35,11 +35,15 @@ std::vector<int> TargetsOf(const ShardPlan& plan, const LoraSpec& spec) {
 
 }  // namespace
 
-LoraWeights::LoraWeights(const ShardPlan* plan, LoraSpec spec, const ShardCompute& compute)
+LoraWeights::LoraWeights(const ShardPlan* plan,
+                         LoraSpec spec,
+                         const ShardCompute& compute,
+                         LoraUse use)
     : plan_(plan),
       spec_(std::move(spec)),
       device_(compute.device),
       ops_(compute.ops),
+      use_(use),
       target_of_(TargetsOf(*plan, spec_)),
       adapter_layout_(AdapterLayout(spec_)),
       adapter_plan_(&adapter_layout_, plan->rank(), plan->world_size()),
@@ -50,17 +54,15 @@ absl::StatusOr<std::unique_ptr<LoraWeights>> LoraWeights::Create(const ShardPlan
                                                                  DType base_dtype,
                                                                  const ShardOptions& options,
                                                                  const ShardCompute& compute,
-                                                                 Ledger* ledger) {
-  std::unique_ptr<LoraWeights> weights(new LoraWeights(plan, std::move(spec), compute));
+                                                                 Ledger* ledger,
+                                                                 LoraUse use) {
+  std::unique_ptr<LoraWeights> weights(new LoraWeights(plan, std::move(spec), compute, use));
   TANDEM_ASSIGN_OR_RETURN(weights->base_,
                           BaseRows::Create(plan, base_dtype, compute.device, ledger));
   TANDEM_ASSIGN_OR_RETURN(weights->adapters_, ParameterShard::Create(&weights->adapter_plan_,
                                                                      options, compute, ledger));
-  int64_t scratch = kRowRangeBytes;
-  for (const TensorPlace* place : plan->tensors()) {
-    scratch = std::max(scratch, place->cols() * kElement);
-  }
-  TANDEM_ASSIGN_OR_RETURN(weights->scratch_, compute.device->Reserve("gather", scratch, ledger));
+  TANDEM_ASSIGN_OR_RETURN(
+      weights->scratch_, compute.device->Reserve("gather", PieceDigestScratchBytes(*plan), ledger));
   if (plan->world_size() == 1) return weights;
   TANDEM_ASSIGN_OR_RETURN(
       weights->gathered_,
@@ -88,11 +90,13 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
         reinterpret_cast<const std::byte*>(adapters().master() + piece.offset), bytes,
         reinterpret_cast<std::byte*>(to)));
   }
+  if (use_ == LoraUse::kBeside) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(scratch_->Map());
+  auto* const values = reinterpret_cast<float*>(scratch_->data());
   for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
     // The base alone stays what it is.
     if (target_of_[tensor] < 0 && gathered_once_) continue;
-    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, digests_));
+    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, *ops_, values, digests_));
   }
   gathered_once_ = true;
   return scratch_->Release();
@@ -101,27 +105,15 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
 absl::Status LoraWeights::DigestBase(Communicator& communicator) {
   MasterDigests digests(plan_);
   TANDEM_RETURN_IF_ERROR(scratch_->Map());
+  auto* const values = reinterpret_cast<float*>(scratch_->data());
   for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
-    TANDEM_RETURN_IF_ERROR(DigestPiece(*base_, tensor, digests));
+    TANDEM_RETURN_IF_ERROR(DigestPiece(*base_, tensor, *ops_, values, digests));
   }
   TANDEM_RETURN_IF_ERROR(scratch_->Release());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> tensors, digests.OfTensors(communicator));
   std::string all;
   for (const Digest& digest : tensors) all += digest.Bytes();
   base_digest_ = DigestOf(all.data(), static_cast<int64_t>(all.size())).Hex();
-  return absl::OkStatus();
-}
-
-absl::Status LoraWeights::DigestPiece(PolicyRows& policy, size_t tensor, MasterDigests& digests) {
-  const ShardPlan::Piece& piece = plan_->mine(tensor);
-  const int64_t cols = plan_->tensors()[tensor]->cols();
-  auto* const values = reinterpret_cast<float*>(scratch_->data());
-  const int64_t step = RowsPerRange(cols * kElement);
-  for (int64_t row = 0; row < piece.rows; row += step) {
-    const int64_t rows = std::min(step, piece.rows - row);
-    TANDEM_RETURN_IF_ERROR(policy.CopyRows(tensor, row, rows, DType::kFloat32, values));
-    TANDEM_RETURN_IF_ERROR(digests.Take(*ops_, piece.offset + row * cols, rows * cols, values));
-  }
   return absl::OkStatus();
 }
 

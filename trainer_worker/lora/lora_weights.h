@@ -16,13 +16,18 @@
 #include "common/comm/ordered_communicator.h"
 #include "common/lora/lora_spec.h"
 #include "trainer_worker/lora/base_rows.h"
+#include "trainer_worker/lora/lora_tensor_source.h"
 #include "trainer_worker/parameter_shard.h"
 
 namespace tandem {
 
+// Who computes with the merged weights: all, or exports alone, where adapters are computed beside
+// the base (unmerged_policy.h) and merged weights need no digests.
+enum class LoraUse { kMerged, kBeside };
+
 // Lifecycle: Create (base 0, adapters 0) → base().Load, DigestBase, adapters' masters → Gather,
 // again after every change of the adapters → all else. Not thread-safe but for CopyRows.
-class LoraWeights : public PolicyRows {
+class LoraWeights : public DigestedPolicy {
  public:
   // `plan`, `device`, `ops` and `ledger` outlive the object. `options` are the adapters' own; A
   // [r, in] and B [out, r] of every target are cut on dim 0, B like W. ResourceExhausted names the
@@ -32,7 +37,8 @@ class LoraWeights : public PolicyRows {
                                                              DType base_dtype,
                                                              const ShardOptions& options,
                                                              const ShardCompute& compute,
-                                                             Ledger* ledger);
+                                                             Ledger* ledger,
+                                                             LoraUse use = LoraUse::kMerged);
 
   const LoraSpec& spec() const { return spec_; }
   ParameterShard& adapters() { return *adapters_; }
@@ -45,12 +51,13 @@ class LoraWeights : public PolicyRows {
   // Of all tensors of the base, hex; empty before DigestBase.
   const std::string& base_digest() const { return base_digest_; }
 
-  // Collective. The adapters have new values: takes them from all ranks and digests what they make
-  // of the base, apart from all that is gathered and sent.
+  // Collective. The adapters have new values: takes them from all ranks and, where merged weights
+  // are computed with, digests what they make of the base, apart from all that is gathered and
+  // sent.
   absl::Status Gather(Communicator& communicator);
   // Collective: of the merged tensors in the layout's dtype and order, as the last Gather left
   // them. FailedPrecondition: nothing was gathered.
-  absl::StatusOr<std::vector<Digest>> Digests(Communicator& communicator) const;
+  absl::StatusOr<std::vector<Digest>> Digests(Communicator& communicator) const override;
 
   // Full fp32 adapters of spec().targets[target], row-major, as the last Gather left them.
   const float* a(size_t target) const { return Adapter(2 * target); }
@@ -64,15 +71,14 @@ class LoraWeights : public PolicyRows {
   absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
 
  private:
-  LoraWeights(const ShardPlan* plan, LoraSpec spec, const ShardCompute& compute);
+  LoraWeights(const ShardPlan* plan, LoraSpec spec, const ShardCompute& compute, LoraUse use);
   const float* Adapter(size_t tensor) const;
-  // Of this rank's rows of a tensor of `policy`, which is this object or the base.
-  absl::Status DigestPiece(PolicyRows& policy, size_t tensor, MasterDigests& digests);
 
   const ShardPlan* const plan_;
   const LoraSpec spec_;
   Device* const device_;
   ShardOps* const ops_;
+  const LoraUse use_;
   std::vector<int> target_of_;         // of each of plan_->tensors()
   const WeightLayout adapter_layout_;  // A and B of each target in turn
   const ShardPlan adapter_plan_;

@@ -61,6 +61,16 @@ GrpcUpdateClient::~GrpcUpdateClient() {
   }
 }
 
+absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
+  v1::RolloutStatusRequest request;
+  grpc::ClientContext context;
+  SetDeadline(context, options_.deadline);
+  v1::RolloutStatusResponse response;
+  TANDEM_RETURN_IF_ERROR(
+      FromCall("GetStatus", calls_->stub->GetStatus(&context, request, &response)));
+  return response.version();
+}
+
 absl::StatusOr<PairLink> GrpcUpdateClient::Begin(const UpdateOffer& offer,
                                                  const SlotMemory& slots) {
   version_ = offer.version;
@@ -75,6 +85,7 @@ absl::StatusOr<PairLink> GrpcUpdateClient::Begin(const UpdateOffer& offer,
   request.set_trainer_boot_id(options_.trainer_boot_id);
   request.set_step(LogStep());
   request.set_scramble(options_.scramble);
+  request.set_adapters(offer.scope == UpdateScope::kAdapters);
   ToProto(offer.manifest, request.mutable_manifest());
   grpc::ClientContext context;
   SetDeadline(context, options_.deadline);

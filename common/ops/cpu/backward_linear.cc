@@ -13,29 +13,46 @@ constexpr int64_t kPackPanels = 4;
 // Rows that a weight gradient packs and sums at a time: the panels of both operands stay in L2. A
 // multiple of 32, so that no block of k is split (2 would do for class seq).
 constexpr int64_t kSumBlock = 512;
+
+// Of a weight whose rows are summed over.
+int64_t PaddedRows(int64_t rows) { return (rows + 15) / 16 * 16; }
 }  // namespace
 
 void CpuBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) {
   TANDEM_CHECK(dout.cols == weight.rows && din.cols == weight.cols && dout.rows == din.rows,
                "shapes of LinearInput do not match");
-  const int64_t panels = (weight.cols + 15) / 16;
-  const int64_t padded_rows = (weight.rows + 15) / 16 * 16;
-  std::byte* transposed =
-      weight_panels_.Bytes(PanelsBytes(weight.cols, padded_rows, element_bytes_));
-  pool_->ParallelRows(panels, kPackPanels, [&](int64_t first, int64_t last, int) {
-    TransposePackedWeight(weight.packed, weight.rows, weight.cols, element_bytes_, first, last,
-                          transposed);
-  });
   GemmCall call;
   call.a = dout.data;
   call.a_stride = dout.stride;
-  call.b = transposed;
-  call.panel_bytes = PanelBytes(padded_rows, element_bytes_);
+  call.b = Transposed(weight.packed, weight.rows, weight.cols, weight_panels_);
+  call.panel_bytes = PanelBytes(PaddedRows(weight.rows), element_bytes_);
   call.k = weight.rows;
   call.n = weight.cols;
   call.c = din.data;
   call.c_stride = din.stride;
+  AdapterSums adapters;
+  if (weight.adapter.parts > 0) {
+    // All parts' A below each other are one matrix here.
+    adapters.rank = adapters.t_stride = weight.adapter.parts * weight.adapter.rank;
+    adapters.t = RankGradient(dout, weight);
+    adapters.b = Transposed(weight.adapter.a, adapters.rank, weight.cols, adapter_panels_);
+    adapters.panel_bytes = PanelBytes(PaddedRows(adapters.rank), element_bytes_);
+    adapters.parts = 1;
+    adapters.part[0] = {0, weight.cols};
+    call.adapters = &adapters;
+  }
   RunGemm(*pool_, kernels_, call, dout.rows);
+}
+
+std::byte* CpuBackwardOps::Transposed(const std::byte* packed,
+                                      int64_t rows,
+                                      int64_t cols,
+                                      Workspace& workspace) {
+  std::byte* const panels = workspace.Bytes(PanelsBytes(cols, PaddedRows(rows), element_bytes_));
+  pool_->ParallelRows((cols + 15) / 16, kPackPanels, [&](int64_t first, int64_t last, int) {
+    TransposePackedWeight(packed, rows, cols, element_bytes_, first, last, panels);
+  });
+  return panels;
 }
 
 std::byte* CpuBackwardOps::PackColumns(Matrix matrix, Workspace& workspace) {

@@ -38,7 +38,8 @@ int64_t CpuBackwardOps::workspace_bytes() const {
   int64_t bytes = 0;
   for (const Workspace& scratch : thread_scratch_) bytes += scratch.capacity();
   for (const Workspace* scratch :
-       {&weight_panels_, &in_panels_, &dout_panels_, &row_values_, &dlogits_, &dhidden_}) {
+       {&weight_panels_, &in_panels_, &dout_panels_, &adapter_panels_, &rank_rows_, &rank_gradient_,
+        &wide_b_, &row_values_, &dlogits_, &dhidden_}) {
     bytes += scratch->capacity();
   }
   return bytes;

@@ -22,6 +22,10 @@ class CpuBackwardOps final : public BackwardOps {
   void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) override;
   void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) override;
   void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) override;
+  void AdapterWeights(Matrix dout,
+                      Matrix in,
+                      const LinearWeight& weight,
+                      const LinearAdapterGradients& gradients) override;
   void RmsNorm(Matrix in,
                const void* weight,
                float eps,
@@ -71,6 +75,10 @@ class CpuBackwardOps final : public BackwardOps {
                         int64_t in_cols,
                         int64_t rows,
                         float* dweight);
+  // A packed weight's transpose as panels.
+  std::byte* Transposed(const std::byte* packed, int64_t rows, int64_t cols, Workspace& workspace);
+  // s dout_i B_i of every part of the adapters, [rows, parts * rank]; zero where there is none.
+  float* RankGradient(Matrix dout, const LinearWeight& weight);
   void InverseRms(Matrix in, float eps);
   void RmsNormRows(Matrix in, const void* weight, Matrix dout, FloatMatrix dresidual, Matrix din);
   void RmsNormWeights(Matrix in, Matrix dout, float* dweight);
@@ -84,6 +92,9 @@ class CpuBackwardOps final : public BackwardOps {
   std::vector<Workspace> thread_scratch_;  // one per pool thread
   Workspace weight_panels_;                // a weight, transposed
   Workspace in_panels_, dout_panels_;      // operands of a weight gradient
+  Workspace adapter_panels_;               // A of adapters, transposed
+  Workspace rank_rows_, rank_gradient_;    // what lies between A and B, and its gradient
+  Workspace wide_b_;                       // B in fp32
   Workspace row_values_;                   // one fp32 per row
   Workspace dlogits_, dhidden_;
 };

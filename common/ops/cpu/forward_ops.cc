@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/ops/cpu/adapter_rows.h"
 #include "common/ops/cpu/gemm_driver.h"
 #include "common/ops/cpu/isa.h"
 #include "common/ops/packed_weight.h"
@@ -34,7 +35,8 @@ std::string CpuForwardOps::numerics_class() const {
 }
 
 int64_t CpuForwardOps::workspace_bytes() const {
-  int64_t bytes = logits_.capacity() + gathered_.capacity() + chunk_stats_.capacity();
+  int64_t bytes = logits_.capacity() + gathered_.capacity() + chunk_stats_.capacity() +
+                  adapter_rows_.capacity();
   for (const Workspace& scratch : thread_scratch_) bytes += scratch.capacity();
   return bytes;
 }
@@ -87,6 +89,13 @@ void CpuForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
   call.c = out.data;
   call.c_stride = out.stride;
   call.bias = weight.bias;
+  AdapterSums adapters;
+  if (weight.adapter.parts > 0) {
+    float* const t = adapter_rows_.Get<float>(in.rows * weight.adapter.parts * weight.adapter.rank);
+    ProjectToRank(*pool_, kernels_, element_bytes_, in, weight, t);
+    adapters = AdapterSumsOf(weight, t, element_bytes_);
+    call.adapters = &adapters;
+  }
   RunGemm(*pool_, kernels_, call, in.rows);
 }
 

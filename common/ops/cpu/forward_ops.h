@@ -110,6 +110,7 @@ class CpuForwardOps final : public ForwardOps {
   std::vector<Workspace> thread_scratch_;  // one per pool thread
   Workspace logits_, gathered_;            // of filtered rows
   Workspace chunk_stats_;
+  Workspace adapter_rows_;           // A x of a product's adapters
   std::vector<Draw> draws_;          // by chunk
   std::vector<size_t> draw_groups_;  // where a task's draws begin, and the end of the last
   AttentionPlan attention_;

@@ -17,6 +17,25 @@ namespace tandem {
 // ascending words. Class seq: one chain; within a bf16 word the odd element comes first, as
 // vdpbf16ps does. Class amx32: by blocks of 16 words, the even and the odd elements of a block in
 // chains from zero, then acc + (even + odd), as tdpbf16ps does.
+// What adapters add to the sums of a product before they are rounded: in the columns [first, last)
+// of part i
+//   d = (sum over k, ascending, of t[row, i * rank + k] * b[col, k]) * scaling,
+// fused multiply-adds in fp32 from zero, then sum + d; a d below the smallest normal number leaves
+// the sum as it is, with its sign.
+struct AdapterSums {
+  struct Part {
+    int64_t first = 0, last = 0;
+  };
+  const float* t = nullptr;  // [rows, parts * rank]
+  int64_t t_stride = 0;
+  const std::byte* b = nullptr;  // in panels, as GemmCall::b
+  int64_t panel_bytes = 0;
+  int64_t rank = 0;
+  float scaling = 1;
+  int parts = 0;
+  Part part[3];
+};
+
 struct GemmCall {
   enum class Output {
     kRounded,     // c in the compute dtype
@@ -35,6 +54,7 @@ struct GemmCall {
   int64_t c_stride = 0;
   const void* bias = nullptr;  // [n] in the compute dtype, added before rounding; or null
   Output output = Output::kRounded;
+  const AdapterSums* adapters = nullptr;  // only with kRounded
   bool b_is_cold = false;  // though small: it is a part of something that no cache holds
 };
 
@@ -116,6 +136,22 @@ struct SoftmaxBackRow {
   void* ds = nullptr;
 };
 
+// out [i, cols] = (what it holds if `add`) + sum over j, ascending, of x(i, j) * y[j, cols], one
+// chain of fused multiply-adds in fp32; without `add` times `scale`. One of x, y is fp32, the other
+// in the compute dtype.
+struct RankProductCall {
+  const void* x = nullptr;
+  int64_t x_i = 0, x_j = 0;  // elements from one i, one j to the next
+  const void* y = nullptr;
+  int64_t y_stride = 0;
+  int64_t terms = 0;  // j
+  int64_t cols = 0;
+  float* out = nullptr;
+  int64_t out_stride = 0;
+  float scale = 1.0f;
+  bool add = false;
+};
+
 // A chunk of a row's logits to the gradient of grad_log_prob * log_prob + grad_entropy * entropy,
 // rounded. `target` is the target's index inside the chunk, or outside [0, cols).
 struct LogitsBackRow {
@@ -183,6 +219,9 @@ struct KernelSet {
   float (*dot)(const void* a, const void* b, int64_t cols);
   void (*softmax_back)(const SoftmaxBackRow&);
   void (*logits_back)(const LogitsBackRow&);
+  // Rows [i0, i1) of a product with an adapter's matrix: y is fp32, or x.
+  void (*rank_product)(const RankProductCall&, int64_t i0, int64_t i1);
+  void (*rank_product_of_floats)(const RankProductCall&, int64_t i0, int64_t i1);
 };
 
 // Sets for kBFloat16 and kFloat32 of each instruction set. Call only where the machine has it.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/ops/cpu/kernel_set.h"
+#include "common/ops/cpu/kernels_adapter.h"
 #include "common/ops/cpu/vec_elements.h"
 
 namespace tandem {
@@ -53,10 +54,6 @@ struct RegisterBlock {
 
 // Copies C between its matrix and a dense tile [rows][panels][16] of accumulators. Not part of the
 // register blocks, which exist in many sizes: they only move accumulators to and from a tile.
-struct TileRange {
-  int64_t row, rows, panel, panels;
-};
-
 __attribute__((noinline)) void LoadTile(const GemmCall& call, TileRange range, float* tile) {
   for (int64_t m = 0; m < range.rows; ++m) {
     const float* c = static_cast<const float*>(call.c) + (range.row + m) * call.c_stride;
@@ -67,9 +64,10 @@ __attribute__((noinline)) void LoadTile(const GemmCall& call, TileRange range, f
   }
 }
 
-// Adds the bias, rounds once.
+// Adds adapters and the bias, rounds once. Overwrites the tile.
 template <typename T>
-__attribute__((noinline)) void StoreTile(const GemmCall& call, TileRange range, const float* tile) {
+__attribute__((noinline)) void StoreTile(const GemmCall& call, TileRange range, float* tile) {
+  if (call.adapters != nullptr) AddAdapterSums<T>(*call.adapters, range, tile);
   for (int64_t m = 0; m < range.rows; ++m) {
     const int64_t at = (range.row + m) * call.c_stride;
     for (int64_t v = 0; v < range.panels; ++v, tile += 16) {

@@ -228,7 +228,7 @@ struct TileProduct {
             TileStore<kSum>(block.sums + kSum * 256, 64);
           });
     } else if (kPanels % 2 == 0 && call.output == GemmCall::Output::kRounded &&
-               (block.panel + kPanels) * 16 <= call.n) {
+               call.adapters == nullptr && (block.panel + kPanels) * 16 <= call.n) {
       StorePairs(call, block);
     } else {
       ForEachSum(

@@ -1,6 +1,7 @@
 // The kernel tables of the instruction set this file is compiled for.
 #pragma once
 
+#include "common/ops/cpu/kernels_adapter_back.h"
 #include "common/ops/cpu/kernels_attention.h"
 #include "common/ops/cpu/kernels_backward.h"
 #include "common/ops/cpu/kernels_gemm.h"
@@ -38,6 +39,8 @@ constexpr KernelSet MakeKernelSet(const char* name, const char* numerics) {
   set.dot = DotRows<T>;
   set.softmax_back = SoftmaxBack<T>;
   set.logits_back = LogitsBack<T>;
+  set.rank_product = RankProduct<T, float>;
+  set.rank_product_of_floats = RankProduct<float, T>;
   return set;
 }
 

@@ -87,6 +87,18 @@ TANDEM_INLINE __m256 WidenBits(__m128i bits) {
 TANDEM_INLINE F32x16 WidenBits(__m256i bits) {
   return {WidenBits(_mm256_castsi256_si128(bits)), WidenBits(_mm256_extracti128_si256(bits, 1))};
 }
+// Sixteen pairs of bf16 as they lie in a panel: their even and their odd elements.
+TANDEM_INLINE F32x16 EvenOfPairs(const std::byte* p) {
+  const __m256i* const pairs = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs), 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs + 1), 16))};
+}
+TANDEM_INLINE F32x16 OddOfPairs(const std::byte* p) {
+  const __m256i* const pairs = reinterpret_cast<const __m256i*>(p);
+  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(pairs), high)),
+          _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(pairs + 1), high))};
+}
 // Rounded bf16 in the low half of every 32-bit lane.
 TANDEM_INLINE __m256i RoundLanes(__m256 a) {
   const __m256i bits = _mm256_castps_si256(a);

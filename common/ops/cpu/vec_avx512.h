@@ -68,6 +68,14 @@ TANDEM_INLINE float MaxLanes(F32x16 a) {
 TANDEM_INLINE F32x16 WidenBits(__m256i bits) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
+// Sixteen pairs of bf16 as they lie in a panel: their even and their odd elements.
+TANDEM_INLINE F32x16 EvenOfPairs(const std::byte* p) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
+}
+TANDEM_INLINE F32x16 OddOfPairs(const std::byte* p) {
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), high))};
+}
 // Round to nearest even, as vcvtneps2bf16 does: denormals become zero, NaN stays NaN.
 TANDEM_INLINE __m256i RoundBits(F32x16 a) {
 #ifdef __AVX512BF16__

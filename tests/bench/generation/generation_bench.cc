@@ -19,6 +19,7 @@
 #include "common/base/check.h"
 #include "common/base/cores.h"
 #include "common/base/status_macros.h"
+#include "common/lora/lora_spec.h"
 #include "common/ops/cpu/thread_pool.h"
 #include "rollout_worker/generator.h"
 #include "rollout_worker/weight_storage.h"
@@ -33,6 +34,7 @@ struct Options {
   int64_t tokens = 64;
   std::vector<int64_t> sequences = {1, 8, 32, 64};
   bool float32 = false;
+  int64_t lora_rank = 0;
 };
 
 class CountingSink final : public GenerationSink {
@@ -112,7 +114,12 @@ absl::Status RunAll(const Options& options) {
   const int64_t length = options.prompt + options.tokens;
   const int64_t most = *std::max_element(options.sequences.begin(), options.sequences.end());
   Ledger ledger;
-  TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec base, LoadModelSpec(options.model_dir));
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec,
+                          WithAdapters(base, {.rank = options.lora_rank,
+                                              .alpha = 1,
+                                              .target_modules = {"all-linear"},
+                                              .merge = false}));
   const std::vector<int> cores = ComputeCores(0, 1, options.threads);
   if (!cores.empty()) PinThisThread(cores.front());
   const auto pool = std::make_shared<ThreadPool>(options.threads, cores);
@@ -163,6 +170,8 @@ int main(int argc, char** argv) {
   app.add_option("--prompt", options.prompt, "tokens of each prompt");
   app.add_option("--tokens", options.tokens, "new tokens of each sequence");
   app.add_option("--sequences", options.sequences, "batch sizes to measure");
+  app.add_option("--lora-rank", options.lora_rank,
+                 "adapters on all linear layers that are not merged; what they hold costs nothing");
   app.add_flag("--float32", options.float32, "the slow reference path");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = tandem::RunAll(options);

@@ -55,7 +55,6 @@ TEST_CASE("what needs adapters is refused without them") {
 
 TEST_CASE("what adapters do not go together with is refused by name") {
   const std::vector<std::pair<std::string, std::string>> refused = {
-      {"model.lora.merge=false", "model.lora.merge=false is not built yet"},
       {"model.lora.dropout=0.1", "set dropout to 0"},
       {"actor.fsdp_config.param_offload=true", "only the adapters have some"},
       {"ref.offload=true", "without a copy"},
@@ -68,6 +67,18 @@ TEST_CASE("what adapters do not go together with is refused by name") {
     REQUIRE(problem.find(text) != std::string::npos);
     REQUIRE(problem.find(key.substr(0, key.find('='))) != std::string::npos);
   }
+}
+
+TEST_CASE("dropout is refused with and without merge, each for its reason") {
+  const std::string merged = Problem({"model.lora.rank=8", "model.lora.dropout=0.1"});
+  INFO(merged);
+  REQUIRE(merged.find("they have no input of their own") != std::string::npos);
+  const std::string beside =
+      Problem({"model.lora.rank=8", "model.lora.merge=false", "model.lora.dropout=0.1"});
+  INFO(beside);
+  REQUIRE(beside.find("which drops nothing") != std::string::npos);
+  REQUIRE(beside.find("set dropout to 0") != std::string::npos);
+  REQUIRE(Problem({"model.lora.rank=8", "model.lora.merge=false"}).empty());
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "common/tensor_file/checkpoint_dir.h"
 #include "tests/common/lora/adapter_files.h"
@@ -92,7 +93,7 @@ TEST_CASE("lora merge refuses unknown words, a place that is taken and a bad ada
 TEST_CASE("lora inspect prints what an adapter is", "[ctl][lora]") {
   const Folder folder;
   std::ostringstream out;
-  REQUIRE(LoraInspectCommand(folder.options.adapter, out).ok());
+  REQUIRE(LoraInspectCommand({.adapter = folder.options.adapter}, out).ok());
   REQUIRE(out.str() ==
           "rank               3\n"
           "alpha              4.5\n"
@@ -100,7 +101,43 @@ TEST_CASE("lora inspect prints what an adapter is", "[ctl][lora]") {
           "target_modules     q_proj\n"
           "base               some/base\n"
           "tensors            4 of BF16, 192 bytes\n");
-  REQUIRE_FALSE(LoraInspectCommand(folder.options.base, out).ok());
+  REQUIRE_FALSE(LoraInspectCommand({.adapter = folder.options.base}, out).ok());
+}
+
+TEST_CASE("lora inspect compares an adapter with a base, and writes JSON", "[ctl][lora]") {
+  const Folder folder;
+  LoraInspectOptions options{.adapter = folder.options.adapter, .base = folder.options.base};
+  std::ostringstream out;
+  REQUIRE(LoraInspectCommand(options, out).ok());
+  REQUIRE(out.str().ends_with("fits               " + options.base + ", on 2 modules\n"));
+  options.json = true;
+  std::ostringstream json;
+  REQUIRE(LoraInspectCommand(options, json).ok());
+  const auto parsed = nlohmann::json::parse(json.str());
+  REQUIRE(parsed.at("rank") == 3);
+  REQUIRE(parsed.at("alpha") == 4.5);
+  REQUIRE(parsed.at("bytes") == 192);
+  REQUIRE(parsed.at("fits").at("modules") == 2);
+  REQUIRE(parsed.at("fits").at("warning") == "");
+  // Another width: what fits in name does not in shape.
+  ModelSpec wider = testing::SmallModel(true);
+  wider.hidden_size *= 2;
+  testing::WriteText(options.base + "/config.json", ModelConfigJson(wider));
+  const absl::Status status = LoraInspectCommand(options, json);
+  INFO(status.ToString());
+  REQUIRE(status.message().find("give the adapter with the base") != std::string::npos);
+}
+
+TEST_CASE("lora merge says that the adapter names another base", "[ctl][lora]") {
+  Folder folder;
+  const std::string moved = (folder.dir.path() / "other").string();
+  fs::rename(folder.options.base, moved);
+  folder.options.base = moved;
+  const std::string said = folder.Merge("bfloat16", "served");
+  INFO(said);
+  REQUIRE(said.starts_with("warning: " + folder.options.adapter + " names some/base as its base"));
+  REQUIRE(said.find("this is " + moved) != std::string::npos);
+  REQUIRE(said.ends_with(" bytes\n"));
 }
 
 }  // namespace

@@ -223,6 +223,57 @@ TEST_CASE("a check's oracle is the base on disk with the current adapters", "[tr
   REQUIRE(found->weights.first_difference.find(name) != std::string::npos);
 }
 
+TEST_CASE("adapters beside the base resume, are checked, and export what they would merge to",
+          "[trainer][lora]") {
+  for (const int world : {1, 2}) {
+    TrainerOptions options = WithRank(4);
+    options.session.lora.merge = false;
+    TrainerRig rig(world, options);
+    const Saved saved(rig);
+    const std::string merged = rig.Folder("merged") + "/model";
+    REQUIRE(MergeCheckpoint(rig.model_dir(), saved.folder + "/" + kAdapterFolder, merged, {}).ok());
+    const auto spec = LoadModelSpec(rig.model_dir()).value();
+    const auto ours = HfCheckpoint::Open(saved.folder, spec).value();
+    const auto theirs = HfCheckpoint::Open(merged, spec).value();
+    for (const TensorSpec& tensor : HfTensors(spec)) {
+      std::vector<Bf16> want(static_cast<size_t>(NumElements(tensor.shape))), got(want);
+      const int64_t rows = tensor.shape[0];
+      REQUIRE(theirs->ReadRows(tensor.name, 0, rows, DType::kBFloat16, want.data()).ok());
+      REQUIRE(ours->ReadRows(tensor.name, 0, rows, DType::kBFloat16, got.data()).ok());
+      INFO(tensor.name);
+      REQUIRE(std::memcmp(want.data(), got.data(), want.size() * sizeof(Bf16)) == 0);
+    }
+    // Trainers that come back find rollouts that hold the base.
+    rig.Reset(2, saved.folder, 1);
+    rig.TrainStep(1);
+    for (int rank = 0; rank < world; ++rank) rig[rank].rollout->client.bytes_applied = 0;
+    rig.Sync(2);
+    for (int rank = 0; rank < world; ++rank) {
+      REQUIRE(rig[rank].rollout->receiver.Digests().value() == saved.after);
+      REQUIRE(rig[rank].rollout->client.bytes_applied ==
+              ManifestBytes(ManifestOf(rig.layout(), UpdateScope::kAdapters)));
+    }
+    // One that lost its weights is sent everything; the other is not lost by it.
+    rig[world - 1].rollout->receiver.DropVersion();
+    rig.Sync(2);
+    for (int rank = 0; rank < world; ++rank) {
+      REQUIRE(rig[rank].rollout->receiver.Digests().value() == saved.after);
+    }
+    const auto check = [&] { return rig[0].trainer->CheckWeights({.rollout_address = "0"}); };
+    REQUIRE(check()->weights.ok());
+    REQUIRE(rig[0].rollout->receiver.Verify().ok());
+    const std::string name = "model.layers.1.mlp.down_proj.lora_B.weight";
+    const TensorPlace* const place = rig.layout().Find(name).value();
+    const std::vector<Bf16> zero(static_cast<size_t>(place->cols()));
+    rig.layout().WriteRows(rig[0].rollout->storage.data() + rig.layout().group_offset(1), *place, 3,
+                           1, zero.data());
+    REQUIRE(absl::IsDataLoss(rig[0].rollout->receiver.Verify()));
+    const auto found = check();
+    REQUIRE(found->weights.mismatched == 1);
+    REQUIRE(found->weights.first_difference.find(name + "[3, 0]") != std::string::npos);
+  }
+}
+
 TEST_CASE("targets that the model lacks are refused by name when training starts",
           "[trainer][lora]") {
   TrainerOptions options = WithRank(4);
