@@ -122,6 +122,9 @@ def figures(steps):
 
     rewards = [step[REWARD] for step in steps]
     return {"steps": len(steps), "wall_s": total(STEP), "generate_s": total(GENERATE),
+            # Where other programs slow the machine down, both are slower: their ratio says more.
+            "generate_per_update": total(GENERATE) / total("timing_s/update_actor"),
+            "stale_share": mean("partial/stale_tokens_share"),
             "tail_share": mean("partial/tail_share"), "rounds": mean("partial/rounds"),
             "prefilled_again": total("partial/prefilled_again_tokens"),
             "generated_tokens": total("perf/generated_tokens"),
@@ -161,14 +164,14 @@ def table(rows):
 
 
 def show(result):
-    rows = [["run", "seed", "wall s", "generation s", "tail share", "rounds a step", "prefilled again",
+    rows = [["run", "seed", "wall s", "generation s", "per s of training", "tail share", "rounds a step", "prefilled again",
              "of more than one version", "most versions apart", "reward first 5", "last 5",
              "lag at 1/4, 1/2, 3/4", "saved s", "predicted s"]]
     for name, of_seed in result.items():
         for seed, run in of_seed.items():
             lags = run.get("lag_steps")
             rows.append([name, str(seed), text(run["wall_s"]), text(run["generate_s"]),
-                         text(run["tail_share"], 2), text(run["rounds"], 2), text(run["prefilled_again"], 0),
+                         text(run["generate_per_update"], 2), text(run["tail_share"], 2), text(run["rounds"], 2), text(run["prefilled_again"], 0),
                          text(run["partial_ratio"], 3), text(run["span"], 0), text(run["reward_first_5"], 3),
                          text(run["reward_last_5"], 3),
                          ", ".join(text(value, 0) for value in lags.values()) if lags else "-",
