@@ -126,7 +126,8 @@ TEST_CASE("a sample of the last version that it may have runs to its end", "[poo
   REQUIRE_FALSE(requests->at(0).may_be_cut);
   REQUIRE(requests->at(0).load_continued({Id(0, 1), Id(0, 0)})->at(1).max_new_tokens == 0);
   REQUIRE(requests->at(1).may_be_cut);
-  // What cuts the others leaves them alone.
+  // Cuts are of the others alone, also before the final ones are back.
+  REQUIRE(run.pool->CutSamples() == RoundCuts{{Id(1, 0), 0}, {Id(1, 1), 0}});
   run.Round(order, [](uint64_t) { return 0; });
   REQUIRE(run.pool->round().final_samples == 2);
   REQUIRE(run.pool->whole() == 1);
@@ -258,6 +259,23 @@ TEST_CASE("tokens of newer weights than the round's are refused before anything 
   run.Round({.step = 5, .version = 5, .cap = 4});
   const auto requests = run.pool->Requests({.step = 5, .version = 4, .cap = 4});
   REQUIRE(Says(requests.status(), "has tokens of weight version 5, and step 5 samples with"));
+}
+
+TEST_CASE("how a sample was drawn goes with it, and one token off the support is enough",
+          "[pool]") {
+  PoolRun run(OptionsOf(1, 10));
+  run.lengths = [](uint64_t) { return 9; };
+  REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
+  for (int64_t round = 0; round < 2; ++round) {
+    const auto requests = run.pool->Requests({.step = 1, .round = round, .version = 1, .cap = 5});
+    Sample sample = run.Generated(requests->front(), Id(0, 0));
+    sample.temperature = 0.5f;
+    sample.off_support = round == 0;
+    REQUIRE(run.pool->Put(sample).ok());
+  }
+  const std::vector<Sample> samples = run.Taken(1);
+  REQUIRE(samples[0].off_support);
+  REQUIRE(samples[0].temperature == 0.5f);
 }
 
 TEST_CASE("without log-probs there are none", "[pool]") {
