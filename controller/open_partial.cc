@@ -1,6 +1,10 @@
 #include "controller/open_partial.h"
 
+#include <string>
 #include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
 
@@ -8,13 +12,12 @@ namespace tandem {
 
 namespace {
 
-// What rounds are cut by, beside what the pool's settings say: with others the journal is another
-// run's.
-std::string CutsOf(const PartialOptions& partial, const PoolOptions& pool) {
-  return fmt::format(
-      "{}, {} groups a round, cap {}, until {} groups or {} s, {} versions, overlap {} of {}",
-      CutsIdentity(pool), partial.groups_per_round, partial.cap, partial.until_groups,
-      partial.round_seconds, partial.max_versions, partial.overlap, partial.max_staleness);
+// Everything that samples and weights of the run depend on, so that the journal of cuts is that of
+// an equal run or none.
+absl::StatusOr<std::string> CutsOf(const v1::Config& config, const PoolOptions& pool) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<ConfigChange> settings,
+                          DiffConfig(ConfigToYaml(v1::Config()), config));
+  return fmt::format("{}; {}", CutsIdentity(pool), fmt::join(ChangesOfTheRun(settings), "; "));
 }
 
 }  // namespace
@@ -35,9 +38,10 @@ absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& co
                             .log_probs = config.rollout().calculate_log_probs()};
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SamplePool> pool,
                           SamplePool::Open(train.run_dir + "/partial_pool", options));
-  TANDEM_ASSIGN_OR_RETURN(
-      std::unique_ptr<CutJournal> journal,
-      CutJournal::Open(train.run_dir + "/partial_journal.jsonl", CutsOf(train.partial, options)));
+  TANDEM_ASSIGN_OR_RETURN(const std::string cuts, CutsOf(config, options));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<CutJournal> journal,
+                          CutJournal::Open(train.run_dir + "/partial_journal.jsonl", cuts));
+  if (resume.anew) TANDEM_RETURN_IF_ERROR(journal->Clear());
   if (!journal->note().empty()) resume.warnings.push_back(journal->note());
   return std::make_unique<PartialRollout>(train.partial, std::move(pool), std::move(journal),
                                           RealClock());

@@ -30,9 +30,11 @@ absl::Status Overlap::End() {
 
 absl::Status Overlap::Run() {
   while (true) {
-    const int64_t round = first_round_ + rounds_;
+    const int64_t round = next_round();
     const bool again = parts_.partial.Journaled(step_, round, version_);
-    if (!again && (stop_ || parts_.partial.JournaledAfter(step_, round))) return absl::OkStatus();
+    const bool over =
+        stop_ || parts_.partial.BatchIsThere() || parts_.partial.JournaledAfter(step_, round);
+    if (!again && over) return absl::OkStatus();
     TANDEM_ASSIGN_OR_RETURN(const bool made, RunRound());
     if (!made) return absl::OkStatus();
   }
@@ -45,7 +47,7 @@ absl::Status Overlap::DrawFresh() {
   const int64_t fresh = std::min(options.FreshPrompts(pool.unfinished_groups(), pool.whole()),
                                  limit.MayAdmit(pool.groups(), options.train_batch_size));
   if (fresh <= 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, parts_.prompts.NextBatch(fresh));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, parts_.draw(fresh));
   return pool.Add(prompts);
 }
 
@@ -53,7 +55,7 @@ absl::StatusOr<bool> Overlap::RunRound() {
   TANDEM_RETURN_IF_ERROR(DrawFresh());
   PartialRollout& partial = parts_.partial;
   TANDEM_ASSIGN_OR_RETURN(std::vector<GroupRequest> groups,
-                          partial.BeginRound(step_, first_round_ + rounds_, version_));
+                          partial.BeginRound(step_, next_round(), version_));
   if (groups.empty()) return false;
   RolloutDispatcher dispatcher({.max_in_flight_samples = parts_.max_in_flight_samples,
                                 .interrupted = parts_.interrupted,
@@ -66,9 +68,8 @@ absl::StatusOr<bool> Overlap::RunRound() {
                           dispatcher.Dispatch(std::move(groups), parts_.replicas, take));
   TANDEM_RETURN_IF_ERROR(result.given_up);
   TANDEM_RETURN_IF_ERROR(partial.EndRound());
-  ++rounds_;
-  generated_tokens_ += partial.pool().round().generated_tokens;
-  // Of what is left nobody would generate anything in another round.
+  rounds_.push_back(partial.pool().round());
+  // Of what is left where all replicas are lost nobody would generate anything.
   return result.rest.empty();
 }
 

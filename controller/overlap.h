@@ -10,15 +10,15 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/named_thread.h"
+#include "common/types/prompt.h"
 #include "controller/partial/partial_rollout.h"
-#include "controller/prompt_source.h"
 #include "controller/rollout_dispatcher.h"
 
 namespace tandem {
 
 struct OverlapParts {
   PartialRollout& partial;
-  PromptSource& prompts;
+  std::function<absl::StatusOr<std::vector<Prompt>>(int64_t count)> draw;
   // That serve `version`. One that is lost stays away until the next sync brings it back; its
   // samples stay as they were.
   std::vector<Replica> replicas;
@@ -27,8 +27,8 @@ struct OverlapParts {
 };
 
 // Rounds on a thread of its own, from the construction until End: a round that is whole begins the
-// next one, as long as the capacity rule (StalenessLimit) leaves something to generate. Pool and
-// prompts are its own meanwhile.
+// next one, as long as the capacity rule (StalenessLimit) leaves something to generate and it would
+// not be cut at once. Pool and prompts are its own meanwhile.
 class Overlap {
  public:
   // Rounds of `step` from number `first_round` on.
@@ -40,13 +40,13 @@ class Overlap {
   // were interrupted. Rounds that a journal makes again run as far as they did then.
   absl::Status End();
 
-  // After End.
-  int64_t rounds() const { return rounds_; }
-  int64_t generated_tokens() const { return generated_tokens_; }
+  // After End: those that are whole.
+  const std::vector<RoundCounts>& rounds() const { return rounds_; }
 
  private:
   absl::Status Run();
-  // Whether there was something to generate.
+  int64_t next_round() const { return first_round_ + static_cast<int64_t>(rounds_.size()); }
+  // Whether another round may find something to generate.
   absl::StatusOr<bool> RunRound();
   absl::Status DrawFresh();
 
@@ -55,8 +55,7 @@ class Overlap {
   const int64_t first_round_;
   const int64_t version_;
   std::atomic<bool> stop_ = false;
-  int64_t rounds_ = 0;
-  int64_t generated_tokens_ = 0;
+  std::vector<RoundCounts> rounds_;
   absl::Status status_;
   NamedThread thread_;
 };

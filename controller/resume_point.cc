@@ -124,8 +124,9 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
 
 absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::string& why) {
   TANDEM_ASSIGN_OR_RETURN(const std::string previous, checkpoints.SetAside(-1));
-  if (previous.empty()) return ResumePoint{};
+  if (previous.empty()) return ResumePoint{.anew = true};
   return ResumePoint{
+      .anew = true,
       .note = fmt::format("{}: starting anew; its checkpoints are in {}", why, previous)};
 }
 
@@ -204,15 +205,17 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints) {
   const std::string file = config.cluster().run_dir() + "/launch";
+  bool restarted = false;
   if (!options.launch_id.empty()) {
     const absl::StatusOr<std::string> last = ReadWholeFile(file);
-    const bool restarted = last.ok() && *last == options.launch_id;
+    restarted = last.ok() && *last == options.launch_id;
     if (restarted) {
       TANDEM_ASSIGN_OR_RETURN(ResumePoint point, AtNewest(config, checkpoints));
       if (!point.checkpoint.empty()) return point;
     }
   }
   TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options.total_steps, checkpoints));
+  point.anew = point.anew && !restarted;
   // Only now: what is in the folder from here on is this launch's.
   if (!options.launch_id.empty()) {
     TANDEM_RETURN_IF_ERROR(WriteFileAtomically(file, options.launch_id));

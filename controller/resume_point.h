@@ -22,7 +22,9 @@ struct ResumeOptions {
 struct ResumePoint {
   std::string checkpoint;  // empty: from the model
   int64_t step = 0;        // finished steps there
-  std::string note;        // for the user, may be empty
+  // What an earlier run left here was set aside by this launch, and means nothing to this one.
+  bool anew = false;
+  std::string note;  // for the user, may be empty
   // For the user, before anything trains: checkpoints that were left out, keys that were changed.
   // Empty if the run goes on as it would have.
   std::vector<std::string> warnings;

@@ -93,7 +93,8 @@ absl::Status TrainLoop::RunStep(int64_t step) {
                                    batch.facts.trainer[kRewardKl], std::ssize(batch.records));
   }
   TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
-  if (overlap != nullptr) TANDEM_RETURN_IF_ERROR(EndOverlap(*overlap, batch));
+  const absl::Status ahead = overlap == nullptr ? absl::OkStatus() : EndOverlap(*overlap, batch);
+  if (IsPeerFailure(ahead)) return ahead;
   const absl::Status synced = SyncWeights(batch);
   // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
   // whole step, which is kept although the run ends.
@@ -102,7 +103,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   position_.data = parts_.prompts.Position();
   if (parts_.partial != nullptr) parts_.partial->pool().Mark();
   TANDEM_RETURN_IF_ERROR(Record(batch));
-  return synced;
+  return synced.ok() ? ahead : synced;
 }
 
 absl::StatusOr<std::vector<Prompt>> TrainLoop::DrawPrompts(int64_t count) {

@@ -60,11 +60,14 @@ class TrainLoop {
   // One round, `groups` besides.
   absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> groups);
   absl::Status ServeRound(StepBatch& batch, std::vector<GroupRequest> groups);
+  // With overlap: what has tokens of this version or an older one is to be trained in this step.
+  int64_t DueVersion() const;
   // Prompts of the next round that the pool lacks.
   absl::Status DrawFresh();
   // Null where nothing is generated while the trainers train.
   std::unique_ptr<Overlap> BeginOverlap(const StepBatch& batch);
-  // Then the rollouts sleep.
+  // Then the rollouts sleep. What went wrong in generation for later batches does not undo this
+  // one: its error is for the end of the step, unless a worker was lost.
   absl::Status EndOverlap(Overlap& overlap, StepBatch& batch);
   absl::Status TakeFromPool(StepBatch& batch, int64_t wanted);
   // The pool of carried groups as `checkpoint` has it (empty: none); nothing without partial

@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/types/finite_log_probs.h"
 #include "controller/partial/partial_rollout.h"
+#include "controller/partial/staleness_limit.h"
 #include "controller/train_loop.h"
 
 namespace tandem {
@@ -38,7 +39,10 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
   if (options_.probe && batch.prompts.empty()) {
     probe = parts_.probe.Begin(batch.step, position_.version);
   }
-  for (int64_t round = 0; partial.pool().whole() < wanted; ++round) {
+  const auto full = [&] {
+    return partial.pool().whole() >= wanted && partial.pool().due(DueVersion()) == 0;
+  };
+  for (int64_t round = 0; !full(); ++round) {
     if (round == partial.options().max_rounds_without_batch) {
       return partial.NoBatch(batch.step, round, wanted);
     }
@@ -52,8 +56,9 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
 absl::Status TrainLoop::RunRound(StepBatch& batch, std::vector<GroupRequest> groups) {
   PartialRollout& partial = *parts_.partial;
   TANDEM_RETURN_IF_ERROR(DrawFresh());
-  TANDEM_ASSIGN_OR_RETURN(std::vector<GroupRequest> requests,
-                          partial.BeginRound(batch.step, batch.rounds++, position_.version));
+  TANDEM_ASSIGN_OR_RETURN(
+      std::vector<GroupRequest> requests,
+      partial.BeginRound(batch.step, batch.rounds++, position_.version, DueVersion()));
   if (const std::string note = partial.TakeNote(); !note.empty()) parts_.progress.OnMessage(note);
   std::move(requests.begin(), requests.end(), std::back_inserter(groups));
   TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(groups)));
@@ -64,10 +69,20 @@ absl::Status TrainLoop::RunRound(StepBatch& batch, std::vector<GroupRequest> gro
   return absl::OkStatus();
 }
 
+int64_t TrainLoop::DueVersion() const {
+  const PartialOptions& options = parts_.partial->options();
+  if (!options.overlap) return -1;
+  return position_.version - options.max_staleness * options.updates_per_step;
+}
+
 absl::Status TrainLoop::DrawFresh() {
   SamplePool& pool = parts_.partial->pool();
-  const int64_t fresh =
-      parts_.partial->options().FreshPrompts(pool.unfinished_groups(), pool.whole());
+  const PartialOptions& options = parts_.partial->options();
+  int64_t fresh = options.FreshPrompts(pool.unfinished_groups(), pool.whole());
+  if (options.overlap) {
+    const StalenessLimit limit(options.train_batch_size, options.max_staleness);
+    fresh = std::min(fresh, limit.MayAdmit(pool.groups(), 0));
+  }
   if (fresh <= 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, DrawPrompts(fresh));
   return pool.Add(prompts);
@@ -95,9 +110,10 @@ absl::Status TrainLoop::ServeRound(StepBatch& batch, std::vector<GroupRequest> g
 
 std::unique_ptr<Overlap> TrainLoop::BeginOverlap(const StepBatch& batch) {
   if (parts_.partial == nullptr || !parts_.partial->options().overlap) return nullptr;
+  if (batch.step >= options_.total_steps) return nullptr;
   return std::make_unique<Overlap>(
       OverlapParts{.partial = *parts_.partial,
-                   .prompts = parts_.prompts,
+                   .draw = [this](int64_t count) { return DrawPrompts(count); },
                    .replicas = parts_.serving.Present(position_.version),
                    .max_in_flight_samples = parts_.serving.max_in_flight_samples(),
                    .interrupted = parts_.interrupted},
@@ -107,13 +123,19 @@ std::unique_ptr<Overlap> TrainLoop::BeginOverlap(const StepBatch& batch) {
 absl::Status TrainLoop::EndOverlap(Overlap& overlap, StepBatch& batch) {
   // The wait for samples that may not be cut is time of generation.
   batch.phases.Begin("generate");
-  TANDEM_RETURN_IF_ERROR(overlap.End());
-  batch.facts.generated_tokens += overlap.generated_tokens();
+  const absl::Status ahead = overlap.End();
+  int64_t tokens = 0;
+  for (RoundCounts round : overlap.rounds()) {
+    // Not of this phase's seconds, which rates are made of.
+    tokens += std::exchange(round.generated_tokens, 0);
+    CountRound(0, round, batch.facts);
+  }
   batch.facts.trainer[std::string(kPrefix) + "overlap_rounds"] =
-      static_cast<double>(overlap.rounds());
-  batch.facts.trainer[std::string(kPrefix) + "overlap_tokens"] =
-      static_cast<double>(overlap.generated_tokens());
-  return SleepRollouts(batch);
+      static_cast<double>(overlap.rounds().size());
+  batch.facts.trainer[std::string(kPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
+  const absl::Status slept = SleepRollouts(batch);
+  // Of a stop the sync to come has its own opinion.
+  return slept.ok() || absl::IsCancelled(slept) ? ahead : slept;
 }
 
 absl::Status TrainLoop::TakeFromPool(StepBatch& batch, int64_t wanted) {
@@ -136,7 +158,7 @@ absl::Status TrainLoop::TakeFromPool(StepBatch& batch, int64_t wanted) {
   };
   set("carried_groups", left.unfinished_groups());
   set("carried_samples", left.carried_samples);
-  set("carried_tokens", left.tokens);
+  set("pool_tokens", left.tokens);
   set("whole_groups_left", left.whole);
   return absl::OkStatus();
 }

@@ -103,7 +103,11 @@ absl::Status CutJournal::Read() {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path_));
   const std::vector<std::string> lines = LinesOf(text);
   if (lines.empty() || lines.front() != HeaderLine(run_)) {
-    const std::string previous = path_ + ".previous";
+    std::string previous = path_ + ".previous";
+    std::error_code error;
+    for (int n = 2; std::filesystem::exists(previous, error); ++n) {
+      previous = fmt::format("{}.previous-{}", path_, n);
+    }
     if (std::rename(path_.c_str(), previous.c_str()) != 0) {
       return DiskError(path_, "renaming", errno);
     }

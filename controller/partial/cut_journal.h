@@ -24,9 +24,9 @@ namespace tandem {
 class CutJournal {
  public:
   // `run`: what the cuts belong to, as CutsIdentity and the settings that cut. A journal of another
-  // run, or one that is none, is renamed to `path`.previous, and note() says so. A line that was
-  // being written when the process died is left out; a damaged one too, with all that follow, and
-  // note() says so.
+  // run, or one that is none, is renamed to `path`.previous (or .previous-2 and so on), and note()
+  // says so. A line that was being written when the process died is left out; a damaged one too,
+  // with all that follow, and note() says so.
   static absl::StatusOr<std::unique_ptr<CutJournal>> Open(const std::string& path,
                                                           const std::string& run);
   ~CutJournal();

@@ -35,6 +35,11 @@ PartialOptions MakePartialOptions(const v1::Config& config) {
                          .max_staleness = keys.max_staleness(),
                          .train_batch_size = config.data().train_batch_size(),
                          .response_length = config.data().max_response_length()};
+  const int64_t mini_batch = config.actor().ppo_mini_batch_size() > 0
+                                 ? config.actor().ppo_mini_batch_size()
+                                 : options.train_batch_size;
+  options.updates_per_step =
+      (options.train_batch_size + mini_batch - 1) / mini_batch * config.actor().ppo_epochs();
   if (options.groups_per_round <= 0) options.groups_per_round = options.train_batch_size;
   if (options.max_rounds_without_batch <= 0) {
     options.max_rounds_without_batch = DefaultMaxRounds(options);

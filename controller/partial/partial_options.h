@@ -19,7 +19,10 @@ struct PartialOptions {
   // Of one batch (dynamic sampling begins to count anew for each that it asks for).
   int64_t max_rounds_without_batch = 1000;
   bool overlap = false;
-  int64_t max_staleness = 1;  // of StalenessLimit; with overlap
+  // With overlap: steps that the oldest token of a batch may be behind (StalenessLimit), and the
+  // weight versions that they make.
+  int64_t max_staleness = 1;
+  int64_t updates_per_step = 1;
 
   // Of the run, for FreshPrompts.
   int64_t train_batch_size = 0;

@@ -16,13 +16,15 @@ bool PartialRollout::JournaledAfter(int64_t step, int64_t round) const {
 
 absl::StatusOr<std::vector<GroupRequest>> PartialRollout::BeginRound(int64_t step,
                                                                      int64_t round,
-                                                                     int64_t version) {
+                                                                     int64_t version,
+                                                                     int64_t due_version) {
   order_ = {.step = step,
             .round = round,
             .version = version,
             .groups = options_.groups_per_round,
             .cap = options_.cap,
-            .max_versions = options_.max_versions};
+            .max_versions = options_.max_versions,
+            .due_version = due_version};
   if (options_.journaled()) order_.cuts = journal_->Find(step, round, version);
   if (order_.cuts) {
     const absl::Status fits = pool_->CheckCuts(order_);
@@ -43,8 +45,7 @@ absl::StatusOr<std::vector<GroupRequest>> PartialRollout::BeginRound(int64_t ste
 bool PartialRollout::RoundIsOver(bool stop) const {
   if (order_.cuts) return false;
   if (stop) return true;
-  if (options_.until_groups > 0 && pool_->whole() >= options_.until_groups) return true;
-  return clock_.Now() >= deadline_;
+  return BatchIsThere() || clock_.Now() >= deadline_;
 }
 
 absl::Status PartialRollout::EndRound() {

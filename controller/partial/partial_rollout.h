@@ -36,12 +36,17 @@ class PartialRollout {
   // Whether it knows a later one, so that this round was the last of its step's.
   bool JournaledAfter(int64_t step, int64_t round) const;
 
-  // What round `round` (from 0) of `step` asks of the rollouts, which serve `version`. A journal
-  // that does not fit the round is dropped from there on, with a line in note(). Errors as
-  // SamplePool::Requests and CutJournal::ForgetFrom.
+  // What round `round` (from 0) of `step` asks of the rollouts, which serve `version`; due_version
+  // as in RoundOrder. A journal that does not fit the round is dropped from there on, with a line
+  // in note(). Errors as SamplePool::Requests and CutJournal::ForgetFrom.
   absl::StatusOr<std::vector<GroupRequest>> BeginRound(int64_t step,
                                                        int64_t round,
-                                                       int64_t version);
+                                                       int64_t version,
+                                                       int64_t due_version = -1);
+  // Whether a round would end by until_groups before it begins.
+  bool BatchIsThere() const {
+    return options_.until_groups > 0 && pool_->whole() >= options_.until_groups;
+  }
   // Polled between samples: whether what runs and may be cut is to be cut now, as it is where the
   // caller wants to `stop`. Never in a round that is made again.
   bool RoundIsOver(bool stop = false) const;

@@ -1,6 +1,7 @@
 #include "controller/partial/pooled_sample.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace tandem {
@@ -18,6 +19,14 @@ int64_t PooledSample::versions_before(int64_t version) const {
 bool PooledGroup::whole() const {
   return std::all_of(samples.begin(), samples.end(),
                      [](const PooledSample& sample) { return sample.finished(); });
+}
+
+int64_t PooledGroup::oldest_version() const {
+  int64_t oldest = std::numeric_limits<int64_t>::max();
+  for (const PooledSample& sample : samples) {
+    if (!sample.versions.empty()) oldest = std::min(oldest, sample.versions.front().version);
+  }
+  return oldest;
 }
 
 std::vector<VersionRun> RunsOf(const std::vector<int64_t>& versions) {

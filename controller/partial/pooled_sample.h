@@ -59,6 +59,8 @@ struct PooledGroup {
   std::vector<PooledSample> samples;  // by index in the group
 
   bool whole() const;
+  // Of all tokens; the largest there is where it has none.
+  int64_t oldest_version() const;
 };
 
 struct PoolState {

@@ -17,6 +17,9 @@ struct RoundOrder {
   int64_t groups = 0;        // at most so many with unfinished samples, oldest first; 0: all
   int64_t cap = 0;           // new tokens of a sample that is not final; 0: no cap
   int64_t max_versions = 8;  // see PartialOptions
+  // Groups with tokens of this or an older version are final as a whole: they may not wait for
+  // another step. -1: none.
+  int64_t due_version = -1;
   // A round that is made again: its samples that are here get exactly as many tokens as they had
   // after it the first time (none more: they are not sent), the others run to their end, as they
   // did then, without `cap`. Nothing else may cut it.

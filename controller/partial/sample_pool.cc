@@ -81,6 +81,12 @@ int64_t SamplePool::whole() const {
                        [](const auto& numbered) { return numbered.second.whole(); });
 }
 
+int64_t SamplePool::due(int64_t version) const {
+  return std::count_if(state_.groups.begin(), state_.groups.end(), [version](const auto& numbered) {
+    return !numbered.second.whole() && numbered.second.oldest_version() <= version;
+  });
+}
+
 PoolCounts SamplePool::Counts() const {
   PoolCounts counts{.groups = groups(), .whole = whole()};
   for (const auto& [number, group] : state_.groups) {

@@ -66,10 +66,12 @@ class SamplePool {
   int64_t groups() const { return static_cast<int64_t>(state_.groups.size()); }
   int64_t whole() const;  // asked for between samples: cheaper than Counts
   int64_t unfinished_groups() const { return groups() - whole(); }
+  // Unfinished groups with tokens of `version` or older ones: RoundOrder::due_version.
+  int64_t due(int64_t version) const;
   PoolCounts Counts() const;
 
   // FailedPrecondition: order.cuts cannot be of this round, as a sample there is none of its
-  // samples, is final, has more tokens already, or none to come. The message names it.
+  // samples, has more tokens already, or none to come. The message names it.
   absl::Status CheckCuts(const RoundOrder& order) const;
 
   // Begins a round: what to generate of the oldest order.groups groups with unfinished samples, in
@@ -90,7 +92,8 @@ class SamplePool {
   // Of the newest round, without groups that were taken since.
   RoundCounts round() const;
   // Of the newest round, for CutJournal: all that it issued and left unfinished, whether they came
-  // back or not; without final samples, which run to their end.
+  // back or not. A final sample is among them where its replica was lost and nobody went on with
+  // it.
   RoundCuts CutSamples() const;
 
   // The `n` oldest whole groups leave the pool: their samples are handed over one by one, in order

@@ -65,13 +65,13 @@ class ContinuationReader {
 std::vector<RoundPart> SamplePool::PlanGroup(const PooledGroup& group,
                                              const RoundOrder& order) const {
   std::vector<RoundPart> parts;
+  const bool due = group.oldest_version() <= order.due_version;
   for (const PooledSample& sample : group.samples) {
     RoundPart& part = parts.emplace_back();
     if (sample.finished()) continue;
     part = {.issued = true, .sent = true, .tokens_before = sample.tokens()};
-    part.is_final = sample.versions_before(order.version) >= order.max_versions - 1;
-    if (part.is_final) continue;
-    int64_t allowed = order.cap;
+    part.is_final = due || sample.versions_before(order.version) >= order.max_versions - 1;
+    int64_t allowed = part.is_final ? 0 : order.cap;
     if (order.cuts) {
       const auto cut = order.cuts->find(sample.sample_id);
       allowed = cut == order.cuts->end() ? 0 : cut->second - part.tokens_before;
@@ -96,13 +96,12 @@ absl::Status SamplePool::CheckCuts(const RoundOrder& order) const {
       const uint64_t id = group.samples[i].sample_id;
       const auto cut = unknown.find(id);
       if (!parts[i].issued || cut == unknown.end()) continue;
-      const bool fits = !parts[i].is_final && cut->second >= parts[i].tokens_before &&
-                        cut->second < options_.sampling.max_tokens;
+      const bool fits =
+          cut->second >= parts[i].tokens_before && cut->second < options_.sampling.max_tokens;
       if (!fits) {
         return FailedPrecondition(
-            "step {}, round {}: sample {:#x} has {} tokens{}, and cannot have been cut at {}",
-            order.step, order.round, id, parts[i].tokens_before,
-            parts[i].is_final ? " and runs to its end" : "", cut->second);
+            "step {}, round {}: sample {:#x} has {} tokens, and cannot have been cut at {}",
+            order.step, order.round, id, parts[i].tokens_before, cut->second);
       }
       unknown.erase(cut);
     }
@@ -309,8 +308,7 @@ RoundCuts SamplePool::CutSamples() const {
   RoundCuts cuts;
   for (const auto& [number, group] : state_.groups) {
     for (const PooledSample& sample : group.samples) {
-      if (sample.round.issued && !sample.round.is_final && !sample.finished())
-        cuts[sample.sample_id] = sample.tokens();
+      if (sample.round.issued && !sample.finished()) cuts[sample.sample_id] = sample.tokens();
     }
   }
   return cuts;

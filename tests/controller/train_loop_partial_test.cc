@@ -301,4 +301,55 @@ TEST_CASE("with overlap the next batch is begun while this one trains", "[partia
   REQUIRE(run.partial->pool().groups() <= 2);
 }
 
+TEST_CASE("no token of a batch is older than max_staleness steps, whatever is long", "[partial]") {
+  for (const int64_t staleness : {0, 1, 2}) {
+    INFO("max_staleness " << staleness);
+    PartialRun run(2);
+    run.options.total_steps = 8;
+    run.options.partial.overlap = true;
+    run.options.partial.max_staleness = staleness;
+    run.options.partial.cap = 1;
+    run.options.partial.groups_per_round = 8;
+    REQUIRE(run.Run().ok());
+    int64_t oldest = 0;
+    for (const auto& [step, records] : run.store.samples) {
+      run.RequireBatch(step);
+      for (const SampleRecord& record : records) {
+        oldest = std::max(oldest, step - 1 - record.segments.front().weight_version);
+      }
+    }
+    REQUIRE(oldest <= staleness);
+    // The bound is reached: what the rounds begin ahead is begun.
+    REQUIRE((staleness == 0) == (oldest == 0));
+  }
+}
+
+TEST_CASE("overlap waits once a batch is there", "[partial]") {
+  PartialRun run(1);
+  run.options.partial.overlap = true;
+  run.options.partial.max_staleness = 2;
+  run.options.partial.until_groups = 2;
+  run.options.partial.groups_per_round = 3;
+  REQUIRE(run.Run().ok());
+  for (int64_t step = 1; step <= 5; ++step) {
+    run.RequireBatch(step);
+    // One round is cut as soon as the batch is whole, and no other is begun.
+    REQUIRE(run.Metric(step, "partial/rounds") <= 2);
+  }
+}
+
+TEST_CASE("what goes wrong ahead of a step does not undo the step", "[partial]") {
+  PartialRun run(1);
+  run.options.partial.overlap = true;
+  // The rounds beside the training of step 2 find no more data.
+  run.prompts.rows = 6;
+  const absl::Status status = run.Run();
+  INFO(status.ToString());
+  REQUIRE_FALSE(status.ok());
+  REQUIRE(run.loop->position().finished_steps == run.loop->position().version);
+  REQUIRE(run.store.steps.count(run.loop->position().finished_steps) == 1);
+  REQUIRE(run.loop->newest_checkpoint().find(
+              fmt::format("step_{}", run.loop->position().finished_steps)) != std::string::npos);
+}
+
 }  // namespace tandem

@@ -21,6 +21,7 @@ namespace tandem::testing {
 class FakePrompts : public PromptSource {
  public:
   absl::StatusOr<std::vector<Prompt>> NextBatch(int64_t n) override {
+    if (position_.row + n > rows) return InvalidArgument("there are {} rows", rows);
     std::vector<Prompt> batch;
     for (int64_t i = 0; i < n; ++i, ++position_.row) {
       batch.push_back({.data_row = static_cast<uint64_t>(position_.row),
@@ -41,6 +42,7 @@ class FakePrompts : public PromptSource {
   const Prompt* Row(uint64_t data_row) const override { return data_row < 1000 ? &row_ : nullptr; }
 
   uint64_t epoch = 0;  // of every prompt
+  int64_t rows = 1000;
 
  private:
   Prompt row_{.tokens = {1, 2, 3}};

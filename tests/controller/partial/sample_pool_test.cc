@@ -126,12 +126,13 @@ TEST_CASE("a sample of the last version that it may have runs to its end", "[poo
   REQUIRE_FALSE(requests->at(0).may_be_cut);
   REQUIRE(requests->at(0).load_continued({Id(0, 1), Id(0, 0)})->at(1).max_new_tokens == 0);
   REQUIRE(requests->at(1).may_be_cut);
-  // Cuts are of the others alone, also before the final ones are back.
-  REQUIRE(run.pool->CutSamples() == RoundCuts{{Id(1, 0), 0}, {Id(1, 1), 0}});
+  // Until the final ones are back, they are where they were.
+  const RoundCuts before{{Id(0, 0), 6}, {Id(0, 1), 6}, {Id(1, 0), 0}, {Id(1, 1), 0}};
+  REQUIRE(run.pool->CutSamples() == before);
   run.Round(order, [](uint64_t) { return 0; });
   REQUIRE(run.pool->round().final_samples == 2);
   REQUIRE(run.pool->whole() == 1);
-  REQUIRE(run.pool->CutSamples().size() == 2);
+  REQUIRE(run.pool->CutSamples() == RoundCuts{{Id(1, 0), 0}, {Id(1, 1), 0}});
   const std::vector<Sample> samples = run.Taken(1);
   for (const Sample& sample : samples) testing::RequireWhole(run, sample);
   REQUIRE(samples[0].segments.size() == 4);
