@@ -100,7 +100,9 @@ absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
                           ForeseeStart(config, train.total_steps));
   for (const std::string& line : start) progress.OnMessage(line);
   progress.OnMessage(fmt::format(
-      "not looked at: the values of the weights; whether cluster.listen is free; run.db; {}whether "
+      "not looked at: the values of the weights; whether cluster.listen is free; run.db; groups "
+      "that a "
+      "checkpoint carries (partial_pool); {}whether "
       "the workers start, and what their devices can do",
       config.reward().function() == "remote" ? "the reward service and its keys; " : ""));
   progress.OnMessage(Verdict(plan));

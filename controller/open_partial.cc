@@ -38,6 +38,11 @@ absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& co
                             .log_probs = config.rollout().calculate_log_probs()};
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SamplePool> pool,
                           SamplePool::Open(train.run_dir + "/partial_pool", options));
+  // Here first, so that what does not fit is refused before anything is started or changed.
+  if (!resume.checkpoint.empty()) {
+    const auto row = [&inputs](uint64_t data_row) { return inputs.prompts->Row(data_row); };
+    TANDEM_RETURN_IF_ERROR(pool->Load(resume.checkpoint, row, resume.step));
+  }
   TANDEM_ASSIGN_OR_RETURN(const std::string cuts, CutsOf(config, options));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<CutJournal> journal,
                           CutJournal::Open(train.run_dir + "/partial_journal.jsonl", cuts));

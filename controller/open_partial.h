@@ -14,9 +14,9 @@
 namespace tandem {
 
 // Null where partial rollout is off, or a run only checks. The pool is empty until the train loop
-// loads it; warnings about the journal go to `resume`. FailedPrecondition: the checkpoint has
-// groups that a run without partial rollout would drop (CheckNoPool). Else as SamplePool::Open and
-// CutJournal::Open.
+// loads it, which is tried here; warnings about the journal go to `resume`. FailedPrecondition: the
+// checkpoint has groups that a run without partial rollout would drop (CheckNoPool). Else as
+// SamplePool::Open and CutJournal::Open.
 absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& config,
                                                             const TrainOptions& train,
                                                             const RunInputs& inputs,

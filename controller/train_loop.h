@@ -69,6 +69,7 @@ class TrainLoop {
   // Then the rollouts sleep. What went wrong in generation for later batches does not undo this
   // one: its error is for the end of the step, unless a worker was lost.
   absl::Status EndOverlap(Overlap& overlap, StepBatch& batch);
+  void SleepForSync(StepBatch& batch);
   absl::Status TakeFromPool(StepBatch& batch, int64_t wanted);
   // The pool of carried groups as `checkpoint` has it (empty: none); nothing without partial
   // rollout.

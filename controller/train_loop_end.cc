@@ -82,7 +82,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
   FaultPoint("checkpoint");
   const auto path = [&]() -> absl::StatusOr<std::string> {
     TANDEM_RETURN_IF_ERROR(saved.status());
-    if (parts_.partial != nullptr) TANDEM_RETURN_IF_ERROR(parts_.partial->Save(directory));
+    if (parts_.partial != nullptr) TANDEM_RETURN_IF_ERROR(parts_.partial->Save(directory, step));
     return parts_.checkpoints.Commit(
         step,
         {.step = step,

@@ -1,11 +1,13 @@
 // How a step's batch is made of rounds of generation (docs/partial.md).
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/types/finite_log_probs.h"
+#include "controller/clients/on_rollouts.h"
 #include "controller/partial/partial_rollout.h"
 #include "controller/partial/staleness_limit.h"
 #include "controller/train_loop.h"
@@ -28,6 +30,12 @@ void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
   add("prefilled_again_tokens", round.prefilled_again_tokens);
 }
 
+// What was generated while the trainers trained.
+void CountAhead(int64_t rounds, int64_t tokens, StepFacts& facts) {
+  facts.trainer[std::string(kPrefix) + "overlap_rounds"] = static_cast<double>(rounds);
+  facts.trainer[std::string(kPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
+}
+
 }  // namespace
 
 absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
@@ -35,6 +43,7 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
   PartialRollout& partial = *parts_.partial;
   const int64_t wanted = options_.train_batch_size;
   CountRound(0, {}, batch.facts);
+  if (partial.options().overlap) CountAhead(0, 0, batch.facts);
   std::vector<GroupRequest> probe;
   if (options_.probe && batch.prompts.empty()) {
     probe = parts_.probe.Begin(batch.step, position_.version);
@@ -130,12 +139,28 @@ absl::Status TrainLoop::EndOverlap(Overlap& overlap, StepBatch& batch) {
     tokens += std::exchange(round.generated_tokens, 0);
     CountRound(0, round, batch.facts);
   }
-  batch.facts.trainer[std::string(kPrefix) + "overlap_rounds"] =
-      static_cast<double>(overlap.rounds().size());
-  batch.facts.trainer[std::string(kPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
-  const absl::Status slept = SleepRollouts(batch);
-  // Of a stop the sync to come has its own opinion.
-  return slept.ok() || absl::IsCancelled(slept) ? ahead : slept;
+  CountAhead(std::ssize(overlap.rounds()), tokens, batch.facts);
+  SleepForSync(batch);
+  return ahead;
+}
+
+// Who does not answer is left to the sync, which waits for its successor: brought back here it
+// would be asleep already, with the version that the sync would bring.
+void TrainLoop::SleepForSync(StepBatch& batch) {
+  batch.phases.Begin("sleep");
+  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(parts_.pool.pairs()));
+  const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(options_.sleep));
+    return absl::OkStatus();
+  };
+  for (const RolloutAnswer& answer :
+       AskRollouts(parts_.pool, AllRanks(parts_.pool), sleep, parts_.interrupted)) {
+    const auto& report = reports[static_cast<size_t>(answer.rank)];
+    if (!answer.status.ok() || !report) continue;
+    const WorkerKey key{WorkerRole::kRollout, answer.rank};
+    batch.phases.ReportOf("generate", key, report->generate);
+    batch.phases.Report(key, report->sleep);
+  }
 }
 
 absl::Status TrainLoop::TakeFromPool(StepBatch& batch, int64_t wanted) {
@@ -165,7 +190,8 @@ absl::Status TrainLoop::TakeFromPool(StepBatch& batch, int64_t wanted) {
 
 absl::Status TrainLoop::RestorePool(const std::string& checkpoint) {
   if (parts_.partial == nullptr) return absl::OkStatus();
-  return parts_.partial->Load(checkpoint, [this](uint64_t row) { return parts_.prompts.Row(row); });
+  const auto row = [this](uint64_t data_row) { return parts_.prompts.Row(data_row); };
+  return parts_.partial->Load(checkpoint, row, position_.finished_steps);
 }
 
 }  // namespace tandem

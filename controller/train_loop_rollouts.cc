@@ -137,10 +137,7 @@ absl::Status TrainLoop::SleepRollouts(StepBatch& batch) {
     return parts_.serving.Generate(ProbeAgain(ranks), position_.version, put,
                                    {.on_return = [this](int rank) { return ProbeAgain({rank}); }});
   };
-  // A probe of weights that were trained on since is compared already.
-  const bool sampled = position_.version == batch.version;
-  TANDEM_RETURN_IF_ERROR(sampled ? parts_.serving.OnAll(position_.version, sleep, probe)
-                                 : parts_.serving.OnAll(position_.version, sleep));
+  TANDEM_RETURN_IF_ERROR(parts_.serving.OnAll(position_.version, sleep, probe));
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const WorkerKey key{WorkerRole::kRollout, static_cast<int>(rank)};
     batch.phases.ReportOf("generate", key, reports[rank].generate);

@@ -62,8 +62,10 @@ absl::Status PartialRollout::NoBatch(int64_t step, int64_t rounds, int64_t wante
       options_.cap > 0 ? "max_tokens_per_round" : "round_seconds");
 }
 
-absl::Status PartialRollout::Load(const std::string& checkpoint, const DataRows& rows) {
-  if (!checkpoint.empty()) return pool_->Load(checkpoint, rows);
+absl::Status PartialRollout::Load(const std::string& checkpoint,
+                                  const DataRows& rows,
+                                  int64_t step) {
+  if (!checkpoint.empty()) return pool_->Load(checkpoint, rows, step);
   return pool_->Clear();
 }
 

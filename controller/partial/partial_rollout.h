@@ -58,8 +58,11 @@ class PartialRollout {
   absl::Status NoBatch(int64_t step, int64_t rounds, int64_t wanted) const;
 
   // Of a checkpoint's folder; an empty path: the run begins, with an empty pool.
-  absl::Status Load(const std::string& checkpoint, const DataRows& rows);
-  absl::Status Save(const std::string& checkpoint) const { return pool_->Save(checkpoint); }
+  // `step`: finished ones.
+  absl::Status Load(const std::string& checkpoint, const DataRows& rows, int64_t step);
+  absl::Status Save(const std::string& checkpoint, int64_t step) const {
+    return pool_->Save(checkpoint, step);
+  }
   // Nobody goes back behind `step`.
   absl::Status Prune(int64_t step) { return journal_->Prune(step); }
 

@@ -110,12 +110,14 @@ class SamplePool {
 
   // Into `checkpoint`/partial_pool (saved_pool.h), whole or not at all, durable. Samples that a
   // round has out are saved as they were before it.
-  absl::Status Save(const std::string& checkpoint) const;
+  // `step`: finished ones.
+  absl::Status Save(const std::string& checkpoint, int64_t step) const;
   // In place of what is here; without a pool in `checkpoint` empty. Nothing changes with an error:
   // Unimplemented: of a newer format; DataLoss: damaged or cut, or ids in it are none; a pool that
-  // does not fit is InvalidArgument: another tokenizer, other rows of the data (`rows`; empty: not
-  // looked at), other settings than it was sampled with. Every message has the remedy.
-  absl::Status Load(const std::string& checkpoint, const DataRows& rows);
+  // does not fit is InvalidArgument: of another step, another tokenizer, other rows of the data
+  // (`rows`; empty: not looked at), other settings than it was sampled with. Every message has the
+  // remedy.
+  absl::Status Load(const std::string& checkpoint, const DataRows& rows, int64_t step);
 
  private:
   SamplePool(std::string dir, PoolOptions options)

@@ -15,8 +15,8 @@ constexpr char kAnew[] =
     "or start anew with trainer.resume_mode=disable, which keeps the old checkpoints aside";
 
 absl::Status DoesNotFit(const SavedPool& saved, const std::string& why) {
-  return InvalidArgument("{} holds {} groups in the middle of their generation, and {}, {}",
-                         saved.folder, saved.groups.size(), why, kAnew);
+  return InvalidArgument("{} holds {} groups that are not trained yet, and {}, {}", saved.folder,
+                         saved.groups.size(), why, kAnew);
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ std::string CutsIdentity(const PoolOptions& options) {
   return text;
 }
 
-absl::Status SamplePool::Save(const std::string& checkpoint) const {
-  return WriteSavedPool(checkpoint, options_, state_);
+absl::Status SamplePool::Save(const std::string& checkpoint, int64_t step) const {
+  return WriteSavedPool(checkpoint, step, options_, state_);
 }
 
 absl::Status SamplePool::CheckSettings(const SavedPool& saved) const {
@@ -131,8 +131,13 @@ absl::Status SamplePool::CheckFits(const SavedPool& saved, const DataRows& rows)
   return absl::OkStatus();
 }
 
-absl::Status SamplePool::Load(const std::string& checkpoint, const DataRows& rows) {
+absl::Status SamplePool::Load(const std::string& checkpoint, const DataRows& rows, int64_t step) {
   TANDEM_ASSIGN_OR_RETURN(std::optional<SavedPool> saved, ReadSavedPool(checkpoint));
+  if (saved && saved->step != step) {
+    return DoesNotFit(*saved, fmt::format("it was saved after step {}, and the checkpoint after "
+                                          "step {}: bring the checkpoint's own pool back",
+                                          saved->step, step));
+  }
   PoolState loaded;
   TANDEM_ASSIGN_OR_RETURN(loaded.file, PoolFile::Create(dir_));
   if (saved) {
@@ -158,12 +163,11 @@ absl::Status CheckNoPool(const std::string& checkpoint) {
   TANDEM_ASSIGN_OR_RETURN(const std::optional<SavedPool> saved, ReadSavedPool(checkpoint));
   if (!saved || saved->groups.empty()) return absl::OkStatus();
   return FailedPrecondition(
-      "{} holds {} groups in the middle of their generation, and partial rollout is off, which "
+      "{} holds {} groups that are not trained yet, and partial rollout is off, which "
       "would lose them: give rollout.partial the keys that the run had, or "
       "rollout.partial.max_tokens_per_round={}, which cuts nothing and trains them first, and can "
-      "be left out once partial/carried_groups is 0; or start anew with "
-      "trainer.resume_mode=disable, "
-      "which keeps the old checkpoints aside",
+      "be left out once partial/carried_groups and partial/whole_groups_left are 0; or start anew "
+      "with trainer.resume_mode=disable, which keeps the old checkpoints aside",
       saved->folder, saved->groups.size(), saved->response_length);
 }
 

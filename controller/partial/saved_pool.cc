@@ -236,6 +236,7 @@ PoolArrays SavedPool::Read(const PooledSample& sample) const {
 }
 
 absl::Status WriteSavedPool(const std::string& checkpoint,
+                            int64_t step,
                             const PoolOptions& options,
                             const PoolState& state) {
   TANDEM_ASSIGN_OR_RETURN(
@@ -258,6 +259,7 @@ absl::Status WriteSavedPool(const std::string& checkpoint,
   }
   TANDEM_RETURN_IF_ERROR(writer.Commit());
   std::string text = LineOf({{"format", kPoolFormat},
+                             {"step", step},
                              {"tokenizer", options.tokenizer_digest},
                              {"vocab_limit", options.vocab_limit},
                              {"response_length", options.sampling.max_tokens},
@@ -283,6 +285,7 @@ absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkp
     pool.vocab_limit = header.at("vocab_limit").get<int64_t>();
     pool.response_length = header.at("response_length").get<int64_t>();
     pool.settings = header.at("settings").get<std::map<std::string, std::string>>();
+    pool.step = header.at("step").get<int64_t>();
     pool.next_group = header.at("next_group").get<int64_t>();
     for (size_t i = 1; i < lines.size(); ++i) {
       PooledGroup group{.prompt = std::make_shared<const Prompt>(PromptOf(lines[i].at("prompt")))};

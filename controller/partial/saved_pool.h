@@ -34,6 +34,7 @@ struct SavedPool {
   int64_t response_length = 0;
   std::map<std::string, std::string> settings;  // FixedSettings
 
+  int64_t step = 0;  // finished steps of that run
   int64_t next_group = 0;
   std::map<int64_t, PooledGroup> groups;     // offsets: in `arrays`
   std::shared_ptr<const MappedFile> arrays;  // tokens.bin
@@ -43,6 +44,7 @@ struct SavedPool {
 
 // Whole or not at all, in place of what is there; durable. Errors of the disk by IoErrorCode.
 absl::Status WriteSavedPool(const std::string& checkpoint,
+                            int64_t step,
                             const PoolOptions& options,
                             const PoolState& state);
 

@@ -54,7 +54,7 @@ MUTATIONS = [
     ("overlong: a bonus for a penalty", "controller/reward/overlong.cc",
      "std::min(-excess", "std::min(excess", "reward_test"),
     ("lora: the reference policy has the adapters", "trainer_worker/training_session.cc",
-     "ScoreFrom({.rows = &lora_->base()}", "ScoreFrom({.rows = lora_.get()}", "lora_training_test"),
+     "&beside_->reference() : &lora_->base();", "&beside_->reference() : lora_.get();", "lora_training_test"),
     ("lora: layers compute with the base", "trainer_worker/training_session.cc",
      "return {.rows = lora_.get()};", "return {.rows = &lora_->base()};", "lora_training_test"),
     ("lora: every rank merges the first rows of B", "trainer_worker/lora/lora_weights.cc",

@@ -8,8 +8,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
 ADDRESS_TESTS=(base_test types_test tokenizer_test chat_template_test model_spec_test
   tensor_file_test device_test comm_test weights_test config_test ops_test trainer_test
-  trainer_pure_test sharded_training_test lora_test lora_training_test)
-THREAD_TESTS=(comm_test weights_test controller_core_test ops_test)
+  trainer_pure_test sharded_training_test lora_test lora_training_test partial_test)
+THREAD_TESTS=(comm_test weights_test controller_core_test train_loop_test ops_test)
 TEST_SECONDS=600 # kept for the tests themselves
 
 usage_if_asked "$@"

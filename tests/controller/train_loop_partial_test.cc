@@ -338,6 +338,20 @@ TEST_CASE("overlap waits once a batch is there", "[partial]") {
   }
 }
 
+TEST_CASE("a rollout that is lost beside training costs one recovery", "[partial][recovery]") {
+  PartialRun undisturbed(2);
+  undisturbed.options.partial.cap = 20;
+  REQUIRE(undisturbed.Run().ok());
+  PartialRun run(2);
+  run.options.partial.cap = 20;
+  run.options.partial.overlap = true;
+  // Its sleep is what comes first after the rounds beside training.
+  run.DieAt({WorkerRole::kRollout, 1}, "Sleep", 1);
+  REQUIRE(run.Run().ok());
+  REQUIRE(run.budget.spent() <= 1);
+  for (int64_t step = 1; step <= 5; ++step) run.RequireBatch(step);
+}
+
 TEST_CASE("what goes wrong ahead of a step does not undo the step", "[partial]") {
   PartialRun run(1);
   run.options.partial.overlap = true;

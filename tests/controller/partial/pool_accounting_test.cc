@@ -9,6 +9,7 @@
 namespace tandem {
 namespace {
 
+using testing::kStep;
 using testing::PoolRun;
 using testing::SomePrompts;
 
@@ -132,9 +133,9 @@ TEST_CASE("under a token cap a run that was saved and loaded goes on with the sa
       through.Step(step, false);
       broken.Step(step, false);
       const testing::TempDir checkpoint;
-      REQUIRE(broken.run.pool->Save(checkpoint.path()).ok());
+      REQUIRE(broken.run.pool->Save(checkpoint.path(), kStep).ok());
       broken.run.pool = broken.run.OpenPool();
-      REQUIRE(broken.run.pool->Load(checkpoint.path(), nullptr).ok());
+      REQUIRE(broken.run.pool->Load(checkpoint.path(), nullptr, kStep).ok());
     }
     RequireEqual(through.taken, broken.taken);
   }

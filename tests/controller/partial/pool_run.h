@@ -19,6 +19,7 @@ namespace tandem::testing {
 
 inline constexpr int64_t kVocab = 50;
 inline constexpr int64_t kAll = 1 << 30;  // tokens
+inline constexpr int64_t kStep = 4;       // finished ones of checkpoints
 
 // Row `row` of the data.
 inline Prompt SomePrompt(uint64_t row, uint64_t epoch = 0) {

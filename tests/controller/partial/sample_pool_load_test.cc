@@ -9,6 +9,7 @@
 namespace tandem {
 namespace {
 
+using testing::kStep;
 using testing::PoolRun;
 using testing::RowOf;
 using testing::Says;
@@ -23,7 +24,7 @@ TEST_CASE("A pool of another tokenizer is refused", "[saved_pool]") {
   options.tokenizer_digest = "other";
   const absl::Status refused = f.Loaded(options);
   REQUIRE(absl::IsInvalidArgument(refused));
-  REQUIRE(Says(refused, "partial_pool holds 3 groups in the middle of their generation"));
+  REQUIRE(Says(refused, "partial_pool holds 3 groups that are not trained yet"));
   REQUIRE(
       Says(refused, "another tokenizer made their tokens (digest with 50 ids, here other with"));
   REQUIRE(Says(refused, "set model.path to the model that the run was started with"));
@@ -104,9 +105,9 @@ TEST_CASE("Cuts are followed by runs of the same settings alone", "[saved_pool]"
 TEST_CASE("An empty pool holds nobody to anything", "[saved_pool]") {
   const PoolRun run;
   const testing::TempDir checkpoint;
-  REQUIRE(run.pool->Save(checkpoint.path()).ok());
+  REQUIRE(run.pool->Save(checkpoint.path(), kStep).ok());
   const PoolRun other({.tokenizer_digest = "other", .vocab_limit = 3});
-  REQUIRE(other.pool->Load(checkpoint.path(), RowOf).ok());
+  REQUIRE(other.pool->Load(checkpoint.path(), RowOf, kStep).ok());
   REQUIRE(CheckNoPool(checkpoint.path()).ok());
 }
 
@@ -128,12 +129,12 @@ TEST_CASE("Another response length is refused only where it matters", "[saved_po
   PoolRun exact(f.run.options);
   exact.options.sampling.max_tokens = 7;
   exact.pool = exact.OpenPool();
-  REQUIRE(exact.pool->Load(f.checkpoint(), RowOf).ok());
+  REQUIRE(exact.pool->Load(f.checkpoint(), RowOf, kStep).ok());
   REQUIRE(exact.pool->whole() == 2);
 
   // Ended by length at 10: it would go on at 12.
   f.run.Round({.step = 3, .version = 3});
-  REQUIRE(f.run.pool->Save(f.checkpoint()).ok());
+  REQUIRE(f.run.pool->Save(f.checkpoint(), kStep).ok());
   const absl::Status longer = with(12);
   REQUIRE(absl::IsInvalidArgument(longer));
   REQUIRE(Says(longer, "was ended by length at 10 tokens; set it back"));

@@ -30,7 +30,7 @@ struct SavedPoolFixture {
     run.Round({.step = 1, .version = 1, .cap = 4});
     REQUIRE(run.pool->Add({SomePrompt(3, 2)}).ok());
     run.Round({.step = 2, .version = 2, .groups = 2, .cap = 3});
-    REQUIRE(run.pool->Save(checkpoint()).ok());
+    REQUIRE(run.pool->Save(checkpoint(), kStep).ok());
   }
 
   std::string checkpoint() const { return run.dir.path() / "step_2"; }
@@ -45,7 +45,7 @@ struct SavedPoolFixture {
   absl::Status Loaded(const PoolOptions& options, const DataRows& rows = RowOf) const {
     const PoolRun other(options);
     REQUIRE(other.pool->Add({SomePrompt(77)}).ok());
-    const absl::Status loaded = other.pool->Load(checkpoint(), rows);
+    const absl::Status loaded = other.pool->Load(checkpoint(), rows, kStep);
     REQUIRE(other.pool->groups() == (loaded.ok() ? 3 : 1));
     if (!loaded.ok()) {
       REQUIRE(other.pool->Requests({.step = 1})->front().prompt == SomePrompt(77).tokens);

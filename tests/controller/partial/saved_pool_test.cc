@@ -12,6 +12,7 @@
 namespace tandem {
 namespace {
 
+using testing::kStep;
 using testing::PoolRun;
 using testing::RowOf;
 using testing::Says;
@@ -27,11 +28,22 @@ void RequireEqual(const PoolCounts& a, const PoolCounts& b) {
 
 }  // namespace
 
+TEST_CASE("a pool of another step of the run is refused, and nothing changes", "[pool]") {
+  PoolRun run;
+  REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+  const testing::TempDir checkpoint;
+  REQUIRE(run.pool->Save(checkpoint.path(), kStep - 1).ok());
+  const absl::Status status = run.pool->Load(checkpoint.path(), nullptr, kStep);
+  REQUIRE(absl::IsInvalidArgument(status));
+  REQUIRE(testing::Says(status, "saved after step 3, and the checkpoint after step 4"));
+  REQUIRE(run.pool->groups() == 2);
+}
+
 TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_pool]") {
   const Fixture f;
   PoolRun other(f.run.options);
   other.lengths = f.run.lengths;
-  REQUIRE(other.pool->Load(f.checkpoint(), RowOf).ok());
+  REQUIRE(other.pool->Load(f.checkpoint(), RowOf, kStep).ok());
   RequireEqual(other.pool->Counts(), f.run.pool->Counts());
   REQUIRE(other.pool->Counts().longest_span == 1);
   // Fresh groups go on counting behind those that are here.
@@ -68,13 +80,13 @@ TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_p
   const PoolRun run;
   const auto round_trip = [&] {
     const testing::TempDir checkpoint;
-    REQUIRE(run.pool->Save(checkpoint.path()).ok());
+    REQUIRE(run.pool->Save(checkpoint.path(), kStep).ok());
     const PoolRun other(run.options);
     REQUIRE(other.pool->Add({SomePrompt(77)}).ok());
-    REQUIRE(other.pool->Load(checkpoint.path(), RowOf).ok());
+    REQUIRE(other.pool->Load(checkpoint.path(), RowOf, kStep).ok());
     RequireEqual(other.pool->Counts(), run.pool->Counts());
     const testing::TempDir again;
-    REQUIRE(other.pool->Save(again.path()).ok());
+    REQUIRE(other.pool->Save(again.path(), kStep).ok());
     for (const char* name : {"/partial_pool/pool.jsonl", "/partial_pool/tokens.bin"}) {
       REQUIRE(Fixture::Bytes(again.path().string() + name) ==
               Fixture::Bytes(checkpoint.path().string() + name));
@@ -104,7 +116,7 @@ TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
   const Fixture f;
   const PoolRun other;
   REQUIRE(other.pool->Add({SomePrompt(5)}).ok());
-  REQUIRE(other.pool->Load(other.dir.path() / "none", RowOf).ok());
+  REQUIRE(other.pool->Load(other.dir.path() / "none", RowOf, kStep).ok());
   REQUIRE(other.pool->groups() == 0);
   other.pool->GoBack();
   REQUIRE(other.pool->groups() == 0);
@@ -113,9 +125,9 @@ TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
 TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
   const Fixture f;
   REQUIRE(f.run.pool->Add({SomePrompt(50)}).ok());
-  REQUIRE(f.run.pool->Save(f.checkpoint()).ok());
+  REQUIRE(f.run.pool->Save(f.checkpoint(), kStep).ok());
   const PoolRun other(f.run.options);
-  REQUIRE(other.pool->Load(f.checkpoint(), RowOf).ok());
+  REQUIRE(other.pool->Load(f.checkpoint(), RowOf, kStep).ok());
   REQUIRE(other.pool->groups() == 4);
 }
 
@@ -213,23 +225,23 @@ TEST_CASE("A full disk leaves no half of a pool, and the one before", "[saved_po
   run.lengths = [](uint64_t) { return 3000; };
   run.pool = run.OpenPool();
   const std::string checkpoint = run.dir.path() / "step_1";
-  REQUIRE(run.pool->Save(checkpoint).ok());
+  REQUIRE(run.pool->Save(checkpoint, kStep).ok());
   const std::string before = Fixture::Bytes(checkpoint + "/partial_pool/pool.jsonl");
   REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
   run.Round({.step = 1, .version = 1, .cap = 2000});
   {
     const testing::FileSizeLimit limit(10000);
-    const absl::Status saved = run.pool->Save(checkpoint);
+    const absl::Status saved = run.pool->Save(checkpoint, kStep);
     REQUIRE(absl::IsResourceExhausted(saved));
     REQUIRE(Says(saved, checkpoint));
   }
   REQUIRE(Fixture::Bytes(checkpoint + "/partial_pool/pool.jsonl") == before);
   REQUIRE_FALSE(std::filesystem::exists(checkpoint + "/partial_pool.partial"));
-  REQUIRE(run.pool->Save(checkpoint).ok());
+  REQUIRE(run.pool->Save(checkpoint, kStep).ok());
   {
     const testing::FileSizeLimit limit(10000);
     const PoolRun other(run.options);
-    REQUIRE(absl::IsResourceExhausted(other.pool->Load(checkpoint, nullptr)));
+    REQUIRE(absl::IsResourceExhausted(other.pool->Load(checkpoint, nullptr, kStep)));
     REQUIRE(other.pool->groups() == 0);
   }
 }

@@ -109,7 +109,9 @@ class ConfigKeysTest(unittest.TestCase):
     # Read by LoraOptionsOf, SavesContent and the rules of adapters there.
     SETTLED |= {"actor.checkpoint.save_lora_only"}
     SETTLED |= {"model.lora." + key for key in (
-        "alpha", "dropout", "exclude_modules", "target_modules", "target_parameters")}
+        "dropout", "exclude_modules", "target_modules", "target_parameters")}
+    # Read by PartialCap there.
+    SETTLED |= {"rollout.partial.max_tokens_per_round", "algorithm.partial_rollout_max_split"}
 
     def test_every_key_is_read_by_some_program(self):
         sources = []
