@@ -72,6 +72,14 @@ std::vector<std::string> TrainedOn(const testing::MemoryRunStore& store) {
   return lines;
 }
 
+// Rounds of three groups and tokens, so that every step leaves some; checkpoints every `save_freq`
+// steps.
+void CutInThrees(PartialRun& run, int64_t save_freq) {
+  run.options.save_freq = save_freq;
+  run.options.partial.cap = 3;
+  run.options.partial.groups_per_round = 3;
+}
+
 }  // namespace
 
 TEST_CASE("a cap that no response reaches asks the rollouts for the same", "[partial]") {
@@ -183,37 +191,27 @@ TEST_CASE("a pool that fills the batch asks the rollouts for nothing", "[partial
 
 TEST_CASE("a lost trainer takes the pool back to the checkpoint, a lost rollout changes nothing",
           "[partial][recovery]") {
-  const auto configure = [](PartialRun& run) {
-    run.options.save_freq = 2;
-    run.options.partial.cap = 3;
-    run.options.partial.groups_per_round = 3;
-  };
   PartialRun undisturbed(2);
-  configure(undisturbed);
+  CutInThrees(undisturbed, 2);
   REQUIRE(undisturbed.Run().ok());
   PartialRun trainer(2);
-  configure(trainer);
+  CutInThrees(trainer, 2);
   trainer.DieAt({WorkerRole::kTrainer, 1}, "ForwardBackward", 3);
   REQUIRE(trainer.Run().ok());
   REQUIRE(TrainedOn(trainer.store) == TrainedOn(undisturbed.store));
   PartialRun rollout(2);
-  configure(rollout);
+  CutInThrees(rollout, 2);
   rollout.DieAt({WorkerRole::kRollout, 1}, "Generate", 7);
   REQUIRE(rollout.Run().ok());
   REQUIRE(TrainedOn(rollout.store) == TrainedOn(undisturbed.store));
 }
 
 TEST_CASE("a checkpoint has the pool of its step, and the run goes on from it", "[partial]") {
-  const auto configure = [](PartialRun& run) {
-    run.options.save_freq = 1;
-    run.options.partial.cap = 3;
-    run.options.partial.groups_per_round = 3;
-  };
   PartialRun whole(1);
-  configure(whole);
+  CutInThrees(whole, 1);
   REQUIRE(whole.Run().ok());
   PartialRun first(1);
-  configure(first);
+  CutInThrees(first, 1);
   first.options.total_steps = 2;
   REQUIRE(first.Run().ok());
   REQUIRE(first.partial->pool().Counts().carried_samples > 0);
