@@ -251,7 +251,8 @@ TEST_CASE("A mini-batch of the step's weights alone says nothing of older ones",
           "[trainer][partial]") {
   Scored scored;
   RankGroup two(2, scored.options);
-  for (const auto& [name, value] : ReportsOf(two, scored.samples, scored.Request())[0].metrics) {
+  const auto reports = ReportsOf(two, scored.samples, scored.Request());
+  for (const auto& [name, value] : reports[0].metrics) {
     INFO(name);
     REQUIRE_FALSE(name.starts_with("partial/"));
     REQUIRE_FALSE(name.starts_with("actor/current_ratio"));
