@@ -1,12 +1,10 @@
 #include "controller/overlap.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/types/finite_log_probs.h"
-#include "controller/partial/staleness_limit.h"
 
 namespace tandem {
 
@@ -40,20 +38,9 @@ absl::Status Overlap::Run() {
   }
 }
 
-absl::Status Overlap::DrawFresh() {
-  SamplePool& pool = parts_.partial.pool();
-  const PartialOptions& options = parts_.partial.options();
-  const StalenessLimit limit(options.train_batch_size, options.max_staleness);
-  const int64_t fresh = std::min(options.FreshPrompts(pool.unfinished_groups(), pool.whole()),
-                                 limit.MayAdmit(pool.groups(), options.train_batch_size));
-  if (fresh <= 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, parts_.draw(fresh));
-  return pool.Add(prompts);
-}
-
 absl::StatusOr<bool> Overlap::RunRound() {
-  TANDEM_RETURN_IF_ERROR(DrawFresh());
   PartialRollout& partial = parts_.partial;
+  TANDEM_RETURN_IF_ERROR(partial.AddFresh(partial.options().train_batch_size, parts_.draw));
   TANDEM_ASSIGN_OR_RETURN(std::vector<GroupRequest> groups,
                           partial.BeginRound(step_, next_round(), version_));
   if (groups.empty()) return false;

@@ -18,7 +18,7 @@ namespace tandem {
 
 struct OverlapParts {
   PartialRollout& partial;
-  std::function<absl::StatusOr<std::vector<Prompt>>(int64_t count)> draw;
+  PartialRollout::Draw draw;
   // That serve `version`. One that is lost stays away until the next sync brings it back; its
   // samples stay as they were.
   std::vector<Replica> replicas;
@@ -48,7 +48,6 @@ class Overlap {
   int64_t next_round() const { return first_round_ + static_cast<int64_t>(rounds_.size()); }
   // Whether another round may find something to generate.
   absl::StatusOr<bool> RunRound();
-  absl::Status DrawFresh();
 
   const OverlapParts parts_;
   const int64_t step_;

@@ -62,8 +62,6 @@ class TrainLoop {
   absl::Status ServeRound(StepBatch& batch, std::vector<GroupRequest> groups);
   // With overlap: what has tokens of this version or an older one is to be trained in this step.
   int64_t DueVersion() const;
-  // Prompts of the next round that the pool lacks.
-  absl::Status DrawFresh();
   // Null where nothing is generated while the trainers train.
   std::unique_ptr<Overlap> BeginOverlap(const StepBatch& batch);
   // Then the rollouts sleep. What went wrong in generation for later batches does not undo this

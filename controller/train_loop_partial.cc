@@ -1,5 +1,4 @@
 // How a step's batch is made of rounds of generation (docs/partial.md).
-#include <algorithm>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -9,7 +8,6 @@
 #include "common/types/finite_log_probs.h"
 #include "controller/clients/on_rollouts.h"
 #include "controller/partial/partial_rollout.h"
-#include "controller/partial/staleness_limit.h"
 #include "controller/train_loop.h"
 
 namespace tandem {
@@ -64,7 +62,7 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
 
 absl::Status TrainLoop::RunRound(StepBatch& batch, std::vector<GroupRequest> groups) {
   PartialRollout& partial = *parts_.partial;
-  TANDEM_RETURN_IF_ERROR(DrawFresh());
+  TANDEM_RETURN_IF_ERROR(partial.AddFresh(0, [this](int64_t count) { return DrawPrompts(count); }));
   TANDEM_ASSIGN_OR_RETURN(
       std::vector<GroupRequest> requests,
       partial.BeginRound(batch.step, batch.rounds++, position_.version, DueVersion()));
@@ -82,19 +80,6 @@ int64_t TrainLoop::DueVersion() const {
   const PartialOptions& options = parts_.partial->options();
   if (!options.overlap) return -1;
   return position_.version - options.max_staleness * options.updates_per_step;
-}
-
-absl::Status TrainLoop::DrawFresh() {
-  SamplePool& pool = parts_.partial->pool();
-  const PartialOptions& options = parts_.partial->options();
-  int64_t fresh = options.FreshPrompts(pool.unfinished_groups(), pool.whole());
-  if (options.overlap) {
-    const StalenessLimit limit(options.train_batch_size, options.max_staleness);
-    fresh = std::min(fresh, limit.MayAdmit(pool.groups(), 0));
-  }
-  if (fresh <= 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, DrawPrompts(fresh));
-  return pool.Add(prompts);
 }
 
 absl::Status TrainLoop::ServeRound(StepBatch& batch, std::vector<GroupRequest> groups) {

@@ -1,10 +1,23 @@
 #include "controller/partial/partial_rollout.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "controller/partial/staleness_limit.h"
 
 namespace tandem {
+
+absl::Status PartialRollout::AddFresh(int64_t training, const Draw& draw) {
+  int64_t fresh = options_.FreshPrompts(pool_->unfinished_groups(), pool_->whole());
+  if (options_.overlap) {
+    const StalenessLimit limit(options_.train_batch_size, options_.max_staleness);
+    fresh = std::min(fresh, limit.MayAdmit(pool_->groups(), training));
+  }
+  if (fresh <= 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, draw(fresh));
+  return pool_->Add(prompts);
+}
 
 bool PartialRollout::Journaled(int64_t step, int64_t round, int64_t version) const {
   return options_.journaled() && journal_->Find(step, round, version).has_value();

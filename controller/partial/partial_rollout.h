@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,12 @@ class PartialRollout {
   const PartialOptions& options() const { return options_; }
   SamplePool& pool() { return *pool_; }
   const SamplePool& pool() const { return *pool_; }
+
+  // Adds the fresh prompts that the next round lacks, as `draw` gives them; with overlap no more
+  // than the capacity rule (StalenessLimit) admits beside `training` groups of a batch that has
+  // left the pool and whose weights are not served yet. Errors as `draw` and SamplePool::Add.
+  using Draw = std::function<absl::StatusOr<std::vector<Prompt>>(int64_t count)>;
+  absl::Status AddFresh(int64_t training, const Draw& draw);
 
   // What the journal knows of this round, which then is made again with the same cuts.
   bool Journaled(int64_t step, int64_t round, int64_t version) const;

@@ -8,19 +8,12 @@
 namespace tandem {
 namespace {
 
+using testing::Id;
+using testing::OptionsOf;
 using testing::PoolRun;
 using testing::Says;
 using testing::SomePrompt;
 using testing::SomePrompts;
-
-uint64_t Id(uint64_t row, uint64_t index) { return MakeSampleId(row, 0, index); }
-
-PoolOptions OptionsOf(int64_t n, int64_t budget) {
-  return {.tokenizer_digest = "digest",
-          .vocab_limit = testing::kVocab,
-          .samples_per_prompt = n,
-          .sampling = {.max_tokens = budget}};
-}
 
 }  // namespace
 

@@ -21,6 +21,15 @@ inline constexpr int64_t kVocab = 50;
 inline constexpr int64_t kAll = 1 << 30;  // tokens
 inline constexpr int64_t kStep = 4;       // finished ones of checkpoints
 
+inline uint64_t Id(uint64_t row, uint64_t index) { return MakeSampleId(row, 0, index); }
+
+inline PoolOptions OptionsOf(int64_t samples, int64_t budget) {
+  return {.tokenizer_digest = "digest",
+          .vocab_limit = kVocab,
+          .samples_per_prompt = samples,
+          .sampling = {.max_tokens = budget}};
+}
+
 // Row `row` of the data.
 inline Prompt SomePrompt(uint64_t row, uint64_t epoch = 0) {
   const auto id = static_cast<int32_t>(row % kVocab);
