@@ -28,8 +28,8 @@ struct FloatMatrix {
 };
 
 // Adapters beside a weight W [N, K], each of a part of W's rows: in the rows of part i
-//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b   (docs/numerics.md),
-// in the sums of the product, rounded with it once.
+//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b,
+// rounded as docs/numerics.md says. On a GPU parts begin and end at multiples of 8 rows.
 struct LinearAdapter {
   static constexpr int kParts = 3;
   struct Part {
@@ -58,7 +58,7 @@ struct LinearWeight {
   int64_t rows = 0;
   int64_t cols = 0;
   const void* bias = nullptr;  // [rows] in the compute dtype, or null
-  LinearAdapter adapter;       // on a CPU only
+  LinearAdapter adapter;
 };
 
 struct AttentionShape {
