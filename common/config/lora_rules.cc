@@ -37,8 +37,6 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
       !config.ref().offload(), {"ref.offload", "model.lora.rank"},
       "ref.offload=true moves the reference policy away, which with model.lora is the base that "
       "is trained on, without a copy: set it to false");
-  require(config.trainer().device() != "cuda", {"trainer.device", "model.lora.rank"},
-          "model.lora is built for CPUs only so far: set trainer.device=cpu, or model.lora.rank=0");
   return problems;
 }
 

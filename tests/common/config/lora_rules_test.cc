@@ -58,7 +58,6 @@ TEST_CASE("what adapters do not go together with is refused by name") {
       {"model.lora.dropout=0.1", "set dropout to 0"},
       {"actor.fsdp_config.param_offload=true", "only the adapters have some"},
       {"ref.offload=true", "without a copy"},
-      {"trainer.device=cuda", "set trainer.device=cpu"},
   };
   REQUIRE(Problem({"model.lora.rank=8"}).empty());
   for (const auto& [key, text] : refused) {
@@ -66,6 +65,14 @@ TEST_CASE("what adapters do not go together with is refused by name") {
     INFO(key << ": " << problem);
     REQUIRE(problem.find(text) != std::string::npos);
     REQUIRE(problem.find(key.substr(0, key.find('='))) != std::string::npos);
+  }
+}
+
+TEST_CASE("a GPU takes adapters, merged or beside the base") {
+  for (const char* const merge : {"true", "false"}) {
+    REQUIRE(Problem({"model.lora.rank=8", "trainer.device=cuda",
+                     std::string("model.lora.merge=") + merge})
+                .empty());
   }
 }
 
