@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/model_spec/model_spec.h"
 #include "common/tensor_file/atomic_file.h"
+#include "controller/partial/saved_pool.h"
 
 namespace tandem {
 namespace {
@@ -148,11 +149,13 @@ absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
                                      const CheckpointIndex& checkpoints,
                                      Purpose purpose = Purpose::kGoOn) {
   const bool look = purpose == Purpose::kLook;
-  const FoundCheckpoint found = checkpoints.FindNewest();
+  // Who only looks at weights carries no groups on.
+  const FoundCheckpoint found =
+      checkpoints.FindNewest(look ? CheckpointIndex::WholeCheck() : CheckSavedPool);
   if (!found.newest) {
     if (found.left_out.empty()) return ResumePoint{};
     return MakeStatus(absl::StatusCode::kDataLoss,
-                      "no checkpoint in {} is whole:\n  {}\nbring the missing files back, or {}",
+                      "no checkpoint in {} is whole:\n  {}\nbring the files back, or {}",
                       checkpoints.dir(), fmt::join(found.left_out, "\n  "),
                       look ? "look at the model itself with trainer.resume_mode=disable"
                            : fmt::format("start anew with trainer.resume_mode=disable, which moves "

@@ -37,8 +37,8 @@ struct ResumePoint {
 // A restart goes on from the newest checkpoint of its launch, whatever the mode; without one it
 // starts as the first start did.
 // NotFound or DataLoss: the checkpoint is not whole, or of those in the folder none is (a start
-// from the model would silently throw a run away). InvalidArgument: it holds a model of another
-// geometry than model.path.
+// from the model would silently throw a run away); one with a damaged pool (CheckSavedPool) is not.
+// InvalidArgument: it holds a model of another geometry than model.path.
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);
