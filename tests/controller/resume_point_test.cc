@@ -119,7 +119,7 @@ TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
 TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resume]") {
   const Folder f;
   const auto said = [&](std::vector<std::string> overrides, int64_t total_steps = 50) {
-    const auto lines = ForeseeStart(*f.Load(std::move(overrides)), total_steps);
+    const auto lines = ForeseeStart(*f.Load(std::move(overrides)), {.total_steps = total_steps});
     INFO(lines.status().ToString());
     REQUIRE(lines.ok());
     std::string text;
@@ -145,7 +145,7 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
   REQUIRE(f.Index().FinishedStep() == 50);
   fs::remove(fs::path(early) / "config.json");
   fs::remove(fs::path(last) / "config.json");
-  REQUIRE(absl::IsDataLoss(ForeseeStart(*f.Load({}), 60).status()));
+  REQUIRE(absl::IsDataLoss(ForeseeStart(*f.Load({}), {.total_steps = 60}).status()));
 }
 
 TEST_CASE("A start that only looks finds what a start would, and a finished run, and moves nothing",
@@ -367,6 +367,36 @@ TEST_CASE("other adapters than a checkpoint's are refused before anything starts
   const auto point = f.Choose({"model.lora.rank=8"});
   REQUIRE(point.ok());
   REQUIRE(point->warnings.empty());
+  REQUIRE(
+      Has(point->note, "; model.lora.adapter_path is not read: the adapters are those of the "));
+  REQUIRE_FALSE(Has(f.Choose({"model.lora.rank=8", "model.lora.adapter_path="})->note, "not read"));
+  // A start anew does read them.
+  REQUIRE_FALSE(
+      Has(f.Choose({"model.lora.rank=8", "trainer.resume_mode=disable"})->note, "not read"));
+}
+
+TEST_CASE("Whether all in a checkpoint fits is asked before anything is moved", "[resume]") {
+  const Folder f;
+  const std::string early = f.Save(5), late = f.Save(10);
+  std::vector<std::string> asked;
+  const auto choose = [&](const std::vector<std::string>& overrides) {
+    CheckpointIndex index = f.Index();
+    return ChooseResumePoint(*f.Load(overrides),
+                             {.total_steps = 50,
+                              .fits =
+                                  [&](const std::string& path, int64_t step) {
+                                    asked.push_back(fmt::format("{} {}", path, step));
+                                    return absl::InvalidArgumentError("not here");
+                                  }},
+                             index)
+        .status();
+  };
+  REQUIRE(choose({}) == absl::InvalidArgumentError("not here"));
+  REQUIRE(choose({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early}) ==
+          absl::InvalidArgumentError("not here"));
+  REQUIRE(asked == std::vector<std::string>{late + " 10", early + " 5"});
+  REQUIRE(fs::exists(late));
+  REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints.previous"));
 }
 
 }  // namespace tandem

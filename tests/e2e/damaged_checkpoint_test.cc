@@ -86,7 +86,8 @@ TEST_CASE("a damaged pool of carried groups: the run goes on from the checkpoint
   const std::string said = rig.Log("launcher");
   INFO(said);
   REQUIRE(code == 0);
-  REQUIRE(Has(said, "newer checkpoints are not whole and are left out; their steps are made again"));
+  REQUIRE(
+      Has(said, "newer checkpoints are not whole and are left out; their steps are made again"));
   REQUIRE(Has(said, checkpoint + "/partial_pool/pool.jsonl: "));
   const Outcome outcome = OutcomeOf(rig, 3);
   REQUIRE(outcome.weights == undisturbed.weights);
