@@ -193,6 +193,10 @@ class Planner {
     if (trainer_.optimizer_staging > 0) {
       lines.push_back({true, "optimizer", Location::kDevice, trainer_.optimizer_staging});
     }
+    if (trainer_.digest_scratch > 0) {
+      lines.push_back(
+          {true, "gather", Location::kDevice, trainer_.digest_scratch, "digests of adapters"});
+    }
     return lines;
   }
 

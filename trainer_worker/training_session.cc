@@ -91,11 +91,11 @@ absl::Status TrainingSession::TakeShard(const ShardCompute& compute) {
 }
 
 absl::Status TrainingSession::TakeLora(const ModelSpec& base, const ShardCompute& compute) {
-  if (!device_->is_host()) {
+  if (!device_->is_host() && !options_.lora.merge) {
     return FailedPrecondition(
-        "model.lora.rank={}: adapters are built for CPUs only so far, and this trainer computes on "
-        "{}: set trainer.device=cpu, or model.lora.rank=0",
-        options_.lora.rank, device_->name());
+        "model.lora.merge=false: adapters beside the base are built for CPUs only so far, and this "
+        "trainer computes on {}: set model.lora.merge=true, or trainer.device=cpu",
+        device_->name());
   }
   const bool merge = options_.lora.merge;
   spdlog::info("weight sync: through slots, {}",
