@@ -57,6 +57,7 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   }
   if (options_.filter_groups.enable) sampling.Report(batch.facts);
   batch.tail.Report(options_.tail, batch.facts.trainer);
+  if (parts_.partial != nullptr) batch.facts.generation_seconds = batch.tail.seconds();
   if (options_.greedy_baselines) {
     TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
   }
