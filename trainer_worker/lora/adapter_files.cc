@@ -64,11 +64,13 @@ absl::Status ReadAdapters(const std::string& directory,
 
 absl::Status WriteAdapters(const std::string& directory,
                            const std::string& base_dir,
+                           double dropout,
                            const LoraWeights& weights) {
   if (weights.plan().rank() != 0) return absl::OkStatus();
   const LoraSpec& spec = weights.spec();
   TANDEM_RETURN_IF_ERROR(MakeFolder(directory));
-  TANDEM_ASSIGN_OR_RETURN(const auto writer, PeftAdapterWriter::Create(directory, spec, base_dir));
+  TANDEM_ASSIGN_OR_RETURN(const auto writer,
+                          PeftAdapterWriter::Create(directory, spec, base_dir, dropout));
   for (size_t target = 0; target < spec.targets.size(); ++target) {
     TANDEM_RETURN_IF_ERROR(
         writer->WriteRows(target, LoraMatrix::kA, 0, spec.rank, weights.a(target)));
