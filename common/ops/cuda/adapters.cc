@@ -19,6 +19,7 @@ RankProduct ProductWith(RankMatrix matrix, const LinearWeight& weight, float sca
                          .rank = adapter.rank,
                          .part = {},
                          .scale = scale};
+  TANDEM_CHECK(adapter.dropout == nullptr, "adapters drop inputs on a CPU only");
   TANDEM_CHECK(weight.rows % kWord == 0 && weight.cols % kWord == 0,
                "a weight with adapters has a multiple of 8 rows and columns on a GPU");
   for (int i = 0; i < adapter.parts; ++i) {

@@ -165,6 +165,18 @@ TEST_CASE("a GPU's trainer sends adapters alone to who holds the base", "[traine
   }
 }
 
+TEST_CASE("a device refuses adapters' dropout by name", "[trainer][cuda][lora]") {
+  Fixture f;
+  RankGroup group(1, f.beside);
+  group[0].options.lora.dropout = 0.1;
+  const absl::Status status = StartSession(group[0]);
+  INFO(status.ToString());
+  REQUIRE(absl::IsFailedPrecondition(status));
+  REQUIRE(status.message().find("model.lora.dropout=0.1: dropout is built for CPUs only so far") !=
+          std::string::npos);
+  REQUIRE(status.message().find("set it to 0, or trainer.device=cpu") != std::string::npos);
+}
+
 TEST_CASE("adapters beside the base in memory that the host cannot touch have the host's bits",
           "[trainer][lora]") {
   Fixture f;
