@@ -50,11 +50,12 @@ class BackwardOps {
   virtual void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) = 0;
   // Of the weight's adapters, from what went into and came out of its product: dB_i += s dout_iᵀ
   // (in A_iᵀ), dA_i += s (dout_i B_i)ᵀ in. Each is one chain over all rows that were ever added, in
-  // ascending order, so that cutting a batch changes no bit. Nothing where there are none.
+  // ascending order, so that cutting a batch changes no bit. Nothing where there are none; here
+  // there never are.
   virtual void AdapterWeights(Matrix dout,
                               Matrix in,
                               const LinearWeight& weight,
-                              const LinearAdapterGradients& gradients) = 0;
+                              const LinearAdapterGradients& gradients);
   // dweight [N, K] += doutᵀ in; dbias [N] += column sums of dout unless null. Dense, row-major.
   // Null dweight: no dbias either.
   virtual void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) = 0;
