@@ -41,10 +41,6 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
       !config.ref().offload(), {"ref.offload", "model.lora.rank"},
       "ref.offload=true moves the reference policy away, which with model.lora is the base that "
       "is trained on, without a copy: set it to false");
-  require(config.trainer().device() != "cuda" || lora.merge(),
-          {"trainer.device", "model.lora.merge"},
-          "model.lora.merge=false is built for CPUs only so far: set it to true, or "
-          "trainer.device=cpu");
   return problems;
 }
 
