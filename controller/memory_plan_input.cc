@@ -77,6 +77,7 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   // Targets that the model lacks are an error elsewhere (run_inputs.h).
   if (const auto with = WithAdapters(spec, LoraOptionsOf(config)); with.ok()) {
     input.adapters = with->adapters;
+    input.adapters_drop = config.model().lora().dropout() > 0;
   }
   input.host_is_device = !cuda;
   input.threads = ComputeThreads(config);

@@ -8,6 +8,7 @@
 #include "common/types/finite_log_probs.h"
 #include "controller/clients/on_rollouts.h"
 #include "controller/partial/partial_rollout.h"
+#include "controller/prefill_meter.h"
 #include "controller/train_loop.h"
 
 namespace tandem {
@@ -34,6 +35,18 @@ void CountAhead(int64_t rounds, int64_t tokens, StepFacts& facts) {
   facts.trainer[std::string(kPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
 }
 
+// Of one pass over the rounds, of which dynamic sampling may make several. What is not known of one
+// is not known of the step.
+void CountPrefilled(const std::optional<int64_t>& tokens, StepBatch& batch) {
+  batch.prefill_is_known = batch.prefill_is_known && tokens.has_value();
+  const std::string name = std::string(kPrefix) + "prefilled_tokens";
+  if (batch.prefill_is_known) {
+    batch.facts.trainer[name] += static_cast<double>(*tokens);
+  } else {
+    batch.facts.trainer.erase(name);
+  }
+}
+
 }  // namespace
 
 absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
@@ -42,6 +55,7 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
   const int64_t wanted = options_.train_batch_size;
   CountRound(0, {}, batch.facts);
   if (partial.options().overlap) CountAhead(0, 0, batch.facts);
+  const PrefillMeter prefill(parts_.pool);
   std::vector<GroupRequest> probe;
   if (options_.probe && batch.prompts.empty()) {
     probe = parts_.probe.Begin(batch.step, position_.version);
@@ -57,6 +71,7 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
   }
   // A pool that fills the batch by itself asks the rollouts for nothing else.
   if (!probe.empty()) TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(probe)));
+  CountPrefilled(prefill.Tokens(), batch);
   return TakeFromPool(batch, wanted);
 }
 

@@ -175,6 +175,7 @@ PassOptions TrainingSession::Pass(const BatchLimits& limits) const {
                  .allow_off_support = options_.allow_off_support,
                  .share_prompts = options_.share_prompts};
   pass.recompute = options_.recompute;
+  pass.dropout = options_.lora.dropout;
   pass.activation_budget_bytes =
       ActivationBudget(TrainerBytes(spec(), MemoryOptions()), options_.device_bytes);
   if (limits.samples > 0) pass.largest = LargestMicroBatch(limits);

@@ -85,4 +85,32 @@ TEST_CASE("Changes that only fit together are listed together", "[plan]") {
   FAIL("no device between a quarter and all of the peak needs several changes");
 }
 
+TEST_CASE("Half of the rank is advised with half of alpha, where there is a half to take",
+          "[plan][lora]") {
+  const ModelSpec spec = Spec();
+  const auto advices = [&spec](int64_t rank, const std::string& adapter_path) {
+    v1::Config config = DefaultConfig();
+    v1::Lora* const lora = config.mutable_model()->mutable_lora();
+    lora->set_rank(rank);
+    lora->set_alpha(static_cast<double>(rank) * 1.5);
+    lora->set_adapter_path(adapter_path);
+    const MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(spec, config, int64_t{64} << 30));
+    return AdviseOnMemory(spec, config, plan.peak_bytes() * 3 / 4, Device::kOfPair);
+  };
+  const PlanAdvices large = advices(512, "");
+  const auto rank = std::find_if(
+      large.alone.begin(), large.alone.end(),
+      [](const PlanAdvice& advice) { return advice.setting.starts_with("model.lora.rank"); });
+  REQUIRE(rank != large.alone.end());
+  REQUIRE(rank->setting == "model.lora.rank=256 model.lora.alpha=384");
+  // Masters, gradients and moments of half of the adapters at the least.
+  const int64_t per_rank = 8 * ((512 + 512) + 2 * (512 + 256) + (512 + 512) + 3 * (512 + 1024));
+  REQUIRE(rank->saved_bytes >= 256 * per_rank * 16);
+  // Offloading, which moves masters that adapters alone have, is not.
+  REQUIRE_FALSE(Names(large.alone, "param_offload"));
+  REQUIRE_FALSE(Names(advices(511, "").alone, "model.lora.rank"));
+  REQUIRE_FALSE(Names(advices(512, "/adapter").alone, "model.lora.rank"));
+  REQUIRE_FALSE(Names(advices(0, "").alone, "model.lora.rank"));
+}
+
 }  // namespace tandem
