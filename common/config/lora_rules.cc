@@ -24,7 +24,7 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
   require(
       lora.dropout() == 0 || !lora.merge(), {"model.lora.dropout", "model.lora.merge"},
       "model.lora.dropout drops inputs of adapters, and with model.lora.merge=true they have no "
-      "input of their own: set dropout to 0");
+      "input of their own: set dropout to 0, or model.lora.merge=false");
   require(
       lora.dropout() < 1, {"model.lora.dropout"},
       "model.lora.dropout=1 drops every input of the adapters, which then learn nothing: set it "

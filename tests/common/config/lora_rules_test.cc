@@ -80,6 +80,7 @@ TEST_CASE("dropout is refused with merge, on a GPU and outside of [0, 1)") {
   const std::string merged = Problem({"model.lora.rank=8", "model.lora.dropout=0.1"});
   INFO(merged);
   REQUIRE(merged.find("they have no input of their own") != std::string::npos);
+  REQUIRE(merged.find("or model.lora.merge=false") != std::string::npos);
   const std::vector<std::string> beside = {"model.lora.rank=8", "model.lora.merge=false"};
   const auto problem = [&](std::vector<std::string> keys) {
     keys.insert(keys.begin(), beside.begin(), beside.end());
