@@ -345,10 +345,10 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
   TANDEM_RETURN_IF_ERROR(CheckEpochs(config, train.total_steps, inputs.prompts->size()));
   TANDEM_ASSIGN_OR_RETURN(
       ResumePoint resume,
-      check_only ? PeekResumePoint(config, checkpoints)
-                 : ChooseResumePoint(
-                       config, {.total_steps = train.total_steps, .launch_id = options.launch_id},
-                       checkpoints));
+      check_only
+          ? PeekResumePoint(config, checkpoints)
+          : ChooseResumePoint(config, ResumeOptionsOf(config, train, inputs, options.launch_id),
+                              checkpoints));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<PartialRollout> partial,
                           OpenPartial(config, train, inputs, resume));
   return std::make_unique<RunAssembly>(options, std::move(inputs), std::move(store),

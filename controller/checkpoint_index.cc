@@ -192,17 +192,17 @@ std::vector<CheckpointEntry> CheckpointIndex::List() const {
   return entries;
 }
 
-FoundCheckpoint CheckpointIndex::FindNewest() const {
+FoundCheckpoint CheckpointIndex::FindNewest(const WholeCheck& whole) const {
   FoundCheckpoint found;
   std::vector<CheckpointEntry> entries = Folders(dir_);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    const auto state = ReadState(entry->path);
-    if (state.ok()) {
+    absl::Status status = ReadState(entry->path).status();
+    if (status.ok() && whole) status = whole(entry->path);
+    if (status.ok()) {
       found.newest = *entry;
       break;
     }
-    found.left_out.push_back(
-        fmt::format("{}: {}", entry->path, std::string(state.status().message())));
+    found.left_out.push_back(fmt::format("{}: {}", entry->path, std::string(status.message())));
   }
   return found;
 }

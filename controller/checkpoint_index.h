@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -40,7 +41,7 @@ struct CheckpointEntry {
 
 // What there is to go on from.
 struct FoundCheckpoint {
-  std::optional<CheckpointEntry> newest;  // that passes ReadState
+  std::optional<CheckpointEntry> newest;  // that is whole
   std::vector<std::string> left_out;      // newer ones that are not whole: "path: reason"
 };
 
@@ -66,7 +67,9 @@ class CheckpointIndex {
   // Complete ones, oldest first.
   std::vector<CheckpointEntry> List() const;
   // The newest whole one, and every newer step_N that is not: damaged, or without its state.
-  FoundCheckpoint FindNewest() const;
+  // `whole`: what makes one that passes ReadState whole besides, by its path; OK where it is.
+  using WholeCheck = std::function<absl::Status(const std::string& path)>;
+  FoundCheckpoint FindNewest(const WholeCheck& whole = {}) const;
 
   // NotFound: no controller_state.json (not complete); DataLoss: unreadable, or a listed file is
   // missing or has another size.

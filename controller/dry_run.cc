@@ -12,6 +12,7 @@
 #include "common/device/device_memory.h"
 #include "controller/config_options.h"
 #include "controller/memory_plan_input.h"
+#include "controller/open_partial.h"
 #include "controller/run_dir_look.h"
 #include "controller/run_inputs.h"
 #include "controller/run_plan.h"
@@ -97,13 +98,11 @@ absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
   }
   TellDevices(config, progress);
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> start,
-                          ForeseeStart(config, train.total_steps));
+                          ForeseeStart(config, ResumeOptionsOf(config, train, inputs)));
   for (const std::string& line : start) progress.OnMessage(line);
   progress.OnMessage(fmt::format(
-      "not looked at: the values of the weights; whether cluster.listen is free; run.db; groups "
-      "that a "
-      "checkpoint carries (partial_pool); {}whether "
-      "the workers start, and what their devices can do",
+      "not looked at: the values of the weights; whether cluster.listen is free; run.db; "
+      "{}whether the workers start, and what their devices can do",
       config.reward().function() == "remote" ? "the reward service and its keys; " : ""));
   progress.OnMessage(Verdict(plan));
   return !plan || plan->fits();

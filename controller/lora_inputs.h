@@ -1,6 +1,8 @@
 // What model.lora asks for against the files that it is about.
 #pragma once
 
+#include <string>
+
 #include <absl/status/status.h>
 
 #include "common/config/config.h"
@@ -12,5 +14,12 @@ namespace tandem {
 // to begin with that are others than model.lora says, or of another base (PeftAdapter::Open,
 // SameLora).
 absl::Status CheckLoraInputs(const v1::Config& config, const ModelSpec& model);
+
+// OK without adapters, or where no folder of `checkpoint` says what they are (the trainers compare
+// them in any case). InvalidArgument: what model.lora comes to with `model` has other targets than
+// the adapters in `checkpoint`, or another rank or alpha (SameLora).
+absl::Status CheckResumedAdapters(const v1::Config& config,
+                                  const ModelSpec& model,
+                                  const std::string& checkpoint);
 
 }  // namespace tandem

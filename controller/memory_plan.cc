@@ -72,7 +72,7 @@ class Planner {
 
   void PlanScratch() {
     const ScratchOptions options{width(), input_.threads, input_.max_model_len,
-                                 input_.batched_tokens};
+                                 input_.batched_tokens, input_.adapters_drop};
     BatchShape largest = LargestMicroBatch(input_.train_limits);
     for (const auto& [runs, limits, arena] : Scored()) {
       if (runs) largest.scored = std::max(largest.scored, LargestMicroBatch(*limits).scored);
@@ -192,6 +192,10 @@ class Planner {
     }
     if (trainer_.optimizer_staging > 0) {
       lines.push_back({true, "optimizer", Location::kDevice, trainer_.optimizer_staging});
+    }
+    if (trainer_.digest_scratch > 0) {
+      lines.push_back(
+          {true, "gather", Location::kDevice, trainer_.digest_scratch, "digests of adapters"});
     }
     return lines;
   }

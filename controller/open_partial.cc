@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
+#include "controller/lora_inputs.h"
+#include "controller/partial/pool_fit.h"
 
 namespace tandem {
 
@@ -20,29 +22,47 @@ absl::StatusOr<std::string> CutsOf(const v1::Config& config, const PoolOptions& 
   return fmt::format("{}; {}", CutsIdentity(pool), fmt::join(ChangesOfTheRun(settings), "; "));
 }
 
+PoolOptions PoolOptionsOf(const v1::Config& config,
+                          const TrainOptions& train,
+                          const RunInputs& inputs) {
+  return {.tokenizer_digest = inputs.tokenizer->digest(),
+          .vocab_limit = inputs.tokenizer->vocab_size(),
+          .samples_per_prompt = train.samples_per_prompt,
+          .sampling = train.sampling,
+          .log_probs = config.rollout().calculate_log_probs()};
+}
+
 }  // namespace
+
+absl::Status CheckCarriedGroups(const v1::Config& config,
+                                const TrainOptions& train,
+                                const RunInputs& inputs,
+                                const std::string& checkpoint,
+                                int64_t step) {
+  if (!train.partial.enabled) return CheckNoPool(checkpoint);
+  const auto row = [&inputs](uint64_t data_row) { return inputs.prompts->Row(data_row); };
+  return ReadFittingPool(checkpoint, PoolOptionsOf(config, train, inputs), row, step).status();
+}
+
+ResumeOptions ResumeOptionsOf(const v1::Config& config,
+                              const TrainOptions& train,
+                              const RunInputs& inputs,
+                              std::string launch_id) {
+  const auto fits = [&](const std::string& checkpoint, int64_t step) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(CheckResumedAdapters(config, inputs.spec, checkpoint));
+    return CheckCarriedGroups(config, train, inputs, checkpoint, step);
+  };
+  return {.total_steps = train.total_steps, .launch_id = std::move(launch_id), .fits = fits};
+}
 
 absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& config,
                                                             const TrainOptions& train,
                                                             const RunInputs& inputs,
                                                             ResumePoint& resume) {
-  if (config.weight_sync().check_only()) return nullptr;
-  if (!train.partial.enabled) {
-    if (!resume.checkpoint.empty()) TANDEM_RETURN_IF_ERROR(CheckNoPool(resume.checkpoint));
-    return nullptr;
-  }
-  const PoolOptions options{.tokenizer_digest = inputs.tokenizer->digest(),
-                            .vocab_limit = inputs.tokenizer->vocab_size(),
-                            .samples_per_prompt = train.samples_per_prompt,
-                            .sampling = train.sampling,
-                            .log_probs = config.rollout().calculate_log_probs()};
+  if (config.weight_sync().check_only() || !train.partial.enabled) return nullptr;
+  const PoolOptions options = PoolOptionsOf(config, train, inputs);
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SamplePool> pool,
                           SamplePool::Open(train.run_dir + "/partial_pool", options));
-  // Here first, so that what does not fit is refused before anything is started or changed.
-  if (!resume.checkpoint.empty()) {
-    const auto row = [&inputs](uint64_t data_row) { return inputs.prompts->Row(data_row); };
-    TANDEM_RETURN_IF_ERROR(pool->Load(resume.checkpoint, row, resume.step));
-  }
   TANDEM_ASSIGN_OR_RETURN(const std::string cuts, CutsOf(config, options));
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<CutJournal> journal,
                           CutJournal::Open(train.run_dir + "/partial_journal.jsonl", cuts));

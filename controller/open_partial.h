@@ -1,8 +1,11 @@
 // What a run with partial rollout carries from step to step.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "common/config/config.h"
@@ -13,10 +16,24 @@
 
 namespace tandem {
 
+// Whether such a run can go on with the groups that `checkpoint` carries, after `step` finished
+// steps: ReadFittingPool, or CheckNoPool where partial rollout is off. Changes nothing.
+absl::Status CheckCarriedGroups(const v1::Config& config,
+                                const TrainOptions& train,
+                                const RunInputs& inputs,
+                                const std::string& checkpoint,
+                                int64_t step);
+
+// How such a run chooses its checkpoint: what it holds, groups and adapters (CheckResumedAdapters),
+// has to fit. Refers to the arguments.
+ResumeOptions ResumeOptionsOf(const v1::Config& config,
+                              const TrainOptions& train,
+                              const RunInputs& inputs,
+                              std::string launch_id = "");
+
 // Null where partial rollout is off, or a run only checks. The pool is empty until the train loop
-// loads it, which is tried here; warnings about the journal go to `resume`. FailedPrecondition: the
-// checkpoint has groups that a run without partial rollout would drop (CheckNoPool). Else as
-// SamplePool::Open and CutJournal::Open.
+// loads it; warnings about the journal go to `resume`. Errors as SamplePool::Open and
+// CutJournal::Open.
 absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& config,
                                                             const TrainOptions& train,
                                                             const RunInputs& inputs,

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/model_spec/model_spec.h"
 #include "common/tensor_file/atomic_file.h"
+#include "controller/partial/saved_pool.h"
 
 namespace tandem {
 namespace {
@@ -78,18 +79,16 @@ absl::Status CheckGeometry(const std::string& checkpoint, const std::string& mod
       checkpoint, model_path, fmt::join(changes, ", "));
 }
 
-// Other adapters, or none: their shapes are others, or their product counts otherwise. The trainers
-// compare the targets, by the modules that they come to.
+// Other adapters, or none: their shapes are others, or their product counts otherwise. The targets
+// take more than the two configurations (CheckResumedAdapters).
 absl::Status CheckAdapters(const std::string& checkpoint,
                            const std::vector<ConfigChange>& changes,
                            bool adapters) {
   for (const ConfigChange& change : changes) {
     const bool rank = change.key == "model.lora.rank";
     if (!rank && !(adapters && change.key == "model.lora.alpha")) continue;
-    return InvalidArgument(
-        "checkpoint {} was saved with {}={}, and the run has {}: set it to {}, or start anew with "
-        "trainer.resume_mode=disable, which keeps the old checkpoints aside",
-        checkpoint, change.key, change.before, change.now, change.before);
+    return InvalidArgument("checkpoint {} was saved with {}={}, and the run has {}: set it to {}",
+                           checkpoint, change.key, change.before, change.now, change.before);
   }
   return absl::OkStatus();
 }
@@ -99,6 +98,7 @@ enum class Purpose { kGoOn, kLook };
 
 absl::StatusOr<ResumePoint> At(const std::string& path,
                                const v1::Config& config,
+                               const ResumeOptions& options,
                                Purpose purpose = Purpose::kGoOn) {
   TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(path));
   TANDEM_RETURN_IF_ERROR(CheckGeometry(path, config.model().path()));
@@ -107,11 +107,15 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
                     .note = fmt::format("{} {} (step {}, weight version {})",
                                         purpose == Purpose::kLook ? "looking at" : "resuming from",
                                         path, state.step, state.version)};
+  if (!config.model().lora().adapter_path().empty()) {
+    point.note += "; model.lora.adapter_path is not read: the adapters are those of the checkpoint";
+  }
   // Whatever the configuration is now, the weights are those of the checkpoint.
   if (purpose == Purpose::kLook) return point;
   const auto changes = DiffConfig(state.config_yaml, config);
   if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
   TANDEM_RETURN_IF_ERROR(CheckAdapters(path, *changes, config.model().lora().rank() > 0));
+  if (options.fits) TANDEM_RETURN_IF_ERROR(options.fits(path, point.step));
   const std::vector<std::string> lines = ChangesOfTheRun(*changes);
   if (!lines.empty()) {
     point.warnings.push_back(fmt::format(
@@ -131,9 +135,11 @@ absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::s
 }
 
 // A path of the user's: checkpoints after it belong to steps that are made again.
-absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config, CheckpointIndex& checkpoints) {
+absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
+                                     const ResumeOptions& options,
+                                     CheckpointIndex& checkpoints) {
   const std::string& path = config.trainer().resume_from_path();
-  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(path, config));
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(path, config, options));
   std::error_code error;
   const bool ours =
       fs::equivalent(fs::path(path + "/").parent_path().parent_path(), checkpoints.dir(), error);
@@ -145,21 +151,24 @@ absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config, CheckpointIndex& 
 
 // The newest whole checkpoint, or the model where there is no checkpoint at all.
 absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
+                                     const ResumeOptions& options,
                                      const CheckpointIndex& checkpoints,
                                      Purpose purpose = Purpose::kGoOn) {
   const bool look = purpose == Purpose::kLook;
-  const FoundCheckpoint found = checkpoints.FindNewest();
+  // Who only looks at weights carries no groups on.
+  const FoundCheckpoint found =
+      checkpoints.FindNewest(look ? CheckpointIndex::WholeCheck() : CheckSavedPool);
   if (!found.newest) {
     if (found.left_out.empty()) return ResumePoint{};
     return MakeStatus(absl::StatusCode::kDataLoss,
-                      "no checkpoint in {} is whole:\n  {}\nbring the missing files back, or {}",
+                      "no checkpoint in {} is whole:\n  {}\nbring the files back, or {}",
                       checkpoints.dir(), fmt::join(found.left_out, "\n  "),
                       look ? "look at the model itself with trainer.resume_mode=disable"
                            : fmt::format("start anew with trainer.resume_mode=disable, which moves "
                                          "what is there to {}.previous and deletes nothing",
                                          checkpoints.dir()));
   }
-  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(found.newest->path, config, purpose));
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(found.newest->path, config, options, purpose));
   if (!found.left_out.empty()) {
     point.warnings.insert(
         point.warnings.begin(),
@@ -170,16 +179,16 @@ absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
 }
 
 absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
-                                   int64_t total_steps,
+                                   const ResumeOptions& options,
                                    CheckpointIndex& checkpoints) {
   const std::string& mode = config.trainer().resume_mode();
-  if (mode == "resume_path") return GoBackTo(config, checkpoints);
+  if (mode == "resume_path") return GoBackTo(config, options, checkpoints);
   if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
   const std::optional<int64_t> finished = checkpoints.FinishedStep();
-  if (finished && *finished >= total_steps) {
+  if (finished && *finished >= options.total_steps) {
     return StartAnew(checkpoints, fmt::format("the run here had finished its {} steps", *finished));
   }
-  return AtNewest(config, checkpoints);
+  return AtNewest(config, options, checkpoints);
 }
 
 }  // namespace
@@ -197,8 +206,8 @@ absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
                                             const CheckpointIndex& checkpoints) {
   const std::string& mode = config.trainer().resume_mode();
   if (mode == "disable") return ResumePoint{};
-  return mode == "resume_path" ? At(config.trainer().resume_from_path(), config, Purpose::kLook)
-                               : AtNewest(config, checkpoints, Purpose::kLook);
+  return mode == "resume_path" ? At(config.trainer().resume_from_path(), config, {}, Purpose::kLook)
+                               : AtNewest(config, {}, checkpoints, Purpose::kLook);
 }
 
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
@@ -210,11 +219,11 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
     const absl::StatusOr<std::string> last = ReadWholeFile(file);
     restarted = last.ok() && *last == options.launch_id;
     if (restarted) {
-      TANDEM_ASSIGN_OR_RETURN(ResumePoint point, AtNewest(config, checkpoints));
+      TANDEM_ASSIGN_OR_RETURN(ResumePoint point, AtNewest(config, options, checkpoints));
       if (!point.checkpoint.empty()) return point;
     }
   }
-  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options.total_steps, checkpoints));
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options, checkpoints));
   point.anew = point.anew && !restarted;
   // Only now: what is in the folder from here on is this launch's.
   if (!options.launch_id.empty()) {

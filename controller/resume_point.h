@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct ResumeOptions {
   // The same for all starts of one launch, "" for a controller started by hand. A second start of
   // a launch is a restart after a crash.
   std::string launch_id;
+  // Asked of the checkpoint that is chosen, before anything is moved: OK where all in it (finished
+  // steps: `step`) fits the run. Empty: nothing is asked.
+  std::function<absl::Status(const std::string& checkpoint, int64_t step)> fits;
 };
 
 struct ResumePoint {
@@ -37,8 +41,9 @@ struct ResumePoint {
 // A restart goes on from the newest checkpoint of its launch, whatever the mode; without one it
 // starts as the first start did.
 // NotFound or DataLoss: the checkpoint is not whole, or of those in the folder none is (a start
-// from the model would silently throw a run away). InvalidArgument: it holds a model of another
-// geometry than model.path.
+// from the model would silently throw a run away); one with a damaged pool (CheckSavedPool) is not.
+// InvalidArgument: it holds a model of another geometry than model.path, or other adapters. Else as
+// ResumeOptions::fits.
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);

@@ -12,7 +12,6 @@
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "controller/checkpoint_index.h"
-#include "controller/resume_point.h"
 
 namespace tandem {
 namespace {
@@ -73,13 +72,12 @@ absl::Status CheckNobodyThere(const std::string& run_dir) {
 }
 
 absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
-                                                      int64_t total_steps) {
+                                                      const ResumeOptions& options) {
   CheckpointIndex checkpoints = CheckpointIndex::LookInto(config.trainer().default_local_dir());
-  TANDEM_ASSIGN_OR_RETURN(
-      const ResumePoint point,
-      config.weight_sync().check_only()
-          ? PeekResumePoint(config, checkpoints)
-          : ChooseResumePoint(config, {.total_steps = total_steps, .launch_id = ""}, checkpoints));
+  TANDEM_ASSIGN_OR_RETURN(const ResumePoint point,
+                          config.weight_sync().check_only()
+                              ? PeekResumePoint(config, checkpoints)
+                              : ChooseResumePoint(config, options, checkpoints));
   std::vector<std::string> lines;
   if (!point.note.empty()) {
     lines.push_back("a start now: " + point.note);

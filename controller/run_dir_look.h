@@ -9,6 +9,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/config/config.h"
+#include "controller/resume_point.h"
 
 namespace tandem {
 
@@ -20,9 +21,9 @@ absl::Status CheckWritable(const std::string& folder);
 // folder without them is free.
 absl::Status CheckNobodyThere(const std::string& run_dir);
 
-// Lines for the user on the checkpoints there: where the run would begin, with the warnings that
-// it would give. Nothing is moved. Errors as ChooseResumePoint.
+// Lines for the user on the checkpoints there: where a run with these options would begin, with the
+// warnings that it would give. Nothing is moved. Errors as ChooseResumePoint.
 absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
-                                                      int64_t total_steps);
+                                                      const ResumeOptions& options);
 
 }  // namespace tandem

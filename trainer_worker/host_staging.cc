@@ -29,4 +29,11 @@ absl::StatusOr<const std::byte*> HostStaging::Fetch(const void* from, int64_t by
   return room;
 }
 
+absl::StatusOr<const float*> HostStaging::Floats(const float* from, int64_t count) {
+  if (device_->is_host()) return from;
+  TANDEM_ASSIGN_OR_RETURN(const std::byte* const values,
+                          Fetch(from, count * static_cast<int64_t>(sizeof(float))));
+  return reinterpret_cast<const float*>(values);
+}
+
 }  // namespace tandem

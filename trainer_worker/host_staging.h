@@ -31,6 +31,8 @@ class HostStaging {
   absl::StatusOr<std::byte*> Room(int64_t bytes);
   // Bytes of the device's memory, in the buffer.
   absl::StatusOr<const std::byte*> Fetch(const void* from, int64_t bytes);
+  // The same where the device has memory of its own, else where they lie.
+  absl::StatusOr<const float*> Floats(const float* from, int64_t count);
   void Release() { memory_.reset(); }
 
  private:

@@ -28,6 +28,7 @@ absl::StatusOr<const void*> MasterRows::Rows(const TensorRows& rows) {
   }
   TANDEM_ASSIGN_OR_RETURN(const PlacedRows placed,
                           PlaceMyRows(*policy_, rows, options_.dtype, scratch_->data()));
+  TANDEM_RETURN_IF_ERROR(policy_->device()->Synchronize());
   const bool receives = options_.receiver < 0 || options_.receiver == policy_->plan().rank();
   std::byte* const all = receives ? scratch_->data() : nullptr;
   TANDEM_RETURN_IF_ERROR(communicator_->host().AllGatherV(placed.mine, placed.bytes, all));

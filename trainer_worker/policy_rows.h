@@ -19,8 +19,9 @@ class PolicyRows {
   virtual const ShardPlan& plan() const = 0;
   virtual Device* device() const = 0;
   // Rows [row, row + rows) of this rank's piece of plan().tensors()[tensor], dense and rounded once
-  // to `dtype` (float32: as they are), into `out`, which is TakeHostMemory's. Nothing else is
-  // changed: threads may call it at once as long as nobody gives the policy new values.
+  // to `dtype` (float32: as they are), into `out`, which is the device's or TakeHostMemory's, where
+  // they are there after Device::Synchronize. Nothing else is changed. The engine thread's, whose
+  // ops make the rows.
   virtual absl::Status CopyRows(
       size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) = 0;
 };

@@ -347,8 +347,9 @@ absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
       tandem::SaveState(options, session->spec(), session->shard(), session->exported(),
                         session->optimizer(), session->communicator(), &ledger_));
   if (session->lora() != nullptr) {
-    const absl::Status written = WriteAdapters(command.directory + "/" + kAdapterFolder,
-                                               options_.session.model_dir, *session->lora());
+    const absl::Status written =
+        WriteAdapters(command.directory + "/" + kAdapterFolder, options_.session.model_dir,
+                      options_.session.lora.dropout, *session->lora(), &ledger_);
     TANDEM_RETURN_IF_ERROR(
         Agree(session->communicator(), written, "writing the adapters").status());
   }

@@ -82,9 +82,16 @@ absl::StatusOr<const std::byte*> WeightGather::Group(int layer) {
   if (!device_->is_host()) return GroupOnDevice(layer);
   const bool prefetched = place.layer == layer;
   const OrderedCommunicator::Result filled = std::exchange(place, Place{}).filled;
-  TANDEM_RETURN_IF_ERROR(prefetched ? filled.get() : communicator_->Run(FillOf(layer)));
+  if (!prefetched && filled.valid()) filled.wait();  // it has staging_
+  TANDEM_RETURN_IF_ERROR(prefetched ? filled.get() : FillNow(layer));
   place.layer = layer;
   return Address(layer);
+}
+
+absl::Status WeightGather::FillNow(int layer) {
+  if (LaysOutMade()) return LayOutMade(layer);
+  TANDEM_RETURN_IF_ERROR(StageMine(layer));
+  return communicator_->Run(FillOf(layer));
 }
 
 absl::StatusOr<const std::byte*> WeightGather::GroupOnDevice(int layer) {
@@ -94,9 +101,8 @@ absl::StatusOr<const std::byte*> WeightGather::GroupOnDevice(int layer) {
   Place& place = places_[IndexOf(layer)];
   if (place.layer == layer) return Address(layer);
   place = Place{};
-  StageMine(layer);
-  TANDEM_RETURN_IF_ERROR(communicator_->Run(FillOf(layer)));
-  TANDEM_RETURN_IF_ERROR(LayOut(layer));
+  TANDEM_RETURN_IF_ERROR(FillNow(layer));
+  if (!LaysOutMade()) TANDEM_RETURN_IF_ERROR(LayOut(layer));
   place.layer = layer;
   return Address(layer);
 }
@@ -112,7 +118,7 @@ void WeightGather::Prefetch(Next next) {
     return;
   }
   if (!device_->is_host() && !LayOutPrefetched().ok()) return;  // Group fails as well
-  StageMine(layer);
+  if (!StageMine(layer).ok()) return;
   place = Place{layer, communicator_->Submit(FillOf(layer))};
 }
 
@@ -157,10 +163,6 @@ OrderedCommunicator::Work WeightGather::FillOf(int layer) {
 absl::Status WeightGather::Fill(int layer, Communicator& group) {
   const int64_t offset = MyOffset(layer), length = BytesOf(layer, plan_->rank());
   if (source_.file != nullptr) source_.file->WillNeed(offset, length);
-  if (source_.rows != nullptr) {
-    if (plan_->world_size() == 1) return LayOutMade(layer);
-    TANDEM_RETURN_IF_ERROR(MakeMine(layer));
-  }
   TANDEM_RETURN_IF_ERROR(Collect(layer, group));
   TANDEM_RETURN_IF_ERROR(LayOut(layer));
   if (source_.file != nullptr) source_.file->Evict(offset, length);
@@ -174,24 +176,25 @@ absl::Status WeightGather::Collect(int layer, Communicator& group) {
       source_.rows == nullptr ? source_.data + MyOffset(layer) : staging_->data();
   int64_t before = 0;
   for (int r = 0; r < plan_->world_size(); ++r) {
-    if (r == plan_->rank() && (StagesMine() || source_.rows != nullptr))
-      mine = staging_->data() + before;
+    if (r == plan_->rank() && StagesMine()) mine = staging_->data() + before;
     bytes.push_back(BytesOf(layer, r));
     before += bytes.back();
   }
   return group.AllGatherV(mine, bytes, staging_->data());
 }
 
-absl::Status WeightGather::MakeMine(int layer) {
-  int64_t before = 0;
-  for (int r = 0; r < plan_->rank(); ++r) before += BytesOf(layer, r);
+absl::Status WeightGather::MakeMine(int layer, std::byte* to) {
+  // What was prefetched is in staging_ as long as the communication thread has it.
+  for (const Place& place : places_) {
+    if (place.filled.valid()) place.filled.wait();
+  }
   const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
   const ShardPlan::Group tensors = plan_->group(layer);
   for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
     const ShardPlan::Piece& piece = plan_->mine(tensor);
     const int64_t offset = (piece.offset - plan_->group_offset(layer, plan_->rank())) * element;
-    TANDEM_RETURN_IF_ERROR(source_.rows->CopyRows(tensor, 0, piece.rows, plan_->layout().dtype(),
-                                                  staging_->data() + before + offset));
+    TANDEM_RETURN_IF_ERROR(
+        source_.rows->CopyRows(tensor, 0, piece.rows, plan_->layout().dtype(), to + offset));
   }
   return absl::OkStatus();
 }
@@ -201,6 +204,11 @@ absl::Status WeightGather::LayOutMade(int layer) {
   const ShardPlan::Group tensors = plan_->group(layer);
   for (size_t tensor = tensors.first; tensor < tensors.last; ++tensor) {
     const TensorPlace& place = *plan_->tensors()[tensor];
+    if (!device_->is_host()) {
+      TANDEM_RETURN_IF_ERROR(
+          source_.rows->CopyRows(tensor, 0, place.rows(), dtype, AddressOf(layer, place, 0)));
+      continue;
+    }
     const int64_t row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(dtype));
     const int64_t step = RowsPerRange(row_bytes);
     made_.resize(static_cast<size_t>(std::max(kRowRangeBytes, row_bytes)));
@@ -213,12 +221,13 @@ absl::Status WeightGather::LayOutMade(int layer) {
   return absl::OkStatus();
 }
 
-void WeightGather::StageMine(int layer) {
-  if (!StagesMine()) return;
-  int64_t before = 0;
-  for (int r = 0; r < plan_->rank(); ++r) before += BytesOf(layer, r);
-  device_->Copy(staging_->data() + before, source_.data + MyOffset(layer),
-                BytesOf(layer, plan_->rank()));
+absl::Status WeightGather::StageMine(int layer) {
+  if (!StagesMine()) return absl::OkStatus();
+  std::byte* to = staging_->data();
+  for (int r = 0; r < plan_->rank(); ++r) to += BytesOf(layer, r);
+  if (source_.rows != nullptr) return MakeMine(layer, to);
+  device_->Copy(to, source_.data + MyOffset(layer), BytesOf(layer, plan_->rank()));
+  return absl::OkStatus();
 }
 
 absl::Status WeightGather::LayOutPrefetched() {
@@ -250,6 +259,12 @@ absl::Status WeightGather::LayOut(int layer, UploadStream* beside) {
   return absl::OkStatus();
 }
 
+std::byte* WeightGather::AddressOf(int layer, const TensorPlace& place, int64_t row) const {
+  TANDEM_CHECK(!place.packed, place.name);  // a GPU's weights are row-major
+  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
+  return Address(layer) + place.offset + (place.fused_row + row) * place.cols() * element;
+}
+
 absl::Status WeightGather::WriteRows(int layer,
                                      const TensorPlace& place,
                                      const ShardPlan::Piece& piece,
@@ -260,9 +275,8 @@ absl::Status WeightGather::WriteRows(int layer,
     layout.WriteRows(Address(layer), place, piece.row, piece.rows, from);
     return absl::OkStatus();
   }
-  TANDEM_CHECK(!place.packed, place.name);  // a GPU's weights are row-major
   const int64_t row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout.dtype()));
-  std::byte* const to = Address(layer) + place.offset + (place.fused_row + piece.row) * row_bytes;
+  std::byte* const to = AddressOf(layer, place, piece.row);
   if (beside != nullptr) return beside->Copy(to, from, piece.rows * row_bytes);
   device_->Copy(to, from, piece.rows * row_bytes);
   return absl::OkStatus();

@@ -19,7 +19,7 @@ namespace tandem {
 // This rank's shard of a policy, in the plan's order and its layout's dtype.
 struct ShardSource {
   const std::byte* data = nullptr;
-  PolicyRows* rows = nullptr;  // instead of `data`: they are made anew for each gather; on a CPU
+  PolicyRows* rows = nullptr;  // instead of `data`: they are made anew for each gather
   FileRegion* file = nullptr;  // that `data` lies in: a group's pages are held while it is gathered
   bool offloaded = false;      // in a file, or in host memory of a GPU
 };
@@ -29,7 +29,8 @@ struct ShardSource {
 // communication thread gathers while the layer at hand computes. All: every layer stays until the
 // weights change; a single rank has all, and what it calls gathering is laying out its own shard,
 // which is left where it lies if it is in a GPU's memory and laid out already (ShardPlan).
-// Reading a group from a file is a part of gathering it. On a GPU the communication thread only
+// Reading a group from a file is a part of gathering it; rows that are made are made by the caller,
+// who has the ops. On a GPU the communication thread only
 // collects the ranks' shards; laying them out is the caller's, in the order of its device's work. A
 // single rank's offloaded shard comes to a GPU on a stream of its own, a layer while the one before
 // it computes; with several ranks its part of a group is copied in the order of the work.
@@ -90,22 +91,26 @@ class WeightGather {
   // Index into places_.
   size_t IndexOf(int layer) const;
   std::byte* Address(int layer) const;
-  // What the communication thread does for a group, or the caller: all of it on a CPU, the
-  // collective alone on a GPU.
+  // Brings a group to its place, on a GPU of several ranks to staging_.
+  absl::Status FillNow(int layer);
+  // What the communication thread does for a group, or the caller: all of it on a CPU but for rows
+  // that are made, the collective alone on a GPU.
   OrderedCommunicator::Work FillOf(int layer);
   absl::Status Fill(int layer, Communicator& group);
-  // On a GPU a collective reads device memory: this rank's part of an offloaded source goes to its
-  // place in staging_ before.
+  // This rank's part of a group goes to its place in staging_ before it is collected: rows that are
+  // made, and an offloaded source on a GPU, where a collective reads device memory.
   bool StagesMine() const {
-    return !device_->is_host() && source_.offloaded && plan_->world_size() > 1;
+    const bool uploads = !device_->is_host() && source_.offloaded;
+    return plan_->world_size() > 1 && (uploads || source_.rows != nullptr);
   }
-  void StageMine(int layer);
+  absl::Status StageMine(int layer);
   absl::StatusOr<const std::byte*> GroupOnDevice(int layer);
   absl::Status LayOutPrefetched();
   absl::Status Collect(int layer, Communicator& group);
-  // Of a source that makes its rows: this rank's part of a group, in its place in staging_.
-  absl::Status MakeMine(int layer);
-  // The same of a single rank, into the layer's place by ranges of rows.
+  // Of a source that makes its rows: this rank's part of a group.
+  absl::Status MakeMine(int layer, std::byte* to);
+  // The same of a single rank, into the layer's place, on a CPU by ranges of rows.
+  bool LaysOutMade() const { return source_.rows != nullptr && plan_->world_size() == 1; }
   absl::Status LayOutMade(int layer);
   // Whether a layer is prefetched by uploads_.
   bool Uploads() const {
@@ -116,6 +121,8 @@ class WeightGather {
   absl::Status JoinUploads();
   // By `beside`, or in the order of the device's work if it is null.
   absl::Status LayOut(int layer, UploadStream* beside = nullptr);
+  // Of a row in a GPU's layer.
+  std::byte* AddressOf(int layer, const TensorPlace& place, int64_t row) const;
   absl::Status WriteRows(int layer,
                          const TensorPlace& place,
                          const ShardPlan::Piece& piece,

@@ -65,7 +65,8 @@ class Rules {
     Require(!keys_.overlap() || config_.rollout().free_cache_engine() == "false",
             {"rollout.partial.overlap", "rollout.free_cache_engine"},
             fmt::format("rollout.partial.overlap=true generates while the trainers train, and "
-                        "rollout.free_cache_engine={} {} the KV cache away then; set it to false",
+                        "rollout.free_cache_engine={} {} the KV cache away then, of every rollout, "
+                        "as each shares its device with a trainer; set it to false",
                         config_.rollout().free_cache_engine(),
                         config_.rollout().free_cache_engine() == "auto" ? "may take" : "takes"));
   }

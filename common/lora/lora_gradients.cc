@@ -20,17 +20,21 @@ float Dot(const float* x, const float* y, int64_t count) {
   return sum;
 }
 
-void AddB(const LoraGradientBlock& m, float scaling) {
-  for (int64_t row = 0; row < m.rows; ++row) {
+}  // namespace
+
+void AddRowsOfLoraB(const LoraGradientBlock& m, int64_t first, int64_t last) {
+  const auto scaling = static_cast<float>(m.scaling);
+  for (int64_t row = first; row < last; ++row) {
     for (int64_t k = 0; k < m.rank; ++k) {
       m.db[row * m.rank + k] += scaling * Dot(m.dw + row * m.in, m.a + k * m.in, m.in);
     }
   }
 }
 
-void AddA(const LoraGradientBlock& m, float scaling) {
-  for (int64_t begin = 0; begin < m.in; begin += kTileColumns) {
-    const int64_t count = std::min(kTileColumns, m.in - begin);
+void AddColumnsOfLoraA(const LoraGradientBlock& m, int64_t first, int64_t last) {
+  const auto scaling = static_cast<float>(m.scaling);
+  for (int64_t begin = first; begin < last; begin += kTileColumns) {
+    const int64_t count = std::min(kTileColumns, last - begin);
     for (int64_t row = 0; row < m.rows; ++row) {
       const float* __restrict dw = m.dw + row * m.in + begin;
       for (int64_t k = 0; k < m.rank; ++k) {
@@ -42,12 +46,9 @@ void AddA(const LoraGradientBlock& m, float scaling) {
   }
 }
 
-}  // namespace
-
 void AddLoraGradients(const LoraGradientBlock& block) {
-  const auto scaling = static_cast<float>(block.scaling);
-  AddB(block, scaling);
-  AddA(block, scaling);
+  AddRowsOfLoraB(block, 0, block.rows);
+  AddColumnsOfLoraA(block, 0, block.in);
 }
 
 }  // namespace tandem

@@ -24,5 +24,9 @@ struct LoraGradientBlock {
 // adds one row after the other, (s * B) * dW. So blocks of rows, taken in ascending order, give the
 // bits of all rows at once. Works in the calling thread with its mode for denormals.
 void AddLoraGradients(const LoraGradientBlock& block);
+// Its parts, which threads may do at once: rows [first, last) of dB, and columns [first, last) of
+// dA. How either is cut changes no bit.
+void AddRowsOfLoraB(const LoraGradientBlock& block, int64_t first, int64_t last);
+void AddColumnsOfLoraA(const LoraGradientBlock& block, int64_t first, int64_t last);
 
 }  // namespace tandem

@@ -16,6 +16,15 @@ constexpr int64_t RowsPerRange(int64_t row_bytes) {
   return std::max<int64_t>(1, kRowRangeBytes / std::max<int64_t>(1, row_bytes));
 }
 
+// A range of a rank's `rows` of a tensor in fp32, on its way into a digest (trainer_worker/lora):
+// a GPU is waited for after each, so that it has longer ones.
+constexpr int64_t DigestRangeBytes(int64_t rows, int64_t cols, bool gpu) {
+  constexpr int64_t kFloat = 4;
+  const int64_t row_bytes = std::max<int64_t>(1, cols * kFloat);
+  const int64_t range = gpu ? 32 * kRowRangeBytes : kRowRangeBytes;
+  return row_bytes * std::clamp<int64_t>(range / row_bytes, 1, std::max<int64_t>(1, rows));
+}
+
 // What holds any range of the model with elements of `element_bytes`: what every rank takes, under
 // the tag gather, while weights are checked (the compute dtype) or exported (2).
 inline int64_t RowScratchBytes(const ModelSpec& spec, int64_t element_bytes) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/model_spec/row_ranges.h"
+#include "common/types/tensor_view.h"
 
 namespace tandem {
 namespace {
@@ -11,7 +12,8 @@ constexpr int64_t kFloat = 4;
 
 int64_t GatherBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   const bool offloaded = options.reference && options.offload_reference;
-  const bool in_place = options.gpu && options.pairs == 1 && !offloaded;
+  const bool made = options.adapters > 0;  // of adapters, for each gather
+  const bool in_place = options.gpu && options.pairs == 1 && !offloaded && !made;
   if (in_place && RowMajorIsDense(spec, options.element_bytes)) return 0;
   GatherOptions gather = options.gather;
   gather.ranks = options.pairs;
@@ -25,6 +27,17 @@ int64_t GradientBytes(const ModelSpec& spec, const TrainerMemoryOptions& options
   const int64_t buffers = GradientBuffers(spec.num_layers, options.gpu);
   return RegionBytes(kFloat * shard) + RegionBytes(kFloat * GlobalParameters(spec)) +
          RegionBytes(buffers * kFloat * LayerParameters(spec));
+}
+
+// Of any tensor of rank 0's shard.
+int64_t LongestDigestRange(const ModelSpec& spec, const TrainerMemoryOptions& options) {
+  int64_t bytes = 0;
+  for (const TensorSpec& tensor : HfTensors(spec)) {
+    const int64_t rows = ShardRows(tensor.shape[0], 0, options.pairs).rows();
+    const int64_t cols = NumElements(tensor.shape) / tensor.shape[0];
+    bytes = std::max(bytes, DigestRangeBytes(rows, cols, options.gpu));
+  }
+  return bytes;
 }
 
 // The base without masters, gradients or moments, which is the reference too; adapters with all of
@@ -49,6 +62,7 @@ TrainerMemory LoraBytes(const ModelSpec& spec, const TrainerMemoryOptions& optio
   // A check reads the base and merges it.
   const int64_t rows = RowScratchBytes(spec, options.element_bytes);
   memory.row_scratch = RegionBytes(2 * rows) + RegionBytes(rows);
+  memory.digest_scratch = RegionBytes(LongestDigestRange(spec, options));
   memory.gather = GatherBytes(spec, options);
   return memory;
 }

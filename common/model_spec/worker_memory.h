@@ -37,6 +37,8 @@ struct TrainerMemory {
   // Gathered weights, and the ranks' shards of one group; 0 where a GPU's single rank reads its
   // shards where they lie.
   int64_t gather = 0;
+  // Under the tag gather, while weights that are made are digested, after a step: a range of them.
+  int64_t digest_scratch = 0;
   // Under the tag gather, while a checkpoint exports the model and while weights are checked: what
   // ranges of rows are gathered into, on every rank (row_ranges.h).
   int64_t row_scratch = 0;

@@ -2,14 +2,21 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/check.h"
+#include "common/base/scoped_denormals.h"
+#include "common/lora/lora_gradients.h"
+#include "common/lora/merge.h"
 #include "common/ops/cpu/adamw.h"
 #include "common/ops/cpu/thread_pool.h"
+#include "common/tensor_file/element_convert.h"
 #include "common/weights/shard_ops.h"
 
 namespace tandem {
 namespace {
 
 constexpr int64_t kTaskElements = 1 << 16;
+constexpr int64_t kMergedRows = 32;  // of a task: a tile of A is packed for each
+constexpr int64_t kGradientRows = 16, kGradientColumns = 256;
 constexpr int64_t kRoundedElements = 1 << 12;  // at a time: stays in the first-level cache
 
 void AppendRounded(const float* masters, int64_t count, DigestRun* run) {
@@ -22,12 +29,58 @@ void AppendRounded(const float* masters, int64_t count, DigestRun* run) {
   }
 }
 
+// Rows [first, last) of a block.
+MergeBlock RowsOf(MergeBlock block, int64_t first, int64_t last) {
+  const auto at = [&](DType dtype) {
+    return first * block.in * static_cast<int64_t>(DTypeBytes(dtype));
+  };
+  block.base = static_cast<const std::byte*>(block.base) + at(block.base_dtype);
+  block.out = static_cast<std::byte*>(block.out) + at(block.out_dtype);
+  block.b += first * block.rank;
+  block.rows = last - first;
+  return block;
+}
+
 class CpuShardOps final : public ShardOps {
  public:
   explicit CpuShardOps(std::shared_ptr<ThreadPool> pool) : pool_(std::move(pool)) {}
 
   void Round(const float* values, Bf16* rounded, int64_t count) override {
     RoundToBf16(*pool_, values, rounded, count);
+  }
+
+  void Convert(
+      const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count) override {
+    const auto* const in = static_cast<const std::byte*>(from);
+    auto* const out = static_cast<std::byte*>(to);
+    pool_->ParallelRows(count, kTaskElements, [&](int64_t first, int64_t last, int /*thread*/) {
+      const ScopedDenormals denormals;
+      const absl::Status converted =
+          ConvertElements(in + first * static_cast<int64_t>(DTypeBytes(from_dtype)), from_dtype,
+                          out + first * static_cast<int64_t>(DTypeBytes(to_dtype)), to_dtype,
+                          static_cast<size_t>(last - first));
+      TANDEM_CHECK(converted.ok(), "values of a shard are F32 or BF16");
+    });
+  }
+
+  void Merge(const MergeBlock& block) override {
+    pool_->ParallelRows(block.rows, kMergedRows, [&](int64_t first, int64_t last, int /*thread*/) {
+      MergeRows(RowsOf(block, first, last));
+    });
+  }
+
+  // Rows of dB and columns of dA are nobody else's.
+  void AddLoraGradients(const LoraGradientBlock& block) override {
+    pool_->ParallelRows(block.rows, kGradientRows,
+                        [&](int64_t first, int64_t last, int /*thread*/) {
+                          const ScopedDenormals denormals;
+                          AddRowsOfLoraB(block, first, last);
+                        });
+    pool_->ParallelRows(block.in, kGradientColumns,
+                        [&](int64_t first, int64_t last, int /*thread*/) {
+                          const ScopedDenormals denormals;
+                          AddColumnsOfLoraA(block, first, last);
+                        });
   }
 
   absl::StatusOr<std::vector<double>> SumsOfSquares(

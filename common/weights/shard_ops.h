@@ -1,5 +1,5 @@
 // What is done to a rank's shard of the weights, on whatever device it lies: gradients are summed
-// up, masters stepped, rounded and digested.
+// up, masters stepped, rounded and digested, adapters merged.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@
 namespace tandem {
 
 class ThreadPool;
+struct LoraGradientBlock;
+struct MergeBlock;
 
 // Consecutive fp32 values.
 struct FloatRange {
@@ -31,16 +33,24 @@ struct MasterRun {
 };
 
 // Values are addresses of the device, or of the host memory that the device reaches
-// (Device::ReserveHost); results, where they are not written to an address, are there on return.
-// Elementwise results have the bits of the plain formula on every device; sums have an order that
-// the counts alone decide. Not thread-safe: the engine thread's. Errors are the device's: on a CPU
-// there are none.
+// (Device::ReserveHost); results at an address come in the order of the device's work, others are
+// there on return. Elementwise results have the bits of the plain formula on every device; sums
+// have an order that the counts alone decide. Not thread-safe: the engine thread's. Errors are the
+// device's: on a CPU there are none.
 class ShardOps {
  public:
   virtual ~ShardOps() = default;
 
   // To bf16, nearest even.
   virtual void Round(const float* values, Bf16* rounded, int64_t count) = 0;
+  // `count` values, float32 or bfloat16 each, to nearest even.
+  virtual void Convert(
+      const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count) = 0;
+  // As MergeRows (common/lora/merge.h), with its bits on every device; the rule is kServed.
+  virtual void Merge(const MergeBlock& block) = 0;
+  // As tandem::AddLoraGradients (common/lora/lora_gradients.h), on a GPU in an order of its own,
+  // which the shapes alone decide (cuda/adapter_kernels.h).
+  virtual void AddLoraGradients(const LoraGradientBlock& block) = 0;
   // Of each range the sum of squares, in double.
   virtual absl::StatusOr<std::vector<double>> SumsOfSquares(
       const std::vector<FloatRange>& ranges) = 0;

@@ -50,8 +50,7 @@ absl::StatusOr<std::vector<GroupRequest>> PartialRollout::BeginRound(int64_t ste
       order_.cuts.reset();
     }
   }
-  deadline_ = options_.round_seconds > 0 ? clock_.Now() + absl::Seconds(options_.round_seconds)
-                                         : absl::InfiniteFuture();
+  deadline_ = clock_.Now() + round_time_;
   return pool_->Requests(order_);
 }
 
@@ -61,7 +60,23 @@ bool PartialRollout::RoundIsOver(bool stop) const {
   return BatchIsThere() || clock_.Now() >= deadline_;
 }
 
+void PartialRollout::LearnRoundTime() {
+  if (order_.cuts) return;  // made again: it says nothing of the engine
+  const RoundCounts round = pool_->round();
+  if (round.generated_tokens > 0 && std::exchange(doubled_, false)) {
+    note_ = fmt::format(
+        "step {}: rollout.partial.round_seconds={} is too short for a token; rounds last {} from "
+        "here on",
+        order_.step, options_.round_seconds, absl::FormatDuration(round_time_));
+  }
+  const bool in_vain = round.samples > 0 && round.generated_tokens == 0;
+  if (!in_vain || clock_.Now() < deadline_) return;
+  round_time_ *= 2;
+  doubled_ = true;
+}
+
 absl::Status PartialRollout::EndRound() {
+  LearnRoundTime();
   if (!options_.journaled()) return absl::OkStatus();
   return journal_->Append(order_.step, order_.round, order_.version, pool_->CutSamples());
 }

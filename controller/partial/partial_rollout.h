@@ -26,7 +26,9 @@ class PartialRollout {
                  std::unique_ptr<SamplePool> pool,
                  std::unique_ptr<CutJournal> journal,
                  Clock& clock)
-      : options_(options), pool_(std::move(pool)), journal_(std::move(journal)), clock_(clock) {}
+      : options_(options), pool_(std::move(pool)), journal_(std::move(journal)), clock_(clock) {
+    if (options.round_seconds > 0) round_time_ = absl::Seconds(options.round_seconds);
+  }
 
   const PartialOptions& options() const { return options_; }
   SamplePool& pool() { return *pool_; }
@@ -58,7 +60,9 @@ class PartialRollout {
   // caller wants to `stop`. Never in a round that is made again.
   bool RoundIsOver(bool stop = false) const;
   // Writes down where its samples stand, durable when it returns, if that depends on more than the
-  // seed.
+  // seed. Rounds that the clock ends before any sample has a token more would go on so: each such
+  // one doubles the time of those that follow, once for all, which note() tells of when it was
+  // enough.
   absl::Status EndRound();
 
   // After rounds that did not fill a batch of `wanted` groups, with counts and remedy.
@@ -77,12 +81,16 @@ class PartialRollout {
   std::string TakeNote() { return std::exchange(note_, ""); }
 
  private:
+  void LearnRoundTime();
+
   const PartialOptions options_;
   const std::unique_ptr<SamplePool> pool_;
   const std::unique_ptr<CutJournal> journal_;
   Clock& clock_;
   RoundOrder order_;  // of the round under way
   absl::Time deadline_ = absl::InfiniteFuture();
+  absl::Duration round_time_ = absl::InfiniteDuration();
+  bool doubled_ = false;  // and not told yet
   std::string note_;
 };
 

@@ -14,13 +14,12 @@
 #include "common/types/prompt.h"
 #include "common/types/sample.h"
 #include "controller/clients/rollout_client.h"
+#include "controller/partial/pool_fit.h"
 #include "controller/partial/pool_options.h"
 #include "controller/partial/pooled_sample.h"
 #include "controller/partial/round_order.h"
 
 namespace tandem {
-
-struct SavedPool;
 
 struct PoolCounts {
   int64_t groups = 0;
@@ -43,9 +42,6 @@ struct TakenGroups {
   int64_t longest_span = 0;     // newest less oldest weight version of one sample
   int64_t tokens = 0;           // of the responses
 };
-
-// A row of the training data, nullptr where there is none.
-using DataRows = std::function<const Prompt*(uint64_t data_row)>;
 
 // One thread at a time: the train loop's, or that of generation beside training until the loop has
 // waited for it. Only what Requests puts into GroupRequest::load_continued may be called from any
@@ -112,11 +108,8 @@ class SamplePool {
   // round has out are saved as they were before it.
   // `step`: finished ones.
   absl::Status Save(const std::string& checkpoint, int64_t step) const;
-  // In place of what is here; without a pool in `checkpoint` empty. Nothing changes with an error:
-  // Unimplemented: of a newer format; DataLoss: damaged or cut, or ids in it are none; a pool that
-  // does not fit is InvalidArgument: of another step, another tokenizer, other rows of the data
-  // (`rows`; empty: not looked at), other settings than it was sampled with. Every message has the
-  // remedy.
+  // In place of what is here; without a pool in `checkpoint` empty. Errors as ReadFittingPool; with
+  // one nothing changes.
   absl::Status Load(const std::string& checkpoint, const DataRows& rows, int64_t step);
 
  private:
@@ -137,13 +130,6 @@ class SamplePool {
   absl::Status CheckGrowth(const Sample& sample, const PooledSample& known) const;
   absl::Status CheckBeginning(const Sample& sample, const PooledSample& known) const;
   absl::StatusOr<Sample> ReadSample(const PooledGroup& group, size_t index) const;
-  // Whether what a checkpoint has can go on here.
-  absl::Status CheckFits(const SavedPool& saved, const DataRows& rows) const;
-  absl::Status CheckSettings(const SavedPool& saved) const;
-  absl::Status CheckGroup(const SavedPool& saved,
-                          const PooledGroup& group,
-                          const DataRows& rows) const;
-  absl::Status CheckLength(const SavedPool& saved, const PooledSample& sample) const;
   // Leaves out of the file what nobody refers to, where that is most of it.
   void Compact();
 
@@ -153,9 +139,5 @@ class SamplePool {
   PoolState mark_;
   RoundOrder order_;  // of the newest round
 };
-
-// FailedPrecondition: `checkpoint` has groups that were not trained yet, and the run has partial
-// rollout off, which would drop them. OK: it has none.
-absl::Status CheckNoPool(const std::string& checkpoint);
 
 }  // namespace tandem

@@ -95,7 +95,7 @@ class ArraysWriter {
 };
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
-  return MakeStatus(absl::StatusCode::kDataLoss, "{}: {}; {}", path, what, kRemedy);
+  return MakeStatus(absl::StatusCode::kDataLoss, "{}: {}", path, what);
 }
 
 Prompt PromptOf(const Json& json) {
@@ -273,7 +273,9 @@ absl::Status WriteSavedPool(const std::string& checkpoint,
   return folder->Commit();
 }
 
-absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkpoint) {
+namespace {
+
+absl::StatusOr<std::optional<SavedPool>> ReadPool(const std::string& checkpoint) {
   SavedPool pool{.folder = checkpoint + "/" + kPoolFolder};
   std::error_code error;
   if (!std::filesystem::exists(pool.folder, error)) return std::nullopt;
@@ -302,6 +304,20 @@ absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkp
   }
   TANDEM_RETURN_IF_ERROR(CheckGroups(pool));
   return pool;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkpoint) {
+  auto pool = ReadPool(checkpoint);
+  if (!absl::IsDataLoss(pool.status())) return pool;
+  return MakeStatus(absl::StatusCode::kDataLoss, "{}; {}", std::string(pool.status().message()),
+                    kRemedy);
+}
+
+absl::Status CheckSavedPool(const std::string& checkpoint) {
+  absl::Status read = ReadPool(checkpoint).status();
+  return absl::IsDataLoss(read) ? read : absl::OkStatus();
 }
 
 }  // namespace tandem

@@ -53,4 +53,9 @@ absl::Status WriteSavedPool(const std::string& checkpoint,
 // fall. Every message names file, reason and remedy.
 absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkpoint);
 
+// Whether a checkpoint is whole as far as its pool goes: DataLoss with file and reason, as above
+// but without the remedy, where it is damaged. OK: it is whole, of another format, or there is
+// none.
+absl::Status CheckSavedPool(const std::string& checkpoint);
+
 }  // namespace tandem

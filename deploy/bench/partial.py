@@ -12,13 +12,11 @@ import datetime
 import json
 import pathlib
 import shutil
-import signal
-import sqlite3
 import statistics
-import subprocess
 import sys
 
-from machine import ROOT, commit, die_with_us, machine
+from machine import ROOT, commit, machine
+from training_runs import curve_table, end_on_signals, smoothed, table, text, train
 
 CONFIG = ROOT / "configs/partial_addition.yaml"
 LENGTH = 256  # its data.max_response_length
@@ -55,52 +53,20 @@ def arguments():
     return args
 
 
-def end_at_once(number, _frame):
-    print("error: interrupted; no figures are written", file=sys.stderr)
-    raise SystemExit(128 + number)
-
-
-def steps_of(run_db):
-    """[{metric: value}] of every step, in order."""
-    with sqlite3.connect(f"file:{run_db}?mode=ro", uri=True) as store:
-        rows = store.execute("SELECT metrics FROM steps WHERE step > 0 ORDER BY step")
-        return [json.loads(metrics) for (metrics,) in rows]
-
-
-def train(args, name, seed, failed):
+def run_of(args, name, seed, failed):
     """The steps of one run; [] where it failed."""
-    run_dir = args.out / "partial" / f"{name}-{seed}"
-    shutil.rmtree(run_dir, ignore_errors=True)
-    run_dir.mkdir(parents=True)
-    keys = [*RUNS[name], f"rollout.seed={seed}", f"data.seed={seed}", f"cluster.run_dir={run_dir}",
+    keys = [*RUNS[name], f"rollout.seed={seed}", f"data.seed={seed}",
             f"trainer.total_training_steps={args.steps}", "trainer.val_before_train=false",
             "data.val_files=[]", "trainer.expected_val_rise=0", *args.set]
-    command = [str(args.bin / "tandem-launcher"), "--config", str(CONFIG)]
-    for key in keys:
-        command += ["--set", key]
-    print(f"--- {' '.join(command)}", flush=True)
-    log = run_dir / "launcher.log"
-    with open(log, "w") as out, subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out,
-                                                 preexec_fn=die_with_us) as launcher:
-        try:
-            launcher.wait()
-        finally:
-            launcher.terminate()  # where we were interrupted
-    if launcher.returncode != 0:
-        failed.append(f"{name}, seed {seed}, ended with {launcher.returncode}, see {log}")
-        print(f"error: {failed[-1]}", file=sys.stderr)
+    run_dir = args.out / "partial" / f"{name}-{seed}"
+    run = train(args.bin, CONFIG, run_dir, keys, failed)
+    if run is None:
         return []
-    steps = steps_of(run_dir / "run.db")
+    steps = run.steps()
     shutil.rmtree(run_dir / "checkpoints", ignore_errors=True)
     if not args.keep:
         shutil.rmtree(run_dir)
     return steps
-
-
-def smoothed(values, window=5):
-    """The mean over up to `window` steps around each."""
-    half = window // 2
-    return [statistics.fmean(values[max(0, i - half):i + half + 1]) for i in range(len(values))]
 
 
 def lag(off, on, part):
@@ -152,17 +118,6 @@ def compare(result):
                                 for part in (0.25, 0.5, 0.75)}
 
 
-def text(value, digits=1):
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def table(rows):
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    print("\n" + "\n".join(lines))
-
-
 def show(result):
     rows = [["run", "seed", "wall s", "generation s", "per s of training", "tail share", "rounds a step", "prefilled again",
              "of more than one version", "most versions apart", "reward first 5", "last 5",
@@ -185,23 +140,19 @@ def show(result):
     curves = {f"{name}, {seed}": run["reward_by_step"] for name, of_seed in result.items()
               for seed, run in of_seed.items() if not name.startswith("equal")}
     if curves:
-        longest = max(map(len, curves.values()))
-        table([["reward of step", *curves]] +
-              [[str(step + 1), *(text(curve[step] if step < len(curve) else None, 3)
-                                 for curve in curves.values())] for step in range(longest)])
+        curve_table(curves)
 
 
 def main():
     args = arguments()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end_at_once)
+    end_on_signals()
     here = {"commit": commit(), "started": datetime.datetime.now().astimezone().isoformat(),
             "machine": machine(), "steps": args.steps, "set": args.set, "failed": []}
     print(f"commit {here['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in here["machine"].items()))
     result = {}
     for seed in args.seeds:
         for name in args.names:
-            steps = train(args, name, seed, here["failed"])
+            steps = run_of(args, name, seed, here["failed"])
             if steps:
                 result.setdefault(name, {})[seed] = figures(steps)
     compare(result)

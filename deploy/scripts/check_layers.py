@@ -30,7 +30,7 @@ ALLOWED = {
     "common/device": BASE,
     "common/ops": BASE + ["common/device"],
     "common/comm": BASE + ["common/device"],
-    "common/weights": BASE + ["common/device", "common/model_spec", "common/ops",
+    "common/weights": BASE + ["common/device", "common/lora", "common/model_spec", "common/ops",
                               "common/tensor_file"],
     "common/backend": BASE + ["common/comm", "common/device", "common/model_spec", "common/ops",
                               "common/weights"],

@@ -151,6 +151,23 @@ TEST_CASE("A damaged checkpoint is left out, with the reason", "[checkpoint]") {
   REQUIRE(absl::IsNotFound(CheckpointIndex::ReadState(dir.path()).status()));
 }
 
+TEST_CASE("What else makes a checkpoint whole is asked of the newest, as far as needed",
+          "[checkpoint]") {
+  testing::TempDir dir;
+  CheckpointIndex index = Open(dir.path());
+  Save(index, 1);
+  Save(index, 2);
+  const std::string third = Save(index, 3);
+  std::vector<std::string> asked;
+  const FoundCheckpoint found = index.FindNewest([&](const std::string& path) {
+    asked.push_back(path);
+    return path == third ? absl::DataLossError("torn") : absl::OkStatus();
+  });
+  REQUIRE(found.newest->step == 2);
+  REQUIRE(found.left_out == std::vector<std::string>{third + ": torn"});
+  REQUIRE(asked.size() == 2);
+}
+
 TEST_CASE("Keep-last-N removes whole older checkpoints, never the only good one", "[checkpoint]") {
   testing::TempDir dir;
   CheckpointIndex index = Open(dir.path(), 1);

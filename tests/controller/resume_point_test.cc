@@ -5,9 +5,12 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/base/exit_code.h"
 #include "common/model_spec/model_spec.h"
+#include "common/tensor_file/atomic_file.h"
 #include "controller/config_options.h"
 #include "controller/run_dir_look.h"
+#include "tests/controller/partial/pool_run.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -32,6 +35,19 @@ void WriteModel(const fs::path& dir, int64_t hidden_size) {
   std::ofstream(dir / "config.json") << ModelConfigJson(Spec(hidden_size));
 }
 
+void SavePool(const std::string& checkpoint, int64_t step) {
+  const testing::PoolRun run;
+  REQUIRE(run.pool->Add(testing::SomePrompts(0, 1)).ok());
+  REQUIRE(run.pool->Save(checkpoint, step).ok());
+}
+
+// Another byte in the middle of a file, which keeps its size.
+void Damage(const std::string& path) {
+  std::string bytes = ReadWholeFile(path).value();
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
 // A run directory with checkpoints.
 struct Folder {
   explicit Folder(const std::string& name = "run") : run_dir(dir.path() / name) {
@@ -52,11 +68,13 @@ struct Folder {
     REQUIRE(index.ok());
     return *std::move(index);
   }
-  std::string Save(int64_t step) const {
+  // `pool`: with a group that is not trained yet.
+  std::string Save(int64_t step, bool pool = false) const {
     CheckpointIndex index = Index();
     const auto folder = index.Begin(step);
     REQUIRE(folder.ok());
     WriteModel(*folder, 4);
+    if (pool) SavePool(*folder, step);
     const auto path = index.Commit(step, {.step = step, .config_yaml = ConfigToYaml(config)});
     REQUIRE(path.ok());
     return *path;
@@ -101,7 +119,7 @@ TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
 TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resume]") {
   const Folder f;
   const auto said = [&](std::vector<std::string> overrides, int64_t total_steps = 50) {
-    const auto lines = ForeseeStart(*f.Load(std::move(overrides)), total_steps);
+    const auto lines = ForeseeStart(*f.Load(std::move(overrides)), {.total_steps = total_steps});
     INFO(lines.status().ToString());
     REQUIRE(lines.ok());
     std::string text;
@@ -127,7 +145,7 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
   REQUIRE(f.Index().FinishedStep() == 50);
   fs::remove(fs::path(early) / "config.json");
   fs::remove(fs::path(last) / "config.json");
-  REQUIRE(absl::IsDataLoss(ForeseeStart(*f.Load({}), 60).status()));
+  REQUIRE(absl::IsDataLoss(ForeseeStart(*f.Load({}), {.total_steps = 60}).status()));
 }
 
 TEST_CASE("A start that only looks finds what a start would, and a finished run, and moves nothing",
@@ -288,6 +306,38 @@ TEST_CASE("Checkpoints of which none is whole are no reason to start anew", "[re
   REQUIRE(fs::exists(f.run_dir / "checkpoints.previous" / "step_10"));
 }
 
+TEST_CASE("A checkpoint whose pool is damaged is left out as one of which files are missing",
+          "[resume]") {
+  const Folder f;
+  const std::string first = f.Save(5, /*pool=*/true), second = f.Save(10, /*pool=*/true);
+  REQUIRE(f.Choose()->checkpoint == second);
+  // The same number of bytes: only the pool's own digest tells.
+  Damage(second + "/partial_pool/pool.jsonl");
+  const auto point = f.Choose();
+  REQUIRE(point->checkpoint == first);
+  REQUIRE(point->step == 5);
+  REQUIRE(point->warnings.size() == 1);
+  INFO(point->warnings[0]);
+  REQUIRE(Has(point->warnings[0], "newer checkpoints are not whole and are left out; their steps"));
+  REQUIRE(Has(point->warnings[0], second + ": " + second + "/partial_pool/pool.jsonl: "));
+  // It is used, so that nothing is left to be done.
+  REQUIRE_FALSE(Has(point->warnings[0], "resume_path"));
+  // Who only looks at weights does not need it.
+  REQUIRE(PeekResumePoint(*f.Load({}), f.Index())->checkpoint == second);
+  Damage(first + "/partial_pool/pool.jsonl");
+  for (const std::string launch : {"", "launch-1"}) {
+    const absl::Status refused = f.Choose({}, launch).status();
+    REQUIRE(absl::IsDataLoss(refused));
+    REQUIRE(ExitCodeAt(FailedAt::kInputs, refused) == kExitDataError);
+    const std::string message(refused.message());
+    INFO(message);
+    REQUIRE(Has(message, "no checkpoint in "));
+    REQUIRE(Has(message, first + "/partial_pool/pool.jsonl: "));
+    REQUIRE(Has(message, second + "/partial_pool/pool.jsonl: "));
+    REQUIRE(Has(message, "trainer.resume_mode=disable"));
+  }
+}
+
 TEST_CASE("A run that would use up the epochs of sample ids is refused", "[resume]") {
   const auto loaded = LoadConfig("", {"data.train_batch_size=4"});
   REQUIRE(loaded.ok());
@@ -313,10 +363,17 @@ TEST_CASE("other adapters than a checkpoint's are refused before anything starts
     REQUIRE(absl::IsInvalidArgument(point.status()));
     REQUIRE(std::string(point.status().message()).find(said) != std::string::npos);
   }
-  // A resume does not read the adapters that the run began with.
-  const auto point = f.Choose({"model.lora.rank=8"});
+  // A resume does not read the adapters that a run begins with, and says so.
+  const auto point = f.Choose({"model.lora.rank=8", "model.lora.adapter_path=/a"});
   REQUIRE(point.ok());
   REQUIRE(point->warnings.empty());
+  REQUIRE(
+      Has(point->note, "; model.lora.adapter_path is not read: the adapters are those of the "));
+  REQUIRE_FALSE(Has(f.Choose({"model.lora.rank=8"})->note, "not read"));
+  // A start anew does read them.
+  const auto anew =
+      f.Choose({"model.lora.rank=8", "model.lora.adapter_path=/a", "trainer.resume_mode=disable"});
+  REQUIRE_FALSE(Has(anew->note, "not read"));
 }
 
 }  // namespace tandem

@@ -15,20 +15,25 @@ bool Has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Changes a byte in the middle of the largest file, which keeps its size. Returns its name.
+// Changes a byte in the middle of a file, which keeps its size.
+void Damage(const fs::path& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(path) / 2);
+  file.seekg(middle);
+  const int byte = file.get();
+  file.seekp(middle);
+  file.put(static_cast<char>(byte ^ 0x10));
+  REQUIRE(file.good());
+}
+
+// Returns its name.
 std::string DamageLargestFile(const fs::path& folder) {
   fs::path largest;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;
     if (largest.empty() || entry.file_size() > fs::file_size(largest)) largest = entry.path();
   }
-  std::fstream file(largest, std::ios::in | std::ios::out | std::ios::binary);
-  const auto middle = static_cast<std::streamoff>(fs::file_size(largest) / 2);
-  file.seekg(middle);
-  const int byte = file.get();
-  file.seekp(middle);
-  file.put(static_cast<char>(byte ^ 0x10));
-  REQUIRE(file.good());
+  Damage(largest);
   return largest.filename().string();
 }
 
@@ -62,6 +67,31 @@ TEST_CASE("a damaged checkpoint ends the start with 65, file, tensor and the way
   INFO(rig.Log("launcher"));
   REQUIRE(code == 0);
   REQUIRE(rig.Weights(2) == expected);
+}
+
+TEST_CASE("a damaged pool of carried groups: the run goes on from the checkpoint before") {
+  const RigOptions options{.config = {{"rollout.partial.max_tokens_per_round", "6"},
+                                      {"rollout.partial.groups_per_round", "6"},
+                                      {"data.max_response_length", "16"}}};
+  const Outcome undisturbed = RunUndisturbed(options);
+  ClusterRig rig(options);
+  rig.SetPairs(2);
+  rig.Set("trainer.total_training_steps", "2");
+  REQUIRE(rig.Launch().Wait() == 0);
+  fs::remove(rig.run_dir() + "/checkpoints/finished");
+  const std::string checkpoint = rig.run_dir() + "/checkpoints/step_2";
+  Damage(checkpoint + "/partial_pool/pool.jsonl");
+  rig.Set("trainer.total_training_steps", "3");
+  const int code = rig.Launch().Wait();
+  const std::string said = rig.Log("launcher");
+  INFO(said);
+  REQUIRE(code == 0);
+  REQUIRE(
+      Has(said, "newer checkpoints are not whole and are left out; their steps are made again"));
+  REQUIRE(Has(said, checkpoint + "/partial_pool/pool.jsonl: "));
+  const Outcome outcome = OutcomeOf(rig, 3);
+  REQUIRE(outcome.weights == undisturbed.weights);
+  REQUIRE(outcome.metrics == undisturbed.metrics);
 }
 
 }  // namespace

@@ -199,6 +199,19 @@ class GuardedShardOps final : public ShardOps {
     const Opened opened(device_);
     inner_->Round(values, rounded, count);
   }
+  void Convert(
+      const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count) override {
+    const Opened opened(device_);
+    inner_->Convert(from, from_dtype, to, to_dtype, count);
+  }
+  void Merge(const MergeBlock& block) override {
+    const Opened opened(device_);
+    inner_->Merge(block);
+  }
+  void AddLoraGradients(const LoraGradientBlock& block) override {
+    const Opened opened(device_);
+    inner_->AddLoraGradients(block);
+  }
   absl::StatusOr<std::vector<double>> SumsOfSquares(
       const std::vector<FloatRange>& ranges) override {
     const Opened opened(device_);

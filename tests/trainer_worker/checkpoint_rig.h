@@ -3,6 +3,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,7 @@ namespace tandem::testing {
 
 inline absl::StatusOr<int64_t> SaveRank(Rank& rank, const SaveOptions& save) {
   TrainingSession& session = *rank.session;
-  return SaveState(save, session.spec(), session.shard(), session.shard(), session.optimizer(),
+  return SaveState(save, session.spec(), session.shard(), session.exported(), session.optimizer(),
                    session.communicator(), rank.ledger.get());
 }
 
@@ -56,6 +58,26 @@ struct CheckpointFixture {
     });
   }
 };
+
+inline std::string BytesOfFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file.good());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Every tensor file of folder `a`, at any depth, has the bytes of the one in `b`.
+inline void RequireSameFiles(const std::string& a, const std::string& b) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(a)) {
+    const std::filesystem::path name = std::filesystem::relative(entry.path(), a);
+    INFO(name);
+    if (name.extension() != ".safetensors") continue;
+    const bool same = BytesOfFile(entry.path()) == BytesOfFile(std::filesystem::path(b) / name);
+    REQUIRE(same);
+    ++files;
+  }
+  REQUIRE(files > 0);
+}
 
 // The same state, on any numbers of ranks.
 inline void RequireSameState(RankGroup& a, RankGroup& b) {

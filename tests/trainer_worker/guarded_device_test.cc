@@ -1,8 +1,6 @@
 // A trainer whose memory is not the host's: nothing but the device and its ops touches it, and all
 // bits are those of a trainer on the host.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 
 #include <unistd.h>
@@ -19,25 +17,6 @@ using namespace tandem::testing;
 
 std::unique_ptr<Backend> MakeGuardedBackend() {
   return std::make_unique<GuardedBackend>(MakeHostBackend());
-}
-
-std::string FileBytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE(file.good());
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void RequireSameFiles(const std::string& a, const std::string& b) {
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(a)) {
-    const std::filesystem::path name = entry.path().filename();
-    INFO(name);
-    if (name.extension() != ".safetensors") continue;
-    const bool same = FileBytes(entry.path()) == FileBytes(std::filesystem::path(b) / name);
-    REQUIRE(same);
-    ++files;
-  }
-  REQUIRE(files > 0);
 }
 
 std::vector<Digest> DigestsOf(RankGroup& group) {

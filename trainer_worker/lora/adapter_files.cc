@@ -64,16 +64,24 @@ absl::Status ReadAdapters(const std::string& directory,
 
 absl::Status WriteAdapters(const std::string& directory,
                            const std::string& base_dir,
-                           const LoraWeights& weights) {
+                           double dropout,
+                           const LoraWeights& weights,
+                           Ledger* ledger) {
   if (weights.plan().rank() != 0) return absl::OkStatus();
   const LoraSpec& spec = weights.spec();
   TANDEM_RETURN_IF_ERROR(MakeFolder(directory));
-  TANDEM_ASSIGN_OR_RETURN(const auto writer, PeftAdapterWriter::Create(directory, spec, base_dir));
+  TANDEM_ASSIGN_OR_RETURN(const auto writer,
+                          PeftAdapterWriter::Create(directory, spec, base_dir, dropout));
+  HostStaging staging(weights.device(), ledger);
+  const auto write = [&](size_t target, LoraMatrix matrix, int64_t rows, int64_t cols,
+                         const float* values) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const float* const held, staging.Floats(values, rows * cols));
+    return writer->WriteRows(target, matrix, 0, rows, held);
+  };
   for (size_t target = 0; target < spec.targets.size(); ++target) {
-    TANDEM_RETURN_IF_ERROR(
-        writer->WriteRows(target, LoraMatrix::kA, 0, spec.rank, weights.a(target)));
-    TANDEM_RETURN_IF_ERROR(
-        writer->WriteRows(target, LoraMatrix::kB, 0, spec.targets[target].out, weights.b(target)));
+    const LoraTarget& shape = spec.targets[target];
+    TANDEM_RETURN_IF_ERROR(write(target, LoraMatrix::kA, spec.rank, shape.in, weights.a(target)));
+    TANDEM_RETURN_IF_ERROR(write(target, LoraMatrix::kB, shape.out, spec.rank, weights.b(target)));
   }
   return writer->Finish();
 }

@@ -61,19 +61,20 @@ void AdapterGradients::Choose(int layer, LayerGradients* view) const {
 }
 
 absl::Status AdapterGradients::Reduce(int layer) {
+  ShardOps& ops = *weights_->adapters().ops();
   const auto* const gradients = reinterpret_cast<const float*>(layer_->data());
   for (const size_t tensor : targets_[static_cast<size_t>(layer)]) {
     const TensorPlace& place = *weights_->plan().tensors()[tensor];
     const auto target = static_cast<size_t>(weights_->TargetOf(tensor));
-    AddLoraGradients({.dw = gradients + place.gradient_offset,
-                      .b = weights_->b(target),
-                      .a = weights_->a(target),
-                      .scaling = weights_->spec().scaling(),
-                      .rows = place.rows(),
-                      .in = place.cols(),
-                      .rank = weights_->spec().rank,
-                      .db = sums_->Of(target, LoraMatrix::kB),
-                      .da = sums_->Of(target, LoraMatrix::kA)});
+    ops.AddLoraGradients({.dw = gradients + place.gradient_offset,
+                          .b = weights_->b(target),
+                          .a = weights_->a(target),
+                          .scaling = weights_->spec().scaling(),
+                          .rows = place.rows(),
+                          .in = place.cols(),
+                          .rank = weights_->spec().rank,
+                          .db = sums_->Of(target, LoraMatrix::kB),
+                          .da = sums_->Of(target, LoraMatrix::kA)});
   }
   return absl::OkStatus();
 }

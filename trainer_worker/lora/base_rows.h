@@ -8,38 +8,42 @@
 #include <absl/status/statusor.h>
 
 #include "common/tensor_file/checkpoint_dir.h"
+#include "trainer_worker/parameter_shard.h"
 #include "trainer_worker/policy_rows.h"
 #include "trainer_worker/shard_array.h"
 
 namespace tandem {
 
-// Counted under the tag weights, without masters, gradients or moments. Not thread-safe but for
-// what is const.
+// Counted under the tag weights, without masters, gradients or moments. Not thread-safe.
 class BaseRows : public PolicyRows {
  public:
-  // `plan`, `device` and `ledger` outlive it. ResourceExhausted names the bytes.
+  // `plan`, `compute` and `ledger` outlive it. ResourceExhausted names the bytes.
   static absl::StatusOr<std::unique_ptr<BaseRows>> Create(const ShardPlan* plan,
                                                           DType dtype,
-                                                          Device* device,
+                                                          const ShardCompute& compute,
                                                           Ledger* ledger);
-  // Only this rank's rows are read from disk. Errors as HfCheckpoint.
+  // Only this rank's rows are read from disk, a few at a time. Errors as HfCheckpoint, and the
+  // device's.
   absl::Status Load(const HfCheckpoint& checkpoint);
 
   DType dtype() const { return dtype_; }
-  // Where a row of this rank's piece of a tensor lies, dense, in dtype().
+  // Where a row of this rank's piece of a tensor lies, dense, in dtype(): on the device.
   const std::byte* Row(size_t tensor, int64_t row) const;
 
   const ShardPlan& plan() const override { return *plan_; }
-  Device* device() const override { return device_; }
+  Device* device() const override { return compute_.device; }
   absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
 
  private:
-  BaseRows(const ShardPlan* plan, DType dtype, Device* device)
-      : plan_(plan), dtype_(dtype), device_(device) {}
+  BaseRows(const ShardPlan* plan, DType dtype, const ShardCompute& compute, Ledger* ledger)
+      : plan_(plan), dtype_(dtype), compute_(compute), staging_(compute.device, ledger) {}
+  absl::Status LoadRows(const HfCheckpoint& checkpoint, size_t tensor, int64_t row, int64_t rows);
+
   const ShardPlan* const plan_;
   const DType dtype_;
-  Device* const device_;
+  const ShardCompute compute_;
   std::unique_ptr<ShardArray> array_;
+  HostStaging staging_;  // between a file and a device
 };
 
 }  // namespace tandem

@@ -21,10 +21,9 @@ absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& 
                                                              const LoraWeights* weights,
                                                              bool merged,
                                                              Ledger* ledger) {
-  auto oracle = std::make_unique<LoraOracle>();
+  auto oracle = std::make_unique<LoraOracle>(weights, ledger);
   TANDEM_ASSIGN_OR_RETURN(oracle->checkpoint_, HfCheckpoint::Open(model_dir, spec));
   oracle->base_dtype_ = oracle->checkpoint_->exact_dtype();
-  oracle->weights_ = weights;
   oracle->merge_ = merged;
   const int64_t compute =
       RowScratchBytes(spec, static_cast<int64_t>(DTypeBytes(weights->plan().layout().dtype())));
@@ -48,10 +47,11 @@ absl::StatusOr<const void*> LoraOracle::AdapterRows(const TensorRows& rows,
                                                     const LoraTarget& target) {
   const auto index = static_cast<size_t>(&target - weights_->spec().targets.data());
   const float* const all = rows.place->name.ends_with(kA) ? weights_->a(index) : weights_->b(index);
-  const int64_t cols = rows.place->cols();
-  TANDEM_RETURN_IF_ERROR(ConvertElements(all + rows.row * cols, DType::kFloat32, merged_->data(),
+  const int64_t cols = rows.place->cols(), count = rows.rows * cols;
+  TANDEM_ASSIGN_OR_RETURN(const float* const masters, a_.Floats(all + rows.row * cols, count));
+  TANDEM_RETURN_IF_ERROR(ConvertElements(masters, DType::kFloat32, merged_->data(),
                                          weights_->plan().layout().dtype(),
-                                         static_cast<size_t>(rows.rows * cols)));
+                                         static_cast<size_t>(count)));
   return merged_->data();
 }
 
@@ -70,14 +70,17 @@ absl::StatusOr<const void*> LoraOracle::Rows(const TensorRows& rows) {
   TANDEM_RETURN_IF_ERROR(
       checkpoint_->ReadRows(name, rows.row, rows.rows, base_dtype_, base_->data()));
   const auto index = static_cast<size_t>(target - weights_->spec().targets.data());
-  const int64_t rank = weights_->spec().rank;
+  const int64_t rank = weights_->spec().rank, in = rows.place->cols();
+  TANDEM_ASSIGN_OR_RETURN(const float* const a, a_.Floats(weights_->a(index), rank * in));
+  TANDEM_ASSIGN_OR_RETURN(const float* const b,
+                          b_.Floats(weights_->b(index) + rows.row * rank, rows.rows * rank));
   MergeRows({.base = base_->data(),
              .base_dtype = base_dtype_,
-             .b = weights_->b(index) + rows.row * rank,
-             .a = weights_->a(index),
+             .b = b,
+             .a = a,
              .scaling = weights_->spec().scaling(),
              .rows = rows.rows,
-             .in = rows.place->cols(),
+             .in = in,
              .rank = rank,
              .out = merged_->data(),
              .out_dtype = dtype});

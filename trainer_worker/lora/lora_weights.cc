@@ -57,12 +57,12 @@ absl::StatusOr<std::unique_ptr<LoraWeights>> LoraWeights::Create(const ShardPlan
                                                                  Ledger* ledger,
                                                                  LoraUse use) {
   std::unique_ptr<LoraWeights> weights(new LoraWeights(plan, std::move(spec), compute, use));
-  TANDEM_ASSIGN_OR_RETURN(weights->base_,
-                          BaseRows::Create(plan, base_dtype, compute.device, ledger));
+  TANDEM_ASSIGN_OR_RETURN(weights->base_, BaseRows::Create(plan, base_dtype, compute, ledger));
   TANDEM_ASSIGN_OR_RETURN(weights->adapters_, ParameterShard::Create(&weights->adapter_plan_,
                                                                      options, compute, ledger));
   TANDEM_ASSIGN_OR_RETURN(
-      weights->scratch_, compute.device->Reserve("gather", PieceDigestScratchBytes(*plan), ledger));
+      weights->scratch_,
+      compute.device->Reserve("gather", PieceDigestScratchBytes(*plan, *compute.device), ledger));
   if (plan->world_size() == 1) return weights;
   TANDEM_ASSIGN_OR_RETURN(
       weights->gathered_,
@@ -92,11 +92,10 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
   }
   if (use_ == LoraUse::kBeside) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(scratch_->Map());
-  auto* const values = reinterpret_cast<float*>(scratch_->data());
   for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
     // The base alone stays what it is.
     if (target_of_[tensor] < 0 && gathered_once_) continue;
-    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, *ops_, values, digests_));
+    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, *ops_, *scratch_, digests_));
   }
   gathered_once_ = true;
   return scratch_->Release();
@@ -105,9 +104,8 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
 absl::Status LoraWeights::DigestBase(Communicator& communicator) {
   MasterDigests digests(plan_);
   TANDEM_RETURN_IF_ERROR(scratch_->Map());
-  auto* const values = reinterpret_cast<float*>(scratch_->data());
   for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
-    TANDEM_RETURN_IF_ERROR(DigestPiece(*base_, tensor, *ops_, values, digests));
+    TANDEM_RETURN_IF_ERROR(DigestPiece(*base_, tensor, *ops_, *scratch_, digests));
   }
   TANDEM_RETURN_IF_ERROR(scratch_->Release());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> tensors, digests.OfTensors(communicator));
@@ -130,16 +128,16 @@ absl::Status LoraWeights::CopyRows(
   const int target = target_of_[tensor];
   if (target < 0) return base_->CopyRows(tensor, row, rows, dtype, out);
   const int64_t first = plan_->mine(tensor).row + row;
-  MergeRows({.base = base_->Row(tensor, row),
-             .base_dtype = base_->dtype(),
-             .b = b(static_cast<size_t>(target)) + first * spec_.rank,
-             .a = a(static_cast<size_t>(target)),
-             .scaling = spec_.scaling(),
-             .rows = rows,
-             .in = plan_->tensors()[tensor]->cols(),
-             .rank = spec_.rank,
-             .out = out,
-             .out_dtype = dtype});
+  ops_->Merge({.base = base_->Row(tensor, row),
+               .base_dtype = base_->dtype(),
+               .b = b(static_cast<size_t>(target)) + first * spec_.rank,
+               .a = a(static_cast<size_t>(target)),
+               .scaling = spec_.scaling(),
+               .rows = rows,
+               .in = plan_->tensors()[tensor]->cols(),
+               .rank = spec_.rank,
+               .out = out,
+               .out_dtype = dtype});
   return absl::OkStatus();
 }
 

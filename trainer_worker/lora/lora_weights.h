@@ -26,7 +26,7 @@ namespace tandem {
 enum class LoraUse { kMerged, kBeside };
 
 // Lifecycle: Create (base 0, adapters 0) → base().Load, DigestBase, adapters' masters → Gather,
-// again after every change of the adapters → all else. Not thread-safe but for CopyRows.
+// again after every change of the adapters → all else. Not thread-safe. Addresses are the device's.
 class LoraWeights : public DigestedPolicy {
  public:
   // `plan`, `device`, `ops` and `ledger` outlive the object. `options` are the adapters' own; A

@@ -11,12 +11,16 @@
 
 namespace tandem {
 
-// Room for any range of rows of the plan's tensors in fp32.
-int64_t PieceDigestScratchBytes(const ShardPlan& plan);
+// Room for a range of rows of any of the plan's tensors in fp32: on a GPU, which is waited for
+// after each, of a larger one.
+int64_t PieceDigestScratchBytes(const ShardPlan& plan, const Device& device);
 
-// Takes this rank's rows of one tensor, range by range, made at `scratch`. Errors as CopyRows and
+// Takes this rank's rows of one tensor, made in `scratch` by as many as fit. Errors as CopyRows and
 // MasterDigests::Take.
-absl::Status DigestPiece(
-    PolicyRows& policy, size_t tensor, ShardOps& ops, float* scratch, MasterDigests& digests);
+absl::Status DigestPiece(PolicyRows& policy,
+                         size_t tensor,
+                         ShardOps& ops,
+                         const MemoryRegion& scratch,
+                         MasterDigests& digests);
 
 }  // namespace tandem

@@ -40,16 +40,16 @@ absl::StatusOr<std::unique_ptr<UnmergedPolicy>> UnmergedPolicy::Create(const Sha
                                                                        Ledger* ledger) {
   std::unique_ptr<UnmergedPolicy> policy(new UnmergedPolicy(plan, weights, compute.ops));
   TANDEM_ASSIGN_OR_RETURN(
-      policy->scratch_, compute.device->Reserve("gather", PieceDigestScratchBytes(*plan), ledger));
+      policy->scratch_,
+      compute.device->Reserve("gather", PieceDigestScratchBytes(*plan, *compute.device), ledger));
   return policy;
 }
 
 absl::Status UnmergedPolicy::AdaptersChanged() {
   TANDEM_RETURN_IF_ERROR(scratch_->Map());
-  auto* const values = reinterpret_cast<float*>(scratch_->data());
   for (size_t tensor = 0; tensor < parts_.size(); ++tensor) {
     if (parts_[tensor].target < 0 && digested_) continue;
-    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, *ops_, values, digests_));
+    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, *ops_, *scratch_, digests_));
   }
   digested_ = true;
   return scratch_->Release();

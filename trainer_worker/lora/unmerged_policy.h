@@ -12,8 +12,7 @@
 
 namespace tandem {
 
-// Lifecycle: Create → AdaptersChanged after every LoraWeights::Gather → all else. Not thread-safe
-// but for CopyRows.
+// Lifecycle: Create → AdaptersChanged after every LoraWeights::Gather → all else. Not thread-safe.
 class UnmergedPolicy : public DigestedPolicy {
  public:
   // `plan` is of a layout with adapters, `weights` of the same one without; all outlive it.

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/round_up.h"
 #include "common/base/status_macros.h"
+#include "common/lora/lora_gradients.h"
+#include "common/lora/merge.h"
 #include "common/ops/cuda/adamw.h"
+#include "common/weights/cuda/adapter_kernels.h"
 #include "common/weights/cuda/weight_runs.h"
 
 namespace tandem {
@@ -37,6 +41,29 @@ class CudaShardOps final : public ShardOps {
 
   void Round(const float* values, Bf16* rounded, int64_t count) override {
     LaunchRoundArray(context_->stream(), values, rounded, count, nullptr);
+  }
+
+  void Convert(
+      const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count) override {
+    CheckFloats(from_dtype, to_dtype);
+    if (from_dtype == to_dtype) {
+      if (count > 0) context_->Copy(to, from, count * static_cast<int64_t>(DTypeBytes(to_dtype)));
+    } else if (to_dtype == DType::kBFloat16) {
+      Round(static_cast<const float*>(from), static_cast<Bf16*>(to), count);
+    } else {
+      LaunchWiden(context_->stream(), static_cast<const Bf16*>(from), static_cast<float*>(to),
+                  count);
+    }
+  }
+
+  void Merge(const MergeBlock& block) override {
+    CheckFloats(block.base_dtype, block.out_dtype);
+    TANDEM_CHECK(block.rank > 0 && block.rule == MergeRule::kServed, "what a GPU merges");
+    LaunchMerge(context_->stream(), block);
+  }
+
+  void AddLoraGradients(const LoraGradientBlock& block) override {
+    LaunchAddLoraGradients(context_->stream(), block);
   }
 
   absl::StatusOr<std::vector<double>> SumsOfSquares(
@@ -122,6 +149,13 @@ class CudaShardOps final : public ShardOps {
     if (count > 0) context_->Read(read.data(), values, count * static_cast<int64_t>(sizeof(T)));
     TANDEM_RETURN_IF_ERROR(context_->Synchronize());
     return read;
+  }
+
+  static void CheckFloats(DType from, DType to) {
+    for (const DType dtype : {from, to}) {
+      TANDEM_CHECK(dtype == DType::kFloat32 || dtype == DType::kBFloat16,
+                   "values of a shard are F32 or BF16");
+    }
   }
 
   // Whole blocks are digested here, from the masters; the masters at the edges go to the host, all

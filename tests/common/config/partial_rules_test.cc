@@ -103,6 +103,7 @@ TEST_CASE("remax has no baseline of samples of several weight versions") {
 TEST_CASE("overlap needs rollouts whose KV cache stays") {
   const std::string overlap = "rollout.partial.overlap=true";
   RequireRefused({overlap}, "rollout.free_cache_engine=auto may take the KV cache away");
+  RequireRefused({overlap}, "as each shares its device with a trainer; set it to false");
   RequireRefused({overlap, "rollout.free_cache_engine=true"}, "set it to false");
   REQUIRE(Problem({overlap, "rollout.free_cache_engine=false"}).empty());
 }

@@ -168,6 +168,28 @@ TEST_CASE("Every changed byte of a saved pool is told", "[saved_pool]") {
   }
 }
 
+TEST_CASE("Whether a checkpoint's pool is whole is told without what to do", "[saved_pool]") {
+  const Fixture f;
+  REQUIRE(CheckSavedPool(f.checkpoint()).ok());
+  REQUIRE(CheckSavedPool(f.run.dir.path() / "none").ok());
+  for (const std::string& path : {f.lines(), f.tokens()}) {
+    const std::string bytes = Fixture::Bytes(path);
+    std::string changed = bytes;
+    changed.back() = static_cast<char>(changed.back() ^ 1);
+    for (const std::string& damaged : {changed, bytes.substr(1)}) {
+      Fixture::Write(path, damaged);
+      const absl::Status told = CheckSavedPool(f.checkpoint());
+      REQUIRE(absl::IsDataLoss(told));
+      REQUIRE(std::string(told.message()).rfind(path + ": ", 0) == 0);
+      REQUIRE_FALSE(Says(told, "resume_path"));
+    }
+    Fixture::Write(path, bytes);
+  }
+  // Whole, but not for this build: to be refused by name, not passed over.
+  Fixture::Write(f.lines(), "{\"format\":2}\n");
+  REQUIRE(CheckSavedPool(f.checkpoint()).ok());
+}
+
 TEST_CASE("A format of a later build is refused before anything else of it is read",
           "[saved_pool]") {
   const Fixture f;

@@ -6,6 +6,7 @@
 
 #include "tests/fakes/fake_update_client.h"
 #include "tests/trainer_worker/rank_group.h"
+#include "trainer_worker/lora/lora_oracle.h"
 
 namespace tandem::testing {
 
@@ -33,14 +34,84 @@ inline void SetB(RankGroup& group, uint64_t seed) {
     for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
       const ShardPlan::Piece& piece = plan.mine(tensor);
       const int64_t cols = plan.tensors()[tensor]->cols();
-      for (int64_t i = 0; tensor % 2 == 1 && i < piece.elements; ++i) {
-        const auto at = static_cast<uint64_t>(piece.row * cols + i);
-        shard.master()[piece.offset + i] = 0.2f * (RandomUniform(seed, tensor, at) - 0.5f);
+      if (tensor % 2 == 0) {
+        TANDEM_RETURN_IF_ERROR(shard.MastersWritten(piece.offset, piece.elements));
+        continue;
       }
-      TANDEM_RETURN_IF_ERROR(shard.MastersWritten(piece.offset, piece.elements));
+      const auto fill = [&](float* values) {
+        for (int64_t i = 0; i < piece.elements; ++i) {
+          const auto at = static_cast<uint64_t>(piece.row * cols + i);
+          values[i] = 0.2f * (RandomUniform(seed, tensor, at) - 0.5f);
+        }
+        return absl::OkStatus();
+      };
+      TANDEM_RETURN_IF_ERROR(shard.WriteMasters(piece.offset, piece.elements, fill));
     }
     return rank.session->WeightsChanged();
   });
+}
+
+// Of the ranks' merged weights, as a sync announces them.
+inline std::vector<Digest> MergedDigests(RankGroup& group) {
+  std::vector<Digest> digests;
+  group.RunOk([&](Rank& rank, int index) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const auto mine, rank.session->MakeSource()->Digests());
+    if (index == 0) digests = mine;
+    return absl::OkStatus();
+  });
+  return digests;
+}
+
+// The same of what a check compares with, which the host merges. Tensors are small here.
+inline std::vector<Digest> OracleDigests(Rank& rank) {
+  TrainingSession& session = *rank.session;
+  const auto oracle = LoraOracle::Open(rank.options.model_dir, session.spec(), session.lora(),
+                                       !session.adapters_beside(), rank.ledger.get());
+  REQUIRE(oracle.ok());
+  std::vector<Digest> digests;
+  for (const TensorPlace& place : session.decoder().layout().places()) {
+    const auto element = static_cast<int64_t>(DTypeBytes(session.decoder().layout().dtype()));
+    const int64_t row_bytes = place.cols() * element;
+    const auto rows = (*oracle)->Rows({&place, 0, place.rows(), row_bytes});
+    INFO(rows.status().ToString());
+    REQUIRE(rows.ok());
+    digests.push_back(DigestOf(*rows, place.rows() * row_bytes));
+  }
+  return digests;
+}
+
+// Of every adapter, A and B of each target in turn, put together from the ranks.
+inline std::vector<std::vector<float>> AdapterGradientsOf(RankGroup& group) {
+  std::vector<std::vector<float>> gradients;
+  const size_t count = group[0].session->shard().plan().tensors().size();
+  for (size_t tensor = 0; tensor < count; ++tensor) {
+    gradients.emplace_back();
+    for (int k = 0; k < group.size(); ++k) {
+      ParameterShard& shard = group[k].session->shard();
+      const ShardPlan::Piece& piece = shard.plan().mine(tensor);
+      const float* const from = shard.gradients() + piece.offset;
+      gradients.back().insert(gradients.back().end(), from, from + piece.elements);
+    }
+  }
+  return gradients;
+}
+
+// Two prompts, three samples of each, in groups.
+inline std::vector<Sample> GroupedSamples() {
+  std::vector<Sample> samples = RandomSamples(6, 3);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    Sample& sample = samples[i];
+    const Sample& first = samples[i / 3 * 3];
+    std::vector<int32_t> tokens(first.tokens.begin(), first.tokens.begin() + first.prompt_tokens);
+    tokens.insert(tokens.end(), sample.tokens.begin() + sample.prompt_tokens, sample.tokens.end());
+    sample.tokens = tokens;
+    sample.prompt_tokens = first.prompt_tokens;
+    sample.sample_id = MakeSampleId(i / 3, 0, i % 3);
+    const int64_t response = sample.response_tokens();
+    sample.segments = {{0, sample.prompt_tokens, false, 0},
+                       {sample.prompt_tokens, response, true, 0}};
+  }
+  return samples;
 }
 
 struct Receiver {

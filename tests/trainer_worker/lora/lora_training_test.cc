@@ -25,17 +25,6 @@ struct Fixture {
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
-// Of the ranks' merged weights, as a sync announces them.
-std::vector<Digest> MergedDigests(RankGroup& group) {
-  std::vector<Digest> digests;
-  group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const auto mine, rank.session->MakeSource()->Digests());
-    if (index == 0) digests = mine;
-    return absl::OkStatus();
-  });
-  return digests;
-}
-
 std::vector<std::byte> BaseBytes(Rank& rank) {
   const BaseRows& base = rank.session->lora()->base();
   const int64_t bytes =
