@@ -10,7 +10,7 @@ namespace tandem {
 namespace {
 
 // In the spelling of CanonicalKey; a section stands for everything in it.
-constexpr std::array<std::pair<const char*, const char*>, 63> kElsewhere = {{
+constexpr std::array<std::pair<const char*, const char*>, 88> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"data.gen_batch_size",
      "algorithm.filter_groups refills with batches of data.train_batch_size; leave it out"},
@@ -103,6 +103,33 @@ constexpr std::array<std::pair<const char*, const char*>, 63> kElsewhere = {{
     {"trainer.val_only",
      "trainer.val_before_train=true validates before the first step, and tandemctl evaluate "
      "whenever a run is up"},
+    // Where the nearest key here would mislead.
+    {"rollout.multi_turn", "a rollout generates one response to a prompt; leave it out"},
+    {"rollout.agent", "a rollout generates one response to a prompt; leave it out"},
+    {"rollout.engine_kwargs", "there is one rollout engine; leave it out"},
+    {"rollout.data_parallel_size", "cluster.rollouts says how many there are; leave it out"},
+    {"rollout.pipeline_model_parallel_size", "a rollout is one device; leave it out"},
+    {"rollout.expert_parallel_size", "a rollout is one device; leave it out"},
+    {"rollout.cudagraph_capture_sizes", "there are no sizes to choose; leave it out"},
+    {"rollout.log_prob_micro_batch_size", "actor.ppo_max_token_len_per_gpu packs by tokens"},
+    {"rollout.log_prob_max_token_len_per_gpu", "actor.ppo_max_token_len_per_gpu packs by tokens"},
+    {"rollout.prometheus", "tandemctl status and tandemctl steps; leave it out"},
+    {"rollout.mtp", "there is no speculative decoding; leave it out"},
+    {"model.mtp", "there is no speculative decoding; leave it out"},
+    {"model.tiled_mlp",
+     "micro-batches are packed by actor.ppo_max_token_len_per_gpu; leave it out"},
+    {"model.use_liger", "kernels are Tandem's own; leave it out"},
+    {"model.use_fused_kernels", "kernels are Tandem's own; leave it out"},
+    {"model.fused_kernel_options", "kernels are Tandem's own; leave it out"},
+    {"model.external_lib", "no code of a model is ever run; leave it out"},
+    {"actor.use_torch_compile", "nothing is compiled at run time; leave it out"},
+    {"actor.use_fused_kernels", "kernels are Tandem's own; leave it out"},
+    {"actor.use_remove_padding", "sequences are always packed; leave it out"},
+    {"actor.optim.optimizer", "the optimizer is AdamW; leave it out"},
+    {"actor.optim.optimizer_impl", "the optimizer is AdamW; leave it out"},
+    {"actor.checkpoint.load_contents", "all that was saved is loaded; leave it out"},
+    {"reward_manager", "reward.function and reward.service_address"},
+    {"transfer_queue", "the controller keeps samples in files of the run; leave it out"},
     {"ray_init", "there is no Ray; leave it out"},
     {"ray_kwargs", "there is no Ray; leave it out"},
 }};

@@ -100,6 +100,10 @@ TEST_CASE("keys of verl's that need nothing here, or another, say so") {
       {"model.lora.lora_alpha", "here: model.lora.alpha"},
       {"rollout.total_rollout_steps", "trainer.total_training_steps"},
       {"rollout.over_sample_rate", "rollout.partial.until_groups"},
+      // Not a key that is spelled in much the same way.
+      {"actor_rollout_ref.rollout.multi_turn.enable", "one response to a prompt; leave it out"},
+      {"actor_rollout_ref.model.mtp.enable", "no speculative decoding; leave it out"},
+      {"transfer_queue.enable", "samples in files of the run; leave it out"},
   };
   for (const auto& [key, hint] : hints) {
     const std::string message = ErrorOf("", {key + "=1"});
