@@ -33,7 +33,7 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
                              parts_.pool.TrainerIncarnations() != incarnations_;
   // Weights or numbers that are wrong stay wrong, whoever else was lost meanwhile. Who stayed away
   // for the whole timeout is not waited for once more.
-  if (absl::IsDataLoss(reason) || StayedAway(reason)) return reason;
+  if (absl::IsDataLoss(reason) || StayedAway(reason) || parts_.budget.gave_up()) return reason;
   if (!may_be_a_loss || interrupted()) return reason;
   TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(reason));
   parts_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", parts_.budget.spent(),
@@ -122,6 +122,7 @@ std::string Recovery::Oracle() const {
 
 absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   loading_ = true;
+  loaded_ = false;
   absl::StatusOr<RunPosition> loaded = LoadTrainers();
   if (!loaded.ok()) return WithRemedy(loaded.status());
   loading_ = false;
@@ -133,7 +134,12 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
                           parts_.weights.Publish(position.version, Oracle(), parts_.interrupted));
   if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
   TANDEM_RETURN_IF_ERROR(parts_.weights.Wake(parts_.interrupted).status());
+  loaded_ = true;
   return position;
+}
+
+bool Recovery::trainers_kept() const {
+  return loaded_ && parts_.pool.TrainerIncarnations() == incarnations_;
 }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {

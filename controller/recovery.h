@@ -48,6 +48,10 @@ class Recovery {
   // been. Recover does it by itself.
   void WarnOfMoments() const;
 
+  // Whether the trainers hold what they were loaded with and what steps have made of it since: none
+  // of them was lost, and no recovery has begun to load something else.
+  bool trainers_kept() const;
+
   // Whether what failed last was to load the model or the checkpoint.
   bool failed_loading() const { return loading_; }
 
@@ -67,6 +71,7 @@ class Recovery {
   int64_t generation_;
   std::string checkpoint_;  // empty: the model itself
   bool loading_ = false;
+  bool loaded_ = false;                // the newest load came to its end
   bool moments_ = true;                // were in what was loaded last
   std::vector<int64_t> incarnations_;  // of the trainers at the last reset
 };

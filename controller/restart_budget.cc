@@ -11,8 +11,15 @@ absl::Status RestartBudget::Spend(const absl::Status& reason) {
     return absl::OkStatus();
   }
   if (spent_ >= limit_) {
-    return Annotate(reason,
-                    fmt::format("gave up after {} recoveries (cluster.max_restarts)", spent()));
+    gave_up_ = true;
+    absl::Status used_up =
+        Internal("gave up after {} {} (cluster.max_restarts): {}", spent(),
+                 spent() == 1 ? "recovery" : "recoveries", std::string(reason.message()));
+    // Who it was, for people.
+    reason.ForEachPayload([&used_up](absl::string_view url, const absl::Cord& payload) {
+      used_up.SetPayload(url, payload);
+    });
+    return used_up;
   }
   ++spent_;
   attempts_ = 1;

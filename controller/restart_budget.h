@@ -15,8 +15,11 @@ class RestartBudget {
  public:
   explicit RestartBudget(int64_t limit) : limit_(limit) {}
 
-  // OK, or `reason` with the note that cluster.max_restarts is used up.
+  // OK; or Internal, where all are spent, with that and `reason` in its message: a peer that is
+  // lost is no reason any more to wait for it.
   absl::Status Spend(const absl::Status& reason);
+  // Whether Spend has refused once: nothing is recovered from then on.
+  bool gave_up() const { return gave_up_; }
   // All is well again: the next failure is a new incident.
   void Settle() { attempts_ = 0; }
   int64_t spent() const { return spent_; }
@@ -26,6 +29,7 @@ class RestartBudget {
   const int64_t limit_;
   std::atomic<int64_t> spent_ = 0;
   int attempts_ = 0;  // in the present incident
+  bool gave_up_ = false;
 };
 
 }  // namespace tandem

@@ -26,7 +26,9 @@ TrainLoop::TrainLoop(RunParts parts,
       recovery_(parts_, options_, first_generation) {}
 
 absl::Status TrainLoop::Run(const std::string& checkpoint) {
-  TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Start(checkpoint));
+  const absl::StatusOr<RunPosition> started = recovery_.Start(checkpoint);
+  if (Stopped(started.status())) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(position_, started);
   recovery_.WarnOfMoments();
   newest_checkpoint_ = checkpoint;
   TANDEM_RETURN_IF_ERROR(RestorePool(checkpoint));
@@ -56,8 +58,13 @@ absl::Status TrainLoop::Train() {
         if (consistent_) position_ = before;
         if (parts_.partial != nullptr) parts_.partial->pool().GoBack();
       }
-      if (IsPeerFailure(status) && control_.stop_now()) return absl::OkStatus();
-      TANDEM_ASSIGN_OR_RETURN(position_, recovery_.Recover(std::move(status)));
+      absl::StatusOr<RunPosition> recovered = recovery_.Recover(std::move(status));
+      if (Stopped(recovered.status())) {
+        // A checkpoint of what is left would fail, or hold another step than it says.
+        consistent_ = consistent_ && recovery_.trainers_kept();
+        return absl::OkStatus();
+      }
+      TANDEM_ASSIGN_OR_RETURN(position_, recovered);
       TANDEM_RETURN_IF_ERROR(RestorePool(newest_checkpoint_));
       consistent_ = true;
       TANDEM_RETURN_IF_ERROR(Rewind(position_.finished_steps));
@@ -66,6 +73,10 @@ absl::Status TrainLoop::Train() {
     control_.OnStepDone(position_.finished_steps, position_.version);
   }
   return control_.failure();
+}
+
+bool TrainLoop::Stopped(const absl::Status& status) const {
+  return IsPeerFailure(status) && control_.stop_now();
 }
 
 absl::Status TrainLoop::RunStep(int64_t step) {

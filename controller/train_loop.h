@@ -39,7 +39,7 @@ class TrainLoop {
   const RunPosition& position() const { return position_; }
   const std::string& newest_checkpoint() const { return newest_checkpoint_; }
   // Whether Run failed because model or checkpoint could not be loaded.
-  bool failed_loading() const { return recovery_.failed_loading(); }
+  bool failed_loading() const { return recovery_.failed_loading() || pool_refused_; }
   // All steps are done, saved and validated: nothing is left for a next start.
   bool complete() const;
   absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);
@@ -82,6 +82,8 @@ class TrainLoop {
   absl::Status Record(StepBatch& batch);
 
   void LeaveOut(StepBatch& batch, int64_t mini_batches);
+  // Whether something failed only since the run is to end now.
+  bool Stopped(const absl::Status& status) const;
   // Cancelled when a stop does not wait for the end of the step.
   absl::Status CheckInterrupted() const;
   // What the trainers make of samples under `policy`, as the phase that is running.
@@ -130,6 +132,7 @@ class TrainLoop {
   Recovery recovery_;
   RunPosition position_;
   bool consistent_ = true;  // the trainers hold what position_ says
+  bool pool_refused_ = false;
   std::string newest_checkpoint_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
   StepRecord newest_;       // its checkpoint is a phase of it

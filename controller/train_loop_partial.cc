@@ -199,7 +199,9 @@ absl::Status TrainLoop::TakeFromPool(StepBatch& batch, int64_t wanted) {
 absl::Status TrainLoop::RestorePool(const std::string& checkpoint) {
   if (parts_.partial == nullptr) return absl::OkStatus();
   const auto row = [this](uint64_t data_row) { return parts_.prompts.Row(data_row); };
-  return parts_.partial->Load(checkpoint, row, position_.finished_steps);
+  absl::Status loaded = parts_.partial->Load(checkpoint, row, position_.finished_steps);
+  pool_refused_ = !loaded.ok();
+  return loaded;
 }
 
 }  // namespace tandem

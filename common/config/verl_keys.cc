@@ -25,7 +25,7 @@ constexpr std::array<std::pair<const char*, const char*>, 88> kElsewhere = {{
     {"rollout.mode", "rollouts are always servers; leave it out"},
     {"rollout.tensor_model_parallel_size",
      "a rollout is one device; leave it out and set cluster.rollouts"},
-    {"rollout.enforce_eager", "there are no graphs to capture; leave it out"},
+    {"rollout.enforce_eager", "decoding needs no key for that: a GPU captures what it can as graphs; leave it out"},
     {"rollout.enable_chunked_prefill", "prefill is always chunked; rollout.max_num_batched_tokens"},
     {"rollout.log_prob_micro_batch_size_per_gpu",
      "actor.ppo_max_token_len_per_gpu packs by tokens"},

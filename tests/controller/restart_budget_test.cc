@@ -2,7 +2,10 @@
 
 #include <thread>
 
+#include <absl/strings/cord.h>
 #include <catch2/catch.hpp>
+
+#include "common/base/exit_code.h"
 
 namespace tandem {
 
@@ -15,10 +18,32 @@ TEST_CASE("A restart is spent once per incident, as often as the limit says", "[
   budget.Settle();
   REQUIRE(budget.Spend(lost).ok());
   budget.Settle();
-  const absl::Status refused = budget.Spend(lost);
-  REQUIRE(absl::IsUnavailable(refused));
-  REQUIRE(std::string(refused.message()).find("cluster.max_restarts") != std::string::npos);
+  REQUIRE_FALSE(budget.gave_up());
+  absl::Status last = lost;
+  last.SetPayload("who", absl::Cord("trainer 0"));
+  const absl::Status refused = budget.Spend(last);
+  REQUIRE(refused.message() ==
+          "gave up after 2 recoveries (cluster.max_restarts): trainer 0 is gone");
+  REQUIRE(refused.GetPayload("who") == absl::Cord("trainer 0"));
   REQUIRE(budget.spent() == 2);
+  REQUIRE(budget.gave_up());
+}
+
+TEST_CASE("Restarts that are used up are no lost peer to the exit code", "[serving]") {
+  for (const int64_t limit : {0, 1}) {
+    RestartBudget budget(limit);
+    const absl::Status lost = absl::UnavailableError("trainer 0 is gone");
+    if (limit > 0) REQUIRE(budget.Spend(lost).ok());
+    budget.Settle();
+    const absl::Status refused = budget.Spend(lost);
+    const std::string said =
+        limit == 1 ? "gave up after 1 recovery (" : "gave up after 0 recoveries (";
+    REQUIRE(std::string(refused.message()).rfind(said, 0) == 0);
+    for (const FailedAt stage : {FailedAt::kInputs, FailedAt::kRun}) {
+      REQUIRE(ExitCodeAt(stage, refused) == kExitInternal);
+      REQUIRE(ExitCodeAt(stage, lost) == kExitControllerLost);
+    }
+  }
 }
 
 TEST_CASE("Restarts are counted for users while the train loop spends them", "[serving]") {

@@ -1,8 +1,11 @@
 // Steps whose batch is made of rounds over a pool of carried groups.
+#include <fstream>
 #include <set>
 
 #include <catch2/catch.hpp>
 
+#include "common/base/exit_code.h"
+#include "common/tensor_file/atomic_file.h"
 #include "tests/controller/partial_loop.h"
 
 namespace tandem {
@@ -159,6 +162,25 @@ TEST_CASE("a checkpoint has the pool of its step, and the run goes on from it", 
   first.options.total_steps = 5;
   REQUIRE(first.Run(checkpoint).ok());
   REQUIRE(TrainedOn(first.store) == TrainedOn(whole.store));
+}
+
+TEST_CASE("a pool that cannot be loaded is told from a run that failed", "[partial][recovery]") {
+  PartialRun run(1);
+  CutInThrees(run, 1);
+  run.options.total_steps = 2;
+  REQUIRE(run.Run().ok());
+  REQUIRE_FALSE(run.loop->failed_loading());
+  const std::string checkpoint = run.loop->newest_checkpoint();
+  const std::string damaged = checkpoint + "/partial_pool/pool.jsonl";
+  std::string bytes = ReadWholeFile(damaged).value();
+  bytes.back() = 'x';
+  std::ofstream(damaged, std::ios::trunc) << bytes;
+  run.options.total_steps = 4;
+  const absl::Status status = run.Run(checkpoint);
+  REQUIRE_FALSE(status.ok());
+  REQUIRE(run.loop->failed_loading());
+  REQUIRE(ExitCodeAt(FailedAt::kInputs, status) == kExitDataError);
+  REQUIRE(std::string(status.message()).rfind(damaged + ": ", 0) == 0);
 }
 
 TEST_CASE("a step that is dropped leaves the pool of the step before", "[partial]") {

@@ -33,7 +33,7 @@ TEST_CASE("a worker that hangs is named, and ends a run without restarts") {
   const int code = rig.Launch({"--grace", "2"}).Wait();
   const std::string said = rig.Log("launcher") + rig.Log("controller");
   INFO(said);
-  REQUIRE(code != 0);
+  REQUIRE(code == 70);
   REQUIRE(Has(said, "trainer 1 has been silent for too long"));
   REQUIRE(Has(said, "cluster.max_restarts"));
   REQUIRE(rig.LeftBehind() == "");
