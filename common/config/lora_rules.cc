@@ -41,8 +41,10 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
       !config.ref().offload(), {"ref.offload", "model.lora.rank"},
       "ref.offload=true moves the reference policy away, which with model.lora is the base that "
       "is trained on, without a copy: set it to false");
-  require(config.trainer().device() != "cuda", {"trainer.device", "model.lora.rank"},
-          "model.lora is built for CPUs only so far: set trainer.device=cpu, or model.lora.rank=0");
+  require(config.trainer().device() != "cuda" || lora.merge(),
+          {"trainer.device", "model.lora.merge"},
+          "model.lora.merge=false is built for CPUs only so far: set it to true, or "
+          "trainer.device=cpu");
   return problems;
 }
 

@@ -10,6 +10,7 @@
 #include "controller/assembly.h"
 #include "controller/checkpoint_index.h"
 #include "controller/dry_run.h"
+#include "controller/resume_point.h"
 #include "tests/controller/partial/pool_run.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/tiny_model.h"
@@ -102,6 +103,29 @@ TEST_CASE("Groups that cannot go on are refused alike by a dry run and a start",
   REQUIRE(f.Refusal({"weight_sync.check_only=true"}).ok());
   REQUIRE(fs::exists(late));
   REQUIRE(f.Refusal({"trainer.resume_mode=disable"}).ok());
+}
+
+TEST_CASE("Whether a checkpoint fits is asked with its step, of the one that is chosen",
+          "[resume]") {
+  const Folder f;
+  const auto nothing = [](const std::string&) {};
+  const std::string early = f.Save(5, {}, nothing), late = f.Save(7, {}, nothing);
+  std::vector<std::string> asked;
+  const auto choose = [&](const Overrides& more) {
+    CheckpointIndex index = CheckpointIndex::LookInto(f.base + "/checkpoints");
+    const auto fits = [&](const std::string& path, int64_t step) {
+      asked.push_back(fmt::format("{} {}", path, step));
+      return absl::InvalidArgumentError("not here");
+    };
+    return ChooseResumePoint(f.Load(more), {.total_steps = 9, .launch_id = "", .fits = fits}, index)
+        .status();
+  };
+  const absl::Status refused = absl::InvalidArgumentError("not here");
+  REQUIRE(choose({}) == refused);
+  REQUIRE(choose({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early}) ==
+          refused);
+  REQUIRE(choose({"trainer.resume_mode=disable"}).ok());
+  REQUIRE(asked == std::vector<std::string>{late + " 7", early + " 5"});
 }
 
 TEST_CASE("Other adapters than a checkpoint's are refused alike, with one remedy", "[resume]") {

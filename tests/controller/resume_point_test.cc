@@ -363,40 +363,17 @@ TEST_CASE("other adapters than a checkpoint's are refused before anything starts
     REQUIRE(absl::IsInvalidArgument(point.status()));
     REQUIRE(std::string(point.status().message()).find(said) != std::string::npos);
   }
-  // A resume does not read the adapters that the run began with.
-  const auto point = f.Choose({"model.lora.rank=8"});
+  // A resume does not read the adapters that a run begins with, and says so.
+  const auto point = f.Choose({"model.lora.rank=8", "model.lora.adapter_path=/a"});
   REQUIRE(point.ok());
   REQUIRE(point->warnings.empty());
   REQUIRE(
       Has(point->note, "; model.lora.adapter_path is not read: the adapters are those of the "));
-  REQUIRE_FALSE(Has(f.Choose({"model.lora.rank=8", "model.lora.adapter_path="})->note, "not read"));
+  REQUIRE_FALSE(Has(f.Choose({"model.lora.rank=8"})->note, "not read"));
   // A start anew does read them.
-  REQUIRE_FALSE(
-      Has(f.Choose({"model.lora.rank=8", "trainer.resume_mode=disable"})->note, "not read"));
-}
-
-TEST_CASE("Whether all in a checkpoint fits is asked before anything is moved", "[resume]") {
-  const Folder f;
-  const std::string early = f.Save(5), late = f.Save(10);
-  std::vector<std::string> asked;
-  const auto choose = [&](const std::vector<std::string>& overrides) {
-    CheckpointIndex index = f.Index();
-    return ChooseResumePoint(*f.Load(overrides),
-                             {.total_steps = 50,
-                              .fits =
-                                  [&](const std::string& path, int64_t step) {
-                                    asked.push_back(fmt::format("{} {}", path, step));
-                                    return absl::InvalidArgumentError("not here");
-                                  }},
-                             index)
-        .status();
-  };
-  REQUIRE(choose({}) == absl::InvalidArgumentError("not here"));
-  REQUIRE(choose({"trainer.resume_mode=resume_path", "trainer.resume_from_path=" + early}) ==
-          absl::InvalidArgumentError("not here"));
-  REQUIRE(asked == std::vector<std::string>{late + " 10", early + " 5"});
-  REQUIRE(fs::exists(late));
-  REQUIRE_FALSE(fs::exists(f.run_dir / "checkpoints.previous"));
+  const auto anew =
+      f.Choose({"model.lora.rank=8", "model.lora.adapter_path=/a", "trainer.resume_mode=disable"});
+  REQUIRE_FALSE(Has(anew->note, "not read"));
 }
 
 }  // namespace tandem

@@ -198,6 +198,21 @@ TEST_CASE("weights that cross through pinned memory, and memory that is kept, ch
   REQUIRE(second.outcome.metrics == first.outcome.metrics);
 }
 
+TEST_CASE(
+    "adapters merged on the GPU: identical log-probs, equal weights, and the base as reference",
+    "[lora]") {
+  RigOptions options = GpuRun();
+  options.config["model.lora.rank"] = "8";
+  options.config["model.lora.alpha"] = "16";
+  options.config["actor.optim.lr"] = "0.001";
+  options.config["actor.use_kl_loss"] = "true";
+  const Run run = Launch(options, kSlots);
+  // B begins at zero.
+  REQUIRE(run.outcome.metrics.at(1).at("actor/kl_loss").get<double>() == 0.0);
+  REQUIRE(run.outcome.metrics.at(kSteps).at("actor/kl_loss").get<double>() > 0.0);
+  std::printf("figure lora_identical_tokens %lld tokens\n", static_cast<long long>(run.tokens));
+}
+
 TEST_CASE("a rollout that may not open its trainer's memory gets the same weights through slots",
           "[refused]") {
   if (!kEmulated) {

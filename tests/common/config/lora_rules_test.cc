@@ -58,7 +58,6 @@ TEST_CASE("what adapters do not go together with is refused by name") {
       {"model.lora.dropout=0.1", "set dropout to 0"},
       {"actor.fsdp_config.param_offload=true", "only the adapters have some"},
       {"ref.offload=true", "without a copy"},
-      {"trainer.device=cuda", "set trainer.device=cpu"},
   };
   REQUIRE(Problem({"model.lora.rank=8"}).empty());
   for (const auto& [key, text] : refused) {
@@ -67,6 +66,18 @@ TEST_CASE("what adapters do not go together with is refused by name") {
     REQUIRE(problem.find(text) != std::string::npos);
     REQUIRE(problem.find(key.substr(0, key.find('='))) != std::string::npos);
   }
+}
+
+TEST_CASE("a GPU takes adapters that are merged, and refuses those beside the base by name") {
+  const std::vector<std::string> merged = {"model.lora.rank=8", "trainer.device=cuda"};
+  REQUIRE(Problem(merged).empty());
+  std::vector<std::string> beside = merged;
+  beside.emplace_back("model.lora.merge=false");
+  const std::string problem = Problem(beside);
+  INFO(problem);
+  REQUIRE(problem.find("model.lora.merge=false is built for CPUs only so far") !=
+          std::string::npos);
+  REQUIRE(problem.find("set it to true, or trainer.device=cpu") != std::string::npos);
 }
 
 TEST_CASE("dropout is refused with merge, on a GPU and outside of [0, 1)") {

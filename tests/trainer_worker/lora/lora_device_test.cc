@@ -40,8 +40,8 @@ struct Fixture : CheckpointFixture {
   std::string SaveAll(RankGroup& group, const std::string& name, int64_t version) {
     const std::string saved = Save(group, name, version);
     group.RunOk([&](Rank& rank, int) {
-      return WriteAdapters(saved + "/" + kAdapterFolder, options.model_dir, *rank.session->lora(),
-                           rank.ledger.get());
+      return WriteAdapters(saved + "/" + kAdapterFolder, options.model_dir, /*dropout=*/0,
+                           *rank.session->lora(), rank.ledger.get());
     });
     return saved;
   }
