@@ -39,6 +39,8 @@ class DynamicSampling {
   std::string TakeBack(SampleStore& samples, StepBatch& batch);
 
   bool full() const { return filter_.full(); }
+  // Groups that the step lacks.
+  int64_t missing() const { return filter_.missing(); }
   // "5 of 8 groups after 2 batches", for people.
   std::string ProgressText() const;
   // training/filter_groups/*: num_gen_batches; evicted_groups and evicted_samples, whose groups

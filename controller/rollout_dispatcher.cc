@@ -64,6 +64,9 @@ bool MayBeKilled(const absl::Status& status) {
 constexpr int kSuspect = 2;
 constexpr int kGuilty = 2;
 
+// After which what should have ended is aborted once more, whatever else comes meanwhile.
+constexpr absl::Duration kAbortAgain = absl::Seconds(1);
+
 // Aborts go by request id: none may end what is to run on.
 absl::Status CheckRequestIds(const std::vector<GroupRequest>& groups) {
   std::set<std::string> run_on;
@@ -102,11 +105,12 @@ class Dispatching {
       if (options_.interrupted && options_.interrupted()) {
         Fail(absl::CancelledError("generation was interrupted"));
       }
-      if (std::optional<Event> event = inbox_->Pop()) {
-        Handle(std::move(*event));
-      } else if (cut_ && error_.ok()) {
-        AbortFlights();  // a request may have come later than the call that was to abort it
-      }
+      std::optional<Event> event = inbox_->Pop();
+      const bool quiet = !event;
+      if (event) Handle(*std::move(event));
+      // A request may have come later than the call that was to abort it.
+      const bool late = options_.clock->Now() - aborted_at_ >= kAbortAgain;
+      if (cut_ && error_.ok() && (quiet || late)) AbortFlights();
     }
     if (!result_.given_up.ok()) return std::move(result_);
     TANDEM_RETURN_IF_ERROR(error_);
@@ -170,6 +174,7 @@ class Dispatching {
                         .request_ids = {of_replica.begin(), of_replica.end()}});
     }
     AbortRequests(wanted);
+    aborted_at_ = options_.clock->Now();
   }
 
   // Hands out groups that name their replica, and others while a replica has room.
@@ -340,6 +345,7 @@ class Dispatching {
   size_t next_ticket_ = 0;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   bool cut_ = false;
+  absl::Time aborted_at_ = absl::InfinitePast();
   absl::Status error_;
   DispatchResult result_;
 };

@@ -9,6 +9,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/clock.h"
 #include "common/types/sample.h"
 #include "controller/clients/rollout_client.h"
 #include "controller/request_split.h"
@@ -57,6 +58,8 @@ class RolloutDispatcher {
     // gone; polled between samples, who joins from now on. An error ends the dispatch.
     std::function<void(const Replica&)> on_lost;
     std::function<absl::StatusOr<Joining>()> returned;
+    // Says when an abort that was in vain, or that came before its request, is made again.
+    Clock* clock = &RealClock();
     // A group whose message would be larger goes in several requests of the same id.
     int64_t max_request_bytes = kMaxRequestBytes;
   };

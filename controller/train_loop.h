@@ -56,7 +56,7 @@ class TrainLoop {
   // Of the prompts from `first` on.
   absl::Status Generate(StepBatch& batch, size_t first);
   // With partial rollout: rounds until the pool has a batch, which it gives away.
-  absl::Status GenerateByRounds(StepBatch& batch);
+  absl::Status GenerateByRounds(StepBatch& batch, int64_t missing);
   // One round, `groups` besides.
   absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> groups);
   absl::Status ServeRound(StepBatch& batch, std::vector<GroupRequest> groups);

@@ -42,7 +42,7 @@ absl::Status TrainLoop::VerifyWeights(StepBatch& batch) {
 absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   DynamicSampling sampling(options_.filter_groups, options_.train_batch_size);
   for (size_t first = 0;;) {
-    TANDEM_RETURN_IF_ERROR(parts_.partial != nullptr ? GenerateByRounds(batch)
+    TANDEM_RETURN_IF_ERROR(parts_.partial != nullptr ? GenerateByRounds(batch, sampling.missing())
                                                      : Generate(batch, first));
     batch.phases.Begin("score");
     TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));

@@ -30,8 +30,8 @@ struct FloatMatrix {
 struct AdapterDropout;  // adapter_dropout.h
 
 // Adapters beside a weight W [N, K], each of a part of W's rows: in the rows of part i
-//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b   (docs/numerics.md),
-// in the sums of the product, rounded with it once. With dropout part i takes drop_i(x) for x.
+//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b, rounded as docs/numerics.md says.
+// With dropout part i takes drop_i(x) for x. On a GPU parts begin and end at multiples of 8 rows.
 struct LinearAdapter {
   static constexpr int kParts = 3;
   struct Part {
@@ -62,7 +62,7 @@ struct LinearWeight {
   int64_t rows = 0;
   int64_t cols = 0;
   const void* bias = nullptr;  // [rows] in the compute dtype, or null
-  LinearAdapter adapter;       // on a CPU only
+  LinearAdapter adapter;
 };
 
 struct AttentionShape {

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/rollout_dispatcher.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_rollout_client.h"
 
 namespace tandem {
@@ -270,21 +271,23 @@ TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[disp
   }
 }
 
+// Its first aborts end nothing: a failure, then a request that was not known yet.
+class Late : public FakeRolloutClient {
+ public:
+  using FakeRolloutClient::FakeRolloutClient;
+  absl::Status Abort(const std::vector<std::string>& request_ids) override {
+    aborted_after.push_back(taken);
+    ids.insert(request_ids.begin(), request_ids.end());
+    if (aborted_after.size() == 1) return absl::DeadlineExceededError("busy");
+    if (aborted_after.size() == 2) return absl::OkStatus();
+    return FakeRolloutClient::Abort(request_ids);
+  }
+  std::vector<int> aborted_after;  // so many samples
+  std::set<std::string> ids;
+  int taken = 0;
+};
+
 TEST_CASE("An abort that was in vain, or came before its request, is made again", "[dispatcher]") {
-  // Knows its requests only from the third call on.
-  class Late : public FakeRolloutClient {
-   public:
-    using FakeRolloutClient::FakeRolloutClient;
-    absl::Status Abort(const std::vector<std::string>& request_ids) override {
-      ++calls;
-      ids.insert(request_ids.begin(), request_ids.end());
-      if (calls == 1) return absl::DeadlineExceededError("busy");
-      if (calls == 2) return absl::OkStatus();
-      return FakeRolloutClient::Abort(request_ids);
-    }
-    int calls = 0;
-    std::set<std::string> ids;
-  };
   Fakes fakes(0, {});
   const auto late = std::make_shared<Late>(fakes.journal, 0, 1);
   fakes.Add(late, Responses(LastHeld));
@@ -293,9 +296,35 @@ TEST_CASE("An abort that was in vain, or came before its request, is made again"
   const auto result = dispatcher.Dispatch(Groups(1, 3), fakes.replicas, Into(samples));
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks.empty());
-  REQUIRE(late->calls == 3);
+  REQUIRE(late->aborted_after.size() == 3);
   REQUIRE(late->ids == std::set<std::string>{"1-0-0"});
   REQUIRE(samples.at(IdOf(0, 2)).response_tokens() == 4);
+}
+
+TEST_CASE("An abort is made again while samples that may not be cut go on coming", "[dispatcher]") {
+  Fakes fakes(0, {});
+  const auto late = std::make_shared<Late>(fakes.journal, 0, 1);
+  fakes.Add(late, Responses(LastHeld));
+  // All in the inbox at once, so that no moment is quiet.
+  std::vector<GroupRequest> groups = Groups(2, 3);
+  for (int i = 3; i < 20; ++i) groups[1].sample_ids.push_back(IdOf(1, i));
+  groups[1].may_be_cut = false;
+  testing::FakeClock clock;
+  Samples samples;
+  const auto put = Into(samples);
+  RolloutDispatcher dispatcher({.cut = [&] { return samples.size() >= 2; }, .clock = &clock});
+  const auto result = dispatcher.Dispatch(groups, fakes.replicas, [&](const Sample& sample) {
+    ++late->taken;
+    clock.Advance(absl::Milliseconds(300));
+    return put(sample);
+  });
+  REQUIRE(result.ok());
+  REQUIRE(samples.size() == 3 + 20);
+  REQUIRE(samples.at(IdOf(0, 2)).finish_reason == FinishReason::kAborted);
+  // Four samples are more than the second after which it is made again.
+  REQUIRE(late->aborted_after.size() >= 3);
+  late->aborted_after.resize(3);
+  REQUIRE(late->aborted_after == std::vector<int>{2, 6, 10});
 }
 
 TEST_CASE("Sample by sample, rounds that are cut at any moment end in whole responses",

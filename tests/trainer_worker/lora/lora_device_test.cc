@@ -106,17 +106,4 @@ TEST_CASE("adapters on a device train, save and resume with the bits of those on
   RequireSameRun({.float32_file = true});
 }
 
-TEST_CASE("a device refuses adapters beside the base by name", "[trainer][device][lora]") {
-  Fixture f;
-  RankGroup group(1, f.OptionsOf({}, true));
-  group[0].options.lora.merge = false;
-  const absl::Status status = StartSession(group[0]);
-  INFO(status.ToString());
-  REQUIRE(absl::IsFailedPrecondition(status));
-  const std::string message(status.message());
-  REQUIRE(message.find("model.lora.merge=false") != std::string::npos);
-  REQUIRE(message.find("guarded") != std::string::npos);
-  REQUIRE(message.find("set model.lora.merge=true, or trainer.device=cpu") != std::string::npos);
-}
-
 }  // namespace tandem
