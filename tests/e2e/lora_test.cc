@@ -101,6 +101,19 @@ TEST_CASE("who dies with adapters beside the base: the run comes to the same bit
   }
 }
 
+TEST_CASE("with dropout log-probs are identical, and a killed trainer comes to the same bits") {
+  const RigOptions options = Beside({{"model.lora.dropout", "0.3"}});
+  const Outcome expected = RunUndisturbed(options);
+  RequireLearned(expected, 3);
+  for (int64_t step = 1; step <= 3; ++step) {
+    const auto& metrics = expected.metrics.at(step);
+    REQUIRE(metrics.at("training/rollout_probs_diff_max").get<double>() == 0.0);
+    // B begins with zero.
+    REQUIRE((metrics.at("actor/ratio_max").get<double>() == 1.0) == (step == 1));
+  }
+  RequireRecovery({"trainer", 0, "train", 2}, options, expected);
+}
+
 TEST_CASE("a run that saves adapters alone goes on from them, and other adapters are refused") {
   ClusterRig rig(WithLora({{"actor.checkpoint.save_lora_only", "true"}}));
   rig.SetPairs(2);
