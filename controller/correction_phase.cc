@@ -25,6 +25,33 @@ bool HasBoth(const SampleMeta& meta) {
   return meta.log_probs && meta.arrays.of(TokenArray::kRecomputed) >= 0;
 }
 
+// Of tokens that the step's weights sampled, and of those of older weights.
+struct Comparisons {
+  ProbabilityComparison current, older;
+
+  void Add(const Sample& sample, int64_t version) {
+    const LogProbRow row = RowOf(sample);
+    for (size_t t = 0; t < row.size(); ++t) {
+      if (!row.counts(t)) continue;
+      const bool is_older = t < sample.versions.size() && sample.versions[t] < version;
+      (is_older ? older : current).Add(row.policy[t], row.rollout[t]);
+    }
+  }
+  ProbabilityComparison Both() const {
+    ProbabilityComparison both = current;
+    both.Join(older);
+    return both;
+  }
+};
+
+void AddDifferences(const Comparisons& comparisons, StepFacts& facts) {
+  AddFinite(comparisons.current.Metrics(), facts);
+  const ProbabilityComparison& older = comparisons.older;
+  if (older.tokens == 0) return;
+  facts.trainer["partial/stale_probs_diff_max"] = older.difference_max;
+  facts.trainer["partial/stale_probs_diff_mean"] = older.difference_mean;
+}
+
 absl::Status PutCorrection(const RolloutCorrection& correction,
                            int64_t step,
                            uint64_t sample_id,
@@ -57,19 +84,20 @@ absl::Status CorrectRollout(const TrainOptions& options, SampleStore& samples, S
   if (!options.recompute_old_log_probs) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(RolloutCorrection correction,
                           RolloutCorrection::Create(options.correction));
-  ProbabilityComparison probabilities;
+  Comparisons comparisons;
   std::vector<uint64_t> compared;
   for (const SampleMeta& meta : samples.Metas()) {
     if (!HasBoth(meta)) continue;
     TANDEM_ASSIGN_OR_RETURN(const Sample sample, ReadTrained(samples, meta.sample_id));
-    probabilities.Add(RowOf(sample));
+    comparisons.Add(sample, batch.version);
     TANDEM_RETURN_IF_ERROR(correction.Observe(RowOf(sample)));
     compared.push_back(meta.sample_id);
   }
+  const ProbabilityComparison probabilities = comparisons.Both();
   if (probabilities.tokens == 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const auto metrics, correction.Metrics());
   AddFinite(metrics, batch.facts);
-  AddFinite(probabilities.Metrics(), batch.facts);
+  AddDifferences(comparisons, batch.facts);
   if (!options.correction.enabled()) return absl::OkStatus();
   for (const uint64_t id : compared) {
     TANDEM_RETURN_IF_ERROR(PutCorrection(correction, batch.step, id, samples));

@@ -14,7 +14,8 @@
 namespace tandem {
 
 // Where the trainers have recomputed log-probs and the rollout's are there too: their metrics
-// (rollout_corr/*, training/rollout_probs_diff_*, training/rollout_actor_probs_pearson_corr) to
+// (rollout_corr/*; of tokens of batch.version training/rollout_probs_diff_* and
+// training/rollout_actor_probs_pearson_corr, of older ones partial/stale_probs_diff_*) to
 // batch.facts, importance weights to TokenArray::kIsWeights and rejections to TokenArray::kMask, as
 // the options ask. Else nothing. Sample by sample, in order of id, twice where there is something
 // to write. FailedPrecondition: every token of the step was rejected.

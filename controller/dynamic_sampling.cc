@@ -1,6 +1,5 @@
 #include "controller/dynamic_sampling.h"
 
-#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -49,9 +48,41 @@ absl::Status DynamicSampling::Filter(SampleStore& samples, StepBatch& batch) {
     if (verdict == GroupFilter::Verdict::kAllEqual) evicted_ += std::ssize(members);
     for (const SampleRecord* member : members) dropped.push_back(member->sample_id);
   }
-  samples.Drop(dropped);
-  for (const uint64_t id : dropped) batch.records.erase(id);
+  Drop(dropped, samples, batch);
   return Annotate(filter_.EndBatch(), fmt::format("step {}", batch.step));
+}
+
+void DynamicSampling::Drop(const std::vector<uint64_t>& ids,
+                           SampleStore& samples,
+                           StepBatch& batch) {
+  dropped_ += std::ssize(ids);
+  for (const uint64_t id : ids) {
+    auto record = batch.records.extract(id);
+    if (record.empty() || std::ssize(kept_records_) >= kKeptSamples) continue;
+    // Most of its size.
+    for (auto text :
+         {&SampleRecord::prompt, &SampleRecord::response, &SampleRecord::ground_truth}) {
+      record.mapped().*text = std::string();
+    }
+    kept_records_.insert(std::move(record));
+  }
+  for (SampleMeta& meta : samples.Drop(ids)) {
+    if (kept_records_.contains(meta.sample_id)) kept_metas_.push_back(std::move(meta));
+  }
+}
+
+std::string DynamicSampling::TakeBack(SampleStore& samples, StepBatch& batch) {
+  samples.TakeBack(kept_metas_);
+  batch.records.merge(kept_records_);
+  for (const auto& [id, record] : batch.records) {
+    samples.SetOutcome(id, {.score = record.reward, .reward = record.reward});
+  }
+  const int64_t kept = std::ssize(kept_metas_);
+  kept_metas_.clear();
+  if (dropped_ == 0) return "";
+  return kept == dropped_
+             ? fmt::format("and all {} samples that were dropped", dropped_)
+             : fmt::format("and {} of the {} samples that were dropped", kept, dropped_);
 }
 
 std::string DynamicSampling::ProgressText() const {

@@ -72,7 +72,7 @@ class Planner {
 
   void PlanScratch() {
     const ScratchOptions options{width(), input_.threads, input_.max_model_len,
-                                 input_.batched_tokens};
+                                 input_.batched_tokens, input_.adapters_drop};
     BatchShape largest = LargestMicroBatch(input_.train_limits);
     for (const auto& [runs, limits, arena] : Scored()) {
       if (runs) largest.scored = std::max(largest.scored, LargestMicroBatch(*limits).scored);

@@ -25,7 +25,8 @@ struct MemoryPlanInput {
   bool filtered = false;            // top-k or top-p sampling
   std::string free_cache_engine = "auto";
   int sleep_level = 1;
-  ModelAdapters adapters;  // beside the model's weights, of both workers
+  ModelAdapters adapters;      // beside the model's weights, of both workers
+  bool adapters_drop = false;  // elements of their inputs, while the trainer trains
   // Trainer; gather.kept_bytes and gpu are filled in from the device and its utilization.
   TrainerMemoryOptions trainer;
   BatchLimits train_limits, score_limits, probe_limits;

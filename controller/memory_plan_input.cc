@@ -75,8 +75,10 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   MemoryPlanInput input;
   input.device_bytes = device_bytes;
   // Targets that the model lacks are an error elsewhere (run_inputs.h).
-  if (const auto with = WithAdapters(spec, LoraOptionsOf(config)); with.ok()) {
+  const LoraOptions lora = LoraOptionsOf(config);
+  if (const auto with = WithAdapters(spec, lora); with.ok()) {
     input.adapters = with->adapters;
+    input.adapters_drop = lora.dropout > 0;
   }
   input.host_is_device = !cuda;
   input.threads = ComputeThreads(config);

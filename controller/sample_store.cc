@@ -165,9 +165,19 @@ std::vector<SampleMeta> SampleStore::Metas() const {
   return metas;
 }
 
-void SampleStore::Drop(const std::vector<uint64_t>& sample_ids) {
+std::vector<SampleMeta> SampleStore::Drop(const std::vector<uint64_t>& sample_ids) {
   std::lock_guard lock(mutex_);
-  for (const uint64_t id : sample_ids) metas_.erase(id);
+  std::vector<SampleMeta> dropped;
+  for (const uint64_t id : sample_ids) {
+    auto node = metas_.extract(id);
+    if (!node.empty()) dropped.push_back(std::move(node.mapped()));
+  }
+  return dropped;
+}
+
+void SampleStore::TakeBack(const std::vector<SampleMeta>& metas) {
+  std::lock_guard lock(mutex_);
+  for (const SampleMeta& meta : metas) metas_.emplace(meta.sample_id, meta);
 }
 
 void SampleStore::SetOutcome(uint64_t sample_id, const Outcome& outcome) {

@@ -98,8 +98,10 @@ class SampleStore {
   // In order of sample id.
   std::vector<SampleMeta> Metas() const;
   // They leave the step: from now on they are unknown here, though their arrays stay in the file.
-  // Ids that are unknown already do not matter.
-  void Drop(const std::vector<uint64_t>& sample_ids);
+  // Ids that are unknown already do not matter. Returns what was known of the others.
+  std::vector<SampleMeta> Drop(const std::vector<uint64_t>& sample_ids);
+  // What Drop returned in this step belongs to it again.
+  void TakeBack(const std::vector<SampleMeta>& metas);
   void SetOutcome(uint64_t sample_id, const Outcome& outcome);
   void Assign(uint64_t sample_id, int64_t mini_batch, int rank);
 

@@ -39,6 +39,7 @@ struct StepBatch {
   std::map<int64_t, double> baseline_rewards;  // theirs, by group
   int64_t version = 0;                         // weights that sample it
   int64_t rounds = 0;                          // of generation, with partial rollout
+  bool prefill_is_known = true;                // no rollout was lost while it was counted
 
   // Of the pass over the samples that trains, or was the last.
   int64_t epoch = 0;

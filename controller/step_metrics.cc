@@ -86,14 +86,11 @@ void AddTimes(MetricMap& metrics,
   const double recompute = phases.Seconds("old_log_prob"), reference = phases.Seconds("reference");
   if (recompute > 0) metrics["timing_s/old_log_prob"] = recompute;
   if (reference > 0) metrics["timing_s/ref"] = reference;
-  if (generated > 0) {
-    metrics["timing_per_token_ms/gen"] = 1e3 * phases.Seconds("generate") / generated;
-  }
+  const double generating = facts.generation_seconds.value_or(phases.Seconds("generate"));
+  if (generated > 0) metrics["timing_per_token_ms/gen"] = 1e3 * generating / generated;
   if (all_tokens > 0) metrics["timing_per_token_ms/update_actor"] = 1e3 * train / all_tokens;
-  if (phases.Seconds("generate") > 0) {
-    metrics["perf/generation_tokens_per_second"] = generated / phases.Seconds("generate");
-  }
-  metrics["perf/generated_tokens"] = generated;
+  if (generating > 0) metrics[kGenerationThroughput] = generated / generating;
+  metrics[kGeneratedTokens] = generated;
   if (train > 0) metrics["perf/training_tokens_per_second"] = all_tokens / train;
   metrics["perf/total_num_tokens"] = all_tokens;
   metrics["perf/time_per_step"] = total;

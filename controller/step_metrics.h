@@ -26,6 +26,10 @@ struct StepFacts {
   int64_t max_response_tokens = 0;
   int64_t max_prompt_tokens = 0;
   int64_t generated_tokens = 0;  // of responses: also dropped ones and greedy baselines
+  // In which they were generated; absent: all of phase generate. Rounds of partial rollout alone
+  // are: a step may have none, and may wait in that phase for samples beside training, which are
+  // not counted.
+  std::optional<double> generation_seconds;
   LogProbComparison log_probs;
   std::map<std::string, double> trainer;        // over mini-batches: see AddMiniBatchMetric
   std::map<std::string, int64_t> mini_batches;  // how many of them have a number

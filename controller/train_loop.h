@@ -56,7 +56,7 @@ class TrainLoop {
   // Of the prompts from `first` on.
   absl::Status Generate(StepBatch& batch, size_t first);
   // With partial rollout: rounds until the pool has a batch, which it gives away.
-  absl::Status GenerateByRounds(StepBatch& batch);
+  absl::Status GenerateByRounds(StepBatch& batch, int64_t missing);
   // One round, `groups` besides.
   absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> groups);
   absl::Status ServeRound(StepBatch& batch, std::vector<GroupRequest> groups);
@@ -108,6 +108,10 @@ class TrainLoop {
                               const std::string& failure);
   // `status`; a ratio or log-prob that is not what it must be (DataLoss) with its step saved.
   absl::Status WithStepSaved(const StepBatch& batch, const absl::Status& status);
+  // `status`, which is none of OK, with its step saved; `what` else is in the file, "" for nothing.
+  absl::Status SavedWith(const StepBatch& batch,
+                         const absl::Status& status,
+                         const std::string& what);
   // By trainer.save_batch_freq. A full disk is told, and no error.
   absl::Status SaveDueBatch(const StepBatch& batch);
   SavedBatchInfo BatchInfoOf(const StepBatch& batch) const;

@@ -66,9 +66,15 @@ void TrainLoop::TellOfRejected(const StepBatch& batch, int64_t updates) {
 }
 
 absl::Status TrainLoop::WithStepSaved(const StepBatch& batch, const absl::Status& status) {
-  if (!absl::IsDataLoss(status)) return status;
+  return absl::IsDataLoss(status) ? SavedWith(batch, status, "") : status;
+}
+
+absl::Status TrainLoop::SavedWith(const StepBatch& batch,
+                                  const absl::Status& status,
+                                  const std::string& what) {
   const std::string failure(status.message());
-  absl::Status ended(status.code(), failure + "\n" + SaveFailedStep(batch, failure));
+  const std::string beside = what.empty() ? "" : ", " + what;
+  absl::Status ended(status.code(), failure + "\n" + SaveFailedStep(batch, failure) + beside);
   status.ForEachPayload([&ended](absl::string_view url, const absl::Cord& payload) {
     ended.SetPayload(url, payload);
   });

@@ -8,6 +8,8 @@
 #include "common/types/finite_log_probs.h"
 #include "controller/clients/on_rollouts.h"
 #include "controller/partial/partial_rollout.h"
+#include "controller/partial/staleness_limit.h"
+#include "controller/prefill_meter.h"
 #include "controller/train_loop.h"
 
 namespace tandem {
@@ -34,14 +36,29 @@ void CountAhead(int64_t rounds, int64_t tokens, StepFacts& facts) {
   facts.trainer[std::string(kPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
 }
 
+// Of one pass over the rounds, of which dynamic sampling may make several. What is not known of one
+// is not known of the step.
+void CountPrefilled(const std::optional<int64_t>& tokens, StepBatch& batch) {
+  batch.prefill_is_known = batch.prefill_is_known && tokens.has_value();
+  const std::string name = std::string(kPrefix) + "prefilled_tokens";
+  if (batch.prefill_is_known) {
+    batch.facts.trainer[name] += static_cast<double>(*tokens);
+  } else {
+    batch.facts.trainer.erase(name);
+  }
+}
+
 }  // namespace
 
-absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
+absl::Status TrainLoop::GenerateByRounds(StepBatch& batch, int64_t missing) {
   batch.phases.Begin("generate");
   PartialRollout& partial = *parts_.partial;
-  const int64_t wanted = options_.train_batch_size;
+  // Dynamic sampling drops what it gets beyond what it lacks. Where nothing is ever cut the batch
+  // is whole anyway, and what is made of it the same as without rounds.
+  const int64_t wanted = partial.options().cuts_nothing() ? options_.train_batch_size : missing;
   CountRound(0, {}, batch.facts);
   if (partial.options().overlap) CountAhead(0, 0, batch.facts);
+  const PrefillMeter prefill(parts_.pool);
   std::vector<GroupRequest> probe;
   if (options_.probe && batch.prompts.empty()) {
     probe = parts_.probe.Begin(batch.step, position_.version);
@@ -57,6 +74,7 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch) {
   }
   // A pool that fills the batch by itself asks the rollouts for nothing else.
   if (!probe.empty()) TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(probe)));
+  CountPrefilled(prefill.Tokens(), batch);
   return TakeFromPool(batch, wanted);
 }
 
@@ -79,7 +97,8 @@ absl::Status TrainLoop::RunRound(StepBatch& batch, std::vector<GroupRequest> gro
 int64_t TrainLoop::DueVersion() const {
   const PartialOptions& options = parts_.partial->options();
   if (!options.overlap) return -1;
-  return position_.version - options.max_staleness * options.updates_per_step;
+  return StalenessLimit(options.train_batch_size, options.max_staleness)
+      .DueVersion(position_.version, options.updates_per_step);
 }
 
 absl::Status TrainLoop::ServeRound(StepBatch& batch, std::vector<GroupRequest> groups) {
@@ -141,6 +160,10 @@ void TrainLoop::SleepForSync(StepBatch& batch) {
   for (const RolloutAnswer& answer :
        AskRollouts(parts_.pool, AllRanks(parts_.pool), sleep, parts_.interrupted)) {
     const auto& report = reports[static_cast<size_t>(answer.rank)];
+    if (!answer.status.ok()) {
+      spdlog::warn("rollout {} was not put to sleep before the sync: {}", answer.rank,
+                   std::string(answer.status.message()));
+    }
     if (!answer.status.ok() || !report) continue;
     const WorkerKey key{WorkerRole::kRollout, answer.rank};
     batch.phases.ReportOf("generate", key, report->generate);

@@ -42,12 +42,17 @@ absl::Status TrainLoop::VerifyWeights(StepBatch& batch) {
 absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   DynamicSampling sampling(options_.filter_groups, options_.train_batch_size);
   for (size_t first = 0;;) {
-    TANDEM_RETURN_IF_ERROR(parts_.partial != nullptr ? GenerateByRounds(batch)
+    TANDEM_RETURN_IF_ERROR(parts_.partial != nullptr ? GenerateByRounds(batch, sampling.missing())
                                                      : Generate(batch, first));
     batch.phases.Begin("score");
     TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
     if (!options_.filter_groups.enable) break;
-    TANDEM_RETURN_IF_ERROR(sampling.Filter(parts_.samples, batch));
+    const absl::Status filtered = sampling.Filter(parts_.samples, batch);
+    if (absl::IsOutOfRange(filtered)) {
+      sampling.Report(batch.facts);
+      return SavedWith(batch, filtered, sampling.TakeBack(parts_.samples, batch));
+    }
+    TANDEM_RETURN_IF_ERROR(filtered);
     spdlog::info("dynamic sampling: {}", sampling.ProgressText());
     if (sampling.full()) break;
     first = batch.prompts.size();
@@ -57,6 +62,7 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   }
   if (options_.filter_groups.enable) sampling.Report(batch.facts);
   batch.tail.Report(options_.tail, batch.facts.trainer);
+  if (parts_.partial != nullptr) batch.facts.generation_seconds = batch.tail.seconds();
   if (options_.greedy_baselines) {
     TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
   }

@@ -60,9 +60,19 @@ Matrix& LayerLoop::Residual(int64_t index) {
   return buffers_.residuals[static_cast<size_t>(keep_ == Keep::kNothing ? index % 2 : index)];
 }
 
+LayerWeights LayerLoop::View(const std::byte* group, int layer) const {
+  LayerWeights view = ViewLayer(spec(), decoder_->layout(), group, layer);
+  for (LinearWeight* weight : {&view.qkv, &view.o, &view.gate_up, &view.down}) {
+    weight->adapter.dropout = dropout_;
+  }
+  return view;
+}
+
 absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
                                                WeightGather& weights,
-                                               bool sum_pi_squared) {
+                                               bool sum_pi_squared,
+                                               const AdapterDropout* dropout) {
+  dropout_ = dropout;
   const ModelSpec& spec = decoder_->spec();
   const DType dtype = decoder_->dtype();
   const bool empty = batch.rows() == 0;
@@ -78,8 +88,8 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
     TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
     weights.Prefetch(WeightGather::Next::kAfter);
     if (empty) continue;
-    decoder_->RunLayer(ViewLayer(spec, decoder_->layout(), group, layer), tokens_, buffers_.kv,
-                       Residual(layer), Activations(layer), Residual(layer + 1));
+    decoder_->RunLayer(View(group, layer), tokens_, buffers_.kv, Residual(layer),
+                       Activations(layer), Residual(layer + 1));
   }
   if (empty) return TokenScores{};
   TokenScores scores = ScoreRows(batch, globals);
@@ -160,7 +170,7 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
     weights.Prefetch(WeightGather::Next::kBefore);
     TANDEM_ASSIGN_OR_RETURN(float* const layer_gradients, gradients.Group(layer));
     if (!empty) {
-      const LayerWeights view = ViewLayer(spec, layout, group, layer);
+      const LayerWeights view = View(group, layer);
       LayerActivations& activations = Activations(layer);
       if (keep_ == Keep::kLayerInputs) {
         // Overwrites the next layer's input, which is not needed any more, with the same bits.

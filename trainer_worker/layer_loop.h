@@ -12,6 +12,7 @@
 
 #include "common/device/device.h"
 #include "common/model/decoder.h"
+#include "common/ops/adapter_dropout.h"
 #include "trainer_worker/gradient_sink.h"
 #include "trainer_worker/micro_batch_buffers.h"
 #include "trainer_worker/packing.h"
@@ -58,10 +59,13 @@ class LayerLoop {
   // Gives the memory back.
   void Release() { memory_.reset(); }
 
-  // `sum_pi_squared` costs the LM head a second time; no Backward may follow.
+  // `sum_pi_squared` costs the LM head a second time; no Backward may follow. Unless null,
+  // `dropout` is that of the batch's rows in front of all adapters, also in the Backward that
+  // follows, which it outlives.
   absl::StatusOr<TokenScores> Forward(const PackedBatch& batch,
                                       WeightGather& weights,
-                                      bool sum_pi_squared = false);
+                                      bool sum_pi_squared = false,
+                                      const AdapterDropout* dropout = nullptr);
   // Of the batch that Forward has just run: adds d(loss) given d(loss)/d(log-prob) and, unless
   // empty, d(loss)/d(entropy) of every scored row.
   absl::Status Backward(const PackedBatch& batch,
@@ -72,6 +76,8 @@ class LayerLoop {
 
  private:
   TokenBatch MakeTokens(const PackedBatch& batch);
+  // A layer's weights as this pass computes with them.
+  LayerWeights View(const std::byte* group, int layer) const;
   LayerActivations& Activations(int64_t layer);
   Matrix& Residual(int64_t index);
   TokenScores ScoreRows(const PackedBatch& batch, const GlobalWeights& globals);
@@ -96,7 +102,8 @@ class LayerLoop {
   MicroBatchBuffers buffers_;
   std::vector<std::vector<int32_t>> block_tables_;  // of the sequences
   TokenBatch tokens_;
-  std::vector<RowStats> row_stats_;  // of the scored rows that Forward has just run
+  const AdapterDropout* dropout_ = nullptr;  // of the batch that Forward has just run
+  std::vector<RowStats> row_stats_;          // of the scored rows that Forward has just run
 };
 
 }  // namespace tandem

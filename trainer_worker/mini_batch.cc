@@ -10,6 +10,7 @@
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/batch_selection.h"
 #include "trainer_worker/fresh_ratios.h"
+#include "trainer_worker/lora/dropout_keys.h"
 #include "trainer_worker/loss_totals.h"
 #include "trainer_worker/losses/bypass_loss.h"
 #include "trainer_worker/stale_tokens.h"
@@ -145,16 +146,27 @@ LossScale ScaleOf(const MiniBatchRequest& request) {
 class MiniBatchPass {
  public:
   MiniBatchPass(const PassParts& parts,
+                double dropout,
                 const MiniBatchRequest& request,
                 const std::vector<Sample>& samples,
                 LogProbsBySample* differing)
-      : parts_(parts), request_(request), samples_(samples), differing_(differing) {}
+      : parts_(parts),
+        drop_(dropout),
+        request_(request),
+        samples_(samples),
+        differing_(differing) {}
 
   absl::StatusOr<MiniBatchReport> Train(const PackedPass& pass);
 
  private:
   absl::Status Select(const std::vector<PackedBatch>& batches);
-  absl::StatusOr<TokenScores> Forward(const PackedBatch& batch);
+  // What Backward may follow drops as training does; what only scores drops nothing.
+  enum class Use { kTrain, kScore };
+  absl::StatusOr<TokenScores> Forward(const PackedBatch& batch, Use use);
+  // Compares what the rollout would say too, and what must have a ratio of 1.
+  void Compare(const PackedBatch& batch, const std::vector<float>& log_probs);
+  // With dropout: the same of log-probs of the batch without, where anything is compared.
+  absl::Status CompareUndropped(const PackedBatch& batch);
   absl::StatusOr<LossResult> Loss(const PackedBatch& batch,
                                   const TokenScores& scores,
                                   const std::vector<uint8_t>& selected);
@@ -168,11 +180,14 @@ class MiniBatchPass {
   bool compared() const { return request_.compare_log_probs && !request_.recomputed_old_log_probs; }
 
   const PassParts& parts_;
+  const double drop_;
   const MiniBatchRequest& request_;
   const std::vector<Sample>& samples_;
   LogProbsBySample* const differing_;
   LogProbsBySample log_probs_;
   BatchSelection selection_;
+  std::vector<uint64_t> row_keys_;  // of the micro-batch that is trained on, with dropout
+  AdapterDropout dropout_;
   LossTotals totals_;
   BypassMetrics correction_;
   FreshRatios fresh_;
@@ -181,8 +196,15 @@ class MiniBatchPass {
   MiniBatchReport report_;
 };
 
-absl::StatusOr<TokenScores> MiniBatchPass::Forward(const PackedBatch& batch) {
-  TANDEM_ASSIGN_OR_RETURN(TokenScores scores, parts_.loop->Forward(batch, *parts_.weights));
+absl::StatusOr<TokenScores> MiniBatchPass::Forward(const PackedBatch& batch, Use use) {
+  const bool drops = use == Use::kTrain && drop_ > 0;
+  if (drops) {
+    row_keys_ = DropoutRowKeys(batch, samples_, request_.seed, request_.version);
+    dropout_ = MakeAdapterDropout(drop_, row_keys_.data());
+  }
+  TANDEM_ASSIGN_OR_RETURN(TokenScores scores,
+                          parts_.loop->Forward(batch, *parts_.weights, /*sum_pi_squared=*/false,
+                                               drops ? &dropout_ : nullptr));
   finite_.Update(CheckFinite(batch, samples_, scores.log_probs));
   return scores;
 }
@@ -190,7 +212,7 @@ absl::StatusOr<TokenScores> MiniBatchPass::Forward(const PackedBatch& batch) {
 absl::Status MiniBatchPass::Select(const std::vector<PackedBatch>& batches) {
   const absl::Time start = absl::Now();
   const auto score = [&](const PackedBatch& batch) -> absl::StatusOr<std::vector<float>> {
-    TANDEM_ASSIGN_OR_RETURN(TokenScores scores, Forward(batch));
+    TANDEM_ASSIGN_OR_RETURN(TokenScores scores, Forward(batch, Use::kScore));
     return std::move(scores.log_probs);
   };
   TANDEM_ASSIGN_OR_RETURN(
@@ -234,16 +256,37 @@ absl::Status MiniBatchPass::ReduceMetrics() {
   return absl::OkStatus();
 }
 
+void MiniBatchPass::Compare(const PackedBatch& batch, const std::vector<float>& log_probs) {
+  if (request_.compare_log_probs) {
+    CompareLogProbs(batch, samples_, log_probs, request_.step_version, report_.comparison);
+  }
+  if (!compared()) fresh_.Add(batch, samples_, log_probs, request_);
+  Keep(batch, log_probs);
+}
+
+absl::Status MiniBatchPass::CompareUndropped(const PackedBatch& batch) {
+  if (!request_.compare_log_probs && !request_.fresh) return absl::OkStatus();
+  if (request_.fresh && request_.recomputed_old_log_probs) {
+    std::vector<float> recomputed;
+    for (size_t i = 0; i < batch.scored_response.size(); ++i) {
+      const auto response = static_cast<size_t>(batch.scored_response[i]);
+      recomputed.push_back(ScoredSample(batch, samples_, i).old_log_probs[response]);
+    }
+    Compare(batch, recomputed);
+    return absl::OkStatus();
+  }
+  TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, Forward(batch, Use::kScore));
+  Compare(batch, scores.log_probs);
+  return absl::OkStatus();
+}
+
 absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
                                             const std::vector<uint8_t>& selected) {
   const absl::Time start = absl::Now();
-  TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, Forward(batch));
-  if (request_.compare_log_probs) {
-    CompareLogProbs(batch, samples_, scores.log_probs, request_.step_version, report_.comparison);
-  }
+  if (drop_ > 0) TANDEM_RETURN_IF_ERROR(CompareUndropped(batch));
+  TANDEM_ASSIGN_OR_RETURN(const TokenScores scores, Forward(batch, Use::kTrain));
+  if (drop_ == 0) Compare(batch, scores.log_probs);
   stale_.Add(batch, samples_, scores.log_probs, request_);
-  if (!compared()) fresh_.Add(batch, samples_, scores.log_probs, request_);
-  Keep(batch, scores.log_probs);
   TANDEM_ASSIGN_OR_RETURN(const LossResult loss, Loss(batch, scores, selected));
   const absl::Time middle = absl::Now();
   TANDEM_RETURN_IF_ERROR(parts_.loop->Backward(batch, *parts_.weights, *parts_.gradients,
@@ -297,7 +340,7 @@ absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                LogProbsBySample* differing) {
   TANDEM_ASSIGN_OR_RETURN(const PackedPass pass,
                           BeginPass(parts, options, samples, CheckLogProbs(samples, request)));
-  return MiniBatchPass(parts, request, samples, differing).Train(pass);
+  return MiniBatchPass(parts, options.dropout, request, samples, differing).Train(pass);
 }
 
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,

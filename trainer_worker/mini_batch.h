@@ -27,6 +27,7 @@ struct PassOptions {
   PackingLimits limits;
   Recompute recompute = Recompute::kAuto;
   int64_t activation_budget_bytes = 0;
+  double dropout = 0;  // in front of adapters, of training alone
   // That a micro-batch of the run may have, so that memory for it is held from the first on; no
   // rows: not known, memory grows with the data.
   BatchShape largest;
@@ -75,11 +76,13 @@ struct PassParts {
 
 // Collective. Adds to the shard's gradients, which must be mapped, and what sums them begun
 // (GradientSink::Begin). A loss that selects tokens takes one more forward pass first, unless
-// all its tokens are fresh. InvalidArgument: a sample that cannot be trained on; DataLoss: a ratio
-// of fresh tokens is not 1; Aborted: another rank failed. Unless null, `differing` becomes the
-// pass's log-probs of this rank's samples where one of them is not what it must be (not 1 as a
-// ratio, or not the rollout's although request.differences_allowed is false), also where the call
-// fails for it.
+// all its tokens are fresh. With dropout, which the rollout knows nothing of, what is compared with
+// it and what must have a ratio of 1 are log-probs without: recomputed ones where the request is
+// fresh and has some, else those of one more forward pass, if anything is compared.
+// InvalidArgument: a sample that cannot be trained on; DataLoss: a ratio of fresh tokens is not 1;
+// Aborted: another rank failed. Unless null, `differing` becomes the pass's log-probs of this
+// rank's samples where one of them is not what it must be (not 1 as a ratio, or not the rollout's
+// although request.differences_allowed is false), also where the call fails for it.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,

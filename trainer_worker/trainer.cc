@@ -349,7 +349,7 @@ absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
   if (session->lora() != nullptr) {
     const absl::Status written =
         WriteAdapters(command.directory + "/" + kAdapterFolder, options_.session.model_dir,
-                      *session->lora(), &ledger_);
+                      options_.session.lora.dropout, *session->lora(), &ledger_);
     TANDEM_RETURN_IF_ERROR(
         Agree(session->communicator(), written, "writing the adapters").status());
   }

@@ -91,11 +91,12 @@ absl::Status TrainingSession::TakeShard(const ShardCompute& compute) {
 }
 
 absl::Status TrainingSession::TakeLora(const ModelSpec& base, const ShardCompute& compute) {
-  if (!device_->is_host() && !options_.lora.merge) {
+  if (!device_->is_host() && options_.lora.dropout > 0) {
     return FailedPrecondition(
-        "model.lora.merge=false: adapters beside the base are built for CPUs only so far, and this "
-        "trainer computes on {}: set model.lora.merge=true, or trainer.device=cpu",
-        device_->name());
+        "model.lora.dropout={}: dropout is built for CPUs only so far, and this trainer computes "
+        "on "
+        "{}: set it to 0, or trainer.device=cpu",
+        options_.lora.dropout, device_->name());
   }
   const bool merge = options_.lora.merge;
   spdlog::info("weight sync: through slots, {}",
@@ -175,6 +176,7 @@ PassOptions TrainingSession::Pass(const BatchLimits& limits) const {
                  .allow_off_support = options_.allow_off_support,
                  .share_prompts = options_.share_prompts};
   pass.recompute = options_.recompute;
+  pass.dropout = options_.lora.dropout;
   pass.activation_budget_bytes =
       ActivationBudget(TrainerBytes(spec(), MemoryOptions()), options_.device_bytes);
   if (limits.samples > 0) pass.largest = LargestMicroBatch(limits);

@@ -42,6 +42,17 @@ bool LossIs(const v1::Config& c, std::initializer_list<std::string_view> names) 
 const std::string& Schedule(const v1::Config& c) { return c.actor().optim().lr_scheduler_type(); }
 const v1::KlCtrl& KlCtrl(const v1::Config& c) { return c.algorithm().kl_ctrl(); }
 
+// Where a round has no more groups than a step needs, and nothing else ends it, it is over when all
+// of them are whole.
+bool UntilGroupsCuts(const v1::Config& c) {
+  const v1::Partial& partial = c.rollout().partial();
+  if (partial.until_groups() == 0) return true;
+  const int64_t batch = c.data().train_batch_size();
+  const int64_t issued = partial.groups_per_round() > 0 ? partial.groups_per_round() : batch;
+  const bool ends_otherwise = PartialCap(c) > 0 || partial.round_seconds() > 0 || partial.overlap();
+  return ends_otherwise || issued > batch || partial.until_groups() < issued;
+}
+
 // Of a key that lacks several things the first is told.
 const std::vector<Need>& LossNeeds() {
   static const std::vector<Need> needs = {
@@ -202,6 +213,33 @@ const std::vector<Need>& OtherNeeds() {
        "rollout.partial.max_tokens_per_round",
        PartialEnabled,
        "rollout.partial.max_tokens_per_round, until_groups, round_seconds or overlap"},
+      {{"rollout.partial.max_tokens_per_round"},
+       "data.max_response_length",
+       [](const v1::Config& c) {
+         const int64_t cap = c.rollout().partial().max_tokens_per_round();
+         return cap == 0 || cap < c.data().max_response_length();
+       },
+       "a value below data.max_response_length, which nothing is longer than",
+       " but on what earlier settings left in the pool"},
+      {{"algorithm.partial_rollout_max_split"},
+       "algorithm.partial_rollout_max_split",
+       [](const v1::Config& c) {
+         return c.algorithm().partial_rollout_max_split() == 0 ||
+                PartialCap(c) < c.data().max_response_length();
+       },
+       "2 parts or more: one is the whole response",
+       " but on what earlier settings left in the pool"},
+      {{"rollout.partial.until_groups"},
+       "rollout.partial.groups_per_round",
+       UntilGroupsCuts,
+       "rollout.partial.groups_per_round above it, so that some are left to cut"},
+      {{"rollout.partial.overlap"},
+       "rollout.partial.max_staleness",
+       [](const v1::Config& c) {
+         const v1::Partial& partial = c.rollout().partial();
+         return !partial.overlap() || partial.max_staleness() > 0;
+       },
+       "rollout.partial.max_staleness above 0: nothing may run ahead"},
       {{"rollout.partial.max_staleness"},
        "rollout.partial.overlap",
        [](const v1::Config& c) { return c.rollout().partial().overlap(); },
@@ -282,6 +320,21 @@ void NoticeClipRatio(const v1::Config& config,
                   both->second, low->second, high->second));
 }
 
+// It has an effect, and hardly the one that was meant.
+void NoticeSmallSplit(const v1::Config& config,
+                      const ConfigOrigins& origins,
+                      std::vector<std::string>* notices) {
+  const auto origin = origins.find("algorithm.partial_rollout_max_split");
+  const int64_t splits = config.algorithm().partial_rollout_max_split();
+  const int64_t length = config.data().max_response_length();
+  if (origin == origins.end() || splits < 2 || length < 2 || PartialCap(config) != 1) return;
+  notices->push_back(
+      fmt::format("{}: algorithm.partial_rollout_max_split={} cuts every sample after 1 token, as "
+                  "data.max_response_length is {}: each round prefills prompts and prefixes again. "
+                  "It says how many parts the longest response has; 2 to 4 are usual",
+                  origin->second, splits, length));
+}
+
 }  // namespace
 
 std::vector<std::string> IdleKeyNotices(const v1::Config& config, const ConfigOrigins& origins) {
@@ -303,6 +356,7 @@ std::vector<std::string> IdleKeyNotices(const v1::Config& config, const ConfigOr
     }
   }
   if (!told.contains("actor.clip_ratio")) NoticeClipRatio(config, origins, &notices);
+  NoticeSmallSplit(config, origins, &notices);
   return notices;
 }
 

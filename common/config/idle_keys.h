@@ -1,4 +1,4 @@
-// Keys that were given and have no effect, because another key says so.
+// Keys that were given and have no effect, because another key says so, or hardly the one meant.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 namespace tandem {
 
 // One line each, in the order of a table: where the key was given, that it has no effect, and what
-// would give it one. A key whose switch was given too, and which has the value that it would have
+// would give it one; and one for algorithm.partial_rollout_max_split where it cuts after every
+// token. A key whose switch was given too, and which has the value that it would have
 // without being given, says nothing of itself, as in a whole configuration printed by ConfigToYaml:
 // it is left out. `config` is resolved.
 std::vector<std::string> IdleKeyNotices(const v1::Config& config, const ConfigOrigins& origins);

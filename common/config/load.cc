@@ -53,6 +53,10 @@ class Loader {
       if (value.IsNull()) return Reset(key);
       return Problem(where, spelled, "is a section: it holds keys, not a value");
     }
+    // Of a section of verl's each key is told what to use instead.
+    if (spec == nullptr && value.IsMap() && value.size() > 0 && IsVerlSection(spelled)) {
+      return Map(spelled + ".", value);
+    }
     if (spec == nullptr || key.find('[') != std::string::npos) {
       return Problem(where, spelled, "unknown key; " + Suggestion(spelled));
     }

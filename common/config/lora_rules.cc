@@ -24,11 +24,15 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
   require(
       lora.dropout() == 0 || !lora.merge(), {"model.lora.dropout", "model.lora.merge"},
       "model.lora.dropout drops inputs of adapters, and with model.lora.merge=true they have no "
-      "input of their own: set dropout to 0");
+      "input of their own: set dropout to 0, or model.lora.merge=false");
   require(
-      lora.dropout() == 0 || lora.merge(), {"model.lora.dropout"},
-      "model.lora.dropout would make the trainer's log-probs others than those that the rollout "
-      "sampled with, which drops nothing: set dropout to 0");
+      lora.dropout() < 1, {"model.lora.dropout"},
+      "model.lora.dropout=1 drops every input of the adapters, which then learn nothing: set it "
+      "to 0 or more and below 1");
+  require(lora.dropout() == 0 || config.trainer().device() != "cuda",
+          {"model.lora.dropout", "trainer.device"},
+          "model.lora.dropout is built for CPUs only so far: set dropout to 0, or "
+          "trainer.device=cpu");
   require(!config.actor().fsdp_config().param_offload(),
           {"actor.fsdp_config.param_offload", "model.lora.rank"},
           "actor.fsdp_config.param_offload=true moves the masters away, and with model.lora only "
@@ -37,8 +41,6 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
       !config.ref().offload(), {"ref.offload", "model.lora.rank"},
       "ref.offload=true moves the reference policy away, which with model.lora is the base that "
       "is trained on, without a copy: set it to false");
-  require(config.trainer().device() != "cuda", {"trainer.device", "model.lora.rank"},
-          "model.lora is built for CPUs only so far: set trainer.device=cpu, or model.lora.rank=0");
   return problems;
 }
 

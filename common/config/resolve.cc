@@ -109,7 +109,8 @@ LoraOptions LoraOptionsOf(const v1::Config& config) {
           .target_modules = {lora.target_modules().begin(), lora.target_modules().end()},
           .exclude_modules = {lora.exclude_modules().begin(), lora.exclude_modules().end()},
           .target_parameters = {lora.target_parameters().begin(), lora.target_parameters().end()},
-          .merge = lora.merge()};
+          .merge = lora.merge(),
+          .dropout = lora.dropout()};
 }
 
 namespace {

@@ -36,6 +36,9 @@ std::string NearestKey(const std::string& key);
 // What to use in place of a key that verl has and this schema has not, "" for any other key.
 std::string InsteadOfVerlKey(const std::string& key);
 
+// Whether it knows more of keys inside of `key`, a section of verl's that is none here.
+bool IsVerlSection(const std::string& key);
+
 // The end of a message about the unknown key `key`: one of the two above, or where all keys are.
 std::string Suggestion(const std::string& key);
 

@@ -14,6 +14,12 @@
 
 namespace tandem {
 
+// What can be said of the tensors of `file` without the base: that each is a lora_A or lora_B of
+// two dimensions, of floats, of rank `config.lora.rank`, that none of a module's two is missing,
+// and that every value is finite. Messages and codes are those of PeftAdapter::Open. Reads every
+// element.
+absl::Status CheckPeftTensors(const SafetensorsFile& file, const PeftConfig& config);
+
 // Immutable and thread-safe. The tensors are mapped, not held.
 class PeftAdapter {
  public:

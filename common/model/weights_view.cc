@@ -19,18 +19,22 @@ LinearWeight Linear(const std::byte* group,
   return LinearWeight{group + offset, rows, cols, bias};
 }
 
-// The product's adapters in one layer; no parts where it has none.
+// Of a layer; keys of modules, which no choice of targets moves.
+constexpr int64_t kLayerModules = 16;
+
+// The product's adapters in one layer; no parts where it has none. `module` is its first part's.
 LinearAdapter Adapter(const ModelSpec& spec,
                       const AdaptedProduct& product,
                       const AdapterOffsets& at,
                       const std::byte* group,
-                      int layer) {
+                      int layer,
+                      int64_t module) {
   LinearAdapter adapter;
   bool any = false;
   int64_t row = 0;
   for (size_t i = 0; i < product.modules.size(); row += product.rows[i++]) {
     const bool has = product.any && HasAdapter(spec, layer, product.modules[i]);
-    adapter.part[i] = {row, has ? product.rows[i] : 0};
+    adapter.part[i] = {row, has ? product.rows[i] : 0, module + static_cast<int64_t>(i)};
     any = any || has;
   }
   if (!any) return LinearAdapter();
@@ -73,8 +77,9 @@ LayerWeights ViewLayer(const ModelSpec& spec,
   const AdapterOffsets offsets[] = {at.qkv_adapter, at.o_adapter, at.gate_up_adapter,
                                     at.down_adapter};
   LinearWeight* const weights[] = {&view.qkv, &view.o, &view.gate_up, &view.down};
-  for (size_t i = 0; i < products.size(); ++i) {
-    weights[i]->adapter = Adapter(spec, products[i], offsets[i], group, layer);
+  int64_t module = layer * kLayerModules;
+  for (size_t i = 0; i < products.size(); module += products[i++].parts()) {
+    weights[i]->adapter = Adapter(spec, products[i], offsets[i], group, layer, module);
   }
   return view;
 }

@@ -8,6 +8,7 @@
 #include "common/types/cuda_scratch.h"
 #include "common/types/kv_block.h"
 #include "common/types/product_rows.h"
+#include "common/types/rank_rows.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
@@ -131,6 +132,22 @@ int64_t ProductScratch(const ModelSpec& spec, bool training) {
   return ScratchHeld(bytes);
 }
 
+// A x of a product's adapters beside it.
+int64_t RankRows(const ModelSpec& spec, int64_t rows) {
+  int64_t bytes = 0;
+  for (const AdaptedProduct& product : AdaptedProducts(spec)) {
+    if (!product.any) continue;
+    bytes = std::max(bytes, RankRowsBytes(rows, product.parts(), spec.adapters.rank));
+  }
+  return HeldIfAny(bytes);
+}
+
+int64_t KernelsOfAdapters(const ModelSpec& spec) {
+  int64_t products = 0;
+  for (const AdaptedProduct& product : AdaptedProducts(spec)) products += product.any ? 1 : 0;
+  return 2 * products;
+}
+
 // Sums of squares and digests of the shard, and its sample of changed elements.
 int64_t OptimizerScratch(const ModelSpec& spec, int64_t pairs) {
   constexpr int64_t kDouble = 8;
@@ -166,11 +183,13 @@ std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTraine
   // A forward pass follows the backward pass of the micro-batch before it without a wait.
   int64_t uploads = (options.recompute ? 2 : 1) * ForwardUploads(spec, options.train, train) +
                     BackwardUploads(spec, options.train, train);
+  int64_t rows = train.rows;
   for (const BatchLimits& limits : options.scored) {
     const BatchShape shape = LargestMicroBatch(limits);
     head = Larger(head, ScoreScratch(shape.scored, vocab));
     partials = std::max(partials, Partials(spec, SpansOf(limits, shape)));
     uploads = std::max(uploads, ForwardUploads(spec, limits, shape));
+    rows = std::max(rows, shape.rows);
   }
   const int64_t stats =
       QueryStatsBytes(train.rows * GroupOf(spec) + (kStatsQueries - 1) * Sequences(options.train),
@@ -185,6 +204,7 @@ std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTraine
           {"attention", HeldIfAny(partials) + ScratchHeld(stats) + 2 * rope},
           {"norms", ScratchHeld(norms)},
           {"products", ProductScratch(spec, true)},
+          {"adapters", RankRows(spec, rows) + RankRows(spec, train.rows)},
           {"optimizer", OptimizerScratch(spec, options.pairs) + 256 * kDigestSumsBytes},
           {"uploads", UploadArenasHeld(uploads)}};
 }
@@ -231,12 +251,14 @@ std::vector<CudaPart> RolloutCudaScratch(const ModelSpec& spec, const CudaRollou
           {"attention", HeldIfAny(Partials(spec, spans)) +
                             RopeBytes(options.sequence_tokens, spec.head_dim / 2)},
           {"products", ProductScratch(spec, false)},
+          {"adapters", RankRows(spec, std::max(options.batched_tokens, spans.count))},
           {"uploads", UploadArenasHeld(step) + graphs + sums}};
 }
 
 std::vector<CudaPart> RolloutDriverBytes(const ModelSpec& spec, const CudaRolloutOptions& options) {
   const int64_t graphs = std::ssize(StepSizes(options)) * StepBounds(options);
-  const int64_t kernels = spec.num_layers * kKernelsOfLayer + kKernelsBeside;
+  const int64_t kernels =
+      spec.num_layers * (kKernelsOfLayer + KernelsOfAdapters(spec)) + kKernelsBeside;
   return {{"context", kCudaContextBytes}, {"graphs", graphs * kernels * kCudaGraphNodeBytes}};
 }
 

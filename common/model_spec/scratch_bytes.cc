@@ -22,6 +22,7 @@ constexpr int64_t kSumBlock = 512;
 constexpr int64_t kLogitsBlock = 1024;
 constexpr int64_t kLogitsTaskRows = 64;
 constexpr int64_t kQueryBlock = 64;
+constexpr int64_t kDroppedRows = 256;
 
 // common/ops/cpu/workspace.h rounds large scratch to huge pages.
 int64_t Rounded(int64_t bytes) { return RoundUp(bytes, bytes >= kHugePage ? kHugePage : 64); }
@@ -87,6 +88,15 @@ int64_t AdapterBackwardBytes(const ModelSpec& spec, int64_t element_bytes, int64
   return 2 * RankRows(spec, rows) + Bound(0, panels) + Bound(0, wide);
 }
 
+// What dropout in front of them takes: copies of inputs in forward and backward, and sums twice.
+int64_t DropoutBytes(const ModelSpec& spec, int64_t element_bytes, int64_t rows) {
+  int64_t elements = 0;
+  for (const AdaptedProduct& product : AdaptedProducts(spec)) {
+    if (product.any) elements = std::max(elements, std::min(rows, kDroppedRows) * product.in);
+  }
+  return 2 * Bound(0, elements * element_bytes) + Bound(0, 2 * elements * 4);
+}
+
 int64_t ForwardBytes(const ModelSpec& spec, const ScratchOptions& options, int64_t scored) {
   const int64_t chunks = (spec.vocab_size + kVocabChunk - 1) / kVocabChunk;
   const int64_t thread = Bound(
@@ -127,7 +137,8 @@ int64_t TrainerScratchBytes(const ModelSpec& spec,
                             const BatchShape& largest) {
   return ForwardBytes(spec, options, largest.scored) + BackwardBytes(spec, options, largest) +
          RankRows(spec, largest.rows) +
-         AdapterBackwardBytes(spec, options.element_bytes, largest.rows);
+         AdapterBackwardBytes(spec, options.element_bytes, largest.rows) +
+         (options.adapters_drop ? DropoutBytes(spec, options.element_bytes, largest.rows) : 0);
 }
 
 int64_t RolloutScratchBytes(const ModelSpec& spec, const ScratchOptions& options, bool filtered) {

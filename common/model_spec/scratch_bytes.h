@@ -14,6 +14,7 @@ struct ScratchOptions {
   int64_t threads = 1;
   int64_t sequence_tokens = 1;  // the longest context
   int64_t batched_tokens = 1;   // of a rollout's largest step
+  bool adapters_drop = false;   // a trainer's, beside the base: model.lora.dropout above 0
 };
 
 // Forward and backward ops of a trainer whose micro-batches have at most that shape.

@@ -8,7 +8,7 @@ void BackwardOps::AdapterWeights(Matrix /*dout*/,
                                  Matrix /*in*/,
                                  const LinearWeight& weight,
                                  const LinearAdapterGradients& /*gradients*/) {
-  TANDEM_CHECK(weight.adapter.parts == 0, "adapters are computed beside weights on a CPU only");
+  TANDEM_CHECK(weight.adapter.parts == 0, "these ops take no adapters");
 }
 
 }  // namespace tandem

@@ -45,11 +45,12 @@ class BackwardOps {
   virtual void Round(FloatMatrix in, Matrix out) = 0;
   // out row rows[i] += in row i, ascending: a row may come more than once. `rows` [in.rows].
   virtual void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) = 0;
-  // din [M, K] = dout [M, N] W, with adapters + s (dout_i B_i) A_i of every part i, rounded once.
+  // din [M, K] = dout [M, N] W, with adapters + s (dout_i B_i) A_i of every part i (rounding:
+  // docs/numerics.md); with dropout each part's own where it kept `in`, scaled as that was.
   virtual void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) = 0;
   // Of the weight's adapters, from what went into and came out of its product: dB_i += s dout_iᵀ
   // (in A_iᵀ), dA_i += s (dout_i B_i)ᵀ in. Each is one chain over all rows that were ever added, in
-  // ascending order, so that cutting a batch changes no bit. Nothing where there are none; on a GPU
+  // ascending order, so that cutting a batch changes no bit. Nothing where there are none; here
   // there never are.
   virtual void AdapterWeights(Matrix dout,
                               Matrix in,

@@ -27,14 +27,17 @@ struct FloatMatrix {
   int64_t stride = 0;
 };
 
+struct AdapterDropout;  // adapter_dropout.h
+
 // Adapters beside a weight W [N, K], each of a part of W's rows: in the rows of part i
-//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b   (docs/numerics.md),
-// in the sums of the product, rounded with it once.
+//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b, rounded as docs/numerics.md says.
+// With dropout part i takes drop_i(x) for x. On a GPU parts begin and end at multiples of 8 rows.
 struct LinearAdapter {
   static constexpr int kParts = 3;
   struct Part {
-    int64_t row = 0;   // its first row in W
-    int64_t rows = 0;  // 0: it has no adapter
+    int64_t row = 0;     // its first row in W
+    int64_t rows = 0;    // 0: it has no adapter
+    int64_t module = 0;  // of the model: keys its dropout
   };
   int parts = 0;                 // 0: no adapters
   const std::byte* a = nullptr;  // [parts * rank, K] stored as W is: A_i from row i * rank on
@@ -42,6 +45,7 @@ struct LinearAdapter {
   int64_t rank = 0;
   float scaling = 1;
   Part part[kParts];
+  const AdapterDropout* dropout = nullptr;  // null: nothing is dropped; on a CPU only
 };
 
 // Where the gradients of a LinearAdapter are added: of A_i [rank, K] and B_i [rows, rank], fp32,
@@ -58,7 +62,7 @@ struct LinearWeight {
   int64_t rows = 0;
   int64_t cols = 0;
   const void* bias = nullptr;  // [rows] in the compute dtype, or null
-  LinearAdapter adapter;       // on a CPU only
+  LinearAdapter adapter;
 };
 
 struct AttentionShape {

@@ -16,7 +16,8 @@ struct LoraOptions {
   std::vector<std::string> exclude_modules;
   // Raw parameters, names or ends of names at a dot: "q_proj.weight".
   std::vector<std::string> target_parameters;
-  bool merge = true;  // false: adapters are computed beside their weights (ModelAdapters)
+  bool merge = true;   // false: adapters are computed beside their weights (ModelAdapters)
+  double dropout = 0;  // share of an adapter's input that a training pass drops, with merge=false
 };
 
 }  // namespace tandem

@@ -12,6 +12,7 @@ GroupFilter::GroupFilter(GroupFilterOptions options, int64_t wanted)
     : options_(std::move(options)), wanted_(wanted) {}
 
 GroupFilter::Verdict GroupFilter::Judge(const std::vector<double>& values) {
+  ++judged_;
   const double first = values.front();
   if (std::all_of(values.begin(), values.end(), [=](double value) { return value == first; })) {
     ++all_equal_[first];
@@ -26,10 +27,10 @@ GroupFilter::Verdict GroupFilter::Judge(const std::vector<double>& values) {
 }
 
 absl::Status GroupFilter::EndBatch() {
-  ++batches_;
+  batches_ = (judged_ + wanted_ - 1) / wanted_;
   const bool capped = options_.max_batches > 0;
   const int64_t most = capped ? options_.max_batches : kMostBatches;
-  if (full() || batches_ < most) return absl::OkStatus();
+  if (full() || judged_ < most * wanted_) return absl::OkStatus();
   return MakeStatus(
       absl::StatusCode::kOutOfRange,
       "{} batches of {} prompts were generated, and only {} of the {} groups that a step needs "

@@ -34,12 +34,15 @@ class GroupFilter {
   // `values`: the metric of each sample, at least two.
   Verdict Judge(const std::vector<double>& values);
 
-  // Ends a batch of generation. OutOfRange: the step is not full and no further batch may
-  // be generated; says what became of the groups and what to change.
+  // To be called when all that was generated is judged. Every `wanted` groups, or what is left of
+  // so many, are a batch: rounds of partial rollout may bring fewer at a time. OutOfRange: the step
+  // is not full and no further batch may be generated; says what became of the groups and what to
+  // change.
   absl::Status EndBatch();
 
   bool full() const { return kept_ >= wanted_; }
   int64_t kept() const { return kept_; }
+  int64_t missing() const { return wanted_ - kept_; }
   int64_t batches() const { return batches_; }
   int64_t surplus() const { return surplus_; }
   int64_t all_equal() const;
@@ -51,6 +54,7 @@ class GroupFilter {
 
   const GroupFilterOptions options_;
   const int64_t wanted_;
+  int64_t judged_ = 0;
   int64_t batches_ = 0;
   int64_t kept_ = 0;
   int64_t surplus_ = 0;

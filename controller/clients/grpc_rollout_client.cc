@@ -127,6 +127,14 @@ class GrpcRolloutClient : public RolloutClient {
     return FromProto(response.report());
   }
 
+  absl::StatusOr<int64_t> PrefilledTokens() override {
+    const v1::RolloutStatusRequest request;
+    v1::RolloutStatusResponse response;
+    TANDEM_RETURN_IF_ERROR(
+        calls_->Run(kShort, [&](auto* c) { return stub_->GetStatus(c, request, &response); }));
+    return response.prefill_tokens();
+  }
+
   absl::Status AbortUpdate(const std::string& reason) override {
     v1::AbortUpdateRequest request;
     request.set_incarnation(incarnation_);

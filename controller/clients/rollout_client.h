@@ -74,6 +74,9 @@ class RolloutClient {
   // Whether the rollout still holds every byte of `version` as it was accepted. DataLoss names the
   // first tensor that differs.
   virtual absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) = 0;
+  // Tokens of prompts and of what continued samples came with that the process has computed since
+  // it began, those that it computed again after a preemption included.
+  virtual absl::StatusOr<int64_t> PrefilledTokens() = 0;
   // Ends an update that a lost trainer left open, whatever its version. Idempotent; nothing happens
   // when none is open.
   virtual absl::Status AbortUpdate(const std::string& reason) = 0;

@@ -63,7 +63,16 @@ void ApiCommands::Print(const Message& message, const std::string& table) {
 absl::Status ApiCommands::ShowStatus() {
   TANDEM_ASSIGN_OR_RETURN(
       const auto reply, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
-  Print(reply, StatusTable(reply));
+  std::string newest;
+  if (!json_ && reply.step() > 0) {
+    v1::ListStepsRequest request;
+    request.set_first_step(reply.step());
+    request.set_last_step(reply.step());
+    // More than was asked for: a status is one without it, too.
+    const auto steps = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
+    if (steps.ok()) newest = NewestStepText(*steps);
+  }
+  Print(reply, StatusTable(reply) + newest);
   return absl::OkStatus();
 }
 

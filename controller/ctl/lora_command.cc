@@ -101,6 +101,7 @@ absl::Status LoraInspectCommand(const LoraInspectOptions& options, std::ostream&
   TANDEM_ASSIGN_OR_RETURN(const PeftConfig config, ParsePeftConfig(text, path));
   TANDEM_ASSIGN_OR_RETURN(const auto file,
                           SafetensorsFile::Open(options.adapter + "/" + kAdapterWeightsFile));
+  if (options.base.empty()) TANDEM_RETURN_IF_ERROR(CheckPeftTensors(*file, config));
   uint64_t bytes = 0;
   std::set<std::string> dtypes;
   for (const SafetensorsTensor& tensor : file->tensors()) {

@@ -10,6 +10,7 @@
 
 #include "controller/report/format.h"
 #include "controller/report/metric_names.h"
+#include "controller/report/partial_text.h"
 #include "controller/report/tail_text.h"
 
 namespace tandem {
@@ -33,6 +34,15 @@ std::string VersionText(int64_t version) { return version < 0 ? "-" : std::to_st
 std::string Metric(const v1::StepRecord& step, const char* name) {
   const auto found = step.metrics().find(name);
   return found == step.metrics().end() ? "-" : fmt::format("{:.4g}", found->second);
+}
+
+std::vector<StepRecord> RecordsOf(const v1::ListStepsResponse& steps) {
+  std::vector<StepRecord> records;
+  for (const v1::StepRecord& step : steps.steps()) {
+    records.push_back(
+        {.step = step.step(), .metrics = {step.metrics().begin(), step.metrics().end()}});
+  }
+  return records;
 }
 
 std::string FinishText(v1::FinishReason reason) {
@@ -127,6 +137,13 @@ std::string StatusTable(const v1::GetStatusResponse& status) {
   return text + FormatTable(rows);
 }
 
+std::string NewestStepText(const v1::ListStepsResponse& steps) {
+  const std::vector<StepRecord> records = RecordsOf(steps);
+  const std::string partial = records.empty() ? "" : PartialStepText(records.back());
+  if (partial.empty()) return "";
+  return fmt::format("partial rollout in step {}: {}\n", records.back().step, partial);
+}
+
 std::string StepsTable(const v1::ListStepsResponse& steps) {
   std::vector<std::vector<std::string>> rows = {
       {"step", "version", "reward", "length", "entropy", "ppo_kl", "grad_norm", "seconds"}};
@@ -144,13 +161,14 @@ std::string StepsTable(const v1::ListStepsResponse& steps) {
         fmt::format("step {}: weights were sent again to {:.0f} rollout(s) that had lost them\n",
                     step.step(), found->second);
   }
-  std::vector<StepRecord> records;
-  for (const v1::StepRecord& step : steps.steps()) {
-    records.push_back(
-        {.step = step.step(), .metrics = {step.metrics().begin(), step.metrics().end()}});
+  const std::vector<StepRecord> records = RecordsOf(steps);
+  std::string text = FormatTable(rows) + resent;
+  const auto partial = PartialRows(records);
+  if (!partial.empty()) {
+    return text + "partial rollout\n" + FormatTable(partial) + PartialText(records) + "\n";
   }
   const std::string tail = TailText(records, 0);
-  return FormatTable(rows) + resent + (tail.empty() ? "" : tail + "\n");
+  return text + (tail.empty() ? "" : tail + "\n");
 }
 
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {

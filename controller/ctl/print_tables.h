@@ -12,6 +12,9 @@ namespace tandem {
 std::string StatusTable(const v1::GetStatusResponse& status);
 // What a pause that was just asked for brings about, with the run where `status` says.
 std::string PauseText(const v1::GetStatusResponse& status);
+// A line on the partial rollout of the newest of `steps`; empty without it.
+std::string NewestStepText(const v1::ListStepsResponse& steps);
+// With a table of what partial rollout did, or a line on what a cap would have saved.
 std::string StepsTable(const v1::ListStepsResponse& steps);
 // Prompts and responses are shortened to `width` characters unless it is 0; control characters are
 // shown, not sent to the terminal.

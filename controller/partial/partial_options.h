@@ -19,8 +19,8 @@ struct PartialOptions {
   // Of one batch (dynamic sampling begins to count anew for each that it asks for).
   int64_t max_rounds_without_batch = 1000;
   bool overlap = false;
-  // With overlap: steps that the oldest token of a batch may be behind (StalenessLimit), and the
-  // weight versions that they make.
+  // With overlap: how far the oldest token of a batch may be behind (StalenessLimit), in steps of
+  // updates_per_step weight versions.
   int64_t max_staleness = 1;
   int64_t updates_per_step = 1;
 

@@ -25,6 +25,14 @@ class StalenessLimit {
     return std::max<int64_t>(0, (max_staleness_ + 1) * batch_groups_ - carried - training);
   }
 
+  // In a step under weights of `version`: what was begun by this version or an older one may not
+  // wait for another step, which may be up to `updates_per_step` versions further. So nothing that
+  // trains is more than max_staleness * updates_per_step versions old. Fewer updates than that may
+  // have been made of a step before (some are left out), which is why steps are not counted.
+  int64_t DueVersion(int64_t version, int64_t updates_per_step) const {
+    return version - (max_staleness_ - 1) * updates_per_step - 1;
+  }
+
  private:
   const int64_t batch_groups_;
   const int64_t max_staleness_;

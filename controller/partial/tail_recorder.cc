@@ -33,6 +33,12 @@ void TailRecorder::End() {
   arrivals_.clear();
 }
 
+double TailRecorder::seconds() const {
+  double seconds = 0;
+  for (const TailPass& pass : passes_) seconds += pass.seconds;
+  return seconds;
+}
+
 void TailRecorder::Report(const TailOptions& options,
                           std::map<std::string, double>& metrics) const {
   if (passes_.empty()) return;

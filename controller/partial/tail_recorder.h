@@ -39,6 +39,9 @@ class TailRecorder {
   // All samples of the pass have come.
   void End();
 
+  // Of all passes that ended with a sample.
+  double seconds() const;
+
   // partial/tail_empty_slot_seconds and partial/tail_share (tail_model.h), of all passes together,
   // and partial/predicted_saving_s/NAME of each cap: seconds of the passes' own, below 0 where the
   // cap would cost time. Nothing where no pass has ended with a sample.

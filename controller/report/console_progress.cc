@@ -7,6 +7,7 @@
 
 #include "controller/report/format.h"
 #include "controller/report/metric_names.h"
+#include "controller/report/partial_text.h"
 #include "controller/report/run_tables.h"
 #include "controller/report/tail_text.h"
 
@@ -31,7 +32,11 @@ std::string MetricsText(const StepRecord& step) {
   const double training = MetricOf(step, kTrainingThroughput);
   const double batches = MetricOf(step, kGenerationBatches);
   if (batches > 1) text += fmt::format("  filled by {:.0f} batches", batches);
-  if (!std::isnan(generation)) text += fmt::format("  gen {:.0f} tok/s", generation);
+  if (!std::isnan(generation)) {
+    text += fmt::format("  gen {:.0f} tok/s", generation);
+  } else if (HasPartial(step)) {
+    text += "  gen - tok/s";  // no round of its own
+  }
   if (!std::isnan(training)) text += fmt::format("  train {:.0f} tok/s", training);
   return text;
 }
@@ -43,6 +48,21 @@ int64_t SkippedUpdates(const std::vector<StepRecord>& steps) {
     if (found != step.metrics.end()) skipped += std::llround(found->second);
   }
   return skipped;
+}
+
+// What was compared, and what was not: log-probs of older weights need not be the trainer's.
+std::string LogProbsText(const LogProbComparison& comparison, const StepRecord& step) {
+  const double older = MetricOf(step, kStaleTokens);
+  const bool mixed = older > 0;  // not a number: without partial rollout
+  if (comparison.compared == 0) {
+    return mixed ? "  no log-probs compared: no token is of the step's weights" : "";
+  }
+  std::string text =
+      fmt::format("  {} of {} token log-probs {}identical, |Δ| max {:.3g} mean {:.3g}",
+                  comparison.identical, comparison.compared, mixed ? "of the step's weights " : "",
+                  comparison.max_abs_difference, comparison.mean_abs_difference);
+  if (mixed) text += fmt::format(" ({:.0f} tokens of older weights are not compared)", older);
+  return text;
 }
 
 }  // namespace
@@ -69,22 +89,18 @@ void ConsoleProgress::OnPhaseProgress(int64_t, int64_t done, int64_t total) {
 }
 
 void ConsoleProgress::OnLogProbs(int64_t, const LogProbComparison& comparison) {
-  log_probs_.clear();
-  // Tokens of older weights alone: there is nothing to compare.
-  if (comparison.compared == 0) return;
-  log_probs_ = fmt::format("{} of {} token log-probs identical, |Δ| max {:.3g} mean {:.3g}",
-                           comparison.identical, comparison.compared, comparison.max_abs_difference,
-                           comparison.mean_abs_difference);
+  log_probs_ = comparison;
 }
 
 void ConsoleProgress::OnStep(const StepRecord& record) {
   finished_ = record.step;
   ++made_;
   last_metrics_ = MetricsText(record);
-  Line(fmt::format("step {}/{}  {}  {:.1f} s  ETA {}{}", record.step, info_.total_steps,
-                   last_metrics_, MetricOf(record, kStepSeconds), Eta(),
-                   log_probs_.empty() ? "" : "  " + log_probs_));
-  log_probs_.clear();
+  const std::string partial = PartialStepText(record);
+  Line(fmt::format("step {}/{}  {}{}{}  {:.1f} s  ETA {}{}", record.step, info_.total_steps,
+                   last_metrics_, partial.empty() ? "" : "  ", partial,
+                   MetricOf(record, kStepSeconds), Eta(), LogProbsText(log_probs_, record)));
+  log_probs_ = {};
 }
 
 void ConsoleProgress::OnEvaluation(const EvaluationRecord& record) {
@@ -114,10 +130,9 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
         "{} {} skipped: the gradient norm was not finite, or no token was left to train on\n",
         skipped, skipped == 1 ? "update was" : "updates were");
   }
-  if (const std::string tail = TailText(summary.step_records, info_.max_response_tokens);
-      !tail.empty()) {
-    text += tail + "\n";
-  }
+  std::string rounds = PartialText(summary.step_records);
+  if (rounds.empty()) rounds = TailText(summary.step_records, info_.max_response_tokens);
+  if (!rounds.empty()) text += rounds + "\n";
   if (const std::string resent = ResentText(summary.step_records); !resent.empty()) {
     text += resent + "\n";
   }

@@ -39,9 +39,10 @@ class ConsoleProgress final : public ProgressSink {
   ConsoleOptions options_;
   RunInfo info_;
   absl::Time started_;
-  std::string phase_, detail_, last_metrics_, log_probs_;
-  int64_t finished_ = 0;  // newest finished step of the run
-  int64_t made_ = 0;      // steps made by this process, replayed ones too
+  std::string phase_, detail_, last_metrics_;
+  LogProbComparison log_probs_;  // of the step that is being made
+  int64_t finished_ = 0;         // newest finished step of the run
+  int64_t made_ = 0;             // steps made by this process, replayed ones too
   bool bar_drawn_ = false;
 };
 

@@ -8,6 +8,7 @@
 
 #include "controller/report/format.h"
 #include "controller/report/metric_names.h"
+#include "controller/report/partial_text.h"
 #include "controller/report/run_tables.h"
 #include "controller/report/svg_plot.h"
 #include "controller/report/tail_text.h"
@@ -52,6 +53,23 @@ std::string PhasePlots(const ReportInput& input) {
         {total.phase, static_cast<double>(total.peak_bytes), FormatBytes(total.peak_bytes)});
   }
   return SvgBars("seconds per step", seconds) + SvgBars("peak memory of a pair", bytes);
+}
+
+// What partial rollout did; without it what a cap would have saved.
+std::string PartialSection(const ReportInput& input) {
+  const std::vector<StepRecord>& steps = input.summary.step_records;
+  const std::string text = PartialText(steps);
+  if (text.empty()) {
+    return "<p>" + EscapeHtml(TailText(steps, input.info.max_response_tokens)) + "</p>";
+  }
+  return "<h2>Partial rollout</h2><p>" + EscapeHtml(text) + "</p>" +
+         SvgLines("shares", {StepSeries(input, "samples of several versions", kPartialRatio),
+                             StepSeries(input, "tokens of older weights", kStaleTokensShare),
+                             StepSeries(input, "slots left empty", kTailShare)}) +
+         SvgLines("rounds and carried groups", {StepSeries(input, "rounds", kRounds),
+                                                StepSeries(input, "carried", kCarriedGroups)}) +
+         SvgLines("tokens prefilled again", {StepSeries(input, "prefilled again", kPrefilledAgain),
+                                             StepSeries(input, "generated", kGeneratedTokens)});
 }
 
 std::string SampleTable(const std::string& title, const std::vector<SampleRecord>& samples) {
@@ -122,8 +140,7 @@ std::string HtmlReport(const ReportInput& input) {
   html += SvgLines("gradient norm", {StepSeries(input, "before clipping", kGradNorm)});
   html += SvgLines("tokens per second", {StepSeries(input, "generation", kGenerationThroughput),
                                          StepSeries(input, "training", kTrainingThroughput)});
-  html += "<p>" + EscapeHtml(TailText(input.summary.step_records, input.info.max_response_tokens)) +
-          "</p>";
+  html += PartialSection(input);
   html += ValidationTable(input.summary.evaluations);
   html += "<h2>Where the time and the memory go</h2>" + PhasePlots(input);
   html += SampleTable("Samples of the first step", input.first_samples);

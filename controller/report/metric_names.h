@@ -26,6 +26,20 @@ inline constexpr const char* kRejectedUpdates = "actor/rejected_updates";
 inline constexpr const char* kMaskedFraction = "rollout_corr/rollout_rs_masked_fraction";
 // Trained tokens that older weights sampled than those which their step began with.
 inline constexpr const char* kStaleTokens = "partial/stale_tokens";
+inline constexpr const char* kStaleTokensShare = "partial/stale_tokens_share";
+inline constexpr const char* kStalenessMean = "partial/staleness_mean";
+// Of a step with partial rollout, absent without it (docs/partial.md, Metrics).
+inline constexpr const char* kRounds = "partial/rounds";
+inline constexpr const char* kOverlapRounds = "partial/overlap_rounds";
+inline constexpr const char* kOverlapTokens = "partial/overlap_tokens";
+inline constexpr const char* kCarriedGroups = "partial/carried_groups";
+inline constexpr const char* kCarriedSamples = "partial/carried_samples";
+inline constexpr const char* kWholeGroupsLeft = "partial/whole_groups_left";
+inline constexpr const char* kCutSamples = "partial/cut_samples";
+inline constexpr const char* kPrefilledAgain = "partial/prefilled_again_tokens";
+inline constexpr const char* kPartialSamples = "partial/total_partial_num";
+inline constexpr const char* kPartialRatio = "partial/partial_ratio";
+inline constexpr const char* kPartialSpan = "partial/max_partial_span";
 // Rollouts that were sent a version which they had held before they lost it; absent where none was.
 inline constexpr const char* kResentWeights = "weights/resent_rollouts";
 // Batches of prompts that a step took to fill; absent without algorithm.filter_groups.
@@ -35,6 +49,7 @@ inline constexpr const char* kGenerationBatches = "training/filter_groups/num_ge
 inline constexpr const char* kTailEmptySlotSeconds = "partial/tail_empty_slot_seconds";
 inline constexpr const char* kTailShare = "partial/tail_share";
 inline constexpr const char* kPredictedSaving = "partial/predicted_saving_s/";
+inline constexpr const char* kGeneratedTokens = "perf/generated_tokens";
 inline constexpr const char* kGenerationSeconds = "timing_s/gen";
 inline constexpr const char* kStepSeconds = "timing_s/step";
 // Mean reward of a validation pass, and half the width of its 95 % interval.

@@ -16,6 +16,7 @@ using Floats = std::vector<float>;
 struct MixedStep {
   MixedStep() {
     options.recompute_old_log_probs = true;
+    batch.version = 7;
     REQUIRE(samples->BeginStep(3).ok());
     Put(1, {5, 6, 7, 7}, {-1.25f, -2.5f, -3.0f, -0.5f});
     Put(2, {7, 7}, {-1.0f, -2.0f});
@@ -78,6 +79,34 @@ TEST_CASE("Tokens of older weights may be rejected, those of the step's weights 
   REQUIRE(step.samples->Read(1)->mask == Floats{1, 0, 1, 1});
   REQUIRE(step.samples->Read(2)->mask == Floats{1, 1});
   REQUIRE(step.samples->Metas()[0].trained_tokens == 3);
+}
+
+TEST_CASE("Differences of probabilities are of the step's weights, those of older ones stand apart",
+          "[correction][partial]") {
+  MixedStep step;
+  REQUIRE(step.Correct().ok());
+  REQUIRE(step.Metric("training/rollout_probs_diff_valid") == 1);
+  REQUIRE(step.Metric("training/rollout_probs_diff_max") == 0);
+  REQUIRE(step.Metric("training/rollout_probs_diff_mean") == 0);
+  const double first = std::exp(-1.0) - std::exp(-1.25), second = std::exp(-2.5) - std::exp(-3.0);
+  REQUIRE(step.Metric("partial/stale_probs_diff_max") == Approx(first));
+  REQUIRE(step.Metric("partial/stale_probs_diff_mean") == Approx((first + second) / 2));
+  // rollout_corr/* stay over all, as in verl.
+  REQUIRE(step.Metric("rollout_corr/kl") == Approx((-0.25 + 0.5) / 6));
+
+  // A step that version 5 began has no older tokens.
+  MixedStep fresh;
+  fresh.batch.version = 5;
+  REQUIRE(fresh.Correct().ok());
+  REQUIRE(fresh.Metric("training/rollout_probs_diff_max") == Approx(first));
+  REQUIRE_FALSE(fresh.batch.facts.trainer.contains("partial/stale_probs_diff_max"));
+  // And one of version 8 no others: nothing was compared.
+  MixedStep old;
+  old.batch.version = 8;
+  REQUIRE(old.Correct().ok());
+  REQUIRE(old.Metric("training/rollout_probs_diff_valid") == 0);
+  REQUIRE_FALSE(old.batch.facts.trainer.contains("training/rollout_probs_diff_max"));
+  REQUIRE(old.Metric("partial/stale_probs_diff_mean") == Approx((first + second) / 6));
 }
 
 }  // namespace tandem

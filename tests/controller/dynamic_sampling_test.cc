@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/exit_code.h"
+#include "controller/batch_file/batch_reader.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {
@@ -129,6 +130,36 @@ TEST_CASE("A step that cannot be filled ends the run with the counts", "[dynamic
   const auto saved = CheckpointIndex::ReadState(run.loop->newest_checkpoint());
   REQUIRE(saved->step == 1);
   REQUIRE(saved->data.row == 2);
+}
+
+TEST_CASE("A step that cannot be filled is saved with all that was drawn for it",
+          "[dynamic_sampling]") {
+  testing::FakeRun run(1);
+  Filter(run, {2, 3, 5, 6, 7}, 3);
+  const absl::Status status = run.Run();
+  REQUIRE(ExitCodeAt(FailedAt::kRun, status) == 70);
+  const std::string file = run.dir.path() / "failed_steps" / "step_2" / "step.batch";
+  REQUIRE(Contains(status, "\nThe step is saved: tandemctl batch inspect " + file +
+                               " shows it, and all 20 samples that were dropped"));
+  const auto batch = BatchReader::Open(file);
+  REQUIRE(batch.ok());
+  REQUIRE(Contains(status, (*batch)->info().failure));
+  REQUIRE((*batch)->info().mini_batch == -1);
+  REQUIRE((*batch)->info().metrics.at("training/filter_groups/evicted_groups") == 5);
+  // Rows 2 to 7, four samples each; row 4 is what differs, odd rows are all right.
+  REQUIRE((*batch)->size() == 24);
+  for (size_t i = 0; i < 24; ++i) {
+    const SavedSample sample = (*batch)->Read(i);
+    const uint64_t row = RowOf(sample.sample_id);
+    INFO("row " << row);
+    REQUIRE(row == 2 + i / 4);
+    const double reward = static_cast<double>(row == 4 ? sample.sample_id & 1 : row & 1);
+    REQUIRE(sample.score == reward);
+    REQUIRE(sample.reward == reward);
+    REQUIRE(sample.reward_terms.at("right") == reward);
+    REQUIRE(sample.response_tokens() == 2);
+    REQUIRE(sample.log_probs.size() == 2);
+  }
 }
 
 TEST_CASE("A run resumed after refills is the run that was not interrupted", "[dynamic_sampling]") {

@@ -92,6 +92,24 @@ TEST_CASE("a plan counts adapters beside the base in both workers") {
   REQUIRE(Bytes(beside, "train", true, "master") == Bytes(merged, "train", true, "master"));
 }
 
+TEST_CASE("a plan counts what dropout takes, in the trainer alone") {
+  const TempDir dir;
+  TinyModelOptions model;
+  model.hidden_size = 1024;  // so that it shows in pages of 2 MiB
+  model.intermediate_size = 4096;
+  model.num_heads = 64;
+  REQUIRE(WriteTinyModel(dir.path(), model).ok());
+  const MemoryPlan none = PlanWith(dir.path(), {"model.lora.merge=false"}),
+                   drops =
+                       PlanWith(dir.path(), {"model.lora.merge=false", "model.lora.dropout=0.1"});
+  // 256 rows of 4096: copies of bf16 in forward and backward, two of fp32 sums; each half as large
+  // again as was asked for, in pages of 2 MiB.
+  REQUIRE(Bytes(drops, "train", true, "workspace") - Bytes(none, "train", true, "workspace") ==
+          (4 + 4 + 12) << 20);
+  REQUIRE(Bytes(drops, "generate", false, "workspace") ==
+          Bytes(none, "generate", false, "workspace"));
+}
+
 TEST_CASE("every line of a plan's phase has a name of its own") {
   const TempDir dir;
   REQUIRE(WriteTinyModel(dir.path()).ok());

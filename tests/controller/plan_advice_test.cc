@@ -1,6 +1,7 @@
 #include "controller/plan_advice.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <catch2/catch.hpp>
 
@@ -83,6 +84,39 @@ TEST_CASE("Changes that only fit together are listed together", "[plan]") {
     return;
   }
   FAIL("no device between a quarter and all of the peak needs several changes");
+}
+
+TEST_CASE("Half of the rank is advised with half of alpha, where there is a half to take",
+          "[plan][lora]") {
+  const ModelSpec spec = Spec();
+  // Of the largest device that all does not fit on and a smaller rank helps.
+  const auto advised = [&spec](int64_t rank, const std::string& adapter_path) {
+    v1::Config config = DefaultConfig();
+    config.mutable_rollout()->set_free_cache_engine("true");
+    v1::Lora* const lora = config.mutable_model()->mutable_lora();
+    lora->set_rank(rank);
+    lora->set_alpha(static_cast<double>(rank) * 1.5);
+    lora->set_adapter_path(adapter_path);
+    std::vector<PlanAdvice> found;
+    for (int64_t mib = 4096; mib >= 128 && found.empty(); mib -= 128) {
+      const PlanAdvices advices = AdviseOnMemory(spec, config, mib << 20, Device::kOfPair);
+      // Masters are those of adapters alone, which no offloading moves.
+      if (rank > 0) REQUIRE_FALSE(Names(advices.alone, "param_offload"));
+      std::copy_if(
+          advices.alone.begin(), advices.alone.end(), std::back_inserter(found),
+          [](const PlanAdvice& advice) { return advice.setting.starts_with("model.lora.rank"); });
+    }
+    return found;
+  };
+  const std::vector<PlanAdvice> half = advised(512, "");
+  REQUIRE(half.size() == 1);
+  REQUIRE(half[0].setting == "model.lora.rank=256 model.lora.alpha=384");
+  // Masters, gradients and both moments of half of the adapters at the least.
+  const int64_t per_rank = 8 * (2 * (512 + 512) + 2 * (512 + 256) + 3 * (512 + 1024));
+  REQUIRE(half[0].saved_bytes >= 256 * per_rank * 16);
+  REQUIRE(advised(511, "").empty());
+  REQUIRE(advised(512, "/adapter").empty());
+  REQUIRE(advised(0, "").empty());
 }
 
 }  // namespace tandem

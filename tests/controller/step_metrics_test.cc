@@ -193,6 +193,25 @@ TEST_CASE("Rates of generation count what was generated, those of training what 
   REQUIRE_FALSE(metrics.contains("timing_s/ref"));
 }
 
+TEST_CASE("Rates of rounds are of their own seconds, and a step without a round has none",
+          "[step_metrics][partial]") {
+  testing::FakeRun run(1);
+  PhaseRecorder phases(1, run.pool, run.progress, run.clock);
+  phases.Begin("generate");
+  run.clock.Advance(absl::Seconds(10));  // with a wait for samples beside training
+  phases.End();
+  StepFacts facts{.generated_tokens = 100, .generation_seconds = 4};
+  const auto metrics = StepMetrics(facts, {}, phases);
+  REQUIRE(metrics.at("perf/generation_tokens_per_second") == 25);
+  REQUIRE(metrics.at("timing_per_token_ms/gen") == 40);
+  REQUIRE(metrics.at("timing_s/gen") == 10);
+  facts.generated_tokens = 0;
+  facts.generation_seconds = 0;
+  const auto none = StepMetrics(facts, {}, phases);
+  REQUIRE_FALSE(none.contains("perf/generation_tokens_per_second"));
+  REQUIRE_FALSE(none.contains("timing_per_token_ms/gen"));
+}
+
 TEST_CASE("Extremes below and above 0 are kept as they are", "[step_metrics]") {
   std::map<std::string, double> step;
   AddMiniBatchMetric(step, "a_max", -3, 0.5);

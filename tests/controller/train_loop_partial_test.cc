@@ -6,74 +6,14 @@
 
 #include "common/base/exit_code.h"
 #include "common/tensor_file/atomic_file.h"
-#include "tests/fakes/fake_run.h"
+#include "tests/controller/partial_loop.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kTokens = 12;  // that a response may have
-
-PartialOptions OptionsOf(const TrainOptions& train) {
-  return {.enabled = true,
-          .groups_per_round = train.train_batch_size,
-          .max_versions = 8,
-          .max_rounds_without_batch = 20,
-          .train_batch_size = train.train_batch_size,
-          .response_length = kTokens};
-}
-
-// Two groups of four in a batch; of every group one sample is long now and then.
-class PartialRun : public testing::FakeRun {
- public:
-  explicit PartialRun(int pairs) : FakeRun(pairs) {
-    options.total_steps = 5;
-    options.sampling.max_tokens = kTokens;
-    options.partial = OptionsOf(options);
-    responses.length = [](uint64_t id) { return LengthOf(id); };
-  }
-
-  static int64_t LengthOf(uint64_t id) {
-    const uint64_t row = id >> 24, index = id & 0xfffu;
-    return (row + index) % 5 == 0 ? 11 : 1 + static_cast<int64_t>((row * 3 + index) % 4);
-  }
-
-  int64_t Metric(int64_t step, const std::string& name) const {
-    return static_cast<int64_t>(store.steps.at(step).metrics.at(name));
-  }
-
-  // What a step trained on, whole: every token that belongs to it, with versions that ascend.
-  void RequireBatch(int64_t step) const {
-    INFO("step " << step);
-    const auto& records = store.samples.at(step);
-    REQUIRE(std::ssize(records) == options.train_batch_size * options.samples_per_prompt);
-    for (const SampleRecord& record : records) {
-      INFO("sample " << record.sample_id);
-      REQUIRE(record.response_tokens == std::min(LengthOf(record.sample_id), kTokens));
-      REQUIRE(record.finish_reason != FinishReason::kCut);
-    }
-  }
-  std::set<uint64_t> RowsOf(int64_t step) const {
-    std::set<uint64_t> rows;
-    for (const SampleRecord& record : store.samples.at(step)) rows.insert(record.sample_id >> 24);
-    return rows;
-  }
-};
-
-// What a step left in the store, without times.
-std::vector<std::string> TrainedOn(const testing::MemoryRunStore& store) {
-  std::vector<std::string> lines;
-  for (const auto& [step, records] : store.samples) {
-    for (const SampleRecord& record : records) {
-      std::string line = fmt::format("{} {:x} {} {}", step, record.sample_id,
-                                     record.response_tokens, record.advantage);
-      for (const Segment& segment : record.segments) {
-        line += fmt::format(" v{}:{}", segment.weight_version, segment.length);
-      }
-      lines.push_back(std::move(line));
-    }
-  }
-  return lines;
-}
+using testing::kTokens;
+using testing::PartialRun;
+using testing::TrainedOn;
 
 // Rounds of three groups and tokens, so that every step leaves some; checkpoints every `save_freq`
 // steps.
@@ -89,7 +29,7 @@ TEST_CASE("a cap that no response reaches asks the rollouts for the same", "[par
   testing::FakeRun off(2);
   REQUIRE(off.Run().ok());
   testing::FakeRun on(2);
-  on.options.partial = OptionsOf(on.options);
+  on.options.partial = testing::PartialOptionsOf(on.options);
   on.options.partial.cap = kTokens;
   REQUIRE(on.Run().ok());
   REQUIRE(TrainedOn(on.store) == TrainedOn(off.store));

@@ -51,6 +51,11 @@ class FakeRolloutClient : public RolloutClient {
         journal_.Call(who_, fmt::format("Generate(group {}, {} samples, v{})", request.group,
                                         request.sample_ids.size(), request.version));
     const size_t asked = request.sample_ids.size();
+    {
+      std::lock_guard lock(mutex_);
+      prefilled_ += std::ssize(request.prompt);
+      for (const Continuation& from : request.continued) prefilled_ += std::ssize(from.tokens);
+    }
     const size_t made = status.ok() ? asked : std::min<size_t>(1, asked - 1);
     if (responses.length) return Respond(request, made, status, on_sample, on_done);
     for (size_t i = 0; i < made; ++i) {
@@ -83,6 +88,10 @@ class FakeRolloutClient : public RolloutClient {
   absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("VerifyWeights(v{})", version)));
     return PhaseReport{};
+  }
+  absl::StatusOr<int64_t> PrefilledTokens() override {
+    std::lock_guard lock(mutex_);
+    return prefilled_;
   }
   absl::Status AbortUpdate(const std::string& /*reason*/) override {
     return journal_.Call(who_, "AbortUpdate()");
@@ -152,6 +161,7 @@ class FakeRolloutClient : public RolloutClient {
   mutable std::mutex mutex_;  // held_, requests_
   std::vector<Held> held_;
   std::vector<GroupRequest> requests_;
+  int64_t prefilled_ = 0;  // tokens; guarded by mutex_
   CallJournal& journal_;
   const std::string who_;
   const int rank_;

@@ -17,22 +17,30 @@
 
 namespace tandem::testing {
 
-// The panels that the host's ops read, of a row-major weight.
+// The panels that the host's ops read, of a row-major weight and its adapters.
 class Panels {
  public:
-  Panels(const LinearWeight& dense, DType dtype)
-      : bytes_(static_cast<size_t>(PackedBytes(dense.rows, dense.cols, dtype)) + kAlignment),
-        weight_(dense) {
-    const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
-    std::byte* const panels = bytes_.data() + (kAlignment - at % kAlignment) % kAlignment;
-    PackRows(panels, dense.cols, dtype, 0, dense.rows, dense.packed);
-    weight_.packed = panels;
+  Panels(const LinearWeight& dense, DType dtype) : dtype_(dtype), weight_(dense) {
+    weight_.packed = Pack(dense.packed, dense.rows, dense.cols);
+    LinearAdapter& adapter = weight_.adapter;
+    if (adapter.parts == 0) return;
+    adapter.a = Pack(adapter.a, adapter.parts * adapter.rank, dense.cols);
+    adapter.b = Pack(adapter.b, dense.rows, adapter.rank);
   }
   const LinearWeight& weight() const { return weight_; }
 
  private:
   static constexpr size_t kAlignment = 64;
-  std::vector<std::byte> bytes_;
+  const std::byte* Pack(const std::byte* dense, int64_t rows, int64_t cols) {
+    std::vector<std::byte>& bytes =
+        bytes_.emplace_back(static_cast<size_t>(PackedBytes(rows, cols, dtype_)) + kAlignment);
+    const auto at = reinterpret_cast<uintptr_t>(bytes.data());
+    std::byte* const panels = bytes.data() + (kAlignment - at % kAlignment) % kAlignment;
+    PackRows(panels, cols, dtype_, 0, rows, dense);
+    return panels;
+  }
+  const DType dtype_;
+  std::vector<std::vector<std::byte>> bytes_;
   LinearWeight weight_;
 };
 
@@ -123,6 +131,13 @@ class GuardedBackwardOps final : public BackwardOps {
   void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) override {
     const GuardedDevice::Access access(device_);
     inner_->LinearInput(dout, Panels(weight, dtype_).weight(), din);
+  }
+  void AdapterWeights(Matrix dout,
+                      Matrix in,
+                      const LinearWeight& weight,
+                      const LinearAdapterGradients& gradients) override {
+    const GuardedDevice::Access access(device_);
+    inner_->AdapterWeights(dout, in, Panels(weight, dtype_).weight(), gradients);
   }
   void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) override {
     const GuardedDevice::Access access(device_);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
@@ -122,10 +123,21 @@ struct Run {
   Outcome outcome;
   int64_t tokens = 0;  // compared, all identical
   std::string trainer_log, rollout_log;
+  std::vector<int64_t> sent;  // bytes of each version, in order
 };
 
 // How weights go to the rollout, as the trainer's log says it.
 constexpr char kDirect[] = "direct", kSlots[] = "through slots";
+
+// "version V: N tensors, B bytes went to the rollout": every B.
+std::vector<int64_t> SentBytes(const std::string& log) {
+  std::vector<int64_t> sent;
+  const std::regex line(R"(version \d+: \d+ tensors, (\d+) bytes went to the rollout)");
+  for (std::sregex_iterator at(log.begin(), log.end(), line), end; at != end; ++at) {
+    sent.push_back(std::stoll((*at)[1]));
+  }
+  return sent;
+}
 
 // What a run of `pairs` that has ended with exit code 0 has to show for it; `way` is that of every
 // sync.
@@ -134,6 +146,7 @@ Run RequireWhole(const ClusterRig& rig, int pairs, const char* way, const std::s
   Run run{.outcome = OutcomeOf(rig, kSteps),
           .trainer_log = rig.Log("trainer"),
           .rollout_log = rig.Log("rollout")};
+  run.sent = SentBytes(run.trainer_log);
   RequireLearned(run.outcome, kSteps);
   run.tokens = RequireIdentical(console, kSteps, kLeastTokens);
   for (const auto& [step, metrics] : run.outcome.metrics) {
@@ -198,6 +211,21 @@ TEST_CASE("weights that cross through pinned memory, and memory that is kept, ch
   REQUIRE(second.outcome.metrics == first.outcome.metrics);
 }
 
+TEST_CASE(
+    "adapters merged on the GPU: identical log-probs, equal weights, and the base as reference",
+    "[lora]") {
+  RigOptions options = GpuRun();
+  options.config["model.lora.rank"] = "8";
+  options.config["model.lora.alpha"] = "16";
+  options.config["actor.optim.lr"] = "0.001";
+  options.config["actor.use_kl_loss"] = "true";
+  const Run run = Launch(options, kSlots);
+  // B begins at zero.
+  REQUIRE(run.outcome.metrics.at(1).at("actor/kl_loss").get<double>() == 0.0);
+  REQUIRE(run.outcome.metrics.at(kSteps).at("actor/kl_loss").get<double>() > 0.0);
+  std::printf("figure lora_identical_tokens %lld tokens\n", static_cast<long long>(run.tokens));
+}
+
 TEST_CASE("a rollout that may not open its trainer's memory gets the same weights through slots",
           "[refused]") {
   if (!kEmulated) {
@@ -209,6 +237,26 @@ TEST_CASE("a rollout that may not open its trainer's memory gets the same weight
   const Run direct = Launch(options, kDirect), slots = Launch(options, kSlots, "OpenMemory");
   REQUIRE(slots.outcome.weights == direct.outcome.weights);
   REQUIRE(slots.outcome.metrics == direct.outcome.metrics);
+}
+
+TEST_CASE("adapters beside the base cross alone after sleep of level 1, and stay identical",
+          "[beside]") {
+  RigOptions options = GpuRun();
+  options.config["rollout.sleep_level"] = "1";
+  options.config.merge(std::map<std::string, std::string>{{"model.lora.rank", "4"},
+                                                          {"model.lora.alpha", "8"},
+                                                          {"model.lora.merge", "false"},
+                                                          {"actor.use_kl_loss", "true"}});
+  options.config["actor.optim.lr"] = "0.01";
+  const Run run = Launch(options, kSlots);
+  // Of all versions the first one alone has the base.
+  REQUIRE(run.sent.size() == kSteps + 1);
+  for (size_t version = 1; version < run.sent.size(); ++version) {
+    REQUIRE(run.sent[version] < run.sent[0] / 2);
+  }
+  // The reference is the base: what was trained has left it.
+  REQUIRE(run.outcome.metrics.at(1).at("actor/kl_loss").get<double>() == 0.0);
+  REQUIRE(run.outcome.metrics.at(kSteps).at("actor/kl_loss").get<double>() > 0.0);
 }
 
 TEST_CASE("two pairs on one GPU exchange through pinned memory and stay identical", "[two]") {

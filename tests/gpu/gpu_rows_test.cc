@@ -55,6 +55,45 @@ TEST_CASE("a row of a linear layer has the same bits in every batch and at every
   }
 }
 
+TEST_CASE("a row of a linear layer with adapters has the same bits in every batch") {
+  DeviceOps device;
+  const bool emulated = IsEmulated(device);
+  const std::vector<Product> products =
+      emulated ? Products(true) : std::vector<Product>{{6144, 1024}, {1024, 3072}, {4096, 4096}};
+  for (const Product& product : products) {
+    for (const int64_t rank : {4, 32}) {
+      const TestWeight weight(kBf16, product.out, product.inner, 1, 0.1f);
+      const TestWeight a(kBf16, 2 * rank, product.inner, 3, 0.1f);
+      const TestWeight b(kBf16, product.out, rank, 4, 0.1f);
+      const int64_t first_part = product.out / 16 * 8;
+      LinearWeight adapted = RowMajor(weight);
+      adapted.adapter = {.parts = 2,
+                         .a = RowMajor(a).packed,
+                         .b = RowMajor(b).packed,
+                         .rank = rank,
+                         .scaling = 2.0f,
+                         .part = {{0, first_part}, {first_part, product.out - first_part}}};
+      const int64_t rows = emulated ? 35 : 257;
+      const TestMatrix x = TestMatrix::Random(kBf16, rows, product.inner, 2);
+      TestMatrix whole(kBf16, rows, product.out), base = whole;
+      device.forward().Linear(x.view(), adapted, whole.view());
+      device.forward().Linear(x.view(), RowMajor(weight), base.view());
+      REQUIRE_FALSE(whole.SameBits(base));
+      for (const int64_t batch : {1, 16, 33, 128}) {
+        if (batch > rows) continue;
+        const int64_t first = rows - batch;
+        TestMatrix part(kBf16, batch, product.out);
+        device.forward().Linear(x.Rows(first, batch), adapted, part.view());
+        for (int64_t row = 0; row < batch; ++row) {
+          INFO(product.out << " x " << product.inner << ", rank " << rank << ", batch " << batch
+                           << ", row " << row);
+          REQUIRE(part.SameRow(row, whole, first + row));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a residual is added and normed at once with the bits of the two ops") {
   DeviceOps device;
   const std::vector<int64_t> widths = IsEmulated(device)

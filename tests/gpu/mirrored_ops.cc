@@ -38,6 +38,10 @@ class Mirror {
   LinearWeight Up(LinearWeight weight) {
     weight.packed = Up(weight.packed, weight.rows * weight.cols * kBf16Bytes);
     weight.bias = Up(weight.bias, weight.rows * kBf16Bytes);
+    LinearAdapter& adapter = weight.adapter;
+    const int64_t rank_bytes = adapter.rank * kBf16Bytes;
+    adapter.a = Up(adapter.a, adapter.parts * rank_bytes * weight.cols);
+    adapter.b = Up(adapter.b, weight.rows * rank_bytes);
     return weight;
   }
   KvLayer Up(KvLayer kv, const AttentionShape& shape) {

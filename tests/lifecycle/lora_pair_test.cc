@@ -34,9 +34,12 @@ struct Pair {
   std::unique_ptr<Trainer> trainer;
   int64_t incarnation = 0;
 
-  Pair() {
-    const LoraOptions lora = {
-        .rank = 4, .alpha = 12, .target_modules = {"all-linear"}, .merge = false};
+  explicit Pair(double dropout = 0) {
+    const LoraOptions lora = {.rank = 4,
+                              .alpha = 12,
+                              .target_modules = {"all-linear"},
+                              .merge = false,
+                              .dropout = dropout};
     spec = WithAdapters(weights.spec, lora).value();
     StartRollout();
     TrainerOptions options;
@@ -125,16 +128,18 @@ struct Pair {
   }
 
   // Trains on samples of the weights of `version`, all of whose log-probs have to be the same bits.
-  void Train(int64_t version) {
+  MiniBatchReport Train(int64_t version) {
     const auto trained = trainer->ForwardBackward({.step = version + 1,
                                                    .version = version,
                                                    .global_tokens = 4 * 12,
                                                    .global_samples = 4,
-                                                   .compare_log_probs = true});
+                                                   .compare_log_probs = true,
+                                                   .fresh = true});
     INFO(trained.status().ToString());
     REQUIRE(trained.ok());
     REQUIRE(trained->batch.comparison.identical == 4 * 12);
     REQUIRE(trainer->OptimizerStep(version + 1).ok());
+    return trained->batch;
   }
 
   int64_t Bytes(UpdateScope scope) { return ManifestBytes(ManifestOf(engine->layout(), scope)); }
@@ -166,6 +171,20 @@ TEST_CASE(
     }
     pair.Train(step);
     REQUIRE(pair.Sync(step + 1) == (restart || level == 2 ? whole : adapters));
+  }
+}
+
+TEST_CASE("log-probs of a rollout stay those of a trainer whose adapters drop, step after step") {
+  Pair pair(0.3);
+  pair.Sync(0);
+  for (int64_t step = 0; step < 5; ++step) {
+    INFO("step " << step);
+    pair.stream.samples = pair.Generate(step);
+    REQUIRE(pair.engine->Sleep({.level = 1}).ok());
+    const MiniBatchReport trained = pair.Train(step);
+    // Adapters begin with B zero: then there is nothing that dropout could change.
+    REQUIRE((trained.metrics.at("actor/ratio_max") == 1.0) == (step == 0));
+    pair.Sync(step + 1);
   }
 }
 

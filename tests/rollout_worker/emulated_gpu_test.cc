@@ -1,13 +1,17 @@
 // A whole rollout on an emulated GPU: every kernel, region and graph that a real one would run.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <span>
 
 #include <catch2/catch.hpp>
 
 #include "common/backend/cpu_backend.h"
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/base/device_lost.h"
+#include "common/base/philox.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "common/lora/lora_spec.h"
 #include "tests/common/ops/cuda/fake_lt.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/rollout_worker/engine_rig.h"
@@ -29,7 +33,7 @@ TinyModelOptions GpuModel(const std::string& type) {
 }
 
 struct EmulatedFixture {
-  explicit EmulatedFixture(const std::string& type)
+  explicit EmulatedFixture(const std::string& type, const LoraOptions& lora = {})
       : weights(GpuModel(type), DType::kBFloat16),
         cuda(new EmulatedCuda(emulator::OptionsFromEnvironment())) {
     backend = MakeCudaBackend(std::unique_ptr<CudaApi>(cuda), 0).value();
@@ -37,6 +41,7 @@ struct EmulatedFixture {
     rig.max_model_len = 160;
     rig.max_num_batched_tokens = 64;
     EngineOptions options = MakeEngineTestOptions(weights, rig);
+    options.spec = WithAdapters(weights.spec, lora).value();
     options.backend = backend;
     options.load_weights = true;
     options.kv_blocks = 40;
@@ -57,12 +62,13 @@ struct EmulatedFixture {
 
 // A model that is loaded, and ops of its own: what a trainer on this backend computes with.
 struct LoadedModel {
-  LoadedModel(Backend& backend, const TinyWeights& weights)
-      : device(backend.device()),
+  LoadedModel(Backend& backend, const TinyWeights& weights, const LoraOptions& lora = {})
+      : spec(WithAdapters(weights.spec, lora).value()),
+        device(backend.device()),
         ops(backend.MakeForwardOps(DType::kBFloat16).value()),
-        layout(WeightLayout::Build(weights.spec, DType::kBFloat16, ops->weight_format())),
+        layout(WeightLayout::Build(spec, DType::kBFloat16, ops->weight_format())),
         storage(WeightStorage::Create(device, &layout, nullptr).value()),
-        held{.spec = weights.spec, .storage = storage->data(), .vocab_limit = TinyTokenizerSize()} {
+        held{.spec = spec, .storage = storage->data(), .vocab_limit = TinyTokenizerSize()} {
     REQUIRE(storage->Map().ok());
     const auto storage_ops = backend.MakeStorageOps(&layout, storage->data()).value();
     REQUIRE(storage->LoadCheckpoint(weights.dir.path().string(), weights.spec, *storage_ops).ok());
@@ -71,12 +77,28 @@ struct LoadedModel {
     return ForwardWhole(device, *ops, held, sample)->log_probs;
   }
 
+  const ModelSpec spec;
   Device* const device;
   const std::unique_ptr<ForwardOps> ops;
   const WeightLayout layout;
   const std::unique_ptr<WeightStorage> storage;
   const HeldModel held;
 };
+
+// Of a storage in memory that the host can write, as the emulator's is.
+void FillAdapters(const WeightLayout& layout, std::byte* storage) {
+  const std::span<const TensorPlace> places = layout.places();
+  for (const TensorPlace& place : places.subspan(layout.base_tensors())) {
+    std::vector<Bf16> values;
+    for (int64_t i = 0; i < place.rows() * place.cols(); ++i) {
+      const float uniform =
+          RandomUniform(3, std::hash<std::string>()(place.name), static_cast<uint64_t>(i));
+      values.push_back(ToBf16(0.4f * (uniform - 0.5f)));
+    }
+    layout.WriteRows(storage + layout.group_offset(place.layer), place, 0, place.rows(),
+                     values.data());
+  }
+}
 
 }  // namespace
 
@@ -97,6 +119,43 @@ TEST_CASE("on an emulated GPU decoding has the bits of one forward over the whol
         REQUIRE(std::abs(on_cpu[i] - sample.log_probs[i]) < 0.05f);
       }
     }
+  }
+}
+
+TEST_CASE("on an emulated GPU adapters beside the weights decode with the bits of one forward") {
+  const LoraOptions all = {
+      .rank = 5, .alpha = 10, .target_modules = {"all-linear"}, .merge = false};
+  LoraOptions some = all;
+  some.target_modules = {"k_proj", R"(.*layers\.1\.mlp\.up_proj)"};
+  for (const auto& [type, lora] : {std::pair(std::string("qwen3"), all), {"llama", some}}) {
+    EmulatedFixture f(type, lora);
+    const auto host = MakeCpuBackend(std::make_shared<ThreadPool>(1));
+    const LoadedModel on_gpu(*f.backend, f.weights, lora), on_host(*host, f.weights, lora);
+    const LoadedModel base(*f.backend, f.weights);
+    const std::vector<GenerationRequest> requests = MixedRequests({9, 70}, 2, 12);
+    // Adapters that are zero are the base.
+    for (const auto& [id, sample] : GenerateAll(*f.engine, requests)) {
+      REQUIRE(base.LogProbs(sample) == sample.log_probs);
+    }
+    FillAdapters(f.engine->layout(), const_cast<std::byte*>(f.engine->weights_address()));
+    FillAdapters(on_gpu.layout, on_gpu.storage->data());
+    FillAdapters(on_host.layout, on_host.storage->data());
+    f.cuda->ForgetCalls();
+    const SamplesById samples = GenerateAll(*f.engine, requests);
+    REQUIRE(f.Calls("LaunchGraph") > 0);
+    double from_cpu = 0, from_base = 0;
+    for (const auto& [id, sample] : samples) {
+      INFO(type << " sample " << id);
+      REQUIRE(on_gpu.LogProbs(sample) == sample.log_probs);
+      const std::vector<float> on_cpu = on_host.LogProbs(sample), without = base.LogProbs(sample);
+      for (size_t i = 0; i < on_cpu.size(); ++i) {
+        from_cpu += std::pow(double{on_cpu[i]} - double{sample.log_probs[i]}, 2);
+        from_base += std::pow(double{without[i]} - double{sample.log_probs[i]}, 2);
+      }
+    }
+    // Roundings, and what adapters are for.
+    REQUIRE(from_cpu > 0);
+    REQUIRE(100 * from_cpu < from_base);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "common/lora/lora_spec.h"
 #include "controller/memory_plan.h"
 #include "tests/rollout_worker/engine_rig.h"
 
@@ -33,10 +34,16 @@ RigOptions Sizes() {
 
 TEST_CASE("A rollout takes of a GPU what is planned, at most a tenth less, awake and asleep") {
   const TinyWeights weights(Model(), DType::kBFloat16);
+  // 0: without adapters beside the weights.
+  const int64_t rank = GENERATE(0, 200);
+  const LoraOptions lora = {
+      .rank = rank, .alpha = 16, .target_modules = {"all-linear"}, .merge = false};
+  const ModelSpec spec = WithAdapters(weights.spec, lora).value();
   auto* const cuda = new EmulatedCuda({.total_bytes = kDeviceBytes});
   const std::shared_ptr<Backend> backend =
       MakeCudaBackend(std::unique_ptr<CudaApi>(cuda), 0).value();
   EngineOptions options = MakeEngineTestOptions(weights, Sizes());
+  options.spec = spec;
   options.backend = backend;
   options.load_weights = true;
   options.device_bytes = kDeviceBytes;
@@ -49,6 +56,7 @@ TEST_CASE("A rollout takes of a GPU what is planned, at most a tenth less, awake
   input.memory_utilization = options.memory_utilization;
   input.free_cache_engine = "true";
   input.sleep_level = 2;
+  input.adapters = spec.adapters;
   const MemoryPlan plan = PlanMemory(weights.spec, input);
 
   // More first tokens at once than a step has rows, and steps of several sizes.

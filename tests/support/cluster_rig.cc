@@ -249,6 +249,8 @@ std::vector<std::vector<int32_t>> ClusterRig::StoredTokens(int64_t step,
 nlohmann::json Repeatable(const nlohmann::json& metrics) {
   nlohmann::json kept = nlohmann::json::object();
   for (const auto& [name, value] : metrics.items()) {
+    // What is prefilled depends on preemptions and on who was lost.
+    if (name == "partial/prefilled_tokens") continue;
     const bool is_time = name.rfind("timing", 0) == 0 || name.rfind("perf/", 0) == 0 ||
                          name.rfind("partial/tail_", 0) == 0 ||
                          name.rfind("partial/predicted_saving_s", 0) == 0;

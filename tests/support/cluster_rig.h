@@ -140,7 +140,8 @@ class ClusterRig {
   std::vector<std::unique_ptr<TestProcess>> processes_;
 };
 
-// Metrics of a step without those that measure time or memory: equal in equal runs.
+// Metrics of a step without those that measure time, memory or what engines did: equal in equal
+// runs.
 nlohmann::json Repeatable(const nlohmann::json& metrics);
 
 }  // namespace tandem::testing

@@ -4,9 +4,8 @@
 
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/model_spec/memory_formulas.h"
-#include "tests/common/weights/cuda/pair_rig.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
-#include "trainer_worker/shard_tensor_source.h"
+#include "tests/trainer_worker/emulated_rollout.h"
 
 namespace tandem {
 namespace {
@@ -39,38 +38,7 @@ struct Fixture : CheckpointFixture {
   }
 };
 
-// The rollout beside it, with a view of its own of the GPU.
-class Rollout {
- public:
-  explicit Rollout(const WeightLayout& layout)
-      : layout_(layout), side_(Way::kIpc, "auto", OfRollout({}), 0) {
-    std::byte* const storage = side_.cuda.Malloc(layout_.total_bytes()).value();
-    memset(storage, 0, static_cast<size_t>(layout_.total_bytes()));
-    static int rollouts = 0;
-    WeightReceiverOptions options;
-    options.pair_socket = "/tmp/tandem-direct-" + std::to_string(getpid()) + "-" +
-                          std::to_string(rollouts++) + ".sock";
-    options.transport = side_.transport;
-    receiver_ = WeightReceiver::Create(
-                    CreateCudaStorageOps(&layout_, storage, side_.context.get()).value(), options)
-                    .value();
-  }
-  emulator::EmulatedCuda& cuda() { return side_.cuda; }
-  absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version) {
-    TrainingSession& session = *rank.session;
-    ShardTensorSource source(&session.shard(), &session.communicator());
-    PairClient client(receiver_.get());
-    client.scramble = true;
-    return session.publisher().Publish(version, source, &client);
-  }
-  int64_t version() const { return receiver_->core().version(); }
-  std::vector<Digest> Held() const { return receiver_->core().Digests().value(); }
-
- private:
-  const WeightLayout layout_;
-  Side side_;
-  std::unique_ptr<WeightReceiver> receiver_;
-};
+using Rollout = EmulatedRollout;
 
 std::vector<Digest> Meant(Rank& rank) {
   TrainingSession& session = *rank.session;

@@ -90,6 +90,9 @@ void RequireAsPlanned(int world, const RankGroupOptions& options, std::vector<Sa
   REQUIRE(Current(ledger, "optimizer", Location::kFile) == planned.optimizer_file);
   REQUIRE(Current(ledger, "gradients", Location::kDevice) == planned.gradients);
   REQUIRE(Current(ledger, "gather", Location::kDevice) == planned.gather);
+  if (options.lora.rank > 0) {
+    REQUIRE(DevicePeak(ledger, "gather") == planned.gather + planned.digest_scratch);
+  }
   REQUIRE(DevicePeak(ledger, "master") == planned.master + planned.master_staging);
   REQUIRE(DevicePeak(ledger, "optimizer") == planned.optimizer + planned.optimizer_staging);
   const Keep keep =
@@ -158,6 +161,24 @@ TEST_CASE("A trainer takes what is planned with adapters, on any number of ranks
   RequireAsPlanned(2, f.options, f.samples);
   // A base that is stored in float32 stays so.
   REQUIRE(WriteTinyModel(f.options.model_dir, {.vocab_size = 9000, .float32 = true}).ok());
+  RequireAsPlanned(1, f.options, f.samples);
+}
+
+TEST_CASE("A trainer on a device takes what is planned with adapters, on any number of ranks",
+          "[trainer][memory][device][lora]") {
+  Fixture f;
+  f.options.make_backend = []() -> std::unique_ptr<Backend> {
+    return std::make_unique<GuardedBackend>(MakeHostBackend());
+  };
+  f.options.lora = {.rank = 64, .alpha = 64, .target_modules = {"all-linear"}};
+  for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
+  // Where the shard is laid out for the ops it is still not what they read.
+  REQUIRE(WriteTinyModel(f.options.model_dir, {.vocab_size = 9000,
+                                               .hidden_size = 128,
+                                               .num_layers = 4,
+                                               .head_dim = 32,
+                                               .intermediate_size = 1100})
+              .ok());
   RequireAsPlanned(1, f.options, f.samples);
 }
 

@@ -64,12 +64,14 @@ absl::Status ReadAdapters(const std::string& directory,
 
 absl::Status WriteAdapters(const std::string& directory,
                            const std::string& base_dir,
+                           double dropout,
                            const LoraWeights& weights,
                            Ledger* ledger) {
   if (weights.plan().rank() != 0) return absl::OkStatus();
   const LoraSpec& spec = weights.spec();
   TANDEM_RETURN_IF_ERROR(MakeFolder(directory));
-  TANDEM_ASSIGN_OR_RETURN(const auto writer, PeftAdapterWriter::Create(directory, spec, base_dir));
+  TANDEM_ASSIGN_OR_RETURN(const auto writer,
+                          PeftAdapterWriter::Create(directory, spec, base_dir, dropout));
   HostStaging staging(weights.device(), ledger);
   const auto write = [&](size_t target, LoraMatrix matrix, int64_t rows, int64_t cols,
                          const float* values) -> absl::Status {

@@ -27,10 +27,12 @@ absl::Status ReadAdapters(const std::string& directory,
 inline constexpr char kAdapterFolder[] = "lora_adapter";
 
 // Rank 0 writes the adapters as the last LoraWeights::Gather left them to `directory`, which is
-// made, in fp32, with rank, alpha, targets and the base's name. The other ranks write nothing. From
-// a device they come by matrices, through memory that `ledger` counts under the tag gather.
+// made, in fp32, with rank, alpha, targets, dropout and the base's name. The other ranks write
+// nothing. From a device they come by matrices, through memory that `ledger` counts under the tag
+// gather.
 absl::Status WriteAdapters(const std::string& directory,
                            const std::string& base_dir,
+                           double dropout,
                            const LoraWeights& weights,
                            Ledger* ledger);
 

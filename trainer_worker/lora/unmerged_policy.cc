@@ -1,13 +1,11 @@
 #include "trainer_worker/lora/unmerged_policy.h"
 
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
 #include "common/base/status_macros.h"
 #include "common/model_spec/row_ranges.h"
-#include "common/tensor_file/element_convert.h"
 #include "trainer_worker/agreement.h"
 #include "trainer_worker/lora/piece_digest.h"
 
@@ -71,8 +69,9 @@ absl::Status UnmergedPolicy::CopyRows(
   const float* const all =
       part.matrix == LoraMatrix::kA ? weights_->a(target) : weights_->b(target);
   const int64_t cols = plan_->tensors()[tensor]->cols();
-  return ConvertElements(all + (plan_->mine(tensor).row + row) * cols, DType::kFloat32, out, dtype,
-                         static_cast<size_t>(rows * cols));
+  ops_->Convert(all + (plan_->mine(tensor).row + row) * cols, DType::kFloat32, out, dtype,
+                rows * cols);
+  return absl::OkStatus();
 }
 
 absl::Status UnmergedPolicy::Reference::CopyRows(
@@ -81,7 +80,7 @@ absl::Status UnmergedPolicy::Reference::CopyRows(
     return policy_->CopyRows(tensor, row, rows, dtype, out);
   }
   const int64_t cols = policy_->plan_->tensors()[tensor]->cols();
-  std::memset(out, 0, static_cast<size_t>(rows * cols) * DTypeBytes(dtype));
+  device()->Zero(out, rows * cols * static_cast<int64_t>(DTypeBytes(dtype)));
   return absl::OkStatus();
 }
 

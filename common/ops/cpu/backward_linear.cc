@@ -30,6 +30,9 @@ void CpuBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matrix
   call.n = weight.cols;
   call.c = din.data;
   call.c_stride = din.stride;
+  if (weight.adapter.parts > 0 && weight.adapter.dropout != nullptr) {
+    return KeptInput(dout, weight, call, din);
+  }
   AdapterSums adapters;
   if (weight.adapter.parts > 0) {
     // All parts' A below each other are one matrix here.

@@ -39,7 +39,7 @@ int64_t CpuBackwardOps::workspace_bytes() const {
   for (const Workspace& scratch : thread_scratch_) bytes += scratch.capacity();
   for (const Workspace* scratch :
        {&weight_panels_, &in_panels_, &dout_panels_, &adapter_panels_, &rank_rows_, &rank_gradient_,
-        &wide_b_, &row_values_, &dlogits_, &dhidden_}) {
+        &wide_b_, &dropped_, &kept_sums_, &row_values_, &dlogits_, &dhidden_}) {
     bytes += scratch->capacity();
   }
   return bytes;

@@ -79,6 +79,12 @@ class CpuBackwardOps final : public BackwardOps {
   std::byte* Transposed(const std::byte* packed, int64_t rows, int64_t cols, Workspace& workspace);
   // s dout_i B_i of every part of the adapters, [rows, parts * rank]; zero where there is none.
   float* RankGradient(Matrix dout, const LinearWeight& weight);
+  void ScaleRows(float* values, int64_t rows, int64_t cols, float factor);
+  // gradient [rank, cols] += dt_iᵀ in, dt [rows, parts * rank].
+  void AddDownGradient(
+      const LinearAdapter& adapter, int part, const float* dt, Matrix in, float* gradient);
+  // LinearInput where adapters drop elements: `call` is the product with the weight alone.
+  void KeptInput(Matrix dout, const LinearWeight& weight, GemmCall call, Matrix din);
   void InverseRms(Matrix in, float eps);
   void RmsNormRows(Matrix in, const void* weight, Matrix dout, FloatMatrix dresidual, Matrix din);
   void RmsNormWeights(Matrix in, Matrix dout, float* dweight);
@@ -92,9 +98,11 @@ class CpuBackwardOps final : public BackwardOps {
   std::vector<Workspace> thread_scratch_;  // one per pool thread
   Workspace weight_panels_;                // a weight, transposed
   Workspace in_panels_, dout_panels_;      // operands of a weight gradient
-  Workspace adapter_panels_;               // A of adapters, transposed
+  Workspace adapter_panels_;               // A of adapters, transposed; with dropout as it is
   Workspace rank_rows_, rank_gradient_;    // what lies between A and B, and its gradient
   Workspace wide_b_;                       // B in fp32
+  Workspace dropped_;                      // inputs of adapters with dropout, some rows at a time
+  Workspace kept_sums_;                    // and, of such rows, the sums of their gradients
   Workspace row_values_;                   // one fp32 per row
   Workspace dlogits_, dhidden_;
 };

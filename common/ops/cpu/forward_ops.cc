@@ -36,7 +36,7 @@ std::string CpuForwardOps::numerics_class() const {
 
 int64_t CpuForwardOps::workspace_bytes() const {
   int64_t bytes = logits_.capacity() + gathered_.capacity() + chunk_stats_.capacity() +
-                  adapter_rows_.capacity();
+                  adapter_rows_.capacity() + dropped_.capacity();
   for (const Workspace& scratch : thread_scratch_) bytes += scratch.capacity();
   return bytes;
 }
@@ -92,7 +92,7 @@ void CpuForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
   AdapterSums adapters;
   if (weight.adapter.parts > 0) {
     float* const t = adapter_rows_.Get<float>(in.rows * weight.adapter.parts * weight.adapter.rank);
-    ProjectToRank(*pool_, kernels_, element_bytes_, in, weight, t);
+    ProjectToRank(*pool_, kernels_, element_bytes_, in, weight, dropped_, t);
     adapters = AdapterSumsOf(weight, t, element_bytes_);
     call.adapters = &adapters;
   }

@@ -111,6 +111,7 @@ class CpuForwardOps final : public ForwardOps {
   Workspace logits_, gathered_;            // of filtered rows
   Workspace chunk_stats_;
   Workspace adapter_rows_;           // A x of a product's adapters
+  Workspace dropped_;                // x as an adapter with dropout takes it, some rows at a time
   std::vector<Draw> draws_;          // by chunk
   std::vector<size_t> draw_groups_;  // where a task's draws begin, and the end of the last
   AttentionPlan attention_;

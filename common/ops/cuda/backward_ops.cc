@@ -21,7 +21,7 @@ Matrix RowsOf(Matrix matrix, int64_t first, int64_t rows) {
 }  // namespace
 
 CudaBackwardOps::CudaBackwardOps(CudaContext* context, std::shared_ptr<CudaLinear> linear)
-    : context_(context), linear_(std::move(linear)), attention_(context) {}
+    : context_(context), linear_(std::move(linear)), attention_(context), adapters_(context) {}
 
 void CudaBackwardOps::Round(FloatMatrix in, Matrix out) {
   if (context_->launching()) LaunchRound(context_->stream(), in, out);
@@ -44,6 +44,16 @@ void CudaBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matri
   TANDEM_CHECK(dout.cols == weight.rows && din.cols == weight.cols && dout.rows == din.rows,
                "shapes of LinearInput do not match");
   linear_->Input(dout, weight, din);
+  adapters_.AddInput(dout, weight, din);
+}
+
+void CudaBackwardOps::AdapterWeights(Matrix dout,
+                                     Matrix in,
+                                     const LinearWeight& weight,
+                                     const LinearAdapterGradients& gradients) {
+  TANDEM_CHECK(dout.cols == weight.rows && in.cols == weight.cols && dout.rows == in.rows,
+               "shapes of AdapterWeights do not match");
+  adapters_.AddWeights(dout, in, weight, gradients);
 }
 
 void CudaBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) {

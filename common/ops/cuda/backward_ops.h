@@ -7,6 +7,7 @@
 
 #include "common/device/cuda/cuda_context.h"
 #include "common/ops/backward_ops.h"
+#include "common/ops/cuda/adapters.h"
 #include "common/ops/cuda/attention.h"
 #include "common/ops/cuda/backward_rows.h"
 #include "common/ops/cuda/head_groups.h"
@@ -27,6 +28,10 @@ class CudaBackwardOps final : public BackwardOps {
   void Round(FloatMatrix in, Matrix out) override;
   void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) override;
   void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) override;
+  void AdapterWeights(Matrix dout,
+                      Matrix in,
+                      const LinearWeight& weight,
+                      const LinearAdapterGradients& gradients) override;
   void LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) override;
   void RmsNorm(Matrix in,
                const void* weight,
@@ -81,6 +86,7 @@ class CudaBackwardOps final : public BackwardOps {
   CudaContext* const context_;
   const std::shared_ptr<CudaLinear> linear_;
   CudaAttention attention_;
+  CudaAdapters adapters_;
 };
 
 }  // namespace tandem

@@ -13,7 +13,7 @@
 namespace tandem {
 
 CudaForwardOps::CudaForwardOps(CudaContext* context, std::shared_ptr<CudaLinear> linear)
-    : context_(context), linear_(std::move(linear)), attention_(context) {}
+    : context_(context), linear_(std::move(linear)), attention_(context), adapters_(context) {}
 
 std::string CudaForwardOps::numerics_class() const {
   return fmt::format("cuda-{}-{}-bf16", kernel_set(), linear_->numerics());
@@ -85,6 +85,7 @@ void CudaForwardOps::Linear(Matrix in, const LinearWeight& weight, Matrix out) {
   TANDEM_CHECK(in.cols == weight.cols && out.cols == weight.rows && in.rows == out.rows,
                "shapes of Linear do not match");
   linear_->Forward(in, weight, out);
+  adapters_.AddOutput(in, weight, out);
 }
 
 void CudaForwardOps::Add(Matrix x, Matrix delta) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/device/cuda/cuda_context.h"
+#include "common/ops/cuda/adapters.h"
 #include "common/ops/cuda/attention.h"
 #include "common/ops/cuda/linear.h"
 #include "common/ops/cuda/logits.h"
@@ -100,6 +101,7 @@ class CudaForwardOps final : public ForwardOps {
   CudaContext* const context_;
   const std::shared_ptr<CudaLinear> linear_;
   CudaAttention attention_;
+  CudaAdapters adapters_;
   OpCounts counts_;
 };
 

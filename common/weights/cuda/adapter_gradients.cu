@@ -43,7 +43,7 @@ __device__ __forceinline__ void LoadChunk(
   }
 }
 
-__global__ void __launch_bounds__(kWarps * 32) AddToB(LoraGradientBlock g, float scaling) {
+__global__ void __launch_bounds__(kWarps * 32, 3) AddToB(LoraGradientBlock g, float scaling) {
   auto* const shared = reinterpret_cast<float*>(SharedMemory());
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;

@@ -30,7 +30,7 @@ __device__ __forceinline__ float NegativeZero(float value) {
 __device__ __forceinline__ void LoadTiles(
     const MergeBlock& m, int64_t row0, int64_t col0, int64_t first, float* a, float* b) {
   const int thread = static_cast<int>(threadIdx.x);
-  TANDEM_UNROLL
+  TANDEM_UNROLL_8
   for (int i = 0; i < kAFloats / kThreads; ++i) {
     const int k = (i * kThreads + thread) / kTileCols, col = (i * kThreads + thread) % kTileCols;
     const bool inside = first + k < m.rank && col0 + col < m.in;
@@ -45,7 +45,7 @@ __device__ __forceinline__ void LoadTiles(
 }
 
 template <typename Base, typename Out>
-__global__ void __launch_bounds__(kThreads) MergeTiles(MergeBlock m, float scaling) {
+__global__ void __launch_bounds__(kThreads, 2) MergeTiles(MergeBlock m, float scaling) {
   auto* const a = reinterpret_cast<float*>(SharedMemory());
   float* const b = a + kAFloats;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -57,6 +57,7 @@ __global__ void __launch_bounds__(kThreads) MergeTiles(MergeBlock m, float scali
     LoadTiles(m, row0, col0, first, a, b);
     __syncthreads();
     const int ranks = m.rank - first < kTileRanks ? static_cast<int>(m.rank - first) : kTileRanks;
+    TANDEM_ROLLED
     for (int k = 0; k < ranks; ++k) {
       const Floats8 factors = LoadFloats8(b + k * kBStride + first_row);
       TANDEM_UNROLL

@@ -216,10 +216,71 @@ TEST_CASE("keys of partial rollout have no effect where nothing cuts, and a noti
        {"groups_per_round=1024", "max_versions=3", "max_rounds_without_batch=9"}) {
     RequireIdle({std::string("rollout.partial.") + key,
                  {},
-                 {cap, overlap, "rollout.partial.until_groups=1024",
+                 {cap, overlap, "rollout.partial.until_groups=1",
                   "rollout.partial.round_seconds=0.5", "algorithm.partial_rollout_max_split=2"}});
   }
   RequireIdle({"rollout.partial.max_staleness=2", {cap}, {overlap}});
+}
+
+TEST_CASE("keys of partial rollout that cut nothing are told") {
+  const std::string length = "data.max_response_length=100";
+  const std::string cap = "rollout.partial.max_tokens_per_round=";
+  for (const char* value : {"100", "101"}) {
+    const auto said = Notices({length, cap + value});
+    REQUIRE(said.size() == 1);
+    REQUIRE(said[0] ==
+            "--set: rollout.partial.max_tokens_per_round has no effect but on what earlier "
+            "settings left in the pool: it needs a value below data.max_response_length, which "
+            "nothing is longer than");
+  }
+  REQUIRE(Notices({length, cap + "99"}).empty());
+  REQUIRE(Notices({length, cap + "0"}).empty());
+  const std::string split = "algorithm.partial_rollout_max_split=";
+  const auto one = Notices({length, split + "1"});
+  REQUIRE(one.size() == 1);
+  REQUIRE(one[0].starts_with("--set: algorithm.partial_rollout_max_split has no effect but on"));
+  REQUIRE(Notices({length, split + "2"}).empty());
+  REQUIRE(Notices({length, split + "0"}).empty());
+
+  RequireIdle({"rollout.partial.overlap=true",
+               {"rollout.partial.max_staleness=0"},
+               {"rollout.partial.max_staleness=1"}});
+  REQUIRE(Notices({"rollout.partial.overlap=true"}).empty());
+}
+
+TEST_CASE("a round that waits for all of its groups is told, unless something else ends it") {
+  const std::string until = "rollout.partial.until_groups=", batch = "data.train_batch_size=8";
+  const std::string groups = "rollout.partial.groups_per_round=";
+  for (const auto& settings : {std::vector<std::string>{batch, until + "8"},
+                               std::vector<std::string>{batch, until + "8", groups + "8"}}) {
+    const auto said = Notices(settings);
+    REQUIRE(said.size() == 1);
+    REQUIRE(said[0] ==
+            "--set: rollout.partial.until_groups has no effect: it needs "
+            "rollout.partial.groups_per_round above it, so that some are left to cut");
+  }
+  REQUIRE(Notices({batch, until + "8", groups + "9"}).empty());
+  // Whole ones that were left count, so that a round of 12 need not make all of them whole.
+  REQUIRE(Notices({batch, until + "12", groups + "12"}).empty());
+  for (const char* other :
+       {"rollout.partial.max_tokens_per_round=50", "rollout.partial.round_seconds=1",
+        "rollout.partial.overlap=true", "algorithm.partial_rollout_max_split=2"}) {
+    REQUIRE(Notices({batch, until + "8", "data.max_response_length=100", other}).empty());
+  }
+}
+
+TEST_CASE("a split into single tokens is told with the length that it is of") {
+  const std::string length = "data.max_response_length=100";
+  for (const char* splits : {"100", "4000"}) {
+    const auto said =
+        Notices({length, std::string("algorithm.partial_rollout_max_split=") + splits});
+    REQUIRE(said.size() == 1);
+    REQUIRE(said[0].starts_with(std::string("--set: algorithm.partial_rollout_max_split=") +
+                                splits +
+                                " cuts every sample after 1 token, as "
+                                "data.max_response_length is 100"));
+  }
+  REQUIRE(Notices({length, "algorithm.partial_rollout_max_split=99"}).empty());  // two tokens
 }
 
 TEST_CASE("clip_ratio beside both of its sides is told with their places") {

@@ -1,5 +1,6 @@
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
@@ -53,6 +54,63 @@ TEST_CASE("an unknown key is an error with file, line, key and the nearest key")
   REQUIRE(ErrorOf("xyzzy: {n: 1}\n") == "FILE:1: xyzzy: unknown key; docs/config.md has all keys");
   REQUIRE(ErrorOf("actor_rollout_ref: {rollout: {m: 1}}\n") ==
           "FILE:1: actor_rollout_ref.rollout.m: unknown key; did you mean rollout.n?");
+}
+
+TEST_CASE("each key of verl's asynchronous trainer is told what to use") {
+  const std::string message = ErrorOf(
+      "async_training:\n  partial_rollout: true\n  staleness_threshold: 0.5\n"
+      "  trigger_parameter_sync_step: 4\n  require_batches: 1\n  something_new: 1\n");
+  INFO(message);
+  const auto has = [&message](const std::string& part) {
+    return message.find(part) != std::string::npos;
+  };
+  REQUIRE(
+      has("FILE:2: async_training.partial_rollout: unknown key; verl's; here: "
+          "rollout.partial.max_tokens_per_round, until_groups or round_seconds"));
+  REQUIRE(
+      has("FILE:3: async_training.staleness_threshold: unknown key; verl's; here: "
+          "rollout.partial.max_staleness with rollout.partial.overlap"));
+  REQUIRE(
+      has("FILE:4: async_training.trigger_parameter_sync_step: unknown key; verl's; here: "
+          "weights are synced after every step"));
+  REQUIRE(has("FILE:5: async_training.require_batches: unknown key; verl's; here: a step trains"));
+  REQUIRE(
+      has("FILE:6: async_training.something_new: unknown key; verl's; here: rollout.partial, "));
+  REQUIRE(ErrorOf("async_training: {}\n") ==
+          "FILE:1: async_training: unknown key; verl's; here: rollout.partial, with "
+          "rollout.partial.overlap for generation beside training (docs/partial.md)");
+  REQUIRE(ErrorOf("", {"async_training.partial_rollout=true"})
+              .starts_with("--set: async_training.partial_rollout: unknown key; verl's; here: "));
+  REQUIRE(ErrorOf("", {"async_training.compute_prox_log_prob=true"})
+              .ends_with("here: actor.old_log_prob=recompute"));
+}
+
+TEST_CASE("keys of verl's that need nothing here, or another, say so") {
+  const std::map<std::string, std::string> hints = {
+      {"actor_rollout_ref.rollout.layered_summon", "tensor by tensor, always; leave it out"},
+      {"rollout.layered_summon", "tensor by tensor, always; leave it out"},
+      {"actor_rollout_ref.model.use_shm", "mapped where they are; leave it out"},
+      {"data.use_shm", "read where they are; leave it out"},
+      {"trainer.val_only", "trainer.val_before_train=true validates before the first step"},
+      {"data.return_raw_chat", "the tokens of the chat template"},
+      {"data.trust_remote_code", "no code of a tokenizer is ever run; leave it out"},
+      {"actor_rollout_ref.model.trust_remote_code", "no code of a model is ever run; leave it out"},
+      {"actor_rollout_ref.hybrid_engine", "cluster.trainers and cluster.rollouts; leave it out"},
+      {"data.dataloader_num_workers", "read once, at the start; leave it out"},
+      {"model.lora.lora_alpha", "here: model.lora.alpha"},
+      {"rollout.total_rollout_steps", "trainer.total_training_steps"},
+      {"rollout.over_sample_rate", "rollout.partial.until_groups"},
+      // Not a key that is spelled in much the same way.
+      {"actor_rollout_ref.rollout.multi_turn.enable", "one response to a prompt; leave it out"},
+      {"actor_rollout_ref.model.mtp.enable", "no speculative decoding; leave it out"},
+      {"transfer_queue.enable", "samples in files of the run; leave it out"},
+  };
+  for (const auto& [key, hint] : hints) {
+    const std::string message = ErrorOf("", {key + "=1"});
+    INFO(message);
+    REQUIRE(message.starts_with("--set: " + key + ": unknown key; verl's; here: "));
+    REQUIRE(message.find(hint) != std::string::npos);
+  }
 }
 
 TEST_CASE("a key of verl's without a counterpart is told what to use") {

@@ -58,7 +58,6 @@ TEST_CASE("what adapters do not go together with is refused by name") {
       {"model.lora.dropout=0.1", "set dropout to 0"},
       {"actor.fsdp_config.param_offload=true", "only the adapters have some"},
       {"ref.offload=true", "without a copy"},
-      {"trainer.device=cuda", "set trainer.device=cpu"},
   };
   REQUIRE(Problem({"model.lora.rank=8"}).empty());
   for (const auto& [key, text] : refused) {
@@ -69,16 +68,47 @@ TEST_CASE("what adapters do not go together with is refused by name") {
   }
 }
 
-TEST_CASE("dropout is refused with and without merge, each for its reason") {
+TEST_CASE("a GPU takes adapters, merged or beside the base") {
+  for (const char* const merge : {"true", "false"}) {
+    REQUIRE(Problem({"model.lora.rank=8", "trainer.device=cuda",
+                     std::string("model.lora.merge=") + merge})
+                .empty());
+  }
+}
+
+TEST_CASE("dropout is refused with merge, on a GPU and outside of [0, 1)") {
   const std::string merged = Problem({"model.lora.rank=8", "model.lora.dropout=0.1"});
   INFO(merged);
   REQUIRE(merged.find("they have no input of their own") != std::string::npos);
-  const std::string beside =
-      Problem({"model.lora.rank=8", "model.lora.merge=false", "model.lora.dropout=0.1"});
-  INFO(beside);
-  REQUIRE(beside.find("which drops nothing") != std::string::npos);
-  REQUIRE(beside.find("set dropout to 0") != std::string::npos);
-  REQUIRE(Problem({"model.lora.rank=8", "model.lora.merge=false"}).empty());
+  REQUIRE(merged.find("or model.lora.merge=false") != std::string::npos);
+  const std::vector<std::string> beside = {"model.lora.rank=8", "model.lora.merge=false"};
+  const auto problem = [&](std::vector<std::string> keys) {
+    keys.insert(keys.begin(), beside.begin(), beside.end());
+    return Problem(keys);
+  };
+  for (const char* share : {"0", "0.1", "0.999"}) {
+    REQUIRE(problem({std::string("model.lora.dropout=") + share}).empty());
+  }
+  const std::string cuda = problem({"model.lora.dropout=0.1", "trainer.device=cuda"});
+  INFO(cuda);
+  REQUIRE(cuda.find("model.lora.dropout is built for CPUs only so far") != std::string::npos);
+  REQUIRE(cuda.find("trainer.device=cpu") != std::string::npos);
+  const std::string all = problem({"model.lora.dropout=1"});
+  INFO(all);
+  REQUIRE(all.find("model.lora.dropout=1 drops every input") != std::string::npos);
+  for (const char* share : {"-0.1", "1.5", "nan"}) {
+    const auto loaded = LoadConfig("", {"model.path=/m", "data.train_files=[/t.jsonl]",
+                                        std::string("model.lora.dropout=") + share});
+    INFO(loaded.status().ToString());
+    REQUIRE_FALSE(loaded.ok());
+    REQUIRE(loaded.status().message().find("model.lora.dropout") != std::string::npos);
+  }
+}
+
+TEST_CASE("dropout is among the options of adapters") {
+  const LoadedConfig loaded =
+      Loaded({"model.lora.rank=8", "model.lora.merge=false", "model.lora.dropout=0.25"});
+  REQUIRE(LoraOptionsOf(loaded.config).dropout == 0.25);
 }
 
 }  // namespace tandem

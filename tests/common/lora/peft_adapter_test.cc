@@ -30,6 +30,16 @@ absl::Status Opened(const AdapterFiles& files, const ModelSpec& model = SmallMod
   return PeftAdapter::Open(dir.path(), model).status();
 }
 
+// The same without the model.
+absl::Status Checked(const AdapterFiles& files) {
+  const testing::TempDir dir;
+  files.Write(dir.path());
+  const auto config = ParsePeftConfig(files.config.dump(), kAdapterConfigFile);
+  REQUIRE(config.ok());
+  return CheckPeftTensors(
+      *SafetensorsFile::Open((dir.path() / kAdapterWeightsFile).string()).value(), *config);
+}
+
 // The message without the folder.
 std::string Refusal(const AdapterFiles& files,
                     absl::StatusCode code = absl::StatusCode::kInvalidArgument,
@@ -204,6 +214,52 @@ TEST_CASE("values that are no finite numbers are refused by element") {
         "adapter_model.safetensors: element [4, 1] of base_model.model.model.layers.0.self_attn."
         "q_proj.lora_B.weight is "));
   }
+}
+
+TEST_CASE("without a base tensors are held against the config, each other and finite numbers") {
+  REQUIRE(Checked(AdapterFiles(Spec())).ok());
+  REQUIRE(Checked(AdapterFiles(Spec(), DType::kBFloat16)).ok());
+  const auto refused = [](const AdapterFiles& files, absl::StatusCode code) {
+    const absl::Status status = Checked(files);
+    REQUIRE(status.code() == code);
+    const std::string message(status.message());
+    return message.substr(message.find("adapter_"));
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  // What reading beside a base says of the same.
+  AdapterFiles rank(Spec());
+  rank.config["r"] = 4;
+  REQUIRE(refused(rank, invalid) == Refusal(rank));
+  for (const char* matrix : {"lora_A.weight", "lora_B.weight"}) {
+    AdapterFiles one(Spec());
+    auto& tensor = one.tensors.at(std::string(kQ) + matrix);
+    tensor = testing::RandomTensor({tensor.shape[0] == 3 ? 2 : 8, tensor.shape[0] == 3 ? 8 : 2}, 1);
+    REQUIRE(refused(one, invalid) == Refusal(one));
+    REQUIRE(refused(one, invalid).find("has rank 2, adapter_config.json says r 3") !=
+            std::string::npos);
+    for (float bad : {NAN, -INFINITY}) {
+      AdapterFiles diverged(Spec());
+      diverged.tensors.at(std::string(kQ) + matrix).values.back() = bad;
+      REQUIRE(refused(diverged, absl::StatusCode::kDataLoss) ==
+              Refusal(diverged, absl::StatusCode::kDataLoss));
+    }
+  }
+  AdapterFiles extra(Spec());
+  extra.tensors["base_model.model.lm_head.weight"] = testing::RandomTensor({2, 2}, 1);
+  REQUIRE(refused(extra, invalid) == Refusal(extra));
+  AdapterFiles twice(Spec());
+  twice.tensors[std::string(kQ) + "lora_A.default.weight"] = testing::RandomTensor({3, 8}, 1);
+  REQUIRE(refused(twice, invalid) == Refusal(twice));
+  // What it says by itself.
+  AdapterFiles missing(Spec());
+  missing.tensors.erase(std::string(kQ) + "lora_B.weight");
+  REQUIRE(refused(missing, invalid) ==
+          "adapter_model.safetensors has no lora_B of model.layers.0.self_attn.q_proj, and the "
+          "other one of it: save the adapter again");
+  AdapterFiles flat(Spec());
+  flat.tensors[std::string(kQ) + "lora_A.weight"] = testing::RandomTensor({3}, 1);
+  REQUIRE(refused(flat, invalid).find("lora_A.weight has shape [3], adapters have matrices") !=
+          std::string::npos);
 }
 
 TEST_CASE("errors of the config name its file, and files that are not there theirs") {

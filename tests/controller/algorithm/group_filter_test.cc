@@ -68,6 +68,23 @@ TEST_CASE("The last batch that is allowed must fill the step", "[filter]") {
   }
 }
 
+TEST_CASE("Groups that come a few at a time are counted in batches", "[filter]") {
+  GroupFilter filter({.enable = true, .max_batches = 2}, 3);
+  REQUIRE(filter.missing() == 3);
+  filter.Judge({0, 1});
+  filter.Judge({0, 0});
+  filter.Judge({0, 0});
+  REQUIRE(filter.EndBatch().ok());
+  REQUIRE(filter.missing() == 2);
+  for (int group = 0; group < 2; ++group) {
+    filter.Judge({0, 0});
+    REQUIRE(filter.EndBatch().ok());
+    REQUIRE(filter.batches() == 2);
+  }
+  filter.Judge({0, 0});
+  REQUIRE(absl::IsOutOfRange(filter.EndBatch()));
+}
+
 TEST_CASE("Without a limit a hundred batches are one", "[filter]") {
   GroupFilter filter({.enable = true}, 8);
   absl::Status status;

@@ -14,6 +14,7 @@ class FakeApi final : public v1::TandemService::Service {
  public:
   int waits = 0;
   bool weights_agree = true;
+  bool partial = false;
 
   grpc::Status GetStatus(grpc::ServerContext*,
                          const v1::GetStatusRequest*,
@@ -34,7 +35,9 @@ class FakeApi final : public v1::TandemService::Service {
                          const v1::ListStepsRequest* request,
                          v1::ListStepsResponse* reply) override {
     for (int64_t s = request->first_step(); s <= request->last_step(); ++s) {
-      reply->add_steps()->set_step(s);
+      v1::StepRecord* const step = reply->add_steps();
+      step->set_step(s);
+      if (partial) (*step->mutable_metrics())["partial/rounds"] = 2;
     }
     return grpc::Status::OK;
   }
@@ -84,6 +87,15 @@ TEST_CASE("ApiCommands shows status and the samples of the newest step", "[ctl][
   REQUIRE(api.Samples(0, 10, 0, 40).ok());
   REQUIRE(f.Printed("9 + 4 = 13"));
   REQUIRE(api.Samples(8, 10, 0, 40).code() == absl::StatusCode::kNotFound);
+}
+
+TEST_CASE("ApiCommands shows the newest step's partial rollout beside the status", "[ctl][api]") {
+  Fixture f;
+  REQUIRE(f.Connect().ShowStatus().ok());
+  REQUIRE_FALSE(f.Printed("partial rollout"));
+  f.service.partial = true;
+  REQUIRE(f.Connect().ShowStatus().ok());
+  REQUIRE(f.Printed("\npartial rollout in step 3: 2 rounds\n"));
 }
 
 TEST_CASE("ApiCommands follows a run step by step until it is done", "[ctl][api]") {

@@ -1,5 +1,6 @@
 #include "controller/ctl/lora_command.h"
 
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
@@ -102,6 +103,29 @@ TEST_CASE("lora inspect prints what an adapter is", "[ctl][lora]") {
           "base               some/base\n"
           "tensors            4 of BF16, 192 bytes\n");
   REQUIRE_FALSE(LoraInspectCommand({.adapter = folder.options.base}, out).ok());
+}
+
+TEST_CASE("lora inspect refuses another rank and numbers that are none, without a base, too",
+          "[ctl][lora]") {
+  const Folder folder;
+  const LoraSpec spec = *MakeLoraSpec(testing::SmallModel(true),
+                                      {.rank = 3, .alpha = 4.5, .target_modules = {"q_proj"}});
+  std::ostringstream out;
+  AdapterFiles rank(spec);
+  rank.config["r"] = 4;
+  rank.Write(folder.options.adapter);
+  absl::Status status = LoraInspectCommand({.adapter = folder.options.adapter}, out);
+  REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(status.message().find("has rank 3, adapter_config.json says r 4") != std::string::npos);
+  AdapterFiles diverged(spec);
+  diverged.tensors.begin()->second.values[5] = NAN;
+  diverged.Write(folder.options.adapter);
+  for (const bool json : {false, true}) {
+    status = LoraInspectCommand({.adapter = folder.options.adapter, .json = json}, out);
+    REQUIRE(status.code() == absl::StatusCode::kDataLoss);
+    REQUIRE(status.message().find("the training that wrote it had diverged") != std::string::npos);
+  }
+  REQUIRE(out.str().empty());
 }
 
 TEST_CASE("lora inspect compares an adapter with a base, and writes JSON", "[ctl][lora]") {

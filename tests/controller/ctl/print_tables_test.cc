@@ -56,6 +56,29 @@ TEST_CASE("SamplesTable and StepsTable show numbers and gaps", "[ctl][print]") {
   REQUIRE(Has(SamplesTable(samples, 20), "1 of 64 samples"));
 }
 
+TEST_CASE("StepsTable and the status show partial rollout where there is some",
+          "[ctl][print][partial]") {
+  v1::ListStepsResponse steps;
+  REQUIRE(NewestStepText(steps).empty());
+  for (const int64_t number : {4, 5}) {
+    v1::StepRecord* step = steps.add_steps();
+    step->set_step(number);
+    (*step->mutable_metrics())["partial/tail_share"] = 0.5;
+  }
+  REQUIRE(NewestStepText(steps).empty());
+  REQUIRE_FALSE(Has(StepsTable(steps), "partial rollout"));
+  auto& newest = *steps.mutable_steps(1)->mutable_metrics();
+  newest["partial/rounds"] = 2;
+  newest["partial/carried_groups"] = 5;
+  newest["partial/carried_samples"] = 17;
+  REQUIRE(NewestStepText(steps) ==
+          "partial rollout in step 5: 2 rounds, 5 groups carried (17 samples)\n");
+  const std::string table = StepsTable(steps);
+  REQUIRE(Has(table, "partial rollout\nstep  rounds  ahead  groups carried"));
+  REQUIRE(Has(table, "partial rollout: 2 rounds in 1 step, "));
+  REQUIRE(Has(table, "50 % of the slots empty, and 50 % in the steps without it\n"));
+}
+
 TEST_CASE("SamplesTable shows which weights sampled how many tokens", "[ctl][print][partial]") {
   v1::ListSamplesResponse samples;
   v1::SampleRecord* sample = samples.add_samples();

@@ -82,4 +82,26 @@ TEST_CASE("without staleness nothing is begun while a batch trains", "[staleness
   REQUIRE(StalenessLimit(8, 1).MayAdmit(3, 8) == 5);
 }
 
+// A step of `updates` makes that many versions, or fewer where some are left out.
+TEST_CASE("what is not due may wait for another step, whatever updates are left out",
+          "[staleness]") {
+  constexpr int64_t kVersion = 30;
+  int64_t furthest = 0;
+  for (const int64_t staleness : {0, 1, 3}) {
+    for (const int64_t updates : {1, 2, 5}) {
+      const StalenessLimit limit(4, staleness);
+      for (int64_t begun = 0; begun <= 30; ++begun) {
+        const bool due = begun <= limit.DueVersion(kVersion, updates);
+        if (due) continue;
+        REQUIRE(kVersion + updates - begun <= staleness * updates);
+        furthest = std::max(furthest, kVersion + updates - begun);
+      }
+      // Nothing is due that could have waited.
+      const int64_t last = limit.DueVersion(kVersion, updates);
+      REQUIRE(kVersion + updates - last == staleness * updates + 1);
+    }
+  }
+  REQUIRE(furthest == 15);
+}
+
 }  // namespace tandem

@@ -84,6 +84,48 @@ TEST_CASE("ConsoleProgress says nothing of log-probs in a step that compared non
   REQUIRE_FALSE(Has(line, "identical"));
 }
 
+TEST_CASE("ConsoleProgress says that only tokens of the step's weights are compared",
+          "[report][console][partial]") {
+  Screen screen(false);
+  StepRecord step = MakeStep(1);
+  step.metrics.insert({{kRounds, 2}, {kStaleTokens, 40}});
+  screen.progress.OnLogProbs(1, {100, 100, 0, 0});
+  screen.progress.OnStep(step);
+  REQUIRE(Has(screen.Text(),
+              "100 of 100 token log-probs of the step's weights identical, |Δ| max 0 mean 0 (40 "
+              "tokens of older weights are not compared)\n"));
+  screen.progress.OnLogProbs(2, {0, 0, 0, 0});
+  screen.progress.OnStep(step);
+  REQUIRE(Has(screen.Text(), "no log-probs compared: no token is of the step's weights\n"));
+  // All of the step's own: nothing is left out.
+  step.metrics[kStaleTokens] = 0;
+  screen.progress.OnLogProbs(3, {7, 7, 0, 0});
+  screen.progress.OnStep(step);
+  REQUIRE(Has(screen.Text(), "7 of 7 token log-probs identical, |Δ| max 0 mean 0\n"));
+}
+
+TEST_CASE("ConsoleProgress shows rounds and what is carried, and no rate without a round",
+          "[report][console][partial]") {
+  Screen screen(false);
+  StepRecord step = MakeStep(1);
+  step.metrics.insert(
+      {{kRounds, 2}, {kCarriedGroups, 5}, {kCarriedSamples, 17}, {kGenerationThroughput, 812}});
+  screen.progress.OnStep(step);
+  REQUIRE(Has(screen.Text(), "  gen 812 tok/s  2 rounds, 5 groups carried (17 samples)  "));
+  step.metrics.erase(kGenerationThroughput);
+  step.metrics[kRounds] = 0;
+  screen.progress.OnStep(step);
+  REQUIRE(Has(screen.Text(), "  gen - tok/s  0 rounds, 5 groups carried"));
+  RunSummary summary;
+  summary.step_records = {step};
+  summary.step_records[0].metrics[kTailShare] = 0.5;
+  screen.progress.OnRunEnd(summary);
+  REQUIRE(Has(screen.Text(), "\npartial rollout: 0 rounds in 1 step, "));
+  // Once.
+  const std::string text = screen.Text();
+  REQUIRE(text.find("the tail of generation") == text.rfind("the tail of generation"));
+}
+
 TEST_CASE("ConsoleProgress redraws one bar on a terminal", "[report][console]") {
   Screen screen(true);
   PlayTwoSteps(screen);

@@ -80,6 +80,40 @@ inline std::vector<Digest> OracleDigests(Rank& rank) {
   return digests;
 }
 
+// Of every adapter, A and B of each target in turn, put together from the ranks.
+inline std::vector<std::vector<float>> AdapterGradientsOf(RankGroup& group) {
+  std::vector<std::vector<float>> gradients;
+  const size_t count = group[0].session->shard().plan().tensors().size();
+  for (size_t tensor = 0; tensor < count; ++tensor) {
+    gradients.emplace_back();
+    for (int k = 0; k < group.size(); ++k) {
+      ParameterShard& shard = group[k].session->shard();
+      const ShardPlan::Piece& piece = shard.plan().mine(tensor);
+      const float* const from = shard.gradients() + piece.offset;
+      gradients.back().insert(gradients.back().end(), from, from + piece.elements);
+    }
+  }
+  return gradients;
+}
+
+// Two prompts, three samples of each, in groups.
+inline std::vector<Sample> GroupedSamples() {
+  std::vector<Sample> samples = RandomSamples(6, 3);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    Sample& sample = samples[i];
+    const Sample& first = samples[i / 3 * 3];
+    std::vector<int32_t> tokens(first.tokens.begin(), first.tokens.begin() + first.prompt_tokens);
+    tokens.insert(tokens.end(), sample.tokens.begin() + sample.prompt_tokens, sample.tokens.end());
+    sample.tokens = tokens;
+    sample.prompt_tokens = first.prompt_tokens;
+    sample.sample_id = MakeSampleId(i / 3, 0, i % 3);
+    const int64_t response = sample.response_tokens();
+    sample.segments = {{0, sample.prompt_tokens, false, 0},
+                       {sample.prompt_tokens, response, true, 0}};
+  }
+  return samples;
+}
+
 struct Receiver {
   explicit Receiver(TrainingSession& session)
       : layout(session.decoder().layout()),

@@ -24,22 +24,6 @@ struct Fixture {
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
-// Of every adapter, A and B of each target in turn, put together from the ranks.
-std::vector<std::vector<float>> AdapterGradientsOf(RankGroup& group) {
-  std::vector<std::vector<float>> gradients;
-  const size_t count = group[0].session->shard().plan().tensors().size();
-  for (size_t tensor = 0; tensor < count; ++tensor) {
-    gradients.emplace_back();
-    for (int k = 0; k < group.size(); ++k) {
-      ParameterShard& shard = group[k].session->shard();
-      const ShardPlan::Piece& piece = shard.plan().mine(tensor);
-      const float* const from = shard.gradients() + piece.offset;
-      gradients.back().insert(gradients.back().end(), from, from + piece.elements);
-    }
-  }
-  return gradients;
-}
-
 absl::Status PublishTo(Rank& rank, Receiver& receiver, int64_t version, UpdateScope scope) {
   const auto source = rank.session->MakeSource();
   return rank.session->publisher().Publish(version, *source, &receiver.client, scope).status();

@@ -2,6 +2,7 @@
 // the same tokens come in other pieces.
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -22,7 +23,25 @@ constexpr float kEps = 1e-6f;
 
 using View = std::function<LinearWeight(const TestWeight&)>;
 
+// Beside one of the layer's weights.
+struct Adapter {
+  static constexpr int64_t kRank = 6;
+  // `ends`: of the parts, in rows.
+  Adapter(std::vector<int64_t> ends, int64_t k, uint32_t seed)
+      : a(kBf16, std::ssize(ends) * kRank, k, seed, 0.2f),
+        b(kBf16, ends.back(), kRank, seed + 1, 0.1f),
+        parts(std::move(ends)) {}
+  TestWeight a, b;
+  std::vector<int64_t> parts;
+};
+
 struct Layer {
+  explicit Layer(bool with_adapters) : adapted(with_adapters) {}
+  bool adapted;
+  Adapter of_qkv{{128, 192, kShape.qkv_cols()}, kHidden, 20};
+  Adapter of_o{{kHidden}, kShape.q_cols(), 22};
+  Adapter of_gate_up{{kInner, 2 * kInner}, kHidden, 24};
+  Adapter of_down{{kHidden}, kInner, 26};
   TestWeight qkv{kBf16, kShape.qkv_cols(), kHidden, 1, 0.2f, true};
   TestWeight o{kBf16, kHidden, kShape.q_cols(), 2, 0.2f};
   TestWeight gate_up{kBf16, 2 * kInner, kHidden, 3, 0.2f};
@@ -32,6 +51,23 @@ struct Layer {
   TestMatrix q_norm = TestMatrix::Random(kBf16, 1, kShape.head_dim, 7);
   TestMatrix k_norm = TestMatrix::Random(kBf16, 1, kShape.head_dim, 8);
   RopeTable rope = testing::TestRope(kShape.head_dim, 128);
+
+  LinearWeight With(const View& view, const TestWeight& weight, const Adapter& adapter) const {
+    LinearWeight with = view(weight);
+    if (!adapted) return with;
+    with.adapter = {.parts = static_cast<int>(adapter.parts.size()),
+                    .a = view(adapter.a).packed,
+                    .b = view(adapter.b).packed,
+                    .rank = Adapter::kRank,
+                    .scaling = 1.5f,
+                    .part = {}};
+    int64_t row = 0;
+    for (size_t i = 0; i < adapter.parts.size(); ++i) {
+      with.adapter.part[i] = {row, adapter.parts[i] - row};
+      row = adapter.parts[i];
+    }
+    return with;
+  }
 
   // The layer's result for rows of `x` that lie as `spans` say.
   TestMatrix Run(ForwardOps& ops,
@@ -45,15 +81,15 @@ struct Layer {
     TestMatrix wide(kBf16, rows, 2 * kInner), inner(kBf16, rows, kInner);
     TestMatrix out(kBf16, rows, kHidden);
     ops.RmsNorm(x, norm1.data(), kEps, norm.view());
-    ops.Linear(norm.view(), view(qkv), qkv_out.view());
+    ops.Linear(norm.view(), With(view, qkv, of_qkv), qkv_out.view());
     ops.HeadRmsNorms(qkv_out.view(), kShape, q_norm.data(), k_norm.data(), kEps);
     ops.RopeAndStore(qkv_out.view(), kShape, rope, spans, kv);
     ops.Attention(qkv_out.view(), kShape, spans, kv, attn.view());
-    ops.Linear(attn.view(), view(o), mid.view());
+    ops.Linear(attn.view(), With(view, o, of_o), mid.view());
     ops.AddRmsNorm(mid.view(), x, norm2.data(), kEps, norm.view());
-    ops.Linear(norm.view(), view(gate_up), wide.view());
+    ops.Linear(norm.view(), With(view, gate_up, of_gate_up), wide.view());
     ops.SiluMul(wide.view(), inner.view());
-    ops.Linear(inner.view(), view(down), out.view());
+    ops.Linear(inner.view(), With(view, down, of_down), out.view());
     ops.Add(out.view(), mid.view());
     return out;
   }
@@ -69,7 +105,8 @@ AttentionSpan Span(int64_t row,
 
 TEST_CASE("A layer on a GPU agrees with the CPU's", "[cuda][layer]") {
   constexpr int64_t kTokens = 70;
-  const Layer layer;
+  const bool adapted = GENERATE(false, true);
+  const Layer layer(adapted);
   const TestMatrix x = TestMatrix::Random(kBf16, kTokens, kHidden, 9);
   DeviceOps device;
   TestKv kv_here(kShape, kBf16, 4, 1), kv_there(kShape, kBf16, 4, 1);
@@ -98,7 +135,8 @@ TEST_CASE("A layer on a GPU agrees with the CPU's", "[cuda][layer]") {
 TEST_CASE("Decode, chunked prefill and the trainer's forward give the same bits", "[cuda][layer]") {
   // Beyond a block, so that tiles and blocks of a row differ between pieces.
   constexpr int64_t kTokens = 70;
-  const Layer layer;
+  const bool adapted = GENERATE(false, true);
+  const Layer layer(adapted);
   const TestMatrix x = TestMatrix::Random(kBf16, kTokens, kHidden, 9);
   const TestMatrix other = TestMatrix::Random(kBf16, kTokens, kHidden, 10);
   DeviceOps device;

@@ -1,0 +1,51 @@
+// The rollout beside a rank on an emulated GPU, with a view of its own of the GPU.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "tests/common/weights/cuda/pair_rig.h"
+#include "tests/trainer_worker/rank_group.h"
+
+namespace tandem::testing {
+
+class EmulatedRollout {
+ public:
+  explicit EmulatedRollout(const WeightLayout& layout)
+      : layout_(layout), side_(Way::kIpc, "auto", OfRollout({}), 0) {
+    std::byte* const storage = side_.cuda.Malloc(layout_.total_bytes()).value();
+    std::memset(storage, 0, static_cast<size_t>(layout_.total_bytes()));
+    static std::atomic<int> rollouts = 0;
+    WeightReceiverOptions options;
+    options.pair_socket = "/tmp/tandem-rollout-" + std::to_string(getpid()) + "-" +
+                          std::to_string(rollouts++) + ".sock";
+    options.transport = side_.transport;
+    receiver_ = WeightReceiver::Create(
+                    CreateCudaStorageOps(&layout_, storage, side_.context.get()).value(), options)
+                    .value();
+  }
+  emulator::EmulatedCuda& cuda() { return side_.cuda; }
+  // Collective: what the rank's session sends, or `source`, over NaN.
+  absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version) {
+    return Sync(rank, version, *rank.session->MakeSource());
+  }
+  absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version, PublishSource& source) {
+    PairClient client(receiver_.get());
+    client.scramble = true;
+    return rank.session->publisher().Publish(version, source, &client);
+  }
+  int64_t version() const { return receiver_->core().version(); }
+  std::vector<Digest> Held() const { return receiver_->core().Digests().value(); }
+
+ private:
+  const WeightLayout layout_;
+  Side side_;
+  std::unique_ptr<WeightReceiver> receiver_;
+};
+
+}  // namespace tandem::testing
