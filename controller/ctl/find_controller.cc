@@ -1,6 +1,10 @@
 #include "controller/ctl/find_controller.h"
 
 #include <filesystem>
+#include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
 
@@ -26,7 +30,26 @@ struct NewestSocket {
   }
 };
 
+// As the end of a message; empty where nothing is there.
+std::string WhatARunLeft(const std::string& run_dir) {
+  std::vector<std::string> left;
+  for (const auto& [name, what] :
+       {std::pair{"report.html", "the report"}, std::pair{"run.db", "steps and samples, SQLite"},
+        std::pair{"metrics.jsonl", "metrics by step"}}) {
+    std::error_code error;
+    const fs::path path = fs::path(run_dir) / name;
+    if (fs::exists(path, error)) left.push_back(fmt::format("{} ({})", path.string(), what));
+  }
+  if (left.empty()) return "";
+  return fmt::format("; what a run has left there: {}", fmt::join(left, ", "));
+}
+
 }  // namespace
+
+absl::Status WithWhatIsLeft(absl::Status status, const std::string& run_dir) {
+  if (!absl::IsUnavailable(status) || run_dir.empty()) return status;
+  return absl::Status(status.code(), std::string(status.message()) + WhatARunLeft(run_dir));
+}
 
 absl::StatusOr<std::string> FindController(const std::string& address,
                                            const std::string& run_dir,
@@ -37,8 +60,8 @@ absl::StatusOr<std::string> FindController(const std::string& address,
     const fs::path socket = fs::absolute(run_dir) / kSocketName;
     if (fs::exists(socket, error)) return "unix:" + socket.string();
     return MakeStatus(absl::StatusCode::kNotFound,
-                      "no controller is running in {}: {} does not exist", run_dir,
-                      socket.string());
+                      "no controller is running in {}: {} does not exist{}", run_dir,
+                      socket.string(), WhatARunLeft(run_dir));
   }
   // Runs lie at runs_root/PROJECT/EXPERIMENT, or directly below runs_root.
   NewestSocket newest;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 namespace tandem {
@@ -13,5 +14,10 @@ namespace tandem {
 absl::StatusOr<std::string> FindController(const std::string& address,
                                            const std::string& run_dir,
                                            const std::string& runs_root);
+
+// How a call to a controller went; where nobody answered (Unavailable) with the files that the run
+// in `run_dir` (empty: none was named) has left and that can be read without one, as FindController
+// says where it finds no socket.
+absl::Status WithWhatIsLeft(absl::Status status, const std::string& run_dir);
 
 }  // namespace tandem

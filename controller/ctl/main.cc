@@ -124,7 +124,7 @@ class CommandLine {
         found_ = true;
         auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
         if (!api.ok()) return api.status();
-        return action(*api);
+        return WithWhatIsLeft(action(*api), globals_.run_dir);
       };
     });
     return command;

@@ -257,6 +257,7 @@ TEST_CASE("adapters beside the base cross alone after sleep of level 1, and stay
   // The reference is the base: what was trained has left it.
   REQUIRE(run.outcome.metrics.at(1).at("actor/kl_loss").get<double>() == 0.0);
   REQUIRE(run.outcome.metrics.at(kSteps).at("actor/kl_loss").get<double>() > 0.0);
+  std::printf("figure beside_identical_tokens %lld tokens\n", static_cast<long long>(run.tokens));
 }
 
 TEST_CASE("two pairs on one GPU exchange through pinned memory and stay identical", "[two]") {

@@ -31,5 +31,26 @@ TEST_CASE("FindController says what it looked for", "[ctl]") {
   const auto none = FindController("", "", dir.path().string()).status();
   REQUIRE(none.code() == absl::StatusCode::kNotFound);
   REQUIRE(std::string(none.message()).find("--address") != std::string::npos);
-  REQUIRE_FALSE(FindController("", dir.path().string(), "runs").ok());
+  const auto of_run = [&] {
+    return std::string(FindController("", dir.path().string(), "runs").status().message());
+  };
+  const std::string base = dir.path().string();
+  const std::string nobody =
+      "no controller is running in " + base + ": " + base + "/controller.sock does not exist";
+  REQUIRE(of_run() == nobody);
+  // A run that is over has left what `steps` and `samples` would show.
+  std::ofstream(dir.path() / "run.db") << "x";
+  REQUIRE(of_run() ==
+          nobody + "; what a run has left there: " + base + "/run.db (steps and samples, SQLite)");
+  // Also where its socket is still there, and nobody answers.
+  const absl::Status silent = absl::UnavailableError("no answer");
+  REQUIRE(WithWhatIsLeft(silent, base).message() ==
+          "no answer; what a run has left there: " + base + "/run.db (steps and samples, SQLite)");
+  REQUIRE(WithWhatIsLeft(silent, "") == silent);
+  REQUIRE(WithWhatIsLeft(absl::NotFoundError("no step 9"), base).message() == "no step 9");
+  REQUIRE(WithWhatIsLeft(absl::OkStatus(), base).ok());
+  std::ofstream(dir.path() / "report.html") << "x";
+  REQUIRE(of_run() == nobody + "; what a run has left there: " + base +
+                          "/report.html (the report), " + base +
+                          "/run.db (steps and samples, SQLite)");
 }
