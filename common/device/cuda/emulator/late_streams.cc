@@ -1,5 +1,6 @@
 #include "common/device/cuda/emulator/late_streams.h"
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -12,9 +13,10 @@ namespace {
 
 struct Late {
   std::deque<std::function<void()>> work;
-  int64_t done = 0;  // pieces of work
+  int64_t done = 0;      // pieces of work
+  bool working = false;  // a thread is at the next one
 
-  int64_t submitted() const { return done + static_cast<int64_t>(work.size()); }
+  int64_t submitted() const { return done + (working ? 1 : 0) + static_cast<int64_t>(work.size()); }
 };
 // A point in a stream's work: after so many pieces.
 struct Point {
@@ -23,23 +25,35 @@ struct Point {
 };
 
 std::mutex mutex;
+std::condition_variable piece_done;
 // Guarded by mutex.
 std::map<CudaStream, Late> streams;
 std::map<CudaEvent, Point> recorded;
 
+// Several threads may want a stream's work done: it is done in order, a piece after the other.
 void DoUpTo(const Point& point) {
+  std::unique_lock lock(mutex);
   while (true) {
-    std::function<void()> work;
-    {
-      std::lock_guard lock(mutex);
-      const auto stream = streams.find(point.stream);
-      if (stream == streams.end() || stream->second.done >= point.pieces) return;
-      if (stream->second.work.empty()) return;
-      work = std::move(stream->second.work.front());
-      stream->second.work.pop_front();
-      ++stream->second.done;
+    const auto stream = streams.find(point.stream);
+    if (stream == streams.end() || stream->second.done >= point.pieces) return;
+    Late& late = stream->second;
+    if (late.working) {
+      piece_done.wait(lock);
+      continue;
     }
+    if (late.work.empty()) return;
+    late.working = true;
+    std::function<void()> work = std::move(late.work.front());
+    late.work.pop_front();
+    lock.unlock();
     work();  // may do the work of other streams first
+    work = nullptr;
+    lock.lock();
+    if (const auto open = streams.find(point.stream); open != streams.end()) {
+      open->second.working = false;
+      ++open->second.done;
+    }
+    piece_done.notify_all();
   }
 }
 
@@ -60,6 +74,7 @@ void OpenLate(CudaStream stream) {
 void CloseLate(CudaStream stream) {
   std::lock_guard lock(mutex);
   streams.erase(stream);
+  piece_done.notify_all();
 }
 
 bool KeepLate(CudaStream stream, std::function<void()>& work) {

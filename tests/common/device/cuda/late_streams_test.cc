@@ -1,5 +1,10 @@
 // Streams that do their work late: what waits is in order, what does not wait is not.
+#include "common/device/cuda/emulator/late_streams.h"
+
 #include <cstring>
+#include <functional>
+#include <future>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -107,6 +112,30 @@ TEST_CASE("freeing memory waits for the device") {
   REQUIRE(rig.cuda.Copy(rig.pinned, rig.device, 16, rig.first).ok());
   REQUIRE(rig.cuda.Free(rig.device).ok());
   REQUIRE(rig.at(rig.pinned) == 8);
+}
+
+TEST_CASE("two threads that wait for a late stream do its work in order, and both to its end") {
+  Rig rig;
+  std::promise<void> begun, go;
+  std::vector<int> order;
+  std::function<void()> piece = [&] {
+    begun.set_value();
+    go.get_future().wait();
+    order.push_back(1);
+  };
+  REQUIRE(emulator::KeepLate(rig.first, piece));
+  REQUIRE(rig.cuda.Record(rig.event, rig.first).ok());
+  piece = [&] { order.push_back(2); };
+  REQUIRE(emulator::KeepLate(rig.first, piece));
+  std::thread one([&] { emulator::DoLate(rig.first); });
+  begun.get_future().wait();
+  // What is being done has not happened.
+  REQUIRE_FALSE(emulator::HasHappenedLate(rig.event));
+  std::thread other([&] { emulator::DoLate(rig.first); });
+  go.set_value();
+  other.join();
+  REQUIRE(order == std::vector<int>{1, 2});
+  one.join();
 }
 
 }  // namespace tandem
