@@ -299,13 +299,21 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
 
 absl::StatusOr<std::unique_ptr<WeightOracle>> Trainer::OracleOf(TrainingSession& session,
                                                                 const CheckCommand& command) {
+  std::string model = command.hf_checkpoint;
   if (session.lora() != nullptr) {
-    return LoraOracle::Open(options_.session.model_dir, session.spec(), session.lora(),
-                            !session.adapters_beside(), &ledger_);
+    const bool merged = !session.adapters_beside();
+    LoraCheckFiles files;
+    if (!command.hf_checkpoint.empty()) {
+      TANDEM_ASSIGN_OR_RETURN(files, FindLoraCheckFiles(command.hf_checkpoint, merged));
+    }
+    if (files.model.empty()) {
+      return LoraOracle::Open(options_.session.model_dir, session.spec(), session.lora(), merged,
+                              &ledger_, files.adapter);
+    }
+    model = files.model;
   }
-  if (!command.hf_checkpoint.empty()) {
-    return HfRows::Open(command.hf_checkpoint, session.spec(), options_.dtype, backend_->device(),
-                        &ledger_);
+  if (!model.empty()) {
+    return HfRows::Open(model, session.spec(), options_.dtype, backend_->device(), &ledger_);
   }
   const auto element = static_cast<int64_t>(DTypeBytes(options_.dtype));
   return MasterRows::Create(

@@ -8,6 +8,7 @@
 #include <absl/status/status.h>
 
 #include "common/comm/communicator.h"
+#include "common/lora/check_files.h"
 #include "common/tensor_file/training_state.h"
 #include "trainer_worker/lora/lora_weights.h"
 
@@ -22,9 +23,6 @@ absl::Status InitAdapters(uint64_t seed, LoraWeights& weights);
 absl::Status ReadAdapters(const std::string& directory,
                           const ModelSpec& model,
                           LoraWeights& weights);
-
-// Beside a checkpoint's training state.
-inline constexpr char kAdapterFolder[] = "lora_adapter";
 
 // Rank 0 writes the adapters as the last LoraWeights::Gather left them to `directory`, which is
 // made, in fp32, with rank, alpha, targets, dropout and the base's name. The other ranks write

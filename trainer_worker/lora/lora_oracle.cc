@@ -20,8 +20,14 @@ absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& 
                                                              const ModelSpec& spec,
                                                              const LoraWeights* weights,
                                                              bool merged,
-                                                             Ledger* ledger) {
+                                                             Ledger* ledger,
+                                                             const std::string& adapter_dir) {
   auto oracle = std::make_unique<LoraOracle>(weights, ledger);
+  if (!adapter_dir.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(oracle->on_disk_, PeftAdapter::Open(adapter_dir, spec));
+    TANDEM_RETURN_IF_ERROR(
+        SameLora(weights->spec(), "model.lora", oracle->on_disk_->spec(), adapter_dir));
+  }
   TANDEM_ASSIGN_OR_RETURN(oracle->checkpoint_, HfCheckpoint::Open(model_dir, spec));
   oracle->base_dtype_ = oracle->checkpoint_->exact_dtype();
   oracle->merge_ = merged;
@@ -43,12 +49,30 @@ const LoraTarget* LoraOracle::AdapterOf(const std::string& name) const {
   return nullptr;
 }
 
+absl::StatusOr<const float*> LoraOracle::Matrix(size_t target,
+                                                LoraMatrix matrix,
+                                                int64_t row,
+                                                int64_t rows) {
+  const bool is_a = matrix == LoraMatrix::kA;
+  HostStaging& staging = is_a ? a_ : b_;
+  const int64_t cols = is_a ? weights_->spec().targets[target].in : weights_->spec().rank;
+  if (on_disk_ == nullptr) {
+    const float* const all = is_a ? weights_->a(target) : weights_->b(target);
+    return staging.Floats(all + row * cols, rows * cols);
+  }
+  TANDEM_ASSIGN_OR_RETURN(std::byte* const room,
+                          staging.Room(rows * cols * static_cast<int64_t>(sizeof(float))));
+  auto* const values = reinterpret_cast<float*>(room);
+  TANDEM_RETURN_IF_ERROR(on_disk_->ReadRows(target, matrix, row, rows, values));
+  return values;
+}
+
 absl::StatusOr<const void*> LoraOracle::AdapterRows(const TensorRows& rows,
                                                     const LoraTarget& target) {
   const auto index = static_cast<size_t>(&target - weights_->spec().targets.data());
-  const float* const all = rows.place->name.ends_with(kA) ? weights_->a(index) : weights_->b(index);
-  const int64_t cols = rows.place->cols(), count = rows.rows * cols;
-  TANDEM_ASSIGN_OR_RETURN(const float* const masters, a_.Floats(all + rows.row * cols, count));
+  const LoraMatrix matrix = rows.place->name.ends_with(kA) ? LoraMatrix::kA : LoraMatrix::kB;
+  const int64_t count = rows.rows * rows.place->cols();
+  TANDEM_ASSIGN_OR_RETURN(const float* const masters, Matrix(index, matrix, rows.row, rows.rows));
   TANDEM_RETURN_IF_ERROR(ConvertElements(masters, DType::kFloat32, merged_->data(),
                                          weights_->plan().layout().dtype(),
                                          static_cast<size_t>(count)));
@@ -71,9 +95,8 @@ absl::StatusOr<const void*> LoraOracle::Rows(const TensorRows& rows) {
       checkpoint_->ReadRows(name, rows.row, rows.rows, base_dtype_, base_->data()));
   const auto index = static_cast<size_t>(target - weights_->spec().targets.data());
   const int64_t rank = weights_->spec().rank, in = rows.place->cols();
-  TANDEM_ASSIGN_OR_RETURN(const float* const a, a_.Floats(weights_->a(index), rank * in));
-  TANDEM_ASSIGN_OR_RETURN(const float* const b,
-                          b_.Floats(weights_->b(index) + rows.row * rank, rows.rows * rank));
+  TANDEM_ASSIGN_OR_RETURN(const float* const a, Matrix(index, LoraMatrix::kA, 0, rank));
+  TANDEM_ASSIGN_OR_RETURN(const float* const b, Matrix(index, LoraMatrix::kB, rows.row, rows.rows));
   MergeRows({.base = base_->data(),
              .base_dtype = base_dtype_,
              .b = b,
