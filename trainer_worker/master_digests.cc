@@ -6,7 +6,9 @@
 #include "common/base/status_macros.h"
 
 namespace tandem {
-MasterDigests::MasterDigests(const ShardPlan* plan) : plan_(plan) {
+MasterDigests::MasterDigests(const ShardPlan* plan) : MasterDigests(plan, plan->layout().dtype()) {}
+
+MasterDigests::MasterDigests(const ShardPlan* plan, DType dtype) : plan_(plan), dtype_(dtype) {
   // -1: nothing was taken.
   runs_.assign(plan->tensors().size(), DigestRun(-1));
 }
@@ -15,7 +17,7 @@ absl::Status MasterDigests::Take(ShardOps& ops,
                                  int64_t first,
                                  int64_t count,
                                  const float* masters) {
-  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
+  const auto element = static_cast<int64_t>(DTypeBytes(dtype_));
   std::vector<size_t> tensors;
   std::vector<MasterRun> runs;
   for (size_t tensor = 0; tensor < runs_.size(); ++tensor) {
@@ -29,8 +31,7 @@ absl::Status MasterDigests::Take(ShardOps& ops,
     runs.push_back(
         {masters + (from - first), to - from, row_start + (from - piece.offset) * element});
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<DigestRun> digests,
-                          ops.Digest(runs, plan_->layout().dtype()));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<DigestRun> digests, ops.Digest(runs, dtype_));
   for (size_t i = 0; i < runs.size(); ++i) runs_[tensors[i]].Join(digests[i]);
   return absl::OkStatus();
 }
@@ -44,7 +45,7 @@ absl::StatusOr<std::vector<Digest>> MasterDigests::OfTensors(Communicator& commu
   }
   TANDEM_RETURN_IF_ERROR(
       communicator.host().AllGather(mine.data(), static_cast<int64_t>(bytes), all.data()));
-  const auto element = static_cast<int64_t>(DTypeBytes(plan_->layout().dtype()));
+  const auto element = static_cast<int64_t>(DTypeBytes(dtype_));
   std::vector<Digest> digests;
   for (const TensorPlace& place : plan_->layout().places()) {
     const size_t tensor = plan_->IndexOf(place);

@@ -20,17 +20,20 @@ class MasterDigests {
  public:
   // `plan` outlives it.
   explicit MasterDigests(const ShardPlan* plan);
+  // Of what they are in `dtype`, in place of the layout's.
+  MasterDigests(const ShardPlan* plan, DType dtype);
 
   // Of elements [first, first + count) of this rank's shard, which are at `masters`. Together the
   // calls pass over the shard in ascending order; a call that starts a tensor's piece starts its
   // digest anew. Errors as ShardOps.
   absl::Status Take(ShardOps& ops, int64_t first, int64_t count, const float* masters);
-  // Collective: of the whole tensors in the layout's dtype, in the layout's order. Internal: not
+  // Collective: of the whole tensors in that dtype, in the layout's order. Internal: not
   // every master was taken.
   absl::StatusOr<std::vector<Digest>> OfTensors(Communicator& communicator) const;
 
  private:
   const ShardPlan* const plan_;
+  const DType dtype_;
   std::vector<DigestRun> runs_;  // of this rank's piece of each of plan_->tensors()
 };
 

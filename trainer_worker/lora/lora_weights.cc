@@ -90,7 +90,11 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
         reinterpret_cast<const std::byte*>(adapters().master() + piece.offset), bytes,
         reinterpret_cast<std::byte*>(to)));
   }
-  if (use_ == LoraUse::kBeside) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(DigestGathered());
+  if (use_ == LoraUse::kBeside) {
+    gathered_once_ = true;
+    return absl::OkStatus();
+  }
   TANDEM_RETURN_IF_ERROR(scratch_->Map());
   for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
     // The base alone stays what it is.
@@ -101,8 +105,41 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
   return scratch_->Release();
 }
 
+absl::Status LoraWeights::DigestGathered() {
+  std::vector<MasterRun> runs;
+  for (size_t tensor = 0; tensor < adapter_layout_.places().size(); ++tensor) {
+    runs.push_back({Adapter(tensor), NumElements(adapter_layout_.places()[tensor].shape), 0});
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<DigestRun> digests,
+                          ops_->Digest(runs, DType::kFloat32));
+  gathered_digests_.clear();
+  for (const DigestRun& digest : digests) gathered_digests_.push_back(digest.Finish());
+  return absl::OkStatus();
+}
+
+absl::Status LoraWeights::CheckGathered(Communicator& communicator) const {
+  const absl::Status gathered =
+      gathered_once_ ? absl::OkStatus()
+                     : FailedPrecondition("the adapters were not gathered since they were made");
+  TANDEM_RETURN_IF_ERROR(Agree(communicator, gathered, "digesting adapters").status());
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> masters,
+                          adapters().digests().OfTensors(communicator));
+  absl::Status same;
+  for (size_t tensor = 0; same.ok() && tensor < masters.size(); ++tensor) {
+    if (masters[tensor] == gathered_digests_[tensor]) continue;
+    same = Internal(
+        "{} is not what was gathered last: the digest of its masters is {}, of what was gathered "
+        "{}; with it older adapters would be published under a newer version: it was changed and "
+        "not gathered since, or did not come whole, which is a fault of the trainer; resume from "
+        "the last checkpoint",
+        adapter_layout_.places()[tensor].name, masters[tensor].Hex(),
+        gathered_digests_[tensor].Hex());
+  }
+  return Agree(communicator, same, "comparing gathered adapters with their masters").status();
+}
+
 absl::Status LoraWeights::DigestBase(Communicator& communicator) {
-  MasterDigests digests(plan_);
+  MasterDigests digests(plan_, base_->dtype());
   TANDEM_RETURN_IF_ERROR(scratch_->Map());
   for (size_t tensor = 0; tensor < target_of_.size(); ++tensor) {
     TANDEM_RETURN_IF_ERROR(DigestPiece(*base_, tensor, *ops_, *scratch_, digests));
@@ -116,10 +153,7 @@ absl::Status LoraWeights::DigestBase(Communicator& communicator) {
 }
 
 absl::StatusOr<std::vector<Digest>> LoraWeights::Digests(Communicator& communicator) const {
-  const absl::Status gathered =
-      gathered_once_ ? absl::OkStatus()
-                     : FailedPrecondition("the adapters were not gathered since they were made");
-  TANDEM_RETURN_IF_ERROR(Agree(communicator, gathered, "digesting merged weights").status());
+  TANDEM_RETURN_IF_ERROR(CheckGathered(communicator));
   return digests_.OfTensors(communicator);
 }
 

@@ -48,15 +48,20 @@ class LoraWeights : public DigestedPolicy {
 
   // Collective, once the base is loaded: what tells it from every other (base_digest).
   absl::Status DigestBase(Communicator& communicator);
-  // Of all tensors of the base, hex; empty before DigestBase.
+  // Of all tensors of the base in its files' dtype, whatever is computed in; hex; empty before
+  // DigestBase.
   const std::string& base_digest() const { return base_digest_; }
 
   // Collective. The adapters have new values: takes them from all ranks and, where merged weights
   // are computed with, digests what they make of the base, apart from all that is gathered and
   // sent.
   absl::Status Gather(Communicator& communicator);
+  // Collective. What was gathered last are the masters' values, by the digests that each rank took
+  // of its masters as it wrote or stepped them. FailedPrecondition: nothing was gathered. Internal
+  // names an adapter that was changed and not gathered since, or did not come as it is.
+  absl::Status CheckGathered(Communicator& communicator) const;
   // Collective: of the merged tensors in the layout's dtype and order, as the last Gather left
-  // them. FailedPrecondition: nothing was gathered.
+  // them. Errors as CheckGathered.
   absl::StatusOr<std::vector<Digest>> Digests(Communicator& communicator) const override;
 
   // Full fp32 adapters of spec().targets[target], row-major, as the last Gather left them.
@@ -73,6 +78,7 @@ class LoraWeights : public DigestedPolicy {
  private:
   LoraWeights(const ShardPlan* plan, LoraSpec spec, const ShardCompute& compute, LoraUse use);
   const float* Adapter(size_t tensor) const;
+  absl::Status DigestGathered();
 
   const ShardPlan* const plan_;
   const LoraSpec spec_;
@@ -87,6 +93,7 @@ class LoraWeights : public DigestedPolicy {
   std::unique_ptr<MemoryRegion> gathered_;  // all adapters, tag weights; null with a single rank
   std::unique_ptr<MemoryRegion> scratch_;   // fp32 rows of a range, while they are digested
   MasterDigests digests_;
+  std::vector<Digest> gathered_digests_;  // of the adapters at the last Gather, as they then were
   std::string base_digest_;
   bool gathered_once_ = false;
 };

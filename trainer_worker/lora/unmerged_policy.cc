@@ -60,6 +60,7 @@ absl::StatusOr<std::vector<Digest>> UnmergedPolicy::Digests(Communicator& commun
       digested_ ? absl::OkStatus()
                 : FailedPrecondition("the adapters were not gathered since they were made");
   TANDEM_RETURN_IF_ERROR(Agree(communicator, gathered, "digesting adapters").status());
+  TANDEM_RETURN_IF_ERROR(weights_->CheckGathered(communicator));
   return digests_.OfTensors(communicator);
 }
 

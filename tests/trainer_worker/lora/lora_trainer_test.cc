@@ -4,44 +4,13 @@
 
 #include "common/lora/merge_checkpoint.h"
 #include "common/lora/peft_adapter.h"
-#include "tests/trainer_worker/trainer_rig.h"
+#include "tests/trainer_worker/lora/saved_adapters.h"
 
 namespace tandem {
 namespace {
 
 using namespace tandem::testing;
 namespace fs = std::filesystem;
-
-TrainerOptions WithRank(int64_t rank, double alpha = 8) {
-  TrainerOptions options;
-  if (rank == 0) return options;
-  options.session.lora = {.rank = rank, .alpha = alpha, .target_modules = {"all-linear"}};
-  return options;
-}
-
-// Two steps, the second of them not saved: what the rollouts hold after it is what a resumed run
-// must come to.
-struct Saved {
-  explicit Saved(TrainerRig& rig, bool lora_only = false) : folder(rig.Folder("step_1")) {
-    rig.GiveSamples(RandomSamples(5, 3));
-    rig.Reset(1);
-    rig.TrainStep(0);
-    rig.Sync(1);
-    served = rig[0].rollout->storage;
-    rig.RunOk([&](TrainerRig::Rank& rank, int) {
-      return rank.trainer->SaveState({.directory = folder, .version = 1}).status();
-    });
-    if (lora_only) return;
-    rig.TrainStep(1);
-    rig.Sync(2);
-    after = rig[0].rollout->receiver.Digests().value();
-  }
-  const std::string folder;
-  std::vector<std::byte> served;
-  std::vector<Digest> after;
-};
-
-std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
 std::set<std::string> FilesIn(const std::string& folder) {
   std::set<std::string> files;
@@ -180,6 +149,36 @@ TEST_CASE("a checkpoint over another base of the same shapes is refused", "[trai
   REQUIRE(absl::IsInvalidArgument(status));
   REQUIRE(MessageOf(status).find("adapters belong to the weights that they were trained on") !=
           std::string::npos);
+}
+
+TEST_CASE("adapters go on in another compute dtype: the base is what its files say",
+          "[trainer][lora]") {
+  for (const bool float32_file : {false, true}) {
+    TrainerOptions options = WithRank(4);
+    TrainerRig rig(1, options);
+    options.dtype = DType::kFloat32;
+    TrainerRig other(2, options);
+    for (TrainerRig* const one : {&rig, &other}) {
+      REQUIRE(WriteTinyModel(one->model_dir(), {.float32 = float32_file}).ok());
+    }
+    const Saved saved(rig, /*lora_only=*/true);
+    other.Reset(2, saved.folder, 1);
+    // One bit of a float32 base that bf16 does not show.
+    if (!float32_file) continue;
+    const std::string file = other.model_dir() + "/model.safetensors";
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    const auto lowest = static_cast<std::streamoff>(fs::file_size(file) / 8 * 4);
+    stream.seekg(lowest);
+    const int byte = stream.get();
+    stream.seekp(lowest);
+    stream.put(static_cast<char>(byte ^ 1));
+    stream.close();
+    other.Run([&](TrainerRig::Rank& rank, int) {
+      return rank.trainer->Reset(other.ResetFor(3, saved.folder, 1)).status();
+    });
+    INFO(other[0].status.ToString());
+    REQUIRE(MessageOf(other[0].status).find("a base model of digest") != std::string::npos);
+  }
 }
 
 TEST_CASE("save_lora_only saves the adapters and the step, and a run goes on from them",

@@ -239,6 +239,38 @@ TEST_CASE("a version that carries the base instead is refused, and so are older 
   REQUIRE(receiver.updates.version() == 2);
 }
 
+TEST_CASE("a step whose adapters were not gathered is not published", "[trainer][lora]") {
+  Fixture f;
+  for (const bool merge : {true, false}) {
+    f.options.lora.merge = merge;
+    for (const int world : {1, 2}) {
+      RankGroup group(world, f.options);
+      SetB(group, 1);
+      const std::vector<Digest> before = MergedDigests(group);
+      TrainOn(group, f.samples);
+      // TrainingSession::Step without what follows it.
+      group.RunOk([](Rank& rank, int) -> absl::Status {
+        TrainingSession& session = *rank.session;
+        return session.optimizer().Step(session.shard(), session.communicator()).status();
+      });
+      group.RunOk([&](Rank& rank, int) -> absl::Status {
+        Receiver receiver(*rank.session);
+        const auto source = rank.session->MakeSource();
+        const absl::Status refused =
+            rank.session->publisher().Publish(2, *source, &receiver.client).status();
+        const bool named = refused.message().find("lora_A.weight is not what was gathered last") !=
+                           std::string_view::npos;
+        if (absl::IsInternal(refused) && named && receiver.updates.version() == kNoVersion) {
+          return absl::OkStatus();
+        }
+        return absl::UnknownError("published, or refused with: " + refused.ToString());
+      });
+      group.RunOk([](Rank& rank, int) { return rank.session->WeightsChanged(); });
+      REQUIRE(MergedDigests(group) != before);
+    }
+  }
+}
+
 TEST_CASE("the base has no master, gradients or moments, and the reference no copy",
           "[trainer][lora]") {
   TinyModelOptions model = OddModel();
