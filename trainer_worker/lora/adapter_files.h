@@ -23,6 +23,12 @@ absl::Status ReadAdapters(const std::string& directory,
                           const ModelSpec& model,
                           LoraWeights& weights);
 
+// What reads them by the names of the masters' tensors, for a training state that has only their
+// digests. Errors as ReadAdapters.
+absl::StatusOr<MasterRowsReader> OpenAdapterMasters(const std::string& directory,
+                                                    const ModelSpec& model,
+                                                    const LoraWeights& weights);
+
 // Beside a checkpoint's training state.
 inline constexpr char kAdapterFolder[] = "lora_adapter";
 
