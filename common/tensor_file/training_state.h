@@ -26,10 +26,10 @@ struct TrainingStateHeader {
   int64_t step = 0;            // training steps done; equal in all ranks
   int64_t optimizer_step = 0;  // AdamW's own counter (bias correction); equal in all ranks
   bool has_moments = false;    // false before the first optimizer step: moments are made lazily
+  std::map<std::string, std::string> extra;  // the rank's own: random state, positions, ...
   // false: the file has rows and digests of the masters, whose values are in another file of the
   // checkpoint. Not with moments.
   bool has_masters = true;
-  std::map<std::string, std::string> extra;  // the rank's own: random state, positions, ...
 };
 
 // What one rank owns of one tensor: rows [row_begin, row_begin + rows) of dim 0, none included.
