@@ -91,6 +91,7 @@ absl::Status WriteShard(const SaveOptions& options,
   header.world = plan.world_size();
   header.step = options.version;
   header.has_moments = options.optimizer && shard.has_moments();
+  header.has_masters = options.masters || header.has_moments;
   header.optimizer_step = header.has_moments ? optimizer.updates() : 0;
   header.extra[kScheduleStep] = std::to_string(optimizer.schedule_step());
   for (const SavedSetting& setting : options.settings) header.extra[setting.key] = setting.value;
@@ -145,6 +146,25 @@ std::vector<TensorSpec> TensorsOf(const ShardPlan& plan) {
   return tensors;
 }
 
+// What reads the masters that the state has only the digests of, after they were compared: each
+// rank compares the tensors that it has rows of.
+absl::StatusOr<MasterRowsReader> MastersElsewhere(const TrainingStateReader& reader,
+                                                  const std::string& directory,
+                                                  const ShardPlan& plan,
+                                                  const std::string& file,
+                                                  const OpenMasters& open) {
+  if (!open) {
+    return InvalidArgument("{}: was saved without masters, as adapters are, and the run has none",
+                           directory);
+  }
+  TANDEM_ASSIGN_OR_RETURN(MasterRowsReader rows, open());
+  for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
+    if (plan.mine(tensor).rows == 0) continue;
+    TANDEM_RETURN_IF_ERROR(reader.CheckMasters(plan.tensors()[tensor]->name, file, rows));
+  }
+  return rows;
+}
+
 int64_t FileBytes(const std::string& path) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(path, error);
@@ -165,7 +185,9 @@ absl::Status LoadModel(const std::string& model_dir, const ModelSpec& spec, Para
 absl::StatusOr<int64_t> LoadState(const std::string& directory,
                                   ParameterShard& shard,
                                   Optimizer& optimizer,
-                                  const std::vector<SavedSetting>& settings) {
+                                  const std::vector<SavedSetting>& settings,
+                                  const std::string& masters_file,
+                                  const OpenMasters& masters) {
   using Part = TrainingStateReader::Part;
   TANDEM_ASSIGN_OR_RETURN(const auto reader,
                           TrainingStateReader::Open(directory, TensorsOf(shard.plan()), settings));
@@ -175,11 +197,17 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
     TANDEM_RETURN_IF_ERROR(shard.MapMoments());
     moments = {{Part::kExpAvg, shard.exp_avg()}, {Part::kExpAvgSq, shard.exp_avg_sq()}};
   }
+  MasterRowsReader elsewhere;
+  if (!header.has_masters) {
+    TANDEM_ASSIGN_OR_RETURN(
+        elsewhere, MastersElsewhere(*reader, directory, shard.plan(), masters_file, masters));
+  }
   const RangeReader read_range = [&](const TensorPlace& place, const RowRange& rows,
                                      int64_t offset) -> absl::Status {
     const int64_t count = rows.rows() * place.cols();
     const auto fill = [&](Part part) -> ParameterShard::Fill {
-      return [&, part](float* values) {
+      return [&, part](float* values) -> absl::Status {
+        if (elsewhere) return elsewhere(place.name, rows.begin, rows.rows(), values);
         return reader->ReadRows(place.name, part, rows.begin, rows.rows(), values);
       };
     };

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,19 +24,26 @@ namespace tandem {
 // those rows are read from disk. NotFound, InvalidArgument or DataLoss name file and tensor.
 absl::Status LoadModel(const std::string& model_dir, const ModelSpec& spec, ParameterShard& shard);
 
+using OpenMasters = std::function<absl::StatusOr<MasterRowsReader>()>;
+
 // Fills masters, moments and the optimizer's counters from a checkpoint of any number of ranks.
-// Returns the weight version that was saved. `settings`: what the run must agree on with it. Errors
-// as TrainingStateReader.
+// Returns the weight version that was saved. `settings`: what the run must agree on with it.
+// `masters` opens `masters_file`, which has the masters that a state without them is of. Errors as
+// TrainingStateReader, and those of `masters`; InvalidArgument where a state without masters is
+// loaded without it.
 absl::StatusOr<int64_t> LoadState(const std::string& directory,
                                   ParameterShard& shard,
                                   Optimizer& optimizer,
-                                  const std::vector<SavedSetting>& settings = {});
+                                  const std::vector<SavedSetting>& settings = {},
+                                  const std::string& masters_file = "",
+                                  const OpenMasters& masters = nullptr);
 
 struct SaveOptions {
   std::string directory;      // exists
   std::string tokenizer_dir;  // its tokenizer goes beside the HF export
   int64_t version = 0;
   bool optimizer = true;               // with moments
+  bool masters = true;                 // false: digests alone, where nothing is saved of moments
   bool hf_model = true;                // with the HF export
   std::vector<SavedSetting> settings;  // that a run which goes on from it must agree on
 };

@@ -347,6 +347,8 @@ absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
                             .tokenizer_dir = options_.session.model_dir,
                             .version = command.version,
                             .optimizer = options_.save_optimizer,
+                            // Without moments the PEFT folder has all there is of adapters.
+                            .masters = session->lora() == nullptr || options_.save_optimizer,
                             .hf_model = options_.save_hf_model,
                             .settings = LoraSettings(session->lora())};
   SaveResult result;

@@ -71,9 +71,14 @@ absl::Status Trainer::LoadTrained(const ResetCommand& command) {
                ? InitAdapters(options_.seed, *lora)
                : ReadAdapters(options_.adapter_path, session.spec(), *lora);
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      const int64_t version,
-      LoadState(command.checkpoint_dir, session.shard(), session.optimizer(), LoraSettings(lora)));
+  OpenMasters adapters;
+  const std::string folder = command.checkpoint_dir + "/" + kAdapterFolder;
+  if (lora != nullptr) {
+    adapters = [&] { return OpenAdapterMasters(folder, session.spec(), *lora); };
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t version,
+                          LoadState(command.checkpoint_dir, session.shard(), session.optimizer(),
+                                    LoraSettings(lora), folder, adapters));
   if (version != command.version) {
     return MakeStatus(absl::StatusCode::kDataLoss,
                       "the checkpoint {} holds weight version {}, but {} was expected",

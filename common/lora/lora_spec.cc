@@ -184,7 +184,7 @@ absl::Status CheckNumbers(const LoraOptions& options) {
   }
   if (options.target_modules.empty() && options.target_parameters.empty()) {
     return InvalidArgument(
-        "neither target_modules nor target_parameters names anything: set target_modules, to "
+        "target_modules and target_parameters name nothing: set target_modules, to "
         "all-linear for every linear layer but the LM head");
   }
   return absl::OkStatus();
@@ -275,12 +275,12 @@ absl::Status SameLora(const LoraSpec& wanted,
                       const LoraSpec& found,
                       const std::string& found_source) {
   if (wanted.rank != found.rank) {
-    return InvalidArgument("{} has rank {}, {} has rank {}: set both to the same rank",
-                           wanted_source, wanted.rank, found_source, found.rank);
+    return InvalidArgument("{} has rank {}, {} has rank {}: set model.lora.rank={}", wanted_source,
+                           wanted.rank, found_source, found.rank, found.rank);
   }
   if (wanted.alpha != found.alpha) {
-    return InvalidArgument("{} has alpha {}, {} has alpha {}: set both to the same alpha",
-                           wanted_source, wanted.alpha, found_source, found.alpha);
+    return InvalidArgument("{} has alpha {}, {} has alpha {}: set model.lora.alpha={}",
+                           wanted_source, wanted.alpha, found_source, found.alpha, found.alpha);
   }
   const auto only_in = [](const LoraSpec& one, const LoraSpec& other) -> const LoraTarget* {
     for (const LoraTarget& target : one.targets) {
@@ -289,14 +289,14 @@ absl::Status SameLora(const LoraSpec& wanted,
     return nullptr;
   };
   if (const LoraTarget* target = only_in(wanted, found)) {
-    return InvalidArgument("{} has an adapter on {}, {} has none: set target_modules to [{}]",
-                           wanted_source, target->module, found_source,
-                           absl::StrJoin(found.target_modules, ", "));
+    return InvalidArgument(
+        "{} has an adapter on {}, {} has none: set model.lora.target_modules=[{}]", wanted_source,
+        target->module, found_source, absl::StrJoin(found.target_modules, ", "));
   }
   if (const LoraTarget* target = only_in(found, wanted)) {
-    return InvalidArgument("{} has an adapter on {}, {} has none: set target_modules to [{}]",
-                           found_source, target->module, wanted_source,
-                           absl::StrJoin(found.target_modules, ", "));
+    return InvalidArgument(
+        "{} has an adapter on {}, {} has none: set model.lora.target_modules=[{}]", found_source,
+        target->module, wanted_source, absl::StrJoin(found.target_modules, ", "));
   }
   return absl::OkStatus();
 }

@@ -59,7 +59,8 @@ absl::StatusOr<LoraSpec> MakeLoraSpec(const ModelSpec& model,
 // else with the adapters beside its weights. Errors as MakeLoraSpec.
 absl::StatusOr<ModelSpec> WithAdapters(ModelSpec model, const LoraOptions& options);
 
-// InvalidArgument where two specs differ in rank, alpha or targets: both values are named.
+// InvalidArgument where two specs differ in rank, alpha or targets: both values are named, and
+// the key of the config that is to be `found`'s: a stored adapter is what it is.
 // `wanted_source` and `found_source` say where each comes from: "model.lora", "runs/a/adapter".
 absl::Status SameLora(const LoraSpec& wanted,
                       const std::string& wanted_source,

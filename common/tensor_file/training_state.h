@@ -27,6 +27,9 @@ struct TrainingStateHeader {
   int64_t optimizer_step = 0;  // AdamW's own counter (bias correction); equal in all ranks
   bool has_moments = false;    // false before the first optimizer step: moments are made lazily
   std::map<std::string, std::string> extra;  // the rank's own: random state, positions, ...
+  // false: the file has rows and digests of the masters, whose values are in another file of the
+  // checkpoint. Not with moments.
+  bool has_masters = true;
 };
 
 // What one rank owns of one tensor: rows [row_begin, row_begin + rows) of dim 0, none included.
@@ -50,7 +53,8 @@ using HostValues = std::function<absl::StatusOr<const float*>(const float* value
 
 // Writes dir/TrainingStateFileName(rank, world), whole or not at all. Reads the values twice, in
 // order: for the digests, which come first in the file, and to write them. A null `host_values`:
-// the host reads them where they lie. Errors as SafetensorsWriter, and host_values' own.
+// the host reads them where they lie. Errors as SafetensorsWriter, and host_values' own;
+// InvalidArgument for moments without masters.
 absl::Status WriteTrainingState(const std::string& dir,
                                 const TrainingStateHeader& header,
                                 const std::vector<TrainingShard>& shards,
@@ -64,6 +68,10 @@ struct SavedSetting {
   std::string absent;  // what a file without the name stands for
   std::string remedy;  // where setting the key is none; empty: it is
 };
+
+// Rows of dim 0 of a tensor from where the masters are that a training state leaves out.
+using MasterRowsReader = std::function<absl::Status(
+    const std::string& name, int64_t row_begin, int64_t rows, float* out)>;
 
 // The files of all ranks as one. Thread-safe; values are mapped, and checked when they are first
 // read.
@@ -84,9 +92,15 @@ class TrainingStateReader {
   const TrainingStateHeader& header() const { return headers_[0]; }
   const std::vector<TrainingStateHeader>& headers() const { return headers_; }
   // Rows of dim 0 into `out`. InvalidArgument for rows outside the tensor; FailedPrecondition for
-  // moments that were not saved; DataLoss names a file whose bytes are not those that were written.
+  // masters or moments that were not saved; DataLoss names a file whose bytes are not those that
+  // were written.
   absl::Status ReadRows(
       const std::string& name, Part part, int64_t row_begin, int64_t rows, float* out) const;
+  // Reads a tensor's masters from elsewhere. DataLoss names `source` where they do not have the
+  // digests of those that were saved; InvalidArgument for a tensor that was not; read's own errors.
+  absl::Status CheckMasters(const std::string& name,
+                            const std::string& source,
+                            const MasterRowsReader& read) const;
 
  private:
   struct Piece {

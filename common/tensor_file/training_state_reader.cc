@@ -50,6 +50,7 @@ absl::StatusOr<TrainingStateHeader> ParseHeader(const Json& json, const std::str
     header.step = json.at("step").get<int64_t>();
     header.optimizer_step = json.at("optimizer_step").get<int64_t>();
     header.has_moments = json.at("has_moments").get<bool>();
+    header.has_masters = json.value("has_masters", true);
     header.extra = json.at("extra").get<std::map<std::string, std::string>>();
     return header;
   } catch (const Json::exception& error) {
@@ -135,10 +136,13 @@ absl::Status TrainingStateReader::OpenRank(int64_t rank, int64_t world) {
                              ShapeText(shape), ShapeText(known.shape));
     }
     shape[0] = piece.rows;
-    for (size_t part = 0; part < parts; ++part) {
+    if (piece.digests.size() != parts) {
+      return absl::DataLossError(fmt::format("{}: tensor {} has {} digests, and needs {}",
+                                             file->path(), name, piece.digests.size(), parts));
+    }
+    for (size_t part = 0; header.has_masters && part < parts; ++part) {
       const SafetensorsTensor* stored = file->Find(name + kTrainingStateParts[part]);
-      if (stored == nullptr || stored->dtype != DType::kFloat32 || stored->shape != shape ||
-          piece.digests.size() != parts) {
+      if (stored == nullptr || stored->dtype != DType::kFloat32 || stored->shape != shape) {
         return absl::DataLossError(fmt::format("{}: {}{} is missing or not F32 {}", file->path(),
                                                name, kTrainingStateParts[part], ShapeText(shape)));
       }
@@ -154,7 +158,7 @@ absl::Status TrainingStateReader::CheckHeaders() const {
   const TrainingStateHeader& first = headers_[0];
   for (const TrainingStateHeader& other : headers_) {
     if (other.step == first.step && other.optimizer_step == first.optimizer_step &&
-        other.has_moments == first.has_moments) {
+        other.has_moments == first.has_moments && other.has_masters == first.has_masters) {
       continue;
     }
     return InvalidArgument(
@@ -242,6 +246,9 @@ absl::Status TrainingStateReader::ReadRows(
     const std::string& name, Part part, int64_t row_begin, int64_t rows, float* out) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return InvalidArgument("{} has no tensor {}", dir_, name);
+  if (!header().has_masters) {
+    return FailedPrecondition("{} has the digests of its masters, which are in another file", dir_);
+  }
   if (part != Part::kMaster && !header().has_moments) {
     return FailedPrecondition("{} was saved before the first optimizer step: there are no moments",
                               dir_);
@@ -264,6 +271,27 @@ absl::Status TrainingStateReader::ReadRows(
     const size_t bytes = static_cast<size_t>(end - begin) * row_bytes;
     std::memcpy(out + (begin - row_begin) * row_elements, from, bytes);
     files_[piece.rank]->LetGo(from, bytes);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainingStateReader::CheckMasters(const std::string& name,
+                                               const std::string& source,
+                                               const MasterRowsReader& read) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return InvalidArgument("{} has no tensor {}", dir_, name);
+  for (const Piece& piece : found->second.pieces) {
+    std::vector<int64_t> shape = found->second.shape;
+    shape[0] = piece.rows;
+    std::vector<float> values(static_cast<size_t>(NumElements(shape)));
+    TANDEM_RETURN_IF_ERROR(read(name, piece.row_begin, piece.rows, values.data()));
+    const std::string digest =
+        TrainingStateDigest(values.data(), values.size() * sizeof(float), nullptr);
+    if (digest == piece.digests[0]) continue;
+    return absl::DataLossError(fmt::format(
+        "{} is damaged: the digest of {}, rows [{}, {}), is {}, written was {}; resume from "
+        "another checkpoint",
+        source, name, piece.row_begin, piece.row_begin + piece.rows, digest, piece.digests[0]));
   }
   return absl::OkStatus();
 }

@@ -76,6 +76,7 @@ absl::StatusOr<std::string> HeaderJson(const TrainingStateHeader& header,
                          {"step", header.step},
                          {"optimizer_step", header.optimizer_step},
                          {"has_moments", header.has_moments},
+                         {"has_masters", header.has_masters},
                          {"extra", header.extra}};
   for (const TrainingShard& shard : shards) {
     const float* values[] = {shard.master, shard.exp_avg, shard.exp_avg_sq};
@@ -128,7 +129,10 @@ absl::Status WriteTrainingState(const std::string& dir,
                                 const TrainingStateHeader& header,
                                 const std::vector<TrainingShard>& shards,
                                 const HostValues& host_values) {
-  const size_t parts = header.has_moments ? 3 : 1;
+  if (!header.has_masters && header.has_moments) {
+    return InvalidArgument("a training state has no moments without masters");
+  }
+  const size_t parts = !header.has_masters ? 0 : header.has_moments ? 3 : 1;
   std::vector<TensorDeclaration> declarations;
   for (const TrainingShard& shard : shards) {
     std::vector<int64_t> shape = shard.shape;

@@ -1,6 +1,9 @@
 #include "trainer_worker/lora/adapter_files.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -60,6 +63,26 @@ absl::Status ReadAdapters(const std::string& directory,
                      [&](size_t tensor, int64_t row, int64_t rows, float* out) -> absl::Status {
                        return adapter->ReadRows(tensor / 2, MatrixOf(tensor), row, rows, out);
                      });
+}
+
+absl::StatusOr<MasterRowsReader> OpenAdapterMasters(const std::string& directory,
+                                                    const ModelSpec& model,
+                                                    const LoraWeights& weights) {
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const PeftAdapter> adapter,
+                          PeftAdapter::Open(directory, model));
+  TANDEM_RETURN_IF_ERROR(SameLora(weights.spec(), "model.lora", adapter->spec(), directory));
+  std::map<std::string, size_t> tensors;
+  for (const LoraTarget& target : weights.spec().targets) {
+    for (const LoraMatrix matrix : {LoraMatrix::kA, LoraMatrix::kB}) {
+      tensors.emplace(LoraTensorName(target, matrix), tensors.size());
+    }
+  }
+  return [adapter = std::move(adapter), tensors = std::move(tensors)](
+             const std::string& name, int64_t row, int64_t rows, float* out) -> absl::Status {
+    const auto tensor = tensors.find(name);
+    if (tensor == tensors.end()) return Internal("{} is no adapter of this run", name);
+    return adapter->ReadRows(tensor->second / 2, MatrixOf(tensor->second), row, rows, out);
+  };
 }
 
 absl::Status WriteAdapters(const std::string& directory,

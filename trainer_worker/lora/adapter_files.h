@@ -24,6 +24,12 @@ absl::Status ReadAdapters(const std::string& directory,
                           const ModelSpec& model,
                           LoraWeights& weights);
 
+// What reads them by the names of the masters' tensors, for a training state that has only their
+// digests. Errors as ReadAdapters.
+absl::StatusOr<MasterRowsReader> OpenAdapterMasters(const std::string& directory,
+                                                    const ModelSpec& model,
+                                                    const LoraWeights& weights);
+
 // Rank 0 writes the adapters as the last LoraWeights::Gather left them to `directory`, which is
 // made, in fp32, with rank, alpha, targets, dropout and the base's name. The other ranks write
 // nothing. From a device they come by matrices, through memory that `ledger` counts under the tag

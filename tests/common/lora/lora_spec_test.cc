@@ -163,7 +163,7 @@ TEST_CASE("what cannot have an adapter is refused by name") {
   REQUIRE(Refusal(Targets({""})) ==
           "target_modules has an empty entry, which names no module: take it out");
   REQUIRE(Refusal(Targets({})) ==
-          "neither target_modules nor target_parameters names anything: set target_modules, to "
+          "target_modules and target_parameters name nothing: set target_modules, to "
           "all-linear for every linear layer but the LM head");
 }
 
@@ -200,18 +200,17 @@ TEST_CASE("two specs are the same in rank, alpha and targets, or the difference 
   };
   LoraSpec other = spec;
   other.rank = 8;
-  REQUIRE(difference(other) ==
-          "model.lora has rank 4, runs/a has rank 8: set both to the same rank");
+  REQUIRE(difference(other) == "model.lora has rank 4, runs/a has rank 8: set model.lora.rank=8");
   other = spec;
   other.alpha = 8.5;
   REQUIRE(difference(other) ==
-          "model.lora has alpha 8, runs/a has alpha 8.5: set both to the same alpha");
+          "model.lora has alpha 8, runs/a has alpha 8.5: set model.lora.alpha=8.5");
   REQUIRE(difference(*MakeLoraSpec(model, Targets({"q_proj"}))) ==
           "model.lora has an adapter on model.layers.0.self_attn.v_proj, runs/a has none: set "
-          "target_modules to [q_proj]");
+          "model.lora.target_modules=[q_proj]");
   REQUIRE(difference(*MakeLoraSpec(model, Targets({"q_proj", "v_proj", "0.mlp.up_proj"}))) ==
           "runs/a has an adapter on model.layers.0.mlp.up_proj, model.lora has none: set "
-          "target_modules to [model.layers.0.mlp.up_proj, q_proj, v_proj]");
+          "model.lora.target_modules=[model.layers.0.mlp.up_proj, q_proj, v_proj]");
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 
 #include "common/lora/merge_checkpoint.h"
 #include "common/lora/peft_adapter.h"
+#include "common/tensor_file/atomic_file.h"
 #include "tests/trainer_worker/lora/saved_adapters.h"
+#include "tests/trainer_worker/trainer_rig.h"
 
 namespace tandem {
 namespace {
@@ -191,9 +193,62 @@ TEST_CASE("save_lora_only saves the adapters and the step, and a run goes on fro
           std::set<std::string>{"training_state-00000-of-00001.safetensors",
                                 "lora_adapter/adapter_config.json",
                                 "lora_adapter/adapter_model.safetensors"});
+  // A and B are there once.
+  const auto state =
+      SafetensorsFile::Open(saved.folder + "/training_state-00000-of-00001.safetensors");
+  INFO(state.status().ToString());
+  REQUIRE(state.ok());
+  REQUIRE((*state)->tensors().empty());
   rig.Reset(2, saved.folder, 1);
   rig.Sync(1);
   REQUIRE(rig[0].rollout->storage == saved.served);
+}
+
+TEST_CASE("adapters saved alone by two ranks resume on one and three with the same masters",
+          "[trainer][lora]") {
+  TrainerOptions options = WithRank(4);
+  options.save_optimizer = options.save_hf_model = false;
+  TrainerRig rig(2, options);
+  const Saved saved(rig, /*lora_only=*/true);
+  for (const int world : {1, 3}) {
+    TrainerRig other(world, options);
+    other.Reset(2, saved.folder, 1);
+    other.Sync(1);
+    REQUIRE(other[world - 1].rollout->storage == saved.served);
+    // fp32 bits: what it saves is the file that it read.
+    const std::string again = other.Folder("again");
+    other.RunOk([&](TrainerRig::Rank& rank, int) {
+      return rank.trainer->SaveState({.directory = again, .version = 1}).status();
+    });
+    const std::string file = "/lora_adapter/adapter_model.safetensors";
+    REQUIRE(ReadWholeFile(again + file).value() == ReadWholeFile(saved.folder + file).value());
+  }
+}
+
+TEST_CASE("adapters saved alone that are damaged or missing are refused by name",
+          "[trainer][lora]") {
+  TrainerOptions options = WithRank(4);
+  options.save_optimizer = options.save_hf_model = false;
+  TrainerRig rig(1, options);
+  const Saved saved(rig, /*lora_only=*/true);
+  const auto resumed = [&] {
+    return rig[0].trainer->Reset(rig.ResetFor(2, saved.folder, 1)).status();
+  };
+  const std::string path = saved.folder + "/lora_adapter/adapter_model.safetensors";
+  std::string bytes = ReadWholeFile(path).value();
+  bytes[bytes.size() - 4] ^= 1;  // the last bit of one element
+  std::ofstream(path, std::ios::binary) << bytes;
+  const absl::Status damaged = resumed();
+  INFO(damaged.ToString());
+  REQUIRE(absl::IsDataLoss(damaged));
+  REQUIRE(MessageOf(damaged).find(
+              "lora_adapter is damaged: the digest of base_model.model.model.layers.") !=
+          std::string::npos);
+  fs::remove(path);
+  const absl::Status missing = resumed();
+  INFO(missing.ToString());
+  REQUIRE(absl::IsNotFound(missing));
+  REQUIRE(MessageOf(missing).find(path) != std::string::npos);
 }
 
 TEST_CASE("a check's oracle is the base on disk with the current adapters", "[trainer][lora]") {
