@@ -36,14 +36,15 @@ absl::Status CheckOnly(const RunParts& parts,
   std::error_code ignored;
   std::filesystem::remove(report_file, ignored);
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, recovery.Start(checkpoint));
-  const std::string oracle = recovery.Oracle();
-  TANDEM_ASSIGN_OR_RETURN(const auto results, parts.weights.Check(oracle));
-  parts.progress.OnMessage(fmt::format("weight check of version {} against {}", position.version,
-                                       oracle.empty() ? "the trainers" : oracle));
+  const std::string directory = recovery.Oracle();
+  TANDEM_ASSIGN_OR_RETURN(const auto results, parts.weights.Check(directory));
+  const std::string oracle = parts.weights.OracleText(directory);
+  parts.progress.OnMessage(
+      fmt::format("weight check of version {} against {}", position.version, oracle));
   const absl::Status verdict = Verdict(results, oracle);
   Json json = {{"ok", verdict.ok()},
                {"version", position.version},
-               {"oracle", oracle},  // "": the trainers
+               {"oracle", oracle == kTrainersOracle ? "" : oracle},
                {"workers", Json::array()}};
   for (size_t rank = 0; rank < results.size(); ++rank) {
     std::string text = CheckText(rank, results[rank]);

@@ -68,6 +68,9 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.run_dir = config.cluster().run_dir();
   options.model_path = config.model().path();
   options.exact_export = config.model().compute_dtype() != "float32";
+  if (const v1::Lora& lora = config.model().lora(); lora.rank() > 0) {
+    options.lora = {.merged = lora.merge(), .adapter_path = lora.adapter_path()};
+  }
   options.config_yaml = ConfigToYaml(config);
   options.save_moments = SavesContent(config, "optimizer");
   options.register_timeout = absl::Seconds(config.cluster().register_timeout_seconds());
@@ -176,6 +179,14 @@ CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
   CheckPolicy policy{.when = When::kEvery};
   // The key's pattern has seen to the digits.
   std::from_chars(text.data() + kEvery.size(), text.data() + text.size(), policy.every);
+  return policy;
+}
+
+CheckPolicy MakeCheckPolicy(const v1::Config& config) {
+  CheckPolicy policy = MakeCheckPolicy(config.weight_sync());
+  if (config.model().lora().rank() > 0) {
+    policy.lora = {.model_dir = config.model().path(), .merged = config.model().lora().merge()};
+  }
   return policy;
 }
 

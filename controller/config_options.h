@@ -43,6 +43,8 @@ SleepMode SleepModeOf(const MemoryPlan& plan);
 
 // weight_sync.check; off with weight_sync.check_only, which checks by itself after the sync.
 CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync);
+// The same, and what a check under LoRA reads.
+CheckPolicy MakeCheckPolicy(const v1::Config& config);
 ScrambleMode MakeScrambleMode(const v1::WeightSync& sync);
 
 }  // namespace tandem

@@ -15,6 +15,10 @@ namespace tandem {
 // SameLora).
 absl::Status CheckLoraInputs(const v1::Config& config, const ModelSpec& model);
 
+// "", or a sentence for one line of warning: the adapters to begin with name another base than
+// model.path (OtherBase). What CheckLoraInputs refuses is not looked at.
+std::string LoraWarning(const v1::Config& config);
+
 // OK without adapters, or where no folder of `checkpoint` says what they are (the trainers compare
 // them in any case). InvalidArgument: what model.lora comes to with `model` has other targets than
 // the adapters in `checkpoint`, or another rank or alpha (SameLora).

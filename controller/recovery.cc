@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/lora/check_files.h"
 #include "controller/clients/on_all_trainers.h"
 
 namespace tandem {
@@ -116,8 +117,20 @@ void Recovery::WarnOfMoments() const {
 }
 
 std::string Recovery::Oracle() const {
+  if (options_.lora) return LoraOracleDir();
   if (checkpoint_.empty()) return options_.model_path;
   return options_.exact_export ? CheckpointIndex::HfExport(checkpoint_) : "";
+}
+
+std::string Recovery::LoraOracleDir() const {
+  if (checkpoint_.empty()) {
+    if (!options_.lora->adapter_path.empty()) return options_.lora->adapter_path;
+    // A is drawn, and no file has it; merged, it adds nothing yet.
+    return options_.lora->merged ? options_.model_path : "";
+  }
+  const std::string exported =
+      options_.lora->merged && options_.exact_export ? CheckpointIndex::HfExport(checkpoint_) : "";
+  return exported.empty() ? checkpoint_ + "/" + kAdapterFolder : exported;
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadOnce() {

@@ -41,7 +41,8 @@ class Recovery {
   // What Recover goes back to from now on.
   void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
 
-  // HF checkpoint that the weights of the last start must equal; "": it has none, so the trainers'.
+  // HF checkpoint that the weights of the last start must equal (with adapters also a directory of
+  // those, with the base); "": there is none, so the trainers'.
   std::string Oracle() const;
 
   // Tells the user if what was loaded has no Adam moments: training on is not what it would have
@@ -56,6 +57,7 @@ class Recovery {
   bool failed_loading() const { return loading_; }
 
  private:
+  std::string LoraOracleDir() const;
   absl::StatusOr<RunPosition> LoadState();
   absl::StatusOr<RunPosition> LoadOnce();
   absl::StatusOr<RunPosition> LoadTrainers();

@@ -51,6 +51,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   TANDEM_ASSIGN_OR_RETURN(inputs.spec, CheckModel(model, config.rollout().max_model_len()));
   TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(model));
   TANDEM_RETURN_IF_ERROR(CheckLoraInputs(config, inputs.spec));
+  if (const std::string warning = LoraWarning(config); !warning.empty()) spdlog::warn(warning);
   TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
   TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
   ChatCodecOptions codec{.add_default_system_prompt = config.data().add_default_system_prompt(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/status_convert.h"
 #include "common/wire/ledger_codec.h"
@@ -334,7 +335,9 @@ grpc::Status TandemService::CheckWeights(grpc::ServerContext*,
                                          v1::CheckResponse* response) {
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const auto results, parts_.run.weights.Check(request->hf_checkpoint()));
-    const absl::Status verdict = Verdict(results, request->hf_checkpoint());
+    const std::string oracle = parts_.run.weights.OracleText(request->hf_checkpoint());
+    spdlog::info("the weights of {} rollouts were compared with {}", results.size(), oracle);
+    const absl::Status verdict = Verdict(results, oracle);
     if (!verdict.ok()) parts_.control.Fail(verdict);
     *response = ToProto(results);
     return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/lora/check_files.h"
 #include "controller/clients/on_all_trainers.h"
 
 namespace tandem {
@@ -124,13 +125,14 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
     if (before_check) before_check(result);
     // The others go on generating, or sleep.
     TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, hf_oracle, interrupted));
+    const std::string oracle = OracleText(hf_oracle);
     for (const int rank : result.ranks) {
-      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], hf_oracle));
+      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], oracle));
     }
     result.checked =
         fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
                     checks[static_cast<size_t>(result.ranks.front())].checked, result.ranks.size(),
-                    hf_oracle.empty() ? "against the trainers" : hf_oracle);
+                    hf_oracle.empty() ? "against " + oracle : oracle);
     for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
     for (const auto& [rank, client] : targets) checked_[rank] = client->incarnation();
   }
@@ -166,9 +168,19 @@ absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::stri
   return CheckOn(AllRanks(pool_), hf_checkpoint);
 }
 
+std::string WeightSync::OracleText(const std::string& hf_oracle) const {
+  if (!check_.lora) return hf_oracle.empty() ? kTrainersOracle : hf_oracle;
+  if (hf_oracle.empty()) return check_.lora->model_dir + " with the trainers' adapters";
+  const auto files = FindLoraCheckFiles(hf_oracle, check_.lora->merged);
+  return files.ok() ? LoraCheckText(*files, check_.lora->model_dir) : hf_oracle;
+}
+
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::vector<int>& ranks,
                                                                    const std::string& hf_checkpoint,
                                                                    const Interrupted& interrupted) {
+  if (check_.lora && !hf_checkpoint.empty()) {
+    TANDEM_RETURN_IF_ERROR(FindLoraCheckFiles(hf_checkpoint, check_.lora->merged).status());
+  }
   // A rollout that is not there is no failure of its trainer. A trainer without an address joins
   // the gathering and asks nobody.
   std::vector<std::string> addresses(static_cast<size_t>(pool_.pairs()));
@@ -191,17 +203,16 @@ std::string CheckText(size_t rank, const WeightCheckResult& result) {
   return text;
 }
 
-absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& hf_oracle) {
+absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& oracle) {
   if (result.ok()) return absl::OkStatus();
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "rollout {} does not hold the weights it should (compared with {}): {}", rank,
-                    hf_oracle.empty() ? "the trainers" : hf_oracle,
-                    CheckText(static_cast<size_t>(rank), result));
+                    oracle, CheckText(static_cast<size_t>(rank), result));
 }
 
-absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& hf_oracle) {
+absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& oracle) {
   for (size_t rank = 0; rank < results.size(); ++rank) {
-    TANDEM_RETURN_IF_ERROR(VerdictOn(static_cast<int>(rank), results[rank], hf_oracle));
+    TANDEM_RETURN_IF_ERROR(VerdictOn(static_cast<int>(rank), results[rank], oracle));
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +22,14 @@ struct CheckPolicy {
   enum class When { kOff, kFirst, kEvery, kAlways };
   When when = When::kFirst;
   int64_t every = 1;
+  struct Lora {
+    std::string model_dir;  // the base
+    bool merged = true;     // into what rollouts hold
+  };
+  std::optional<Lora> lora;  // none: all weights are trained
 };
+// What OracleText calls the trainers' own weights, where all are trained.
+inline constexpr char kTrainersOracle[] = "the trainers";
 // When rollouts fill their weights with NaN before a sync: never, at an incarnation's first,
 // always.
 enum class ScrambleMode { kOff, kFirst, kAlways };
@@ -50,7 +58,8 @@ class WeightSync {
 
   // Publishes `version` to all rollouts that do not hold it. A collective of all trainers.
   // With kFirst an incarnation's first weights, and the first after Forget(), are checked.
-  // `hf_oracle`: HF checkpoint that the check compares with ("" = the trainers' masters).
+  // `hf_oracle`: directory that the check compares with ("" = the trainers' masters): an HF
+  // checkpoint; with adapters also one of ours or an adapter (FindLoraCheckFiles).
   // Peer failures: Recovery decides; DataLoss: a digest or the check differs, the message names
   // worker and tensor; Cancelled: interrupted, the rollouts were asked to abort their updates.
   // Repeating the call is safe after any failure. `before_check` is called with what there is so
@@ -65,8 +74,12 @@ class WeightSync {
   absl::StatusOr<std::map<int, PhaseReport>> Wake(const Interrupted& interrupted = {});
 
   // Compares what the rollouts hold with the trainers or an HF checkpoint: one result per rank,
-  // which Verdict judges. An error: a worker did not answer, so nothing is proven.
+  // which Verdict judges. An error: a worker did not answer, or the checkpoint cannot be compared
+  // with, so nothing is proven.
   absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& hf_checkpoint);
+
+  // What a check that is given `hf_oracle` compares with, in words: the files that are read.
+  std::string OracleText(const std::string& hf_oracle) const;
 
   // Ranks whose present incarnation is not there or does not hold `version`.
   std::vector<int> Behind(int64_t version);
@@ -110,10 +123,11 @@ class WeightSync {
 };
 
 // DataLoss naming the first rollout (results are by rank) that does not hold what it should, or
-// that answered for fewer tensors than there are, and its first difference.
-absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& hf_oracle);
+// that answered for fewer tensors than there are, and its first difference. `oracle` is an
+// OracleText.
+absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& oracle);
 // The same of one rollout.
-absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& hf_oracle);
+absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& oracle);
 // "rollout 1, version 4: 272 of 272 tensors checked, 0 missing, ..."
 std::string CheckText(size_t rank, const WeightCheckResult& result);
 

@@ -10,7 +10,7 @@ namespace tandem {
 namespace {
 
 // In the spelling of CanonicalKey; a section stands for everything in it.
-constexpr std::array<std::pair<const char*, const char*>, 88> kElsewhere = {{
+constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"trainer.n_gpus_per_node", "cluster.trainers and cluster.rollouts say how many devices"},
     {"data.gen_batch_size",
      "algorithm.filter_groups refills with batches of data.train_batch_size; leave it out"},
@@ -92,6 +92,7 @@ constexpr std::array<std::pair<const char*, const char*>, 88> kElsewhere = {{
      "weights are gathered and sent tensor by tensor, always; leave it out"},
     {"model.lora.lora_alpha", "model.lora.alpha"},
     {"model.lora.lora_rank", "model.lora.rank"},
+    {"model.lora.type", "adapters are plain LoRA, without DoRA or other variants; leave it out"},
     {"actor_rollout_ref.hybrid_engine", "cluster.trainers and cluster.rollouts; leave it out"},
     {"hybrid_engine", "cluster.trainers and cluster.rollouts; leave it out"},
     {"model.use_shm", "files of weights are mapped where they are; leave it out"},

@@ -112,13 +112,25 @@ size_t UpdateReceiver::kept_tensors() const {
 }
 
 absl::Status UpdateReceiver::CheckBase(const std::vector<Digest>& digests) const {
-  for (size_t t = 0; t < kept_tensors(); ++t) {
+  std::vector<const TensorPlace*> base;
+  for (size_t t = 0; t < kept_tensors(); ++t) base.push_back(&layout_->places()[t]);
+  // What was accepted may have slept since.
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(base));
+  for (size_t t = 0; t < base.size(); ++t) {
     const Digest& wanted = digests[open_->manifest.size() + t];
-    if (accepted_[t] == wanted) continue;
+    if (!(accepted_[t] == wanted)) {
+      return MakeStatus(
+          absl::StatusCode::kDataLoss,
+          "the adapters of version {} belong to another base: the digest of {} is {} here, {} at "
+          "the trainer; the rollout is empty until a whole update",
+          open_->version, base[t]->name, accepted_[t].Hex(), wanted.Hex());
+    }
+    if (held[t] == wanted) continue;
     return MakeStatus(absl::StatusCode::kDataLoss,
-                      "the adapters of version {} belong to another base: the digest of {} is {} "
-                      "here, {} at the trainer; the rollout is empty until a whole update",
-                      open_->version, layout_->places()[t].name, accepted_[t].Hex(), wanted.Hex());
+                      "{} of the base changed in this rollout's memory: digest {} at the commit of "
+                      "version {}, {} when it was accepted; the rollout is empty until a whole "
+                      "update",
+                      base[t]->name, held[t].Hex(), open_->version, accepted_[t].Hex());
   }
   return absl::OkStatus();
 }

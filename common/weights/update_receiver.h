@@ -54,7 +54,7 @@ class UpdateReceiver {
                      const std::vector<BucketEntry>& entries);
   // Makes `version` visible if every row has come and every tensor, re-read from storage, has its
   // digest (manifest order). An update of adapters also names the digests of the base that it
-  // belongs to, in the layout's order: those of the base must be what was accepted when that came.
+  // belongs to, in the layout's order: the base, re-read as well, must still have the same digests.
   // DataLoss names the first that differs, InvalidArgument the first that is short. Any failure
   // except Aborted (not the open version or generation) ends the update as Abort does.
   absl::Status Commit(int64_t version, int64_t generation, const std::vector<Digest>& digests);

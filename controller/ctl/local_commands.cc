@@ -68,6 +68,9 @@ absl::Status ConfigCheckCommand(const std::string& path,
       const ModelSpec model,
       CheckModel(loaded.config.model().path(), loaded.config.rollout().max_model_len()));
   TANDEM_RETURN_IF_ERROR(CheckLoraInputs(loaded.config, model));
+  if (const std::string warning = LoraWarning(loaded.config); !warning.empty()) {
+    out << "# warning: " << warning << "\n";
+  }
   out << ConfigToYaml(loaded.config);
   return absl::OkStatus();
 }

@@ -1,6 +1,5 @@
 #include "controller/ctl/lora_command.h"
 
-#include <filesystem>
 #include <set>
 
 #include <absl/strings/str_join.h>
@@ -8,6 +7,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/lora/merge_checkpoint.h"
+#include "common/lora/other_base.h"
 #include "common/lora/peft_adapter.h"
 #include "common/tensor_file/atomic_file.h"
 #include "common/tensor_file/safetensors.h"
@@ -35,23 +35,12 @@ absl::StatusOr<MergeCheckpointOptions> ParseOptions(const LoraMergeOptions& opti
   return parsed;
 }
 
-// "model" of "org/model" and of "/models/model/".
-std::string LastPart(const std::string& name) {
-  const std::filesystem::path path(name);
-  return path.has_filename() ? path.filename() : path.parent_path().filename();
-}
-
-// What adapter_config.json says of a base is a name or a path of the machine that wrote it: worth a
-// warning, and no reason to refuse.
-absl::StatusOr<std::string> OtherBase(const std::string& base, const std::string& adapter) {
+absl::StatusOr<std::string> Warning(const std::string& base, const std::string& adapter) {
   const std::string path = adapter + "/" + kAdapterConfigFile;
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path));
   TANDEM_ASSIGN_OR_RETURN(const PeftConfig config, ParsePeftConfig(text, path));
-  const std::string& named = config.base_model;
-  if (named.empty() || LastPart(named) == LastPart(base)) return std::string();
-  return fmt::format(
-      "warning: {} names {} as its base, and this is {}: only names and shapes are compared\n",
-      adapter, named, base);
+  const std::string other = OtherBase(config, adapter, base);
+  return other.empty() ? other : fmt::format("warning: {}\n", other);
 }
 
 nlohmann::json InspectionJson(const PeftConfig& config) {
@@ -86,7 +75,7 @@ std::string InspectionText(const PeftConfig& config) {
 
 absl::Status LoraMergeCommand(const LoraMergeOptions& options, std::ostream& out) {
   TANDEM_ASSIGN_OR_RETURN(const MergeCheckpointOptions parsed, ParseOptions(options));
-  TANDEM_ASSIGN_OR_RETURN(const std::string warning, OtherBase(options.base, options.adapter));
+  TANDEM_ASSIGN_OR_RETURN(const std::string warning, Warning(options.base, options.adapter));
   TANDEM_ASSIGN_OR_RETURN(const MergedCheckpoint merged,
                           MergeCheckpoint(options.base, options.adapter, options.out, parsed));
   out << warning
@@ -113,7 +102,7 @@ absl::Status LoraInspectCommand(const LoraInspectOptions& options, std::ostream&
   if (!options.base.empty()) {
     TANDEM_ASSIGN_OR_RETURN(const ModelSpec base, LoadModelSpec(options.base));
     TANDEM_ASSIGN_OR_RETURN(const auto adapter, PeftAdapter::Open(options.adapter, base));
-    TANDEM_ASSIGN_OR_RETURN(warning, OtherBase(options.base, options.adapter));
+    TANDEM_ASSIGN_OR_RETURN(warning, Warning(options.base, options.adapter));
     modules = std::ssize(adapter->spec().targets);
   }
   if (options.json) {

@@ -121,6 +121,7 @@ PlanOutcome PlanCommand(const PlanOptions& options, std::ostream& out) {
   if (!spec.ok()) return Failed(FailedAt::kInputs, ModelError(spec.status()));
   const absl::Status lora = CheckLoraInputs(input->config, *spec);
   if (!lora.ok()) return Failed(FailedAt::kInputs, lora);
+  const std::string warning = LoraWarning(input->config);
   const MemoryPlan plan =
       PlanMemory(*spec, MakeMemoryPlanInput(*spec, input->config, input->bytes));
   const PlanAdvices advices = AdviseOnMemory(*spec, input->config, input->bytes, input->device);
@@ -128,8 +129,10 @@ PlanOutcome PlanCommand(const PlanOptions& options, std::ostream& out) {
     nlohmann::json json = nlohmann::json::parse(MemoryPlanToJson(plan));
     json["advice"] = AdviceJson(advices.alone);
     json["together"] = AdviceJson(advices.together);
+    if (!warning.empty()) json["warning"] = warning;
     out << json.dump() << "\n";
   } else {
+    if (!warning.empty()) out << "warning: " << warning << "\n";
     out << MemoryPlanText(plan);
     if (!plan.fits()) out << AdviceText(advices);
   }

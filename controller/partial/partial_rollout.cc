@@ -3,10 +3,27 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "common/base/status_macros.h"
 #include "controller/partial/staleness_limit.h"
 
 namespace tandem {
+namespace {
+
+// The keys that cut a round: which of several does most cannot be told from the counts.
+std::string CutBy(const PartialOptions& options) {
+  std::string keys;
+  const auto add = [&keys](bool on, const char* key) {
+    if (on) keys += fmt::format("{}rollout.partial.{}", keys.empty() ? "" : " and ", key);
+  };
+  add(options.cap > 0, "max_tokens_per_round");
+  add(options.round_seconds > 0, "round_seconds");
+  if (keys.empty()) add(true, "until_groups");
+  return keys;
+}
+
+}  // namespace
 
 absl::Status PartialRollout::AddFresh(int64_t training, const Draw& draw) {
   int64_t fresh = options_.FreshPrompts(pool_->unfinished_groups(), pool_->whole());
@@ -85,9 +102,8 @@ absl::Status PartialRollout::NoBatch(int64_t step, int64_t rounds, int64_t wante
   // Not a state that a recovery could mend.
   return InvalidArgument(
       "step {}: after {} rounds (rollout.partial.max_rounds_without_batch) the batch of {} groups "
-      "is not full: {}. Raise rollout.partial.{}, or the number of rounds",
-      step, rounds, wanted, pool_->Counts().Text(),
-      options_.cap > 0 ? "max_tokens_per_round" : "round_seconds");
+      "is not full: {}. Raise {}, or the number of rounds",
+      step, rounds, wanted, pool_->Counts().Text(), CutBy(options_));
 }
 
 absl::Status PartialRollout::Load(const std::string& checkpoint,

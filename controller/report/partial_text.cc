@@ -93,6 +93,9 @@ std::string PartialStepText(const StepRecord& step) {
     text += fmt::format(", {} carried ({})", Count(groups, "group"),
                         Count(NumberOf(step, kCarriedSamples), "sample"));
   }
+  if (const double whole = NumberOf(step, kWholeGroupsLeft); whole > 0) {
+    text += fmt::format(", {} left whole", Count(whole, "group"));
+  }
   if (const double ratio = NumberOf(step, kPartialRatio); ratio > 0) {
     text += fmt::format(", {} of the samples of several versions (span {:.0f})", Percent(ratio),
                         NumberOf(step, kPartialSpan));
@@ -135,11 +138,12 @@ std::string PartialText(const std::vector<StepRecord>& steps) {
   const auto count = static_cast<double>(all.steps);
   std::string text = fmt::format(
       "partial rollout: {}{} in {}, {} cut, {} prefilled again beside "
-      "{:.0f} generated; {} are carried at the end{}\n",
+      "{:.0f} generated; {} carried and {:.0f} whole in the pool at the end{}\n",
       Count(all.rounds, "round"),
       all.ahead > 0 ? fmt::format(" + {:.0f} beside training", all.ahead) : "",
       Count(count, "step"), Count(all.cut, "sample"), Count(all.prefilled, "token"), all.generated,
-      Count(NumberOf(*newest, kCarriedGroups), "group"), TailsText(before, with));
+      Count(NumberOf(*newest, kCarriedGroups), "group"), NumberOf(*newest, kWholeGroupsLeft),
+      TailsText(before, with));
   text += fmt::format(
       "{} of the samples have tokens of several versions (span up to {:.0f}); {} of "
       "a step's trained tokens are of older weights",

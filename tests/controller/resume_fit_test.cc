@@ -151,9 +151,9 @@ TEST_CASE("Other adapters than a checkpoint's are refused alike, with one remedy
     REQUIRE_FALSE(testing::Says(status, "resume_mode"));
   };
   refused({"model.lora.rank=2", "model.lora.target_modules=[q_proj, v_proj, up_proj]"},
-          "set target_modules to [q_proj, v_proj]");
+          "set model.lora.target_modules=[q_proj, v_proj]");
   refused({"model.lora.rank=2", "model.lora.target_modules=[q_proj]"},
-          "set target_modules to [q_proj, v_proj]");
+          "set model.lora.target_modules=[q_proj, v_proj]");
   refused({"model.lora.rank=4", lora[1]}, "model.lora.rank=2, and the run has 4: set it to 2");
   refused({lora[0], lora[1], "model.lora.alpha=3"}, "model.lora.alpha=16, and the run has 3");
   refused({}, "model.lora.rank=2, and the run has 0: set it to 2");

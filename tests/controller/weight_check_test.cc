@@ -153,6 +153,48 @@ TEST_CASE("A check alone syncs once, compares, reports and touches nothing else"
   REQUIRE(report.at("workers")[1].at("checked") == 3);
 }
 
+TEST_CASE("under LoRA a check names the files that it reads, of the start and of a checkpoint",
+          "[weight_check][check_only][lora]") {
+  const auto starts_with = [](bool merged, const std::string& adapter_path) {
+    FakeRun run(1, 3, {.when = When::kOff, .lora = CheckPolicy::Lora{"/base", merged}});
+    run.options.lora = {.merged = merged, .adapter_path = adapter_path};
+    run.Prepare(StartMode::kTrain);
+    const RunParts parts = run.Parts();
+    return Recovery(parts, run.options, 100).Oracle();
+  };
+  REQUIRE(starts_with(true, "") == "/model");
+  REQUIRE(starts_with(false, "").empty());  // no file has A
+  REQUIRE(starts_with(true, "/adapter") == "/adapter");
+  REQUIRE(starts_with(false, "/adapter") == "/adapter");
+
+  for (const bool merged : {true, false}) {
+    FakeRun run(1, 3, {.when = When::kOff, .lora = CheckPolicy::Lora{"/base", merged}});
+    run.options.lora = {.merged = merged, .adapter_path = "/adapter"};
+    run.Prepare(StartMode::kTrain);
+    const RunParts parts = run.Parts();
+    Recovery recovery(parts, run.options, 100);
+    const std::string step = run.dir.path() / "step_7";
+    std::filesystem::create_directories(step + "/lora_adapter");
+    std::ofstream(step + "/lora_adapter/adapter_config.json") << "{}";
+    const std::string adapter = step + "/lora_adapter";
+    recovery.SetCheckpoint(step);
+    // Adapters alone were saved.
+    REQUIRE(recovery.Oracle() == adapter);
+    REQUIRE(run.weights.OracleText(adapter) == "/base with the adapter of " + adapter);
+    REQUIRE(run.weights.OracleText("") == "/base with the trainers' adapters");
+    std::ofstream(step + "/config.json") << "{}";
+    REQUIRE(recovery.Oracle() == (merged ? step : adapter));
+    REQUIRE(run.weights.OracleText(step) ==
+            (merged ? step : "/base with the adapter of " + adapter));
+    // An export in bf16 is not what float32 serves.
+    run.options.exact_export = false;
+    REQUIRE(recovery.Oracle() == adapter);
+    const auto none = run.weights.Check("/nope");
+    REQUIRE(absl::IsNotFound(none.status()));
+    REQUIRE(Says(none.status(), "/nope: there is no such directory"));
+  }
+}
+
 TEST_CASE("A check alone that fails reports every rollout and is data loss",
           "[weight_check][check_only]") {
   FakeRun run(2, 3, {.when = When::kOff});

@@ -50,19 +50,20 @@ Ended CheckOnly(ClusterRig& rig) {
   return {code, rig.Log("launcher")};
 }
 
-// Flips a bit in the middle of a checkpoint's HF export, whose size stays.
-void DamageExport(const fs::path& checkpoint) {
+// Flips a bit of an exponent in the middle of a file of a checkpoint's HF export, whose size stays.
+void DamageExport(const fs::path& checkpoint, const std::string& name = "model.safetensors") {
   fs::path file;
   for (const auto& entry : fs::recursive_directory_iterator(checkpoint)) {
-    if (entry.path().filename() == "model.safetensors") file = entry.path();
+    if (entry.path().filename() == name) file = entry.path();
   }
   REQUIRE_FALSE(file.empty());
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-  const auto middle = static_cast<std::streamoff>(fs::file_size(file) / 2);
+  const auto size = static_cast<std::streamoff>(fs::file_size(file));
+  const std::streamoff middle = size - 1 - size / 2 / 4 * 4;  // the last byte of an element
   stream.seekg(middle);
   const int byte = stream.get();
   stream.seekp(middle);
-  stream.put(static_cast<char>(byte ^ 0x10));
+  stream.put(static_cast<char>(byte ^ 0x40));
   REQUIRE(stream.good());
 }
 
@@ -141,6 +142,53 @@ TEST_CASE("W1: a check alone leaves a finished run as it is, and finds one bit o
 
   rig.Set("weight_sync.check", "\"off\"");
   REQUIRE(CheckOnly(rig).code == 64);
+}
+
+TEST_CASE("under LoRA a check alone reads the checkpoint that it names, and finds one bit in it") {
+  const std::map<std::string, std::string> lora = {{"model.lora.rank", "4"},
+                                                   {"model.lora.alpha", "8"},
+                                                   {"actor.optim.lr", "0.01"},
+                                                   {"trainer.total_training_steps", "2"}};
+  for (const bool merge : {true, false}) {
+    RigOptions options{.config = lora};
+    options.config["model.lora.merge"] = merge ? "true" : "false";
+    ClusterRig rig(options);
+    REQUIRE(rig.Launch().Wait() == 0);
+    const std::string step = rig.run_dir() + "/checkpoints/step_2";
+    const std::string adapter = step + "/lora_adapter";
+    const std::string oracle = merge ? step : rig.model_dir() + " with the adapter of " + adapter;
+    Ended ended = CheckOnly(rig);
+    INFO(ended.said);
+    REQUIRE(ended.code == 0);
+    REQUIRE(Has(ended.said, "weight check of version 2 against " + oracle));
+    REQUIRE(ReportOf(rig).at("oracle") == oracle);
+    DamageExport(step, merge ? "model.safetensors" : "adapter_model.safetensors");
+    ended = CheckOnly(rig);
+    REQUIRE(ended.code == 70);
+    REQUIRE(Has(ended.said, "unexpected, 1 mismatched; first: model."));
+    REQUIRE(Has(ended.said + rig.Log("controller"), "compared with " + oracle + ")"));
+    REQUIRE(ReportOf(rig).at("ok") == false);
+  }
+}
+
+TEST_CASE("under LoRA a directory that is not there, or is another model, is no proof") {
+  ClusterRig rig({.config = {{"model.lora.rank", "4"},
+                             {"model.lora.alpha", "8"},
+                             {"trainer.total_training_steps", "9"}}});
+  REQUIRE(WriteTinyModel(rig.dir() / "other", {.seed = 2}).ok());
+  TestProcess& launcher = rig.Launch({"--start-paused"});
+  rig.WaitForStatus("the run to wait", [](const auto& s) { return s.state() == "paused"; });
+  const auto absent = rig.Ctl({"check", "--hf", "/nope/does/not/exist"});
+  INFO(absent.output);
+  REQUIRE(absent.code != 0);
+  REQUIRE(Has(absent.output, "/nope/does/not/exist: there is no such directory"));
+  // Nothing was proven wrong: the run lives on. B is zero, so that the base is what is served.
+  REQUIRE(rig.Ctl({"check", "--hf", rig.model_dir()}).code == 0);
+  const auto other = rig.Ctl({"check", "--hf", rig.dir() / "other"});
+  REQUIRE(other.code == 1);
+  REQUIRE(Has(other.output, "WEIGHTS DIFFER"));
+  REQUIRE(launcher.Wait() == 70);
+  REQUIRE(rig.LeftBehind() == "");
 }
 
 TEST_CASE("A check that a user asks for tells of every rollout and, failed, ends the run") {

@@ -98,6 +98,7 @@ TEST_CASE("keys of verl's that need nothing here, or another, say so") {
       {"actor_rollout_ref.hybrid_engine", "cluster.trainers and cluster.rollouts; leave it out"},
       {"data.dataloader_num_workers", "read once, at the start; leave it out"},
       {"model.lora.lora_alpha", "here: model.lora.alpha"},
+      {"model.lora.type", "plain LoRA, without DoRA or other variants; leave it out"},
       {"rollout.total_rollout_steps", "trainer.total_training_steps"},
       {"rollout.over_sample_rate", "rollout.partial.until_groups"},
       // Not a key that is spelled in much the same way.

@@ -60,6 +60,8 @@ TEST_CASE("PartialStepText says what a step did of partial rollout", "[report][p
           "1 round + 1 beside training, 1 group carried (1 sample), 6.25 % of the samples of "
           "several versions (span 3), 1234 tokens prefilled again");
   REQUIRE(PartialStepText(Step(1, {{kRounds, 0}})) == "0 rounds");
+  REQUIRE(PartialStepText(Step(1, {{kRounds, 1}, {kWholeGroupsLeft, 2}})) ==
+          "1 round, 2 groups left whole");
   REQUIRE(PartialStepText(StepWithout(0.5)).empty());
 }
 
@@ -82,7 +84,8 @@ TEST_CASE("PartialText adds the steps up, and weighs staleness by tokens", "[rep
   steps.push_back(Step(4, {{kStaleTokens, 120}, {kStaleTokensShare, 0.25}, {kStalenessMean, 0.5}}));
   REQUIRE(PartialText(steps) ==
           "partial rollout: 4 rounds + 1 beside training in 3 steps, 21 samples cut, 1234 tokens "
-          "prefilled again beside 330 generated; 0 groups are carried at the end; the tail of "
+          "prefilled again beside 330 generated; 0 groups carried and 0 whole in the pool at the "
+          "end; the tail of "
           "generation left 37.5 % of the slots empty\n"
           "2.08 % of the samples have tokens of several versions (span up to 3); 25 % of a step's "
           "trained tokens are of older weights, 0.75 versions old in the mean");

@@ -179,6 +179,36 @@ TEST_CASE("adapters are refused where the base is not held, or is another", "[tr
   REQUIRE(absl::IsFailedPrecondition(PublishTo(group[0], receiver, 4, UpdateScope::kAdapters)));
 }
 
+TEST_CASE(
+    "adapters are refused where a byte of the base changed since it came, until it is sent again",
+    "[trainer][lora]") {
+  Fixture f;
+  RankGroup group(1, f.beside);
+  Receiver receiver(*group[0].session);
+  const WeightLayout& layout = receiver.layout;
+  const TensorPlace* const last = &layout.places()[layout.base_tensors() - 1];
+  for (const std::string& name :
+       {layout.places()[0].name, std::string("model.layers.1.mlp.up_proj.weight"), last->name}) {
+    REQUIRE(PublishTo(group[0], receiver, 0, UpdateScope::kWhole).ok());
+    REQUIRE(PublishTo(group[0], receiver, 1, UpdateScope::kAdapters).ok());
+    // As the copies of a sleep of level 1 may, which no update has to do with.
+    const TensorPlace* const place = layout.Find(name).value();
+    std::vector<Bf16> row(static_cast<size_t>(place->cols()));
+    std::byte* const group_bytes = receiver.storage.data() + layout.group_offset(place->layer);
+    layout.ReadRows(group_bytes, *place, 0, 1, row.data());
+    reinterpret_cast<unsigned char*>(row.data())[0] ^= 1;
+    layout.WriteRows(group_bytes, *place, 0, 1, row.data());
+    const absl::Status status = PublishTo(group[0], receiver, 2, UpdateScope::kAdapters);
+    INFO(status.ToString());
+    REQUIRE(absl::IsDataLoss(status));
+    REQUIRE(status.message().find(name + " of the base changed in this rollout's memory") !=
+            std::string_view::npos);
+    REQUIRE(receiver.updates.version() == kNoVersion);
+    REQUIRE(PublishTo(group[0], receiver, 3, UpdateScope::kWhole).ok());
+    REQUIRE(receiver.updates.Verify().ok());
+  }
+}
+
 TEST_CASE("an update of adapters carries neither the base nor less than all adapters",
           "[trainer][lora]") {
   Fixture f;
