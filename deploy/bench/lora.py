@@ -8,15 +8,13 @@ JSON. Nothing is asserted.
                        [--set KEY=VALUE ...] [--bin DIR] [--out DIR] [--keep]
 """
 import argparse
-import datetime
-import json
 import pathlib
 import shutil
 import statistics
 import sys
 
-from machine import ROOT, commit, machine
-from training_runs import curve_table, end_on_signals, table, text, train
+from machine import ROOT
+from training_runs import begin, curve_table, table, text, train, write_figures
 
 FULL, LORA = ROOT / "configs/quickstart.yaml", ROOT / "configs/quickstart_lora.yaml"
 RANK_8 = ["model.lora.rank=8", "model.lora.alpha=16"]
@@ -43,6 +41,8 @@ def arguments():
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--keep", action="store_true", help="the run directories, in OUT/lora")
     args = parser.parse_args()
+    if args.steps <= SETTLED:
+        parser.error(f"--steps takes {SETTLED + 1} or more: the first {SETTLED} are not counted")
     args.names = args.only.split(",")
     unknown = [name for name in args.names if name not in RUNS]
     if unknown:
@@ -138,10 +138,7 @@ def show(result):
 
 def main():
     args = arguments()
-    end_on_signals()
-    here = {"commit": commit(), "started": datetime.datetime.now().astimezone().isoformat(),
-            "machine": machine(), "steps": args.steps, "set": args.set, "failed": []}
-    print(f"commit {here['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in here["machine"].items()))
+    here = begin(args)
     result = {}
     for seed in args.seeds:
         for name in args.names:
@@ -150,12 +147,7 @@ def main():
                 result.setdefault(name, {})[seed] = found
     if result:
         show(result)
-    args.out.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = args.out / f"lora-{stamp}-{here['commit'].rstrip('+')}.json"
-    path.write_text(json.dumps({**here, "runs": result}, indent=1, ensure_ascii=False) + "\n")
-    print(f"\nwritten: {path}")
-    return 1 if here["failed"] else 0
+    return write_figures(args.out, "lora", here, result)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,13 @@ tables of docs/partial.md and writes their figures as JSON. Nothing is asserted.
                           [--set KEY=VALUE ...] [--bin DIR] [--out DIR] [--keep]
 """
 import argparse
-import datetime
-import json
 import pathlib
 import shutil
 import statistics
 import sys
 
-from machine import ROOT, commit, machine
-from training_runs import curve_table, end_on_signals, smoothed, table, text, train
+from machine import ROOT
+from training_runs import begin, curve_table, smoothed, table, text, train, write_figures
 
 CONFIG = ROOT / "configs/partial_addition.yaml"
 LENGTH = 256  # its data.max_response_length
@@ -145,10 +143,7 @@ def show(result):
 
 def main():
     args = arguments()
-    end_on_signals()
-    here = {"commit": commit(), "started": datetime.datetime.now().astimezone().isoformat(),
-            "machine": machine(), "steps": args.steps, "set": args.set, "failed": []}
-    print(f"commit {here['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in here["machine"].items()))
+    here = begin(args)
     result = {}
     for seed in args.seeds:
         for name in args.names:
@@ -157,12 +152,7 @@ def main():
                 result.setdefault(name, {})[seed] = figures(steps)
     compare(result)
     show(result)
-    args.out.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = args.out / f"partial-{stamp}-{here['commit'].rstrip('+')}.json"
-    path.write_text(json.dumps({**here, "runs": result}, indent=1, ensure_ascii=False) + "\n")
-    print(f"\nwritten: {path}")
-    return 1 if here["failed"] else 0
+    return write_figures(args.out, "partial", here, result)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """Whole training runs through the launcher, one after the other, and what their stores say."""
+import datetime
 import json
 import shutil
 import signal
@@ -6,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 
-from machine import ROOT, die_with_us
+from machine import ROOT, commit, die_with_us, machine
 
 
 def end_at_once(number, _frame):
@@ -92,3 +93,22 @@ def curve_table(curves):
     table([["reward of step", *curves]] +
           [[str(step + 1), *(text(curve[step] if step < len(curve) else None, 3)
                              for curve in curves.values())] for step in range(longest)])
+
+
+def begin(args):
+    """Prints commit and machine, which stand before the figures in the file as well."""
+    end_on_signals()
+    here = {"commit": commit(), "started": datetime.datetime.now().astimezone().isoformat(),
+            "machine": machine(), "steps": args.steps, "set": args.set, "failed": []}
+    print(f"commit {here['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in here["machine"].items()))
+    return here
+
+
+def write_figures(out, name, here, result):
+    """The exit code: 1 if a run failed."""
+    out.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = out / f"{name}-{stamp}-{here['commit'].rstrip('+')}.json"
+    path.write_text(json.dumps({**here, "runs": result}, indent=1, ensure_ascii=False) + "\n")
+    print(f"\nwritten: {path}")
+    return 1 if here["failed"] else 0
