@@ -97,7 +97,7 @@ struct Gradients {
   }
   // By the host, in the GPU's order.
   void Add() {
-    const auto [rows, in, rank] = shape;
+    const int64_t rows = shape.rows, in = shape.in, rank = shape.rank;
     constexpr float kScaling = 0.75f;
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t k = 0; k < rank; ++k) {
