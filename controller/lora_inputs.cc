@@ -5,22 +5,13 @@
 #include <absl/strings/str_cat.h>
 
 #include "common/base/status_macros.h"
+#include "common/lora/check_files.h"
 #include "common/lora/other_base.h"
 #include "common/lora/peft_adapter.h"
 #include "common/tensor_file/atomic_file.h"
 
 namespace tandem {
 namespace {
-
-// adapter_config.json in one of the folders of a checkpoint, "" without one.
-std::string AdapterConfigIn(const std::string& checkpoint) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(checkpoint, error)) {
-    const std::filesystem::path file = entry.path() / kAdapterConfigFile;
-    if (std::filesystem::exists(file, error)) return file.string();
-  }
-  return "";
-}
 
 // MakeLoraSpec names its options, which are keys of model.lora.
 absl::StatusOr<LoraSpec> SpecOf(const v1::Config& config, const ModelSpec& model) {
@@ -64,8 +55,11 @@ std::string LoraWarning(const v1::Config& config) {
 absl::Status CheckResumedAdapters(const v1::Config& config,
                                   const ModelSpec& model,
                                   const std::string& checkpoint) {
-  const std::string file = AdapterConfigIn(checkpoint);
-  if (config.model().lora().rank() == 0 || file.empty()) return absl::OkStatus();
+  const std::string file = absl::StrCat(checkpoint, "/", kAdapterFolder, "/", kAdapterConfigFile);
+  std::error_code error;
+  if (config.model().lora().rank() == 0 || !std::filesystem::exists(file, error)) {
+    return absl::OkStatus();
+  }
   TANDEM_ASSIGN_OR_RETURN(const LoraSpec wanted, SpecOf(config, model));
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
   TANDEM_ASSIGN_OR_RETURN(const PeftConfig saved, ParsePeftConfig(text, file));

@@ -27,7 +27,6 @@ GroupFilter::Verdict GroupFilter::Judge(const std::vector<double>& values) {
 }
 
 absl::Status GroupFilter::EndBatch() {
-  batches_ = (judged_ + wanted_ - 1) / wanted_;
   const bool capped = options_.max_batches > 0;
   const int64_t most = capped ? options_.max_batches : kMostBatches;
   if (full() || judged_ < most * wanted_) return absl::OkStatus();
@@ -39,7 +38,7 @@ absl::Status GroupFilter::EndBatch() {
       "{}, choose prompts that the model solves now and then, raise rollout.n or "
       "rollout.temperature, lower data.train_batch_size, or set "
       "algorithm.filter_groups.enable=false",
-      batches_, wanted_, kept_, wanted_, options_.metric, all_equal(), AllEqualText(),
+      batches(), wanted_, kept_, wanted_, options_.metric, all_equal(), AllEqualText(),
       capped ? fmt::format("Raise algorithm.filter_groups.max_num_gen_batches (now {})", most)
              : fmt::format("{} is the limit as algorithm.filter_groups.max_num_gen_batches is 0: "
                            "set it higher",

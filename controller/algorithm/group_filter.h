@@ -43,7 +43,8 @@ class GroupFilter {
   bool full() const { return kept_ >= wanted_; }
   int64_t kept() const { return kept_; }
   int64_t missing() const { return wanted_ - kept_; }
-  int64_t batches() const { return batches_; }
+  // Those that have begun.
+  int64_t batches() const { return (judged_ + wanted_ - 1) / wanted_; }
   int64_t surplus() const { return surplus_; }
   int64_t all_equal() const;
   // Of the dropped groups, the mean of what all their samples have; NaN without any.
@@ -55,7 +56,6 @@ class GroupFilter {
   const GroupFilterOptions options_;
   const int64_t wanted_;
   int64_t judged_ = 0;
-  int64_t batches_ = 0;
   int64_t kept_ = 0;
   int64_t surplus_ = 0;
   std::map<double, int64_t> all_equal_;  // groups by value
