@@ -37,6 +37,7 @@
 #include "controller/store/sqlite_run_store.h"
 #include "controller/tandem_service.h"
 #include "controller/train_loop.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {
@@ -184,11 +185,11 @@ std::unique_ptr<Tracker> RunAssembly::MakeTracker() const {
 // In the log, and where the user looks.
 void RunAssembly::TellResume() {
   if (!resume_.note.empty()) {
-    spdlog::info("{}", resume_.note);
+    LogInfo("{}", resume_.note);
     progress_.OnMessage(resume_.note);
   }
   for (const std::string& warning : resume_.warnings) {
-    spdlog::warn("{}", warning);
+    LogWarn("{}", warning);
     progress_.OnMessage("warning: " + warning);
   }
 }
@@ -266,7 +267,7 @@ absl::Status RunAssembly::Run() {
     TANDEM_RETURN_IF_ERROR(MakePlan(CpuDeviceMemoryBytes(pool_.pairs())));
   }
   if (!config_.rollout().calculate_log_probs()) {
-    spdlog::warn(
+    LogWarn(
         "rollout.calculate_log_probs is false: rollouts return no log-probs, so those of rollout "
         "and trainer are not compared in this run; the trainers compute the old log-probs "
         "themselves");
@@ -288,7 +289,7 @@ absl::Status RunAssembly::Run() {
   TANDEM_ASSIGN_OR_RETURN(
       const auto server,
       RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, SecurityOf(config_)));
-  spdlog::info("listening on {}, {} compute threads a worker", server->address(),
+  LogInfo("listening on {}, {} compute threads a worker", server->address(),
                ComputeThreads(config_));
   if (const auto cores = std::ssize(AllowedCores()); ComputeThreads(config_) > cores) {
     progress_.OnMessage(fmt::format(

@@ -12,6 +12,7 @@
 #include "common/base/exit_code.h"
 #include "common/config/config.h"
 #include "controller/run_control.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 

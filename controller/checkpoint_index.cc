@@ -132,7 +132,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, in
       fs::rename(path, original, error);
       continue;
     }
-    spdlog::info("removing unfinished checkpoint {}", path.string());
+    LogInfo("removing unfinished checkpoint {}", path.string());
     fs::remove_all(path, error);
   }
   return index;
@@ -281,7 +281,7 @@ void CheckpointIndex::Prune() const {
     const std::string doomed = good[i].path + kTemporary;
     fs::rename(good[i].path, doomed, error);
     fs::remove_all(doomed, error);
-    if (error) spdlog::warn("cannot remove old checkpoint {}: {}", good[i].path, error.message());
+    if (error) LogWarn("cannot remove old checkpoint {}: {}", good[i].path, error.message());
   }
 }
 

@@ -49,10 +49,10 @@ grpc::Status ClusterService::Register(grpc::ServerContext*,
   if (!announcement.ok()) return ToGrpcStatus(announcement.status());
   const absl::StatusOr<int64_t> incarnation = registry_.Register(*announcement);
   if (!incarnation.ok()) {
-    spdlog::warn("refused a worker: {}", std::string(incarnation.status().message()));
+    LogWarn("refused a worker: {}", std::string(incarnation.status().message()));
     return ToGrpcStatus(incarnation.status());
   }
-  spdlog::info(
+  LogInfo(
       "{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
       announcement->pid, announcement->address,
       announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);

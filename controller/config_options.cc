@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/partial_rules.h"
 #include "common/types/sample.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

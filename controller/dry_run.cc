@@ -16,6 +16,7 @@
 #include "controller/run_dir_look.h"
 #include "controller/run_inputs.h"
 #include "controller/run_plan.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -24,7 +24,7 @@ void HangWatch::Poll() {
 
 void HangWatch::Request(const WorkerEntry& worker) {
   const WorkerKey& key = worker.key();
-  spdlog::warn(
+  LogWarn(
       "{} has said nothing for {} (process {}, phase {}, last action {}): asking the launcher to "
       "kill it",
       key.Text(), absl::FormatDuration(clock_.Now() - worker.last_heartbeat),
@@ -36,7 +36,7 @@ void HangWatch::Request(const WorkerEntry& worker) {
   // Whole or not at all: the launcher may look at any moment.
   std::ofstream(path + ".new") << worker.announcement.pid << "\n";
   std::filesystem::rename(path + ".new", path, error);
-  if (error) spdlog::warn("cannot write {}: {}; kill that process", path, error.message());
+  if (error) LogWarn("cannot write {}: {}; kill that process", path, error.message());
 }
 
 }  // namespace tandem

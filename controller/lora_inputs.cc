@@ -9,6 +9,7 @@
 #include "common/lora/other_base.h"
 #include "common/lora/peft_adapter.h"
 #include "common/tensor_file/atomic_file.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/named_thread.h"
 #include "common/base/status_macros.h"
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 #include "common/rpc/status_convert.h"
 #include "controller/assembly.h"
 #include "controller/dry_run.h"
@@ -62,7 +62,7 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
 absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
   if (flags.launch_id.empty()) {  // else the launcher has told them
-    for (const std::string& notice : loaded.notices) spdlog::info("note: {}", notice);
+    for (const std::string& notice : loaded.notices) LogInfo("note: {}", notice);
   }
   TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
   TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
@@ -71,7 +71,7 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
 }
 
 int Refuse(FailedAt stage, const absl::Status& status) {
-  spdlog::error("{}", std::string(status.message()));
+  LogError("{}", std::string(status.message()));
   return ExitCodeAt(stage, status);
 }
 
@@ -91,7 +91,7 @@ class Signals {
       for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR1;) {
         if (received_ != 0) _exit(128 + signal);
         received_ = signal;
-        spdlog::info("stopping: what is finished is saved; once more ends at once");
+        LogInfo("stopping: what is finished is saved; once more ends at once");
         assembly.StopNow();
       }
     });
@@ -132,7 +132,7 @@ int Run(const Flags& flags) {
   if (signals.received() != 0 && (status.ok() || absl::IsCancelled(status))) {
     return signals.received() == SIGINT ? 128 + SIGINT : kExitDone;
   }
-  if (!status.ok()) spdlog::error("the run ended: {}", Describe(status));
+  if (!status.ok()) LogError("the run ended: {}", Describe(status));
   return ExitCodeAt((*assembly)->failed_at(), status);
 }
 

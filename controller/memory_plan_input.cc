@@ -5,6 +5,7 @@
 #include "common/base/cores.h"
 #include "common/lora/lora_spec.h"
 #include "common/tensor_file/checkpoint_dir.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

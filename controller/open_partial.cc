@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "controller/lora_inputs.h"
 #include "controller/partial/pool_fit.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "controller/memory_plan_input.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

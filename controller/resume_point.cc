@@ -11,6 +11,7 @@
 #include "common/model_spec/model_spec.h"
 #include "common/tensor_file/atomic_file.h"
 #include "controller/partial/saved_pool.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

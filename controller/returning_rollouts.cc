@@ -106,7 +106,7 @@ void ReturningRollouts::Finish() {
           "rollout {} holds weight version {} again: it was sent "
           "once more",
           loss.rank, options_.version);
-      spdlog::info("{}", text);
+      LogInfo("{}", text);
       progress_.OnMessage(text);
       returned_.push_back({.rank = loss.rank, .client = *std::move(client)});
     }

@@ -299,7 +299,7 @@ class Dispatching {
     if (flight.group.sample_ids.empty()) return;
     if (status.ok()) {
       // Aborted by somebody else: this replica is not to be relied on.
-      spdlog::warn("rollout {} ended group {} with {} samples missing", rank, flight.group.group,
+      LogWarn("rollout {} ended group {} with {} samples missing", rank, flight.group.group,
                    flight.group.sample_ids.size());
     }
     Lose(state, status);
@@ -324,7 +324,7 @@ class Dispatching {
     state.gone = true;
     result_.lost_ranks.push_back(state.replica.rank);
     if (!error_.ok()) return;
-    spdlog::warn("rollout {} is lost ({}); its groups go to others", state.replica.rank,
+    LogWarn("rollout {} is lost ({}); its groups go to others", state.replica.rank,
                  std::string(status.message()));
     state.replica.client->CancelAll();
     if (options_.on_lost) options_.on_lost(state.replica);

@@ -12,6 +12,7 @@
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "controller/checkpoint_index.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -17,6 +17,7 @@
 #include "controller/partial/partial_options.h"
 #include "controller/reward/composite_reward.h"
 #include "controller/reward/reward_keys.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {
@@ -51,15 +52,12 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   TANDEM_ASSIGN_OR_RETURN(inputs.spec, CheckModel(model, config.rollout().max_model_len()));
   TANDEM_ASSIGN_OR_RETURN(inputs.tokenizer, Tokenizer::Load(model));
   TANDEM_RETURN_IF_ERROR(CheckLoraInputs(config, inputs.spec));
-  if (const std::string warning = LoraWarning(config); !warning.empty()) spdlog::warn(warning);
+  if (const std::string warning = LoraWarning(config); !warning.empty()) LogWarn("{}", warning);
   TANDEM_RETURN_IF_ERROR(CheckVocabulary(model, inputs.spec, inputs.tokenizer->vocab_size()));
   TANDEM_ASSIGN_OR_RETURN(inputs.reward, MakeReward(config.reward(), SecurityOf(config)));
-  ChatCodecOptions codec{.add_default_system_prompt = config.data().add_default_system_prompt(),
+  ChatCodecOptions codec{.template_kwargs = config.data().apply_chat_template_kwargs(),
+                         .add_default_system_prompt = config.data().add_default_system_prompt(),
                          .now = RealClock().Now()};
-  if (!config.data().apply_chat_template_kwargs().empty()) {
-    codec.template_kwargs = nlohmann::ordered_json::parse(
-        config.data().apply_chat_template_kwargs(), nullptr, /*allow_exceptions=*/false);
-  }
   TANDEM_ASSIGN_OR_RETURN(inputs.codec,
                           ChatCodec::Create(inputs.tokenizer.get(), std::move(codec)));
   const int64_t vocab = inputs.tokenizer->vocab_size();
@@ -68,7 +66,7 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   };
   TANDEM_ASSIGN_OR_RETURN(LoadedPrompts train,
                           LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
-  spdlog::info("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
+  LogInfo("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
                train.rows, train.filtered, train.truncated);
   const int64_t filtered = train.filtered;
   std::set<std::string> data_sources;

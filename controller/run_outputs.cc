@@ -14,6 +14,7 @@
 #include "common/observe/tensorboard_tracker.h"
 #include "common/tensor_file/atomic_file.h"
 #include "controller/report/html_report.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {
@@ -78,7 +79,7 @@ absl::Status RunRecorder::End(const absl::Status& status,
     TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
     return WriteReport(store_, info_, summary);
   }();
-  if (!written.ok()) spdlog::warn("no report: {}", std::string(written.message()));
+  if (!written.ok()) LogWarn("no report: {}", std::string(written.message()));
   progress_.OnRunEnd(summary);
   return written;
 }

@@ -7,6 +7,7 @@
 #include "controller/offload_space.h"
 #include "controller/plan_advice.h"
 #include "controller/report/memory_text.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 
@@ -18,7 +19,7 @@ absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
   MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(spec, config, device_bytes));
   TANDEM_RETURN_IF_ERROR(
       CheckOffloadSpace(plan, config.cluster().trainers(), run_dir, FreeDiskBytes(run_dir)));
-  spdlog::info("{}", MemoryPlanText(plan));
+  LogInfo("{}", MemoryPlanText(plan));
   if (config.model().lora().rank() > 0) {
     TANDEM_ASSIGN_OR_RETURN(const LoraSpec lora, MakeLoraSpec(spec, LoraOptionsOf(config)));
     progress.OnMessage(

@@ -336,7 +336,7 @@ grpc::Status TandemService::CheckWeights(grpc::ServerContext*,
   const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const auto results, parts_.run.weights.Check(request->hf_checkpoint()));
     const std::string oracle = parts_.run.weights.OracleText(request->hf_checkpoint());
-    spdlog::info("the weights of {} rollouts were compared with {}", results.size(), oracle);
+    LogInfo("the weights of {} rollouts were compared with {}", results.size(), oracle);
     const absl::Status verdict = Verdict(results, oracle);
     if (!verdict.ok()) parts_.control.Fail(verdict);
     *response = ToProto(results);

@@ -53,7 +53,7 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
       return SavedWith(batch, filtered, sampling.TakeBack(parts_.samples, batch));
     }
     TANDEM_RETURN_IF_ERROR(filtered);
-    spdlog::info("dynamic sampling: {}", sampling.ProgressText());
+    LogInfo("dynamic sampling: {}", sampling.ProgressText());
     if (sampling.full()) break;
     first = batch.prompts.size();
     if (parts_.partial != nullptr) continue;  // rounds draw for themselves
@@ -162,7 +162,7 @@ absl::Status TrainLoop::CompareProbe(StepBatch& batch) {
     TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch, LogProbPolicy::kProbe));
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, parts_.probe.Compare());
-  spdlog::info("probe: {} of {} token log-probs identical", tokens, tokens);
+  LogInfo("probe: {} of {} token log-probs identical", tokens, tokens);
   batch.facts.trainer["weights/probe_tokens"] = static_cast<double>(tokens);
   return absl::OkStatus();
 }

@@ -62,7 +62,7 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
       pool_, ranks,
       [](RolloutClient& client, int) { return client.AbortUpdate("the run was interrupted"); },
       [deadline] { return std::chrono::steady_clock::now() > deadline; }));
-  if (!status.ok()) spdlog::warn("not aborted: {}", std::string(status.message()));
+  if (!status.ok()) LogWarn("not aborted: {}", std::string(status.message()));
 }
 
 absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
@@ -85,7 +85,7 @@ absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
   auto sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
   if (absl::IsDataLoss(sent.status())) {
     // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
-    spdlog::error("{}; publishing once more", std::string(sent.status().message()));
+    LogError("{}; publishing once more", std::string(sent.status().message()));
     sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
   }
   if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(ranks);
@@ -119,7 +119,7 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
     result.changed_share = std::max(result.changed_share, sync.changed_share);
     if (result.digest.empty()) result.digest = sync.digest;
   }
-  spdlog::info("version {}: weights published, digest {}", version, result.digest);
+  LogInfo("version {}: weights published, digest {}", version, result.digest);
 
   if (CheckDue(version, targets)) {
     if (before_check) before_check(result);

@@ -32,7 +32,7 @@ absl::Status PrepareModel(Backend& backend, const EngineOptions& options) {
         backend.PrepareModel(options.spec, options.generator.vocab_limit, ModelUse::kForward);
     if (!absl::IsResourceExhausted(prepared) || options.clock->Now() >= deadline) return prepared;
     if (!said) {
-      spdlog::warn("waiting up to {} for memory of the device: {}",
+      LogWarn("waiting up to {} for memory of the device: {}",
                    absl::FormatDuration(options.wait_for_memory), std::string(prepared.message()));
     }
     options.clock->Sleep(kLookAgain);
@@ -83,7 +83,7 @@ absl::Status Engine::Build(const EngineOptions& options) {
   }
   TANDEM_ASSIGN_OR_RETURN(kv_,
                           KvCache::Create(device, options.spec, options.dtype, blocks, &ledger_));
-  spdlog::info("KV pool: {} blocks of {} tokens, {:.1f} MiB beside {:.1f} MiB of weights", blocks,
+  LogInfo("KV pool: {} blocks of {} tokens, {:.1f} MiB beside {:.1f} MiB of weights", blocks,
                kKvBlockTokens, static_cast<double>(kv_->bytes()) / (1 << 20),
                static_cast<double>(weights_->bytes()) / (1 << 20));
   WeightReceiverOptions receiver = options.receiver;
@@ -130,7 +130,7 @@ bool Engine::TakeCommands() {
       const absl::Status peer = lifecycle_->PollPeer();
       EndIfLost(peer);
       if (!peer.ok()) {
-        spdlog::warn("weight update ended: {}", peer.ToString());
+        LogWarn("weight update ended: {}", peer.ToString());
         Publish("abort update");
       }
     }

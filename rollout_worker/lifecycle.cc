@@ -140,7 +140,7 @@ absl::StatusOr<int64_t> Lifecycle::GiveBack(const SleepOrder& order) {
   TANDEM_RETURN_IF_ERROR(CheckReleased());
   SetLogVersion(version());
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kSleep, Facts()));
-  spdlog::info("{}: gave {:.1f} MiB of device memory back", RolloutStateName(state()),
+  LogInfo("{}: gave {:.1f} MiB of device memory back", RolloutStateName(state()),
                Mebibytes(before - DeviceBytes()));
   return before - DeviceBytes();
 }
@@ -173,7 +173,7 @@ absl::StatusOr<int64_t> Lifecycle::Wake(const std::vector<std::string>& tags) {
     TANDEM_RETURN_IF_ERROR(runner_->MapWorkspace());
   }
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kWake, Facts()));
-  spdlog::info("{}: took {:.1f} MiB of device memory", RolloutStateName(state()),
+  LogInfo("{}: took {:.1f} MiB of device memory", RolloutStateName(state()),
                Mebibytes(DeviceBytes() - before));
   return DeviceBytes() - before;
 }
@@ -225,7 +225,7 @@ absl::Status Lifecycle::CommitUpdate(int64_t version,
     return status;
   }
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kCommit, Facts()));
-  spdlog::info("{}: holds weight version {}", RolloutStateName(state()), version);
+  LogInfo("{}: holds weight version {}", RolloutStateName(state()), version);
   FaultFlip(weights_->device(), "resident weights", weights_->data());
   return absl::OkStatus();
 }

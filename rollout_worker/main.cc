@@ -68,7 +68,7 @@ absl::Status Serve(const WorkerFlags& flags,
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
       tokenizer->digest(),
       {(*engine)->numerics_class(), (*engine)->kernel_set(), (*engine)->numerics_choices()}));
-  spdlog::info("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
+  LogInfo("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
                PinningText(options.cores), (*engine)->numerics_class(), (*engine)->kernel_set());
   agent->StartHeartbeats([raw = engine->get()] { return HealthOf(*raw); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
@@ -86,11 +86,11 @@ int Run(const WorkerFlags& flags) {
     // Streams end first, then the calls that carry them.
     if (engine != nullptr) {
       engine->Shutdown();
-      spdlog::info("forward ops that ran: {}", engine->op_counts().Text());
+      LogInfo("forward ops that ran: {}", engine->op_counts().Text());
     }
     (*server)->Shutdown(absl::Seconds(2));
   }
-  if (!end.ok()) spdlog::error("{}", std::string(end.message()));
+  if (!end.ok()) LogError("{}", std::string(end.message()));
   return ExitCodeOf(end);
 }
 

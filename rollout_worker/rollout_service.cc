@@ -210,7 +210,7 @@ grpc::Status RolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
   if (!engine.ok()) return Reply(engine.status());
   const EngineStatus before = (*engine)->status();
   if (before.state == RolloutState::kUpdating) {
-    spdlog::warn("the open update is given up: {}", request->reason());
+    LogWarn("the open update is given up: {}", request->reason());
   }
   const absl::Status status = (*engine)->AbortUpdate(request->version(), request->generation());
   const EngineStatus now = (*engine)->status();

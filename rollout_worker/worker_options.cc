@@ -12,6 +12,7 @@
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/lora/lora_spec.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -122,7 +122,7 @@ absl::Status Serve(const WorkerFlags& flags,
   service->SetReady(trainer, worker->engine.get(), agent->worker_id());
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
       "", {trainer->numerics_class(), trainer->kernel_set(), trainer->numerics_choices()}));
-  spdlog::info("serving on {}, {} compute threads {}, {} on {}", address,
+  LogInfo("serving on {}, {} compute threads {}, {} on {}", address,
                std::max(1, agent->registration().compute_threads()), PinningText(worker->cores),
                trainer->numerics_class(), trainer->kernel_set());
   agent->StartHeartbeats([trainer] { return HealthOf(*trainer); },
@@ -144,11 +144,11 @@ int Run(const WorkerFlags& flags) {
     if (worker.trainer != nullptr) worker.trainer->InterruptAll();
     if (worker.engine != nullptr) worker.engine->Stop();
     if (worker.trainer != nullptr) {
-      spdlog::info("forward ops that ran: {}", worker.trainer->op_counts().Text());
+      LogInfo("forward ops that ran: {}", worker.trainer->op_counts().Text());
     }
     (*server)->Shutdown(absl::Seconds(2));
   }
-  if (!end.ok()) spdlog::error("{}", std::string(end.message()));
+  if (!end.ok()) LogError("{}", std::string(end.message()));
   return ExitCodeOf(end);
 }
 

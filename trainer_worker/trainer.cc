@@ -65,7 +65,7 @@ class Trainer::Phase {
     trainer_->UpdateWorkspace();
     PhaseReport report{phase_, absl::ToDoubleSeconds(absl::Now() - start_),
                        trainer_->ledger_.Snapshot()};
-    spdlog::info("{} took {:.3f} s", trainer_->status().last_action, report.seconds);
+    LogInfo("{} took {:.3f} s", trainer_->status().last_action, report.seconds);
     return report;
   }
 
@@ -149,7 +149,7 @@ absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
   reset_result_ = ResetResult{.version = command.version,
                               .parameters = session_->plan().total_elements(),
                               .shard_parameters = session_->shard().elements()};
-  spdlog::info("rank {} of {} holds {} of {} parameters at version {}", options_.rank,
+  LogInfo("rank {} of {} holds {} of {} parameters at version {}", options_.rank,
                command.world_size, reset_result_.shard_parameters, reset_result_.parameters,
                command.version);
   reset_result_.report = phase.Report();
@@ -178,7 +178,7 @@ void Trainer::SendDiffering(int64_t step, const LogProbsBySample& log_probs) {
   if (log_probs.empty()) return;
   const absl::Status sent = samples_->PutLogProbs(step, "training", log_probs);
   // What differs ends the run, with or without them.
-  if (!sent.ok()) spdlog::warn("the differing log-probs are not saved: {}", sent.ToString());
+  if (!sent.ok()) LogWarn("the differing log-probs are not saved: {}", sent.ToString());
 }
 
 absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
@@ -200,7 +200,7 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
   trained_ = trained_step_ == command.step ? trained_ + 1 : 1;
   trained_step_ = command.step;
   step_complete_ = trained_ >= command.mini_batches;
-  spdlog::info("{} tokens in {} micro-batches, forward {:.2f} s, backward {:.2f} s{}",
+  LogInfo("{} tokens in {} micro-batches, forward {:.2f} s, backward {:.2f} s{}",
                result.batch.tokens, result.batch.micro_batches, result.batch.forward_seconds,
                result.batch.backward_seconds, result.batch.recompute ? ", layers recomputed" : "");
   result.report = phase.Report();
@@ -217,7 +217,7 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
   TANDEM_RETURN_IF_ERROR(changed_.BeforeStep(session->shard(), step_complete_));
   TANDEM_ASSIGN_OR_RETURN(result.step, session->Step());
   if (result.step.skipped) {
-    spdlog::warn("the gradient norm is {}: version {} keeps the weights of {}",
+    LogWarn("the gradient norm is {}: version {} keeps the weights of {}",
                  result.step.grad_norm, version, version - 1);
   }
   changed_.AfterStep(result.step.changed);
@@ -285,7 +285,7 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   // A rollout that reads the shard where it lies asks nothing of the device here.
   TANDEM_RETURN_IF_ERROR(session->shard().device()->Synchronize());
   if (link.updates != nullptr) {
-    spdlog::info("version {}: {} tensors, {} bytes went to the rollout in {} buckets, {}",
+    LogInfo("version {}: {} tensors, {} bytes went to the rollout in {} buckets, {}",
                  command.version, report->tensors, report->bytes, report->buckets,
                  report->direct ? "direct" : "through slots");
   }

@@ -65,7 +65,7 @@ absl::Status Trainer::LoadTrained(const ResetCommand& command) {
   if (command.checkpoint_dir.empty()) {
     if (lora == nullptr) return absl::OkStatus();
     if (!options_.adapter_path.empty()) {
-      spdlog::info("begins with the adapters in {}", options_.adapter_path);
+      LogInfo("begins with the adapters in {}", options_.adapter_path);
     }
     return options_.adapter_path.empty()
                ? InitAdapters(options_.seed, *lora)

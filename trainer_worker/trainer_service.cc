@@ -99,7 +99,7 @@ grpc::Status TrainerService::Reply(absl::Status status) const {
     *info.mutable_worker() = parts->worker;
     info.set_phase(now.phase);
     info.set_last_action(now.last_action);
-    spdlog::warn("{} failed: {}", now.last_action, message);
+    LogWarn("{} failed: {}", now.last_action, message);
   }
   SetErrorInfo(status, info);
   return ToGrpcStatus(status);

@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
 
 absl::Status TrainingSession::TakeShard(const ShardCompute& compute) {
   const std::string obstacle = WhyNotDirect(*plan_, *options_.publish.transport);
-  spdlog::info("weight sync: {}",
+  LogInfo("weight sync: {}",
                obstacle.empty() ? "direct, the rollout reads the shard where it lies, without slots"
                                 : "through slots, " + obstacle);
   TANDEM_ASSIGN_OR_RETURN(shard_,
@@ -99,7 +99,7 @@ absl::Status TrainingSession::TakeLora(const ModelSpec& base, const ShardCompute
         options_.lora.dropout, device_->name());
   }
   const bool merge = options_.lora.merge;
-  spdlog::info("weight sync: through slots, {}",
+  LogInfo("weight sync: through slots, {}",
                merge ? "as adapters are merged on the way"
                      : "adapters alone where the rollout holds the base");
   const ShardPlan* plan = plan_.get();

@@ -7,6 +7,7 @@
 #include "common/config/rollout_correction_rules.h"
 #include "common/device/device_memory.h"
 #include "common/model_spec/memory_formulas.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   }
   absl::StatusOr<std::unique_ptr<Backend>> gpu = MakeGpu(options.place);
   if (!gpu.ok()) return OfKey(gpu.status());
-  spdlog::info("device: {}", (*gpu)->device()->name());
+  LogInfo("device: {}", (*gpu)->device()->name());
   return gpu;
 }
 

@@ -42,7 +42,7 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<WeightTransport*> Transport(const std::string& key) override {
     TANDEM_ASSIGN_OR_RETURN(const std::string chosen, ChooseTransport(key));
-    spdlog::info("{}", chosen);
+    LogInfo("{}", chosen);
     return HostTransport();
   }
 

@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
+
+#include "common/base/log.h"
 
 namespace tandem {
 namespace {
@@ -55,7 +56,7 @@ std::vector<int> ComputeCores(int pair, int pairs, int threads) {
   const char* setting = std::getenv("TANDEM_PIN_THREADS");
   const std::string pin = setting == nullptr ? "" : setting;
   if (pin != "" && pin != "0" && pin != "1") {
-    spdlog::warn("TANDEM_PIN_THREADS is \"{}\", neither 0 nor 1: threads are not pinned", pin);
+    LogWarn("TANDEM_PIN_THREADS is \"{}\", neither 0 nor 1: threads are not pinned", pin);
   }
   if (pin != "1") return {};
   return CoresOfPair(AllowedCores(), pair, pairs, threads);

@@ -47,7 +47,7 @@ bool Mark(const Fault& fault) {
 
 void Fire(const Fault& fault) {
   if (!Mark(fault)) return;
-  spdlog::warn("TANDEM_FAULT: signal {} at {}", fault.signal, fault.point);
+  LogWarn("TANDEM_FAULT: signal {} at {}", fault.signal, fault.point);
   kill(getpid(), fault.signal);
 }
 

@@ -6,6 +6,7 @@
 
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 namespace tandem {
@@ -29,6 +30,16 @@ class ContextFlag final : public spdlog::custom_flag_formatter {
   }
 };
 
+spdlog::level::level_enum LibraryLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarn: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
 }  // namespace
 
 void InitLog(const std::string& role, int rank) {
@@ -42,6 +53,15 @@ void InitLog(const std::string& role, int rank) {
   logger->set_level(level == nullptr ? spdlog::level::info : spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+}
+
+void SetLogLevel(LogLevel level) { spdlog::set_level(LibraryLevel(level)); }
+
+void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args args) {
+  spdlog::logger* logger = spdlog::default_logger_raw();
+  if (!logger->should_log(LibraryLevel(level))) return;
+  const std::string text = fmt::vformat(format, args);
+  logger->log(LibraryLevel(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 void SetLogStep(int64_t step) { current_step.store(step); }

@@ -44,7 +44,7 @@ void StopSignal::Watch() {
       if (signal > 0 && !waiting_) std::_Exit(0);
     }
     if (signal <= 0) continue;
-    spdlog::info("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    LogInfo("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
     Raise(absl::OkStatus());
   }
 }

@@ -94,7 +94,7 @@ class GrpcMembershipAgent : public MembershipAgent {
                           std::string(status.message()));
       }
       if (!std::exchange(told, true)) {
-        spdlog::info("waiting for the controller at {}", options_.controller_address);
+        LogInfo("waiting for the controller at {}", options_.controller_address);
       }
       absl::SleepFor(kRetryPause);
     }
@@ -205,7 +205,7 @@ class GrpcMembershipAgent : public MembershipAgent {
     v1::RegisterResponse ignored;
     absl::Status status = Register(&ignored);
     if (status.ok()) {
-      spdlog::info("registered again: the controller was restarted");
+      LogInfo("registered again: the controller was restarted");
       *last_answer = absl::Now();
       return true;
     }

@@ -4,8 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <spdlog/spdlog.h>
-
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/comm/cuda/staged_communicator.h"
 #include "common/comm/nccl/nccl_communicator.h"
@@ -90,7 +89,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
   const std::string obstacle = staged ? "that was asked for" : Obstacle(members);
   if (obstacle.empty()) {
     if (options.group.rank == 0) {
-      spdlog::info("collectives of {} ranks go through NCCL {}", members.size(),
+      LogInfo("collectives of {} ranks go through NCCL {}", members.size(),
                    mine->nccl_version);
     }
     return Connect(std::move(host), options);
@@ -99,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
     return host->Fail(FailedPrecondition("NCCL was asked for and cannot be used: {}", obstacle));
   }
   if (options.group.rank == 0) {
-    spdlog::info("collectives of {} ranks go through pinned host memory: {}", members.size(),
+    LogInfo("collectives of {} ranks go through pinned host memory: {}", members.size(),
                  obstacle);
   }
   return Stage(std::move(host), options);

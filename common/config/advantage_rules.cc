@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tandem/v1/config.pb.h"
+
 namespace tandem {
 namespace {
 

@@ -1,4 +1,6 @@
-// The configuration of a run: YAML file + `key=value` overrides -> checked, resolved v1::Config.
+// What is asked of the configuration of a run, a checked, resolved v1::Config; loaded_config.h reads
+// one. The generated messages cost as much to compile as most files that see this header: a source
+// that looks into one includes tandem/v1/config.pb.h itself.
 // The schema is proto/tandem/v1/config*.proto; everything here reads its (key) options.
 // All functions are pure but for the files they are said to read, and thread-safe.
 #pragma once
@@ -13,26 +15,18 @@
 #include "common/rollout_correction/rollout_correction.h"
 #include "common/types/batch_limits.h"
 #include "common/types/lora_options.h"
-#include "tandem/v1/config.pb.h"
+
+namespace tandem::v1 {
+class Config;
+class Data;
+class Reward;
+class WeightSync;
+}  // namespace tandem::v1
 
 namespace tandem {
 
 // Where a key was given: dotted key -> "configs/a.yaml:12" or "--set".
 using ConfigOrigins = std::map<std::string, std::string>;
-
-struct LoadedConfig {
-  v1::Config config;                 // resolved: see ResolveConfig
-  ConfigOrigins origins;             // only keys that were given
-  std::vector<std::string> notices;  // aliases used and keys without effect, for the user to read
-};
-
-// Reads `yaml_path` ("" = no file; its `base: FILE`, seen from its folder, is read before it and
-// overridden key by key), then applies overrides such as "rollout.n=4" or
-// "rollout.stop=[a, b]" in order, then fills in what is documented as "0 = ..." or "empty = ...".
-// InvalidArgument lists every unknown key (with the nearest valid one), wrong type, value out of
-// range and bad choice, one per line, with file and line. NotFound: no such file.
-absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
-                                        const std::vector<std::string>& overrides);
 
 // Every default, resolved; required keys are empty.
 v1::Config DefaultConfig();

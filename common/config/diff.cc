@@ -1,8 +1,11 @@
 #include <algorithm>
 
+#include <yaml-cpp/yaml.h>
+
 #include "common/config/config.h"
 #include "common/config/schema.h"
 #include "common/config/yaml_file.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

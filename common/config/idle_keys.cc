@@ -12,6 +12,7 @@
 #include "common/config/partial_rules.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "common/config/schema.h"
+
 namespace tandem {
 
 std::string RangeText(const KeySpec& spec) {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "common/config/schema.h"
-
 namespace tandem {
+
+struct KeySpec;
 
 // "1 to 2", "at least 0", "above 0, at most 1"; "" without limits.
 std::string RangeText(const KeySpec& spec);

@@ -6,11 +6,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <yaml-cpp/yaml.h>
 
 #include "common/base/status_macros.h"
 #include "common/config/advantage_rules.h"
-#include "common/config/config.h"
 #include "common/config/idle_keys.h"
+#include "common/config/loaded_config.h"
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/config/yaml_file.h"

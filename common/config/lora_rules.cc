@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "tandem/v1/config.pb.h"
+
 namespace tandem {
 
 std::vector<KeyProblem> LoraProblems(const v1::Config& config) {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tandem/v1/config.pb.h"
+
 namespace tandem {
 namespace {
 

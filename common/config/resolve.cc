@@ -1,4 +1,6 @@
 #include <algorithm>
+
+#include <yaml-cpp/yaml.h>
 #include <filesystem>
 
 #include "common/base/check.h"
@@ -6,6 +8,7 @@
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/types/probe_shape.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/config/config.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

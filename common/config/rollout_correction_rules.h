@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "common/config/config.h"
 #include "common/config/key_problem.h"
-#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 

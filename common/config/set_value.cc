@@ -7,8 +7,10 @@
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <yaml-cpp/yaml.h>
 
 #include "common/base/status_macros.h"
+#include "common/config/schema.h"
 #include "common/config/yaml_file.h"
 
 namespace tandem {

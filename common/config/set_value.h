@@ -1,13 +1,22 @@
 // One YAML value into one field, with every check that needs no other key.
 #pragma once
 
-#include <absl/status/status.h>
-#include <google/protobuf/message.h>
-#include <yaml-cpp/yaml.h>
+#include <string>
 
-#include "common/config/schema.h"
+#include <absl/status/status.h>
+namespace YAML {
+class Node;
+}  // namespace YAML
+namespace google::protobuf {
+class Message;
+}  // namespace google::protobuf
+namespace tandem::v1 {
+class Config;
+}  // namespace tandem::v1
 
 namespace tandem {
+
+struct KeySpec;
 
 // Sets `spec`'s field of `parent`, the message that contains it. null restores the default; a
 // single value is taken for a list of one. The error says what was expected and what was found.

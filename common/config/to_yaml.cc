@@ -3,6 +3,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "common/config/config.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -14,6 +14,7 @@
 #include "common/config/schema.h"
 #include "common/config/set_value.h"
 #include "common/types/sampling_params.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
+#include <yaml-cpp/yaml.h>
 
 #include "common/base/status_macros.h"
 

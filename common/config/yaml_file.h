@@ -4,7 +4,10 @@
 #include <string>
 
 #include <absl/status/statusor.h>
-#include <yaml-cpp/yaml.h>
+
+namespace YAML {
+class Node;
+}  // namespace YAML
 
 namespace tandem {
 

@@ -44,7 +44,7 @@ UniqueFd OpenUnnamed(const std::string& directory) {
 void WarnIfMemory(const std::string& tag, const std::string& directory, int fd) {
   struct statfs info = {};
   if (fstatfs(fd, &info) != 0 || info.f_type != TMPFS_MAGIC) return;
-  spdlog::warn(
+  LogWarn(
       "{} is offloaded to {}, which lies in memory itself: that frees nothing. Put "
       "cluster.run_dir on a disk",
       tag, directory);

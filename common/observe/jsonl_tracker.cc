@@ -55,7 +55,7 @@ void JsonlTracker::Rewind(int64_t step) {
 
 void JsonlTracker::Report() {
   if (std::exchange(reported_, true)) return;
-  spdlog::warn("cannot write metrics to {}: the run goes on without this file", path_);
+  LogWarn("cannot write metrics to {}: the run goes on without this file", path_);
 }
 
 void JsonlTracker::Flush() {

@@ -7,6 +7,7 @@
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
 
 #include "common/rpc/channel.h"
 #include "common/rpc/status_convert.h"

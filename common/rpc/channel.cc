@@ -4,6 +4,7 @@
 
 #include <absl/time/clock.h>
 #include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -13,7 +14,7 @@ namespace tandem {
 void QuietGrpc() {
   static const bool once = [] {
     gpr_set_log_function([](gpr_log_func_args* line) {
-      spdlog::debug("grpc {}:{} {}", line->file, line->line, line->message);
+      LogDebug("grpc {}:{} {}", line->file, line->line, line->message);
     });
     return true;
   }();

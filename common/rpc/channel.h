@@ -6,9 +6,13 @@
 
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
-#include <grpcpp/grpcpp.h>
 
 #include "common/rpc/security.h"
+
+namespace grpc {
+class Channel;
+class ClientContext;
+}  // namespace grpc
 
 namespace tandem {
 

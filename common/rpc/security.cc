@@ -4,6 +4,9 @@
 #include <sstream>
 #include <utility>
 
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+
 #include "common/base/local_address.h"
 #include "common/base/status_macros.h"
 

@@ -6,8 +6,11 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <grpcpp/security/credentials.h>
-#include <grpcpp/security/server_credentials.h>
+
+namespace grpc {
+class ChannelCredentials;
+class ServerCredentials;
+}  // namespace grpc
 
 namespace tandem {
 

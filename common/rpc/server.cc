@@ -7,6 +7,7 @@
 
 #include <absl/time/clock.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -160,6 +161,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   return server;
 }
 
+RpcServer::RpcServer() = default;
 RpcServer::~RpcServer() { Shutdown(absl::Seconds(1)); }
 
 void RpcServer::Shutdown(absl::Duration grace) {

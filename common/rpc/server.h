@@ -7,9 +7,13 @@
 
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
-#include <grpcpp/grpcpp.h>
 
 #include "common/rpc/security.h"
+
+namespace grpc {
+class Server;
+class Service;
+}  // namespace grpc
 
 namespace tandem {
 
@@ -38,7 +42,7 @@ class RpcServer {
   void Shutdown(absl::Duration grace);
 
  private:
-  RpcServer() = default;
+  RpcServer();
 
   std::unique_ptr<grpc::Server> server_;
   std::string address_;

@@ -6,9 +6,13 @@
 #include <string>
 
 #include <absl/status/status.h>
-#include <grpcpp/support/status.h>
 
-#include "tandem/v1/types.pb.h"
+namespace grpc {
+class Status;
+}  // namespace grpc
+namespace tandem::v1 {
+class ErrorInfo;
+}  // namespace tandem::v1
 
 namespace tandem {
 

@@ -1,5 +1,7 @@
 #include "common/text/normalizer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
 #include "common/text/unicode/nfc.h"
 

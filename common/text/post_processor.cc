@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace tandem {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "common/text/regex.h"
 

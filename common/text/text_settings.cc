@@ -1,10 +1,12 @@
-// The parts of tokenizer_json.h that read the small files beside tokenizer.json.
+#include "common/text/text_settings.h"
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
-#include "common/text/tokenizer_json.h"
 
 namespace tandem {
 namespace {

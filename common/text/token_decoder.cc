@@ -1,5 +1,7 @@
 #include "common/text/token_decoder.h"
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
 #include "common/text/byte_level.h"
 #include "common/text/unicode/utf8.h"

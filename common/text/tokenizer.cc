@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <deque>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
 #include "common/text/tokenizer_digest.h"
+#include "common/text/tokenizer_json.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem {

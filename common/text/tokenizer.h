@@ -18,10 +18,12 @@
 #include "common/text/post_processor.h"
 #include "common/text/pre_tokenizer.h"
 #include "common/text/string_map.h"
+#include "common/text/text_settings.h"
 #include "common/text/token_decoder.h"
-#include "common/text/tokenizer_json.h"
 
 namespace tandem {
+
+struct TokenizerSpec;
 
 // Immutable after loading; all const methods are thread-safe.
 class Tokenizer {

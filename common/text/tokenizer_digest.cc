@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include "common/text/tokenizer_json.h"
+
 namespace tandem {
 namespace {
 

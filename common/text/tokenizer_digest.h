@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "common/text/tokenizer_json.h"
-
 namespace tandem {
+
+struct TokenizerSpec;
 
 // 32 hex digits.
 std::string TokenizerDigest(const TokenizerSpec& spec);

@@ -15,7 +15,7 @@ void AbortRequests(const std::vector<RequestsToAbort>& wanted) {
     threads.emplace_back([&of_rollout] {
       const absl::Status status = of_rollout.client->Abort(of_rollout.request_ids);
       if (status.ok()) return;
-      spdlog::warn("rollout {} could not abort {} requests: {}", of_rollout.rank,
+      LogWarn("rollout {} could not abort {} requests: {}", of_rollout.rank,
                    of_rollout.request_ids.size(), std::string(status.message()));
     });
   }

@@ -4,6 +4,7 @@
 #include "controller/clients/grpc_rollout_client.h"
 #include "controller/clients/grpc_trainer_client.h"
 #include "controller/config_options.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 

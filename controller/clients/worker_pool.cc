@@ -41,7 +41,7 @@ absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
                                            const std::function<bool()>& interrupted) {
   const absl::Time deadline = clock_.Now() + timeout;
   std::vector<std::string> missing = registry_.Missing();
-  if (!missing.empty()) spdlog::info("waiting for {}", fmt::join(missing, ", "));
+  if (!missing.empty()) LogInfo("waiting for {}", fmt::join(missing, ", "));
   while (!missing.empty()) {
     if (interrupted && interrupted()) return absl::CancelledError("interrupted");
     if (clock_.Now() >= deadline) {
@@ -94,7 +94,7 @@ void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
 
 void WorkerPool::CancelCallsToLost() {
   for (const WorkerKey& key : registry_.DetectLost()) {
-    spdlog::warn("{} has been silent for too long: lost", key.Text());
+    LogWarn("{} has been silent for too long: lost", key.Text());
   }
   std::lock_guard lock(mutex_);
   const auto is_current = [this](const WorkerKey& key, int64_t incarnation) {

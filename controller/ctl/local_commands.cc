@@ -1,7 +1,7 @@
 #include "controller/ctl/local_commands.h"
 
 #include "common/base/status_macros.h"
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 #include "common/tensor_file/check_model.h"
 #include "common/tensor_file/gguf_import.h"
 #include "controller/data/convert_gsm8k.h"

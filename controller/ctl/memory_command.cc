@@ -12,6 +12,7 @@
 #include "controller/report/memory_html.h"
 #include "controller/store/ledger_json.h"
 #include "controller/store/sqlite_run_store.h"
+#include "tandem/v1/controller.pb.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,11 @@
 #include <absl/status/status.h>
 
 #include "controller/report/memory_text.h"
-#include "tandem/v1/controller.pb.h"
+
+namespace tandem::v1 {
+class GetStatusResponse;
+class ListStepsResponse;
+}  // namespace tandem::v1
 
 namespace tandem {
 

@@ -11,6 +11,7 @@
 
 #include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/config/loaded_config.h"
 #include "common/device/device_memory.h"
 #include "common/tensor_file/atomic_file.h"
 #include "controller/lora_inputs.h"

@@ -2,7 +2,10 @@
 
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
+#include "common/text/chat_template.h"
 
 namespace tandem {
 namespace {
@@ -16,17 +19,18 @@ Json Message(const std::string& role, const std::string& content) {
 }  // namespace
 
 ChatCodec::ChatCodec(const Tokenizer* tokenizer,
-                     std::optional<ChatTemplate> chat_template,
+                     std::unique_ptr<const ChatTemplate> chat_template,
                      ChatCodecOptions options)
     : tokenizer_(tokenizer), template_(std::move(chat_template)), options_(std::move(options)) {}
+ChatCodec::~ChatCodec() = default;
 
 absl::StatusOr<std::unique_ptr<ChatCodec>> ChatCodec::Create(const Tokenizer* tokenizer,
                                                              ChatCodecOptions options) {
-  std::optional<ChatTemplate> parsed;
+  std::unique_ptr<const ChatTemplate> parsed;
   if (tokenizer->chat_template().has_value()) {
     absl::StatusOr<ChatTemplate> result = ChatTemplate::Parse(*tokenizer->chat_template());
     if (!result.ok()) return Annotate(result.status(), tokenizer->chat_template_file());
-    parsed = *std::move(result);
+    parsed = std::make_unique<const ChatTemplate>(*std::move(result));
   }
   return std::unique_ptr<ChatCodec>(
       new ChatCodec(tokenizer, std::move(parsed), std::move(options)));
@@ -52,7 +56,7 @@ absl::StatusOr<std::vector<int32_t>> ChatCodec::EncodeChat(const std::string& te
 
 absl::StatusOr<std::string> ChatCodec::Render(const Json& messages,
                                               bool add_generation_prompt) const {
-  if (!template_.has_value()) {
+  if (template_ == nullptr) {
     return InvalidArgument(
         "the model's tokenizer has no chat template: give prompts as text instead of messages, or "
         "add a chat_template to tokenizer_config.json");
@@ -62,7 +66,9 @@ absl::StatusOr<std::string> ChatCodec::Render(const Json& messages,
   inputs.add_generation_prompt = add_generation_prompt;
   inputs.bos_token = tokenizer_->bos_token();
   inputs.eos_token = tokenizer_->eos_token();
-  inputs.kwargs = options_.template_kwargs;
+  if (!options_.template_kwargs.empty()) {
+    inputs.kwargs = Json::parse(options_.template_kwargs, nullptr, /*allow_exceptions=*/false);
+  }
   inputs.now = options_.now;
   return template_->Render(inputs);
 }

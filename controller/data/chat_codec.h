@@ -2,23 +2,23 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
-#include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
 #include "common/types/prompt.h"
 #include "controller/text_codec.h"
 
 namespace tandem {
 
+class ChatTemplate;
+
 struct ChatCodecOptions {
-  nlohmann::ordered_json template_kwargs;  // data.apply_chat_template_kwargs, null: none
+  std::string template_kwargs;  // data.apply_chat_template_kwargs, a JSON object; empty: none
   bool add_default_system_prompt = true;
   absl::Time now;  // what strftime_now sees: one moment for the whole run
 };
@@ -30,6 +30,8 @@ class ChatCodec final : public TextCodec {
   // tokenizer without chat template serves raw texts only.
   static absl::StatusOr<std::unique_ptr<ChatCodec>> Create(const Tokenizer* tokenizer,
                                                            ChatCodecOptions options);
+
+  ~ChatCodec() override;
 
   std::string Decode(const std::vector<int32_t>& tokens) const override;
   absl::StatusOr<std::vector<int32_t>> EncodeChat(const std::string& text) const override;
@@ -46,13 +48,13 @@ class ChatCodec final : public TextCodec {
 
  private:
   ChatCodec(const Tokenizer* tokenizer,
-            std::optional<ChatTemplate> chat_template,
+            std::unique_ptr<const ChatTemplate> chat_template,
             ChatCodecOptions options);
   absl::StatusOr<std::string> Render(const nlohmann::ordered_json& messages,
                                      bool add_generation_prompt) const;
 
   const Tokenizer* tokenizer_;
-  std::optional<ChatTemplate> template_;
+  std::unique_ptr<const ChatTemplate> template_;  // null: the tokenizer has none
   ChatCodecOptions options_;
 };
 

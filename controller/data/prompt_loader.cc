@@ -5,6 +5,7 @@
 #include "common/base/status_macros.h"
 #include "controller/data/jsonl_rows.h"
 #include "controller/data/permutation.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -11,9 +11,10 @@
 
 #include "common/config/config.h"
 #include "common/types/prompt.h"
-#include "controller/data/chat_codec.h"
 
 namespace tandem {
+
+class ChatCodec;
 
 // Refuses a row for what the reward makes of it; empty: every row will do.
 using RowCheck =

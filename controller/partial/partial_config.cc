@@ -4,6 +4,7 @@
 #include "common/config/config.h"
 #include "common/config/partial_rules.h"
 #include "controller/partial/partial_options.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

@@ -187,7 +187,7 @@ void SamplePool::Compact() {
     state_ = std::move(compacted);
   } else {
     // The old file has all, as before.
-    spdlog::warn("the pool's file stays as long as it is: {}", std::string(copied.message()));
+    LogWarn("the pool's file stays as long as it is: {}", std::string(copied.message()));
   }
 }
 

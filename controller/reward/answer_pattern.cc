@@ -20,7 +20,7 @@ void WarnOfLimit(int error) {
   std::call_once(said, [error] {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(error, message.data(), message.size());
-    spdlog::warn(
+    LogWarn(
         "reward pattern: the search in a response was given up ({}); such responses have "
         "no answer. Write the pattern without nested repetitions",
         reinterpret_cast<const char*>(message.data()));

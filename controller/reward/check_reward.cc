@@ -8,6 +8,7 @@
 #include "common/base/status_macros.h"
 #include "controller/reward/overlong.h"
 #include "controller/reward/scorer_registry.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

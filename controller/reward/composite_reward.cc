@@ -15,6 +15,7 @@
 #include "controller/reward/reward_client.h"
 #include "controller/reward/reward_keys.h"
 #include "controller/reward/scorer_registry.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

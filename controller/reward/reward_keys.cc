@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "controller/reward/data_sources.h"
 #include "controller/reward/scorer_registry.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

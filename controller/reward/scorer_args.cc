@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "common/base/status_macros.h"
 

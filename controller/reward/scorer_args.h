@@ -6,7 +6,7 @@
 #include <string>
 
 #include <absl/status/statusor.h>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "controller/reward/answer_pattern.h"
 

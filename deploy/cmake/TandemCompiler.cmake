@@ -1,11 +1,18 @@
 # Compiler options that hold for every target.
 find_program(TANDEM_CCACHE ccache)
 if(TANDEM_CCACHE)
-  # What it needs to know of precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # Paths count from the source's root, so that what one clone compiled serves every other; the
+  # sloppiness is what ccache needs to know of precompiled headers.
+  set(TANDEM_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros ${TANDEM_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
 endif()
+# Files are named from the root in debug information and messages, whatever the root is called: gdb
+# finds them when it is started there.
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.>")
+# For all alike, or precompiled headers of those with and those without would not match.
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-pthread>")
 find_program(TANDEM_MOLD mold)
 if(TANDEM_MOLD)
   add_link_options(-fuse-ld=mold)

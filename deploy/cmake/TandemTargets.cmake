@@ -1,6 +1,5 @@
 # tandem_library(NAME tandem_x SRCS ... DEPS ...)        a static library, alias tandem::x
 # tandem_executable(NAME tandem-x SRCS ... DEPS ...)     a program, placed in ${CMAKE_BINARY_DIR}/bin
-# tandem_test(NAME x_test SRCS ... DEPS ... LABELS ...)  a Catch2 binary registered with CTest
 # Includes are written from the repository root.
 function(tandem_library)
   cmake_parse_arguments(A "" "NAME" "SRCS;DEPS" ${ARGN})
@@ -9,6 +8,8 @@ function(tandem_library)
   add_library(${_alias} ALIAS ${A_NAME})
   target_include_directories(${A_NAME} PUBLIC ${CMAKE_SOURCE_DIR})
   target_link_libraries(${A_NAME} PUBLIC ${A_DEPS})
+  tandem_use_precompiled(${A_NAME} tandem_library_headers)
+  tandem_unity(${A_NAME})
 endfunction()
 
 function(tandem_executable)
@@ -18,6 +19,7 @@ function(tandem_executable)
   target_link_libraries(${A_NAME} PRIVATE ${A_DEPS})
   set_target_properties(${A_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   tandem_run_anywhere(${A_NAME})
+  tandem_unity(${A_NAME})
 endfunction()
 
 # In a folder that is copied elsewhere the libraries lie beside a program's own; DT_RPATH holds for
@@ -25,53 +27,6 @@ endfunction()
 function(tandem_run_anywhere target)
   set_target_properties(${target} PROPERTIES BUILD_RPATH "\$ORIGIN/../lib")
   target_link_options(${target} PRIVATE LINKER:--disable-new-dtags)
-endfunction()
-
-find_package(Catch2 REQUIRED)
-# What nearly every test includes, compiled once: a tenth of a build from nothing. Without it tests
-# of several checkouts share a compiler cache.
-option(TANDEM_PRECOMPILED_TESTS "Precompile the headers that tests share" ON)
-# Under ThreadSanitizer gRPC is the shared one, whose -pthread not all programs have.
-if(TANDEM_PRECOMPILED_TESTS AND NOT TANDEM_SANITIZE MATCHES "thread")
-  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tests/precompiled.cc CONTENT "// Only its headers.\n")
-  # A program, as those that use them: compiled for the same place.
-  add_executable(tandem_test_headers ${CMAKE_BINARY_DIR}/tests/precompiled.cc)
-  target_link_libraries(tandem_test_headers PRIVATE Catch2::Catch2WithMain)
-  target_compile_options(tandem_test_headers PRIVATE -fpch-preprocess)  # for ccache
-  target_precompile_headers(tandem_test_headers PRIVATE
-    <algorithm> <filesystem> <fstream> <functional> <map> <memory> <string> <thread> <vector>
-    <absl/status/status.h> <absl/status/statusor.h> <absl/time/time.h> <catch2/catch.hpp>)
-endif()
-function(tandem_test)
-  cmake_parse_arguments(A "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS;ENVIRONMENT" ${ARGN})
-  if(NOT A_LABELS)
-    set(A_LABELS unit)
-  endif()
-  if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 300)
-  endif()
-  add_executable(${A_NAME} ${A_SRCS})
-  target_include_directories(${A_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${A_NAME} PRIVATE ${A_DEPS} Catch2::Catch2WithMain)
-  set_target_properties(${A_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  if(TARGET tandem_test_headers)
-    target_precompile_headers(${A_NAME} REUSE_FROM tandem_test_headers)
-    target_compile_options(${A_NAME} PRIVATE -fpch-preprocess)
-  endif()
-  add_test(NAME ${A_NAME} COMMAND ${A_NAME} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  # Exit code 4 is Catch2's "no test ran": a failure, never a pass.
-  set_tests_properties(${A_NAME} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT}
-                       SKIP_RETURN_CODE 77 ENVIRONMENT "${A_ENVIRONMENT}")
-endfunction()
-
-# tandem_test_again(NAME x_again TEST x ENVIRONMENT ...): test x once more, in that environment.
-function(tandem_test_again)
-  cmake_parse_arguments(A "" "NAME;TEST" "ENVIRONMENT" ${ARGN})
-  add_test(NAME ${A_NAME} COMMAND ${A_TEST} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  get_test_property(${A_TEST} LABELS _labels)
-  get_test_property(${A_TEST} TIMEOUT _timeout)
-  set_tests_properties(${A_NAME} PROPERTIES LABELS "${_labels}" TIMEOUT ${_timeout}
-                       ENVIRONMENT "${A_ENVIRONMENT}")
 endfunction()
 
 # Adds every direct subfolder that has a CMakeLists.txt.
@@ -106,8 +61,9 @@ function(tandem_cuda_kernels)
   set(_emulated)
   foreach(_kernel ${A_KERNELS})
     set(_file ${CMAKE_CURRENT_BINARY_DIR}/${_kernel}.emulated.cc)
-    file(GENERATE OUTPUT ${_file}
-         CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${_kernel}\"\n")
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
+               OUTPUT_VARIABLE _folder)
+    file(CONFIGURE OUTPUT ${_file} CONTENT "#include \"${_folder}/${_kernel}\"\n")
     list(APPEND _emulated ${_file})
   endforeach()
   tandem_library(NAME ${A_NAME}_emulated SRCS ${_emulated}

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "tandem/v1/config.pb.h"
+
 namespace tandem {
 
 LaunchPlan MakeLaunchPlan(const v1::Config& config,

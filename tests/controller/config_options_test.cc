@@ -1,3 +1,4 @@
+#include "common/config/loaded_config.h"
 #include "controller/config_options.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,5 @@
 // What a dry run says of the memory plan, and what it leaves behind: nothing.
+#include "common/config/loaded_config.h"
 #include "controller/dry_run.h"
 
 #include <filesystem>

@@ -1,4 +1,5 @@
 // model.lora against the files that it is about, and the keys that messages name.
+#include "common/config/loaded_config.h"
 #include "controller/lora_inputs.h"
 
 #include <filesystem>

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/config/loaded_config.h"
 #include "common/lora/lora_spec.h"
 #include "common/model_spec/memory_formulas.h"
 #include "controller/memory_plan_input.h"

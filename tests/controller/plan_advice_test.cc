@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/memory_plan_input.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {

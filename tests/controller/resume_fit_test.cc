@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/config/loaded_config.h"
 #include "common/lora/peft_config.h"
 #include "controller/assembly.h"
 #include "controller/checkpoint_index.h"

@@ -1,3 +1,4 @@
+#include "common/config/loaded_config.h"
 #include "controller/resume_point.h"
 
 #include <filesystem>

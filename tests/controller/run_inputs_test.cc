@@ -1,4 +1,5 @@
 // What a run is refused for before anything listens.
+#include "common/config/loaded_config.h"
 #include "controller/run_inputs.h"
 
 #include <fstream>

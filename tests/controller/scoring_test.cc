@@ -9,6 +9,7 @@
 #include "common/rpc/server.h"
 #include "common/types/sample.h"
 #include "controller/reward/composite_reward.h"
+#include "tandem/v1/config.pb.h"
 #include "tandem/v1/reward.grpc.pb.h"
 
 namespace tandem {

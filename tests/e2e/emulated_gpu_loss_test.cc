@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/build_folder.h"
 
 namespace tandem::testing {
 namespace {
@@ -26,7 +27,7 @@ RigOptions GpuRun() {
 Outcome Run(ClusterRig& rig, const std::string& variable, const std::string& value) {
   rig.SetEnv("TANDEM_EMULATED_CUDA_MIB", "1024");
   rig.SetEnv(variable, value);
-  const int code = rig.Launch({"--bin-dir", TANDEM_EMULATED_DIR}).Wait();
+  const int code = rig.Launch({"--bin-dir", BuildFolder("emulated")}).Wait();
   INFO(rig.Log("launcher"));
   INFO(rig.Log("controller"));
   INFO(rig.Log("trainer"));

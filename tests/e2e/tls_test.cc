@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/support/cluster_rig.h"
+#include "tests/support/build_folder.h"
 
 namespace tandem::testing {
 namespace {
@@ -66,7 +67,7 @@ struct TlsRig : ClusterRig {
   const std::string address = fmt::format("127.0.0.1:{}", FreePort());
 
   TestProcess StartWorker(const std::string& role, const std::vector<std::string>& tls_flags) {
-    ProcessOptions options{.argv = {std::string(TANDEM_BIN_DIR) + "/tandem-" + role, "--controller",
+    ProcessOptions options{.argv = {BuildFolder("bin") + "/tandem-" + role, "--controller",
                                     address, "--rank", "0"},
                            .output = fmt::format("{}/logs/{}-0.log", run_dir(), role)};
     options.argv.insert(options.argv.end(), tls_flags.begin(), tls_flags.end());

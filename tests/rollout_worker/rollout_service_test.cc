@@ -4,6 +4,7 @@
 #include "common/rpc/status_convert.h"
 #include "common/wire/sample_codec.h"
 #include "rollout_worker/worker_options.h"
+#include "tandem/v1/config.pb.h"
 #include "tests/rollout_worker/served_engine.h"
 
 namespace tandem {

@@ -15,6 +15,7 @@
 #include "common/text/tokenizer.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tandem/v1/rollout.grpc.pb.h"
+#include "tests/support/build_folder.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -95,7 +96,7 @@ struct Job {
   }
 
   void Start() {
-    std::vector<std::string> args = {TANDEM_ROLLOUT_PROGRAM, "--controller", server->address(),
+    std::vector<std::string> args = {testing::BuildFolder("bin") + "/tandem-rollout", "--controller", server->address(),
                                      "--rank", "1"};
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());

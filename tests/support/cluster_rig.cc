@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "controller/data/make_addition.h"
+#include "tests/support/build_folder.h"
 
 namespace tandem::testing {
 namespace {
@@ -58,7 +59,7 @@ std::string ReadProc(const std::string& pid, const std::string& name) {
 ClusterRig::ClusterRig(const RigOptions& options)
     : model_dir_(options.model_path.empty() ? std::string(dir_.path() / "model")
                                             : options.model_path),
-      programs_(TANDEM_BIN_DIR) {
+      programs_(BuildFolder("bin")) {
   if (options.model_path.empty()) ThrowUnlessOk(WriteTinyModel(model_dir(), options.model));
   const auto files = MakeAddition(dir() / "data", {.max_operand = options.max_operand});
   ThrowUnlessOk(files.status());

@@ -1,4 +1,5 @@
 // The trainer over gRPC, against a controller that lives in the test.
+#include "tandem/v1/config.pb.h"
 #include "trainer_worker/trainer_service.h"
 
 #include <fmt/ranges.h>

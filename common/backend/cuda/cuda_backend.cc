@@ -94,7 +94,7 @@ class CudaBackend final : public Backend {
     if (nccl.ok()) {
       nccl_ = *std::move(nccl);
     } else {
-      spdlog::warn("ranks exchange through host memory: {}", std::string(nccl.status().message()));
+      LogWarn("ranks exchange through host memory: {}", std::string(nccl.status().message()));
     }
   }
 

@@ -27,7 +27,7 @@ void PinNcclSums() {
   for (const Pin& pin : kPins) {
     if (Holds(pin)) continue;
     if (const char* const set = std::getenv(pin.name); set != nullptr) {
-      spdlog::warn("{}={} is replaced by {}: sums repeat with it", pin.name, set, pin.value);
+      LogWarn("{}={} is replaced by {}: sums repeat with it", pin.name, set, pin.value);
     }
     setenv(pin.name, pin.value, 1);
   }

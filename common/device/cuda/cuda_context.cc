@@ -291,7 +291,7 @@ void CudaContext::RefuseGraph() {
 void CudaContext::GiveUpGraph(uint64_t key, const absl::Status& failure) {
   if (IsDeviceLost(failure)) Keep(failure);
   if (never_captured_.empty()) {
-    spdlog::warn(
+    LogWarn(
         "a step cannot be a CUDA graph and is launched kernel by kernel, which is slower, as are "
         "all others of which no more is said: {}",
         std::string(failure.message()));

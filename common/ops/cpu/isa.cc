@@ -26,7 +26,7 @@ bool MayUseTiles() {
   static const bool allowed = [] {
     constexpr int kRequestPermission = 0x1023, kTileData = 18;
     if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return true;
-    spdlog::warn("the system refuses AMX tiles ({}); using a kernel set of class seq",
+    LogWarn("the system refuses AMX tiles ({}); using a kernel set of class seq",
                  std::strerror(errno));
     return false;
   }();

@@ -54,14 +54,14 @@ absl::StatusOr<std::unique_ptr<CudaLinear>> CudaLinear::Create(CudaContext* cont
       return Annotate(found.status(), "opening cuBLASLt");
     }
     if (!found.ok()) {
-      spdlog::warn("matrix products: own kernels, since {}", std::string(found.status().message()));
+      LogWarn("matrix products: own kernels, since {}", std::string(found.status().message()));
       return linear;
     }
     options.lt = *std::move(found);
   }
   linear->lt_ = std::make_unique<LtEngine>(context, std::move(options.lt), std::move(options.proof),
                                            linear->own_.get());
-  spdlog::info("matrix products: cuBLASLt {} where it is row-invariant", linear->lt_->version());
+  LogInfo("matrix products: cuBLASLt {} where it is row-invariant", linear->lt_->version());
   return linear;
 }
 
@@ -74,7 +74,7 @@ absl::Status CudaLinear::Prepare(const std::vector<LinearShape>& shapes) {
     }
   }
   if (lt_ != nullptr) lt_->Seal();
-  for (const auto& [shape, choice] : Choices()) spdlog::debug("{}: {}", shape, choice);
+  for (const auto& [shape, choice] : Choices()) LogDebug("{}: {}", shape, choice);
   return absl::OkStatus();
 }
 

@@ -36,7 +36,7 @@ LtEngine::LtEngine(CudaContext* context,
     : context_(context), lt_(std::move(lt)), plan_(std::move(plan)), other_(other) {}
 
 void LtEngine::LeaveToOther(const LtShape& shape, const std::string& why) {
-  spdlog::warn("{}: {}: {}", LtShapeName(shape), kOwnKernels, why);
+  LogWarn("{}: {}: {}", LtShapeName(shape), kOwnKernels, why);
   pins_[shape] = std::nullopt;
 }
 

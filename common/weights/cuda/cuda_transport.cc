@@ -15,7 +15,7 @@ absl::StatusOr<std::unique_ptr<CudaTransport>> CudaTransport::Create(CudaContext
                                                                      const std::string& key) {
   const absl::Status probed = key == "shm" ? absl::OkStatus() : ProbeIpc(*context);
   TANDEM_ASSIGN_OR_RETURN(const CudaTransportChoice choice, ChooseCudaTransport(key, probed));
-  spdlog::info("{}", choice.why);
+  LogInfo("{}", choice.why);
   return std::unique_ptr<CudaTransport>(new CudaTransport(context, choice.ipc, key == "auto"));
 }
 
@@ -40,7 +40,7 @@ absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::Over(const ShardMemor
 bool CudaTransport::FallBack(const absl::Status& why) {
   if (!unproven() || !may_fall_back_ || !absl::IsUnimplemented(why)) return false;
   ipc_ = false;
-  spdlog::warn("weight transport: shm from now on (pinned, a memfd over the pair's socket): {}",
+  LogWarn("weight transport: shm from now on (pinned, a memfd over the pair's socket): {}",
                why.ToString());
   return true;
 }

@@ -112,7 +112,7 @@ class OpenedIpcSlots final : public SlotMemory {
   // An update that ended badly may have reads under way, and errors that are not the next one's.
   ~OpenedIpcSlots() override {
     const absl::Status status = context_->Synchronize();
-    if (!status.ok()) spdlog::warn("after the end of a weight update: {}", status.ToString());
+    if (!status.ok()) LogWarn("after the end of a weight update: {}", status.ToString());
   }
 
   std::byte* slot(int index) const override {

@@ -72,7 +72,7 @@ class PinnedConsumer final : public SlotMemory {
       : SlotMemory(shape), context_(context), opened_(std::move(opened)) {}
   ~PinnedConsumer() override {
     const absl::Status status = context_->Synchronize();
-    if (!status.ok()) spdlog::warn("after the end of a weight update: {}", status.ToString());
+    if (!status.ok()) LogWarn("after the end of a weight update: {}", status.ToString());
   }
 
   std::byte* slot(int index) const override { return opened_->slots().slot(index); }
@@ -105,7 +105,7 @@ PinnedSlots::PinnedSlots(CudaContext* context, std::unique_ptr<HostSlots> slots,
       context_->api().RegisterHost(slots_->slot(0), slots_->shape().bytes());
   pinned_ = pinned.ok();
   if (!pinned_) {
-    spdlog::warn("{} MiB of slots are not pinned, copies will be slower: {}",
+    LogWarn("{} MiB of slots are not pinned, copies will be slower: {}",
                  slots_->shape().bytes() >> 20, pinned.ToString());
   }
 }

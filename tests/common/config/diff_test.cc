@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 
 namespace tandem {
 namespace {

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/ranges.h>
 
+#include "common/config/loaded_config.h"
 #include "tests/common/config/config_file.h"
 
 namespace tandem {

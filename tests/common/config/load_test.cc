@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 #include "common/config/schema.h"
 #include "common/types/sample.h"
 #include "tests/common/config/config_file.h"

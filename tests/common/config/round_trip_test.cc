@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <google/protobuf/util/message_differencer.h>
 
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 #include "tests/common/config/config_file.h"
 
 namespace tandem {

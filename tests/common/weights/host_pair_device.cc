@@ -1,6 +1,7 @@
 #include "common/ops/cpu/thread_pool.h"
 #include "common/weights/host_slots.h"
 #include "tests/common/weights/pair_device.h"
+#include "tests/support/build_folder.h"
 
 namespace tandem::testing {
 namespace {
@@ -38,6 +39,6 @@ absl::StatusOr<std::unique_ptr<PairDevice>> MakePairDevice(const std::string& wa
 
 std::vector<std::string> PairWays() { return {"host"}; }
 
-std::vector<std::string> PairPeerCommand() { return {TANDEM_PAIR_PEER}; }
+std::vector<std::string> PairPeerCommand() { return {BuildFolder("tests") + "/pair_peer"}; }
 
 }  // namespace tandem::testing

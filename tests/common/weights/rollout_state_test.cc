@@ -44,7 +44,7 @@ std::vector<std::string> Cells(const std::string& line, char separator) {
 
 // (event, state) → the states that docs/weights.md names.
 std::map<std::pair<std::string, std::string>, std::set<std::string>> DocumentedTable() {
-  std::ifstream in(std::string(TANDEM_SOURCE_DIR) + "/docs/weights.md");
+  std::ifstream in("docs/weights.md");
   std::map<std::pair<std::string, std::string>, std::set<std::string>> table;
   std::vector<std::string> header;
   for (std::string line; std::getline(in, line);) {

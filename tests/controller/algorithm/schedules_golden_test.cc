@@ -1,7 +1,7 @@
 // KL coefficients and the KL penalty in the reward against verl's.
 #include <catch2/catch.hpp>
 
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 #include "controller/algorithm/kl_controller.h"
 #include "controller/algorithm/kl_in_reward.h"
 #include "tests/support/golden.h"

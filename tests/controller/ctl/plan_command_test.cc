@@ -17,11 +17,11 @@ namespace {
 
 constexpr int64_t kGib = int64_t{1} << 30;
 
-std::string Config(const char* name) { return std::string(TANDEM_SOURCE_DIR "/configs/") + name; }
+std::string Config(const char* name) { return std::string("configs/") + name; }
 
 PlanOptions SevenB(const std::string& memory) {
   return {.config = Config("gsm8k_7b_4x80gb.yaml"),
-          .overrides = {std::string("model.path=") + TANDEM_SOURCE_DIR "/configs/models/qwen2-7b"},
+          .overrides = {"model.path=configs/models/qwen2-7b"},
           .device_memory = memory};
 }
 
@@ -196,7 +196,7 @@ TEST_CASE("A plan refuses what it cannot read, with the exit codes of a run", "[
   REQUIRE(Says(PlanCommand(options, out).error, "a relative path starts at the current directory"));
   REQUIRE(ExitOf(options) == 66);
   options = SevenB("80GiB");
-  options.config = TANDEM_SOURCE_DIR "/configs";
+  options.config = "configs";
   REQUIRE(Says(PlanCommand(options, out).error, "is a directory"));
   REQUIRE(ExitOf(options) == 66);
   options.config += "/nonexistent.yaml";

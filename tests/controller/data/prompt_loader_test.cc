@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/tensor_file/atomic_file.h"
+#include "tandem/v1/config.pb.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 

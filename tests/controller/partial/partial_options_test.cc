@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 
 namespace tandem {
 namespace {

@@ -1,3 +1,4 @@
+#include "common/config/loaded_config.h"
 #include "controller/reward/composite_reward.h"
 
 #include <catch2/catch.hpp>

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 #include "controller/reward/check_reward.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

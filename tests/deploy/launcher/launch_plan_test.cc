@@ -1,3 +1,4 @@
+#include "common/config/loaded_config.h"
 #include "deploy/launcher/launch_plan.h"
 
 #include <filesystem>

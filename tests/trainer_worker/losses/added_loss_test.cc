@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/config/config.h"
+#include "common/config/loaded_config.h"
 #include "trainer_worker/losses/policy_loss.h"
 #include "trainer_worker/losses/policy_loss_kind.h"
 

@@ -129,7 +129,7 @@ absl::Status EmulatedCuda::CheckTouched(const void* address) {
   if (address >= end || !mapping->second.gone) return absl::OkStatus();
   Lose(WithDeviceLost(
       Internal("cudaErrorIllegalAddress: memory of another process that it has freed")));
-  spdlog::error("{}", std::string(lost_.message()));
+  LogError("{}", std::string(lost_.message()));
   return lost_;
 }
 
@@ -152,7 +152,7 @@ absl::Status EmulatedCuda::Free(std::byte* address) {
       bytes = found->second.bytes;
       found->second.header->freed = 1;
       if (found->second.header->opened > 0) {
-        spdlog::warn("{} bytes are freed that another process has open", bytes);
+        LogWarn("{} bytes are freed that another process has open", bytes);
       }
     }
   }

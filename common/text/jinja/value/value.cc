@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
 #include "common/text/jinja/value/compare.h"
 
