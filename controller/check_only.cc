@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json ToJson(size_t rank, const WeightCheckResult& result) {
+Json WorkerJson(size_t rank, const WeightCheckResult& result) {
   return {{"rank", rank},
           {"ok", result.ok()},
           {"version", result.version},
@@ -50,7 +50,7 @@ absl::Status CheckOnly(const RunParts& parts,
     std::string text = CheckText(rank, results[rank]);
     for (const std::string& name : results[rank].differing) text += "\n  differs: " + name;
     parts.progress.OnMessage(text);
-    json["workers"].push_back(ToJson(rank, results[rank]));
+    json["workers"].push_back(WorkerJson(rank, results[rank]));
   }
   const absl::Status written = WriteFileAtomically(report_file, json.dump(1) + "\n");
   if (verdict.ok()) parts.progress.OnMessage("weights agree");

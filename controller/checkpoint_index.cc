@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr char kStateFile[] = "controller_state.json";
 constexpr char kFinished[] = "finished";
 constexpr char kLatest[] = "latest";
-constexpr char kPrefix[] = "step_";
+constexpr char kCheckpointPrefix[] = "step_";
 constexpr char kTemporary[] = ".tmp";
 constexpr char kReplaced[] = ".replaced";
 constexpr int kFormat = 1;
@@ -35,9 +35,9 @@ absl::Status FromError(const std::string& what, const std::error_code& error) {
 
 // The N of "step_N", nullopt for any other name.
 std::optional<int64_t> ParseStep(const std::string& name) {
-  if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
+  if (name.rfind(kCheckpointPrefix, 0) != 0) return std::nullopt;
   int64_t step = 0;
-  const char* begin = name.data() + std::strlen(kPrefix);
+  const char* begin = name.data() + std::strlen(kCheckpointPrefix);
   const char* end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(begin, end, step);
   if (error != std::errc() || stop != end || step < 0) return std::nullopt;
@@ -70,7 +70,7 @@ absl::StatusOr<std::map<std::string, int64_t>> ListFiles(const std::string& path
   return files;
 }
 
-Json ToJson(const ControllerState& state) {
+Json StateJson(const ControllerState& state) {
   Json json;
   json["format"] = kFormat;
   json["step"] = state.step;
@@ -120,7 +120,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, in
   std::vector<fs::path> unfinished;
   for (const auto& entry : fs::directory_iterator(dir, error)) {
     if (entry.path().extension() == kTemporary &&
-        entry.path().filename().string().rfind(kPrefix, 0) == 0) {
+        entry.path().filename().string().rfind(kCheckpointPrefix, 0) == 0) {
       unfinished.push_back(entry.path());
     }
   }
@@ -139,7 +139,7 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, in
 }
 
 absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
-  const std::string path = fmt::format("{}/{}{}{}", dir_, kPrefix, step, kTemporary);
+  const std::string path = fmt::format("{}/{}{}{}", dir_, kCheckpointPrefix, step, kTemporary);
   std::error_code error;
   fs::remove(dir_ + "/" + kFinished, error);
   fs::remove_all(path, error);
@@ -149,11 +149,11 @@ absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
 }
 
 absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerState state) {
-  const std::string name = fmt::format("{}{}", kPrefix, step);
+  const std::string name = fmt::format("{}{}", kCheckpointPrefix, step);
   const std::string final_path = dir_ + "/" + name;
   const std::string temporary = final_path + kTemporary;
   TANDEM_ASSIGN_OR_RETURN(state.files, ListFiles(temporary));
-  const Json json = ToJson(state);
+  const Json json = StateJson(state);
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(temporary + "/" + kStateFile, json.dump(1) + "\n"));
   std::error_code error;
   for (fs::recursive_directory_iterator it(temporary, error), end; !error && it != end;
@@ -180,7 +180,7 @@ absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerStat
 
 void CheckpointIndex::Abandon(int64_t step) {
   std::error_code ignored;
-  fs::remove_all(fmt::format("{}/{}{}{}", dir_, kPrefix, step, kTemporary), ignored);
+  fs::remove_all(fmt::format("{}/{}{}{}", dir_, kCheckpointPrefix, step, kTemporary), ignored);
 }
 
 std::vector<CheckpointEntry> CheckpointIndex::List() const {

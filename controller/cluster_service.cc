@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kMessageBytes = 1 << 20;  // flushed beyond this; the limit is 4 MiB
+constexpr size_t kFlushedMessageBytes = 1 << 20;  // flushed beyond this; the limit is 4 MiB
 
 absl::StatusOr<WorkerKey> ParseKey(v1::Role role, int rank) {
   if (role == v1::ROLE_TRAINER) return WorkerKey{WorkerRole::kTrainer, rank};
@@ -105,7 +105,7 @@ grpc::Status ClusterService::StreamSamples(grpc::ServerContext*,
     for (const uint64_t id : ids) {
       TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples_.Read(id));
       *message.add_samples() = ToProto(sample);
-      if (message.ByteSizeLong() < kMessageBytes) continue;
+      if (message.ByteSizeLong() < kFlushedMessageBytes) continue;
       if (!writer->Write(message)) return absl::CancelledError("the trainer hung up");
       message.Clear();
     }

@@ -69,7 +69,7 @@ absl::Status LookAtRunDir(const v1::Config& config) {
 }
 
 // The last line. No plan: none was made.
-std::string Verdict(const std::optional<MemoryPlan>& plan) {
+std::string MemoryVerdict(const std::optional<MemoryPlan>& plan) {
   const std::string nothing = "are fine; nothing was started";
   if (!plan) return "dry run: config, model, data and run directory " + nothing;
   if (plan->fits()) return "dry run: config, model, data, plan and run directory " + nothing;
@@ -105,7 +105,7 @@ absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
       "not looked at: the values of the weights; whether cluster.listen is free; run.db; "
       "{}whether the workers start, and what their devices can do",
       config.reward().function() == "remote" ? "the reward service and its keys; " : ""));
-  progress.OnMessage(Verdict(plan));
+  progress.OnMessage(MemoryVerdict(plan));
   return !plan || plan->fits();
 }
 

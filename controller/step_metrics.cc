@@ -22,7 +22,7 @@ void AddMeanMaxMin(MetricMap& metrics, const std::string& name, const std::vecto
   metrics[name + "/min"] = *std::min_element(values.begin(), values.end());
 }
 
-double Share(int64_t count, size_t total) {
+double CountShare(int64_t count, size_t total) {
   return total == 0 ? 0.0 : static_cast<double>(count) / static_cast<double>(total);
 }
 
@@ -53,9 +53,9 @@ void AddLengths(MetricMap& metrics,
   }
   AddMeanMaxMin(metrics, "critic/score", scores);
   AddMeanMaxMin(metrics, "critic/rewards", rewards);
-  metrics["prompt_length/clip_ratio"] = Share(clipped_prompts, samples.size());
-  metrics["response_length/clip_ratio"] = Share(clipped_responses, samples.size());
-  metrics["response/aborted_ratio"] = Share(aborted, samples.size());
+  metrics["prompt_length/clip_ratio"] = CountShare(clipped_prompts, samples.size());
+  metrics["response_length/clip_ratio"] = CountShare(clipped_responses, samples.size());
+  metrics["response/aborted_ratio"] = CountShare(aborted, samples.size());
   const SeqlenImbalance imbalance = MeasureImbalance(lengths, ranks);
   metrics["global_seqlen/min"] = static_cast<double>(imbalance.min);
   metrics["global_seqlen/max"] = static_cast<double>(imbalance.max);
@@ -146,7 +146,7 @@ std::map<std::string, double> StepMetrics(const StepFacts& facts,
   metrics["training/epoch"] = static_cast<double>(facts.epoch);
   if (facts.log_probs.compared > 0) {
     metrics["training/rollout_log_probs_identical"] =
-        Share(facts.log_probs.identical, static_cast<size_t>(facts.log_probs.compared));
+        CountShare(facts.log_probs.identical, static_cast<size_t>(facts.log_probs.compared));
     metrics["training/rollout_log_probs_diff_max"] = facts.log_probs.max_abs_difference;
     metrics["training/rollout_log_probs_diff_mean"] = facts.log_probs.mean_abs_difference;
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxSteps = 1000;
 constexpr int64_t kMaxSamples = 200;
-constexpr size_t kMessageBytes = 4 << 20;  // what a gRPC client takes unless told otherwise
+constexpr size_t kClientMessageBytes = 4 << 20;  // what a gRPC client takes unless told otherwise
 constexpr size_t kPageBytes = 3 << 20;
 
 absl::Status CheckSampleCount(int64_t n) {
@@ -293,7 +293,7 @@ grpc::Status TandemService::Generate(grpc::ServerContext*,
     response->add_texts(parts_.run.text.Decode(tokens));
     *response->add_samples() = tandem::ToProto(sample);
   }
-  if (const size_t bytes = response->ByteSizeLong(); bytes > kMessageBytes) {
+  if (const size_t bytes = response->ByteSizeLong(); bytes > kClientMessageBytes) {
     return ToGrpcStatus(MakeStatus(absl::StatusCode::kResourceExhausted,
                                    "the {} responses have {} MiB, an answer has at most 4: ask for "
                                    "fewer at a time, or lower max_tokens",

@@ -15,13 +15,13 @@
 namespace tandem {
 namespace {
 
-constexpr char kPrefix[] = "partial/";
+constexpr char kPartialPrefix[] = "partial/";
 
 // What `rounds` (none or one that has just ended) add to their step.
 void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
   facts.generated_tokens += round.generated_tokens;
   const auto add = [&facts](const char* name, int64_t value) {
-    facts.trainer[std::string(kPrefix) + name] += static_cast<double>(value);
+    facts.trainer[std::string(kPartialPrefix) + name] += static_cast<double>(value);
   };
   add("rounds", rounds);
   add("issued_samples", round.samples);
@@ -32,15 +32,15 @@ void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
 
 // What was generated while the trainers trained.
 void CountAhead(int64_t rounds, int64_t tokens, StepFacts& facts) {
-  facts.trainer[std::string(kPrefix) + "overlap_rounds"] = static_cast<double>(rounds);
-  facts.trainer[std::string(kPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
+  facts.trainer[std::string(kPartialPrefix) + "overlap_rounds"] = static_cast<double>(rounds);
+  facts.trainer[std::string(kPartialPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
 }
 
 // Of one pass over the rounds, of which dynamic sampling may make several. What is not known of one
 // is not known of the step.
 void CountPrefilled(const std::optional<int64_t>& tokens, StepBatch& batch) {
   batch.prefill_is_known = batch.prefill_is_known && tokens.has_value();
-  const std::string name = std::string(kPrefix) + "prefilled_tokens";
+  const std::string name = std::string(kPartialPrefix) + "prefilled_tokens";
   if (batch.prefill_is_known) {
     batch.facts.trainer[name] += static_cast<double>(*tokens);
   } else {
@@ -187,7 +187,7 @@ absl::Status TrainLoop::TakeFromPool(StepBatch& batch, int64_t wanted) {
                    .issued_tokens_mean = static_cast<double>(taken.tokens + left.tokens) /
                                          static_cast<double>(issued)};
   const auto set = [&batch](const char* name, int64_t value) {
-    batch.facts.trainer[std::string(kPrefix) + name] = static_cast<double>(value);
+    batch.facts.trainer[std::string(kPartialPrefix) + name] = static_cast<double>(value);
   };
   set("carried_groups", left.unfinished_groups());
   set("carried_samples", left.carried_samples);

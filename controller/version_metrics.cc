@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-double Share(double part, double whole) { return whole > 0 ? part / whole : 0; }
+double PartOfWhole(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 }  // namespace
 
@@ -34,13 +34,13 @@ void AddVersionMetrics(const PartialFacts& facts,
   const auto count = static_cast<double>(samples.size());
   const auto old = static_cast<double>(stale);
   metrics["partial/total_partial_num"] = static_cast<double>(partial);
-  metrics["partial/partial_ratio"] = Share(static_cast<double>(partial), count);
+  metrics["partial/partial_ratio"] = PartOfWhole(static_cast<double>(partial), count);
   metrics["partial/max_partial_span"] = static_cast<double>(span);
   metrics[kStaleTokens] = old;
-  metrics["partial/stale_tokens_share"] = Share(old, static_cast<double>(trained));
-  metrics["partial/staleness_mean"] = Share(static_cast<double>(ages), old);
+  metrics["partial/stale_tokens_share"] = PartOfWhole(old, static_cast<double>(trained));
+  metrics["partial/staleness_mean"] = PartOfWhole(static_cast<double>(ages), old);
   metrics["partial/staleness_max"] = static_cast<double>(oldest);
-  metrics["partial/trained_tokens_mean"] = Share(static_cast<double>(responses), count);
+  metrics["partial/trained_tokens_mean"] = PartOfWhole(static_cast<double>(responses), count);
   metrics["partial/issued_tokens_mean"] = facts.issued_tokens_mean;
 }
 

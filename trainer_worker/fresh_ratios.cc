@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kShown = 5;
+constexpr size_t kShownRatios = 5;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void FreshRatios::Add(const PackedBatch& batch,
                           .old_log_prob = old,
                           .log_prob = log_probs[i],
                           .difference = difference});
-    if (worst_.size() > kShown) worst_.pop_back();
+    if (worst_.size() > kShownRatios) worst_.pop_back();
   }
 }
 

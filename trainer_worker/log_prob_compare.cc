@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kShown = 5;
+constexpr size_t kShownMismatches = 5;
 
 double Difference(const LogProbMismatch& mismatch) {
   return std::abs(static_cast<double>(mismatch.rollout) - mismatch.trainer);
@@ -43,7 +43,7 @@ void CompareLogProbs(const PackedBatch& batch,
                                   .weight_version = sample.versions[response],
                                   .rollout = rollout,
                                   .trainer = log_probs[i]});
-    if (comparison.mismatches.size() > kShown) comparison.mismatches.pop_back();
+    if (comparison.mismatches.size() > kShownMismatches) comparison.mismatches.pop_back();
   }
 }
 

@@ -7,11 +7,6 @@
 #include "common/model_spec/memory_formulas.h"
 
 namespace tandem {
-namespace {
-
-constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<ParameterShard>> ParameterShard::Create(const ShardPlan* plan,
                                                                        ShardOptions options,
@@ -22,7 +17,7 @@ absl::StatusOr<std::unique_ptr<ParameterShard>> ParameterShard::Create(const Sha
   TANDEM_ASSIGN_OR_RETURN(shard->master_, shard->Array("master", shard->options_.offload_master));
   const int64_t elements = std::max<int64_t>(shard->elements(), 1);
   TANDEM_ASSIGN_OR_RETURN(shard->gradients_,
-                          compute.device->Reserve("gradients", elements * kElement, ledger));
+                          compute.device->Reserve("gradients", elements * kFloat32Bytes, ledger));
   if (plan->layout().dtype() != DType::kFloat32) TANDEM_RETURN_IF_ERROR(shard->MakeRounded());
   return shard;
 }
@@ -59,7 +54,7 @@ ShardArray& ParameterShard::ArrayOf(const float* values) const {
   const auto* at = reinterpret_cast<const std::byte*>(values);
   for (ShardArray* array : Arrays()) {
     const int64_t offset = at - array->data();
-    if (offset >= 0 && offset < std::max<int64_t>(elements(), 1) * kElement) return *array;
+    if (offset >= 0 && offset < std::max<int64_t>(elements(), 1) * kFloat32Bytes) return *array;
   }
   CheckFailed("an element of this shard", __FILE__, __LINE__, "parameter shard");
 }
@@ -69,9 +64,9 @@ absl::Status ParameterShard::Write(ShardArray& array,
                                    int64_t count,
                                    const Fill& fill) {
   if (array.in_host_memory()) return fill(values);
-  TANDEM_ASSIGN_OR_RETURN(std::byte* const room, staging_.Room(count * kElement));
+  TANDEM_ASSIGN_OR_RETURN(std::byte* const room, staging_.Room(count * kFloat32Bytes));
   TANDEM_RETURN_IF_ERROR(fill(reinterpret_cast<float*>(room)));
-  device_->Copy(values, room, count * kElement);
+  device_->Copy(values, room, count * kFloat32Bytes);
   return device_->Synchronize();  // the room is pinned, and filled again
 }
 
@@ -89,7 +84,7 @@ absl::Status ParameterShard::WriteMoments(float* values, int64_t count, const Fi
 absl::Status ParameterShard::MastersWritten(int64_t first, int64_t count) {
   if (rounded_ != nullptr) ops_->Round(master() + first, rounded_ + first, count);
   TANDEM_RETURN_IF_ERROR(digests_.Take(*ops_, first, count, master() + first));
-  master_->Evict(first * kElement, count * kElement);
+  master_->Evict(first * kFloat32Bytes, count * kFloat32Bytes);
   return absl::OkStatus();
 }
 
@@ -100,10 +95,10 @@ absl::Status ParameterShard::CopyRows(
   if (dtype == DType::kBFloat16) {
     ops_->Round(master() + first, static_cast<Bf16*>(out), count);
   } else {
-    device_->Copy(out, master() + first, count * kElement);
+    device_->Copy(out, master() + first, count * kFloat32Bytes);
   }
   TANDEM_RETURN_IF_ERROR(device_->Synchronize());
-  master_->Evict(first * kElement, count * kElement);
+  master_->Evict(first * kFloat32Bytes, count * kFloat32Bytes);
   return absl::OkStatus();
 }
 
@@ -112,7 +107,8 @@ absl::StatusOr<const float*> ParameterShard::HostValues(const float* values, int
   read_ = values;
   read_count_ = count;
   if (ArrayOf(values).in_host_memory()) return values;
-  TANDEM_ASSIGN_OR_RETURN(const std::byte* const host, staging_.Fetch(values, count * kElement));
+  TANDEM_ASSIGN_OR_RETURN(const std::byte* const host,
+                          staging_.Fetch(values, count * kFloat32Bytes));
   return reinterpret_cast<const float*>(host);
 }
 
@@ -124,12 +120,12 @@ void ParameterShard::Evict() {
 
 void ParameterShard::Evict(const float* values, int64_t count) {
   ShardArray& array = ArrayOf(values);
-  array.Evict(reinterpret_cast<const std::byte*>(values) - array.data(), count * kElement);
+  array.Evict(reinterpret_cast<const std::byte*>(values) - array.data(), count * kFloat32Bytes);
 }
 
 absl::Status ParameterShard::ZeroGradients() {
   if (!gradients_->mapped()) return gradients_->Map();
-  device_->Zero(gradients_->data(), elements() * kElement);
+  device_->Zero(gradients_->data(), elements() * kFloat32Bytes);
   return absl::OkStatus();
 }
 
@@ -154,7 +150,7 @@ absl::StatusOr<std::unique_ptr<OffloadStream>> ParameterShard::StreamOffloaded(
   if (device_->is_host()) return WindowStream::Create(std::move(files), windows, ledger_);
   std::vector<OffloadStream::Window> bytes;
   for (const ShardWindow& window : windows) {
-    bytes.push_back({window.first * kElement, window.count * kElement});
+    bytes.push_back({window.first * kFloat32Bytes, window.count * kFloat32Bytes});
   }
   return device_->StreamThrough(std::move(pinned), std::move(bytes), ledger_);
 }
@@ -176,7 +172,7 @@ absl::Status ParameterShard::Pass::Run(const std::function<absl::Status(const St
     float* elements[3];
     for (size_t i = 0; i < 3; ++i) {
       elements[i] = reinterpret_cast<float*>(
-          arrays[i]->offloaded() ? *next++ : arrays[i]->data() + first * kElement);
+          arrays[i]->offloaded() ? *next++ : arrays[i]->data() + first * kFloat32Bytes);
     }
     Bf16* const rounded = shard_->rounded();
     TANDEM_RETURN_IF_ERROR(update({.count = count,

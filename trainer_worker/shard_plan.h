@@ -9,6 +9,9 @@
 
 namespace tandem {
 
+// Masters, their gradients and moments are float32.
+inline constexpr auto kFloat32Bytes = static_cast<int64_t>(sizeof(float));
+
 // Immutable; safe to share between threads. A shard is one dense array of elements: groups in the
 // order global, layer 0, 1, ...; inside a group tensors in the order of their gradient offsets.
 // With one rank a group of the shard has therefore the very order of a group of gradients.

@@ -6,13 +6,9 @@
 #include "common/base/cores.h"
 #include "common/base/status_macros.h"
 #include "common/device/device.h"
+#include "trainer_worker/shard_plan.h"
 
 namespace tandem {
-namespace {
-
-constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-
-}  // namespace
 
 std::vector<ShardWindow> CutWindows(int64_t elements, int64_t window) {
   std::vector<ShardWindow> windows;
@@ -31,7 +27,7 @@ absl::StatusOr<std::unique_ptr<WindowStream>> WindowStream::Create(std::vector<A
   for (const Array& array : stream->arrays_) {
     for (int i = 0; i < 2; ++i) {
       TANDEM_ASSIGN_OR_RETURN(auto buffer,
-                              HostDevice()->Reserve(array.tag, largest * kElement, ledger));
+                              HostDevice()->Reserve(array.tag, largest * kFloat32Bytes, ledger));
       TANDEM_RETURN_IF_ERROR(buffer->Map());
       stream->buffers_.push_back(std::move(buffer));
     }
@@ -71,9 +67,9 @@ void WindowStream::Read(size_t window) const {
   const ShardWindow& range = windows_[window];
   for (size_t array = 0; array < arrays_.size(); ++array) {
     FileRegion& home = *arrays_[array].home;
-    std::memcpy(Buffer(array, window), home.data() + range.first * kElement,
-                static_cast<size_t>(range.count * kElement));
-    home.Evict(range.first * kElement, range.count * kElement);
+    std::memcpy(Buffer(array, window), home.data() + range.first * kFloat32Bytes,
+                static_cast<size_t>(range.count * kFloat32Bytes));
+    home.Evict(range.first * kFloat32Bytes, range.count * kFloat32Bytes);
   }
 }
 
@@ -81,9 +77,9 @@ void WindowStream::WriteBack(size_t window) const {
   const ShardWindow& range = windows_[window];
   for (size_t array = 0; array < arrays_.size(); ++array) {
     FileRegion& home = *arrays_[array].home;
-    std::memcpy(home.data() + range.first * kElement, Buffer(array, window),
-                static_cast<size_t>(range.count * kElement));
-    home.Evict(range.first * kElement, range.count * kElement);
+    std::memcpy(home.data() + range.first * kFloat32Bytes, Buffer(array, window),
+                static_cast<size_t>(range.count * kFloat32Bytes));
+    home.Evict(range.first * kFloat32Bytes, range.count * kFloat32Bytes);
   }
 }
 

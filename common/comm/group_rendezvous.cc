@@ -13,7 +13,7 @@ namespace tandem {
 namespace {
 
 constexpr uint64_t kMagic = 0x54414e44454d3031;  // "TANDEM01"
-constexpr absl::Duration kSlice = absl::Milliseconds(100);
+constexpr absl::Duration kRendezvousSlice = absl::Milliseconds(100);
 constexpr absl::Duration kRetry = absl::Milliseconds(5);
 
 struct Hello {
@@ -100,7 +100,8 @@ absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, absl::Ti
     status = CheckCancelled(options);
     if (!status.ok()) break;
     if (absl::Now() >= deadline) status = RanksMissing(options, link.connections);
-    auto connection = AcceptLocal(listener.get(), std::min(deadline, absl::Now() + kSlice));
+    auto connection =
+        AcceptLocal(listener.get(), std::min(deadline, absl::Now() + kRendezvousSlice));
     if (connection.ok()) {
       Receive(options, std::move(connection).value(), &link.connections);
     } else if (status.ok() && !absl::IsDeadlineExceeded(connection.status())) {
@@ -153,7 +154,7 @@ absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::T
     do {
       TANDEM_RETURN_IF_ERROR(CheckCancelled(options));
       received = ReceiveMessage(connection->get(), &answer, sizeof(answer),
-                                std::min(deadline, absl::Now() + kSlice), &link.segment);
+                                std::min(deadline, absl::Now() + kRendezvousSlice), &link.segment);
     } while (absl::IsDeadlineExceeded(received) && absl::Now() < deadline);
     if (!received.ok()) continue;
     if (answer.verdict == Verdict::kWelcome) {

@@ -20,7 +20,7 @@ namespace {
 
 // How long a rank polls before it sleeps: about the time that a peer with the same work is late.
 constexpr int kSpins = 2000;
-constexpr absl::Duration kSlice = absl::Milliseconds(100);
+constexpr absl::Duration kSleepSlice = absl::Milliseconds(100);
 
 // A collective is a sequence of steps. In a step every rank fills its staging buffer, publishes,
 // and reads the others' once they have published. Two buffers suffice: a rank that has published
@@ -147,7 +147,7 @@ absl::Status SharedMemoryCommunicator::WaitFor(int rank, uint32_t steps) {
     }
     const absl::Duration left = deadline_ - absl::Now();
     if (left <= absl::ZeroDuration()) return Fail(TooLate(steps));
-    WaitWhileEqual(&word, seen, std::min(left, kSlice));
+    WaitWhileEqual(&word, seen, std::min(left, kSleepSlice));
   }
 }
 

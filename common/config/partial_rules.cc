@@ -10,9 +10,9 @@
 namespace tandem {
 namespace {
 
-class Rules {
+class PartialRules {
  public:
-  explicit Rules(const v1::Config& config)
+  explicit PartialRules(const v1::Config& config)
       : config_(config),
         keys_(config.rollout().partial()),
         batch_(config.data().train_batch_size()) {}
@@ -95,7 +95,7 @@ bool PartialEnabled(const v1::Config& config) {
 }
 
 std::vector<KeyProblem> PartialProblems(const v1::Config& config) {
-  return Rules(config).Problems();
+  return PartialRules(config).Problems();
 }
 
 }  // namespace tandem

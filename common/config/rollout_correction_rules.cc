@@ -12,9 +12,9 @@
 namespace tandem {
 namespace {
 
-class Rules {
+class RolloutCorrectionRules {
  public:
-  explicit Rules(const v1::Config& config)
+  explicit RolloutCorrectionRules(const v1::Config& config)
       : keys_(config.algorithm().rollout_correction()),
         actor_(config.actor()),
         log_probs_(config.rollout().calculate_log_probs()),
@@ -130,7 +130,7 @@ RolloutCorrectionOptions RolloutCorrectionOf(const v1::Config& config) {
 }
 
 std::vector<KeyProblem> RolloutCorrectionProblems(const v1::Config& config) {
-  return Rules(config).Problems();
+  return RolloutCorrectionRules(config).Problems();
 }
 
 }  // namespace tandem

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kReserveFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-absl::Status CannotGive(const std::string& tag, int64_t bytes, const std::string& reason) {
+absl::Status CannotMap(const std::string& tag, int64_t bytes, const std::string& reason) {
   return MakeStatus(absl::StatusCode::kResourceExhausted,
                     "memory region {}: cannot get {} bytes ({} MiB): {}; use a smaller model, KV "
                     "pool or batch, or give the process more memory",
@@ -32,11 +32,11 @@ absl::StatusOr<std::unique_ptr<MemoryRegion>> CpuRegion::Reserve(const std::stri
                                                                  Ledger* ledger,
                                                                  Location location) {
   if (bytes <= 0) return InvalidArgument("memory region {}: {} bytes asked for", tag, bytes);
-  if (bytes > (int64_t{1} << 46)) return CannotGive(tag, bytes, "no machine has such addresses");
+  if (bytes > (int64_t{1} << 46)) return CannotMap(tag, bytes, "no machine has such addresses");
   const int64_t rounded = RoundUp(bytes, kHugePageBytes);
   // One huge page more, so that an aligned range lies inside; the ends are given back.
   void* raw = mmap(nullptr, rounded + kHugePageBytes, PROT_NONE, kReserveFlags, -1, 0);
-  if (raw == MAP_FAILED) return CannotGive(tag, bytes, strerror(errno));
+  if (raw == MAP_FAILED) return CannotMap(tag, bytes, strerror(errno));
   std::byte* const start = static_cast<std::byte*>(raw);
   const int64_t head =
       (kHugePageBytes - reinterpret_cast<uintptr_t>(start) % kHugePageBytes) % kHugePageBytes;
@@ -55,11 +55,11 @@ absl::Status CpuRegion::Map() {
   // Pages come at first touch, where a refusal would be a kill: ask before.
   const int64_t available = AvailableMemoryBytes();
   if (bytes() > available) {
-    return CannotGive(tag(), bytes(), fmt::format("{} MiB are available", available >> 20));
+    return CannotMap(tag(), bytes(), fmt::format("{} MiB are available", available >> 20));
   }
   void* placed =
       mmap(data(), bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  if (placed == MAP_FAILED) return CannotGive(tag(), bytes(), strerror(errno));
+  if (placed == MAP_FAILED) return CannotMap(tag(), bytes(), strerror(errno));
   TANDEM_CHECK(placed == data(), "memory region " + tag() + " moved");
   madvise(data(), bytes(), MADV_HUGEPAGE);  // refused where the kernel has none: slower, not wrong
   set_mapped(true);

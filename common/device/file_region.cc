@@ -19,10 +19,10 @@
 namespace tandem {
 namespace {
 
-absl::Status CannotGive(const std::string& tag,
-                        const std::string& directory,
-                        int64_t bytes,
-                        int error) {
+absl::Status CannotOffload(const std::string& tag,
+                           const std::string& directory,
+                           int64_t bytes,
+                           int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG || error == ENOMEM;
   return MakeStatus(
       full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kFailedPrecondition,
@@ -58,16 +58,16 @@ absl::StatusOr<std::unique_ptr<FileRegion>> FileRegion::Create(const std::string
                                                                Ledger* ledger) {
   if (bytes <= 0) return InvalidArgument("offloading {}: {} bytes asked for", tag, bytes);
   UniqueFd fd = OpenUnnamed(directory);
-  if (!fd.valid()) return CannotGive(tag, directory, bytes, errno);
+  if (!fd.valid()) return CannotOffload(tag, directory, bytes, errno);
   // Without this a block that the disk lacks would be SIGBUS at first touch.
   int result = 0;
   do {
     result = posix_fallocate(fd.get(), 0, bytes);
   } while (result == EINTR);
-  if (result != 0) return CannotGive(tag, directory, bytes, result);
+  if (result != 0) return CannotOffload(tag, directory, bytes, result);
   WarnIfMemory(tag, directory, fd.get());
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (data == MAP_FAILED) return CannotGive(tag, directory, bytes, errno);
+  if (data == MAP_FAILED) return CannotOffload(tag, directory, bytes, errno);
   return std::unique_ptr<FileRegion>(
       new FileRegion(tag, std::move(fd), static_cast<std::byte*>(data), bytes, ledger));
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-absl::Status CannotGive(const std::string& name, int64_t bytes, const std::string& reason) {
+absl::Status CannotShare(const std::string& name, int64_t bytes, const std::string& reason) {
   return MakeStatus(absl::StatusCode::kResourceExhausted,
                     "shared memory {}: cannot get {} bytes ({} MiB): {}", name, bytes, bytes >> 20,
                     reason);
@@ -42,18 +42,18 @@ absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
   if (bytes <= 0) return InvalidArgument("shared memory {}: {} bytes asked for", name, bytes);
   const int64_t available = AvailableMemoryBytes();
   if (bytes > available) {
-    return CannotGive(name, bytes, fmt::format("{} MiB are available", available >> 20));
+    return CannotShare(name, bytes, fmt::format("{} MiB are available", available >> 20));
   }
   UniqueFd fd(memfd_create(("tandem-" + name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Internal("memfd_create: {}", strerror(errno));
-  if (ftruncate(fd.get(), bytes) != 0) return CannotGive(name, bytes, strerror(errno));
+  if (ftruncate(fd.get(), bytes) != 0) return CannotShare(name, bytes, strerror(errno));
   if (huge_pages) AskForHugePages(fd.get(), bytes);
   // Without this a page that the machine lacks would be SIGBUS at first touch.
   int result = 0;
   do {
     result = fallocate(fd.get(), 0, 0, bytes);
   } while (result != 0 && errno == EINTR);
-  if (result != 0) return CannotGive(name, bytes, strerror(errno));
+  if (result != 0) return CannotShare(name, bytes, strerror(errno));
   if (fcntl(fd.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_SEAL) != 0) {
     return Internal("shared memory {}: cannot seal: {}", name, strerror(errno));
   }

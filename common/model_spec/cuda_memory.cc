@@ -133,7 +133,7 @@ int64_t ProductScratch(const ModelSpec& spec, bool training) {
 }
 
 // A x of a product's adapters beside it.
-int64_t RankRows(const ModelSpec& spec, int64_t rows) {
+int64_t HeldRankRows(const ModelSpec& spec, int64_t rows) {
   int64_t bytes = 0;
   for (const AdaptedProduct& product : AdaptedProducts(spec)) {
     if (!product.any) continue;
@@ -204,7 +204,7 @@ std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTraine
           {"attention", HeldIfAny(partials) + ScratchHeld(stats) + 2 * rope},
           {"norms", ScratchHeld(norms)},
           {"products", ProductScratch(spec, true)},
-          {"adapters", RankRows(spec, rows) + RankRows(spec, train.rows)},
+          {"adapters", HeldRankRows(spec, rows) + HeldRankRows(spec, train.rows)},
           {"optimizer", OptimizerScratch(spec, options.pairs) + 256 * kDigestSumsBytes},
           {"uploads", UploadArenasHeld(uploads)}};
 }
@@ -251,7 +251,7 @@ std::vector<CudaPart> RolloutCudaScratch(const ModelSpec& spec, const CudaRollou
           {"attention", HeldIfAny(Partials(spec, spans)) +
                             RopeBytes(options.sequence_tokens, spec.head_dim / 2)},
           {"products", ProductScratch(spec, false)},
-          {"adapters", RankRows(spec, std::max(options.batched_tokens, spans.count))},
+          {"adapters", HeldRankRows(spec, std::max(options.batched_tokens, spans.count))},
           {"uploads", UploadArenasHeld(step) + graphs + sums}};
 }
 

@@ -14,7 +14,7 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kThreadScratch = int64_t{512} << 10;  // forward_ops.cc: taken at the start
 constexpr int64_t kVocabChunk = 1024;
 constexpr int64_t kChunkStatsBytes = 12;
-constexpr int64_t kScoreRows = 128;
+constexpr int64_t kCpuScoreRows = 128;
 constexpr int64_t kDrawRowsOfChunk = 32;
 constexpr int64_t kFilteredRows = 8;
 constexpr int64_t kAttentionQueries = 48;
@@ -67,7 +67,7 @@ int64_t AttentionBackwardBytes(const ModelSpec& spec, const ScratchOptions& opti
 }
 
 // A x of a product's adapters beside it, for all of its parts.
-int64_t RankRows(const ModelSpec& spec, int64_t rows) {
+int64_t BoundRankRows(const ModelSpec& spec, int64_t rows) {
   int64_t parts = 0;
   for (const AdaptedProduct& product : AdaptedProducts(spec)) {
     if (product.any) parts = std::max(parts, product.parts());
@@ -85,7 +85,7 @@ int64_t AdapterBackwardBytes(const ModelSpec& spec, int64_t element_bytes, int64
     wide = std::max(wide, product.out() * spec.adapters.rank * 4);
   }
   if (wide == 0) return 0;
-  return 2 * RankRows(spec, rows) + Bound(0, panels) + Bound(0, wide);
+  return 2 * BoundRankRows(spec, rows) + Bound(0, panels) + Bound(0, wide);
 }
 
 // What dropout in front of them takes: copies of inputs in forward and backward, and sums twice.
@@ -101,7 +101,7 @@ int64_t ForwardBytes(const ModelSpec& spec, const ScratchOptions& options, int64
   const int64_t chunks = (spec.vocab_size + kVocabChunk - 1) / kVocabChunk;
   const int64_t thread = Bound(
       kThreadScratch,
-      std::max(AttentionBytes(spec, options), std::min(scored, kScoreRows) * kVocabChunk * 4));
+      std::max(AttentionBytes(spec, options), std::min(scored, kCpuScoreRows) * kVocabChunk * 4));
   return options.threads * thread + Bound(0, scored * chunks * kChunkStatsBytes);
 }
 
@@ -136,7 +136,7 @@ int64_t TrainerScratchBytes(const ModelSpec& spec,
                             const ScratchOptions& options,
                             const BatchShape& largest) {
   return ForwardBytes(spec, options, largest.scored) + BackwardBytes(spec, options, largest) +
-         RankRows(spec, largest.rows) +
+         BoundRankRows(spec, largest.rows) +
          AdapterBackwardBytes(spec, options.element_bytes, largest.rows) +
          (options.adapters_drop ? DropoutBytes(spec, options.element_bytes, largest.rows) : 0);
 }
@@ -144,12 +144,12 @@ int64_t TrainerScratchBytes(const ModelSpec& spec,
 int64_t RolloutScratchBytes(const ModelSpec& spec, const ScratchOptions& options, bool filtered) {
   const int64_t drawing =
       ((kDrawRowsOfChunk + 1) * kVocabChunk + kDrawRowsOfChunk * spec.hidden_size) * 4;
-  const int64_t thread =
-      Bound(kThreadScratch, std::max({AttentionBytes(spec, options), kScoreRows * kVocabChunk * 4,
-                                      drawing, filtered ? 2 * spec.vocab_size * 4 : 0}));
+  const int64_t thread = Bound(
+      kThreadScratch, std::max({AttentionBytes(spec, options), kCpuScoreRows * kVocabChunk * 4,
+                                drawing, filtered ? 2 * spec.vocab_size * 4 : 0}));
   const int64_t chunks = (spec.vocab_size + kVocabChunk - 1) / kVocabChunk;
   const int64_t bytes = options.threads * thread + Bound(0, kDrawRows * chunks * kChunkStatsBytes) +
-                        RankRows(spec, options.batched_tokens);
+                        BoundRankRows(spec, options.batched_tokens);
   if (!filtered) return bytes;
   return bytes + Bound(0, kFilteredRows * spec.hidden_size * options.element_bytes) +
          Bound(0, kFilteredRows * spec.vocab_size * 4);

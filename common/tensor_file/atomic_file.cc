@@ -116,6 +116,11 @@ absl::Status WriteFileAtomically(const std::string& path, const std::string& con
   return file->Commit();
 }
 
+bool PathExists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
   return std::string(reinterpret_cast<const char*>(file->data()), file->size());

@@ -45,6 +45,9 @@ class AtomicFile {
 // Create, Append, Commit.
 absl::Status WriteFileAtomically(const std::string& path, const std::string& content);
 
+// False also where that cannot be found out.
+bool PathExists(const std::string& path);
+
 // The whole text of a file; errors as MappedFile::Open.
 absl::StatusOr<std::string> ReadWholeFile(const std::string& path);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -20,14 +19,9 @@ constexpr char kHead[] = "lm_head.weight";
 // Buffers that old exporters saved; they are computed from the config.
 bool IsKnownBuffer(const std::string& name) { return name.ends_with("rotary_emb.inv_freq"); }
 
-bool Exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 absl::Status NoWeights(const std::string& dir) {
   const bool pickled =
-      Exists(dir + "/pytorch_model.bin") || Exists(dir + "/pytorch_model.bin.index.json");
+      PathExists(dir + "/pytorch_model.bin") || PathExists(dir + "/pytorch_model.bin.index.json");
   return MakeStatus(absl::StatusCode::kNotFound, "{} has neither model.safetensors nor {}: {}", dir,
                     "model.safetensors.index.json",
                     pickled ? "save the model with safe_serialization to replace pytorch_model.bin"
@@ -41,9 +35,9 @@ absl::StatusOr<std::unique_ptr<const HfCheckpoint>> HfCheckpoint::Open(const std
   std::unique_ptr<HfCheckpoint> checkpoint(new HfCheckpoint(model_dir, HfTensors(spec)));
   const std::string single = model_dir + "/model.safetensors";
   const std::string index = model_dir + "/model.safetensors.index.json";
-  if (Exists(single)) {
+  if (PathExists(single)) {
     TANDEM_RETURN_IF_ERROR(checkpoint->MapSingle(single));
-  } else if (Exists(index)) {
+  } else if (PathExists(index)) {
     TANDEM_RETURN_IF_ERROR(checkpoint->MapSharded(index));
   } else {
     return NoWeights(model_dir);

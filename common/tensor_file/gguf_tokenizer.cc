@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // tokenizer.ggml.token_type, from llama.cpp's llama_token_type.
 constexpr int64_t kControl = 3;
@@ -22,27 +22,28 @@ std::string SplitRegex(const std::string& digits) {
          "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 }
 
-Json ByteLevel(bool add_prefix_space, bool trim_offsets, bool use_regex) {
+OrderedJson ByteLevel(bool add_prefix_space, bool trim_offsets, bool use_regex) {
   return {{"type", "ByteLevel"},
           {"add_prefix_space", add_prefix_space},
           {"trim_offsets", trim_offsets},
           {"use_regex", use_regex}};
 }
 
-Json Sequence(Json first) {
+OrderedJson Sequence(OrderedJson first) {
   const bool splits = first["type"] == "Split";
-  return {{"type", "Sequence"},
-          {"pretokenizers", Json::array({std::move(first), ByteLevel(false, true, !splits)})}};
+  return {
+      {"type", "Sequence"},
+      {"pretokenizers", OrderedJson::array({std::move(first), ByteLevel(false, true, !splits)})}};
 }
 
-Json Split(const std::string& regex) {
+OrderedJson Split(const std::string& regex) {
   return Sequence({{"type", "Split"},
                    {"pattern", {{"Regex", regex}}},
                    {"behavior", "Isolated"},
                    {"invert", false}});
 }
 
-absl::StatusOr<Json> PreTokenizer(const GgufFile& file, const std::string& pre) {
+absl::StatusOr<OrderedJson> PreTokenizer(const GgufFile& file, const std::string& pre) {
   if (pre == "smollm") return Sequence({{"type", "Digits"}, {"individual_digits", true}});
   if (pre == "gpt-2") return ByteLevel(false, true, true);
   if (pre == "llama-bpe") return Split(SplitRegex("\\p{N}{1,3}"));
@@ -83,8 +84,8 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
   return vocabulary;
 }
 
-Json AddedTokens(const Vocabulary& vocabulary) {
-  Json added = Json::array();
+OrderedJson AddedTokens(const Vocabulary& vocabulary) {
+  OrderedJson added = OrderedJson::array();
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const bool special = vocabulary.types[id] == kControl;
     if (!special && vocabulary.types[id] != kUserDefined) continue;
@@ -99,16 +100,18 @@ Json AddedTokens(const Vocabulary& vocabulary) {
   return added;
 }
 
-absl::StatusOr<Json> Model(const GgufFile& file, const Vocabulary& vocabulary) {
-  Json vocab = Json::object();
+absl::StatusOr<OrderedJson> Model(const GgufFile& file, const Vocabulary& vocabulary) {
+  OrderedJson vocab = OrderedJson::object();
   // Appending keeps this linear: an ordered object looks every new key up from the front.
-  auto& entries = vocab.get_ref<Json::object_t&>();
+  auto& entries = vocab.get_ref<OrderedJson::object_t&>();
   entries.reserve(vocabulary.tokens.size());
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     // Rows of the embedding that pad it to a round number have no token.
-    if (vocabulary.types[id] != kUnused) entries.push_back({vocabulary.tokens[id], Json(id)});
+    if (vocabulary.types[id] != kUnused) {
+      entries.push_back({vocabulary.tokens[id], OrderedJson(id)});
+    }
   }
-  Json merges = Json::array();
+  OrderedJson merges = OrderedJson::array();
   for (const std::string& merge : vocabulary.merges) {
     const size_t space = merge.find(' ', 1);
     if (space == std::string::npos || space + 1 == merge.size()) {
@@ -116,31 +119,31 @@ absl::StatusOr<Json> Model(const GgufFile& file, const Vocabulary& vocabulary) {
     }
     merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
   }
-  return Json{{"type", "BPE"},
-              {"dropout", nullptr},
-              {"unk_token", nullptr},
-              {"continuing_subword_prefix", nullptr},
-              {"end_of_word_suffix", nullptr},
-              {"fuse_unk", false},
-              {"byte_fallback", false},
-              {"ignore_merges", vocabulary.pre == "llama-bpe"},
-              {"vocab", std::move(vocab)},
-              {"merges", std::move(merges)}};
+  return OrderedJson{{"type", "BPE"},
+                     {"dropout", nullptr},
+                     {"unk_token", nullptr},
+                     {"continuing_subword_prefix", nullptr},
+                     {"end_of_word_suffix", nullptr},
+                     {"fuse_unk", false},
+                     {"byte_fallback", false},
+                     {"ignore_merges", vocabulary.pre == "llama-bpe"},
+                     {"vocab", std::move(vocab)},
+                     {"merges", std::move(merges)}};
 }
 
 // Puts the bos token before every text, as Llama 3's tokenizer does.
-Json BosTemplate(const std::string& bos, int32_t id) {
-  const Json a = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
-  const Json b = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
-  const Json token = {{"SpecialToken", {{"id", bos}, {"type_id", 0}}}};
-  Json special = Json::object();
+OrderedJson BosTemplate(const std::string& bos, int32_t id) {
+  const OrderedJson a = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const OrderedJson b = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  const OrderedJson token = {{"SpecialToken", {{"id", bos}, {"type_id", 0}}}};
+  OrderedJson special = OrderedJson::object();
   special[bos] = {{"id", bos}, {"ids", {id}}, {"tokens", {bos}}};
   return {{"type", "Sequence"},
-          {"processors", Json::array({ByteLevel(true, false, true),
-                                      {{"type", "TemplateProcessing"},
-                                       {"single", Json::array({token, a})},
-                                       {"pair", Json::array({token, a, token, b})},
-                                       {"special_tokens", special}}})}};
+          {"processors", OrderedJson::array({ByteLevel(true, false, true),
+                                             {{"type", "TemplateProcessing"},
+                                              {"single", OrderedJson::array({token, a})},
+                                              {"pair", OrderedJson::array({token, a, token, b})},
+                                              {"special_tokens", special}}})}};
 }
 
 // -1 where the key is absent.
@@ -160,7 +163,7 @@ absl::StatusOr<bool> AddsBos(const GgufFile& file, const std::string& pre) {
   return file.Flag(key);
 }
 
-absl::StatusOr<std::string> Dump(const GgufFile& file, const Json& json, int indent) {
+absl::StatusOr<std::string> Dump(const GgufFile& file, const OrderedJson& json, int indent) {
   try {
     return json.dump(indent) + "\n";
   } catch (const nlohmann::json::exception& error) {
@@ -171,9 +174,9 @@ absl::StatusOr<std::string> Dump(const GgufFile& file, const Json& json, int ind
 absl::StatusOr<std::string> TokenizerConfig(const GgufFile& file,
                                             const Vocabulary& vocabulary,
                                             bool add_bos) {
-  Json config = {{"add_bos_token", add_bos},
-                 {"add_prefix_space", false},
-                 {"clean_up_tokenization_spaces", false}};
+  OrderedJson config = {{"add_bos_token", add_bos},
+                        {"add_prefix_space", false},
+                        {"clean_up_tokenization_spaces", false}};
   const std::pair<const char*, const char*> names[] = {{"bos", "bos_token"},
                                                        {"eos", "eos_token"},
                                                        {"padding", "pad_token"},
@@ -196,8 +199,8 @@ absl::StatusOr<std::string> TokenizerConfig(const GgufFile& file,
 absl::StatusOr<GgufTokenizer> ConvertGgufTokenizer(const GgufFile& file) {
   TANDEM_ASSIGN_OR_RETURN(const Vocabulary vocabulary, ReadVocabulary(file));
   const size_t count = vocabulary.tokens.size();
-  TANDEM_ASSIGN_OR_RETURN(Json pre_tokenizer, PreTokenizer(file, vocabulary.pre));
-  TANDEM_ASSIGN_OR_RETURN(Json model, Model(file, vocabulary));
+  TANDEM_ASSIGN_OR_RETURN(OrderedJson pre_tokenizer, PreTokenizer(file, vocabulary.pre));
+  TANDEM_ASSIGN_OR_RETURN(OrderedJson model, Model(file, vocabulary));
   TANDEM_ASSIGN_OR_RETURN(bool add_bos, AddsBos(file, vocabulary.pre));
   GgufTokenizer result;
   TANDEM_ASSIGN_OR_RETURN(result.bos_token_id, SpecialId(file, "bos", count));
@@ -208,22 +211,22 @@ absl::StatusOr<GgufTokenizer> ConvertGgufTokenizer(const GgufFile& file) {
     if (id >= 0 && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
   }
   add_bos = add_bos && result.bos_token_id >= 0;
-  Json normalizer = nullptr;
+  OrderedJson normalizer = nullptr;
   if (vocabulary.pre == "qwen2") normalizer = {{"type", "NFC"}};
-  Json post_processor = nullptr;
+  OrderedJson post_processor = nullptr;
   if (add_bos) {
     const std::string& bos = vocabulary.tokens[static_cast<size_t>(result.bos_token_id)];
     post_processor = BosTemplate(bos, result.bos_token_id);
   }
-  const Json tokenizer = {{"version", "1.0"},
-                          {"truncation", nullptr},
-                          {"padding", nullptr},
-                          {"added_tokens", AddedTokens(vocabulary)},
-                          {"normalizer", std::move(normalizer)},
-                          {"pre_tokenizer", std::move(pre_tokenizer)},
-                          {"post_processor", std::move(post_processor)},
-                          {"decoder", ByteLevel(true, true, true)},
-                          {"model", std::move(model)}};
+  const OrderedJson tokenizer = {{"version", "1.0"},
+                                 {"truncation", nullptr},
+                                 {"padding", nullptr},
+                                 {"added_tokens", AddedTokens(vocabulary)},
+                                 {"normalizer", std::move(normalizer)},
+                                 {"pre_tokenizer", std::move(pre_tokenizer)},
+                                 {"post_processor", std::move(post_processor)},
+                                 {"decoder", ByteLevel(true, true, true)},
+                                 {"model", std::move(model)}};
   TANDEM_ASSIGN_OR_RETURN(result.tokenizer_json, Dump(file, tokenizer, -1));
   TANDEM_ASSIGN_OR_RETURN(result.tokenizer_config_json, TokenizerConfig(file, vocabulary, add_bos));
   return result;

@@ -1,7 +1,6 @@
 #include "common/tensor_file/hf_export.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include "common/base/status_macros.h"
@@ -17,11 +16,6 @@ constexpr const char* kOptionalFiles[] = {"tokenizer_config.json",
                                           "vocab.json",
                                           "merges.txt",
                                           "chat_template.jinja"};
-
-bool Exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 absl::Status CopyFile(const std::string& from, const std::string& to) {
   TANDEM_ASSIGN_OR_RETURN(const std::string content, ReadWholeFile(from));
@@ -53,7 +47,7 @@ absl::Status CopyTokenizerFiles(const std::string& tokenizer_dir, const std::str
   TANDEM_RETURN_IF_ERROR(CopyFile(tokenizer_dir + "/tokenizer.json", dir + "/tokenizer.json"));
   for (const char* name : kOptionalFiles) {
     const std::string from = tokenizer_dir + "/" + name;
-    if (!Exists(from)) continue;
+    if (!PathExists(from)) continue;
     TANDEM_RETURN_IF_ERROR(CopyFile(from, dir + "/" + name));
   }
   return absl::OkStatus();
@@ -67,7 +61,7 @@ absl::Status WriteHfFiles(const ModelSpec& spec,
   // Sampling defaults that the model's authors chose stay as they are.
   const std::string generation = tokenizer_dir + "/generation_config.json";
   const std::string generation_out = dir + "/generation_config.json";
-  TANDEM_RETURN_IF_ERROR(Exists(generation)
+  TANDEM_RETURN_IF_ERROR(PathExists(generation)
                              ? CopyFile(generation, generation_out)
                              : WriteFileAtomically(generation_out, GenerationConfigJson(spec)));
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(dir + "/config.json", ModelConfigJson(spec)));

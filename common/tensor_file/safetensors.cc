@@ -40,7 +40,9 @@ bool IsNaturalList(const Json& value) {
 }
 
 // Parses the header and refuses a tensor named twice, of which JSON parsers keep only the last.
-absl::StatusOr<Json> ParseHeader(const std::string& path, const char* text, uint64_t bytes) {
+absl::StatusOr<Json> ParseSafetensorsHeader(const std::string& path,
+                                            const char* text,
+                                            uint64_t bytes) {
   std::set<std::string> names;
   std::string duplicate;
   auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -152,7 +154,7 @@ absl::Status SafetensorsFile::ReadHeader() {
   }
   file_->ReadExactly(file_->data(), data_start);
   const char* text = reinterpret_cast<const char*>(file_->data()) + sizeof(header_bytes);
-  TANDEM_ASSIGN_OR_RETURN(const Json header, ParseHeader(path(), text, header_bytes));
+  TANDEM_ASSIGN_OR_RETURN(const Json header, ParseSafetensorsHeader(path(), text, header_bytes));
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       if (!entry.is_object()) return Corrupt(path(), "__metadata__ is not an object");

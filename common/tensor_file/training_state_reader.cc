@@ -42,7 +42,7 @@ absl::StatusOr<Json> HeaderOf(const SafetensorsFile& file) {
 }
 
 // nlohmann throws on a missing key or wrong type: one door for all of them.
-absl::StatusOr<TrainingStateHeader> ParseHeader(const Json& json, const std::string& path) {
+absl::StatusOr<TrainingStateHeader> ParseStateHeader(const Json& json, const std::string& path) {
   try {
     TrainingStateHeader header;
     header.rank = json.at("rank").get<int64_t>();
@@ -111,7 +111,7 @@ absl::Status TrainingStateReader::OpenRank(int64_t rank, int64_t world) {
   TANDEM_ASSIGN_OR_RETURN(auto file,
                           SafetensorsFile::Open(dir_ + "/" + TrainingStateFileName(rank, world)));
   TANDEM_ASSIGN_OR_RETURN(const Json json, HeaderOf(*file));
-  TANDEM_ASSIGN_OR_RETURN(TrainingStateHeader header, ParseHeader(json, file->path()));
+  TANDEM_ASSIGN_OR_RETURN(TrainingStateHeader header, ParseStateHeader(json, file->path()));
   if (header.rank != rank || header.world != world) {
     return InvalidArgument("{} was written by rank {} of {}: it was renamed or mixed up",
                            file->path(), header.rank, header.world);

@@ -100,3 +100,5 @@ absl::StatusOr<std::vector<Regex::Match>> Regex::FindAll(std::string_view text) 
 }
 
 }  // namespace tandem
+
+#undef PCRE2_CODE_UNIT_WIDTH

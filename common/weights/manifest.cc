@@ -20,7 +20,7 @@ std::string Finding(const std::string& what, const std::vector<std::string>& nam
   return fmt::format("{} {} ({}); ", names.size(), what, list);
 }
 
-std::string Describe(DType dtype, const std::vector<int64_t>& shape) {
+std::string DescribeTensor(DType dtype, const std::vector<int64_t>& shape) {
   return DTypeName(dtype) + " " + ShapeText(shape);
 }
 
@@ -66,8 +66,8 @@ absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(const WeightLayout
       unexpected.push_back(tensor.name);
     } else if (tensor.dtype != layout.dtype() || tensor.shape != (*place)->shape) {
       different.push_back(fmt::format("{} is {} here and {} there", tensor.name,
-                                      Describe(layout.dtype(), (*place)->shape),
-                                      Describe(tensor.dtype, tensor.shape)));
+                                      DescribeTensor(layout.dtype(), (*place)->shape),
+                                      DescribeTensor(tensor.dtype, tensor.shape)));
     } else {
       places.push_back(*place);
     }

@@ -25,7 +25,7 @@ struct SlotsMessage {
   SlotShape shape() const { return {slot_bytes, static_cast<int>(slots), direct != 0}; }
 };
 
-std::string Describe(const SlotShape& shape) {
+std::string DescribeSlots(const SlotShape& shape) {
   return shape.direct ? fmt::format("a shard of {} bytes", shape.slot_bytes)
                       : fmt::format("{} slots of {} bytes", shape.slots, shape.slot_bytes);
 }
@@ -65,8 +65,8 @@ absl::StatusOr<ReceivedSlots> PairListener::Receive(int64_t generation,
     payload.resize(static_cast<size_t>(message.payload_bytes));
     if (!ReceiveMessage(socket, payload.data(), payload.size(), soon).ok()) continue;
     if (message.shape() != announced) {
-      return InvalidArgument("{} were announced, {} were passed", Describe(announced),
-                             Describe(message.shape()));
+      return InvalidArgument("{} were announced, {} were passed", DescribeSlots(announced),
+                             DescribeSlots(message.shape()));
     }
     ReceivedSlots received;
     received.link.connection = std::move(connection).value();

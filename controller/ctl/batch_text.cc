@@ -37,7 +37,7 @@ std::string PlaceText(const BatchPosition& place) {
   return place.position < 0 ? sample : fmt::format("{} response token {}", sample, place.position);
 }
 
-std::string VersionsText(const BatchStats& stats) {
+std::string BatchVersionsText(const BatchStats& stats) {
   std::vector<std::string> versions;
   for (const auto& [version, tokens] : stats.version_tokens) {
     versions.push_back(fmt::format("v{}:{}", version, tokens));
@@ -66,7 +66,7 @@ std::string Head(const BatchReader& batch, const BatchStats& stats) {
     reasons.push_back(fmt::format("{} {}", name, count));
   }
   text += fmt::format("finish reasons: {}\n", fmt::join(reasons, ", "));
-  if (stats.version_tokens.size() > 1) text += VersionsText(stats);
+  if (stats.version_tokens.size() > 1) text += BatchVersionsText(stats);
   if (stats.off_support > 0) text += fmt::format("off-support: {} samples\n", stats.off_support);
   for (const SavedMiniBatch& mini : info.mini_batches) {
     text += fmt::format("mini-batch {} of pass {}: {} samples, {} trained tokens{}\n", mini.index,

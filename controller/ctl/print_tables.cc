@@ -61,7 +61,7 @@ std::string FinishText(v1::FinishReason reason) {
 }
 
 // The weight version of a response; of several, each with its number of tokens: "v3:120 v4:57".
-std::string VersionsText(const v1::SampleRecord& sample) {
+std::string SampleVersionsText(const v1::SampleRecord& sample) {
   std::vector<std::pair<int64_t, int64_t>> versions;  // and tokens
   for (const v1::Segment& segment : sample.segments()) {
     // What a tool said may lie between two of one version.
@@ -179,7 +179,7 @@ std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
                     OneLine(sample.ground_truth(), width), fmt::format("{:.3g}", sample.reward()),
                     fmt::format("{:.3g}", sample.advantage()),
                     std::to_string(sample.response_tokens()), FinishText(sample.finish_reason()),
-                    VersionsText(sample)});
+                    SampleVersionsText(sample)});
   }
   return FormatTable(rows) +
          fmt::format("{} of {} samples\n", samples.samples_size(), samples.total());

@@ -42,7 +42,7 @@ std::string Table(const ModelSpec& spec, const WeightLayout& layout) {
                      manifest.size(), ManifestBytes(manifest), layout.total_bytes());
 }
 
-nlohmann::ordered_json Json(const ModelSpec& spec, const WeightLayout& layout) {
+nlohmann::ordered_json LayoutJson(const ModelSpec& spec, const WeightLayout& layout) {
   nlohmann::ordered_json json;
   json["tensors"] = nlohmann::ordered_json::array();
   const Manifest manifest = ManifestOf(layout);
@@ -72,7 +72,7 @@ absl::Status WeightsManifestCommand(const WeightsManifestOptions& options, std::
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
   const DType dtype = options.dtype == "float32" ? DType::kFloat32 : DType::kBFloat16;
   const WeightLayout layout = WeightLayout::Build(spec, dtype);
-  out << (options.json ? Json(spec, layout).dump(2) + "\n" : Table(spec, layout));
+  out << (options.json ? LayoutJson(spec, layout).dump(2) + "\n" : Table(spec, layout));
   return absl::OkStatus();
 }
 

@@ -10,10 +10,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kInstruction =
+constexpr const char* kGsm8kInstruction =
     " Work it out step by step, then give the final number after \"####\".";
 
-absl::StatusOr<Json> ConvertRow(const Json& row, int64_t index) {
+absl::StatusOr<Json> ConvertGsm8kRow(const Json& row, int64_t index) {
   TANDEM_ASSIGN_OR_RETURN(const std::string question, TextColumn(row, "question"));
   TANDEM_ASSIGN_OR_RETURN(const std::string answer, TextColumn(row, "answer"));
   const size_t mark = answer.rfind("#### ");
@@ -24,13 +24,13 @@ absl::StatusOr<Json> ConvertRow(const Json& row, int64_t index) {
   std::erase(truth, ',');
   truth.erase(truth.find_last_not_of(" \r\n\t") + 1);
   TANDEM_RETURN_IF_ERROR(CheckTruthText(truth));
-  return MakeDataRow("openai/gsm8k", question + kInstruction, truth, {{"index", index}});
+  return MakeDataRow("openai/gsm8k", question + kGsm8kInstruction, truth, {{"index", index}});
 }
 
 }  // namespace
 
 absl::StatusOr<int64_t> ConvertGsm8k(const std::string& input, const std::string& output) {
-  return ConvertRows(input, output, &ConvertRow);
+  return ConvertRows(input, output, &ConvertGsm8kRow);
 }
 
 }  // namespace tandem

@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDataSource = "DigitalLearningGmbH/MATH-lighteval";
-constexpr const char* kInstruction =
+constexpr const char* kMathInstruction =
     " Reason step by step and put the final answer within \\boxed{}.";
 
 // A few solutions of the set frame their answer with \fbox.
@@ -35,7 +35,7 @@ absl::StatusOr<std::string> Truth(const Json& row) {
   return InvalidArgument("no braces follow the last box of the solution: {}", *command);
 }
 
-absl::StatusOr<Json> ConvertRow(const Json& row, int64_t index) {
+absl::StatusOr<Json> ConvertMathRow(const Json& row, int64_t index) {
   TANDEM_ASSIGN_OR_RETURN(const std::string problem, TextColumn(row, "problem"));
   TANDEM_ASSIGN_OR_RETURN(const std::string truth, Truth(row));
   TANDEM_RETURN_IF_ERROR(CheckTruthText(truth));
@@ -43,13 +43,13 @@ absl::StatusOr<Json> ConvertRow(const Json& row, int64_t index) {
   for (const char* column : {"level", "type", "subject"}) {
     if (row.contains(column)) extra[column] = row[column];
   }
-  return MakeDataRow(kDataSource, problem + kInstruction, truth, extra);
+  return MakeDataRow(kDataSource, problem + kMathInstruction, truth, extra);
 }
 
 }  // namespace
 
 absl::StatusOr<int64_t> ConvertMath(const std::string& input, const std::string& output) {
-  return ConvertRows(input, output, &ConvertRow);
+  return ConvertRows(input, output, &ConvertMathRow);
 }
 
 }  // namespace tandem

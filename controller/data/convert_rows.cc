@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 // Collects converted rows.
-class Rows {
+class ConvertedRows {
  public:
-  explicit Rows(const RowConverter& convert) : convert_(convert) {}
+  explicit ConvertedRows(const RowConverter& convert) : convert_(convert) {}
 
   absl::Status Add(const std::string& object, const std::string& place) {
     const Json row = Json::parse(object, nullptr, /*allow_exceptions=*/false);
@@ -43,7 +43,7 @@ class Rows {
   int64_t count_ = 0;
 };
 
-absl::Status AddLines(const std::string& path, Rows& rows) {
+absl::Status AddLines(const std::string& path, ConvertedRows& rows) {
   std::ifstream file(path);
   if (!file) return MakeStatus(absl::StatusCode::kNotFound, "cannot read {}", path);
   std::string line;
@@ -55,7 +55,7 @@ absl::Status AddLines(const std::string& path, Rows& rows) {
   return absl::OkStatus();
 }
 
-absl::Status AddFolder(const std::string& path, Rows& rows) {
+absl::Status AddFolder(const std::string& path, ConvertedRows& rows) {
   std::vector<std::string> files;
   std::error_code error;
   for (fs::recursive_directory_iterator it(path, error), end; it != end && !error;
@@ -78,7 +78,7 @@ absl::Status AddFolder(const std::string& path, Rows& rows) {
 absl::StatusOr<int64_t> ConvertRows(const std::string& input,
                                     const std::string& output,
                                     const RowConverter& convert) {
-  Rows rows(convert);
+  ConvertedRows rows(convert);
   std::error_code error;
   if (fs::equivalent(input, output, error)) {
     return InvalidArgument("{} is both input and output, and would be overwritten; name another",

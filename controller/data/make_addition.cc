@@ -19,7 +19,7 @@ struct Pair {
   int64_t a, b;
 };
 
-std::string Row(int64_t a, int64_t b, const char* split, int64_t index) {
+std::string AdditionRow(int64_t a, int64_t b, const char* split, int64_t index) {
   nlohmann::ordered_json row;
   row["data_source"] = "tandem/addition";
   row["prompt"] = {
@@ -32,11 +32,11 @@ std::string Row(int64_t a, int64_t b, const char* split, int64_t index) {
 }
 
 // Both orders of each pair; one row where they are the same.
-std::string Rows(const std::vector<Pair>& pairs, const char* split, int64_t* count) {
+std::string AdditionRows(const std::vector<Pair>& pairs, const char* split, int64_t* count) {
   std::string text;
   for (const Pair& pair : pairs) {
-    text += Row(pair.a, pair.b, split, (*count)++);
-    if (pair.a != pair.b) text += Row(pair.b, pair.a, split, (*count)++);
+    text += AdditionRow(pair.a, pair.b, split, (*count)++);
+    if (pair.a != pair.b) text += AdditionRow(pair.b, pair.a, split, (*count)++);
   }
   return text;
 }
@@ -70,8 +70,9 @@ absl::StatusOr<AdditionFiles> MakeAddition(const std::string& directory,
   files.train_path = base / "train.jsonl";
   files.val_path = base / "val.jsonl";
   TANDEM_RETURN_IF_ERROR(
-      WriteFileAtomically(files.train_path, Rows(train, "train", &files.train_rows)));
-  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(files.val_path, Rows(val, "val", &files.val_rows)));
+      WriteFileAtomically(files.train_path, AdditionRows(train, "train", &files.train_rows)));
+  TANDEM_RETURN_IF_ERROR(
+      WriteFileAtomically(files.val_path, AdditionRows(val, "val", &files.val_rows)));
   return files;
 }
 

@@ -1,7 +1,6 @@
 #include "controller/partial/cut_journal.h"
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/tensor_file/atomic_file.h"
+#include "controller/partial/pool_file.h"
 
 namespace tandem {
 namespace {
@@ -23,11 +23,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
-
-absl::Status DiskError(const std::string& path, const char* action, int error) {
-  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
-                    IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : "");
-}
 
 // One object and its digest as its last key.
 std::string Sealed(const Json& json) {
@@ -109,7 +104,7 @@ absl::Status CutJournal::Read() {
       previous = fmt::format("{}.previous-{}", path_, n);
     }
     if (std::rename(path_.c_str(), previous.c_str()) != 0) {
-      return DiskError(path_, "renaming", errno);
+      return RunFileError(path_, "renaming", errno);
     }
     note_ = fmt::format(
         "{} is not of this run, and is {} now: steps that are made again may be cut "
@@ -149,7 +144,7 @@ absl::Status CutJournal::Rewrite() {
   for (const auto& [place, entry] : entries_) text += LineOf(place, entry);
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(path_, text));
   const int fd = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return DiskError(path_, "opening", errno);
+  if (fd < 0) return RunFileError(path_, "opening", errno);
   if (fd_ >= 0) close(fd_);
   fd_ = fd;
   end_ = std::ssize(text);
@@ -177,7 +172,7 @@ absl::Status CutJournal::WriteLine(const std::string& line) {
     close(fd_);
     fd_ = -1;
   }
-  return DiskError(path_, "writing", error);
+  return RunFileError(path_, "writing", error);
 }
 
 absl::Status CutJournal::Append(int64_t step,

@@ -14,16 +14,11 @@
 namespace tandem {
 namespace {
 
-absl::Status DiskError(const std::string& path, const char* action, int error) {
-  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
-                    IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : "");
-}
-
 absl::Status WriteAll(int fd, const std::string& path, std::span<const char> bytes, int64_t at) {
   while (!bytes.empty()) {
     const ssize_t wrote = pwrite(fd, bytes.data(), bytes.size(), at);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return DiskError(path, "writing", wrote == 0 ? ENOSPC : errno);
+    if (wrote <= 0) return RunFileError(path, "writing", wrote == 0 ? ENOSPC : errno);
     bytes = bytes.subspan(static_cast<size_t>(wrote));
     at += wrote;
   }
@@ -34,7 +29,7 @@ absl::Status ReadAll(int fd, const std::string& path, std::span<char> bytes, int
   while (!bytes.empty()) {
     const ssize_t got = pread(fd, bytes.data(), bytes.size(), at);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return DiskError(path, "reading", errno);
+    if (got < 0) return RunFileError(path, "reading", errno);
     if (got == 0) return absl::DataLossError(path + " was cut short while in use");
     bytes = bytes.subspan(static_cast<size_t>(got));
     at += got;
@@ -54,10 +49,15 @@ std::span<char> BytesOf(std::vector<T>& values) {
 
 }  // namespace
 
+absl::Status RunFileError(const std::string& path, const char* action, int error) {
+  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
+                    IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : "");
+}
+
 absl::StatusOr<std::shared_ptr<PoolFile>> PoolFile::Create(const std::string& dir) {
   std::string path = dir + "/tokens.XXXXXX";
   const int fd = mkostemp(path.data(), O_CLOEXEC);
-  if (fd < 0) return DiskError(path, "creating the file", errno);
+  if (fd < 0) return RunFileError(path, "creating the file", errno);
   unlink(path.c_str());
   return std::shared_ptr<PoolFile>(new PoolFile(std::move(path), fd));
 }

@@ -11,6 +11,9 @@
 
 namespace tandem {
 
+// Of a file in the folder of the run; `error` is an errno.
+absl::Status RunFileError(const std::string& path, const char* action, int error);
+
 // Of the response, without the prompt.
 struct PoolArrays {
   std::vector<int32_t> tokens;

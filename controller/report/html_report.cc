@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-constexpr const char* kStyle = R"css(
+constexpr const char* kReportStyle = R"css(
   body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; color: #111827; }
   h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; }
   svg { width: 100%; max-width: 40em; font: 12px system-ui, sans-serif; display: block; }
@@ -126,7 +126,8 @@ std::string Facts(const ReportInput& input) {
 
 std::string HtmlReport(const ReportInput& input) {
   std::string html = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>";
-  html += EscapeHtml(input.info.run_id) + "</title><style>" + kStyle + "</style></head><body>";
+  html +=
+      EscapeHtml(input.info.run_id) + "</title><style>" + kReportStyle + "</style></head><body>";
   html += "<h1>Tandem run " + EscapeHtml(input.info.run_id) + "</h1>" + Facts(input);
   html += "<h2>Reward</h2>" + RewardPlot(input);
   html += "<p>" +

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-constexpr const char* kStyle = R"css(
+constexpr const char* kMemoryStyle = R"css(
   body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; color: #111827; }
   h1 { font-size: 1.5em; } h2 { font-size: 1.15em; margin-top: 2em; }
   svg { width: 100%; font: 12px system-ui, sans-serif; display: block; }
@@ -23,10 +23,11 @@ constexpr const char* kStyle = R"css(
     height: 1em; margin-right: .4em; vertical-align: -.15em; } .bad { color: #b91c1c; }
 )css";
 
-constexpr int kWidth = 960, kLeft = 190, kRight = 90, kRow = 24, kTop = 22;
+constexpr int kMemoryWidth = 960, kMemoryLeft = 190, kMemoryRight = 90, kMemoryRow = 24,
+              kMemoryTop = 22;
 
 // A colour for each tag; the rollout's are paler.
-const char* Colour(const std::string& tag) {
+const char* TagColour(const std::string& tag) {
   static const std::map<std::string, const char*> colours = {
       {"master", "#1d4ed8"},    {"weights", "#059669"},     {"reference", "#7c3aed"},
       {"optimizer", "#d97706"}, {"gradients", "#dc2626"},   {"gather", "#0891b2"},
@@ -48,30 +49,31 @@ std::string Bars(const std::vector<Row>& rows, int64_t device_bytes) {
   // The device's end, unless the bars would be short then.
   const bool limited = device_bytes > 0 && device_bytes < 4 * full;
   if (limited) full = std::max(full, device_bytes);
-  const double scale = static_cast<double>(kWidth - kLeft - kRight) / static_cast<double>(full);
-  const int height = kTop + kRow * static_cast<int>(rows.size()) + 4;
-  std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img">)", kWidth, height);
+  const double scale =
+      static_cast<double>(kMemoryWidth - kMemoryLeft - kMemoryRight) / static_cast<double>(full);
+  const int height = kMemoryTop + kMemoryRow * static_cast<int>(rows.size()) + 4;
+  std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img">)", kMemoryWidth, height);
   for (size_t i = 0; i < rows.size(); ++i) {
-    const int y = kTop + kRow * static_cast<int>(i);
-    svg += fmt::format(R"(<text x="{}" y="{}" text-anchor="end">{}</text>)", kLeft - 8, y + 15,
-                       EscapeHtml(rows[i].name));
-    double x = kLeft;
+    const int y = kMemoryTop + kMemoryRow * static_cast<int>(i);
+    svg += fmt::format(R"(<text x="{}" y="{}" text-anchor="end">{}</text>)", kMemoryLeft - 8,
+                       y + 15, EscapeHtml(rows[i].name));
+    double x = kMemoryLeft;
     for (const MemoryLine& line : rows[i].lines) {
       const double width = static_cast<double>(line.bytes) * scale;
       if (width <= 0) continue;
       svg += fmt::format(
           R"(<rect x="{:.1f}" y="{}" width="{:.1f}" height="{}" fill="{}" opacity="{}"><title>{} {}: {}</title></rect>)",
-          x, y, width, kRow - 6, Colour(line.tag), line.trainer ? "1" : "0.55",
+          x, y, width, kMemoryRow - 6, TagColour(line.tag), line.trainer ? "1" : "0.55",
           line.trainer ? "trainer" : "rollout", EscapeHtml(line.tag), FormatBytes(line.bytes));
       x += width;
     }
     svg += fmt::format(R"(<text x="{:.1f}" y="{}">{}</text>)", x + 6, y + 15,
                        FormatBytes(rows[i].bytes));
   }
-  const double limit = kLeft + static_cast<double>(device_bytes) * scale;
+  const double limit = kMemoryLeft + static_cast<double>(device_bytes) * scale;
   if (limited) {
     svg += fmt::format(R"(<line class="limit" x1="{0:.1f}" y1="{1}" x2="{0:.1f}" y2="{2}"/>)",
-                       limit, kTop - 4, height);
+                       limit, kMemoryTop - 4, height);
     svg += fmt::format(R"(<text x="{:.1f}" y="12" text-anchor="end">device {}</text>)", limit,
                        FormatBytes(device_bytes));
   }
@@ -88,7 +90,7 @@ std::string Legend(const std::vector<Row>& rows) {
   std::string html = "<p>";
   for (const auto& [rollout, tag] : tags) {
     html += fmt::format(R"(<span class="key"><i style="background:{};opacity:{}"></i>{} {}</span>)",
-                        Colour(tag), rollout ? "0.55" : "1", rollout ? "rollout" : "trainer",
+                        TagColour(tag), rollout ? "0.55" : "1", rollout ? "rollout" : "trainer",
                         EscapeHtml(tag));
   }
   return html + "</p>";
@@ -185,7 +187,7 @@ std::string MemoryHtml(const std::string& title,
   const MemoryPlan& plan = memory.plan;
   const std::vector<Row> rows = RowsOf(memory);
   std::string html = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>";
-  html += EscapeHtml(title) + "</title><style>" + kStyle + "</style></head><body>";
+  html += EscapeHtml(title) + "</title><style>" + kMemoryStyle + "</style></head><body>";
   html += "<h1>Memory of a pair: " + EscapeHtml(title) + "</h1>";
   if (!plan.phases.empty()) {
     html += fmt::format("<p{}>Planned {}.</p>", plan.fits() ? "" : " class=\"bad\"",

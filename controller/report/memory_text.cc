@@ -29,7 +29,7 @@ int64_t FullBar(int64_t device_bytes, int64_t peak_bytes) {
   return peak_bytes < device_bytes / 4 ? peak_bytes : std::max(device_bytes, peak_bytes);
 }
 
-std::string Percent(int64_t bytes, int64_t of) {
+std::string PercentOf(int64_t bytes, int64_t of) {
   return of > 0 ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(bytes) / of) : "-";
 }
 
@@ -214,7 +214,7 @@ std::string MemoryPlanText(const MemoryPlan& plan) {
     all.insert(all.end(), lines.begin(), lines.end());
     rows.push_back({phase.phase, FormatBytes(plan.Bytes(phase, true)),
                     FormatBytes(plan.Bytes(phase, false)), FormatBytes(plan.Bytes(phase)),
-                    Percent(plan.Bytes(phase), plan.device_bytes),
+                    PercentOf(plan.Bytes(phase), plan.device_bytes),
                     MemoryBar(lines, full, kBarWidth)});
   }
   text += FormatTable(rows) + TagLetters(all) + PeakTable(plan) + Decisions(plan) +
@@ -305,7 +305,7 @@ std::string StepMemoryText(const StepMemory& memory) {
     rows.push_back(
         {phase.phase, FormatSeconds(phase.seconds), FormatBytes(pair.trainer.peak_on_device()),
          FormatBytes(pair.rollout.peak_on_device()), FormatBytes(pair.peak_bytes()),
-         Percent(pair.peak_bytes(), plan.device_bytes),
+         PercentOf(pair.peak_bytes(), plan.device_bytes),
          planned == nullptr ? "-" : FormatBytes(plan.LedgerBytes(*planned)), FormatBytes(system),
          FormatBytes(pair.trainer.unaccounted_bytes() + pair.rollout.unaccounted_bytes()),
          MemoryBar(lines, full, kBarWidth / 2)});

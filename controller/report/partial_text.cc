@@ -17,7 +17,7 @@ double NumberOf(const StepRecord& step, const std::string& name) {
   return std::isnan(value) ? 0 : value;
 }
 
-std::string Percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
+std::string SharePercent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 
 std::string Count(double count, const char* one) {
   return fmt::format("{:.0f} {}{}", count, one, count == 1 ? "" : "s");
@@ -30,7 +30,7 @@ std::string Cell(const StepRecord& step, const char* name) {
 
 std::string ShareCell(const StepRecord& step, const char* name) {
   const double value = MetricOf(step, name);
-  return std::isnan(value) ? "-" : Percent(value);
+  return std::isnan(value) ? "-" : SharePercent(value);
 }
 
 struct Totals {
@@ -73,10 +73,10 @@ class MeanTail {
 
 std::string TailsText(const MeanTail& before, const MeanTail& with) {
   if (std::isnan(with.Value())) return "";
-  std::string text =
-      fmt::format("; the tail of generation left {} of the slots empty", Percent(with.Value()));
+  std::string text = fmt::format("; the tail of generation left {} of the slots empty",
+                                 SharePercent(with.Value()));
   if (std::isnan(before.Value())) return text;
-  return text + fmt::format(", and {} in the steps without it", Percent(before.Value()));
+  return text + fmt::format(", and {} in the steps without it", SharePercent(before.Value()));
 }
 
 }  // namespace
@@ -97,8 +97,8 @@ std::string PartialStepText(const StepRecord& step) {
     text += fmt::format(", {} left whole", Count(whole, "group"));
   }
   if (const double ratio = NumberOf(step, kPartialRatio); ratio > 0) {
-    text += fmt::format(", {} of the samples of several versions (span {:.0f})", Percent(ratio),
-                        NumberOf(step, kPartialSpan));
+    text += fmt::format(", {} of the samples of several versions (span {:.0f})",
+                        SharePercent(ratio), NumberOf(step, kPartialSpan));
   }
   if (const double tokens = NumberOf(step, kPrefilledAgain); tokens > 0) {
     text += fmt::format(", {} prefilled again", Count(tokens, "token"));
@@ -147,7 +147,7 @@ std::string PartialText(const std::vector<StepRecord>& steps) {
   text += fmt::format(
       "{} of the samples have tokens of several versions (span up to {:.0f}); {} of "
       "a step's trained tokens are of older weights",
-      Percent(all.partial_ratio / count), all.span, Percent(all.stale_share / count));
+      SharePercent(all.partial_ratio / count), all.span, SharePercent(all.stale_share / count));
   if (all.stale > 0) {
     text += fmt::format(", {:.3g} versions old in the mean", all.ages / all.stale);
   }

@@ -12,12 +12,13 @@
 namespace tandem {
 namespace {
 
-constexpr int kWidth = 640, kHeight = 240, kLeft = 60, kRight = 16, kTop = 34, kBottom = 28;
+constexpr int kPlotWidth = 640, kPlotHeight = 240, kPlotLeft = 60, kPlotRight = 16, kPlotTop = 34,
+              kPlotBottom = 28;
 constexpr int kBarHeight = 22, kBarLeft = 110;
 constexpr std::array<const char*, 6> kColours = {"#2563eb", "#dc2626", "#059669",
                                                  "#d97706", "#7c3aed", "#4b5563"};
 
-const char* Colour(size_t i) { return kColours[i % kColours.size()]; }
+const char* SeriesColour(size_t i) { return kColours[i % kColours.size()]; }
 
 struct Range {
   double low = 0, high = 1;
@@ -48,12 +49,13 @@ std::string Axes(const Range& x, const Range& y) {
   std::string svg;
   for (int tick = 0; tick <= 4; ++tick) {
     const double share = tick / 4.0;
-    const double at = kHeight - kBottom - share * (kHeight - kTop - kBottom);
-    svg += fmt::format(R"(<line class="grid" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>)", kLeft, at,
-                       kWidth - kRight, at);
-    svg += Text(kLeft - 6, at + 4, "end", fmt::format("{:.3g}", y.low + share * (y.high - y.low)));
-    svg += Text(kLeft + share * (kWidth - kLeft - kRight), kHeight - 8, "middle",
-                fmt::format("{:.4g}", x.low + share * (x.high - x.low)));
+    const double at = kPlotHeight - kPlotBottom - share * (kPlotHeight - kPlotTop - kPlotBottom);
+    svg += fmt::format(R"(<line class="grid" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>)", kPlotLeft,
+                       at, kPlotWidth - kPlotRight, at);
+    svg +=
+        Text(kPlotLeft - 6, at + 4, "end", fmt::format("{:.3g}", y.low + share * (y.high - y.low)));
+    svg += Text(kPlotLeft + share * (kPlotWidth - kPlotLeft - kPlotRight), kPlotHeight - 8,
+                "middle", fmt::format("{:.4g}", x.low + share * (x.high - x.low)));
   }
   return svg;
 }
@@ -62,8 +64,9 @@ std::string Curve(const PlotSeries& series, const Range& x, const Range& y, cons
   std::string points, dots;
   for (const PlotPoint& point : series.points) {
     if (std::isnan(point.y)) continue;
-    const double px = kLeft + x.Share(point.x) * (kWidth - kLeft - kRight);
-    const double py = kHeight - kBottom - y.Share(point.y) * (kHeight - kTop - kBottom);
+    const double px = kPlotLeft + x.Share(point.x) * (kPlotWidth - kPlotLeft - kPlotRight);
+    const double py =
+        kPlotHeight - kPlotBottom - y.Share(point.y) * (kPlotHeight - kPlotTop - kPlotBottom);
     points += fmt::format("{:.1f},{:.1f} ", px, py);
     dots += fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="4" fill="{}"/>)", px, py, colour);
   }
@@ -76,31 +79,32 @@ std::string Curve(const PlotSeries& series, const Range& x, const Range& y, cons
 
 std::string SvgLines(const std::string& title, const std::vector<PlotSeries>& series) {
   const Range x = RangeOf(series, &PlotPoint::x), y = RangeOf(series, &PlotPoint::y);
-  std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img">)", kWidth, kHeight);
-  svg += fmt::format(R"(<text class="title" x="{}" y="16">{}</text>)", kLeft, EscapeHtml(title));
+  std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img">)", kPlotWidth, kPlotHeight);
+  svg +=
+      fmt::format(R"(<text class="title" x="{}" y="16">{}</text>)", kPlotLeft, EscapeHtml(title));
   svg += Axes(x, y);
-  double legend = kWidth - kRight;
+  double legend = kPlotWidth - kPlotRight;
   for (size_t i = series.size(); i-- > 0;) {
     svg += fmt::format(R"(<text x="{:.1f}" y="16" text-anchor="end" fill="{}">{}</text>)", legend,
-                       Colour(i), EscapeHtml(series[i].name));
+                       SeriesColour(i), EscapeHtml(series[i].name));
     legend -= 8.0 * static_cast<double>(series[i].name.size()) + 14;
   }
-  for (size_t i = 0; i < series.size(); ++i) svg += Curve(series[i], x, y, Colour(i));
+  for (size_t i = 0; i < series.size(); ++i) svg += Curve(series[i], x, y, SeriesColour(i));
   return svg + "</svg>";
 }
 
 std::string SvgBars(const std::string& title, const std::vector<PlotBar>& bars) {
   double high = 0;
   for (const PlotBar& bar : bars) high = std::max(high, bar.value);
-  const int height = kTop + kBarHeight * static_cast<int>(bars.size()) + 8;
-  std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img">)", kWidth, height);
+  const int height = kPlotTop + kBarHeight * static_cast<int>(bars.size()) + 8;
+  std::string svg = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img">)", kPlotWidth, height);
   svg += fmt::format(R"(<text class="title" x="{}" y="16">{}</text>)", 8, EscapeHtml(title));
   for (size_t i = 0; i < bars.size(); ++i) {
-    const int y = kTop + kBarHeight * static_cast<int>(i);
-    const double width = high > 0 ? bars[i].value / high * (kWidth - kBarLeft - 130) : 0;
+    const int y = kPlotTop + kBarHeight * static_cast<int>(i);
+    const double width = high > 0 ? bars[i].value / high * (kPlotWidth - kBarLeft - 130) : 0;
     svg += Text(kBarLeft - 6, y + 14, "end", bars[i].name);
     svg += fmt::format(R"(<rect x="{}" y="{}" width="{:.1f}" height="{}" fill="{}"/>)", kBarLeft, y,
-                       std::max(width, 0.0), kBarHeight - 6, Colour(i));
+                       std::max(width, 0.0), kBarHeight - 6, SeriesColour(i));
     svg += Text(kBarLeft + width + 6, y + 14, "start", bars[i].label);
   }
   return svg + "</svg>";

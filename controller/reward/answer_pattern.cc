@@ -66,3 +66,5 @@ std::optional<std::string> AnswerPattern::LastCapture(const std::string& text) c
 }
 
 }  // namespace tandem
+
+#undef PCRE2_CODE_UNIT_WIDTH

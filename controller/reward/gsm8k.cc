@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kTailCharacters = 300;
+constexpr int kGsm8kTailCharacters = 300;
 
 bool IsNumberCharacter(char c) { return (c >= '0' && c <= '9') || c == '.' || c == ','; }
 
@@ -46,7 +46,7 @@ std::optional<std::string> ExtractFlexible(const std::string& text) {
 }  // namespace
 
 std::optional<std::string> ExtractGsm8kAnswer(const std::string& response, Gsm8kMethod method) {
-  const std::string tail = LastCharacters(response, kTailCharacters);
+  const std::string tail = LastCharacters(response, kGsm8kTailCharacters);
   return method == Gsm8kMethod::kStrict ? ExtractStrict(tail) : ExtractFlexible(tail);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-RewardScore Verdict(bool right, std::optional<std::string> answer) {
+RewardScore MatchVerdict(bool right, std::optional<std::string> answer) {
   return {.score = right ? 1.0 : 0.0, .extras = {}, .prediction = std::move(answer).value_or("")};
 }
 
@@ -28,7 +28,8 @@ RewardScore Term(double value) { return {.score = value, .extras = {}}; }
 
 absl::StatusOr<Scorer> ExactScorer(const Json&) {
   return Scorer([](const RewardItem& item) {
-    return Verdict(ExactMatch(item.response, item.ground_truth), StripSpace(AsUtf8(item.response)));
+    return MatchVerdict(ExactMatch(item.response, item.ground_truth),
+                        StripSpace(AsUtf8(item.response)));
   });
 }
 
@@ -37,7 +38,7 @@ absl::StatusOr<Scorer> NumberScorer(const Json& args) {
   return Scorer([tolerance](const RewardItem& item) {
     const auto answer = LastNumber(item.response), truth = WholeNumber(item.ground_truth);
     const bool right = answer && truth && std::abs(*answer - *truth) <= tolerance;
-    return Verdict(right, answer ? std::optional(fmt::format("{}", *answer)) : std::nullopt);
+    return MatchVerdict(right, answer ? std::optional(fmt::format("{}", *answer)) : std::nullopt);
   });
 }
 
@@ -45,7 +46,7 @@ absl::StatusOr<Scorer> FirstIntegerScorer(const Json&) {
   return Scorer([](const RewardItem& item) {
     auto answer = FirstInteger(item.response);
     const bool right = answer && IntegersEqual(*answer, item.ground_truth);
-    return Verdict(right, std::move(answer));
+    return MatchVerdict(right, std::move(answer));
   });
 }
 
@@ -53,7 +54,7 @@ absl::StatusOr<Scorer> LastIntegerScorer(const Json&) {
   return Scorer([](const RewardItem& item) {
     auto answer = LastInteger(item.response);
     const bool right = answer && IntegersEqual(*answer, item.ground_truth);
-    return Verdict(right, std::move(answer));
+    return MatchVerdict(right, std::move(answer));
   });
 }
 
@@ -63,7 +64,7 @@ absl::StatusOr<Scorer> RegexScorer(const Json& args) {
   return Scorer([pattern](const RewardItem& item) {
     auto found = pattern->LastCapture(item.response);
     const bool right = found && ExactMatch(*found, item.ground_truth);
-    return Verdict(right, std::move(found));
+    return MatchVerdict(right, std::move(found));
   });
 }
 

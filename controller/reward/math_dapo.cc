@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kTailCharacters = 300;  // the longest answer of MATH-500 has 159
+constexpr int kDapoTailCharacters = 300;  // the longest answer of MATH-500 has 159
 constexpr int kBoxCharacters = 100;
 constexpr char kInvalid[] = "[INVALID]";
 
@@ -20,19 +20,19 @@ std::optional<std::string> AnswerLine(const std::string& text) {
   return pattern.LastCapture(text);
 }
 
-DapoVerdict Verdict(bool correct, std::optional<std::string> pred) {
+DapoVerdict MakeDapoVerdict(bool correct, std::optional<std::string> pred) {
   return {.score = correct ? 1.0 : -1.0, .correct = correct, .pred = std::move(pred)};
 }
 
 }  // namespace
 
 DapoVerdict ScoreMathDapo(const std::string& response, const std::string& truth, bool strict_box) {
-  const std::string tail = AsUtf8(LastCharacters(response, kTailCharacters));
+  const std::string tail = AsUtf8(LastCharacters(response, kDapoTailCharacters));
   const std::optional<std::string> boxed = LastBoxed(LastCharacters(tail, kBoxCharacters));
-  if (strict_box) return Verdict(boxed == truth, boxed);
+  if (strict_box) return MakeDapoVerdict(boxed == truth, boxed);
   const std::string pred = NormalizeFinalAnswer(AnswerLine(tail).value_or(kInvalid));
-  if (pred == kInvalid && boxed) return Verdict(*boxed == truth, boxed);
-  return Verdict(pred == NormalizeFinalAnswer(truth), pred);
+  if (pred == kInvalid && boxed) return MakeDapoVerdict(*boxed == truth, boxed);
+  return MakeDapoVerdict(pred == NormalizeFinalAnswer(truth), pred);
 }
 
 }  // namespace tandem

@@ -80,7 +80,7 @@ std::string Unwrap(const std::string& text, std::string_view open, bool greedy) 
 }
 
 // "frac12" -> "frac{1}{2}", also where the second character is a brace, but no line break.
-std::string BraceFractions(const std::string& text) {
+std::string BraceDapoFractions(const std::string& text) {
   constexpr std::string_view kFrac = "frac";
   std::string out;
   size_t pos = 0;
@@ -98,7 +98,7 @@ std::string BraceFractions(const std::string& text) {
 }
 
 // "sqrt2" -> "sqrt{2}".
-std::string BraceRoots(const std::string& text) {
+std::string BraceDapoRoots(const std::string& text) {
   constexpr std::string_view kSqrt = "sqrt";
   std::string out;
   size_t pos = 0;
@@ -132,7 +132,7 @@ std::string NormalizeFinalAnswer(const std::string& answer) {
   for (const char* open : {"\\text{", "\\textbf{", "\\overline{"}) {
     text = Unwrap(text, open, /*greedy=*/false);
   }
-  text = BraceRoots(BraceFractions(Unwrap(text, "\\boxed{", /*greedy=*/true)));
+  text = BraceDapoRoots(BraceDapoFractions(Unwrap(text, "\\boxed{", /*greedy=*/true)));
   ReplaceAll(text, "$", "");
   std::string digits = text;
   ReplaceAll(digits, ",", "");

@@ -44,7 +44,7 @@ std::string CutShortLeftSide(const std::string& text) {
 }
 
 // \sqrt3 -> \sqrt{3}. None: nothing follows a \sqrt.
-std::optional<std::string> BraceRoots(const std::string& text) {
+std::optional<std::string> BraceMathRoots(const std::string& text) {
   const std::vector<std::string> parts = SplitAt(text, "\\sqrt");
   std::string out = parts[0];
   for (size_t i = 1; i < parts.size(); ++i) {
@@ -63,7 +63,7 @@ std::optional<std::string> BraceRoots(const std::string& text) {
 
 // \frac12 -> \frac{1}{2}, \frac1{72} -> \frac{1}{72}; the whole text as it was where a \frac is
 // followed by a single character. None: nothing follows a \frac.
-std::optional<std::string> BraceFractions(const std::string& text) {
+std::optional<std::string> BraceMathFractions(const std::string& text) {
   const std::vector<std::string> parts = SplitAt(text, "\\frac");
   std::string out = parts[0];
   for (size_t i = 1; i < parts.size(); ++i) {
@@ -109,10 +109,10 @@ std::optional<std::string> StripMathString(const std::string& text) {
   ReplaceAll(*out, "\\%", "");
   out = AddLeadingZeros(*out);
   if (out->empty()) return out;
-  out = BraceRoots(CutShortLeftSide(*out));
+  out = BraceMathRoots(CutShortLeftSide(*out));
   if (!out) return std::nullopt;
   ReplaceAll(*out, " ", "");
-  out = BraceFractions(*out);
+  out = BraceMathFractions(*out);
   if (!out) return std::nullopt;
   if (*out == "0.5") return "\\frac{1}{2}";
   return FractionOfSlash(*out);

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-nlohmann::json ToJson(const LedgerSnapshot& ledger) {
+nlohmann::json LedgerToJson(const LedgerSnapshot& ledger) {
   nlohmann::json entries = nlohmann::json::array();
   for (const LedgerEntry& entry : ledger.entries) {
     entries.push_back(
@@ -24,7 +24,7 @@ nlohmann::json ToJson(const LedgerSnapshot& ledger) {
           {"driver_free", ledger.driver_free_bytes}};
 }
 
-LedgerSnapshot FromJson(const nlohmann::json& json) {
+LedgerSnapshot LedgerFromJson(const nlohmann::json& json) {
   LedgerSnapshot ledger;
   for (const nlohmann::json& entry : json.at("entries")) {
     ledger.entries.push_back({entry.at(0).get<std::string>(),
@@ -52,7 +52,7 @@ std::string WorkersToJson(const std::vector<WorkerMemory>& workers) {
   for (const WorkerMemory& worker : workers) {
     json.push_back({{"role", worker.trainer ? "trainer" : "rollout"},
                     {"rank", worker.rank},
-                    {"ledger", ToJson(worker.ledger)}});
+                    {"ledger", LedgerToJson(worker.ledger)}});
   }
   return json.dump();
 }
@@ -62,7 +62,7 @@ std::vector<WorkerMemory> WorkersFromJson(const std::string& text) {
   try {
     for (const nlohmann::json& worker : nlohmann::json::parse(text)) {
       workers.push_back({worker.at("role").get<std::string>() == "trainer",
-                         worker.at("rank").get<int>(), FromJson(worker.at("ledger"))});
+                         worker.at("rank").get<int>(), LedgerFromJson(worker.at("ledger"))});
     }
   } catch (const nlohmann::json::exception&) {
     workers.clear();

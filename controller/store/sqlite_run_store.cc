@@ -16,9 +16,9 @@ namespace {
 using Numbers = std::map<std::string, double>;
 
 // JSON has no NaN: nlohmann writes null, which reads back as NaN here.
-std::string ToJson(const Numbers& numbers) { return nlohmann::json(numbers).dump(); }
+std::string NumbersToJson(const Numbers& numbers) { return nlohmann::json(numbers).dump(); }
 
-Numbers FromJson(const std::string& text) {
+Numbers NumbersFromJson(const std::string& text) {
   Numbers numbers;
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return numbers;
@@ -70,7 +70,7 @@ SampleRecord ReadSample(const SqliteStatement& row) {
   sample.finish_reason = static_cast<FinishReason>(row.Int(9));
   sample.weight_version = row.Int(10);
   sample.advantage = row.Real(11);
-  sample.reward_terms = FromJson(row.Text(12));
+  sample.reward_terms = NumbersFromJson(row.Text(12));
   sample.token_offset = row.Int(13);
   sample.segments = SegmentsFromJson(row.Text(14));
   return sample;
@@ -148,7 +148,7 @@ absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
   TANDEM_RETURN_IF_ERROR(insert.Bind(1, step.step)
                              .Bind(2, step.version)
                              .Bind(3, step.finished_at)
-                             .Bind(4, ToJson(step.metrics))
+                             .Bind(4, NumbersToJson(step.metrics))
                              .Run());
   TANDEM_RETURN_IF_ERROR(InsertPhases(step));
   return transaction.Commit();
@@ -174,7 +174,7 @@ absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<Sampl
                                .Bind(10, static_cast<int64_t>(sample.finish_reason))
                                .Bind(11, sample.weight_version)
                                .Bind(12, sample.advantage)
-                               .Bind(13, ToJson(sample.reward_terms))
+                               .Bind(13, NumbersToJson(sample.reward_terms))
                                .Bind(14, sample.token_offset)
                                .Bind(15, SegmentsToJson(sample.segments))
                                .Run());
@@ -192,7 +192,7 @@ absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation
       .Bind(3, evaluation.prompts)
       .Bind(4, evaluation.samples)
       .Bind(5, evaluation.seconds)
-      .Bind(6, ToJson(evaluation.metrics))
+      .Bind(6, NumbersToJson(evaluation.metrics))
       .Run();
 }
 
@@ -237,7 +237,7 @@ absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(int64_t first_
     step.step = select.Int(0);
     step.version = select.Int(1);
     step.finished_at = select.Text(2);
-    step.metrics = FromJson(select.Text(3));
+    step.metrics = NumbersFromJson(select.Text(3));
     TANDEM_ASSIGN_OR_RETURN(step.phases, PhasesOf(step.step));
     steps.push_back(std::move(step));
   }
@@ -282,7 +282,7 @@ absl::StatusOr<std::vector<EvaluationRecord>> SqliteRunStore::ListEvaluations() 
     evaluation.prompts = select.Int(2);
     evaluation.samples = select.Int(3);
     evaluation.seconds = select.Real(4);
-    evaluation.metrics = FromJson(select.Text(5));
+    evaluation.metrics = NumbersFromJson(select.Text(5));
     evaluations.push_back(std::move(evaluation));
   }
 }

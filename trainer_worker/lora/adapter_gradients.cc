@@ -9,11 +9,6 @@
 #include "trainer_worker/give_back.h"
 
 namespace tandem {
-namespace {
-
-constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-
-}  // namespace
 
 AdapterGradients::AdapterGradients(LoraWeights* weights) : weights_(weights) {
   const ShardPlan& plan = weights->plan();
@@ -30,7 +25,8 @@ absl::StatusOr<std::unique_ptr<AdapterGradients>> AdapterGradients::Create(
   Device* const device = weights->device();
   TANDEM_ASSIGN_OR_RETURN(
       gradients->layer_,
-      device->Reserve("gradients", weights->plan().layout().group_elements(0) * kElement, ledger));
+      device->Reserve("gradients", weights->plan().layout().group_elements(0) * kFloat32Bytes,
+                      ledger));
   TANDEM_ASSIGN_OR_RETURN(gradients->sums_, RankSums::Create(weights, communicator, ledger));
   return gradients;
 }
@@ -43,7 +39,7 @@ absl::Status AdapterGradients::Begin() {
 absl::StatusOr<float*> AdapterGradients::Group(int layer) {
   if (layer < 0) return nullptr;
   weights_->device()->Zero(layer_->data(),
-                           weights_->plan().layout().group_elements(layer) * kElement);
+                           weights_->plan().layout().group_elements(layer) * kFloat32Bytes);
   return reinterpret_cast<float*>(layer_->data());
 }
 

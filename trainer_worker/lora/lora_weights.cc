@@ -11,8 +11,6 @@
 namespace tandem {
 namespace {
 
-constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-
 WeightLayout AdapterLayout(const LoraSpec& spec) {
   std::vector<TensorPlace> matrices;
   for (const LoraTarget& target : spec.targets) {
@@ -66,7 +64,7 @@ absl::StatusOr<std::unique_ptr<LoraWeights>> LoraWeights::Create(const ShardPlan
   if (plan->world_size() == 1) return weights;
   TANDEM_ASSIGN_OR_RETURN(
       weights->gathered_,
-      compute.device->Reserve("weights", weights->adapter_plan_.total_elements() * kElement,
+      compute.device->Reserve("weights", weights->adapter_plan_.total_elements() * kFloat32Bytes,
                               ledger));
   TANDEM_RETURN_IF_ERROR(weights->gathered_->Map());
   return weights;
@@ -83,7 +81,7 @@ absl::Status LoraWeights::Gather(Communicator& communicator) {
   for (size_t i = 0; gathered_ != nullptr && i < adapter_plan_.tensors().size(); ++i) {
     const ShardPlan::Piece& piece = adapter_plan_.mine(i);
     std::vector<int64_t> bytes = adapter_plan_.CountsPerRank(i);
-    for (int64_t& count : bytes) count *= kElement;
+    for (int64_t& count : bytes) count *= kFloat32Bytes;
     auto* const to =
         reinterpret_cast<float*>(gathered_->data()) + adapter_plan_.tensors()[i]->gradient_offset;
     TANDEM_RETURN_IF_ERROR(communicator.AllGatherV(

@@ -6,11 +6,6 @@
 #include "common/model_spec/row_ranges.h"
 
 namespace tandem {
-namespace {
-
-constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-
-}  // namespace
 
 int64_t PieceDigestScratchBytes(const ShardPlan& plan, const Device& device) {
   int64_t bytes = 0;
@@ -28,7 +23,7 @@ absl::Status DigestPiece(PolicyRows& policy,
                          MasterDigests& digests) {
   const ShardPlan::Piece& piece = policy.plan().mine(tensor);
   const int64_t cols = policy.plan().tensors()[tensor]->cols();
-  const int64_t step = std::max<int64_t>(1, scratch.bytes() / (cols * kElement));
+  const int64_t step = std::max<int64_t>(1, scratch.bytes() / (cols * kFloat32Bytes));
   auto* const values = reinterpret_cast<float*>(scratch.data());
   for (int64_t row = 0; row < piece.rows; row += step) {
     const int64_t rows = std::min(step, piece.rows - row);

@@ -6,11 +6,6 @@
 #include "trainer_worker/give_back.h"
 
 namespace tandem {
-namespace {
-
-constexpr auto kElement = static_cast<int64_t>(sizeof(float));
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<RankSums>> RankSums::Create(LoraWeights* weights,
                                                            OrderedCommunicator* communicator,
@@ -18,15 +13,17 @@ absl::StatusOr<std::unique_ptr<RankSums>> RankSums::Create(LoraWeights* weights,
   std::unique_ptr<RankSums> sums(new RankSums(weights, communicator));
   const ShardPlan& plan = weights->adapters().plan();
   if (plan.world_size() == 1) return sums;
-  TANDEM_ASSIGN_OR_RETURN(sums->sums_, weights->device()->Reserve(
-                                           "gradients", plan.total_elements() * kElement, ledger));
+  TANDEM_ASSIGN_OR_RETURN(
+      sums->sums_,
+      weights->device()->Reserve("gradients", plan.total_elements() * kFloat32Bytes, ledger));
   return sums;
 }
 
 absl::Status RankSums::Begin() {
   if (sums_ == nullptr) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(sums_->Map());
-  weights_->device()->Zero(sums_->data(), weights_->adapters().plan().total_elements() * kElement);
+  weights_->device()->Zero(sums_->data(),
+                           weights_->adapters().plan().total_elements() * kFloat32Bytes);
   return absl::OkStatus();
 }
 

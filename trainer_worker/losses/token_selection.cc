@@ -15,18 +15,18 @@ namespace {
 // Keeps these numbers apart from those that draw tokens.
 constexpr uint64_t kStream = 0x636c69705f636f76;
 
-struct Moments {
+struct SelectionMoments {
   double tokens = 0, mean_log_prob = 0, mean_advantage = 0;
 };
 
-absl::StatusOr<Moments> MomentsOf(const std::vector<SelectionToken>& tokens,
-                                  Communicator& communicator) {
+absl::StatusOr<SelectionMoments> MomentsOf(const std::vector<SelectionToken>& tokens,
+                                           Communicator& communicator) {
   ExactSum log_probs, advantages;
   for (const SelectionToken& token : tokens) {
     log_probs.Add(token.log_prob);
     advantages.Add(token.advantage);
   }
-  Moments moments{.tokens = static_cast<double>(tokens.size())};
+  SelectionMoments moments{.tokens = static_cast<double>(tokens.size())};
   TANDEM_RETURN_IF_ERROR(communicator.AllReduceSum(&moments.tokens, 1));
   TANDEM_RETURN_IF_ERROR(
       communicator.AllReduceSum(log_probs.bins().data(), std::ssize(log_probs.bins())));
@@ -37,7 +37,7 @@ absl::StatusOr<Moments> MomentsOf(const std::vector<SelectionToken>& tokens,
   return moments;
 }
 
-double Covariance(const SelectionToken& token, const Moments& moments) {
+double Covariance(const SelectionToken& token, const SelectionMoments& moments) {
   return (token.advantage - moments.mean_advantage) * (token.log_prob - moments.mean_log_prob);
 }
 
@@ -61,14 +61,14 @@ bool IsClipped(const SelectionToken& token, const PolicyLossOptions& options) {
   return -token.advantage * std::clamp(ratio, low, high) > -token.advantage * ratio;
 }
 
-int64_t Share(double ratio, const Moments& moments) {
+int64_t Share(double ratio, const SelectionMoments& moments) {
   return std::max<int64_t>(1, static_cast<int64_t>(ratio * moments.tokens));
 }
 
 absl::StatusOr<std::vector<uint8_t>> SelectLargestCovariances(
     const std::vector<SelectionToken>& tokens,
     const PolicyLossOptions& options,
-    const Moments& moments,
+    const SelectionMoments& moments,
     Communicator& communicator) {
   std::vector<SelectionKey> keys;
   keys.reserve(tokens.size());
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<uint8_t>> SelectLargestCovariances(
 
 absl::StatusOr<std::vector<uint8_t>> SelectBetweenBounds(const std::vector<SelectionToken>& tokens,
                                                          const PolicyLossOptions& options,
-                                                         const Moments& moments,
+                                                         const SelectionMoments& moments,
                                                          const SelectionSeed& seed,
                                                          Communicator& communicator) {
   std::vector<size_t> candidates;
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<uint8_t>> SelectTokens(Selection selection,
                                                   const SelectionSeed& seed,
                                                   Communicator& communicator) {
   if (selection == Selection::kNone) return std::vector<uint8_t>(tokens.size(), 0);
-  TANDEM_ASSIGN_OR_RETURN(const Moments moments, MomentsOf(tokens, communicator));
+  TANDEM_ASSIGN_OR_RETURN(const SelectionMoments moments, MomentsOf(tokens, communicator));
   if (selection == Selection::kKlCov) {
     return SelectLargestCovariances(tokens, options, moments, communicator);
   }

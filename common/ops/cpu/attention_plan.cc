@@ -10,7 +10,7 @@ namespace {
 // use K and V many times while they are in L1, few enough for the scores of a long context to stay
 // in L2.
 constexpr int64_t kQueries = 48;
-constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kAttentionTasksPerThread = 4;
 
 // Blocks of the same ids that both sequences have begun with and left behind.
 int64_t SharedTiles(const AttentionSpan& a, const AttentionSpan& b) {
@@ -37,7 +37,7 @@ void AttentionPlan::Plan(const std::vector<AttentionSpan>& spans,
     }
   }
   const int64_t tasks = static_cast<int64_t>(decode_.size()) * shape.kv_heads;
-  AddDecodeRows(std::clamp(tasks / (threads * kTasksPerThread), int64_t{1}, rows));
+  AddDecodeRows(std::clamp(tasks / (threads * kAttentionTasksPerThread), int64_t{1}, rows));
 }
 
 void AttentionPlan::AddRuns(const AttentionSpan& span, int64_t rows) {

@@ -10,8 +10,6 @@
 
 namespace tandem {
 namespace {
-// Rows of an elementwise op worth a task of their own.
-constexpr int64_t kRowGrain = 4;
 // Columns of a task that sums over rows: whole cache lines.
 constexpr int64_t kColumnGrain = 64;
 

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-int64_t RowsOf(const std::vector<AttentionSpan>& spans) {
+int64_t SpanRows(const std::vector<AttentionSpan>& spans) {
   int64_t rows = 0;
   for (const AttentionSpan& span : spans) rows += span.rows;
   return rows;
@@ -22,7 +22,7 @@ void CpuForwardOps::RopeAndStore(Matrix qkv,
                                  const RopeTable& rope,
                                  const std::vector<AttentionSpan>& spans,
                                  KvLayer kv) {
-  counts_.Add(ForwardOp::kRopeAndStore, RowsOf(spans));
+  counts_.Add(ForwardOp::kRopeAndStore, SpanRows(spans));
   const int64_t head_bytes = shape.head_dim * element_bytes_;
   const int64_t kv_head_bytes = KvHeadBytes(shape.head_dim, element_bytes_);
   const int64_t block_bytes = KvBlockBytes(shape, dtype_);

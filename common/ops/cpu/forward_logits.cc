@@ -16,7 +16,7 @@ namespace {
 // Rows whose logits of one chunk fit L2 beside the chunk's weights.
 constexpr int64_t kScoreRows = 128;
 // Rows of a task that chooses their chunks.
-constexpr int64_t kRowGrain = 4;
+constexpr int64_t kSampleRowGrain = 4;
 // Rows that a task draws from one chunk.
 constexpr size_t kDrawRows = 32;
 // Rows of which Sample holds all logits at a time, where top-k or top-p want them.
@@ -119,7 +119,7 @@ void CpuForwardOps::Sample(Matrix hidden,
       [&](int64_t row) { return rows[static_cast<size_t>(row)].temperature; },
       [](int64_t, int64_t, const float*) {});
   draws_.resize(rows.size());
-  pool_->ParallelRows(hidden.rows, kRowGrain, [&](int64_t first, int64_t last, int) {
+  pool_->ParallelRows(hidden.rows, kSampleRowGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t i = first; i < last; ++i) {
       const SampleRow& row = rows[static_cast<size_t>(i)];
       Draw& draw = draws_[static_cast<size_t>(i)];

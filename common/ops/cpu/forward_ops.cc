@@ -13,8 +13,6 @@
 
 namespace tandem {
 namespace {
-// Rows of an elementwise op worth a task of their own.
-constexpr int64_t kRowGrain = 4;
 constexpr int64_t kThreadScratchBytes = int64_t{512} << 10;
 }  // namespace
 

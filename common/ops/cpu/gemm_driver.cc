@@ -4,7 +4,7 @@
 
 namespace tandem {
 namespace {
-constexpr int64_t kTasksPerThread = 4;
+constexpr int64_t kGemmTasksPerThread = 4;
 
 // Of a product, in tasks of rows by panels.
 struct Pieces {
@@ -13,7 +13,7 @@ struct Pieces {
 
 Pieces CutProduct(
     const GemmCut& cut, int threads, const GemmCall& call, int64_t rows, int64_t row_units) {
-  const int64_t wanted = threads > 1 ? threads * kTasksPerThread : 1;
+  const int64_t wanted = threads > 1 ? threads * kGemmTasksPerThread : 1;
   const int64_t panels = (call.n + 15) / 16;
   Pieces pieces;
   pieces.panel_chunks = (call.n * call.k + cut.b_elements - 1) / cut.b_elements;

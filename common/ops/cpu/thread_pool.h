@@ -20,6 +20,9 @@
 
 namespace tandem {
 
+// Rows of an elementwise op worth a task of their own.
+inline constexpr int64_t kRowGrain = 4;
+
 // One caller at a time, and no call from a task: that is checked. The destructor joins the threads.
 class ThreadPool {
  public:

@@ -10,16 +10,6 @@
 #include "common/ops/cuda/scratch_slots.h"
 
 namespace tandem {
-namespace {
-
-Matrix RowsOf(Matrix matrix, int64_t first, int64_t rows) {
-  matrix.data = static_cast<uint16_t*>(matrix.data) + first * matrix.stride;
-  matrix.rows = rows;
-  return matrix;
-}
-
-}  // namespace
-
 CudaBackwardOps::CudaBackwardOps(CudaContext* context, std::shared_ptr<CudaLinear> linear)
     : context_(context), linear_(std::move(linear)), attention_(context), adapters_(context) {}
 
@@ -187,8 +177,8 @@ void CudaBackwardOps::TokenLogProbs(Matrix hidden,
   const LogitsGradientRow* const uploaded = context_->Upload(rows);
   for (int64_t first = 0; first < hidden.rows; first += kHeadBackwardRows) {
     const int64_t count = std::min(kHeadBackwardRows, hidden.rows - first);
-    HeadGradients(RowsOf(hidden, first, count), head, vocab_limit, uploaded + first,
-                  RowsOf(dhidden, first, count), dhead);
+    HeadGradients(HiddenRows(hidden, first, count), head, vocab_limit, uploaded + first,
+                  HiddenRows(dhidden, first, count), dhead);
   }
 }
 

@@ -15,12 +15,6 @@ namespace {
 static_assert(sizeof(LogitSums) == kLogitSumsBytes && sizeof(RowScore) == kRowScoreBytes &&
               sizeof(SampledToken) == kSampledTokenBytes);
 
-Matrix RowsOf(Matrix matrix, int64_t first, int64_t rows) {
-  matrix.data = static_cast<uint16_t*>(matrix.data) + first * matrix.stride;
-  matrix.rows = rows;
-  return matrix;
-}
-
 void CheckHead(const Matrix& hidden, const LinearWeight& head, int64_t vocab_limit) {
   TANDEM_CHECK(vocab_limit >= 1 && vocab_limit <= head.rows, "vocab_limit outside the head");
   TANDEM_CHECK(hidden.cols == head.cols, "hidden states do not have the head's width");
@@ -90,7 +84,7 @@ void CudaForwardOps::TokenLogProbs(Matrix hidden,
   auto* const sums = reinterpret_cast<LogitSums*>(context_->Scratch(kLogitSumsSlot, scratch.sums));
   for (int64_t first = 0; first < hidden.rows; first += kScoreRows) {
     const int64_t count = std::min(kScoreRows, hidden.rows - first);
-    Score(RowsOf(hidden, first, count), head, vocab_limit,
+    Score(HiddenRows(hidden, first, count), head, vocab_limit,
           {scored + first, target_logits + first, sums, scores + first, kGroupIds, scratch.logits});
   }
   std::vector<RowScore> read(rows.size());
@@ -112,7 +106,8 @@ void CudaForwardOps::Sample(Matrix hidden,
   TANDEM_CHECK(vocab_limit <= kDrawnIds, "more ids than a draw can choose from");
   for (int64_t first = 0; first < hidden.rows; first += kSampleRows) {
     const int64_t count = std::min(kSampleRows, hidden.rows - first);
-    SampleRows(RowsOf(hidden, first, count), head, vocab_limit, rows.data() + first, out + first);
+    SampleRows(HiddenRows(hidden, first, count), head, vocab_limit, rows.data() + first,
+               out + first);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/ops/ops_types.h"
 #include "common/types/cuda_scratch.h"
 
 namespace tandem {
@@ -20,6 +21,13 @@ constexpr HeadGroup HeadGroupAt(int64_t group, int64_t head_rows, int64_t vocab_
           .chunks = std::min(kGroupChunks, CudaVocabChunks(vocab_limit) - group * kGroupChunks),
           .first_id = first_id,
           .ids = std::min(kGroupIds, head_rows - first_id)};
+}
+
+// Rows [first, first + rows) of hidden states in bf16.
+inline Matrix HiddenRows(Matrix matrix, int64_t first, int64_t rows) {
+  matrix.data = static_cast<uint16_t*>(matrix.data) + first * matrix.stride;
+  matrix.rows = rows;
+  return matrix;
 }
 
 }  // namespace tandem

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-LtShape ShapeOf(const Gemm& gemm) {
+LtShape LtShapeOf(const Gemm& gemm) {
   return {gemm.kind, gemm.output, gemm.n, gemm.k, gemm.bias != nullptr};
 }
 
@@ -88,7 +88,7 @@ cuda::RowBytes RowsOfC(const Gemm& gemm) { return {gemm.c, gemm.c_stride * OutBy
 
 void LtEngine::Run(const Gemm& gemm) {
   if (gemm.kind == GemmKind::kWeights) return RunWeights(gemm);
-  const std::optional<LtPins>& pins = Decided(ShapeOf(gemm));
+  const std::optional<LtPins>& pins = Decided(LtShapeOf(gemm));
   if (!pins.has_value()) return other_->Run(gemm);
   const bool few = gemm.m <= std::min(kFewProductRows, pins->buckets.back());
   const int64_t left = few && gemm.m % kProductRows != 0 ? gemm.m : gemm.m % kProductRows;
@@ -102,7 +102,7 @@ void LtEngine::RunWhole(const Gemm& gemm, const LtPins& pins) {
   for (int64_t first = 0; first < gemm.m; first += most) {
     const Gemm piece = RowsOf(gemm, first, std::min(most, gemm.m - first));
     context_->Keep(Annotate(lt_->Run(piece, pins.For(piece.m), context_->stream()),
-                            fmt::format("{}, {} rows", LtShapeName(ShapeOf(gemm)), piece.m)));
+                            fmt::format("{}, {} rows", LtShapeName(LtShapeOf(gemm)), piece.m)));
   }
 }
 

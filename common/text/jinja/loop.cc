@@ -94,7 +94,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
 };
 
 // The items that pass the loop's condition.
-absl::StatusOr<Values> Select(const ForStatement& statement, Frame& frame, Values items) {
+absl::StatusOr<Values> SelectItems(const ForStatement& statement, Frame& frame, Values items) {
   if (statement.condition == nullptr) return items;
   Values selected;
   for (Value& item : items) {
@@ -118,7 +118,7 @@ absl::StatusOr<Flow> ForStatement::RenderItems(Frame& frame,
                                                int64_t depth,
                                                std::string& out) const {
   TANDEM_ASSIGN_OR_RETURN(Values items, Iterate(value));
-  TANDEM_ASSIGN_OR_RETURN(items, Select(*this, frame, std::move(items)));
+  TANDEM_ASSIGN_OR_RETURN(items, SelectItems(*this, frame, std::move(items)));
   Runtime& runtime = frame.runtime;
   const auto loop = std::make_shared<Loop>(*this, frame.scope, std::move(items), depth);
   bool completed = false;  // whether an iteration came to its end

@@ -37,7 +37,7 @@ BenchModel Tiny() {
 int64_t HeadWeights(const ModelSpec& spec) { return spec.vocab_size * spec.hidden_size; }
 
 // Of the products of one layer.
-int64_t LayerWeights(const ModelSpec& spec) {
+int64_t LayerWeightCount(const ModelSpec& spec) {
   return spec.hidden_size * (spec.qkv_rows() + spec.q_rows() + 3 * spec.intermediate_size);
 }
 
@@ -65,7 +65,7 @@ int64_t DecodeStepBytes(const ModelSpec& spec, int64_t positions) {
 
 double ForwardFlops(const ModelSpec& spec, const ForwardWork& work) {
   const auto number = [](int64_t count) { return static_cast<double>(count); };
-  const double layer = 2.0 * number(LayerWeights(spec)) * number(work.rows) +
+  const double layer = 2.0 * number(LayerWeightCount(spec)) * number(work.rows) +
                        4.0 * number(spec.q_rows()) * number(work.pairs);
   return number(spec.num_layers) * layer + 2.0 * number(HeadWeights(spec)) * number(work.scored);
 }

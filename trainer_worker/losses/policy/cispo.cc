@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms CispoTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = ClampedLogRatio(tensors).detach();
   const at::Tensor ratio = FixedExp(difference);
   const at::Tensor clipped = ClipRatio(ratio, options);
@@ -20,6 +20,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kCispoLoss = {.terms = Terms};
+extern const PolicyLossKind kCispoLoss = {.terms = CispoTerms};
 
 }  // namespace tandem

@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-absl::Status Check(const PolicyLossOptions& options) {
+absl::Status CheckClipCov(const PolicyLossOptions& options) {
   if (!(options.clip_cov_ratio > 0)) {
     return InvalidArgument("actor.policy_loss.clip_cov_ratio is {}, but must be above 0",
                            options.clip_cov_ratio);
@@ -25,7 +25,7 @@ absl::Status Check(const PolicyLossOptions& options) {
       options.clip_cov_lb, options.clip_cov_ub);
 }
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms ClipCovTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
   const at::Tensor ratio = FixedExp(difference);
   const at::Tensor larger =
@@ -37,6 +37,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 }  // namespace
 
 extern const PolicyLossKind kClipCovLoss = {
-    .selection = Selection::kClipCov, .check = Check, .terms = Terms};
+    .selection = Selection::kClipCov, .check = CheckClipCov, .terms = ClipCovTerms};
 
 }  // namespace tandem

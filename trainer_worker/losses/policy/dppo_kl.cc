@@ -20,7 +20,7 @@ double BinaryKl(double from, double to) {
   return from * std::log(from / to) + (1 - from) * std::log((1 - from) / (1 - to));
 }
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms DppoKlTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor now = tensors.log_probs.detach().to(at::kDouble).contiguous();
   const at::Tensor old = tensors.old_log_probs.to(at::kDouble).contiguous();
   const at::Tensor advantages = tensors.advantages.to(at::kDouble).contiguous();
@@ -40,6 +40,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kDppoKlLoss = {.terms = Terms};
+extern const PolicyLossKind kDppoKlLoss = {.terms = DppoKlTerms};
 
 }  // namespace tandem

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms DppoTvTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor change = FixedExp(tensors.log_probs.detach()) - FixedExp(tensors.old_log_probs);
   const at::Tensor valid = at::where(tensors.advantages > 0, change <= options.clip_ratio_high,
                                      change >= -options.clip_ratio_low);
@@ -17,6 +17,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kDppoTvLoss = {.terms = Terms};
+extern const PolicyLossKind kDppoTvLoss = {.terms = DppoTvTerms};
 
 }  // namespace tandem

@@ -9,14 +9,14 @@
 namespace tandem {
 namespace {
 
-absl::Status Check(const PolicyLossOptions& options) {
+absl::Status CheckDro(const PolicyLossOptions& options) {
   if (options.dro_beta.has_value() && *options.dro_beta > 0) return absl::OkStatus();
   return InvalidArgument(
       "actor.policy_loss.loss_mode=dro needs actor.policy_loss.dro_beta above 0, the weight of its "
       "penalty on the log-ratio; it has no default");
 }
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms DroTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
   const at::Tensor gain = tensors.advantages * tensors.log_probs;
   return {.loss = 0.5 * options.dro_beta.value() * difference.square() - gain,
@@ -25,6 +25,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kDroLoss = {.check = Check, .terms = Terms};
+extern const PolicyLossKind kDroLoss = {.check = CheckDro, .terms = DroTerms};
 
 }  // namespace tandem

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms GeoMeanTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor& advantages = tensors.advantages;
   const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
   const at::Tensor cut = at::clamp(difference, -options.clip_ratio_low, options.clip_ratio_high);
@@ -35,6 +35,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 }  // namespace
 
 extern const PolicyLossKind kGeoMeanLoss = {
-    .aggregation = Aggregation::kSampleMean, .weighs_itself = true, .terms = Terms};
+    .aggregation = Aggregation::kSampleMean, .weighs_itself = true, .terms = GeoMeanTerms};
 
 }  // namespace tandem

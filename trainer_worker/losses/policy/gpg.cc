@@ -8,13 +8,13 @@
 namespace tandem {
 namespace {
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions&) {
+PolicyTerms GpgTerms(const LossTensors& tensors, const PolicyLossOptions&) {
   return {.loss = -tensors.log_probs * tensors.advantages,
           .approx_kl = tensors.old_log_probs - tensors.log_probs};
 }
 
 }  // namespace
 
-extern const PolicyLossKind kGpgLoss = {.terms = Terms};
+extern const PolicyLossKind kGpgLoss = {.terms = GpgTerms};
 
 }  // namespace tandem

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms GspoTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
   const at::Tensor counts = at::clamp_min(RowSums(at::ones_like(tensors.mask), tensors), 1);
   const at::Tensor means = RowSums(difference.detach(), tensors) / counts;
@@ -26,6 +26,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kGspoLoss = {.terms = Terms};
+extern const PolicyLossKind kGspoLoss = {.terms = GspoTerms};
 
 }  // namespace tandem

@@ -14,13 +14,13 @@
 namespace tandem {
 namespace {
 
-absl::Status Check(const PolicyLossOptions& options) {
+absl::Status CheckKlCov(const PolicyLossOptions& options) {
   if (options.kl_cov_ratio > 0) return absl::OkStatus();
   return InvalidArgument("actor.policy_loss.kl_cov_ratio is {}, but must be above 0",
                          options.kl_cov_ratio);
 }
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms KlCovTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
   const at::Tensor plain = -tensors.advantages * FixedExp(difference);
   const at::Tensor distance = difference.abs();
@@ -31,6 +31,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 }  // namespace
 
 extern const PolicyLossKind kKlCovLoss = {
-    .selection = Selection::kKlCov, .check = Check, .terms = Terms};
+    .selection = Selection::kKlCov, .check = CheckKlCov, .terms = KlCovTerms};
 
 }  // namespace tandem

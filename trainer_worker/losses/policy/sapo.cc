@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-absl::Status Check(const PolicyLossOptions& options) {
+absl::Status CheckSapo(const PolicyLossOptions& options) {
   if (options.tau_pos > 0 && options.tau_neg > 0) return absl::OkStatus();
   return InvalidArgument(
       "actor.tau_pos is {} and actor.tau_neg is {}, but sapo divides by them: "
@@ -18,7 +18,7 @@ absl::Status Check(const PolicyLossOptions& options) {
       options.tau_pos, options.tau_neg);
 }
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms SapoTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = ClampedLogRatio(tensors);
   const at::Tensor positive = tensors.advantages > 0;
   const at::Tensor tau =
@@ -31,6 +31,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 }  // namespace
 
 extern const PolicyLossKind kSapoLoss = {
-    .aggregation = Aggregation::kSeqTokenMean, .check = Check, .terms = Terms};
+    .aggregation = Aggregation::kSeqTokenMean, .check = CheckSapo, .terms = SapoTerms};
 
 }  // namespace tandem

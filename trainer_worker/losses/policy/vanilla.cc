@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) {
+PolicyTerms VanillaTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor& advantages = tensors.advantages;
   const at::Tensor difference = ClampedLogRatio(tensors);
   const at::Tensor ratio = FixedExp(difference);
@@ -27,6 +27,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kVanillaLoss = {.terms = Terms};
+extern const PolicyLossKind kVanillaLoss = {.terms = VanillaTerms};
 
 }  // namespace tandem

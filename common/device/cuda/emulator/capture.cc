@@ -18,18 +18,18 @@ struct Capture {
   bool spoiled = false;
 };
 
-std::mutex mutex;
-std::map<CudaStream, Capture> captured;  // guarded by mutex
+std::mutex capture_mutex;
+std::map<CudaStream, Capture> captured;  // guarded by capture_mutex
 
 }  // namespace
 
 bool BeginCapture(CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(capture_mutex);
   return captured.emplace(stream, Capture{.by = std::this_thread::get_id()}).second;
 }
 
 Captured EndCapture(CudaStream stream, Work* work) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(capture_mutex);
   const auto found = captured.find(stream);
   if (found == captured.end()) return Captured::kNot;
   const Capture capture = std::move(found->second);
@@ -40,7 +40,7 @@ Captured EndCapture(CudaStream stream, Work* work) {
 }
 
 bool SpoilCapture() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(capture_mutex);
   bool any = false;
   for (auto& [stream, capture] : captured) {
     if (capture.by != std::this_thread::get_id()) continue;
@@ -50,12 +50,12 @@ bool SpoilCapture() {
 }
 
 bool IsCaptured(CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(capture_mutex);
   return captured.contains(stream);
 }
 
 absl::Status CheckCapture(CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(capture_mutex);
   const auto found = captured.find(stream);
   if (found == captured.end() || !found->second.spoiled) return absl::OkStatus();
   return Internal("cudaErrorStreamCaptureInvalidated: the capture is void already");
@@ -63,7 +63,7 @@ absl::Status CheckCapture(CudaStream stream) {
 
 void Submit(CudaStream stream, std::function<void()> work) {
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(capture_mutex);
     const auto found = captured.find(stream);
     if (found != captured.end()) {
       found->second.work.push_back(std::move(work));

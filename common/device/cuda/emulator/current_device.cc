@@ -16,8 +16,8 @@ struct Home {
 };
 
 std::atomic<uint64_t> drivers;
-std::mutex mutex;
-// Guarded by mutex.
+std::mutex device_mutex;
+// Guarded by device_mutex.
 std::map<CudaStream, Home> homes;
 std::map<uint64_t, absl::Status> lost;  // by driver
 
@@ -38,17 +38,17 @@ int CurrentDevice(uint64_t driver) {
 }
 
 void BindStream(CudaStream stream, uint64_t driver, int device) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(device_mutex);
   homes[stream] = {driver, device};
 }
 
 void UnbindStream(CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(device_mutex);
   homes.erase(stream);
 }
 
 absl::Status CheckDevice(CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(device_mutex);
   const auto home = homes.find(stream);
   if (home == homes.end()) return absl::OkStatus();  // a kernel's own test
   const auto gone = lost.find(home->second.driver);
@@ -62,7 +62,7 @@ absl::Status CheckDevice(CudaStream stream) {
 }
 
 void MarkLost(uint64_t driver, const absl::Status& why) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(device_mutex);
   lost.emplace(driver, why);
 }
 

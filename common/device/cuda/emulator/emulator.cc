@@ -66,7 +66,7 @@ struct ThreadCopies {
   }
 };
 
-struct Block {
+struct KernelBlock {
   std::vector<ThreadState> threads;
   std::vector<ThreadCopies> copies;
   std::vector<Warp> warps;
@@ -74,7 +74,7 @@ struct Block {
   Barrier barrier;
   int current = 0;
 };
-thread_local Block block;
+thread_local KernelBlock kernel_block;
 
 Order order = Order::kForward;
 std::atomic<int64_t> kernels_run{0};
@@ -84,21 +84,21 @@ void RunBlock(const Index3& at,
               unsigned threads,
               const std::function<void()>& thread) {
   for (unsigned t = 0; t < threads; ++t) {
-    block.threads[t] = {{t, 0, 0}, at, {threads, 1, 1}, grid};
-    block.copies[t].Clear();
+    kernel_block.threads[t] = {{t, 0, 0}, at, {threads, 1, 1}, grid};
+    kernel_block.copies[t].Clear();
   }
-  block.barrier = {static_cast<int>(threads), 0, 0};
-  for (Warp& warp : block.warps) warp.barrier = {kWarp, 0, 0};
-  std::memset(block.shared.data(), 0xff, block.shared.size());
+  kernel_block.barrier = {static_cast<int>(threads), 0, 0};
+  for (Warp& warp : kernel_block.warps) warp.barrier = {kWarp, 0, 0};
+  std::memset(kernel_block.shared.data(), 0xff, kernel_block.shared.size());
   RunFibers(static_cast<int>(threads), order, "emulated kernel", [&](int index) {
-    block.current = index;
+    kernel_block.current = index;
     thread();
-    block.current = index;
-    const ThreadCopies& copies = block.copies[static_cast<size_t>(index)];
+    kernel_block.current = index;
+    const ThreadCopies& copies = kernel_block.copies[static_cast<size_t>(index)];
     TANDEM_CHECK(copies.carried == copies.copies.size(),
                  "a thread ended before what it had copied came");
-    block.barrier.Leave();
-    block.warps[static_cast<size_t>(index / kWarp)].barrier.Leave();
+    kernel_block.barrier.Leave();
+    kernel_block.warps[static_cast<size_t>(index / kWarp)].barrier.Leave();
   });
 }
 
@@ -110,16 +110,17 @@ float Element(uint32_t pair, int half) {
 
 }  // namespace
 
-ThreadState& This() { return block.threads[static_cast<size_t>(block.current)]; }
+ThreadState& This() { return kernel_block.threads[static_cast<size_t>(kernel_block.current)]; }
 
 unsigned char* SharedBytes() {
-  return block.shared.data() + (-reinterpret_cast<uintptr_t>(block.shared.data()) & 127);
+  return kernel_block.shared.data() +
+         (-reinterpret_cast<uintptr_t>(kernel_block.shared.data()) & 127);
 }
 
 void SyncBlock() {
-  const int me = block.current;
-  block.barrier.Wait();
-  block.current = me;
+  const int me = kernel_block.current;
+  kernel_block.barrier.Wait();
+  kernel_block.current = me;
 }
 
 void StartCopy16(void* to, const void* from) {
@@ -127,29 +128,29 @@ void StartCopy16(void* to, const void* from) {
   TANDEM_CHECK(((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) & 15) == 0,
                "cp.async: 16 bytes are aligned to 16");
   std::memset(to, 0xff, 16);
-  block.copies[static_cast<size_t>(block.current)].copies.push_back({to, from});
+  kernel_block.copies[static_cast<size_t>(kernel_block.current)].copies.push_back({to, from});
 }
 
 void CommitCopies() {
-  ThreadCopies& mine = block.copies[static_cast<size_t>(block.current)];
+  ThreadCopies& mine = kernel_block.copies[static_cast<size_t>(kernel_block.current)];
   mine.commits.push_back(mine.copies.size());
 }
 
 void WaitForCopies(int newest_left) {
-  ThreadCopies& mine = block.copies[static_cast<size_t>(block.current)];
+  ThreadCopies& mine = kernel_block.copies[static_cast<size_t>(kernel_block.current)];
   const size_t left = static_cast<size_t>(newest_left), groups = mine.commits.size();
   if (groups > left) mine.CarryUpTo(mine.commits[groups - left - 1]);
 }
 
 const unsigned char* Exchange(const void* mine, int bytes) {
-  const int me = block.current;
-  Warp& warp = block.warps[static_cast<size_t>(me / kWarp)];
+  const int me = kernel_block.current;
+  Warp& warp = kernel_block.warps[static_cast<size_t>(me / kWarp)];
   // Two buffers: nobody is two rounds ahead of a lane that still reads.
   unsigned char* const lanes = warp.lanes[warp.barrier.round % 2];
   if (bytes > 0) std::memcpy(lanes + me % kWarp * kLaneBytes, mine, static_cast<size_t>(bytes));
   TANDEM_CHECK(warp.barrier.threads == kWarp, "a lane returned before its warp was done");
   warp.barrier.Wait();
-  block.current = me;
+  kernel_block.current = me;
   return lanes;
 }
 
@@ -167,10 +168,10 @@ void RunKernel(const LaunchShape& shape, CudaStream stream, std::function<void()
   }
   Submit(stream, [=, thread = std::move(thread)] {
     ++kernels_run;
-    block.threads.resize(threads);
-    block.copies.resize(threads);
-    block.warps.resize(threads / kWarp);
-    block.shared.resize(shape.shared_bytes + 128);
+    kernel_block.threads.resize(threads);
+    kernel_block.copies.resize(threads);
+    kernel_block.warps.resize(threads / kWarp);
+    kernel_block.shared.resize(shape.shared_bytes + 128);
     const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     for (uint64_t i = 0; i < blocks; ++i) {
       const uint64_t b = order == Order::kForward ? i : blocks - 1 - i;

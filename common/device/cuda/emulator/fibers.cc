@@ -59,7 +59,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kSavedRegisters = 6;
 
 // Of the block that runs on this thread of the host.
-struct Block {
+struct FiberBlock {
   const std::function<void(int)>* body = nullptr;
   void* scheduler = nullptr;  // the stack of RunFibers
   std::vector<void*> stacks;  // of each thread while it waits
@@ -69,7 +69,7 @@ struct Block {
   int current = 0;
   bool progress = false;
 };
-thread_local Block block;
+thread_local FiberBlock fiber_block;
 
 char* Stacks() {
   thread_local char* stacks = [] {
@@ -82,12 +82,12 @@ char* Stacks() {
 }
 
 void Enter() {
-  (*block.body)(block.current);
-  block.finished[static_cast<size_t>(block.current)] = true;
-  block.progress = true;
+  (*fiber_block.body)(fiber_block.current);
+  fiber_block.finished[static_cast<size_t>(fiber_block.current)] = true;
+  fiber_block.progress = true;
   void* unused = nullptr;
-  AnnounceFiber(block.scheduler_fiber);
-  tandem_switch_stack(&unused, block.scheduler);
+  AnnounceFiber(fiber_block.scheduler_fiber);
+  tandem_switch_stack(&unused, fiber_block.scheduler);
 }
 
 void* FreshStack(int thread) {
@@ -105,38 +105,39 @@ void* FreshStack(int thread) {
 
 void RunFibers(int threads, Order order, const char* name, const std::function<void(int)>& body) {
   TANDEM_CHECK(threads > 0 && threads <= kMaxThreads, name);
-  block.body = &body;
-  block.stacks.resize(static_cast<size_t>(threads));
-  block.finished.assign(static_cast<size_t>(threads), false);
+  fiber_block.body = &body;
+  fiber_block.stacks.resize(static_cast<size_t>(threads));
+  fiber_block.finished.assign(static_cast<size_t>(threads), false);
   for (int thread = 0; thread < threads; ++thread) {
-    block.stacks[static_cast<size_t>(thread)] = FreshStack(thread);
+    fiber_block.stacks[static_cast<size_t>(thread)] = FreshStack(thread);
   }
-  block.scheduler_fiber = CurrentFiber();
-  block.fibers.resize(static_cast<size_t>(threads));
-  for (void*& fiber : block.fibers) fiber = NewFiber();
+  fiber_block.scheduler_fiber = CurrentFiber();
+  fiber_block.fibers.resize(static_cast<size_t>(threads));
+  for (void*& fiber : fiber_block.fibers) fiber = NewFiber();
   bool all_finished = false;
   while (!all_finished) {
     all_finished = true;
-    block.progress = false;
+    fiber_block.progress = false;
     for (int turn = 0; turn < threads; ++turn) {
       const int thread = order == Order::kForward ? turn : threads - 1 - turn;
-      if (block.finished[static_cast<size_t>(thread)]) continue;
+      if (fiber_block.finished[static_cast<size_t>(thread)]) continue;
       all_finished = false;
-      block.current = thread;
-      AnnounceFiber(block.fibers[static_cast<size_t>(thread)]);
-      tandem_switch_stack(&block.scheduler, block.stacks[static_cast<size_t>(thread)]);
+      fiber_block.current = thread;
+      AnnounceFiber(fiber_block.fibers[static_cast<size_t>(thread)]);
+      tandem_switch_stack(&fiber_block.scheduler, fiber_block.stacks[static_cast<size_t>(thread)]);
     }
-    TANDEM_CHECK(all_finished || block.progress,
+    TANDEM_CHECK(all_finished || fiber_block.progress,
                  std::string(name) + ": some threads wait at a barrier that others never reach");
   }
-  for (void* const fiber : block.fibers) DeleteFiber(fiber);
+  for (void* const fiber : fiber_block.fibers) DeleteFiber(fiber);
 }
 
 void Yield() {
-  AnnounceFiber(block.scheduler_fiber);
-  tandem_switch_stack(&block.stacks[static_cast<size_t>(block.current)], block.scheduler);
+  AnnounceFiber(fiber_block.scheduler_fiber);
+  tandem_switch_stack(&fiber_block.stacks[static_cast<size_t>(fiber_block.current)],
+                      fiber_block.scheduler);
 }
 
-void NoteProgress() { block.progress = true; }
+void NoteProgress() { fiber_block.progress = true; }
 
 }  // namespace tandem::emulator

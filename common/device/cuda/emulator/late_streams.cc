@@ -24,15 +24,15 @@ struct Point {
   int64_t pieces = 0;
 };
 
-std::mutex mutex;
+std::mutex late_mutex;
 std::condition_variable piece_done;
-// Guarded by mutex.
+// Guarded by late_mutex.
 std::map<CudaStream, Late> streams;
 std::map<CudaEvent, Point> recorded;
 
 // Several threads may want a stream's work done: it is done in order, a piece after the other.
 void DoUpTo(const Point& point) {
-  std::unique_lock lock(mutex);
+  std::unique_lock lock(late_mutex);
   while (true) {
     const auto stream = streams.find(point.stream);
     if (stream == streams.end() || stream->second.done >= point.pieces) return;
@@ -59,7 +59,7 @@ void DoUpTo(const Point& point) {
 
 // The latest record of an event; of no stream if there is none.
 Point PointOf(CudaEvent event) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(late_mutex);
   const auto found = recorded.find(event);
   return found == recorded.end() ? Point() : found->second;
 }
@@ -67,18 +67,18 @@ Point PointOf(CudaEvent event) {
 }  // namespace
 
 void OpenLate(CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(late_mutex);
   streams.emplace(stream, Late());
 }
 
 void CloseLate(CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(late_mutex);
   streams.erase(stream);
   piece_done.notify_all();
 }
 
 bool KeepLate(CudaStream stream, std::function<void()>& work) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(late_mutex);
   const auto found = streams.find(stream);
   if (found == streams.end()) return false;
   found->second.work.push_back(std::move(work));
@@ -86,7 +86,7 @@ bool KeepLate(CudaStream stream, std::function<void()>& work) {
 }
 
 void RecordLate(CudaEvent event, CudaStream stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(late_mutex);
   const auto found = streams.find(stream);
   if (found == streams.end()) {
     recorded.erase(event);  // it has happened
@@ -108,13 +108,13 @@ void DoLate(CudaEvent event) { DoUpTo(PointOf(event)); }
 
 bool HasHappenedLate(CudaEvent event) {
   const Point point = PointOf(event);
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(late_mutex);
   const auto found = streams.find(point.stream);
   return found == streams.end() || found->second.done >= point.pieces;
 }
 
 void ForgetLate(CudaEvent event) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(late_mutex);
   recorded.erase(event);
 }
 

@@ -12,10 +12,10 @@
 namespace tandem::jinja {
 namespace {
 
-using Result = absl::StatusOr<bool>;
+using TestResult = absl::StatusOr<bool>;
 
 template <bool (*kPredicate)(const Value&)>
-Result Simple(const Value& value, const Args& args) {
+TestResult Simple(const Value& value, const Args& args) {
   TANDEM_RETURN_IF_ERROR(Bind("test", args, {}).status());
   return kPredicate(value);
 }
@@ -55,38 +55,38 @@ bool UpperCased(const Value& v) {
 bool IsFilterName(const Value& v) { return v.is_string() && HasFilter(v.text()); }
 bool IsTestName(const Value& v) { return v.is_string() && HasTest(v.text()); }
 
-Result DivisibleBy(const Value& value, const Args& args) {
+TestResult DivisibleBy(const Value& value, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("divisibleby", args, {"num"}, 1));
   TANDEM_ASSIGN_OR_RETURN(const Value rest, Apply(Operator::kModulo, value, *bound[0]));
   return Equal(rest, Value::Int(0));
 }
 
 template <int kRest>
-Result Parity(const Value& value, const Args& args) {
+TestResult Parity(const Value& value, const Args& args) {
   TANDEM_RETURN_IF_ERROR(Bind("test", args, {}).status());
   TANDEM_ASSIGN_OR_RETURN(const Value rest, Apply(Operator::kModulo, value, Value::Int(2)));
   return Equal(rest, Value::Int(kRest));
 }
 
-Result SameAs(const Value& value, const Args& args) {
+TestResult SameAs(const Value& value, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("sameas", args, {"other"}, 1));
   return value.kind() == bound[0]->kind() && (value.IsSame(*bound[0]) || Equal(value, *bound[0]));
 }
 
-Result In(const Value& value, const Args& args) {
+TestResult In(const Value& value, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("in", args, {"seq"}, 1));
   return Contains(*bound[0], value);
 }
 
 template <bool kNegated>
-Result EqualTo(const Value& value, const Args& args) {
+TestResult EqualTo(const Value& value, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("eq", args, {"other"}, 1));
   return Equal(value, *bound[0]) != kNegated;
 }
 
 // value < other, with the sides swapped and equality added as asked.
 template <bool kSwapped, bool kOrEqual>
-Result Ordered(const Value& value, const Args& args) {
+TestResult Ordered(const Value& value, const Args& args) {
   TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("lt", args, {"other"}, 1));
   TANDEM_ASSIGN_OR_RETURN(const bool less,
                           kSwapped ? Less(*bound[0], value) : Less(value, *bound[0]));

@@ -12,7 +12,7 @@ namespace {
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // \w: letters, digits, underscore.
-bool IsWordCharacter(char32_t c) {
+bool IsNameCharacter(char32_t c) {
   if (c < 0x80) {
     return c == '_' || IsDigit(static_cast<char>(c)) || (c >= 'a' && c <= 'z') ||
            (c >= 'A' && c <= 'Z');
@@ -147,7 +147,7 @@ absl::StatusOr<Token> NextExpressionToken(const std::string& source, size_t& pos
   size_t end = pos;
   while (end < source.size()) {
     size_t next = end;
-    if (!IsWordCharacter(NextCodePoint(source, next))) break;
+    if (!IsNameCharacter(NextCodePoint(source, next))) break;
     end = next;
   }
   if (end > pos) {

@@ -106,8 +106,6 @@ absl::StatusOr<Value> Repeat(const Value& value, int64_t times) {
 }
 
 bool IsRepeatable(const Value& v) { return v.is_string() || v.is_list() || v.is_tuple(); }
-bool IsIntegral(const Value& v) { return v.is_int() || v.is(Kind::kBool); }
-int64_t AsInt64(const Value& v) { return v.is_int() ? v.integer() : v.boolean(); }
 
 absl::StatusOr<Value> Concatenate(const Value& a, const Value& b) {
   if (a.is_string() && b.is_string()) return Value::String(a.text() + b.text());
@@ -125,6 +123,9 @@ absl::StatusOr<Value> Concatenate(const Value& a, const Value& b) {
 }
 
 }  // namespace
+
+bool IsIntegral(const Value& value) { return value.is_int() || value.is(Kind::kBool); }
+int64_t AsInt64(const Value& value) { return value.is_int() ? value.integer() : value.boolean(); }
 
 absl::StatusOr<Value> Apply(Operator op, const Value& a, const Value& b) {
   if (a.is_undefined()) return InvalidArgument("{}", a.undefined_message());

@@ -9,6 +9,11 @@ namespace tandem::jinja {
 
 enum class Operator { kAdd, kSubtract, kMultiply, kDivide, kFloorDivide, kModulo, kPower };
 
+// An integer or a boolean, which counts as one.
+bool IsIntegral(const Value& value);
+// Of such a value.
+int64_t AsInt64(const Value& value);
+
 // InvalidArgument where Python raises, and where an integer leaves 64 bits. `%` on a string
 // formats.
 absl::StatusOr<Value> Apply(Operator op, const Value& a, const Value& b);

@@ -3,13 +3,11 @@
 #include <cmath>
 
 #include "common/base/status_macros.h"
+#include "common/text/jinja/value/arithmetic.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
 namespace {
-
-bool IsIntegral(const Value& v) { return v.is(Kind::kBool) || v.is_int(); }
-int64_t AsInt64(const Value& v) { return v.is(Kind::kBool) ? v.boolean() : v.integer(); }
 
 bool EqualItems(const Values& a, const Values& b) {
   if (a.size() != b.size()) return false;

@@ -8,12 +8,12 @@
 namespace tandem::jinja {
 namespace {
 
-struct Range {
+struct WordRange {
   size_t begin, end;
 };
 
-std::vector<Range> Words(std::string_view text) {
-  std::vector<Range> words;
+std::vector<WordRange> Words(std::string_view text) {
+  std::vector<WordRange> words;
   bool inside = false;
   for (size_t pos = 0; pos < text.size();) {
     const size_t start = pos;
@@ -31,7 +31,7 @@ bool IsLineBreak(char32_t c) {
          c == 0x2029;
 }
 
-std::string Text(std::string_view text, size_t begin, size_t end) {
+std::string TextBetween(std::string_view text, size_t begin, size_t end) {
   return std::string(text.substr(begin, end - begin));
 }
 
@@ -57,18 +57,18 @@ std::string Strip(std::string_view text, Side side, const std::optional<std::str
     if (!removable(NextCodePoint(text, at))) break;
     end = last;
   }
-  return Text(text, begin, end);
+  return TextBetween(text, begin, end);
 }
 
 std::vector<std::string> Split(std::string_view text, int64_t limit) {
-  const std::vector<Range> words = Words(text);
+  const std::vector<WordRange> words = Words(text);
   std::vector<std::string> parts;
   for (size_t i = 0; i < words.size(); ++i) {
     if (limit >= 0 && static_cast<int64_t>(i) == limit) {
       parts.push_back(Strip(text.substr(words[i].begin), Side::kLeft, std::nullopt));
       break;
     }
-    parts.push_back(Text(text, words[i].begin, words[i].end));
+    parts.push_back(TextBetween(text, words[i].begin, words[i].end));
   }
   return parts;
 }
@@ -79,22 +79,22 @@ std::vector<std::string> Split(std::string_view text, std::string_view separator
   while (limit < 0 || static_cast<int64_t>(parts.size()) < limit) {
     const size_t hit = text.find(separator, pos);
     if (hit == std::string_view::npos) break;
-    parts.push_back(Text(text, pos, hit));
+    parts.push_back(TextBetween(text, pos, hit));
     pos = hit + separator.size();
   }
-  parts.push_back(Text(text, pos, text.size()));
+  parts.push_back(TextBetween(text, pos, text.size()));
   return parts;
 }
 
 std::vector<std::string> SplitFromRight(std::string_view text, int64_t limit) {
-  const std::vector<Range> words = Words(text);
+  const std::vector<WordRange> words = Words(text);
   std::vector<std::string> parts;
   for (size_t i = words.size(); i-- > 0;) {
     if (limit >= 0 && static_cast<int64_t>(parts.size()) == limit) {
       parts.push_back(Strip(text.substr(0, words[i].end), Side::kRight, std::nullopt));
       break;
     }
-    parts.push_back(Text(text, words[i].begin, words[i].end));
+    parts.push_back(TextBetween(text, words[i].begin, words[i].end));
   }
   std::reverse(parts.begin(), parts.end());
   return parts;
@@ -109,10 +109,10 @@ std::vector<std::string> SplitFromRight(std::string_view text,
     if (end < separator.size()) break;
     const size_t hit = text.rfind(separator, end - separator.size());
     if (hit == std::string_view::npos) break;
-    parts.push_back(Text(text, hit + separator.size(), end));
+    parts.push_back(TextBetween(text, hit + separator.size(), end));
     end = hit;
   }
-  parts.push_back(Text(text, 0, end));
+  parts.push_back(TextBetween(text, 0, end));
   std::reverse(parts.begin(), parts.end());
   return parts;
 }
@@ -125,10 +125,10 @@ std::vector<std::string> SplitLines(std::string_view text, bool keep_ends) {
     const char32_t c = NextCodePoint(text, pos);
     if (!IsLineBreak(c)) continue;
     if (c == '\r' && pos < text.size() && text[pos] == '\n') ++pos;
-    lines.push_back(Text(text, start, keep_ends ? pos : at));
+    lines.push_back(TextBetween(text, start, keep_ends ? pos : at));
     start = pos;
   }
-  if (start < text.size()) lines.push_back(Text(text, start, text.size()));
+  if (start < text.size()) lines.push_back(TextBetween(text, start, text.size()));
   return lines;
 }
 

@@ -7,8 +7,8 @@
 namespace tandem::bench {
 namespace {
 
-struct Operands {
-  Operands(const AttentionShape& shape, int64_t sequences, int64_t rows, int64_t context)
+struct AttentionOperands {
+  AttentionOperands(const AttentionShape& shape, int64_t sequences, int64_t rows, int64_t context)
       : group(shape.heads / shape.kv_heads),
         causal(rows == context),  // one query sees all positions
         q(Random({sequences, shape.heads, rows, shape.head_dim})),
@@ -32,7 +32,7 @@ Counterparts AttentionCounterparts(const AttentionShape& shape,
                                    int64_t sequences,
                                    int64_t rows,
                                    int64_t context) {
-  const Operands o(shape, sequences, rows, context);
+  const AttentionOperands o(shape, sequences, rows, context);
   return {Forward("sdpa",
                   [=] {
                     at::scaled_dot_product_attention(o.q, Repeat(o.k, o.group),
@@ -47,7 +47,7 @@ Counterparts AttentionReformulations(const AttentionShape& shape,
                                      int64_t sequences,
                                      int64_t rows,
                                      int64_t context) {
-  const Operands o(shape, sequences, rows, context);
+  const AttentionOperands o(shape, sequences, rows, context);
   const at::Tensor k = Repeat(o.k, o.group), v = Repeat(o.v, o.group);
   Counterparts counterparts = {
       Forward("repeated", [=] { at::scaled_dot_product_attention(o.q, k, v, {}, 0.0, o.causal); })};
@@ -62,7 +62,7 @@ Counterparts AttentionReformulations(const AttentionShape& shape,
 Counterparts AttentionBackwardCounterparts(const AttentionShape& shape,
                                            int64_t sequences,
                                            int64_t rows) {
-  const Operands o(shape, sequences, rows, rows);
+  const AttentionOperands o(shape, sequences, rows, rows);
   const at::Tensor q = Leaf(o.q), k = Leaf(o.k), v = Leaf(o.v);
   const at::Tensor out =
       at::scaled_dot_product_attention(q, Repeat(k, o.group), Repeat(v, o.group), {}, 0.0, true);

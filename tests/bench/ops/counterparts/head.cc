@@ -4,20 +4,20 @@
 namespace tandem::bench {
 namespace {
 
-struct Operands {
-  Operands(int64_t rows, int64_t vocab, int64_t cols)
+struct HeadOperands {
+  HeadOperands(int64_t rows, int64_t vocab, int64_t cols)
       : hidden(Random({rows, cols})),
         head(Random({vocab, cols})),
         targets(RandomIds(rows, vocab).unsqueeze(1)) {}
   at::Tensor hidden, head, targets;
 };
 
-using LogProbs = at::Tensor (*)(const Operands&);
+using LogProbs = at::Tensor (*)(const HeadOperands&);
 
-at::Tensor Bf16LogProbs(const Operands& o) {
+at::Tensor Bf16LogProbs(const HeadOperands& o) {
   return at::log_softmax(at::linear(o.hidden, o.head), -1).gather(1, o.targets);
 }
-at::Tensor Fp32LogProbs(const Operands& o) {
+at::Tensor Fp32LogProbs(const HeadOperands& o) {
   return at::log_softmax(at::linear(o.hidden, o.head).to(at::kFloat), -1).gather(1, o.targets);
 }
 struct Way {
@@ -26,8 +26,8 @@ struct Way {
 };
 constexpr Way kWays[] = {{"bf16", Bf16LogProbs}, {"fp32", Fp32LogProbs}};
 
-Operands Leaves(int64_t rows, int64_t vocab, int64_t cols) {
-  Operands o(rows, vocab, cols);
+HeadOperands Leaves(int64_t rows, int64_t vocab, int64_t cols) {
+  HeadOperands o(rows, vocab, cols);
   Leaf(o.hidden);
   Leaf(o.head);
   return o;
@@ -36,7 +36,7 @@ Operands Leaves(int64_t rows, int64_t vocab, int64_t cols) {
 }  // namespace
 
 Counterparts LogProbCounterparts(int64_t rows, int64_t vocab, int64_t cols) {
-  const Operands o(rows, vocab, cols);
+  const HeadOperands o(rows, vocab, cols);
   Counterparts counterparts;
   for (const Way way : kWays) {
     counterparts.push_back(Forward(way.name, [=] { way.log_probs(o); }));
@@ -45,7 +45,7 @@ Counterparts LogProbCounterparts(int64_t rows, int64_t vocab, int64_t cols) {
 }
 
 Counterparts LogProbBackwardCounterparts(int64_t rows, int64_t vocab, int64_t cols) {
-  const Operands o = Leaves(rows, vocab, cols);
+  const HeadOperands o = Leaves(rows, vocab, cols);
   Counterparts counterparts;
   for (const Way way : kWays) {
     counterparts.push_back(Backward(way.name, way.log_probs(o), {o.hidden, o.head}));
@@ -54,7 +54,7 @@ Counterparts LogProbBackwardCounterparts(int64_t rows, int64_t vocab, int64_t co
 }
 
 Counterparts LogProbTrainingCounterparts(int64_t rows, int64_t vocab, int64_t cols) {
-  const Operands o = Leaves(rows, vocab, cols);
+  const HeadOperands o = Leaves(rows, vocab, cols);
   const at::Tensor dout = Random({rows, 1}, at::kFloat);
   Counterparts counterparts;
   for (const Way way : kWays) {
@@ -68,7 +68,7 @@ Counterparts LogProbTrainingCounterparts(int64_t rows, int64_t vocab, int64_t co
 }
 
 Counterparts SampleCounterparts(int64_t rows, int64_t vocab, int64_t cols) {
-  const Operands o(rows, vocab, cols);
+  const HeadOperands o(rows, vocab, cols);
   const auto draw = [=](at::ScalarType type) {
     at::multinomial(at::softmax(at::linear(o.hidden, o.head).to(type), -1), 1);
   };

@@ -4,8 +4,8 @@ namespace tandem::bench {
 namespace {
 
 // q, k, v as the projection leaves them: [sequences, rows, heads * head_dim] by heads.
-struct Operands {
-  Operands(const AttentionShape& s, int64_t sequences, int64_t rows) {
+struct RopeOperands {
+  RopeOperands(const AttentionShape& s, int64_t sequences, int64_t rows) {
     const at::Tensor qkv = Random({sequences, rows, s.heads + 2 * s.kv_heads, s.head_dim});
     q = qkv.narrow(2, 0, s.heads).transpose(1, 2);
     k = qkv.narrow(2, s.heads, s.kv_heads).transpose(1, 2);
@@ -36,7 +36,7 @@ Counterparts RopeCounterparts(const AttentionShape& shape,
                               int64_t sequences,
                               int64_t rows,
                               int64_t context) {
-  const Operands o(shape, sequences, rows);
+  const RopeOperands o(shape, sequences, rows);
   const at::Tensor keys = Random({sequences, shape.kv_heads, context, shape.head_dim});
   const at::Tensor values = Random({sequences, shape.kv_heads, context, shape.head_dim});
   const at::Tensor last_keys = keys.narrow(2, context - rows, rows);
@@ -57,7 +57,7 @@ Counterparts RopeCounterparts(const AttentionShape& shape,
 Counterparts RopeBackwardCounterparts(const AttentionShape& shape,
                                       int64_t sequences,
                                       int64_t rows) {
-  const Operands o(shape, sequences, rows);
+  const RopeOperands o(shape, sequences, rows);
   const at::Tensor back = -o.sin, turns = at::conj_physical(o.turns);
   return {Forward("eager",
                   [=] {
