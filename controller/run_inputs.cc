@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include <nlohmann/json.hpp>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"

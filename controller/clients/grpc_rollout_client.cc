@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <grpcpp/channel.h>
+
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/call_tracker.h"

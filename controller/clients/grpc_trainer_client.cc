@@ -3,6 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include <grpcpp/channel.h>
+
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/rpc/call_tracker.h"
