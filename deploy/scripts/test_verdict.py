@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs ctest and says whether every test that exists has run and passed.
 
-  deploy/scripts/test_verdict.py --build DIR [--jobs N] [--once] [--table FILE] [-- ctest arguments]
+  deploy/scripts/test_verdict.py --build DIR [--jobs N] [--once] [--under WORDS] [--table FILE]
+                                 [-- ctest arguments]
 
 The list of tests comes from ctest's JSON, asked with the same arguments; what became of each comes
 from the JUnit file that ctest writes. A test has passed, or has skipped itself with exit code 77 (no
@@ -242,7 +243,7 @@ def verdict(args):
     if not args.once and not problems:
         for name, again in try_again(args.build, may_try_again(failed, results)).items():
             if again.verdict == "passed":
-                enter(args.table, name, results[name].how)
+                enter(args.table, name, results[name].how + (f", {args.under}" if args.under else ""))
                 results[name] = again
             else:
                 how = f"{results[name].how}; tried again, alone: {again.verdict}, {again.how}"
@@ -256,6 +257,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--once", action="store_true", help="no second try")
+    parser.add_argument("--under", default="", help="said beside how a test failed: which build this is")
     parser.add_argument("--table", type=pathlib.Path, default=ROOT / "tests" / "undependable.txt")
     parser.add_argument("ctest", nargs="*")
     args = parser.parse_args()
