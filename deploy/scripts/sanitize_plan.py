@@ -28,7 +28,7 @@ from ctest_programs import executables_of, program_of, tests_of
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 COSTS, RULES = SCRIPTS / "sanitizer_costs.txt", SCRIPTS / "sanitizer_rules.txt"
 CORES = 2
-LINK_SECONDS, OBJECT_SECONDS, TEST_SECONDS = 3, 6, 8  # of one core, where the table has nothing
+LINK_SECONDS, OBJECT_SECONDS, TEST_SECONDS = 3, 4, 8  # of one core, where the table has nothing
 COMPILING = {"address": 2.2, "thread": 1.0}  # times a normal build, as measured with -O1
 RUNNING = {"address": 2.5, "thread": 6.0}
 OBJECT = re.compile(r" -o (\S*CMakeFiles/(\S+?)\.dir/\S+)(?: -c (\S+))?")

@@ -71,9 +71,11 @@ class DealTest(unittest.TestCase):
                 self.assertTrue(len(turn) == 1 or estimate.seconds(turn) <= seconds)
 
     def test_what_is_shared_costs_once_and_brings_programs_together(self):
-        estimate = sanitize_plan.Estimate(self.PROGRAMS, COSTS)
+        estimate = sanitize_plan.Estimate(self.PROGRAMS, sanitize_plan.Costs({"s": 1000.0}, {}))
         p1, p3 = (next(one for one in self.PROGRAMS if one.name == name) for name in ("p1", "p3"))
-        self.assertLess(estimate.seconds([p1, p3]), estimate.seconds([p1]) + estimate.seconds([p3]) - 60)
+        shared = 1000 * sanitize_plan.COMPILING["address"] / sanitize_plan.CORES
+        self.assertAlmostEqual(estimate.seconds([p1, p3]),
+                               estimate.seconds([p1]) + estimate.seconds([p3]) - shared)
         four = [program("thread", name, objects) for name, objects in (
             ("one", SHARED + ["a1"]), ("two", ["b1", "b2"]), ("three", ["c1", "c2"]), ("four", SHARED + ["d1"]))]
         estimate = sanitize_plan.Estimate(four, COSTS)
