@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 std::string LayerText(int layer) {
   return layer < 0 ? "outside the layers" : fmt::format("in layer {}", layer);
@@ -24,7 +24,7 @@ std::string DivergenceText(const Divergence& found) {
   return text;
 }
 
-json DivergenceJson(const Divergence& found) {
+Json DivergenceJson(const Divergence& found) {
   return {{"op", found.op},
           {"layer", found.layer},
           {"sample_id", found.sample_id},
@@ -57,14 +57,14 @@ std::string ParityText(const ParityReport& report) {
 }
 
 std::string ParityJson(const ParityReport& report) {
-  json root = {{"ok", report.ok()},
+  Json root = {{"ok", report.ok()},
                {"numerics_class", report.numerics_class},
                {"kernel_set", report.kernel_set},
                {"prompts", report.prompts},
                {"samples", report.samples},
                {"missing_ops", report.missing_ops},
-               {"comparisons", json::array()},
-               {"ops", json::object()}};
+               {"comparisons", Json::array()},
+               {"ops", Json::object()}};
   for (const SideComparison& pair : report.comparisons) {
     root["comparisons"].push_back({{"first", pair.first},
                                    {"second", pair.second},
@@ -74,7 +74,7 @@ std::string ParityJson(const ParityReport& report) {
                                    {"mean_abs_difference", pair.mean_abs_difference}});
   }
   for (const SideRun& side : report.sides) {
-    json& ops = root["ops"][side.name];
+    Json& ops = root["ops"][side.name];
     for (int i = 0; i < kForwardOps; ++i) {
       const auto op = static_cast<ForwardOp>(i);
       ops[ForwardOpName(op)] = {{"calls", side.counts.at(op).calls},

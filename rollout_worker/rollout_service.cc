@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-v1::RolloutState ToProto(RolloutState state) {
+v1::RolloutState StateToProto(RolloutState state) {
   switch (state) {
     case RolloutState::kEmpty:
       return v1::EMPTY;
@@ -214,7 +214,7 @@ grpc::Status RolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
   }
   const absl::Status status = (*engine)->AbortUpdate(request->version(), request->generation());
   const EngineStatus now = (*engine)->status();
-  response->set_state(ToProto(now.state));
+  response->set_state(StateToProto(now.state));
   response->set_version(now.version);
   return Reply(status);
 }
@@ -268,7 +268,7 @@ grpc::Status RolloutService::GetStatus(grpc::ServerContext* /*context*/,
     std::lock_guard lock(mutex_);
     *response->mutable_worker() = worker_;
   }
-  response->set_state(ToProto(now.state));
+  response->set_state(StateToProto(now.state));
   response->set_version(now.version);
   response->set_running(now.load.running);
   response->set_waiting(now.load.waiting);

@@ -48,7 +48,7 @@ void Fill(const ForwardBackwardResult& result, v1::ForwardBackwardResponse* resp
   *response->mutable_report() = ToProto(result.report);
 }
 
-LogProbPolicy FromProto(v1::ComputeLogProbsRequest::Policy policy) {
+LogProbPolicy PolicyFromProto(v1::ComputeLogProbsRequest::Policy policy) {
   if (policy == v1::ComputeLogProbsRequest::PROBE) return LogProbPolicy::kProbe;
   return policy == v1::ComputeLogProbsRequest::REFERENCE ? LogProbPolicy::kReference
                                                          : LogProbPolicy::kCurrent;
@@ -192,7 +192,7 @@ grpc::Status TrainerService::ComputeLogProbs(grpc::ServerContext* /*context*/,
   if (request->policy() == v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED) {
     return Reply(InvalidArgument("ComputeLogProbs needs a policy: CURRENT, REFERENCE or PROBE"));
   }
-  const LogProbPolicy policy = FromProto(request->policy());
+  const LogProbPolicy policy = PolicyFromProto(request->policy());
   return RunInGroup<ComputeLogProbsResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.ComputeLogProbs(request->step(), policy); },

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kFloat = 4;
+constexpr int64_t kFloatBytes = 4;
 
 int64_t GatherBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   const bool offloaded = options.reference && options.offload_reference;
@@ -23,10 +23,10 @@ int64_t GatherBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) 
 }
 
 int64_t GradientBytes(const ModelSpec& spec, const TrainerMemoryOptions& options, int64_t shard) {
-  if (options.pairs == 1) return RegionBytes(kFloat * shard);
+  if (options.pairs == 1) return RegionBytes(kFloatBytes * shard);
   const int64_t buffers = GradientBuffers(spec.num_layers, options.gpu);
-  return RegionBytes(kFloat * shard) + RegionBytes(kFloat * GlobalParameters(spec)) +
-         RegionBytes(buffers * kFloat * LayerParameters(spec));
+  return RegionBytes(kFloatBytes * shard) + RegionBytes(kFloatBytes * GlobalParameters(spec)) +
+         RegionBytes(buffers * kFloatBytes * LayerParameters(spec));
 }
 
 // Of any tensor of rank 0's shard.
@@ -45,20 +45,20 @@ int64_t LongestDigestRange(const ModelSpec& spec, const TrainerMemoryOptions& op
 TrainerMemory LoraBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   const int64_t shard = std::max<int64_t>(1, ShardParameters(spec, 0, options.pairs));
   const int64_t mine = std::max<int64_t>(1, options.adapter_shard);
-  const int64_t all = options.pairs > 1 ? RegionBytes(kFloat * options.adapters) : 0;
+  const int64_t all = options.pairs > 1 ? RegionBytes(kFloatBytes * options.adapters) : 0;
   TrainerMemory memory;
-  memory.master = RegionBytes(kFloat * mine);
+  memory.master = RegionBytes(kFloatBytes * mine);
   memory.weights = RegionBytes(options.base_element_bytes * shard) + all;
   (options.offload_moments ? memory.optimizer_file : memory.optimizer) =
-      2 * (options.offload_moments ? kFloat * mine : RegionBytes(kFloat * mine));
+      2 * (options.offload_moments ? kFloatBytes * mine : RegionBytes(kFloatBytes * mine));
   if (options.offload_moments) {
     memory.optimizer_staging =
-        4 * RegionBytes(kFloat * std::min(OffloadWindowElements(mine), mine));
+        4 * RegionBytes(kFloatBytes * std::min(OffloadWindowElements(mine), mine));
   }
   // Beside the weights, adapters get their gradients without those of a layer's weights.
   const bool beside = spec.adapters.rank > 0;
-  const int64_t layer = beside ? 0 : RegionBytes(kFloat * LayerParameters(spec));
-  memory.gradients = RegionBytes(kFloat * mine) + layer + all;
+  const int64_t layer = beside ? 0 : RegionBytes(kFloatBytes * LayerParameters(spec));
+  memory.gradients = RegionBytes(kFloatBytes * mine) + layer + all;
   // A check reads the base and merges it.
   const int64_t rows = RowScratchBytes(spec, options.element_bytes);
   memory.row_scratch = RegionBytes(2 * rows) + RegionBytes(rows);
@@ -74,10 +74,10 @@ int64_t GradientBuffers(int64_t layers, bool gpu) { return gpu ? std::min<int64_
 TrainerMemory TrainerBytes(const ModelSpec& spec, const TrainerMemoryOptions& options) {
   if (options.adapters > 0) return LoraBytes(spec, options);
   const int64_t shard = std::max<int64_t>(1, ShardParameters(spec, 0, options.pairs));
-  const bool rounded = options.element_bytes != kFloat;
+  const bool rounded = options.element_bytes != kFloatBytes;
   TrainerMemory memory;
   (options.offload_master ? memory.master_file : memory.master) =
-      options.offload_master ? kFloat * shard : RegionBytes(kFloat * shard);
+      options.offload_master ? kFloatBytes * shard : RegionBytes(kFloatBytes * shard);
   if (rounded) memory.weights = RegionBytes(options.element_bytes * shard);
   if (options.reference) {
     (options.offload_reference ? memory.reference_file : memory.reference) =
@@ -85,11 +85,11 @@ TrainerMemory TrainerBytes(const ModelSpec& spec, const TrainerMemoryOptions& op
                                   : RegionBytes(options.element_bytes * shard);
   }
   (options.offload_moments ? memory.optimizer_file : memory.optimizer) =
-      2 * (options.offload_moments ? kFloat * shard : RegionBytes(kFloat * shard));
+      2 * (options.offload_moments ? kFloatBytes * shard : RegionBytes(kFloatBytes * shard));
   // Two buffers for each offloaded array, as large as one layer's part of the shard.
   const int64_t layer_shard = LayerShardParameters(spec, 0, options.pairs);
   const int64_t window = std::min(OffloadWindowElements(layer_shard), shard);
-  const int64_t buffers = 2 * RegionBytes(kFloat * window);
+  const int64_t buffers = 2 * RegionBytes(kFloatBytes * window);
   if (options.offload_master) memory.master_staging = buffers;
   if (options.offload_moments) memory.optimizer_staging = 2 * buffers;
   memory.gradients = GradientBytes(spec, options, shard);

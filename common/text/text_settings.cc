@@ -11,13 +11,13 @@
 namespace tandem {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 // {} when the file does not exist.
-absl::StatusOr<json> ReadOptionalJson(const std::string& path) {
-  if (!std::filesystem::exists(path)) return json::object();
+absl::StatusOr<Json> ReadOptionalJson(const std::string& path) {
+  if (!std::filesystem::exists(path)) return Json::object();
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
-  json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) {
     return InvalidArgument("{}: is no valid JSON object; fetch the file again", path);
   }
@@ -25,7 +25,7 @@ absl::StatusOr<json> ReadOptionalJson(const std::string& path) {
 }
 
 // A token is written as a string or as {"content": ...}.
-std::optional<std::string> TokenContent(const json& value) {
+std::optional<std::string> TokenContent(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_object() && value.contains("content") && value.at("content").is_string()) {
     return value.at("content").get<std::string>();
@@ -34,18 +34,18 @@ std::optional<std::string> TokenContent(const json& value) {
 }
 
 // A string, or a list of {name, template} of which "default" counts.
-std::optional<std::string> TemplateOf(const json& value) {
+std::optional<std::string> TemplateOf(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return std::nullopt;
-  for (const json& item : value) {
+  for (const Json& item : value) {
     if (item.is_object() && item.value("name", "") == "default") {
-      return TemplateOf(item.value("template", json()));
+      return TemplateOf(item.value("template", Json()));
     }
   }
   return std::nullopt;
 }
 
-std::vector<int32_t> EosIds(const json& root) {
+std::vector<int32_t> EosIds(const Json& root) {
   const auto it = root.find("eos_token_id");
   if (it == root.end() || it->is_null()) return {};
   if (it->is_array()) return it->get<std::vector<int32_t>>();
@@ -54,12 +54,12 @@ std::vector<int32_t> EosIds(const json& root) {
 
 absl::StatusOr<TextSettings> Read(const std::string& dir) {
   TextSettings settings;
-  TANDEM_ASSIGN_OR_RETURN(const json config, ReadOptionalJson(dir + "/tokenizer_config.json"));
+  TANDEM_ASSIGN_OR_RETURN(const Json config, ReadOptionalJson(dir + "/tokenizer_config.json"));
   for (const auto& [key, value] : config.items()) {
     if (!key.ends_with("_token")) continue;
     if (auto content = TokenContent(value)) settings.special_tokens[key] = *content;
   }
-  settings.chat_template = TemplateOf(config.value("chat_template", json()));
+  settings.chat_template = TemplateOf(config.value("chat_template", Json()));
   settings.chat_template_file = dir + "/tokenizer_config.json";
   const std::string template_file = dir + "/chat_template.jinja";
   if (std::filesystem::exists(template_file)) {
@@ -67,7 +67,7 @@ absl::StatusOr<TextSettings> Read(const std::string& dir) {
     settings.chat_template_file = template_file;
   }
   for (const char* name : {"/generation_config.json", "/config.json"}) {
-    TANDEM_ASSIGN_OR_RETURN(const json root, ReadOptionalJson(dir + name));
+    TANDEM_ASSIGN_OR_RETURN(const Json root, ReadOptionalJson(dir + name));
     settings.eos_token_ids = EosIds(root);
     if (!settings.eos_token_ids.empty()) break;
   }
@@ -90,7 +90,7 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
 absl::StatusOr<TextSettings> ReadTextSettings(const std::string& model_dir) {
   try {
     return Read(model_dir);
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     return InvalidArgument(
         "{}: tokenizer_config.json or generation_config.json has a value of the "
         "wrong type ({}); fetch the files again",

@@ -7,47 +7,47 @@
 namespace tandem {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr char kRemedy[] =
     "use a checkpoint with a byte-level BPE tokenizer.json, or save the tokenizer again in that "
     "format";
 
 // null when absent.
-const json& Part(const json& root, const char* key) {
-  static const json kNull;
+const Json& Part(const Json& root, const char* key) {
+  static const Json kNull;
   const auto it = root.find(key);
   return it == root.end() ? kNull : *it;
 }
 
-absl::Status CheckModelOptions(const json& model) {
+absl::Status CheckModelOptions(const Json& model) {
   const std::string type = model.value("type", std::string(model.contains("merges") ? "BPE" : "?"));
   if (type != "BPE") {
     return InvalidArgument("model type '{}' is not supported, only BPE is; {}", type, kRemedy);
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const json& value = Part(model, key);
+    const Json& value = Part(model, key);
     if (value.is_string() && !value.get<std::string>().empty()) {
       return InvalidArgument("BPE option {} = {} is not supported; {}", key, value.dump(), kRemedy);
     }
   }
-  const json& dropout = Part(model, "dropout");
+  const Json& dropout = Part(model, "dropout");
   if (dropout.is_number() && dropout.get<double>() != 0) {
     return InvalidArgument(
         "BPE dropout {} is not supported: ids must not be random; set it to null", dropout.dump());
   }
-  const json& vocab = Part(model, "vocab");
+  const Json& vocab = Part(model, "vocab");
   if (!vocab.is_object() || vocab.empty()) {
     return InvalidArgument("has no vocabulary (model.vocab); {}", kRemedy);
   }
-  const json& merges = Part(model, "merges");
+  const Json& merges = Part(model, "merges");
   if (!merges.is_array() || merges.empty()) {
     return InvalidArgument("has no merges (model.merges), so text cannot be encoded; {}", kRemedy);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::pair<std::string, std::string>> ParseMerge(const json& merge, size_t rank) {
+absl::StatusOr<std::pair<std::string, std::string>> ParseMerge(const Json& merge, size_t rank) {
   if (merge.is_array() && merge.size() == 2) {
     return std::pair<std::string, std::string>(merge[0].get_ref<const std::string&>(),
                                                merge[1].get_ref<const std::string&>());
@@ -62,20 +62,20 @@ absl::StatusOr<std::pair<std::string, std::string>> ParseMerge(const json& merge
   return InvalidArgument("merge {} is {}, not two tokens; {}", rank, merge.dump(), kRemedy);
 }
 
-absl::StatusOr<BpeSpec> ParseModel(const json& model) {
+absl::StatusOr<BpeSpec> ParseModel(const Json& model) {
   TANDEM_RETURN_IF_ERROR(CheckModelOptions(model));
   BpeSpec spec;
   spec.ignore_merges = model.value("ignore_merges", false);
   spec.byte_fallback = model.value("byte_fallback", false);
   spec.fuse_unk = model.value("fuse_unk", false);
-  if (const json& unk = Part(model, "unk_token"); unk.is_string())
+  if (const Json& unk = Part(model, "unk_token"); unk.is_string())
     spec.unk_token = unk.get<std::string>();
-  const json& vocab = model.at("vocab");
+  const Json& vocab = model.at("vocab");
   spec.vocab.reserve(vocab.size());
   for (auto it = vocab.begin(); it != vocab.end(); ++it) {
     spec.vocab.emplace(it.key(), it->get<int32_t>());
   }
-  const json& merges = model.at("merges");
+  const Json& merges = model.at("merges");
   spec.merges.reserve(merges.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     TANDEM_ASSIGN_OR_RETURN(auto merge, ParseMerge(merges[rank], rank));
@@ -84,10 +84,10 @@ absl::StatusOr<BpeSpec> ParseModel(const json& model) {
   return spec;
 }
 
-std::vector<AddedToken> ParseAddedTokens(const json& list) {
+std::vector<AddedToken> ParseAddedTokens(const Json& list) {
   std::vector<AddedToken> tokens;
   if (list.is_null()) return tokens;
-  for (const json& item : list) {
+  for (const Json& item : list) {
     AddedToken token;
     token.id = item.at("id").get<int32_t>();
     token.content = item.at("content").get<std::string>();
@@ -128,7 +128,7 @@ absl::Status CheckIds(const TokenizerSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<TokenizerSpec> ParseRoot(const json& root) {
+absl::StatusOr<TokenizerSpec> ParseRoot(const Json& root) {
   if (!root.is_object() || !root.contains("model")) {
     return InvalidArgument("has no model; {}", kRemedy);
   }
@@ -146,7 +146,7 @@ absl::StatusOr<TokenizerSpec> ParseRoot(const json& root) {
 }  // namespace
 
 absl::StatusOr<TokenizerSpec> ParseTokenizerJson(const std::string& text, const std::string& name) {
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) {
     return InvalidArgument("{}: is no valid JSON ({} bytes); fetch the file again", name,
                            text.size());
@@ -155,7 +155,7 @@ absl::StatusOr<TokenizerSpec> ParseTokenizerJson(const std::string& text, const 
     absl::StatusOr<TokenizerSpec> spec = ParseRoot(root);
     if (!spec.ok()) return Annotate(spec.status(), name);
     return spec;
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     return InvalidArgument("{}: not in the format of a tokenizer.json ({}); {}", name, error.what(),
                            kRemedy);
   }

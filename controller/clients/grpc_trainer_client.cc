@@ -48,7 +48,7 @@ ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   return result;
 }
 
-v1::ComputeLogProbsRequest::Policy ToProto(LogProbPolicy policy) {
+v1::ComputeLogProbsRequest::Policy PolicyToProto(LogProbPolicy policy) {
   switch (policy) {
     case LogProbPolicy::kCurrent:
       return v1::ComputeLogProbsRequest::CURRENT;
@@ -111,7 +111,7 @@ class GrpcTrainerClient : public TrainerClient {
   absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) override {
     v1::ComputeLogProbsRequest request;
     request.set_step(step);
-    request.set_policy(ToProto(policy));
+    request.set_policy(PolicyToProto(policy));
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::ComputeLogProbsResponse>(&v1::TrainerService::Stub::ComputeLogProbs, request));

@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-constexpr std::string_view kOpen = "<answer>";
-constexpr std::string_view kClose = "</answer>";
+constexpr std::string_view kAnswerOpen = "<answer>";
+constexpr std::string_view kAnswerClose = "</answer>";
 constexpr int64_t kMaxTags = 10;
 
 bool IsPunctuation(char c) {
@@ -76,11 +76,11 @@ bool ContainsTarget(const std::string& prediction, const std::vector<std::string
 std::optional<std::string> LastTaggedAnswer(const std::string& response) {
   std::optional<std::string_view> last;
   size_t pos = 0;
-  while ((pos = response.find(kOpen, pos)) != std::string::npos) {
-    const size_t inside = pos + kOpen.size(), close = response.find(kClose, inside);
+  while ((pos = response.find(kAnswerOpen, pos)) != std::string::npos) {
+    const size_t inside = pos + kAnswerOpen.size(), close = response.find(kAnswerClose, inside);
     if (close == std::string::npos) break;
     last = std::string_view(response).substr(inside, close - inside);
-    pos = close + kClose.size();
+    pos = close + kAnswerClose.size();
   }
   if (!last) return std::nullopt;
   return StripSpace(AsUtf8(*last));
@@ -100,8 +100,8 @@ double ScoreSearchQa(const std::string& response,
   if (!answer) return 0;
   if (options.part) return ContainsTarget(*answer, targets) ? options.score : options.format_score;
   if (!MatchesTarget(*answer, targets)) return options.format_score;
-  const bool too_many =
-      jinja::Count(response, kOpen) > kMaxTags || jinja::Count(response, kClose) > kMaxTags;
+  const bool too_many = jinja::Count(response, kAnswerOpen) > kMaxTags ||
+                        jinja::Count(response, kAnswerClose) > kMaxTags;
   return too_many ? options.score / 4 : options.score;
 }
 

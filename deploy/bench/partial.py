@@ -103,11 +103,13 @@ def figures(steps):
 
 
 def compare(result):
-    """Adds what a run is against the one without rounds, of the same task and seed."""
+    """Adds what a run is against the one without rounds, of the same task and seed, if that ran."""
     for name, of_seed in result.items():
         base = result.get("equal_off" if name.startswith("equal") else "off", {})
         for seed, run in of_seed.items():
             off = base.get(seed)
+            if off is None:
+                run["without_base"] = True
             if off is None or off is run:
                 continue
             run["saved_s"] = off["generate_s"] - run["generate_s"]
@@ -123,12 +125,14 @@ def show(result):
     for name, of_seed in result.items():
         for seed, run in of_seed.items():
             lags = run.get("lag_steps")
+            none = "not measured" if run.get("without_base") else "-"
             rows.append([name, str(seed), text(run["wall_s"]), text(run["generate_s"]),
                          text(run["generate_per_update"], 2), text(run["tail_share"], 2), text(run["rounds"], 2), text(run["prefilled_again"], 0),
                          text(run["partial_ratio"], 3), text(run["span"], 0), text(run["reward_first_5"], 3),
                          text(run["reward_last_5"], 3),
-                         ", ".join(text(value, 0) for value in lags.values()) if lags else "-",
-                         text(run.get("saved_s")), text(run.get("predicted_s"))])
+                         ", ".join(text(value, 0) for value in lags.values()) if lags else none,
+                         text(run["saved_s"]) if "saved_s" in run else none,
+                         text(run["predicted_s"]) if "predicted_s" in run else none])
     table(rows)
     rows = [["lengths", "seed", "p50", "p99", "max"]]
     for name in ("off", "equal_off"):

@@ -1,4 +1,5 @@
-"""The table of ratios, each beside the target it is held to; a target that is missed says so."""
+"""The table of ratios, each beside the target it is held to; a target that is missed says so, and so
+does a row whose peer did not run."""
 import re
 
 
@@ -7,54 +8,59 @@ class Table:
         self.rows = []
 
     def add(self, what, ours, peer, ratio, target=None, at_least=True):
-        """`ratio` with its target, if it has one; `at_least` false where less is better."""
-        met = target is None or (ratio >= target if at_least else ratio <= target)
+        """`ratio` with its target, if it has one; `at_least` false where less is better. Without a
+        ratio, as the peer is missing, nothing was met or missed."""
+        met = None if ratio is None or target is None else ratio >= target if at_least else ratio <= target
         text = "" if target is None else f"{'≥' if at_least else '≤'} {target}"
-        self.rows.append({"what": what, "tandem": ours, "peer": peer, "ratio": round(ratio, 3),
-                          "target": text, "met": met})
+        self.rows.append({"what": what, "tandem": ours, "peer": peer, "target": text, "met": met,
+                          "ratio": None if ratio is None else round(ratio, 3)})
+
+    def versus(self, what, ours, peer, target, at_least=True, inverse=False):
+        """Ours ÷ the peer's, or with `inverse` the peer's ÷ ours; None: the peer was not measured."""
+        ratio = peer and (peer / ours if inverse else ours / peer)
+        self.add(what, ours, peer or None, ratio or None, target, at_least)
 
     def show(self):
         width = max((len(row["what"]) for row in self.rows), default=0)
         print(f"\n{'':<{width}} {'Tandem':>10} {'peer':>10} {'ratio':>7}  target")
         for row in self.rows:
             peer = f"{row['peer']:>10.1f}" if row["peer"] is not None else f"{'':>10}"
-            print(f"{row['what']:<{width}} {row['tandem']:>10.2f} {peer} {row['ratio']:>7.2f}  {row['target']}"
-                  f"{'' if row['met'] else '   missed'}")
+            ratio = f"{row['ratio']:>7.2f}" if row["ratio"] is not None else f"{'-':>7}"
+            end = "   not measured" if row["ratio"] is None else "   missed" if row["met"] is False else ""
+            print(f"{row['what']:<{width}} {row['tandem']:>10.2f} {peer} {ratio}  {row['target']}{end}")
 
 
 def generation(table, own, peers):
     decode_targets = {"1 sequences": 1.0, "8 sequences": 1.8, "32 sequences": 1.5, "64 sequences": 1.5}
     for name, target in decode_targets.items():
-        ours, llama = own.get(name), peers["llama.cpp"].get(name)
-        if ours and llama:
-            mine = ours["decode_tokens_per_s"]
-            table.add(f"decode tokens/s, {name}, llama.cpp does not sample", mine, llama["decode_tokens_per_s"],
-                      mine / llama["decode_tokens_per_s"], target)
+        ours, llama = own.get(name), peers["llama.cpp"].get(name, {})
+        if ours:
+            table.versus(f"decode tokens/s, {name}, llama.cpp does not sample", ours["decode_tokens_per_s"],
+                         llama.get("decode_tokens_per_s"), target)
     for name in decode_targets:
-        ours, llama = own.get(name), peers["llama.cpp"].get(name)
-        if ours and llama and ours["prefill_s"] > 0:
-            mine = int(name.split()[0]) * 32 / ours["prefill_s"]
-            table.add(f"prefill tokens/s, {name}, llama.cpp", mine, llama["prefill_tokens_per_s"],
-                      mine / llama["prefill_tokens_per_s"], 1.3)
-    ours, other = own.get("64 sequences"), peers["transformers"].get("64 sequences")
-    if ours and other:
-        table.add("generated tokens/s, 64 sequences, transformers", ours["tokens_per_s"], other["tokens_per_s"],
-                  ours["tokens_per_s"] / other["tokens_per_s"], 4.0)
+        ours, llama = own.get(name), peers["llama.cpp"].get(name, {})
+        if ours and ours["prefill_s"] > 0:
+            table.versus(f"prefill tokens/s, {name}, llama.cpp", int(name.split()[0]) * 32 / ours["prefill_s"],
+                         llama.get("prefill_tokens_per_s"), 1.3)
+    ours, other = own.get("64 sequences"), peers["transformers"].get("64 sequences", {})
+    if ours:
+        table.versus("generated tokens/s, 64 sequences, transformers", ours["tokens_per_s"],
+                     other.get("tokens_per_s"), 4.0)
 
 
 def training(table, own, step, peers):
     torch, trl = peers["torch"], peers["trl"]
     for name, target in (("keep", 0.65), ("recompute", 0.85)):
-        if name in own and torch:
-            table.add(f"training step 64 x 64, s, torch bf16, {name}", own[name]["total_s"], torch["total_s"],
-                      own[name]["total_s"] / torch["total_s"], target, at_least=False)
-            table.add(f"  its peak memory, MiB, {name}", own[name]["peak_rss_mib"], torch["peak_rss_mib"],
-                      own[name]["peak_rss_mib"] / torch["peak_rss_mib"], 1.0, at_least=False)
-    if step and trl:
-        table.add("GRPO step 8 x 8 x 32, s, TRL (peer ÷ Tandem)", step["step"], trl["step_s"],
-                  trl["step_s"] / step["step"], 4.0)
-        table.add("  its peak memory, MiB PSS, TRL's RSS", step["peak_pss_mib"], trl["peak_rss_mib"],
-                  step["peak_pss_mib"] / trl["peak_rss_mib"], 0.4, at_least=False)
+        if name in own:
+            table.versus(f"training step 64 x 64, s, torch bf16, {name}", own[name]["total_s"],
+                         torch.get("total_s"), target, at_least=False)
+            table.versus(f"  its peak memory, MiB, {name}", own[name]["peak_rss_mib"],
+                         torch.get("peak_rss_mib"), 1.0, at_least=False)
+    if step:
+        table.versus("GRPO step 8 x 8 x 32, s, TRL (peer ÷ Tandem)", step["step"], trl.get("step_s"), 4.0,
+                     inverse=True)
+        table.versus("  its peak memory, MiB PSS, TRL's RSS", step["peak_pss_mib"], trl.get("peak_rss_mib"),
+                     0.4, at_least=False)
 
 
 def overhead(table, step):
@@ -95,7 +101,11 @@ def linear(table, own):
         for label, part, key, target in (("÷ oneDNN, M ≤ 32", [row for row in rows if row[1] <= 32], "ratio", 1.3),
                                          ("÷ oneDNN, all M", rows, "ratio", 1.05),
                                          ("÷ the machine's bound", rows, "share", SHARES.get(isa, SEQ_SHARE))):
+            lacking = [row for row in part if key not in row[2]]
             part = [row for row in part if key in row[2]]
+            if lacking:
+                table.add(f"linear {isa} {label}, GFLOP/s, {len(lacking)} shapes, first: {lacking[0][0]}",
+                          lacking[0][2]["tandem"], None, None, target)
             if part:
                 shape, _, row = min(part, key=lambda row: row[2][key])
                 below = [other for _, _, other in part if other[key] < target]
@@ -111,6 +121,9 @@ def counts(below, rows, key, target):
 
 def versus(table, what, row, target):
     """An op against its fastest counterpart."""
+    if "ratio" not in row:
+        table.add(f"{what}, {row['unit']}", row["tandem"], None, None, target)
+        return
     peer = row["tandem"] * (row["ratio"] if row["unit"] == "us" else 1 / row["ratio"])
     table.add(f"{what}, {row['unit']}, {row['fastest']}", row["tandem"], peer, row["ratio"], target)
 
@@ -120,8 +133,8 @@ def ops(table, own):
     which may be 1.05 times as fast."""
     linear(table, own)
     for name, row in own.items():
-        if "ratio" in row and not name.startswith(("linear ", "op ")):
+        if "tandem" in row and not name.startswith(("linear ", "op ")):
             versus(table, f"attention: {name}", row, 4.0 if name.startswith("decode") else 2.5)
     for name, row in own.items():
-        if "ratio" in row and name.startswith("op "):
+        if "tandem" in row and name.startswith("op "):
             versus(table, f"exactness: {name[3:]}", row, round(1 / 1.05, 3))

@@ -15,6 +15,7 @@ from machine import commit, machine, run
 
 BENCHES = ("ops", "comm", "sync", "generation", "train", "grpo")
 NEED_MODEL = ("generation", "train", "grpo")
+NO_PEERS = {"generation": {"transformers": {}, "llama.cpp": {}}, "training": {"torch": {}, "trl": {}}}
 
 
 def arguments():
@@ -77,9 +78,10 @@ def show_ratios(benches, result):
     table = ratios.Table()
     ratios.ops(table, benches.get("ops", {}))
     step = benches.get("grpo", {}).get("step")
-    if "peers" in result:
-        ratios.generation(table, benches.get("generation", {}), result["peers"]["generation"])
-        ratios.training(table, benches.get("train", {}), step, result["peers"]["training"])
+    # Without --peers no peer ran, and the rows say so.
+    others = result.get("peers", NO_PEERS)
+    ratios.generation(table, benches.get("generation", {}), others["generation"])
+    ratios.training(table, benches.get("train", {}), step, others["training"])
     ratios.scaling(table, benches.get("generation", {}).get("scaling", {}))
     ratios.overhead(table, step)
     table.show()
@@ -96,7 +98,7 @@ def main():
     print(f"commit {result['commit']}\n" + "\n".join(f"{k}: {v}" for k, v in result["machine"].items()))
     benches = result["benches"] = own_figures(args, failed, result["machine"])
     if args.peers:
-        result["peers"] = {"generation": {"transformers": {}, "llama.cpp": {}}, "training": {"torch": {}, "trl": {}}}
+        result["peers"] = dict(NO_PEERS)
         if "generation" in benches:
             result["peers"]["generation"] = peers.generation(args, benches["generation"], failed)
         if "train" in benches or "grpo" in benches:

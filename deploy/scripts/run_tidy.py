@@ -1,60 +1,47 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy on every source file of the build, remembering files that were clean.
+"""Runs clang-tidy on what is due today, remembering files that were clean.
 
-A file is checked again when it, any repository header it includes, or .clang-tidy changes. Files
-of the newest commits come first, so that what a limit leaves out is old. Files that were not
-reached, or took too long, are named; where TANDEM_CI_NOTES names a file, their number goes there.
+  deploy/scripts/run_tidy.py --build DIR [--jobs N] [--plan-seconds N] [--seconds N] [--whole]
+
+Due are the files of today's turn, and as many as fit into --plan-seconds besides of those that
+changed since the recorded commit or include what did (ci_turns.py); --whole: all files. A file that
+was clean is not checked again before it, a repository header that it includes or .clang-tidy changes.
+Whatever is due and was not checked, for lack of time or because it took too long, is a failure. The
+compile commands must be of single files: a build without unity files and precompiled headers.
 """
 import argparse
 import concurrent.futures
 import hashlib
 import json
-import os
 import pathlib
 import re
 import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from ci_turns import ROOT, Includes, note, plan
+
 FINDING = re.compile(r"\[(bugprone|google|modernize)-")
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+TURNS = 10
+FILE_SECONDS = 4  # of one core: 3 as measured, and a slower machine
 
 
-def closure(path, seen):
-    """The file and the repository headers it includes, directly or not."""
-    if path in seen or not path.is_file():
-        return
-    seen.add(path)
-    for name in INCLUDE.findall(path.read_text(errors="replace")):
-        closure(ROOT / name, seen)
-
-
-def fingerprint(path):
-    files = set()
-    closure(path, files)
+def fingerprint(name, includes):
     digest = hashlib.sha256((ROOT / ".clang-tidy").read_bytes())
-    for file in sorted(files):
-        digest.update(file.read_bytes())
+    for file in sorted(includes.closure(name)):
+        digest.update((ROOT / file).read_bytes())
     return digest.hexdigest()
 
 
 def sources(build):
+    """Paths in the repository."""
     commands = json.loads((build / "compile_commands.json").read_text())
     files = {pathlib.Path(c["directory"], c["file"]).resolve() for c in commands}
     # Tests are left to the compiler's warnings: Catch2's macros trip half of the checks. Kernels are
     # left to nvcc, whose flags clang does not know.
-    return sorted(f for f in files if f.is_relative_to(ROOT) and not f.is_relative_to(build)
-                  and f.suffix != ".cu"
+    return sorted(str(f.relative_to(ROOT)) for f in files
+                  if f.is_relative_to(ROOT) and not f.is_relative_to(build) and f.suffix != ".cu"
                   and f.relative_to(ROOT).parts[0] != "tests")
-
-
-def newest_first(files):
-    """By the commit that touched them last, as far as the history at hand tells."""
-    log = subprocess.run(["git", "-C", str(ROOT), "log", "--format=", "--name-only", "-n", "100"],
-                         capture_output=True, text=True, check=False).stdout.split()
-    rank = {name: i for i, name in reversed(list(enumerate(log)))}
-    return sorted(files, key=lambda f: rank.get(str(f.relative_to(ROOT)), len(log)))
 
 
 def tidy(path, build, seconds):
@@ -73,56 +60,69 @@ def tidy(path, build, seconds):
     return "bad", text
 
 
-def report(found, seconds):
-    """Prints the files that deserve a line and the totals; whether nothing was found."""
-    names = {result: [str(p.relative_to(ROOT)) for p, r in found if r == result]
-             for result in ("known", "clean", "bad", "unparsed", "slow", "late")}
+def report(found, known, seconds):
+    """Prints the files that deserve a line and the totals; whether all that was due is clean."""
+    names = {result: [name for name, r in found if r == result]
+             for result in ("clean", "bad", "unparsed", "slow", "late")}
     for result, why in (("unparsed", "clang cannot parse"), ("slow", "took too long, not checked:"),
                         ("late", "not reached:")):
         for name in names[result]:
             print(f"clang-tidy: {why} {name}")
-    line = (f"clang-tidy: {len(found)} files, {len(names['clean'])} clean, {len(names['known'])} "
-            f"clean and unchanged, {len(names['bad'])} with findings, {len(names['unparsed'])} that "
-            f"clang cannot parse, {len(names['slow'])} that took too long, {len(names['late'])} not "
-            f"reached; {seconds:.0f} s")
-    print(line, flush=True)
-    notes = os.environ.get("TANDEM_CI_NOTES")
-    if notes and (names["slow"] or names["late"] or names["unparsed"]):
-        with open(notes, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-    return not names["bad"]
+    line = (f"clang-tidy: {len(found) + known} files, {len(names['clean'])} clean, {known} clean and "
+            f"unchanged, {len(names['bad'])} with findings, {len(names['unparsed'])} that clang cannot "
+            f"parse, {len(names['slow'])} that took too long, {len(names['late'])} not reached; "
+            f"{seconds:.0f} s")
+    if names["slow"] or names["late"] or names["unparsed"]:
+        note(line)
+    else:
+        print(line, flush=True)
+    if names["slow"] or names["late"]:
+        print("error: clang-tidy lacked time for what is due; deploy/scripts/lint.sh --whole has no limit",
+              file=sys.stderr)
+    return not names["bad"] and not names["slow"] and not names["late"]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--plan-seconds", type=float, default=280, help="that what is due may take")
+    parser.add_argument("--seconds", type=float, default=1e6, help="after which no file is begun")
+    parser.add_argument("--file-seconds", type=float, default=240, help="for one file")
+    parser.add_argument("--whole", action="store_true", help="all files, not today's")
+    return parser.parse_args()
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=1e6, help="for everything")
-    parser.add_argument("--file-seconds", type=float, default=240, help="for one file")
-    args = parser.parse_args()
-    build, begin = args.build.resolve(), time.monotonic()
+    args = parse()
+    build, begin, includes = args.build.resolve(), time.monotonic(), Includes()
     clean_dir = ROOT / ".cache" / "tidy"
     clean_dir.mkdir(parents=True, exist_ok=True)
 
-    def check(path):
-        stamp = clean_dir / fingerprint(path)
+    def check(name):
         left = args.seconds - (time.monotonic() - begin)
-        if stamp.exists():
-            return path, "known"
         if left <= 0:
-            return path, "late"
-        result, text = tidy(path, build, min(left, args.file_seconds))
+            return name, "late"
+        result, text = tidy(ROOT / name, build, min(left, args.file_seconds))
         if result == "clean":
-            stamp.touch()
+            (clean_dir / fingerprint(name, includes)).touch()
         if result == "slow" and left < args.file_seconds:
             result = "late"
         if text:
             print(text, flush=True)
-        return path, result
+        return name, result
 
+    names = sources(build)
+    pending = [name for name in names if not (clean_dir / fingerprint(name, includes)).exists()]
+    due = pending
+    if not args.whole:
+        today = plan(pending, TURNS, int(args.plan_seconds * args.jobs / FILE_SECONDS))
+        today.say("clang-tidy")
+        due = today.due
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        found = list(pool.map(check, newest_first(sources(build))))
-    return 0 if report(found, time.monotonic() - begin) else 1
+        found = list(pool.map(check, due))
+    return 0 if report(found, len(names) - len(pending), time.monotonic() - begin) else 1
 
 
 if __name__ == "__main__":

@@ -1,55 +1,62 @@
 #!/usr/bin/env bash
-# Builds unit tests under a sanitizer and runs them: those of the libraries that own memory or parse
-# foreign bytes under AddressSanitizer and UndefinedBehaviorSanitizer ("address"), those of the
-# libraries whose threads meet under ThreadSanitizer ("thread").
-#   deploy/scripts/sanitize.sh address|thread [--seconds N]
-# Exit code 77: skipped, because the build does not fit into N seconds.
+# Builds the test programs of today's turn under AddressSanitizer with UndefinedBehaviorSanitizer
+# ("address") and under ThreadSanitizer ("thread") and runs their tests. Over all turns every program
+# is in one of each; deploy/scripts/sanitize_plan.py deals them and says what is left to other turns.
+#   deploy/scripts/sanitize.sh [address|thread] [--show | --whole]
+# --show   lists all turns and what is in none, with the reason, and builds nothing
+# --whole  takes all programs, however long that is
+# Without a name: both sanitizers, as .ci/run does. TANDEM_CI_TURN=N takes turn N, not today's.
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 
-ADDRESS_TESTS=(base_test types_test tokenizer_test chat_template_test model_spec_test
-  tensor_file_test device_test comm_test weights_test config_test ops_test trainer_test
-  trainer_pure_test sharded_training_test lora_test lora_training_test partial_test)
-THREAD_TESTS=(comm_test weights_test controller_core_test train_loop_test ops_test)
-TEST_SECONDS=600 # kept for the tests themselves
-
 usage_if_asked "$@"
-which="${1:-}"
-limit=100000
-case "$which" in
-  address)
-    build="$ROOT/build-asan"
-    options=("-DTANDEM_SANITIZE=address,undefined")
-    tests=("${ADDRESS_TESTS[@]}")
-    export UBSAN_OPTIONS=print_stacktrace=1
+sanitizers=(address thread)
+case "${1:-}" in
+  address | thread)
+    sanitizers=("$1")
+    shift
     ;;
-  thread)
-    build="$ROOT/build-tsan"
-    options=(-DTANDEM_SANITIZE=thread -DTANDEM_GRPC_STATIC=OFF)
-    tests=("${THREAD_TESTS[@]}")
-    export TSAN_OPTIONS="ignore_noninstrumented_modules=1:suppressions=$ROOT/deploy/tsan.supp"
-    ;;
-  *) fail_usage "address or thread, not \"$which\"" ;;
 esac
-case "${2:-}" in
+what=()
+case "${1:-}" in
   "") ;;
-  --seconds) limit="${3:?seconds}" ;;
-  *) fail_usage "unknown argument $2" ;;
+  --show | --whole) what=("$1") ;;
+  *) fail_usage "unknown argument $1" ;;
 esac
 
-skip() {
-  note "$which sanitizer: skipped, $*"
-  exit 77
+build_of() { if [ "$1" = address ]; then printf '%s' "$ROOT/build-asan"; else printf '%s' "$ROOT/build-tsan"; fi; }
+# A type of build of its own: -O2 takes twice as long under AddressSanitizer and finds no more.
+configure() {
+  local options=("-DTANDEM_SANITIZE=address,undefined")
+  [ "$1" = address ] || options=(-DTANDEM_SANITIZE=thread -DTANDEM_GRPC_STATIC=OFF)
+  cmake -S "$ROOT" -B "$(build_of "$1")" -G Ninja -DCMAKE_BUILD_TYPE=Sanitized \
+    "-DCMAKE_C_FLAGS_SANITIZED=-O1 -g1" "-DCMAKE_CXX_FLAGS_SANITIZED=-O1 -g1" "${options[@]}" >/dev/null \
+    || fail "the build under the $1 sanitizer cannot be configured"
 }
 
-((limit >= 2 * TEST_SECONDS)) || skip "only $limit s are left"
-cmake -S "$ROOT" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release "${options[@]}" >/dev/null
+builds=()
+for sanitizer in "${sanitizers[@]}"; do
+  configure "$sanitizer"
+  builds+=("$sanitizer=$(build_of "$sanitizer")")
+done
+turn="$(mktemp -d)"
+trap 'rm -rf "$turn"' EXIT
+python3 deploy/scripts/sanitize_plan.py "${builds[@]}" --out "$turn" "${what[@]}"
+[ "${what[0]:-}" != --show ] || exit 0
+
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS="ignore_noninstrumented_modules=1:suppressions=$ROOT/deploy/tsan.supp"
 code=0
-timeout "$((limit - SECONDS - TEST_SECONDS))" \
-  ninja -C "$build" -j "$(jobs_for_build)" "${tests[@]}" || code=$?
-((code != 124)) || skip "the build did not end within $(seconds) s"
-((code == 0)) || fail "the build under the $which sanitizer failed"
-pattern="^($(
-  IFS='|'
-  printf '%s' "${tests[*]}"
-))\$"
-ctest --test-dir "$build" -R "$pattern" --output-on-failure -j "$(nproc)"
+for sanitizer in "${sanitizers[@]}"; do
+  mapfile -t targets <"$turn/$sanitizer.targets"
+  ((${#targets[@]} > 0)) || continue
+  build="$(build_of "$sanitizer")"
+  begin=$SECONDS
+  ninja -C "$build" -j "$(jobs_for_build)" "${targets[@]}" \
+    || fail "the build under the $sanitizer sanitizer failed"
+  say "$sanitizer sanitizer: ${#targets[@]} programs are built ($(seconds "$begin") s)"
+  begin=$SECONDS
+  python3 deploy/scripts/test_verdict.py --build "$build" --jobs "$(nproc)" \
+    --under "$sanitizer sanitizer" -- -R "$(cat "$turn/$sanitizer.tests")" || code=1
+  say "$sanitizer sanitizer: its tests took $(seconds "$begin") s"
+done
+exit "$code"

@@ -58,9 +58,43 @@ class OpsTest(unittest.TestCase):
             "op dX threads 2": row(100.0, 2.0), "op add threads 2": row(100.0, 2.0, unit="us")})]
         self.assertEqual(peers, [50.0, 200.0])
 
-    def test_rows_without_a_counterpart_are_left_out(self):
+    def test_a_row_without_a_counterpart_is_not_measured(self):
         self.assertEqual(self.rows({"op add threads 2": {"tandem": 1.0, "unit": "us"},
-                                    "peak of 2 threads amx": {"products": 1000.0}}), [])
+                                    "linear amx 9x9 M=64 threads 2": {"tandem": 9.0, "unit": "GFLOP/s"},
+                                    "peak of 2 threads amx": {"products": 1000.0}}), [
+            ("linear amx ÷ oneDNN, all M, GFLOP/s, 1 shapes, first: 9x9 M=64", None, "≥ 1.05", None),
+            ("linear amx ÷ the machine's bound, GFLOP/s, 1 shapes, first: 9x9 M=64", None, "≥ 0.5", None),
+            ("exactness: add threads 2, us", None, "≥ 0.952", None)])
+
+
+class PeersTest(unittest.TestCase):
+    GENERATION = {f"{n} sequences": {"decode_tokens_per_s": 10.0 * n, "prefill_s": 0.5, "tokens_per_s": 8.0 * n}
+                  for n in (1, 8, 32, 64)}
+    TRAIN = {name: {"total_s": 6.0, "peak_rss_mib": 900.0} for name in ("keep", "recompute")}
+    STEP = {"step": 3.0, "peak_pss_mib": 1000.0, "overhead_share": 0.03}
+
+    def test_a_missing_peer_leaves_its_rows_not_measured(self):
+        for table in (table_of(lambda t, own: ratios.generation(t, own, {"llama.cpp": {}, "transformers": {}}),
+                               self.GENERATION),
+                      table_of(lambda t, own: ratios.training(t, own, self.STEP, {"torch": {}, "trl": {}}),
+                               self.TRAIN)):
+            self.assertGreater(len(table), 5)
+            self.assertEqual({(row["ratio"], row["met"], row["peer"]) for row in table}, {(None, None, None)})
+            self.assertTrue(all(row["target"] for row in table))
+
+    def test_a_peer_that_ran_is_held_to_its_target(self):
+        llama = {"64 sequences": {"decode_tokens_per_s": 320.0, "prefill_tokens_per_s": 1e6}}
+        table = table_of(lambda t, own: ratios.generation(t, own, {"llama.cpp": llama, "transformers": {}}),
+                         self.GENERATION)
+        found = {row["what"]: (row["ratio"], row["met"]) for row in table}
+        self.assertEqual(found["decode tokens/s, 64 sequences, llama.cpp does not sample"], (2.0, True))
+        self.assertEqual(found["prefill tokens/s, 64 sequences, llama.cpp"], (0.004, False))
+        self.assertEqual(found["decode tokens/s, 8 sequences, llama.cpp does not sample"], (None, None))
+        table = table_of(lambda t, own: ratios.training(t, own, self.STEP, {
+            "torch": {"total_s": 12.0, "peak_rss_mib": 450.0}, "trl": {"step_s": 30.0, "peak_rss_mib": 500.0}}),
+            self.TRAIN)
+        self.assertEqual([(row["ratio"], row["met"]) for row in table],
+                         [(0.5, True), (2.0, False), (0.5, True), (2.0, False), (10.0, True), (2.0, False)])
 
 
 class ScalingTest(unittest.TestCase):
@@ -72,7 +106,7 @@ class ScalingTest(unittest.TestCase):
             "2 threads": {"64 sequences": at(900.0, 192.0, 808.0), "256 sequences": at(1200.0, 768.0, 1480.0)}})
         self.assertEqual([r["ratio"] for r in rows], [1.8, 2.0, 1.333, 1.167])
         self.assertEqual((rows[3]["tandem"], rows[3]["peer"]), (3.5, 3.0))
-        self.assertTrue(all(r["met"] and r["target"] == "" for r in rows))
+        self.assertTrue(all(r["met"] is None and r["target"] == "" for r in rows))
 
     def test_what_was_not_run_is_left_out(self):
         self.assertEqual(table_of(ratios.scaling, {}), [])
@@ -84,11 +118,14 @@ class ShowTest(unittest.TestCase):
         table.add("met", 2.0, 1.0, 2.0, 1.5)
         table.add("missed", 1.0, 1.0, 1.0, 1.5)
         table.add("shown", 1.0, None, 0.5)
+        table.add("absent", 1.0, None, None, 1.5)
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             table.show()
         self.assertEqual([line.split()[0] for line in out.getvalue().splitlines() if line.endswith("missed")],
                          ["missed"])
+        self.assertEqual([line.split()[0] for line in out.getvalue().splitlines()
+                          if line.endswith("≥ 1.5   not measured")], ["absent"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 """What is read of a run's store, and what is made of reward curves."""
+import contextlib
+import io
 import json
 import pathlib
 import sqlite3
@@ -23,6 +25,22 @@ class CurvesTest(unittest.TestCase):
         self.assertEqual(partial.lag(off, later, 0.5), 3)
         self.assertEqual(partial.lag(off, off, 0.5), 0)
         self.assertIsNone(partial.lag(off, [0.0] * 15, 0.5))
+
+
+class CompareTest(unittest.TestCase):
+    def shown(self, names):
+        steps = [{"critic/rewards/mean": i / 9, "timing_s/step": 2.0, "timing_s/gen": 1.0,
+                  "timing_s/update_actor": 1.0, "response_length/max": 9} for i in range(9)]
+        result = {name: {1: partial.figures(steps)} for name in names}
+        partial.compare(result)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            partial.show(result)
+        return [line for line in out.getvalue().splitlines() if line.startswith("| split_2")][0]
+
+    def test_a_run_whose_counterpart_is_missing_is_not_measured(self):
+        self.assertEqual(self.shown(["split_2"]).count("not measured"), 3)
+        self.assertNotIn("not measured", self.shown(["off", "split_2"]))
 
 
 class StoreTest(unittest.TestCase):

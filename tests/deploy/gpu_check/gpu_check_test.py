@@ -27,7 +27,7 @@ PROGRAMS = {
 
 def verdicts_of(done):
     """{name: (verdict, rest of the line)}"""
-    rows = re.findall(r"^(.{44}) (met|missed|failed|not run) +(.*)$", done.stdout, re.M)
+    rows = re.findall(r"^(.{44}) (met|missed|failed|not run|no target) +(.*)$", done.stdout, re.M)
     return {name.strip(): (verdict, rest) for name, verdict, rest in rows}
 
 
@@ -82,7 +82,8 @@ class GpuCheck(unittest.TestCase):
                                          "fast | 9 | bin/bench | speed | >= 600",
                                          "shown | 9 | bin/bench | slow | -"])
         self.assertEqual(code, 0)
-        self.assertEqual([verdict for verdict, _ in verdicts.values()], ["met"] * 3)
+        self.assertEqual([verdict for verdict, _ in verdicts.values()], ["met", "met", "no target"])
+        self.assertIn("0.9 s", verdicts["shown"][1])
         self.assertIn("650.5 GB/s", verdicts["fast"][1])
         self.assertIn(">= 600", verdicts["fast"][1])
         self.assertEqual(runs, 1)  # rows of one command share its run
@@ -115,6 +116,19 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(check(["! works | 9 | bin/pass | - | -"])[0], 0)
         self.assertEqual(check(rows + ["wrong | 9 | bin/fail | - | -"])[0], 1)
 
+    def test_a_speed_with_a_target_that_was_not_measured_is_no_success(self):
+        rows = ["works | 9 | bin/pass | - | -", "large | 9 | bin/partly | large | >= 3"]
+        code, verdicts, printed, _ = check(rows)
+        self.assertEqual((code, verdicts["large"][0]), (2, "not run"))
+        self.assertIn("before anything is known: large", printed)
+        # Without a target it is only not shown.
+        self.assertEqual(check([rows[0], "large | 9 | bin/partly | large | -"])[0], 0)
+
+    def test_what_has_no_target_is_never_met(self):
+        code, verdicts, printed, _ = check(["shown | 9 | bin/bench | slow | -"])
+        self.assertEqual((code, verdicts["shown"][0]), (0, "no target"))
+        self.assertIn("0 met, 1 without a target, 0 missed or failed, 0 not run", printed)
+
     def test_a_program_that_does_not_listen_is_ended(self):
         code, verdicts, _, _ = check(["deaf | 1 | bin/deaf | - | -"])
         self.assertEqual((code, verdicts["deaf"][0]), (1, "failed"))
@@ -129,14 +143,14 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual({verdict for verdict, _ in verdicts.values()}, {"not run"})
         self.assertIn("  no GPU: the driver is missing\n    skips\n    skips, too\n", out)
         self.assertIn("  bin/nothing is not in the bundle\n    missing\n", out)
-        self.assertIn("0 met, 0 missed or failed, 4 not run", out)
+        self.assertIn("0 met, 0 without a target, 0 missed or failed, 4 not run", out)
 
     def test_a_figure_that_was_not_measured_is_not_run_for_the_programs_reason(self):
         code, verdicts, out, _ = check(["small | 9 | bin/partly | small | -",
                                         "large | 9 | bin/partly | large | >= 3",
                                         "other | 9 | bin/partly | larger | -"])
         self.assertEqual(code, 1)
-        self.assertEqual([verdict for verdict, _ in verdicts.values()], ["met", "not run", "failed"])
+        self.assertEqual([verdict for verdict, _ in verdicts.values()], ["no target", "not run", "failed"])
         self.assertIn("  it needs 80 GiB, 40 are free\n    large\n", out)
         self.assertIn("printed no figure larger", verdicts["other"][1])
 

@@ -1,4 +1,4 @@
-"""run_tidy.py keeps its time and names what it did not check; the helpers of .ci/run."""
+"""run_tidy.py checks what is due or fails; the sections of .ci/run."""
 import json
 import os
 import pathlib
@@ -25,7 +25,8 @@ class TidyTest(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.root = pathlib.Path(self.folder.name)
         (self.root / "deploy" / "scripts").mkdir(parents=True)
-        shutil.copy(ROOT / "deploy/scripts/run_tidy.py", self.root / "deploy/scripts")
+        for name in ("run_tidy.py", "ci_turns.py"):
+            shutil.copy(ROOT / "deploy/scripts" / name, self.root / "deploy/scripts")
         (self.root / ".clang-tidy").write_text("Checks: none\n")
         (self.root / "bin").mkdir()
         tool = self.root / "bin" / "clang-tidy"
@@ -44,41 +45,50 @@ class TidyTest(unittest.TestCase):
         notes = self.root / "notes"
         notes.write_text("")
         env = dict(os.environ, PATH=f"{self.root / 'bin'}:{os.environ['PATH']}",
-                   TANDEM_CI_NOTES=str(notes))
+                   TANDEM_CI_NOTES=str(notes), TANDEM_CI_TURN="3")
         done = subprocess.run(
             [sys.executable, str(self.root / "deploy/scripts/run_tidy.py"), "--build", str(build),
              "--jobs", "1", *arguments], env=env, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, notes.read_text()
+        return done.returncode, done.stdout + done.stderr, notes.read_text()
 
     def test_a_clean_file_is_remembered_until_it_changes(self):
-        self.assertIn("1 clean, 0 clean and unchanged", self.run_on(["a.cc"])[1])
-        self.assertIn("0 clean, 1 clean and unchanged", self.run_on(["a.cc"])[1])
+        self.assertIn("1 clean, 0 clean and unchanged", self.run_on(["a.cc"], "--whole")[1])
+        self.assertIn("0 clean, 1 clean and unchanged", self.run_on(["a.cc"], "--whole")[1])
         (self.root / ".clang-tidy").write_text("Checks: more\n")
-        self.assertIn("1 clean, 0 clean and unchanged", self.run_on(["a.cc"])[1])
+        self.assertIn("1 clean, 0 clean and unchanged", self.run_on(["a.cc"], "--whole")[1])
 
     def test_a_finding_fails(self):
-        code, text, _ = self.run_on(["bad.cc", "good.cc"])
+        code, text, _ = self.run_on(["bad.cc", "good.cc"], "--whole")
         self.assertEqual(code, 1)
         self.assertIn("found [bugprone-x]", text)
 
     def test_what_clang_cannot_parse_is_named(self):
-        code, text, notes = self.run_on(["odd.cc"])
+        code, text, notes = self.run_on(["odd.cc"], "--whole")
         self.assertEqual(code, 0)
         self.assertIn("cannot parse common/odd.cc", text)
         self.assertIn("1 that clang cannot parse", notes)
 
-    def test_a_slow_file_is_stopped_and_named(self):
-        code, text, notes = self.run_on(["a.cc", "slow.cc"], "--file-seconds", "0.5")
-        self.assertEqual(code, 0)
+    def test_a_slow_file_is_stopped_and_fails(self):
+        code, text, notes = self.run_on(["slow.cc"], "--whole", "--file-seconds", "0.5")
+        self.assertEqual(code, 1)
         self.assertIn("took too long, not checked: common/slow.cc", text)
         self.assertIn("1 that took too long", notes)
 
-    def test_files_beyond_the_limit_are_named(self):
-        code, text, notes = self.run_on(["slow.cc", "z.cc"], "--seconds", "0.5")
-        self.assertEqual(code, 0)
+    def test_what_is_due_and_not_reached_fails(self):
+        code, text, notes = self.run_on(["slow.cc", "z.cc"], "--whole", "--seconds", "0.5")
+        self.assertEqual(code, 1)
         self.assertIn("not reached: common/slow.cc", text)
         self.assertIn("not reached: common/z.cc", text)
         self.assertIn("2 not reached", notes)
+        self.assertIn("lacked time for what is due", text)
+
+    def test_the_files_of_other_turns_are_told_and_not_looked_at(self):
+        names = [f"f{i}.cc" for i in range(50)]
+        code, text, notes = self.run_on(names)
+        self.assertEqual(code, 0, text)
+        due = int(notes.split("turn 3 of 10: ")[1].split()[0])
+        self.assertTrue(0 < due < 20, notes)
+        self.assertIn(f"{50 - due} not looked at: another turn by design", notes)
 
 
 class SectionsTest(unittest.TestCase):
@@ -97,12 +107,26 @@ class SectionsTest(unittest.TestCase):
         self.assertIn("[hangs] did not end within its 1 s", text)
         self.assertRegex(text, r"quick +passed")
 
-    def test_a_skipped_section_and_its_reason_are_in_the_summary(self):
+    def test_a_section_that_skips_itself_fails(self):
         code, text = self.sections(
             "section half 60 bash -c 'echo half: no network >>$TANDEM_CI_NOTES; exit 77'")
-        self.assertEqual(code, 0)
-        self.assertRegex(text, r"half +skipped")
+        self.assertEqual(code, 1)
+        self.assertIn("[half] skipped itself, and no section may", text)
+        self.assertRegex(text, r"half +failed")
         self.assertIn("half: no network", text)
+
+    def test_the_table_has_every_section_the_failed_one_and_the_sum(self):
+        code, text = self.sections("section one 60 true\nsection two 60 false\nsection three 60 true")
+        self.assertEqual(code, 1)
+        self.assertRegex(text, r"one +passed +\d+ s\n +two +failed +\d+ s\n +together +\d+ s")
+        self.assertNotIn("three", text)
+
+    def test_what_sections_may_take_fits_into_the_whole(self):
+        _, text = self.sections('echo "$((SET_UP_SECONDS + KEPT)) $MEANT $LIMIT"')
+        line = next(line for line in text.splitlines() if line[:1].isdigit())
+        reserved, meant, limit = map(int, line.split())
+        self.assertLess(reserved, meant)
+        self.assertLessEqual(limit, 5400)
 
     def test_what_a_section_leaves_behind_is_killed_and_named(self):
         code, text = self.sections("section leaver 60 bash -c 'setsid sleep 987 >/dev/null 2>&1 &'")

@@ -17,7 +17,7 @@ def run(script, *arguments):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           start_new_session=True) as process:
         try:
-            out, err = process.communicate(timeout=5)
+            out, err = process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -19,21 +19,21 @@ struct Capture {
 };
 
 std::mutex capture_mutex;
-std::map<CudaStream, Capture> captured;  // guarded by capture_mutex
+std::map<CudaStream, Capture> open_captures;  // guarded by capture_mutex
 
 }  // namespace
 
 bool BeginCapture(CudaStream stream) {
   std::lock_guard lock(capture_mutex);
-  return captured.emplace(stream, Capture{.by = std::this_thread::get_id()}).second;
+  return open_captures.emplace(stream, Capture{.by = std::this_thread::get_id()}).second;
 }
 
 Captured EndCapture(CudaStream stream, Work* work) {
   std::lock_guard lock(capture_mutex);
-  const auto found = captured.find(stream);
-  if (found == captured.end()) return Captured::kNot;
+  const auto found = open_captures.find(stream);
+  if (found == open_captures.end()) return Captured::kNot;
   const Capture capture = std::move(found->second);
-  captured.erase(found);
+  open_captures.erase(found);
   if (capture.spoiled) return Captured::kVoid;
   *work = capture.work;
   return Captured::kWhole;
@@ -42,7 +42,7 @@ Captured EndCapture(CudaStream stream, Work* work) {
 bool SpoilCapture() {
   std::lock_guard lock(capture_mutex);
   bool any = false;
-  for (auto& [stream, capture] : captured) {
+  for (auto& [stream, capture] : open_captures) {
     if (capture.by != std::this_thread::get_id()) continue;
     capture.spoiled = any = true;
   }
@@ -51,21 +51,21 @@ bool SpoilCapture() {
 
 bool IsCaptured(CudaStream stream) {
   std::lock_guard lock(capture_mutex);
-  return captured.contains(stream);
+  return open_captures.contains(stream);
 }
 
 absl::Status CheckCapture(CudaStream stream) {
   std::lock_guard lock(capture_mutex);
-  const auto found = captured.find(stream);
-  if (found == captured.end() || !found->second.spoiled) return absl::OkStatus();
+  const auto found = open_captures.find(stream);
+  if (found == open_captures.end() || !found->second.spoiled) return absl::OkStatus();
   return Internal("cudaErrorStreamCaptureInvalidated: the capture is void already");
 }
 
 void Submit(CudaStream stream, std::function<void()> work) {
   {
     std::lock_guard lock(capture_mutex);
-    const auto found = captured.find(stream);
-    if (found != captured.end()) {
+    const auto found = open_captures.find(stream);
+    if (found != open_captures.end()) {
       found->second.work.push_back(std::move(work));
       return;
     }

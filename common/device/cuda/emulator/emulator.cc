@@ -76,7 +76,7 @@ struct KernelBlock {
 };
 thread_local KernelBlock kernel_block;
 
-Order order = Order::kForward;
+Order block_order = Order::kForward;
 std::atomic<int64_t> kernels_run{0};
 
 void RunBlock(const Index3& at,
@@ -90,7 +90,7 @@ void RunBlock(const Index3& at,
   kernel_block.barrier = {static_cast<int>(threads), 0, 0};
   for (Warp& warp : kernel_block.warps) warp.barrier = {kWarp, 0, 0};
   std::memset(kernel_block.shared.data(), 0xff, kernel_block.shared.size());
-  RunFibers(static_cast<int>(threads), order, "emulated kernel", [&](int index) {
+  RunFibers(static_cast<int>(threads), block_order, "emulated kernel", [&](int index) {
     kernel_block.current = index;
     thread();
     kernel_block.current = index;
@@ -174,7 +174,7 @@ void RunKernel(const LaunchShape& shape, CudaStream stream, std::function<void()
     kernel_block.shared.resize(shape.shared_bytes + 128);
     const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     for (uint64_t i = 0; i < blocks; ++i) {
-      const uint64_t b = order == Order::kForward ? i : blocks - 1 - i;
+      const uint64_t b = block_order == Order::kForward ? i : blocks - 1 - i;
       const Index3 at = {static_cast<unsigned>(b % grid.x),
                          static_cast<unsigned>(b / grid.x % grid.y),
                          static_cast<unsigned>(b / grid.x / grid.y)};
@@ -183,7 +183,7 @@ void RunKernel(const LaunchShape& shape, CudaStream stream, std::function<void()
   });
 }
 
-void SetOrder(Order next) { order = next; }
+void SetOrder(Order next) { block_order = next; }
 int64_t KernelsRun() { return kernels_run; }
 
 }  // namespace tandem::emulator

@@ -27,15 +27,15 @@ struct Point {
 std::mutex late_mutex;
 std::condition_variable piece_done;
 // Guarded by late_mutex.
-std::map<CudaStream, Late> streams;
+std::map<CudaStream, Late> late_streams;
 std::map<CudaEvent, Point> recorded;
 
 // Several threads may want a stream's work done: it is done in order, a piece after the other.
 void DoUpTo(const Point& point) {
   std::unique_lock lock(late_mutex);
   while (true) {
-    const auto stream = streams.find(point.stream);
-    if (stream == streams.end() || stream->second.done >= point.pieces) return;
+    const auto stream = late_streams.find(point.stream);
+    if (stream == late_streams.end() || stream->second.done >= point.pieces) return;
     Late& late = stream->second;
     if (late.working) {
       piece_done.wait(lock);
@@ -49,7 +49,7 @@ void DoUpTo(const Point& point) {
     work();  // may do the work of other streams first
     work = nullptr;
     lock.lock();
-    if (const auto open = streams.find(point.stream); open != streams.end()) {
+    if (const auto open = late_streams.find(point.stream); open != late_streams.end()) {
       open->second.working = false;
       ++open->second.done;
     }
@@ -68,27 +68,27 @@ Point PointOf(CudaEvent event) {
 
 void OpenLate(CudaStream stream) {
   std::lock_guard lock(late_mutex);
-  streams.emplace(stream, Late());
+  late_streams.emplace(stream, Late());
 }
 
 void CloseLate(CudaStream stream) {
   std::lock_guard lock(late_mutex);
-  streams.erase(stream);
+  late_streams.erase(stream);
   piece_done.notify_all();
 }
 
 bool KeepLate(CudaStream stream, std::function<void()>& work) {
   std::lock_guard lock(late_mutex);
-  const auto found = streams.find(stream);
-  if (found == streams.end()) return false;
+  const auto found = late_streams.find(stream);
+  if (found == late_streams.end()) return false;
   found->second.work.push_back(std::move(work));
   return true;
 }
 
 void RecordLate(CudaEvent event, CudaStream stream) {
   std::lock_guard lock(late_mutex);
-  const auto found = streams.find(stream);
-  if (found == streams.end()) {
+  const auto found = late_streams.find(stream);
+  if (found == late_streams.end()) {
     recorded.erase(event);  // it has happened
   } else {
     recorded[event] = {stream, found->second.submitted()};
@@ -109,8 +109,8 @@ void DoLate(CudaEvent event) { DoUpTo(PointOf(event)); }
 bool HasHappenedLate(CudaEvent event) {
   const Point point = PointOf(event);
   std::lock_guard lock(late_mutex);
-  const auto found = streams.find(point.stream);
-  return found == streams.end() || found->second.done >= point.pieces;
+  const auto found = late_streams.find(point.stream);
+  return found == late_streams.end() || found->second.done >= point.pieces;
 }
 
 void ForgetLate(CudaEvent event) {

@@ -11,11 +11,11 @@
 namespace tandem::jinja {
 namespace {
 
-constexpr int kMaxWidth = 100000;
+constexpr int kMaxFieldWidth = 100000;
 
 int ReadNumber(const std::string& text, size_t& pos) {
   int number = 0;
-  while (pos < text.size() && text[pos] >= '0' && text[pos] <= '9' && number < kMaxWidth) {
+  while (pos < text.size() && text[pos] >= '0' && text[pos] <= '9' && number < kMaxFieldWidth) {
     number = number * 10 + (text[pos++] - '0');
   }
   return number;
@@ -144,7 +144,7 @@ absl::StatusOr<FormatSpec> ParseFormatSpec(const std::string& text) {
   spec.thousands = take(',');
   if (take('.')) spec.precision = ReadNumber(text, pos);
   if (pos < text.size()) spec.type = text[pos++];
-  if (pos < text.size() || spec.width >= kMaxWidth || spec.precision >= 400) {
+  if (pos < text.size() || spec.width >= kMaxFieldWidth || spec.precision >= 400) {
     return InvalidArgument("Invalid format specifier '{}'", text);
   }
   return spec;
