@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <absl/time/clock.h>
+#include <grpcpp/channel.h>
 #include <unistd.h>
 
 #include "common/base/log.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <grpcpp/channel.h>
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
