@@ -42,8 +42,8 @@ void RequireParts(const std::string& text, const std::vector<std::string>& parts
   }
 }
 
-struct Fixture {
-  Fixture() {
+struct BatchCommandFixture {
+  BatchCommandFixture() {
     std::vector<SavedSample> samples = testing::SomeSamples();
     samples[2].old_log_probs[3] += 0.5f;
     samples[1].is_weights[1] = NAN;
@@ -56,7 +56,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("A batch is shown in words", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   RequireParts(
       Shown({.file = f.path}),
       {"step 12, sampled by weight version 7, saved at version 8",
@@ -100,12 +100,12 @@ TEST_CASE("A batch of several weight versions shows them, and what older ones sa
   REQUIRE(json.at("mixed_samples") == 1);
   REQUIRE(json.at("stale_ratio").at("tokens") == 2);
   REQUIRE(json.at("ratio").at("exactly_one") == 9);
-  const Fixture plain;
+  const BatchCommandFixture plain;
   REQUIRE(Shown({.file = plain.path}).find("tokens by weight version") == std::string::npos);
 }
 
 TEST_CASE("A batch is JSON for machines", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   const auto json = nlohmann::json::parse(Shown({.file = f.path, .json = true}));
   REQUIRE(json.at("step") == 12);
   REQUIRE(json.at("failed_mini_batch") == 1);
@@ -123,7 +123,7 @@ TEST_CASE("A batch is JSON for machines", "[ctl][batch]") {
 }
 
 TEST_CASE("With a tokenizer the worst token has its text", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   std::ofstream(f.dir.path() / "tokenizer.json") << R"({"model": {"type": "BPE", "merges": ["a b"],
       "vocab": {"a": 1, "b": 2, "c": 3, "d": 100, "e": 101, "f": 102, "\"": 103, "ab": 104}},
       "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "ByteLevel",
@@ -143,7 +143,7 @@ TEST_CASE("With a tokenizer the worst token has its text", "[ctl][batch]") {
 }
 
 TEST_CASE("A batch without the trainer's log-probs says what saves them", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   SavedSample sample = testing::SomeSample(2, 0, 3);
   sample.old_log_probs.clear();
   testing::WriteBatch(f.path, testing::SomeInfo(), {sample});
@@ -153,7 +153,7 @@ TEST_CASE("A batch without the trainer's log-probs says what saves them", "[ctl]
 }
 
 TEST_CASE("What is no batch is refused with the exit codes of a run", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   REQUIRE(Refused({.file = f.path + "x"}, "step_12.batchx") == 66);
   REQUIRE(Refused({.file = f.dir.path()}, "RUN_DIR/batches") == 65);
   REQUIRE(Refused({.file = f.path, .tokenizer = "/nowhere"}, "--tokenizer: ") == 66);

@@ -28,7 +28,7 @@ LedgerSnapshot Ledger(const char* tag, int64_t bytes) {
           .resident_bytes = bytes};
 }
 
-MemoryPlan Plan() {
+MemoryPlan CommandPlan() {
   MemoryPlan plan{.device_bytes = 1000 * kMib};
   plan.phases = {{"train", {{true, "master", Location::kDevice, 110 * kMib}}}};
   return plan;
@@ -55,7 +55,7 @@ void RequireShown(const std::string& text) {
 TEST_CASE("Memory of a running controller is its step beside its plan", "[ctl][memory]") {
   v1::GetStatusResponse status;
   status.set_run_id("p/e/1");
-  status.set_memory_plan(MemoryPlanToJson(Plan()));
+  status.set_memory_plan(MemoryPlanToJson(CommandPlan()));
   v1::ListStepsResponse steps;
   v1::StepRecord* step = steps.add_steps();
   step->set_step(7);
@@ -94,7 +94,7 @@ TEST_CASE("Memory of a run that has ended comes from its store", "[ctl][memory]"
   REQUIRE(MemoryOfRun(dir.path().string(), 0).status().code() == absl::StatusCode::kNotFound);
   {
     const auto store = SqliteRunStore::Open((dir.path() / "run.db").string()).value();
-    REQUIRE(store->RecordRun({.run_id = "r", .memory_plan = MemoryPlanToJson(Plan())}).ok());
+    REQUIRE(store->RecordRun({.run_id = "r", .memory_plan = MemoryPlanToJson(CommandPlan())}).ok());
     REQUIRE(store->RecordStep({.step = 1, .phases = {Phase()}}).ok());
     REQUIRE(store->RecordStep({.step = 2, .phases = {Phase()}}).ok());
   }
