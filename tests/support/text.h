@@ -22,6 +22,14 @@ inline bool Says(const absl::Status& status, const std::string& part) {
   return Has(Message(status), part);
 }
 
+inline void RequireSaid(const std::string& said, const std::vector<std::string>& parts) {
+  INFO(said);
+  for (const std::string& part : parts) {
+    INFO(part);
+    REQUIRE(said.find(part) != std::string::npos);
+  }
+}
+
 // How often `part` stands in `text`.
 inline int Count(const std::string& text, const std::string& part) {
   int count = 0;
