@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMib = 1 << 20;
 
-LedgerSnapshot Ledger(const char* tag, int64_t bytes) {
+LedgerSnapshot LedgerOfTag(const char* tag, int64_t bytes) {
   return {.entries = {{tag, Location::kDevice, bytes, bytes}},
           .device_bytes = bytes,
           .device_peak_bytes = bytes,
@@ -38,7 +38,8 @@ PhaseTime Phase() {
   return {"train",
           1.5,
           150 * kMib,
-          {{true, 0, Ledger("master", 100 * kMib)}, {false, 0, Ledger("kv_cache", 50 * kMib)}}};
+          {{true, 0, LedgerOfTag("master", 100 * kMib)},
+           {false, 0, LedgerOfTag("kv_cache", 50 * kMib)}}};
 }
 
 void RequireShown(const std::string& text) {
@@ -78,7 +79,7 @@ TEST_CASE("Before the first step the ledgers of now are shown", "[ctl][memory]")
   status.set_phase("generate");
   v1::WorkerStatus* worker = status.add_workers();
   worker->mutable_worker()->set_role(v1::ROLE_ROLLOUT);
-  *worker->mutable_ledger() = ToProto(Ledger("kv_cache", 50 * kMib));
+  *worker->mutable_ledger() = ToProto(LedgerOfTag("kv_cache", 50 * kMib));
   const StepMemory memory = MemoryOf(status, {});
   REQUIRE(memory.phases.size() == 1);
   REQUIRE(memory.phases[0].phase == "generate");
