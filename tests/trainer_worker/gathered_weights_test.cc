@@ -46,7 +46,7 @@ void RequireSame(RankGroup& want, RankGroup& got) {
   }
 }
 
-std::vector<LogProbsBySample> ScoresOf(RankGroup& group, const std::vector<Sample>& samples) {
+std::vector<LogProbsBySample> ScoresOfGroup(RankGroup& group, const std::vector<Sample>& samples) {
   std::vector<LogProbsBySample> scores(group.size());
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(scores[index],
@@ -83,11 +83,11 @@ TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, c
       others.push_back(std::make_unique<RankGroup>(world, options));
     }
     for (int step = 0; step < 3; ++step) {
-      const auto scores = ScoresOf(plain, samples);
+      const auto scores = ScoresOfGroup(plain, samples);
       TrainOn(plain, samples);
       StepOn(plain);
       for (const auto& other : others) {
-        REQUIRE(ScoresOf(*other, samples) == scores);
+        REQUIRE(ScoresOfGroup(*other, samples) == scores);
         TrainOn(*other, samples);
         StepOn(*other);
         RequireSame(plain, *other);

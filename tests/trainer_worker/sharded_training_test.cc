@@ -10,7 +10,7 @@ namespace {
 using namespace tandem::testing;
 
 // Sizes that neither 2 nor 3 divides, and norms with fewer rows than some chunks need.
-TinyModelOptions OddModel(const std::string& type) {
+TinyModelOptions OddModelOfType(const std::string& type) {
   TinyModelOptions options;
   options.model_type = type;
   options.vocab_size = 289;
@@ -63,7 +63,7 @@ TEST_CASE("Two and three ranks give one rank's gradients on the same batch", "[t
   for (const std::string type : {"llama", "qwen2", "qwen3"}) {
     INFO(type);
     const TempDir dir;
-    const RankGroupOptions options{.model_dir = WriteModel(dir, OddModel(type))};
+    const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType(type))};
     const std::vector<Sample> samples = RandomSamples(7, 1);
     RankGroup one(1, options);
     TrainOn(one, samples);
@@ -78,7 +78,7 @@ TEST_CASE("Two and three ranks give one rank's gradients on the same batch", "[t
 
 TEST_CASE("The gradient norm of two ranks is one rank's within 1e-6", "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(6, 2);
   RankGroup one(1, options), two(2, options);
   TrainOn(one, samples);
@@ -91,7 +91,7 @@ TEST_CASE("The gradient norm of two ranks is one rank's within 1e-6", "[trainer]
 TEST_CASE("Fewer samples than ranks: ranks without samples join every collective",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(1, 3);
   RankGroup one(1, options), three(3, options);
   TrainOn(one, samples);
@@ -102,7 +102,7 @@ TEST_CASE("Fewer samples than ranks: ranks without samples join every collective
 
 TEST_CASE("Unequal numbers of micro-batches join every collective", "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.max_micro_batch_tokens = 60;
   const std::vector<Sample> samples = RandomSamples(5, 4);
   RankGroup one(1, options), two(2, options);
@@ -118,7 +118,7 @@ TEST_CASE("Unequal numbers of micro-batches join every collective", "[trainer][r
 
 TEST_CASE("Recomputing layers changes no bit", "[trainer][recompute]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("qwen3"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen3"))};
   const std::vector<Sample> samples = RandomSamples(5, 5);
   for (const int world : {1, 2}) {
     options.recompute = Recompute::kNever;
@@ -136,7 +136,7 @@ TEST_CASE("Recomputing layers changes no bit", "[trainer][recompute]") {
 TEST_CASE("The split into micro-batches changes gradients by no more than 1e-5 of the largest",
           "[trainer][packing]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(6, 6);
   RankGroup whole(1, options);
   options.max_micro_batch_tokens = 60;
@@ -188,7 +188,7 @@ TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       INFO(type << (dtype == DType::kFloat32 ? " float32" : " bfloat16"));
       const TempDir dir;
-      TinyModelOptions model = OddModel(type);
+      TinyModelOptions model = OddModelOfType(type);
       model.float32 = dtype == DType::kFloat32;
       RankGroupOptions options{.model_dir = WriteModel(dir, model), .dtype = dtype};
       options.max_micro_batch_tokens = 2000;
@@ -222,7 +222,7 @@ TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding
 TEST_CASE("Shared prompts with recomputed layers and split groups keep every bit of the log-probs",
           "[trainer][packing]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   RankGroup whole(1, options);
   options.recompute = Recompute::kAlways;
   RankGroup recomputed(1, options);
@@ -239,7 +239,7 @@ TEST_CASE("Shared prompts with recomputed layers and split groups keep every bit
 
 TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   std::vector<Sample> samples = RandomSamples(6, 7);
   RankGroup a(1, options), b(1, options);
   TrainOn(a, samples);
@@ -250,7 +250,7 @@ TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
 
 TEST_CASE("A learning rate of 0 keeps every weight", "[trainer][optimizer]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.lr = 0;
   RankGroup trained(2, options), fresh(2, options);
   const std::vector<Sample> samples = RandomSamples(4, 8);
@@ -263,7 +263,7 @@ TEST_CASE("A learning rate of 0 keeps every weight", "[trainer][optimizer]") {
 TEST_CASE("A gradient that is not finite skips the step and counts nothing",
           "[trainer][optimizer]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   RankGroup trained(2, options), fresh(2, options);
   std::vector<Sample> samples = RandomSamples(4, 9);
   samples[1].advantages[0] = std::numeric_limits<float>::infinity();
@@ -277,7 +277,7 @@ TEST_CASE("A gradient that is not finite skips the step and counts nothing",
 TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",
           "[trainer][numerics]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("qwen2"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen2"))};
   std::vector<Sample> samples = RandomSamples(6, 10);
   RankGroup one(1, options), two(2, options);
   for (Sample& sample : samples) {
@@ -303,7 +303,7 @@ TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",
 TEST_CASE("A log-prob that differs is named with sample, position and version",
           "[trainer][numerics]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   std::vector<Sample> samples = RandomSamples(3, 11);
   RankGroup one(1, options);
   const auto scores = one[0].session->Score(samples);
@@ -328,7 +328,7 @@ TEST_CASE("A log-prob that differs is named with sample, position and version",
 TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
           "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.max_micro_batch_tokens = 20;
   std::vector<Sample> samples = RandomSamples(2, 12);
   samples[0].tokens.resize(static_cast<size_t>(samples[0].prompt_tokens + 2));
@@ -355,7 +355,7 @@ TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
 
 TEST_CASE("The reference policy keeps the weights it was frozen from", "[trainer][reference]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(4, 13);
   RankGroup two(2, options);
   std::vector<LogProbsBySample> before(2), after(2), current(2);
