@@ -10,9 +10,9 @@ namespace tandem {
 namespace {
 
 // A step whose samples are given one by one: prompt of two tokens, log-probs of -1.
-class Step {
+class AdvantageStep {
  public:
-  Step() {
+  AdvantageStep() {
     options.gdpo_reward_keys = {"score", "format"};
     REQUIRE(samples_->BeginStep(3).ok());
   }
@@ -66,7 +66,7 @@ using Floats = std::vector<float>;
 }  // namespace
 
 TEST_CASE("advantages of scores go to the store as one number per sample", "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   step.options.advantage.by_std = false;
   const uint64_t a = step.Add(0, 0, 2, 3), b = step.Add(0, 1, 4, 1);
   const uint64_t empty = step.Add(1, 0, 0, 5), c = step.Add(1, 1, 1, 1);
@@ -85,7 +85,7 @@ TEST_CASE("advantages of scores go to the store as one number per sample", "[adv
 }
 
 TEST_CASE("advantages that differ between tokens go there as arrays", "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   step.options.advantage.gamma = 0.5;
   const uint64_t a = step.Add(0, 0, 3, 4), b = step.Add(0, 1, 1, 1);
   REQUIRE(step.Run("reinforce_plus_plus").ok());
@@ -104,7 +104,7 @@ TEST_CASE("advantages that differ between tokens go there as arrays", "[advantag
 }
 
 TEST_CASE("without discount and penalty every token has the same advantage", "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   const uint64_t a = step.Add(0, 0, 3, 4);
   step.Add(1, 0, 2, 1);
   REQUIRE(step.Run("reinforce_plus_plus").ok());
@@ -114,7 +114,7 @@ TEST_CASE("without discount and penalty every token has the same advantage", "[a
 }
 
 TEST_CASE("each token pays its own KL, and the reward is the sum", "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   step.options.kl_in_reward = true;
   step.kl_coef = 0.5;
   const uint64_t a = step.Add(0, 0, 2, 4), b = step.Add(0, 1, 1, 0);
@@ -138,7 +138,7 @@ TEST_CASE("each token pays its own KL, and the reward is the sum", "[advantage_p
 
 TEST_CASE("masked tokens count nowhere, and the score moves to the last one that is left",
           "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   step.batch.baseline_rewards = {{0, 1.0}};
   const uint64_t a = step.Add(0, 0, 3, 4), b = step.Add(0, 1, 2, 2);
   step.Put(TokenArray::kMask, a, {1, 1, 0});
@@ -156,7 +156,7 @@ TEST_CASE("masked tokens count nowhere, and the score moves to the last one that
 }
 
 // Three samples of a prompt: one with a token rejected at its end, one whole, one rejected whole.
-struct Rejected : Step {
+struct Rejected : AdvantageStep {
   const uint64_t cut = Add(0, 0, 3, 4), whole = Add(0, 1, 1, 1), gone = Add(0, 2, 2, 1);
 
   explicit Rejected(double score_of_gone = 1) {
@@ -201,7 +201,7 @@ TEST_CASE("gdpo compares with rejected samples, and whitens by the tokens that a
 
 TEST_CASE("token baselines read what trainers and the rollout correction have put",
           "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   const uint64_t a = step.Add(0, 0, 1, 4), b = step.Add(0, 1, 1, 1);
   const auto missing = step.Run("optimal_token_baseline");
   REQUIRE(absl::IsInvalidArgument(missing));
@@ -220,7 +220,7 @@ TEST_CASE("token baselines read what trainers and the rollout correction have pu
 }
 
 TEST_CASE("gdpo reads reward keys, and names those there are", "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   const uint64_t a = step.Add(0, 0, 1, 4), b = step.Add(0, 1, 1, 1);
   REQUIRE(step.Run("gdpo").ok());
   REQUIRE(step.Advantages(a)[0] == Approx(std::sqrt(0.5)));
@@ -237,7 +237,7 @@ TEST_CASE("gdpo reads reward keys, and names those there are", "[advantage_phase
 }
 
 TEST_CASE("remax asks for the greedy response of each prompt", "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   step.Add(0, 0, 1, 4);
   step.Add(6, 0, 1, 4);
   step.batch.baseline_rewards = {{0, 1.0}};
@@ -254,7 +254,7 @@ TEST_CASE("the order in which samples arrive does not change a bit", "[advantage
   std::vector<Arrival> arrivals = {{0, 0, 3, 0.1}, {0, 1, 1, 0.7}, {0, 2, 4, 0.3},
                                    {1, 0, 2, 0.2}, {1, 1, 5, 0.9}, {2, 0, 1, 1.1}};
   const auto run = [&](const std::string& name) {
-    Step step;
+    AdvantageStep step;
     step.options.advantage.gamma = 0.9;
     std::map<uint64_t, double> result;
     for (const Arrival& a : arrivals) step.Add(a.group, a.index, a.tokens, a.reward);
@@ -278,7 +278,7 @@ TEST_CASE("the order in which samples arrive does not change a bit", "[advantage
 }
 
 TEST_CASE("an unknown estimator stops the step", "[advantage_phase]") {
-  Step step;
+  AdvantageStep step;
   step.Add(0, 0, 1, 4);
   REQUIRE(absl::IsInvalidArgument(step.Run("a2c")));
 }

@@ -23,7 +23,7 @@ uint64_t IdOf(int group, int sample) {
 int GroupOf(uint64_t id) { return static_cast<int>(id >> 24); }
 
 // Groups that may be cut, of samples that have 20 tokens in the end.
-std::vector<GroupRequest> Groups(int count, int samples) {
+std::vector<GroupRequest> CuttableGroups(int count, int samples) {
   std::vector<GroupRequest> groups;
   for (int g = 0; g < count; ++g) {
     GroupRequest group{.request_id = fmt::format("1-0-{}", g),
@@ -90,7 +90,7 @@ TEST_CASE("A cut brings what running samples have and leaves waiting groups unse
   // Three samples of a group fill a replica: groups 2 to 4 wait.
   RolloutDispatcher dispatcher(
       {.max_in_flight_samples = 3, .cut = [&] { return samples.size() >= 4; }});
-  const auto result = dispatcher.Dispatch(Groups(5, 3), fakes.replicas, Into(samples));
+  const auto result = dispatcher.Dispatch(CuttableGroups(5, 3), fakes.replicas, Into(samples));
   REQUIRE(result.ok());
   REQUIRE(result->rest.empty());
   REQUIRE(result->lost_ranks.empty());
@@ -109,7 +109,7 @@ TEST_CASE("A cut brings what running samples have and leaves waiting groups unse
 
 TEST_CASE("A round that is cut from the start sends only what may not be cut", "[dispatcher]") {
   Fakes fakes(1, Responses(LastHeld));
-  std::vector<GroupRequest> groups = Groups(3, 3);
+  std::vector<GroupRequest> groups = CuttableGroups(3, 3);
   groups[1].may_be_cut = false;
   Samples samples;
   RolloutDispatcher dispatcher({.cut = [] { return true; }});
@@ -124,7 +124,7 @@ TEST_CASE("A round that is cut from the start sends only what may not be cut", "
 
 TEST_CASE("Groups that may not be cut run to their end, waiting ones too", "[dispatcher]") {
   Fakes fakes(1, Responses(LastHeld));
-  std::vector<GroupRequest> groups = Groups(6, 3);
+  std::vector<GroupRequest> groups = CuttableGroups(6, 3);
   for (const size_t g : {1u, 5u}) groups[g].may_be_cut = false;
   Samples samples;
   RolloutDispatcher dispatcher(
@@ -140,7 +140,7 @@ TEST_CASE("Groups that may not be cut run to their end, waiting ones too", "[dis
 
 TEST_CASE("Samples that have the tokens of their round come without any cut", "[dispatcher]") {
   Fakes fakes(1, Responses(nullptr));
-  std::vector<GroupRequest> groups = Groups(2, 3);
+  std::vector<GroupRequest> groups = CuttableGroups(2, 3);
   for (GroupRequest& group : groups) {
     for (const uint64_t id : group.sample_ids) {
       group.continued.push_back(ThreeTokens(id));
@@ -161,7 +161,7 @@ TEST_CASE("A replica lost before the cut: what it had goes on at another from wh
           "[dispatcher]") {
   Fakes fakes(2, Responses(nullptr));
   fakes.journal.FailNext("rollout 1", "Generate", absl::UnavailableError("gone"));
-  std::vector<GroupRequest> groups = Groups(4, 3);
+  std::vector<GroupRequest> groups = CuttableGroups(4, 3);
   for (GroupRequest& group : groups) {
     for (const uint64_t id : group.sample_ids) group.continued.push_back(ThreeTokens(id));
   }
@@ -206,7 +206,7 @@ TEST_CASE("A replica lost after the cut: what may be cut is left, the rest goes 
     std::function<void(absl::Status)> must_run_;
   };
   fakes.Add(std::make_shared<Dies>(fakes.journal, 1, 1), Responses(LastHeld));
-  std::vector<GroupRequest> groups = Groups(4, 3);
+  std::vector<GroupRequest> groups = CuttableGroups(4, 3);
   groups[3].may_be_cut = false;
   groups[3].rank = -1;
   Samples samples;
@@ -231,7 +231,7 @@ TEST_CASE("A replica lost after the cut: what may be cut is left, the rest goes 
 TEST_CASE("After a cut with nobody left, the rest has only what may not be cut", "[dispatcher]") {
   Fakes fakes(1, Responses(LastHeld));
   fakes.journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"));
-  std::vector<GroupRequest> groups = Groups(4, 3);
+  std::vector<GroupRequest> groups = CuttableGroups(4, 3);
   groups[2].may_be_cut = false;
   Samples samples;
   RolloutDispatcher dispatcher(
@@ -258,7 +258,7 @@ TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[disp
   for (const bool may_be_cut : {true, false}) {
     Fakes fakes(0, {});
     fakes.Add(std::make_shared<Aborts>(fakes.journal, 0, 1), Responses(LastHeld));
-    std::vector<GroupRequest> groups = Groups(1, 3);
+    std::vector<GroupRequest> groups = CuttableGroups(1, 3);
     RolloutDispatcher dispatcher({.cut = [&] { return !may_be_cut; }});
     // A group that may not be cut is not held up by the fake, so nothing of it is aborted.
     groups[0].may_be_cut = may_be_cut;
@@ -293,7 +293,7 @@ TEST_CASE("An abort that was in vain, or came before its request, is made again"
   fakes.Add(late, Responses(LastHeld));
   Samples samples;
   RolloutDispatcher dispatcher({.cut = [&] { return samples.size() == 2; }});
-  const auto result = dispatcher.Dispatch(Groups(1, 3), fakes.replicas, Into(samples));
+  const auto result = dispatcher.Dispatch(CuttableGroups(1, 3), fakes.replicas, Into(samples));
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks.empty());
   REQUIRE(late->aborted_after.size() == 3);
@@ -306,7 +306,7 @@ TEST_CASE("An abort is made again while samples that may not be cut go on coming
   const auto late = std::make_shared<Late>(fakes.journal, 0, 1);
   fakes.Add(late, Responses(LastHeld));
   // All in the inbox at once, so that no moment is quiet.
-  std::vector<GroupRequest> groups = Groups(2, 3);
+  std::vector<GroupRequest> groups = CuttableGroups(2, 3);
   for (int i = 3; i < 20; ++i) groups[1].sample_ids.push_back(IdOf(1, i));
   groups[1].may_be_cut = false;
   testing::FakeClock clock;
@@ -332,7 +332,7 @@ TEST_CASE("Sample by sample, rounds that are cut at any moment end in whole resp
   for (const int held : {0, 1, 7}) {
     Samples samples;
     int rounds = 0;
-    std::vector<GroupRequest> groups = Groups(3, 3);
+    std::vector<GroupRequest> groups = CuttableGroups(3, 3);
     for (; !groups.empty(); ++rounds) {
       REQUIRE(rounds < 200);
       // Another one is held up in each round, so that all come to their end.
@@ -386,11 +386,11 @@ TEST_CASE("What may be cut must have a request id that nothing else has", "[disp
     REQUIRE(samples.empty());
     return std::string(result.status().message());
   };
-  std::vector<GroupRequest> groups = Groups(2, 1);
+  std::vector<GroupRequest> groups = CuttableGroups(2, 1);
   groups[1].may_be_cut = false;
   groups[1].request_id = groups[0].request_id;
   REQUIRE(refused(groups).find("group 0 may be cut, but its request id '1-0-0'") == 0);
-  groups = Groups(2, 1);
+  groups = CuttableGroups(2, 1);
   groups[1].request_id.clear();
   REQUIRE(refused(groups).find("group 1 may be cut, but its request id '' is empty") == 0);
 }

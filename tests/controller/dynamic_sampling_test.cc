@@ -8,38 +8,32 @@
 #include "common/base/exit_code.h"
 #include "controller/batch_file/batch_reader.h"
 #include "tests/fakes/fake_run.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
-bool Contains(const absl::Status& status, const std::string& text) {
-  INFO(status.message());
-  return std::string(status.message()).find(text) != std::string::npos;
-}
+using testing::Says;
 
-uint64_t RowOf(uint64_t sample_id) { return sample_id >> 24; }
+uint64_t RowOfSample(uint64_t sample_id) { return sample_id >> 24; }
 
 // Steps of two groups of four; the samples of `equal` rows are all worth 0 (even rows) or 1 (odd
 // ones), of the others every second one.
-void Filter(testing::FakeRun& run, const std::set<uint64_t>& equal, int64_t max_batches = 0) {
+void FilterEqualRows(testing::FakeRun& run,
+                     const std::set<uint64_t>& equal,
+                     int64_t max_batches = 0) {
   run.options.filter_groups = {.enable = true, .metric = "right", .max_batches = max_batches};
   run.reward.value = [equal](uint64_t id) {
-    return static_cast<double>(equal.contains(RowOf(id)) ? RowOf(id) & 1 : id & 1);
+    return static_cast<double>(equal.contains(RowOfSample(id)) ? RowOfSample(id) & 1 : id & 1);
   };
 }
 
 std::vector<uint64_t> Rows(const testing::MemoryRunStore& store, int64_t step) {
   std::vector<uint64_t> rows;
   for (const SampleRecord& sample : store.samples.at(step)) {
-    if (sample.index == 0) rows.push_back(RowOf(sample.sample_id));
+    if (sample.index == 0) rows.push_back(RowOfSample(sample.sample_id));
   }
   return rows;
-}
-
-std::vector<double> Advantages(const testing::MemoryRunStore& store, int64_t step) {
-  std::vector<double> advantages;
-  for (const SampleRecord& sample : store.samples.at(step)) advantages.push_back(sample.advantage);
-  return advantages;
 }
 
 using Rowlist = std::vector<uint64_t>;
@@ -48,7 +42,7 @@ using Rowlist = std::vector<uint64_t>;
 
 TEST_CASE("Batches are generated until the step has groups that differ", "[dynamic_sampling]") {
   testing::FakeRun run(1);
-  Filter(run, {0, 1, 2, 3, 4});
+  FilterEqualRows(run, {0, 1, 2, 3, 4});
   run.options.save_freq = 1;
   run.options.max_prompt_tokens = 3;
   REQUIRE(run.Run().ok());
@@ -86,11 +80,11 @@ TEST_CASE("Rollouts stay awake until the step is full, and trainers see what is 
           "[dynamic_sampling]") {
   testing::FakeRun run(1);
   run.options.total_steps = 1;
-  Filter(run, {0, 1, 2});
+  FilterEqualRows(run, {0, 1, 2});
   std::vector<uint64_t> assigned;
   run.journal.OnCall("trainer 0 ForwardBackward", [&] {
     const auto ids = run.samples->Assigned(1, -1, 0);
-    for (const uint64_t id : *ids) assigned.push_back(RowOf(id));
+    for (const uint64_t id : *ids) assigned.push_back(RowOfSample(id));
   });
   REQUIRE(run.Run().ok());
   REQUIRE(assigned == Rowlist{3, 3, 3, 3, 4, 4, 4, 4});
@@ -110,7 +104,7 @@ TEST_CASE("Rollouts stay awake until the step is full, and trainers see what is 
 
 TEST_CASE("Without the filter equal groups are trained on", "[dynamic_sampling]") {
   testing::FakeRun run(1);
-  Filter(run, {0, 1});
+  FilterEqualRows(run, {0, 1});
   run.options.filter_groups.enable = false;
   REQUIRE(run.Run().ok());
   REQUIRE(Rows(run.store, 1) == Rowlist{0, 1});
@@ -119,12 +113,12 @@ TEST_CASE("Without the filter equal groups are trained on", "[dynamic_sampling]"
 
 TEST_CASE("A step that cannot be filled ends the run with the counts", "[dynamic_sampling]") {
   testing::FakeRun run(1);
-  Filter(run, {2, 3, 5, 6, 7}, 3);
+  FilterEqualRows(run, {2, 3, 5, 6, 7}, 3);
   const absl::Status status = run.Run();
   REQUIRE(absl::IsOutOfRange(status));
   REQUIRE(ExitCodeAt(FailedAt::kRun, status) == 70);
-  REQUIRE(Contains(status, "step 2: 3 batches of 2 prompts were generated, and only 1 of the 2 "));
-  REQUIRE(Contains(status, "5 groups were dropped as all their samples are equal: 3 with 1, 2 "));
+  REQUIRE(Says(status, "step 2: 3 batches of 2 prompts were generated, and only 1 of the 2 "));
+  REQUIRE(Says(status, "5 groups were dropped as all their samples are equal: 3 with 1, 2 "));
   REQUIRE(run.journal.Count("rollout 0 Generate") == 2 + 6);
   // What was learnt before is kept, and the position is that of step 1.
   const auto saved = CheckpointIndex::ReadState(run.loop->newest_checkpoint());
@@ -135,22 +129,22 @@ TEST_CASE("A step that cannot be filled ends the run with the counts", "[dynamic
 TEST_CASE("A step that cannot be filled is saved with all that was drawn for it",
           "[dynamic_sampling]") {
   testing::FakeRun run(1);
-  Filter(run, {2, 3, 5, 6, 7}, 3);
+  FilterEqualRows(run, {2, 3, 5, 6, 7}, 3);
   const absl::Status status = run.Run();
   REQUIRE(ExitCodeAt(FailedAt::kRun, status) == 70);
   const std::string file = run.dir.path() / "failed_steps" / "step_2" / "step.batch";
-  REQUIRE(Contains(status, "\nThe step is saved: tandemctl batch inspect " + file +
-                               " shows it, and all 20 samples that were dropped"));
+  REQUIRE(Says(status, "\nThe step is saved: tandemctl batch inspect " + file +
+                           " shows it, and all 20 samples that were dropped"));
   const auto batch = BatchReader::Open(file);
   REQUIRE(batch.ok());
-  REQUIRE(Contains(status, (*batch)->info().failure));
+  REQUIRE(Says(status, (*batch)->info().failure));
   REQUIRE((*batch)->info().mini_batch == -1);
   REQUIRE((*batch)->info().metrics.at("training/filter_groups/evicted_groups") == 5);
   // Rows 2 to 7, four samples each; row 4 is what differs, odd rows are all right.
   REQUIRE((*batch)->size() == 24);
   for (size_t i = 0; i < 24; ++i) {
     const SavedSample sample = (*batch)->Read(i);
-    const uint64_t row = RowOf(sample.sample_id);
+    const uint64_t row = RowOfSample(sample.sample_id);
     INFO("row " << row);
     REQUIRE(row == 2 + i / 4);
     const double reward = static_cast<double>(row == 4 ? sample.sample_id & 1 : row & 1);
@@ -165,7 +159,7 @@ TEST_CASE("A step that cannot be filled is saved with all that was drawn for it"
 TEST_CASE("A run resumed after refills is the run that was not interrupted", "[dynamic_sampling]") {
   const std::set<uint64_t> equal = {1, 2, 3, 6, 9, 10, 11};
   testing::FakeRun whole(1);
-  Filter(whole, equal);
+  FilterEqualRows(whole, equal);
   whole.options.total_steps = 3;
   REQUIRE(whole.Run().ok());
   REQUIRE(Rows(whole.store, 1) == Rowlist{0, 4});
@@ -173,7 +167,7 @@ TEST_CASE("A run resumed after refills is the run that was not interrupted", "[d
   REQUIRE(Rows(whole.store, 3) == Rowlist{12, 13});
 
   testing::FakeRun halves(1);
-  Filter(halves, equal);
+  FilterEqualRows(halves, equal);
   halves.options.total_steps = 1;
   REQUIRE(halves.Run().ok());
   halves.options.total_steps = 3;
@@ -183,7 +177,7 @@ TEST_CASE("A run resumed after refills is the run that was not interrupted", "[d
 
   // A trainer dies in step 2, whose batches are drawn again.
   testing::FakeRun replayed(1);
-  Filter(replayed, equal);
+  FilterEqualRows(replayed, equal);
   replayed.options.total_steps = 3;
   replayed.options.save_freq = 1;
   replayed.DieAt({WorkerRole::kTrainer, 0}, "ForwardBackward", 1);
@@ -191,7 +185,7 @@ TEST_CASE("A run resumed after refills is the run that was not interrupted", "[d
   for (int64_t step = 1; step <= 3; ++step) {
     for (const testing::FakeRun* run : {&halves, &replayed}) {
       REQUIRE(Rows(run->store, step) == Rows(whole.store, step));
-      REQUIRE(Advantages(run->store, step) == Advantages(whole.store, step));
+      REQUIRE(run->store.Advantages(step) == whole.store.Advantages(step));
     }
   }
 }
@@ -200,18 +194,18 @@ TEST_CASE("A rollout lost while a step is refilled costs nothing but time",
           "[dynamic_sampling][recovery]") {
   const std::set<uint64_t> equal = {0, 1, 3};
   testing::FakeRun undisturbed(2);
-  Filter(undisturbed, equal);
+  FilterEqualRows(undisturbed, equal);
   REQUIRE(undisturbed.Run().ok());
   for (const int pairs : {1, 2}) {
     testing::FakeRun run(pairs);
-    Filter(run, equal);
+    FilterEqualRows(run, equal);
     // Of rollout 0: 2 groups in the first batch of one pair, 1 of two pairs.
     run.DieAt({WorkerRole::kRollout, 0}, "Generate", pairs == 1 ? 3 : 2);
     REQUIRE(run.Run().ok());
     REQUIRE(run.budget.spent() == 1);
     for (int64_t step = 1; step <= 2; ++step) {
       REQUIRE(Rows(run.store, step) == Rows(undisturbed.store, step));
-      REQUIRE(Advantages(run.store, step) == Advantages(undisturbed.store, step));
+      REQUIRE(run.store.Advantages(step) == undisturbed.store.Advantages(step));
     }
   }
 }
@@ -221,12 +215,12 @@ TEST_CASE("remax's greedy responses follow their prompts through refills", "[dyn
   run.options.total_steps = 1;
   run.options.adv_estimator = "remax";
   run.options.greedy_baselines = true;
-  Filter(run, {0, 1, 3});
+  FilterEqualRows(run, {0, 1, 3});
   // Greedy responses of even rows are right.
   const auto sampled = run.reward.value;
   run.reward.value = [sampled](uint64_t id) {
     const bool greedy = ((id >> 12) & 0xfffu) == kBaselineEpoch;
-    return greedy ? static_cast<double>(1 - (RowOf(id) & 1)) : sampled(id);
+    return greedy ? static_cast<double>(1 - (RowOfSample(id) & 1)) : sampled(id);
   };
   REQUIRE(run.Run().ok());
   REQUIRE(Rows(run.store, 1) == Rowlist{2, 4});
@@ -235,27 +229,27 @@ TEST_CASE("remax's greedy responses follow their prompts through refills", "[dyn
     REQUIRE(run.journal.Count(fmt::format("rollout 0 Generate(group {}, 1 samples, v0)", group)) ==
             1);
   }
-  REQUIRE(Advantages(run.store, 1) == std::vector<double>{-1, 0, -1, 0, -1, 0, -1, 0});
+  REQUIRE(run.store.Advantages(1) == std::vector<double>{-1, 0, -1, 0, -1, 0, -1, 0});
   REQUIRE(run.store.steps.at(1).metrics.at("perf/generated_tokens") == 6 * (4 + 1) * 2);
 
   // With the prompts' own: those of dropped groups are right, too, and change nothing.
   testing::FakeRun odd(1);
   odd.options = run.options;
   odd.options.run_dir = odd.dir.path();
-  Filter(odd, {0, 1, 2});
+  FilterEqualRows(odd, {0, 1, 2});
   const auto of_odd = odd.reward.value;
   odd.reward.value = [of_odd](uint64_t id) {
     const bool greedy = ((id >> 12) & 0xfffu) == kBaselineEpoch;
-    return greedy ? static_cast<double>(RowOf(id) == 4) : of_odd(id);
+    return greedy ? static_cast<double>(RowOfSample(id) == 4) : of_odd(id);
   };
   REQUIRE(odd.Run().ok());
   REQUIRE(Rows(odd.store, 1) == Rowlist{3, 4});
-  REQUIRE(Advantages(odd.store, 1) == std::vector<double>{0, 1, 0, 1, -1, 0, -1, 0});
+  REQUIRE(odd.store.Advantages(1) == std::vector<double>{0, 1, 0, 1, -1, 0, -1, 0});
 }
 
 TEST_CASE("A stop in the middle of a refill drops the step", "[dynamic_sampling]") {
   testing::FakeRun run(1);
-  Filter(run, {2, 3});
+  FilterEqualRows(run, {2, 3});
   run.Prepare(StartMode::kTrain);
   run.journal.OnCall("rollout 0 Generate(group 3", [&] { run.control->StopNow(); });
   REQUIRE(run.loop->Run("").ok());
@@ -267,12 +261,12 @@ TEST_CASE("A stop in the middle of a refill drops the step", "[dynamic_sampling]
 TEST_CASE("A metric that the reward does not have is an error that names those it has",
           "[dynamic_sampling]") {
   testing::FakeRun run(1);
-  Filter(run, {});
+  FilterEqualRows(run, {});
   run.options.filter_groups.metric = "accuracy";
   const absl::Status status = run.Run();
   REQUIRE(absl::IsInvalidArgument(status));
-  REQUIRE(Contains(status, "algorithm.filter_groups.metric is \"accuracy\""));
-  REQUIRE(Contains(status, "it has seq_reward, seq_final_reward, right"));
+  REQUIRE(Says(status, "algorithm.filter_groups.metric is \"accuracy\""));
+  REQUIRE(Says(status, "it has seq_reward, seq_final_reward, right"));
   REQUIRE(run.journal.Count("trainer 0 ForwardBackward") == 0);
 }
 

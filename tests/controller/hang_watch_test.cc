@@ -11,9 +11,9 @@
 namespace tandem {
 namespace {
 
-const WorkerKey kTrainer0{WorkerRole::kTrainer, 0};
+const WorkerKey kWatchedTrainer{WorkerRole::kTrainer, 0};
 
-struct Fixture {
+struct HangWatchFixture {
   testing::TempDir dir;
   testing::FakeClock clock;
   WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10)}, clock};
@@ -25,7 +25,7 @@ struct Fixture {
   int64_t Register(int64_t pid, const std::string& host = "here") {
     return registry
         .Register({.protocol = 1,
-                   .key = kTrainer0,
+                   .key = kWatchedTrainer,
                    .boot_id = host,
                    .boot_nonce = std::to_string(pid),
                    .pid = pid,
@@ -47,7 +47,7 @@ struct Fixture {
 };
 
 TEST_CASE("A worker that stays silent is given to the launcher, once per process", "[hang]") {
-  Fixture f;
+  HangWatchFixture f;
   f.Register(71);
   f.Pass(11);
   REQUIRE(f.Asked() == 0);  // lost, but it may have been suspended
@@ -62,10 +62,10 @@ TEST_CASE("A worker that stays silent is given to the launcher, once per process
 }
 
 TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[hang]") {
-  Fixture f;
+  HangWatchFixture f;
   const int64_t incarnation = f.Register(71);
   f.Pass(11);
-  REQUIRE(f.registry.Heartbeat(kTrainer0, incarnation, {}).ok());
+  REQUIRE(f.registry.Heartbeat(kWatchedTrainer, incarnation, {}).ok());
   f.Pass(9);
   REQUIRE(f.Asked() == 0);
   f.Register(72, "another host");

@@ -9,9 +9,9 @@ namespace {
 
 using namespace tandem::testing;
 
-const WorkerKey kTrainer{WorkerRole::kTrainer, 0}, kRollout{WorkerRole::kRollout, 0};
+const WorkerKey kTrainer{WorkerRole::kTrainer, 0}, kRecordedRollout{WorkerRole::kRollout, 0};
 
-PhaseReport Report(const char* tag, int64_t now, int64_t peak) {
+PhaseReport ReportOfTag(const char* tag, int64_t now, int64_t peak) {
   return {.ledger = {.entries = {{tag, Location::kDevice, now, peak}},
                      .memory_bytes = now,
                      .memory_peak_bytes = peak}};
@@ -32,9 +32,9 @@ TEST_CASE("A phase's peak is what its workers reported, and what the others hold
   FakeRun run(1);
   PhaseRecorder recorder(1, run.pool, run.progress, run.clock);
   recorder.Begin("sleep");
-  recorder.Report(kRollout, Report("kv_cache", 10, 100));
+  recorder.Report(kRecordedRollout, ReportOfTag("kv_cache", 10, 100));
   recorder.Begin("train");
-  recorder.Report(kTrainer, Report("gradients", 30, 70));
+  recorder.Report(kTrainer, ReportOfTag("gradients", 30, 70));
   recorder.End();
   REQUIRE(recorder.phases().size() == 2);
   REQUIRE(recorder.phases()[0].peak_bytes == 100);
@@ -49,9 +49,9 @@ TEST_CASE("A phase that comes again keeps its highest peaks", "[phases]") {
   PhaseRecorder recorder(1, run.pool, run.progress, run.clock);
   for (const int64_t peak : {50, 90, 60}) {
     recorder.Begin("train");
-    recorder.Report(kTrainer, Report("gradients", 5, peak));
+    recorder.Report(kTrainer, ReportOfTag("gradients", 5, peak));
     recorder.Begin("optimize");
-    recorder.Report(kTrainer, Report("optimizer", 8, peak + 1));
+    recorder.Report(kTrainer, ReportOfTag("optimizer", 8, peak + 1));
   }
   recorder.End();
   REQUIRE(recorder.phases().size() == 2);
@@ -66,8 +66,8 @@ TEST_CASE("What is reported late belongs to the phase that has ended", "[phases]
   PhaseRecorder recorder(1, run.pool, run.progress, run.clock);
   recorder.Begin("generate");
   recorder.Begin("sleep");
-  recorder.ReportOf("generate", kRollout, Report("kv_cache", 80, 120));
-  recorder.ReportOf("no such phase", kRollout, Report("kv_cache", 0, 999));
+  recorder.ReportOf("generate", kRecordedRollout, ReportOfTag("kv_cache", 80, 120));
+  recorder.ReportOf("no such phase", kRecordedRollout, ReportOfTag("kv_cache", 0, 999));
   recorder.End();
   REQUIRE(recorder.phases()[0].phase == "generate");
   REQUIRE(recorder.phases()[0].peak_bytes == 120);

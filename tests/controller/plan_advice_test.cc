@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-ModelSpec Spec() {
+ModelSpec AdvisedSpec() {
   const auto spec = ParseModelSpec(
       R"({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
           "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4,
@@ -31,7 +31,7 @@ bool Names(const std::vector<PlanAdvice>& advices, const std::string& key) {
 }  // namespace
 
 TEST_CASE("Advice names changes with what each saves, and only where they help", "[plan]") {
-  const ModelSpec spec = Spec();
+  const ModelSpec spec = AdvisedSpec();
   v1::Config config = DefaultConfig();
   config.mutable_rollout()->set_free_cache_engine("false");
   constexpr int64_t kGib = int64_t{1} << 30;
@@ -53,7 +53,7 @@ TEST_CASE("Advice names changes with what each saves, and only where they help",
 }
 
 TEST_CASE("No advice gives a rollout more than the device", "[plan]") {
-  const ModelSpec spec = Spec();
+  const ModelSpec spec = AdvisedSpec();
   v1::Config config = DefaultConfig();
   config.mutable_rollout()->set_gpu_memory_utilization(0.01);
   for (int64_t device = int64_t{8} << 20; device < int64_t{4} << 30; device *= 2) {
@@ -69,7 +69,7 @@ TEST_CASE("No advice gives a rollout more than the device", "[plan]") {
 }
 
 TEST_CASE("Changes that only fit together are listed together", "[plan]") {
-  const ModelSpec spec = Spec();
+  const ModelSpec spec = AdvisedSpec();
   v1::Config config = DefaultConfig();
   config.mutable_rollout()->set_free_cache_engine("true");
   config.mutable_model()->set_enable_gradient_checkpointing("true");
@@ -89,7 +89,7 @@ TEST_CASE("Changes that only fit together are listed together", "[plan]") {
 
 TEST_CASE("Half of the rank is advised with half of alpha, where there is a half to take",
           "[plan][lora]") {
-  const ModelSpec spec = Spec();
+  const ModelSpec spec = AdvisedSpec();
   // Of the largest device that all does not fit on and a smaller rank helps.
   const auto advised = [&spec](int64_t rank, const std::string& adapter_path) {
     v1::Config config = DefaultConfig();

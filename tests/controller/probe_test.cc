@@ -5,8 +5,12 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/text.h"
+
 namespace tandem {
 namespace {
+
+using testing::Says;
 
 constexpr ProbeOptions kTwoPairs{
     .pairs = 2, .vocab_limit = 50, .temperature = 0.7f, .max_tokens = 1024};
@@ -36,10 +40,6 @@ void FillIn(Probe& probe, int64_t step) {
       REQUIRE(probe.PutLogProbs(step, rank, sample.sample_id, sample.log_probs).ok());
     }
   }
-}
-
-bool Has(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
 }
 
 }  // namespace
@@ -98,9 +98,9 @@ TEST_CASE("Probe counts equal tokens and names the first that differs", "[probe]
   const absl::Status status = probe.Compare().status();
   INFO(status.ToString());
   REQUIRE(absl::IsDataLoss(status));
-  REQUIRE(Has(status, "step 3"));
-  REQUIRE(Has(status, "rollout 1 says log-prob -1 at position 64"));
-  REQUIRE(Has(status, "trainer 1 says -0.99999994"));
+  REQUIRE(Says(status, "step 3"));
+  REQUIRE(Says(status, "rollout 1 says log-prob -1 at position 64"));
+  REQUIRE(Says(status, "trainer 1 says -0.99999994"));
 }
 
 TEST_CASE("Probe tells zeros of both signs apart", "[probe]") {
@@ -125,7 +125,7 @@ TEST_CASE("Probe is not satisfied with less than everything", "[probe]") {
   REQUIRE(absl::IsInvalidArgument(probe.PutLogProbs(2, 0, groups[0].sample_ids[0], {-1.0f})));
   // Answered anew, and not scored yet.
   REQUIRE(probe.Put(AnswerTo(groups[0])).ok());
-  REQUIRE(Has(probe.Compare().status(), "trainer 0 sent no log-probs"));
+  REQUIRE(Says(probe.Compare().status(), "trainer 0 sent no log-probs"));
   Sample empty = AnswerTo(groups[0]);
   empty.log_probs.clear();
   REQUIRE(absl::IsInternal(probe.Put(empty)));

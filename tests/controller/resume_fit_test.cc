@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 using Overrides = std::vector<std::string>;
 
-struct Folder {
-  Folder() {
+struct ResumeFitFolder {
+  ResumeFitFolder() {
     REQUIRE(testing::WriteTinyModel(base + "/model").ok());
     std::ofstream(base + "/train.jsonl")
         << R"({"prompt": "What is 3 + 4?", "data_source": "tandem/addition",)"
@@ -80,7 +80,7 @@ void WritePool(const std::string& folder, int64_t step) {
 }
 
 TEST_CASE("Groups that cannot go on are refused alike by a dry run and a start", "[resume]") {
-  const Folder f;
+  const ResumeFitFolder f;
   const Overrides partial = {"rollout.partial.max_tokens_per_round=8"};
   const std::string early = f.Save(3, partial, [](const auto& to) { WritePool(to, 3); });
   const std::string late = f.Save(5, partial, [](const auto& to) { WritePool(to, 5); });
@@ -108,7 +108,7 @@ TEST_CASE("Groups that cannot go on are refused alike by a dry run and a start",
 
 TEST_CASE("Whether a checkpoint fits is asked with its step, of the one that is chosen",
           "[resume]") {
-  const Folder f;
+  const ResumeFitFolder f;
   const auto nothing = [](const std::string&) {};
   const std::string early = f.Save(5, {}, nothing), late = f.Save(7, {}, nothing);
   std::vector<std::string> asked;
@@ -130,7 +130,7 @@ TEST_CASE("Whether a checkpoint fits is asked with its step, of the one that is 
 }
 
 TEST_CASE("Other adapters than a checkpoint's are refused alike, with one remedy", "[resume]") {
-  const Folder f;
+  const ResumeFitFolder f;
   const Overrides lora = {"model.lora.rank=2", "model.lora.target_modules=[q_proj, v_proj]"};
   const ModelSpec model = LoadModelSpec(f.base + "/model").value();
   const std::string checkpoint = f.Save(3, lora, [&](const std::string& to) {

@@ -13,13 +13,16 @@
 #include "controller/run_dir_look.h"
 #include "tests/controller/partial/pool_run.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::Has;
+
 namespace fs = std::filesystem;
 
-ModelSpec Spec(int64_t hidden_size) {
+ModelSpec SpecOfWidth(int64_t hidden_size) {
   return {.model_type = "llama",
           .vocab_size = 8,
           .hidden_size = hidden_size,
@@ -33,7 +36,7 @@ ModelSpec Spec(int64_t hidden_size) {
 
 void WriteModel(const fs::path& dir, int64_t hidden_size) {
   fs::create_directories(dir);
-  std::ofstream(dir / "config.json") << ModelConfigJson(Spec(hidden_size));
+  std::ofstream(dir / "config.json") << ModelConfigJson(SpecOfWidth(hidden_size));
 }
 
 void SavePool(const std::string& checkpoint, int64_t step) {
@@ -50,8 +53,8 @@ void Damage(const std::string& path) {
 }
 
 // A run directory with checkpoints.
-struct Folder {
-  explicit Folder(const std::string& name = "run") : run_dir(dir.path() / name) {
+struct ResumePointFolder {
+  explicit ResumePointFolder(const std::string& name = "run") : run_dir(dir.path() / name) {
     fs::create_directories(run_dir);
     WriteModel(dir.path() / "model", 4);
     config = *Load({});
@@ -93,14 +96,10 @@ struct Folder {
   v1::Config config;
 };
 
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   REQUIRE(f.Choose()->checkpoint.empty());
   const std::string last = f.Save(50);
   // All steps are done, but the validation or the report may be missing.
@@ -118,7 +117,7 @@ TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
 }
 
 TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   const auto said = [&](std::vector<std::string> overrides, int64_t total_steps = 50) {
     const auto lines = ForeseeStart(*f.Load(std::move(overrides)), {.total_steps = total_steps});
     INFO(lines.status().ToString());
@@ -151,7 +150,7 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
 
 TEST_CASE("A start that only looks finds what a start would, and a finished run, and moves nothing",
           "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   const auto peek = [&](const std::vector<std::string>& overrides) {
     return PeekResumePoint(*f.Load(overrides), f.Index());
   };
@@ -174,7 +173,7 @@ TEST_CASE("A start that only looks finds what a start would, and a finished run,
 }
 
 TEST_CASE("A look into a folder of checkpoints changes nothing there", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   const std::string whole = f.Save(5), damaged = f.Save(50);
   fs::remove(fs::path(damaged) / "controller_state.json");
   const fs::path checkpoints = f.run_dir / "checkpoints";
@@ -195,7 +194,7 @@ TEST_CASE("A look into a folder of checkpoints changes nothing there", "[resume]
 }
 
 TEST_CASE("A checkpoint that is begun ends the finished state", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   f.Save(50);
   REQUIRE(f.Index().MarkFinished(50).ok());
   REQUIRE(f.Index().FinishedStep() == 50);
@@ -204,7 +203,7 @@ TEST_CASE("A checkpoint that is begun ends the finished state", "[resume]") {
 }
 
 TEST_CASE("A restart goes on from its own checkpoint, whatever the resume mode", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   f.Save(10);
   const std::vector<std::string> disable = {"trainer.resume_mode=disable"};
   // The first start of a launch does as it is told, also if it died before it could say so.
@@ -220,8 +219,8 @@ TEST_CASE("A restart goes on from its own checkpoint, whatever the resume mode",
 }
 
 TEST_CASE("A restart of a run that began from a path goes on from its own checkpoint", "[resume]") {
-  const Folder other("other");
-  const Folder f;
+  const ResumePointFolder other("other");
+  const ResumePointFolder f;
   const std::string start = other.Save(7);
   f.Save(20);  // of another run in this folder
   const std::vector<std::string> from = {"trainer.resume_mode=resume_path",
@@ -234,7 +233,7 @@ TEST_CASE("A restart of a run that began from a path goes on from its own checkp
 }
 
 TEST_CASE("Going back to a checkpoint of the same folder sets the later ones aside", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   const std::string early = f.Save(5);
   f.Save(10);
   const std::vector<std::string> from = {"trainer.resume_mode=resume_path",
@@ -248,7 +247,7 @@ TEST_CASE("Going back to a checkpoint of the same folder sets the later ones asi
 }
 
 TEST_CASE("Changed keys that bear on the training are listed at a resume", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   f.Save(10);
   REQUIRE(f.Choose()->warnings.empty());
   REQUIRE(f.Choose({"cluster.heartbeat_seconds=2", "trainer.save_freq=7", "rollout.max_num_seqs=3",
@@ -270,7 +269,7 @@ TEST_CASE("Changed keys that bear on the training are listed at a resume", "[res
 }
 
 TEST_CASE("A checkpoint of another geometry is refused with sizes and remedy", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   f.Save(10);
   WriteModel(f.dir.path() / "model", 8);
   const absl::Status status = f.Choose().status();
@@ -284,7 +283,7 @@ TEST_CASE("A checkpoint of another geometry is refused with sizes and remedy", "
 }
 
 TEST_CASE("Checkpoints of which none is whole are no reason to start anew", "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   const std::string first = f.Save(5);
   const std::string second = f.Save(10);
   fs::remove(fs::path(second) / "config.json");
@@ -309,7 +308,7 @@ TEST_CASE("Checkpoints of which none is whole are no reason to start anew", "[re
 
 TEST_CASE("A checkpoint whose pool is damaged is left out as one of which files are missing",
           "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   const std::string first = f.Save(5, /*pool=*/true), second = f.Save(10, /*pool=*/true);
   REQUIRE(f.Choose()->checkpoint == second);
   // The same number of bytes: only the pool's own digest tells.
@@ -350,7 +349,7 @@ TEST_CASE("A run that would use up the epochs of sample ids is refused", "[resum
 }
 
 TEST_CASE("other adapters than a checkpoint's are refused before anything starts", "[resume]") {
-  Folder f;
+  ResumePointFolder f;
   f.config = *f.Load({"model.lora.rank=8", "model.lora.adapter_path=/a"});
   f.Save(3);
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {

@@ -9,17 +9,15 @@
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_run.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::Has;
 using Lines = std::vector<std::string>;
 
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-bool Says(const Lines& lines, const std::string& part) {
+bool AnyHas(const Lines& lines, const std::string& part) {
   return std::any_of(lines.begin(), lines.end(),
                      [&](const std::string& line) { return Has(line, part); });
 }
@@ -65,7 +63,7 @@ class EndlessRollout : public testing::FakeRolloutClient {
 };
 
 // Groups of three samples.
-std::vector<GroupRequest> Groups(uint64_t count) {
+std::vector<GroupRequest> GroupsOfThree(uint64_t count) {
   std::vector<GroupRequest> groups;
   for (uint64_t row = 0; row < count; ++row) {
     GroupRequest group{.version = 0, .prompt = {1}, .group = static_cast<int64_t>(row)};
@@ -123,7 +121,7 @@ TEST_CASE("Generation stops when a rollout cannot come back", "[returning][recov
   Serve(run);
   run.clock.OnSleep([] {});
   run.journal.FailNext("rollout 1", "Generate", absl::UnavailableError("gone"));
-  const absl::Status status = run.serving->Generate(Groups(2), 0, Ignore);
+  const absl::Status status = run.serving->Generate(GroupsOfThree(2), 0, Ignore);
   INFO(status.ToString());
   REQUIRE(absl::IsDeadlineExceeded(status));
   REQUIRE(StayedAway(status));
@@ -139,7 +137,7 @@ TEST_CASE("Two rollouts lost together are synced together, and told", "[returnin
   });
   run.DieAt({WorkerRole::kRollout, 1}, "Generate");
   run.DieAt({WorkerRole::kRollout, 2}, "Generate");
-  const absl::Status status = run.serving->Generate(Groups(6), 0, Ignore);
+  const absl::Status status = run.serving->Generate(GroupsOfThree(6), 0, Ignore);
   INFO(status.ToString());
   REQUIRE(status.ok());
   REQUIRE(run.journal.Count("trainer 0 SyncWeights") == 1);
@@ -147,8 +145,8 @@ TEST_CASE("Two rollouts lost together are synced together, and told", "[returnin
   REQUIRE(run.journal.Count("trainer 2 SyncWeights(v0, targets 1+2, r2i2)") == 1);
   REQUIRE(run.budget.spent() == 1);
   for (const char* rank : {"1", "2"}) {
-    REQUIRE(Says(run.progress.messages,
-                 std::string("rollout ") + rank + " holds weight version 0 again"));
+    REQUIRE(AnyHas(run.progress.messages,
+                   std::string("rollout ") + rank + " holds weight version 0 again"));
   }
   REQUIRE(run.weights.Complete(0));
   REQUIRE(run.weights.TakeResent() == 2);
@@ -206,7 +204,7 @@ TEST_CASE("Ctrl-C in a step's sync aborts the sync and keeps the step",
   REQUIRE(run.store.steps.size() == 1);
   REQUIRE(run.journal.Count("trainer 1 SaveState(v1)") == 1);
   REQUIRE(run.journal.Count("rollout 1 AbortUpdate()") == 2);  // once at the start
-  REQUIRE(Says(run.progress.messages, "the sync of weight version 1 was aborted"));
+  REQUIRE(AnyHas(run.progress.messages, "the sync of weight version 1 was aborted"));
 }
 
 }  // namespace tandem

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-std::vector<GroupRequest> Groups(int count, int samples) {
+std::vector<GroupRequest> DispatchedGroups(int count, int samples) {
   std::vector<GroupRequest> groups;
   for (int g = 0; g < count; ++g) {
     GroupRequest group{.version = 0, .prompt = {1}, .group = g};
@@ -34,9 +34,9 @@ std::vector<Replica> Replicas(testing::CallJournal& journal, int count) {
 }
 
 // A rollout that answers when told.
-class SlowRollout : public testing::FakeRolloutClient {
+class ThreadedRollout : public testing::FakeRolloutClient {
  public:
-  SlowRollout(testing::CallJournal& journal, int rank) : FakeRolloutClient(journal, rank, 1) {}
+  ThreadedRollout(testing::CallJournal& journal, int rank) : FakeRolloutClient(journal, rank, 1) {}
   void Generate(const GroupRequest& request,
                 std::function<void(Sample)> on_sample,
                 std::function<void(absl::Status)> on_done) override {
@@ -64,10 +64,11 @@ TEST_CASE("RolloutDispatcher spreads groups and brings every sample once", "[dis
   testing::CallJournal journal;
   std::map<uint64_t, int> seen;
   RolloutDispatcher dispatcher({});
-  const auto result = dispatcher.Dispatch(Groups(6, 3), Replicas(journal, 3), [&](Sample sample) {
-    ++seen[sample.sample_id];
-    return absl::OkStatus();
-  });
+  const auto result =
+      dispatcher.Dispatch(DispatchedGroups(6, 3), Replicas(journal, 3), [&](Sample sample) {
+        ++seen[sample.sample_id];
+        return absl::OkStatus();
+      });
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks.empty());
   REQUIRE(result->rest.empty());
@@ -83,10 +84,11 @@ TEST_CASE("RolloutDispatcher re-issues what a lost rollout left, without repeats
   journal.FailNext("rollout 1", "Generate", absl::UnavailableError("gone"));
   std::map<uint64_t, int> seen;
   RolloutDispatcher dispatcher({});
-  const auto result = dispatcher.Dispatch(Groups(4, 3), Replicas(journal, 2), [&](Sample sample) {
-    ++seen[sample.sample_id];
-    return absl::OkStatus();
-  });
+  const auto result =
+      dispatcher.Dispatch(DispatchedGroups(4, 3), Replicas(journal, 2), [&](Sample sample) {
+        ++seen[sample.sample_id];
+        return absl::OkStatus();
+      });
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks == std::vector<int>{1});
   REQUIRE(seen.size() == 12);
@@ -98,10 +100,11 @@ TEST_CASE("RolloutDispatcher hands back the rest when nobody is left", "[dispatc
   journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"));
   std::set<uint64_t> seen;
   RolloutDispatcher dispatcher({.max_in_flight_samples = 3});
-  const auto result = dispatcher.Dispatch(Groups(2, 3), Replicas(journal, 1), [&](Sample sample) {
-    seen.insert(sample.sample_id);
-    return absl::OkStatus();
-  });
+  const auto result =
+      dispatcher.Dispatch(DispatchedGroups(2, 3), Replicas(journal, 1), [&](Sample sample) {
+        seen.insert(sample.sample_id);
+        return absl::OkStatus();
+      });
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks == std::vector<int>{0});
   size_t missing = 0;
@@ -115,7 +118,7 @@ TEST_CASE("RolloutDispatcher gives up on failures that every rollout would repea
   testing::CallJournal journal;
   journal.FailNext("rollout 0", "Generate", absl::ResourceExhaustedError("prompt too long"));
   RolloutDispatcher dispatcher({});
-  const auto result = dispatcher.Dispatch(Groups(2, 2), Replicas(journal, 2),
+  const auto result = dispatcher.Dispatch(DispatchedGroups(2, 2), Replicas(journal, 2),
                                           [](Sample) { return absl::OkStatus(); });
   REQUIRE(absl::IsResourceExhausted(result.status()));
   REQUIRE(std::string(result.status().message()).find("rollout 0") != std::string::npos);
@@ -124,8 +127,8 @@ TEST_CASE("RolloutDispatcher gives up on failures that every rollout would repea
 TEST_CASE("RolloutDispatcher generates a group alone that was there at two losses",
           "[dispatcher]") {
   testing::CallJournal journal;
-  const auto slow = std::make_shared<SlowRollout>(journal, 0);
-  std::vector<GroupRequest> groups = Groups(4, 2);
+  const auto slow = std::make_shared<ThreadedRollout>(journal, 0);
+  std::vector<GroupRequest> groups = DispatchedGroups(4, 2);
   groups[1].losses = 2;
   RolloutDispatcher dispatcher({});
   size_t samples = 0;
@@ -145,7 +148,7 @@ TEST_CASE("RolloutDispatcher blames a group for a loss only if nothing else ran"
   journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"), 0, 2);
   RolloutDispatcher dispatcher({});
   const auto take = [](Sample) { return absl::OkStatus(); };
-  auto together = dispatcher.Dispatch(Groups(2, 2), Replicas(journal, 1), take);
+  auto together = dispatcher.Dispatch(DispatchedGroups(2, 2), Replicas(journal, 1), take);
   REQUIRE(together.ok());
   REQUIRE(together->given_up.ok());
   REQUIRE(together->rest.size() == 2);
@@ -157,10 +160,10 @@ TEST_CASE("RolloutDispatcher blames a group for a loss only if nothing else ran"
 
 TEST_CASE("RolloutDispatcher bounds what is in flight", "[dispatcher]") {
   testing::CallJournal journal;
-  const auto slow = std::make_shared<SlowRollout>(journal, 0);
+  const auto slow = std::make_shared<ThreadedRollout>(journal, 0);
   int samples = 0;
   RolloutDispatcher dispatcher({.max_in_flight_samples = 4});
-  const auto result = dispatcher.Dispatch(Groups(10, 2), {{0, slow}}, [&](Sample) {
+  const auto result = dispatcher.Dispatch(DispatchedGroups(10, 2), {{0, slow}}, [&](Sample) {
     ++samples;
     return absl::OkStatus();
   });
@@ -173,7 +176,7 @@ TEST_CASE("RolloutDispatcher bounds what is in flight", "[dispatcher]") {
 TEST_CASE("RolloutDispatcher sends a group that names its rollout there, whatever the load",
           "[dispatcher]") {
   testing::CallJournal journal;
-  std::vector<GroupRequest> groups = Groups(6, 2);
+  std::vector<GroupRequest> groups = DispatchedGroups(6, 2);
   for (const int g : {1, 3, 5}) groups[static_cast<size_t>(g)].rank = 1;
   RolloutDispatcher dispatcher({.max_in_flight_samples = 2});
   const auto result =
@@ -190,7 +193,7 @@ TEST_CASE("RolloutDispatcher hands back the groups of a rollout that is gone, no
           "[dispatcher]") {
   testing::CallJournal journal;
   journal.FailNext("rollout 1", "Generate", absl::UnavailableError("gone"));
-  std::vector<GroupRequest> groups = Groups(4, 2);
+  std::vector<GroupRequest> groups = DispatchedGroups(4, 2);
   groups[3].rank = 1;
   std::set<int64_t> seen;
   RolloutDispatcher dispatcher({});
@@ -217,7 +220,7 @@ TEST_CASE("RolloutDispatcher gives prompts to rollouts that come back", "[dispat
        .returned = [&] { return Joining{.replicas = std::exchange(back, {})}; }});
   std::set<uint64_t> seen;
   // Nobody else could make them.
-  std::vector<GroupRequest> groups = Groups(3, 2);
+  std::vector<GroupRequest> groups = DispatchedGroups(3, 2);
   groups[1].rank = 0;
   const auto result = dispatcher.Dispatch(groups, Replicas(journal, 1), [&](Sample sample) {
     REQUIRE(seen.insert(sample.sample_id).second);
@@ -232,7 +235,7 @@ TEST_CASE("RolloutDispatcher gives prompts to rollouts that come back", "[dispat
 TEST_CASE("RolloutDispatcher can be interrupted", "[dispatcher]") {
   testing::CallJournal journal;
   RolloutDispatcher dispatcher({.interrupted = [] { return true; }});
-  const auto result = dispatcher.Dispatch(Groups(2, 2), Replicas(journal, 1),
+  const auto result = dispatcher.Dispatch(DispatchedGroups(2, 2), Replicas(journal, 1),
                                           [](Sample) { return absl::OkStatus(); });
   REQUIRE(absl::IsCancelled(result.status()));
 }

@@ -15,7 +15,7 @@ namespace {
 
 using testing::FakeClock;
 
-constexpr int64_t kGib = int64_t{1} << 30;
+constexpr int64_t kRunPlanGib = int64_t{1} << 30;
 
 struct Workers {
   FakeClock clock;
@@ -42,7 +42,7 @@ struct Workers {
   }
 };
 
-ModelSpec Spec() {
+ModelSpec PlannedSpec() {
   ModelSpec spec;
   spec.model_type = "llama";
   spec.vocab_size = 1000;
@@ -65,14 +65,14 @@ v1::Config OnGpu() {
 
 TEST_CASE("A run on GPUs plans for the smallest, once every worker is there", "[plan]") {
   Workers workers;
-  workers.Come(WorkerRole::kTrainer, 0, 80 * kGib);
-  workers.Come(WorkerRole::kRollout, 0, 80 * kGib);
-  workers.Come(WorkerRole::kTrainer, 1, 40 * kGib);
+  workers.Come(WorkerRole::kTrainer, 0, 80 * kRunPlanGib);
+  workers.Come(WorkerRole::kRollout, 0, 80 * kRunPlanGib);
+  workers.Come(WorkerRole::kTrainer, 1, 40 * kRunPlanGib);
   int waits = 0;
   workers.clock.OnSleep([&] {
-    if (++waits == 3) workers.Come(WorkerRole::kRollout, 1, 40 * kGib);
+    if (++waits == 3) workers.Come(WorkerRole::kRollout, 1, 40 * kRunPlanGib);
   });
-  REQUIRE(workers.Await().value() == 40 * kGib);
+  REQUIRE(workers.Await().value() == 40 * kRunPlanGib);
   REQUIRE(waits == 3);
 }
 
@@ -90,14 +90,15 @@ TEST_CASE("A run whose workers do not come, or say nothing of their memory, says
 TEST_CASE("The user is told the peak, and what to change where it does not fit", "[plan]") {
   const testing::TempDir dir;
   testing::RecordingProgress progress;
-  const auto roomy = PlanRun(Spec(), OnGpu(), 80 * kGib, dir.path().string(), progress);
+  const auto roomy =
+      PlanRun(PlannedSpec(), OnGpu(), 80 * kRunPlanGib, dir.path().string(), progress);
   REQUIRE(roomy.ok());
-  REQUIRE(roomy->device_bytes == 80 * kGib);
+  REQUIRE(roomy->device_bytes == 80 * kRunPlanGib);
   REQUIRE_FALSE(roomy->host_is_device);
   REQUIRE(progress.messages.size() == 1);
   REQUIRE(progress.messages[0].find("of 80.00 GiB") != std::string::npos);
   // Less than the driver takes for both workers.
-  const auto tight = PlanRun(Spec(), OnGpu(), kGib, dir.path().string(), progress);
+  const auto tight = PlanRun(PlannedSpec(), OnGpu(), kRunPlanGib, dir.path().string(), progress);
   REQUIRE(tight.ok());
   REQUIRE_FALSE(tight->fits());
   REQUIRE(progress.messages.size() == 3);
@@ -106,7 +107,8 @@ TEST_CASE("The user is told the peak, and what to change where it does not fit",
   v1::Config config = OnGpu();
   for (const char* device : {"cpu", "auto"}) {
     config.mutable_trainer()->set_device(device);
-    REQUIRE(PlanRun(Spec(), config, 80 * kGib, dir.path().string(), progress)->host_is_device);
+    REQUIRE(PlanRun(PlannedSpec(), config, 80 * kRunPlanGib, dir.path().string(), progress)
+                ->host_is_device);
   }
 }
 

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-Sample MakeSample(uint64_t id, int64_t responses) {
+Sample MakeStoredSample(uint64_t id, int64_t responses) {
   Sample sample;
   sample.sample_id = id;
   sample.group = static_cast<int64_t>(id / 10);
@@ -28,7 +28,7 @@ Sample MakeSample(uint64_t id, int64_t responses) {
   return sample;
 }
 
-struct Fixture {
+struct SampleStoreFixture {
   testing::TempDir dir;
   std::unique_ptr<SampleStore> store = *SampleStore::Open(dir.path() / "samples", 0);
 };
@@ -36,16 +36,16 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("SampleStore takes samples without log-probs", "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  Sample sample = MakeSample(1, 3);
+  Sample sample = MakeStoredSample(1, 3);
   sample.log_probs.clear();
   REQUIRE(f.store->Put(sample, 7).ok());
   const Sample back = f.store->Read(1).value();
   REQUIRE(back.tokens == sample.tokens);
   REQUIRE(back.log_probs.empty());
   REQUIRE(back.versions == sample.versions);
-  sample = MakeSample(2, 3);
+  sample = MakeStoredSample(2, 3);
   sample.log_probs.pop_back();
   REQUIRE(absl::IsInvalidArgument(f.store->Put(sample, 7)));
 }
@@ -75,15 +75,15 @@ TEST_CASE("SampleStore keeps the files of the newest steps", "[samples]") {
 }
 
 TEST_CASE("SampleStore gives back what it was given, with outcome and advantage", "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(20, 2), 7).ok());
-  REQUIRE(f.store->Put(MakeSample(10, 3), 7).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(20, 2), 7).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(10, 3), 7).ok());
   f.store->SetOutcome(20, {.score = 2.0, .reward = 1.0, .advantage = -0.25});
   const auto sample = f.store->Read(20);
   REQUIRE(sample.ok());
-  REQUIRE(sample->tokens == MakeSample(20, 2).tokens);
-  REQUIRE(sample->log_probs == MakeSample(20, 2).log_probs);
+  REQUIRE(sample->tokens == MakeStoredSample(20, 2).tokens);
+  REQUIRE(sample->log_probs == MakeStoredSample(20, 2).log_probs);
   REQUIRE(sample->versions == std::vector<int64_t>{7, 7});
   REQUIRE(sample->segments.size() == 1);
   REQUIRE(sample->temperature == 0.5f);
@@ -95,9 +95,9 @@ TEST_CASE("SampleStore gives back what it was given, with outcome and advantage"
 }
 
 TEST_CASE("SampleStore refuses a token that other weights sampled", "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  Sample mixed = MakeSample(1, 3);
+  Sample mixed = MakeStoredSample(1, 3);
   mixed.versions[2] = 6;
   const absl::Status status = f.store->Put(mixed, 7);
   REQUIRE(absl::IsDataLoss(status));
@@ -108,10 +108,10 @@ TEST_CASE("SampleStore refuses a token that other weights sampled", "[samples]")
 
 TEST_CASE("SampleStore takes tokens of older weights where it is told to, and no others",
           "[samples][partial]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
   const auto put = [&](uint64_t id, const std::vector<int64_t>& versions) {
-    Sample sample = MakeSample(id, static_cast<int64_t>(versions.size()));
+    Sample sample = MakeStoredSample(id, static_cast<int64_t>(versions.size()));
     sample.versions = versions;
     return f.store->Put(sample, 7, TokenVersions::kUpTo);
   };
@@ -144,20 +144,20 @@ TEST_CASE("SampleStore takes tokens of older weights where it is told to, and no
 }
 
 TEST_CASE("SampleStore takes every id once, and only whole samples", "[samples]") {
-  Fixture f;
-  REQUIRE_FALSE(f.store->Put(MakeSample(1, 1), 7).ok());  // no step yet
+  SampleStoreFixture f;
+  REQUIRE_FALSE(f.store->Put(MakeStoredSample(1, 1), 7).ok());  // no step yet
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(1, 1), 7).ok());
-  REQUIRE(absl::IsAlreadyExists(f.store->Put(MakeSample(1, 1), 7)));
-  Sample broken = MakeSample(2, 2);
+  REQUIRE(f.store->Put(MakeStoredSample(1, 1), 7).ok());
+  REQUIRE(absl::IsAlreadyExists(f.store->Put(MakeStoredSample(1, 1), 7)));
+  Sample broken = MakeStoredSample(2, 2);
   broken.log_probs.pop_back();
   REQUIRE(absl::IsInvalidArgument(f.store->Put(broken, 7)));
 }
 
 TEST_CASE("SampleStore streams by rank and mini-batch in order of id", "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(4).ok());
-  for (const uint64_t id : {5u, 3u, 1u, 4u}) REQUIRE(f.store->Put(MakeSample(id, 1), 7).ok());
+  for (const uint64_t id : {5u, 3u, 1u, 4u}) REQUIRE(f.store->Put(MakeStoredSample(id, 1), 7).ok());
   f.store->Assign(5, 0, 1);
   f.store->Assign(3, 1, 0);
   f.store->Assign(1, 0, 0);
@@ -169,9 +169,9 @@ TEST_CASE("SampleStore streams by rank and mini-batch in order of id", "[samples
 }
 
 TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(1, 2), 7).ok());
   const auto kind = TokenArray::kReference;
   REQUIRE(f.store->ReadArray(kind, 1)->empty());
   REQUIRE(f.store->PutArray(1, kind, 1, {-3, -4}).ok());
@@ -184,9 +184,9 @@ TEST_CASE("SampleStore takes log-probs back, again and again", "[samples]") {
 
 TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by token",
           "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(1, 3), 7).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(1, 3), 7).ok());
   f.store->SetOutcome(1, {.advantage = 2});
   REQUIRE(f.store->Read(1)->advantages == std::vector<float>{2, 2, 2});
   REQUIRE(f.store->Metas()[0].trained_tokens == 3);
@@ -206,9 +206,9 @@ TEST_CASE("SampleStore gives a sample its masks, weights and advantages token by
 
 TEST_CASE("SampleStore counts neither a tool's output nor what the mask takes as trained",
           "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  Sample sample = MakeSample(1, 5);
+  Sample sample = MakeStoredSample(1, 5);
   sample.segments = {{0, 3, false, 0}, {3, 2, true, 7}, {5, 2, false, 0}, {7, 1, true, 7}};
   REQUIRE(f.store->Put(sample, 7).ok());
   REQUIRE(f.store->Metas()[0].trained_tokens == 3);
@@ -219,18 +219,18 @@ TEST_CASE("SampleStore counts neither a tool's output nor what the mask takes as
 }
 
 TEST_CASE("SampleStore begins a replayed step anew", "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(1, 2), 7).ok());
   REQUIRE(f.store->BeginStep(1).ok());
   REQUIRE(f.store->Metas().empty());
-  REQUIRE(f.store->Put(MakeSample(1, 2), 7).ok());
+  REQUIRE(f.store->Put(MakeStoredSample(1, 2), 7).ok());
 }
 
 TEST_CASE("SampleStore forgets the samples that it drops", "[samples]") {
-  Fixture f;
+  SampleStoreFixture f;
   REQUIRE(f.store->BeginStep(1).ok());
-  for (const uint64_t id : {10, 11, 20, 21}) REQUIRE(f.store->Put(MakeSample(id, 2), 7).ok());
+  for (const uint64_t id : {10, 11, 20, 21}) REQUIRE(f.store->Put(MakeStoredSample(id, 2), 7).ok());
   f.store->Drop({11, 20, 99});
   REQUIRE(f.store->Metas().size() == 2);
   REQUIRE_FALSE(f.store->Contains(11));
@@ -238,9 +238,9 @@ TEST_CASE("SampleStore forgets the samples that it drops", "[samples]") {
   REQUIRE(absl::IsNotFound(f.store->PutArray(1, TokenArray::kReference, 11, {0, 0})));
   REQUIRE(*f.store->Assigned(1, -1, 0) == std::vector<uint64_t>{10, 21});
   // The others are where they were, and more may come.
-  REQUIRE(f.store->Read(21)->tokens == MakeSample(21, 2).tokens);
-  REQUIRE(f.store->Put(MakeSample(30, 2), 7).ok());
-  REQUIRE(f.store->Read(30)->tokens == MakeSample(30, 2).tokens);
+  REQUIRE(f.store->Read(21)->tokens == MakeStoredSample(21, 2).tokens);
+  REQUIRE(f.store->Put(MakeStoredSample(30, 2), 7).ok());
+  REQUIRE(f.store->Read(30)->tokens == MakeStoredSample(30, 2).tokens);
 }
 
 }  // namespace tandem

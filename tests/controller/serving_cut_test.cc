@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-std::vector<GroupRequest> Groups(uint64_t count) {
+std::vector<GroupRequest> ServedGroups(uint64_t count) {
   std::vector<GroupRequest> groups;
   for (uint64_t row = 0; row < count; ++row) {
     GroupRequest group{.request_id = fmt::format("3-1-{}", row),
@@ -56,7 +56,7 @@ TEST_CASE("A round ends when it is told to, and what was running keeps its token
   Start(run);
   Samples samples;
   int asked_after = 0;
-  const absl::Status status = Generate(run, Groups(4), samples, [&] {
+  const absl::Status status = Generate(run, ServedGroups(4), samples, [&] {
     const bool now = samples.size() >= 4;
     asked_after += now ? 1 : 0;
     return now;
@@ -72,7 +72,7 @@ TEST_CASE("A round ends when it is told to, and what was running keeps its token
   }
   // The rollouts serve on: a next round needs nothing in between.
   Samples next;
-  REQUIRE(Generate(run, Groups(4), next, [&] { return next.size() >= 4; }).ok());
+  REQUIRE(Generate(run, ServedGroups(4), next, [&] { return next.size() >= 4; }).ok());
   REQUIRE(next.size() == 6);
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("F3: a rollout lost in the middle of a round comes back, and the round
   Samples samples;
   // One of its three came before it died; the other two go on elsewhere, or at its successor.
   const absl::Status status =
-      Generate(run, Groups(2), samples, [&] { return samples.size() >= 4; });
+      Generate(run, ServedGroups(2), samples, [&] { return samples.size() >= 4; });
   INFO(status.ToString());
   REQUIRE(status.ok());
   REQUIRE(samples.size() == 6);
@@ -97,7 +97,7 @@ TEST_CASE("F3: what a rollout takes along after the cut is left as it was, and i
           "[serving][recovery]") {
   testing::FakeRun run(1);
   Start(run);
-  std::vector<GroupRequest> groups = Groups(3);
+  std::vector<GroupRequest> groups = ServedGroups(3);
   groups[2].may_be_cut = false;
   run.DieAt({WorkerRole::kRollout, 0}, "Generate");
   Samples samples;

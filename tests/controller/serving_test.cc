@@ -54,9 +54,9 @@ class Gate {
 };
 
 // Answers from another thread, when `gate` is open.
-class SlowRollout : public testing::FakeRolloutClient {
+class GatedRollout : public testing::FakeRolloutClient {
  public:
-  SlowRollout(testing::CallJournal& journal, int rank, int64_t incarnation, Gate& gate)
+  GatedRollout(testing::CallJournal& journal, int rank, int64_t incarnation, Gate& gate)
       : FakeRolloutClient(journal, rank, incarnation), gate_(gate) {}
   void Generate(const GroupRequest& request,
                 std::function<void(Sample)> on_sample,
@@ -96,7 +96,7 @@ TEST_CASE("F3: a rollout that restarts is synced and given prompts while the oth
   Gate gate;
   run.serving_options.max_in_flight_samples = 3;
   run.make_rollout = [&](int rank, int64_t incarnation) -> std::shared_ptr<RolloutClient> {
-    if (rank == 0) return std::make_shared<SlowRollout>(run.journal, rank, incarnation, gate);
+    if (rank == 0) return std::make_shared<GatedRollout>(run.journal, rank, incarnation, gate);
     if (incarnation == 1) {
       return std::make_shared<testing::FakeRolloutClient>(run.journal, rank, incarnation);
     }

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-SampleMeta MetaOf(uint64_t id, int64_t prompt, int64_t response, int rank) {
+SampleMeta MetaOfLengths(uint64_t id, int64_t prompt, int64_t response, int rank) {
   SampleMeta meta;
   meta.sample_id = id;
   meta.prompt_tokens = prompt;
@@ -21,8 +21,8 @@ SampleMeta MetaOf(uint64_t id, int64_t prompt, int64_t response, int rank) {
 TEST_CASE("The step's sequence lengths are compared before and after balancing", "[step_metrics]") {
   testing::FakeRun run(2);
   PhaseRecorder phases(1, run.pool, run.progress, run.clock);
-  const std::vector<SampleMeta> samples = {MetaOf(1, 2, 8, 0), MetaOf(2, 2, 18, 1),
-                                           MetaOf(3, 5, 35, 0), MetaOf(4, 5, 25, 1)};
+  const std::vector<SampleMeta> samples = {MetaOfLengths(1, 2, 8, 0), MetaOfLengths(2, 2, 18, 1),
+                                           MetaOfLengths(3, 5, 35, 0), MetaOfLengths(4, 5, 25, 1)};
   const auto metrics = StepMetrics({.ranks = 2}, samples, phases);
   REQUIRE(metrics.at("global_seqlen/min") == 30);
   REQUIRE(metrics.at("global_seqlen/max") == 70);
@@ -37,7 +37,7 @@ TEST_CASE("Percentiles of the response length are lengths that are there", "[ste
   PhaseRecorder phases(1, run.pool, run.progress, run.clock);
   std::vector<SampleMeta> samples;
   for (uint64_t i = 1; i <= 200; ++i) {
-    samples.push_back(MetaOf(i, 1, static_cast<int64_t>(i * i), 0));
+    samples.push_back(MetaOfLengths(i, 1, static_cast<int64_t>(i * i), 0));
   }
   const auto metrics = StepMetrics({}, samples, phases);
   REQUIRE(metrics.at("response_length/p50") == 100 * 100);
@@ -49,7 +49,7 @@ TEST_CASE("Percentiles of the response length are lengths that are there", "[ste
 TEST_CASE("A rank without samples has no tokens", "[step_metrics]") {
   testing::FakeRun run(1);
   PhaseRecorder phases(1, run.pool, run.progress, run.clock);
-  const auto metrics = StepMetrics({.ranks = 3}, {MetaOf(1, 2, 4, 2)}, phases);
+  const auto metrics = StepMetrics({.ranks = 3}, {MetaOfLengths(1, 2, 4, 2)}, phases);
   REQUIRE(metrics.at("global_seqlen/balanced_min") == 0);
   REQUIRE(metrics.at("global_seqlen/balanced_max") == 6);
   REQUIRE(metrics.at("global_seqlen/mean") == 2);
@@ -182,7 +182,7 @@ TEST_CASE("Rates of generation count what was generated, those of training what 
   }
   phases.End();
   const auto metrics = StepMetrics({.ranks = 2, .generated_tokens = 100},
-                                   {MetaOf(1, 2, 8, 0), MetaOf(2, 2, 18, 1)}, phases);
+                                   {MetaOfLengths(1, 2, 8, 0), MetaOfLengths(2, 2, 18, 1)}, phases);
   REQUIRE(metrics.at("perf/generated_tokens") == 100);
   REQUIRE(metrics.at("perf/generation_tokens_per_second") == 50);
   REQUIRE(metrics.at("timing_per_token_ms/gen") == 20);

@@ -5,16 +5,6 @@
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {
-namespace {
-
-std::vector<double> Advantages(const testing::MemoryRunStore& store, int64_t step) {
-  std::vector<double> values;
-  for (const SampleRecord& sample : store.samples.at(step)) values.push_back(sample.advantage);
-  return values;
-}
-
-}  // namespace
-
 TEST_CASE("remax compares with the reward of one greedy response per prompt, never trained on",
           "[train_loop]") {
   testing::FakeRun run(1);
@@ -26,7 +16,7 @@ TEST_CASE("remax compares with the reward of one greedy response per prompt, nev
   REQUIRE(run.journal.Count("rollout 0 Generate(group 0, 1 samples, v0)") == 1);
   REQUIRE(run.journal.Count("rollout 0 Generate(group 1, 1 samples, v0)") == 1);
   // Even ids are wrong, the greedy ones' among them; samples stand on their own reward alone.
-  REQUIRE(Advantages(run.store, 1) == std::vector<double>{0, 1, 0, 1, 0, 1, 0, 1});
+  REQUIRE(run.store.Advantages(1) == std::vector<double>{0, 1, 0, 1, 0, 1, 0, 1});
   REQUIRE(run.store.steps.at(1).metrics.at("perf/generated_tokens") == (8 + 2) * 2);
 }
 
@@ -53,7 +43,7 @@ TEST_CASE("A rollout lost while greedy responses are generated costs nothing but
       REQUIRE(run.Run().ok());
       REQUIRE(run.budget.spent() == 1);
       for (int64_t step = 1; step <= 2; ++step) {
-        REQUIRE(Advantages(run.store, step) == Advantages(undisturbed.store, step));
+        REQUIRE(run.store.Advantages(step) == undisturbed.store.Advantages(step));
         REQUIRE(run.store.steps.at(step).metrics.at("perf/generated_tokens") ==
                 undisturbed.store.steps.at(step).metrics.at("perf/generated_tokens"));
       }

@@ -14,7 +14,7 @@ using Floats = std::vector<float>;
 using Recomputed = std::function<Floats(const SampleMeta&)>;
 
 // What rollouts say of every sample's two tokens.
-const Floats kRollout{-1.0f, -2.0f};
+const Floats kRolloutLogProbs{-1.0f, -2.0f};
 
 // One step whose trainers recompute what `recomputed` says.
 struct CorrectedRun {
@@ -34,7 +34,7 @@ struct CorrectedRun {
   testing::FakeRun run;
 };
 
-Floats Same(const SampleMeta&) { return kRollout; }
+Floats Same(const SampleMeta&) { return kRolloutLogProbs; }
 
 // Odd samples' first token is e^0.5 times as probable for the trainers.
 Floats OddDiffer(const SampleMeta& meta) {
@@ -118,7 +118,7 @@ TEST_CASE("Without a correction recomputed log-probs are measured, and differenc
 TEST_CASE("A mini-batch of rejected tokens alone is left out, with its update",
           "[train_loop][correction]") {
   CorrectedRun corrected([](const SampleMeta& meta) {
-    return meta.group == 0 ? Floats{-9.0f, -9.0f} : kRollout;
+    return meta.group == 0 ? Floats{-9.0f, -9.0f} : kRolloutLogProbs;
   });
   corrected.run.options.mini_batch_prompts = 1;
   corrected.run.options.epochs = 2;

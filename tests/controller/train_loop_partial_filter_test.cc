@@ -13,7 +13,7 @@ using testing::TrainedOn;
 constexpr char kPrefix[] = "training/filter_groups/";
 
 // The samples of every third row are all worth the same.
-void Filter(testing::FakeRun& run) {
+void FilterThirdRows(testing::FakeRun& run) {
   run.options.filter_groups = {.enable = true, .metric = "right"};
   run.reward.value = [](uint64_t id) {
     return (id >> 24) % 3 == 0 ? 1.0 : static_cast<double>(id & 1);
@@ -27,7 +27,7 @@ TEST_CASE("Dynamic sampling takes from the pool what its step lacks, and drops n
   for (const int64_t cap : {1, 3, 5}) {
     INFO("cap " << cap);
     PartialRun run(2);
-    Filter(run);
+    FilterThirdRows(run);
     run.options.partial.cap = cap;
     run.options.partial.groups_per_round = 3;
     REQUIRE(run.Run().ok());
@@ -51,10 +51,10 @@ TEST_CASE("Dynamic sampling takes from the pool what its step lacks, and drops n
 TEST_CASE("Dynamic sampling makes the same of a cap that no response reaches as of none",
           "[partial][dynamic_sampling]") {
   testing::FakeRun off(2);
-  Filter(off);
+  FilterThirdRows(off);
   REQUIRE(off.Run().ok());
   testing::FakeRun on(2);
-  Filter(on);
+  FilterThirdRows(on);
   on.options.partial = testing::PartialOptionsOf(on.options);
   on.options.partial.cap = kTokens;
   REQUIRE(on.Run().ok());

@@ -5,18 +5,13 @@
 
 #include "controller/train_loop.h"
 #include "tests/fakes/fake_run.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::IndexOf;
 using Lines = std::vector<std::string>;
-
-size_t IndexOf(const Lines& lines, const std::string& line) {
-  const auto found = std::find(lines.begin(), lines.end(), line);
-  INFO(line);
-  REQUIRE(found != lines.end());
-  return static_cast<size_t>(found - lines.begin());
-}
 
 testing::FakeRun& WithProbe(testing::FakeRun& run, int64_t steps = 1) {
   run.options.probe = true;

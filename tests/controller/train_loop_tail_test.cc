@@ -9,9 +9,9 @@ namespace tandem {
 namespace {
 
 // Needs ten seconds for a request.
-class SlowRollout : public testing::FakeRolloutClient {
+class TenSecondRollout : public testing::FakeRolloutClient {
  public:
-  SlowRollout(testing::FakeRun& run, int rank, int64_t incarnation)
+  TenSecondRollout(testing::FakeRun& run, int rank, int64_t incarnation)
       : FakeRolloutClient(run.journal, rank, incarnation), clock_(run.clock) {}
 
   void Generate(const GroupRequest& request,
@@ -33,7 +33,7 @@ TEST_CASE("Every step tells what its tail left empty and what caps would save", 
   run.options.tail = {.slots = 2, .caps = {{"split_2", 1}}};
   run.serving_options.max_in_flight_samples = 1;  // the second prompt waits for the first
   run.make_rollout = [&](int rank, int64_t incarnation) {
-    return std::make_shared<SlowRollout>(run, rank, incarnation);
+    return std::make_shared<TenSecondRollout>(run, rank, incarnation);
   };
   REQUIRE(run.Run().ok());
   REQUIRE(run.store.steps.size() == 2);
@@ -56,7 +56,7 @@ TEST_CASE("Rounds tell what they leave empty, and predict nothing", "[train_loop
                          .response_length = 8};
   run.serving_options.max_in_flight_samples = 1;
   run.make_rollout = [&](int rank, int64_t incarnation) {
-    return std::make_shared<SlowRollout>(run, rank, incarnation);
+    return std::make_shared<TenSecondRollout>(run, rank, incarnation);
   };
   REQUIRE(run.Run().ok());
   for (const auto& [number, step] : run.store.steps) {
@@ -78,7 +78,7 @@ TEST_CASE("Batches of dynamic sampling are passes of their own", "[train_loop][d
     return ((id >> 24) & 1u) == 1 ? 1.0 : static_cast<double>(id & 1u);
   };
   run.make_rollout = [&](int rank, int64_t incarnation) {
-    return std::make_shared<SlowRollout>(run, rank, incarnation);
+    return std::make_shared<TenSecondRollout>(run, rank, incarnation);
   };
   REQUIRE(run.Run().ok());
   const auto& metrics = run.store.steps.at(1).metrics;

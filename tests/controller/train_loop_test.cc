@@ -5,10 +5,12 @@
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_run.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::IndexOf;
 using Lines = std::vector<std::string>;
 
 // Calls to one worker alone, in order.
@@ -18,19 +20,6 @@ Lines Of(const Lines& lines, const std::string& who) {
     if (line.rfind(who + " ", 0) == 0) result.push_back(line.substr(who.size() + 1));
   }
   return result;
-}
-
-size_t IndexOf(const Lines& lines, const std::string& line, size_t from = 0) {
-  const auto found = std::find(lines.begin() + static_cast<int64_t>(from), lines.end(), line);
-  INFO(line);
-  REQUIRE(found != lines.end());
-  return static_cast<size_t>(found - lines.begin());
-}
-
-std::vector<double> Advantages(const testing::MemoryRunStore& store, int64_t step) {
-  std::vector<double> values;
-  for (const SampleRecord& sample : store.samples.at(step)) values.push_back(sample.advantage);
-  return values;
 }
 
 }  // namespace
@@ -59,7 +48,7 @@ TEST_CASE("TrainLoop makes the calls of a step in the order of the design", "[tr
   REQUIRE(record.metrics.at("actor/grad_norm") == 0.5);
   REQUIRE(record.metrics.at("training/rollout_log_probs_identical") == 1.0);
   // Rewards 0 1 0 1: mean 1/2, standard deviation sqrt(1/3).
-  REQUIRE(Advantages(run.store, 1)[1] == Approx(0.5 / std::sqrt(1.0 / 3)).epsilon(1e-5));
+  REQUIRE(run.store.Advantages(1)[1] == Approx(0.5 / std::sqrt(1.0 / 3)).epsilon(1e-5));
 }
 
 TEST_CASE("TrainLoop advances the version with every mini-batch, compares the first",
@@ -146,7 +135,7 @@ TEST_CASE("A rollout lost while generating: others finish, it comes back by a sy
   REQUIRE(std::count(lines.begin(), lines.end(), "trainer 0 Reset(, v0)") == 1);
   for (int64_t step = 1; step <= 2; ++step) {
     REQUIRE(run.store.samples.at(step).size() == 8);
-    REQUIRE(Advantages(run.store, step) == Advantages(undisturbed.store, step));
+    REQUIRE(run.store.Advantages(step) == undisturbed.store.Advantages(step));
   }
   REQUIRE(run.budget.spent() == 1);
 }

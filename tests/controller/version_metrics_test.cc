@@ -8,7 +8,7 @@ namespace tandem {
 namespace {
 
 // `runs`: weight version and tokens of each segment.
-SampleMeta MetaOf(uint64_t id, const std::vector<std::pair<int64_t, int64_t>>& runs) {
+SampleMeta MetaOfRuns(uint64_t id, const std::vector<std::pair<int64_t, int64_t>>& runs) {
   SampleMeta meta;
   meta.sample_id = id;
   meta.prompt_tokens = 5;
@@ -30,9 +30,9 @@ SampleMeta MetaOf(uint64_t id, const std::vector<std::pair<int64_t, int64_t>>& r
 TEST_CASE("A batch tells how many samples several versions sampled, and how old tokens are",
           "[version_metrics][partial]") {
   // Two partial samples; one whole of older weights, which is not partial but stale.
-  std::vector<SampleMeta> samples = {MetaOf(1, {{3, 10}, {5, 2}, {6, 8}}), MetaOf(2, {{6, 20}}),
-                                     MetaOf(3, {{5, 6}, {6, 4}}), MetaOf(4, {{4, 10}}),
-                                     MetaOf(5, {})};
+  std::vector<SampleMeta> samples = {MetaOfRuns(1, {{3, 10}, {5, 2}, {6, 8}}),
+                                     MetaOfRuns(2, {{6, 20}}), MetaOfRuns(3, {{5, 6}, {6, 4}}),
+                                     MetaOfRuns(4, {{4, 10}}), MetaOfRuns(5, {})};
   samples[3].response_segments.push_back({10, 7, false, 2});  // a tool's, which nobody trains
   std::map<std::string, double> metrics = {{"partial/stale_tokens", 999}};
   AddVersionMetrics({.version = 6, .issued_tokens_mean = 31.5}, samples, metrics);
@@ -49,7 +49,7 @@ TEST_CASE("A batch tells how many samples several versions sampled, and how old 
 
 TEST_CASE("A batch of the step's weights alone has nothing stale", "[version_metrics][partial]") {
   for (const std::vector<SampleMeta>& samples :
-       {std::vector<SampleMeta>{}, std::vector<SampleMeta>{MetaOf(1, {{6, 3}})}}) {
+       {std::vector<SampleMeta>{}, std::vector<SampleMeta>{MetaOfRuns(1, {{6, 3}})}}) {
     std::map<std::string, double> metrics;
     AddVersionMetrics({.version = 6}, samples, metrics);
     for (const char* name :
@@ -64,7 +64,7 @@ TEST_CASE("A batch of the step's weights alone has nothing stale", "[version_met
 TEST_CASE("Only a step with partial rollout has these numbers", "[version_metrics][partial]") {
   testing::FakeRun run(1);
   const PhaseRecorder phases(1, run.pool, run.progress, run.clock);
-  const std::vector<SampleMeta> samples = {MetaOf(1, {{3, 10}, {6, 8}})};
+  const std::vector<SampleMeta> samples = {MetaOfRuns(1, {{3, 10}, {6, 8}})};
   REQUIRE_FALSE(StepMetrics({}, samples, phases).contains("partial/total_partial_num"));
   const auto metrics = StepMetrics({.partial = PartialFacts{.version = 6}}, samples, phases);
   REQUIRE(metrics.at("partial/total_partial_num") == 1);

@@ -7,10 +7,12 @@
 
 #include "controller/check_only.h"
 #include "tests/fakes/fake_run.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::Says;
 using When = CheckPolicy::When;
 using testing::FakeRun;
 
@@ -22,10 +24,6 @@ const WeightCheckResult kOneWrong = {.version = 0,
                                          "a.weight[2, 5]: the rollout holds 1, "
                                          "expected 2",
                                      .differing = {"a.weight"}};
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
 
 // Weight checks of a run of `steps` steps that updates once a step, by the version after which.
 std::vector<std::string> Checks(CheckPolicy policy, int64_t steps) {
@@ -44,10 +42,10 @@ std::vector<std::string> Checks(CheckPolicy policy, int64_t steps) {
 
 using Versions = std::vector<std::string>;
 
-std::string Report(const FakeRun& run) { return run.dir.path() / kCheckReport; }
+std::string ReportOfCheck(const FakeRun& run) { return run.dir.path() / kCheckReport; }
 
 nlohmann::json ReadReport(const FakeRun& run) {
-  return nlohmann::json::parse(std::ifstream(Report(run)));
+  return nlohmann::json::parse(std::ifstream(ReportOfCheck(run)));
 }
 
 }  // namespace
@@ -130,7 +128,7 @@ TEST_CASE("A check alone syncs once, compares, reports and touches nothing else"
   run.Prepare(StartMode::kTrain);
   const RunParts parts = run.Parts();
   Recovery recovery(parts, run.options, 100);
-  REQUIRE(CheckOnly(parts, recovery, "", Report(run)).ok());
+  REQUIRE(CheckOnly(parts, recovery, "", ReportOfCheck(run)).ok());
   REQUIRE(run.journal.Count("trainer 1 CheckWeights(/model)") == 1);
   for (const std::string& line : run.journal.Take()) {
     for (const char* call : {"Generate", "ForwardBackward", "OptimizerStep", "SaveState"}) {
@@ -143,7 +141,7 @@ TEST_CASE("A check alone syncs once, compares, reports and touches nothing else"
   REQUIRE(messages.at(1).find("rollout 0, version ") == 0);
   REQUIRE(messages.at(2).find("rollout 1, version ") == 0);
   REQUIRE(messages.at(3) == "weights agree");
-  REQUIRE(messages.at(4) == "report " + Report(run));
+  REQUIRE(messages.at(4) == "report " + ReportOfCheck(run));
   const nlohmann::json report = ReadReport(run);
   REQUIRE(report.at("ok") == true);
   REQUIRE(report.at("version") == 0);
@@ -202,7 +200,7 @@ TEST_CASE("A check alone that fails reports every rollout and is data loss",
   run.Prepare(StartMode::kTrain);
   const RunParts parts = run.Parts();
   Recovery recovery(parts, run.options, 100);
-  const absl::Status status = CheckOnly(parts, recovery, "", Report(run));
+  const absl::Status status = CheckOnly(parts, recovery, "", ReportOfCheck(run));
   REQUIRE(absl::IsDataLoss(status));
   REQUIRE(Says(status, "rollout 0"));
   REQUIRE_FALSE(recovery.failed_loading());
@@ -222,10 +220,10 @@ TEST_CASE("A check alone does not wait for a replica that does not answer: it ha
   run.Prepare(StartMode::kTrain);
   const RunParts parts = run.Parts();
   Recovery recovery(parts, run.options, 100);
-  std::ofstream(Report(run)) << "of an earlier check";
-  REQUIRE(absl::IsUnavailable(CheckOnly(parts, recovery, "", Report(run))));
+  std::ofstream(ReportOfCheck(run)) << "of an earlier check";
+  REQUIRE(absl::IsUnavailable(CheckOnly(parts, recovery, "", ReportOfCheck(run))));
   REQUIRE(run.progress.messages.empty());
-  REQUIRE_FALSE(std::filesystem::exists(Report(run)));
+  REQUIRE_FALSE(std::filesystem::exists(ReportOfCheck(run)));
 }
 
 }  // namespace tandem

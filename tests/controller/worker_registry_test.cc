@@ -3,11 +3,14 @@
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_clock.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
-const WorkerKey kTrainer0{WorkerRole::kTrainer, 0};
+using testing::Says;
+
+const WorkerKey kRegisteredTrainer{WorkerRole::kTrainer, 0};
 const WorkerKey kRollout0{WorkerRole::kRollout, 0};
 
 Announcement Hello(const WorkerKey& key, const std::string& nonce) {
@@ -22,7 +25,7 @@ Announcement Hello(const WorkerKey& key, const std::string& nonce) {
           .tokenizer_digest = key.role == WorkerRole::kRollout ? "digest" : ""};
 }
 
-struct Fixture {
+struct WorkerRegistryFixture {
   testing::FakeClock clock;
   WorkerRegistry registry{{.trainers = 1,
                            .rollouts = 1,
@@ -31,21 +34,18 @@ struct Fixture {
                           clock};
 };
 
-bool Mentions(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("WorkerRegistry is complete when every rank is ready", "[registry]") {
-  Fixture f;
+  WorkerRegistryFixture f;
   REQUIRE(f.registry.Missing() ==
           std::vector<std::string>{"trainer 0 (never registered)", "rollout 0 (never registered)"});
-  Announcement starting = Hello(kTrainer0, "n1");
+  Announcement starting = Hello(kRegisteredTrainer, "n1");
   starting.numerics_class.clear();
   REQUIRE(*f.registry.Register(starting) == 1);
   REQUIRE(f.registry.Missing().front() == "trainer 0 (registered, still starting)");
-  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n1")) == 1);  // same process: same incarnation
+  REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n1")) ==
+          1);  // same process: same incarnation
   REQUIRE(*f.registry.Register(Hello(kRollout0, "n2")) == 1);
   REQUIRE(f.registry.Missing().empty());
   REQUIRE(f.registry.numerics_class() == "avx2");
@@ -53,58 +53,58 @@ TEST_CASE("WorkerRegistry is complete when every rank is ready", "[registry]") {
 }
 
 TEST_CASE("WorkerRegistry replaces a rank by a new process under a new incarnation", "[registry]") {
-  Fixture f;
-  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n1")) == 1);
-  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n2")) == 2);
-  REQUIRE(absl::IsAborted(f.registry.Heartbeat(kTrainer0, 1, {})));
-  REQUIRE(f.registry.Heartbeat(kTrainer0, 2, {}).ok());
+  WorkerRegistryFixture f;
+  REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n1")) == 1);
+  REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n2")) == 2);
+  REQUIRE(absl::IsAborted(f.registry.Heartbeat(kRegisteredTrainer, 1, {})));
+  REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 2, {}).ok());
 }
 
 TEST_CASE("WorkerRegistry takes GPUs for the same by their UUID, not by their number") {
-  Fixture f;
-  Announcement trainer = Hello(kTrainer0, "n1");
+  WorkerRegistryFixture f;
+  Announcement trainer = Hello(kRegisteredTrainer, "n1");
   trainer.device = "cuda:0";
   trainer.device_uuid = "7a";
   REQUIRE(f.registry.Register(trainer).ok());
   Announcement rollout = Hello(kRollout0, "n2");
   rollout.device = "cuda:0";
   rollout.device_uuid = "7b";
-  REQUIRE(Mentions(f.registry.Register(rollout).status(), "must share one device"));
+  REQUIRE(Says(f.registry.Register(rollout).status(), "must share one device"));
   rollout.device = "cuda:1";
   rollout.device_uuid = "7a";
   REQUIRE(f.registry.Register(rollout).ok());
 }
 
 TEST_CASE("WorkerRegistry refuses what does not fit, with the reason", "[registry]") {
-  Fixture f;
-  Announcement other = Hello(kTrainer0, "n");
+  WorkerRegistryFixture f;
+  Announcement other = Hello(kRegisteredTrainer, "n");
   other.protocol = 9;
   REQUIRE(absl::IsInvalidArgument(f.registry.Register(other).status()));
   other = Hello({WorkerRole::kTrainer, 3}, "n");
-  REQUIRE(Mentions(f.registry.Register(other).status(), "cluster.trainers is 1"));
+  REQUIRE(Says(f.registry.Register(other).status(), "cluster.trainers is 1"));
 
-  REQUIRE(f.registry.Register(Hello(kTrainer0, "n1")).ok());
+  REQUIRE(f.registry.Register(Hello(kRegisteredTrainer, "n1")).ok());
   other = Hello(kRollout0, "n2");
   other.boot_id = "host-b";
-  REQUIRE(Mentions(f.registry.Register(other).status(), "must share one device"));
+  REQUIRE(Says(f.registry.Register(other).status(), "must share one device"));
   other = Hello(kRollout0, "n2");
   other.device_uuid = "7a";  // "cpu:0" of the trainer is no GPU
-  REQUIRE(Mentions(f.registry.Register(other).status(), "GPU 7a"));
+  REQUIRE(Says(f.registry.Register(other).status(), "GPU 7a"));
   other = Hello(kRollout0, "n2");
   other.device = "cpu:1";
   REQUIRE(absl::IsFailedPrecondition(f.registry.Register(other).status()));
   other = Hello(kRollout0, "n2");
   other.numerics_class = "avx512";
-  REQUIRE(Mentions(f.registry.Register(other).status(), "one kind of machine"));
+  REQUIRE(Says(f.registry.Register(other).status(), "one kind of machine"));
   other = Hello(kRollout0, "n2");
   other.tokenizer_digest = "another";
-  REQUIRE(Mentions(f.registry.Register(other).status(), "another tokenizer"));
+  REQUIRE(Says(f.registry.Register(other).status(), "another tokenizer"));
 }
 
 TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with both choices",
           "[registry]") {
-  Fixture f;
-  Announcement trainer = Hello(kTrainer0, "n1");
+  WorkerRegistryFixture f;
+  Announcement trainer = Hello(kRegisteredTrainer, "n1");
   trainer.numerics_choices = {{"input [8 x 24]", "own kernels"},
                               {"linear [24 x 8]", "cuBLASLt algorithm 66 tile 20 up to 16 rows"}};
   REQUIRE(f.registry.Register(trainer).ok());
@@ -112,9 +112,9 @@ TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with 
   rollout.numerics_choices = {{"linear [24 x 8]", "own kernels"}};
   const absl::Status refused = f.registry.Register(rollout).status();
   REQUIRE(absl::IsFailedPrecondition(refused));
-  REQUIRE(Mentions(refused, "rollout 0 computes linear [24 x 8] by own kernels"));
-  REQUIRE(Mentions(refused, "trainer 0 by cuBLASLt algorithm 66 tile 20 up to 16 rows"));
-  REQUIRE(Mentions(refused, "TANDEM_CUDA_LINEAR=own"));
+  REQUIRE(Says(refused, "rollout 0 computes linear [24 x 8] by own kernels"));
+  REQUIRE(Says(refused, "trainer 0 by cuBLASLt algorithm 66 tile 20 up to 16 rows"));
+  REQUIRE(Says(refused, "TANDEM_CUDA_LINEAR=own"));
   REQUIRE_FALSE(f.registry.Find(kRollout0).has_value());
   // What a rollout does not compute is not compared.
   rollout.numerics_choices.at("linear [24 x 8]") = trainer.numerics_choices.at("linear [24 x 8]");
@@ -126,26 +126,26 @@ TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with 
 }
 
 TEST_CASE("WorkerRegistry loses a silent worker and takes it back", "[registry]") {
-  Fixture f;
-  REQUIRE(f.registry.Register(Hello(kTrainer0, "n1")).ok());
+  WorkerRegistryFixture f;
+  REQUIRE(f.registry.Register(Hello(kRegisteredTrainer, "n1")).ok());
   f.clock.Advance(absl::Seconds(9));
   REQUIRE(f.registry.DetectLost().empty());
   f.clock.Advance(absl::Seconds(2));
-  REQUIRE(f.registry.DetectLost() == std::vector<WorkerKey>{kTrainer0});
+  REQUIRE(f.registry.DetectLost() == std::vector<WorkerKey>{kRegisteredTrainer});
   REQUIRE(f.registry.DetectLost().empty());
-  REQUIRE_FALSE(f.registry.Ready(kTrainer0));
-  REQUIRE(f.registry.Heartbeat(kTrainer0, 1, {.phase = "train"}).ok());
-  REQUIRE(f.registry.Ready(kTrainer0)->news.phase == "train");
+  REQUIRE_FALSE(f.registry.Ready(kRegisteredTrainer));
+  REQUIRE(f.registry.Heartbeat(kRegisteredTrainer, 1, {.phase = "train"}).ok());
+  REQUIRE(f.registry.Ready(kRegisteredTrainer)->news.phase == "train");
 }
 
 TEST_CASE("WorkerRegistry keeps the incarnation of workers that outlived a controller",
           "[registry]") {
-  Fixture f;
-  REQUIRE(absl::IsNotFound(f.registry.Heartbeat(kTrainer0, 4, {})));
-  Announcement again = Hello(kTrainer0, "n1");
+  WorkerRegistryFixture f;
+  REQUIRE(absl::IsNotFound(f.registry.Heartbeat(kRegisteredTrainer, 4, {})));
+  Announcement again = Hello(kRegisteredTrainer, "n1");
   again.incarnation = 4;
   REQUIRE(*f.registry.Register(again) == 4);
-  REQUIRE(*f.registry.Register(Hello(kTrainer0, "n2")) == 5);
+  REQUIRE(*f.registry.Register(Hello(kRegisteredTrainer, "n2")) == 5);
   REQUIRE(absl::IsAborted(f.registry.Register(again).status()));
 }
 

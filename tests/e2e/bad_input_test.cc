@@ -8,12 +8,13 @@
 #include <unistd.h>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
 
 // What the launcher said; requires `code` and that nobody is left.
-std::string Refusal(ClusterRig& rig, int code = 64) {
+std::string RefusedInput(ClusterRig& rig, int code = 64) {
   const int ended = rig.Launch({"--grace", "5"}).Wait();
   const std::string said = rig.Log("launcher");
   INFO(said);
@@ -22,21 +23,13 @@ std::string Refusal(ClusterRig& rig, int code = 64) {
   return said;
 }
 
-void RequireSaid(const std::string& said, const std::vector<std::string>& parts) {
-  INFO(said);
-  for (const std::string& part : parts) {
-    INFO(part);
-    REQUIRE(said.find(part) != std::string::npos);
-  }
-}
-
 void AppendRow(const ClusterRig& rig, const std::string& row) {
   std::ofstream(rig.train_file(), std::ios::app) << row << "\n";
 }
 
 TEST_CASE("a key with a typo is told with its line and the nearest key") {
   ClusterRig rig({.config = {{"rollout.temprature", "1"}}});
-  RequireSaid(Refusal(rig), {"config.yaml:", "rollout.temprature", "rollout.temperature"});
+  RequireSaid(RefusedInput(rig), {"config.yaml:", "rollout.temprature", "rollout.temperature"});
   REQUIRE(rig.Log("controller") == "");  // nothing was started
 }
 
@@ -65,20 +58,20 @@ TEST_CASE("key=value is an override with and without --set, and the last one cou
 
 TEST_CASE("a value of the wrong type and an impossible one are told") {
   ClusterRig rig({.config = {{"rollout.n", "many"}, {"actor.grad_clip", "-1"}}});
-  RequireSaid(Refusal(rig), {"rollout.n", "actor.grad_clip", "config.yaml:"});
+  RequireSaid(RefusedInput(rig), {"rollout.n", "actor.grad_clip", "config.yaml:"});
 }
 
 TEST_CASE("rewards that cannot work are refused before anything is launched") {
   ClusterRig rig({.config = {{"reward.function", "regex"}, {"reward.args", R"({"patern": "x"})"}}});
-  RequireSaid(Refusal(rig), {"reward.args at ", "config.yaml:", "unknown argument patern"});
+  RequireSaid(RefusedInput(rig), {"reward.args at ", "config.yaml:", "unknown argument patern"});
   const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
   REQUIRE(checked.code == 64);
   RequireSaid(checked.output, {"reward.args", "unknown argument patern"});
   rig.Set("reward.args", "{}");
-  RequireSaid(Refusal(rig), {"reward.args at ", "needs the argument pattern"});
+  RequireSaid(RefusedInput(rig), {"reward.args at ", "needs the argument pattern"});
   rig.Set("reward.function", "exact");
   rig.Set("reward.terms", "[{name: nicely}]");
-  RequireSaid(Refusal(rig), {"reward.terms[0] at ", "unknown reward nicely"});
+  RequireSaid(RefusedInput(rig), {"reward.terms[0] at ", "unknown reward nicely"});
   REQUIRE(rig.Log("controller") == "");
 }
 
@@ -103,8 +96,8 @@ TEST_CASE("a key without effect is noted once, and only where it is given") {
 TEST_CASE("reward values that no row has are refused before anything is launched") {
   ClusterRig rig({.config = {{"algorithm.adv_estimator", "gdpo"},
                              {"algorithm.gdpo_reward_keys", "[score, length]"}}});
-  RequireSaid(Refusal(rig), {"algorithm.gdpo_reward_keys at ",
-                             "config.yaml:", "the reward has no \"length\"", "it has acc"});
+  RequireSaid(RefusedInput(rig), {"algorithm.gdpo_reward_keys at ",
+                                  "config.yaml:", "the reward has no \"length\"", "it has acc"});
   REQUIRE(rig.Log("controller") == "");
 }
 
@@ -112,10 +105,10 @@ TEST_CASE("rows that no reward can score are told with file and line before step
   ClusterRig rig;
   AppendRow(rig, R"({"prompt": "What is a?", "data_source": "x",)"
                  R"( "reward_model": {"ground_truth": "abc"}})");
-  RequireSaid(Refusal(rig, 65),
+  RequireSaid(RefusedInput(rig, 65),
               {"train.jsonl:", "ground truth \"abc\"", "last_integer needs an integer"});
   rig.Set("reward.function", "auto");
-  const std::string said = Refusal(rig, 65);
+  const std::string said = RefusedInput(rig, 65);
   RequireSaid(said, {"train.jsonl:", "no built-in reward for data_source \"x\"", "first_integer"});
 }
 
@@ -123,8 +116,8 @@ TEST_CASE("responses beyond the model's positions are refused before anything is
   ClusterRig rig({.config = {{"data.max_response_length", "2000"},
                              {"actor.ppo_max_token_len_per_gpu", "4000"},
                              {"rollout.max_num_batched_tokens", "4000"}}});
-  RequireSaid(Refusal(rig, 65), {"rollout.max_model_len is 2112", "the model has 1024 positions",
-                                 "max_position_embeddings"});
+  RequireSaid(RefusedInput(rig, 65), {"rollout.max_model_len is 2112",
+                                      "the model has 1024 positions", "max_position_embeddings"});
   const ClusterRig::CtlResult checked = rig.Ctl({"config", "check", rig.config_file()});
   REQUIRE(checked.code == 65);
   RequireSaid(checked.output, {"the model has 1024 positions"});
@@ -156,21 +149,21 @@ TEST_CASE("a dry run of what does not fit into memory says so and ends as tandem
 
 TEST_CASE("a trainer without a partner is named") {
   ClusterRig rig({.config = {{"cluster.trainers", "2"}, {"cluster.rollouts", "1"}}});
-  RequireSaid(Refusal(rig), {"trainer rank 1 has no partner rollout rank 1"});
+  RequireSaid(RefusedInput(rig), {"trainer rank 1 has no partner rollout rank 1"});
   REQUIRE(rig.Log("controller") == "");
 }
 
 TEST_CASE("a data line that is no JSON is told with file and line") {
   ClusterRig rig;
   AppendRow(rig, "{\"prompt\": \"cut");
-  RequireSaid(Refusal(rig, 65), {"train.jsonl:", "is no JSON"});
+  RequireSaid(RefusedInput(rig, 65), {"train.jsonl:", "is no JSON"});
 }
 
 TEST_CASE("multimodal columns are refused by name") {
   ClusterRig rig;
   AppendRow(rig, R"({"prompt": "What is this?", "images": ["a.png"], "data_source": "x",)"
                  R"( "reward_model": {"ground_truth": "1"}})");
-  RequireSaid(Refusal(rig, 65), {"train.jsonl:", "\"images\"", "not supported"});
+  RequireSaid(RefusedInput(rig, 65), {"train.jsonl:", "\"images\"", "not supported"});
 }
 
 TEST_CASE("local commands end with the codes of what is wrong with their inputs") {
@@ -195,18 +188,18 @@ TEST_CASE("local commands end with the codes of what is wrong with their inputs"
 TEST_CASE("a Parquet file is told with the way to convert it") {
   ClusterRig rig;
   std::ofstream(rig.train_file()) << "PAR1" << std::string(64, '\x15') << "PAR1";
-  RequireSaid(Refusal(rig, 65), {"train.jsonl: this is a Parquet file", "to_json("});
+  RequireSaid(RefusedInput(rig, 65), {"train.jsonl: this is a Parquet file", "to_json("});
 }
 
 TEST_CASE("a missing data file is named") {
   ClusterRig rig;
   rig.Set("data.train_files", "/no/such/file.jsonl");
-  RequireSaid(Refusal(rig, 66), {"data.train_files", "/no/such/file.jsonl"});
+  RequireSaid(RefusedInput(rig, 66), {"data.train_files", "/no/such/file.jsonl"});
 }
 
 TEST_CASE("a batch larger than the data is refused") {
   ClusterRig rig({.config = {{"data.train_batch_size", "1000"}}});
-  RequireSaid(Refusal(rig, 65), {"fewer than data.train_batch_size = 1000; lower it"});
+  RequireSaid(RefusedInput(rig, 65), {"fewer than data.train_batch_size = 1000; lower it"});
 }
 
 TEST_CASE("a port that is in use is named") {
@@ -220,7 +213,7 @@ TEST_CASE("a port that is in use is named") {
   REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0);
   const std::string address = "127.0.0.1:" + std::to_string(ntohs(name.sin_port));
   ClusterRig rig({.config = {{"cluster.listen", address}}});
-  RequireSaid(Refusal(rig), {address, "in use"});
+  RequireSaid(RefusedInput(rig), {address, "in use"});
   close(fd);
 }
 

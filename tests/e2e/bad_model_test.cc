@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
@@ -15,7 +16,7 @@ using nlohmann::json;
 
 // What was said by whoever refused; requires a failure (with `expected`, unless it is 0) and that
 // nobody is left.
-std::string Refusal(ClusterRig& rig, int expected = 0) {
+std::string RefusedModel(ClusterRig& rig, int expected = 0) {
   const int code = rig.Launch({"--grace", "5"}).Wait();
   const std::string said = rig.Log("launcher") + rig.Log("controller");
   INFO(said);
@@ -24,14 +25,6 @@ std::string Refusal(ClusterRig& rig, int expected = 0) {
   REQUIRE(rig.LeftBehind() == "");
   REQUIRE(said.find("step 1/3") == std::string::npos);
   return said;
-}
-
-void RequireSaid(const std::string& said, const std::vector<std::string>& parts) {
-  INFO(said);
-  for (const std::string& part : parts) {
-    INFO(part);
-    REQUIRE(said.find(part) != std::string::npos);
-  }
 }
 
 void EditJson(const std::string& path, const std::function<void(json&)>& edit) {
@@ -43,7 +36,7 @@ void EditJson(const std::string& path, const std::function<void(json&)>& edit) {
 TEST_CASE("a model type that is not known is named before anything is launched") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/config.json", [](json& config) { config["model_type"] = "mamba"; });
-  RequireSaid(Refusal(rig, 65), {"mamba", "llama"});
+  RequireSaid(RefusedModel(rig, 65), {"mamba", "llama"});
   REQUIRE(rig.Log("trainer") == "");
   REQUIRE(rig.Log("rollout") == "");
 }
@@ -51,7 +44,7 @@ TEST_CASE("a model type that is not known is named before anything is launched")
 TEST_CASE("a missing weight file is named") {
   ClusterRig rig;
   std::filesystem::remove(rig.model_dir() + "/model.safetensors");
-  RequireSaid(Refusal(rig, 66),
+  RequireSaid(RefusedModel(rig, 66),
               {rig.model_dir() + " has neither model.safetensors nor model.safetensors.index.json",
                "give a Hugging Face model directory"});
 }
@@ -60,16 +53,17 @@ TEST_CASE("weight files that are empty or no weights are damaged inputs") {
   ClusterRig rig;
   for (const std::string bytes : {std::string(), std::string(1000, 'x')}) {
     std::ofstream(rig.model_dir() + "/model.safetensors") << bytes;
-    RequireSaid(Refusal(rig, 65), {rig.model_dir() + "/model.safetensors"});
+    RequireSaid(RefusedModel(rig, 65), {rig.model_dir() + "/model.safetensors"});
   }
   std::filesystem::remove(rig.model_dir() + "/config.json");
-  RequireSaid(Refusal(rig, 66), {"model.path", "has no config.json"});
+  RequireSaid(RefusedModel(rig, 66), {"model.path", "has no config.json"});
   REQUIRE(rig.Log("controller") == "");
 }
 
 TEST_CASE("a tokenizer of a larger model is refused") {
   ClusterRig rig({.model = {.vocab_size = 256}});
-  RequireSaid(Refusal(rig, 65), {"the tokenizer has ", "but the model only 256 embedding rows"});
+  RequireSaid(RefusedModel(rig, 65),
+              {"the tokenizer has ", "but the model only 256 embedding rows"});
 }
 
 TEST_CASE("a truncated weight file is told from a whole one") {
@@ -77,9 +71,9 @@ TEST_CASE("a truncated weight file is told from a whole one") {
   const std::string path = rig.model_dir() + "/model.safetensors";
   const auto half = std::filesystem::file_size(path) / 2;
   std::filesystem::resize_file(path, half);
-  RequireSaid(Refusal(rig, 65), {path + ": tensor model.", " needs bytes [",
-                                 fmt::format("but the file has only {} bytes", half),
-                                 "fetch or write the file again"});
+  RequireSaid(RefusedModel(rig, 65), {path + ": tensor model.", " needs bytes [",
+                                      fmt::format("but the file has only {} bytes", half),
+                                      "fetch or write the file again"});
 }
 
 TEST_CASE("a model that computes NaN stops in the first step") {
@@ -89,8 +83,8 @@ TEST_CASE("a model that computes NaN stops in the first step") {
   file.seekp(-4, std::ios::end);
   file.write("\xff\xff\xff\xff", 4);
   file.close();
-  RequireSaid(Refusal(rig, 70), {"is nan, not finite: sample 0x", ", position ", "weight version 0",
-                                 "check the files in model.path"});
+  RequireSaid(RefusedModel(rig, 70), {"is nan, not finite: sample 0x", ", position ",
+                                      "weight version 0", "check the files in model.path"});
   REQUIRE_FALSE(rig.HasRunFile("checkpoints/step_1"));
 }
 
@@ -98,36 +92,38 @@ TEST_CASE("weights of another shape are named") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/config.json",
            [](json& config) { config["intermediate_size"] = 128; });
-  RequireSaid(Refusal(rig, 65), {"model.safetensors: tensor model.layers.0.mlp.gate_proj.weight",
-                                 "has shape [96, 64], config.json needs [128, 64]"});
+  RequireSaid(RefusedModel(rig, 65),
+              {"model.safetensors: tensor model.layers.0.mlp.gate_proj.weight",
+               "has shape [96, 64], config.json needs [128, 64]"});
 }
 
 TEST_CASE("a tokenizer without merges is refused") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/tokenizer.json",
            [](json& tokenizer) { tokenizer["model"].erase("merges"); });
-  RequireSaid(Refusal(rig, 65), {"tokenizer.json", "merges"});
+  RequireSaid(RefusedModel(rig, 65), {"tokenizer.json", "merges"});
 }
 
 TEST_CASE("a chat template that does not parse is told with its file") {
   ClusterRig rig;
   EditJson(rig.model_dir() + "/tokenizer_config.json",
            [](json& config) { config["chat_template"] = "{% for %}"; });
-  RequireSaid(Refusal(rig, 65),
+  RequireSaid(RefusedModel(rig, 65),
               {rig.model_dir() + "/tokenizer_config.json: chat template does not parse"});
   std::ofstream(rig.model_dir() + "/chat_template.jinja") << "{{ oops";
-  RequireSaid(Refusal(rig, 65), {rig.model_dir() + "/chat_template.jinja: chat template does not"});
+  RequireSaid(RefusedModel(rig, 65),
+              {rig.model_dir() + "/chat_template.jinja: chat template does not"});
 }
 
 TEST_CASE("a model without a tokenizer is refused") {
   ClusterRig rig;
   std::filesystem::remove(rig.model_dir() + "/tokenizer.json");
-  RequireSaid(Refusal(rig, 66), {"tokenizer.json"});
+  RequireSaid(RefusedModel(rig, 66), {"tokenizer.json"});
 }
 
 TEST_CASE("a pool too small for one sequence is refused with the numbers") {
   ClusterRig rig({.config = {{"rollout.gpu_memory_utilization", "0.0000001"}}});
-  RequireSaid(Refusal(rig),
+  RequireSaid(RefusedModel(rig),
               {"the KV pool cannot hold one sequence of rollout.max_model_len=", "it needs ",
                " of weights there is room for 0 in rollout.gpu_memory_utilization=1e-07 of ",
                "raise that key, lower rollout.max_model_len, or run fewer pairs"});

@@ -2,13 +2,10 @@
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Output of a command that must succeed.
 std::string Ok(ClusterRig& rig, const std::vector<std::string>& arguments) {

@@ -8,15 +8,12 @@
 #include <sys/mount.h>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // The checkpoint of step 1 is whole and the next start goes on from it to the same end.
 void RequireResumes(ClusterRig& rig) {

@@ -8,23 +8,25 @@
 namespace tandem::testing {
 namespace {
 
-constexpr int kSteps = 2;
+constexpr int kEmulatedSteps = 2;
 
 RigOptions GpuRun() {
   RigOptions options;
   options.model.num_heads = 2;
   options.model.num_kv_heads = 1;
   options.model.head_dim = 64;
-  options.config = {
-      {"trainer.device", "cuda"},       {"trainer.total_training_steps", std::to_string(kSteps)},
-      {"trainer.save_freq", "1"},       {"weight_sync.bucket_mb", "1"},
-      {"weight_sync.transport", "shm"}, {"rollout.free_cache_engine", "true"},
-      {"rollout.sleep_level", "1"}};
+  options.config = {{"trainer.device", "cuda"},
+                    {"trainer.total_training_steps", std::to_string(kEmulatedSteps)},
+                    {"trainer.save_freq", "1"},
+                    {"weight_sync.bucket_mb", "1"},
+                    {"weight_sync.transport", "shm"},
+                    {"rollout.free_cache_engine", "true"},
+                    {"rollout.sleep_level", "1"}};
   return options;
 }
 
 // With one more variable in every process's environment.
-Outcome Run(ClusterRig& rig, const std::string& variable, const std::string& value) {
+Outcome RunEmulated(ClusterRig& rig, const std::string& variable, const std::string& value) {
   rig.SetEnv("TANDEM_EMULATED_CUDA_MIB", "1024");
   rig.SetEnv(variable, value);
   const int code = rig.Launch({"--bin-dir", BuildFolder("emulated")}).Wait();
@@ -34,13 +36,13 @@ Outcome Run(ClusterRig& rig, const std::string& variable, const std::string& val
   INFO(rig.Log("rollout"));
   REQUIRE(code == 0);
   REQUIRE(rig.LeftBehind() == "");
-  return OutcomeOf(rig, kSteps);
+  return OutcomeOf(rig, kEmulatedSteps);
 }
 
 const Outcome& GpuUndisturbed() {
   static const Outcome outcome = [] {
     ClusterRig rig(GpuRun());
-    return Run(rig, "TANDEM_EMULATED_LATE", "0");
+    return RunEmulated(rig, "TANDEM_EMULATED_LATE", "0");
   }();
   return outcome;
 }
@@ -49,7 +51,7 @@ const Outcome& GpuUndisturbed() {
 void RequireRecovered(const std::string& program, const std::string& call, int skipped) {
   INFO(program << " loses its device at " << call << " after " << skipped);
   ClusterRig rig(GpuRun());
-  const Outcome outcome = Run(
+  const Outcome outcome = RunEmulated(
       rig, "TANDEM_EMULATED_LOSS",
       program + ":" + call + ":" + std::to_string(skipped) + ":" + rig.dir().string() + "/lost");
   const std::string launcher = rig.Log("launcher");
@@ -77,8 +79,8 @@ TEST_CASE("a rollout whose GPU is lost as it goes to sleep is started again") {
 
 TEST_CASE("a run on GPUs that work as late as they may has the same bits") {
   ClusterRig rig(GpuRun());
-  const Outcome late = Run(rig, "TANDEM_EMULATED_LATE", "0xffffffffffffffff");
-  RequireLearned(late, kSteps);
+  const Outcome late = RunEmulated(rig, "TANDEM_EMULATED_LATE", "0xffffffffffffffff");
+  RequireLearned(late, kEmulatedSteps);
   REQUIRE(late.metrics == GpuUndisturbed().metrics);
   REQUIRE(late.weights == GpuUndisturbed().weights);
 }

@@ -3,13 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("a file that may not grow at a checkpoint ends the run with its path") {
   // Large enough that the limit below leaves room for the memory that ranks share (4 MiB).

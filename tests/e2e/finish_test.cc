@@ -5,16 +5,13 @@
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
 
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 // How many lines metrics.jsonl has of each step: steps and evaluations.
-std::map<int64_t, int> LinesOf(const ClusterRig& rig) {
+std::map<int64_t, int> LinesOfSteps(const ClusterRig& rig) {
   std::map<int64_t, int> lines;
   std::istringstream file(rig.RunFile("metrics.jsonl"));
   for (std::string text; std::getline(file, text);) {
@@ -35,7 +32,7 @@ TEST_CASE("a controller killed before the last validation: the next start makes 
   REQUIRE(rig.HasRunFile("checkpoints/step_2"));
   REQUIRE_FALSE(rig.HasRunFile("checkpoints/finished"));
   REQUIRE_FALSE(rig.HasRunFile("report.html"));
-  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 1}});
+  REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 1}});
 
   int code = rig.Launch().Wait();
   INFO(rig.Log("launcher"));
@@ -45,7 +42,7 @@ TEST_CASE("a controller killed before the last validation: the next start makes 
   // Both validations are told, although another process made the first.
   REQUIRE(Has(rig.Log("launcher"), "before (step 0) -> "));
   REQUIRE(Has(rig.Log("launcher"), "less than the 2 expected"));
-  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 2}});
+  REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 2}});
   REQUIRE(rig.RunFile("checkpoints/finished") == "2\n");
   REQUIRE(Has(rig.RunFile("report.html"), "less than the 2 expected"));
   REQUIRE_FALSE(rig.HasRunFile("checkpoints.previous"));
@@ -55,7 +52,7 @@ TEST_CASE("a controller killed before the last validation: the next start makes 
   REQUIRE(code == 0);
   REQUIRE(Has(rig.Log("launcher"), "had finished its 2 steps"));
   REQUIRE(rig.HasRunFile("checkpoints.previous/step_2"));
-  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 2}});
+  REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{0, 1}, {1, 1}, {2, 2}});
   REQUIRE(rig.LeftBehind() == "");
 }
 
@@ -69,7 +66,7 @@ TEST_CASE("a controller that is restarted goes on although it was told to start 
   REQUIRE(Has(rig.Log("launcher"), "restart 1 of 3"));
   REQUIRE(Has(rig.Log("launcher"), "resuming after step 2 of 3"));
   REQUIRE_FALSE(Has(rig.Log("controller"), "starting anew"));
-  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}});
+  REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}});
   REQUIRE(rig.LeftBehind() == "");
 }
 
@@ -80,7 +77,7 @@ TEST_CASE("a replayed step is tracked once") {
   INFO(rig.Log("launcher"));
   REQUIRE(code == 0);
   REQUIRE(rig.FaultFired());
-  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}, {4, 1}});
+  REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}, {4, 1}});
 }
 
 TEST_CASE("an incomplete checkpoint is refused, with the file and the remedy") {
@@ -98,7 +95,7 @@ TEST_CASE("an incomplete checkpoint is refused, with the file and the remedy") {
   REQUIRE(code == 65);
   REQUIRE(Has(rig.Log("launcher"), removed + ": missing"));
   REQUIRE(Has(rig.Log("launcher"), "start anew with trainer.resume_mode=disable"));
-  REQUIRE(LinesOf(rig) == std::map<int64_t, int>{{1, 1}});  // nothing is void yet
+  REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{1, 1}});  // nothing is void yet
 
   rig.Set("trainer.resume_mode", "disable");
   code = rig.Launch().Wait();

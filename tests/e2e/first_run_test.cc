@@ -9,13 +9,13 @@
 namespace tandem::testing {
 namespace {
 
-constexpr int kSteps = 3;
-constexpr int kSamples = 4 * 4;
+constexpr int kFirstRunSteps = 3;
+constexpr int kFirstRunSamples = 4 * 4;
 
 void RequireWholeRun(const ClusterRig& rig, const std::string& console) {
   INFO(console);
   const auto metrics = rig.Metrics();
-  REQUIRE(metrics.size() == kSteps);
+  REQUIRE(metrics.size() == kFirstRunSteps);
   for (const auto& [step, data] : metrics) {
     REQUIRE(data.at("training/rollout_log_probs_identical") == 1.0);
     REQUIRE(data.at("training/rollout_log_probs_diff_max") == 0.0);
@@ -23,9 +23,9 @@ void RequireWholeRun(const ClusterRig& rig, const std::string& console) {
     REQUIRE(data.at("reward/format/mean").is_number());
     REQUIRE(data.at("actor/grad_norm") > 0.0);
     REQUIRE(data.at("actor/lr") == Approx(0.0005));
-    REQUIRE(console.find(fmt::format("step {}/{}", step, kSteps)) != std::string::npos);
+    REQUIRE(console.find(fmt::format("step {}/{}", step, kFirstRunSteps)) != std::string::npos);
   }
-  RequireIdentical(console, kSteps, kSamples);
+  RequireIdentical(console, kFirstRunSteps, kFirstRunSamples);
   for (const char* file : {"report.html", "run.db", "metrics.jsonl", "tensorboard",
                            "checkpoints/step_3/model.safetensors", "checkpoints/latest"}) {
     INFO(file);
@@ -54,7 +54,7 @@ void RunInOrder(const std::vector<std::string>& order, Outcome* outcome) {
   REQUIRE(started.at("rollout")->Wait() == 0);
   REQUIRE(rig.LeftBehind() == "");
   RequireWholeRun(rig, rig.Log("controller"));
-  *outcome = OutcomeOf(rig, kSteps);
+  *outcome = OutcomeOf(rig, kFirstRunSteps);
 }
 
 TEST_CASE("three steps of one pair run in whatever order the processes start") {

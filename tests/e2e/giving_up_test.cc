@@ -4,13 +4,10 @@
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("restarts that are used up end the run") {
   ClusterRig rig({.config = {{"cluster.max_restarts", "0"}}});

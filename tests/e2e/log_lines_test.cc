@@ -15,7 +15,7 @@ struct Line {
   std::string version;
 };
 
-std::vector<Line> LinesOf(const ClusterRig& rig, const std::string& role) {
+std::vector<Line> LinesOfRole(const ClusterRig& rig, const std::string& role) {
   const std::regex form("^\\d{4}-\\S+ [A-Z] " + role +
                         " rank=0 pid=\\d+ step=(-|\\d+) version=(-|\\d+)  .*");
   std::vector<Line> lines;
@@ -36,7 +36,7 @@ TEST_CASE("log lines of both workers carry step and weight version") {
   REQUIRE(code == 0);
   for (const std::string role : {"trainer", "rollout"}) {
     INFO(rig.Log(role));
-    const std::vector<Line> lines = LinesOf(rig, role);
+    const std::vector<Line> lines = LinesOfRole(rig, role);
     // Unknown only until the controller has given the first order.
     bool known = false;
     for (const Line& line : lines) {

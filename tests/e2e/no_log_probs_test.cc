@@ -7,7 +7,7 @@
 namespace tandem::testing {
 namespace {
 
-Outcome Run(const std::string& calculate, std::string* log) {
+Outcome RunOnce(const std::string& calculate, std::string* log) {
   ClusterRig rig({.config = {{"rollout.calculate_log_probs", calculate},
                              {"actor.old_log_prob", "recompute"}}});
   const int code = rig.Launch().Wait();
@@ -21,9 +21,9 @@ Outcome Run(const std::string& calculate, std::string* log) {
 TEST_CASE("rollout.calculate_log_probs=false trains alike and says what it does not check") {
   const std::string said = "rollout.calculate_log_probs is false";
   std::string log;
-  const Outcome with = Run("true", &log);
+  const Outcome with = RunOnce("true", &log);
   REQUIRE(log.find(said) == std::string::npos);
-  const Outcome without = Run("false", &log);
+  const Outcome without = RunOnce("false", &log);
   REQUIRE(log.find(said) != std::string::npos);
   REQUIRE(without.weights == with.weights);
   REQUIRE(with.metrics.at(1).contains("training/rollout_log_probs_identical"));

@@ -8,11 +8,11 @@
 namespace tandem::testing {
 namespace {
 
-constexpr int kSteps = 2;
+constexpr int kOptionsSteps = 2;
 
 // Two steps with `options`; requires that all log-probs agree.
-Outcome Run(RigOptions options, int pairs = 1) {
-  options.config.emplace("trainer.total_training_steps", std::to_string(kSteps));
+Outcome RunWithOptions(RigOptions options, int pairs = 1) {
+  options.config.emplace("trainer.total_training_steps", std::to_string(kOptionsSteps));
   options.config.emplace("trainer.save_freq", "-1");
   ClusterRig rig(options);
   rig.SetPairs(pairs);
@@ -20,13 +20,13 @@ Outcome Run(RigOptions options, int pairs = 1) {
   INFO(rig.Log("launcher"));
   REQUIRE(code == 0);
   REQUIRE(rig.LeftBehind() == "");
-  Outcome outcome = OutcomeOf(rig, kSteps);
-  RequireLearned(outcome, kSteps);
+  Outcome outcome = OutcomeOf(rig, kOptionsSteps);
+  RequireLearned(outcome, kOptionsSteps);
   return outcome;
 }
 
 const Outcome& Plain() {
-  static const Outcome outcome = Run({});
+  static const Outcome outcome = RunWithOptions({});
   return outcome;
 }
 
@@ -49,7 +49,7 @@ TEST_CASE("sleep, its levels and recomputation do not change a bit") {
       {{"weight_sync.scramble", "\"off\""}},
       {{"actor.ppo_max_token_len_per_gpu", "128"}}};
   for (const auto& config : ways) {
-    const Outcome outcome = Run({.config = config});
+    const Outcome outcome = RunWithOptions({.config = config});
     INFO(config.begin()->first << "=" << config.begin()->second);
     REQUIRE(outcome.weights == Plain().weights);
   }
@@ -57,7 +57,7 @@ TEST_CASE("sleep, its levels and recomputation do not change a bit") {
 
 TEST_CASE("a KL term of the loss pulls towards the reference") {
   const Outcome outcome =
-      Run({.config = {{"actor.use_kl_loss", "true"}, {"actor.kl_loss_coef", "0.5"}}});
+      RunWithOptions({.config = {{"actor.use_kl_loss", "true"}, {"actor.kl_loss_coef", "0.5"}}});
   REQUIRE(outcome.weights != Plain().weights);
   // The first step compares a policy with itself.
   REQUIRE(outcome.metrics.at(1).at("actor/kl_loss") == 0.0);
@@ -65,45 +65,45 @@ TEST_CASE("a KL term of the loss pulls towards the reference") {
 }
 
 TEST_CASE("a KL penalty in the reward runs") {
-  const Outcome outcome = Run({.config = {{"algorithm.use_kl_in_reward", "true"}}}, 2);
-  REQUIRE(outcome.metrics.size() == kSteps);
+  const Outcome outcome = RunWithOptions({.config = {{"algorithm.use_kl_in_reward", "true"}}}, 2);
+  REQUIRE(outcome.metrics.size() == kOptionsSteps);
 }
 
 TEST_CASE("recomputed old log-probs are those of the rollout") {
-  const Outcome outcome = Run({.config = {{"actor.old_log_prob", "recompute"}}});
+  const Outcome outcome = RunWithOptions({.config = {{"actor.old_log_prob", "recompute"}}});
   REQUIRE(outcome.weights == Plain().weights);
 }
 
 TEST_CASE("several mini-batches and epochs run") {
-  const Outcome outcome = Run({.config = {{"actor.ppo_mini_batch_size", "2"},
-                                          {"actor.ppo_epochs", "2"},
-                                          {"actor.shuffle", "true"},
-                                          {"actor.entropy_coeff", "0.01"},
-                                          {"actor.optim.lr_scheduler_type", "cosine"},
-                                          {"actor.optim.lr_warmup_steps", "1"}}},
-                              2);
+  const Outcome outcome = RunWithOptions({.config = {{"actor.ppo_mini_batch_size", "2"},
+                                                     {"actor.ppo_epochs", "2"},
+                                                     {"actor.shuffle", "true"},
+                                                     {"actor.entropy_coeff", "0.01"},
+                                                     {"actor.optim.lr_scheduler_type", "cosine"},
+                                                     {"actor.optim.lr_warmup_steps", "1"}}},
+                                         2);
   REQUIRE(outcome.weights != Plain().weights);
 }
 
 TEST_CASE("the float32 reference path runs") {
-  Run({.config = {{"model.compute_dtype", "float32"}}});
+  RunWithOptions({.config = {{"model.compute_dtype", "float32"}}});
 }
 
 TEST_CASE("qwen2 and qwen3 run with identical log-probs") {
-  Run({.model = {.model_type = "qwen2"}}, 2);
-  Run({.model = {.model_type = "qwen3", .head_dim = 24}}, 2);
-  Run({.model = {.model_type = "qwen3", .tie_word_embeddings = false}});
+  RunWithOptions({.model = {.model_type = "qwen2"}}, 2);
+  RunWithOptions({.model = {.model_type = "qwen3", .head_dim = 24}}, 2);
+  RunWithOptions({.model = {.model_type = "qwen3", .tie_word_embeddings = false}});
 }
 
 TEST_CASE("three ranks with fewer samples than ranks") {
   // No number of rows here is divisible by three; two samples leave one rank without any.
-  Run({.model = {.intermediate_size = 37},
-       .config = {{"data.train_batch_size", "1"},
-                  {"rollout.n", "2"},
-                  {"rollout.temperature", "2"},
-                  {"rollout.seed", "4"},  // the two are rewarded differently
-                  {"rollout.ignore_eos", "true"}}},
-      3);
+  RunWithOptions({.model = {.intermediate_size = 37},
+                  .config = {{"data.train_batch_size", "1"},
+                             {"rollout.n", "2"},
+                             {"rollout.temperature", "2"},
+                             {"rollout.seed", "4"},  // the two are rewarded differently
+                             {"rollout.ignore_eos", "true"}}},
+                 3);
 }
 
 TEST_CASE("ids beyond the tokenizer are never sampled") {

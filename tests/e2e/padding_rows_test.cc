@@ -50,7 +50,7 @@ void Write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-std::string Digest(const std::string& bytes) {
+std::string DigestOfBytes(const std::string& bytes) {
   const XXH128_hash_t digest = XXH3_128bits(bytes.data(), bytes.size());
   return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
@@ -59,13 +59,13 @@ std::string Digest(const std::string& bytes) {
 void ReplaceFirstId(const std::string& pool, int32_t id) {
   std::string tokens = FileText(pool + "/tokens.bin"), lines = FileText(pool + "/pool.jsonl");
   REQUIRE(tokens.size() >= sizeof(id));
-  const std::string before = Digest(tokens);
+  const std::string before = DigestOfBytes(tokens);
   std::memcpy(tokens.data(), &id, sizeof(id));
   lines.erase(lines.rfind('\n', lines.size() - 2) + 1);
   const size_t at = lines.find(before);
   REQUIRE(at != std::string::npos);
-  lines.replace(at, before.size(), Digest(tokens));
-  lines += fmt::format("{{\"xxh3\":\"{}\"}}\n", Digest(lines));
+  lines.replace(at, before.size(), DigestOfBytes(tokens));
+  lines += fmt::format("{{\"xxh3\":\"{}\"}}\n", DigestOfBytes(lines));
   Write(pool + "/tokens.bin", tokens);
   Write(pool + "/pool.jsonl", lines);
 }

@@ -22,12 +22,12 @@ Settings WithStops(Settings settings) {
 }
 
 // A few tokens more in every round, and more groups than a batch has.
-Settings Cuts() {
+Settings PartialCuts() {
   return WithStops(
       {{"rollout.partial.max_tokens_per_round", "6"}, {"rollout.partial.groups_per_round", "6"}});
 }
 
-Outcome RunOf(int pairs, const Settings& settings) {
+Outcome RunWith(int pairs, const Settings& settings) {
   ClusterRig rig({.config = settings});
   rig.SetPairs(pairs);
   const int code = rig.Launch().Wait();
@@ -74,15 +74,15 @@ double Sum(const Outcome& outcome, const std::string& name) {
 }  // namespace
 
 TEST_CASE("a cap that no response reaches gives the bits of a run without partial rollout") {
-  const Outcome off = RunOf(1, WithStops({}));
-  const Outcome on = RunOf(1, WithStops({{"rollout.partial.max_tokens_per_round", "32"}}));
+  const Outcome off = RunWith(1, WithStops({}));
+  const Outcome on = RunWith(1, WithStops({{"rollout.partial.max_tokens_per_round", "32"}}));
   RequireAgreed(off, 3);
   REQUIRE(on.weights == off.weights);
   REQUIRE(WithoutPartial(on.metrics) == WithoutPartial(off.metrics));
 }
 
 TEST_CASE("samples that are cut go on under later weights, and every log-prob agrees") {
-  const Outcome one = RunOf(1, Cuts());
+  const Outcome one = RunWith(1, PartialCuts());
   RequireAgreed(one, 3);
   for (const auto& [step, metrics] : one.metrics) {
     INFO("step " << step << ": " << metrics.dump());
@@ -95,7 +95,7 @@ TEST_CASE("samples that are cut go on under later weights, and every log-prob ag
   REQUIRE(Sum(one, "partial/total_partial_num") > 0);
   REQUIRE(Sum(one, "partial/prefilled_again_tokens") > 0);
   // Which replica goes on with a sample makes no difference.
-  const Outcome two = RunOf(2, Cuts());
+  const Outcome two = RunWith(2, PartialCuts());
   REQUIRE(two.metrics.at(1).at("critic/rewards/mean") ==
           one.metrics.at(1).at("critic/rewards/mean"));
   REQUIRE(two.metrics.at(1).at("partial/cut_samples") ==
@@ -103,7 +103,7 @@ TEST_CASE("samples that are cut go on under later weights, and every log-prob ag
 }
 
 TEST_CASE("a worker or the controller is killed between rounds: the run comes to the same bits") {
-  const RigOptions options{.config = Cuts()};
+  const RigOptions options{.config = PartialCuts()};
   const Outcome undisturbed = RunUndisturbed(options);
   REQUIRE(Sum(undisturbed, "partial/total_partial_num") > 0);
   RequireRecovery({"controller", 0, "train", 2}, options, undisturbed);
@@ -112,8 +112,8 @@ TEST_CASE("a worker or the controller is killed between rounds: the run comes to
 }
 
 TEST_CASE("a cap of one token is a run of many rounds") {
-  const Outcome outcome =
-      RunOf(1, {{"rollout.partial.max_tokens_per_round", "1"}, {"data.max_response_length", "4"}});
+  const Outcome outcome = RunWith(
+      1, {{"rollout.partial.max_tokens_per_round", "1"}, {"data.max_response_length", "4"}});
   RequireAgreed(outcome, 3);
   for (const auto& [step, metrics] : outcome.metrics) REQUIRE(metrics.at("partial/rounds") == 4);
 }
@@ -144,7 +144,7 @@ TEST_CASE("generation goes on while the trainers train, and every log-prob agree
   Settings settings = WithStops({{"rollout.partial.overlap", "true"},
                                  {"rollout.free_cache_engine", "false"},
                                  {"rollout.partial.max_staleness", "1"}});
-  const Outcome outcome = RunOf(2, settings);
+  const Outcome outcome = RunWith(2, settings);
   RequireAgreed(outcome, 3);
   REQUIRE(Sum(outcome, "partial/overlap_tokens") > 0);
   REQUIRE(Sum(outcome, "partial/stale_tokens") > 0);

@@ -3,13 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "tests/e2e/recovery.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Rollouts return no log-probs, so those of the batch are not compared.
 RigOptions WithoutComparison() {

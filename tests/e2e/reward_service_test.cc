@@ -6,13 +6,10 @@
 #include "common/rpc/server.h"
 #include "tandem/v1/reward.grpc.pb.h"
 #include "tests/support/cluster_rig.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 namespace {
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Scores the length of a response; away after so many calls.
 class LengthService final : public v1::RewardService::Service {

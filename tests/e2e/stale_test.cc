@@ -10,7 +10,7 @@ namespace tandem::testing {
 namespace {
 
 // Responses of the tiny random model end at letters, so that some go on in later rounds and steps.
-std::map<std::string, std::string> Cuts(std::map<std::string, std::string> settings) {
+std::map<std::string, std::string> StaleCuts(std::map<std::string, std::string> settings) {
   settings.insert({{"rollout.stop", "[a, b, c, d, e, f, g, h, i, k, l, m, n, o, p, r, s, t, u, w]"},
                    {"rollout.n", "2"},
                    {"data.max_response_length", "32"},
@@ -48,9 +48,9 @@ void RequireShown(const nlohmann::json& batch, const nlohmann::json& metrics) {
 }
 
 TEST_CASE("tokens of older weights are weighed by what they moved, those of the step's by 1") {
-  ClusterRig rig({.config = Cuts({{"actor.old_log_prob", "recompute"},
-                                  {"algorithm.rollout_correction.rollout_is", "token"},
-                                  {"trainer.save_batch_freq", "1"}})});
+  ClusterRig rig({.config = StaleCuts({{"actor.old_log_prob", "recompute"},
+                                       {"algorithm.rollout_correction.rollout_is", "token"},
+                                       {"trainer.save_batch_freq", "1"}})});
   rig.SetPairs(2);
   const int code = rig.Launch().Wait();
   INFO(rig.Log("launcher") << rig.Log("controller"));
@@ -88,7 +88,7 @@ TEST_CASE("tokens of older weights are weighed by what they moved, those of the 
 }
 
 TEST_CASE("without recomputed log-probs the ratio of a token is to the weights that sampled it") {
-  const Outcome outcome = RunUndisturbed({.config = Cuts({})});
+  const Outcome outcome = RunUndisturbed({.config = StaleCuts({})});
   REQUIRE(outcome.metrics.size() == 3);
   double stale = 0, moved = 0;
   for (const auto& [step, metrics] : outcome.metrics) {

@@ -8,7 +8,7 @@
 namespace tandem::testing {
 namespace {
 
-constexpr int kSteps = 20;
+constexpr int kStillSteps = 20;
 
 // The digests in the lines about published versions.
 std::vector<std::string> Digests(const std::string& log) {
@@ -31,7 +31,7 @@ TEST_CASE("twenty steps at learning rate 0 leave weights, ratio and KL as they a
   INFO(log);
   REQUIRE(code == 0);
   const auto metrics = rig.Metrics();
-  REQUIRE(metrics.size() == kSteps);
+  REQUIRE(metrics.size() == kStillSteps);
   double gradients = 0;
   for (const auto& [step, data] : metrics) {
     INFO("step " << step);
@@ -47,7 +47,7 @@ TEST_CASE("twenty steps at learning rate 0 leave weights, ratio and KL as they a
   }
   REQUIRE(gradients > 0.0);  // there was something to step on
   const std::vector<std::string> digests = Digests(rig.Log("controller"));
-  REQUIRE(digests.size() == kSteps + 1);  // the first sync, and one after each step
+  REQUIRE(digests.size() == kStillSteps + 1);  // the first sync, and one after each step
   REQUIRE(std::set<std::string>(digests.begin(), digests.end()).size() == 1);
   REQUIRE(digests.front().size() == 32);
 }

@@ -109,6 +109,11 @@ class MemoryRunStore : public RunStore {
                             .total = static_cast<int64_t>(samples[step].size())};
   }
   absl::StatusOr<std::vector<EvaluationRecord>> ListEvaluations() override { return evaluations; }
+  std::vector<double> Advantages(int64_t step) const {
+    std::vector<double> values;
+    for (const SampleRecord& sample : samples.at(step)) values.push_back(sample.advantage);
+    return values;
+  }
 
   std::map<int64_t, StepRecord> steps;
   std::map<int64_t, std::vector<SampleRecord>> samples;

@@ -12,6 +12,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "rollout_worker/rollout_service.h"
+#include "tests/lifecycle/given_samples.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "trainer_worker/trainer.h"
 #include "trainer_worker/weights/grpc_update_client.h"
@@ -26,18 +27,7 @@ constexpr int64_t kWarmUp = 10;  // cycles until every buffer that stays has its
 // What the heap of gRPC and the allocator may move; a cycle maps and gives back 11 MiB.
 constexpr int64_t kSlackBytes = 4 << 20;
 
-// Trains on what it is given.
-class GivenSamples final : public SampleStream {
- public:
-  absl::StatusOr<std::vector<Sample>> Pull(int64_t, int64_t) override { return samples; }
-  absl::StatusOr<std::vector<Sample>> PullProbe(int64_t) override { return samples; }
-  absl::Status PutLogProbs(int64_t, const std::string&, const LogProbsBySample&) override {
-    return absl::OkStatus();
-  }
-  std::vector<Sample> samples;
-};
-
-struct Pair {
+struct CyclesPair {
   TinyWeights weights;
   std::unique_ptr<Engine> engine;
   RolloutService service{[] {}};
@@ -46,7 +36,7 @@ struct Pair {
   std::unique_ptr<Trainer> trainer;
 
   // With float32 weights cross through slots, with bf16 a rollout reads the shard.
-  explicit Pair(DType dtype) : weights({.float32 = dtype == DType::kFloat32}, dtype) {
+  explicit CyclesPair(DType dtype) : weights({.float32 = dtype == DType::kFloat32}, dtype) {
     engine = Engine::Create(MakeEngineTestOptions(weights, {})).value();
     const std::string address = "unix:" + (weights.dir.path() / "rollout.sock").string();
     server = RpcServer::Start(address, {&service}).value();
@@ -69,7 +59,7 @@ struct Pair {
                          .rendezvous = (weights.dir.path() / "group.sock").string()})
                 .ok());
   }
-  ~Pair() {
+  ~CyclesPair() {
     engine->Shutdown();
     server->Shutdown(absl::Seconds(2));
   }
@@ -156,7 +146,7 @@ int64_t Mappings() {
 TEST_CASE(
     "M2: a hundred steps with sleep levels 1 and 2 in turn grow neither ledger, memory nor "
     "descriptors") {
-  Pair pair(GENERATE(DType::kBFloat16, DType::kFloat32));
+  CyclesPair pair(GENERATE(DType::kBFloat16, DType::kFloat32));
   pair.Sync(0);
   for (int64_t cycle = 0; cycle < kWarmUp; ++cycle) pair.Step(cycle, 1 + cycle % 2);
   const auto held = pair.Held();

@@ -5,6 +5,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "rollout_worker/rollout_service.h"
+#include "tests/lifecycle/given_samples.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "trainer_worker/trainer.h"
 #include "trainer_worker/weights/grpc_update_client.h"
@@ -14,17 +15,7 @@ namespace {
 
 using namespace tandem::testing;
 
-class GivenSamples final : public SampleStream {
- public:
-  absl::StatusOr<std::vector<Sample>> Pull(int64_t, int64_t) override { return samples; }
-  absl::StatusOr<std::vector<Sample>> PullProbe(int64_t) override { return samples; }
-  absl::Status PutLogProbs(int64_t, const std::string&, const LogProbsBySample&) override {
-    return absl::OkStatus();
-  }
-  std::vector<Sample> samples;
-};
-
-struct Pair {
+struct LoraPair {
   TinyWeights weights{TinyModelOptions{}, DType::kBFloat16};
   ModelSpec spec;  // with adapters
   std::unique_ptr<Engine> engine;
@@ -34,7 +25,7 @@ struct Pair {
   std::unique_ptr<Trainer> trainer;
   int64_t incarnation = 0;
 
-  explicit Pair(double dropout = 0) {
+  explicit LoraPair(double dropout = 0) {
     const LoraOptions lora = {.rank = 4,
                               .alpha = 12,
                               .target_modules = {"all-linear"},
@@ -58,7 +49,7 @@ struct Pair {
                          .rendezvous = (weights.dir.path() / "group.sock").string()})
                 .ok());
   }
-  ~Pair() { StopRollout(); }
+  ~LoraPair() { StopRollout(); }
 
   void StartRollout() {
     EngineOptions options = MakeEngineTestOptions(weights, {});
@@ -149,7 +140,7 @@ struct Pair {
 
 TEST_CASE(
     "only adapters cross where the base is held; asleep at level 2 or started again it is not") {
-  Pair pair;
+  LoraPair pair;
   const int64_t whole = pair.Bytes(UpdateScope::kWhole);
   const int64_t adapters = pair.Bytes(UpdateScope::kAdapters);
   REQUIRE(adapters > 0);
@@ -175,7 +166,7 @@ TEST_CASE(
 }
 
 TEST_CASE("log-probs of a rollout stay those of a trainer whose adapters drop, step after step") {
-  Pair pair(0.3);
+  LoraPair pair(0.3);
   pair.Sync(0);
   for (int64_t step = 0; step < 5; ++step) {
     INFO("step " << step);
@@ -189,7 +180,7 @@ TEST_CASE("log-probs of a rollout stay those of a trainer whose adapters drop, s
 }
 
 TEST_CASE("a sync that is lost halfway leaves no version, and the next one sends everything") {
-  Pair pair;
+  LoraPair pair;
   const int64_t whole = pair.Bytes(UpdateScope::kWhole);
   REQUIRE(pair.Sync(0) == whole);
   // A trainer that dies after its first bucket of adapters.

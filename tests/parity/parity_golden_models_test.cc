@@ -44,11 +44,7 @@ void RequireParity(const std::filesystem::path& models) {
 }
 
 TEST_CASE("decode, prefill and the trainer's forward agree on every golden model") {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  RequireParity(CommittedGoldenDir() / "models");
-#else
-  RequireParity(GoldenDirOrSkip() / "models");
-#endif
+  RequireParity(GoldenDir() / "models");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ std::vector<GenerationRequest> Requests(const std::vector<int64_t>& lengths,
   return requests;
 }
 
-std::unique_ptr<Rig> Replica(const TinyWeights& weights, const RigOptions& options) {
+std::unique_ptr<Rig> ContinuationReplica(const TinyWeights& weights, const RigOptions& options) {
   return std::make_unique<Rig>(weights, options);
 }
 
@@ -45,14 +45,14 @@ TEST_CASE("R1: with the same weights a cut changes no token and no bit of a log-
     model.model_type = type;
     const TinyWeights weights(model, DType::kBFloat16);
     const auto requests = Requests({5, 64, 130, 63}, 3, 80);
-    const SamplesById whole = GenerateAll(*Replica(weights, {}), requests);
+    const SamplesById whole = GenerateAll(*ContinuationReplica(weights, {}), requests);
     // With a prompt of 5 tokens the cuts at 58 to 60 are those beside the end of its first block,
     // with one of 63 or 64 those at 1 are.
     for (const int64_t cut : {1, 20, 58, 59, 60, 63, 64, 65, 79}) {
       for (const bool share : {true, false}) {
         INFO(type << ", cut at " << cut << (share ? "" : ", prompts not shared"));
         const auto rest = ResumeAll(requests, whole, cut);
-        const auto rig = Replica(weights, {.share_prompts = share});
+        const auto rig = ContinuationReplica(weights, {.share_prompts = share});
         RequireRest(GenerateAll(*rig, rest), whole, cut);
       }
     }
@@ -62,14 +62,14 @@ TEST_CASE("R1: with the same weights a cut changes no token and no bit of a log-
 TEST_CASE("R1: rounds of any cap, each on another replica, end in the samples of a single one") {
   const TinyWeights weights({.model_type = "qwen3"}, DType::kBFloat16);
   const auto requests = Requests({5, 62, 130}, 3, 24);
-  const SamplesById whole = GenerateAll(*Replica(weights, {}), requests);
+  const SamplesById whole = GenerateAll(*ContinuationReplica(weights, {}), requests);
   // 1: every token has a round of its own. 24 and more: nothing is ever cut.
   for (const int64_t cap : {1, 2, 7, 23, 24, 1000}) {
     INFO("cap " << cap);
     int rounds = 0;
     const auto replica = [&](int round) {
       rounds = round + 1;
-      return Replica(weights, Kind(round));
+      return ContinuationReplica(weights, Kind(round));
     };
     RequireRest(GenerateInRounds(requests, cap, replica), whole, 0);
     REQUIRE(rounds == (cap >= 24 ? 1 : (24 + cap - 1) / cap));
@@ -79,10 +79,10 @@ TEST_CASE("R1: rounds of any cap, each on another replica, end in the samples of
 TEST_CASE("R1: preemption while the past is prefilled again changes nothing") {
   const TinyWeights weights({}, DType::kBFloat16);
   const auto requests = Requests({5, 64, 100, 63, 1}, 3, 80);
-  const SamplesById whole = GenerateAll(*Replica(weights, {}), requests);
+  const SamplesById whole = GenerateAll(*ContinuationReplica(weights, {}), requests);
   for (const bool share : {true, false}) {
-    const auto tight =
-        Replica(weights, {.share_prompts = share, .max_model_len = 256, .kv_blocks = 6});
+    const auto tight = ContinuationReplica(
+        weights, {.share_prompts = share, .max_model_len = 256, .kv_blocks = 6});
     RequireRest(GenerateAll(*tight, ResumeAll(requests, whole, 40)), whole, 40);
     REQUIRE(tight->generator->load().preemptions > 0);
   }
@@ -92,7 +92,7 @@ TEST_CASE("R1: samples of one group may have gone on for different lengths, or n
   const TinyWeights weights({}, DType::kBFloat16);
   GenerationRequest request = Requests({70}, 5, 60)[0];
   request.params.ignore_eos = true;
-  const SamplesById whole = GenerateAll(*Replica(weights, {}), {request});
+  const SamplesById whole = GenerateAll(*ContinuationReplica(weights, {}), {request});
   for (const std::vector<int64_t>& lengths :
        {std::vector<int64_t>{0, 10, 0, 59, 58}, {30, 0, 1, 0, 0}, {0, 0, 0, 0, 1}}) {
     GenerationRequest rest = request;
@@ -102,7 +102,7 @@ TEST_CASE("R1: samples of one group may have gone on for different lengths, or n
       carried += lengths[i];
     }
     for (const RigOptions& options : {RigOptions{}, Kind(1), Kind(2)}) {
-      const auto rig = Replica(weights, options);
+      const auto rig = ContinuationReplica(weights, options);
       RequireRest(GenerateAll(*rig, {rest}), whole, 0);
       // The prompt once where it is shared, and what each came with.
       const int64_t prompts = options.share_prompts ? 1 : 5;
@@ -115,9 +115,10 @@ TEST_CASE("R1: samples of one group may have gone on for different lengths, or n
 TEST_CASE("R1: a group of one sample goes on like any other") {
   const TinyWeights weights({}, DType::kBFloat16);
   const auto requests = Requests({63, 64, 65, 1}, 1, 70);
-  const SamplesById whole = GenerateAll(*Replica(weights, {}), requests);
+  const SamplesById whole = GenerateAll(*ContinuationReplica(weights, {}), requests);
   for (const int64_t cut : {1, 33, 63}) {
-    RequireRest(GenerateAll(*Replica(weights, {}), ResumeAll(requests, whole, cut)), whole, cut);
+    RequireRest(GenerateAll(*ContinuationReplica(weights, {}), ResumeAll(requests, whole, cut)),
+                whole, cut);
   }
 }
 
@@ -126,10 +127,10 @@ TEST_CASE("R2: new weights leave the tokens before them as they came and read th
   const TinyWeights new_weights({.seed = 2}, DType::kBFloat16);
   std::vector<GenerationRequest> requests = Requests({70, 9}, 3, 50);
   for (GenerationRequest& request : requests) request.params.ignore_eos = true;
-  const SamplesById before = GenerateAll(*Replica(old_weights, {}), requests);
+  const SamplesById before = GenerateAll(*ContinuationReplica(old_weights, {}), requests);
   auto rest = ResumeAll(requests, before, 20);
   for (GenerationRequest& request : rest) request.version = 4;
-  const auto rig = Replica(new_weights, {});
+  const auto rig = ContinuationReplica(new_weights, {});
   rig->version = 4;
   const SamplesById after = GenerateAll(*rig, rest);
   const auto ops = CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1)).value();
@@ -168,11 +169,11 @@ TEST_CASE("max_tokens counts what a sample came with, and an end wins over the r
   const TinyWeights weights({}, DType::kBFloat16);
   GenerationRequest request = Requests({10}, 1, 40)[0];
   request.params.ignore_eos = true;
-  const SamplesById whole = GenerateAll(*Replica(weights, {}), {request});
+  const SamplesById whole = GenerateAll(*ContinuationReplica(weights, {}), {request});
   const uint64_t id = request.sample_ids[0];
   const auto ends = [&](GenerationRequest rest, int64_t max_new_tokens) {
     rest.continued[0].max_new_tokens = max_new_tokens;
-    return GenerateAll(*Replica(weights, {}), {rest}).at(id);
+    return GenerateAll(*ContinuationReplica(weights, {}), {rest}).at(id);
   };
   const GenerationRequest rest = Resume(request, whole, 30);
   REQUIRE(ends(rest, 0).finish_reason == FinishReason::kLength);
@@ -200,8 +201,8 @@ TEST_CASE("Without log-probs samples go on without them") {
   const TinyWeights weights({}, DType::kBFloat16);
   GenerationRequest request = Requests({10}, 2, 30)[0];
   request.params.ignore_eos = true;
-  const SamplesById with = GenerateAll(*Replica(weights, {}), {request});
-  const auto rig = Replica(weights, {});
+  const SamplesById with = GenerateAll(*ContinuationReplica(weights, {}), {request});
+  const auto rig = ContinuationReplica(weights, {});
   GeneratorOptions options = MakeGeneratorOptions({});
   options.log_probs = false;
   rig->generator = std::make_unique<Generator>(options, rig->runner.get(), rig->kv.get());
@@ -226,13 +227,13 @@ TEST_CASE("An aborted request that goes on delivers its past, and goes on from t
   const TinyWeights weights({}, DType::kBFloat16);
   GenerationRequest request = Requests({70}, 3, 60)[0];
   request.params.ignore_eos = true;
-  const SamplesById whole = GenerateAll(*Replica(weights, {}), {request});
+  const SamplesById whole = GenerateAll(*ContinuationReplica(weights, {}), {request});
   GenerationRequest rest = Resume(request, whole, 25);
   // 45 tokens a step: it is aborted while it waits, while the prompt is read, while the past is,
   // and while tokens come.
   for (const int steps : {0, 1, 2, 3, 10}) {
     INFO(steps << " steps");
-    const auto rig = Replica(weights, {.max_num_batched_tokens = 45});
+    const auto rig = ContinuationReplica(weights, {.max_num_batched_tokens = 45});
     const auto sink = rig->Submit(rest);
     for (int i = 0; i < steps; ++i) rig->Step();
     REQUIRE(rig->generator->Abort({rest.request_id}) == 1);

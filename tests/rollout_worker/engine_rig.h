@@ -17,6 +17,8 @@
 
 namespace tandem::testing {
 
+inline constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
+
 // Thread-safe; the test's thread waits for the end.
 class WaitingSink final : public GenerationSink {
  public:

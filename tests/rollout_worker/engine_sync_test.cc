@@ -10,9 +10,6 @@ namespace {
 
 using namespace tandem::testing;
 
-using Fixture = EngineFixture;
-constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
-
 int64_t DeviceBytes(Engine& engine, const std::string& tag) {
   for (const LedgerEntry& entry : engine.ledger().Snapshot().entries) {
     if (entry.tag == tag && entry.location == Location::kDevice) return entry.current_bytes;
@@ -24,7 +21,7 @@ int64_t DeviceBytes(Engine& engine, const std::string& tag) {
 
 TEST_CASE(
     "W6: a scrambled update that is given up leaves no version, even before its first bucket") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const Manifest manifest = ManifestOf(f.weights.layout);
   const int64_t generation = int64_t{1} << 62;
@@ -48,7 +45,7 @@ TEST_CASE(
 }
 
 TEST_CASE("W7: addresses outlive sleep, wake and update, and so do the results") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const SamplesById expected = Expected(f.weights, f.requests);
   const std::byte* weights_at = f.engine->weights_address();
@@ -70,7 +67,7 @@ TEST_CASE("W7: addresses outlive sleep, wake and update, and so do the results")
 }
 
 TEST_CASE("W8: after an update no cached prefix is used, with memory kept or given back") {
-  Fixture f;
+  EngineFixture f;
   const TinyWeights other({.seed = 2}, DType::kBFloat16);
   for (const bool drain_only : {true, false}) {
     REQUIRE(Publish(*f.engine, f.weights, 1).ok());
@@ -95,7 +92,7 @@ TEST_CASE("W8: after an update no cached prefix is used, with memory kept or giv
 
 TEST_CASE(
     "R2: after a sync samples go on under the new weights, and may not go on under older ones") {
-  Fixture f;
+  EngineFixture f;
   const TinyWeights other({.seed = 2}, DType::kBFloat16);
   for (GenerationRequest& request : f.requests) request.params.ignore_eos = true;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
@@ -126,7 +123,7 @@ TEST_CASE(
     "W8: after sleep level 2, a wake and a scrambled sync everything is as in a fresh engine") {
   for (const char* family : {"llama", "qwen2", "qwen3"}) {
     INFO(family);
-    Fixture f{.weights{{.model_type = family}, DType::kBFloat16}};
+    EngineFixture f{.weights{{.model_type = family}, DType::kBFloat16}};
     REQUIRE(Publish(*f.engine, f.weights, 1, true).ok());
     RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
     SleepOrder order;
@@ -141,7 +138,7 @@ TEST_CASE(
 }
 
 TEST_CASE("W9: the order of a step is sleep, wake weights, sync, wake KV") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   for (int64_t version = 2; version < 5; ++version) {
     REQUIRE(f.engine->Sleep({}).ok());
@@ -159,7 +156,7 @@ TEST_CASE("W9: the order of a step is sleep, wake weights, sync, wake KV") {
 }
 
 TEST_CASE("W9: illegal orders are refused and leave the rollout serving") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.level = 3;
@@ -179,7 +176,7 @@ TEST_CASE("W9: illegal orders are refused and leave the rollout serving") {
 }
 
 TEST_CASE("W9: every order but that of a step is refused by a typed error") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.level = 2;

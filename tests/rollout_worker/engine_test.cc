@@ -11,9 +11,6 @@ namespace {
 
 using namespace tandem::testing;
 
-using Fixture = EngineFixture;
-constexpr auto kPrecondition = absl::StatusCode::kFailedPrecondition;
-
 int64_t Held(Engine& engine, const std::string& tag, Location location) {
   for (const LedgerEntry& entry : engine.ledger().Snapshot().entries) {
     if (entry.tag == tag && entry.location == location) return entry.current_bytes;
@@ -31,7 +28,7 @@ GenerationRequest LongRequest() {
 }  // namespace
 
 TEST_CASE("A rollout without weights refuses to generate until it is synced") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(f.state() == RolloutState::kEmpty);
   REQUIRE(f.engine->status().version == -1);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
@@ -47,7 +44,7 @@ TEST_CASE("A rollout without weights refuses to generate until it is synced") {
 }
 
 TEST_CASE("Weights read from the checkpoint are those that a sync brings") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const auto synced = f.engine->Digests().value();
   f.engine.reset();
@@ -59,7 +56,7 @@ TEST_CASE("Weights read from the checkpoint are those that a sync brings") {
 }
 
 TEST_CASE("A request for another weight version is refused by both numbers") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 5).ok());
   f.requests[0].version = 6;
   const absl::Status refused = Try(*f.engine, f.requests[0]);
@@ -71,7 +68,7 @@ TEST_CASE("A request for another weight version is refused by both numbers") {
 }
 
 TEST_CASE("Sleep level 1 gives KV and device weights back, and waking brings the same results") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const SamplesById expected = GenerateAll(*f.engine, f.requests);
   const std::byte* weights_at = f.engine->weights_address();
@@ -95,7 +92,7 @@ TEST_CASE("Sleep level 1 gives KV and device weights back, and waking brings the
 }
 
 TEST_CASE("Sleep level 2 drops the weights: only a sync makes the rollout serve again") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.level = 2;
@@ -112,7 +109,7 @@ TEST_CASE("Sleep level 2 drops the weights: only a sync makes the rollout serve 
 }
 
 TEST_CASE("P7: resident weights are verified against what was accepted, through sleep and wake") {
-  Fixture f;
+  EngineFixture f;
   const auto verify = [&](int64_t version) { return f.engine->VerifyWeights(version); };
   REQUIRE(verify(-1).code() == kPrecondition);
   REQUIRE(Publish(*f.engine, f.weights, 3).ok());
@@ -141,7 +138,7 @@ TEST_CASE("P7: resident weights are verified against what was accepted, through 
 
 TEST_CASE("P7: padding and rope tables that change are found like weights") {
   // 290 embedding rows leave 14 rows of padding in the last panel, 50 columns leave 14 columns.
-  Fixture f{.weights{
+  EngineFixture f{.weights{
       {.vocab_size = 290, .hidden_size = 50, .num_heads = 5, .num_kv_heads = 1, .head_dim = 10},
       DType::kBFloat16}};
   REQUIRE(Publish(*f.engine, f.weights, 3).ok());
@@ -174,7 +171,7 @@ TEST_CASE("P7: padding and rope tables that change are found like weights") {
 }
 
 TEST_CASE("P7: weights from a checkpoint are verified, those of an open update are not") {
-  Fixture f;
+  EngineFixture f;
   f.engine.reset();
   f.engine = f.Make(true);
   REQUIRE(f.engine->VerifyWeights(0).ok());
@@ -189,7 +186,7 @@ TEST_CASE("P7: weights from a checkpoint are verified, those of an open update a
 }
 
 TEST_CASE("Tags sleep one by one, and draining alone keeps all memory") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.tags = {"kv_cache"};
@@ -211,7 +208,7 @@ TEST_CASE("Tags sleep one by one, and draining alone keeps all memory") {
 }
 
 TEST_CASE("An open update refuses sleep, wake and requests; aborted early it changes nothing") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const Manifest manifest = ManifestOf(f.weights.layout);
   const int64_t generation = int64_t{1} << 62;
@@ -236,7 +233,7 @@ TEST_CASE("An open update refuses sleep, wake and requests; aborted early it cha
 }
 
 TEST_CASE("An update that breaks off half way leaves the rollout empty, and the next one works") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   WeightPublisher publisher(&f.weights.layout, {16 << 10, 2, nullptr});
   EngineUpdateClient client(f.engine.get());
@@ -251,7 +248,7 @@ TEST_CASE("An update that breaks off half way leaves the rollout empty, and the 
 }
 
 TEST_CASE("Sleep lets running requests finish and refuses new ones meanwhile") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const auto running = std::make_shared<WaitingSink>();
   REQUIRE(f.engine->Generate(LongRequest(), running).ok());
@@ -268,7 +265,7 @@ TEST_CASE("Sleep lets running requests finish and refuses new ones meanwhile") {
 }
 
 TEST_CASE("Sleep with abort ends running requests at once and an unknown level ends nothing") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   for (const bool drain_only : {false, true}) {
     const auto running = std::make_shared<WaitingSink>(), waiting = std::make_shared<WaitingSink>();
@@ -302,7 +299,7 @@ TEST_CASE("Sleep with abort ends running requests at once and an unknown level e
 }
 
 TEST_CASE("Abort ends what is named, and a shutdown ends what is left") {
-  Fixture f;
+  EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   GenerationRequest request = LongRequest();
   const auto first = std::make_shared<WaitingSink>(), second = std::make_shared<WaitingSink>();

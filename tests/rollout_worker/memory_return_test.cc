@@ -20,7 +20,7 @@ constexpr int64_t kSlackBytes = 3 << 20;
 
 // 19 MiB of weights and 32 MiB of KV cache.
 constexpr int64_t kKvBlocks = 512;
-TinyModelOptions Model() {
+TinyModelOptions MegabytesModel() {
   return {.hidden_size = 512,
           .num_layers = 4,
           .num_heads = 8,
@@ -50,11 +50,11 @@ int64_t PagesOf(const std::byte* data, int64_t bytes) {
   return std::count_if(resident.begin(), resident.end(), [](auto p) { return (p & 1) != 0; });
 }
 
-struct Fixture {
-  TinyWeights weights{Model(), DType::kBFloat16};
+struct MemoryReturnFixture {
+  TinyWeights weights{MegabytesModel(), DType::kBFloat16};
   std::unique_ptr<Engine> engine;
 
-  Fixture() {
+  MemoryReturnFixture() {
     EngineOptions options = MakeEngineTestOptions(weights, {.max_num_batched_tokens = 64});
     options.load_weights = true;
     options.kv_blocks = kKvBlocks;
@@ -86,7 +86,7 @@ struct Fixture {
 
 // `change` must lower what the process holds by what it lowers the ledger, within the slack.
 template <typename Change>
-int64_t RequireReturned(Fixture& f, const Change& change) {
+int64_t RequireReturned(MemoryReturnFixture& f, const Change& change) {
   const int64_t resident = ResidentBytes(), held = f.HeldInAll();
   change();
   const int64_t given = held - f.HeldInAll();
@@ -100,7 +100,7 @@ int64_t RequireReturned(Fixture& f, const Change& change) {
 }  // namespace
 
 TEST_CASE("M2: sleep at both levels gives the system what the ledger says") {
-  Fixture f;
+  MemoryReturnFixture f;
   const int64_t kv = f.Held("kv_cache", Location::kDevice);
   const int64_t weights = f.Held("weights", Location::kDevice);
   REQUIRE(kv > 24 << 20);
@@ -126,7 +126,7 @@ TEST_CASE("M2: sleep at both levels gives the system what the ledger says") {
 }
 
 TEST_CASE("M2: each tag is given back by itself, and no other") {
-  Fixture f;
+  MemoryReturnFixture f;
   const int64_t weights = f.HeldByTag("weights"), kv = f.HeldByTag("kv_cache");
   RequireReturned(f, [&] { REQUIRE(f.engine->Sleep({.tags = {"kv_cache"}}).ok()); });
   REQUIRE(f.HeldByTag("kv_cache") == 0);
@@ -140,7 +140,7 @@ TEST_CASE("M2: each tag is given back by itself, and no other") {
 }
 
 TEST_CASE("M2: another process gets what a sleeping rollout gave back, within one budget") {
-  Fixture f;
+  MemoryReturnFixture f;
   const int64_t budget = SmapsBytes(getpid(), "Pss");
   const int64_t given = RequireReturned(f, [&] { REQUIRE(f.engine->Sleep({.level = 2}).ok()); });
   int ready[2], done[2];

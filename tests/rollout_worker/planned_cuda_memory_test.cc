@@ -16,7 +16,7 @@ using emulator::EmulatedCuda;
 
 constexpr int64_t kDeviceBytes = int64_t{1} << 30;
 
-TinyModelOptions Model() {
+TinyModelOptions PlannedModel() {
   return {.vocab_size = 3000,
           .hidden_size = 128,
           .num_layers = 3,
@@ -33,7 +33,7 @@ RigOptions Sizes() {
 }  // namespace
 
 TEST_CASE("A rollout takes of a GPU what is planned, at most a tenth less, awake and asleep") {
-  const TinyWeights weights(Model(), DType::kBFloat16);
+  const TinyWeights weights(PlannedModel(), DType::kBFloat16);
   // 0: without adapters beside the weights.
   const int64_t rank = GENERATE(0, 200);
   const LoraOptions lora = {

@@ -1,6 +1,5 @@
 #include "tests/support/golden.h"
 
-#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -37,17 +36,17 @@ std::vector<std::string> ListLines(const std::string& path) {
   return lines;
 }
 
-// The list of kinds says of this program what the program does.
-void RequireListed(const std::string& family,
+// The list of kinds says of a test file what the file does.
+void RequireListed(const std::string& test_file,
+                   const std::string& family,
                    const std::map<std::string, GoldenCheck>& checks,
                    const std::multimap<std::string, std::string>& kinds) {
-  const std::string program = program_invocation_short_name;
   std::set<std::string> listed, checked;
   for (const auto& [kind, by] : kinds) {
-    if (by == program && kind.starts_with(family + "/")) listed.insert(kind);
+    if (by == test_file && kind.starts_with(family + "/")) listed.insert(kind);
   }
   for (const auto& [fn, check] : checks) checked.insert(family + "/" + fn);
-  INFO("tests/golden_kinds.txt must list what " << program << " checks of family " << family);
+  INFO("tests/golden_kinds.txt must list what " << test_file << " checks of family " << family);
   REQUIRE(listed == checked);
 }
 
@@ -72,6 +71,15 @@ std::filesystem::path GoldenDirOrSkip() {
 }
 
 std::filesystem::path CommittedGoldenDir() { return "tests/golden"; }
+
+std::filesystem::path GoldenDir() {
+  const char* value = std::getenv("TANDEM_GOLDEN");
+  const std::string set = value != nullptr ? value : "";
+  if (set == "committed") return CommittedGoldenDir();
+  if (set.empty()) return GoldenDirOrSkip();
+  throw std::runtime_error("TANDEM_GOLDEN is '" + set +
+                           "'; only 'committed' is known, or unset it");
+}
 
 Json ReadJsonFile(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -103,9 +111,9 @@ std::multimap<std::string, std::string> GoldenKinds() {
   std::multimap<std::string, std::string> kinds;
   for (const std::string& line : ListLines("tests/golden_kinds.txt")) {
     std::istringstream words(line);
-    std::string kind, program;
-    words >> kind >> program;
-    kinds.emplace(kind, program);
+    std::string kind, test_file;
+    words >> kind >> test_file;
+    kinds.emplace(kind, test_file);
   }
   return kinds;
 }
@@ -133,10 +141,14 @@ std::vector<std::string> GoldenGaps(const std::filesystem::path& dir) {
   return {gaps.begin(), gaps.end()};
 }
 
-void RunGoldenFamily(const GoldenFamily& family, const std::map<std::string, GoldenCheck>& checks) {
+void RunGoldenFamily(const GoldenFamily& family,
+                     const std::map<std::string, GoldenCheck>& checks,
+                     const char* test_file) {
   const std::set<std::string> skips = GoldenSkips();
   const auto kinds = GoldenKinds();
-  if (family.dir != CommittedGoldenDir()) RequireListed(family.name, checks, kinds);
+  if (family.dir != CommittedGoldenDir()) {
+    RequireListed(std::filesystem::path(test_file).stem(), family.name, checks, kinds);
+  }
   size_t ran = 0, skipped = 0;
   for (const GoldenCase& c : family.cases) {
     const std::string kind = family.name + "/" + c.fn;

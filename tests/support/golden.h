@@ -1,6 +1,7 @@
 // Reading golden vectors: one JSON file per family, `cases` of {id, fn, options, inputs, outputs or
 // raises}. The external set is the folder TANDEM_GOLDEN_DIR (default ../shared/data/golden, seen
-// from the repository root, where tests run); a small set of our own lies in tests/golden.
+// from the repository root, where tests run); a small set of our own lies in tests/golden, which
+// TANDEM_GOLDEN=committed asks for.
 #pragma once
 
 #include <filesystem>
@@ -48,6 +49,10 @@ std::filesystem::path GoldenDirOrSkip();
 // tests/golden: committed, always there.
 std::filesystem::path CommittedGoldenDir();
 
+// The set that TANDEM_GOLDEN names: "committed" the committed one, nothing GoldenDirOrSkip().
+// Throws std::runtime_error (a failed test) where it is another word.
+std::filesystem::path GoldenDir();
+
 // Throws std::runtime_error (a failed test) where the file is missing, is no JSON or has no cases.
 GoldenFamily ReadGoldenFamily(const std::filesystem::path& dir, const std::string& family);
 Json ReadJsonFile(const std::filesystem::path& path);
@@ -55,12 +60,15 @@ Json ReadJsonFile(const std::filesystem::path& path);
 using GoldenCheck = std::function<void(const GoldenFamily&, const GoldenCase&)>;
 
 // Runs the check of each case's fn, with the case id as Catch2 context. A fn without a check here
-// must be listed: in tests/golden_kinds.txt for another program, or in tests/golden_skips.txt.
-// Requires that `checks` are what golden_kinds.txt says of this program and family (not for the
-// committed set, which other programs may run too), and that some case is checked or skipped.
-void RunGoldenFamily(const GoldenFamily& family, const std::map<std::string, GoldenCheck>& checks);
+// must be listed: in tests/golden_kinds.txt for another test file, or in tests/golden_skips.txt.
+// Requires that `checks` are what golden_kinds.txt says of the calling file and family (not for the
+// committed set, which other files may run too), and that some case is checked or skipped.
+void RunGoldenFamily(const GoldenFamily& family,
+                     const std::map<std::string, GoldenCheck>& checks,
+                     const char* test_file = __builtin_FILE());
 
-// tests/golden_kinds.txt: the program that checks a kind, by "family/fn".
+// tests/golden_kinds.txt: the test file (without folder and ending) that checks a kind, by
+// "family/fn".
 std::multimap<std::string, std::string> GoldenKinds();
 // tests/golden_skips.txt: the kinds that are not built, "family/fn" each.
 std::set<std::string> GoldenSkips();

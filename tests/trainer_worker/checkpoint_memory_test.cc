@@ -3,6 +3,7 @@
 #include "common/device/device_memory.h"
 #include "common/model_spec/memory_formulas.h"
 #include "common/model_spec/row_ranges.h"
+#include "tests/support/units.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "trainer_worker/master_rows.h"
 
@@ -10,8 +11,6 @@ namespace tandem {
 namespace {
 
 using namespace tandem::testing;
-
-constexpr int64_t kMiB = 1 << 20;
 
 // 17 million parameters in few tensors, of up to 8 MiB in bf16: a range, a tensor, a shard and a
 // copy are told apart.

@@ -10,10 +10,8 @@ namespace {
 
 using namespace tandem::testing;
 
-using Fixture = CheckpointFixture;
-
 TEST_CASE("State goes from one rank to two, three and back without a changed bit", "[checkpoint]") {
-  Fixture fixture;
+  CheckpointFixture fixture;
   RankGroup one(1, fixture.options);
   fixture.TrainStep(one);
   const std::string first = fixture.Save(one, "a", 1);
@@ -30,7 +28,7 @@ TEST_CASE("State goes from one rank to two, three and back without a changed bit
 }
 
 TEST_CASE("A resumed run goes on with the very bits of an undisturbed one", "[checkpoint]") {
-  Fixture fixture;
+  CheckpointFixture fixture;
   RankGroup whole(2, fixture.options);
   fixture.TrainStep(whole);
   const std::string saved = fixture.Save(whole, "a", 1);
@@ -42,7 +40,7 @@ TEST_CASE("A resumed run goes on with the very bits of an undisturbed one", "[ch
 }
 
 TEST_CASE("State before the first step is saved without moments and resumes", "[checkpoint]") {
-  Fixture fixture;
+  CheckpointFixture fixture;
   RankGroup one(1, fixture.options), two(2, fixture.options);
   const std::string saved = fixture.Save(one, "a", 0);
   fixture.Load(two, saved, 0);
@@ -52,7 +50,7 @@ TEST_CASE("State before the first step is saved without moments and resumes", "[
 }
 
 TEST_CASE("The export of two ranks is a HF checkpoint with the rounded masters", "[checkpoint]") {
-  Fixture fixture;
+  CheckpointFixture fixture;
   RankGroup two(2, fixture.options);
   fixture.TrainStep(two);
   const std::string saved = fixture.Save(two, "a", 1);
@@ -72,7 +70,7 @@ TEST_CASE("The export of two ranks is a HF checkpoint with the rounded masters",
 }
 
 TEST_CASE("A rank that cannot write fails and tells the others", "[checkpoint]") {
-  Fixture fixture;
+  CheckpointFixture fixture;
   RankGroup two(2, fixture.options);
   const std::string good = fixture.Folder("good");
   two.Run([&](Rank& rank, int index) {
@@ -85,7 +83,7 @@ TEST_CASE("A rank that cannot write fails and tells the others", "[checkpoint]")
 }
 
 TEST_CASE("A failed export on rank 0 does not leave the others waiting", "[checkpoint]") {
-  Fixture fixture;
+  CheckpointFixture fixture;
   RankGroup two(2, fixture.options);
   const SaveOptions save{.directory = fixture.Folder("good"),
                          .tokenizer_dir = fixture.Folder("no_tokenizer_here")};

@@ -13,14 +13,14 @@ using namespace tandem::testing;
 
 uint64_t late_streams = 0;  // of the next backend
 
-std::unique_ptr<Backend> MakeEmulatedBackend() {
+std::unique_ptr<Backend> MakeLateBackend() {
   return MakeCudaBackend(std::make_unique<emulator::EmulatedCuda>(
                              emulator::EmulatedCudaOptions{.late_streams = late_streams}),
                          0)
       .value();
 }
 
-RankGroupOptions OptionsOf(const TempDir& dir, uint64_t late) {
+RankGroupOptions LateOptions(const TempDir& dir, uint64_t late) {
   RankGroupOptions options{.model_dir = (dir.path() / "model").string()};
   REQUIRE(WriteTinyModel(options.model_dir, {.num_layers = 4,
                                              .num_heads = 2,
@@ -28,14 +28,15 @@ RankGroupOptions OptionsOf(const TempDir& dir, uint64_t late) {
                                              .head_dim = 64,
                                              .intermediate_size = 64})
               .ok());
-  options.make_backend = MakeEmulatedBackend;
+  options.make_backend = MakeLateBackend;
   late_streams = late;
   return options;
 }
 
 // Freezes, steps away from the frozen weights, and scores under the reference, under the weights
 // as they are, and under the reference again: each policy's layers take the other's places.
-std::vector<LogProbsBySample> Scores(RankGroup& group, const std::vector<Sample>& samples) {
+std::vector<LogProbsBySample> ReferenceScores(RankGroup& group,
+                                              const std::vector<Sample>& samples) {
   TrainingSession& session = *group[0].session;
   REQUIRE(session.FreezeReference().ok());
   TrainOn(group, samples);
@@ -53,9 +54,9 @@ TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever st
           "[trainer][cuda][reference]") {
   const TempDir dir;
   const std::vector<Sample> samples = RandomSamples(1, 3);
-  RankGroupOptions options = OptionsOf(dir, 0);
+  RankGroupOptions options = LateOptions(dir, 0);
   RankGroup resident(1, options);
-  const std::vector<LogProbsBySample> want = Scores(resident, samples);
+  const std::vector<LogProbsBySample> want = ReferenceScores(resident, samples);
   REQUIRE(want[0] == want[2]);
   REQUIRE(want[0] != want[1]);
   options.offload_reference = true;
@@ -64,7 +65,7 @@ TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever st
     late_streams = late;
     options.prefetch = late != 0;
     RankGroup offloaded(1, options);
-    const bool same = Scores(offloaded, samples) == want;
+    const bool same = ReferenceScores(offloaded, samples) == want;
     INFO("late streams " << late);
     REQUIRE(same);
   }
@@ -73,7 +74,7 @@ TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever st
 TEST_CASE("A layer of an offloaded reference comes in beside the work and is waited for in time",
           "[trainer][cuda][reference]") {
   const TempDir dir;
-  const RankGroupOptions options = OptionsOf(dir, ~uint64_t{1});
+  const RankGroupOptions options = LateOptions(dir, ~uint64_t{1});
   RankGroup group(1, options);
   Rank& rank = group[0];
   const ParameterShard& shard = rank.session->shard();

@@ -6,6 +6,7 @@
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
+#include "tests/support/text.h"
 #include "tests/trainer_worker/rank_group.h"
 
 namespace tandem {
@@ -34,8 +35,8 @@ EmulatedCuda& GpuOf(Rank& rank) {
   return *gpus.at(rank.backend->device());
 }
 
-struct Fixture {
-  Fixture() {
+struct DeviceEndFixture {
+  DeviceEndFixture() {
     options.model_dir = (dir.path() / "model").string();
     // The smallest that a GPU's kernels take.
     const TinyModelOptions model = {.num_layers = 1,
@@ -55,15 +56,11 @@ struct Fixture {
   const std::vector<Sample> samples = RandomSamples(2, 3);
 };
 
-bool Says(const absl::Status& status, const std::string& what) {
-  return std::string(status.message()).find(what) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("A training pass ends when its GPU does: nothing of it is left to the optimizer",
           "[trainer][cuda]") {
-  Fixture f;
+  DeviceEndFixture f;
   f.options.make_backend = MakeLateGpu;
   RankGroup group(1, f.options);
   TrainOn(group, f.samples);
@@ -75,7 +72,7 @@ TEST_CASE("A training pass ends when its GPU does: nothing of it is left to the 
 
 TEST_CASE("A rank whose GPU has no memory in its backward pass says so in that pass, to all",
           "[trainer][cuda]") {
-  Fixture f;
+  DeviceEndFixture f;
   const auto allocations = [&f](int ranks) {
     RankGroup group(ranks, f.options);
     GpuOf(group[0]).ForgetCalls();
@@ -102,7 +99,7 @@ TEST_CASE("A rank whose GPU has no memory in its backward pass says so in that p
 
 TEST_CASE("A rank whose GPU fails at its share of the gradient norm does not let the others wait",
           "[trainer][cuda]") {
-  Fixture f;
+  DeviceEndFixture f;
   RankGroup group(2, f.options);
   TrainOn(group, f.samples);
   GpuOf(group[1]).FailCall("Synchronize", absl::InternalError("broken"));

@@ -14,14 +14,14 @@ using namespace tandem::testing;
 
 emulator::EmulatedCuda* trainers_gpu = nullptr;  // of the backend that was made last
 
-std::unique_ptr<Backend> MakeEmulatedBackend() {
+std::unique_ptr<Backend> MakeTrainersGpu() {
   auto cuda = std::make_unique<emulator::EmulatedCuda>();
   trainers_gpu = cuda.get();
   return MakeCudaBackend(std::move(cuda), 0).value();
 }
 
-struct Fixture : CheckpointFixture {
-  Fixture() {
+struct DirectSyncFixture : CheckpointFixture {
+  DirectSyncFixture() {
     REQUIRE(WriteTinyModel(options.model_dir, {.num_layers = 1,
                                                .num_heads = 2,
                                                .num_kv_heads = 1,
@@ -33,7 +33,7 @@ struct Fixture : CheckpointFixture {
   RankGroupOptions OnGpu(const std::string& transport, bool offload = false) const {
     RankGroupOptions gpu = Offloaded(offload, offload);
     gpu.transport = transport;
-    gpu.make_backend = MakeEmulatedBackend;
+    gpu.make_backend = MakeTrainersGpu;
     return gpu;
   }
 };
@@ -46,7 +46,7 @@ std::vector<Digest> Meant(Rank& rank) {
 }
 
 // Syncs, steps and syncs again; what the rollout has then.
-std::vector<Digest> TwoSyncs(Fixture& f, const RankGroupOptions& options, bool direct) {
+std::vector<Digest> TwoSyncs(DirectSyncFixture& f, const RankGroupOptions& options, bool direct) {
   RankGroup group(1, options);
   Rank& rank = group[0];
   Rollout rollout(rank.session->plan().layout());
@@ -73,7 +73,7 @@ std::vector<Digest> TwoSyncs(Fixture& f, const RankGroupOptions& options, bool d
 
 TEST_CASE("A GPU's shard that is read where it lies arrives as it does through slots",
           "[trainer][cuda]") {
-  Fixture f;
+  DirectSyncFixture f;
   const std::vector<Digest> held = TwoSyncs(f, f.OnGpu("auto"), true);
   REQUIRE(TwoSyncs(f, f.OnGpu("shm"), false) == held);
   // Offloading moves the masters; their rounding stays where the rollout reads it.
@@ -82,7 +82,7 @@ TEST_CASE("A GPU's shard that is read where it lies arrives as it does through s
 
 TEST_CASE("A trainer's next session shares the memory that its rollout has open",
           "[trainer][cuda]") {
-  Fixture f;
+  DirectSyncFixture f;
   RankGroup group(1, f.OnGpu("auto"));
   Rank& rank = group[0];
   Rollout rollout(rank.session->plan().layout());
@@ -106,7 +106,7 @@ TEST_CASE("A trainer's next session shares the memory that its rollout has open"
 
 TEST_CASE("Where the shard's handle is refused on either side, the same sync goes through slots",
           "[trainer][cuda]") {
-  Fixture f;
+  DirectSyncFixture f;
   for (const bool by_trainer : {true, false}) {
     INFO(by_trainer);
     RankGroup group(1, f.OnGpu("auto"));
@@ -136,7 +136,7 @@ TEST_CASE("Where the shard's handle is refused on either side, the same sync goe
 
 TEST_CASE("Several ranks, float32 and a transport without handles have no shard to share",
           "[trainer][cuda]") {
-  Fixture f;
+  DirectSyncFixture f;
   const auto shared = [](int world, const RankGroupOptions& options) {
     RankGroup group(world, options);
     return group[0].session->shard().shared() != nullptr;

@@ -5,27 +5,22 @@
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
+#include "tests/trainer_worker/emulated_backend.h"
 
 namespace tandem {
 namespace {
 
 using namespace tandem::testing;
 
-std::unique_ptr<Backend> MakeEmulatedBackend() {
-  return MakeCudaBackend(
-             std::make_unique<emulator::EmulatedCuda>(emulator::OptionsFromEnvironment()), 0)
-      .value();
-}
-
 // The smallest that GPU's kernels take.
-TinyModelOptions SmallModel() {
+TinyModelOptions SmallGpuModel() {
   return {
       .num_layers = 1, .num_heads = 2, .num_kv_heads = 1, .head_dim = 64, .intermediate_size = 64};
 }
 
-struct Fixture : CheckpointFixture {
-  Fixture() {
-    REQUIRE(WriteTinyModel(options.model_dir, SmallModel()).ok());
+struct EmulatedGpuFixture : CheckpointFixture {
+  EmulatedGpuFixture() {
+    REQUIRE(WriteTinyModel(options.model_dir, SmallGpuModel()).ok());
     samples = RandomSamples(3, 3);
   }
   RankGroupOptions OnGpu(bool offload) const {
@@ -35,7 +30,7 @@ struct Fixture : CheckpointFixture {
   }
 };
 
-LogProbsBySample Scores(RankGroup& group, const std::vector<Sample>& samples) {
+LogProbsBySample GpuScores(RankGroup& group, const std::vector<Sample>& samples) {
   return group[0].session->Score(samples).value();
 }
 
@@ -57,10 +52,10 @@ std::vector<Digest> DigestsOfMasters(TrainingSession& session) {
 }  // namespace
 
 TEST_CASE("A trainer on an emulated GPU agrees with one on a CPU", "[trainer][cuda]") {
-  Fixture f;
+  EmulatedGpuFixture f;
   RankGroup host(1, f.options);
   RankGroup gpu(1, f.OnGpu(false));
-  const LogProbsBySample want = Scores(host, f.samples), got = Scores(gpu, f.samples);
+  const LogProbsBySample want = GpuScores(host, f.samples), got = GpuScores(gpu, f.samples);
   REQUIRE(got.size() == want.size());
   for (const auto& [sample, log_probs] : want) {
     for (size_t i = 0; i < log_probs.size(); ++i) {
@@ -80,8 +75,8 @@ TEST_CASE("A trainer on an emulated GPU agrees with one on a CPU", "[trainer][cu
 
 TEST_CASE("Two ranks on an emulated GPU have one rank's gradient norm, whatever they gather ahead",
           "[trainer][cuda]") {
-  Fixture f;
-  TinyModelOptions model = SmallModel();
+  EmulatedGpuFixture f;
+  TinyModelOptions model = SmallGpuModel();
   model.num_layers = 3;
   REQUIRE(WriteTinyModel(f.options.model_dir, model).ok());
   RankGroupOptions options = f.OnGpu(false);
@@ -107,19 +102,21 @@ TEST_CASE("Two ranks on an emulated GPU have one rank's gradient norm, whatever 
   REQUIRE(stepped[0] == stepped[1]);
 }
 
+namespace {
 // Hidden and head sizes of real models: every tensor fills its place.
-TinyModelOptions DenseModel() {
-  TinyModelOptions model = SmallModel();
+TinyModelOptions DenseGpuModel() {
+  TinyModelOptions model = SmallGpuModel();
   model.hidden_size = model.intermediate_size = 128;
   model.head_dim = 128;
   model.num_heads = 1;
   return model;
 }
+}  // namespace
 
 TEST_CASE("A single rank on a GPU reads its shard where it lies, with the bits of copies of it",
           "[trainer][cuda]") {
-  Fixture f;
-  REQUIRE(WriteTinyModel(f.options.model_dir, DenseModel()).ok());
+  EmulatedGpuFixture f;
+  REQUIRE(WriteTinyModel(f.options.model_dir, DenseGpuModel()).ok());
   RankGroup gpu(1, f.OnGpu(false));
   TrainingSession& session = *gpu[0].session;
   REQUIRE(session.plan().is_laid_out());
@@ -139,18 +136,18 @@ TEST_CASE("A single rank on a GPU reads its shard where it lies, with the bits o
     return group[0].session->ScoreReference(f.samples).value();
   };
   // An offloaded reference is copied into places; what it scores is what was frozen.
-  const LogProbsBySample scores = Scores(gpu, f.samples);
+  const LogProbsBySample scores = GpuScores(gpu, f.samples);
   REQUIRE(reference(gpu) == reference(copies));
   REQUIRE(reference(gpu) != scores);
   REQUIRE(gathered(gpu) == 0);
   REQUIRE(gathered(copies) > 0);
   // Back to the policy: the places hold another's weights.
-  REQUIRE(Scores(copies, f.samples) == scores);
+  REQUIRE(GpuScores(copies, f.samples) == scores);
 }
 
 TEST_CASE("Offloaded or not, resumed or not, an emulated GPU trains the same bits",
           "[trainer][cuda]") {
-  Fixture f;
+  EmulatedGpuFixture f;
   RankGroup gpu(1, f.OnGpu(false));
   f.TrainStep(gpu);
   const std::string saved = f.Save(gpu, "saved", 1);
@@ -164,7 +161,7 @@ TEST_CASE("Offloaded or not, resumed or not, an emulated GPU trains the same bit
   };
   REQUIRE(digests(gpu) == digests(resumed));
   REQUIRE(DigestsOfMasters(*resumed[0].session) == digests(resumed));
-  REQUIRE(Scores(gpu, f.samples) == Scores(resumed, f.samples));
+  REQUIRE(GpuScores(gpu, f.samples) == GpuScores(resumed, f.samples));
 }
 
 }  // namespace tandem

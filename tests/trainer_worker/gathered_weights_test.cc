@@ -12,14 +12,14 @@ namespace {
 
 using namespace tandem::testing;
 
-std::string Write(const TempDir& dir) {
+std::string WriteOdd(const TempDir& dir) {
   const std::string path = (dir.path() / "model").string();
   REQUIRE(WriteTinyModel(path, OddModel()).ok());
   return path;
 }
 
 // A model whose layers take megabytes, so that places of layers show in the ledger.
-std::string WriteLarge(const TempDir& dir) {
+std::string WriteLargeLayers(const TempDir& dir) {
   TinyModelOptions options;
   options.hidden_size = 256;
   options.num_layers = 5;
@@ -31,7 +31,7 @@ std::string WriteLarge(const TempDir& dir) {
   return path;
 }
 
-int64_t RegionBytes(int64_t bytes) {
+int64_t BytesOfRegion(int64_t bytes) {
   const int64_t page = int64_t{2} << 20;
   return (bytes + page - 1) / page * page;
 }
@@ -46,7 +46,7 @@ void RequireSame(RankGroup& want, RankGroup& got) {
   }
 }
 
-std::vector<LogProbsBySample> ScoresOf(RankGroup& group, const std::vector<Sample>& samples) {
+std::vector<LogProbsBySample> ScoresOfGroup(RankGroup& group, const std::vector<Sample>& samples) {
   std::vector<LogProbsBySample> scores(group.size());
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(scores[index],
@@ -59,7 +59,7 @@ std::vector<LogProbsBySample> ScoresOf(RankGroup& group, const std::vector<Sampl
 TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, changes no bit",
           "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir), .max_micro_batch_tokens = 90};
+  RankGroupOptions options{.model_dir = WriteOdd(dir), .max_micro_batch_tokens = 90};
   // One sample more than ranks: with three ranks, two of them join passes with nothing to compute.
   const std::vector<Sample> samples = RandomSamples(4, 5);
   for (const int world : {2, 3}) {
@@ -83,11 +83,11 @@ TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, c
       others.push_back(std::make_unique<RankGroup>(world, options));
     }
     for (int step = 0; step < 3; ++step) {
-      const auto scores = ScoresOf(plain, samples);
+      const auto scores = ScoresOfGroup(plain, samples);
       TrainOn(plain, samples);
       StepOn(plain);
       for (const auto& other : others) {
-        REQUIRE(ScoresOf(*other, samples) == scores);
+        REQUIRE(ScoresOfGroup(*other, samples) == scores);
         TrainOn(*other, samples);
         StepOn(*other);
         RequireSame(plain, *other);
@@ -98,7 +98,7 @@ TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, c
 
 TEST_CASE("Gathered layers take the memory that the formula says", "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteLarge(dir)};
+  RankGroupOptions options{.model_dir = WriteLargeLayers(dir)};
   const std::vector<Sample> samples = RandomSamples(2, 5);
   for (const int world : {1, 2}) {
     for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever, Reshard::kAuto}) {
@@ -118,7 +118,7 @@ TEST_CASE("Gathered layers take the memory that the formula says", "[trainer][ra
         const bool all = world == 1 || reshard == Reshard::kNever;
         REQUIRE(sizes.layers == (all ? 5 : prefetch ? 2 : 1));
         REQUIRE(BytesOf(group[0].ledger->Snapshot(), "gather") ==
-                RegionBytes(sizes.places) + RegionBytes(sizes.staging));
+                BytesOfRegion(sizes.places) + BytesOfRegion(sizes.staging));
       }
     }
   }
@@ -127,7 +127,7 @@ TEST_CASE("Gathered layers take the memory that the formula says", "[trainer][ra
 TEST_CASE("Activations that are kept take their memory on every rank, whichever layers stay",
           "[trainer][recompute]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteLarge(dir)};
+  RankGroupOptions options{.model_dir = WriteLargeLayers(dir)};
   const std::vector<Sample> samples = RandomSamples(6, 5);
   for (const int world : {1, 2, 3}) {
     for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever}) {
@@ -169,7 +169,7 @@ struct Gathering {
 TEST_CASE("What is gathered ahead fails with the status of a collective that waits",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir)};
+  const RankGroupOptions options{.model_dir = WriteOdd(dir)};
   RankGroup two(2, options);
   two.Run([](Rank& rank, int index) -> absl::Status {
     Gathering gathering(rank, {.reshard = Reshard::kAlways});
@@ -193,7 +193,7 @@ TEST_CASE("What is gathered ahead fails with the status of a collective that wai
 TEST_CASE("A gather that is under way when its session ends leaves no thread and no waiting rank",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir)};
+  const RankGroupOptions options{.model_dir = WriteOdd(dir)};
   RankGroup two(2, options);
   std::atomic<bool> ended = false;
   two.Run([&ended](Rank& rank, int index) -> absl::Status {
@@ -217,7 +217,7 @@ TEST_CASE("A gather that is under way when its session ends leaves no thread and
 TEST_CASE("Beyond the last and before the first layer nothing is gathered ahead",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteLarge(dir)};
+  const RankGroupOptions options{.model_dir = WriteLargeLayers(dir)};
   RankGroup two(2, options);
   two.RunOk([](Rank& rank, int) -> absl::Status {
     Gathering gathering(rank, {.reshard = Reshard::kAlways});
@@ -246,7 +246,7 @@ TEST_CASE("Beyond the last and before the first layer nothing is gathered ahead"
 TEST_CASE("W2: ranks gather every range of rows, and publish the digests of a single one",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir)};
+  const RankGroupOptions options{.model_dir = WriteOdd(dir)};
   std::vector<Digest> want;
   // The norms of q and k have 10 rows: of 12 ranks some hold none of them.
   for (const int world : {1, 2, 3, 12}) {

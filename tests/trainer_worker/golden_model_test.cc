@@ -16,21 +16,13 @@ namespace {
 
 using testing::CompareValues;
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
 
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
-
-std::vector<int32_t> TokensOf(const Json& tensor) {
+std::vector<int32_t> TokensOfTensor(const Json& tensor) {
   const std::vector<int64_t> ids = ParseTensor(tensor).Ints();
   return {ids.begin(), ids.end()};
 }
@@ -39,8 +31,8 @@ std::vector<int32_t> TokensOf(const Json& tensor) {
 int64_t LongestSequence(const GoldenCase& c) {
   size_t longest = 0;
   for (const Json& prompt : c.outputs.at("prompts")) {
-    const size_t generated = TokensOf(prompt.at("greedy_new_tokens")).size();
-    longest = std::max(longest, TokensOf(prompt.at("input_ids")).size() + generated);
+    const size_t generated = TokensOfTensor(prompt.at("greedy_new_tokens")).size();
+    longest = std::max(longest, TokensOfTensor(prompt.at("input_ids")).size() + generated);
   }
   return static_cast<int64_t>(longest);
 }
@@ -144,8 +136,8 @@ Sample WholeSequence(const std::vector<int32_t>& tokens) {
   return sample;
 }
 
-void CheckLogits(GoldenModel& model, const Json& prompt) {
-  const std::vector<int32_t> tokens = TokensOf(prompt.at("input_ids"));
+void CheckModelLogits(GoldenModel& model, const Json& prompt) {
+  const std::vector<int32_t> tokens = TokensOfTensor(prompt.at("input_ids"));
   const GoldenTensor want = ParseTensor(prompt.at("logits"));
   const std::vector<float> logits = model.Logits(tokens);
   REQUIRE(want.values.size() <= logits.size());
@@ -154,9 +146,9 @@ void CheckLogits(GoldenModel& model, const Json& prompt) {
   REQUIRE(CompareValues(tail, want.values, 1e-3, 2e-3) == "");
 }
 
-void CheckGreedy(GoldenModel& model, const Json& prompt) {
-  std::vector<int32_t> tokens = TokensOf(prompt.at("input_ids"));
-  const std::vector<int32_t> want = TokensOf(prompt.at("greedy_new_tokens"));
+void CheckGreedyTokens(GoldenModel& model, const Json& prompt) {
+  std::vector<int32_t> tokens = TokensOfTensor(prompt.at("input_ids"));
+  const std::vector<int32_t> want = TokensOfTensor(prompt.at("greedy_new_tokens"));
   const auto vocab = static_cast<int64_t>(model.session().spec().vocab_size);
   for (size_t step = 0; step < want.size(); ++step) {
     if (testing::ParseNumber(prompt.at("greedy_top2_margin").at(step)) < 1e-3) return;
@@ -168,7 +160,7 @@ void CheckGreedy(GoldenModel& model, const Json& prompt) {
 }
 
 void CheckTokenLogProbs(GoldenModel& model, const Json& prompt) {
-  const std::vector<int32_t> tokens = TokensOf(prompt.at("input_ids"));
+  const std::vector<int32_t> tokens = TokensOfTensor(prompt.at("input_ids"));
   if (tokens.size() < 2) return;
   const auto scores = model.session().Score({WholeSequence(tokens)});
   REQUIRE(scores.ok());
@@ -190,7 +182,7 @@ void CheckGradients(GoldenModel& model, const Json& outputs) {
       std::max_element(prompts.begin(), prompts.end(), [](const Json& a, const Json& b) {
         return a.at("input_ids").at("shape").at(0) < b.at("input_ids").at("shape").at(0);
       });
-  Sample sample = WholeSequence(TokensOf(longest->at("input_ids")));
+  Sample sample = WholeSequence(TokensOfTensor(longest->at("input_ids")));
   const auto scores = model.session().Score({sample});
   REQUIRE(scores.ok());
   sample.log_probs = scores->at(1);
@@ -226,8 +218,8 @@ void CheckGradients(GoldenModel& model, const Json& outputs) {
 void CheckForward(const GoldenFamily& family, const GoldenCase& c) {
   GoldenModel model(family, c, DType::kFloat32);
   for (const Json& prompt : c.outputs.at("prompts")) {
-    CheckLogits(model, prompt);
-    CheckGreedy(model, prompt);
+    CheckModelLogits(model, prompt);
+    CheckGreedyTokens(model, prompt);
     CheckTokenLogProbs(model, prompt);
   }
   CheckGradients(model, c.outputs);
@@ -237,7 +229,7 @@ void CheckBf16(const GoldenFamily& family, const GoldenCase& c) {
   GoldenModel model(family, c, DType::kBFloat16);
   std::vector<int32_t> longest;
   for (const Json& prompt : c.outputs.at("prompts")) {
-    const std::vector<int32_t> tokens = TokensOf(prompt.at("input_ids"));
+    const std::vector<int32_t> tokens = TokensOfTensor(prompt.at("input_ids"));
     if (tokens.size() > longest.size()) longest = tokens;
   }
   const std::vector<float> logits = model.Logits(longest);

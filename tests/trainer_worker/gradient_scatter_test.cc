@@ -17,21 +17,19 @@
 #include "common/weights/cuda/cuda_shard_ops.h"
 #include "tests/common/comm/nccl/fake_nccl.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 #include "tests/support/tiny_model.h"
 
 namespace tandem {
 namespace {
 
+using testing::CountOf;
 using testing::FakeNccl;
 using Calls = std::vector<std::string>;
 
 constexpr int kRanks = 2;
 constexpr int kLayers = 5;
 constexpr int64_t kElement = sizeof(float);
-
-int64_t CountOf(const Calls& calls, const std::string& name) {
-  return std::count(calls.begin(), calls.end(), name);
-}
 
 // What rank `rank` adds to an element of a group's gradients in a micro-batch.
 float Gradient(int rank, int batch, int layer, int64_t i) {
@@ -40,7 +38,7 @@ float Gradient(int rank, int batch, int layer, int64_t i) {
 }
 
 // Rows that two ranks do not share equally.
-testing::TinyModelOptions Model() {
+testing::TinyModelOptions ScatteredModel() {
   return {.vocab_size = 289, .hidden_size = 24, .num_layers = kLayers, .intermediate_size = 33};
 }
 
@@ -48,7 +46,7 @@ struct Trainee {
   Trainee(int rank, const std::string& rendezvous, FakeNccl* nccl, uint64_t late_streams)
       : cuda({.devices = kRanks, .late_streams = late_streams}),
         layout(WeightLayout::Build(
-            testing::TinyModelSpec(Model()), DType::kBFloat16, WeightFormat::kRowMajor)),
+            testing::TinyModelSpec(ScatteredModel()), DType::kBFloat16, WeightFormat::kRowMajor)),
         plan(&layout, rank, kRanks),
         device(CudaContext::Create(&cuda, rank).value()) {
     DeviceGroupOptions options;

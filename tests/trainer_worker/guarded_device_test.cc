@@ -7,6 +7,7 @@
 
 #include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
+#include "tests/trainer_worker/guarded_ranks.h"
 #include "trainer_worker/changed_share.h"
 #include "trainer_worker/master_rows.h"
 
@@ -14,10 +15,6 @@ namespace tandem {
 namespace {
 
 using namespace tandem::testing;
-
-std::unique_ptr<Backend> MakeGuardedBackend() {
-  return std::make_unique<GuardedBackend>(MakeHostBackend());
-}
 
 std::vector<Digest> DigestsOf(RankGroup& group) {
   std::vector<Digest> digests;
@@ -30,7 +27,7 @@ std::vector<Digest> DigestsOf(RankGroup& group) {
   return digests;
 }
 
-LogProbsBySample Scores(RankGroup& group, const std::vector<Sample>& samples, bool reference) {
+LogProbsBySample ScoresOfAll(RankGroup& group, const std::vector<Sample>& samples, bool reference) {
   LogProbsBySample all;
   std::mutex mutex;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
@@ -45,7 +42,7 @@ LogProbsBySample Scores(RankGroup& group, const std::vector<Sample>& samples, bo
   return all;
 }
 
-struct Variant {
+struct GuardedVariant {
   int world = 1;
   bool offload = false;
   Recompute recompute = Recompute::kNever;
@@ -58,7 +55,9 @@ TinyModelOptions DenseModel() {
   return {.hidden_size = 128, .num_layers = 3, .head_dim = 32, .intermediate_size = 64};
 }
 
-RankGroupOptions OptionsOf(const CheckpointFixture& f, const Variant& variant, bool guarded) {
+RankGroupOptions GuardedOptions(const CheckpointFixture& f,
+                                const GuardedVariant& variant,
+                                bool guarded) {
   RankGroupOptions options = f.Offloaded(variant.offload, variant.offload);
   options.offload_reference = variant.offload;
   options.recompute = variant.recompute;
@@ -70,11 +69,11 @@ RankGroupOptions OptionsOf(const CheckpointFixture& f, const Variant& variant, b
 }
 
 // Two steps, the checkpoint of them, and a step of those that resume from it.
-void RequireSameRun(const Variant& variant) {
+void RequireSameGuardedRun(const GuardedVariant& variant) {
   CheckpointFixture f;
   if (variant.dense) REQUIRE(WriteTinyModel(f.options.model_dir, DenseModel()).ok());
-  RankGroup host(variant.world, OptionsOf(f, variant, false));
-  RankGroup device(variant.world, OptionsOf(f, variant, true));
+  RankGroup host(variant.world, GuardedOptions(f, variant, false));
+  RankGroup device(variant.world, GuardedOptions(f, variant, true));
   const bool in_place = variant.dense && variant.world == 1;
   REQUIRE(device[0].session->plan().is_laid_out() == in_place);
   for (RankGroup* group : {&host, &device}) {
@@ -83,12 +82,12 @@ void RequireSameRun(const Variant& variant) {
   }
   REQUIRE(DigestsOf(host) == DigestsOf(device));
   for (const bool reference : {false, true}) {
-    REQUIRE(Scores(host, f.samples, reference) == Scores(device, f.samples, reference));
+    REQUIRE(ScoresOfAll(host, f.samples, reference) == ScoresOfAll(device, f.samples, reference));
   }
   const std::string saved = f.Save(host, "host", 2);
   RequireSameFiles(saved, f.Save(device, "device", 2));
 
-  RankGroup resumed(variant.world, OptionsOf(f, variant, true));
+  RankGroup resumed(variant.world, GuardedOptions(f, variant, true));
   f.Load(resumed, saved, 2);
   f.TrainStep(host);
   f.TrainStep(resumed);
@@ -100,19 +99,24 @@ void RequireSameRun(const Variant& variant) {
 TEST_CASE("A trainer on a device trains, saves and resumes with the bits of one on the host",
           "[trainer][device]") {
   for (const int world : {1, 2}) {
-    for (const bool offload : {false, true}) RequireSameRun({.world = world, .offload = offload});
-    RequireSameRun({.world = world, .recompute = Recompute::kAlways, .reshard = Reshard::kAlways});
+    for (const bool offload : {false, true}) {
+      RequireSameGuardedRun({.world = world, .offload = offload});
+    }
+    RequireSameGuardedRun(
+        {.world = world, .recompute = Recompute::kAlways, .reshard = Reshard::kAlways});
   }
-  RequireSameRun({.world = 3, .offload = true, .reshard = Reshard::kAlways});
-  RequireSameRun({.world = 2, .dtype = DType::kFloat32});
+  RequireSameGuardedRun({.world = 3, .offload = true, .reshard = Reshard::kAlways});
+  RequireSameGuardedRun({.world = 2, .dtype = DType::kFloat32});
 }
 
 TEST_CASE(
     "A trainer that reads its shard where it lies on a device has the bits of one on the host",
     "[trainer][device]") {
-  for (const bool offload : {false, true}) RequireSameRun({.offload = offload, .dense = true});
-  RequireSameRun({.dtype = DType::kFloat32, .dense = true});
-  RequireSameRun({.world = 2, .dense = true});
+  for (const bool offload : {false, true}) {
+    RequireSameGuardedRun({.offload = offload, .dense = true});
+  }
+  RequireSameGuardedRun({.dtype = DType::kFloat32, .dense = true});
+  RequireSameGuardedRun({.world = 2, .dense = true});
 }
 
 TEST_CASE("Rows that a check compares with come from a device's masters", "[trainer][device]") {

@@ -8,8 +8,8 @@ namespace {
 
 using namespace tandem::testing;
 
-struct Fixture {
-  Fixture() {
+struct MasterDigestsFixture {
+  MasterDigestsFixture() {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir, OddModel()).ok());
   }
@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<Digest>> GatheredDigests(Rank& rank) {
 
 TEST_CASE("Digests of masters are those of the rounded tensors, on any number of ranks",
           "[trainer][digest]") {
-  Fixture f;
+  MasterDigestsFixture f;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     f.options.dtype = dtype;
     for (const int world : {1, 2, 3}) {
@@ -59,7 +59,7 @@ TEST_CASE("Digests of masters are those of the rounded tensors, on any number of
 
 TEST_CASE("A publisher that sends what it had before the step is refused by the rollout",
           "[trainer][digest]") {
-  Fixture f;
+  MasterDigestsFixture f;
   for (const bool offload : {false, true}) {
     f.options.offload_master = offload;
     RankGroup group(1, f.options);
@@ -88,7 +88,7 @@ TEST_CASE("A publisher that sends what it had before the step is refused by the 
 }
 
 TEST_CASE("Masters that were never taken are no digest", "[trainer][digest]") {
-  Fixture f;
+  MasterDigestsFixture f;
   RankGroup group(2, f.options);
   group.Run([](Rank& rank, int) {
     const MasterDigests none(&rank.session->plan());

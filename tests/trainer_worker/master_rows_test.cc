@@ -15,8 +15,8 @@ namespace {
 
 using namespace tandem::testing;
 
-struct Fixture {
-  Fixture() {
+struct MasterRowsFixture {
+  MasterRowsFixture() {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir, OddModel()).ok());
   }
@@ -24,7 +24,7 @@ struct Fixture {
   RankGroupOptions options;
 };
 
-absl::StatusOr<std::unique_ptr<MasterRows>> RowsOf(Rank& rank, MasterRowsOptions options) {
+absl::StatusOr<std::unique_ptr<MasterRows>> MasterRowsOf(Rank& rank, MasterRowsOptions options) {
   options.scratch_bytes = kRowRangeBytes;
   return MasterRows::Create(&rank.session->shard(), &rank.session->communicator(),
                             rank.ledger.get(), options);
@@ -60,7 +60,7 @@ std::vector<WeightCheckReport> CheckAll(RankGroup& group,
                                         std::vector<std::unique_ptr<MemoryRollout>>& rollouts) {
   std::vector<WeightCheckReport> reports(rollouts.size());
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const auto oracle, RowsOf(rank, {}));
+    TANDEM_ASSIGN_OR_RETURN(const auto oracle, MasterRowsOf(rank, {}));
     MemoryReader reader(*rollouts[static_cast<size_t>(index)]);
     TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(index)],
                             CheckWeights(rank.session->decoder().layout(), *oracle, &reader));
@@ -73,7 +73,7 @@ std::vector<WeightCheckReport> CheckAll(RankGroup& group,
 
 TEST_CASE("Rows are the masters, rounded or not, on the ranks that receive them",
           "[trainer][check]") {
-  Fixture f;
+  MasterRowsFixture f;
   for (const bool offload : {false, true}) {
     f.options.offload_master = offload;
     for (const int world : {1, 2, 3, 12}) {
@@ -84,7 +84,7 @@ TEST_CASE("Rows are the masters, rounded or not, on the ranks that receive them"
         for (const int receiver : {-1, 0}) {
           group.RunOk([&](Rank& rank, int index) -> absl::Status {
             TANDEM_ASSIGN_OR_RETURN(const auto rows,
-                                    RowsOf(rank, {.dtype = dtype, .receiver = receiver}));
+                                    MasterRowsOf(rank, {.dtype = dtype, .receiver = receiver}));
             for (const TensorPlace& place : rank.session->decoder().layout().places()) {
               const auto element = static_cast<int64_t>(DTypeBytes(dtype));
               for (int64_t row = 0; row < place.rows(); row += 7) {
@@ -114,7 +114,7 @@ TEST_CASE("Rows are the masters, rounded or not, on the ranks that receive them"
 
 TEST_CASE("A rounded copy that changed under intact masters is found by the check",
           "[trainer][check]") {
-  Fixture f;
+  MasterRowsFixture f;
   for (const int world : {1, 2}) {
     RankGroup group(world, f.options);
     auto rollouts = RolloutsOf(group);
@@ -143,7 +143,7 @@ TEST_CASE("A rounded copy that changed under intact masters is found by the chec
 
 TEST_CASE("Ranks whose rollouts differ in different tensors each name their own",
           "[trainer][check]") {
-  Fixture f;
+  MasterRowsFixture f;
   RankGroup group(3, f.options);
   auto rollouts = RolloutsOf(group);
   AdoptCopies(group, rollouts);
@@ -167,7 +167,7 @@ TEST_CASE("Ranks whose rollouts differ in different tensors each name their own"
 }
 
 TEST_CASE("A rank without memory for a check or an export tells the others", "[trainer][check]") {
-  Fixture f;
+  MasterRowsFixture f;
   RankGroup group(2, f.options);
   group.Run([](Rank& rank, int index) {
     const int64_t none_has = int64_t{1} << 47;

@@ -21,12 +21,10 @@ int64_t Peak(const Rank& rank, const std::string& tag) {
   return 0;
 }
 
-using Fixture = CheckpointFixture;
-
 }  // namespace
 
 TEST_CASE("Offloading changes no bit of training, on any number of ranks", "[trainer][offload]") {
-  Fixture f;
+  CheckpointFixture f;
   for (const int world : {1, 2, 3}) {
     RankGroup resident(world, f.options);
     RankGroup master(world, f.Offloaded(true, false)), both(world, f.Offloaded(true, true));
@@ -43,7 +41,7 @@ TEST_CASE("Offloading changes no bit of training, on any number of ranks", "[tra
 
 TEST_CASE("Offloaded arrays are counted as files and leave the device between steps",
           "[trainer][offload]") {
-  Fixture f;
+  CheckpointFixture f;
   RankGroup group(2, f.Offloaded(true, true));
   const int64_t bytes = group[0].session->shard().elements() * 4;
   REQUIRE(Held(group[0], "master", Location::kFile) == bytes);
@@ -62,7 +60,7 @@ TEST_CASE("Offloaded arrays are counted as files and leave the device between st
 }
 
 TEST_CASE("A checkpoint goes between resident and offloaded trainers", "[trainer][offload]") {
-  Fixture f;
+  CheckpointFixture f;
   RankGroup resident(2, f.options), offloaded(3, f.Offloaded(true, true));
   TrainOn(resident, f.samples);
   StepOn(resident);
@@ -78,7 +76,7 @@ TEST_CASE("A checkpoint goes between resident and offloaded trainers", "[trainer
 
 TEST_CASE("A rank that has no room for moments leaves no rank a version ahead",
           "[trainer][offload]") {
-  Fixture f;
+  CheckpointFixture f;
   for (const int failing : {0, 1}) {
     RankGroup group(2, f.Offloaded(false, true));
     TrainOn(group, f.samples);

@@ -14,18 +14,10 @@ namespace {
 
 using testing::CompareValues;
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::Json;
 using testing::ParseTensor;
-
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
 
 struct Parameter {
   explicit Parameter(std::vector<float> initial)
@@ -33,7 +25,7 @@ struct Parameter {
   std::vector<float> master, exp_avg, exp_avg_sq;
 };
 
-void RequireValues(const std::vector<float>& got, const Json& want) {
+void RequireParameters(const std::vector<float>& got, const Json& want) {
   REQUIRE(CompareValues(got, ParseTensor(want).values, 1e-5, 1e-7) == "");
 }
 
@@ -75,15 +67,15 @@ void CheckOptimizerStep(const GoldenFamily&, const GoldenCase& c) {
       Update(a, ga, c.options, steps, scale);
       Update(b, gb, c.options, steps, scale);
       for (float& g : ga) g *= scale;
-      RequireValues(ga, wanted[i].at("clipped_grad_a"));
+      RequireParameters(ga, wanted[i].at("clipped_grad_a"));
     } else {
       REQUIRE(wanted[i].at("clipped_grad_a").is_null());
     }
     REQUIRE(wanted[i].at("adam_step").get<int64_t>() == steps);
-    RequireValues(a.master, wanted[i].at("a"));
-    RequireValues(b.master, wanted[i].at("b"));
-    RequireValues(a.exp_avg, wanted[i].at("exp_avg_a"));
-    RequireValues(a.exp_avg_sq, wanted[i].at("exp_avg_sq_a"));
+    RequireParameters(a.master, wanted[i].at("a"));
+    RequireParameters(b.master, wanted[i].at("b"));
+    RequireParameters(a.exp_avg, wanted[i].at("exp_avg_a"));
+    RequireParameters(a.exp_avg_sq, wanted[i].at("exp_avg_sq_a"));
   }
 }
 

@@ -67,7 +67,7 @@ std::vector<PackedBatch> Pack(const std::vector<Sample>& samples, bool share = t
 }
 
 // The tokens that a sequence sees: rows of the prompt that it shares, then its own.
-std::vector<int32_t> RowsOf(const PackedBatch& batch, size_t index) {
+std::vector<int32_t> RowsSeen(const PackedBatch& batch, size_t index) {
   const PackedBatch::Sequence& sequence = batch.sequences[index];
   std::vector<int32_t> rows;
   if (sequence.prefix >= 0) {
@@ -80,7 +80,7 @@ std::vector<int32_t> RowsOf(const PackedBatch& batch, size_t index) {
 }
 
 // The trained response tokens of a sample.
-std::vector<int64_t> Trained(const Sample& sample) {
+std::vector<int64_t> TrainedTokensOf(const Sample& sample) {
   std::vector<int64_t> trained;
   for (const Segment& segment : sample.segments) {
     for (int64_t i = segment.begin; segment.trained && i < segment.begin + segment.length; ++i) {
@@ -143,11 +143,11 @@ TEST_CASE("A micro-batch has the rows of its sequences and no padding", "[packin
         REQUIRE(sequence.first_row == rows);
         rows += sequence.rows;
         const Sample& sample = samples[static_cast<size_t>(sequence.sample)];
-        const std::vector<int32_t> seen = RowsOf(batch, i);
+        const std::vector<int32_t> seen = RowsSeen(batch, i);
         REQUIRE(std::ssize(seen) >= sample.prompt_tokens);
         REQUIRE(std::equal(seen.begin(), seen.end(), sample.tokens.begin()));
         // No row behind the last one that scores something.
-        const auto trained = Trained(sample);
+        const auto trained = TrainedTokensOf(sample);
         const int64_t needed = trained.empty() ? 0 : WindowOf(sample).RowOf(trained.back()) + 1;
         REQUIRE(std::ssize(seen) == std::max(needed, sample.prompt_tokens));
       }
@@ -172,7 +172,9 @@ TEST_CASE("Every trained response token is scored once, by the row before it", "
         scored[sample.sample_id].push_back(response);
       }
     }
-    for (const Sample& sample : samples) REQUIRE(scored[sample.sample_id] == Trained(sample));
+    for (const Sample& sample : samples) {
+      REQUIRE(scored[sample.sample_id] == TrainedTokensOf(sample));
+    }
   }
 }
 

@@ -16,14 +16,14 @@ constexpr int64_t kPrompt = 10, kResponse = 12, kPositions = 128;
 
 EmulatedCuda* newest = nullptr;  // of the rank that was made last
 
-std::unique_ptr<Backend> MakeEmulatedBackend() {
+std::unique_ptr<Backend> MakeNewestBackend() {
   auto cuda = std::make_unique<EmulatedCuda>();
   newest = cuda.get();
   return MakeCudaBackend(std::move(cuda), 0).value();
 }
 
 // Some MiB of weights: what is forgotten would not hide in the rounding of regions.
-TinyModelOptions Model() {
+TinyModelOptions PlannedGpuModel() {
   return {.vocab_size = 6000,
           .hidden_size = 128,
           .num_layers = 3,
@@ -58,11 +58,11 @@ struct Run {
   bool adapters = false;  // are trained, alone
 };
 
-void RequireAsPlanned(const Run& run) {
+void RequireGpuAsPlanned(const Run& run) {
   TempDir dir;
   RankGroupOptions options;
   options.model_dir = (dir.path() / "model").string();
-  REQUIRE(WriteTinyModel(options.model_dir, Model()).ok());
+  REQUIRE(WriteTinyModel(options.model_dir, PlannedGpuModel()).ok());
   options.train_limits = {.micro_batch_tokens = 256,
                           .samples = run.groups * run.each,
                           .groups = run.groups,
@@ -72,7 +72,7 @@ void RequireAsPlanned(const Run& run) {
   options.score_limits = options.train_limits;
   options.recompute = run.recompute;
   options.offload_master = options.offload_moments = options.offload_reference = run.offload;
-  options.make_backend = MakeEmulatedBackend;
+  options.make_backend = MakeNewestBackend;
   if (run.adapters) {
     options.lora = {.rank = 16, .alpha = 32, .target_modules = {"all-linear"}};
     options.offload_master = options.offload_reference = false;
@@ -87,12 +87,12 @@ void RequireAsPlanned(const Run& run) {
   input.trainer.offload_reference = options.offload_reference;
   if (run.adapters) {
     input.trainer.adapters = input.trainer.adapter_shard =
-        MakeLoraSpec(TinyModelSpec(Model()), options.lora)->parameters();
+        MakeLoraSpec(TinyModelSpec(PlannedGpuModel()), options.lora)->parameters();
   }
   input.train_limits = input.score_limits = options.train_limits;
   input.recompute = run.recompute;
   input.slots = 0;
-  const MemoryPlan plan = PlanMemory(TinyModelSpec(Model()), input);
+  const MemoryPlan plan = PlanMemory(TinyModelSpec(PlannedGpuModel()), input);
   int64_t planned = 0, scratch = 0;
   for (const PlannedPhase& phase : plan.phases) {
     if (phase.phase != "start") planned = std::max(planned, plan.LedgerBytes(phase, true));
@@ -128,21 +128,21 @@ void RequireAsPlanned(const Run& run) {
 }  // namespace
 
 TEST_CASE("A trainer takes of a GPU what is planned, at most a tenth less", "[trainer][memory]") {
-  RequireAsPlanned({});
+  RequireGpuAsPlanned({});
 }
 
 TEST_CASE("A trainer takes of a GPU what is planned: shared prompts, recomputed",
           "[trainer][memory]") {
-  RequireAsPlanned({.groups = 1, .each = 4, .recompute = Recompute::kAlways});
+  RequireGpuAsPlanned({.groups = 1, .each = 4, .recompute = Recompute::kAlways});
 }
 
 TEST_CASE("A trainer takes of a GPU what is planned: adapters", "[trainer][memory][lora]") {
-  RequireAsPlanned({.adapters = true});
-  RequireAsPlanned({.recompute = Recompute::kAlways, .offload = true, .adapters = true});
+  RequireGpuAsPlanned({.adapters = true});
+  RequireGpuAsPlanned({.recompute = Recompute::kAlways, .offload = true, .adapters = true});
 }
 
 TEST_CASE("A trainer takes of a GPU what is planned: offloaded", "[trainer][memory]") {
-  RequireAsPlanned({.offload = true});
+  RequireGpuAsPlanned({.offload = true});
 }
 
 }  // namespace tandem

@@ -30,8 +30,8 @@ int64_t DevicePeak(const LedgerSnapshot& ledger, const std::string& tag) {
 }
 
 // Weights of some MiB: what is forgotten would not hide in the rounding of regions.
-struct Fixture {
-  Fixture() {
+struct PlannedMemoryFixture {
+  PlannedMemoryFixture() {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir, {.model_type = "qwen3",
                                                .vocab_size = 9000,
@@ -55,7 +55,7 @@ struct Fixture {
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
-void RequireAsPlanned(int world, const RankGroupOptions& options, std::vector<Sample> samples) {
+void RequireHostAsPlanned(int world, const RankGroupOptions& options, std::vector<Sample> samples) {
   RankGroup group(world, options);
   const MiniBatchRequest request = RequestFor(samples);
   std::vector<LedgerSnapshot> ledgers(static_cast<size_t>(world));
@@ -106,17 +106,17 @@ void RequireAsPlanned(int world, const RankGroupOptions& options, std::vector<Sa
 }  // namespace
 
 TEST_CASE("A trainer takes what is planned, on any number of ranks", "[trainer][memory]") {
-  const Fixture f;
-  for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
+  const PlannedMemoryFixture f;
+  for (const int world : {1, 2, 3}) RequireHostAsPlanned(world, f.options, f.samples);
 }
 
 TEST_CASE("A trainer on a device takes what is planned, on any number of ranks",
           "[trainer][memory][device]") {
-  Fixture f;
+  PlannedMemoryFixture f;
   f.options.make_backend = []() -> std::unique_ptr<Backend> {
     return std::make_unique<GuardedBackend>(MakeHostBackend());
   };
-  for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
+  for (const int world : {1, 2, 3}) RequireHostAsPlanned(world, f.options, f.samples);
   // Tensors that lie in the shard as the ops read them.
   REQUIRE(WriteTinyModel(f.options.model_dir, {.vocab_size = 9000,
                                                .hidden_size = 128,
@@ -124,54 +124,54 @@ TEST_CASE("A trainer on a device takes what is planned, on any number of ranks",
                                                .head_dim = 32,
                                                .intermediate_size = 1100})
               .ok());
-  for (const int world : {1, 2}) RequireAsPlanned(world, f.options, f.samples);
+  for (const int world : {1, 2}) RequireHostAsPlanned(world, f.options, f.samples);
 }
 
 TEST_CASE("A trainer takes what is planned, however it gathers and recomputes",
           "[trainer][memory]") {
-  Fixture f;
+  PlannedMemoryFixture f;
   f.options.recompute = Recompute::kAlways;
   for (const Reshard reshard : {Reshard::kAuto, Reshard::kAlways, Reshard::kNever}) {
     for (const bool prefetch : {true, false}) {
       f.options.reshard = reshard;
       f.options.prefetch = prefetch;
-      RequireAsPlanned(2, f.options, f.samples);
+      RequireHostAsPlanned(2, f.options, f.samples);
     }
   }
 }
 
 TEST_CASE("A trainer takes what is planned, offloaded and in float32", "[trainer][memory]") {
-  Fixture f;
+  PlannedMemoryFixture f;
   f.options.offload_moments = true;
-  RequireAsPlanned(2, f.options, f.samples);
+  RequireHostAsPlanned(2, f.options, f.samples);
   f.options.offload_master = true;
-  RequireAsPlanned(1, f.options, f.samples);
-  RequireAsPlanned(2, f.options, f.samples);
+  RequireHostAsPlanned(1, f.options, f.samples);
+  RequireHostAsPlanned(2, f.options, f.samples);
   f.options.offload_master = f.options.offload_moments = false;
   f.options.dtype = DType::kFloat32;
-  RequireAsPlanned(2, f.options, f.samples);
+  RequireHostAsPlanned(2, f.options, f.samples);
 }
 
 TEST_CASE("A trainer takes what is planned with adapters, on any number of ranks",
           "[trainer][memory][lora]") {
-  Fixture f;
+  PlannedMemoryFixture f;
   f.options.lora = {.rank = 64, .alpha = 64, .target_modules = {"all-linear"}};
-  for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
+  for (const int world : {1, 2, 3}) RequireHostAsPlanned(world, f.options, f.samples);
   f.options.offload_moments = true;
-  RequireAsPlanned(2, f.options, f.samples);
+  RequireHostAsPlanned(2, f.options, f.samples);
   // A base that is stored in float32 stays so.
   REQUIRE(WriteTinyModel(f.options.model_dir, {.vocab_size = 9000, .float32 = true}).ok());
-  RequireAsPlanned(1, f.options, f.samples);
+  RequireHostAsPlanned(1, f.options, f.samples);
 }
 
 TEST_CASE("A trainer on a device takes what is planned with adapters, on any number of ranks",
           "[trainer][memory][device][lora]") {
-  Fixture f;
+  PlannedMemoryFixture f;
   f.options.make_backend = []() -> std::unique_ptr<Backend> {
     return std::make_unique<GuardedBackend>(MakeHostBackend());
   };
   f.options.lora = {.rank = 64, .alpha = 64, .target_modules = {"all-linear"}};
-  for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
+  for (const int world : {1, 2, 3}) RequireHostAsPlanned(world, f.options, f.samples);
   // Where the shard is laid out for the ops it is still not what they read.
   REQUIRE(WriteTinyModel(f.options.model_dir, {.vocab_size = 9000,
                                                .hidden_size = 128,
@@ -179,22 +179,22 @@ TEST_CASE("A trainer on a device takes what is planned with adapters, on any num
                                                .head_dim = 32,
                                                .intermediate_size = 1100})
               .ok());
-  RequireAsPlanned(1, f.options, f.samples);
+  RequireHostAsPlanned(1, f.options, f.samples);
 }
 
 TEST_CASE("A trainer takes what is planned with adapters beside the base",
           "[trainer][memory][lora]") {
-  Fixture f;
+  PlannedMemoryFixture f;
   f.options.lora = {.rank = 64, .alpha = 64, .target_modules = {"all-linear"}, .merge = false};
-  for (const int world : {1, 2, 3}) RequireAsPlanned(world, f.options, f.samples);
+  for (const int world : {1, 2, 3}) RequireHostAsPlanned(world, f.options, f.samples);
   // Every layer has room for what one of them has.
   f.options.lora.target_modules = {"q_proj", R"(.*layers\.2\.mlp\..*)"};
   f.options.recompute = Recompute::kAlways;
-  for (const int world : {1, 2}) RequireAsPlanned(world, f.options, f.samples);
+  for (const int world : {1, 2}) RequireHostAsPlanned(world, f.options, f.samples);
 }
 
 TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][memory]") {
-  Fixture f;
+  PlannedMemoryFixture f;
   f.options.probe_limits = f.options.train_limits;
   f.options.probe_limits.samples = f.options.probe_limits.groups = 2;
   f.options.score_limits = f.options.train_limits;
@@ -218,7 +218,7 @@ TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][mem
 }
 
 TEST_CASE("What ranges of rows are gathered into is planned", "[trainer][memory]") {
-  const Fixture f;
+  const PlannedMemoryFixture f;
   for (const int world : {1, 2}) {
     RankGroup group(world, f.options);
     const ModelSpec& spec = group[0].session->spec();
@@ -233,7 +233,7 @@ TEST_CASE("What ranges of rows are gathered into is planned", "[trainer][memory]
 }
 
 TEST_CASE("Memory for the largest micro-batch is held from the first on", "[trainer][memory]") {
-  const Fixture f;
+  const PlannedMemoryFixture f;
   RankGroup group(1, f.options);
   Rank& rank = group[0];
   const std::vector<Sample> one(f.samples.begin(), f.samples.begin() + 1);

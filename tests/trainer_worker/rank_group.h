@@ -277,4 +277,12 @@ inline OptimizerReport StepOn(RankGroup& group) {
   return reports[0];
 }
 
+inline void RequireSameGradients(RankGroup& a, RankGroup& b) {
+  for (const std::string& name : a.TensorNames()) {
+    INFO(name);
+    const bool same = a.Gradient(name) == b.Gradient(name);
+    REQUIRE(same);
+  }
+}
+
 }  // namespace tandem::testing

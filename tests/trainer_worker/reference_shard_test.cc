@@ -15,7 +15,7 @@ using namespace tandem::testing;
 constexpr int64_t kPage = 4096;
 
 // Layers of some hundred KB, whose pages can be counted, in sizes that 2 and 3 do not divide.
-std::string Write(const TempDir& dir) {
+std::string WriteLayers(const TempDir& dir) {
   TinyModelOptions options;
   options.model_type = "qwen3";
   options.vocab_size = 289;
@@ -30,14 +30,14 @@ std::string Write(const TempDir& dir) {
   return path;
 }
 
-struct Scores {
+struct ScoresOfBoth {
   std::vector<LogProbsBySample> reference, current;
 };
 
 // Freezes, steps away from the frozen weights, and scores under both policies, twice.
-Scores ScoreBoth(RankGroup& group, const std::vector<Sample>& samples) {
-  Scores scores{std::vector<LogProbsBySample>(group.size()),
-                std::vector<LogProbsBySample>(group.size())};
+ScoresOfBoth ScoreBoth(RankGroup& group, const std::vector<Sample>& samples) {
+  ScoresOfBoth scores{std::vector<LogProbsBySample>(group.size()),
+                      std::vector<LogProbsBySample>(group.size())};
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     TrainingSession& session = *rank.session;
     const std::vector<Sample> mine = Share(samples, index, group.size());
@@ -63,7 +63,7 @@ int64_t BytesAt(const Ledger& ledger, const std::string& tag, Location location)
 TEST_CASE("An offloaded reference policy gives the bits of one in memory on any number of ranks",
           "[trainer][reference]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir), .max_micro_batch_tokens = 90};
+  RankGroupOptions options{.model_dir = WriteLayers(dir), .max_micro_batch_tokens = 90};
   const std::vector<Sample> samples = RandomSamples(5, 21);
   for (const int world : {1, 2, 3}) {
     for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever}) {
@@ -74,7 +74,7 @@ TEST_CASE("An offloaded reference policy gives the bits of one in memory on any 
         RankGroup resident(world, options);
         options.offload_reference = true;
         RankGroup offloaded(world, options);
-        const Scores want = ScoreBoth(resident, samples), got = ScoreBoth(offloaded, samples);
+        const ScoresOfBoth want = ScoreBoth(resident, samples), got = ScoreBoth(offloaded, samples);
         REQUIRE(want.reference != want.current);
         REQUIRE(got.reference == want.reference);
         REQUIRE(got.current == want.current);
@@ -91,7 +91,7 @@ TEST_CASE("An offloaded reference policy gives the bits of one in memory on any 
 TEST_CASE("An offloaded reference policy is a nameless file and takes no memory of its own",
           "[trainer][reference]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir), .offload_reference = true};
+  RankGroupOptions options{.model_dir = WriteLayers(dir), .offload_reference = true};
   const std::vector<Sample> samples = RandomSamples(4, 22);
   for (const int world : {1, 2}) {
     RankGroup group(world, options);
@@ -115,7 +115,7 @@ TEST_CASE("An offloaded reference policy is a nameless file and takes no memory 
 TEST_CASE("What is offloaded does not count as held when the rollout needs memory",
           "[trainer][reference]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir), .offload_reference = true};
+  RankGroupOptions options{.model_dir = WriteLayers(dir), .offload_reference = true};
   options.reshard = Reshard::kAlways;
   const std::vector<Sample> samples = RandomSamples(3, 23);
   int64_t held = 0;
@@ -138,7 +138,7 @@ TEST_CASE("What is offloaded does not count as held when the rollout needs memor
 TEST_CASE("A group that was gathered from a file leaves the process but for pages it shares",
           "[trainer][reference]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir)};
+  const RankGroupOptions options{.model_dir = WriteLayers(dir)};
   RankGroup group(1, options);
   const ParameterShard& shard = group[0].session->shard();
   const int64_t bytes = shard.elements() * 2;
@@ -162,7 +162,7 @@ TEST_CASE("A group that was gathered from a file leaves the process but for page
 
 TEST_CASE("A reference policy that has no room names its tag", "[trainer][reference]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir)};
+  const RankGroupOptions options{.model_dir = WriteLayers(dir)};
   RankGroup group(1, options);
   const auto refused =
       ReferenceShard::Copy(group[0].session->shard(), (dir.path() / "gone").string(), nullptr);

@@ -10,7 +10,7 @@ namespace {
 using namespace tandem::testing;
 
 // Sizes that neither 2 nor 3 divides, and norms with fewer rows than some chunks need.
-TinyModelOptions OddModel(const std::string& type) {
+TinyModelOptions OddModelOfType(const std::string& type) {
   TinyModelOptions options;
   options.model_type = type;
   options.vocab_size = 289;
@@ -23,7 +23,7 @@ TinyModelOptions OddModel(const std::string& type) {
   return options;
 }
 
-std::string Write(const TempDir& dir, const TinyModelOptions& options) {
+std::string WriteModel(const TempDir& dir, const TinyModelOptions& options) {
   const std::string path = (dir.path() / "model").string();
   REQUIRE(WriteTinyModel(path, options).ok());
   return path;
@@ -42,20 +42,12 @@ double Largest(const std::vector<float>& values) {
   return LargestDifference(values, std::vector<float>(values.size(), 0.0f));
 }
 
-void RequireNearGradients(RankGroup& one, RankGroup& many) {
+void RequireNearRankGradients(RankGroup& one, RankGroup& many) {
   for (const std::string& name : one.TensorNames()) {
     INFO(name);
     const std::vector<float> want = one.Gradient(name);
     REQUIRE(Largest(want) > 0);
     REQUIRE(LargestDifference(want, many.Gradient(name)) <= 1e-5 * Largest(want));
-  }
-}
-
-void RequireSameGradients(RankGroup& a, RankGroup& b) {
-  for (const std::string& name : a.TensorNames()) {
-    INFO(name);
-    const bool same = a.Gradient(name) == b.Gradient(name);
-    REQUIRE(same);
   }
 }
 
@@ -71,14 +63,14 @@ TEST_CASE("Two and three ranks give one rank's gradients on the same batch", "[t
   for (const std::string type : {"llama", "qwen2", "qwen3"}) {
     INFO(type);
     const TempDir dir;
-    const RankGroupOptions options{.model_dir = Write(dir, OddModel(type))};
+    const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType(type))};
     const std::vector<Sample> samples = RandomSamples(7, 1);
     RankGroup one(1, options);
     TrainOn(one, samples);
     for (const int world : {2, 3}) {
       RankGroup many(world, options);
       TrainOn(many, samples);
-      RequireNearGradients(one, many);
+      RequireNearRankGradients(one, many);
       many.RunOk([](Rank& rank, int) { return rank.session->Step().status(); });
     }
   }
@@ -86,7 +78,7 @@ TEST_CASE("Two and three ranks give one rank's gradients on the same batch", "[t
 
 TEST_CASE("The gradient norm of two ranks is one rank's within 1e-6", "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(6, 2);
   RankGroup one(1, options), two(2, options);
   TrainOn(one, samples);
@@ -99,7 +91,7 @@ TEST_CASE("The gradient norm of two ranks is one rank's within 1e-6", "[trainer]
 TEST_CASE("Fewer samples than ranks: ranks without samples join every collective",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(1, 3);
   RankGroup one(1, options), three(3, options);
   TrainOn(one, samples);
@@ -110,7 +102,7 @@ TEST_CASE("Fewer samples than ranks: ranks without samples join every collective
 
 TEST_CASE("Unequal numbers of micro-batches join every collective", "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.max_micro_batch_tokens = 60;
   const std::vector<Sample> samples = RandomSamples(5, 4);
   RankGroup one(1, options), two(2, options);
@@ -121,12 +113,12 @@ TEST_CASE("Unequal numbers of micro-batches join every collective", "[trainer][r
                                    index == 0 ? samples.end() - 1 : samples.end());
     return rank.session->Train(RequestFor(samples), mine).status();
   });
-  RequireNearGradients(one, two);
+  RequireNearRankGradients(one, two);
 }
 
 TEST_CASE("Recomputing layers changes no bit", "[trainer][recompute]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir, OddModel("qwen3"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen3"))};
   const std::vector<Sample> samples = RandomSamples(5, 5);
   for (const int world : {1, 2}) {
     options.recompute = Recompute::kNever;
@@ -144,14 +136,14 @@ TEST_CASE("Recomputing layers changes no bit", "[trainer][recompute]") {
 TEST_CASE("The split into micro-batches changes gradients by no more than 1e-5 of the largest",
           "[trainer][packing]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(6, 6);
   RankGroup whole(1, options);
   options.max_micro_batch_tokens = 60;
   RankGroup split(1, options);
   TrainOn(whole, samples);
   TrainOn(split, samples);
-  RequireNearGradients(whole, split);
+  RequireNearRankGradients(whole, split);
 }
 
 // Groups of samples with common prompts of 3 to 80 tokens: within a KV block, on and over its edge.
@@ -180,9 +172,9 @@ std::vector<Sample> Groups(uint64_t seed) {
   return samples;
 }
 
-MiniBatchReport Trained(RankGroup& group,
-                        const MiniBatchRequest& request,
-                        const std::vector<Sample>& samples) {
+MiniBatchReport ReportOfTraining(RankGroup& group,
+                                 const MiniBatchRequest& request,
+                                 const std::vector<Sample>& samples) {
   const auto report = group[0].session->Train(request, samples);
   REQUIRE(report.ok());
   return *report;
@@ -196,9 +188,9 @@ TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       INFO(type << (dtype == DType::kFloat32 ? " float32" : " bfloat16"));
       const TempDir dir;
-      TinyModelOptions model = OddModel(type);
+      TinyModelOptions model = OddModelOfType(type);
       model.float32 = dtype == DType::kFloat32;
-      RankGroupOptions options{.model_dir = Write(dir, model), .dtype = dtype};
+      RankGroupOptions options{.model_dir = WriteModel(dir, model), .dtype = dtype};
       options.max_micro_batch_tokens = 2000;
       RankGroup shared(1, options), again(2, options);
       options.share_prompts = false;
@@ -209,8 +201,8 @@ TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding
       for (Sample& sample : samples) sample.log_probs = scores->at(sample.sample_id);
       MiniBatchRequest request = RequestFor(samples);
       request.compare_log_probs = true;
-      const MiniBatchReport want = Trained(apart, request, samples);
-      const MiniBatchReport got = Trained(shared, request, samples);
+      const MiniBatchReport want = ReportOfTraining(apart, request, samples);
+      const MiniBatchReport got = ReportOfTraining(shared, request, samples);
       REQUIRE(got.tokens == want.tokens - 3 * (3 + 64 + 80));
       REQUIRE(got.comparison.compared == TrainedTokens(samples));
       REQUIRE(got.comparison.identical == got.comparison.compared);
@@ -230,7 +222,7 @@ TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding
 TEST_CASE("Shared prompts with recomputed layers and split groups keep every bit of the log-probs",
           "[trainer][packing]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   RankGroup whole(1, options);
   options.recompute = Recompute::kAlways;
   RankGroup recomputed(1, options);
@@ -247,7 +239,7 @@ TEST_CASE("Shared prompts with recomputed layers and split groups keep every bit
 
 TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   std::vector<Sample> samples = RandomSamples(6, 7);
   RankGroup a(1, options), b(1, options);
   TrainOn(a, samples);
@@ -258,7 +250,7 @@ TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
 
 TEST_CASE("A learning rate of 0 keeps every weight", "[trainer][optimizer]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.lr = 0;
   RankGroup trained(2, options), fresh(2, options);
   const std::vector<Sample> samples = RandomSamples(4, 8);
@@ -271,7 +263,7 @@ TEST_CASE("A learning rate of 0 keeps every weight", "[trainer][optimizer]") {
 TEST_CASE("A gradient that is not finite skips the step and counts nothing",
           "[trainer][optimizer]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   RankGroup trained(2, options), fresh(2, options);
   std::vector<Sample> samples = RandomSamples(4, 9);
   samples[1].advantages[0] = std::numeric_limits<float>::infinity();
@@ -285,7 +277,7 @@ TEST_CASE("A gradient that is not finite skips the step and counts nothing",
 TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",
           "[trainer][numerics]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir, OddModel("qwen2"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen2"))};
   std::vector<Sample> samples = RandomSamples(6, 10);
   RankGroup one(1, options), two(2, options);
   for (Sample& sample : samples) {
@@ -311,7 +303,7 @@ TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",
 TEST_CASE("A log-prob that differs is named with sample, position and version",
           "[trainer][numerics]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   std::vector<Sample> samples = RandomSamples(3, 11);
   RankGroup one(1, options);
   const auto scores = one[0].session->Score(samples);
@@ -336,7 +328,7 @@ TEST_CASE("A log-prob that differs is named with sample, position and version",
 TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
           "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.max_micro_batch_tokens = 20;
   std::vector<Sample> samples = RandomSamples(2, 12);
   samples[0].tokens.resize(static_cast<size_t>(samples[0].prompt_tokens + 2));
@@ -363,7 +355,7 @@ TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
 
 TEST_CASE("The reference policy keeps the weights it was frozen from", "[trainer][reference]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = Write(dir, OddModel("llama"))};
+  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(4, 13);
   RankGroup two(2, options);
   std::vector<LogProbsBySample> before(2), after(2), current(2);

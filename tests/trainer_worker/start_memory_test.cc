@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
 #include "common/tensor_file/mapped_file.h"
+#include "tests/support/units.h"
 #include "tests/trainer_worker/rank_group.h"
 
 namespace tandem {
@@ -16,11 +17,9 @@ namespace {
 
 using namespace tandem::testing;
 
-constexpr int64_t kMiB = 1 << 20;
-
 // One layer of 34 MB in bf16 in few tensors: a rank's slice, the file and a full fp32 copy are told
 // apart by their pages.
-std::string WriteLarge(const TempDir& dir) {
+std::string WriteOneLargeLayer(const TempDir& dir) {
   TinyModelOptions options;
   options.hidden_size = 1024;
   options.num_layers = 1;
@@ -62,7 +61,7 @@ bool Forget(const MappedFile& file) {
 TEST_CASE("A shard is empty until a rank fills it with its own rows of the file",
           "[trainer][start]") {
   const TempDir dir;
-  const std::string model = WriteLarge(dir);
+  const std::string model = WriteOneLargeLayer(dir);
   const auto spec = LoadModelSpec(model);
   REQUIRE(spec.ok());
   const auto file = MappedFile::Open(model + "/model.safetensors");

@@ -1,6 +1,7 @@
 // Log-probs that trainers give and take: of the probe, of other policies, of what must be equal.
 #include <cmath>
 
+#include "tests/support/text.h"
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/trainer.h"
 
@@ -8,10 +9,6 @@ namespace tandem {
 namespace {
 
 using namespace tandem::testing;
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
 
 TEST_CASE("P7: each trainer scores the probe of its own rollout, one without any takes part",
           "[trainer]") {

@@ -41,8 +41,8 @@ class ListedSamples : public SampleStream {
 };
 
 // What a rollout worker holds.
-struct MemoryRollout {
-  explicit MemoryRollout(const WeightLayout* weight_layout)
+struct LinkedRollout {
+  explicit LinkedRollout(const WeightLayout* weight_layout)
       : layout(weight_layout),
         storage(static_cast<size_t>(layout->total_bytes())),
         receiver(CreateCpuStorageOps(layout, storage.data(), std::make_shared<ThreadPool>(1))),
@@ -56,7 +56,7 @@ struct MemoryRollout {
 // A connection to it: forwards everything.
 class MemoryLink : public UpdateClient, public WeightReader {
  public:
-  explicit MemoryLink(MemoryRollout* rollout) : rollout_(rollout) {}
+  explicit MemoryLink(LinkedRollout* rollout) : rollout_(rollout) {}
   absl::StatusOr<int64_t> HeldVersion() override { return rollout_->client.HeldVersion(); }
   absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     return rollout_->client.Begin(offer, slots);
@@ -84,7 +84,7 @@ class MemoryLink : public UpdateClient, public WeightReader {
   }
 
  private:
-  MemoryRollout* rollout_;
+  LinkedRollout* rollout_;
 };
 
 class TrainerRig {
@@ -108,7 +108,7 @@ class TrainerRig {
 
   struct Rank {
     ListedSamples samples;
-    std::unique_ptr<MemoryRollout> rollout;
+    std::unique_ptr<LinkedRollout> rollout;
     std::unique_ptr<Trainer> trainer;
     absl::Status status;
   };
@@ -184,10 +184,10 @@ class TrainerRig {
  private:
   std::unique_ptr<Rank> MakeRank(int index) {
     auto rank = std::make_unique<Rank>();
-    rank->rollout = std::make_unique<MemoryRollout>(&layout_);
+    rank->rollout = std::make_unique<LinkedRollout>(&layout_);
     TrainerOptions options = options_;
     options.rank = index;
-    MemoryRollout* rollout = rank->rollout.get();
+    LinkedRollout* rollout = rank->rollout.get();
     auto trainer = Trainer::Create(options, &rank->samples,
                                    [rollout](const RolloutTarget&) -> absl::StatusOr<RolloutLink> {
                                      auto link = std::make_unique<MemoryLink>(rollout);

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "tests/support/text.h"
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/engine_thread.h"
 
@@ -9,10 +10,6 @@ namespace tandem {
 namespace {
 
 using namespace tandem::testing;
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
 
 TEST_CASE("A step of two trainers ends with their rollouts holding the new weights", "[trainer]") {
   TrainerRig rig(2);

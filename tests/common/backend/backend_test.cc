@@ -9,13 +9,12 @@
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/device_memory.h"
 #include "tests/common/ops/cuda/fake_lt.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
+using testing::Says;
 
 ModelSpec Model(int64_t head_dim, int64_t intermediate) {
   ModelSpec spec;

@@ -12,18 +12,11 @@ namespace tandem {
 namespace {
 
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::Json;
 
 using Lists = std::vector<std::vector<int64_t>>;
-
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
 
 std::vector<int64_t> Lengths(const GoldenCase& c) {
   return c.inputs.at("seqlen").get<std::vector<int64_t>>();
@@ -31,7 +24,7 @@ std::vector<int64_t> Lengths(const GoldenCase& c) {
 
 // False where the input had to be refused, and was.
 template <typename T>
-bool Answered(const GoldenCase& c, const absl::StatusOr<T>& result) {
+bool BalanceAnswered(const GoldenCase& c, const absl::StatusOr<T>& result) {
   INFO(result.status().ToString());
   if (c.raises) {
     REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
@@ -59,17 +52,17 @@ void RequireImbalance(const Json& want, const SeqlenImbalance& got) {
 void CheckPartitions(const GoldenFamily&, const GoldenCase& c) {
   const auto parts = BalancedPartitions(Lengths(c), c.options.at("k_partitions").get<int64_t>(),
                                         c.options.at("equal_size").get<bool>());
-  if (!Answered(c, parts)) return;
+  if (!BalanceAnswered(c, parts)) return;
   REQUIRE(*parts == c.outputs.at("partitions").get<Lists>());
   if (c.outputs.contains("unbalance")) {
     RequireImbalance(c.outputs.at("unbalance"), MeasureImbalance(Lengths(c), *parts));
   }
 }
 
-void CheckGreedy(const GoldenFamily&, const GoldenCase& c) {
+void CheckGreedyPartition(const GoldenFamily&, const GoldenCase& c) {
   const auto parts = GreedyPartition(Lengths(c), c.options.at("k_partitions").get<int64_t>(),
                                      c.options.at("equal_size").get<bool>());
-  if (Answered(c, parts)) REQUIRE(*parts == c.outputs.at("partitions").get<Lists>());
+  if (BalanceAnswered(c, parts)) REQUIRE(*parts == c.outputs.at("partitions").get<Lists>());
 }
 
 int64_t OptionOr(const GoldenCase& c, const char* key, int64_t otherwise) {
@@ -84,7 +77,7 @@ void CheckMicroBatches(const GoldenFamily&, const GoldenCase& c) {
                    .multiple = OptionOr(c, "num_batches_divided_by", 1),
                    .group_size = OptionOr(c, "force_group_size", 1),
                    .small_ends = c.options.value("use_dynamic_bsz_balance", true)});
-  if (!Answered(c, batches)) return;
+  if (!BalanceAnswered(c, batches)) return;
   REQUIRE(*batches == c.outputs.at("micro_batch_indices").get<Lists>());
   const auto reverse = ReverseIndex(*batches);
   REQUIRE(reverse.ok());
@@ -95,7 +88,7 @@ TEST_CASE("Partitions and micro-batches equal the golden lists", "[golden]") {
   RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "padding_balancing"),
                   {{"calculate_workload", CheckWorkload},
                    {"get_seqlen_balanced_partitions", CheckPartitions},
-                   {"greedy_partition", CheckGreedy},
+                   {"greedy_partition", CheckGreedyPartition},
                    {"rearrange_micro_batches", CheckMicroBatches}});
 }
 

@@ -13,12 +13,9 @@
 
 #include "common/comm/shared_memory_communicator.h"
 #include "tests/common/comm/test_rank.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
-
-inline bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
 
 inline SharedMemoryGroupOptions GroupOptions(int rank, int world_size) {
   SharedMemoryGroupOptions options;

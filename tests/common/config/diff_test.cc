@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-v1::Config Load(const std::vector<std::string>& overrides) {
+v1::Config LoadOverrides(const std::vector<std::string>& overrides) {
   const auto loaded = LoadConfig("", overrides);
   INFO(loaded.status().ToString());
   REQUIRE(loaded.ok());
@@ -15,9 +15,9 @@ v1::Config Load(const std::vector<std::string>& overrides) {
 }
 
 TEST_CASE("a config differs from itself in nothing, from another in its keys") {
-  const v1::Config before = Load({"rollout.stop=[a, \"1\"]", "trainer.logger=[]"});
+  const v1::Config before = LoadOverrides({"rollout.stop=[a, \"1\"]", "trainer.logger=[]"});
   REQUIRE(DiffConfig(ConfigToYaml(before), before)->empty());
-  const auto changes = DiffConfig(ConfigToYaml(before), Load({"rollout.val_kwargs.n=2"}));
+  const auto changes = DiffConfig(ConfigToYaml(before), LoadOverrides({"rollout.val_kwargs.n=2"}));
   REQUIRE(changes->size() == 3);
   const auto found = std::find_if(changes->begin(), changes->end(), [](const ConfigChange& change) {
     return change.key == "rollout.val_kwargs.n";
@@ -28,11 +28,11 @@ TEST_CASE("a config differs from itself in nothing, from another in its keys") {
 }
 
 TEST_CASE("keys that only one version knows are no difference") {
-  const auto changes = DiffConfig("rollout: {n: 3, gone: 1}\nold: {a: 1}\n", Load({}));
+  const auto changes = DiffConfig("rollout: {n: 3, gone: 1}\nold: {a: 1}\n", LoadOverrides({}));
   REQUIRE(changes->size() == 1);
   REQUIRE(changes->front().key == "rollout.n");
-  REQUIRE(DiffConfig("", Load({}))->empty());
-  REQUIRE_FALSE(DiffConfig("a: [", Load({})).ok());
+  REQUIRE(DiffConfig("", LoadOverrides({}))->empty());
+  REQUIRE_FALSE(DiffConfig("a: [", LoadOverrides({})).ok());
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string ErrorOf(const std::string& yaml, const std::vector<std::string>& ove
   return message;
 }
 
-v1::Config Load(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+v1::Config LoadYaml(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   const ConfigFile file(yaml);
   const auto loaded = LoadConfig(file.path(), overrides);
   INFO(loaded.status().ToString());
@@ -36,8 +36,9 @@ v1::Config Load(const std::string& yaml, const std::vector<std::string>& overrid
 }
 
 TEST_CASE("a file and overrides set values, and the rest are defaults") {
-  const v1::Config config = Load("rollout:\n  n: 4\n  val_kwargs: {n: 2}\nactor.grad_clip: 0.5\n",
-                                 {"rollout.val_kwargs.n=3", "actor.optim.lr=3e-5"});
+  const v1::Config config =
+      LoadYaml("rollout:\n  n: 4\n  val_kwargs: {n: 2}\nactor.grad_clip: 0.5\n",
+               {"rollout.val_kwargs.n=3", "actor.optim.lr=3e-5"});
   REQUIRE(config.rollout().n() == 4);
   REQUIRE(config.rollout().val_kwargs().n() == 3);
   REQUIRE(config.actor().grad_clip() == 0.5);
@@ -303,8 +304,8 @@ TEST_CASE("verl's spellings are accepted and reported") {
 }
 
 TEST_CASE("lists are replaced whole, take a single value, and keep their default otherwise") {
-  const v1::Config config = Load("data.train_files: /a.jsonl\ntrainer.logger: []\n",
-                                 {"rollout.stop=[a, \"b c\"]", "actor.optim.betas=[0.8, 0.9]"});
+  const v1::Config config = LoadYaml("data.train_files: /a.jsonl\ntrainer.logger: []\n",
+                                     {"rollout.stop=[a, \"b c\"]", "actor.optim.betas=[0.8, 0.9]"});
   REQUIRE(config.data().train_files_size() == 1);
   REQUIRE(config.data().train_files(0) == "/a.jsonl");
   REQUIRE(config.trainer().logger_size() == 0);
@@ -315,7 +316,7 @@ TEST_CASE("lists are replaced whole, take a single value, and keep their default
 }
 
 TEST_CASE("reward terms are mappings with name, weight and JSON arguments") {
-  const v1::Config config = Load(
+  const v1::Config config = LoadYaml(
       "reward:\n  terms:\n    - {name: length, weight: -0.1, args: {max: 8, unit: tokens}}\n"
       "    - name: format\n");
   REQUIRE(config.reward().terms_size() == 2);
@@ -330,7 +331,7 @@ TEST_CASE("reward terms are mappings with name, weight and JSON arguments") {
 }
 
 TEST_CASE("values that follow from others are resolved") {
-  const v1::Config config = Load(
+  const v1::Config config = LoadYaml(
       "data: {max_prompt_length: 10, max_response_length: 6, train_batch_size: 12}\n"
       "actor.clip_ratio: 0.1\nactor.clip_ratio_high: 0.28\ncluster.run_dir: /r\n");
   REQUIRE(config.rollout().max_model_len() == 16);
@@ -340,12 +341,12 @@ TEST_CASE("values that follow from others are resolved") {
   REQUIRE(config.cluster().listen() == "unix:/r/controller.sock");
   REQUIRE(config.trainer().default_local_dir() == "/r/checkpoints");
   REQUIRE(BucketBytes(config, false) == 4 << 20);
-  REQUIRE(BucketBytes(Load("weight_sync.bucket_mb: 64\n"), true) == 64 << 20);
+  REQUIRE(BucketBytes(LoadYaml("weight_sync.bucket_mb: 64\n"), true) == 64 << 20);
 }
 
 TEST_CASE("a sync has no slots where one trainer's rounded weights can be read") {
   const auto direct = [](const std::string& overrides) {
-    return SyncIsDirect(Load("cluster.trainers: 1\n" + overrides));
+    return SyncIsDirect(LoadYaml("cluster.trainers: 1\n" + overrides));
   };
   REQUIRE(direct(""));
   REQUIRE(direct("trainer.device: cuda\n"));
@@ -354,13 +355,13 @@ TEST_CASE("a sync has no slots where one trainer's rounded weights can be read")
   // Pinned memory of the host holds no shard.
   REQUIRE_FALSE(direct("trainer.device: cuda\nweight_sync.transport: shm\n"));
   REQUIRE_FALSE(direct("model.compute_dtype: float32\n"));
-  REQUIRE_FALSE(SyncIsDirect(Load("cluster.trainers: 2\n")));
-  REQUIRE_FALSE(SyncIsDirect(Load("cluster.trainers: 2\ntrainer.device: cuda\n")));
+  REQUIRE_FALSE(SyncIsDirect(LoadYaml("cluster.trainers: 2\n")));
+  REQUIRE_FALSE(SyncIsDirect(LoadYaml("cluster.trainers: 2\ntrainer.device: cuda\n")));
 }
 
 TEST_CASE("relative paths start at the current directory, and null restores a default") {
   const v1::Config config =
-      Load("model.path: models/x/../y\nrollout.n: 4\n", {"rollout.n=null", "data.seed=~"});
+      LoadYaml("model.path: models/x/../y\nrollout.n: 4\n", {"rollout.n=null", "data.seed=~"});
   REQUIRE(config.model().path() == (std::filesystem::current_path() / "models/y").string());
   REQUIRE(config.rollout().n() == 8);
   REQUIRE(config.data().seed() == 1);

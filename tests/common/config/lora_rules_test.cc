@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-LoadedConfig Loaded(std::vector<std::string> overrides) {
+LoadedConfig LoadedLora(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(),
                    {"model.path=/m", "data.train_files=[/t.jsonl]", "cluster.run_dir=/r"});
   const auto loaded = LoadConfig("", overrides);
@@ -14,8 +14,8 @@ LoadedConfig Loaded(std::vector<std::string> overrides) {
   return *loaded;
 }
 
-std::string Problem(const std::vector<std::string>& overrides) {
-  const LoadedConfig loaded = Loaded(overrides);
+std::string LoraProblem(const std::vector<std::string>& overrides) {
+  const LoadedConfig loaded = LoadedLora(overrides);
   return std::string(ValidateValues(loaded.config, loaded.origins).message());
 }
 
@@ -23,8 +23,8 @@ std::string Problem(const std::vector<std::string>& overrides) {
 
 TEST_CASE("verl's scattered spellings of LoRA's keys are its section's") {
   const v1::Lora lora =
-      Loaded({"actor_rollout_ref.model.lora_rank=8", "model.lora_alpha=32",
-              "model.target_modules=[q_proj,v_proj]", "model.exclude_modules=[k_proj]"})
+      LoadedLora({"actor_rollout_ref.model.lora_rank=8", "model.lora_alpha=32",
+                  "model.target_modules=[q_proj,v_proj]", "model.exclude_modules=[k_proj]"})
           .config.model()
           .lora();
   REQUIRE(lora.rank() == 8);
@@ -45,10 +45,10 @@ TEST_CASE("two spellings of one LoRA key with different values are an error that
 }
 
 TEST_CASE("what needs adapters is refused without them") {
-  const std::string only = Problem({"actor.checkpoint.save_lora_only=true"});
+  const std::string only = LoraProblem({"actor.checkpoint.save_lora_only=true"});
   INFO(only);
   REQUIRE(only.find("model.lora.rank=0") != std::string::npos);
-  const std::string path = Problem({"model.lora.adapter_path=/a"});
+  const std::string path = LoraProblem({"model.lora.adapter_path=/a"});
   INFO(path);
   REQUIRE(path.find("model.lora.adapter_path names adapters") != std::string::npos);
 }
@@ -59,9 +59,9 @@ TEST_CASE("what adapters do not go together with is refused by name") {
       {"actor.fsdp_config.param_offload=true", "only the adapters have some"},
       {"ref.offload=true", "without a copy"},
   };
-  REQUIRE(Problem({"model.lora.rank=8"}).empty());
+  REQUIRE(LoraProblem({"model.lora.rank=8"}).empty());
   for (const auto& [key, text] : refused) {
-    const std::string problem = Problem({"model.lora.rank=8", key});
+    const std::string problem = LoraProblem({"model.lora.rank=8", key});
     INFO(key << ": " << problem);
     REQUIRE(problem.find(text) != std::string::npos);
     REQUIRE(problem.find(key.substr(0, key.find('='))) != std::string::npos);
@@ -70,21 +70,21 @@ TEST_CASE("what adapters do not go together with is refused by name") {
 
 TEST_CASE("a GPU takes adapters, merged or beside the base") {
   for (const char* const merge : {"true", "false"}) {
-    REQUIRE(Problem({"model.lora.rank=8", "trainer.device=cuda",
-                     std::string("model.lora.merge=") + merge})
+    REQUIRE(LoraProblem({"model.lora.rank=8", "trainer.device=cuda",
+                         std::string("model.lora.merge=") + merge})
                 .empty());
   }
 }
 
 TEST_CASE("dropout is refused with merge, on a GPU and outside of [0, 1)") {
-  const std::string merged = Problem({"model.lora.rank=8", "model.lora.dropout=0.1"});
+  const std::string merged = LoraProblem({"model.lora.rank=8", "model.lora.dropout=0.1"});
   INFO(merged);
   REQUIRE(merged.find("they have no input of their own") != std::string::npos);
   REQUIRE(merged.find("or model.lora.merge=false") != std::string::npos);
   const std::vector<std::string> beside = {"model.lora.rank=8", "model.lora.merge=false"};
   const auto problem = [&](std::vector<std::string> keys) {
     keys.insert(keys.begin(), beside.begin(), beside.end());
-    return Problem(keys);
+    return LoraProblem(keys);
   };
   for (const char* share : {"0", "0.1", "0.999"}) {
     REQUIRE(problem({std::string("model.lora.dropout=") + share}).empty());
@@ -107,7 +107,7 @@ TEST_CASE("dropout is refused with merge, on a GPU and outside of [0, 1)") {
 
 TEST_CASE("dropout is among the options of adapters") {
   const LoadedConfig loaded =
-      Loaded({"model.lora.rank=8", "model.lora.merge=false", "model.lora.dropout=0.25"});
+      LoadedLora({"model.lora.rank=8", "model.lora.merge=false", "model.lora.dropout=0.25"});
   REQUIRE(LoraOptionsOf(loaded.config).dropout == 0.25);
 }
 

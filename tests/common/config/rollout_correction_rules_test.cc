@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kSection = "algorithm.rollout_correction.";
 
 // "actor.old_log_prob=recompute", or "rollout_is=token" for a key of the section.
-LoadedConfig Loaded(std::vector<std::string> overrides) {
+LoadedConfig LoadedCorrection(std::vector<std::string> overrides) {
   for (std::string& text : overrides) {
     if (text.find('.') > text.find('=')) text = kSection + text;
   }
@@ -22,15 +22,15 @@ LoadedConfig Loaded(std::vector<std::string> overrides) {
   return *loaded;
 }
 
-std::string Problem(const std::vector<std::string>& overrides) {
-  const LoadedConfig loaded = Loaded(overrides);
+std::string CorrectionProblem(const std::vector<std::string>& overrides) {
+  const LoadedConfig loaded = LoadedCorrection(overrides);
   return std::string(ValidateValues(loaded.config, loaded.origins).message());
 }
 
 void RequireRefusal(const std::vector<std::string>& overrides,
                     const std::string& key,
                     const std::string& text) {
-  const std::string problem = Problem(overrides);
+  const std::string problem = CorrectionProblem(overrides);
   INFO(problem);
   REQUIRE(problem.find(text) != std::string::npos);
   REQUIRE(problem.find(key + " at --set") != std::string::npos);
@@ -41,22 +41,22 @@ constexpr const char* kRecompute = "actor.old_log_prob=recompute";
 }  // namespace
 
 TEST_CASE("a rollout correction is valid with recomputed log-probs, or in bypass mode") {
-  REQUIRE(Problem({"rollout_is=token", kRecompute}).empty());
-  REQUIRE(Problem({"rollout_is=sequence", "rollout_is_threshold=0.5_2.0",
-                   "rollout_is_batch_normalize=true", kRecompute})
+  REQUIRE(CorrectionProblem({"rollout_is=token", kRecompute}).empty());
+  REQUIRE(CorrectionProblem({"rollout_is=sequence", "rollout_is_threshold=0.5_2.0",
+                             "rollout_is_batch_normalize=true", kRecompute})
               .empty());
-  REQUIRE(
-      Problem({"rollout_rs=token_k1,seq_max_k2", "rollout_rs_threshold=0.6_1.6,0.5", kRecompute})
-          .empty());
+  REQUIRE(CorrectionProblem(
+              {"rollout_rs=token_k1,seq_max_k2", "rollout_rs_threshold=0.6_1.6,0.5", kRecompute})
+              .empty());
 }
 
 TEST_CASE("the options are verl's, with nothing where a key is empty or null") {
-  const RolloutCorrectionOptions none = RolloutCorrectionOf(Loaded({}).config);
+  const RolloutCorrectionOptions none = RolloutCorrectionOf(LoadedCorrection({}).config);
   REQUIRE_FALSE(none.enabled());
   REQUIRE(none.rollout_is_threshold == "2.0");
   const RolloutCorrectionOptions some = RolloutCorrectionOf(
-      Loaded({"rollout_is=null", "rollout_is_threshold=5", "rollout_rs=seq_mean_k3",
-              "rollout_rs_threshold=0.05", "rollout_is_batch_normalize=true"})
+      LoadedCorrection({"rollout_is=null", "rollout_is_threshold=5", "rollout_rs=seq_mean_k3",
+                        "rollout_rs_threshold=0.05", "rollout_is_batch_normalize=true"})
           .config);
   REQUIRE_FALSE(some.rollout_is.has_value());
   REQUIRE(some.rollout_is_threshold == "5");
@@ -92,7 +92,7 @@ TEST_CASE("a rollout correction needs both log-probs") {
     if (key.starts_with("rollout_rs")) overrides.push_back("rollout_rs_threshold=1");
     RequireRefusal(overrides, "actor.old_log_prob", "set actor.old_log_prob=recompute");
     overrides[1] = kRecompute;
-    REQUIRE(Problem(overrides).empty());
+    REQUIRE(CorrectionProblem(overrides).empty());
     overrides.push_back("rollout.calculate_log_probs=false");
     RequireRefusal(overrides, "rollout.calculate_log_probs", "one side of the comparison");
   }
@@ -103,9 +103,11 @@ TEST_CASE("bypass mode excludes what it would put aside") {
                  "set actor.old_log_prob=rollout");
   RequireRefusal({"bypass_mode=true", "rollout_is=token", "rollout_is_batch_normalize=true"},
                  "rollout_correction.bypass_mode", "depend on the packing");
-  REQUIRE(Problem({"bypass_mode=true"}).empty());
-  REQUIRE(Problem({"bypass_mode=true", "rollout_is=token", "loss_type=reinforce"}).empty());
-  REQUIRE(Problem({"bypass_mode=true", "rollout_rs=seq_mean_k1", "rollout_rs_threshold=0.99_1.01"})
+  REQUIRE(CorrectionProblem({"bypass_mode=true"}).empty());
+  REQUIRE(
+      CorrectionProblem({"bypass_mode=true", "rollout_is=token", "loss_type=reinforce"}).empty());
+  REQUIRE(CorrectionProblem(
+              {"bypass_mode=true", "rollout_rs=seq_mean_k1", "rollout_rs_threshold=0.99_1.01"})
               .empty());
   RequireRefusal({"bypass_mode=true", "rollout_rs=token_k1", "rollout_rs_threshold=2_3"},
                  "rollout_rs_threshold", "would reject fresh data");

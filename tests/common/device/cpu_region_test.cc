@@ -7,11 +7,12 @@
 
 #include "common/device/device.h"
 #include "common/device/device_memory.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
+using testing::kMiB;
 
 std::unique_ptr<MemoryRegion> ReserveOrDie(const std::string& tag, int64_t bytes, Ledger* ledger) {
   auto region = HostDevice()->Reserve(tag, bytes, ledger);

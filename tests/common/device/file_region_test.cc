@@ -11,11 +11,13 @@
 
 #include "common/device/device_memory.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
+using testing::kMiB;
+
 // Of a file's pages the system may write any to the disk and take it back at any moment.
 constexpr int64_t kTakenBack = kMiB;
 

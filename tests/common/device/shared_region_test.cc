@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include "common/device/device_memory.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
+using testing::kMiB;
+
 constexpr int64_t kSlack = 2 * kMiB;  // of what the process takes by itself
 
 UniqueFd Passed(const SharedRegion& region) { return UniqueFd(dup(region.fd())); }

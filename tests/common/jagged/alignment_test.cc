@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-using Values = std::vector<double>;
+using AlignedValues = std::vector<double>;
 
 // Sequences with these prompts and responses; the output at token t of sequence i is 100 i + t + 1.
 struct Batch {
@@ -21,7 +21,7 @@ struct Batch {
 Batch MakeBatch(const std::vector<ResponseWindow>& windows) {
   Batch batch{.windows = windows, .output = {}};
   for (size_t i = 0; i < windows.size(); ++i) {
-    Values row;
+    AlignedValues row;
     for (int64_t t = 0; t < windows[i].sequence_tokens(); ++t) {
       row.push_back(static_cast<double>(100 * i) + static_cast<double>(t) + 1);
     }
@@ -30,7 +30,9 @@ Batch MakeBatch(const std::vector<ResponseWindow>& windows) {
   return batch;
 }
 
-Values Right(const Batch& batch) { return ResponseRows(batch.output, batch.windows)->values; }
+AlignedValues Right(const Batch& batch) {
+  return ResponseRows(batch.output, batch.windows)->values;
+}
 
 // [values, mask] of a padded batch in which each sequence begins in column `begin`.
 struct PaddedBatch {
@@ -41,7 +43,8 @@ struct PaddedBatch {
 PaddedBatch PadAt(const Batch& batch, int64_t columns, const std::vector<int64_t>& begin) {
   PaddedBatch padded;
   const auto size = static_cast<size_t>(batch.output.rows() * columns);
-  padded.values = {.rows = batch.output.rows(), .columns = columns, .values = Values(size, -1)};
+  padded.values = {
+      .rows = batch.output.rows(), .columns = columns, .values = AlignedValues(size, -1)};
   padded.mask = {
       .rows = batch.output.rows(), .columns = columns, .values = std::vector<int64_t>(size, 0)};
   for (int64_t row = 0; row < batch.output.rows(); ++row) {
@@ -68,8 +71,8 @@ PaddedBatch PadLeftAligned(const Batch& batch, int64_t columns) {
 }
 
 // The old slice of columns, [:, -width - 1 : -1], and then the responses in it.
-Values ColumnsBeforeTheEnd(const PaddedBatch& padded, const Batch& batch, int64_t width) {
-  Values values;
+AlignedValues ColumnsBeforeTheEnd(const PaddedBatch& padded, const Batch& batch, int64_t width) {
+  AlignedValues values;
   for (int64_t row = 0; row < padded.values.rows; ++row) {
     for (int64_t t = 0; t < batch.windows[static_cast<size_t>(row)].response_tokens; ++t) {
       const int64_t column = padded.values.columns - width - 1 + t;
@@ -80,8 +83,8 @@ Values ColumnsBeforeTheEnd(const PaddedBatch& padded, const Batch& batch, int64_
 }
 
 // The rows [end - response - shift, end - shift) of each sequence; the right shift is 1.
-Values RowsShiftedBy(const Batch& batch, int64_t shift) {
-  Values values;
+AlignedValues RowsShiftedBy(const Batch& batch, int64_t shift) {
+  AlignedValues values;
   for (int64_t row = 0; row < batch.output.rows(); ++row) {
     const int64_t end = batch.output.offsets[static_cast<size_t>(row) + 1] - shift;
     const int64_t response = batch.windows[static_cast<size_t>(row)].response_tokens;
@@ -93,18 +96,18 @@ Values RowsShiftedBy(const Batch& batch, int64_t shift) {
   return values;
 }
 
-Values ThroughMask(const PaddedBatch& padded, const std::vector<ResponseWindow>& windows) {
+AlignedValues ThroughMask(const PaddedBatch& padded, const std::vector<ResponseWindow>& windows) {
   return ResponseRows(*Unpad(padded.values, padded.mask), windows)->values;
 }
 
 TEST_CASE("Slicing fixed columns takes padding where rows are aligned left", "[alignment]") {
   const Batch batch = MakeBatch({{2, 3}, {4, 5}, {1, 4}});
   const PaddedBatch padded = PadLeftAligned(batch, 9);
-  const Values wrong = ColumnsBeforeTheEnd(padded, batch, 5);
+  const AlignedValues wrong = ColumnsBeforeTheEnd(padded, batch, 5);
   REQUIRE(wrong != Right(batch));
   REQUIRE(std::count(wrong.begin(), wrong.end(), -1.0) > 0);  // the padding's
   REQUIRE(ThroughMask(padded, batch.windows) == Right(batch));
-  REQUIRE(Right(batch) == Values{2, 3, 4, 104, 105, 106, 107, 108, 201, 202, 203, 204});
+  REQUIRE(Right(batch) == AlignedValues{2, 3, 4, 104, 105, 106, 107, 108, 201, 202, 203, 204});
 }
 
 TEST_CASE("Ratios of equal policies are 1 only through the same window", "[alignment]") {
@@ -115,12 +118,12 @@ TEST_CASE("Ratios of equal policies are 1 only through the same window", "[align
   for (size_t i = 0; i < padded.mask.values.size(); ++i) {
     if (padded.mask.values[i] == 0) padded.values.values[i] = 0;
   }
-  const Values old = Right(batch);
-  const Values wrong = ColumnsBeforeTheEnd(padded, batch, 5);
+  const AlignedValues old = Right(batch);
+  const AlignedValues wrong = ColumnsBeforeTheEnd(padded, batch, 5);
   double largest = 0;
   for (size_t i = 0; i < old.size(); ++i) largest = std::max(largest, std::exp(wrong[i] - old[i]));
   REQUIRE(largest > 1000);
-  const Values now = ThroughMask(padded, batch.windows);
+  const AlignedValues now = ThroughMask(padded, batch.windows);
   for (size_t i = 0; i < old.size(); ++i) REQUIRE(std::exp(now[i] - old[i]) == 1.0);
 }
 
@@ -167,7 +170,7 @@ TEST_CASE("The rolled labels that are wrong lie outside every window", "[alignme
   const Batch batch = MakeBatch({{2, 3}, {4, 5}, {1, 4}});  // tokens, and their own labels
   Jagged<double> labels = batch.output;
   std::rotate(labels.values.begin(), labels.values.begin() + 1, labels.values.end());
-  Values tokens;  // of the responses
+  AlignedValues tokens;  // of the responses
   for (int64_t row = 0; row < batch.output.rows(); ++row) {
     const ResponseWindow& window = batch.windows[static_cast<size_t>(row)];
     const auto response =
@@ -194,7 +197,7 @@ TEST_CASE("The rolled labels that are wrong lie outside every window", "[alignme
 TEST_CASE("A prompt of no tokens is refused: its window begins in another sequence",
           "[alignment]") {
   const Batch batch = MakeBatch({{2, 3}, {0, 2}, {0, 3}});
-  const Values wrong = RowsShiftedBy(batch, 1);
+  const AlignedValues wrong = RowsShiftedBy(batch, 1);
   REQUIRE(wrong[3] == 5);  // the first sequence's
   const auto rows = ResponseRows(batch.output, batch.windows);
   REQUIRE(rows.status().code() == absl::StatusCode::kInvalidArgument);
@@ -210,7 +213,7 @@ TEST_CASE("A response of no tokens has no rows", "[alignment]") {
   const Batch batch = MakeBatch({{2, 0}, {1, 2}});
   const auto rows = ResponseRows(batch.output, batch.windows);
   REQUIRE(rows->offsets == std::vector<int64_t>{0, 0, 2});
-  REQUIRE(rows->values == Values{101, 102});
+  REQUIRE(rows->values == AlignedValues{101, 102});
 }
 
 // Tool output within a response is masked in the loss, but it is there: counting the mask for the
@@ -218,7 +221,7 @@ TEST_CASE("A response of no tokens has no rows", "[alignment]") {
 TEST_CASE("Masked holes neither shorten nor move a window", "[alignment]") {
   const Batch batch = MakeBatch({{2, 5}, {3, 4}});
   const Mask trained{.rows = 2, .columns = 5, .values = {1, 0, 0, 1, 1, 0, 0, 0, 0, 0}};
-  Values wrong;
+  AlignedValues wrong;
   for (int64_t row = 0; row < 2; ++row) {
     int64_t counted = 0;
     for (int64_t t = 0; t < 5; ++t) counted += trained(row, t) ? 1 : 0;
@@ -226,15 +229,15 @@ TEST_CASE("Masked holes neither shorten nor move a window", "[alignment]") {
     const auto slice = batch.output.Slice(row, end - counted, end);
     wrong.insert(wrong.end(), slice.begin(), slice.end());
   }
-  REQUIRE(wrong == Values{4, 5, 6});
+  REQUIRE(wrong == AlignedValues{4, 5, 6});
   const auto padded = PaddedResponseRows(batch.output, batch.windows, 5);
-  Values kept;
+  AlignedValues kept;
   for (int64_t row = 0; row < 2; ++row) {
     for (int64_t t = 0; t < 5; ++t) {
       if (trained(row, t)) kept.push_back(padded->At(row, t).front());
     }
   }
-  REQUIRE(kept == Values{2, 5, 6});
+  REQUIRE(kept == AlignedValues{2, 5, 6});
 }
 
 TEST_CASE("Padding behind a packed batch is a sequence of its own", "[alignment]") {

@@ -9,18 +9,11 @@ namespace tandem {
 namespace {
 
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
-
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
 
 // Numbers are only copied, so double holds what any of the types does.
 template <typename T>
@@ -40,7 +33,7 @@ Jagged<double> ReadJagged(const Json& json, std::vector<int64_t> offsets) {
 }
 
 template <typename T>
-void RequireTensor(const Json& json, const std::vector<T>& got, const std::vector<int64_t>& shape) {
+void RequireCopied(const Json& json, const std::vector<T>& got, const std::vector<int64_t>& shape) {
   const GoldenTensor want = ParseTensor(json);
   REQUIRE(want.shape == shape);
   REQUIRE(want.values == std::vector<double>(got.begin(), got.end()));
@@ -50,7 +43,7 @@ template <typename T>
 void RequirePadded(const Json& json, const Padded<T>& got) {
   std::vector<int64_t> shape = {got.rows, got.columns};
   if (got.width > 1) shape.push_back(got.width);
-  RequireTensor(json, got.values, shape);
+  RequireCopied(json, got.values, shape);
 }
 
 std::vector<int64_t> ReadLengths(const Json& json) { return json.get<std::vector<int64_t>>(); }
@@ -73,7 +66,7 @@ std::vector<int64_t> LengthsOf(const std::vector<int64_t>& offsets) {
 }
 
 template <typename T>
-bool Answered(const GoldenCase& c, const absl::StatusOr<T>& result) {
+bool JaggedAnswered(const GoldenCase& c, const absl::StatusOr<T>& result) {
   INFO(result.status().ToString());
   if (c.raises) {
     REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
@@ -85,22 +78,22 @@ bool Answered(const GoldenCase& c, const absl::StatusOr<T>& result) {
 
 void CheckPositionIds(const GoldenFamily&, const GoldenCase& c) {
   const auto ids = PositionIds(ReadPadded<int64_t>(c.inputs.at("attention_mask")));
-  if (Answered(c, ids)) RequirePadded(c.outputs.at("position_ids"), *ids);
+  if (JaggedAnswered(c, ids)) RequirePadded(c.outputs.at("position_ids"), *ids);
 }
 
 void CheckUnpad(const GoldenFamily&, const GoldenCase& c) {
   const Mask attention = ReadPadded<int64_t>(c.inputs.at("attention_mask"));
   const auto ids = Unpad(ReadPadded<int64_t>(c.inputs.at("input_ids")), attention);
-  if (!Answered(c, ids)) return;
+  if (!JaggedAnswered(c, ids)) return;
   const Json& want = c.outputs;
-  RequireTensor(want.at("input_ids_values"), ids->values, {ids->tokens()});
-  RequireTensor(want.at("offsets"), ids->offsets, {ids->rows() + 1});
+  RequireCopied(want.at("input_ids_values"), ids->values, {ids->tokens()});
+  RequireCopied(want.at("offsets"), ids->offsets, {ids->rows() + 1});
   const auto positions = Unpad(ReadPadded<int64_t>(c.inputs.at("position_ids")), attention);
   REQUIRE(positions.ok());
-  RequireTensor(want.at("position_ids_values"), positions->values, {positions->tokens()});
+  RequireCopied(want.at("position_ids_values"), positions->values, {positions->tokens()});
   const auto places = KeptPlaces(attention);
   REQUIRE(places.ok());
-  RequireTensor(want.at("indices"), *places, {std::ssize(*places)});
+  RequireCopied(want.at("indices"), *places, {std::ssize(*places)});
   const Mask response_mask = ReadPadded<int64_t>(c.inputs.at("response_mask"));
   RequirePadded(want.at("loss_mask"), response_mask);
   REQUIRE(want.at("max_seq_len").get<int64_t>() == attention.columns);
@@ -114,7 +107,7 @@ void CheckPaddedResponses(const GoldenFamily&, const GoldenCase& c) {
     const auto counted = WindowsOf(ReadPadded<int64_t>(c.inputs.at("attention_mask")),
                                    c.inputs.at("prompt_width").get<int64_t>());
     if (!counted.ok()) {
-      Answered(c, counted);
+      JaggedAnswered(c, counted);
       return;
     }
     windows = *counted;
@@ -132,27 +125,27 @@ void CheckPaddedResponses(const GoldenFamily&, const GoldenCase& c) {
   for (const ResponseWindow& window : windows) tokens.push_back(window.sequence_tokens());
   const auto padded =
       PaddedResponseRows(ReadJagged(c.inputs.at("values"), OffsetsOf(tokens)), windows, columns);
-  if (Answered(c, padded)) RequirePadded(c.outputs.at("value"), *padded);
+  if (JaggedAnswered(c, padded)) RequirePadded(c.outputs.at("value"), *padded);
 }
 
 void RequireJagged(const Json& outputs, const Jagged<double>& got) {
   std::vector<int64_t> shape = {got.tokens()};
   if (got.width > 1) shape.push_back(got.width);
-  RequireTensor(outputs.at("values"), got.values, shape);
-  RequireTensor(outputs.at("offsets"), got.offsets, {got.rows() + 1});
+  RequireCopied(outputs.at("values"), got.values, shape);
+  RequireCopied(outputs.at("offsets"), got.offsets, {got.rows() + 1});
 }
 
 void CheckResponseRows(const GoldenFamily&, const GoldenCase& c) {
   const std::vector<int64_t> offsets = ParseTensor(c.inputs.at("offsets")).Ints();
   const auto windows = ReadWindows(LengthsOf(offsets), ReadLengths(c.inputs.at("response_lens")));
   const auto responses = ResponseRows(ReadJagged(c.inputs.at("values"), offsets), windows);
-  if (Answered(c, responses)) RequireJagged(c.outputs, *responses);
+  if (JaggedAnswered(c, responses)) RequireJagged(c.outputs, *responses);
 }
 
 void CheckUnpadResponses(const GoldenFamily&, const GoldenCase& c) {
   const auto responses = UnpadResponses(ReadPadded<double>(c.inputs.at("values")),
                                         ReadLengths(c.inputs.at("response_lens")));
-  if (Answered(c, responses)) RequireJagged(c.outputs, *responses);
+  if (JaggedAnswered(c, responses)) RequireJagged(c.outputs, *responses);
 }
 
 void CheckAttentionMask(const GoldenFamily&, const GoldenCase& c) {
@@ -168,8 +161,8 @@ void CheckPadPacked(const GoldenFamily&, const GoldenCase& c) {
   PadPackedInputs(c.options.at("pad_size").get<int64_t>(), c.options.at("pad_value").get<int64_t>(),
                   inputs);
   const std::vector<int64_t> shape = {1, std::ssize(inputs.input_ids)};
-  RequireTensor(c.outputs.at("input_ids"), inputs.input_ids, shape);
-  RequireTensor(c.outputs.at("position_ids"), inputs.position_ids, shape);
+  RequireCopied(c.outputs.at("input_ids"), inputs.input_ids, shape);
+  RequireCopied(c.outputs.at("position_ids"), inputs.position_ids, shape);
 }
 
 TEST_CASE("Conversions between padded and jagged batches equal the golden ones", "[golden]") {

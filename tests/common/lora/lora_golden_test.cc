@@ -23,20 +23,12 @@ namespace {
 
 using testing::CompareValues;
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
 using Names = std::vector<std::string>;
-
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
 
 // null, one text or a list.
 Names NamesOf(const Json& options, const char* key) {
@@ -238,7 +230,7 @@ std::vector<float> Logits(const ModelSpec& spec,
   return testing::LogitsWhole(HostDevice(), *ops, held, tokens, rows).value();
 }
 
-void CheckLogits(const GoldenCase& c, const Setup& setup, const HfCheckpoint& merged) {
+void CheckMergedLogits(const GoldenCase& c, const Setup& setup, const HfCheckpoint& merged) {
   const std::vector<int64_t> ids = ParseTensor(c.inputs.at("input_ids")).Ints();
   const std::vector<int32_t> tokens(ids.begin(), ids.end());
   const auto check = [&](const char* key, DType compute) {
@@ -324,7 +316,7 @@ void CheckMerge(const GoldenFamily& family, const GoldenCase& c) {
   const auto merged = HfCheckpoint::Open(out, LoadModelSpec(out).value()).value();
   CheckWeights(c, setup, *merged);
   CheckUnmerge(c, setup, **adapter, *merged);
-  CheckLogits(c, setup, *merged);
+  CheckMergedLogits(c, setup, *merged);
   CheckUnmergedLogits(c, setup, **adapter);
 }
 

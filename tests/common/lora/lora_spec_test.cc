@@ -29,7 +29,7 @@ Names Chosen(const LoraOptions& options, bool tied = false) {
   return names;
 }
 
-std::string Refusal(const LoraOptions& options, bool tied = false) {
+std::string SpecRefusal(const LoraOptions& options, bool tied = false) {
   const auto spec = MakeLoraSpec(SmallModel(tied), options);
   if (spec.ok()) return "";
   REQUIRE(spec.status().code() == absl::StatusCode::kInvalidArgument);
@@ -92,8 +92,8 @@ TEST_CASE("entries are names, ends of names at a dot, or regular expressions of 
   REQUIRE(Chosen(Targets({R"(.*layers\.1\..*(q|o)_proj)"})) ==
           Names{"1.self_attn.q_proj", "1.self_attn.o_proj"});
   // Not at a dot, and not the whole name.
-  REQUIRE(Refusal(Targets({"proj"})) != "");
-  REQUIRE(Refusal(Targets({R"(layers\.1\..*(q|o)_proj)"})) != "");
+  REQUIRE(SpecRefusal(Targets({"proj"})) != "");
+  REQUIRE(SpecRefusal(Targets({R"(layers\.1\..*(q|o)_proj)"})) != "");
 }
 
 TEST_CASE("excluded modules get none, whatever names them") {
@@ -102,7 +102,7 @@ TEST_CASE("excluded modules get none, whatever names them") {
                 "1.self_attn.o_proj", "1.mlp.down_proj"});
   REQUIRE(Chosen(Targets({".*(q_proj|head)"}, {"lm_head"})) ==
           Names{"0.self_attn.q_proj", "1.self_attn.q_proj"});
-  REQUIRE(Refusal(Targets({"q_proj"}, {"q_proj"})) ==
+  REQUIRE(SpecRefusal(Targets({"q_proj"}, {"q_proj"})) ==
           "target_modules [q_proj] without exclude_modules [q_proj] leaves no module of the model: "
           "name some of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj");
 }
@@ -113,10 +113,10 @@ TEST_CASE("raw parameters are taken by the ends of their names") {
   REQUIRE(Chosen(Targets({"q_proj"}, {},
                          {"model.layers.0.self_attn.q_proj.weight", "0.mlp.up_proj.weight"})) ==
           Names{"0.self_attn.q_proj", "0.mlp.up_proj", "1.self_attn.q_proj"});
-  REQUIRE(Refusal(Targets({}, {}, {"mlp.experts.gate_up_proj"})) ==
+  REQUIRE(SpecRefusal(Targets({}, {}, {"mlp.experts.gate_up_proj"})) ==
           "target_parameters: mlp.experts.gate_up_proj is no parameter of this llama model: name "
           "one such as q_proj.weight, or leave the list out");
-  REQUIRE(Refusal(Targets({}, {}, {"input_layernorm.weight"})) ==
+  REQUIRE(SpecRefusal(Targets({}, {}, {"input_layernorm.weight"})) ==
           "target_parameters: input_layernorm.weight matches model.layers.0.input_layernorm, which "
           "is a norm, not a linear layer: name other modules, or exclude it");
   ModelSpec qwen2 = SmallModel(true);
@@ -137,32 +137,32 @@ TEST_CASE("what cannot have an adapter is refused by name") {
   const std::string known =
       ": name some of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj, or take it "
       "out";
-  REQUIRE(Refusal(Targets({"q_proj", "qproj"})) ==
+  REQUIRE(SpecRefusal(Targets({"q_proj", "qproj"})) ==
           "target_modules: qproj matches no module of the model" + known);
-  REQUIRE(Refusal(Targets({"all-linear"}, {"vision"})) ==
+  REQUIRE(SpecRefusal(Targets({"all-linear"}, {"vision"})) ==
           "exclude_modules: vision matches no module of the model" + known);
-  REQUIRE(Refusal(Targets({"embed_tokens"}, {}), true) ==
+  REQUIRE(SpecRefusal(Targets({"embed_tokens"}, {}), true) ==
           "target_modules: embed_tokens matches model.embed_tokens, which is an embedding that the "
           "LM head is tied to: an adapter would change both: name other modules, or exclude it");
-  REQUIRE(Refusal(Targets({"lm_head"}, {}), true) ==
+  REQUIRE(SpecRefusal(Targets({"lm_head"}, {}), true) ==
           "target_modules: lm_head matches lm_head, which is the embedding, to which config.json "
           "ties it: an adapter would change both: name other modules, or exclude it");
-  REQUIRE(Refusal(Targets({"embed_tokens"})) ==
+  REQUIRE(SpecRefusal(Targets({"embed_tokens"})) ==
           "target_modules: embed_tokens matches model.embed_tokens, which is an embedding, not a "
           "linear layer: name other modules, or exclude it");
-  REQUIRE(Refusal(Targets({".*head"})) ==
+  REQUIRE(SpecRefusal(Targets({".*head"})) ==
           "target_modules: .*head matches lm_head, which is the LM head, which is served as it is: "
           "name other modules, or exclude it");
   REQUIRE(
-      Refusal(Targets({"model.norm"})) ==
+      SpecRefusal(Targets({"model.norm"})) ==
       "target_modules: model.norm matches model.norm, which is a norm, not a linear layer: name "
       "other modules, or exclude it");
   REQUIRE_THAT(
-      Refusal(Targets({"(q_proj"})),
+      SpecRefusal(Targets({"(q_proj"})),
       Catch::Matchers::StartsWith("target_modules: (q_proj is no ECMAScript regular expression"));
-  REQUIRE(Refusal(Targets({""})) ==
+  REQUIRE(SpecRefusal(Targets({""})) ==
           "target_modules has an empty entry, which names no module: take it out");
-  REQUIRE(Refusal(Targets({})) ==
+  REQUIRE(SpecRefusal(Targets({})) ==
           "target_modules and target_parameters name nothing: set target_modules, to "
           "all-linear for every linear layer but the LM head");
 }
@@ -180,13 +180,13 @@ TEST_CASE("rank and alpha must be numbers above 0") {
   for (int64_t rank : {int64_t{0}, int64_t{-1}}) {
     LoraOptions options = Targets({"q_proj"});
     options.rank = rank;
-    REQUIRE_THAT(Refusal(options), Catch::Matchers::StartsWith("rank "));
+    REQUIRE_THAT(SpecRefusal(options), Catch::Matchers::StartsWith("rank "));
   }
   for (double alpha : {0.0, -1.0, std::numeric_limits<double>::infinity(),
                        std::numeric_limits<double>::quiet_NaN()}) {
     LoraOptions options = Targets({"q_proj"});
     options.alpha = alpha;
-    REQUIRE_THAT(Refusal(options), Catch::Matchers::StartsWith("alpha "));
+    REQUIRE_THAT(SpecRefusal(options), Catch::Matchers::StartsWith("alpha "));
   }
 }
 

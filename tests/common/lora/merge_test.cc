@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 // Of all sizes, some of them denormal.
-std::vector<float> Values(int64_t count, uint64_t seed, int spread = 12) {
+std::vector<float> MergeValues(int64_t count, uint64_t seed, int spread = 12) {
   std::vector<float> values;
   for (int64_t i = 0; i < count; ++i) {
     const float uniform = RandomUniform(seed, 0, static_cast<uint64_t>(i)) - 0.5f;
@@ -24,19 +24,19 @@ std::vector<float> Values(int64_t count, uint64_t seed, int spread = 12) {
   return values;
 }
 
-struct Case {
+struct MergeCase {
   int64_t rows = 0, in = 0, rank = 0;
   double scaling = 2;
   std::vector<float> base, b, a;
   std::vector<Bf16> base16;
 
-  Case(int64_t rows_, int64_t in_, int64_t rank_, uint64_t seed = 1, int spread = 12)
+  MergeCase(int64_t rows_, int64_t in_, int64_t rank_, uint64_t seed = 1, int spread = 12)
       : rows(rows_),
         in(in_),
         rank(rank_),
-        base(Values(rows * in, seed, spread)),
-        b(Values(rows * rank, seed + 1, spread)),
-        a(Values(rank * in, seed + 2, spread)) {
+        base(MergeValues(rows * in, seed, spread)),
+        b(MergeValues(rows * rank, seed + 1, spread)),
+        a(MergeValues(rank * in, seed + 2, spread)) {
     for (float value : base) base16.push_back(ToBf16(value));
   }
 
@@ -65,7 +65,7 @@ struct Case {
   }
 };
 
-std::vector<float> MergeTo32(const Case& c, bool base_is_16, MergeRule rule) {
+std::vector<float> MergeTo32(const MergeCase& c, bool base_is_16, MergeRule rule) {
   std::vector<float> out(c.base.size(), NAN);
   MergeBlock block = c.Block(base_is_16, 0, c.rows);
   block.out = out.data();
@@ -75,7 +75,7 @@ std::vector<float> MergeTo32(const Case& c, bool base_is_16, MergeRule rule) {
   return out;
 }
 
-std::vector<Bf16> MergeTo16(const Case& c, bool base_is_16, MergeRule rule) {
+std::vector<Bf16> MergeTo16(const MergeCase& c, bool base_is_16, MergeRule rule) {
   std::vector<Bf16> out(c.base.size(), 0x7fc0);
   MergeBlock block = c.Block(base_is_16, 0, c.rows);
   block.out = out.data();
@@ -87,9 +87,10 @@ std::vector<Bf16> MergeTo16(const Case& c, bool base_is_16, MergeRule rule) {
 bool SameBits(float x, float y) { return std::memcmp(&x, &y, sizeof(x)) == 0; }
 
 TEST_CASE("merged rows have the bits of the formula, for every dtype, rule and width") {
-  for (const Case& c :
-       {Case(1, 1, 1), Case(3, 63, 2), Case(5, 64, 8), Case(2, 65, 3), Case(4, 200, 33),
-        Case(2, 129, 64), Case(2, 70, 5000, 9), Case(70, 330, 40), Case(33, 1100, 8)}) {
+  for (const MergeCase& c :
+       {MergeCase(1, 1, 1), MergeCase(3, 63, 2), MergeCase(5, 64, 8), MergeCase(2, 65, 3),
+        MergeCase(4, 200, 33), MergeCase(2, 129, 64), MergeCase(2, 70, 5000, 9),
+        MergeCase(70, 330, 40), MergeCase(33, 1100, 8)}) {
     for (bool base_is_16 : {false, true}) {
       for (MergeRule rule : {MergeRule::kServed, MergeRule::kBf16Product}) {
         const std::vector<float> to32 = MergeTo32(c, base_is_16, rule);
@@ -108,7 +109,7 @@ TEST_CASE("merged rows have the bits of the formula, for every dtype, rule and w
 }
 
 TEST_CASE("every instruction set gives the same bits, denormals and what is no number included") {
-  Case c(7, 203, 19, 5, 150);
+  MergeCase c(7, 203, 19, 5, 150);
   c.base[0] = c.a[3] = std::numeric_limits<float>::quiet_NaN();
   c.base[300] = std::numeric_limits<float>::infinity();
   c.base[301] = c.b[20] = std::numeric_limits<float>::max();
@@ -130,7 +131,7 @@ TEST_CASE("every instruction set gives the same bits, denormals and what is no n
 }
 
 TEST_CASE("the number of rows at once changes no bit, nor does merging in place") {
-  const Case c(9, 131, 5);
+  const MergeCase c(9, 131, 5);
   const std::vector<Bf16> whole = MergeTo16(c, true, MergeRule::kServed);
   for (int64_t step : {1, 2, 4, 5}) {
     std::vector<Bf16> out = c.base16;
@@ -144,7 +145,7 @@ TEST_CASE("the number of rows at once changes no bit, nor does merging in place"
 }
 
 TEST_CASE("base and output need no alignment") {
-  const Case c(3, 77, 4);
+  const MergeCase c(3, 77, 4);
   const std::vector<float> want = MergeTo32(c, true, MergeRule::kServed);
   std::vector<char> base(c.base16.size() * 2 + 1), out(c.base.size() * 4 + 1);
   std::memcpy(base.data() + 1, c.base16.data(), c.base16.size() * 2);
@@ -157,7 +158,7 @@ TEST_CASE("base and output need no alignment") {
 }
 
 TEST_CASE("an adapter whose B is zero leaves every bit of the base, negative zeros too") {
-  Case c(4, 70, 3);
+  MergeCase c(4, 70, 3);
   for (Bf16& value : c.base16) value = static_cast<Bf16>(value & 0xff80);
   c.base16[5] = 0x8000;
   c.base16[6] = 0x0001;  // a denormal
@@ -168,7 +169,7 @@ TEST_CASE("an adapter whose B is zero leaves every bit of the base, negative zer
 }
 
 TEST_CASE("denormals are kept in a thread that flushes them") {
-  const Case c(3, 80, 4, 3, 150);
+  const MergeCase c(3, 80, 4, 3, 150);
   const std::vector<float> want = MergeTo32(c, false, MergeRule::kServed);
   const unsigned saved = _mm_getcsr();
   _mm_setcsr(saved | 0x8040u);

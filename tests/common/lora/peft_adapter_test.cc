@@ -19,7 +19,7 @@ using testing::SmallModel;
 
 constexpr char kQ[] = "base_model.model.model.layers.0.self_attn.q_proj.";
 
-LoraSpec Spec() {
+LoraSpec AdapterSpec() {
   return *MakeLoraSpec(SmallModel(true),
                        {.rank = 3, .alpha = 6, .target_modules = {"q_proj", "down_proj"}});
 }
@@ -41,9 +41,9 @@ absl::Status Checked(const AdapterFiles& files) {
 }
 
 // The message without the folder.
-std::string Refusal(const AdapterFiles& files,
-                    absl::StatusCode code = absl::StatusCode::kInvalidArgument,
-                    const ModelSpec& model = SmallModel(true)) {
+std::string AdapterRefusal(const AdapterFiles& files,
+                           absl::StatusCode code = absl::StatusCode::kInvalidArgument,
+                           const ModelSpec& model = SmallModel(true)) {
   const absl::Status status = Opened(files, model);
   REQUIRE(status.code() == code);
   const std::string message(status.message());
@@ -64,7 +64,7 @@ std::vector<float> Read(const PeftAdapter& adapter, size_t target, LoraMatrix ma
 }
 
 TEST_CASE("an adapter is read as it is stored, whatever the spelling of its tensors") {
-  const LoraSpec spec = Spec();
+  const LoraSpec spec = AdapterSpec();
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     AdapterFiles files(spec, dtype);
     const auto tensors = files.tensors;
@@ -95,7 +95,7 @@ TEST_CASE("an adapter is read as it is stored, whatever the spelling of its tens
 }
 
 TEST_CASE("a written adapter has PEFT's keys and fp32 tensors, and reads back bit for bit") {
-  const LoraSpec spec = Spec();
+  const LoraSpec spec = AdapterSpec();
   const AdapterFiles files(spec);
   const testing::TempDir dir;
   {
@@ -133,21 +133,21 @@ TEST_CASE("a written adapter has PEFT's keys and fp32 tensors, and reads back bi
 TEST_CASE("an adapter that is not complete is not finished, and one given up leaves nothing") {
   const testing::TempDir dir;
   {
-    const auto writer = PeftAdapterWriter::Create(dir.path(), Spec(), "b").value();
+    const auto writer = PeftAdapterWriter::Create(dir.path(), AdapterSpec(), "b").value();
     REQUIRE(writer->Finish().code() == absl::StatusCode::kFailedPrecondition);
   }
   REQUIRE(std::filesystem::is_empty(dir.path()));
 }
 
 TEST_CASE("a rank that contradicts the shapes is refused with both") {
-  AdapterFiles files(Spec());
+  AdapterFiles files(AdapterSpec());
   files.config["r"] = 4;
-  REQUIRE(Refusal(files) ==
+  REQUIRE(AdapterRefusal(files) ==
           "adapter_model.safetensors: tensor base_model.model.model.layers.0.mlp.down_proj."
           "lora_A.weight [3, 12] has rank 3, adapter_config.json says r 4: correct r there");
-  AdapterFiles one(Spec());
+  AdapterFiles one(AdapterSpec());
   one.tensors[std::string(kQ) + "lora_B.weight"] = testing::RandomTensor({8, 2}, 1);
-  REQUIRE(Refusal(one) ==
+  REQUIRE(AdapterRefusal(one) ==
           "adapter_model.safetensors: tensor base_model.model.model.layers.0.self_attn.q_proj."
           "lora_B.weight [8, 2] has rank 2, adapter_config.json says r 3: correct r there");
 }
@@ -155,34 +155,35 @@ TEST_CASE("a rank that contradicts the shapes is refused with both") {
 TEST_CASE("the adapter of another base is refused") {
   ModelSpec narrow = SmallModel(true);
   narrow.hidden_size = 6;
-  REQUIRE(Refusal(AdapterFiles(Spec()), absl::StatusCode::kInvalidArgument, narrow) ==
+  REQUIRE(AdapterRefusal(AdapterFiles(AdapterSpec()), absl::StatusCode::kInvalidArgument, narrow) ==
           "adapter_model.safetensors: tensor base_model.model.model.layers.0.mlp.down_proj."
           "lora_B.weight has shape [8, 3], the model and r need [6, 3]: give the adapter with the "
           "base that it was trained on");
   ModelSpec shallow = SmallModel(true);
   shallow.num_layers = 1;
-  REQUIRE(Refusal(AdapterFiles(Spec()), absl::StatusCode::kInvalidArgument, shallow) ==
-          "adapter_model.safetensors: tensor base_model.model.model.layers.1.mlp.down_proj."
-          "lora_A.weight is of a module that this llama model does not have: give the adapter with "
-          "the base that it was trained on");
+  REQUIRE(
+      AdapterRefusal(AdapterFiles(AdapterSpec()), absl::StatusCode::kInvalidArgument, shallow) ==
+      "adapter_model.safetensors: tensor base_model.model.model.layers.1.mlp.down_proj."
+      "lora_A.weight is of a module that this llama model does not have: give the adapter with "
+      "the base that it was trained on");
   ModelSpec deep = SmallModel(true);
   deep.num_layers = 3;
-  REQUIRE(Refusal(AdapterFiles(Spec()), absl::StatusCode::kInvalidArgument, deep) ==
+  REQUIRE(AdapterRefusal(AdapterFiles(AdapterSpec()), absl::StatusCode::kInvalidArgument, deep) ==
           "adapter_model.safetensors has no lora_A of model.layers.2.self_attn.q_proj, which "
           "adapter_config.json targets: save the adapter again, or give it with the base that it "
           "was trained on");
 }
 
 TEST_CASE("missing, extra and double tensors are refused by name") {
-  AdapterFiles missing(Spec());
+  AdapterFiles missing(AdapterSpec());
   missing.tensors.erase(std::string(kQ) + "lora_B.weight");
-  REQUIRE(Refusal(missing) ==
+  REQUIRE(AdapterRefusal(missing) ==
           "adapter_model.safetensors has no lora_B of model.layers.0.self_attn.q_proj, which "
           "adapter_config.json targets: save the adapter again, or give it with the base that it "
           "was trained on");
-  AdapterFiles untargeted(Spec());
+  AdapterFiles untargeted(AdapterSpec());
   untargeted.config["target_modules"] = {"q_proj"};
-  REQUIRE(Refusal(untargeted) ==
+  REQUIRE(AdapterRefusal(untargeted) ==
           "adapter_model.safetensors: tensor base_model.model.model.layers.0.mlp.down_proj."
           "lora_A.weight is of a module that adapter_config.json does not target: correct "
           "target_modules there, or take the tensor out");
@@ -190,16 +191,17 @@ TEST_CASE("missing, extra and double tensors are refused by name") {
                            "base_model.model.model.layers.0.mlp.up_proj.lora_embedding_A",
                            "base_model.model.model.layers.0.mlp.up_proj.lora_A.other.weight",
                            "base_model.model.model.layers.0.mlp.up_proj.lora_B.bias"}) {
-    AdapterFiles extra(Spec());
+    AdapterFiles extra(AdapterSpec());
     extra.tensors[name] = testing::RandomTensor({2, 2}, 1);
-    REQUIRE(Refusal(extra) == "adapter_model.safetensors: tensor " + std::string(name) +
-                                  " is no lora_A or lora_B of the adapter \"default\": save the "
-                                  "adapter alone, with PEFT's save_pretrained");
+    REQUIRE(AdapterRefusal(extra) ==
+            "adapter_model.safetensors: tensor " + std::string(name) +
+                " is no lora_A or lora_B of the adapter \"default\": save the "
+                "adapter alone, with PEFT's save_pretrained");
   }
-  AdapterFiles twice(Spec());
+  AdapterFiles twice(AdapterSpec());
   twice.tensors[std::string(kQ) + "lora_A.default.weight"] = testing::RandomTensor({3, 8}, 1);
   REQUIRE(
-      Refusal(twice) ==
+      AdapterRefusal(twice) ==
       "adapter_model.safetensors: tensors base_model.model.model.layers.0.self_attn.q_proj."
       "lora_A.default.weight and base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight "
       "are the same matrix: take one out");
@@ -207,9 +209,9 @@ TEST_CASE("missing, extra and double tensors are refused by name") {
 
 TEST_CASE("values that are no finite numbers are refused by element") {
   for (float bad : {NAN, INFINITY}) {
-    AdapterFiles files(Spec());
+    AdapterFiles files(AdapterSpec());
     files.tensors[std::string(kQ) + "lora_B.weight"].values[3 * 4 + 1] = bad;
-    const std::string message = Refusal(files, absl::StatusCode::kDataLoss);
+    const std::string message = AdapterRefusal(files, absl::StatusCode::kDataLoss);
     REQUIRE(message.starts_with(
         "adapter_model.safetensors: element [4, 1] of base_model.model.model.layers.0.self_attn."
         "q_proj.lora_B.weight is "));
@@ -217,8 +219,8 @@ TEST_CASE("values that are no finite numbers are refused by element") {
 }
 
 TEST_CASE("without a base tensors are held against the config, each other and finite numbers") {
-  REQUIRE(Checked(AdapterFiles(Spec())).ok());
-  REQUIRE(Checked(AdapterFiles(Spec(), DType::kBFloat16)).ok());
+  REQUIRE(Checked(AdapterFiles(AdapterSpec())).ok());
+  REQUIRE(Checked(AdapterFiles(AdapterSpec(), DType::kBFloat16)).ok());
   const auto refused = [](const AdapterFiles& files, absl::StatusCode code) {
     const absl::Status status = Checked(files);
     REQUIRE(status.code() == code);
@@ -227,52 +229,52 @@ TEST_CASE("without a base tensors are held against the config, each other and fi
   };
   const auto invalid = absl::StatusCode::kInvalidArgument;
   // What reading beside a base says of the same.
-  AdapterFiles rank(Spec());
+  AdapterFiles rank(AdapterSpec());
   rank.config["r"] = 4;
-  REQUIRE(refused(rank, invalid) == Refusal(rank));
+  REQUIRE(refused(rank, invalid) == AdapterRefusal(rank));
   for (const char* matrix : {"lora_A.weight", "lora_B.weight"}) {
-    AdapterFiles one(Spec());
+    AdapterFiles one(AdapterSpec());
     auto& tensor = one.tensors.at(std::string(kQ) + matrix);
     tensor = testing::RandomTensor({tensor.shape[0] == 3 ? 2 : 8, tensor.shape[0] == 3 ? 8 : 2}, 1);
-    REQUIRE(refused(one, invalid) == Refusal(one));
+    REQUIRE(refused(one, invalid) == AdapterRefusal(one));
     REQUIRE(refused(one, invalid).find("has rank 2, adapter_config.json says r 3") !=
             std::string::npos);
     for (float bad : {NAN, -INFINITY}) {
-      AdapterFiles diverged(Spec());
+      AdapterFiles diverged(AdapterSpec());
       diverged.tensors.at(std::string(kQ) + matrix).values.back() = bad;
       REQUIRE(refused(diverged, absl::StatusCode::kDataLoss) ==
-              Refusal(diverged, absl::StatusCode::kDataLoss));
+              AdapterRefusal(diverged, absl::StatusCode::kDataLoss));
     }
   }
-  AdapterFiles extra(Spec());
+  AdapterFiles extra(AdapterSpec());
   extra.tensors["base_model.model.lm_head.weight"] = testing::RandomTensor({2, 2}, 1);
-  REQUIRE(refused(extra, invalid) == Refusal(extra));
-  AdapterFiles twice(Spec());
+  REQUIRE(refused(extra, invalid) == AdapterRefusal(extra));
+  AdapterFiles twice(AdapterSpec());
   twice.tensors[std::string(kQ) + "lora_A.default.weight"] = testing::RandomTensor({3, 8}, 1);
-  REQUIRE(refused(twice, invalid) == Refusal(twice));
+  REQUIRE(refused(twice, invalid) == AdapterRefusal(twice));
   // What it says by itself.
-  AdapterFiles missing(Spec());
+  AdapterFiles missing(AdapterSpec());
   missing.tensors.erase(std::string(kQ) + "lora_B.weight");
   REQUIRE(refused(missing, invalid) ==
           "adapter_model.safetensors has no lora_B of model.layers.0.self_attn.q_proj, and the "
           "other one of it: save the adapter again");
-  AdapterFiles flat(Spec());
+  AdapterFiles flat(AdapterSpec());
   flat.tensors[std::string(kQ) + "lora_A.weight"] = testing::RandomTensor({3}, 1);
   REQUIRE(refused(flat, invalid).find("lora_A.weight has shape [3], adapters have matrices") !=
           std::string::npos);
 }
 
 TEST_CASE("errors of the config name its file, and files that are not there theirs") {
-  AdapterFiles files(Spec());
+  AdapterFiles files(AdapterSpec());
   files.config["target_modules"] = {"fc1"};
-  REQUIRE(Refusal(files) ==
+  REQUIRE(AdapterRefusal(files) ==
           "adapter_config.json: target_modules [fc1] without exclude_modules [] leaves no module "
           "of the model: name some of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, "
           "v_proj");
   const testing::TempDir dir;
   REQUIRE(PeftAdapter::Open(dir.path(), SmallModel(true)).status().code() ==
           absl::StatusCode::kNotFound);
-  AdapterFiles(Spec()).Write(dir.path());
+  AdapterFiles(AdapterSpec()).Write(dir.path());
   std::filesystem::remove(dir.path() / kAdapterWeightsFile);
   REQUIRE(PeftAdapter::Open(dir.path(), SmallModel(true)).status().code() ==
           absl::StatusCode::kNotFound);

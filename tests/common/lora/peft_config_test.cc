@@ -10,14 +10,14 @@ namespace {
 
 using testing::Json;
 
-LoraSpec Spec(double alpha = 16) {
+LoraSpec PeftSpec(double alpha = 16) {
   return *MakeLoraSpec(testing::SmallModel(true),
                        {.rank = 8, .alpha = alpha, .target_modules = {"q_proj", "1.mlp.up_proj"}});
 }
 
-Json Written() { return Json::parse(PeftConfigJson(Spec(), "models/base")); }
+Json Written() { return Json::parse(PeftConfigJson(PeftSpec(), "models/base")); }
 
-absl::Status Refusal(const std::string& key, const Json& value) {
+absl::Status PeftConfigRefusal(const std::string& key, const Json& value) {
   Json config = Written();
   config[key] = value;
   return ParsePeftConfig(config.dump(), "a.json").status();
@@ -40,7 +40,7 @@ TEST_CASE("a written config is PEFT's and reads back as the same adapter") {
           std::vector<std::string>{"model.layers.1.mlp.up_proj", "q_proj"});
   REQUIRE(read->base_model == "models/base");
   REQUIRE(read->dropout == 0);
-  const auto half = ParsePeftConfig(PeftConfigJson(Spec(0.5), "b", 0.05), "a.json");
+  const auto half = ParsePeftConfig(PeftConfigJson(PeftSpec(0.5), "b", 0.05), "a.json");
   REQUIRE(half->lora.alpha == 0.5);
   REQUIRE(half->dropout == 0.05);
 }
@@ -64,11 +64,11 @@ TEST_CASE("an alpha is never assumed") {
       "adapter";
   REQUIRE(ParsePeftConfig(config.dump(), "a.json").status() ==
           absl::InvalidArgumentError("a.json: lora_alpha is missing" + remedy));
-  REQUIRE(Refusal("lora_alpha", nullptr) ==
+  REQUIRE(PeftConfigRefusal("lora_alpha", nullptr) ==
           absl::InvalidArgumentError("a.json: lora_alpha is null" + remedy));
-  REQUIRE(Refusal("lora_alpha", 0) ==
+  REQUIRE(PeftConfigRefusal("lora_alpha", 0) ==
           absl::InvalidArgumentError("a.json: lora_alpha is 0" + remedy));
-  REQUIRE(Refusal("lora_alpha", "16") ==
+  REQUIRE(PeftConfigRefusal("lora_alpha", "16") ==
           absl::InvalidArgumentError("a.json: lora_alpha is \"16\"" + remedy));
 }
 
@@ -93,13 +93,13 @@ TEST_CASE("what is not supported is refused by key, with a remedy") {
       {"alora_invocation_tokens", {1}},
   };
   for (const auto& [key, value] : unsupported) {
-    const absl::Status status = Refusal(key, value);
+    const absl::Status status = PeftConfigRefusal(key, value);
     INFO(key << " " << status);
     REQUIRE(status.code() == absl::StatusCode::kUnimplemented);
     REQUIRE(std::string(status.message()).starts_with("a.json: " + key + " is "));
     REQUIRE(std::string(status.message()).find(": ", 8) != std::string::npos);
   }
-  REQUIRE(Refusal("use_rslora", true).message() ==
+  REQUIRE(PeftConfigRefusal("use_rslora", true).message() ==
           "a.json: use_rslora is true, which is not supported (rsLoRA scales by alpha / sqrt(r), "
           "not alpha / r): set lora_alpha to lora_alpha * sqrt(r) and use_rslora to false, which "
           "is the same adapter");
@@ -108,10 +108,10 @@ TEST_CASE("what is not supported is refused by key, with a remedy") {
 TEST_CASE("what only changes how training began is accepted") {
   for (const Json& value : {Json(true), Json(false), Json(nullptr), Json("gaussian"),
                             Json("orthogonal"), Json("eva")}) {
-    REQUIRE(Refusal("init_lora_weights", value).ok());
+    REQUIRE(PeftConfigRefusal("init_lora_weights", value).ok());
   }
-  REQUIRE(Refusal("task_type", nullptr).ok());
-  REQUIRE(Refusal("a_key_of_tomorrow", 1).ok());
+  REQUIRE(PeftConfigRefusal("task_type", nullptr).ok());
+  REQUIRE(PeftConfigRefusal("a_key_of_tomorrow", 1).ok());
 }
 
 TEST_CASE("values of the wrong kind are refused by key") {
@@ -128,7 +128,7 @@ TEST_CASE("values of the wrong kind are refused by key") {
            {"target_modules", {1, 2}},
            {"exclude_modules", 3},
        }) {
-    const absl::Status status = Refusal(key, value);
+    const absl::Status status = PeftConfigRefusal(key, value);
     INFO(key << " " << status);
     REQUIRE(status.code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(std::string(status.message()).starts_with("a.json: " + key + " is "));

@@ -18,12 +18,11 @@
 namespace tandem::testing {
 namespace {
 
-constexpr DType kBf16 = DType::kBFloat16;
-constexpr int64_t kVocabulary = 1100, kLimit = 1090;  // two chunks of the head
+constexpr int64_t kVocabulary = 1100, kTextLimit = 1090;  // two chunks of the head
 constexpr int64_t kMostRows = 1024;
 // Within a KV block, up to its edge, beyond it; more than kMostRows together.
-constexpr int64_t kLengths[] = {1,  2,  5,  17,  33,  63,  64,  65,  66, 70,
-                                80, 96, 99, 127, 128, 129, 130, 150, 193};
+constexpr int64_t kTextLengths[] = {1,  2,  5,  17,  33,  63,  64,  65,  66, 70,
+                                    80, 96, 99, 127, 128, 129, 130, 150, 193};
 
 struct Text {
   std::vector<int32_t> tokens;
@@ -34,13 +33,13 @@ struct Text {
 
 int32_t TargetAt(const Text& text, int64_t position) {
   return static_cast<int32_t>((text.tokens[static_cast<size_t>(position)] * 31 + position) %
-                              kLimit);
+                              kTextLimit);
 }
 
 std::vector<Text> MakeTexts() {
   std::mt19937 random(3);
   std::vector<Text> texts;
-  for (const int64_t length : kLengths) {
+  for (const int64_t length : kTextLengths) {
     Text& text = texts.emplace_back();
     for (int64_t i = 0; i < length; ++i) {
       text.tokens.push_back(static_cast<int32_t>(random() % kVocabulary));
@@ -97,7 +96,7 @@ class Runner {
     const std::vector<float> ones(ids.size(), 1.0f);
     std::vector<float> log_probs(ids.size());
     const GlobalWeights globals = Globals();
-    ops_->TokenLogProbs(hidden.view(), globals.head, kLimit, targets.data(), ones.data(),
+    ops_->TokenLogProbs(hidden.view(), globals.head, kTextLimit, targets.data(), ones.data(),
                         log_probs.data(), nullptr);
     int64_t row = 0;
     for (const Piece& piece : pieces) {
@@ -187,10 +186,10 @@ std::vector<Piece> DrawBatch(const std::vector<Text>& texts,
 using MakeOps = std::function<std::unique_ptr<ForwardOps>(int threads)>;
 
 // Passes of every size over random pieces; what differs first, or nothing.
-std::string Sweep(const TinyWeights& weights,
-                  const std::vector<Text>& texts,
-                  const std::vector<int64_t>& sizes,
-                  const MakeOps& make) {
+std::string SweepBatches(const TinyWeights& weights,
+                         const std::vector<Text>& texts,
+                         const std::vector<int64_t>& sizes,
+                         const MakeOps& make) {
   std::mt19937 random(7);
   constexpr int kPasses = 12;  // of a size, at most: enough to get beyond a KV block
   for (const int threads : {1, 2}) {
@@ -242,7 +241,7 @@ TEST_CASE("a token's state and log-prob do not depend on its pass, in any model 
       INFO(type << " with " << isa);
       std::vector<Text> texts = MakeTexts();
       RunAlone(weights, texts);
-      REQUIRE(Sweep(weights, texts, type == "llama" ? kSizes : kFewSizes, Make) == "");
+      REQUIRE(SweepBatches(weights, texts, type == "llama" ? kSizes : kFewSizes, Make) == "");
     }
   }
 }
@@ -273,8 +272,8 @@ TEST_CASE("the sweep finds a row that a large pass computes otherwise", "[model]
   std::vector<Text> texts = MakeTexts();
   RunAlone(weights, texts);
   const MakeOps tiling = [](int threads) { return std::make_unique<TilingOps>(threads); };
-  REQUIRE(Sweep(weights, texts, {1, 256}, tiling) == "");
-  REQUIRE(Sweep(weights, texts, {511}, tiling) != "");
+  REQUIRE(SweepBatches(weights, texts, {1, 256}, tiling) == "");
+  REQUIRE(SweepBatches(weights, texts, {511}, tiling) != "");
 }
 
 }  // namespace tandem::testing

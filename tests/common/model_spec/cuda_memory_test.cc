@@ -34,7 +34,7 @@ int64_t Of(const std::vector<CudaPart>& parts, const std::string& what) {
   return found->bytes;
 }
 
-CudaTrainerOptions Trainer() {
+CudaTrainerOptions TrainerInput() {
   return {.sequence_tokens = 4096,
           .train = {.micro_batch_tokens = 16384,
                     .samples = 64,
@@ -80,7 +80,7 @@ TEST_CASE("a norm's gradient has factors of all heads and partial sums of both w
 
 TEST_CASE("a trainer's scratch knows its largest calls", "[model_spec]") {
   const ModelSpec spec = LargeSpec();
-  CudaTrainerOptions options = Trainer();
+  CudaTrainerOptions options = TrainerInput();
   const std::vector<CudaPart> parts = TrainerCudaScratch(spec, options);
   const int64_t backward =
       ScratchHeld(128 * kMib) + ScratchHeld(64 * kMib) + ScratchHeld(32 * kMib);
@@ -101,7 +101,7 @@ TEST_CASE("a trainer's scratch knows its largest calls", "[model_spec]") {
   options.train.response_tokens = 1;
   options.train.samples = options.train.groups = 1;
   const int64_t few = Of(TrainerCudaScratch(spec, options), "head");
-  options.scored.push_back(Trainer().train);
+  options.scored.push_back(TrainerInput().train);
   REQUIRE(Of(TrainerCudaScratch(spec, options), "head") >= few + 32 * kMib);
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("decoding steps come in few sizes", "[model_spec]") {
 TEST_CASE("products of few rows are planned with the scratch that they take", "[model_spec]") {
   const ModelSpec spec = LargeSpec();
   CudaTrainerOptions options;
-  options.train = Trainer().train;
+  options.train = TrainerInput().train;
   const int64_t training = Of(TrainerCudaScratch(spec, options), "products");
   const int64_t forward = Of(RolloutCudaScratch(spec, {}), "products");
   // The gate and up of 64 rows, and the same the other way round.

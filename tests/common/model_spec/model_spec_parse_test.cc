@@ -7,9 +7,9 @@
 namespace tandem {
 namespace {
 
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 
-Json LlamaConfig() {
+PlainJson LlamaConfig() {
   return {{"model_type", "llama"},    {"vocab_size", 256},
           {"hidden_size", 64},        {"num_hidden_layers", 2},
           {"num_attention_heads", 4}, {"num_key_value_heads", 2},
@@ -18,21 +18,23 @@ Json LlamaConfig() {
           {"bos_token_id", 1},        {"eos_token_id", 2}};
 }
 
-absl::StatusOr<ModelSpec> Parse(const Json& config, const std::string& generation = "") {
+absl::StatusOr<ModelSpec> Parse(const PlainJson& config, const std::string& generation = "") {
   return ParseModelSpec(config.dump(), generation, "config.json");
 }
 
 // The message of a refusal, after checking its code.
-std::string Refusal(const Json& config, absl::StatusCode code) {
+std::string ParseRefusal(const PlainJson& config, absl::StatusCode code) {
   const absl::StatusOr<ModelSpec> spec = Parse(config);
   REQUIRE(!spec.ok());
   REQUIRE(spec.status().code() == code);
   return std::string(spec.status().message());
 }
 
-std::string Unsupported(const std::string& key, const Json& value, Json config = LlamaConfig()) {
+std::string Unsupported(const std::string& key,
+                        const PlainJson& value,
+                        PlainJson config = LlamaConfig()) {
   config[key] = value;
-  return Refusal(config, absl::StatusCode::kUnimplemented);
+  return ParseRefusal(config, absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace
@@ -62,37 +64,37 @@ TEST_CASE("The generation config's end tokens win over the config's", "[model_sp
 }
 
 TEST_CASE("Both spellings of rope settings are read", "[model_spec]") {
-  const Json scaling = {{"rope_type", "llama3"},
-                        {"factor", 8.0},
-                        {"low_freq_factor", 1.0},
-                        {"high_freq_factor", 4.0},
-                        {"original_max_position_embeddings", 8192}};
-  Json old_style = LlamaConfig();
+  const PlainJson scaling = {{"rope_type", "llama3"},
+                             {"factor", 8.0},
+                             {"low_freq_factor", 1.0},
+                             {"high_freq_factor", 4.0},
+                             {"original_max_position_embeddings", 8192}};
+  PlainJson old_style = LlamaConfig();
   old_style["rope_scaling"] = scaling;
-  Json new_style = LlamaConfig();
+  PlainJson new_style = LlamaConfig();
   new_style.erase("rope_theta");
   new_style["rope_parameters"] = scaling;
   new_style["rope_parameters"]["rope_theta"] = 100000.0;
-  for (const Json& config : {old_style, new_style}) {
+  for (const PlainJson& config : {old_style, new_style}) {
     const ModelSpec spec = Parse(config).value();
     REQUIRE(spec.rope_theta == 100000.0);
     REQUIRE(spec.rope.type == RopeScaling::Type::kLlama3);
     REQUIRE(spec.rope.factor == 8.0);
     REQUIRE(spec.rope.original_max_position == 8192);
   }
-  Json both = new_style;
+  PlainJson both = new_style;
   both["rope_scaling"] = scaling;
   both["rope_theta"] = 100000.0;
   REQUIRE(Parse(both).value().rope.factor == 8.0);
   both["rope_theta"] = 10000.0;
-  REQUIRE(Refusal(both, absl::StatusCode::kInvalidArgument).find("rope_theta is 10000 and") !=
+  REQUIRE(ParseRefusal(both, absl::StatusCode::kInvalidArgument).find("rope_theta is 10000 and") !=
           std::string::npos);
   both["rope_theta"] = 100000.0;
   both["rope_scaling"]["factor"] = 4.0;
-  REQUIRE(Refusal(both, absl::StatusCode::kInvalidArgument)
+  REQUIRE(ParseRefusal(both, absl::StatusCode::kInvalidArgument)
               .find("rope_parameters and rope_scaling say different things") != std::string::npos);
   old_style["rope_scaling"].erase("original_max_position_embeddings");
-  REQUIRE(Refusal(old_style, absl::StatusCode::kInvalidArgument) ==
+  REQUIRE(ParseRefusal(old_style, absl::StatusCode::kInvalidArgument) ==
           "config.json: rope_scaling: key original_max_position_embeddings is missing");
 }
 
@@ -112,13 +114,13 @@ TEST_CASE("Unsupported models and features are refused by name", "[model_spec]")
 }
 
 TEST_CASE("A sliding window is refused only where it is in use", "[model_spec]") {
-  Json qwen = LlamaConfig();
+  PlainJson qwen = LlamaConfig();
   qwen["model_type"] = "qwen2";
   qwen["sliding_window"] = 4096;
   qwen["max_window_layers"] = 1;
   REQUIRE(Parse(qwen).ok());
   qwen["use_sliding_window"] = true;
-  REQUIRE(Refusal(qwen, absl::StatusCode::kUnimplemented).find("sliding-window") !=
+  REQUIRE(ParseRefusal(qwen, absl::StatusCode::kUnimplemented).find("sliding-window") !=
           std::string::npos);
   qwen["max_window_layers"] = 2;
   REQUIRE(Parse(qwen).ok());
@@ -127,7 +129,7 @@ TEST_CASE("A sliding window is refused only where it is in use", "[model_spec]")
 }
 
 TEST_CASE("Qwen configs carry their biases, norms and head size", "[model_spec]") {
-  Json config = LlamaConfig();
+  PlainJson config = LlamaConfig();
   config["model_type"] = "qwen2";
   REQUIRE(Parse(config).value().qkv_bias);
   config["model_type"] = "qwen3";
@@ -141,17 +143,17 @@ TEST_CASE("Qwen configs carry their biases, norms and head size", "[model_spec]"
 }
 
 TEST_CASE("Malformed values are refused with their key", "[model_spec]") {
-  const auto invalid = [](const std::string& key, const Json& value) {
-    Json config = LlamaConfig();
+  const auto invalid = [](const std::string& key, const PlainJson& value) {
+    PlainJson config = LlamaConfig();
     if (value.is_discarded()) {
       config.erase(key);
     } else {
       config[key] = value;
     }
-    const std::string message = Refusal(config, absl::StatusCode::kInvalidArgument);
+    const std::string message = ParseRefusal(config, absl::StatusCode::kInvalidArgument);
     REQUIRE(message.find(key) != std::string::npos);
   };
-  const Json absent(Json::value_t::discarded);
+  const PlainJson absent(PlainJson::value_t::discarded);
   invalid("model_type", absent);
   invalid("hidden_size", absent);
   invalid("vocab_size", -5);
@@ -177,18 +179,19 @@ TEST_CASE("A size that no model has is refused with its key and its bound", "[mo
                                                         {"max_position_embeddings", "2147483648"},
                                                         {"head_dim", "512"}};
   for (const auto& [key, bound] : bounds) {
-    Json config = LlamaConfig();
+    PlainJson config = LlamaConfig();
     config[key] = 1'000'000'000'000;
-    const std::string message = Refusal(config, absl::StatusCode::kInvalidArgument);
+    const std::string message = ParseRefusal(config, absl::StatusCode::kInvalidArgument);
     INFO(message);
     REQUIRE(message.find(key) != std::string::npos);
     REQUIRE(message.find(bound) != std::string::npos);
   }
   // A size that follows from others.
-  Json wide = LlamaConfig();
+  PlainJson wide = LlamaConfig();
   wide["hidden_size"] = 4096;
-  REQUIRE(Refusal(wide, absl::StatusCode::kInvalidArgument).find("a head of 1024; at most 512") !=
-          std::string::npos);
+  REQUIRE(
+      ParseRefusal(wide, absl::StatusCode::kInvalidArgument).find("a head of 1024; at most 512") !=
+      std::string::npos);
 }
 
 TEST_CASE("A folder without config.json is not found", "[model_spec]") {

@@ -24,14 +24,14 @@ ModelSpec SmolSpec() {
   return spec;
 }
 
-std::vector<std::string> Names(const ModelSpec& spec) {
+std::vector<std::string> NamesOf(const ModelSpec& spec) {
   std::vector<std::string> names;
   for (const TensorSpec& tensor : HfTensors(spec)) names.push_back(tensor.name);
   return names;
 }
 
 void RequireSame(const ModelSpec& a, const ModelSpec& b) {
-  REQUIRE(Names(a) == Names(b));
+  REQUIRE(NamesOf(a) == NamesOf(b));
   REQUIRE(a.model_type == b.model_type);
   REQUIRE(a.parameters() == b.parameters());
   REQUIRE(a.num_heads == b.num_heads);
@@ -69,7 +69,7 @@ TEST_CASE("Tensors are listed in execution order for every model type", "[model_
   spec.model_type = "qwen2";
   spec.qkv_bias = true;
   const std::string layer = "model.layers.0.";
-  REQUIRE(Names(spec) ==
+  REQUIRE(NamesOf(spec) ==
           std::vector<std::string>{
               "model.embed_tokens.weight", layer + "input_layernorm.weight",
               layer + "self_attn.q_proj.weight", layer + "self_attn.q_proj.bias",

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-ModelSpec Spec(double theta, int64_t head_dim) {
+ModelSpec RopeSpec(double theta, int64_t head_dim) {
   ModelSpec spec;
   spec.rope_theta = theta;
   spec.head_dim = head_dim;
@@ -15,7 +15,7 @@ ModelSpec Spec(double theta, int64_t head_dim) {
 }  // namespace
 
 TEST_CASE("Default rope frequencies fall from one by powers of theta", "[model_spec][rope]") {
-  const std::vector<float> frequencies = RopeInverseFrequencies(Spec(10000.0, 8));
+  const std::vector<float> frequencies = RopeInverseFrequencies(RopeSpec(10000.0, 8));
   REQUIRE(frequencies.size() == 4);
   REQUIRE(frequencies[0] == 1.0f);
   REQUIRE(frequencies[1] == 1.0f / 10.0f);
@@ -25,7 +25,7 @@ TEST_CASE("Default rope frequencies fall from one by powers of theta", "[model_s
 
 // Expected bits: torch 2.11 evaluating transformers' formulas in float32 on a CPU.
 TEST_CASE("llama3 rope frequencies match torch bit for bit", "[model_spec][rope]") {
-  ModelSpec spec = Spec(500000.0, 64);
+  ModelSpec spec = RopeSpec(500000.0, 64);
   spec.rope = {RopeScaling::Type::kLlama3, 32.0, 1.0, 4.0, 8192};
   const std::vector<float> expected = {
       0x1p+0f,         0x1.53c38cp-1f,  0x1.c2ef78p-2f,  0x1.2b3dc6p-2f,  0x1.8d276p-3f,
@@ -36,7 +36,7 @@ TEST_CASE("llama3 rope frequencies match torch bit for bit", "[model_spec][rope]
       0x1.280d96p-20f, 0x1.88ec2p-21f,  0x1.04be68p-21f, 0x1.5a0f4ep-22f, 0x1.cb4a9ap-23f,
       0x1.30c94ep-23f, 0x1.94836p-24f};
   REQUIRE(RopeInverseFrequencies(spec) == expected);
-  spec = Spec(10000.0, 16);
+  spec = RopeSpec(10000.0, 16);
   spec.rope = {RopeScaling::Type::kLlama3, 4.0, 1.0, 4.0, 64};
   REQUIRE(RopeInverseFrequencies(spec) ==
           std::vector<float>{0x1p+0f, 0x1.04c26cp-2f, 0x1.a13712p-6f, 0x1.030dc6p-7f,

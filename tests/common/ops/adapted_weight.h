@@ -83,16 +83,6 @@ struct Sums {
   LinearAdapterGradients gradients;
 };
 
-inline double WeightedSum(const TestMatrix& weights, const TestMatrix& values) {
-  double sum = 0;
-  for (int64_t i = 0; i < values.rows(); ++i) {
-    for (int64_t j = 0; j < values.cols(); ++j) {
-      sum += double{weights.At(i, j)} * double{values.At(i, j)};
-    }
-  }
-  return sum;
-}
-
 inline void RequireSlope(
     TestMatrix& x, int64_t i, int64_t j, double gradient, const std::function<double()>& loss) {
   constexpr float kDelta = 0x1p-6f;

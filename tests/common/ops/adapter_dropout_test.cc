@@ -8,19 +8,19 @@
 
 #include "common/ops/cpu/dropped_rows.h"
 #include "tests/common/ops/adapted_weight.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
 
 using testing::Adapted;
 using testing::Dot;
+using testing::kBf16;
+using testing::kF32;
 using testing::RequireSlope;
 using testing::Sums;
 using testing::TestMatrix;
 using testing::WeightedSum;
-
-constexpr DType kBf16 = DType::kBFloat16;
-constexpr DType kF32 = DType::kFloat32;
 
 std::vector<uint64_t> Keys(int64_t rows) {
   std::vector<uint64_t> keys;

@@ -4,19 +4,19 @@
 #include <numeric>
 
 #include "tests/common/ops/adapted_weight.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
 using testing::Adapted;
 using testing::Dot;
 using testing::Gather;
+using testing::kBf16;
+using testing::kF32;
 using testing::RequireSlope;
 using testing::Sums;
 using testing::TestMatrix;
 using testing::WeightedSum;
-
-constexpr DType kBf16 = DType::kBFloat16;
-constexpr DType kF32 = DType::kFloat32;
 
 float Expected(const Adapted& adapted, const TestMatrix& x, int64_t row, int64_t n, bool tiles) {
   float sum = Dot(x, row, adapted.weight.source, n, tiles);

@@ -4,7 +4,7 @@
 
 namespace tandem {
 namespace {
-const AttentionShape kShape = {9, 3, 64};
+const AttentionShape kPlannedShape = {9, 3, 64};
 
 AttentionSpan DecodeSpan(int64_t row, int64_t position, const std::vector<int32_t>& blocks) {
   return {row, 1, position, blocks.data()};
@@ -17,7 +17,7 @@ TEST_CASE("Samples of a prompt share the blocks that they have filled", "[ops][a
   // c is still inside its second block: it sees only a part of it.
   plan.Plan({DecodeSpan(0, 130, a), DecodeSpan(1, 130, other), DecodeSpan(2, 140, b),
              DecodeSpan(3, 90, c)},
-            kShape, 1);
+            kPlannedShape, 1);
   REQUIRE(plan.groups() == 2);
   const AttentionTask alone = plan.Task(0, 2), together = plan.Task(1, 0);
   REQUIRE(alone.count == 1);
@@ -48,9 +48,9 @@ TEST_CASE("Every thread has decoding to do before blocks are shared", "[ops][att
   std::vector<AttentionSpan> spans;
   for (int64_t row = 0; row < 32; ++row) spans.push_back(DecodeSpan(row, 63, blocks));
   AttentionPlan plan;
-  plan.Plan(spans, kShape, 1);
+  plan.Plan(spans, kPlannedShape, 1);
   REQUIRE(plan.groups() == 2);  // 16 rows of three heads are 48 queries
-  plan.Plan(spans, kShape, 8);
+  plan.Plan(spans, kPlannedShape, 8);
   REQUIRE(plan.groups() == 11);
   int64_t rows = 0;
   for (int64_t group = 0; group < plan.groups(); ++group) rows += plan.Task(group, 0).count;
@@ -60,7 +60,7 @@ TEST_CASE("Every thread has decoding to do before blocks are shared", "[ops][att
 TEST_CASE("Long spans are cut into runs that see the blocks up to their end", "[ops][attention]") {
   const std::vector<int32_t> blocks = {4, 5};
   AttentionPlan plan;
-  plan.Plan({{10, 40, 50, blocks.data()}}, kShape, 2);
+  plan.Plan({{10, 40, 50, blocks.data()}}, kPlannedShape, 2);
   REQUIRE(plan.groups() == 3);
   REQUIRE(plan.Task(0, 0).rows[0].rows == 16);
   REQUIRE(plan.Task(0, 0).shared_tiles == 2);

@@ -7,9 +7,9 @@
 
 namespace tandem {
 namespace {
+using testing::kBf16;
 using testing::TestMatrix;
 using testing::TestWeight;
-constexpr DType kBf16 = DType::kBFloat16;
 
 // The second row of a pair, then the first, as vdpbf16ps adds them.
 float Chain(

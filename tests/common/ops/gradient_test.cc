@@ -9,22 +9,11 @@
 
 namespace tandem {
 namespace {
+using testing::kF32;
 using testing::TestKv;
 using testing::TestMatrix;
 using testing::TestWeight;
-
-constexpr DType kF32 = DType::kFloat32;
-
-// sum of weights * values, in double.
-double WeightedSum(const TestMatrix& weights, const TestMatrix& values) {
-  double sum = 0;
-  for (int64_t i = 0; i < values.rows(); ++i) {
-    for (int64_t j = 0; j < values.cols(); ++j) {
-      sum += static_cast<double>(weights.At(i, j)) * static_cast<double>(values.At(i, j));
-    }
-  }
-  return sum;
-}
+using testing::WeightedSum;
 
 // Compares `gradient` [rows, cols of x] with the slope of `loss` in every `step`-th element of x.
 void CheckSlopes(TestMatrix& x,
@@ -55,7 +44,7 @@ std::vector<float> ToFloats(const TestMatrix& matrix) {
   return values;
 }
 
-FloatMatrix Floats(std::vector<float>& values, int64_t cols) {
+FloatMatrix MatrixOver(std::vector<float>& values, int64_t cols) {
   return {values.data(), static_cast<int64_t>(values.size()) / cols, cols, cols};
 }
 
@@ -111,7 +100,7 @@ TEST_CASE("Gradients of RMS norms agree with central differences", "[ops][gradie
     return WeightedSum(dout, out);
   };
   std::vector<float> dresidual(static_cast<size_t>(m * n)), dweight(static_cast<size_t>(n));
-  backward->RmsNorm(in.view(), weight.data(), 1e-5f, dout.view(), Floats(dresidual, n),
+  backward->RmsNorm(in.view(), weight.data(), 1e-5f, dout.view(), MatrixOver(dresidual, n),
                     dweight.data());
   CheckSlopes(in, dresidual, loss);
   CheckSlopes(weight, dweight, loss);
@@ -122,7 +111,7 @@ TEST_CASE("Gradients of RMS norms agree with central differences", "[ops][gradie
   REQUIRE(again == dweight);
   REQUIRE(ToFloats(din) == dresidual);
   // A second call adds.
-  backward->RmsNorm(in.view(), weight.data(), 1e-5f, dout.view(), Floats(dresidual, n),
+  backward->RmsNorm(in.view(), weight.data(), 1e-5f, dout.view(), MatrixOver(dresidual, n),
                     dweight.data());
   for (size_t i = 0; i < dresidual.size(); ++i) {
     REQUIRE(dresidual[i] == Approx(2 * ToFloats(din)[i]).margin(1e-6));
@@ -324,7 +313,7 @@ TEST_CASE("Embed adds rows to the table in ascending order", "[ops][gradient]") 
     for (size_t j = 0; j < 70; ++j)
       expected[static_cast<size_t>(ids[i]) * 70 + j] += dx[i * 70 + j];
   }
-  backward->Embed(ids.data(), Floats(dx, 70), table.data());
+  backward->Embed(ids.data(), MatrixOver(dx, 70), table.data());
   REQUIRE(table == expected);
 }
 

@@ -25,40 +25,40 @@ bool Same(const Results& a, const Results& b) {
   return a.floats == b.floats && a.tokens == b.tokens;
 }
 
-constexpr int64_t kRows = 71;
-constexpr AttentionShape kShape = {6, 2, 18};
+constexpr int64_t kIsaRows = 71;
+constexpr AttentionShape kIsaShape = {6, 2, 18};
 
-void RunForward(DType dtype, float scale, Results& results) {
+void RunIsaForward(DType dtype, float scale, Results& results) {
   const auto ops = testing::MakeForward(dtype, 2);
-  const TestMatrix in = TestMatrix::Random(dtype, kRows, 75, 1, scale);
+  const TestMatrix in = TestMatrix::Random(dtype, kIsaRows, 75, 1, scale);
   const TestMatrix norm = TestMatrix::Random(dtype, 1, 75, 2);
-  const TestWeight weight(dtype, kShape.qkv_cols(), 75, 3, scale, true);
+  const TestWeight weight(dtype, kIsaShape.qkv_cols(), 75, 3, scale, true);
   const TestWeight head(dtype, 1100, 75, 4, 1.0f);
-  TestMatrix normed(dtype, kRows, 75), qkv(dtype, kRows, kShape.qkv_cols());
-  TestMatrix out(dtype, kRows, kShape.q_cols()), activated(dtype, kRows, qkv.cols() / 2);
+  TestMatrix normed(dtype, kIsaRows, 75), qkv(dtype, kIsaRows, kIsaShape.qkv_cols());
+  TestMatrix out(dtype, kIsaRows, kIsaShape.q_cols()), activated(dtype, kIsaRows, qkv.cols() / 2);
   TestMatrix sum = in;
   ops->RmsNorm(in.view(), norm.data(), 1e-6f, normed.view());
   ops->Linear(in.view(), weight.view(), qkv.view());
   ops->Add(sum.view(), normed.view());
   ops->SiluMul(qkv.view(), activated.view());
-  TestKv kv(kShape, dtype, 4, 1);
-  const std::vector<int32_t> blocks = kv.Take(kRows);
-  const std::vector<AttentionSpan> spans = {{0, kRows, 0, blocks.data()}};
-  ops->RopeAndStore(qkv.view(), kShape, testing::TestRope(kShape.head_dim, kRows), spans,
+  TestKv kv(kIsaShape, dtype, 4, 1);
+  const std::vector<int32_t> blocks = kv.Take(kIsaRows);
+  const std::vector<AttentionSpan> spans = {{0, kIsaRows, 0, blocks.data()}};
+  ops->RopeAndStore(qkv.view(), kIsaShape, testing::TestRope(kIsaShape.head_dim, kIsaRows), spans,
                     kv.view());
-  ops->Attention(qkv.view(), kShape, spans, kv.view(), out.view());
-  std::vector<float> log_probs(kRows), entropy;
-  std::vector<RowStats> stats(kRows);
-  std::vector<int32_t> targets(kRows, 1050);
-  std::vector<float> temperatures(kRows, 0.8f);
+  ops->Attention(qkv.view(), kIsaShape, spans, kv.view(), out.view());
+  std::vector<float> log_probs(kIsaRows), entropy;
+  std::vector<RowStats> stats(kIsaRows);
+  std::vector<int32_t> targets(kIsaRows, 1050);
+  std::vector<float> temperatures(kIsaRows, 0.8f);
   ops->TokenLogProbs(normed.view(), head.view(), 1090, targets.data(), temperatures.data(),
                      log_probs.data(), stats.data());
   for (const RowStats& row : stats) entropy.push_back(row.entropy);
-  std::vector<SampledToken> sampled(kRows);
+  std::vector<SampledToken> sampled(kIsaRows);
   std::vector<SampleRow> rows;
-  for (int i = 0; i < kRows; ++i) {
+  for (int i = 0; i < kIsaRows; ++i) {
     rows.push_back({i % 5 == 0 ? 0.0f : 0.9f, i % 3 == 0 ? 0.9f : 1.0f, i % 4 == 0 ? 20 : -1,
-                    (static_cast<float>(i) + 0.5f) / kRows});
+                    (static_cast<float>(i) + 0.5f) / kIsaRows});
   }
   ops->Sample(normed.view(), head.view(), 1090, rows, sampled.data());
   results.matrices.insert(results.matrices.end(), {normed, qkv, sum, activated, out});
@@ -73,34 +73,35 @@ void RunForward(DType dtype, float scale, Results& results) {
 
 void RunBackward(DType dtype, float scale, Results& results) {
   const auto ops = testing::MakeBackward(dtype, 2);
-  const TestMatrix qkv = TestMatrix::Random(dtype, kRows, kShape.qkv_cols(), 1);
-  const TestMatrix out = TestMatrix::Random(dtype, kRows, kShape.q_cols(), 2);
-  const TestMatrix dout = TestMatrix::Random(dtype, kRows, kShape.q_cols(), 3, scale);
-  const TestWeight weight(dtype, kShape.q_cols(), kShape.qkv_cols(), 4, scale);
-  const TestMatrix din(dtype, kRows, kShape.qkv_cols()), dqkv(dtype, kRows, kShape.qkv_cols());
-  const TestMatrix dgate(dtype, kRows, kShape.qkv_cols());
-  const TestMatrix dact = TestMatrix::Random(dtype, kRows, kShape.qkv_cols() / 2, 5, scale);
-  std::vector<float> dweight(static_cast<size_t>(kShape.q_cols() * kShape.qkv_cols()));
-  std::vector<float> dbias(static_cast<size_t>(kShape.q_cols()));
+  const TestMatrix qkv = TestMatrix::Random(dtype, kIsaRows, kIsaShape.qkv_cols(), 1);
+  const TestMatrix out = TestMatrix::Random(dtype, kIsaRows, kIsaShape.q_cols(), 2);
+  const TestMatrix dout = TestMatrix::Random(dtype, kIsaRows, kIsaShape.q_cols(), 3, scale);
+  const TestWeight weight(dtype, kIsaShape.q_cols(), kIsaShape.qkv_cols(), 4, scale);
+  const TestMatrix din(dtype, kIsaRows, kIsaShape.qkv_cols()),
+      dqkv(dtype, kIsaRows, kIsaShape.qkv_cols());
+  const TestMatrix dgate(dtype, kIsaRows, kIsaShape.qkv_cols());
+  const TestMatrix dact = TestMatrix::Random(dtype, kIsaRows, kIsaShape.qkv_cols() / 2, 5, scale);
+  std::vector<float> dweight(static_cast<size_t>(kIsaShape.q_cols() * kIsaShape.qkv_cols()));
+  std::vector<float> dbias(static_cast<size_t>(kIsaShape.q_cols()));
   ops->LinearInput(dout.view(), weight.view(), din.view());
   ops->LinearWeights(dout.view(), qkv.view(), dweight.data(), dbias.data());
-  const std::vector<AttentionSpan> spans = {{0, kRows, 0, nullptr}};
-  ops->Attention(qkv.view(), kShape, spans, out.view(), dout.view(), dqkv.view());
-  ops->Rope(dqkv.view(), kShape, testing::TestRope(kShape.head_dim, kRows), spans);
+  const std::vector<AttentionSpan> spans = {{0, kIsaRows, 0, nullptr}};
+  ops->Attention(qkv.view(), kIsaShape, spans, out.view(), dout.view(), dqkv.view());
+  ops->Rope(dqkv.view(), kIsaShape, testing::TestRope(kIsaShape.head_dim, kIsaRows), spans);
   ops->SiluMul(qkv.view(), dact.view(), dgate.view());
-  const TestMatrix norm = TestMatrix::Random(dtype, 1, kShape.q_cols(), 6);
-  const TestMatrix dnorm(dtype, kRows, kShape.q_cols());
-  std::vector<float> dnorm_weight(static_cast<size_t>(kShape.q_cols()));
-  ops->HeadRmsNorms(out.view(), {1, 0, kShape.q_cols()},
+  const TestMatrix norm = TestMatrix::Random(dtype, 1, kIsaShape.q_cols(), 6);
+  const TestMatrix dnorm(dtype, kIsaRows, kIsaShape.q_cols());
+  std::vector<float> dnorm_weight(static_cast<size_t>(kIsaShape.q_cols()));
+  ops->HeadRmsNorms(out.view(), {1, 0, kIsaShape.q_cols()},
                     {.q_weight = norm.data(), .eps = 1e-6f, .dq_weight = dnorm_weight.data()},
                     dout.view(), dnorm.view());
-  const TestWeight head(dtype, 1100, kShape.q_cols(), 7, 1.0f);
-  const std::vector<int32_t> targets(kRows, 1050);
-  const std::vector<float> temperatures(kRows, 0.8f), gradients(kRows, scale);
-  const TestMatrix dhidden(dtype, kRows, kShape.q_cols());
-  std::vector<float> dhead(static_cast<size_t>(1100 * kShape.q_cols()));
-  std::vector<float> log_probs(kRows);
-  std::vector<RowStats> stats(kRows);
+  const TestWeight head(dtype, 1100, kIsaShape.q_cols(), 7, 1.0f);
+  const std::vector<int32_t> targets(kIsaRows, 1050);
+  const std::vector<float> temperatures(kIsaRows, 0.8f), gradients(kIsaRows, scale);
+  const TestMatrix dhidden(dtype, kIsaRows, kIsaShape.q_cols());
+  std::vector<float> dhead(static_cast<size_t>(1100 * kIsaShape.q_cols()));
+  std::vector<float> log_probs(kIsaRows);
+  std::vector<RowStats> stats(kIsaRows);
   testing::MakeForward(dtype, 2)->TokenLogProbs(out.view(), head.view(), 1090, targets.data(),
                                                 temperatures.data(), log_probs.data(),
                                                 stats.data());
@@ -125,7 +126,7 @@ TEST_CASE("All kernel sets of a numerics class give the same bits", "[ops][isa]"
         for (const std::string& isa : isas) {
           const ForcedIsa forced(isa);
           Results results;
-          RunForward(dtype, scale, results);
+          RunIsaForward(dtype, scale, results);
           RunBackward(dtype, scale, results);
           if (isa == isas.front()) first = results;
           INFO(isa << " against " << isas.front() << " at scale " << scale);

@@ -12,14 +12,15 @@ namespace {
 using testing::TestMatrix;
 using testing::TestWeight;
 
-constexpr int64_t kVocab = 2500, kLimit = 2300, kDim = 40;
+constexpr int64_t kLogitsVocab = 2500, kLogitsLimit = 2300, kLogitsDim = 40;
 
 // Probabilities over ids < limit in double, from the op's own fp32 logits.
 std::vector<double> Probabilities(const std::vector<float>& logits, int64_t row, double t) {
   std::vector<double> p;
   double total = 0;
-  for (int64_t id = 0; id < kLimit; ++id) {
-    p.push_back(std::exp(static_cast<double>(logits[static_cast<size_t>(row * kVocab + id)]) / t));
+  for (int64_t id = 0; id < kLogitsLimit; ++id) {
+    p.push_back(
+        std::exp(static_cast<double>(logits[static_cast<size_t>(row * kLogitsVocab + id)]) / t));
     total += p.back();
   }
   for (double& value : p) value /= total;
@@ -37,15 +38,16 @@ Scored Score(ForwardOps& ops,
   Scored scored = {std::vector<float>(static_cast<size_t>(hidden.rows)),
                    std::vector<float>(static_cast<size_t>(hidden.rows))};
   std::vector<RowStats> stats(scored.entropy.size());
-  ops.TokenLogProbs(hidden, head.view(), kLimit, targets, temperatures, scored.log_probs.data(),
-                    stats.data());
+  ops.TokenLogProbs(hidden, head.view(), kLogitsLimit, targets, temperatures,
+                    scored.log_probs.data(), stats.data());
   for (size_t i = 0; i < stats.size(); ++i) scored.entropy[i] = stats[i].entropy;
   return scored;
 }
 
 std::vector<float> AllLogits(ForwardOps& ops, const TestMatrix& hidden, const TestWeight& head) {
-  std::vector<float> logits(static_cast<size_t>(hidden.rows() * kVocab));
-  ops.Logits(hidden.view(), head.view(), {logits.data(), hidden.rows(), kVocab, kVocab});
+  std::vector<float> logits(static_cast<size_t>(hidden.rows() * kLogitsVocab));
+  ops.Logits(hidden.view(), head.view(),
+             {logits.data(), hidden.rows(), kLogitsVocab, kLogitsVocab});
   return logits;
 }
 }  // namespace
@@ -53,8 +55,8 @@ std::vector<float> AllLogits(ForwardOps& ops, const TestMatrix& hidden, const Te
 TEST_CASE("Token log-probs and entropies agree with a double reference", "[ops][logits]") {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     const auto ops = testing::MakeForward(dtype, 2);
-    const TestMatrix hidden = TestMatrix::Random(dtype, 20, kDim, 1, 2.0f);
-    const TestWeight head(dtype, kVocab, kDim, 2, 1.0f);
+    const TestMatrix hidden = TestMatrix::Random(dtype, 20, kLogitsDim, 1, 2.0f);
+    const TestWeight head(dtype, kLogitsVocab, kLogitsDim, 2, 1.0f);
     const std::vector<float> logits = AllLogits(*ops, hidden, head);
     std::vector<int32_t> targets;
     std::vector<float> temperatures;
@@ -79,15 +81,15 @@ TEST_CASE("Sums of squared probabilities come from the statistics at half the te
           "[ops][logits]") {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     const auto ops = testing::MakeForward(dtype, 2);
-    const TestMatrix hidden = TestMatrix::Random(dtype, 8, kDim, 1, 2.0f);
-    const TestWeight head(dtype, kVocab, kDim, 2, 1.0f);
+    const TestMatrix hidden = TestMatrix::Random(dtype, 8, kLogitsDim, 1, 2.0f);
+    const TestWeight head(dtype, kLogitsVocab, kLogitsDim, 2, 1.0f);
     const std::vector<float> logits = AllLogits(*ops, hidden, head);
     const std::vector<int32_t> targets(8, 0);
     const std::vector<float> temperatures = {0, 1, 0.25f, 0.7f, 1.3f, 5, 0.05f, 40};
     const auto stats = [&](const std::vector<float>& at) {
       std::vector<RowStats> rows(8);
       std::vector<float> log_probs(8);
-      ops->TokenLogProbs(hidden.view(), head.view(), kLimit, targets.data(), at.data(),
+      ops->TokenLogProbs(hidden.view(), head.view(), kLogitsLimit, targets.data(), at.data(),
                          log_probs.data(), rows.data());
       return rows;
     };
@@ -107,8 +109,8 @@ TEST_CASE("Sums of squared probabilities come from the statistics at half the te
 TEST_CASE("A row's log-prob and sample do not depend on the batch or threads", "[ops][logits]") {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     constexpr int64_t kRows = 140;
-    const TestMatrix hidden = TestMatrix::Random(dtype, kRows, kDim, 1, 2.0f);
-    const TestWeight head(dtype, kVocab, kDim, 2, 1.0f);
+    const TestMatrix hidden = TestMatrix::Random(dtype, kRows, kLogitsDim, 1, 2.0f);
+    const TestWeight head(dtype, kLogitsVocab, kLogitsDim, 2, 1.0f);
     std::vector<SampleRow> rows;
     std::vector<float> temperatures;
     for (uint64_t i = 0; i < kRows; ++i) {
@@ -119,7 +121,7 @@ TEST_CASE("A row's log-prob and sample do not depend on the batch or threads", "
     std::vector<SampledToken> full(kRows);
     std::vector<int32_t> targets;
     const auto one = testing::MakeForward(dtype, 1);
-    one->Sample(hidden.view(), head.view(), kLimit, rows, full.data());
+    one->Sample(hidden.view(), head.view(), kLogitsLimit, rows, full.data());
     for (const SampledToken& token : full) targets.push_back(token.token);
     const Scored scored = Score(*one, hidden.view(), head, targets.data(), temperatures.data());
     for (size_t i = 0; i < kRows; ++i) REQUIRE(scored.log_probs[i] == full[i].log_prob);
@@ -129,7 +131,7 @@ TEST_CASE("A row's log-prob and sample do not depend on the batch or threads", "
       const auto from = static_cast<size_t>(first);
       const std::vector<SampleRow> some(rows.begin() + first, rows.begin() + first + m);
       std::vector<SampledToken> part(static_cast<size_t>(m));
-      two->Sample(hidden.Rows(first, m), head.view(), kLimit, some, part.data());
+      two->Sample(hidden.Rows(first, m), head.view(), kLogitsLimit, some, part.data());
       const Scored again = Score(*two, hidden.Rows(first, m), head, targets.data() + first,
                                  temperatures.data() + first);
       for (size_t i = 0; i < part.size(); ++i) {
@@ -145,24 +147,24 @@ TEST_CASE("A row's log-prob and sample do not depend on the batch or threads", "
 
 TEST_CASE("Sample inverts the cumulative distribution over ascending ids", "[ops][logits]") {
   const auto ops = testing::MakeForward(DType::kBFloat16, 2);
-  const TestMatrix one = TestMatrix::Random(DType::kBFloat16, 1, kDim, 1, 1.0f);
-  const TestWeight head(DType::kBFloat16, kVocab, kDim, 2, 0.6f);
+  const TestMatrix one = TestMatrix::Random(DType::kBFloat16, 1, kLogitsDim, 1, 1.0f);
+  const TestWeight head(DType::kBFloat16, kLogitsVocab, kLogitsDim, 2, 0.6f);
   constexpr int64_t kDraws = 4000;
-  TestMatrix hidden(DType::kBFloat16, kDraws, kDim);
+  TestMatrix hidden(DType::kBFloat16, kDraws, kLogitsDim);
   std::vector<SampleRow> rows;
   for (int64_t i = 0; i < kDraws; ++i) {
-    for (int64_t j = 0; j < kDim; ++j) hidden.Set(i, j, one.At(0, j));
+    for (int64_t j = 0; j < kLogitsDim; ++j) hidden.Set(i, j, one.At(0, j));
     rows.push_back({0.7f, 1.0f, -1, RandomUniform(3, 4, static_cast<uint64_t>(i))});
   }
   std::vector<SampledToken> tokens(kDraws);
-  ops->Sample(hidden.view(), head.view(), kLimit, rows, tokens.data());
+  ops->Sample(hidden.view(), head.view(), kLogitsLimit, rows, tokens.data());
   const std::vector<double> p = Probabilities(AllLogits(*ops, one, head), 0, 0.7f);
   std::vector<double> cumulative;
   double sum = 0;
   for (const double value : p) cumulative.push_back(sum += value);
   for (size_t i = 0; i < kDraws; ++i) {
     const auto id = static_cast<size_t>(tokens[i].token);
-    REQUIRE(id < static_cast<size_t>(kLimit));
+    REQUIRE(id < static_cast<size_t>(kLogitsLimit));
     const double u = static_cast<double>(rows[i].uniform);
     REQUIRE(u <= cumulative[id] + 1e-6);
     REQUIRE(u >= cumulative[id] - p[id] - 1e-6);
@@ -173,37 +175,37 @@ TEST_CASE("Sample inverts the cumulative distribution over ascending ids", "[ops
 TEST_CASE("Ids beyond the vocabulary limit are never sampled", "[ops][logits]") {
   const auto ops = testing::MakeForward(DType::kBFloat16, 1);
   // The masked ids have by far the largest logits.
-  TestWeight head(DType::kBFloat16, kVocab, kDim, 2, 0.1f);
-  for (int64_t id = kLimit; id < kVocab; ++id) {
-    for (int64_t j = 0; j < kDim; ++j) head.source.Set(id, j, 50.0f);
+  TestWeight head(DType::kBFloat16, kLogitsVocab, kLogitsDim, 2, 0.1f);
+  for (int64_t id = kLogitsLimit; id < kLogitsVocab; ++id) {
+    for (int64_t j = 0; j < kLogitsDim; ++j) head.source.Set(id, j, 50.0f);
   }
   head.Pack();
-  TestMatrix hidden(DType::kBFloat16, 300, kDim);
+  TestMatrix hidden(DType::kBFloat16, 300, kLogitsDim);
   std::vector<SampleRow> rows;
   for (int64_t i = 0; i < 300; ++i) {
-    for (int64_t j = 0; j < kDim; ++j) hidden.Set(i, j, 1.0f);
+    for (int64_t j = 0; j < kLogitsDim; ++j) hidden.Set(i, j, 1.0f);
     const float u = i == 0 ? 0x1p-24f : i == 1 ? 1.0f - 0x1p-24f : RandomUniform(1, 1, i);
     rows.push_back({i % 4 == 2 ? 0.0f : 1.0f, i % 5 == 0 ? 0.9f : 1.0f, i % 7 == 0 ? 5 : -1, u});
   }
   std::vector<SampledToken> tokens(300);
-  ops->Sample(hidden.view(), head.view(), kLimit, rows, tokens.data());
+  ops->Sample(hidden.view(), head.view(), kLogitsLimit, rows, tokens.data());
   for (const SampledToken& token : tokens) {
-    REQUIRE(token.token < kLimit);
+    REQUIRE(token.token < kLogitsLimit);
     REQUIRE(std::isfinite(token.log_prob));
   }
 }
 
 TEST_CASE("Greedy sampling takes the lowest id of the largest logit", "[ops][logits]") {
   const auto ops = testing::MakeForward(DType::kBFloat16, 1);
-  TestWeight head(DType::kBFloat16, kVocab, kDim, 2, 0.1f);
+  TestWeight head(DType::kBFloat16, kLogitsVocab, kLogitsDim, 2, 0.1f);
   for (const int64_t id : {1500, 1200, 2200}) {
-    for (int64_t j = 0; j < kDim; ++j) head.source.Set(id, j, 1.0f);
+    for (int64_t j = 0; j < kLogitsDim; ++j) head.source.Set(id, j, 1.0f);
   }
   head.Pack();
-  TestMatrix hidden(DType::kBFloat16, 1, kDim);
-  for (int64_t j = 0; j < kDim; ++j) hidden.Set(0, j, 1.0f);
+  TestMatrix hidden(DType::kBFloat16, 1, kLogitsDim);
+  for (int64_t j = 0; j < kLogitsDim; ++j) hidden.Set(0, j, 1.0f);
   SampledToken token;
-  ops->Sample(hidden.view(), head.view(), kLimit, {{0.0f, 0.5f, 3, 0.9f}}, &token);
+  ops->Sample(hidden.view(), head.view(), kLogitsLimit, {{0.0f, 0.5f, 3, 0.9f}}, &token);
   REQUIRE(token.token == 1200);
   const float one = 1.0f;
   REQUIRE(Score(*ops, hidden.view(), head, &token.token, &one).log_probs[0] == token.log_prob);
@@ -211,8 +213,8 @@ TEST_CASE("Greedy sampling takes the lowest id of the largest logit", "[ops][log
 
 TEST_CASE("Top-k and top-p keep the most probable ids only", "[ops][logits]") {
   const auto ops = testing::MakeForward(DType::kFloat32, 1);
-  const TestWeight head(DType::kFloat32, kVocab, kDim, 2, 0.5f);
-  const TestMatrix one = TestMatrix::Random(DType::kFloat32, 1, kDim, 1, 1.0f);
+  const TestWeight head(DType::kFloat32, kLogitsVocab, kLogitsDim, 2, 0.5f);
+  const TestMatrix one = TestMatrix::Random(DType::kFloat32, 1, kLogitsDim, 1, 1.0f);
   const std::vector<double> p = Probabilities(AllLogits(*ops, one, head), 0, 1.0);
   std::vector<int32_t> order(p.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
@@ -228,7 +230,7 @@ TEST_CASE("Top-k and top-p keep the most probable ids only", "[ops][logits]") {
   std::vector<int> seen(20);
   for (uint64_t i = 0; i < 400; ++i) {
     SampledToken token;
-    ops->Sample(one.view(), head.view(), kLimit, {{1.0f, 0.5f, 20, RandomUniform(9, 9, i)}},
+    ops->Sample(one.view(), head.view(), kLogitsLimit, {{1.0f, 0.5f, 20, RandomUniform(9, 9, i)}},
                 &token);
     const auto rank =
         static_cast<size_t>(std::find(order.begin(), order.end(), token.token) - order.begin());
@@ -242,8 +244,8 @@ TEST_CASE("Top-k and top-p keep the most probable ids only", "[ops][logits]") {
 
 TEST_CASE("Scoring and sampling never hold the logits of all rows", "[ops][logits]") {
   constexpr int64_t kIds = 40000, kRows = 512;
-  const TestMatrix hidden = TestMatrix::Random(DType::kBFloat16, kRows, kDim, 1, 2.0f);
-  const TestWeight head(DType::kBFloat16, kIds, kDim, 2, 0.3f);
+  const TestMatrix hidden = TestMatrix::Random(DType::kBFloat16, kRows, kLogitsDim, 1, 2.0f);
+  const TestWeight head(DType::kBFloat16, kIds, kLogitsDim, 2, 0.3f);
   const std::vector<int32_t> targets(kRows, 7);
   const std::vector<float> ones(kRows, 1.0f);
   std::vector<float> log_probs(kRows);
@@ -267,22 +269,22 @@ TEST_CASE("Scoring and sampling never hold the logits of all rows", "[ops][logit
   for (SampleRow& row : rows) row.top_p = 0.9f;
   ops->Sample(hidden.Rows(0, 21), head.view(), kIds, {rows.begin(), rows.begin() + 21},
               tokens.data());
-  REQUIRE(ops->workspace_bytes() <= kBound + 8 * (kIds + kDim) * 4 + kThreads * 8 * kIds);
+  REQUIRE(ops->workspace_bytes() <= kBound + 8 * (kIds + kLogitsDim) * 4 + kThreads * 8 * kIds);
 }
 
 // Scratch that the gradient of log-probs and entropies takes with a vocabulary of `ids`.
 int64_t GradientScratch(int64_t ids, int64_t count, int64_t threads) {
-  const TestMatrix hidden = TestMatrix::Random(DType::kBFloat16, count, kDim, 1, 2.0f);
-  const TestWeight head(DType::kBFloat16, ids, kDim, 2, 0.3f);
+  const TestMatrix hidden = TestMatrix::Random(DType::kBFloat16, count, kLogitsDim, 1, 2.0f);
+  const TestWeight head(DType::kBFloat16, ids, kLogitsDim, 2, 0.3f);
   const auto rows = static_cast<size_t>(count);
   const std::vector<int32_t> targets(rows, 7);
   const std::vector<float> ones(rows, 1.0f);
-  std::vector<float> log_probs(rows), dhead(static_cast<size_t>(ids * kDim), 0.0f);
+  std::vector<float> log_probs(rows), dhead(static_cast<size_t>(ids * kLogitsDim), 0.0f);
   std::vector<RowStats> stats(rows);
   testing::MakeForward(DType::kBFloat16)
       ->TokenLogProbs(hidden.view(), head.view(), ids, targets.data(), ones.data(),
                       log_probs.data(), stats.data());
-  const TestMatrix dhidden = TestMatrix::Random(DType::kBFloat16, count, kDim, 3, 0.0f);
+  const TestMatrix dhidden = TestMatrix::Random(DType::kBFloat16, count, kLogitsDim, 3, 0.0f);
   const auto ops = testing::MakeBackward(DType::kBFloat16, static_cast<int>(threads));
   ops->TokenLogProbs(hidden.view(), head.view(), ids, targets.data(), ones.data(), stats.data(),
                      ones.data(), ones.data(), dhidden.view(), dhead.data());
@@ -296,7 +298,7 @@ TEST_CASE("The gradient of log-probs and entropies never holds the logits of all
   // Logits of 64 rows and 1024 ids in fp32 per thread; their gradients in bf16, twice, for a block
   // of at most 1024 rows and the same ids; the block's hidden states and the ids' weights.
   constexpr int64_t kBound = kThreads * (256 << 10) + 2 * 2 * kRows * 1024 +
-                             (kRows + 1024) * 64 * 2 + kRows * (kDim + 1) * 4 + (16 << 10);
+                             (kRows + 1024) * 64 * 2 + kRows * (kLogitsDim + 1) * 4 + (16 << 10);
   static_assert(kBound * 25 < kRows * kIds * 4);
   const int64_t bytes = GradientScratch(kIds, kRows, kThreads);
   REQUIRE(bytes > 2 * kRows * 1024);

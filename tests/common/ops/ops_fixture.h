@@ -13,6 +13,9 @@
 
 namespace tandem::testing {
 
+inline constexpr DType kBf16 = DType::kBFloat16;
+inline constexpr DType kF32 = DType::kFloat32;
+
 // Whole cache lines, as the memory of weights and activations begins on in a worker.
 template <typename T>
 struct CacheLineAllocator {
@@ -101,5 +104,16 @@ TestMatrix Gather(const TestMatrix& from, const std::vector<int64_t>& rows);
 
 // The cos and sin of theta = 10000.
 RopeTable TestRope(int64_t head_dim, int64_t max_positions);
+
+// Of weights * values, in double.
+inline double WeightedSum(const TestMatrix& weights, const TestMatrix& values) {
+  double sum = 0;
+  for (int64_t i = 0; i < values.rows(); ++i) {
+    for (int64_t j = 0; j < values.cols(); ++j) {
+      sum += double{weights.At(i, j)} * double{values.At(i, j)};
+    }
+  }
+  return sum;
+}
 
 }  // namespace tandem::testing

@@ -11,23 +11,24 @@
 namespace tandem {
 namespace {
 using testing::Gather;
+using testing::kBf16;
 using testing::TestKv;
 using testing::TestMatrix;
 using testing::TestWeight;
 
-constexpr int64_t kSequences = 8, kLength = 128, kRows = kSequences * kLength, kDim = 72;
-constexpr int64_t kVocab = 1200, kLimit = 1150;
-constexpr AttentionShape kShape = {6, 2, 24};
-constexpr DType kBf16 = DType::kBFloat16;
+constexpr int64_t kSequences = 8, kLength = 128, kForwardRows = kSequences * kLength,
+                  kForwardDim = 72;
+constexpr int64_t kForwardVocab = 1200, kForwardLimit = 1150;
+constexpr AttentionShape kForwardShape = {6, 2, 24};
 
 // Row r of everything belongs to position r % kLength of sequence r / kLength.
-struct Inputs {
-  TestMatrix in = TestMatrix::Random(kBf16, kRows, kDim, 1, 2.0f);
-  TestMatrix qkv = TestMatrix::Random(kBf16, kRows, kShape.qkv_cols(), 2, 1.0f);
-  TestMatrix norm = TestMatrix::Random(kBf16, 1, kDim, 3);
-  TestWeight weight = TestWeight(kBf16, 101, kDim, 4, 0.3f, true);
-  TestWeight head = TestWeight(kBf16, kVocab, kDim, 5, 0.5f);
-  RopeTable rope = testing::TestRope(kShape.head_dim, kLength);
+struct ForwardInputs {
+  TestMatrix in = TestMatrix::Random(kBf16, kForwardRows, kForwardDim, 1, 2.0f);
+  TestMatrix qkv = TestMatrix::Random(kBf16, kForwardRows, kForwardShape.qkv_cols(), 2, 1.0f);
+  TestMatrix norm = TestMatrix::Random(kBf16, 1, kForwardDim, 3);
+  TestWeight weight = TestWeight(kBf16, 101, kForwardDim, 4, 0.3f, true);
+  TestWeight head = TestWeight(kBf16, kForwardVocab, kForwardDim, 5, 0.5f);
+  RopeTable rope = testing::TestRope(kForwardShape.head_dim, kLength);
 };
 
 SampleRow SamplingOf(int64_t row) {
@@ -41,15 +42,15 @@ struct Outputs {
   std::vector<int32_t> tokens;
 };
 
-void RunHead(ForwardOps& ops,
-             const Inputs& inputs,
-             const TestMatrix& hidden,
-             const std::vector<int64_t>& rows,
-             Outputs& outputs) {
+void RunHeadForward(ForwardOps& ops,
+                    const ForwardInputs& inputs,
+                    const TestMatrix& hidden,
+                    const std::vector<int64_t>& rows,
+                    Outputs& outputs) {
   std::vector<SampleRow> sampling;
   for (const int64_t row : rows) sampling.push_back(SamplingOf(row));
   std::vector<SampledToken> sampled(rows.size());
-  ops.Sample(hidden.view(), inputs.head.view(), kLimit, sampling, sampled.data());
+  ops.Sample(hidden.view(), inputs.head.view(), kForwardLimit, sampling, sampled.data());
   std::vector<float> temperatures;
   for (size_t i = 0; i < rows.size(); ++i) {
     outputs.tokens.push_back(sampled[i].token);
@@ -57,7 +58,7 @@ void RunHead(ForwardOps& ops,
   }
   std::vector<RowStats> stats(rows.size());
   outputs.log_probs.resize(rows.size());
-  ops.TokenLogProbs(hidden.view(), inputs.head.view(), kLimit, outputs.tokens.data(),
+  ops.TokenLogProbs(hidden.view(), inputs.head.view(), kForwardLimit, outputs.tokens.data(),
                     temperatures.data(), outputs.log_probs.data(), stats.data());
   for (size_t i = 0; i < rows.size(); ++i) {
     outputs.entropies.push_back(stats[i].entropy);
@@ -69,11 +70,11 @@ void RunHead(ForwardOps& ops,
 // Every op on a batch of these rows. Keys and values of whole sequences lie in pages that `seed`
 // places; a row attends alone, or all rows of a sequence together where `rows` are all in order.
 Outputs RunOps(ForwardOps& ops,
-               const Inputs& inputs,
+               const ForwardInputs& inputs,
                const std::vector<int64_t>& rows,
                uint32_t seed) {
   const auto count = static_cast<int64_t>(rows.size());
-  TestKv kv(kShape, kBf16, kSequences * (kLength / kKvBlockTokens), seed);
+  TestKv kv(kForwardShape, kBf16, kSequences * (kLength / kKvBlockTokens), seed);
   std::vector<std::vector<int32_t>> blocks;
   std::vector<AttentionSpan> sequences, spans;
   for (int64_t s = 0; s < kSequences; ++s) {
@@ -84,13 +85,14 @@ Outputs RunOps(ForwardOps& ops,
     const int64_t row = rows[static_cast<size_t>(i)];
     spans.push_back({i, 1, row % kLength, blocks[static_cast<size_t>(row / kLength)].data()});
   }
-  if (count == kRows) spans = sequences;
+  if (count == kForwardRows) spans = sequences;
   const TestMatrix all = inputs.qkv;
-  ops.RopeAndStore(all.view(), kShape, inputs.rope, sequences, kv.view());
+  ops.RopeAndStore(all.view(), kForwardShape, inputs.rope, sequences, kv.view());
   const TestMatrix in = Gather(inputs.in, rows), rotated = Gather(inputs.qkv, rows), sum = in;
-  const TestMatrix normed(kBf16, count, kDim), linear(kBf16, count, 101);
-  const TestMatrix silu(kBf16, count, kDim / 2), attention(kBf16, count, kShape.q_cols());
-  const TestMatrix embedded(kBf16, count, kDim);
+  const TestMatrix normed(kBf16, count, kForwardDim), linear(kBf16, count, 101);
+  const TestMatrix silu(kBf16, count, kForwardDim / 2),
+      attention(kBf16, count, kForwardShape.q_cols());
+  const TestMatrix embedded(kBf16, count, kForwardDim);
   const std::vector<int32_t> ids(rows.begin(), rows.end());
   ops.Embed(ids.data(), inputs.head.view(), embedded.view());
   ops.RmsNorm(in.view(), inputs.norm.data(), 1e-5f, normed.view());
@@ -99,24 +101,26 @@ Outputs RunOps(ForwardOps& ops,
   ops.SiluMul(in.view(), silu.view());
   // Elsewhere, every span in a block of its own: a row that is stored again would clear those
   // behind it.
-  TestKv again(kShape, kBf16, count, seed);
+  TestKv again(kForwardShape, kBf16, count, seed);
   std::vector<std::vector<int32_t>> own;
   std::vector<AttentionSpan> stored = spans;
   for (AttentionSpan& span : stored) {
     own.push_back(span.rows == 1 ? std::vector<int32_t>(2, again.Take(1)[0]) : again.Take(kLength));
     span.blocks = own.back().data();
   }
-  ops.RopeAndStore(rotated.view(), kShape, inputs.rope, stored, again.view());
-  ops.Attention(rotated.view(), kShape, spans, kv.view(), attention.view());
+  ops.RopeAndStore(rotated.view(), kForwardShape, inputs.rope, stored, again.view());
+  ops.Attention(rotated.view(), kForwardShape, spans, kv.view(), attention.view());
   Outputs outputs;
   outputs.matrices = {{"embed", embedded}, {"norm", normed},  {"linear", linear},      {"add", sum},
                       {"silu", silu},      {"rope", rotated}, {"attention", attention}};
-  RunHead(ops, inputs, normed, rows, outputs);
+  RunHeadForward(ops, inputs, normed, rows, outputs);
   return outputs;
 }
 
 // Row i of `part` is row rows[i] of `full`.
-void RequireSameRows(const Outputs& part, const Outputs& full, const std::vector<int64_t>& rows) {
+void RequireSameOutputRows(const Outputs& part,
+                           const Outputs& full,
+                           const std::vector<int64_t>& rows) {
   for (size_t m = 0; m < part.matrices.size(); ++m) {
     bool same = true;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -134,7 +138,9 @@ void RequireSameRows(const Outputs& part, const Outputs& full, const std::vector
   }
 }
 
-void Sweep(const Inputs& inputs, const Outputs& full, const std::vector<int64_t>& all) {
+void SweepForwardRows(const ForwardInputs& inputs,
+                      const Outputs& full,
+                      const std::vector<int64_t>& all) {
   std::mt19937 random(11);
   for (const int threads : {1, 2}) {
     const auto ops = testing::MakeForward(kBf16, threads);
@@ -144,17 +150,17 @@ void Sweep(const Inputs& inputs, const Outputs& full, const std::vector<int64_t>
       std::shuffle(rows.begin(), rows.end(), random);
       rows.resize(static_cast<size_t>(m));
       INFO(m << " rows, " << threads << " threads");
-      RequireSameRows(RunOps(*ops, inputs, rows, static_cast<uint32_t>(m)), full, rows);
+      RequireSameOutputRows(RunOps(*ops, inputs, rows, static_cast<uint32_t>(m)), full, rows);
     }
-    RequireSameRows(RunOps(*ops, inputs, all, 99), full, all);
+    RequireSameOutputRows(RunOps(*ops, inputs, all, 99), full, all);
   }
 }
 
 }  // namespace
 
 TEST_CASE("No op's row depends on its batch, in any kernel set", "[ops][sweep]") {
-  const Inputs inputs;
-  std::vector<int64_t> all(kRows);
+  const ForwardInputs inputs;
+  std::vector<int64_t> all(kForwardRows);
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> run;
   for (const std::string numerics : {"seq", "amx32"}) {
@@ -164,8 +170,8 @@ TEST_CASE("No op's row depends on its batch, in any kernel set", "[ops][sweep]")
       const Outputs full = RunOps(*testing::MakeForward(kBf16, 1), inputs, all, 1);
       if (first.matrices.empty()) first = full;
       INFO(isa);
-      RequireSameRows(full, first, all);
-      Sweep(inputs, full, all);
+      RequireSameOutputRows(full, first, all);
+      SweepForwardRows(inputs, full, all);
       run.push_back(isa);
     }
   }

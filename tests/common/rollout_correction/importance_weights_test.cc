@@ -11,7 +11,7 @@ namespace {
 using Floats = std::vector<float>;
 
 // Rollout log-probs are 0, so that the policy's are the log ratios.
-struct Row {
+struct WeightedRow {
   Floats policy, mask = {};
   Floats rollout = Floats(policy.size(), 0.0f);
   operator LogProbRow() const { return {.policy = policy, .rollout = rollout, .mask = mask}; }
@@ -23,7 +23,7 @@ ImportanceOptions Options(ImportanceLevel level,
   return {.level = level, .bounds = *ParseImportanceBounds(bounds), .normalize = normalize};
 }
 
-float Log(double x) { return static_cast<float>(std::log(x)); }
+float LogOfWeight(double x) { return static_cast<float>(std::log(x)); }
 
 std::map<std::string, double> MetricsOf(const ImportanceWeights& weights) {
   std::map<std::string, double> metrics;
@@ -33,7 +33,7 @@ std::map<std::string, double> MetricsOf(const ImportanceWeights& weights) {
 
 TEST_CASE("Token weights are ratios, cut at the upper bound", "[rollout_correction]") {
   ImportanceWeights weights(Options(ImportanceLevel::kToken, "2"));
-  const Row row{.policy = {Log(0.25), Log(1.5), Log(3), 0.0f}};
+  const WeightedRow row{.policy = {LogOfWeight(0.25), LogOfWeight(1.5), LogOfWeight(3), 0.0f}};
   const Floats got = weights.Weights(row);
   REQUIRE(got[0] == Approx(0.25));
   REQUIRE(got[1] == Approx(1.5));
@@ -43,7 +43,7 @@ TEST_CASE("Token weights are ratios, cut at the upper bound", "[rollout_correcti
 
 TEST_CASE("A band makes weights outside it 0 and leaves the mask alone", "[rollout_correction]") {
   ImportanceWeights weights(Options(ImportanceLevel::kToken, "0.5_2"));
-  const Row row{.policy = {Log(0.25), Log(1.5), Log(3), 0.0f}};
+  const WeightedRow row{.policy = {LogOfWeight(0.25), LogOfWeight(1.5), LogOfWeight(3), 0.0f}};
   weights.Observe(row);
   const Floats got = weights.Weights(row);
   REQUIRE(got[0] == 0.0f);
@@ -56,7 +56,8 @@ TEST_CASE("A band makes weights outside it 0 and leaves the mask alone", "[rollo
 TEST_CASE("A sequence weight is the product of its tokens' ratios, on each of them",
           "[rollout_correction]") {
   ImportanceWeights weights(Options(ImportanceLevel::kSequence, "10"));
-  const Floats got = weights.Weights(Row{.policy = {Log(2), Log(3), Log(100)}, .mask = {1, 1, 0}});
+  const Floats got = weights.Weights(
+      WeightedRow{.policy = {LogOfWeight(2), LogOfWeight(3), LogOfWeight(100)}, .mask = {1, 1, 0}});
   REQUIRE(got[0] == Approx(6));
   REQUIRE(got[1] == got[0]);
   REQUIRE(got[2] == 0.0f);
@@ -65,9 +66,9 @@ TEST_CASE("A sequence weight is the product of its tokens' ratios, on each of th
 TEST_CASE("Huge ratios stay finite", "[rollout_correction]") {
   for (const ImportanceLevel level : {ImportanceLevel::kToken, ImportanceLevel::kSequence}) {
     ImportanceWeights weights(Options(level, "1e30"));
-    const Floats up = weights.Weights(Row{.policy = {200.0f, 200.0f}});
+    const Floats up = weights.Weights(WeightedRow{.policy = {200.0f, 200.0f}});
     REQUIRE(up[0] == Approx(std::exp(20.0)));
-    const Floats down = weights.Weights(Row{.policy = {-200.0f, -200.0f}});
+    const Floats down = weights.Weights(WeightedRow{.policy = {-200.0f, -200.0f}});
     REQUIRE(down[0] == Approx(std::exp(-20.0)));
   }
 }
@@ -79,16 +80,17 @@ TEST_CASE("Identical log-probs weigh exactly 1, whatever the options", "[rollout
     for (const std::string bounds : {"2", "0.5_2", "1_1"}) {
       for (const bool normalize : {false, true}) {
         ImportanceWeights weights(Options(level, bounds, normalize));
-        std::vector<Row> rows;
+        std::vector<WeightedRow> rows;
         for (size_t length : {0u, 1u, 7u, 333u}) {
-          Row row{.policy = Floats(length)};
+          WeightedRow row{.policy = Floats(length)};
           for (float& x : row.policy) x = uniform(random);
           row.rollout = row.policy;
           rows.push_back(row);
           weights.Observe(rows.back());
         }
-        for (const Row& row : rows)
+        for (const WeightedRow& row : rows) {
           REQUIRE(weights.Weights(row) == Floats(row.policy.size(), 1.0f));
+        }
         const auto metrics = MetricsOf(weights);
         REQUIRE(metrics.at("rollout_is_mean") == 1.0);
         REQUIRE(metrics.at("rollout_is_std") == 0.0);
@@ -103,7 +105,8 @@ TEST_CASE("Identical log-probs weigh exactly 1, whatever the options", "[rollout
 TEST_CASE("Normalized token weights have mean 1 over the batch, not over each response",
           "[rollout_correction]") {
   ImportanceWeights weights(Options(ImportanceLevel::kToken, "100", true));
-  const Row first{.policy = {Log(1), Log(3)}}, second{.policy = {Log(8), Log(50)}, .mask = {1, 0}};
+  const WeightedRow first{.policy = {LogOfWeight(1), LogOfWeight(3)}},
+      second{.policy = {LogOfWeight(8), LogOfWeight(50)}, .mask = {1, 0}};
   weights.Observe(first);
   weights.Observe(second);
   REQUIRE(weights.Weights(first)[0] == Approx(0.25));
@@ -116,15 +119,16 @@ TEST_CASE("Normalized token weights have mean 1 over the batch, not over each re
 TEST_CASE("Normalized sequence weights have mean 1 over responses, long ones counting once",
           "[rollout_correction]") {
   ImportanceWeights weights(Options(ImportanceLevel::kSequence, "100", true));
-  const Row longer{.policy = {Log(3), 0, 0, 0}}, shorter{.policy = {Log(1)}}, empty{.policy = {}};
-  for (const Row& row : {longer, shorter, empty}) weights.Observe(row);
+  const WeightedRow longer{.policy = {LogOfWeight(3), 0, 0, 0}},
+      shorter{.policy = {LogOfWeight(1)}}, empty{.policy = {}};
+  for (const WeightedRow& row : {longer, shorter, empty}) weights.Observe(row);
   REQUIRE(weights.Weights(longer)[3] == Approx(1.5));
   REQUIRE(weights.Weights(shorter)[0] == Approx(0.5));
 }
 
 TEST_CASE("Weights that are all 0 divide nothing", "[rollout_correction]") {
   ImportanceWeights weights(Options(ImportanceLevel::kToken, "0.9_1.1", true));
-  const Row row{.policy = {Log(3), Log(0.1)}};
+  const WeightedRow row{.policy = {LogOfWeight(3), LogOfWeight(0.1)}};
   weights.Observe(row);
   REQUIRE(weights.Weights(row) == Floats{0.0f, 0.0f});
   const auto metrics = MetricsOf(weights);

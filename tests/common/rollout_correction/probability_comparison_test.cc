@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kPrefix = "training/rollout_probs_diff_";
 constexpr const char* kPearson = "training/rollout_actor_probs_pearson_corr";
 
-float Log(double x) { return static_cast<float>(std::log(x)); }
+float LogOfProbability(double x) { return static_cast<float>(std::log(x)); }
 
 double Metric(const ProbabilityComparison& comparison, const std::string& what) {
   return comparison.Metrics().at(kPrefix + what);
@@ -19,8 +19,8 @@ double Metric(const ProbabilityComparison& comparison, const std::string& what) 
 
 TEST_CASE("Differences are of probabilities, not of log-probs", "[rollout_correction]") {
   ProbabilityComparison comparison;
-  comparison.Add(Log(0.5), Log(0.25));
-  comparison.Add(Log(0.25), Log(0.125));
+  comparison.Add(LogOfProbability(0.5), LogOfProbability(0.25));
+  comparison.Add(LogOfProbability(0.25), LogOfProbability(0.125));
   REQUIRE(Metric(comparison, "valid") == 1);
   REQUIRE(Metric(comparison, "max") == Approx(0.25));
   REQUIRE(Metric(comparison, "mean") == Approx(0.1875));
@@ -30,7 +30,9 @@ TEST_CASE("Differences are of probabilities, not of log-probs", "[rollout_correc
 
 TEST_CASE("Series that run against each other correlate by -1", "[rollout_correction]") {
   ProbabilityComparison comparison;
-  for (const double p : {0.1, 0.4, 0.7}) comparison.Add(Log(p), Log(0.8 - p));
+  for (const double p : {0.1, 0.4, 0.7}) {
+    comparison.Add(LogOfProbability(p), LogOfProbability(0.8 - p));
+  }
   REQUIRE(comparison.Metrics().at(kPearson) == Approx(-1));
 }
 

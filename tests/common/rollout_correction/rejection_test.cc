@@ -9,7 +9,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-float Log(double x) { return static_cast<float>(std::log(x)); }
+float LogOfRatio(double x) { return static_cast<float>(std::log(x)); }
 
 Floats MaskOf(const std::string& names,
               const std::string& thresholds,
@@ -23,7 +23,8 @@ Floats MaskOf(const std::string& names,
 TEST_CASE("token_k1 keeps minus the log ratio inside the logarithms of its bounds",
           "[rollout_correction]") {
   // k1 is log(rollout / policy): the bounds are on the ratio turned over.
-  REQUIRE(MaskOf("token_k1", "0.5_4", {Log(0.3), Log(0.2), Log(1.9), Log(2.1)}) ==
+  REQUIRE(MaskOf("token_k1", "0.5_4",
+                 {LogOfRatio(0.3), LogOfRatio(0.2), LogOfRatio(1.9), LogOfRatio(2.1)}) ==
           Floats{1, 0, 1, 0});
 }
 
@@ -55,7 +56,7 @@ TEST_CASE("Tokens outside the mask neither count nor come back", "[rollout_corre
 }
 
 TEST_CASE("All criteria must keep a token", "[rollout_correction]") {
-  const Floats ratios{Log(3), 0.0f, -0.5f};
+  const Floats ratios{LogOfRatio(3), 0.0f, -0.5f};
   REQUIRE(MaskOf("token_k1", "0.5_2", ratios) == Floats{0, 1, 1});
   REQUIRE(MaskOf("token_k3", "0.1", ratios) == Floats{0, 1, 0});
   REQUIRE(MaskOf("token_k1,token_k3", "0.5_2,0.1", ratios) == Floats{0, 1, 0});

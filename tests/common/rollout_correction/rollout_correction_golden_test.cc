@@ -10,23 +10,15 @@ namespace tandem {
 namespace {
 
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
 using testing::ParseTensor;
 
-constexpr double kRtol = 1e-4, kAtol = 1e-5;
+constexpr double kCorrectionRtol = 1e-4, kCorrectionAtol = 1e-5;
 
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
-
-struct Batch {
+struct LogProbBatch {
   std::vector<float> policy, rollout, mask;
   size_t rows = 0, width = 0;
 
@@ -38,7 +30,7 @@ struct Batch {
   }
 };
 
-Batch BatchOf(const Json& json) {
+LogProbBatch BatchOf(const Json& json) {
   const GoldenTensor policy = ParseTensor(json.at("old_log_prob"));
   return {.policy = policy.Floats(),
           .rollout = ParseTensor(json.at("rollout_log_prob")).Floats(),
@@ -47,37 +39,38 @@ Batch BatchOf(const Json& json) {
           .width = static_cast<size_t>(policy.shape.at(1))};
 }
 
-const Json& InputsOf(const GoldenFamily& family, const GoldenCase& c) {
+const Json& CorrectionInputs(const GoldenFamily& family, const GoldenCase& c) {
   return c.scenario.empty() ? c.inputs : family.Scenario(c);
 }
 
 // As it would stand in a configuration; absent where the file says nothing or null.
-std::optional<std::string> Text(const Json& options, const char* key) {
+std::optional<std::string> CorrectionText(const Json& options, const char* key) {
   if (!options.contains(key) || options.at(key).is_null()) return std::nullopt;
   const Json& value = options.at(key);
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-RolloutCorrectionOptions OptionsOf(const Json& json) {
+RolloutCorrectionOptions CorrectionOptionsOf(const Json& json) {
   RolloutCorrectionOptions options;
-  options.rollout_is = Text(json, "rollout_is");
+  options.rollout_is = CorrectionText(json, "rollout_is");
   // The reference computes no weights without a threshold.
   if (json.contains("rollout_is_threshold") && json.at("rollout_is_threshold").is_null()) {
     options.rollout_is.reset();
   }
-  options.rollout_is_threshold = Text(json, "rollout_is_threshold").value_or("2.0");
+  options.rollout_is_threshold = CorrectionText(json, "rollout_is_threshold").value_or("2.0");
   options.rollout_is_batch_normalize = json.value("rollout_is_batch_normalize", false);
-  options.rollout_rs = Text(json, "rollout_rs");
-  options.rollout_rs_threshold = Text(json, "rollout_rs_threshold");
+  options.rollout_rs = CorrectionText(json, "rollout_rs");
+  options.rollout_rs_threshold = CorrectionText(json, "rollout_rs_threshold");
   return options;
 }
 
-struct Result {
+struct CorrectedBatch {
   std::vector<float> weights, mask;
   std::map<std::string, double> metrics;
 };
 
-absl::StatusOr<Result> Correct(const Batch& batch, const RolloutCorrectionOptions& options) {
+absl::StatusOr<CorrectedBatch> Correct(const LogProbBatch& batch,
+                                       const RolloutCorrectionOptions& options) {
   auto correction = RolloutCorrection::Create(options);
   if (!correction.ok()) return correction.status();
   for (size_t row = 0; row < batch.rows; ++row) {
@@ -85,7 +78,7 @@ absl::StatusOr<Result> Correct(const Batch& batch, const RolloutCorrectionOption
   }
   const auto metrics = correction->Metrics();
   if (!metrics.ok()) return metrics.status();
-  Result result{.metrics = *metrics};
+  CorrectedBatch result{.metrics = *metrics};
   for (size_t row = 0; row < batch.rows; ++row) {
     for (const float w : correction->Weights(batch.Row(row))) result.weights.push_back(w);
     for (const float m : correction->Mask(batch.Row(row))) result.mask.push_back(m);
@@ -110,23 +103,23 @@ double LargestIn(const std::string& text) {
 }
 
 // A spread over tokens comes from a difference of squares in float32 there.
-double AtolOf(const std::string& name, const RolloutCorrectionOptions& options) {
+double AtolOfMetric(const std::string& name, const RolloutCorrectionOptions& options) {
   const bool difference = name.starts_with("rollout_corr/") && name.ends_with("_std");
-  if (!difference || name.ends_with("_seq_std")) return kAtol;
+  if (!difference || name.ends_with("_seq_std")) return kCorrectionAtol;
   const bool weights = name.find("rollout_is_") != std::string::npos;
   return 1e-3 * LargestIn(weights ? options.rollout_is_threshold
                                   : options.rollout_rs_threshold.value_or("1"));
 }
 
-void RequireMetrics(const Json& want,
-                    const std::map<std::string, double>& got,
-                    const RolloutCorrectionOptions& options) {
+void RequireCorrectionMetrics(const Json& want,
+                              const std::map<std::string, double>& got,
+                              const RolloutCorrectionOptions& options) {
   for (const auto& [name, value] : want.items()) {
     INFO(name);
     REQUIRE(got.contains(name));
     const double expected = testing::ParseNumber(value);
     INFO("got " << got.at(name) << ", want " << expected);
-    REQUIRE(testing::IsClose(got.at(name), expected, kRtol, AtolOf(name, options)));
+    REQUIRE(testing::IsClose(got.at(name), expected, kCorrectionRtol, AtolOfMetric(name, options)));
   }
   for (const auto& [name, value] : got) {
     INFO(name << ": not a metric of the reference");
@@ -135,8 +128,8 @@ void RequireMetrics(const Json& want,
 }
 
 void CheckCorrection(const GoldenFamily& family, const GoldenCase& c) {
-  const RolloutCorrectionOptions options = OptionsOf(c.options);
-  const auto result = Correct(BatchOf(InputsOf(family, c)), options);
+  const RolloutCorrectionOptions options = CorrectionOptionsOf(c.options);
+  const auto result = Correct(BatchOf(CorrectionInputs(family, c)), options);
   if (c.raises) {
     REQUIRE(result.status().code() == absl::StatusCode::kInvalidArgument);
     return;
@@ -146,19 +139,19 @@ void CheckCorrection(const GoldenFamily& family, const GoldenCase& c) {
   const Json& weights = c.outputs.at("rollout_is_weights");
   REQUIRE(weights.is_null() == result->weights.empty());
   if (!weights.is_null()) {
-    REQUIRE(testing::CompareValues(result->weights, ParseTensor(weights).values, kRtol, kAtol) ==
-            "");
+    REQUIRE(testing::CompareValues(result->weights, ParseTensor(weights).values, kCorrectionRtol,
+                                   kCorrectionAtol) == "");
   }
   REQUIRE(testing::CompareValues(result->mask, ParseTensor(c.outputs.at("response_mask")).values, 0,
                                  0) == "");
-  RequireMetrics(c.outputs.at("metrics"), result->metrics, options);
+  RequireCorrectionMetrics(c.outputs.at("metrics"), result->metrics, options);
 }
 
 void CheckDebugMetrics(const GoldenFamily& family, const GoldenCase& c) {
-  const Batch batch = BatchOf(InputsOf(family, c));
+  const LogProbBatch batch = BatchOf(CorrectionInputs(family, c));
   ProbabilityComparison comparison;
   for (size_t row = 0; row < batch.rows; ++row) comparison.Add(batch.Row(row));
-  RequireMetrics(c.outputs.at("metrics"), comparison.Metrics(), {});
+  RequireCorrectionMetrics(c.outputs.at("metrics"), comparison.Metrics(), {});
 }
 
 TEST_CASE("Rollout correction equals the golden numbers", "[golden][rollout_correction]") {

@@ -7,20 +7,22 @@ namespace {
 
 using Floats = std::vector<float>;
 
-std::string Refusal(const RolloutCorrectionOptions& options) {
+std::string OptionsRefusal(const RolloutCorrectionOptions& options) {
   const auto correction = RolloutCorrection::Create(options);
   REQUIRE(correction.status().code() == absl::StatusCode::kInvalidArgument);
   return std::string(correction.status().message());
 }
 
 TEST_CASE("Options that cannot be read are refused by key", "[rollout_correction]") {
-  REQUIRE(Refusal({.rollout_is = "geometric"}).find("use token or sequence") != std::string::npos);
-  REQUIRE(Refusal({.rollout_is = "token", .rollout_is_threshold = "3_2"})
+  REQUIRE(OptionsRefusal({.rollout_is = "geometric"}).find("use token or sequence") !=
+          std::string::npos);
+  REQUIRE(OptionsRefusal({.rollout_is = "token", .rollout_is_threshold = "3_2"})
               .find("rollout_is_threshold: ") == 0);
-  REQUIRE(Refusal({.rollout_rs = "token_k1"}).find("needs rollout_rs_threshold") !=
+  REQUIRE(OptionsRefusal({.rollout_rs = "token_k1"}).find("needs rollout_rs_threshold") !=
           std::string::npos);
-  REQUIRE(Refusal({.rollout_rs = "token_k9", .rollout_rs_threshold = "1"}).find("token_k9") !=
-          std::string::npos);
+  REQUIRE(
+      OptionsRefusal({.rollout_rs = "token_k9", .rollout_rs_threshold = "1"}).find("token_k9") !=
+      std::string::npos);
 }
 
 TEST_CASE("Without weights and rejection there are metrics alone", "[rollout_correction]") {

@@ -7,7 +7,7 @@
 namespace tandem {
 namespace {
 
-std::string Refusal(const std::string& names, const std::string& thresholds) {
+std::string ThresholdsRefusal(const std::string& names, const std::string& thresholds) {
   const auto criteria = ParseRejection(names, thresholds);
   REQUIRE(criteria.status().code() == absl::StatusCode::kInvalidArgument);
   return std::string(criteria.status().message());
@@ -48,10 +48,10 @@ TEST_CASE("Every criterion of the reference is known, and no other", "[rollout_c
   }
   for (const std::string name :
        {"token", "token_k0", "token_k4", "token_k12", "k1", "seq_min_k2"}) {
-    REQUIRE(Refusal(name, "2").find("\"" + name + "\" is no rejection criterion; use token_k1") !=
-            std::string::npos);
+    REQUIRE(ThresholdsRefusal(name, "2").find(
+                "\"" + name + "\" is no rejection criterion; use token_k1") != std::string::npos);
   }
-  REQUIRE(Refusal(" , ", "2").find("names no rejection criterion") != std::string::npos);
+  REQUIRE(ThresholdsRefusal(" , ", "2").find("names no rejection criterion") != std::string::npos);
 }
 
 TEST_CASE("A ratio's bounds become logarithms; one bound stands for its reciprocal too",
@@ -62,16 +62,16 @@ TEST_CASE("A ratio's bounds become logarithms; one bound stands for its reciproc
   const auto one = ParseRejection("seq_mean_k1", "2");
   REQUIRE(one->front().lower == static_cast<float>(std::log(0.5)));
   REQUIRE(one->front().upper == static_cast<float>(std::log(2.0)));
-  REQUIRE(Refusal("token_k1", "0.5").find("at least 1") != std::string::npos);
-  REQUIRE(Refusal("token_k1", "inf").find("finite") != std::string::npos);
-  REQUIRE(Refusal("token_k1", "2_1").find("above the upper bound") != std::string::npos);
+  REQUIRE(ThresholdsRefusal("token_k1", "0.5").find("at least 1") != std::string::npos);
+  REQUIRE(ThresholdsRefusal("token_k1", "inf").find("finite") != std::string::npos);
+  REQUIRE(ThresholdsRefusal("token_k1", "2_1").find("above the upper bound") != std::string::npos);
 }
 
 TEST_CASE("k2 and k3 have an upper bound only", "[rollout_correction]") {
   const auto criteria = ParseRejection("seq_max_k3", "0.05");
   REQUIRE(criteria->front().upper == 0.05f);
   REQUIRE_FALSE(criteria->front().lower.has_value());
-  REQUIRE(Refusal("token_k2", "0.1_0.2").find("upper bound only") != std::string::npos);
+  REQUIRE(ThresholdsRefusal("token_k2", "0.1_0.2").find("upper bound only") != std::string::npos);
 }
 
 TEST_CASE("Criteria join with commas and drop doubles; thresholds are one or as many",
@@ -83,10 +83,10 @@ TEST_CASE("Criteria join with commas and drop doubles; thresholds are one or as 
   REQUIRE((*each)[1].level == RejectionLevel::kSequenceMax);
   const auto shared = ParseRejection("token_k2,seq_sum_k3", "0.3");
   REQUIRE((*shared)[1].upper == 0.3f);
-  REQUIRE(Refusal("token_k2,seq_sum_k3", "1,2,3").find("3 thresholds for 2 criteria") !=
+  REQUIRE(ThresholdsRefusal("token_k2,seq_sum_k3", "1,2,3").find("3 thresholds for 2 criteria") !=
           std::string::npos);
-  REQUIRE(Refusal("token_k2", "").find("0 thresholds") != std::string::npos);
-  REQUIRE(Refusal("token_k2,token_k3", "1,0").find("threshold \"0\" of token_k3") !=
+  REQUIRE(ThresholdsRefusal("token_k2", "").find("0 thresholds") != std::string::npos);
+  REQUIRE(ThresholdsRefusal("token_k2,token_k3", "1,0").find("threshold \"0\" of token_k3") !=
           std::string::npos);
 }
 

@@ -7,13 +7,12 @@
 
 #include "tests/common/tensor_file/test_checkpoint.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
+using testing::Says;
 
 // A model of 16 positions.
 struct Model {
@@ -26,7 +25,7 @@ struct Model {
   absl::Status Check(int64_t tokens = 16) const { return CheckModel(dir.path(), tokens).status(); }
 
   testing::TempDir dir;
-  ModelSpec spec = testing::SmallSpec();
+  ModelSpec spec = testing::StoredSpec();
 };
 
 }  // namespace
@@ -50,7 +49,7 @@ TEST_CASE("Every way in which weight files can be broken is an error of the inpu
   REQUIRE(absl::IsDataLoss(model.Check()));
   std::ofstream(model.weights()) << std::string(1000, 'x');
   REQUIRE(absl::IsDataLoss(model.Check()));
-  testing::WriteStored(model.weights(), testing::SmallTensors(testing::SmallSpec(false)));
+  testing::WriteStored(model.weights(), testing::SmallTensors(testing::StoredSpec(false)));
   REQUIRE(absl::IsInvalidArgument(model.Check()));
   std::filesystem::remove(model.weights());
   REQUIRE(absl::IsNotFound(model.Check()));

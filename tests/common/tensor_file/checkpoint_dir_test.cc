@@ -13,16 +13,16 @@ namespace tandem {
 namespace {
 
 using Catch::Matchers::Contains;
-using testing::SmallSpec;
 using testing::SmallTensors;
+using testing::StoredSpec;
 using testing::StoredTensors;
 
 constexpr char kHead[] = "lm_head.weight";
 constexpr char kUp[] = "model.layers.1.mlp.up_proj.weight";
 
-std::string OpenError(const ModelSpec& spec,
-                      const StoredTensors& tensors,
-                      absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+std::string CheckpointOpenError(const ModelSpec& spec,
+                                const StoredTensors& tensors,
+                                absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
   const testing::TempDir dir;
   testing::WriteStored(dir.path() / "model.safetensors", tensors);
   const absl::Status status = HfCheckpoint::Open(dir.path(), spec).status();
@@ -51,7 +51,7 @@ void WriteSharded(const std::string& dir, const StoredTensors& tensors, const st
 
 TEST_CASE("A single-file checkpoint opens and rows convert", "[tensor_file][checkpoint]") {
   const testing::TempDir dir;
-  const ModelSpec spec = SmallSpec();
+  const ModelSpec spec = StoredSpec();
   testing::WriteStored(dir.path() / "model.safetensors", SmallTensors(spec));
   const auto checkpoint = HfCheckpoint::Open(dir.path(), spec).value();
   REQUIRE(checkpoint->tensors().size() == HfTensors(spec).size());
@@ -72,7 +72,7 @@ TEST_CASE("A single-file checkpoint opens and rows convert", "[tensor_file][chec
 
 TEST_CASE("A sharded checkpoint opens through its index", "[tensor_file][checkpoint]") {
   const testing::TempDir dir;
-  const ModelSpec spec = SmallSpec(false);
+  const ModelSpec spec = StoredSpec(false);
   WriteSharded(dir.path(), SmallTensors(spec), "model-00002-of-00002.safetensors");
   const auto checkpoint = HfCheckpoint::Open(dir.path(), spec).value();
   std::vector<float> row(8);
@@ -83,7 +83,7 @@ TEST_CASE("A sharded checkpoint opens through its index", "[tensor_file][checkpo
 TEST_CASE("An index that names a missing file is refused with both names",
           "[tensor_file][checkpoint]") {
   const testing::TempDir dir;
-  const ModelSpec spec = SmallSpec();
+  const ModelSpec spec = StoredSpec();
   WriteSharded(dir.path(), SmallTensors(spec), "model-00003.safetensors");
   const absl::Status status = HfCheckpoint::Open(dir.path(), spec).status();
   REQUIRE(status.code() == absl::StatusCode::kNotFound);
@@ -93,7 +93,7 @@ TEST_CASE("An index that names a missing file is refused with both names",
 
 TEST_CASE("An index that points outside or lies is refused", "[tensor_file][checkpoint]") {
   const testing::TempDir dir;
-  const ModelSpec spec = SmallSpec();
+  const ModelSpec spec = StoredSpec();
   WriteSharded(dir.path(), SmallTensors(spec), "../model.safetensors");
   REQUIRE_THAT(std::string(HfCheckpoint::Open(dir.path(), spec).status().message()),
                Contains("expected a file name"));
@@ -105,51 +105,51 @@ TEST_CASE("An index that points outside or lies is refused", "[tensor_file][chec
 
 TEST_CASE("A folder without weights says what it lacks", "[tensor_file][checkpoint]") {
   const testing::TempDir dir;
-  absl::Status status = HfCheckpoint::Open(dir.path(), SmallSpec()).status();
+  absl::Status status = HfCheckpoint::Open(dir.path(), StoredSpec()).status();
   REQUIRE(status.code() == absl::StatusCode::kNotFound);
   REQUIRE_THAT(std::string(status.message()), Contains("model.safetensors"));
   REQUIRE(WriteFileAtomically(dir.path() / "pytorch_model.bin", "x").ok());
-  status = HfCheckpoint::Open(dir.path(), SmallSpec()).status();
+  status = HfCheckpoint::Open(dir.path(), StoredSpec()).status();
   REQUIRE_THAT(std::string(status.message()), Contains("pytorch_model.bin"));
 }
 
 TEST_CASE("Missing, misshapen and unexpected tensors are named", "[tensor_file][checkpoint]") {
-  const ModelSpec spec = SmallSpec();
+  const ModelSpec spec = StoredSpec();
   StoredTensors tensors = SmallTensors(spec);
   tensors.erase(kUp);
-  REQUIRE_THAT(OpenError(spec, tensors), Contains(kUp) && Contains("[10, 8]"));
+  REQUIRE_THAT(CheckpointOpenError(spec, tensors), Contains(kUp) && Contains("[10, 8]"));
   tensors = SmallTensors(spec);
   tensors[kUp].shape = {8, 10};
-  REQUIRE_THAT(OpenError(spec, tensors),
+  REQUIRE_THAT(CheckpointOpenError(spec, tensors),
                Contains(kUp) && Contains("[8, 10]") && Contains("[10, 8]"));
   tensors[kUp] = {DType::kInt32, {10, 8}, tensors[kUp].bytes};
-  REQUIRE_THAT(OpenError(spec, tensors), Contains(kUp) && Contains("I32"));
+  REQUIRE_THAT(CheckpointOpenError(spec, tensors), Contains(kUp) && Contains("I32"));
   tensors = SmallTensors(spec);
   tensors["model.layers.0.extra.weight"] = {DType::kUInt8, {1}, "x"};
-  REQUIRE_THAT(OpenError(spec, tensors), Contains("model.layers.0.extra.weight"));
+  REQUIRE_THAT(CheckpointOpenError(spec, tensors), Contains("model.layers.0.extra.weight"));
 }
 
 TEST_CASE("Harmless buffers are ignored", "[tensor_file][checkpoint]") {
   const testing::TempDir dir;
-  StoredTensors tensors = SmallTensors(SmallSpec());
+  StoredTensors tensors = SmallTensors(StoredSpec());
   tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = {DType::kUInt8, {1}, "x"};
   testing::WriteStored(dir.path() / "model.safetensors", tensors);
-  REQUIRE(HfCheckpoint::Open(dir.path(), SmallSpec()).ok());
+  REQUIRE(HfCheckpoint::Open(dir.path(), StoredSpec()).ok());
 }
 
 TEST_CASE("A head in a tied checkpoint must equal the embedding", "[tensor_file][checkpoint]") {
   const testing::TempDir dir;
-  StoredTensors tensors = SmallTensors(SmallSpec());
+  StoredTensors tensors = SmallTensors(StoredSpec());
   tensors[kHead] = tensors["model.embed_tokens.weight"];
   testing::WriteStored(dir.path() / "model.safetensors", tensors);
-  REQUIRE(HfCheckpoint::Open(dir.path(), SmallSpec()).ok());
+  REQUIRE(HfCheckpoint::Open(dir.path(), StoredSpec()).ok());
   tensors[kHead].bytes.back() = '\x01';
-  REQUIRE_THAT(OpenError(SmallSpec(), tensors),
+  REQUIRE_THAT(CheckpointOpenError(StoredSpec(), tensors),
                Contains("lm_head.weight") && Contains("tie_word_embeddings"));
 }
 
 TEST_CASE("An untied checkpoint without head is refused", "[tensor_file][checkpoint]") {
-  REQUIRE_THAT(OpenError(SmallSpec(false), SmallTensors(SmallSpec(true))),
+  REQUIRE_THAT(CheckpointOpenError(StoredSpec(false), SmallTensors(StoredSpec(true))),
                Contains("lm_head.weight") && Contains("tie_word_embeddings"));
 }
 

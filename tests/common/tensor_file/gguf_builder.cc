@@ -14,7 +14,7 @@ std::string Counted(const std::string& text) { return Bytes<uint64_t>(text.size(
 
 constexpr size_t kAlignment = 32;
 
-std::string Padded(std::string bytes) {
+std::string PaddedBytes(std::string bytes) {
   bytes.resize((bytes.size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
   return bytes;
 }
@@ -71,7 +71,7 @@ GgufBuilder& GgufBuilder::Tensor(const std::string& name,
   infos_ += Counted(name) + Bytes<uint32_t>(static_cast<uint32_t>(shape.size()));
   for (size_t i = shape.size(); i > 0; --i) infos_ += Bytes<int64_t>(shape[i - 1]);
   infos_ += Bytes(type) + Bytes<uint64_t>(data_.size());
-  data_ += Padded(data);
+  data_ += PaddedBytes(data);
   ++tensors_;
   return *this;
 }
@@ -85,7 +85,8 @@ GgufBuilder& GgufBuilder::Floats(const std::string& name,
 }
 
 std::string GgufBuilder::Build() const {
-  return Padded("GGUF" + Bytes(version_) + Bytes(tensors_) + Bytes(keys_) + metadata_ + infos_) +
+  return PaddedBytes("GGUF" + Bytes(version_) + Bytes(tensors_) + Bytes(keys_) + metadata_ +
+                     infos_) +
          data_;
 }
 

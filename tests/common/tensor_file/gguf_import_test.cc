@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 using Catch::Matchers::Contains;
-using Json = nlohmann::json;
+using PlainJson = nlohmann::json;
 using testing::GgufBuilder;
 using testing::SmallLlama;
 namespace fs = std::filesystem;
@@ -34,7 +34,7 @@ std::string ImportError(const GgufBuilder& builder, absl::StatusCode code) {
   return std::string(status.message());
 }
 
-Json ReadJson(const fs::path& path) { return Json::parse(ReadWholeFile(path).value()); }
+PlainJson ReadJson(const fs::path& path) { return PlainJson::parse(ReadWholeFile(path).value()); }
 
 }  // namespace
 
@@ -78,22 +78,22 @@ TEST_CASE("The rotary order of q and k rows is undone, v is left alone", "[tenso
 TEST_CASE("The tokenizer becomes a byte-level BPE tokenizer.json", "[tensor_file][import]") {
   const testing::TempDir dir;
   REQUIRE(Import(SmallLlama(), dir).ok());
-  const Json tokenizer = ReadJson(dir.path() / "out" / "tokenizer.json");
-  const Json& model = tokenizer["model"];
+  const PlainJson tokenizer = ReadJson(dir.path() / "out" / "tokenizer.json");
+  const PlainJson& model = tokenizer["model"];
   REQUIRE(model["type"] == "BPE");
   REQUIRE(model["vocab"].size() == 7);
   REQUIRE(model["vocab"]["ab"] == 4);
-  REQUIRE(model["merges"] == Json::array({Json::array({"a", "b"})}));
+  REQUIRE(model["merges"] == PlainJson::array({PlainJson::array({"a", "b"})}));
   REQUIRE(tokenizer["added_tokens"].size() == 2);
   REQUIRE(tokenizer["added_tokens"][0]["special"] == true);
   REQUIRE(tokenizer["added_tokens"][1]["content"] == "<user>");
   REQUIRE(tokenizer["added_tokens"][1]["special"] == false);
   REQUIRE(tokenizer["pre_tokenizer"]["pretokenizers"][0] ==
-          Json{{"type", "Digits"}, {"individual_digits", true}});
+          PlainJson{{"type", "Digits"}, {"individual_digits", true}});
   REQUIRE(tokenizer["pre_tokenizer"]["pretokenizers"][1]["use_regex"] == true);
   REQUIRE(tokenizer["decoder"]["type"] == "ByteLevel");
   REQUIRE(tokenizer["post_processor"].is_null());
-  const Json config = ReadJson(dir.path() / "out" / "tokenizer_config.json");
+  const PlainJson config = ReadJson(dir.path() / "out" / "tokenizer_config.json");
   REQUIRE(config["chat_template"] == "{{ messages }}");
   REQUIRE(config["eos_token"] == "<|end|>");
   REQUIRE(!config.contains("bos_token"));
@@ -108,13 +108,13 @@ TEST_CASE("Each known pre-tokenizer gets its splitting rule", "[tensor_file][imp
     return ReadJson(dir.path() / "out" / "tokenizer.json");
   };
   REQUIRE(tokenizer_of("gpt-2")["pre_tokenizer"]["type"] == "ByteLevel");
-  const Json llama = tokenizer_of("llama-bpe");
+  const PlainJson llama = tokenizer_of("llama-bpe");
   const std::string regex = llama["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
   REQUIRE_THAT(regex, Contains("\\p{N}{1,3}"));
   REQUIRE(llama["pre_tokenizer"]["pretokenizers"][1]["use_regex"] == false);
   REQUIRE(llama["model"]["ignore_merges"] == true);
   REQUIRE(llama["post_processor"]["processors"][1]["single"][0]["SpecialToken"]["id"] == "<|end|>");
-  const Json qwen = tokenizer_of("qwen2");
+  const PlainJson qwen = tokenizer_of("qwen2");
   REQUIRE(qwen["normalizer"]["type"] == "NFC");
   REQUIRE(qwen["post_processor"].is_null());
 }

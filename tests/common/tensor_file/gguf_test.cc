@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& content) {
   return GgufFile::Open(path);
 }
 
-std::string OpenError(const std::string& content, absl::StatusCode code) {
+std::string GgufOpenError(const std::string& content, absl::StatusCode code) {
   const absl::Status status = Open(content).status();
   REQUIRE(status.code() == code);
   return std::string(status.message());
@@ -104,11 +104,11 @@ TEST_CASE("A tensor type that cannot be read is named when it is read", "[tensor
 }
 
 TEST_CASE("A file that is no GGUF or of another version is refused", "[tensor_file][gguf]") {
-  REQUIRE_THAT(OpenError("PK\x03\x04 something", absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(GgufOpenError("PK\x03\x04 something", absl::StatusCode::kInvalidArgument),
                Contains("no GGUF file"));
   GgufBuilder builder;
   builder.set_version(1);
-  REQUIRE_THAT(OpenError(builder.Build(), absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(GgufOpenError(builder.Build(), absl::StatusCode::kInvalidArgument),
                Contains("GGUF version 1"));
 }
 
@@ -120,26 +120,26 @@ TEST_CASE("A GGUF cut anywhere is refused, never read past its end", "[tensor_fi
     const absl::Status status = Open(whole.substr(0, size)).status();
     REQUIRE(!status.ok());
   }
-  REQUIRE_THAT(OpenError(whole.substr(0, whole.size() - 1), absl::StatusCode::kDataLoss),
+  REQUIRE_THAT(GgufOpenError(whole.substr(0, whole.size() - 1), absl::StatusCode::kDataLoss),
                Contains("tensor output_norm.weight") && Contains("needs 32 bytes"));
 }
 
 TEST_CASE("Impossible tensor entries are refused", "[tensor_file][gguf]") {
   REQUIRE_THAT(
-      OpenError(GgufBuilder().Tensor("w", {0}, 0, "").Build(), absl::StatusCode::kDataLoss),
+      GgufOpenError(GgufBuilder().Tensor("w", {0}, 0, "").Build(), absl::StatusCode::kDataLoss),
       Contains("impossible dimension"));
-  REQUIRE_THAT(OpenError(GgufBuilder().Tensor("w", {INT64_MAX, 4}, 0, "").Build(),
-                         absl::StatusCode::kDataLoss),
+  REQUIRE_THAT(GgufOpenError(GgufBuilder().Tensor("w", {INT64_MAX, 4}, 0, "").Build(),
+                             absl::StatusCode::kDataLoss),
                Contains("impossible dimension"));
-  REQUIRE_THAT(OpenError(GgufBuilder().Tensor("w", {1, 1, 1, 1, 1}, 0, "xxxx").Build(),
-                         absl::StatusCode::kDataLoss),
+  REQUIRE_THAT(GgufOpenError(GgufBuilder().Tensor("w", {1, 1, 1, 1, 1}, 0, "xxxx").Build(),
+                             absl::StatusCode::kDataLoss),
                Contains("5 dimensions"));
-  REQUIRE_THAT(OpenError(GgufBuilder().Tensor("w", {33}, 8, std::string(68, 'x')).Build(),
-                         absl::StatusCode::kDataLoss),
+  REQUIRE_THAT(GgufOpenError(GgufBuilder().Tensor("w", {33}, 8, std::string(68, 'x')).Build(),
+                             absl::StatusCode::kDataLoss),
                Contains("no multiple of 32"));
   REQUIRE_THAT(
-      OpenError(GgufBuilder().Tensor("w", {1}, 0, "xxxx").Tensor("w", {1}, 0, "xxxx").Build(),
-                absl::StatusCode::kDataLoss),
+      GgufOpenError(GgufBuilder().Tensor("w", {1}, 0, "xxxx").Tensor("w", {1}, 0, "xxxx").Build(),
+                    absl::StatusCode::kDataLoss),
       Contains("there twice"));
   // Sizes near the end of the number range must not wrap around.
   REQUIRE(!Open(GgufBuilder().Tensor("w", {INT64_MAX}, 0, "xxxx").Build()).ok());

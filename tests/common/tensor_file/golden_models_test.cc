@@ -9,7 +9,7 @@
 namespace tandem {
 
 TEST_CASE("Golden models load", "[golden]") {
-  const std::filesystem::path models = testing::GoldenDirOrSkip() / "models";
+  const std::filesystem::path models = testing::GoldenDir() / "models";
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(models)) {
     if (!entry.is_directory()) continue;

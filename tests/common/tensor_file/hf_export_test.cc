@@ -31,7 +31,7 @@ TEST_CASE("An exported checkpoint opens and has the rows supplied", "[tensor_fil
   const testing::TempDir dir;
   testing::WriteTokenizerFiles(dir.path());
   const std::string out = dir.path() / "out";
-  const ModelSpec spec = testing::SmallSpec(false);
+  const ModelSpec spec = testing::StoredSpec(false);
   REQUIRE(ExportHfCheckpoint(spec, dir.path(), out, RowNumbers).ok());
   const ModelSpec read = LoadModelSpec(out).value();
   REQUIRE(read.parameters() == spec.parameters());
@@ -48,7 +48,7 @@ TEST_CASE("An exported checkpoint opens and has the rows supplied", "[tensor_fil
 TEST_CASE("Tensors beyond a range arrive in ascending ranges", "[tensor_file][export]") {
   const testing::TempDir dir;
   testing::WriteTokenizerFiles(dir.path());
-  ModelSpec spec = testing::SmallSpec();
+  ModelSpec spec = testing::StoredSpec();
   spec.hidden_size = 1024;
   spec.vocab_size = 20000;
   std::vector<int64_t> begins;
@@ -78,17 +78,17 @@ TEST_CASE("A failing source, a full disk or a missing tokenizer leave nothing",
     if (tensor.layer == 1) return absl::AbortedError("peer left");
     return RowNumbers(tensor, begin, rows);
   };
-  const absl::Status aborted = ExportHfCheckpoint(testing::SmallSpec(), dir.path(), out, failing);
+  const absl::Status aborted = ExportHfCheckpoint(testing::StoredSpec(), dir.path(), out, failing);
   REQUIRE(aborted.code() == absl::StatusCode::kAborted);
   REQUIRE(aborted.message() == "exporting model.layers.1.input_layernorm.weight: peer left");
   absl::Status full;
   {
     const testing::FileSizeLimit limit(1024);
-    full = ExportHfCheckpoint(testing::SmallSpec(), dir.path(), out, RowNumbers);
+    full = ExportHfCheckpoint(testing::StoredSpec(), dir.path(), out, RowNumbers);
   }
   REQUIRE(full.code() == absl::StatusCode::kResourceExhausted);
   const absl::Status missing =
-      ExportHfCheckpoint(testing::SmallSpec(), dir.path() / "nowhere", out, RowNumbers);
+      ExportHfCheckpoint(testing::StoredSpec(), dir.path() / "nowhere", out, RowNumbers);
   REQUIRE(missing.code() == absl::StatusCode::kNotFound);
   REQUIRE(!fs::exists(out));
   REQUIRE(!fs::exists(PartialPath(out)));

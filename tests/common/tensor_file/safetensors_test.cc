@@ -23,7 +23,7 @@ std::string Raw(const std::string& header, size_t data_bytes) {
   return file + header + std::string(data_bytes, '\0');
 }
 
-std::string OpenError(const std::string& content, absl::StatusCode code) {
+std::string SafetensorsOpenError(const std::string& content, absl::StatusCode code) {
   const testing::TempDir dir;
   const std::string path = dir.path() / "x.safetensors";
   REQUIRE(WriteFileAtomically(path, content).ok());
@@ -35,7 +35,7 @@ std::string OpenError(const std::string& content, absl::StatusCode code) {
 }
 
 std::string Corruption(const std::string& header, size_t data_bytes) {
-  return OpenError(Raw(header, data_bytes), absl::StatusCode::kDataLoss);
+  return SafetensorsOpenError(Raw(header, data_bytes), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace
@@ -111,12 +111,13 @@ TEST_CASE("A truncated safetensors file names tensor and bytes", "[tensor_file][
   REQUIRE_THAT(Corruption(header, 12),
                Contains("tensor a needs bytes [63, 79)") && Contains("only 75 bytes"));
   REQUIRE_THAT(Corruption(header, 20), Contains("end at byte 79") && Contains("83 bytes"));
-  REQUIRE_THAT(OpenError("abc", absl::StatusCode::kDataLoss), Contains("3 bytes are too few"));
-  REQUIRE_THAT(OpenError(Raw(header, 0).substr(0, 30), absl::StatusCode::kDataLoss),
+  REQUIRE_THAT(SafetensorsOpenError("abc", absl::StatusCode::kDataLoss),
+               Contains("3 bytes are too few"));
+  REQUIRE_THAT(SafetensorsOpenError(Raw(header, 0).substr(0, 30), absl::StatusCode::kDataLoss),
                Contains("header needs 63 bytes") && Contains("only 30 bytes"));
-  REQUIRE_THAT(OpenError(std::string(64, '\x7f'), absl::StatusCode::kDataLoss),
+  REQUIRE_THAT(SafetensorsOpenError(std::string(64, '\x7f'), absl::StatusCode::kDataLoss),
                Contains("no safetensors file"));
-  OpenError("", absl::StatusCode::kDataLoss);
+  SafetensorsOpenError("", absl::StatusCode::kDataLoss);
 }
 
 TEST_CASE("Inconsistent safetensors headers are refused", "[tensor_file][safetensors]") {
@@ -145,9 +146,10 @@ TEST_CASE("Inconsistent safetensors headers are refused", "[tensor_file][safeten
 }
 
 TEST_CASE("A dtype that is not supported is named with its tensor", "[tensor_file][safetensors]") {
-  REQUIRE_THAT(OpenError(Raw(R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4),
-                         absl::StatusCode::kInvalidArgument),
-               Contains("tensor a") && Contains("F8_E4M3"));
+  REQUIRE_THAT(
+      SafetensorsOpenError(Raw(R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", 4),
+                           absl::StatusCode::kInvalidArgument),
+      Contains("tensor a") && Contains("F8_E4M3"));
 }
 
 }  // namespace tandem

@@ -14,7 +14,7 @@ void Must(const absl::Status& status) {
 
 }  // namespace
 
-ModelSpec SmallSpec(bool tied) {
+ModelSpec StoredSpec(bool tied) {
   ModelSpec spec;
   spec.model_type = "llama";
   spec.vocab_size = 12;

@@ -18,7 +18,7 @@ struct StoredTensor {
 using StoredTensors = std::map<std::string, StoredTensor>;
 
 // Two layers, hidden 8, 2 heads of 4, 1 KV head, 12 rows of vocabulary.
-ModelSpec SmallSpec(bool tied = true);
+ModelSpec StoredSpec(bool tied = true);
 // All tensors of `spec` as F32; element i of a tensor is i / 8 plus the tensor's number.
 StoredTensors SmallTensors(const ModelSpec& spec);
 void WriteStored(const std::string& path, const StoredTensors& tensors);

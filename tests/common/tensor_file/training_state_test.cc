@@ -14,11 +14,11 @@ namespace tandem {
 namespace {
 
 using Catch::Matchers::Contains;
-using Part = TrainingStateReader::Part;
+using StatePart = TrainingStateReader::Part;
 namespace fs = std::filesystem;
 
 // What element `index` of the whole tensor number `number` is.
-float Value(size_t number, int64_t index, Part part) {
+float Value(size_t number, int64_t index, StatePart part) {
   return static_cast<float>(number * 1000) + static_cast<float>(index) +
          0.25f * static_cast<float>(part);
 }
@@ -42,7 +42,7 @@ RankState MakeRank(const ModelSpec& spec, int64_t rank, int64_t world, bool mome
     const RowRange range = ShardRows(tensor.shape[0], rank, world);
     TrainingShard shard{tensor.name, tensor.shape, range.begin, range.rows()};
     const float* parts[3] = {};
-    for (const Part part : {Part::kMaster, Part::kExpAvg, Part::kExpAvgSq}) {
+    for (const StatePart part : {StatePart::kMaster, StatePart::kExpAvg, StatePart::kExpAvgSq}) {
       std::vector<float> values;
       for (int64_t i = range.begin * RowElements(tensor); i < range.end * RowElements(tensor);
            ++i) {
@@ -88,7 +88,9 @@ TEST_CASE("A writer asks for what it reads, range by range, for the digests and 
   REQUIRE(read == twice);
 }
 
-std::string OpenError(const std::string& dir, const ModelSpec& spec, absl::StatusCode code) {
+std::string TrainingStateOpenError(const std::string& dir,
+                                   const ModelSpec& spec,
+                                   absl::StatusCode code) {
   const absl::Status status = TrainingStateReader::Open(dir, HfTensors(spec)).status();
   REQUIRE(status.code() == code);
   return std::string(status.message());
@@ -106,7 +108,7 @@ void ChangeByte(const fs::path& path, std::streamoff position) {
 }  // namespace
 
 TEST_CASE("Any number of ranks resumes from the files of any other", "[tensor_file][state]") {
-  const ModelSpec spec = testing::SmallSpec();
+  const ModelSpec spec = testing::StoredSpec();
   for (const int64_t world : {1, 2, 3, 13}) {
     const testing::TempDir dir;
     WriteAll(dir.path(), spec, world);
@@ -122,7 +124,8 @@ TEST_CASE("Any number of ranks resumes from the files of any other", "[tensor_fi
       for (int64_t rank = 0; rank < 4; ++rank) {
         const RowRange range = ShardRows(tensor.shape[0], rank, 4);
         std::vector<float> rows(static_cast<size_t>(range.rows() * RowElements(tensor)), -1.0f);
-        for (const Part part : {Part::kMaster, Part::kExpAvg, Part::kExpAvgSq}) {
+        for (const StatePart part :
+             {StatePart::kMaster, StatePart::kExpAvg, StatePart::kExpAvgSq}) {
           REQUIRE(reader->ReadRows(tensor.name, part, range.begin, range.rows(), rows.data()).ok());
           for (size_t i = 0; i < rows.size(); ++i) {
             const int64_t index = range.begin * RowElements(tensor) + static_cast<int64_t>(i);
@@ -131,87 +134,89 @@ TEST_CASE("Any number of ranks resumes from the files of any other", "[tensor_fi
         }
       }
     }
-    REQUIRE(!reader->ReadRows(tensors[0].name, Part::kMaster, 11, 2, nullptr).ok());
-    REQUIRE(!reader->ReadRows("other", Part::kMaster, 0, 1, nullptr).ok());
+    REQUIRE(!reader->ReadRows(tensors[0].name, StatePart::kMaster, 11, 2, nullptr).ok());
+    REQUIRE(!reader->ReadRows("other", StatePart::kMaster, 0, 1, nullptr).ok());
   }
 }
 
 TEST_CASE("State saved before the first optimizer step has no moments", "[tensor_file][state]") {
   const testing::TempDir dir;
-  const ModelSpec spec = testing::SmallSpec();
+  const ModelSpec spec = testing::StoredSpec();
   WriteAll(dir.path(), spec, 2, false);
   const auto reader = TrainingStateReader::Open(dir.path(), HfTensors(spec)).value();
   REQUIRE(!reader->header().has_moments);
   float row[8];
-  REQUIRE(reader->ReadRows("model.embed_tokens.weight", Part::kMaster, 0, 1, row).ok());
-  REQUIRE(reader->ReadRows("model.embed_tokens.weight", Part::kExpAvg, 0, 1, row).code() ==
+  REQUIRE(reader->ReadRows("model.embed_tokens.weight", StatePart::kMaster, 0, 1, row).ok());
+  REQUIRE(reader->ReadRows("model.embed_tokens.weight", StatePart::kExpAvg, 0, 1, row).code() ==
           absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_CASE("A missing, mixed or stale rank file is named", "[tensor_file][state]") {
   const testing::TempDir dir;
-  const ModelSpec spec = testing::SmallSpec();
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kNotFound),
+  const ModelSpec spec = testing::StoredSpec();
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kNotFound),
                Contains("no complete checkpoint"));
   WriteAll(dir.path(), spec, 2);
   const fs::path second = dir.path() / TrainingStateFileName(1, 2);
   fs::rename(second, dir.path() / "kept");
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kNotFound),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kNotFound),
                Contains("rank 1 of 2") && Contains(second.string()));
   fs::copy_file(dir.path() / TrainingStateFileName(0, 2), second);
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
                Contains("written by rank 0 of 2"));
   fs::remove(second);
   fs::rename(dir.path() / "kept", second);
   fs::copy_file(second, dir.path() / TrainingStateFileName(2, 3));
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
                Contains("different runs"));
 }
 
 TEST_CASE("Gaps, duplicates and torn checkpoints are refused", "[tensor_file][state]") {
   const testing::TempDir dir;
-  const ModelSpec spec = testing::SmallSpec();
+  const ModelSpec spec = testing::StoredSpec();
   WriteAll(dir.path(), spec, 2);
   RankState state = MakeRank(spec, 1, 2);
   state.shards[0].row_begin = 5;
   REQUIRE(WriteTrainingState(dir.path(), state.header, state.shards).ok());
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
                Contains("rows [5, 6) of tensor model.embed_tokens.weight are saved twice"));
   state.shards[0].row_begin = 7;
   REQUIRE(WriteTrainingState(dir.path(), state.header, state.shards).ok());
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
                Contains("rows [6, 7) of tensor model.embed_tokens.weight are saved by no rank"));
   state.shards[0].row_begin = 6;
   state.shards[0].rows = 5;
   REQUIRE(WriteTrainingState(dir.path(), state.header, state.shards).ok());
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
                Contains("has 12 rows, the ranks saved 11"));
   state = MakeRank(spec, 1, 2);
   state.header.step = 6;
   REQUIRE(WriteTrainingState(dir.path(), state.header, state.shards).ok());
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kInvalidArgument),
                Contains("rank 1 saved step 6") && Contains("torn"));
 }
 
 TEST_CASE("Another model's or a corrupt state is refused", "[tensor_file][state]") {
   const testing::TempDir dir;
-  WriteAll(dir.path(), testing::SmallSpec(), 1);
-  REQUIRE_THAT(OpenError(dir.path(), testing::SmallSpec(false), absl::StatusCode::kInvalidArgument),
+  WriteAll(dir.path(), testing::StoredSpec(), 1);
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), testing::StoredSpec(false),
+                                      absl::StatusCode::kInvalidArgument),
                Contains("lm_head.weight"));
-  ModelSpec larger = testing::SmallSpec();
+  ModelSpec larger = testing::StoredSpec();
   larger.vocab_size = 13;
-  REQUIRE_THAT(OpenError(dir.path(), larger, absl::StatusCode::kInvalidArgument),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), larger, absl::StatusCode::kInvalidArgument),
                Contains("[12, 8]") && Contains("[13, 8]"));
   const fs::path file = dir.path() / TrainingStateFileName(0, 1);
   fs::resize_file(file, fs::file_size(file) - 4);
-  REQUIRE_THAT(OpenError(dir.path(), testing::SmallSpec(), absl::StatusCode::kDataLoss),
-               Contains("rank 0 of 1"));
+  REQUIRE_THAT(
+      TrainingStateOpenError(dir.path(), testing::StoredSpec(), absl::StatusCode::kDataLoss),
+      Contains("rank 0 of 1"));
 }
 
 TEST_CASE("A single changed byte is refused, and the file and tensor named",
           "[tensor_file][state]") {
   const testing::TempDir dir;
-  const ModelSpec spec = testing::SmallSpec();
+  const ModelSpec spec = testing::StoredSpec();
   WriteAll(dir.path(), spec, 2);
   const fs::path file = dir.path() / TrainingStateFileName(1, 2);
   const std::string last = HfTensors(spec).back().name;
@@ -220,8 +225,8 @@ TEST_CASE("A single changed byte is refused, and the file and tensor named",
   ChangeByte(file, static_cast<std::streamoff>(fs::file_size(file)) - 3);
   auto reader = TrainingStateReader::Open(dir.path(), HfTensors(spec)).value();
   // The last part of the last tensor.
-  REQUIRE(reader->ReadRows(last, Part::kMaster, 0, rows, values.data()).ok());
-  const absl::Status damaged = reader->ReadRows(last, Part::kExpAvgSq, 0, rows, values.data());
+  REQUIRE(reader->ReadRows(last, StatePart::kMaster, 0, rows, values.data()).ok());
+  const absl::Status damaged = reader->ReadRows(last, StatePart::kExpAvgSq, 0, rows, values.data());
   REQUIRE(damaged.code() == absl::StatusCode::kDataLoss);
   REQUIRE_THAT(std::string(damaged.message()),
                Contains(file.string() + " is damaged") && Contains(last + "/exp_avg_sq"));
@@ -233,7 +238,7 @@ TEST_CASE("A single changed byte is refused, and the file and tensor named",
   const std::string step = "\\\"optimizer_step\\\":";
   REQUIRE(bytes.find(step) != std::string::npos);
   ChangeByte(file, static_cast<std::streamoff>(bytes.find(step) + step.size()));
-  REQUIRE_THAT(OpenError(dir.path(), spec, absl::StatusCode::kDataLoss),
+  REQUIRE_THAT(TrainingStateOpenError(dir.path(), spec, absl::StatusCode::kDataLoss),
                Contains(file.string() + " is damaged: its header"));
 }
 

@@ -20,7 +20,7 @@ ChatInputs OneTurn() {
   return inputs;
 }
 
-std::string Render(const ChatInputs& inputs) {
+std::string RenderChat(const ChatInputs& inputs) {
   const auto parsed = ChatTemplate::Parse(kTemplate);
   REQUIRE(parsed.ok());
   const auto text = parsed->Render(inputs);
@@ -33,19 +33,19 @@ std::string Render(const ChatInputs& inputs) {
 
 TEST_CASE("ChatTemplate passes messages, tools and variables on", "[text]") {
   ChatInputs inputs = OneTurn();
-  REQUIRE(Render(inputs) == "[user] hi");
+  REQUIRE(RenderChat(inputs) == "[user] hi");
   inputs.bos_token = "<s>";
   inputs.add_generation_prompt = true;
   inputs.tools = {{{"name", "add"}}};
   inputs.kwargs = {{"style", "terse"}};
-  REQUIRE(Render(inputs) == "<s>[user] hi tools:1 style:terse > ");
+  REQUIRE(RenderChat(inputs) == "<s>[user] hi tools:1 style:terse > ");
 }
 
 TEST_CASE("ChatTemplate lets variables override what it passes", "[text]") {
   ChatInputs inputs = OneTurn();
   inputs.bos_token = "<s>";
   inputs.kwargs = {{"bos_token", "<other>"}};
-  REQUIRE(Render(inputs) == "<other>[user] hi");
+  REQUIRE(RenderChat(inputs) == "<other>[user] hi");
 }
 
 TEST_CASE("ChatTemplate reports the template's own refusal", "[text]") {

@@ -12,7 +12,7 @@ const char kVariables[] =
     R"({"n": 7, "f": 2.5, "l": [3, 1, 2], "d": {"b": 2, "a": [1.0, null, true]},
   "s": " H\u00e9llo ", "empty": [], "users": [{"name": "Bob", "age": 30}, {"name": "al", "age": 25}]})";
 
-absl::StatusOr<std::string> Render(const std::string& source) {
+absl::StatusOr<std::string> RenderExpression(const std::string& source) {
   const auto parsed = jinja::Template::Parse(source);
   if (!parsed.ok()) return parsed.status();
   const auto variables = jinja::Value::FromJson(nlohmann::ordered_json::parse(kVariables));
@@ -21,10 +21,10 @@ absl::StatusOr<std::string> Render(const std::string& source) {
   return parsed->Render(variables->mapping(), now, absl::UTCTimeZone());
 }
 
-void Check(const std::vector<std::pair<const char*, const char*>>& cases) {
+void CheckExpressions(const std::vector<std::pair<const char*, const char*>>& cases) {
   for (const auto& [expression, expected] : cases) {
     INFO(expression);
-    const auto text = Render(std::string("{{ ") + expression + " }}");
+    const auto text = RenderExpression(std::string("{{ ") + expression + " }}");
     INFO(text.status().ToString());
     REQUIRE(text.ok());
     REQUIRE(*text == expected);
@@ -34,7 +34,7 @@ void Check(const std::vector<std::pair<const char*, const char*>>& cases) {
 void CheckFails(const std::vector<std::pair<const char*, const char*>>& cases) {
   for (const auto& [expression, reason] : cases) {
     INFO(expression);
-    const auto text = Render(std::string("{{ ") + expression + " }}");
+    const auto text = RenderExpression(std::string("{{ ") + expression + " }}");
     REQUIRE(!text.ok());
     REQUIRE_THAT(std::string(text.status().message()), Catch::Matchers::Contains(reason));
   }
@@ -43,90 +43,92 @@ void CheckFails(const std::vector<std::pair<const char*, const char*>>& cases) {
 }  // namespace
 
 TEST_CASE("Values print as Python's str and repr", "[text][jinja]") {
-  Check({{"true", "True"},
-         {"none", "None"},
-         {"d", "{'b': 2, 'a': [1.0, None, True]}"},
-         {"(1,)", "(1,)"},
-         {"[\"it's\", 'q\"q', '\\n\\x00']", "[\"it's\", 'q\"q', '\\n\\x00']"},
-         {"1e16", "1e+16"},
-         {"0.00001", "1e-05"},
-         {"0.1 + 0.2", "0.30000000000000004"},
-         {"100.0", "100.0"},
-         {"missing", ""}});
+  CheckExpressions({{"true", "True"},
+                    {"none", "None"},
+                    {"d", "{'b': 2, 'a': [1.0, None, True]}"},
+                    {"(1,)", "(1,)"},
+                    {"[\"it's\", 'q\"q', '\\n\\x00']", "[\"it's\", 'q\"q', '\\n\\x00']"},
+                    {"1e16", "1e+16"},
+                    {"0.00001", "1e-05"},
+                    {"0.1 + 0.2", "0.30000000000000004"},
+                    {"100.0", "100.0"},
+                    {"missing", ""}});
 }
 
 TEST_CASE("Operators follow Python's rules and jinja2's precedence", "[text][jinja]") {
-  Check({{"7 / 2", "3.5"},
-         {"6 / 2", "3.0"},
-         {"-7 // 2", "-4"},
-         {"-7 % 3", "2"},
-         {"2 ** -1", "0.5"},
-         {"1 ~ 2 + 3 ~ 'x'", "123x"},
-         {"'a' * 3", "aaa"},
-         {"[1] + [2]", "[1, 2]"},
-         {"1 < 2 < 3", "True"},
-         {"not 1 in l", "False"},
-         {"'x' or 'y'", "x"},
-         {"empty and 1", "[]"},
-         {"-1 | abs", "1"},
-         {"1 if n > 5 else 2", "1"},
-         {"1 if n > 50", ""},
-         {"'%s is %.2f and %05d' % ('a', 1.5, 42)", "a is 1.50 and 00042"},
-         {"'b' in d and 'q' not in d", "True"}});
+  CheckExpressions({{"7 / 2", "3.5"},
+                    {"6 / 2", "3.0"},
+                    {"-7 // 2", "-4"},
+                    {"-7 % 3", "2"},
+                    {"2 ** -1", "0.5"},
+                    {"1 ~ 2 + 3 ~ 'x'", "123x"},
+                    {"'a' * 3", "aaa"},
+                    {"[1] + [2]", "[1, 2]"},
+                    {"1 < 2 < 3", "True"},
+                    {"not 1 in l", "False"},
+                    {"'x' or 'y'", "x"},
+                    {"empty and 1", "[]"},
+                    {"-1 | abs", "1"},
+                    {"1 if n > 5 else 2", "1"},
+                    {"1 if n > 50", ""},
+                    {"'%s is %.2f and %05d' % ('a', 1.5, 42)", "a is 1.50 and 00042"},
+                    {"'b' in d and 'q' not in d", "True"}});
 }
 
 TEST_CASE("Subscripts, slices and methods give Python's results", "[text][jinja]") {
-  Check({{"l[-1]", "2"},
-         {"l[10]", ""},
-         {"l[::-1]", "[2, 1, 3]"},
-         {"s[2]", "\u00e9"},
-         {"s.strip()[:2]", "H\u00e9"},
-         {"d.items() | list", "[('b', 2), ('a', [1.0, None, True])]"},
-         {"d.get('z', 'no')", "no"},
-         {"'a,b,c'.split(',', 1)", "['a', 'b,c']"},
-         {"' a  b '.split()", "['a', 'b']"},
-         {"'x.y'.rpartition('.')", "('x', '.', 'y')"},
-         {"'{} {x:>3}|{0!r}'.format('a', x=1)", "a   1|'a'"},
-         {"'abc'.startswith(('x', 'a'))", "True"},
-         {"'xxaxx'.strip('x')", "a"},
-         {"'a\\r\\nb\\n'.splitlines()", "['a', 'b']"}});
+  CheckExpressions({{"l[-1]", "2"},
+                    {"l[10]", ""},
+                    {"l[::-1]", "[2, 1, 3]"},
+                    {"s[2]", "\u00e9"},
+                    {"s.strip()[:2]", "H\u00e9"},
+                    {"d.items() | list", "[('b', 2), ('a', [1.0, None, True])]"},
+                    {"d.get('z', 'no')", "no"},
+                    {"'a,b,c'.split(',', 1)", "['a', 'b,c']"},
+                    {"' a  b '.split()", "['a', 'b']"},
+                    {"'x.y'.rpartition('.')", "('x', '.', 'y')"},
+                    {"'{} {x:>3}|{0!r}'.format('a', x=1)", "a   1|'a'"},
+                    {"'abc'.startswith(('x', 'a'))", "True"},
+                    {"'xxaxx'.strip('x')", "a"},
+                    {"'a\\r\\nb\\n'.splitlines()", "['a', 'b']"}});
 }
 
 TEST_CASE("Filters give jinja2's results", "[text][jinja]") {
-  Check({{"s | trim | upper", "H\u00c9LLO"},
-         {"l | sort(reverse=true) | join(', ')", "3, 2, 1"},
-         {"users | sort(attribute='name') | map(attribute='name') | list", "['al', 'Bob']"},
-         {"users | selectattr('age', 'ge', 30) | map(attribute='name') | first", "Bob"},
-         {"l | reject('odd') | list", "[2]"},
-         {"'yes' if l | select('gt', 9)", "yes"},  // a generator is true
-         {"d | tojson", "{\"b\": 2, \"a\": [1.0, null, true]}"},
-         {"[1, {}] | tojson(indent=2)", "[\n  1,\n  {}\n]"},
-         {"'\u00e9<' | tojson", "\"\u00e9<\""},
-         {"d | dictsort | first", "('a', [1.0, None, True])"},
-         {"missing | default('x')", "x"},
-         {"'' | default('x', true)", "x"},
-         {"'3.7' | int", "3"},
-         {"2.5 | round", "2.0"},
-         {"'a\\n\\nb' | indent(2)", "a\n\n  b"},
-         {"[1, 2, 3] | batch(2) | list", "[[1, 2], [3]]"},
-         {"users | sum(attribute='age')", "55"},
-         {"'hello wORLD' | title", "Hello World"}});
+  CheckExpressions(
+      {{"s | trim | upper", "H\u00c9LLO"},
+       {"l | sort(reverse=true) | join(', ')", "3, 2, 1"},
+       {"users | sort(attribute='name') | map(attribute='name') | list", "['al', 'Bob']"},
+       {"users | selectattr('age', 'ge', 30) | map(attribute='name') | first", "Bob"},
+       {"l | reject('odd') | list", "[2]"},
+       {"'yes' if l | select('gt', 9)", "yes"},  // a generator is true
+       {"d | tojson", "{\"b\": 2, \"a\": [1.0, null, true]}"},
+       {"[1, {}] | tojson(indent=2)", "[\n  1,\n  {}\n]"},
+       {"'\u00e9<' | tojson", "\"\u00e9<\""},
+       {"d | dictsort | first", "('a', [1.0, None, True])"},
+       {"missing | default('x')", "x"},
+       {"'' | default('x', true)", "x"},
+       {"'3.7' | int", "3"},
+       {"2.5 | round", "2.0"},
+       {"'a\\n\\nb' | indent(2)", "a\n\n  b"},
+       {"[1, 2, 3] | batch(2) | list", "[[1, 2], [3]]"},
+       {"users | sum(attribute='age')", "55"},
+       {"'hello wORLD' | title", "Hello World"}});
 }
 
 TEST_CASE("Tests tell Python's types apart", "[text][jinja]") {
-  Check({{"true is number and true is not integer", "True"},
-         {"'s' is iterable and 's' is sequence and s is not mapping", "True"},
-         {"missing is undefined and missing is iterable and none is not iterable", "True"},
-         {"none is none and n is odd and 9 is divisibleby 3", "True"},
-         {"d is mapping and l is not string and f is float", "True"},
-         {"1 is sameas true", "False"}});
+  CheckExpressions(
+      {{"true is number and true is not integer", "True"},
+       {"'s' is iterable and 's' is sequence and s is not mapping", "True"},
+       {"missing is undefined and missing is iterable and none is not iterable", "True"},
+       {"none is none and n is odd and 9 is divisibleby 3", "True"},
+       {"d is mapping and l is not string and f is float", "True"},
+       {"1 is sameas true", "False"}});
 }
 
 TEST_CASE("Globals include the injected clock", "[text][jinja]") {
-  Check({{"strftime_now('%d %b %Y %H:%M')", "04 Jul 2026 09:05"},
-         {"range(1, 8, 3) | list", "[1, 4, 7]"},
-         {"dict(a=1, b=2)", "{'a': 1, 'b': 2}"},
-         {"namespace(x=1).x", "1"}});
+  CheckExpressions({{"strftime_now('%d %b %Y %H:%M')", "04 Jul 2026 09:05"},
+                    {"range(1, 8, 3) | list", "[1, 4, 7]"},
+                    {"dict(a=1, b=2)", "{'a': 1, 'b': 2}"},
+                    {"namespace(x=1).x", "1"}});
 }
 
 TEST_CASE("Expressions that Python refuses are errors with the reason", "[text][jinja]") {

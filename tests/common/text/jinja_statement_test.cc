@@ -8,7 +8,7 @@
 namespace tandem::testing {
 namespace {
 
-absl::StatusOr<std::string> Render(const std::string& source) {
+absl::StatusOr<std::string> RenderStatement(const std::string& source) {
   const auto parsed = jinja::Template::Parse(source);
   if (!parsed.ok()) return parsed.status();
   const auto variables =
@@ -16,10 +16,10 @@ absl::StatusOr<std::string> Render(const std::string& source) {
   return parsed->Render(variables->mapping(), absl::UnixEpoch(), absl::UTCTimeZone());
 }
 
-void Check(const std::vector<std::pair<const char*, const char*>>& cases) {
+void CheckStatements(const std::vector<std::pair<const char*, const char*>>& cases) {
   for (const auto& [source, expected] : cases) {
     INFO(source);
-    const auto text = Render(source);
+    const auto text = RenderStatement(source);
     INFO(text.status().ToString());
     REQUIRE(text.ok());
     REQUIRE(*text == expected);
@@ -30,19 +30,19 @@ void Check(const std::vector<std::pair<const char*, const char*>>& cases) {
 
 TEST_CASE("White space around tags is trimmed as with trim_blocks and lstrip_blocks",
           "[text][jinja]") {
-  Check({{"a\n  {% if true %}\nb\n  {% endif %}\nc\n", "a\nb\nc"},
-         {"a  {% if true %}b{% endif %}", "a  b"},
-         {"  {{ n }}\n", "  7"},
-         {"a \n {%- if true -%} \n b \n {%- endif %} c", "ab c"},
-         {"  {%+ if true %}a{% endif +%}\nb", "  a\nb"},
-         {"  {# note #}\nx", "x"},
-         {"a {#- note -#} b", "ab"},
-         {"{% raw %}{{ x }} {% y %}{% endraw %}", "{{ x }} {% y %}"},
-         {"a\r\nb\r\n", "a\nb"}});
+  CheckStatements({{"a\n  {% if true %}\nb\n  {% endif %}\nc\n", "a\nb\nc"},
+                   {"a  {% if true %}b{% endif %}", "a  b"},
+                   {"  {{ n }}\n", "  7"},
+                   {"a \n {%- if true -%} \n b \n {%- endif %} c", "ab c"},
+                   {"  {%+ if true %}a{% endif +%}\nb", "  a\nb"},
+                   {"  {# note #}\nx", "x"},
+                   {"a {#- note -#} b", "ab"},
+                   {"{% raw %}{{ x }} {% y %}{% endraw %}", "{{ x }} {% y %}"},
+                   {"a\r\nb\r\n", "a\nb"}});
 }
 
 TEST_CASE("Loops offer loop, else, filters, break and continue", "[text][jinja]") {
-  Check(
+  CheckStatements(
       {{"{% for x in l %}{{ loop.index }}{{ loop.revindex0 }}{{ loop.last }} {% endfor %}",
         "12False 21False 30True "},
        {"{% for x in [] %}a{% else %}none{% endfor %}", "none"},
@@ -57,27 +57,29 @@ TEST_CASE("Loops offer loop, else, filters, break and continue", "[text][jinja]"
 }
 
 TEST_CASE("Assignments in a loop stay there, except on a namespace", "[text][jinja]") {
-  Check({{"{% set x = 0 %}{% for i in l %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}", "1230"},
-         {"{% set ns = namespace(x=0) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ "
-          "ns.x }}",
-          "6"},
-         {"{% if true %}{% set y = 1 %}{% endif %}{{ y }}", "1"},
-         {"{% with n = 1 %}{{ n }}{% endwith %}{{ n }}", "17"},
-         {"{% set a, b = 1, 2 %}{{ b }}{{ a }}", "21"},
-         {"{% set t | upper %}a{{ n }}{% endset %}[{{ t }}]", "[A7]"},
-         {"{% filter upper %}ab{% endfilter %}", "AB"},
-         {"{% generation %}{{ n }}{% endgeneration %}", "7"}});
+  CheckStatements(
+      {{"{% set x = 0 %}{% for i in l %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}", "1230"},
+       {"{% set ns = namespace(x=0) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ "
+        "ns.x }}",
+        "6"},
+       {"{% if true %}{% set y = 1 %}{% endif %}{{ y }}", "1"},
+       {"{% with n = 1 %}{{ n }}{% endwith %}{{ n }}", "17"},
+       {"{% set a, b = 1, 2 %}{{ b }}{{ a }}", "21"},
+       {"{% set t | upper %}a{{ n }}{% endset %}[{{ t }}]", "[A7]"},
+       {"{% filter upper %}ab{% endfilter %}", "AB"},
+       {"{% generation %}{{ n }}{% endgeneration %}", "7"}});
 }
 
 TEST_CASE("Macros take defaults, extra arguments and a caller", "[text][jinja]") {
-  Check({{"{% macro m(a, b='B') %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}{{ m(b=2, a=3) }}", "1B32"},
-         {"{% macro m(a) %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, z=3) }}",
-          "(2,){'z': 3}"},
-         {"{% macro m() %}<{{ caller('x') }}>{% endmacro %}{% call(v) m() %}{{ v }}{{ n }}{% "
-          "endcall %}",
-          "<x7>"},
-         {"{% macro m() %}{{ late }}{% endmacro %}{% set late = 1 %}{{ m() }}", "1"},
-         {"{% for i in l %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}", "123"}});
+  CheckStatements(
+      {{"{% macro m(a, b='B') %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}{{ m(b=2, a=3) }}", "1B32"},
+       {"{% macro m(a) %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, z=3) }}",
+        "(2,){'z': 3}"},
+       {"{% macro m() %}<{{ caller('x') }}>{% endmacro %}{% call(v) m() %}{{ v }}{{ n }}{% "
+        "endcall %}",
+        "<x7>"},
+       {"{% macro m() %}{{ late }}{% endmacro %}{% set late = 1 %}{{ m() }}", "1"},
+       {"{% for i in l %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}", "123"}});
 }
 
 TEST_CASE("Errors of a template name the line and the reason", "[text][jinja]") {
@@ -96,11 +98,12 @@ TEST_CASE("Errors of a template name the line and the reason", "[text][jinja]") 
       {"\xff", "UTF-8"}};
   for (const auto& [source, reason] : cases) {
     INFO(source);
-    const auto text = Render(source);
+    const auto text = RenderStatement(source);
     REQUIRE(!text.ok());
     REQUIRE_THAT(std::string(text.status().message()), Catch::Matchers::Contains(reason));
   }
-  REQUIRE(!Render("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}").ok());
+  REQUIRE(
+      !RenderStatement("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}").ok());
 }
 
 }  // namespace tandem::testing

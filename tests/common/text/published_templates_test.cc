@@ -19,7 +19,7 @@ std::string ReadAll(const std::filesystem::path& path) {
   return text.str();
 }
 
-ChatInputs InputsOf(const Json& c, absl::Time now) {
+ChatInputs PublishedInputs(const Json& c, absl::Time now) {
   ChatInputs inputs;
   inputs.messages = c.at("messages");
   inputs.tools = c.at("tools");
@@ -50,7 +50,7 @@ TEST_CASE("ChatTemplate renders published templates as jinja2 does", "[text][gol
     const auto parsed = ChatTemplate::Parse(ReadAll(dir / c.at("template").get<std::string>()));
     INFO(parsed.status().ToString());
     REQUIRE(parsed.ok());
-    const auto text = parsed->Render(InputsOf(c, now));
+    const auto text = parsed->Render(PublishedInputs(c, now));
     INFO(text.status().ToString());
     REQUIRE(text.ok() == !c.contains("raises"));
     if (text.ok()) REQUIRE(*text == c.at("text").get<std::string>());

@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-std::vector<unsigned char> Bytes(int64_t count) {
+std::vector<unsigned char> BytesToDigest(int64_t count) {
   std::vector<unsigned char> bytes(count);
   uint32_t state = 12345;
   for (unsigned char& byte : bytes) byte = (state = state * 1664525u + 1013904223u) >> 24;
@@ -23,7 +23,7 @@ std::vector<unsigned char> Bytes(int64_t count) {
 }  // namespace
 
 TEST_CASE("a digest does not depend on pieces or their order") {
-  const std::vector<unsigned char> data = Bytes(10007);
+  const std::vector<unsigned char> data = BytesToDigest(10007);
   const Digest whole = DigestOf(data.data(), data.size());
   for (const int64_t piece : {64, 128, 640, 4096, 9984}) {
     std::vector<int64_t> offsets;
@@ -43,7 +43,7 @@ TEST_CASE("a digest does not depend on pieces or their order") {
 }
 
 TEST_CASE("bytes that come in order have the same digest however they are cut") {
-  const std::vector<unsigned char> data = Bytes(3001);
+  const std::vector<unsigned char> data = BytesToDigest(3001);
   for (const int64_t bytes : {0, 1, 63, 64, 65, 3001}) {
     const Digest whole = DigestOf(data.data(), bytes);
     for (const int64_t piece : {1, 7, 63, 64, 65, 100, 4096}) {
@@ -57,7 +57,7 @@ TEST_CASE("bytes that come in order have the same digest however they are cut") 
 }
 
 TEST_CASE("runs of bytes that follow each other join to the digest of the whole") {
-  const std::vector<unsigned char> data = Bytes(1001);
+  const std::vector<unsigned char> data = BytesToDigest(1001);
   const Digest whole = DigestOf(data.data(), 1001);
   for (const std::vector<int64_t>& cuts : std::vector<std::vector<int64_t>>{{64, 128},
                                                                             {1, 2, 3},
@@ -85,7 +85,7 @@ TEST_CASE("runs of bytes that follow each other join to the digest of the whole"
 }
 
 TEST_CASE("every instruction set sums blocks alike, wherever they begin") {
-  const std::vector<unsigned char> data = Bytes(64 * 37 + 1);
+  const std::vector<unsigned char> data = BytesToDigest(64 * 37 + 1);
   for (const int64_t index : {int64_t{0}, int64_t{5}, (int64_t{1} << 32) - 7, int64_t{1} << 33}) {
     for (const int64_t blocks : {0, 1, 2, 37}) {
       const BlockSums want = kDigestBaseline.sum(data.data() + 1, index, blocks);
@@ -100,7 +100,7 @@ TEST_CASE("every instruction set sums blocks alike, wherever they begin") {
 }
 
 TEST_CASE("a digest finds every single bit flip") {
-  std::vector<unsigned char> data = Bytes(333);
+  std::vector<unsigned char> data = BytesToDigest(333);
   std::set<std::string> seen = {DigestOf(data.data(), 333).Hex()};
   for (int bit = 0; bit < 333 * 8; ++bit) {
     data[bit / 8] ^= 1 << (bit % 8);
@@ -110,7 +110,7 @@ TEST_CASE("a digest finds every single bit flip") {
 }
 
 TEST_CASE("a digest finds moved blocks, words and lengths") {
-  std::vector<unsigned char> data = Bytes(640);
+  std::vector<unsigned char> data = BytesToDigest(640);
   const Digest digest = DigestOf(data.data(), 640);
   std::vector<unsigned char> moved = data;
   std::swap_ranges(moved.begin(), moved.begin() + 64, moved.begin() + 128);
@@ -141,7 +141,7 @@ TEST_CASE("sparse tensors have digests of their own") {
 }
 
 TEST_CASE("a digest is the same number on every machine and travels in 16 bytes") {
-  const std::vector<unsigned char> data = Bytes(1000);
+  const std::vector<unsigned char> data = BytesToDigest(1000);
   const Digest digest = DigestOf(data.data(), 1000);
   REQUIRE(digest.Hex() == "25e66b20a3d6d5337d1db57813fdb665");
   REQUIRE(digest.Bytes().size() == 16);

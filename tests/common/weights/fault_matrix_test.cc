@@ -112,8 +112,8 @@ std::vector<Route> Routes() {
 }
 
 // A pair whose rollout holds version 1, and the new version that does not get through.
-struct Matrix {
-  explicit Matrix(const Route& by)
+struct FaultMatrix {
+  explicit FaultMatrix(const Route& by)
       : route(by),
         pair("small", by.way),
         rollout(pair.StartRollout()),
@@ -175,7 +175,7 @@ struct Matrix {
 }  // namespace
 
 TEST_CASE("W6: an update that is given up at any bucket, between processes") {
-  Matrix matrix(GENERATE(from_range(Routes())));
+  FaultMatrix matrix(GENERATE(from_range(Routes())));
   matrix.ForEveryBucket("abort", [&](int at) {
     SabotagedClient client(matrix.pair.channel, nullptr, at);
     const absl::Status status =
@@ -188,7 +188,7 @@ TEST_CASE("W6: an update that is given up at any bucket, between processes") {
 }
 
 TEST_CASE("W6: a bit that flips in any bucket, between processes") {
-  Matrix matrix(GENERATE(from_range(Routes())));
+  FaultMatrix matrix(GENERATE(from_range(Routes())));
   matrix.ForEveryBucket("bit flip", [&](int at) {
     SabotagedClient client(matrix.pair.channel, matrix.pair.device.get(), at);
     const absl::Status status =
@@ -202,7 +202,7 @@ TEST_CASE("W6: a bit that flips in any bucket, between processes") {
 }
 
 TEST_CASE("W11: a rollout that stands still at any bucket, and reads on when weights are others") {
-  Matrix matrix(GENERATE(from_range(Routes())));
+  FaultMatrix matrix(GENERATE(from_range(Routes())));
   matrix.ForEveryBucket("rollout stopped", [&](int at) {
     {
       StoppingClient client(matrix.pair.channel, matrix.rollout->pid(), at);
@@ -225,7 +225,7 @@ TEST_CASE("W11: a rollout that stands still at any bucket, and reads on when wei
 }
 
 TEST_CASE("W11: a trainer killed at any bucket") {
-  Matrix matrix(GENERATE(from_range(Routes())));
+  FaultMatrix matrix(GENERATE(from_range(Routes())));
   matrix.ForEveryBucket("producer killed", [&](int at) {
     const auto trainer = matrix.pair.StartTrainer(4, 2, "die", at, kSlotBytes, matrix.route.direct);
     REQUIRE(trainer->Wait() == -SIGKILL);
@@ -235,7 +235,7 @@ TEST_CASE("W11: a trainer killed at any bucket") {
 }
 
 TEST_CASE("W11: a rollout killed at any bucket") {
-  Matrix matrix(GENERATE(from_range(Routes())));
+  FaultMatrix matrix(GENERATE(from_range(Routes())));
   matrix.ForEveryBucket("receiver killed", [&](int at) {
     matrix.rollout.reset();
     matrix.rollout = matrix.pair.StartRollout("die", at);

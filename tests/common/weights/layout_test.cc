@@ -26,7 +26,7 @@ std::vector<std::byte> CountingBytes(int64_t bytes, int64_t seed) {
   return pattern;
 }
 
-int64_t Bytes(const WeightLayout& layout, const TensorPlace& place) {
+int64_t BytesOfPlace(const WeightLayout& layout, const TensorPlace& place) {
   return place.rows() * place.cols() * static_cast<int64_t>(DTypeBytes(layout.dtype()));
 }
 
@@ -39,7 +39,7 @@ std::vector<int> Writes(const WeightLayout& layout, int64_t piece_rows) {
   for (const TensorPlace& place : layout.places()) {
     const int64_t group_bytes = place.layer < 0 ? layout.global_bytes() : layout.layer_bytes();
     group.assign(group_bytes, std::byte{0});
-    const std::vector<std::byte> source = CountingBytes(Bytes(layout, place), ++seed);
+    const std::vector<std::byte> source = CountingBytes(BytesOfPlace(layout, place), ++seed);
     const int64_t row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout.dtype()));
     for (int64_t row = 0; row < place.rows(); row += piece_rows) {
       layout.WriteRows(group.data(), place, row, std::min(piece_rows, place.rows() - row),
@@ -53,7 +53,7 @@ std::vector<int> Writes(const WeightLayout& layout, int64_t piece_rows) {
     }
     INFO(place.name);
     // As many destinations as source bytes, so no two bytes went to one.
-    REQUIRE(written == Bytes(layout, place));
+    REQUIRE(written == BytesOfPlace(layout, place));
     std::vector<std::byte> back(source.size());
     layout.ReadRows(group.data(), place, 0, place.rows(), back.data());
     REQUIRE(std::equal(back.begin(), back.end(), source.begin()));

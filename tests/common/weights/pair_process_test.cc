@@ -4,18 +4,18 @@
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/common/weights/pair_processes.h"
 #include "tests/fakes/fake_update_client.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
 using testing::FakeUpdateClient;
+using testing::kMiB;
 using testing::MemoryRollout;
 using testing::MemoryWeights;
 using testing::Pair;
 using testing::PairWays;
 using testing::SharedMemoryHeld;
-
-constexpr int64_t kMiB = 1 << 20;
 
 // By every way that weights may go here.
 std::string Way() { return GENERATE(from_range(PairWays())); }

@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-struct Fixture {
-  Fixture() {
+struct PairFixture {
+  PairFixture() {
     WeightReceiverOptions options;
     options.pair_socket = "/tmp/tandem-pair-" + std::to_string(getpid()) + ".sock";
     options.slots_timeout = absl::Milliseconds(200);
@@ -58,7 +58,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("slots of another generation are not taken") {
-  Fixture f;
+  PairFixture f;
   REQUIRE(f.Begin(1, 100).ok());
   const UniqueFd stale = f.Pass(99);
   const std::vector<Digest> digests = f.Fill();
@@ -73,7 +73,7 @@ TEST_CASE("slots of another generation are not taken") {
 }
 
 TEST_CASE("slots of another size than announced are refused") {
-  Fixture f;
+  PairFixture f;
   REQUIRE(f.receiver->Begin({1, 100, {2 << 20, 1}, f.manifest}).ok());
   const UniqueFd connection = f.Pass(100);
   REQUIRE(f.receiver->Apply(1, 100, 0, f.plan[0].entries).code() ==
@@ -81,7 +81,7 @@ TEST_CASE("slots of another size than announced are refused") {
 }
 
 TEST_CASE("a larger generation replaces an open update and a smaller one does not") {
-  Fixture f;
+  PairFixture f;
   REQUIRE(f.receiver->AdoptVersion(5).ok());
   REQUIRE(f.Begin(6, 100).ok());
   REQUIRE(f.Begin(6, 100).code() == absl::StatusCode::kAborted);
@@ -98,7 +98,7 @@ TEST_CASE("a larger generation replaces an open update and a smaller one does no
 }
 
 TEST_CASE("the end of the connection ends the update, and the next one works") {
-  Fixture f;
+  PairFixture f;
   REQUIRE(f.receiver->AdoptVersion(5).ok());
   REQUIRE(f.Begin(6, 100).ok());
   REQUIRE(f.receiver->PollPeer().ok());
@@ -121,7 +121,7 @@ TEST_CASE("the end of the connection ends the update, and the next one works") {
 }
 
 TEST_CASE("an abort of another version or generation is ignored") {
-  Fixture f;
+  PairFixture f;
   REQUIRE(f.Begin(6, 100).ok());
   f.receiver->Abort(5, 100);
   f.receiver->Abort(6, 99);
@@ -134,7 +134,7 @@ TEST_CASE("an abort of another version or generation is ignored") {
 }
 
 TEST_CASE("rows are read back only from complete weights and within bounds") {
-  Fixture f;
+  PairFixture f;
   const std::string name = "model.embed_tokens.weight";
   REQUIRE(f.receiver->ReadRows(name, 0, 1).status().code() ==
           absl::StatusCode::kFailedPrecondition);
@@ -153,12 +153,12 @@ TEST_CASE("rows are read back only from complete weights and within bounds") {
 TEST_CASE("the socket file goes with the receiver and a stale one is no obstacle") {
   std::string path;
   {
-    Fixture first;
+    PairFixture first;
     path = first.receiver->pair_socket();
     REQUIRE(std::filesystem::exists(path));
   }
   REQUIRE(!std::filesystem::exists(path));
-  Fixture second;
+  PairFixture second;
   REQUIRE(std::filesystem::exists(path));
 }
 

@@ -14,7 +14,7 @@ using testing::MemoryReader;
 using testing::MemoryRollout;
 using testing::MemoryWeights;
 
-struct Fixture {
+struct PublisherFixture {
   WeightLayout layout = WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16);
   MemoryWeights weights{layout, 5};
   MemoryRollout rollout{layout};
@@ -26,7 +26,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("every tensor is gathered once whether or not the rollout holds out") {
-  Fixture f;
+  PublisherFixture f;
   const size_t tensors = f.layout.places().size();
   REQUIRE(f.publisher.Publish(1, f.weights, nullptr).ok());
   REQUIRE(f.weights.gathered().size() == tensors);
@@ -41,7 +41,7 @@ TEST_CASE("every tensor is gathered once whether or not the rollout holds out") 
 }
 
 TEST_CASE("a source that fails aborts the update on the rollout") {
-  Fixture f;
+  PublisherFixture f;
   f.weights.fail_at = f.layout.places()[7].name;
   const auto status = f.publisher.Publish(1, f.weights, &f.client).status();
   REQUIRE(status.code() == absl::StatusCode::kInternal);
@@ -55,7 +55,7 @@ TEST_CASE("a source that fails aborts the update on the rollout") {
 }
 
 TEST_CASE("generations grow from update to update and over publishers") {
-  Fixture f;
+  PublisherFixture f;
   int64_t last = 0;
   for (int i = 0; i < 5; ++i) {
     REQUIRE(f.publisher.Publish(i, f.weights, &f.client).ok());
@@ -68,7 +68,7 @@ TEST_CASE("generations grow from update to update and over publishers") {
 }
 
 TEST_CASE("slots are no larger and no more than the update needs") {
-  Fixture f;
+  PublisherFixture f;
   WeightPublisher publisher(&f.layout, {int64_t{512} << 20, 2, nullptr});
   int64_t mapped = 0;
   f.client.before_apply = [&](int, std::byte*, const std::vector<BucketEntry>&) {
@@ -80,7 +80,7 @@ TEST_CASE("slots are no larger and no more than the update needs") {
 }
 
 TEST_CASE("slots stay between updates only where they may, and are given back when asked") {
-  Fixture f;
+  PublisherFixture f;
   for (const int64_t keep : {int64_t{0}, int64_t{1} << 20}) {
     Ledger ledger;
     WeightPublisher publisher(
@@ -100,7 +100,7 @@ TEST_CASE("slots stay between updates only where they may, and are given back wh
 }
 
 TEST_CASE("a check passes after a sync and finds one wrong element") {
-  Fixture f;
+  PublisherFixture f;
   REQUIRE(f.publisher.Publish(4, f.weights, &f.client).ok());
   MemoryReader reader(f.rollout);
   auto report = CheckWeights(f.layout, f.weights, &reader);
@@ -125,7 +125,7 @@ TEST_CASE("a check passes after a sync and finds one wrong element") {
 }
 
 TEST_CASE("a check counts missing and unexpected tensors") {
-  Fixture f;
+  PublisherFixture f;
   REQUIRE(f.publisher.Publish(4, f.weights, &f.client).ok());
   MemoryReader reader(f.rollout);
   reader.drop_first = true;

@@ -5,13 +5,16 @@
 #include "common/ops/cpu/thread_pool.h"
 #include "common/weights/update_receiver.h"
 #include "tests/fakes/memory_weights.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::Says;
+
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
-struct Fixture {
+struct ReceiverFixture {
   WeightLayout layout = WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16);
   Manifest manifest = ManifestOf(layout);
   std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
@@ -24,14 +27,10 @@ struct Fixture {
   }
 };
 
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a manifest that does not fit is refused with what is wrong and changes nothing") {
-  Fixture f;
+  ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(3).ok());
   const auto refused = [&](const Manifest& manifest, const std::string& text) {
     const absl::Status status = f.receiver.Begin(4, 10, manifest);
@@ -61,7 +60,7 @@ TEST_CASE("a manifest that does not fit is refused with what is wrong and change
 }
 
 TEST_CASE("P7: one changed bit in any tensor is found and named") {
-  Fixture f;
+  ReceiverFixture f;
   for (size_t i = 0; i < f.storage.size(); ++i) f.storage[i] = std::byte(i * 7);
   REQUIRE(f.receiver.AdoptVersion(4).ok());
   REQUIRE(f.receiver.Verify().ok());
@@ -87,7 +86,7 @@ TEST_CASE("P7: one changed bit in any tensor is found and named") {
 }
 
 TEST_CASE("P7: what a commit accepted is remembered, in whatever order the tensors came") {
-  Fixture f;
+  ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(4).ok());
   std::reverse(f.manifest.begin(), f.manifest.end());
   REQUIRE(f.receiver.Begin(5, 10, f.manifest).ok());
@@ -108,7 +107,7 @@ TEST_CASE("P7: what a commit accepted is remembered, in whatever order the tenso
 }
 
 TEST_CASE("the order of a manifest is free") {
-  Fixture f;
+  ReceiverFixture f;
   testing::MemoryWeights weights(f.layout, 3);
   Manifest manifest(f.manifest.rbegin(), f.manifest.rend());
   REQUIRE(f.receiver.Begin(1, 10, manifest).ok());
@@ -123,7 +122,7 @@ TEST_CASE("the order of a manifest is free") {
 }
 
 TEST_CASE("another version or generation than the open one is aborted") {
-  Fixture f;
+  ReceiverFixture f;
   REQUIRE(f.Apply({0, 0, 1, 0}).code() == absl::StatusCode::kAborted);
   REQUIRE(f.receiver.Begin(1, 10, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 1, 0}, 2, 10).code() == absl::StatusCode::kAborted);
@@ -137,7 +136,7 @@ TEST_CASE("another version or generation than the open one is aborted") {
 }
 
 TEST_CASE("entries outside their tensor or slot are refused before a byte is written") {
-  Fixture f;
+  ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(0).ok());
   REQUIRE(f.receiver.Begin(1, 10, f.manifest).ok());
   const int32_t count = static_cast<int32_t>(f.manifest.size());
@@ -158,14 +157,14 @@ TEST_CASE("entries outside their tensor or slot are refused before a byte is wri
 }
 
 TEST_CASE("rows that come twice are refused") {
-  Fixture f;
+  ReceiverFixture f;
   REQUIRE(f.receiver.Begin(1, 10, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 10, 0}).ok());
   REQUIRE(Says(f.Apply({0, 9, 2, 0}), "came twice"));
 }
 
 TEST_CASE("a version is invisible from the first applied byte to the commit") {
-  Fixture f;
+  ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(8).ok());
   REQUIRE(f.receiver.Begin(9, 10, f.manifest).ok());
   REQUIRE(f.receiver.version() == 8);
@@ -178,7 +177,7 @@ TEST_CASE("a version is invisible from the first applied byte to the commit") {
 }
 
 TEST_CASE("a commit of a short update names the tensor and ends the update") {
-  Fixture f;
+  ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(8).ok());
   REQUIRE(f.receiver.Begin(9, 10, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 300, 0}, 9).ok());

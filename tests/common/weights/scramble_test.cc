@@ -11,6 +11,7 @@
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/fakes/memory_weights.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
@@ -19,12 +20,9 @@ using testing::FakeUpdateClient;
 using testing::MemoryReader;
 using testing::MemoryRollout;
 using testing::MemoryWeights;
+using testing::Says;
 
 constexpr char kVictim[] = "model.layers.1.self_attn.k_proj.weight";
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
 
 // What digests are announced of a tensor that is sent as it was at the start.
 enum class Announced { kWhatWasMeant, kWhatIsSent };

@@ -14,6 +14,7 @@
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/fakes/memory_weights.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
@@ -21,10 +22,7 @@ namespace {
 using testing::FakeUpdateClient;
 using testing::MemoryRollout;
 using testing::MemoryWeights;
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
+using testing::Says;
 
 WeightLayout OddLayout(bool tied = true, DType dtype = DType::kBFloat16) {
   return WeightLayout::Build(testing::OddSpec(tied), dtype);

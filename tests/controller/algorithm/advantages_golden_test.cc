@@ -9,21 +9,13 @@ namespace tandem {
 namespace {
 
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
 
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
-
 // A padded batch, whose rows are responses as wide as the batch.
-struct Batch {
+struct GoldenBatch {
   size_t width = 0;
   std::vector<AdvantageRow> rows;
   std::map<std::string, std::vector<size_t>> groups;  // of rows, ascending
@@ -34,9 +26,9 @@ std::vector<float> RowOf(const std::vector<float>& values, size_t row, size_t wi
   return {begin, begin + static_cast<int64_t>(width)};
 }
 
-Batch MakeBatch(const Json& mask_json, const Json& groups) {
+GoldenBatch MakeBatch(const Json& mask_json, const Json& groups) {
   const GoldenTensor mask = testing::ParseTensor(mask_json);
-  Batch batch{.width = static_cast<size_t>(mask.shape.at(1))};
+  GoldenBatch batch{.width = static_cast<size_t>(mask.shape.at(1))};
   for (size_t i = 0; i < groups.size(); ++i) {
     AdvantageRow row{.sample_id = i, .tokens = mask.shape.at(1)};
     row.mask = RowOf(mask.Floats(), i, batch.width);
@@ -48,7 +40,7 @@ Batch MakeBatch(const Json& mask_json, const Json& groups) {
 }
 
 // Sums in double: the scenario's hint covers fp32.
-void SetRewards(Batch& batch, const Json& rewards) {
+void SetRewards(GoldenBatch& batch, const Json& rewards) {
   const std::vector<float> values = testing::ParseTensor(rewards).Floats();
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     AdvantageRow& row = batch.rows[i];
@@ -59,14 +51,14 @@ void SetRewards(Batch& batch, const Json& rewards) {
   }
 }
 
-void SetArray(Batch& batch, const Json& json, std::vector<float> AdvantageRow::*field) {
+void SetArray(GoldenBatch& batch, const Json& json, std::vector<float> AdvantageRow::*field) {
   const std::vector<float> values = testing::ParseTensor(json).Floats();
   for (size_t i = 0; i < batch.rows.size(); ++i) {
     batch.rows[i].*field = RowOf(values, i, batch.width);
   }
 }
 
-AdvantageOptions OptionsOf(const GoldenCase& c) {
+AdvantageOptions EstimatorOptionsOf(const GoldenCase& c) {
   AdvantageOptions options;
   const Json& given = c.options;
   if (given.contains("epsilon")) options.epsilon = given.at("epsilon").get<double>();
@@ -80,11 +72,11 @@ AdvantageOptions OptionsOf(const GoldenCase& c) {
   return options;
 }
 
-struct Result {
+struct EstimatedBatch {
   std::vector<double> advantages, returns;
 };
 
-void Place(const AdvantageRow& row, const RowAdvantage& result, size_t width, Result& all) {
+void Place(const AdvantageRow& row, const RowAdvantage& result, size_t width, EstimatedBatch& all) {
   for (size_t t = 0; t < width; ++t) {
     const size_t at = row.sample_id * width + t;
     all.advantages[at] = result.tokens.empty() ? result.value * row.mask[t] : result.tokens[t];
@@ -92,10 +84,10 @@ void Place(const AdvantageRow& row, const RowAdvantage& result, size_t width, Re
   }
 }
 
-absl::StatusOr<Result> Run(const GoldenCase& c, const Batch& batch) {
+absl::StatusOr<EstimatedBatch> Run(const GoldenCase& c, const GoldenBatch& batch) {
   const auto estimator = FindAdvantageEstimator(c.fn);
   if (!estimator.ok()) return estimator.status();
-  AdvantageBatch step(*estimator, OptionsOf(c));
+  AdvantageBatch step(*estimator, EstimatorOptionsOf(c));
   std::vector<AdvantageGroup> groups;
   for (const auto& [name, rows] : batch.groups) {
     groups.emplace_back();
@@ -109,7 +101,7 @@ absl::StatusOr<Result> Run(const GoldenCase& c, const Batch& batch) {
     if (const auto status = step.Settle(); !status.ok()) return status;
   }
   const size_t size = batch.rows.size() * batch.width;
-  Result all{std::vector<double>(size), std::vector<double>(size)};
+  EstimatedBatch all{std::vector<double>(size), std::vector<double>(size)};
   for (const AdvantageGroup& group : groups) {
     const auto results = step.Compute(group);
     if (!results.ok()) return results.status();
@@ -118,10 +110,10 @@ absl::StatusOr<Result> Run(const GoldenCase& c, const Batch& batch) {
   return all;
 }
 
-void RequireTensor(const Json& outputs,
-                   const char* name,
-                   const std::vector<double>& got,
-                   double atol) {
+void RequireDoubles(const Json& outputs,
+                    const char* name,
+                    const std::vector<double>& got,
+                    double atol) {
   if (!outputs.contains(name)) return;
   const Json& want = outputs.at(name);
   const Json& tensor = want == "same as advantages" ? outputs.at("advantages") : want;
@@ -129,7 +121,7 @@ void RequireTensor(const Json& outputs,
   REQUIRE(testing::CompareValues(got, testing::ParseTensor(tensor).values, 1e-4, atol) == "");
 }
 
-void RequireOutputs(const GoldenCase& c, const Batch& batch, double atol) {
+void RequireOutputs(const GoldenCase& c, const GoldenBatch& batch, double atol) {
   const auto result = Run(c, batch);
   if (c.raises) {
     REQUIRE_FALSE(result.ok());
@@ -138,13 +130,13 @@ void RequireOutputs(const GoldenCase& c, const Batch& batch, double atol) {
   INFO(result.status().ToString());
   REQUIRE(result.ok());
   REQUIRE(c.outputs.contains("advantages"));
-  RequireTensor(c.outputs, "advantages", result->advantages, atol);
-  RequireTensor(c.outputs, "returns", result->returns, atol);
+  RequireDoubles(c.outputs, "advantages", result->advantages, atol);
+  RequireDoubles(c.outputs, "returns", result->returns, atol);
 }
 
 void CheckScenario(const GoldenFamily& family, const GoldenCase& c) {
   const Json& scenario = family.Scenario(c);
-  Batch batch = MakeBatch(scenario.at("response_mask"), scenario.at("uid"));
+  GoldenBatch batch = MakeBatch(scenario.at("response_mask"), scenario.at("uid"));
   SetRewards(batch, scenario.at("token_level_rewards"));
   const AdvantageNeeds needs = FindAdvantageEstimator(c.fn)->needs;
   if (needs.values) SetArray(batch, scenario.at("values"), &AdvantageRow::values);
@@ -163,7 +155,7 @@ void CheckScenario(const GoldenFamily& family, const GoldenCase& c) {
 }
 
 void CheckGdpo(const GoldenFamily&, const GoldenCase& c) {
-  Batch batch = MakeBatch(c.inputs.at("response_mask"), c.inputs.at("uid"));
+  GoldenBatch batch = MakeBatch(c.inputs.at("response_mask"), c.inputs.at("uid"));
   for (const Json& key : c.options.at("gdpo_reward_keys")) {
     const Json& component = c.inputs.at("components").at(key.get<std::string>());
     const std::vector<float> values = testing::ParseTensor(component).Floats();

@@ -4,28 +4,26 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/text.h"
+
 namespace tandem {
 namespace {
 
-using Verdict = GroupFilter::Verdict;
-
-bool Contains(const absl::Status& status, const std::string& text) {
-  INFO(status.message());
-  return std::string(status.message()).find(text) != std::string::npos;
-}
+using testing::Says;
+using FilterVerdict = GroupFilter::Verdict;
 
 }  // namespace
 
 TEST_CASE("A group is dropped when all its samples are equal, and only then", "[filter]") {
   GroupFilter filter({.enable = true}, 10);
-  REQUIRE(filter.Judge({0, 0, 0}) == Verdict::kAllEqual);
-  REQUIRE(filter.Judge({1, 1}) == Verdict::kAllEqual);
-  REQUIRE(filter.Judge({0, 0, 1}) == Verdict::kKept);
-  REQUIRE(filter.Judge({1, 0, 0}) == Verdict::kKept);
+  REQUIRE(filter.Judge({0, 0, 0}) == FilterVerdict::kAllEqual);
+  REQUIRE(filter.Judge({1, 1}) == FilterVerdict::kAllEqual);
+  REQUIRE(filter.Judge({0, 0, 1}) == FilterVerdict::kKept);
+  REQUIRE(filter.Judge({1, 0, 0}) == FilterVerdict::kKept);
   // The deviation of three tenths is not 0 in floating point.
-  REQUIRE(filter.Judge({0.1, 0.1, 0.1}) == Verdict::kAllEqual);
-  REQUIRE(filter.Judge({0.1, 0.1, std::nextafter(0.1, 1)}) == Verdict::kKept);
-  REQUIRE(filter.Judge({0.0, -0.0}) == Verdict::kAllEqual);
+  REQUIRE(filter.Judge({0.1, 0.1, 0.1}) == FilterVerdict::kAllEqual);
+  REQUIRE(filter.Judge({0.1, 0.1, std::nextafter(0.1, 1)}) == FilterVerdict::kKept);
+  REQUIRE(filter.Judge({0.0, -0.0}) == FilterVerdict::kAllEqual);
   REQUIRE(filter.kept() == 3);
   REQUIRE(filter.all_equal() == 4);
   REQUIRE(filter.mean_of_all_equal() == Approx(1.1 / 4));
@@ -34,12 +32,12 @@ TEST_CASE("A group is dropped when all its samples are equal, and only then", "[
 TEST_CASE("A full step takes no further group", "[filter]") {
   GroupFilter filter({.enable = true}, 2);
   REQUIRE(std::isnan(filter.mean_of_all_equal()));
-  REQUIRE(filter.Judge({0, 1}) == Verdict::kKept);
+  REQUIRE(filter.Judge({0, 1}) == FilterVerdict::kKept);
   REQUIRE_FALSE(filter.full());
-  REQUIRE(filter.Judge({0, 1}) == Verdict::kKept);
+  REQUIRE(filter.Judge({0, 1}) == FilterVerdict::kKept);
   REQUIRE(filter.full());
-  REQUIRE(filter.Judge({0, 1}) == Verdict::kSurplus);
-  REQUIRE(filter.Judge({1, 1}) == Verdict::kAllEqual);
+  REQUIRE(filter.Judge({0, 1}) == FilterVerdict::kSurplus);
+  REQUIRE(filter.Judge({1, 1}) == FilterVerdict::kAllEqual);
   REQUIRE(filter.kept() == 2);
   REQUIRE(filter.surplus() == 1);
 }
@@ -61,10 +59,10 @@ TEST_CASE("The last batch that is allowed must fill the step", "[filter]") {
       continue;
     }
     REQUIRE(absl::IsOutOfRange(status));
-    REQUIRE(Contains(status, "3 batches of 2 prompts were generated, and only 1 of the 2 groups "));
-    REQUIRE(Contains(status, "differ in \"acc\"; 5 groups were dropped"));
-    REQUIRE(Contains(status, ": 4 with 0, 1 with 1. "));
-    REQUIRE(Contains(status, "algorithm.filter_groups.max_num_gen_batches (now 3)"));
+    REQUIRE(Says(status, "3 batches of 2 prompts were generated, and only 1 of the 2 groups "));
+    REQUIRE(Says(status, "differ in \"acc\"; 5 groups were dropped"));
+    REQUIRE(Says(status, ": 4 with 0, 1 with 1. "));
+    REQUIRE(Says(status, "algorithm.filter_groups.max_num_gen_batches (now 3)"));
   }
 }
 
@@ -97,11 +95,11 @@ TEST_CASE("Without a limit a hundred batches are one", "[filter]") {
     status = filter.EndBatch();
   }
   REQUIRE(filter.batches() == 100);
-  REQUIRE(Contains(status, "only 0 of the 8"));
-  REQUIRE(Contains(status,
-                   "50 with 0, 50 with 0.25, 50 with 0.5, 50 with 0.75, 50 with 1 and 11 "
-                   "other values"));
-  REQUIRE(Contains(status, "100 is the limit as algorithm.filter_groups.max_num_gen_batches is 0"));
+  REQUIRE(Says(status, "only 0 of the 8"));
+  REQUIRE(Says(status,
+               "50 with 0, 50 with 0.25, 50 with 0.5, 50 with 0.75, 50 with 1 and 11 "
+               "other values"));
+  REQUIRE(Says(status, "100 is the limit as algorithm.filter_groups.max_num_gen_batches is 0"));
 }
 
 }  // namespace tandem

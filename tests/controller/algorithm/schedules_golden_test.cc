@@ -11,18 +11,10 @@ namespace tandem {
 namespace {
 
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
-
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
 
 // What a configuration with a case's options makes of them.
 absl::StatusOr<v1::KlCtrl> Configured(const GoldenCase& c) {

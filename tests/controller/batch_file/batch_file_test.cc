@@ -11,11 +11,14 @@
 #include "controller/batch_file/batch_reader.h"
 #include "tests/controller/batch_file/some_batch.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
-void RequireEqual(const SavedSample& got, const SavedSample& want) {
+using testing::Says;
+
+void RequireSavedSample(const SavedSample& got, const SavedSample& want) {
   REQUIRE(got.sample_id == want.sample_id);
   REQUIRE(got.group == want.group);
   REQUIRE(got.index == want.index);
@@ -43,8 +46,8 @@ void RequireEqual(const SavedSample& got, const SavedSample& want) {
   REQUIRE(got.reward_terms == want.reward_terms);
 }
 
-struct Fixture {
-  Fixture() { testing::WriteBatch(path, testing::SomeInfo(), testing::SomeSamples()); }
+struct BatchFileFixture {
+  BatchFileFixture() { testing::WriteBatch(path, testing::SomeInfo(), testing::SomeSamples()); }
 
   std::string Bytes() const { return ReadWholeFile(path).value(); }
   // What opening the file says once it has these bytes.
@@ -56,11 +59,6 @@ struct Fixture {
   testing::TempDir dir;
   const std::string path = dir.path() / "step_12.batch";
 };
-
-bool Says(const absl::Status& status, const std::string& part) {
-  INFO(status.message());
-  return std::string(status.message()).find(part) != std::string::npos;
-}
 
 // Makes header and preamble agree again after the bytes behind the preamble were changed.
 void Seal(std::string& bytes) {
@@ -77,7 +75,9 @@ void Seal(std::string& bytes) {
 }
 
 // The status of a file whose header has `now` for the first `before`.
-absl::Status WithHeader(const Fixture& f, const std::string& before, const std::string& now) {
+absl::Status WithHeader(const BatchFileFixture& f,
+                        const std::string& before,
+                        const std::string& now) {
   std::string bytes = f.Bytes();
   const size_t at = bytes.find(before, sizeof(BatchPreamble));
   REQUIRE(at != std::string::npos);
@@ -89,14 +89,14 @@ absl::Status WithHeader(const Fixture& f, const std::string& before, const std::
 }  // namespace
 
 TEST_CASE("A saved batch comes back as it was", "[batch_file]") {
-  const Fixture f;
+  const BatchFileFixture f;
   const auto batch = BatchReader::Open(f.path);
   INFO(batch.status().ToString());
   REQUIRE(batch.ok());
   const std::vector<SavedSample> samples = testing::SomeSamples();
   REQUIRE((*batch)->size() == samples.size());
   for (size_t i = 0; i < samples.size(); ++i) {
-    RequireEqual((*batch)->Read(i), samples[i]);
+    RequireSavedSample((*batch)->Read(i), samples[i]);
     REQUIRE((*batch)->Meta(i).sample_id == samples[i].sample_id);
     REQUIRE((*batch)->Meta(i).tokens.empty());
   }
@@ -165,7 +165,7 @@ TEST_CASE("Arrays that do not fit are not written", "[batch_file]") {
 }
 
 TEST_CASE("Every cut of a saved batch is told", "[batch_file]") {
-  const Fixture f;
+  const BatchFileFixture f;
   const std::string bytes = f.Bytes();
   for (size_t size = 8; size < bytes.size(); size += size < 100 ? 1 : 37) {
     INFO(size);
@@ -178,7 +178,7 @@ TEST_CASE("Every cut of a saved batch is told", "[batch_file]") {
 }
 
 TEST_CASE("Every changed byte of a saved batch is told", "[batch_file]") {
-  const Fixture f;
+  const BatchFileFixture f;
   const std::string bytes = f.Bytes();
   for (size_t at = 8; at < bytes.size(); at += at < 64 ? 1 : 53) {
     INFO(at);
@@ -194,7 +194,7 @@ TEST_CASE("Every changed byte of a saved batch is told", "[batch_file]") {
 }
 
 TEST_CASE("What is no saved batch is refused with what to give instead", "[batch_file]") {
-  const Fixture f;
+  const BatchFileFixture f;
   std::string bytes = f.Bytes();
   bytes[0] = 'X';
   REQUIRE(absl::IsInvalidArgument(f.Opened(bytes)));
@@ -212,7 +212,7 @@ TEST_CASE("What is no saved batch is refused with what to give instead", "[batch
 }
 
 TEST_CASE("A newer version is refused before anything else of it is read", "[batch_file]") {
-  const Fixture f;
+  const BatchFileFixture f;
   std::string bytes = f.Bytes();
   bytes[8] = 2;
   const absl::Status status = f.Opened(bytes);
@@ -221,22 +221,25 @@ TEST_CASE("A newer version is refused before anything else of it is read", "[bat
 }
 
 TEST_CASE("A header that lies is told, its digest being right", "[batch_file]") {
-  REQUIRE(absl::IsDataLoss(WithHeader(Fixture(), "\"prompt_tokens\":3", "\"prompt_tokens\":4")));
-  REQUIRE(Says(WithHeader(Fixture(), "\"prompt_tokens\":3", "\"prompt_tokens\":-3"),
+  REQUIRE(absl::IsDataLoss(
+      WithHeader(BatchFileFixture(), "\"prompt_tokens\":3", "\"prompt_tokens\":4")));
+  REQUIRE(Says(WithHeader(BatchFileFixture(), "\"prompt_tokens\":3", "\"prompt_tokens\":-3"),
                "sample 0x2: its arrays do not fit"));
-  REQUIRE(Says(WithHeader(Fixture(), "\"tokens\":[", "\"tokens\":[9"), "do not fit"));
-  REQUIRE(Says(WithHeader(Fixture(), "\"mask\":[", "\"mask\":[18446744073709551615,4],\"x\":["),
+  REQUIRE(Says(WithHeader(BatchFileFixture(), "\"tokens\":[", "\"tokens\":[9"), "do not fit"));
+  REQUIRE(Says(
+      WithHeader(BatchFileFixture(), "\"mask\":[", "\"mask\":[18446744073709551615,4],\"x\":["),
+      "do not fit"));
+  REQUIRE(Says(WithHeader(BatchFileFixture(), "\"versions\":[", "\"versions\":[0,4],\"x\":["),
                "do not fit"));
-  REQUIRE(
-      Says(WithHeader(Fixture(), "\"versions\":[", "\"versions\":[0,4],\"x\":["), "do not fit"));
-  REQUIRE(Says(WithHeader(Fixture(), "\"id\":\"0x2\"", "\"id\":\"two\""), "header is damaged"));
-  REQUIRE(Says(WithHeader(Fixture(), "\"step\":12", "\"step\":[]"), "header is damaged"));
-  REQUIRE(Says(WithHeader(Fixture(), "{\"batch\"", "[\"batch\""), "header is damaged"));
+  REQUIRE(Says(WithHeader(BatchFileFixture(), "\"id\":\"0x2\"", "\"id\":\"two\""),
+               "header is damaged"));
+  REQUIRE(Says(WithHeader(BatchFileFixture(), "\"step\":12", "\"step\":[]"), "header is damaged"));
+  REQUIRE(Says(WithHeader(BatchFileFixture(), "{\"batch\"", "[\"batch\""), "header is damaged"));
 }
 
 TEST_CASE("Keys and arrays of a later build are left out", "[batch_file]") {
-  REQUIRE(WithHeader(Fixture(), "\"step\":12", "\"step\":12,\"later\":[1]").ok());
-  REQUIRE(WithHeader(Fixture(), "\"mask\":[", "\"later\":[64,1],\"mask\":[").ok());
+  REQUIRE(WithHeader(BatchFileFixture(), "\"step\":12", "\"step\":12,\"later\":[1]").ok());
+  REQUIRE(WithHeader(BatchFileFixture(), "\"mask\":[", "\"later\":[64,1],\"mask\":[").ok());
 }
 
 }  // namespace tandem

@@ -67,7 +67,7 @@ class FakeApi final : public v1::TandemService::Service {
   }
 };
 
-struct Fixture {
+struct ApiCommandsFixture {
   FakeApi service;
   std::unique_ptr<RpcServer> server = RpcServer::Start("127.0.0.1:0", {&service}).value();
   std::ostringstream out;
@@ -80,7 +80,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("ApiCommands shows status and the samples of the newest step", "[ctl][api]") {
-  Fixture f;
+  ApiCommandsFixture f;
   ApiCommands api = f.Connect();
   REQUIRE(api.ShowStatus().ok());
   REQUIRE(f.Printed("run fake"));
@@ -90,7 +90,7 @@ TEST_CASE("ApiCommands shows status and the samples of the newest step", "[ctl][
 }
 
 TEST_CASE("ApiCommands shows the newest step's partial rollout beside the status", "[ctl][api]") {
-  Fixture f;
+  ApiCommandsFixture f;
   REQUIRE(f.Connect().ShowStatus().ok());
   REQUIRE_FALSE(f.Printed("partial rollout"));
   f.service.partial = true;
@@ -99,7 +99,7 @@ TEST_CASE("ApiCommands shows the newest step's partial rollout beside the status
 }
 
 TEST_CASE("ApiCommands follows a run step by step until it is done", "[ctl][api]") {
-  Fixture f;
+  ApiCommandsFixture f;
   ApiCommands api = f.Connect();
   REQUIRE(api.Run(2, true).ok());
   REQUIRE(f.service.waits == 2);
@@ -107,13 +107,13 @@ TEST_CASE("ApiCommands follows a run step by step until it is done", "[ctl][api]
 }
 
 TEST_CASE("ApiCommands prints JSON for machines", "[ctl][api]") {
-  Fixture f;
+  ApiCommandsFixture f;
   REQUIRE(f.Connect(true).ShowStatus().ok());
   REQUIRE(f.out.str().front() == '{');
 }
 
 TEST_CASE("ApiCommands fails when the weights differ", "[ctl][api]") {
-  Fixture f;
+  ApiCommandsFixture f;
   REQUIRE(f.Connect().Check("").ok());
   f.service.weights_agree = false;
   REQUIRE(f.Connect().Check("").code() == absl::StatusCode::kDataLoss);

@@ -9,10 +9,13 @@
 
 #include "tests/controller/batch_file/some_batch.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
+
+using tandem::testing::RequireSaid;
 
 std::string Shown(const BatchInspectOptions& options) {
   std::ostringstream out;
@@ -34,16 +37,8 @@ int Refused(const BatchInspectOptions& options, const std::string& part) {
   return outcome.exit_code;
 }
 
-void RequireParts(const std::string& text, const std::vector<std::string>& parts) {
-  INFO(text);
-  for (const std::string& part : parts) {
-    INFO(part);
-    REQUIRE(text.find(part) != std::string::npos);
-  }
-}
-
-struct Fixture {
-  Fixture() {
+struct BatchCommandFixture {
+  BatchCommandFixture() {
     std::vector<SavedSample> samples = testing::SomeSamples();
     samples[2].old_log_probs[3] += 0.5f;
     samples[1].is_weights[1] = NAN;
@@ -56,8 +51,8 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("A batch is shown in words", "[ctl][batch]") {
-  const Fixture f;
-  RequireParts(
+  const BatchCommandFixture f;
+  RequireSaid(
       Shown({.file = f.path}),
       {"step 12, sampled by weight version 7, saved at version 8",
        "format 1",
@@ -90,22 +85,22 @@ TEST_CASE("A batch of several weight versions shows them, and what older ones sa
   samples[0].segments = {{3, 2, true, 5}, {5, 2, true, 7}};
   samples[0].old_log_probs[1] += 0.5f;
   testing::WriteBatch(path, testing::SomeInfo(), samples);
-  RequireParts(Shown({.file = path}),
-               {"response tokens by weight version: v5:2 v7:9; 1 samples have several",
-                "of 9 tokens: min 1, mean 1, max 1; exactly 1 in 9",
-                "of 2 tokens of older weights: min 1, mean 1.32436, max 1.64872; worst 1.64872: "
-                "sample 0x2 response token 1, weight version 5"});
+  RequireSaid(Shown({.file = path}),
+              {"response tokens by weight version: v5:2 v7:9; 1 samples have several",
+               "of 9 tokens: min 1, mean 1, max 1; exactly 1 in 9",
+               "of 2 tokens of older weights: min 1, mean 1.32436, max 1.64872; worst 1.64872: "
+               "sample 0x2 response token 1, weight version 5"});
   const auto json = nlohmann::json::parse(Shown({.file = path, .json = true}));
   REQUIRE(json.at("version_tokens").at("5") == 2);
   REQUIRE(json.at("mixed_samples") == 1);
   REQUIRE(json.at("stale_ratio").at("tokens") == 2);
   REQUIRE(json.at("ratio").at("exactly_one") == 9);
-  const Fixture plain;
+  const BatchCommandFixture plain;
   REQUIRE(Shown({.file = plain.path}).find("tokens by weight version") == std::string::npos);
 }
 
 TEST_CASE("A batch is JSON for machines", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   const auto json = nlohmann::json::parse(Shown({.file = f.path, .json = true}));
   REQUIRE(json.at("step") == 12);
   REQUIRE(json.at("failed_mini_batch") == 1);
@@ -123,14 +118,14 @@ TEST_CASE("A batch is JSON for machines", "[ctl][batch]") {
 }
 
 TEST_CASE("With a tokenizer the worst token has its text", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   std::ofstream(f.dir.path() / "tokenizer.json") << R"({"model": {"type": "BPE", "merges": ["a b"],
       "vocab": {"a": 1, "b": 2, "c": 3, "d": 100, "e": 101, "f": 102, "\"": 103, "ab": 104}},
       "decoder": {"type": "ByteLevel"}, "pre_tokenizer": {"type": "ByteLevel",
       "add_prefix_space": false}})";
   for (const std::string& path :
        {f.dir.path().string(), f.dir.path().string() + "/tokenizer.json"}) {
-    RequireParts(Shown({.file = f.path, .tokenizer = path}), {"text \"abcdef\" [\"\\\"\"] \"\""});
+    RequireSaid(Shown({.file = f.path, .tokenizer = path}), {"text \"abcdef\" [\"\\\"\"] \"\""});
   }
   const auto json =
       nlohmann::json::parse(Shown({.file = f.path, .tokenizer = f.dir.path(), .json = true}));
@@ -139,21 +134,21 @@ TEST_CASE("With a tokenizer the worst token has its text", "[ctl][batch]") {
   SavedBatchInfo info = testing::SomeInfo();
   info.model_path = f.dir.path();
   testing::WriteBatch(f.path, info, testing::SomeSamples());
-  RequireParts(Shown({.file = f.path}), {"text \"abc\" [\""});
+  RequireSaid(Shown({.file = f.path}), {"text \"abc\" [\""});
 }
 
 TEST_CASE("A batch without the trainer's log-probs says what saves them", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   SavedSample sample = testing::SomeSample(2, 0, 3);
   sample.old_log_probs.clear();
   testing::WriteBatch(f.path, testing::SomeInfo(), {sample});
-  RequireParts(Shown({.file = f.path}),
-               {"no ratio", "actor.old_log_prob=recompute", "all values are finite"});
+  RequireSaid(Shown({.file = f.path}),
+              {"no ratio", "actor.old_log_prob=recompute", "all values are finite"});
   REQUIRE(nlohmann::json::parse(Shown({.file = f.path, .json = true})).at("ratio").is_null());
 }
 
 TEST_CASE("What is no batch is refused with the exit codes of a run", "[ctl][batch]") {
-  const Fixture f;
+  const BatchCommandFixture f;
   REQUIRE(Refused({.file = f.path + "x"}, "step_12.batchx") == 66);
   REQUIRE(Refused({.file = f.dir.path()}, "RUN_DIR/batches") == 65);
   REQUIRE(Refused({.file = f.path, .tokenizer = "/nowhere"}, "--tokenizer: ") == 66);

@@ -19,12 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AdapterFiles;
 
-struct Folder {
+struct LoraCommandFolder {
   testing::TempDir dir;
   LoraMergeOptions options{
       .base = dir.path() / "base", .adapter = dir.path() / "adapter", .out = dir.path() / "out"};
 
-  Folder() {
+  LoraCommandFolder() {
     const ModelSpec model = testing::SmallModel(true);
     fs::create_directories(options.base);
     fs::create_directories(options.adapter);
@@ -61,7 +61,7 @@ struct Folder {
 };
 
 TEST_CASE("lora merge writes a checkpoint by dtype and rule, and says what", "[ctl][lora]") {
-  Folder folder;
+  LoraCommandFolder folder;
   const int64_t elements = testing::SmallModel(true).parameters();
   REQUIRE(folder.Merge("float32", "served") ==
           fmt::format("{}: 20 tensors, 2 of them merged, {} bytes\n", folder.options.out,
@@ -79,7 +79,7 @@ TEST_CASE("lora merge writes a checkpoint by dtype and rule, and says what", "[c
 
 TEST_CASE("lora merge refuses unknown words, a place that is taken and a bad adapter",
           "[ctl][lora]") {
-  Folder folder;
+  LoraCommandFolder folder;
   REQUIRE(folder.Merge("float16", "served") ==
           "unknown dtype float16 (known: bfloat16, float32, base)");
   REQUIRE(folder.Merge("base", "best") == "unknown rule best (known: served, peft)");
@@ -92,7 +92,7 @@ TEST_CASE("lora merge refuses unknown words, a place that is taken and a bad ada
 }
 
 TEST_CASE("lora inspect prints what an adapter is", "[ctl][lora]") {
-  const Folder folder;
+  const LoraCommandFolder folder;
   std::ostringstream out;
   REQUIRE(LoraInspectCommand({.adapter = folder.options.adapter}, out).ok());
   REQUIRE(out.str() ==
@@ -107,7 +107,7 @@ TEST_CASE("lora inspect prints what an adapter is", "[ctl][lora]") {
 
 TEST_CASE("lora inspect refuses another rank and numbers that are none, without a base, too",
           "[ctl][lora]") {
-  const Folder folder;
+  const LoraCommandFolder folder;
   const LoraSpec spec = *MakeLoraSpec(testing::SmallModel(true),
                                       {.rank = 3, .alpha = 4.5, .target_modules = {"q_proj"}});
   std::ostringstream out;
@@ -129,7 +129,7 @@ TEST_CASE("lora inspect refuses another rank and numbers that are none, without 
 }
 
 TEST_CASE("lora inspect compares an adapter with a base, and writes JSON", "[ctl][lora]") {
-  const Folder folder;
+  const LoraCommandFolder folder;
   LoraInspectOptions options{.adapter = folder.options.adapter, .base = folder.options.base};
   std::ostringstream out;
   REQUIRE(LoraInspectCommand(options, out).ok());
@@ -153,7 +153,7 @@ TEST_CASE("lora inspect compares an adapter with a base, and writes JSON", "[ctl
 }
 
 TEST_CASE("lora merge says that the adapter names another base", "[ctl][lora]") {
-  Folder folder;
+  LoraCommandFolder folder;
   const std::string moved = (folder.dir.path() / "other").string();
   fs::rename(folder.options.base, moved);
   folder.options.base = moved;

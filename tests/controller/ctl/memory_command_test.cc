@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMib = 1 << 20;
 
-LedgerSnapshot Ledger(const char* tag, int64_t bytes) {
+LedgerSnapshot LedgerOfTag(const char* tag, int64_t bytes) {
   return {.entries = {{tag, Location::kDevice, bytes, bytes}},
           .device_bytes = bytes,
           .device_peak_bytes = bytes,
@@ -28,7 +28,7 @@ LedgerSnapshot Ledger(const char* tag, int64_t bytes) {
           .resident_bytes = bytes};
 }
 
-MemoryPlan Plan() {
+MemoryPlan CommandPlan() {
   MemoryPlan plan{.device_bytes = 1000 * kMib};
   plan.phases = {{"train", {{true, "master", Location::kDevice, 110 * kMib}}}};
   return plan;
@@ -38,7 +38,8 @@ PhaseTime Phase() {
   return {"train",
           1.5,
           150 * kMib,
-          {{true, 0, Ledger("master", 100 * kMib)}, {false, 0, Ledger("kv_cache", 50 * kMib)}}};
+          {{true, 0, LedgerOfTag("master", 100 * kMib)},
+           {false, 0, LedgerOfTag("kv_cache", 50 * kMib)}}};
 }
 
 void RequireShown(const std::string& text) {
@@ -55,7 +56,7 @@ void RequireShown(const std::string& text) {
 TEST_CASE("Memory of a running controller is its step beside its plan", "[ctl][memory]") {
   v1::GetStatusResponse status;
   status.set_run_id("p/e/1");
-  status.set_memory_plan(MemoryPlanToJson(Plan()));
+  status.set_memory_plan(MemoryPlanToJson(CommandPlan()));
   v1::ListStepsResponse steps;
   v1::StepRecord* step = steps.add_steps();
   step->set_step(7);
@@ -78,7 +79,7 @@ TEST_CASE("Before the first step the ledgers of now are shown", "[ctl][memory]")
   status.set_phase("generate");
   v1::WorkerStatus* worker = status.add_workers();
   worker->mutable_worker()->set_role(v1::ROLE_ROLLOUT);
-  *worker->mutable_ledger() = ToProto(Ledger("kv_cache", 50 * kMib));
+  *worker->mutable_ledger() = ToProto(LedgerOfTag("kv_cache", 50 * kMib));
   const StepMemory memory = MemoryOf(status, {});
   REQUIRE(memory.phases.size() == 1);
   REQUIRE(memory.phases[0].phase == "generate");
@@ -94,7 +95,7 @@ TEST_CASE("Memory of a run that has ended comes from its store", "[ctl][memory]"
   REQUIRE(MemoryOfRun(dir.path().string(), 0).status().code() == absl::StatusCode::kNotFound);
   {
     const auto store = SqliteRunStore::Open((dir.path() / "run.db").string()).value();
-    REQUIRE(store->RecordRun({.run_id = "r", .memory_plan = MemoryPlanToJson(Plan())}).ok());
+    REQUIRE(store->RecordRun({.run_id = "r", .memory_plan = MemoryPlanToJson(CommandPlan())}).ok());
     REQUIRE(store->RecordStep({.step = 1, .phases = {Phase()}}).ok());
     REQUIRE(store->RecordStep({.step = 2, .phases = {Phase()}}).ok());
   }

@@ -10,12 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-constexpr int64_t kGib = int64_t{1} << 30;
+using tandem::testing::Says;
+
+constexpr int64_t kPlanCommandGib = int64_t{1} << 30;
 
 std::string Config(const char* name) { return std::string("configs/") + name; }
 
@@ -51,10 +54,6 @@ int ExitOf(const PlanOptions& options) {
   return outcome.exit_code;
 }
 
-bool Says(const absl::Status& status, const std::string& part) {
-  return std::string(status.message()).find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("A plan of adapters on modules that the model lacks is refused", "[ctl][plan]") {
@@ -70,11 +69,11 @@ TEST_CASE("A plan of adapters on modules that the model lacks is refused", "[ctl
 }
 
 TEST_CASE("Amounts of memory are read with their units", "[ctl][plan]") {
-  REQUIRE(ParseBytes("80GiB").value() == 80 * kGib);
+  REQUIRE(ParseBytes("80GiB").value() == 80 * kPlanCommandGib);
   REQUIRE(ParseBytes("512 MiB").value() == 512 << 20);
   REQUIRE(ParseBytes("80GB").value() == 80'000'000'000);
   REQUIRE(ParseBytes("1.5MiB").value() == 1536 << 10);
-  REQUIRE(ParseBytes("85899345920").value() == 80 * kGib);
+  REQUIRE(ParseBytes("85899345920").value() == 80 * kPlanCommandGib);
   for (const char* wrong : {"80", "80B", "1000 KB", "", "GiB", "80GiBs", "80 Gi", "80.0.1GiB",
                             "x80GiB", "0GiB", "-1GiB", "9999999999GiB"}) {
     INFO(wrong);
@@ -167,7 +166,7 @@ TEST_CASE("A plan is JSON and a page for those who ask", "[ctl][plan]") {
   PlanOptions options = SevenB("80GiB");
   options.html = (dir.path() / "plan.html").string();
   const nlohmann::json json = PlanOf(options);
-  REQUIRE(json.at("device_bytes").get<int64_t>() == 80 * kGib);
+  REQUIRE(json.at("device_bytes").get<int64_t>() == 80 * kPlanCommandGib);
   REQUIRE(json.at("fits").get<bool>());
   int64_t most = 0;
   for (const nlohmann::json& phase : json.at("phases")) {

@@ -3,13 +3,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-using namespace tandem;  // NOLINT(google-build-using-namespace)
+#include "tests/support/text.h"
 
-namespace {
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-}  // namespace
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+using tandem::testing::Has;
 
 TEST_CASE("OneLine keeps control characters from the terminal", "[ctl][print]") {
   REQUIRE(OneLine("a\nb\x1b[2J", 0) == "a\\nb\\x1b[2J");

@@ -5,10 +5,13 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
+
+using tandem::testing::Has;
 
 constexpr const char* kGood =
     R"({"prompt": [{"role": "user", "content": "1 + 1?"}], "data_source": "s", )"
@@ -22,10 +25,6 @@ absl::StatusOr<std::vector<DataRow>> Read(const std::string& text, int64_t max_r
 }
 
 std::string Error(const std::string& text) { return std::string(Read(text).status().message()); }
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

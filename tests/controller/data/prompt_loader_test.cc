@@ -30,7 +30,7 @@ std::unique_ptr<Tokenizer> TinyTokenizer() {
   return Tokenizer::FromJson(json, "tiny tokenizer", settings).value();
 }
 
-struct Fixture {
+struct PromptLoaderFixture {
   testing::TempDir dir;
   std::unique_ptr<Tokenizer> tokenizer = TinyTokenizer();
   v1::Data config = DefaultConfig().data();
@@ -59,7 +59,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("ChatCodec renders with and without the default system prompt", "[data][codec]") {
-  Fixture f;
+  PromptLoaderFixture f;
   const auto messages = nlohmann::ordered_json::parse(R"([{"role": "user", "content": "hi"}])");
   REQUIRE(f.Codec(true)->RenderChat(messages).value() ==
           "<s>system\nbe good</s>\n<s>user\nhi</s>\n<s>assistant\n");
@@ -71,7 +71,7 @@ TEST_CASE("ChatCodec renders with and without the default system prompt", "[data
 }
 
 TEST_CASE("LoadTrainPrompts filters overlong prompts and counts them", "[data][loader]") {
-  Fixture f;
+  PromptLoaderFixture f;
   f.Write({"short", std::string(400, 'x'), "brief"});
   f.config.set_max_prompt_length(64);
   const LoadedPrompts loaded = f.Load().value();
@@ -83,7 +83,7 @@ TEST_CASE("LoadTrainPrompts filters overlong prompts and counts them", "[data][l
 }
 
 TEST_CASE("A row that the reward refuses is told with file and line", "[data][loader]") {
-  Fixture f;
+  PromptLoaderFixture f;
   f.Write({"one", "two"});
   int rows = 0;
   const auto refused = LoadTrainPrompts(
@@ -99,7 +99,7 @@ TEST_CASE("A row that the reward refuses is told with file and line", "[data][lo
 }
 
 TEST_CASE("LoadTrainPrompts truncates at the side that is named", "[data][loader]") {
-  Fixture f;
+  PromptLoaderFixture f;
   f.Write({"0123456789"});
   f.config.set_filter_overlong_prompts(false);
   f.config.set_max_prompt_length(10);
@@ -120,7 +120,7 @@ TEST_CASE("LoadTrainPrompts truncates at the side that is named", "[data][loader
 }
 
 TEST_CASE("LoadTrainPrompts refuses overlong and foreign prompts by line", "[data][loader]") {
-  Fixture f;
+  PromptLoaderFixture f;
   f.Write({"short", std::string(400, 'x')});
   f.config.set_filter_overlong_prompts(false);
   f.config.set_max_prompt_length(64);

@@ -8,13 +8,16 @@
 #include "common/tensor_file/atomic_file.h"
 #include "tests/common/tensor_file/file_size_limit.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::Has;
+
 const RoundCuts kCuts = {{0x7000000, 3}, {0xffffffffffffffff, 40000}};
 
-struct Fixture {
+struct CutJournalFixture {
   std::unique_ptr<CutJournal> Open(const std::string& run = "run 1") const {
     auto journal = CutJournal::Open(path, run);
     INFO(journal.status().ToString());
@@ -30,15 +33,10 @@ struct Fixture {
   const std::string path = dir.path() / "partial_journal.jsonl";
 };
 
-bool Has(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("cuts of a round are found again, by another process too", "[journal]") {
-  const Fixture f;
+  const CutJournalFixture f;
   {
     const auto journal = f.Open();
     REQUIRE(journal->note().empty());
@@ -60,7 +58,7 @@ TEST_CASE("cuts of a round are found again, by another process too", "[journal]"
 }
 
 TEST_CASE("a round that is made again with the same cuts is written once", "[journal]") {
-  const Fixture f;
+  const CutJournalFixture f;
   const auto journal = f.Open();
   for (int64_t step = 1; step < 4; ++step) REQUIRE(journal->Append(step, 0, step, kCuts).ok());
   const std::string bytes = f.Bytes();
@@ -72,7 +70,7 @@ TEST_CASE("a round that is made again with the same cuts is written once", "[jou
 TEST_CASE("other cuts, other weights or a round that was not known begin another history",
           "[journal]") {
   const auto changed = [](int64_t step, int64_t round, int64_t version, const RoundCuts& cuts) {
-    const Fixture f;
+    const CutJournalFixture f;
     const auto journal = f.Open();
     for (int64_t s = 1; s < 5; ++s) REQUIRE(journal->Append(2 * s, 0, s, kCuts).ok());
     REQUIRE(journal->Append(step, round, version, cuts).ok());
@@ -92,7 +90,7 @@ TEST_CASE("other cuts, other weights or a round that was not known begin another
 
 TEST_CASE("a line that was being written when the process died is left out, wherever it is cut",
           "[journal]") {
-  const Fixture f;
+  const CutJournalFixture f;
   {
     const auto journal = f.Open();
     REQUIRE(journal->Append(1, 0, 1, kCuts).ok());
@@ -114,7 +112,7 @@ TEST_CASE("a line that was being written when the process died is left out, wher
 }
 
 TEST_CASE("a damaged line is told, and with it goes all that follows", "[journal]") {
-  const Fixture f;
+  const CutJournalFixture f;
   {
     const auto journal = f.Open();
     for (int64_t step = 1; step < 4; ++step) REQUIRE(journal->Append(step, 0, step, kCuts).ok());
@@ -131,7 +129,7 @@ TEST_CASE("a damaged line is told, and with it goes all that follows", "[journal
 }
 
 TEST_CASE("a journal of another run is set aside and told", "[journal]") {
-  const Fixture f;
+  const CutJournalFixture f;
   REQUIRE(f.Open("run 1")->Append(1, 0, 1, kCuts).ok());
   const auto journal = f.Open("run 2");
   REQUIRE(Has(journal->note(), "is not of this run"));
@@ -147,7 +145,7 @@ TEST_CASE("a journal of another run is set aside and told", "[journal]") {
 }
 
 TEST_CASE("what does not fit is forgotten from there on, and old steps are pruned", "[journal]") {
-  const Fixture f;
+  const CutJournalFixture f;
   const auto journal = f.Open();
   for (int64_t step = 1; step < 6; ++step) {
     REQUIRE(journal->Append(step, 0, step, kCuts).ok());
@@ -170,7 +168,7 @@ TEST_CASE("what does not fit is forgotten from there on, and old steps are prune
 }
 
 TEST_CASE("a full disk is told, and what was there stays readable", "[journal]") {
-  const Fixture f;
+  const CutJournalFixture f;
   const auto journal = f.Open();
   REQUIRE(journal->Append(1, 0, 1, kCuts).ok());
   RoundCuts many;

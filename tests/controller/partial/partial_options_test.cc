@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-PartialOptions OptionsOf(std::vector<std::string> overrides) {
+PartialOptions PartialOptionsWith(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"data.train_batch_size=8", "data.max_response_length=100"});
   const auto loaded = LoadConfig("", overrides);
   INFO(loaded.status().ToString());
@@ -30,15 +30,15 @@ const std::string kGroups = "rollout.partial.groups_per_round=";
 }  // namespace
 
 TEST_CASE("partial rollout is off unless a key that cuts is given", "[partial_options]") {
-  REQUIRE_FALSE(OptionsOf({}).enabled);
-  REQUIRE_FALSE(OptionsOf({kGroups + "9"}).enabled);
+  REQUIRE_FALSE(PartialOptionsWith({}).enabled);
+  REQUIRE_FALSE(PartialOptionsWith({kGroups + "9"}).enabled);
   for (const std::string& key : {kCap + "100", kUntil, kSeconds, kOverlap}) {
-    REQUIRE(OptionsOf({key}).enabled);
+    REQUIRE(PartialOptionsWith({key}).enabled);
   }
 }
 
 TEST_CASE("options say what the keys say", "[partial_options]") {
-  const PartialOptions options = OptionsOf(
+  const PartialOptions options = PartialOptionsWith(
       {kCap + "7", kUntil, kSeconds, kOverlap, kGroups + "12", "rollout.partial.max_versions=3",
        "rollout.partial.max_rounds_without_batch=5", "rollout.partial.max_staleness=4"});
   REQUIRE(options.cap == 7);
@@ -50,7 +50,7 @@ TEST_CASE("options say what the keys say", "[partial_options]") {
   REQUIRE(options.overlap);
   REQUIRE(options.max_staleness == 4);
   REQUIRE(options.response_length == 100);
-  const PartialOptions defaults = OptionsOf({"algorithm.partial_rollout_max_split=3"});
+  const PartialOptions defaults = PartialOptionsWith({"algorithm.partial_rollout_max_split=3"});
   REQUIRE(defaults.cap == 34);
   REQUIRE(defaults.groups_per_round == 8);
   REQUIRE(defaults.max_versions == 8);
@@ -58,17 +58,17 @@ TEST_CASE("options say what the keys say", "[partial_options]") {
 }
 
 TEST_CASE("only cuts that the seed does not decide are journaled", "[partial_options]") {
-  REQUIRE_FALSE(OptionsOf({kCap + "7"}).journaled());
+  REQUIRE_FALSE(PartialOptionsWith({kCap + "7"}).journaled());
   for (const std::string& key : {kUntil, kSeconds, kOverlap}) {
-    REQUIRE(OptionsOf({kCap + "7", key}).journaled());
-    REQUIRE_FALSE(OptionsOf({kCap + "100", key}).cuts_nothing());
+    REQUIRE(PartialOptionsWith({kCap + "7", key}).journaled());
+    REQUIRE_FALSE(PartialOptionsWith({kCap + "100", key}).cuts_nothing());
   }
-  REQUIRE(OptionsOf({kCap + "100"}).cuts_nothing());
-  REQUIRE_FALSE(OptionsOf({kCap + "99"}).cuts_nothing());
+  REQUIRE(PartialOptionsWith({kCap + "100"}).cuts_nothing());
+  REQUIRE_FALSE(PartialOptionsWith({kCap + "99"}).cuts_nothing());
 }
 
 TEST_CASE("fresh prompts fill the rest of a round", "[partial_options]") {
-  const PartialOptions capped = OptionsOf({kCap + "50", kGroups + "12"});
+  const PartialOptions capped = PartialOptionsWith({kCap + "50", kGroups + "12"});
   REQUIRE(capped.FreshPrompts(0, 0) == 12);
   REQUIRE(capped.FreshPrompts(5, 7) == 7);
   REQUIRE(capped.FreshPrompts(12, 3) == 0);
@@ -77,18 +77,18 @@ TEST_CASE("fresh prompts fill the rest of a round", "[partial_options]") {
 
 TEST_CASE("where nothing is cut a batch is drawn, and what earlier settings left is used up",
           "[partial_options]") {
-  const PartialOptions off = OptionsOf({kCap + "100"});
+  const PartialOptions off = PartialOptionsWith({kCap + "100"});
   REQUIRE(off.FreshPrompts(0, 0) == 8);
   REQUIRE(off.FreshPrompts(3, 2) == 3);
   REQUIRE(off.FreshPrompts(6, 6) == 0);
-  REQUIRE(OptionsOf({kCap + "100", kGroups + "12"}).FreshPrompts(0, 4) == 4);
-  REQUIRE(OptionsOf({kCap + "100", kGroups + "2"}).FreshPrompts(0, 0) == 2);
+  REQUIRE(PartialOptionsWith({kCap + "100", kGroups + "12"}).FreshPrompts(0, 4) == 4);
+  REQUIRE(PartialOptionsWith({kCap + "100", kGroups + "2"}).FreshPrompts(0, 0) == 2);
 }
 
 TEST_CASE("rounds without a batch: as many as the cap can need, 1000 where rounds end early",
           "[partial_options]") {
   const auto rounds = [](std::vector<std::string> keys) {
-    return OptionsOf(std::move(keys)).max_rounds_without_batch;
+    return PartialOptionsWith(std::move(keys)).max_rounds_without_batch;
   };
   REQUIRE(rounds({kCap + "100"}) == 1);
   REQUIRE(rounds({kCap + "99"}) == 2);
@@ -133,7 +133,7 @@ TEST_CASE("no step needs more rounds than that, whatever the lengths, and some n
     for (const int64_t groups : {1, 3, 9, 12}) {
       for (const int64_t batch : {1, 4, 9}) {
         INFO("cap " << cap << ", " << groups << " groups, batch " << batch);
-        const PartialOptions options = OptionsOf(
+        const PartialOptions options = PartialOptionsWith(
             {kCap + std::to_string(cap), kGroups + std::to_string(groups),
              "data.train_batch_size=" + std::to_string(batch), "data.max_response_length=20"});
         REQUIRE(MostRounds(options, [] { return 20; }) == options.max_rounds_without_batch);

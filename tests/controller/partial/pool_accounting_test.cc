@@ -40,7 +40,7 @@ Course SomeCourse(Dice& dice) {
           .max_versions = 2 + dice.Roll(3)};
 }
 
-PoolOptions OptionsOf(const Course& course) {
+PoolOptions OptionsOfCourse(const Course& course) {
   return {.tokenizer_digest = "digest",
           .vocab_limit = testing::kVocab,
           .samples_per_prompt = course.n,
@@ -50,7 +50,8 @@ PoolOptions OptionsOf(const Course& course) {
 
 // As a train loop does it: rounds of one version until a batch is whole, which then trains.
 struct Steps {
-  Steps(const Course& c, uint64_t dice_seed) : course(c), run(OptionsOf(c)), dice(dice_seed) {}
+  Steps(const Course& c, uint64_t dice_seed)
+      : course(c), run(OptionsOfCourse(c)), dice(dice_seed) {}
 
   void Draw() {
     const int64_t fresh = std::max<int64_t>(0, course.groups - run.pool->unfinished_groups());
@@ -90,7 +91,7 @@ struct Steps {
   std::map<std::pair<int64_t, int64_t>, RoundCuts> cuts;
 };
 
-void RequireEqual(const std::vector<Sample>& a, const std::vector<Sample>& b) {
+void RequireEqualSamples(const std::vector<Sample>& a, const std::vector<Sample>& b) {
   REQUIRE(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     REQUIRE(a[i].sample_id == b[i].sample_id);
@@ -137,7 +138,7 @@ TEST_CASE("under a token cap a run that was saved and loaded goes on with the sa
       broken.run.pool = broken.run.OpenPool();
       REQUIRE(broken.run.pool->Load(checkpoint.path(), nullptr, kStep).ok());
     }
-    RequireEqual(through.taken, broken.taken);
+    RequireEqualSamples(through.taken, broken.taken);
   }
 }
 
@@ -166,7 +167,7 @@ TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[
       }
       for (Sample& sample : again.run.Taken(other.batch)) again.taken.push_back(std::move(sample));
     }
-    RequireEqual(first.taken, again.taken);
+    RequireEqualSamples(first.taken, again.taken);
   }
 }
 

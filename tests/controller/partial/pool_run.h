@@ -14,6 +14,7 @@
 #include "common/base/philox.h"
 #include "controller/partial/sample_pool.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace tandem::testing {
 
@@ -158,11 +159,6 @@ inline void RequireWhole(const PoolRun& run, const Sample& sample) {
     REQUIRE(sample.log_probs[static_cast<size_t>(at)] == LogProbAt(sample.sample_id, at));
   }
   REQUIRE(std::is_sorted(sample.versions.begin(), sample.versions.end()));
-}
-
-inline bool Says(const absl::Status& status, const std::string& part) {
-  INFO(status.ToString());
-  return std::string(status.message()).find(part) != std::string::npos;
 }
 
 }  // namespace tandem::testing

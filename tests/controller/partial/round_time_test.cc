@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kLength = 6;  // tokens of every response
 
 // One group of three samples that all get a token whenever `token_time` is over.
-struct Fixture {
-  explicit Fixture(double round_seconds)
+struct RoundTimeFixture {
+  explicit RoundTimeFixture(double round_seconds)
       : options{.enabled = true,
                 .round_seconds = round_seconds,
                 .groups_per_round = 1,
@@ -68,7 +68,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("Rounds too short for a token get twice the time, until one comes", "[partial]") {
-  Fixture f(0.2);
+  RoundTimeFixture f(0.2);
   std::vector<int64_t> tokens;
   while (f.partial->pool().whole() == 0) {
     tokens.push_back(f.Round().value());
@@ -89,12 +89,12 @@ TEST_CASE("Rounds too short for a token get twice the time, until one comes", "[
 }
 
 TEST_CASE("A round time that is enough stays as it is", "[partial]") {
-  Fixture f(2);
+  RoundTimeFixture f(2);
   for (int round = 0; round < 3; ++round) REQUIRE(f.Round() == 2);
   REQUIRE(f.partial->pool().whole() == 1);
   REQUIRE(f.partial->TakeNote().empty());
   // One that ends without a token for another reason says nothing of the time.
-  Fixture g(2);
+  RoundTimeFixture g(2);
   REQUIRE(g.partial->BeginRound(1, g.rounds++, 0).ok());
   REQUIRE(g.partial->RoundIsOver(/*stop=*/true));
   REQUIRE(g.partial->EndRound().ok());
@@ -102,7 +102,7 @@ TEST_CASE("A round time that is enough stays as it is", "[partial]") {
 }
 
 TEST_CASE("Rounds without a token are made again from the journal as they were", "[partial]") {
-  Fixture f(0.2);
+  RoundTimeFixture f(0.2);
   std::vector<int64_t> tokens;
   for (int round = 0; round < 5; ++round) tokens.push_back(f.Round().value());
   REQUIRE(tokens == std::vector<int64_t>{0, 0, 0, 1, 1});

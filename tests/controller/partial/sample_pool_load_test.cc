@@ -12,14 +12,14 @@ namespace {
 using testing::kStep;
 using testing::PoolRun;
 using testing::RowOf;
+using testing::SavedPoolFixture;
 using testing::Says;
 using testing::SomePrompt;
-using Fixture = testing::SavedPoolFixture;
 
 }  // namespace
 
 TEST_CASE("A pool of another tokenizer is refused", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   PoolOptions options = f.run.options;
   options.tokenizer_digest = "other";
   const absl::Status refused = f.Loaded(options);
@@ -35,7 +35,7 @@ TEST_CASE("A pool of another tokenizer is refused", "[saved_pool]") {
 }
 
 TEST_CASE("A pool of other data is refused by row", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   const auto with_row = [&](std::optional<Prompt> row) {
     const absl::Status refused = f.Loaded(f.run.options, [&](uint64_t number) -> const Prompt* {
       return number == 1 ? (row ? &*row : nullptr) : RowOf(number);
@@ -58,7 +58,7 @@ TEST_CASE("A pool of other data is refused by row", "[saved_pool]") {
 
 TEST_CASE("Settings that samples cannot change on their way are refused, all by name",
           "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   const auto refused = [&](const std::function<void(PoolOptions&)>& change,
                            const std::string& text) {
     PoolOptions options = f.run.options;
@@ -88,7 +88,7 @@ TEST_CASE("Settings that samples cannot change on their way are refused, all by 
 }
 
 TEST_CASE("Cuts are followed by runs of the same settings alone", "[saved_pool]") {
-  const PoolOptions options = Fixture().run.options;
+  const PoolOptions options = SavedPoolFixture().run.options;
   const std::string same = CutsIdentity(options);
   REQUIRE(CutsIdentity(options) == same);
   const auto other = [&](const std::function<void(PoolOptions&)>& change) {
@@ -112,7 +112,7 @@ TEST_CASE("An empty pool holds nobody to anything", "[saved_pool]") {
 }
 
 TEST_CASE("Another response length is refused only where it matters", "[saved_pool]") {
-  const Fixture f;  // samples of 2 (finished), 4 and 7 tokens, of at most 10
+  const SavedPoolFixture f;  // samples of 2 (finished), 4 and 7 tokens, of at most 10
   const auto with = [&](int64_t length) {
     PoolOptions options = f.run.options;
     options.sampling.max_tokens = length;
@@ -142,7 +142,7 @@ TEST_CASE("Another response length is refused only where it matters", "[saved_po
 }
 
 TEST_CASE("A run with partial rollout off does not lose a pool without a word", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   const absl::Status refused = CheckNoPool(f.checkpoint());
   REQUIRE(absl::IsFailedPrecondition(refused));
   REQUIRE(Says(refused, "holds 3 groups"));

@@ -15,12 +15,12 @@ namespace {
 using testing::kStep;
 using testing::PoolRun;
 using testing::RowOf;
+using testing::SavedPoolFixture;
 using testing::Says;
 using testing::SomePrompt;
 using testing::SomePrompts;
-using Fixture = testing::SavedPoolFixture;
 
-void RequireEqual(const PoolCounts& a, const PoolCounts& b) {
+void RequireEqualCounts(const PoolCounts& a, const PoolCounts& b) {
   REQUIRE(a.Text() == b.Text());
   REQUIRE(a.carried_samples == b.carried_samples);
   REQUIRE(a.longest_span == b.longest_span);
@@ -40,11 +40,11 @@ TEST_CASE("a pool of another step of the run is refused, and nothing changes", "
 }
 
 TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   PoolRun other(f.run.options);
   other.lengths = f.run.lengths;
   REQUIRE(other.pool->Load(f.checkpoint(), RowOf, kStep).ok());
-  RequireEqual(other.pool->Counts(), f.run.pool->Counts());
+  RequireEqualCounts(other.pool->Counts(), f.run.pool->Counts());
   REQUIRE(other.pool->Counts().longest_span == 1);
   // Fresh groups go on counting behind those that are here.
   for (const PoolRun* run : std::initializer_list<const PoolRun*>{&f.run, &other}) {
@@ -84,12 +84,12 @@ TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_p
     const PoolRun other(run.options);
     REQUIRE(other.pool->Add({SomePrompt(77)}).ok());
     REQUIRE(other.pool->Load(checkpoint.path(), RowOf, kStep).ok());
-    RequireEqual(other.pool->Counts(), run.pool->Counts());
+    RequireEqualCounts(other.pool->Counts(), run.pool->Counts());
     const testing::TempDir again;
     REQUIRE(other.pool->Save(again.path(), kStep).ok());
     for (const char* name : {"/partial_pool/pool.jsonl", "/partial_pool/tokens.bin"}) {
-      REQUIRE(Fixture::Bytes(again.path().string() + name) ==
-              Fixture::Bytes(checkpoint.path().string() + name));
+      REQUIRE(SavedPoolFixture::Bytes(again.path().string() + name) ==
+              SavedPoolFixture::Bytes(checkpoint.path().string() + name));
     }
   };
   round_trip();
@@ -113,7 +113,7 @@ TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_p
 }
 
 TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   const PoolRun other;
   REQUIRE(other.pool->Add({SomePrompt(5)}).ok());
   REQUIRE(other.pool->Load(other.dir.path() / "none", RowOf, kStep).ok());
@@ -123,7 +123,7 @@ TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
 }
 
 TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   REQUIRE(f.run.pool->Add({SomePrompt(50)}).ok());
   REQUIRE(f.run.pool->Save(f.checkpoint(), kStep).ok());
   const PoolRun other(f.run.options);
@@ -132,77 +132,77 @@ TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
 }
 
 TEST_CASE("Every cut of a saved pool is told", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   for (const std::string& path : {f.lines(), f.tokens()}) {
-    const std::string bytes = Fixture::Bytes(path);
+    const std::string bytes = SavedPoolFixture::Bytes(path);
     for (size_t size = 0; size < bytes.size(); size += 37) {
       INFO(path << " " << size);
-      Fixture::Write(path, bytes.substr(0, size));
+      SavedPoolFixture::Write(path, bytes.substr(0, size));
       const absl::Status loaded = f.Loaded();
       REQUIRE(absl::IsDataLoss(loaded));
       REQUIRE(Says(loaded, path));
       REQUIRE(Says(loaded, "an earlier one with trainer.resume_mode=resume_path"));
     }
-    Fixture::Write(path, bytes + "x");
+    SavedPoolFixture::Write(path, bytes + "x");
     REQUIRE(absl::IsDataLoss(f.Loaded()));
     std::filesystem::remove(path);
     REQUIRE(absl::IsDataLoss(f.Loaded()));
     REQUIRE(Says(f.Loaded(), path + ": it is missing"));
-    Fixture::Write(path, bytes);
+    SavedPoolFixture::Write(path, bytes);
     REQUIRE(f.Loaded().ok());
   }
 }
 
 TEST_CASE("Every changed byte of a saved pool is told", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   for (const std::string& path : {f.lines(), f.tokens()}) {
-    const std::string bytes = Fixture::Bytes(path);
+    const std::string bytes = SavedPoolFixture::Bytes(path);
     for (size_t at = 0; at < bytes.size(); at += 23) {
       INFO(path << " " << at);
       std::string changed = bytes;
       changed[at] = static_cast<char>(changed[at] ^ 0x10);
-      Fixture::Write(path, changed);
+      SavedPoolFixture::Write(path, changed);
       REQUIRE_FALSE(f.Loaded().ok());
     }
-    Fixture::Write(path, bytes);
+    SavedPoolFixture::Write(path, bytes);
   }
 }
 
 TEST_CASE("Whether a checkpoint's pool is whole is told without what to do", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   REQUIRE(CheckSavedPool(f.checkpoint()).ok());
   REQUIRE(CheckSavedPool(f.run.dir.path() / "none").ok());
   for (const std::string& path : {f.lines(), f.tokens()}) {
-    const std::string bytes = Fixture::Bytes(path);
+    const std::string bytes = SavedPoolFixture::Bytes(path);
     std::string changed = bytes;
     changed.back() = static_cast<char>(changed.back() ^ 1);
     for (const std::string& damaged : {changed, bytes.substr(1)}) {
-      Fixture::Write(path, damaged);
+      SavedPoolFixture::Write(path, damaged);
       const absl::Status told = CheckSavedPool(f.checkpoint());
       REQUIRE(absl::IsDataLoss(told));
       REQUIRE(std::string(told.message()).rfind(path + ": ", 0) == 0);
       REQUIRE_FALSE(Says(told, "resume_path"));
     }
-    Fixture::Write(path, bytes);
+    SavedPoolFixture::Write(path, bytes);
   }
   // Whole, but not for this build: to be refused by name, not passed over.
-  Fixture::Write(f.lines(), "{\"format\":2}\n");
+  SavedPoolFixture::Write(f.lines(), "{\"format\":2}\n");
   REQUIRE(CheckSavedPool(f.checkpoint()).ok());
 }
 
 TEST_CASE("A format of a later build is refused before anything else of it is read",
           "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   const absl::Status refused = f.WithLine("\"format\":1,", "\"format\":2,\"later\":[],");
   REQUIRE(absl::IsUnimplemented(refused));
   REQUIRE(
       Says(refused, "has format 2, and this build reads 1: go on with the build that wrote it"));
-  Fixture::Write(f.lines(), "{\"format\":\"x\"}\n");
+  SavedPoolFixture::Write(f.lines(), "{\"format\":\"x\"}\n");
   REQUIRE(absl::IsUnimplemented(f.Loaded()));
 }
 
 TEST_CASE("Stored ids outside the vocabulary are refused by sample", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   for (const int32_t id : {static_cast<int32_t>(testing::kVocab), -1}) {
     const absl::Status refused = f.WithFirstToken(id);
     REQUIRE(absl::IsDataLoss(refused));
@@ -217,7 +217,7 @@ TEST_CASE("Stored ids outside the vocabulary are refused by sample", "[saved_poo
 }
 
 TEST_CASE("Lines that lie are told, their digest being right", "[saved_pool]") {
-  const Fixture f;
+  const SavedPoolFixture f;
   const auto told = [&](const std::string& before, const std::string& now, const std::string& why) {
     INFO(now);
     const absl::Status status = f.WithLine(before, now);
@@ -248,7 +248,7 @@ TEST_CASE("A full disk leaves no half of a pool, and the one before", "[saved_po
   run.pool = run.OpenPool();
   const std::string checkpoint = run.dir.path() / "step_1";
   REQUIRE(run.pool->Save(checkpoint, kStep).ok());
-  const std::string before = Fixture::Bytes(checkpoint + "/partial_pool/pool.jsonl");
+  const std::string before = SavedPoolFixture::Bytes(checkpoint + "/partial_pool/pool.jsonl");
   REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
   run.Round({.step = 1, .version = 1, .cap = 2000});
   {
@@ -257,7 +257,7 @@ TEST_CASE("A full disk leaves no half of a pool, and the one before", "[saved_po
     REQUIRE(absl::IsResourceExhausted(saved));
     REQUIRE(Says(saved, checkpoint));
   }
-  REQUIRE(Fixture::Bytes(checkpoint + "/partial_pool/pool.jsonl") == before);
+  REQUIRE(SavedPoolFixture::Bytes(checkpoint + "/partial_pool/pool.jsonl") == before);
   REQUIRE_FALSE(std::filesystem::exists(checkpoint + "/partial_pool.partial"));
   REQUIRE(run.pool->Save(checkpoint, kStep).ok());
   {

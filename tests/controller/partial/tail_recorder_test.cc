@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-Sample MakeSample(int64_t group, uint64_t index, int64_t tokens) {
+Sample MakeTailSample(int64_t group, uint64_t index, int64_t tokens) {
   Sample sample;
   sample.sample_id = MakeSampleId(static_cast<uint64_t>(group), 0, index);
   sample.group = group;
@@ -29,7 +29,7 @@ TEST_CASE("The recorder takes times from the begin of its pass", "[partial][tail
   // The longest first of all in the order of issue, last to come.
   for (const auto& [group, tokens] : {std::pair{1, 10}, std::pair{2, 10}, std::pair{0, 100}}) {
     clock.Advance(absl::Seconds(group == 0 ? 9 : 0) + absl::Milliseconds(500));
-    recorder.Arrived(MakeSample(group, 0, tokens));
+    recorder.Arrived(MakeTailSample(group, 0, tokens));
   }
   recorder.End();
   clock.Advance(absl::Seconds(1000));
@@ -44,8 +44,8 @@ TEST_CASE("The recorder takes times from the begin of its pass", "[partial][tail
 
 TEST_CASE("Samples are replayed in the order of issue, whatever the order of arrival",
           "[partial][tail_recorder]") {
-  const std::vector<Sample> samples = {MakeSample(0, 0, 40), MakeSample(0, 1, 4),
-                                       MakeSample(1, 0, 7), MakeSample(1, 1, 90)};
+  const std::vector<Sample> samples = {MakeTailSample(0, 0, 40), MakeTailSample(0, 1, 4),
+                                       MakeTailSample(1, 0, 7), MakeTailSample(1, 1, 90)};
   const auto report = [&](const std::vector<size_t>& order) {
     testing::FakeClock clock;
     TailRecorder recorder(clock);
@@ -67,7 +67,7 @@ TEST_CASE("Passes of one step are added up", "[partial][tail_recorder]") {
     recorder.Begin();
     for (int64_t group = 0; group < 2; ++group) {
       clock.Advance(absl::Seconds(5));
-      recorder.Arrived(MakeSample(group, 0, 10));
+      recorder.Arrived(MakeTailSample(group, 0, 10));
     }
     recorder.End();
     clock.Advance(absl::Seconds(7));  // between them

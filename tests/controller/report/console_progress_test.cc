@@ -3,10 +3,13 @@
 #include <catch2/catch.hpp>
 
 #include "controller/report/metric_names.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
+
+using tandem::testing::Has;
 
 class StillClock final : public Clock {
  public:
@@ -33,7 +36,7 @@ struct Screen {
   ConsoleProgress progress;
 };
 
-StepRecord MakeStep(int64_t step) {
+StepRecord MakeProgressStep(int64_t step) {
   StepRecord record;
   record.step = step;
   record.metrics = {{kRewardMean, 0.25 * static_cast<double>(step)}, {kResponseLengthMean, 6.0}};
@@ -52,12 +55,8 @@ void PlayTwoSteps(Screen& screen) {
     screen.progress.OnPhaseProgress(step, 3, 8);
     screen.progress.OnLogProbs(step, {100, 100, 0, 0});
     screen.clock.now += absl::Seconds(10);
-    screen.progress.OnStep(MakeStep(step));
+    screen.progress.OnStep(MakeProgressStep(step));
   }
-}
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -78,7 +77,7 @@ TEST_CASE("ConsoleProgress says nothing of log-probs in a step that compared non
   PlayTwoSteps(screen);
   const size_t before = screen.Text().size();
   screen.progress.OnLogProbs(3, {0, 0, 0, 0});
-  screen.progress.OnStep(MakeStep(3));
+  screen.progress.OnStep(MakeProgressStep(3));
   const std::string line = screen.Text().substr(before);
   REQUIRE(Has(line, "step 3/4"));
   REQUIRE_FALSE(Has(line, "identical"));
@@ -87,7 +86,7 @@ TEST_CASE("ConsoleProgress says nothing of log-probs in a step that compared non
 TEST_CASE("ConsoleProgress says that only tokens of the step's weights are compared",
           "[report][console][partial]") {
   Screen screen(false);
-  StepRecord step = MakeStep(1);
+  StepRecord step = MakeProgressStep(1);
   step.metrics.insert({{kRounds, 2}, {kStaleTokens, 40}});
   screen.progress.OnLogProbs(1, {100, 100, 0, 0});
   screen.progress.OnStep(step);
@@ -107,7 +106,7 @@ TEST_CASE("ConsoleProgress says that only tokens of the step's weights are compa
 TEST_CASE("ConsoleProgress shows rounds and what is carried, and no rate without a round",
           "[report][console][partial]") {
   Screen screen(false);
-  StepRecord step = MakeStep(1);
+  StepRecord step = MakeProgressStep(1);
   step.metrics.insert(
       {{kRounds, 2}, {kCarriedGroups, 5}, {kCarriedSamples, 17}, {kGenerationThroughput, 812}});
   screen.progress.OnStep(step);
@@ -139,7 +138,7 @@ TEST_CASE("ConsoleProgress counts the updates that were skipped", "[report][cons
     Screen screen(false);
     RunSummary summary;
     for (int64_t step = 1; step <= 3; ++step) {
-      summary.step_records.push_back(MakeStep(step));
+      summary.step_records.push_back(MakeProgressStep(step));
       if (step <= skipped) summary.step_records.back().metrics[kSkippedUpdates] = 1;
     }
     screen.progress.OnRunEnd(summary);
@@ -152,7 +151,7 @@ TEST_CASE("ConsoleProgress ends with what a long tail of generation costs", "[re
   for (const double share : {0.05, 0.5}) {
     Screen screen(false);
     RunSummary summary;
-    summary.step_records = {MakeStep(1)};
+    summary.step_records = {MakeProgressStep(1)};
     summary.step_records[0].metrics[kTailShare] = share;
     screen.progress.OnRunEnd(summary);
     REQUIRE(Has(screen.Text(), "left 50 % of the slots empty\n") == (share > 0.2));
@@ -180,7 +179,7 @@ TEST_CASE("ConsoleProgress ends with curve, phases and places", "[report][consol
   summary.error = "trainer 1 was lost";
   summary.steps = 2;
   summary.checkpoint = "runs/r/checkpoints/step_2";
-  summary.step_records = {MakeStep(1), MakeStep(2)};
+  summary.step_records = {MakeProgressStep(1), MakeProgressStep(2)};
   screen.progress.OnRunEnd(summary);
   const std::string text = screen.Text();
   REQUIRE(Has(text, "▁█"));

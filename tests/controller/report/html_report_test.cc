@@ -6,14 +6,10 @@
 
 #include "controller/report/metric_names.h"
 #include "controller/report/svg_plot.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
-
-namespace {
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-}  // namespace
+using tandem::testing::Has;
 
 TEST_CASE("HtmlReport is one page without outside files and escapes texts", "[report][html]") {
   ReportInput input;

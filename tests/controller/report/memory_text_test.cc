@@ -3,16 +3,15 @@
 #include <catch2/catch.hpp>
 
 #include "controller/report/memory_html.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using tandem::testing::Has;
 
-MemoryPlan Plan() {
+MemoryPlan PrintedPlan() {
   MemoryPlan plan{.device_bytes = 1000, .sleep_level = 1};
   plan.phases = {{"generate", {{false, "kv_cache", Location::kDevice, 400}}},
                  {"train",
@@ -26,22 +25,22 @@ MemoryPlan Plan() {
 }  // namespace
 
 TEST_CASE("A bar has a character per share, capitals for the rollout", "[report][memory]") {
-  REQUIRE(MemoryBar(Plan().phases[1].lines, 1000, 8) == "|mmmmWW  |");
+  REQUIRE(MemoryBar(PrintedPlan().phases[1].lines, 1000, 8) == "|mmmmWW  |");
   REQUIRE(MemoryBar({}, 1000, 4) == "|    |");
   // More than the full width is cut.
   REQUIRE(MemoryBar({{true, "master", Location::kDevice, 5000}}, 1000, 4) == "|mmmm|");
-  REQUIRE(TagLetters(Plan().phases[1].lines) == "trainer: m master; rollout: W weights\n");
+  REQUIRE(TagLetters(PrintedPlan().phases[1].lines) == "trainer: m master; rollout: W weights\n");
 }
 
 TEST_CASE("The text of a plan names phases, peak, decisions and what lies elsewhere",
           "[report][memory]") {
-  const std::string text = MemoryPlanText(Plan());
+  const std::string text = MemoryPlanText(PrintedPlan());
   INFO(text);
   REQUIRE(Has(text, "75.0 %"));
   REQUIRE(Has(text, "sleeps at level 1"));
   REQUIRE(Has(text, "of optimizer in file"));
   REQUIRE(Has(text, "in train: fits"));
-  MemoryPlan plan = Plan();
+  MemoryPlan plan = PrintedPlan();
   plan.device_bytes = 700;
   REQUIRE(Has(MemoryPlanText(plan), "does not fit, 1 KiB too much"));
   plan.problem = "no pool";
@@ -71,12 +70,12 @@ TEST_CASE("Advice is a table, and a list where one change is not enough", "[repo
 
 TEST_CASE("The page holds bars for plan and run, and refers to nothing outside",
           "[report][memory]") {
-  const std::string plan = MemoryHtml("a <b>", {.plan = Plan()});
+  const std::string plan = MemoryHtml("a <b>", {.plan = PrintedPlan()});
   REQUIRE(Has(plan, "a &lt;b&gt;"));
   REQUIRE(Has(plan, "<rect"));
   REQUIRE(Has(plan, "in train: fits"));
   REQUIRE_FALSE(Has(plan, "What to change"));
-  MemoryPlan tight = Plan();
+  MemoryPlan tight = PrintedPlan();
   tight.device_bytes = 700;
   const PlanAdvices advices{
       .alone = {{"rollout.sleep_level=2", 1 << 20}, {"a=1", 1 << 20}},
@@ -85,7 +84,7 @@ TEST_CASE("The page holds bars for plan and run, and refers to nothing outside",
   REQUIRE(Has(advised, "What to change"));
   REQUIRE(Has(advised, "<td>rollout.sleep_level=2</td><td>saves 1 MiB</td>"));
   REQUIRE(Has(advised, "together these fit"));
-  StepMemory memory{.step = 1, .state = "run, step 1", .plan = Plan()};
+  StepMemory memory{.step = 1, .state = "run, step 1", .plan = PrintedPlan()};
   memory.phases = {
       {"train",
        2.0,
@@ -110,7 +109,7 @@ TEST_CASE("The page holds bars for plan and run, and refers to nothing outside",
 
 TEST_CASE("On a GPU peaks are the device's, and what no ledger counts of it is shown") {
   constexpr int64_t kKiB = 1024;
-  StepMemory memory{.step = 1, .state = "run, step 1", .plan = Plan()};
+  StepMemory memory{.step = 1, .state = "run, step 1", .plan = PrintedPlan()};
   const LedgerSnapshot trainer = {.device_bytes = 300 * kKiB,
                                   .device_peak_bytes = 350 * kKiB,
                                   .memory_bytes = 900 * kKiB,

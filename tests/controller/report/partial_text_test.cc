@@ -4,11 +4,14 @@
 
 #include "controller/report/html_report.h"
 #include "controller/report/metric_names.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
-StepRecord Step(int64_t step, std::map<std::string, double> metrics) {
+using testing::Has;
+
+StepRecord PartialStep(int64_t step, std::map<std::string, double> metrics) {
   metrics.insert({{kRounds, 1},
                   {kCarriedGroups, 0},
                   {kCutSamples, 0},
@@ -26,29 +29,25 @@ StepRecord StepWithout(double tail) { return {.step = 1, .metrics = {{kTailShare
 
 // Two steps with partial rollout.
 std::vector<StepRecord> TwoSteps() {
-  return {Step(2, {{kRounds, 2},
-                   {kCarriedGroups, 5},
-                   {kCarriedSamples, 17},
-                   {kCutSamples, 20},
-                   {kTailShare, 0.5}}),
-          Step(3, {{kRounds, 1},
-                   {kOverlapRounds, 1},
-                   {kOverlapTokens, 30},
-                   {kCarriedGroups, 1},
-                   {kCarriedSamples, 1},
-                   {kCutSamples, 1},
-                   {kPrefilledAgain, 1234},
-                   {kPartialSamples, 2},
-                   {kPartialRatio, 0.0625},
-                   {kPartialSpan, 3},
-                   {kStaleTokens, 40},
-                   {kStaleTokensShare, 0.5},
-                   {kStalenessMean, 1.5},
-                   {kTailShare, 0.25}})};
-}
-
-bool Has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return {PartialStep(2, {{kRounds, 2},
+                          {kCarriedGroups, 5},
+                          {kCarriedSamples, 17},
+                          {kCutSamples, 20},
+                          {kTailShare, 0.5}}),
+          PartialStep(3, {{kRounds, 1},
+                          {kOverlapRounds, 1},
+                          {kOverlapTokens, 30},
+                          {kCarriedGroups, 1},
+                          {kCarriedSamples, 1},
+                          {kCutSamples, 1},
+                          {kPrefilledAgain, 1234},
+                          {kPartialSamples, 2},
+                          {kPartialRatio, 0.0625},
+                          {kPartialSpan, 3},
+                          {kStaleTokens, 40},
+                          {kStaleTokensShare, 0.5},
+                          {kStalenessMean, 1.5},
+                          {kTailShare, 0.25}})};
 }
 
 }  // namespace
@@ -59,8 +58,8 @@ TEST_CASE("PartialStepText says what a step did of partial rollout", "[report][p
   REQUIRE(PartialStepText(steps[1]) ==
           "1 round + 1 beside training, 1 group carried (1 sample), 6.25 % of the samples of "
           "several versions (span 3), 1234 tokens prefilled again");
-  REQUIRE(PartialStepText(Step(1, {{kRounds, 0}})) == "0 rounds");
-  REQUIRE(PartialStepText(Step(1, {{kRounds, 1}, {kWholeGroupsLeft, 2}})) ==
+  REQUIRE(PartialStepText(PartialStep(1, {{kRounds, 0}})) == "0 rounds");
+  REQUIRE(PartialStepText(PartialStep(1, {{kRounds, 1}, {kWholeGroupsLeft, 2}})) ==
           "1 round, 2 groups left whole");
   REQUIRE(PartialStepText(StepWithout(0.5)).empty());
 }
@@ -81,7 +80,8 @@ TEST_CASE("PartialRows are the steps that had partial rollout, with gaps where a
 
 TEST_CASE("PartialText adds the steps up, and weighs staleness by tokens", "[report][partial]") {
   std::vector<StepRecord> steps = TwoSteps();
-  steps.push_back(Step(4, {{kStaleTokens, 120}, {kStaleTokensShare, 0.25}, {kStalenessMean, 0.5}}));
+  steps.push_back(
+      PartialStep(4, {{kStaleTokens, 120}, {kStaleTokensShare, 0.25}, {kStalenessMean, 0.5}}));
   REQUIRE(PartialText(steps) ==
           "partial rollout: 4 rounds + 1 beside training in 3 steps, 21 samples cut, 1234 tokens "
           "prefilled again beside 330 generated; 0 groups carried and 0 whole in the pool at the "
@@ -101,7 +101,7 @@ TEST_CASE("PartialText compares the tail with that of the steps without partial 
   REQUIRE(Has(PartialText(steps), " in 2 steps, "));
   REQUIRE(PartialText({StepWithout(0.75)}).empty());
   // Without a round there is no tail, and without an old token no age.
-  const std::string none = PartialText({Step(1, {{kRounds, 0}})});
+  const std::string none = PartialText({PartialStep(1, {{kRounds, 0}})});
   REQUIRE_FALSE(Has(none, "tail"));
   REQUIRE(none.ends_with("0 % of a step's trained tokens are of older weights"));
 }

@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-StepRecord Step(double share, double split_2, double split_4) {
+StepRecord TailStep(double share, double split_2, double split_4) {
   StepRecord step;
   step.metrics = {{kTailShare, share},
                   {kGenerationSeconds, 20},
@@ -21,35 +21,35 @@ StepRecord Step(double share, double split_2, double split_4) {
 
 TEST_CASE("TailText says what caps of a half and a quarter would have saved in the whole run",
           "[report][tail]") {
-  REQUIRE(TailText({Step(0.3, 6, 9), Step(0.5, 7, 1)}, 101) ==
+  REQUIRE(TailText({TailStep(0.3, 6, 9), TailStep(0.5, 7, 1)}, 101) ==
           "the tail of generation left 40 % of the slots empty; of 40.0 s of generation "
           "rollout.partial.max_tokens_per_round=51 would have saved 13.0 s (32 %), and 26 would "
           "have saved 10.0 s (25 %), as predicted from its lengths (docs/partial.md: when it "
           "pays)");
-  REQUIRE(TailText({Step(0.3, -1, 9)}, 101)
+  REQUIRE(TailText({TailStep(0.3, -1, 9)}, 101)
               .find("max_tokens_per_round=51 would have cost 1.00 s (5 %), and 26 would have saved "
                     "9.00 s (45 %)") != std::string::npos);
-  REQUIRE(TailText({Step(0.3, 6, 9)}, 0)
+  REQUIRE(TailText({TailStep(0.3, 6, 9)}, 0)
               .find(" algorithm.partial_rollout_max_split=2 would have saved 6.00 s (30 %), and 4 "
                     "would") != std::string::npos);
 }
 
 TEST_CASE("TailText promises nothing where no cap would save time", "[report][tail]") {
-  REQUIRE(TailText({Step(0.4, -2, -1), Step(0.4, 1, 0)}, 64) ==
+  REQUIRE(TailText({TailStep(0.4, -2, -1), TailStep(0.4, 1, 0)}, 64) ==
           "the tail of generation left 40 % of the slots empty; no cap per round is predicted to "
           "save 5 % of generation");
   // Of 20 s: a second is worth telling, less is not.
-  REQUIRE(TailText({Step(0.4, 0.99, -9)}, 64).find("no cap") != std::string::npos);
-  REQUIRE(TailText({Step(0.4, 1.01, -9)}, 64).find("no cap") == std::string::npos);
+  REQUIRE(TailText({TailStep(0.4, 0.99, -9)}, 64).find("no cap") != std::string::npos);
+  REQUIRE(TailText({TailStep(0.4, 1.01, -9)}, 64).find("no cap") == std::string::npos);
 }
 
 TEST_CASE("TailText counts the generation of steps that predict something, and of no others",
           "[report][tail]") {
-  StepRecord with_cap = Step(0.3, 0, 0);
+  StepRecord with_cap = TailStep(0.3, 0, 0);
   for (const char* split : {"split_2", "split_4"}) {
     with_cap.metrics.erase(std::string(kPredictedSaving) + split);
   }
-  REQUIRE(TailText({Step(0.3, 6, 9), with_cap}, 64).find("of 20.0 s of generation") !=
+  REQUIRE(TailText({TailStep(0.3, 6, 9), with_cap}, 64).find("of 20.0 s of generation") !=
           std::string::npos);
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("TailText says what rounds with a cap leave empty, without a predictio
 }
 
 TEST_CASE("TailText is silent about a short tail and steps without one", "[report][tail]") {
-  REQUIRE(TailText({Step(0.19, 6, 9)}, 64).empty());
+  REQUIRE(TailText({TailStep(0.19, 6, 9)}, 64).empty());
   REQUIRE(TailText({}, 64).empty());
   REQUIRE(TailText({StepRecord{}}, 64).empty());
 }
@@ -69,7 +69,7 @@ TEST_CASE("TailText is silent about a short tail and steps without one", "[repor
 TEST_CASE("HtmlReport says what the tail cost", "[report][html]") {
   ReportInput input;
   input.info.max_response_tokens = 64;
-  input.summary.step_records = {Step(0.4, 6, 5)};
+  input.summary.step_records = {TailStep(0.4, 6, 5)};
   const std::string html = HtmlReport(input);
   REQUIRE(html.find("max_tokens_per_round=32 would have saved 6.00 s (30 %)") != std::string::npos);
 }

@@ -25,14 +25,14 @@ TEST_CASE("The composite reward adds weighted terms and reports each", "[reward]
 }
 
 namespace {
-v1::Reward Load(const std::vector<std::string>& overrides) {
+v1::Reward LoadComposite(const std::vector<std::string>& overrides) {
   const auto loaded = LoadConfig("", overrides);
   INFO(loaded.status().ToString());
   REQUIRE(loaded.ok());
   return loaded->config.reward();
 }
 
-RewardItem Item(const std::string& source, const std::string& response, int64_t tokens = 1) {
+RewardItem ItemOf(const std::string& source, const std::string& response, int64_t tokens = 1) {
   RewardItem item;
   item.data_source = source;
   item.response = response;
@@ -44,11 +44,11 @@ RewardItem Item(const std::string& source, const std::string& response, int64_t 
 
 TEST_CASE("Every score has verl's score, and acc where that is another number",
           "[reward][composite]") {
-  const auto reward = MakeReward(Load({})).value();
+  const auto reward = MakeReward(LoadComposite({})).value();
   const auto scores =
       reward
-          ->Score({Item("openai/gsm8k", "#### 7"), Item("aime24", "Answer: 7"),
-                   Item("aime24", "Answer: 8"), Item("lighteval/MATH", "\\boxed{8}")})
+          ->Score({ItemOf("openai/gsm8k", "#### 7"), ItemOf("aime24", "Answer: 7"),
+                   ItemOf("aime24", "Answer: 8"), ItemOf("lighteval/MATH", "\\boxed{8}")})
           .value();
   const double score[] = {1, 1, -1, 0};
   const std::map<size_t, double> acc = {{1, 1}, {2, 0}};
@@ -65,7 +65,7 @@ TEST_CASE("Every score has verl's score, and acc where that is another number",
 
 TEST_CASE("Two terms of one name are refused, as values are told apart by it",
           "[reward][composite]") {
-  const auto twice = MakeReward(Load(
+  const auto twice = MakeReward(LoadComposite(
       {"reward.terms=[{name: format, args: {pattern: a}}, {name: format, args: {pattern: b}}]"}));
   REQUIRE(twice.status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(twice.status().message().find("there is a term format already") != std::string::npos);
@@ -76,10 +76,10 @@ TEST_CASE("The overlong penalty is added to the score and reported if asked for"
   const std::vector<std::string> keys = {
       "reward.overlong_buffer.enable=true", "reward.overlong_buffer.len=4",
       "reward.overlong_buffer.penalty_factor=0.5", "data.max_response_length=16"};
-  const std::vector<RewardItem> items = {Item("openai/gsm8k", "#### 7", 12),
-                                         Item("openai/gsm8k", "#### 7", 14),
-                                         Item("openai/gsm8k", "", 16)};
-  const auto silent = MakeReward(Load(keys)).value()->Score(items).value();
+  const std::vector<RewardItem> items = {ItemOf("openai/gsm8k", "#### 7", 12),
+                                         ItemOf("openai/gsm8k", "#### 7", 14),
+                                         ItemOf("openai/gsm8k", "", 16)};
+  const auto silent = MakeReward(LoadComposite(keys)).value()->Score(items).value();
   const double want[] = {1, 0.75, -0.5};
   for (size_t i = 0; i < 3; ++i) {
     REQUIRE(silent[i].score == want[i]);
@@ -88,7 +88,7 @@ TEST_CASE("The overlong penalty is added to the score and reported if asked for"
   }
   auto logged = keys;
   logged.push_back("reward.overlong_buffer.log=true");
-  const auto told = MakeReward(Load(logged)).value()->Score(items).value();
+  const auto told = MakeReward(LoadComposite(logged)).value()->Score(items).value();
   REQUIRE(told[0].extras.at("overlong_reward") == 0);
   REQUIRE(told[0].extras.at("overlong") == 0);
   REQUIRE(told[1].extras.at("overlong_reward") == -0.25);
@@ -102,8 +102,8 @@ TEST_CASE("The overlong buffer is found under verl's names", "[reward][composite
        {"reward.reward_kwargs.overlong_buffer_cfg", "reward_model.overlong_buffer",
         "reward_model.reward_kwargs.overlong_buffer_cfg", "reward.overlong_buffer"}) {
     const v1::Reward config =
-        Load({section + ".enable=true", section + ".len=3", section + ".penalty_factor=2",
-              section + ".log=true", "data.max_response_length=20"});
+        LoadComposite({section + ".enable=true", section + ".len=3", section + ".penalty_factor=2",
+                       section + ".log=true", "data.max_response_length=20"});
     INFO(section);
     REQUIRE(config.overlong_buffer().enable());
     REQUIRE(config.overlong_buffer().len() == 3);
@@ -113,7 +113,7 @@ TEST_CASE("The overlong buffer is found under verl's names", "[reward][composite
   }
   for (const std::string key : {"reward.reward_kwargs.max_resp_len",
                                 "reward_model.reward_kwargs.max_resp_len", "reward.max_resp_len"}) {
-    REQUIRE(Load({key + "=9", "data.max_response_length=20"}).max_resp_len() == 9);
+    REQUIRE(LoadComposite({key + "=9", "data.max_response_length=20"}).max_resp_len() == 9);
   }
 }
 

@@ -4,12 +4,10 @@
 
 #include "common/config/loaded_config.h"
 #include "controller/reward/scorer_registry.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
-
-namespace {
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-}  // namespace
+using tandem::testing::Message;
 
 TEST_CASE("Each public data set has the scorer that verl gives it", "[reward][sources]") {
   const std::pair<const char*, const char*> expected[] = {

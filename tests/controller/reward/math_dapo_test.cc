@@ -3,16 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "controller/reward/math_dapo_normalize.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
-
-namespace {
-std::string Repeat(const std::string& text, int count) {
-  std::string out;
-  for (int i = 0; i < count; ++i) out += text;
-  return out;
-}
-}  // namespace
+using tandem::testing::Repeat;
 
 TEST_CASE("math_dapo takes the last answer line, in any case", "[reward][dapo]") {
   REQUIRE(ScoreMathDapo("Answer: 3\nANSWER : 4", "4").correct);

@@ -46,7 +46,7 @@ std::vector<RewardItem> Items(int count) {
   return items;
 }
 
-struct Fixture {
+struct RewardClientFixture {
   LengthService service;
   std::unique_ptr<RpcServer> server = RpcServer::Start("127.0.0.1:0", {&service}).value();
   NoSleepClock clock;
@@ -62,7 +62,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("The remote reward scores batches in order and retries", "[reward][client]") {
-  Fixture f;
+  RewardClientFixture f;
   f.service.failures_left = 2;
   const auto reward = MakeRemoteReward(f.Options(3)).value();
   const auto scores = reward->Score(Items(600)).value();
@@ -94,7 +94,7 @@ TEST_CASE("The remote reward stays below a server's default of 4 MiB", "[reward]
 }
 
 TEST_CASE("The remote reward gives up after its retries and says where", "[reward][client]") {
-  Fixture f;
+  RewardClientFixture f;
   f.service.failures_left = 100;
   const auto status = MakeRemoteReward(f.Options(2)).value()->Score(Items(1)).status();
   REQUIRE(status.code() == absl::StatusCode::kUnknown);  // no lost worker
@@ -104,7 +104,7 @@ TEST_CASE("The remote reward gives up after its retries and says where", "[rewar
 }
 
 TEST_CASE("The remote reward refuses a reply of the wrong length", "[reward][client]") {
-  Fixture f;
+  RewardClientFixture f;
   f.service.drop_scores = 1;
   const auto status = MakeRemoteReward(f.Options(2)).value()->Score(Items(2)).status();
   REQUIRE(status.code() == absl::StatusCode::kUnknown);

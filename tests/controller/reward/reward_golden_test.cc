@@ -16,16 +16,7 @@
 namespace tandem::testing {
 namespace {
 
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return CommittedGoldenDir();
-#else
-  return GoldenDirOrSkip();
-#endif
-}
-
-std::string Text(const GoldenCase& c, const char* name) {
+std::string InputText(const GoldenCase& c, const char* name) {
   return c.inputs.at(name).get<std::string>();
 }
 
@@ -44,42 +35,44 @@ void CheckGsm8k(const GoldenFamily&, const GoldenCase& c) {
   const auto method = c.options.at("method").get<std::string>() == "strict"
                           ? Gsm8kMethod::kStrict
                           : Gsm8kMethod::kFlexible;
-  RequireText(ExtractGsm8kAnswer(Text(c, "solution_str"), method), c.outputs.at("extracted"));
-  const double score = ScoreGsm8k(Text(c, "solution_str"), Text(c, "ground_truth"), method,
-                                  Option(c, "format_score", 0), Option(c, "score", 1));
+  RequireText(ExtractGsm8kAnswer(InputText(c, "solution_str"), method), c.outputs.at("extracted"));
+  const double score = ScoreGsm8k(InputText(c, "solution_str"), InputText(c, "ground_truth"),
+                                  method, Option(c, "format_score", 0), Option(c, "score", 1));
   REQUIRE(Close(score, c.outputs.at("score").get<double>()));
 }
 
 void CheckMathReward(const GoldenFamily&, const GoldenCase& c) {
-  RequireText(LastBoxCommand(Text(c, "solution_str")), c.outputs.at("last_boxed"));
-  const MathVerdict got = ScoreMathReward(Text(c, "solution_str"), Text(c, "ground_truth"));
+  RequireText(LastBoxCommand(InputText(c, "solution_str")), c.outputs.at("last_boxed"));
+  const MathVerdict got =
+      ScoreMathReward(InputText(c, "solution_str"), InputText(c, "ground_truth"));
   REQUIRE(got.score == c.outputs.at("score").get<double>());
 }
 
 void CheckStripString(const GoldenFamily&, const GoldenCase& c) {
-  const auto got = StripMathString(Text(c, "text"));
+  const auto got = StripMathString(InputText(c, "text"));
   REQUIRE(got.has_value() == !c.raises.has_value());
   if (got) REQUIRE(*got == c.outputs.at("value").get<std::string>());
 }
 
 void CheckMathDapo(const GoldenFamily&, const GoldenCase& c) {
   const bool strict = c.options.at("strict_box_verify").get<bool>();
-  const DapoVerdict got = ScoreMathDapo(Text(c, "solution_str"), Text(c, "ground_truth"), strict);
+  const DapoVerdict got =
+      ScoreMathDapo(InputText(c, "solution_str"), InputText(c, "ground_truth"), strict);
   REQUIRE(got.score == c.outputs.at("score").get<double>());
   REQUIRE(got.correct == c.outputs.at("acc").get<bool>());
   RequireText(got.pred, c.outputs.at("pred"));
 }
 
 void CheckNormalizeFinal(const GoldenFamily&, const GoldenCase& c) {
-  REQUIRE(NormalizeFinalAnswer(Text(c, "text")) == c.outputs.at("value").get<std::string>());
+  REQUIRE(NormalizeFinalAnswer(InputText(c, "text")) == c.outputs.at("value").get<std::string>());
 }
 
 void CheckNormalizePrime(const GoldenFamily&, const GoldenCase& c) {
-  REQUIRE(NormalizePrimeAnswer(Text(c, "text")) == c.outputs.at("value").get<std::string>());
+  REQUIRE(NormalizePrimeAnswer(InputText(c, "text")) == c.outputs.at("value").get<std::string>());
 }
 
 void CheckSearch(const GoldenFamily&, const GoldenCase& c) {
-  const std::string response = Text(c, "solution_str");
+  const std::string response = InputText(c, "solution_str");
   const auto targets = c.inputs.at("targets").get<std::vector<std::string>>();
   RequireText(LastTaggedAnswer(response), c.outputs.at("extracted"));
   REQUIRE(NormalizeQaAnswer(response) == c.outputs.at("normalized").get<std::string>());

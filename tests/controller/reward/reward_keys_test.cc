@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-LoadedConfig Load(const std::vector<std::string>& overrides) {
+LoadedConfig LoadKeys(const std::vector<std::string>& overrides) {
   const auto loaded = LoadConfig("", overrides);
   INFO(loaded.status().ToString());
   REQUIRE(loaded.ok());
@@ -54,11 +54,11 @@ TEST_CASE("Every function gives a response the keys that it tells", "[reward][ke
       std::vector<std::string> all = overrides;
       all.push_back("reward.function=" + function);
       if (function == "regex") all.push_back("reward.args={pattern: '7'}");
-      const auto reward = MakeReward(Load(all).config.reward());
+      const auto reward = MakeReward(LoadKeys(all).config.reward());
       REQUIRE(reward.ok());
       REQUIRE((*reward)->Keys("any") == Given(**reward, "any"));
     }
-    const auto by_source = MakeReward(Load(overrides).config.reward());
+    const auto by_source = MakeReward(LoadKeys(overrides).config.reward());
     REQUIRE(by_source.ok());
     for (const std::string& source : KnownDataSources()) {
       INFO(source);
@@ -69,8 +69,8 @@ TEST_CASE("Every function gives a response the keys that it tells", "[reward][ke
 
 TEST_CASE("A reward service does not tell its keys", "[reward][keys]") {
   const LoadedConfig loaded =
-      Load({"reward.function=remote", "reward.service_address=127.0.0.1:1",
-            "algorithm.adv_estimator=gdpo", "algorithm.gdpo_reward_keys=[grace]"});
+      LoadKeys({"reward.function=remote", "reward.service_address=127.0.0.1:1",
+                "algorithm.adv_estimator=gdpo", "algorithm.gdpo_reward_keys=[grace]"});
   const auto reward = MakeReward(loaded.config.reward());
   REQUIRE(reward.ok());
   REQUIRE_FALSE((*reward)->Keys("x").has_value());
@@ -80,7 +80,7 @@ TEST_CASE("A reward service does not tell its keys", "[reward][keys]") {
 
 TEST_CASE("A key that no row's reward has is refused before the data is read", "[reward][keys]") {
   const auto check = [](const std::vector<std::string>& overrides) {
-    const LoadedConfig loaded = Load(overrides);
+    const LoadedConfig loaded = LoadKeys(overrides);
     return CheckRewardKeys(loaded.config, loaded.origins);
   };
   const std::string gdpo = "algorithm.adv_estimator=gdpo";
@@ -108,7 +108,7 @@ TEST_CASE("A key that no row's reward has is refused before the data is read", "
 
 TEST_CASE("With reward.function auto the rows that are there decide", "[reward][keys]") {
   const LoadedConfig loaded =
-      Load({"algorithm.adv_estimator=gdpo", "algorithm.gdpo_reward_keys=[score, acc]"});
+      LoadKeys({"algorithm.adv_estimator=gdpo", "algorithm.gdpo_reward_keys=[score, acc]"});
   const auto reward = MakeReward(loaded.config.reward());
   REQUIRE(reward.ok());
   REQUIRE(CheckRewardKeys(loaded.config, loaded.origins).ok());

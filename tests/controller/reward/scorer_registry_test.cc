@@ -4,11 +4,14 @@
 
 #include "common/config/loaded_config.h"
 #include "controller/reward/check_reward.h"
+#include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
-RewardItem Item(const std::string& response, const std::string& truth) {
+using tandem::testing::Message;
+
+RewardItem ItemToScore(const std::string& response, const std::string& truth) {
   RewardItem item;
   item.response = response;
   item.ground_truth = truth;
@@ -18,30 +21,33 @@ RewardItem Item(const std::string& response, const std::string& truth) {
 double Score(const std::string& name, const std::string& args, const RewardItem& item) {
   return MakeScorer(name, args).value()(item).score;
 }
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
 }  // namespace
 
 TEST_CASE("Every built-in scorer tells a right answer from a wrong one", "[reward][registry]") {
-  REQUIRE(Score("exact", "", Item("yes", "yes")) == 1.0);
-  REQUIRE(Score("exact", "", Item("no", "yes")) == 0.0);
-  REQUIRE(Score("number", "", Item("about 2.50", "2.5")) == 1.0);
-  REQUIRE(Score("number", "{\"tolerance\": 0.1}", Item("2.45", "2.5")) == 1.0);
-  REQUIRE(Score("number", "", Item("2.45", "2.5")) == 0.0);
-  REQUIRE(Score("first_integer", "", Item("7 or 8", "7")) == 1.0);
-  REQUIRE(Score("last_integer", "", Item("3 + 4 = 7", "7")) == 1.0);
-  REQUIRE(Score("last_integer", "", Item("3 + 4 = 8", "7")) == 0.0);
-  REQUIRE(Score("regex", R"({"pattern": "<a>(.*?)</a>"})", Item("<a>x</a> <a>y</a>", "y")) == 1.0);
-  REQUIRE(Score("regex", R"({"pattern": "<a>(.*?)</a>"})", Item("y", "y")) == 0.0);
-  REQUIRE(Score("format", R"({"pattern": "^Answer:"})", Item("Answer: 3", "")) == 1.0);
-  REQUIRE(Score("length", R"({"max_tokens": 16, "buffer_tokens": 4})", Item("", "")) == -0.75);
-  REQUIRE(Score("gsm8k_strict", "", Item("#### 12", "12")) == 1.0);
-  REQUIRE(Score("gsm8k_flexible", "", Item("so 12", "12")) == 1.0);
-  REQUIRE(Score("math_reward", "", Item("\\boxed{\\frac12}", "1/2")) == 1.0);
-  REQUIRE(Score("math_reward", "", Item("\\boxed{3}", "1/2")) == 0.0);
-  REQUIRE(Score("math_dapo", "", Item("Answer: 12", "12")) == 1.0);
-  REQUIRE(Score("math_dapo", R"({"strict_box_verify": true})", Item("Answer: 12", "12")) == -1.0);
-  REQUIRE(Score("prime_math", "", Item("the answer is 1/2", "\\frac12")) == 1.0);
-  const RewardItem paris = Item("<answer>in Paris</answer>", R"({"target": ["paris", "rome"]})");
+  REQUIRE(Score("exact", "", ItemToScore("yes", "yes")) == 1.0);
+  REQUIRE(Score("exact", "", ItemToScore("no", "yes")) == 0.0);
+  REQUIRE(Score("number", "", ItemToScore("about 2.50", "2.5")) == 1.0);
+  REQUIRE(Score("number", "{\"tolerance\": 0.1}", ItemToScore("2.45", "2.5")) == 1.0);
+  REQUIRE(Score("number", "", ItemToScore("2.45", "2.5")) == 0.0);
+  REQUIRE(Score("first_integer", "", ItemToScore("7 or 8", "7")) == 1.0);
+  REQUIRE(Score("last_integer", "", ItemToScore("3 + 4 = 7", "7")) == 1.0);
+  REQUIRE(Score("last_integer", "", ItemToScore("3 + 4 = 8", "7")) == 0.0);
+  REQUIRE(Score("regex", R"({"pattern": "<a>(.*?)</a>"})", ItemToScore("<a>x</a> <a>y</a>", "y")) ==
+          1.0);
+  REQUIRE(Score("regex", R"({"pattern": "<a>(.*?)</a>"})", ItemToScore("y", "y")) == 0.0);
+  REQUIRE(Score("format", R"({"pattern": "^Answer:"})", ItemToScore("Answer: 3", "")) == 1.0);
+  REQUIRE(Score("length", R"({"max_tokens": 16, "buffer_tokens": 4})", ItemToScore("", "")) ==
+          -0.75);
+  REQUIRE(Score("gsm8k_strict", "", ItemToScore("#### 12", "12")) == 1.0);
+  REQUIRE(Score("gsm8k_flexible", "", ItemToScore("so 12", "12")) == 1.0);
+  REQUIRE(Score("math_reward", "", ItemToScore("\\boxed{\\frac12}", "1/2")) == 1.0);
+  REQUIRE(Score("math_reward", "", ItemToScore("\\boxed{3}", "1/2")) == 0.0);
+  REQUIRE(Score("math_dapo", "", ItemToScore("Answer: 12", "12")) == 1.0);
+  REQUIRE(Score("math_dapo", R"({"strict_box_verify": true})", ItemToScore("Answer: 12", "12")) ==
+          -1.0);
+  REQUIRE(Score("prime_math", "", ItemToScore("the answer is 1/2", "\\frac12")) == 1.0);
+  const RewardItem paris =
+      ItemToScore("<answer>in Paris</answer>", R"({"target": ["paris", "rome"]})");
   REQUIRE(Score("search_r1_like_qa_em", R"({"format_score": 0.1})", paris) == 0.1);
   REQUIRE(Score("search_r1_like_qa_em", R"({"subem": true})", paris) == 1.0);
 }
@@ -49,7 +55,7 @@ TEST_CASE("Every built-in scorer tells a right answer from a wrong one", "[rewar
 TEST_CASE("Every function says what it compared", "[reward][registry]") {
   const std::string response = "7 \\boxed{8}\nAnswer: <answer>9</answer> #### 10";
   const auto prediction = [&](const std::string& name, const std::string& args = "") {
-    return MakeScorer(name, args).value()(Item(response, "7")).prediction;
+    return MakeScorer(name, args).value()(ItemToScore(response, "7")).prediction;
   };
   REQUIRE(prediction("exact") == response);
   REQUIRE(prediction("number") == "10");
@@ -65,7 +71,7 @@ TEST_CASE("Every function says what it compared", "[reward][registry]") {
   REQUIRE_FALSE(prediction("format", R"({"pattern": "x"})").has_value());
   for (const std::string& name : FunctionNames()) {
     const std::string args = name == "regex" ? R"({"pattern": "x"})" : "";
-    const auto none = MakeScorer(name, args).value()(Item("", "7")).prediction;
+    const auto none = MakeScorer(name, args).value()(ItemToScore("", "7")).prediction;
     INFO(name);
     REQUIRE(none == (name == "math_dapo" ? "[INVALID]" : ""));
   }
@@ -90,7 +96,7 @@ TEST_CASE("A wrong reward name, argument or pattern is refused by name", "[rewar
 
 TEST_CASE("A pattern that explodes scores nothing instead of hanging", "[reward][registry]") {
   const std::string trap(5000, 'a');
-  REQUIRE(Score("format", R"x({"pattern": "^(a+)+$"})x", Item(trap + "b", "")) == 0.0);
+  REQUIRE(Score("format", R"x({"pattern": "^(a+)+$"})x", ItemToScore(trap + "b", "")) == 0.0);
 }
 
 TEST_CASE("A ground truth that nothing can match is refused", "[reward][registry]") {

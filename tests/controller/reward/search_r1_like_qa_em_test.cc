@@ -2,15 +2,10 @@
 
 #include <catch2/catch.hpp>
 
-using namespace tandem;  // NOLINT(google-build-using-namespace)
+#include "tests/support/text.h"
 
-namespace {
-std::string Repeat(const std::string& text, int count) {
-  std::string out;
-  for (int i = 0; i < count; ++i) out += text;
-  return out;
-}
-}  // namespace
+using namespace tandem;  // NOLINT(google-build-using-namespace)
+using tandem::testing::Repeat;
 
 TEST_CASE("Answers to questions are compared without case, articles and punctuation",
           "[reward][search]") {

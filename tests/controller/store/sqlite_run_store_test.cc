@@ -12,7 +12,7 @@ using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-StepRecord MakeStep(int64_t step, double reward) {
+StepRecord MakeStepRecord(int64_t step, double reward) {
   StepRecord record;
   record.step = step;
   record.version = step;
@@ -30,7 +30,7 @@ StepRecord MakeStep(int64_t step, double reward) {
   return record;
 }
 
-SampleRecord MakeSample(int64_t step, uint64_t id) {
+SampleRecord MakeSampleRecord(int64_t step, uint64_t id) {
   SampleRecord sample;
   sample.step = step;
   sample.sample_id = id;
@@ -52,8 +52,10 @@ TEST_CASE("SqliteRunStore keeps what was recorded over a reopening", "[store]") 
   {
     auto store = SqliteRunStore::Open(PathIn(dir)).value();
     REQUIRE(store->RecordRun({.run_id = "r"}).ok());
-    REQUIRE(store->RecordStep(MakeStep(1, 0.25)).ok());
-    REQUIRE(store->RecordSamples(1, {MakeSample(1, uint64_t{1} << 63), MakeSample(1, 5)}).ok());
+    REQUIRE(store->RecordStep(MakeStepRecord(1, 0.25)).ok());
+    REQUIRE(
+        store->RecordSamples(1, {MakeSampleRecord(1, uint64_t{1} << 63), MakeSampleRecord(1, 5)})
+            .ok());
     REQUIRE(store->RecordEvaluation({.step = 0, .prompts = 4, .metrics = {{"m", 0.5}}}).ok());
   }
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
@@ -90,10 +92,13 @@ TEST_CASE("SqliteRunStore keeps what was recorded over a reopening", "[store]") 
 TEST_CASE("Recording a step again replaces its rows", "[store]") {
   const testing::TempDir dir;
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
-  REQUIRE(store->RecordStep(MakeStep(3, 0.1)).ok());
-  REQUIRE(store->RecordSamples(3, {MakeSample(3, 1), MakeSample(3, 2), MakeSample(3, 3)}).ok());
-  REQUIRE(store->RecordStep(MakeStep(3, 0.9)).ok());
-  REQUIRE(store->RecordSamples(3, {MakeSample(3, 1)}).ok());
+  REQUIRE(store->RecordStep(MakeStepRecord(3, 0.1)).ok());
+  REQUIRE(store
+              ->RecordSamples(
+                  3, {MakeSampleRecord(3, 1), MakeSampleRecord(3, 2), MakeSampleRecord(3, 3)})
+              .ok());
+  REQUIRE(store->RecordStep(MakeStepRecord(3, 0.9)).ok());
+  REQUIRE(store->RecordSamples(3, {MakeSampleRecord(3, 1)}).ok());
   REQUIRE(store->ListSteps(1, 0).value().size() == 1);
   REQUIRE(store->ListSteps(1, 0).value()[0].metrics.at("reward/mean") == 0.9);
   REQUIRE(store->ListSteps(1, 0).value()[0].phases.size() == 2);
@@ -103,10 +108,14 @@ TEST_CASE("Recording a step again replaces its rows", "[store]") {
 TEST_CASE("ListSteps and ListSamples page", "[store]") {
   const testing::TempDir dir;
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
-  for (int64_t step = 1; step <= 5; ++step) REQUIRE(store->RecordStep(MakeStep(step, 0)).ok());
+  for (int64_t step = 1; step <= 5; ++step)
+    REQUIRE(store->RecordStep(MakeStepRecord(step, 0)).ok());
   REQUIRE(store->ListSteps(2, 4).value().size() == 3);
   REQUIRE(store->ListSteps(4, 0).value().back().step == 5);
-  REQUIRE(store->RecordSamples(1, {MakeSample(1, 1), MakeSample(1, 2), MakeSample(1, 3)}).ok());
+  REQUIRE(store
+              ->RecordSamples(
+                  1, {MakeSampleRecord(1, 1), MakeSampleRecord(1, 2), MakeSampleRecord(1, 3)})
+              .ok());
   const auto page = store->ListSamples(1, 1, 1).value();
   REQUIRE(page.total == 3);
   REQUIRE(page.samples.size() == 1);
@@ -117,8 +126,8 @@ TEST_CASE("TruncateAfter forgets what a resumed run will do again", "[store]") {
   const testing::TempDir dir;
   auto store = SqliteRunStore::Open(PathIn(dir)).value();
   for (int64_t step = 1; step <= 4; ++step) {
-    REQUIRE(store->RecordStep(MakeStep(step, 0)).ok());
-    REQUIRE(store->RecordSamples(step, {MakeSample(step, 1)}).ok());
+    REQUIRE(store->RecordStep(MakeStepRecord(step, 0)).ok());
+    REQUIRE(store->RecordSamples(step, {MakeSampleRecord(step, 1)}).ok());
     REQUIRE(store->RecordEvaluation({.step = step}).ok());
   }
   REQUIRE(store->TruncateAfter(2).ok());
@@ -132,7 +141,7 @@ TEST_CASE("A database of a build without segments is brought forward, its sample
   const testing::TempDir dir;
   {
     auto store = SqliteRunStore::Open(PathIn(dir)).value();
-    REQUIRE(store->RecordSamples(1, {MakeSample(1, 5)}).ok());
+    REQUIRE(store->RecordSamples(1, {MakeSampleRecord(1, 5)}).ok());
   }
   {
     auto db = SqliteDatabase::Open(PathIn(dir)).value();
@@ -143,7 +152,7 @@ TEST_CASE("A database of a build without segments is brought forward, its sample
   const auto old = store->ListSamples(1, 10, 0).value();
   REQUIRE(old.samples.at(0).sample_id == 5);
   REQUIRE(old.samples[0].segments.empty());
-  REQUIRE(store->RecordSamples(2, {MakeSample(2, 6)}).ok());
+  REQUIRE(store->RecordSamples(2, {MakeSampleRecord(2, 6)}).ok());
   REQUIRE(store->ListSamples(2, 10, 0).value().samples.at(0).segments.size() == 2);
 }
 

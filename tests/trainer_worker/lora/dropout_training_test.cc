@@ -13,8 +13,8 @@ namespace {
 
 using namespace tandem::testing;
 
-struct Fixture {
-  explicit Fixture(TinyModelOptions model = OddModel()) {
+struct DropoutFixture {
+  explicit DropoutFixture(TinyModelOptions model = OddModel()) {
     none.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(none.model_dir, model).ok());
     none.lr = 1e-2;
@@ -89,7 +89,7 @@ void RequireSameRatios(const Pass& a, const Pass& b) {
 }  // namespace
 
 TEST_CASE("what scores drops nothing, and what trains does", "[trainer][lora]") {
-  Fixture f;
+  DropoutFixture f;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     f.none.dtype = f.drops.dtype = dtype;
     RankGroup none(1, f.none), drops(2, f.drops);
@@ -111,7 +111,7 @@ TEST_CASE("what scores drops nothing, and what trains does", "[trainer][lora]") 
 TEST_CASE(
     "dropout has the same bits however layers are kept and samples are cut into micro-batches",
     "[trainer][lora]") {
-  Fixture f;
+  DropoutFixture f;
   RankGroup scores(1, f.none);
   SetB(scores, 5);
   TakeScores(scores, f.samples);
@@ -136,7 +136,7 @@ TEST_CASE(
 
 TEST_CASE("dropout drops the same on any number of ranks, with prompts shared or not",
           "[trainer][lora]") {
-  Fixture f;
+  DropoutFixture f;
   std::vector<Sample> samples = GroupedSamples();
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     f.none.dtype = f.drops.dtype = dtype;
@@ -161,7 +161,7 @@ TEST_CASE("dropout drops the same on any number of ranks, with prompts shared or
 }
 
 TEST_CASE("every mini-batch has its own dropout, and so has every seed", "[trainer][lora]") {
-  Fixture f;
+  DropoutFixture f;
   RankGroup group(1, f.drops);
   SetB(group, 5);
   TakeScores(group, f.samples);
@@ -181,7 +181,7 @@ TEST_CASE("every mini-batch has its own dropout, and so has every seed", "[train
 TEST_CASE("gradients with dropout are those of the loss that it makes", "[trainer][lora]") {
   TinyModelOptions model = OddModel();
   model.float32 = true;
-  Fixture f(model);
+  DropoutFixture f(model);
   f.drops.dtype = DType::kFloat32;
   RankGroup group(1, f.drops);
   SetB(group, 5);
@@ -226,7 +226,7 @@ TEST_CASE("gradients with dropout are those of the loss that it makes", "[traine
 }
 
 TEST_CASE("with dropout what is compared with the rollout is a pass without", "[trainer][lora]") {
-  Fixture f;
+  DropoutFixture f;
   RankGroup group(2, f.drops);
   SetB(group, 5);
   TakeScores(group, f.samples);

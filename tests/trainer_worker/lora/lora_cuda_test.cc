@@ -4,6 +4,7 @@
 
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/trainer_worker/emulated_backend.h"
 #include "tests/trainer_worker/emulated_rollout.h"
 #include "tests/trainer_worker/lora/lora_group.h"
 
@@ -12,14 +13,8 @@ namespace {
 
 using namespace tandem::testing;
 
-std::unique_ptr<Backend> MakeEmulatedBackend() {
-  return MakeCudaBackend(
-             std::make_unique<emulator::EmulatedCuda>(emulator::OptionsFromEnvironment()), 0)
-      .value();
-}
-
-struct Fixture {
-  explicit Fixture(int64_t layers = 1) {
+struct LoraCudaFixture {
+  explicit LoraCudaFixture(int64_t layers = 1) {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir, {.num_layers = layers,
                                                .num_heads = 2,
@@ -37,7 +32,7 @@ struct Fixture {
   std::vector<Sample> samples = RandomSamples(3, 3);
 };
 
-std::vector<float> GradientsOf(RankGroup& group) {
+std::vector<float> CopiedGradients(RankGroup& group) {
   ParameterShard& shard = group[0].session->shard();
   std::vector<float> values(static_cast<size_t>(shard.elements()));
   Device* const device = shard.device();
@@ -67,7 +62,7 @@ struct Rollouts {
 }  // namespace
 
 TEST_CASE("Adapters on an emulated GPU train as they do on a CPU", "[trainer][cuda][lora]") {
-  Fixture f;
+  LoraCudaFixture f;
   RankGroup host(1, f.options), gpu(1, f.gpu);
   const LogProbsBySample base = ScoresOf(gpu, f.samples, true);
   REQUIRE(ScoresOf(gpu, f.samples, false) == base);  // B is zero
@@ -84,7 +79,7 @@ TEST_CASE("Adapters on an emulated GPU train as they do on a CPU", "[trainer][cu
   }
   TrainOn(host, f.samples);
   TrainOn(gpu, f.samples);
-  const std::vector<float> on_host = GradientsOf(host), on_gpu = GradientsOf(gpu);
+  const std::vector<float> on_host = CopiedGradients(host), on_gpu = CopiedGradients(gpu);
   float largest = 0;
   for (const float value : on_host) largest = std::max(largest, std::abs(value));
   for (size_t i = 0; i < on_host.size(); ++i) {
@@ -101,7 +96,7 @@ TEST_CASE("Adapters on an emulated GPU train as they do on a CPU", "[trainer][cu
 
 TEST_CASE("Two ranks on an emulated GPU publish the bits of one, whatever they gather ahead",
           "[trainer][cuda][lora]") {
-  Fixture f(3);
+  LoraCudaFixture f(3);
   RankGroup one(1, f.gpu);
   SetB(one, 9);
   const std::vector<Digest> merged = MergedDigests(one);
@@ -128,7 +123,7 @@ TEST_CASE("Two ranks on an emulated GPU publish the bits of one, whatever they g
 
 TEST_CASE("A pair of GPUs syncs what is merged on the way, by handles and through pinned slots",
           "[trainer][cuda][lora]") {
-  Fixture f;
+  LoraCudaFixture f;
   for (const int world : {1, 2}) {
     for (const std::string transport : {"auto", "shm"}) {
       INFO(world << " ranks, " << transport);
@@ -170,7 +165,7 @@ TEST_CASE("A GPU's rollout refuses the base instead of what was announced",
     PublishSource* const announced_;
     PolicyRows* const sent_;
   };
-  Fixture f;
+  LoraCudaFixture f;
   RankGroup group(1, f.gpu);
   SetB(group, 1);
   Rank& rank = group[0];

@@ -2,6 +2,7 @@
 // the base, the adapters, their gradients and what is merged, and all bits are the host's.
 #include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
+#include "tests/trainer_worker/guarded_ranks.h"
 #include "tests/trainer_worker/lora/lora_group.h"
 
 namespace tandem {
@@ -9,11 +10,7 @@ namespace {
 
 using namespace tandem::testing;
 
-std::unique_ptr<Backend> MakeGuardedBackend() {
-  return std::make_unique<GuardedBackend>(MakeHostBackend());
-}
-
-struct Variant {
+struct LoraVariant {
   int world = 1;
   bool offload_moments = false;
   Recompute recompute = Recompute::kNever;
@@ -23,8 +20,8 @@ struct Variant {
   bool float32_file = false;
 };
 
-struct Fixture : CheckpointFixture {
-  RankGroupOptions OptionsOf(const Variant& variant, bool guarded) {
+struct LoraDeviceFixture : CheckpointFixture {
+  RankGroupOptions OptionsOf(const LoraVariant& variant, bool guarded) {
     RankGroupOptions other = Offloaded(false, variant.offload_moments);
     other.recompute = variant.recompute;
     other.reshard = variant.reshard;
@@ -49,8 +46,8 @@ struct Fixture : CheckpointFixture {
 
 // Two steps, what they leave in every place that it can be looked at, and a step of those that
 // resume from it.
-void RequireSameRun(const Variant& variant) {
-  Fixture f;
+void RequireSameLoraRun(const LoraVariant& variant) {
+  LoraDeviceFixture f;
   TinyModelOptions model = NarrowModel();
   model.float32 = variant.float32_file;
   REQUIRE(WriteTinyModel(f.options.model_dir, model).ok());
@@ -95,15 +92,15 @@ void RequireSameRun(const Variant& variant) {
 TEST_CASE("adapters on a device train, save and resume with the bits of those on the host",
           "[trainer][device][lora]") {
   for (const int world : {1, 2}) {
-    RequireSameRun({.world = world});
-    RequireSameRun({.world = world,
-                    .recompute = Recompute::kAlways,
-                    .reshard = Reshard::kAlways,
-                    .prefetch = false});
+    RequireSameLoraRun({.world = world});
+    RequireSameLoraRun({.world = world,
+                        .recompute = Recompute::kAlways,
+                        .reshard = Reshard::kAlways,
+                        .prefetch = false});
   }
-  RequireSameRun({.world = 3, .offload_moments = true, .reshard = Reshard::kAlways});
-  RequireSameRun({.world = 2, .dtype = DType::kFloat32});
-  RequireSameRun({.float32_file = true});
+  RequireSameLoraRun({.world = 3, .offload_moments = true, .reshard = Reshard::kAlways});
+  RequireSameLoraRun({.world = 2, .dtype = DType::kFloat32});
+  RequireSameLoraRun({.float32_file = true});
 }
 
 }  // namespace tandem

@@ -12,8 +12,8 @@ using namespace tandem::testing;
 
 constexpr int kRounds = 10;
 
-struct Fixture {
-  explicit Fixture(TinyModelOptions model = OddModel()) {
+struct LoraTrainingFixture {
+  explicit LoraTrainingFixture(TinyModelOptions model = OddModel()) {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir, model).ok());
     full = options;
@@ -47,7 +47,7 @@ TEST_CASE("with B at zero the policy is the base, bit for bit", "[trainer][lora]
   for (const bool float32_file : {false, true}) {
     TinyModelOptions model = OddModel();
     model.float32 = float32_file;
-    Fixture f(model);
+    LoraTrainingFixture f(model);
     for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
       f.options.dtype = f.full.dtype = dtype;
       RankGroup full(1, f.full);
@@ -63,7 +63,7 @@ TEST_CASE("with B at zero the policy is the base, bit for bit", "[trainer][lora]
 
 TEST_CASE("gradients of adapters are those of the merged weights, straight through the rounding",
           "[trainer][lora]") {
-  Fixture f;
+  LoraTrainingFixture f;
   f.options.max_micro_batch_tokens = f.full.max_micro_batch_tokens = 80;  // several of them
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     f.options.dtype = f.full.dtype = dtype;
@@ -135,7 +135,7 @@ TEST_CASE("gradients of adapters are those of the merged weights, straight throu
 
 TEST_CASE("ten rounds of train and sync: the base never changes, the rollout holds what is trained",
           "[trainer][lora]") {
-  Fixture f;
+  LoraTrainingFixture f;
   for (const int world : {1, 2}) {
     RankGroup group(world, f.options);
     std::vector<std::vector<std::byte>> base;
@@ -189,7 +189,7 @@ TEST_CASE("ten rounds of train and sync: the base never changes, the rollout hol
 }
 
 TEST_CASE("any number of ranks publishes equal bits of equal adapters", "[trainer][lora]") {
-  Fixture f;
+  LoraTrainingFixture f;
   std::vector<Digest> first;
   for (const int world : {1, 2, 3, 5}) {
     RankGroup group(world, f.options);
@@ -220,7 +220,7 @@ TEST_CASE("a version that carries the base instead is refused, and so are older 
     PublishSource* const announced_;
     PolicyRows* const sent_;
   };
-  Fixture f;
+  LoraTrainingFixture f;
   RankGroup group(1, f.options), older(1, f.options);
   SetB(group, 1);
   SetB(older, 2);
@@ -240,7 +240,7 @@ TEST_CASE("a version that carries the base instead is refused, and so are older 
 }
 
 TEST_CASE("a step whose adapters were not gathered is not published", "[trainer][lora]") {
-  Fixture f;
+  LoraTrainingFixture f;
   for (const bool merge : {true, false}) {
     f.options.lora.merge = merge;
     for (const int world : {1, 2}) {
@@ -277,7 +277,7 @@ TEST_CASE("the base has no master, gradients or moments, and the reference no co
   model.vocab_size = 30000;  // so that it shows
   model.hidden_size = 256;
   model.head_dim = 52;
-  Fixture f(model);
+  LoraTrainingFixture f(model);
   RankGroup group(1, f.options);
   TrainOn(group, f.samples);
   StepOn(group);
@@ -297,7 +297,7 @@ TEST_CASE("the base has no master, gradients or moments, and the reference no co
 
 TEST_CASE("targets without an adapter stay the base's, and the others of a fused weight too",
           "[trainer][lora]") {
-  Fixture f;
+  LoraTrainingFixture f;
   f.options.lora.target_modules = {"q_proj", "down_proj"};
   f.options.lora.exclude_modules = {"model.layers.1.mlp.down_proj"};
   RankGroup group(2, f.options);

@@ -5,6 +5,8 @@
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/fakes/guarded_backend.h"
+#include "tests/trainer_worker/emulated_backend.h"
+#include "tests/trainer_worker/guarded_ranks.h"
 #include "tests/trainer_worker/lora/lora_group.h"
 
 namespace tandem {
@@ -12,17 +14,8 @@ namespace {
 
 using namespace tandem::testing;
 
-std::unique_ptr<Backend> MakeEmulatedBackend() {
-  return MakeCudaBackend(
-             std::make_unique<emulator::EmulatedCuda>(emulator::OptionsFromEnvironment()), 0)
-      .value();
-}
-std::unique_ptr<Backend> MakeGuardedBackend() {
-  return std::make_unique<GuardedBackend>(MakeHostBackend());
-}
-
 // The smallest that a GPU's kernels take.
-TinyModelOptions SmallModel() {
+TinyModelOptions SmallQwen3Model() {
   return {.model_type = "qwen3",
           .num_layers = 2,
           .num_heads = 2,
@@ -31,10 +24,10 @@ TinyModelOptions SmallModel() {
           .intermediate_size = 72};
 }
 
-struct Fixture {
-  Fixture() {
+struct UnmergedCudaFixture {
+  UnmergedCudaFixture() {
     base.model_dir = (dir.path() / "model").string();
-    REQUIRE(WriteTinyModel(base.model_dir, SmallModel()).ok());
+    REQUIRE(WriteTinyModel(base.model_dir, SmallQwen3Model()).ok());
     base.lr = 1e-2;
     base.make_backend = MakeEmulatedBackend;
     beside = base;
@@ -47,7 +40,7 @@ struct Fixture {
   std::vector<Sample> samples = RandomSamples(4, 3);
 };
 
-std::vector<float> GradientsOf(RankGroup& group) {
+std::vector<float> GradientsInPlace(RankGroup& group) {
   ParameterShard& shard = group[0].session->shard();
   return {shard.gradients(), shard.gradients() + shard.elements()};
 }
@@ -73,7 +66,7 @@ void Step(RankGroup& group, const std::vector<Sample>& samples) {
 
 TEST_CASE("on a GPU adapters beside the base whose B is zero are the base, and so is the reference",
           "[trainer][cuda][lora]") {
-  Fixture f;
+  UnmergedCudaFixture f;
   RankGroup base(1, f.base), one(1, f.beside), two(2, f.beside), host(1, f.on_host);
   const LogProbsBySample want = ScoresOf(base, f.samples, false);
   for (RankGroup* const group : {&one, &two}) {
@@ -98,7 +91,7 @@ TEST_CASE("on a GPU adapters beside the base whose B is zero are the base, and s
 
 TEST_CASE("on a GPU adapters beside the base learn what they do on a CPU",
           "[trainer][cuda][lora]") {
-  Fixture f;
+  UnmergedCudaFixture f;
   for (const std::vector<std::string>& targets :
        {std::vector<std::string>{"all-linear"},
         {R"(.*layers\.1\..*_proj)", "model.layers.0.self_attn.k_proj"}}) {
@@ -108,7 +101,7 @@ TEST_CASE("on a GPU adapters beside the base learn what they do on a CPU",
       SetB(*group, 5);
       TrainOn(*group, f.samples);
     }
-    const std::vector<float> ours = GradientsOf(gpu), theirs = GradientsOf(host);
+    const std::vector<float> ours = GradientsInPlace(gpu), theirs = GradientsInPlace(host);
     REQUIRE(ours.size() == theirs.size());
     double error = 0, size = 0;
     for (size_t i = 0; i < ours.size(); ++i) {
@@ -129,12 +122,12 @@ TEST_CASE("on a GPU adapters beside the base learn what they do on a CPU",
 
 TEST_CASE("on a GPU cutting a batch and recomputing layers change no bit of adapters' gradients",
           "[trainer][cuda][lora]") {
-  Fixture f;
+  UnmergedCudaFixture f;
   const auto gradients = [&] {
     RankGroup group(1, f.beside);
     SetB(group, 5);
     TrainOn(group, f.samples);
-    return GradientsOf(group);
+    return GradientsInPlace(group);
   };
   const std::vector<float> want = gradients();
   f.beside.max_micro_batch_tokens = 55;  // a sample or two
@@ -144,7 +137,7 @@ TEST_CASE("on a GPU cutting a batch and recomputing layers change no bit of adap
 }
 
 TEST_CASE("a GPU's trainer sends adapters alone to who holds the base", "[trainer][cuda][lora]") {
-  Fixture f;
+  UnmergedCudaFixture f;
   f.beside.transport = "shm";
   RankGroup group(1, f.beside);
   TrainingSession& session = *group[0].session;
@@ -166,7 +159,7 @@ TEST_CASE("a GPU's trainer sends adapters alone to who holds the base", "[traine
 }
 
 TEST_CASE("a device refuses adapters' dropout by name", "[trainer][cuda][lora]") {
-  Fixture f;
+  UnmergedCudaFixture f;
   RankGroup group(1, f.beside);
   group[0].options.lora.dropout = 0.1;
   const absl::Status status = StartSession(group[0]);
@@ -179,7 +172,7 @@ TEST_CASE("a device refuses adapters' dropout by name", "[trainer][cuda][lora]")
 
 TEST_CASE("adapters beside the base in memory that the host cannot touch have the host's bits",
           "[trainer][lora]") {
-  Fixture f;
+  UnmergedCudaFixture f;
   RankGroupOptions guarded = f.on_host;
   guarded.make_backend = MakeGuardedBackend;
   for (const int world : {1, 2}) {

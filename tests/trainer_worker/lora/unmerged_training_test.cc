@@ -9,8 +9,8 @@ namespace {
 
 using namespace tandem::testing;
 
-struct Fixture {
-  explicit Fixture(TinyModelOptions model = OddModel()) {
+struct UnmergedFixture {
+  explicit UnmergedFixture(TinyModelOptions model = OddModel()) {
     full.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(full.model_dir, model).ok());
     full.lr = 1e-2;
@@ -40,7 +40,7 @@ TEST_CASE("merged or beside the base, adapters whose B is zero are the base, bit
   for (const char* type : {"llama", "qwen2", "qwen3"}) {
     TinyModelOptions model = OddModel();
     model.model_type = type;
-    Fixture f(model);
+    UnmergedFixture f(model);
     for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
       f.full.dtype = f.merged.dtype = f.beside.dtype = dtype;
       RankGroup full(1, f.full), merged(1, f.merged);
@@ -59,7 +59,7 @@ TEST_CASE("merged or beside the base, adapters whose B is zero are the base, bit
 
 TEST_CASE("in float32 adapters beside the base compute and learn what merged ones do",
           "[trainer][lora]") {
-  Fixture f;
+  UnmergedFixture f;
   f.merged.dtype = f.beside.dtype = DType::kFloat32;
   f.merged.max_micro_batch_tokens = f.beside.max_micro_batch_tokens = 80;  // several of them
   for (const std::vector<std::string>& targets :
@@ -96,7 +96,7 @@ TEST_CASE("in float32 adapters beside the base compute and learn what merged one
 
 TEST_CASE("layers that are recomputed or streamed change no bit of adapters beside the base",
           "[trainer][lora]") {
-  Fixture f;
+  UnmergedFixture f;
   f.beside.lora.target_modules = {R"(.*layers\.1\..*_proj)", "model.layers.0.self_attn.k_proj"};
   const auto gradients_with = [&](Recompute recompute, Reshard reshard) {
     RankGroupOptions options = f.beside;
@@ -115,7 +115,7 @@ TEST_CASE("layers that are recomputed or streamed change no bit of adapters besi
 
 TEST_CASE("only adapters cross once a rollout holds the base, whatever it does in between",
           "[trainer][lora]") {
-  Fixture f;
+  UnmergedFixture f;
   for (const auto& [world, targets] :
        {std::pair(1, std::vector<std::string>{"all-linear"}),
         {2, {"all-linear"}},
@@ -151,11 +151,11 @@ TEST_CASE("only adapters cross once a rollout holds the base, whatever it does i
 }
 
 TEST_CASE("adapters are refused where the base is not held, or is another", "[trainer][lora]") {
-  Fixture f;
+  UnmergedFixture f;
   RankGroup group(1, f.beside);
   TinyModelOptions changed = OddModel();
   changed.seed = 2;
-  Fixture g(changed);
+  UnmergedFixture g(changed);
   RankGroup other(1, g.beside);
   Receiver receiver(*group[0].session);
   // Nothing is held.
@@ -182,7 +182,7 @@ TEST_CASE("adapters are refused where the base is not held, or is another", "[tr
 TEST_CASE(
     "adapters are refused where a byte of the base changed since it came, until it is sent again",
     "[trainer][lora]") {
-  Fixture f;
+  UnmergedFixture f;
   RankGroup group(1, f.beside);
   Receiver receiver(*group[0].session);
   const WeightLayout& layout = receiver.layout;
@@ -211,7 +211,7 @@ TEST_CASE(
 
 TEST_CASE("an update of adapters carries neither the base nor less than all adapters",
           "[trainer][lora]") {
-  Fixture f;
+  UnmergedFixture f;
   RankGroup group(1, f.beside);
   Receiver receiver(*group[0].session);
   REQUIRE(PublishTo(group[0], receiver, 0, UpdateScope::kWhole).ok());
@@ -249,7 +249,7 @@ TEST_CASE("the adapters of another version than is announced are refused", "[tra
     PublishSource* const announced_;
     PolicyRows* const sent_;
   };
-  Fixture f;
+  UnmergedFixture f;
   RankGroup group(1, f.beside), older(1, f.beside);
   SetB(group, 1);
   SetB(older, 2);

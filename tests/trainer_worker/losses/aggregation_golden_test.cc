@@ -13,7 +13,7 @@ namespace {
 
 using namespace tandem::testing;
 
-void RequireValues(const at::Tensor& got, const Json& want) {
+void RequireTensorValues(const at::Tensor& got, const Json& want) {
   REQUIRE(CompareValues(Values(got), ParseTensor(want).values, 1e-5, 5e-5) == "");
 }
 
@@ -29,9 +29,9 @@ void CheckAggLoss(const GoldenFamily&, const GoldenCase& c) {
     return;
   }
   REQUIRE(value.ok());
-  RequireValues(*value, c.outputs.at("loss"));
+  RequireTensorValues(*value, c.outputs.at("loss"));
   value->backward();
-  RequireValues(loss.grad(), c.outputs.at("grad_loss_mat"));
+  RequireTensorValues(loss.grad(), c.outputs.at("grad_loss_mat"));
 }
 
 void CheckValueLoss(const GoldenFamily&, const GoldenCase& c) {
@@ -50,11 +50,11 @@ void CheckValueLoss(const GoldenFamily&, const GoldenCase& c) {
     return;
   }
   REQUIRE(result.ok());
-  RequireValues(result->loss, c.outputs.at("loss"));
+  RequireTensorValues(result->loss, c.outputs.at("loss"));
   REQUIRE(IsClose(result->clipped_fraction, ParseTensor(c.outputs.at("vf_clipfrac")).values.at(0),
                   1e-5, 5e-5));
   result->loss.backward();
-  RequireValues(tensors.values.grad(), c.outputs.at("grad_vpreds"));
+  RequireTensorValues(tensors.values.grad(), c.outputs.at("grad_vpreds"));
 }
 
 void CheckVariance(const GoldenFamily&, const GoldenCase& c) {
@@ -69,7 +69,7 @@ void CheckVariance(const GoldenFamily&, const GoldenCase& c) {
     return;
   }
   REQUIRE(got.ok());
-  RequireValues(*got, c.outputs.at("value"));
+  RequireTensorValues(*got, c.outputs.at("value"));
 }
 
 void CheckResponseMask(const GoldenFamily&, const GoldenCase& c) {

@@ -9,6 +9,7 @@ namespace tandem {
 namespace {
 
 using testing::GoldenCase;
+using testing::GoldenDir;
 using testing::GoldenFamily;
 using testing::GoldenTensor;
 using testing::Json;
@@ -16,18 +17,9 @@ using testing::ParseTensor;
 using testing::RowsOf;
 using testing::ScaleOf;
 
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return testing::CommittedGoldenDir();
-#else
-  return testing::GoldenDirOrSkip();
-#endif
-}
+constexpr double kBypassRtol = 1e-4, kBypassAtol = 1e-5;
 
-constexpr double kRtol = 1e-4, kAtol = 1e-5;
-
-std::optional<std::string> Text(const Json& options, const char* key) {
+std::optional<std::string> BypassText(const Json& options, const char* key) {
   if (!options.contains(key) || options.at(key).is_null()) return std::nullopt;
   const Json& value = options.at(key);
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -36,15 +28,16 @@ std::optional<std::string> Text(const Json& options, const char* key) {
 BypassOptions BypassOf(const Json& json) {
   BypassOptions options;
   options.loss_type = json.value("loss_type", "ppo_clip");
-  options.correction.rollout_is = Text(json, "rollout_is");
-  options.correction.rollout_is_threshold = Text(json, "rollout_is_threshold").value_or("2.0");
+  options.correction.rollout_is = BypassText(json, "rollout_is");
+  options.correction.rollout_is_threshold =
+      BypassText(json, "rollout_is_threshold").value_or("2.0");
   options.correction.rollout_is_batch_normalize = json.value("rollout_is_batch_normalize", false);
-  options.correction.rollout_rs = Text(json, "rollout_rs");
-  options.correction.rollout_rs_threshold = Text(json, "rollout_rs_threshold");
+  options.correction.rollout_rs = BypassText(json, "rollout_rs");
+  options.correction.rollout_rs_threshold = BypassText(json, "rollout_rs_threshold");
   return options;
 }
 
-LossTokens TokensOf(const Json& scenario) {
+LossTokens BypassTokens(const Json& scenario) {
   const GoldenTensor log_prob = ParseTensor(scenario.at("log_prob"));
   LossTokens tokens;
   tokens.log_probs = log_prob.Floats();
@@ -57,8 +50,8 @@ LossTokens TokensOf(const Json& scenario) {
 }
 
 // A spread over tokens comes from a difference of squares in float32 there.
-double AtolOf(const std::string& name, const RolloutCorrectionOptions& options) {
-  if (!name.ends_with("_std") || name.ends_with("_seq_std")) return kAtol;
+double AtolOfBypass(const std::string& name, const RolloutCorrectionOptions& options) {
+  if (!name.ends_with("_std") || name.ends_with("_seq_std")) return kBypassAtol;
   const bool weights = name.find("rollout_is_") != std::string::npos;
   const std::string text =
       weights ? options.rollout_is_threshold : options.rollout_rs_threshold.value_or("1");
@@ -81,7 +74,7 @@ std::map<std::string, double> CorrectionMetrics(const LossTokens& tokens,
 }
 
 void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
-  const LossTokens tokens = TokensOf(family.Scenario(c));
+  const LossTokens tokens = BypassTokens(family.Scenario(c));
   const BypassOptions bypass = BypassOf(c.options.at("rollout_correction"));
   PolicyLossOptions options;
   options.clip_ratio_low = c.options.at("clip_ratio_low").get<double>();
@@ -98,13 +91,13 @@ void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
   }
   INFO(result.status().ToString());
   REQUIRE(result.ok());
-  REQUIRE(
-      testing::IsClose(result->loss, ParseTensor(c.outputs.at("loss")).values[0], kRtol, kAtol));
+  REQUIRE(testing::IsClose(result->loss, ParseTensor(c.outputs.at("loss")).values[0], kBypassRtol,
+                           kBypassAtol));
   const GoldenTensor gradient = ParseTensor(c.outputs.at("grad_log_prob"));
   double largest = 0;
   for (const double value : gradient.values) largest = std::max(largest, std::abs(value));
-  REQUIRE(testing::CompareValues(result->grad_log_probs, gradient.values, kRtol,
-                                 std::max(kAtol, 1e-6 * largest)) == "");
+  REQUIRE(testing::CompareValues(result->grad_log_probs, gradient.values, kBypassRtol,
+                                 std::max(kBypassAtol, 1e-6 * largest)) == "");
   auto metrics = CorrectionMetrics(tokens, bypass.correction);
   metrics["actor/ppo_kl"] = result->approx_kl_sum / (result->tokens + 1e-8);
   metrics["actor/pg_clipfrac"] = result->clipped_sum / (result->tokens + 1e-8);
@@ -116,7 +109,8 @@ void CheckBypass(const GoldenFamily& family, const GoldenCase& c) {
       REQUIRE_FALSE(metrics.contains(name));
       continue;
     }
-    REQUIRE(testing::IsClose(metrics.at(name), want, kRtol, AtolOf(name, bypass.correction)));
+    REQUIRE(testing::IsClose(metrics.at(name), want, kBypassRtol,
+                             AtolOfBypass(name, bypass.correction)));
   }
 }
 

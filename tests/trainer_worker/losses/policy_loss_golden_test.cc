@@ -12,16 +12,7 @@ namespace {
 
 using namespace tandem::testing;
 
-// The same checks for the external set and for the one that is committed.
-std::filesystem::path GoldenDir() {
-#ifdef TANDEM_COMMITTED_GOLDEN
-  return CommittedGoldenDir();
-#else
-  return GoldenDirOrSkip();
-#endif
-}
-
-PolicyLossOptions OptionsOf(const Json& options) {
+PolicyLossOptions LossOptionsOf(const Json& options) {
   PolicyLossOptions result;
   const auto set = [&](const char* key, double& value) { value = options.value(key, value); };
   result.loss_mode = options.at("loss_mode").get<std::string>();
@@ -46,7 +37,7 @@ void RequireGradient(const std::vector<float>& got, const GoldenTensor& want) {
 }
 
 // Every metric that the case has and that is one of `known`; it may have no other.
-void RequireMetrics(const Json& metrics, const std::map<std::string, double>& known) {
+void RequireLossMetrics(const Json& metrics, const std::map<std::string, double>& known) {
   for (const auto& [name, want] : metrics.items()) {
     INFO(name);
     REQUIRE(known.contains(name));
@@ -100,7 +91,7 @@ void CheckPolicyLoss(const GoldenFamily& family, const GoldenCase& c) {
   if (c.options.at("use_rollout_is_weights").get<bool>()) {
     tokens.is_weights = ParseTensor(scenario.at("rollout_is_weights")).Floats();
   }
-  const PolicyLossOptions options = OptionsOf(c.options);
+  const PolicyLossOptions options = LossOptionsOf(c.options);
   tokens.selected = SelectedOf(tokens, options);
   // The reference takes geo_mean's mean over the batch at hand, whatever the global one is.
   const bool local = options.loss_mode == "geo_mean";
@@ -116,7 +107,7 @@ void CheckPolicyLoss(const GoldenFamily& family, const GoldenCase& c) {
   REQUIRE(result.ok());
   REQUIRE(IsClose(result->loss, ParseTensor(c.outputs.at("loss")).values[0], 1e-4, 1e-5));
   RequireGradient(result->grad_log_probs, ParseTensor(c.outputs.at("grad_log_prob")));
-  RequireMetrics(c.outputs.at("metrics"), MetricsOf(*result, options));
+  RequireLossMetrics(c.outputs.at("metrics"), MetricsOf(*result, options));
 }
 
 // Where the response tokens of each padded row lie in the packed arrays; -1: padding.
@@ -166,7 +157,7 @@ void CheckPpoLoss(const GoldenFamily&, const GoldenCase& c) {
   tokens.mask = ParseTensor(c.inputs.at("response_mask")).Floats();
   tokens.rows = RowsOf(old);
   tokens.num_rows = old.shape.at(0);
-  PolicyLossOptions options = OptionsOf(c.options);
+  PolicyLossOptions options = LossOptionsOf(c.options);
   options.use_kl_loss = c.options.at("use_kl_loss").get<bool>();
   options.kl_loss_coef = c.options.at("kl_loss_coef").get<double>();
   options.kl_loss_type = c.options.at("kl_loss_type").get<std::string>();
@@ -186,7 +177,7 @@ void CheckPpoLoss(const GoldenFamily&, const GoldenCase& c) {
   grad_entropy.resize(positions.size(), 0.0f);
   RequireGradient(Pack(grad_entropy, positions, packed.size()),
                   ParseTensor(c.outputs.at("grad_entropy")));
-  RequireMetrics(c.outputs.at("metrics"), MetricsOf(*result, options));
+  RequireLossMetrics(c.outputs.at("metrics"), MetricsOf(*result, options));
 }
 
 void CheckKlPenalty(const GoldenFamily&, const GoldenCase& c) {

@@ -9,10 +9,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/text.h"
 #include "trainer_worker/losses/policy_loss_kind.h"
 
 namespace tandem {
 namespace {
+
+using testing::Says;
 
 PolicyLossOptions OptionsFor(const std::string& name) {
   PolicyLossOptions options;
@@ -31,10 +34,6 @@ LossTokens OnPolicy(const PolicyLossOptions& options) {
   tokens.num_rows = 2;
   if (SelectionOf(options) != Selection::kNone) tokens.selected.assign(5, 0);
   return tokens;
-}
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
 }
 
 TEST_CASE("on policy every loss has the plain policy gradient, and nothing is clipped",

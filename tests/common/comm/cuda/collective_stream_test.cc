@@ -9,15 +9,13 @@
 #include "common/comm/ordered_communicator.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/comm_test_group.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::CountOf;
 using Calls = std::vector<std::string>;
-
-int64_t CountOf(const Calls& calls, const std::string& name) {
-  return std::count(calls.begin(), calls.end(), name);
-}
 
 struct Stream {
   Stream() : compute(*cuda.CreateStream()) {

@@ -11,15 +11,13 @@
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/comm_test_group.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
+using testing::CountOf;
 using testing::Says;
-
-int64_t CountOf(const std::vector<std::string>& calls, const std::string& name) {
-  return std::count(calls.begin(), calls.end(), name);
-}
 
 StagedOptions OptionsFor(CudaApi* cuda, Clock* clock) {
   StagedOptions options;

@@ -10,7 +10,7 @@
 namespace tandem::testing {
 namespace {
 
-using Way = NcclTransfer::Way;
+using TransferWay = NcclTransfer::Way;
 constexpr int kTaken = -1;  // the peer of a send that was received
 
 }  // namespace
@@ -110,14 +110,14 @@ absl::Status FakeNccl::Do(Group& group) {
   }
   for (size_t rank = 0; rank < group.parts.size(); ++rank) {
     for (const NcclTransfer& transfer : group.parts[rank].transfers) {
-      if (transfer.way == Way::kSend) continue;
+      if (transfer.way == TransferWay::kSend) continue;
       TANDEM_RETURN_IF_ERROR(Deliver(group, static_cast<int>(rank), transfer));
     }
   }
   for (Part& part : group.parts) {
     if (!part.transfers.empty() &&
         std::any_of(part.transfers.begin(), part.transfers.end(), [](const NcclTransfer& one) {
-          return one.way == Way::kSend && one.peer != kTaken;
+          return one.way == TransferWay::kSend && one.peer != kTaken;
         })) {
       return Internal("a send has no receive");
     }
@@ -144,7 +144,7 @@ absl::Status FakeNccl::Sum(const Group& group, size_t index) {
 absl::Status FakeNccl::Deliver(Group& group, int to, const NcclTransfer& receive) {
   std::vector<NcclTransfer>& sends = group.parts[static_cast<size_t>(receive.peer)].transfers;
   const auto sent = std::find_if(sends.begin(), sends.end(), [&](const NcclTransfer& one) {
-    return one.way == Way::kSend && one.peer == to;
+    return one.way == TransferWay::kSend && one.peer == to;
   });
   if (sent == sends.end() || sent->bytes != receive.bytes) {
     return Internal("rank {} has no send of {} bytes to rank {}", receive.peer, receive.bytes, to);
@@ -161,12 +161,12 @@ absl::Status FakeNccl::AllGather(
   const Member& me = *members_.at(comm);
   Part part;
   for (int rank = 0; rank < static_cast<int>(me.group->parts.size()); ++rank) {
-    part.transfers.push_back({Way::kSend, const_cast<void*>(mine), bytes, rank});
+    part.transfers.push_back({TransferWay::kSend, const_cast<void*>(mine), bytes, rank});
   }
   // After all sends: a rank's own piece may be the one it sends.
   for (int rank = 0; rank < static_cast<int>(me.group->parts.size()); ++rank) {
     part.transfers.push_back(
-        {Way::kReceive, static_cast<std::byte*>(all) + rank * bytes, bytes, rank});
+        {TransferWay::kReceive, static_cast<std::byte*>(all) + rank * bytes, bytes, rank});
   }
   return Give(comm, stream, std::move(part));
 }
@@ -178,9 +178,10 @@ absl::Status FakeNccl::Broadcast(
   const Member& me = *members_.at(comm);
   Part part;
   for (int rank = 0; rank < static_cast<int>(me.group->parts.size()); ++rank) {
-    if (me.rank == root && rank != root) part.transfers.push_back({Way::kSend, data, bytes, rank});
+    if (me.rank == root && rank != root)
+      part.transfers.push_back({TransferWay::kSend, data, bytes, rank});
   }
-  if (me.rank != root) part.transfers.push_back({Way::kReceive, data, bytes, root});
+  if (me.rank != root) part.transfers.push_back({TransferWay::kReceive, data, bytes, root});
   return Give(comm, stream, std::move(part));
 }
 

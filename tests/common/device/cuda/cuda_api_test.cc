@@ -7,11 +7,12 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
+using testing::kMiB;
 
 // The emulator in all its ways first; then the driver, if this machine has a device.
 std::vector<std::unique_ptr<CudaApi>> Implementations() {

@@ -8,7 +8,7 @@ namespace {
 
 using emulator::EmulatedCuda;
 using testing::AddTo;
-using testing::Calls;
+using testing::CallsOf;
 using testing::Repeated;
 
 }  // namespace
@@ -59,7 +59,7 @@ TEST_CASE("where scratch finds no memory nothing is done until that was told, wi
   context->Zero(before, 64);
   context->Read(&read, before, 1);
   REQUIRE(read == std::byte{42});
-  REQUIRE(Calls(cuda, "Malloc") + Calls(cuda, "Fill") + Calls(cuda, "Copy") == 0);
+  REQUIRE(CallsOf(cuda, "Malloc") + CallsOf(cuda, "Fill") + CallsOf(cuda, "Copy") == 0);
   const absl::Status told = context->Synchronize();
   REQUIRE(absl::IsResourceExhausted(told));
   for (const char* part : {"the kernels' scratch (4194304 bytes)", "the device is full",
@@ -100,7 +100,7 @@ TEST_CASE("where uploads or a graph find no memory the step is told, and recorde
     REQUIRE(step(100) == -1);  // the arena of its graph
     REQUIRE(context->graphs() == 0);
     for (const int sum : {1010, 2010, 3010}) REQUIRE(step(1000) == sum);
-    REQUIRE(Calls(cuda, "LaunchGraph") == 2);
+    REQUIRE(CallsOf(cuda, "LaunchGraph") == 2);
   }
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using emulator::EmulatedCuda;
 using testing::AddTo;
-using testing::Calls;
+using testing::CallsOf;
 using testing::Repeated;
 
 }  // namespace
@@ -55,11 +55,11 @@ TEST_CASE("late reads wait for nothing and are there when the device was waited 
   context->ReadLater(all.data(), there, 1 << 20);
   context->ReadLater(&last, there + all.size() - 1, 4);
   context->ReadLater(nullptr, nullptr, 0);
-  REQUIRE(Calls(cuda, "Synchronize") == 0);
+  REQUIRE(CallsOf(cuda, "Synchronize") == 0);
   REQUIRE(first == 0);
   REQUIRE(all.back() == 0);
   REQUIRE(context->Synchronize().ok());
-  REQUIRE(Calls(cuda, "Synchronize") == 1);
+  REQUIRE(CallsOf(cuda, "Synchronize") == 1);
   REQUIRE(first == 7);
   REQUIRE(last == 7);
   REQUIRE(all == values);
@@ -70,7 +70,7 @@ TEST_CASE("late reads wait for nothing and are there when the device was waited 
   context->Read(&after, there, 4);
   REQUIRE(before == 7);
   REQUIRE(after == 0);
-  REQUIRE(Calls(cuda, "AllocateHost") == 3);
+  REQUIRE(CallsOf(cuda, "AllocateHost") == 3);
 }
 
 TEST_CASE("late reads that fail, or that nobody waited for, write nothing") {
@@ -120,7 +120,7 @@ TEST_CASE("a step is done, then captured, then replayed, each time with its own 
   REQUIRE(step(100) == 111);
   REQUIRE(step(1000) == 1111);
   REQUIRE(launched == 2);  // done once, captured once
-  REQUIRE(Calls(cuda, "LaunchGraph") == 3);
+  REQUIRE(CallsOf(cuda, "LaunchGraph") == 3);
   REQUIRE(context->graphs() == 1);
   // Without a wait in between the second replay waits for the first: it would overwrite its input.
   context->BeginGraph(1);
@@ -128,7 +128,7 @@ TEST_CASE("a step is done, then captured, then replayed, each time with its own 
   REQUIRE(context->EndGraph());
   cuda.ForgetCalls();
   context->BeginGraph(1);
-  REQUIRE(Calls(cuda, "Synchronize") == 1);
+  REQUIRE(CallsOf(cuda, "Synchronize") == 1);
   context->Upload(Repeated(1));
   REQUIRE(context->EndGraph());
   REQUIRE(context->Synchronize().ok());
@@ -176,15 +176,15 @@ TEST_CASE("a step that cannot be captured is done without a graph, with the same
   cuda.FailCall(call, absl::InternalError("not today"));
   for (int i = 1; i <= 5; ++i) REQUIRE(steps.Step(1, 2 * i) == i * (i + 1));
   REQUIRE(steps.again == (call == "BeginCapture" ? 0 : 1));
-  REQUIRE(Calls(cuda, "BeginCapture") == 1);  // this key never again
+  REQUIRE(CallsOf(cuda, "BeginCapture") == 1);  // this key never again
   REQUIRE(context->Synchronize().ok());
   context->DropGraphs();
   for (int i = 6; i <= 9; ++i) REQUIRE(steps.Step(1, 2 * i) == i * (i + 1));
-  REQUIRE(Calls(cuda, "BeginCapture") == 1);
+  REQUIRE(CallsOf(cuda, "BeginCapture") == 1);
   // Another key is captured as always.
   for (int i = 10; i <= 13; ++i) REQUIRE(steps.Step(2, 2 * i) == i * (i + 1));
-  REQUIRE(Calls(cuda, "BeginCapture") == 2);
-  REQUIRE(Calls(cuda, "EndCapture") == (call == "BeginCapture" ? 1 : 2));
+  REQUIRE(CallsOf(cuda, "BeginCapture") == 2);
+  REQUIRE(CallsOf(cuda, "EndCapture") == (call == "BeginCapture" ? 1 : 2));
 }
 
 TEST_CASE("a step that does what no capture bears is done without a graph") {
@@ -208,7 +208,7 @@ TEST_CASE("a step that does what no capture bears is done without a graph") {
     REQUIRE(sums[31] == 1);
   }
   REQUIRE(allocated.size() == 4);
-  REQUIRE(Calls(cuda, "BeginCapture") == 1);
+  REQUIRE(CallsOf(cuda, "BeginCapture") == 1);
   for (std::byte* const memory : allocated) REQUIRE(cuda.Free(memory).ok());
 }
 
@@ -246,7 +246,7 @@ TEST_CASE("a graph that is refused is made anew") {
   }
   for (int i = 3; i <= 6; ++i) REQUIRE(steps.Step(1, 1) == i);
   REQUIRE(steps.again == 0);
-  REQUIRE(Calls(cuda, "BeginCapture") == 3);
+  REQUIRE(CallsOf(cuda, "BeginCapture") == 3);
   REQUIRE(context->Synchronize().ok());
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("of more keys than are kept, the one that was used longest ago goes") 
     use(key);
   }
   const int64_t held = context->held_bytes();
-  const int64_t captures = Calls(cuda, "BeginCapture");
+  const int64_t captures = CallsOf(cuda, "BeginCapture");
   use(0);  // key 1 is the oldest now
   REQUIRE(context->evicted_graphs() == 0);
   use(1000);
@@ -269,12 +269,12 @@ TEST_CASE("of more keys than are kept, the one that was used longest ago goes") 
   REQUIRE(context->graphs() == CudaContext::kMaxGraphs);
   REQUIRE(context->evicted_graphs() == 1);
   REQUIRE(context->held_bytes() == held);
-  REQUIRE(Calls(cuda, "DestroyGraph") == 1);
+  REQUIRE(CallsOf(cuda, "DestroyGraph") == 1);
   use(0);
-  REQUIRE(Calls(cuda, "BeginCapture") == captures + 1);
+  REQUIRE(CallsOf(cuda, "BeginCapture") == captures + 1);
   use(1);  // as if new
   use(1);
-  REQUIRE(Calls(cuda, "BeginCapture") == captures + 2);
+  REQUIRE(CallsOf(cuda, "BeginCapture") == captures + 2);
   REQUIRE(context->evicted_graphs() == 2);
 }
 

@@ -8,11 +8,12 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
-constexpr int64_t kMiB = int64_t{1} << 20;
+using testing::kMiB;
 
 }  // namespace
 

@@ -28,8 +28,8 @@ __global__ void Update(float* master, float* moment, int64_t n) {
 }
 
 // Two arrays at home, cut into six windows, the last one shorter.
-struct Rig {
-  explicit Rig(uint64_t late = 0)
+struct OffloadStreamRig {
+  explicit OffloadStreamRig(uint64_t late = 0)
       : cuda({.total_bytes = int64_t{64} << 20, .late_streams = late}),
         context(*CudaContext::Create(&cuda, 0)) {
     for (const char* tag : {"master", "optimizer"}) {
@@ -77,7 +77,7 @@ struct Rig {
 TEST_CASE("every window comes in, is worked on and goes home, whichever streams are late") {
   // Bits: the context's stream, and those of the two passes, in and out.
   const uint64_t late = GENERATE(range(0, 8));
-  Rig rig(late | late >> 1 << 3);
+  OffloadStreamRig rig(late | late >> 1 << 3);
   for (int pass = 1; pass <= 2; ++pass) {
     const auto stream = *rig.Create();
     REQUIRE(BytesIn(rig.ledger.Snapshot(), Location::kDevice) == 4 * (int64_t{2} << 20));
@@ -96,7 +96,7 @@ TEST_CASE("every window comes in, is worked on and goes home, whichever streams 
 }
 
 TEST_CASE("the host waits for no window, and the next ones come in before a window is closed") {
-  Rig rig;
+  OffloadStreamRig rig;
   const auto stream = *rig.Create();
   const Calls in = {"WaitEvent", "Copy", "Copy", "Record"};
   Calls calls = rig.cuda.calls();
@@ -122,7 +122,7 @@ TEST_CASE("whichever call fails, the error comes through and nothing is left on 
       GENERATE(as<std::string>(), "ReserveAddresses", "CreatePages", "MapPages", "Fill",
                "CreateStream", "CreateEvent", "WaitEvent", "Copy", "Record", "Synchronize");
   const int skipped = GENERATE(0, 1, 3, 5);
-  Rig rig;
+  OffloadStreamRig rig;
   rig.cuda.FailCall(call, absl::Status(absl::StatusCode::kInternal, "injected"), skipped);
   bool reached = false;
   {
@@ -143,7 +143,7 @@ TEST_CASE("whichever call fails, the error comes through and nothing is left on 
 }
 
 TEST_CASE("no arrays or no windows: nothing happens") {
-  Rig rig;
+  OffloadStreamRig rig;
   const auto without_arrays =
       *CudaOffloadStream::Create(rig.context.get(), {}, rig.windows, &rig.ledger);
   REQUIRE(without_arrays->Open(0)->empty());

@@ -9,18 +9,20 @@
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/support/text.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
+using testing::kMiB;
+using testing::Says;
 using Calls = std::vector<std::string>;
 using emulator::EmulatedCuda;
 
-constexpr int64_t kMiB = int64_t{1} << 20;
-
 // A device with a context and a region of 10 MiB in chunks of 4, 4 and 2.
-struct Rig {
-  explicit Rig(emulator::EmulatedCudaOptions options = {}) : cuda(options) {
+struct CudaRegionRig {
+  explicit CudaRegionRig(emulator::EmulatedCudaOptions options = {}) : cuda(options) {
     context = *CudaContext::Create(&cuda, 0);
     region = *CudaRegion::Reserve(context.get(), "kv_cache", 9 * kMiB, &ledger,
                                   {.chunk_bytes = 4 * kMiB, .others_bytes = kMiB, .clock = &clock});
@@ -40,18 +42,14 @@ bool AllZero(const MemoryRegion& region) {
                      [](std::byte b) { return b == std::byte{0}; });
 }
 
-bool Names(const absl::Status& status, const std::string& what) {
-  return std::string(status.message()).find(what) != std::string::npos;
-}
-
-absl::Status Injected(absl::StatusCode code = absl::StatusCode::kInternal) {
+absl::Status InjectedFailure(absl::StatusCode code = absl::StatusCode::kInternal) {
   return absl::Status(code, "injected");
 }
 
 }  // namespace
 
 TEST_CASE("a region of a GPU maps few large chunks and gives them back, the last one first") {
-  Rig rig;
+  CudaRegionRig rig;
   REQUIRE(rig.region->bytes() == 10 * kMiB);
   REQUIRE(rig.region->Map().ok());
   REQUIRE(rig.cuda.calls() == Calls{"CreatePages", "MapPages", "CreatePages", "MapPages",
@@ -80,7 +78,7 @@ TEST_CASE("by default the chunks are of a GiB") {
   const auto region = *CudaRegion::Reserve(context.get(), "kv_cache", int64_t{60} << 30, nullptr);
   REQUIRE(region->bytes() == int64_t{60} << 30);
   cuda.ForgetCalls();
-  cuda.FailCall("MapPages", Injected());  // before the emulator touches a GiB
+  cuda.FailCall("MapPages", InjectedFailure());  // before the emulator touches a GiB
   REQUIRE(!region->Map().ok());
   const bool fits = room == int64_t{1} << 30;
   REQUIRE(cuda.calls() ==
@@ -88,7 +86,7 @@ TEST_CASE("by default the chunks are of a GiB") {
 }
 
 TEST_CASE("addresses stay, zeros come back and nothing grows over a hundred cycles") {
-  Rig rig;
+  CudaRegionRig rig;
   std::byte* const address = rig.region->data();
   REQUIRE(reinterpret_cast<uintptr_t>(address) != 0);
   for (int cycle = 0; cycle < 100; ++cycle) {
@@ -105,7 +103,7 @@ TEST_CASE("addresses stay, zeros come back and nothing grows over a hundred cycl
 }
 
 TEST_CASE("the ledger counts a region as the device's, and not as resident in the process") {
-  Rig rig;
+  CudaRegionRig rig;
   REQUIRE(rig.region->Map().ok());
   const LedgerSnapshot snapshot = rig.ledger.Snapshot();
   REQUIRE(BytesIn(snapshot, Location::kDevice) == 10 * kMiB);
@@ -119,13 +117,13 @@ TEST_CASE("whichever call of Map fails, all is given back and the next Map works
   const std::string call = GENERATE(as<std::string>(), "CreatePages", "MapPages", "Fill");
   const int skipped = GENERATE(0, 1, 2);
   if (call == "Fill" && skipped > 0) return;
-  Rig rig;
-  rig.cuda.FailCall(call, Injected(absl::StatusCode::kResourceExhausted), skipped);
+  CudaRegionRig rig;
+  rig.cuda.FailCall(call, InjectedFailure(absl::StatusCode::kResourceExhausted), skipped);
   const absl::Status status = rig.region->Map();
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
-  REQUIRE(Names(status, "kv_cache"));
-  REQUIRE(Names(status, std::to_string(10 * kMiB)));
-  REQUIRE(Names(status, "injected"));
+  REQUIRE(Says(status, "kv_cache"));
+  REQUIRE(Says(status, std::to_string(10 * kMiB)));
+  REQUIRE(Says(status, "injected"));
   REQUIRE(!rig.region->mapped());
   REQUIRE(rig.region->ResidentBytes() == 0);
   REQUIRE(rig.cuda.used_bytes() == 0);
@@ -136,10 +134,10 @@ TEST_CASE("whichever call of Map fails, all is given back and the next Map works
 }
 
 TEST_CASE("a device that is too small says what is free, and lends what fits to others") {
-  Rig rig({.total_bytes = 9 * kMiB});
+  CudaRegionRig rig({.total_bytes = 9 * kMiB});
   const absl::Status status = rig.region->Map();
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
-  REQUIRE(Names(status, "after 8 MiB of them 1 of 9 MiB are free"));
+  REQUIRE(Says(status, "after 8 MiB of them 1 of 9 MiB are free"));
   REQUIRE(rig.cuda.used_bytes() == 0);
   const auto other = *CudaRegion::Reserve(rig.context.get(), "weights", 8 * kMiB, nullptr);
   REQUIRE(other->Map().ok());
@@ -149,12 +147,12 @@ TEST_CASE("whichever call of Release fails, what is left is known and the next o
   const std::string call = GENERATE(as<std::string>(), "UnmapPages", "ReleasePages");
   const int skipped = GENERATE(0, 1, 2);
   const bool by_map = GENERATE(false, true);
-  Rig rig;
+  CudaRegionRig rig;
   REQUIRE(rig.region->Map().ok());
-  rig.cuda.FailCall(call, Injected(), skipped);
+  rig.cuda.FailCall(call, InjectedFailure(), skipped);
   const absl::Status status = rig.region->Release();
   REQUIRE(status.code() == absl::StatusCode::kInternal);
-  REQUIRE(Names(status, "kv_cache"));
+  REQUIRE(Says(status, "kv_cache"));
   REQUIRE(!rig.region->mapped());
   REQUIRE(rig.region->ResidentBytes() == rig.cuda.used_bytes());
   REQUIRE(rig.cuda.used_bytes() > 0);
@@ -170,19 +168,19 @@ TEST_CASE("whichever call of Release fails, what is left is known and the next o
 }
 
 TEST_CASE("an error of the work before a release shows there, and the region stays") {
-  Rig rig;
+  CudaRegionRig rig;
   REQUIRE(rig.region->Map().ok());
-  rig.cuda.FailCall("Synchronize", Injected());
+  rig.cuda.FailCall("Synchronize", InjectedFailure());
   const absl::Status status = rig.region->Release();
   REQUIRE(status.code() == absl::StatusCode::kInternal);
-  REQUIRE(Names(status, "work before it"));
+  REQUIRE(Says(status, "work before it"));
   REQUIRE(rig.region->mapped());
   REQUIRE(rig.counted() == 10 * kMiB);
   REQUIRE(rig.region->Release().ok());
 }
 
 TEST_CASE("a release after which the device has no more free bytes than before is an error") {
-  Rig rig({.total_bytes = 100 * kMiB});
+  CudaRegionRig rig({.total_bytes = 100 * kMiB});
   const auto weights = *CudaRegion::Reserve(rig.context.get(), "weights", 6 * kMiB, &rig.ledger);
   REQUIRE(weights->Map().ok());
   REQUIRE(rig.region->Map().ok());
@@ -190,12 +188,12 @@ TEST_CASE("a release after which the device has no more free bytes than before i
   rig.cuda.HoldReleasedPages(64 * kMiB);
   const absl::Status status = rig.region->Release();
   REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
-  REQUIRE(Names(status, "kv_cache"));
-  REQUIRE(Names(status, std::to_string(10 * kMiB)));
-  REQUIRE(Names(status, "after 2s"));
-  REQUIRE(Names(status,
-                "84 of 100 MiB are free, 6 MiB are in this process's ledger (weights 6 MiB)"
-                ", the other 10 MiB are other processes'"));
+  REQUIRE(Says(status, "kv_cache"));
+  REQUIRE(Says(status, std::to_string(10 * kMiB)));
+  REQUIRE(Says(status, "after 2s"));
+  REQUIRE(Says(status,
+               "84 of 100 MiB are free, 6 MiB are in this process's ledger (weights 6 MiB)"
+               ", the other 10 MiB are other processes'"));
   REQUIRE(rig.clock.Now() - start >= absl::Seconds(2));
   REQUIRE(rig.clock.Now() - start < absl::Seconds(3));
   REQUIRE(!rig.region->mapped());
@@ -206,7 +204,7 @@ TEST_CASE("a release after which the device has no more free bytes than before i
 }
 
 TEST_CASE("a device that says late that released bytes are free is waited for") {
-  Rig rig;
+  CudaRegionRig rig;
   REQUIRE(rig.region->Map().ok());
   rig.cuda.HoldReleasedPages(64 * kMiB);
   int looks = 0;
@@ -223,10 +221,10 @@ TEST_CASE("a device that says late that released bytes are free is waited for") 
 }
 
 TEST_CASE("a device that cannot say what is free fails the release at once, which is done") {
-  Rig rig;
+  CudaRegionRig rig;
   REQUIRE(rig.region->Map().ok());
-  rig.cuda.FailCall("FreeBytes", Injected(), 1);  // the first look is before the release
-  REQUIRE(Names(rig.region->Release(), "injected"));
+  rig.cuda.FailCall("FreeBytes", InjectedFailure(), 1);  // the first look is before the release
+  REQUIRE(Says(rig.region->Release(), "injected"));
   REQUIRE(rig.region->ResidentBytes() == 0);
   REQUIRE(rig.cuda.used_bytes() == 0);
   REQUIRE(rig.counted() == 0);
@@ -248,7 +246,7 @@ TEST_CASE("what others take while a region is released is no error up to a limit
   REQUIRE(release(2 * kMiB, 2 * kMiB).ok());
   const absl::Status status = release(2 * kMiB, 3 * kMiB);
   REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
-  REQUIRE(Names(status, "misses 3145728 (3 MiB)"));
+  REQUIRE(Says(status, "misses 3145728 (3 MiB)"));
   // Never more than half of what is released.
   REQUIRE(release(64 * kMiB, 4 * kMiB).ok());
   REQUIRE(!release(64 * kMiB, 5 * kMiB).ok());
@@ -261,14 +259,14 @@ TEST_CASE("a region that cannot be is refused, and leaves nothing") {
     return CudaRegion::Reserve(context.get(), "weights", bytes, nullptr).status();
   };
   REQUIRE(reserve(0).code() == absl::StatusCode::kInvalidArgument);
-  cuda.FailCall("ReserveAddresses", Injected());
-  REQUIRE(Names(reserve(kMiB), "weights"));
+  cuda.FailCall("ReserveAddresses", InjectedFailure());
+  REQUIRE(Says(reserve(kMiB), "weights"));
   EmulatedCuda old({.virtual_memory = false});
   const auto old_context = *CudaContext::Create(&old, 0);
   const absl::Status status =
       CudaRegion::Reserve(old_context.get(), "weights", kMiB, nullptr).status();
   REQUIRE(status.code() == absl::StatusCode::kFailedPrecondition);
-  REQUIRE(Names(status, "trainer.device=cpu"));
+  REQUIRE(Says(status, "trainer.device=cpu"));
   REQUIRE(cuda.used_bytes() == 0);
 }
 

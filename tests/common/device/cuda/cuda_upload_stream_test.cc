@@ -18,8 +18,9 @@ using emulator::EmulatedCuda;
 constexpr int64_t kBytes = 1000;
 
 // A piece of pinned memory with fives, and one on the device with zeros.
-struct Rig {
-  explicit Rig(uint64_t late) : cuda(*new EmulatedCuda({.late_streams = late})), api(&cuda) {
+struct UploadStreamRig {
+  explicit UploadStreamRig(uint64_t late)
+      : cuda(*new EmulatedCuda({.late_streams = late})), api(&cuda) {
     device = std::make_unique<CudaDevice>(*CudaContext::Create(&cuda, 0));
     host = *device->ReserveHost("reference", kBytes, nullptr);
     there = *device->Reserve("gather", kBytes, nullptr);
@@ -47,7 +48,7 @@ struct Rig {
 TEST_CASE("an upload comes after the work before Begin and before the work after Join") {
   // Bits: the context's stream and the uploads'.
   const uint64_t late = GENERATE(range(0, 4));
-  Rig rig(late);
+  UploadStreamRig rig(late);
   const auto uploads = *rig.device->OpenUploads();
   rig.device->Zero(rig.there->data(), kBytes);
   REQUIRE(uploads->Begin().ok());
@@ -64,7 +65,7 @@ TEST_CASE("an upload comes after the work before Begin and before the work after
 }
 
 TEST_CASE("work between Begin and Join does not wait for the uploads") {
-  Rig rig(2);
+  UploadStreamRig rig(2);
   const auto uploads = *rig.device->OpenUploads();
   REQUIRE(uploads->Begin().ok());
   REQUIRE(uploads->Copy(rig.there->data(), rig.host->data(), kBytes).ok());
@@ -78,7 +79,7 @@ TEST_CASE("work between Begin and Join does not wait for the uploads") {
 TEST_CASE("uploads that end unjoined are waited for, and whichever call fails says so") {
   for (const std::string call : {"CreateStream", "CreateEvent", "Record", "WaitEvent", "Copy"}) {
     INFO(call);
-    Rig rig(2);
+    UploadStreamRig rig(2);
     {
       const auto uploads = *rig.device->OpenUploads();
       REQUIRE(uploads->Begin().ok());

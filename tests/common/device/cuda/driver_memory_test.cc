@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kMiB = 1 << 20;
+constexpr size_t kDriverMiB = 1 << 20;
 
 // What the functions below were asked, and what they are to answer.
 struct Driver {
@@ -47,7 +47,7 @@ DriverTable FakeTable() {
   };
   table.MemGetAllocationGranularity = [](size_t* bytes, const CUmemAllocationProp*,
                                          CUmemAllocationGranularity_flags) {
-    *bytes = 2 * kMiB;
+    *bytes = 2 * kDriverMiB;
     return CUDA_SUCCESS;
   };
   table.MemAddressReserve = [](CUdeviceptr* address, size_t bytes, size_t, CUdeviceptr,
@@ -86,7 +86,7 @@ DriverTable FakeTable() {
 
 TEST_CASE("pages are made on the thread's device, and mapped for it") {
   const DriverMemory memory(FakeTable());
-  REQUIRE(*memory.Granularity() == 2 * kMiB);
+  REQUIRE(*memory.Granularity() == 2 * kDriverMiB);
   std::byte* const address = *memory.ReserveAddresses(8192);
   REQUIRE(reinterpret_cast<uintptr_t>(address) == 4096);
   const CudaPages pages = *memory.CreatePages(8192);

@@ -9,11 +9,13 @@
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
 #include "common/device/cuda/kernel.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
 
 using emulator::EmulatedCuda;
+using testing::Says;
 
 __global__ void Increment(int* numbers) { ++numbers[threadIdx.x]; }
 
@@ -22,10 +24,6 @@ absl::Status OnAnotherThread(const std::function<absl::Status()>& work) {
   absl::Status status;
   std::thread([&] { status = work(); }).join();
   return status;
-}
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
 }
 
 }  // namespace

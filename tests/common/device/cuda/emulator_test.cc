@@ -88,7 +88,7 @@ __global__ void ProductTransposed(const uint16_t* a, const uint16_t* b, float* d
   }
 }
 
-std::vector<int> Numbers(int count) {
+std::vector<int> NumbersUpTo(int count) {
   std::vector<int> numbers(static_cast<size_t>(count));
   std::iota(numbers.begin(), numbers.end(), 1);
   return numbers;
@@ -99,7 +99,7 @@ std::vector<int> Numbers(int count) {
 TEST_CASE("threads of a block meet at barriers, whichever runs first") {
   for (const Order order : {Order::kForward, Order::kReverse}) {
     emulator::SetOrder(order);
-    const std::vector<int> in = Numbers(3 * 96);
+    const std::vector<int> in = NumbersUpTo(3 * 96);
     std::vector<int> out(in.size());
     Launch(ReverseThroughShared, {.grid_x = 3, .threads = 96, .shared_bytes = 96 * 4}, nullptr,
            in.data(), out.data());
@@ -109,7 +109,7 @@ TEST_CASE("threads of a block meet at barriers, whichever runs first") {
 }
 
 TEST_CASE("a missing barrier shows") {
-  const std::vector<int> in = Numbers(64);
+  const std::vector<int> in = NumbersUpTo(64);
   std::vector<int> forward(64), reverse(64);
   Launch(WithoutBarrier, {.threads = 64, .shared_bytes = 256}, nullptr, in.data(), forward.data());
   emulator::SetOrder(Order::kReverse);
@@ -172,7 +172,7 @@ TEST_CASE("tensor-core fragments are laid out as the manual says") {
 TEST_CASE("what is captured is done when its graph is launched, and as often") {
   EmulatedCuda cuda;
   const CudaStream stream = *cuda.CreateStream();
-  std::vector<int> in = Numbers(32), out(32);
+  std::vector<int> in = NumbersUpTo(32), out(32);
   REQUIRE(cuda.BeginCapture(stream).ok());
   Launch(ReverseThroughShared, {.threads = 32, .shared_bytes = 128}, stream,
          static_cast<const int*>(in.data()), out.data());

@@ -16,15 +16,15 @@ namespace {
 
 using emulator::EmulatedCuda;
 
-struct Rig {
-  Rig() {
+struct LateStreamsRig {
+  LateStreamsRig() {
     first = *cuda.CreateStream();
     second = *cuda.CreateStream();
     event = *cuda.CreateEvent(false);
     device = *cuda.Malloc(16);
     pinned = *cuda.AllocateHost(16);
   }
-  ~Rig() {
+  ~LateStreamsRig() {
     for (const CudaStream stream : {first, second}) cuda.DestroyStream(stream).IgnoreError();
   }
   int at(const std::byte* address) const { return static_cast<int>(*address); }
@@ -39,7 +39,7 @@ struct Rig {
 }  // namespace
 
 TEST_CASE("a late stream does its work when it is waited for") {
-  Rig rig;
+  LateStreamsRig rig;
   REQUIRE(rig.cuda.Fill(rig.device, 7, 16, rig.first).ok());
   REQUIRE(rig.at(rig.device) != 7);
   REQUIRE(rig.cuda.Synchronize(rig.second).ok());
@@ -49,7 +49,7 @@ TEST_CASE("a late stream does its work when it is waited for") {
 }
 
 TEST_CASE("a stream that waits for an event sees what was before it, and nothing later") {
-  Rig rig;
+  LateStreamsRig rig;
   const bool waits = GENERATE(true, false);
   REQUIRE(rig.cuda.Fill(rig.device, 1, 16, rig.first).ok());
   REQUIRE(rig.cuda.Record(rig.event, rig.first).ok());
@@ -64,7 +64,7 @@ TEST_CASE("a stream that waits for an event sees what was before it, and nothing
 }
 
 TEST_CASE("an event has happened once its work is done; asking is waiting a little") {
-  Rig rig;
+  LateStreamsRig rig;
   REQUIRE(*rig.cuda.HasHappened(rig.event));
   REQUIRE(rig.cuda.Fill(rig.device, 3, 16, rig.first).ok());
   REQUIRE(rig.cuda.Record(rig.event, rig.first).ok());
@@ -94,7 +94,7 @@ TEST_CASE("a stream that is not late does the work that it waits for") {
 }
 
 TEST_CASE("pinned memory is read late, other host memory at once") {
-  Rig rig;
+  LateStreamsRig rig;
   std::vector<std::byte> pageable(16, std::byte{4});
   std::memset(rig.pinned, 5, 16);
   REQUIRE(rig.cuda.Copy(rig.device, pageable.data(), 8, rig.first).ok());
@@ -107,7 +107,7 @@ TEST_CASE("pinned memory is read late, other host memory at once") {
 }
 
 TEST_CASE("freeing memory waits for the device") {
-  Rig rig;
+  LateStreamsRig rig;
   REQUIRE(rig.cuda.Fill(rig.device, 8, 16, rig.first).ok());
   REQUIRE(rig.cuda.Copy(rig.pinned, rig.device, 16, rig.first).ok());
   REQUIRE(rig.cuda.Free(rig.device).ok());
@@ -115,7 +115,7 @@ TEST_CASE("freeing memory waits for the device") {
 }
 
 TEST_CASE("two threads that wait for a late stream do its work in order, and both to its end") {
-  Rig rig;
+  LateStreamsRig rig;
   std::promise<void> begun, go;
   std::vector<int> order;
   std::function<void()> piece = [&] {

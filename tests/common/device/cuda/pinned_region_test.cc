@@ -8,17 +8,17 @@
 
 #include "common/device/cuda/cuda_region.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/support/units.h"
 
 namespace tandem {
 namespace {
 
+using testing::kMiB;
 using Calls = std::vector<std::string>;
 using emulator::EmulatedCuda;
 
-constexpr int64_t kMiB = int64_t{1} << 20;
-
-struct Rig {
-  Rig() {
+struct PinnedRegionRig {
+  PinnedRegionRig() {
     context = *CudaContext::Create(&cuda, 0);
     region = *PinnedRegion::Reserve(context.get(), "optimizer", 5 * kMiB, &ledger);
     cuda.ForgetCalls();
@@ -30,12 +30,14 @@ struct Rig {
   std::unique_ptr<MemoryRegion> region;
 };
 
-absl::Status Injected() { return absl::Status(absl::StatusCode::kResourceExhausted, "injected"); }
+absl::Status NoPinnedMemory() {
+  return absl::Status(absl::StatusCode::kResourceExhausted, "injected");
+}
 
 }  // namespace
 
 TEST_CASE("a pinned region is host memory that the driver holds while it is mapped") {
-  Rig rig;
+  PinnedRegionRig rig;
   std::byte* const address = rig.region->data();
   for (int cycle = 0; cycle < 3; ++cycle) {
     REQUIRE(rig.region->Map().ok());
@@ -59,8 +61,8 @@ TEST_CASE("a pinned region is host memory that the driver holds while it is mapp
 }
 
 TEST_CASE("memory that cannot be pinned is given back") {
-  Rig rig;
-  rig.cuda.FailCall("RegisterHost", Injected());
+  PinnedRegionRig rig;
+  rig.cuda.FailCall("RegisterHost", NoPinnedMemory());
   const absl::Status status = rig.region->Map();
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
   REQUIRE(std::string(status.message()).find("optimizer: cannot pin 6291456 bytes") !=
@@ -72,10 +74,10 @@ TEST_CASE("memory that cannot be pinned is given back") {
 
 TEST_CASE("a pinned region that cannot be released stays as it is") {
   const std::string call = GENERATE(as<std::string>(), "Synchronize", "UnregisterHost");
-  Rig rig;
+  PinnedRegionRig rig;
   REQUIRE(rig.region->Map().ok());
   rig.region->data()[5] = std::byte{9};
-  rig.cuda.FailCall(call, Injected());
+  rig.cuda.FailCall(call, NoPinnedMemory());
   REQUIRE(rig.region->Release().code() == absl::StatusCode::kResourceExhausted);
   REQUIRE(rig.region->mapped());
   REQUIRE(rig.region->data()[5] == std::byte{9});
@@ -83,7 +85,7 @@ TEST_CASE("a pinned region that cannot be released stays as it is") {
 }
 
 TEST_CASE("what sleeps in a pinned region wakes up with the same bytes at the same address") {
-  Rig rig;
+  PinnedRegionRig rig;
   const auto device = *CudaRegion::Reserve(rig.context.get(), "weights", 6 * kMiB, &rig.ledger);
   REQUIRE(device->Map().ok());
   std::byte* const address = device->data();

@@ -13,7 +13,7 @@ namespace {
 using testing::SameBits;
 
 // Of several magnitudes, denormals and zeros among them.
-std::vector<float> Numbers(size_t count, uint32_t seed, bool positive = false) {
+std::vector<float> RandomNumbers(size_t count, uint32_t seed, bool positive = false) {
   std::mt19937 random(seed);
   std::vector<float> numbers(count);
   for (size_t i = 0; i < count; ++i) {
@@ -34,9 +34,9 @@ constexpr AdamWFactors kFactors = {.gradient_scale = 0.37f,
                                    .eps = 1e-8f};
 struct Shard {
   explicit Shard(size_t count)
-      : master(Numbers(count, 2)),
-        m(Numbers(count, 3)),
-        v(Numbers(count, 4, true)),
+      : master(RandomNumbers(count, 2)),
+        m(RandomNumbers(count, 3)),
+        v(RandomNumbers(count, 4, true)),
         rounded(count, 1) {}
   std::vector<float> master, m, v;
   std::vector<Bf16> rounded;
@@ -47,7 +47,7 @@ TEST_CASE("AdamW on a device has the bits of the CPU's loops", "[cuda][adamw]") 
   ThreadPool pool(1);
   for (const size_t count : {size_t{1}, size_t{1023}, size_t{5000}}) {
     const auto elements = static_cast<int64_t>(count);
-    const std::vector<float> gradient = Numbers(count, 1);
+    const std::vector<float> gradient = RandomNumbers(count, 1);
     Shard here(count), there(count);
     uint64_t changed = 5;
     for (int step = 0; step < 3; ++step) {
@@ -71,7 +71,7 @@ TEST_CASE("AdamW on a device has the bits of the CPU's loops", "[cuda][adamw]") 
 }
 
 TEST_CASE("Arrays are rounded and counted elementwise", "[cuda][adamw]") {
-  std::vector<float> values = Numbers(2500, 1);
+  std::vector<float> values = RandomNumbers(2500, 1);
   values[3] = std::nanf("");
   values[4] = -INFINITY;
   std::vector<Bf16> rounded(values.size(), 0), there(values.size(), 0);
@@ -92,7 +92,7 @@ TEST_CASE("Squares are summed in an order that the count alone decides", "[cuda]
   ThreadPool pool(1);
   // The last is more than one group.
   for (const int64_t count : {1, 4097, 140000}) {
-    const std::vector<float> values = Numbers(static_cast<size_t>(count), 1);
+    const std::vector<float> values = RandomNumbers(static_cast<size_t>(count), 1);
     const auto sum = [&] {
       std::vector<double> lanes(static_cast<size_t>(SquareLanes(count)));
       std::vector<double> groups(static_cast<size_t>(SquareGroups(count)));

@@ -115,8 +115,8 @@ inline float AddedNormal(float value, float d) {
 }
 
 // Gradients of the adapters, which begin with `start`.
-struct AdapterSums {
-  explicit AdapterSums(const AdaptedWeight& adapted, float start = 0.0f) {
+struct AdaptedSums {
+  explicit AdaptedSums(const AdaptedWeight& adapted, float start = 0.0f) {
     for (size_t i = 0; i < 3; ++i) {
       const int64_t rows = adapted.parts[i].rows;
       a[i].assign(static_cast<size_t>(adapted.rank * adapted.a.source.cols()), start);
@@ -125,7 +125,7 @@ struct AdapterSums {
       gradients.b[i] = rows > 0 ? b[i].data() : nullptr;
     }
   }
-  AdapterSums(const AdapterSums&) = delete;
+  AdaptedSums(const AdaptedSums&) = delete;
   std::array<std::vector<float>, 3> a, b;
   LinearAdapterGradients gradients;
 };

@@ -9,29 +9,30 @@
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/ops/cuda/adapted_weight.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
+using testing::AdaptedSums;
 using testing::AdaptedWeight;
-using testing::AdapterSums;
 using testing::AddedNormal;
 using testing::DeviceOps;
 using testing::Gather;
+using testing::kBf16;
 using testing::TestMatrix;
 
-constexpr DType kBf16 = DType::kBFloat16;
-
-struct Shape {
+struct AdaptedShape {
   int64_t m, n, k, rank;
 };
 // Ranks of one tile, of several and of none that is whole; more columns than one turn of a block.
-constexpr Shape kShapes[] = {{3, 48, 32, 1},    {13, 72, 40, 3},    {70, 160, 72, 8}, {1, 48, 8, 4},
-                             {40, 96, 128, 16}, {17, 168, 576, 33}, {33, 600, 48, 20}};
+constexpr AdaptedShape kShapes[] = {{3, 48, 32, 1},   {13, 72, 40, 3},   {70, 160, 72, 8},
+                                    {1, 48, 8, 4},    {40, 96, 128, 16}, {17, 168, 576, 33},
+                                    {33, 600, 48, 20}};
 
 // Each in both orders of threads.
 template <typename Body>
 void ForShapes(const Body& body) {
-  for (const Shape& shape : kShapes) {
+  for (const AdaptedShape& shape : kShapes) {
     for (const emulator::Order order : testing::kOrders) {
       const testing::ScopedOrder scoped(order);
       INFO(shape.m << " x " << shape.n << " x " << shape.k << ", rank " << shape.rank);
@@ -45,7 +46,7 @@ void ForShapes(const Body& body) {
 
 TEST_CASE("A GPU's Linear with adapters is the documented sums on top of the base's",
           "[cuda][ops][adapter]") {
-  ForShapes([](const Shape& shape, const AdaptedWeight& adapted) {
+  ForShapes([](const AdaptedShape& shape, const AdaptedWeight& adapted) {
     DeviceOps device;
     const TestMatrix in = TestMatrix::Random(kBf16, shape.m, shape.k, 1);
     TestMatrix base(kBf16, shape.m, shape.n), out = base;
@@ -72,7 +73,7 @@ TEST_CASE("A GPU's Linear with adapters is the documented sums on top of the bas
 
 TEST_CASE("A GPU's gradient of the input of adapters is the documented sums on top of the base's",
           "[cuda][ops][adapter]") {
-  ForShapes([](const Shape& shape, const AdaptedWeight& adapted) {
+  ForShapes([](const AdaptedShape& shape, const AdaptedWeight& adapted) {
     DeviceOps device;
     const TestMatrix dout = TestMatrix::Random(kBf16, shape.m, shape.n, 2);
     TestMatrix base(kBf16, shape.m, shape.k), din = base;
@@ -97,11 +98,11 @@ TEST_CASE("A GPU's gradient of the input of adapters is the documented sums on t
 }
 
 TEST_CASE("A GPU's gradients of adapters are one chain over the rows", "[cuda][ops][adapter]") {
-  ForShapes([](const Shape& shape, const AdaptedWeight& adapted) {
+  ForShapes([](const AdaptedShape& shape, const AdaptedWeight& adapted) {
     DeviceOps device;
     const TestMatrix in = TestMatrix::Random(kBf16, shape.m, shape.k, 1);
     const TestMatrix dout = TestMatrix::Random(kBf16, shape.m, shape.n, 2);
-    AdapterSums sums(adapted, 0.5f);
+    AdaptedSums sums(adapted, 0.5f);
     device.backward().AdapterWeights(dout.view(), in.view(), adapted.rows(), sums.gradients);
     REQUIRE(device.context().Synchronize().ok());
     const std::vector<float> t = testing::PlainRankRows(adapted, in, adapted.scaling);
@@ -144,7 +145,7 @@ TEST_CASE("A GPU's adapters agree with the CPU's", "[cuda][ops][adapter]") {
   const TestMatrix in = TestMatrix::Random(kBf16, kRows, kIn, 1);
   const TestMatrix dout = TestMatrix::Random(kBf16, kRows, kOut, 2);
   TestMatrix out(kBf16, kRows, kOut), on_cpu = out, din(kBf16, kRows, kIn), din_on_cpu = din;
-  AdapterSums sums(adapted), cpu_sums(adapted);
+  AdaptedSums sums(adapted), cpu_sums(adapted);
   device.forward().Linear(in.view(), adapted.rows(), out.view());
   device.backward().LinearInput(dout.view(), adapted.rows(), din.view());
   device.backward().AdapterWeights(dout.view(), in.view(), adapted.rows(), sums.gradients);
@@ -207,10 +208,10 @@ TEST_CASE("Gradients of a GPU's adapters keep their bits when a batch is cut",
   const AdaptedWeight adapted(88, 72, 9);
   const TestMatrix in = TestMatrix::Random(kBf16, kRows, 72, 1, 2.0f);
   const TestMatrix dout = TestMatrix::Random(kBf16, kRows, 88, 2);
-  AdapterSums whole(adapted);
+  AdaptedSums whole(adapted);
   device.backward().AdapterWeights(dout.view(), in.view(), adapted.rows(), whole.gradients);
   for (const int64_t cut : {int64_t{0}, int64_t{1}, int64_t{64}, int64_t{77}}) {
-    AdapterSums sums(adapted);
+    AdaptedSums sums(adapted);
     for (const auto& [first, last] : {std::pair(int64_t{0}, cut), {cut, kRows}}) {
       device.backward().AdapterWeights(dout.Rows(first, last - first), in.Rows(first, last - first),
                                        adapted.rows(), sums.gradients);
@@ -302,7 +303,7 @@ TEST_CASE("No memory for a GPU's adapters is the step's error, and the next step
                    dout = TestMatrix::Random(kBf16, 3, 72, 2);
   for (int skipped = 0; skipped < 2; ++skipped) {
     DeviceOps device;
-    AdapterSums sums(adapted), again(adapted);
+    AdaptedSums sums(adapted), again(adapted);
     device.cuda().FailCall("Malloc", absl::ResourceExhaustedError("full"), skipped);
     device.backward().AdapterWeights(dout.view(), in.view(), adapted.rows(), sums.gradients);
     REQUIRE(absl::IsResourceExhausted(device.context().Synchronize()));

@@ -33,7 +33,9 @@ TestMatrix Backward(const Input& in, const std::vector<AttentionSpan>& spans) {
 }
 
 // What makes `out` the forward's, in fp32, for keys and values of the rows.
-void Forward(Input& in, const std::vector<AttentionSpan>& spans, const std::vector<int>& parent) {
+void ForwardOfAttention(Input& in,
+                        const std::vector<AttentionSpan>& spans,
+                        const std::vector<int>& parent) {
   const AttentionShape& shape = in.shape;
   const int64_t dim = shape.head_dim, group = shape.heads / shape.kv_heads;
   for (size_t s = 0; s < spans.size(); ++s) {
@@ -72,7 +74,7 @@ void Forward(Input& in, const std::vector<AttentionSpan>& spans, const std::vect
 void RequireNearReference(Input in,
                           const std::vector<AttentionSpan>& spans,
                           const std::vector<int>& parent) {
-  Forward(in, spans, parent);
+  ForwardOfAttention(in, spans, parent);
   const TestMatrix dqkv = Backward(in, spans);
   const auto reference = testing::MakeBackward(DType::kFloat32);
   const TestMatrix qkv = testing::InFloat(in.qkv), out = testing::InFloat(in.out);

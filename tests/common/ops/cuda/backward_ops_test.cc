@@ -5,10 +5,12 @@
 #include <catch2/catch.hpp>
 
 #include "tests/common/ops/cuda/device_ops.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
 using testing::DeviceOps;
+using testing::kBf16;
 using testing::RandomFloats;
 using testing::RowMajor;
 using testing::SameBits;
@@ -16,15 +18,15 @@ using testing::TestMatrix;
 using testing::TestWeight;
 using testing::View;
 
-constexpr DType kBf16 = DType::kBFloat16;
-constexpr int64_t kVocab = 1500, kLimit = 1403, kDim = 64;
+constexpr int64_t kBackwardVocab = 1500, kBackwardLimit = 1403, kBackwardDim = 64;
 
 // The gradient of the head for some rows, and what it needs of the forward.
 struct HeadGradient {
   HeadGradient(int64_t rows, int64_t first_row)
-      : dhidden(kBf16, rows, kDim), dhead(static_cast<size_t>(kVocab * kDim), 0.25f) {
+      : dhidden(kBf16, rows, kBackwardDim),
+        dhead(static_cast<size_t>(kBackwardVocab * kBackwardDim), 0.25f) {
     for (int64_t i = first_row; i < first_row + rows; ++i) {
-      targets.push_back(static_cast<int32_t>(i * 191 % kLimit));
+      targets.push_back(static_cast<int32_t>(i * 191 % kBackwardLimit));
       temperatures.push_back(i % 3 == 0 ? 0.0f : 0.5f + 0.5f * static_cast<float>(i % 2));
       grad_log_probs.push_back(0.7f - 0.2f * static_cast<float>(i));
       grad_entropy.push_back(i % 4 == 1 ? 0.0f : 0.05f * static_cast<float>(i % 3));
@@ -33,10 +35,10 @@ struct HeadGradient {
   void Run(ForwardOps& forward, BackwardOps& backward, Matrix hidden, const LinearWeight& head) {
     std::vector<float> log_probs(targets.size());
     std::vector<RowStats> stats(targets.size());
-    forward.TokenLogProbs(hidden, head, kLimit, targets.data(), temperatures.data(),
+    forward.TokenLogProbs(hidden, head, kBackwardLimit, targets.data(), temperatures.data(),
                           log_probs.data(), stats.data());
-    backward.TokenLogProbs(hidden, head, kLimit, targets.data(), temperatures.data(), stats.data(),
-                           grad_log_probs.data(), grad_entropy.data(), dhidden.view(),
+    backward.TokenLogProbs(hidden, head, kBackwardLimit, targets.data(), temperatures.data(),
+                           stats.data(), grad_log_probs.data(), grad_entropy.data(), dhidden.view(),
                            dhead.data());
   }
   TestMatrix dhidden;
@@ -67,23 +69,24 @@ TEST_CASE("A GPU's backward refuses fp32", "[cuda][backward]") {
 TEST_CASE("The gradient of the head agrees with the CPU's", "[cuda][backward]") {
   constexpr int64_t kRows = 9;
   DeviceOps device;
-  const TestMatrix hidden = TestMatrix::Random(kBf16, kRows, kDim, 1, 2.0f);
-  const TestWeight head(kBf16, kVocab, kDim, 2, 0.5f);
+  const TestMatrix hidden = TestMatrix::Random(kBf16, kRows, kBackwardDim, 1, 2.0f);
+  const TestWeight head(kBf16, kBackwardVocab, kBackwardDim, 2, 0.5f);
   HeadGradient here(kRows, 0), there(kRows, 0);
   here.Run(device.forward(), device.backward(), hidden.view(), RowMajor(head));
   REQUIRE(device.context().Synchronize().ok());
   const auto forward = testing::MakeForward(kBf16);
   const auto backward = testing::MakeBackward(kBf16);
   there.Run(*forward, *backward, hidden.view(), head.view());
-  REQUIRE(Distance(kRows * kDim, [&](int64_t i) {
-            return std::pair(here.dhidden.At(i / kDim, i % kDim),
-                             there.dhidden.At(i / kDim, i % kDim));
+  REQUIRE(Distance(kRows * kBackwardDim, [&](int64_t i) {
+            return std::pair(here.dhidden.At(i / kBackwardDim, i % kBackwardDim),
+                             there.dhidden.At(i / kBackwardDim, i % kBackwardDim));
           }) < 0x1p-8);
-  REQUIRE(Distance(kVocab * kDim, [&](int64_t i) {
+  REQUIRE(Distance(kBackwardVocab * kBackwardDim, [&](int64_t i) {
             return std::pair(here.dhead[static_cast<size_t>(i)] - 0.25f,
                              there.dhead[static_cast<size_t>(i)] - 0.25f);
           }) < 0x1p-9);
-  for (size_t i = kLimit * kDim; i < here.dhead.size(); ++i) REQUIRE(here.dhead[i] == 0.25f);
+  for (size_t i = kBackwardLimit * kBackwardDim; i < here.dhead.size(); ++i)
+    REQUIRE(here.dhead[i] == 0.25f);
 }
 
 TEST_CASE("The gradient of a head of several groups of ids is the CPU's, and so is its last group",
@@ -123,8 +126,8 @@ TEST_CASE("The gradient of a head of several groups of ids is the CPU's, and so 
 TEST_CASE("A row's gradient through the head is its own, in any order", "[cuda][backward]") {
   constexpr int64_t kRows = 9;
   DeviceOps device;
-  const TestMatrix hidden = TestMatrix::Random(kBf16, kRows, kDim, 1, 2.0f);
-  const TestWeight head(kBf16, kVocab, kDim, 2, 0.5f);
+  const TestMatrix hidden = TestMatrix::Random(kBf16, kRows, kBackwardDim, 1, 2.0f);
+  const TestWeight head(kBf16, kBackwardVocab, kBackwardDim, 2, 0.5f);
   HeadGradient full(kRows, 0), again(kRows, 0), part(3, 4);
   full.Run(device.forward(), device.backward(), hidden.view(), RowMajor(head));
   const testing::ScopedOrder reverse(emulator::Order::kReverse);
@@ -153,18 +156,20 @@ TEST_CASE("Rows are added to where they came from, in order", "[cuda][backward]"
 
 TEST_CASE("The gradient of a feed-forward block agrees with the CPU's", "[cuda][backward]") {
   constexpr int64_t kRows = 21, kInner = 96;
-  const TestMatrix in = TestMatrix::Random(kBf16, kRows, kDim, 1);
-  const TestMatrix weight = TestMatrix::Random(kBf16, 1, kDim, 2);
-  const TestWeight up(kBf16, 2 * kInner, kDim, 3, 0.3f), down(kBf16, kDim, kInner, 4, 0.3f);
+  const TestMatrix in = TestMatrix::Random(kBf16, kRows, kBackwardDim, 1);
+  const TestMatrix weight = TestMatrix::Random(kBf16, 1, kBackwardDim, 2);
+  const TestWeight up(kBf16, 2 * kInner, kBackwardDim, 3, 0.3f),
+      down(kBf16, kBackwardDim, kInner, 4, 0.3f);
   struct Gradients {
-    std::vector<float> dresidual = RandomFloats(kRows, kDim, 5), norm = std::vector<float>(kDim);
-    std::vector<float> up = std::vector<float>(2 * kInner * kDim);
-    std::vector<float> down = std::vector<float>(kDim * kInner);
+    std::vector<float> dresidual = RandomFloats(kRows, kBackwardDim, 5),
+                       norm = std::vector<float>(kBackwardDim);
+    std::vector<float> up = std::vector<float>(2 * kInner * kBackwardDim);
+    std::vector<float> down = std::vector<float>(kBackwardDim * kInner);
   };
   const auto run = [&](ForwardOps& forward, BackwardOps& backward, const LinearWeight& up_view,
                        const LinearWeight& down_view, Gradients& gradients) {
-    TestMatrix norm(kBf16, kRows, kDim), wide(kBf16, kRows, 2 * kInner);
-    TestMatrix inner(kBf16, kRows, kInner), dout(kBf16, kRows, kDim), dinner = inner;
+    TestMatrix norm(kBf16, kRows, kBackwardDim), wide(kBf16, kRows, 2 * kInner);
+    TestMatrix inner(kBf16, kRows, kInner), dout(kBf16, kRows, kBackwardDim), dinner = inner;
     TestMatrix dwide = wide, dnorm = norm;
     forward.RmsNorm(in.view(), weight.data(), 1e-6f, norm.view());
     forward.Linear(norm.view(), up_view, wide.view());

@@ -6,17 +6,18 @@
 #include <catch2/catch.hpp>
 
 #include "tests/common/ops/cuda/kernel_fixture.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
+using testing::kBf16;
 using testing::RandomFloats;
 using testing::SameBits;
 using testing::ScopedOrder;
 using testing::TestMatrix;
 using testing::View;
 
-constexpr DType kBf16 = DType::kBFloat16;
-constexpr float kEps = 1e-6f;
+constexpr float kBackwardEps = 1e-6f;
 
 // The kernels' call with scratch of its own; `second` is the weight of the last `seconds` heads.
 class NormBackward {
@@ -34,7 +35,7 @@ class NormBackward {
               .cols = weight.cols(),
               .first = weight.data(),
               .second = second == nullptr ? nullptr : second->data(),
-              .eps = kEps},
+              .eps = kBackwardEps},
         inverse_(static_cast<size_t>(rows * heads)),
         partials_(static_cast<size_t>(NormPartials(norm_) * norm_.cols)) {}
   void Run(Matrix in, Matrix dout, FloatMatrix dresidual, Matrix din) {
@@ -78,7 +79,8 @@ TEST_CASE("The gradient of a norm agrees with the CPU's", "[cuda][backward]") {
     std::vector<float> dweight(static_cast<size_t>(cols));
     NormBackward backward(weight, rows);
     backward.Run(in.view(), dout.view(), View(here, rows), {});
-    cpu->RmsNorm(in.view(), weight.data(), kEps, dout.view(), View(there, rows), dweight.data());
+    cpu->RmsNorm(in.view(), weight.data(), kBackwardEps, dout.view(), View(there, rows),
+                 dweight.data());
     float worst = 0, worst_weight = 0, largest = 0;
     for (size_t i = 0; i < here.size(); ++i) worst = std::max(worst, std::fabs(here[i] - there[i]));
     for (size_t i = 0; i < dweight.size(); ++i) {
@@ -115,7 +117,7 @@ TEST_CASE("Gradients of all head norms at once may replace what they came from",
     REQUIRE(SameBits(backward.dsecond, reference.dsecond));
   }
   std::vector<float> dq(kDim), dk(kDim);
-  cpu->HeadRmsNorms(in.view(), shape, {q.data(), k.data(), kEps, dq.data(), dk.data()},
+  cpu->HeadRmsNorms(in.view(), shape, {q.data(), k.data(), kBackwardEps, dq.data(), dk.data()},
                     there.view(), there.view());
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t col = 0; col < kHeads * kDim; ++col) {

@@ -5,27 +5,28 @@
 #include "common/base/philox.h"
 #include "common/ops/cuda/head_groups.h"
 #include "tests/common/ops/cuda/device_ops.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
 using testing::DeviceOps;
+using testing::kBf16;
 using testing::RowMajor;
 using testing::TestMatrix;
 using testing::TestWeight;
 
-constexpr DType kBf16 = DType::kBFloat16;
-constexpr int64_t kDim = 32, kRows = 11;
+constexpr int64_t kHeadDim = 32, kHeadRows = 11;
 
 struct Scored {
   std::vector<float> log_probs;
   std::vector<RowStats> stats;
 };
-Scored Score(ForwardOps& ops,
-             Matrix hidden,
-             const LinearWeight& head,
-             int64_t limit,
-             const int32_t* targets,
-             const float* temperatures) {
+Scored ScoreHead(ForwardOps& ops,
+                 Matrix hidden,
+                 const LinearWeight& head,
+                 int64_t limit,
+                 const int32_t* targets,
+                 const float* temperatures) {
   Scored scored = {std::vector<float>(static_cast<size_t>(hidden.rows)),
                    std::vector<RowStats>(static_cast<size_t>(hidden.rows))};
   ops.TokenLogProbs(hidden, head, limit, targets, temperatures, scored.log_probs.data(),
@@ -33,9 +34,9 @@ Scored Score(ForwardOps& ops,
   return scored;
 }
 
-std::vector<SampleRow> Rows() {
+std::vector<SampleRow> SampledRows() {
   std::vector<SampleRow> rows;
-  for (uint64_t i = 0; i < kRows; ++i) {
+  for (uint64_t i = 0; i < kHeadRows; ++i) {
     rows.push_back({.temperature = i % 5 == 0 ? 0.0f : 0.8f + 0.1f * static_cast<float>(i % 4),
                     .top_p = i % 4 == 1 ? 0.8f : 1.0f,
                     .top_k = i % 4 == 2 ? 40 : -1,
@@ -61,26 +62,26 @@ TEST_CASE("Groups cover the vocabulary and end where the head does", "[cuda][ops
 TEST_CASE("Log-probs on a GPU agree with double sums over its logits", "[cuda][ops]") {
   DeviceOps device;
   constexpr int64_t kVocab = 2504, kLimit = 2300;
-  const TestMatrix hidden = TestMatrix::Random(kBf16, kRows, kDim, 1, 2.0f);
-  const TestWeight head(kBf16, kVocab, kDim, 2, 1.0f);
-  std::vector<float> logits(static_cast<size_t>(kRows * kVocab));
-  device.forward().Logits(hidden.view(), RowMajor(head), testing::View(logits, kRows));
+  const TestMatrix hidden = TestMatrix::Random(kBf16, kHeadRows, kHeadDim, 1, 2.0f);
+  const TestWeight head(kBf16, kVocab, kHeadDim, 2, 1.0f);
+  std::vector<float> logits(static_cast<size_t>(kHeadRows * kVocab));
+  device.forward().Logits(hidden.view(), RowMajor(head), testing::View(logits, kHeadRows));
   REQUIRE(device.context().Synchronize().ok());
   std::vector<int32_t> targets;
   std::vector<float> temperatures;
-  for (int32_t i = 0; i < kRows; ++i) {
+  for (int32_t i = 0; i < kHeadRows; ++i) {
     targets.push_back(i * 220);
     temperatures.push_back(i % 3 == 0 ? 0.0f : 0.5f * static_cast<float>(i % 4 + 1));
   }
-  const Scored scored = Score(device.forward(), hidden.view(), RowMajor(head), kLimit,
-                              targets.data(), temperatures.data());
+  const Scored scored = ScoreHead(device.forward(), hidden.view(), RowMajor(head), kLimit,
+                                  targets.data(), temperatures.data());
   REQUIRE(device.context().Synchronize().ok());
-  for (size_t row = 0; row < kRows; ++row) {
+  for (size_t row = 0; row < kHeadRows; ++row) {
     const double t = temperatures[row] == 0.0f ? 1.0 : static_cast<double>(temperatures[row]);
     double total = 0, weighted = 0, target = 0;
     for (int64_t id = 0; id < kLimit; ++id) {
       double logit = 0;
-      for (int64_t k = 0; k < kDim; ++k) {
+      for (int64_t k = 0; k < kHeadDim; ++k) {
         logit += static_cast<double>(hidden.At(static_cast<int64_t>(row), k)) *
                  static_cast<double>(head.source.At(id, k));
       }
@@ -102,23 +103,23 @@ TEST_CASE("A sampled token has the very log-prob that scoring gives it", "[cuda]
   ForwardOps& ops = device.forward();
   // More ids than one product.
   constexpr int64_t kVocab = kGroupIds + 616, kLimit = kGroupIds + 531;
-  const TestMatrix hidden = TestMatrix::Random(kBf16, kRows, kDim, 1, 2.0f);
-  const TestWeight head(kBf16, kVocab, kDim, 2, 1.0f);
-  const std::vector<SampleRow> rows = Rows();
-  std::vector<SampledToken> tokens(kRows);
+  const TestMatrix hidden = TestMatrix::Random(kBf16, kHeadRows, kHeadDim, 1, 2.0f);
+  const TestWeight head(kBf16, kVocab, kHeadDim, 2, 1.0f);
+  const std::vector<SampleRow> rows = SampledRows();
+  std::vector<SampledToken> tokens(kHeadRows);
   ops.Sample(hidden.view(), RowMajor(head), kLimit, rows, tokens.data());
   REQUIRE(device.context().Synchronize().ok());
   std::vector<int32_t> targets;
   std::vector<float> temperatures;
-  for (size_t i = 0; i < kRows; ++i) {
+  for (size_t i = 0; i < kHeadRows; ++i) {
     REQUIRE(tokens[i].token >= 0);
     REQUIRE(tokens[i].token < kLimit);
     targets.push_back(tokens[i].token);
     temperatures.push_back(rows[i].temperature);
   }
   const Scored scored =
-      Score(ops, hidden.view(), RowMajor(head), kLimit, targets.data(), temperatures.data());
-  for (size_t i = 0; i < kRows; ++i) {
+      ScoreHead(ops, hidden.view(), RowMajor(head), kLimit, targets.data(), temperatures.data());
+  for (size_t i = 0; i < kHeadRows; ++i) {
     REQUIRE(scored.log_probs[i] == tokens[i].log_prob);
     REQUIRE(scored.stats[i].entropy == tokens[i].entropy);
   }
@@ -128,10 +129,10 @@ TEST_CASE("A row's sample does not depend on the rows beside it", "[cuda][ops]")
   DeviceOps device;
   ForwardOps& ops = device.forward();
   constexpr int64_t kVocab = 2504, kLimit = 2300;
-  const TestMatrix hidden = TestMatrix::Random(kBf16, kRows, kDim, 1, 2.0f);
-  const TestWeight head(kBf16, kVocab, kDim, 2, 1.0f);
-  const std::vector<SampleRow> rows = Rows();
-  std::vector<SampledToken> full(kRows);
+  const TestMatrix hidden = TestMatrix::Random(kBf16, kHeadRows, kHeadDim, 1, 2.0f);
+  const TestWeight head(kBf16, kVocab, kHeadDim, 2, 1.0f);
+  const std::vector<SampleRow> rows = SampledRows();
+  std::vector<SampledToken> full(kHeadRows);
   ops.Sample(hidden.view(), RowMajor(head), kLimit, rows, full.data());
   REQUIRE(device.context().Synchronize().ok());
   for (const emulator::Order order : testing::kOrders) {

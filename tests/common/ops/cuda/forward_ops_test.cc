@@ -4,15 +4,16 @@
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/ops/cuda/device_ops.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
 using testing::DeviceOps;
+using testing::kBf16;
 using testing::RowMajor;
 using testing::TestMatrix;
 using testing::TestWeight;
 
-constexpr DType kBf16 = DType::kBFloat16;
 }  // namespace
 
 TEST_CASE("A GPU's ops say what they are and refuse fp32", "[cuda][ops]") {

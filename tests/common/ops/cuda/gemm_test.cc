@@ -25,7 +25,7 @@ struct BothOrders {
   const std::array<Order, 2> orders = {Order::kForward, Order::kReverse};
 };
 
-Gemm Forward(Matrix in, const LinearWeight& weight, const DeviceMatrix& out) {
+Gemm ForwardOfGemm(Matrix in, const LinearWeight& weight, const DeviceMatrix& out) {
   return {.kind = GemmKind::kForward,
           .output = GemmOutput::kBf16,
           .m = in.rows,
@@ -56,7 +56,7 @@ TEST_CASE("A forward product is fp32 sums and the bias, rounded once", "[ops][cu
         const DeviceMatrix bias = DeviceMatrix::Random(1, n, 3);
         const DeviceMatrix out(m, n, (n + 7) / 8 * 8 + 8, -77.0f);
         for (const DeviceMatrix* added : {static_cast<const DeviceMatrix*>(nullptr), &bias}) {
-          const Gemm gemm = Forward(in.view(), weight.weight(added), out);
+          const Gemm gemm = ForwardOfGemm(in.view(), weight.weight(added), out);
           cuda::LaunchGemm(gemm, tile, nullptr);
           INFO("tile " << static_cast<int>(tile) << ": " << m << " x " << n << " x " << k);
           REQUIRE(testing::WorstError(gemm, {}) < 1.0f);
@@ -74,12 +74,14 @@ TEST_CASE("A row's bits are its own: whatever the tile, the rows, and its place 
   const DeviceMatrix weight = DeviceMatrix::Random(n, k, 5);
   const DeviceMatrix bias = DeviceMatrix::Random(1, n, 3);
   const DeviceMatrix all(rows, n);
-  cuda::LaunchGemm(Forward(in.view(), weight.weight(&bias), all), GemmTile::k128x128, nullptr);
+  cuda::LaunchGemm(ForwardOfGemm(in.view(), weight.weight(&bias), all), GemmTile::k128x128,
+                   nullptr);
   for (const GemmTile tile : kTiles) {
     for (const int64_t m : {1, 2, 15, 16, 17, 31, 33, 64, 65}) {
       for (const int64_t first : {m % 7, rows - m}) {
         const DeviceMatrix part(m, n);
-        cuda::LaunchGemm(Forward(in.Rows(first, m), weight.weight(&bias), part), tile, nullptr);
+        cuda::LaunchGemm(ForwardOfGemm(in.Rows(first, m), weight.weight(&bias), part), tile,
+                         nullptr);
         INFO("tile " << static_cast<int>(tile) << ", rows " << first << " + " << m);
         for (int64_t i = 0; i < m; ++i) REQUIRE(part.SameRow(i, all, first + i));
       }
@@ -91,10 +93,10 @@ TEST_CASE("A row with an infinity or a NaN leaves the others alone", "[ops][cuda
   DeviceMatrix in = DeviceMatrix::Random(20, 64, 7);
   const DeviceMatrix weight = DeviceMatrix::Random(40, 64, 5);
   const DeviceMatrix before(20, 40), after(20, 40);
-  cuda::LaunchGemm(Forward(in.view(), weight.weight(), before), GemmTile::k32x32, nullptr);
+  cuda::LaunchGemm(ForwardOfGemm(in.view(), weight.weight(), before), GemmTile::k32x32, nullptr);
   in.Set(3, 5, INFINITY);
   in.Set(11, 63, NAN);
-  cuda::LaunchGemm(Forward(in.view(), weight.weight(), after), GemmTile::k32x32, nullptr);
+  cuda::LaunchGemm(ForwardOfGemm(in.view(), weight.weight(), after), GemmTile::k32x32, nullptr);
   for (int64_t i = 0; i < 20; ++i) {
     if (i != 3 && i != 11) REQUIRE(after.SameRow(i, before, i));
   }
@@ -110,7 +112,7 @@ TEST_CASE("Logits are the sums themselves", "[ops][cuda][gemm]") {
       const DeviceMatrix head = DeviceMatrix::Random(ids, 72, 5);
       const int64_t stride = 68;
       std::vector<float> out(static_cast<size_t>(21 * stride), -77.0f);
-      Gemm gemm = Forward(in.view(), head.weight(), in);
+      Gemm gemm = ForwardOfGemm(in.view(), head.weight(), in);
       gemm.output = GemmOutput::kFloat;
       gemm.c = out.data();
       gemm.c_stride = stride;

@@ -9,8 +9,8 @@
 namespace tandem {
 namespace {
 
-constexpr GemmTile kTiles[] = {GemmTile::k16x32, GemmTile::k32x32, GemmTile::k64x32,
-                               GemmTile::k64x64, GemmTile::k128x128};
+constexpr GemmTile kTilesOfShapes[] = {GemmTile::k16x32, GemmTile::k32x32, GemmTile::k64x32,
+                                       GemmTile::k64x64, GemmTile::k128x128};
 
 TEST_CASE("Every tile of a product is computed by one block", "[ops][cuda][gemm]") {
   for (const auto& [tiles_m, tiles_n] :
@@ -61,7 +61,7 @@ TEST_CASE("Swizzled chunks fill a tile, and no matrix of 8 rows meets in a bank"
 }
 
 TEST_CASE("Tiles fit an A100's multiprocessor, the widest twice an H100's", "[ops][cuda][gemm]") {
-  for (const GemmTile tile : kTiles) {
+  for (const GemmTile tile : kTilesOfShapes) {
     REQUIRE(ShapeOf(tile).shared_bytes() <= 163 * 1024);
     REQUIRE(ShapeOf(tile).threads() % 32 == 0);
     REQUIRE(ShapeOf(tile).threads() <= 256);

@@ -7,21 +7,22 @@
 #include <catch2/catch.hpp>
 
 #include "tests/common/ops/cuda/device_ops.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
 using testing::DeviceOps;
+using testing::kBf16;
 using testing::RowMajor;
 using testing::TestKv;
 using testing::TestMatrix;
 using testing::TestWeight;
 
-constexpr DType kBf16 = DType::kBFloat16;
 constexpr int64_t kHidden = 64, kInner = 96;
 constexpr AttentionShape kShape = {2, 1, 64};
-constexpr float kEps = 1e-6f;
+constexpr float kLayerEps = 1e-6f;
 
-using View = std::function<LinearWeight(const TestWeight&)>;
+using WeightView = std::function<LinearWeight(const TestWeight&)>;
 
 // Beside one of the layer's weights.
 struct Adapter {
@@ -52,7 +53,9 @@ struct Layer {
   TestMatrix k_norm = TestMatrix::Random(kBf16, 1, kShape.head_dim, 8);
   RopeTable rope = testing::TestRope(kShape.head_dim, 128);
 
-  LinearWeight With(const View& view, const TestWeight& weight, const Adapter& adapter) const {
+  LinearWeight With(const WeightView& view,
+                    const TestWeight& weight,
+                    const Adapter& adapter) const {
     LinearWeight with = view(weight);
     if (!adapted) return with;
     with.adapter = {.parts = static_cast<int>(adapter.parts.size()),
@@ -71,7 +74,7 @@ struct Layer {
 
   // The layer's result for rows of `x` that lie as `spans` say.
   TestMatrix Run(ForwardOps& ops,
-                 const View& view,
+                 const WeightView& view,
                  Matrix x,
                  const std::vector<AttentionSpan>& spans,
                  KvLayer kv) const {
@@ -80,13 +83,13 @@ struct Layer {
     TestMatrix attn(kBf16, rows, kShape.q_cols()), mid(kBf16, rows, kHidden);
     TestMatrix wide(kBf16, rows, 2 * kInner), inner(kBf16, rows, kInner);
     TestMatrix out(kBf16, rows, kHidden);
-    ops.RmsNorm(x, norm1.data(), kEps, norm.view());
+    ops.RmsNorm(x, norm1.data(), kLayerEps, norm.view());
     ops.Linear(norm.view(), With(view, qkv, of_qkv), qkv_out.view());
-    ops.HeadRmsNorms(qkv_out.view(), kShape, q_norm.data(), k_norm.data(), kEps);
+    ops.HeadRmsNorms(qkv_out.view(), kShape, q_norm.data(), k_norm.data(), kLayerEps);
     ops.RopeAndStore(qkv_out.view(), kShape, rope, spans, kv);
     ops.Attention(qkv_out.view(), kShape, spans, kv, attn.view());
     ops.Linear(attn.view(), With(view, o, of_o), mid.view());
-    ops.AddRmsNorm(mid.view(), x, norm2.data(), kEps, norm.view());
+    ops.AddRmsNorm(mid.view(), x, norm2.data(), kLayerEps, norm.view());
     ops.Linear(norm.view(), With(view, gate_up, of_gate_up), wide.view());
     ops.SiluMul(wide.view(), inner.view());
     ops.Linear(inner.view(), With(view, down, of_down), out.view());

@@ -15,8 +15,8 @@ namespace {
 
 using testing::DeviceMatrix;
 
-struct Bench {
-  Bench() {
+struct LinearBench {
+  LinearBench() {
     context = CudaContext::Create(&cuda, 0).value();
     linear = CudaLinear::Create(context.get()).value();
   }
@@ -32,7 +32,7 @@ float Dot(const DeviceMatrix& a, int64_t row, const DeviceMatrix& b, int64_t oth
 }
 
 TEST_CASE("On the emulator all products are our own kernels'", "[ops][cuda][linear]") {
-  Bench bench;
+  LinearBench bench;
   REQUIRE(bench.linear->numerics() == "own");
   REQUIRE(bench.linear->Choices().empty());
   using Use = LinearShape::Use;
@@ -44,7 +44,7 @@ TEST_CASE("On the emulator all products are our own kernels'", "[ops][cuda][line
 
 TEST_CASE("A row of Forward is the same among 1 to 70 rows, at any place, in any order",
           "[ops][cuda][linear]") {
-  Bench bench;
+  LinearBench bench;
   const int64_t rows = 70, n = 104, k = 120;
   const DeviceMatrix in = DeviceMatrix::Random(rows, k, 7, k + 8, NAN);
   const DeviceMatrix weight = DeviceMatrix::Random(n, k, 5);
@@ -75,7 +75,7 @@ TEST_CASE("A row of Forward is the same among 1 to 70 rows, at any place, in any
 }
 
 TEST_CASE("Logits of a range of ids are those of the whole head", "[ops][cuda][linear]") {
-  Bench bench;
+  LinearBench bench;
   const DeviceMatrix hidden = DeviceMatrix::Random(19, 72, 7);
   const DeviceMatrix head = DeviceMatrix::Random(150, 72, 5);
   std::vector<float> all(19 * 152), part(19 * 64);
@@ -91,7 +91,7 @@ TEST_CASE("Logits of a range of ids are those of the whole head", "[ops][cuda][l
 }
 
 TEST_CASE("The gradient of a row's input is that row's own", "[ops][cuda][linear]") {
-  Bench bench;
+  LinearBench bench;
   const DeviceMatrix dout = DeviceMatrix::Random(45, 56, 7, 64);
   const DeviceMatrix weight = DeviceMatrix::Random(56, 72, 5);
   const DeviceMatrix all(45, 72);
@@ -110,7 +110,7 @@ TEST_CASE("The gradient of a row's input is that row's own", "[ops][cuda][linear
 
 TEST_CASE("Weight gradients accumulate, nearly the same however the rows are split",
           "[ops][cuda][linear]") {
-  Bench bench;
+  LinearBench bench;
   const int64_t rows = 96, n = 40, k = 72;
   const DeviceMatrix dout = DeviceMatrix::Random(rows, n, 7), in = DeviceMatrix::Random(rows, k, 5);
   struct Gradients {
@@ -147,7 +147,7 @@ TEST_CASE("Weight gradients accumulate, nearly the same however the rows are spl
 }
 
 TEST_CASE("Products in a graph are done again with the new numbers", "[ops][cuda][linear]") {
-  Bench bench;
+  LinearBench bench;
   const DeviceMatrix weight = DeviceMatrix::Random(24, 40, 5);
   DeviceMatrix in(3, 40);
   const DeviceMatrix out(3, 24), expected(3, 24);

@@ -15,7 +15,7 @@ using testing::RandomFloats;
 using testing::ScopedOrder;
 using testing::TestMatrix;
 
-constexpr int64_t kLimit = 2300, kChunks = 3, kStride = 3 * 1024;
+constexpr int64_t kLogitsLimit = 2300, kLogitsChunks = 3, kLogitsStride = 3 * 1024;
 
 struct Scores {
   std::vector<LogitSums> sums;
@@ -23,30 +23,30 @@ struct Scores {
 };
 
 // In calls of `chunks_at_once`.
-Scores Score(const std::vector<float>& logits,
-             int64_t first_row,
-             const std::vector<ScoredRow>& rows,
-             int64_t chunks_at_once) {
+Scores ScoreLogits(const std::vector<float>& logits,
+                   int64_t first_row,
+                   const std::vector<ScoredRow>& rows,
+                   int64_t chunks_at_once) {
   const auto count = static_cast<int64_t>(rows.size());
-  Scores scores = {std::vector<LogitSums>(static_cast<size_t>(count * kChunks)),
+  Scores scores = {std::vector<LogitSums>(static_cast<size_t>(count * kLogitsChunks)),
                    std::vector<RowScore>(rows.size())};
   std::vector<float> targets(rows.size(), NAN);
-  for (int64_t chunk = 0; chunk < kChunks; chunk += chunks_at_once) {
+  for (int64_t chunk = 0; chunk < kLogitsChunks; chunk += chunks_at_once) {
     LaunchLogitSums(nullptr,
-                    {.logits = logits.data() + first_row * kStride + chunk * kCudaVocabChunk,
-                     .stride = kStride,
+                    {.logits = logits.data() + first_row * kLogitsStride + chunk * kCudaVocabChunk,
+                     .stride = kLogitsStride,
                      .rows = count,
                      .first_chunk = chunk,
-                     .chunks = std::min(chunks_at_once, kChunks - chunk),
-                     .vocab_limit = kLimit},
+                     .chunks = std::min(chunks_at_once, kLogitsChunks - chunk),
+                     .vocab_limit = kLogitsLimit},
                     rows.data(), scores.sums.data(), targets.data());
   }
-  LaunchRowScores(nullptr, count, kLimit, rows.data(), scores.sums.data(), targets.data(),
+  LaunchRowScores(nullptr, count, kLogitsLimit, rows.data(), scores.sums.data(), targets.data(),
                   scores.rows.data());
   return scores;
 }
 
-std::vector<ScoredRow> Rows(int64_t count) {
+std::vector<ScoredRow> RowsToScore(int64_t count) {
   std::vector<ScoredRow> rows;
   for (int32_t i = 0; i < count; ++i) {
     rows.push_back({1.0f / (0.5f + 0.25f * static_cast<float>(i % 4)), i * 191 % 2300});
@@ -60,24 +60,24 @@ static_assert(kCudaVocabChunk == kVocabChunk);
 TEST_CASE("From equal logits come the CPU's statistics and log-probs", "[cuda][logits]") {
   const KernelSet& cpu = **ChooseKernels(DType::kFloat32);
   constexpr int64_t kRows = 7;
-  const std::vector<float> logits = RandomFloats(kRows, kStride, 1, 9.0f);
-  const std::vector<ScoredRow> rows = Rows(kRows);
+  const std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 1, 9.0f);
+  const std::vector<ScoredRow> rows = RowsToScore(kRows);
   for (const emulator::Order order : testing::kOrders) {
     const ScopedOrder scoped(order);
-    const Scores scores = Score(logits, 0, rows, 2);
+    const Scores scores = ScoreLogits(logits, 0, rows, 2);
     for (size_t row = 0; row < kRows; ++row) {
-      ChunkStats chunks[kChunks];
-      for (size_t chunk = 0; chunk < kChunks; ++chunk) {
-        cpu.chunk_stats(&logits[row * kStride + chunk * 1024],
-                        ChunkColumns(static_cast<int64_t>(chunk), kLimit),
+      ChunkStats chunks[kLogitsChunks];
+      for (size_t chunk = 0; chunk < kLogitsChunks; ++chunk) {
+        cpu.chunk_stats(&logits[row * kLogitsStride + chunk * 1024],
+                        ChunkColumns(static_cast<int64_t>(chunk), kLogitsLimit),
                         rows[row].inverse_temperature, &chunks[chunk]);
-        const LogitSums& sums = scores.sums[row * kChunks + chunk];
+        const LogitSums& sums = scores.sums[row * kLogitsChunks + chunk];
         REQUIRE(sums.max == chunks[chunk].max);
         REQUIRE(sums.sum == chunks[chunk].sum);
         REQUIRE(sums.weighted == chunks[chunk].weighted);
       }
       RowStats stats;
-      cpu.combine_chunks(chunks, kChunks, &stats);
+      cpu.combine_chunks(chunks, kLogitsChunks, &stats);
       const RowScore& score = scores.rows[row];
       REQUIRE(score.stats.max == stats.max);
       REQUIRE(score.stats.sum == stats.sum);
@@ -85,18 +85,18 @@ TEST_CASE("From equal logits come the CPU's statistics and log-probs", "[cuda][l
       REQUIRE(score.stats.entropy == stats.entropy);
       const auto target = static_cast<size_t>(rows[row].target);
       REQUIRE(score.log_prob ==
-              LogProb(logits[row * kStride + target], rows[row].inverse_temperature, stats));
+              LogProb(logits[row * kLogitsStride + target], rows[row].inverse_temperature, stats));
     }
   }
 }
 
 TEST_CASE("A row's log-prob does not depend on rows or chunks at once", "[cuda][logits]") {
   constexpr int64_t kRows = 9;
-  const std::vector<float> logits = RandomFloats(kRows, kStride, 2, 9.0f);
-  const std::vector<ScoredRow> rows = Rows(kRows);
-  const Scores full = Score(logits, 0, rows, kChunks);
+  const std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 2, 9.0f);
+  const std::vector<ScoredRow> rows = RowsToScore(kRows);
+  const Scores full = ScoreLogits(logits, 0, rows, kLogitsChunks);
   for (const int64_t m : {1, 2, 5}) {
-    const Scores part = Score(logits, 3, {rows.begin() + 3, rows.begin() + 3 + m}, 1);
+    const Scores part = ScoreLogits(logits, 3, {rows.begin() + 3, rows.begin() + 3 + m}, 1);
     for (size_t i = 0; i < static_cast<size_t>(m); ++i) {
       REQUIRE(part.rows[i].log_prob == full.rows[i + 3].log_prob);
       REQUIRE(part.rows[i].stats.entropy == full.rows[i + 3].stats.entropy);
@@ -107,9 +107,9 @@ TEST_CASE("A row's log-prob does not depend on rows or chunks at once", "[cuda][
 TEST_CASE("The gradient of logits has the CPU's bits", "[cuda][logits]") {
   const KernelSet& cpu = **ChooseKernels(DType::kBFloat16);
   constexpr int64_t kRows = 4;
-  const std::vector<float> logits = RandomFloats(kRows, kStride, 3, 6.0f);
-  const std::vector<ScoredRow> rows = Rows(kRows);
-  const Scores scores = Score(logits, 0, rows, kChunks);
+  const std::vector<float> logits = RandomFloats(kRows, kLogitsStride, 3, 6.0f);
+  const std::vector<ScoredRow> rows = RowsToScore(kRows);
+  const Scores scores = ScoreLogits(logits, 0, rows, kLogitsChunks);
   std::vector<LogitsGradientRow> gradients;
   for (size_t row = 0; row < kRows; ++row) {
     gradients.push_back({.stats = scores.rows[row].stats,
@@ -125,17 +125,17 @@ TEST_CASE("The gradient of logits has the CPU's bits", "[cuda][logits]") {
     TestMatrix dlogits(DType::kBFloat16, kRows, kCols);
     LaunchLogitsBackward(nullptr,
                          {.logits = logits.data() + kFirst,
-                          .stride = kStride,
+                          .stride = kLogitsStride,
                           .rows = kRows,
                           .first_chunk = 1,
                           .chunks = 2,
-                          .vocab_limit = kLimit},
+                          .vocab_limit = kLogitsLimit},
                          gradients.data(), dlogits.view());
     for (size_t row = 0; row < kRows; ++row) {
       std::vector<Bf16> expected(kCols, 0);
       const LogitsGradientRow& gradient = gradients[row];
-      cpu.logits_back({.logits = &logits[row * kStride + kFirst],
-                       .cols = kLimit - kFirst,
+      cpu.logits_back({.logits = &logits[row * kLogitsStride + kFirst],
+                       .cols = kLogitsLimit - kFirst,
                        .target = gradient.target - kFirst,
                        .inverse_temperature = gradient.inverse_temperature,
                        .stats = gradient.stats,

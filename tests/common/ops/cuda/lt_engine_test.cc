@@ -19,8 +19,8 @@ using testing::DeviceMatrix;
 using testing::FakeLt;
 using testing::LtFault;
 
-struct Bench {
-  explicit Bench(std::vector<LtAlgorithm> offered) {
+struct LtEngineBench {
+  explicit LtEngineBench(std::vector<LtAlgorithm> offered) {
     context = CudaContext::Create(&cuda, 0).value();
     auto fake = std::make_unique<FakeLt>();
     lt = fake.get();
@@ -46,7 +46,7 @@ const LtAlgorithm kGood = FakeLt::Algorithm(LtFault::kNone, 3);
 const LtAlgorithm kBad = FakeLt::Algorithm(LtFault::kDropsTail);
 
 TEST_CASE("A proved shape is the library's, with the pinned algorithm", "[ops][cuda][lt]") {
-  Bench bench({kBad, kGood});
+  LtEngineBench bench({kBad, kGood});
   REQUIRE(bench.linear->numerics() == "cublaslt-13.0.0");
   REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}}).ok());
   bench.lt->ids_run.clear();
@@ -67,7 +67,7 @@ TEST_CASE("A proved shape is the library's, with the pinned algorithm", "[ops][c
 
 TEST_CASE("A shape without an algorithm stays our own kernels', for any number of rows",
           "[ops][cuda][lt]") {
-  Bench bench({kBad});
+  LtEngineBench bench({kBad});
   REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}}).ok());
   bench.lt->ids_run.clear();
   for (const int64_t rows : {1, 16, 20}) {
@@ -80,7 +80,7 @@ TEST_CASE("A shape without an algorithm stays our own kernels', for any number o
 }
 
 TEST_CASE("A shape is proved once, at its first use where nothing is prepared", "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   bench.Forward(DeviceMatrix(20, 24));
   const size_t proof = bench.lt->ids_run.size();
   REQUIRE(proof > 2);
@@ -104,7 +104,7 @@ TEST_CASE("A shape is proved once, at its first use where nothing is prepared", 
 }
 
 TEST_CASE("More rows than were proved go in pieces, and have the same bits", "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   REQUIRE(bench.linear
               ->Prepare({{.n = 24, .k = 48}, {.use = LinearShape::Use::kLogits, .n = 24, .k = 48}})
               .ok());
@@ -128,7 +128,7 @@ TEST_CASE("The library is given whole sixteens of rows, and nothing behind a mat
           "[ops][cuda][lt]") {
   constexpr int64_t kRoom = 80;
   for (const int64_t cols : {24, 20}) {
-    Bench bench({kGood});
+    LtEngineBench bench({kGood});
     const DeviceMatrix weight = DeviceMatrix::Random(cols, 48, 5);
     for (const int64_t rows : {1, 15, 16, 17, 20, 32, 33, 48, 50, 64, 71}) {
       INFO(rows << " rows, " << cols << " columns");
@@ -158,7 +158,7 @@ TEST_CASE("The library is given whole sixteens of rows, and nothing behind a mat
 
 TEST_CASE("Without memory to fill rows up a step fails, and the next one has it",
           "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}}).ok());
   bench.lt->ids_run.clear();
   bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("full"));
@@ -173,7 +173,7 @@ TEST_CASE("Without memory to fill rows up a step fails, and the next one has it"
 
 TEST_CASE("A shape is proved inside a graph's first step, and the graph does it again",
           "[ops][cuda][lt]") {
-  Bench bench({kBad});
+  LtEngineBench bench({kBad});
   for (int step = 0; step < 3; ++step) {
     const int64_t kernels = emulator::KernelsRun();
     const DeviceMatrix out(5, 24);
@@ -187,7 +187,7 @@ TEST_CASE("A shape is proved inside a graph's first step, and the graph does it 
 
 TEST_CASE("What is free decides nothing: without memory for a proof there is no choice",
           "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("no memory"));
   const absl::Status status = bench.linear->Prepare({{.n = 24, .k = 48}});
   REQUIRE(absl::IsResourceExhausted(status));
@@ -199,7 +199,7 @@ TEST_CASE("What is free decides nothing: without memory for a proof there is no 
   REQUIRE(bench.linear->Choices().empty());
   // Asked again, it comes to what every other worker has come to.
   REQUIRE(bench.linear->Prepare({{.n = 24, .k = 48}}).ok());
-  Bench other({kGood});
+  LtEngineBench other({kGood});
   REQUIRE(other.linear->Prepare({{.n = 24, .k = 48}}).ok());
   REQUIRE(other.linear->Choices() == bench.linear->Choices());
   REQUIRE(other.linear->Choices().at("linear [24 x 48]").find("cuBLASLt") == 0);
@@ -207,7 +207,7 @@ TEST_CASE("What is free decides nothing: without memory for a proof there is no 
 
 TEST_CASE("A product whose proof has no memory fails its step and decides nothing",
           "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("no memory"));
   bench.Forward(DeviceMatrix(3, 24));
   REQUIRE(absl::IsResourceExhausted(bench.context->Synchronize()));
@@ -219,7 +219,7 @@ TEST_CASE("A product whose proof has no memory fails its step and decides nothin
 
 TEST_CASE("A device that fails at a proof is an error, now or at the step's end",
           "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   bench.cuda.FailCall("Malloc", absl::InternalError("lost"));
   const absl::Status status = bench.linear->Prepare({{.n = 24, .k = 48}});
   REQUIRE(absl::IsInternal(status));
@@ -232,7 +232,7 @@ TEST_CASE("A device that fails at a proof is an error, now or at the step's end"
 }
 
 TEST_CASE("After the start no shape is proved any more", "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   REQUIRE(bench.linear->Prepare({{.n = 32, .k = 48}}).ok());
   bench.lt->ids_run.clear();
   bench.cuda.ForgetCalls();
@@ -245,7 +245,7 @@ TEST_CASE("After the start no shape is proved any more", "[ops][cuda][lt]") {
 
 TEST_CASE("Gradients of inputs are added piece by piece", "[ops][cuda][lt]") {
   for (const LtAlgorithm& offered : {kGood, kBad}) {
-    Bench bench({offered});
+    LtEngineBench bench({offered});
     const DeviceMatrix dout = DeviceMatrix::Random(20, 24, 3);
     std::vector<float> sums(20 * 48, 0.25f);
     const FloatMatrix din = {sums.data(), 20, 48, 48};
@@ -276,7 +276,7 @@ TEST_CASE("Gradients of inputs are added piece by piece", "[ops][cuda][lt]") {
 TEST_CASE("Gradients of weights take the first algorithm that does not split", "[ops][cuda][lt]") {
   LtAlgorithm split = FakeLt::Algorithm(LtFault::kNone, 1);
   split.split_k = 4;
-  Bench bench({split, kGood});
+  LtEngineBench bench({split, kGood});
   const DeviceMatrix dout = DeviceMatrix::Random(20, 24, 3);
   std::vector<float> dweight(24 * 48, 0.25f), dbias(24), expected = dweight;
   bench.linear->Weights(dout.view(), bench.in.view(), dweight.data(), dbias.data());
@@ -297,13 +297,13 @@ TEST_CASE("Gradients of weights take the first algorithm that does not split", "
   for (int64_t i = 0; i < 20; ++i) sum += dout.At(i, 5);
   REQUIRE(dbias[5] == Approx(sum).margin(1e-4));
   // Our own kernels where there is none.
-  Bench without({split});
+  LtEngineBench without({split});
   without.linear->Weights(dout.view(), bench.in.view(), dweight.data(), nullptr);
   REQUIRE(without.lt->ids_run.empty());
 }
 
 TEST_CASE("What the library cannot do shows at the step's end", "[ops][cuda][lt]") {
-  Bench bench({FakeLt::Algorithm(LtFault::kBreaks)});
+  LtEngineBench bench({FakeLt::Algorithm(LtFault::kBreaks)});
   const DeviceMatrix dout = DeviceMatrix::Random(20, 24, 3);
   std::vector<float> dweight(24 * 48);
   bench.linear->Weights(dout.view(), bench.in.view(), dweight.data(), nullptr);
@@ -312,7 +312,7 @@ TEST_CASE("What the library cannot do shows at the step's end", "[ops][cuda][lt]
 
 TEST_CASE("Our own kernels alone can be asked for, by a test and by the environment",
           "[ops][cuda][lt]") {
-  Bench bench({kGood});
+  LtEngineBench bench({kGood});
   CudaLinearOptions options;
   options.engine = CudaLinearOptions::Engine::kOwn;
   options.lt = std::make_unique<FakeLt>();

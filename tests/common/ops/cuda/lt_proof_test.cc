@@ -15,8 +15,8 @@ using testing::LtFault;
 constexpr LtFault kRowFaults[] = {LtFault::kByRows, LtFault::kByPlace, LtFault::kByNeighbour,
                                   LtFault::kLeavesOut, LtFault::kRefusesFew};
 
-struct Bench {
-  Bench() { context = CudaContext::Create(&cuda, 0).value(); }
+struct LtProofBench {
+  LtProofBench() { context = CudaContext::Create(&cuda, 0).value(); }
   absl::StatusOr<LtPins> Prove() { return ProveRows(context.get(), &lt, shape, plan); }
   static LtAlgorithm Algorithm(LtFault fault, int number = 0) {
     return FakeLt::Algorithm(fault, number);
@@ -31,10 +31,11 @@ struct Bench {
 
 TEST_CASE("The first candidate of every bucket is pinned where all are row-invariant",
           "[ops][cuda][lt]") {
-  Bench bench;
-  bench.lt.Offer(16, {Bench::Algorithm(LtFault::kNone, 1), Bench::Algorithm(LtFault::kNone, 2)});
-  bench.lt.Offer(32, {Bench::Algorithm(LtFault::kNone, 3)});
-  bench.lt.Offer(48, {Bench::Algorithm(LtFault::kNone, 4)});
+  LtProofBench bench;
+  bench.lt.Offer(
+      16, {LtProofBench::Algorithm(LtFault::kNone, 1), LtProofBench::Algorithm(LtFault::kNone, 2)});
+  bench.lt.Offer(32, {LtProofBench::Algorithm(LtFault::kNone, 3)});
+  bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kNone, 4)});
   const absl::StatusOr<LtPins> pins = bench.Prove();
   REQUIRE(pins.ok());
   REQUIRE(pins->For(1).id == 100);
@@ -48,9 +49,10 @@ TEST_CASE("The first candidate of every bucket is pinned where all are row-invar
 
 TEST_CASE("A candidate whose rows depend on anything is passed over", "[ops][cuda][lt]") {
   for (const LtFault fault : kRowFaults) {
-    Bench bench;
-    bench.lt.Offer(16, {Bench::Algorithm(fault), Bench::Algorithm(LtFault::kNone, 1)});
-    bench.lt.Offer(48, {Bench::Algorithm(LtFault::kNone, 2)});
+    LtProofBench bench;
+    bench.lt.Offer(16,
+                   {LtProofBench::Algorithm(fault), LtProofBench::Algorithm(LtFault::kNone, 1)});
+    bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kNone, 2)});
     const absl::StatusOr<LtPins> pins = bench.Prove();
     INFO("fault " << static_cast<int>(fault));
     REQUIRE(pins.ok());
@@ -61,14 +63,14 @@ TEST_CASE("A candidate whose rows depend on anything is passed over", "[ops][cud
 
 TEST_CASE("Gradients of inputs and biases are proved as well, in bf16", "[ops][cuda][lt]") {
   for (const bool bias : {false, true}) {
-    Bench bench;
+    LtProofBench bench;
     bench.shape = {
         .kind = bias ? GemmKind::kForward : GemmKind::kInput, .n = 24, .k = bias ? 40 : 44};
     bench.shape.bias = bias;
-    bench.lt.Offer(16,
-                   {Bench::Algorithm(LtFault::kLeavesOut), Bench::Algorithm(LtFault::kNone, 1)});
-    bench.lt.Offer(48,
-                   {Bench::Algorithm(LtFault::kDropsTail), Bench::Algorithm(LtFault::kNone, 2)});
+    bench.lt.Offer(16, {LtProofBench::Algorithm(LtFault::kLeavesOut),
+                        LtProofBench::Algorithm(LtFault::kNone, 1)});
+    bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kDropsTail),
+                        LtProofBench::Algorithm(LtFault::kNone, 2)});
     const absl::StatusOr<LtPins> pins = bench.Prove();
     REQUIRE(pins.ok());
     REQUIRE(pins->For(1).id == 100);
@@ -77,59 +79,62 @@ TEST_CASE("Gradients of inputs and biases are proved as well, in bf16", "[ops][c
 }
 
 TEST_CASE("Row-invariant alone is not enough: all buckets have the same bits", "[ops][cuda][lt]") {
-  Bench bench;
-  bench.lt.Offer(16, {Bench::Algorithm(LtFault::kOtherOrder), Bench::Algorithm(LtFault::kNone, 1)});
-  bench.lt.Offer(48, {Bench::Algorithm(LtFault::kNone, 2)});
+  LtProofBench bench;
+  bench.lt.Offer(16, {LtProofBench::Algorithm(LtFault::kOtherOrder),
+                      LtProofBench::Algorithm(LtFault::kNone, 1)});
+  bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kNone, 2)});
   REQUIRE(bench.Prove()->For(1).id == 100);
   // Where nothing else is offered, the reference serves the bucket itself.
-  bench.lt.Offer(16, {Bench::Algorithm(LtFault::kOtherOrder)});
+  bench.lt.Offer(16, {LtProofBench::Algorithm(LtFault::kOtherOrder)});
   REQUIRE(bench.Prove()->For(1).id == 200);
 }
 
 TEST_CASE("A reference that is not like itself gives way to the next one", "[ops][cuda][lt]") {
   for (const LtFault fault : {LtFault::kByPlace, LtFault::kByNeighbour, LtFault::kDropsTail}) {
-    Bench bench;
-    bench.lt.Offer(48, {Bench::Algorithm(fault), Bench::Algorithm(LtFault::kOtherOrder, 1)});
+    LtProofBench bench;
+    bench.lt.Offer(
+        48, {LtProofBench::Algorithm(fault), LtProofBench::Algorithm(LtFault::kOtherOrder, 1)});
     const absl::StatusOr<LtPins> pins = bench.Prove();
     INFO("fault " << static_cast<int>(fault));
     REQUIRE(pins.ok());
     for (const int64_t rows : {1, 20, 40}) {
-      REQUIRE(pins->For(rows) == Bench::Algorithm(LtFault::kOtherOrder, 1));
+      REQUIRE(pins->For(rows) == LtProofBench::Algorithm(LtFault::kOtherOrder, 1));
     }
   }
 }
 
 TEST_CASE("Splits are not even tried", "[ops][cuda][lt]") {
-  LtAlgorithm split = Bench::Algorithm(LtFault::kNone), reduced = split, with_workspace = split;
+  LtAlgorithm split = LtProofBench::Algorithm(LtFault::kNone), reduced = split,
+              with_workspace = split;
   split.split_k = 2;
   reduced.reduction = 1;
   with_workspace.workspace_bytes = 32;
   for (const LtAlgorithm& one : {split, reduced, with_workspace}) {
     REQUIRE(!MayBeRowInvariant(one));
-    Bench bench;
+    LtProofBench bench;
     bench.lt.Offer(48, {one});
     REQUIRE(absl::IsNotFound(bench.Prove().status()));
     REQUIRE(bench.lt.ids_run.empty());
   }
-  REQUIRE(MayBeRowInvariant(Bench::Algorithm(LtFault::kNone)));
+  REQUIRE(MayBeRowInvariant(LtProofBench::Algorithm(LtFault::kNone)));
 }
 
 TEST_CASE("Without an algorithm that passes there is no pin", "[ops][cuda][lt]") {
   for (const LtFault fault : kRowFaults) {
-    Bench bench;
-    bench.lt.Offer(48, {Bench::Algorithm(fault)});
+    LtProofBench bench;
+    bench.lt.Offer(48, {LtProofBench::Algorithm(fault)});
     const absl::Status status = bench.Prove().status();
     INFO("fault " << static_cast<int>(fault) << ": " << status);
     REQUIRE(absl::IsNotFound(status));
     REQUIRE(status.message().find("1 references") != std::string::npos);
   }
-  Bench nothing_offered;
+  LtProofBench nothing_offered;
   REQUIRE(absl::IsNotFound(nothing_offered.Prove().status()));
 }
 
 TEST_CASE("A device that breaks, and memory that is short, are errors", "[ops][cuda][lt]") {
-  Bench bench;
-  bench.lt.Offer(48, {Bench::Algorithm(LtFault::kBreaks)});
+  LtProofBench bench;
+  bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kBreaks)});
   REQUIRE(absl::IsInternal(bench.Prove().status()));
   bench.cuda.FailCall("Malloc", absl::ResourceExhaustedError("no memory"));
   const absl::Status status = bench.Prove().status();
@@ -140,9 +145,9 @@ TEST_CASE("A device that breaks, and memory that is short, are errors", "[ops][c
 }
 
 TEST_CASE("The proof gives its memory back", "[ops][cuda][lt]") {
-  Bench bench;
+  LtProofBench bench;
   const int64_t before = bench.cuda.used_bytes();
-  bench.lt.Offer(48, {Bench::Algorithm(LtFault::kNone)});
+  bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kNone)});
   bench.shape.bias = true;
   REQUIRE(bench.Prove().ok());
   REQUIRE(bench.cuda.used_bytes() == before);
@@ -177,8 +182,8 @@ TEST_CASE("The proof stays within the memory it is granted, or is not made", "[o
   REQUIRE(ReferenceRows(head, plan) == 0);
   REQUIRE(ProofBytes(head, plan) == 0);
 
-  Bench bench;
-  bench.lt.Offer(64, {Bench::Algorithm(LtFault::kNone)});
+  LtProofBench bench;
+  bench.lt.Offer(64, {LtProofBench::Algorithm(LtFault::kNone)});
   bench.plan.reference_rows = 64;
   const int64_t all = ProofBytes(bench.shape, bench.plan);
   bench.plan.most_bytes = all - 2000;
@@ -192,10 +197,12 @@ TEST_CASE("The proof stays within the memory it is granted, or is not made", "[o
 }
 
 TEST_CASE("Gradients that are added are proved over zeros", "[ops][cuda][lt]") {
-  Bench bench;
+  LtProofBench bench;
   bench.shape = {.kind = GemmKind::kInput, .output = GemmOutput::kFloatAdd, .n = 24, .k = 44};
-  bench.lt.Offer(16, {Bench::Algorithm(LtFault::kLeavesOut), Bench::Algorithm(LtFault::kNone, 1)});
-  bench.lt.Offer(48, {Bench::Algorithm(LtFault::kDropsTail), Bench::Algorithm(LtFault::kNone, 2)});
+  bench.lt.Offer(16, {LtProofBench::Algorithm(LtFault::kLeavesOut),
+                      LtProofBench::Algorithm(LtFault::kNone, 1)});
+  bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kDropsTail),
+                      LtProofBench::Algorithm(LtFault::kNone, 2)});
   const absl::StatusOr<LtPins> pins = bench.Prove();
   REQUIRE(pins.ok());
   REQUIRE(pins->For(1).id == 100);
@@ -213,8 +220,8 @@ TEST_CASE("Every number of rows that is run is tried", "[ops][cuda][lt]") {
   REQUIRE(all.size() == 2048 / 16);
   for (size_t i = 0; i < all.size(); ++i) REQUIRE(all[i] == 16 * static_cast<int64_t>(i + 1));
 
-  Bench bench;
-  bench.lt.Offer(48, {Bench::Algorithm(LtFault::kNone)});
+  LtProofBench bench;
+  bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kNone)});
   REQUIRE(bench.Prove().ok());
   for (const int64_t rows : bench.lt.rows_run) REQUIRE(rows % 16 == 0);
 }

@@ -5,14 +5,14 @@
 #include <catch2/catch.hpp>
 
 #include "tests/common/ops/cuda/kernel_fixture.h"
+#include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {
 namespace {
+using testing::kBf16;
 using testing::Part;
 using testing::ScopedOrder;
 using testing::TestMatrix;
-
-constexpr DType kBf16 = DType::kBFloat16;
 
 NormRows Norm(int64_t rows, const TestMatrix& weight) {
   return {.rows = rows, .cols = weight.cols(), .first = weight.data(), .eps = 1e-6f};

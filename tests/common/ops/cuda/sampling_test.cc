@@ -13,7 +13,7 @@ namespace {
 using testing::RandomFloats;
 using testing::ScopedOrder;
 
-constexpr int64_t kLimit = 2300, kChunks = 3, kStride = 3 * 1024;
+constexpr int64_t kSampledLimit = 2300, kSampledChunks = 3, kSampledStride = 3 * 1024;
 
 std::vector<SampledToken> Draw(const std::vector<float>& logits,
                                const std::vector<SampleRow>& rows) {
@@ -21,20 +21,21 @@ std::vector<SampledToken> Draw(const std::vector<float>& logits,
   std::vector<DrawRow> draws;
   std::vector<ScoredRow> scored;
   for (const SampleRow& row : rows) {
-    draws.push_back(MakeDrawRow(row, kLimit));
+    draws.push_back(MakeDrawRow(row, kSampledLimit));
     scored.push_back({draws.back().inverse_temperature, -1});
   }
-  std::vector<LogitSums> sums(static_cast<size_t>(count * kChunks));
+  std::vector<LogitSums> sums(static_cast<size_t>(count * kSampledChunks));
   std::vector<RowScore> scores(rows.size());
   std::vector<SampledToken> tokens(rows.size());
   const LogitsBlock block = {.logits = logits.data(),
-                             .stride = kStride,
+                             .stride = kSampledStride,
                              .rows = count,
                              .first_chunk = 0,
-                             .chunks = kChunks,
-                             .vocab_limit = kLimit};
+                             .chunks = kSampledChunks,
+                             .vocab_limit = kSampledLimit};
   LaunchLogitSums(nullptr, block, scored.data(), sums.data(), nullptr);
-  LaunchRowScores(nullptr, count, kLimit, scored.data(), sums.data(), nullptr, scores.data());
+  LaunchRowScores(nullptr, count, kSampledLimit, scored.data(), sums.data(), nullptr,
+                  scores.data());
   LaunchDraws(nullptr, block, draws.data(), sums.data(), scores.data(), tokens.data());
   return tokens;
 }
@@ -42,25 +43,25 @@ std::vector<SampledToken> Draw(const std::vector<float>& logits,
 // What the CPU's functions choose from a row of logits.
 SampledToken DrawOnCpu(const float* logits, const SampleRow& row) {
   const KernelSet& cpu = **ChooseKernels(DType::kFloat32);
-  std::vector<ChunkStats> chunks(kChunks);
+  std::vector<ChunkStats> chunks(kSampledChunks);
   const float inverse = InverseTemperature(row.temperature);
-  for (size_t i = 0; i < kChunks; ++i) {
-    cpu.chunk_stats(logits + i * 1024, ChunkColumns(static_cast<int64_t>(i), kLimit), inverse,
-                    &chunks[i]);
+  for (size_t i = 0; i < kSampledChunks; ++i) {
+    cpu.chunk_stats(logits + i * 1024, ChunkColumns(static_cast<int64_t>(i), kSampledLimit),
+                    inverse, &chunks[i]);
   }
   RowStats stats;
-  cpu.combine_chunks(chunks.data(), kChunks, &stats);
+  cpu.combine_chunks(chunks.data(), kSampledChunks, &stats);
   int64_t token = 0;
-  if (IsFiltered(row, kLimit)) {
-    std::vector<float> weights(kLimit);
-    std::vector<int32_t> ids(kLimit);
-    token = ChooseFiltered(cpu, row, stats, logits, kLimit, weights.data(), ids.data());
+  if (IsFiltered(row, kSampledLimit)) {
+    std::vector<float> weights(kSampledLimit);
+    std::vector<int32_t> ids(kSampledLimit);
+    token = ChooseFiltered(cpu, row, stats, logits, kSampledLimit, weights.data(), ids.data());
   } else {
-    const ChunkChoice choice = ChooseChunk(cpu, row, chunks.data(), kChunks, stats);
+    const ChunkChoice choice = ChooseChunk(cpu, row, chunks.data(), kSampledChunks, stats);
     std::vector<float> scratch(kVocabChunk);
     token = choice.chunk * kVocabChunk +
             ChooseInChunk(cpu, row, choice, stats, logits + choice.chunk * kVocabChunk,
-                          ChunkColumns(choice.chunk, kLimit), scratch.data());
+                          ChunkColumns(choice.chunk, kSampledLimit), scratch.data());
   }
   return {static_cast<int32_t>(token), LogProb(logits[token], inverse, stats), stats.entropy};
 }
@@ -70,7 +71,7 @@ void RequireCpuDraws(const std::vector<float>& logits, const std::vector<SampleR
     const ScopedOrder scoped(order);
     const std::vector<SampledToken> tokens = Draw(logits, rows);
     for (size_t i = 0; i < rows.size(); ++i) {
-      const SampledToken expected = DrawOnCpu(&logits[i * kStride], rows[i]);
+      const SampledToken expected = DrawOnCpu(&logits[i * kSampledStride], rows[i]);
       INFO("row " << i << ", top_k " << rows[i].top_k << ", top_p " << rows[i].top_p);
       REQUIRE(tokens[i].token == expected.token);
       REQUIRE(tokens[i].log_prob == expected.log_prob);
@@ -82,7 +83,7 @@ void RequireCpuDraws(const std::vector<float>& logits, const std::vector<SampleR
 
 TEST_CASE("From equal logits come the CPU's tokens", "[cuda][sampling]") {
   constexpr size_t kRows = 24;
-  const std::vector<float> logits = RandomFloats(kRows, kStride, 1, 8.0f);
+  const std::vector<float> logits = RandomFloats(kRows, kSampledStride, 1, 8.0f);
   std::vector<SampleRow> rows;
   for (uint64_t i = 0; i < kRows; ++i) {
     rows.push_back({.temperature = i % 6 == 0 ? 0.0f : 0.6f + 0.2f * static_cast<float>(i % 5),
@@ -96,7 +97,7 @@ TEST_CASE("From equal logits come the CPU's tokens", "[cuda][sampling]") {
 
 TEST_CASE("Filtered rows get the CPU's tokens from equal logits", "[cuda][sampling]") {
   constexpr size_t kRows = 20;
-  const std::vector<float> logits = RandomFloats(kRows, kStride, 2, 7.0f);
+  const std::vector<float> logits = RandomFloats(kRows, kSampledStride, 2, 7.0f);
   std::vector<SampleRow> rows;
   for (uint64_t i = 0; i < kRows; ++i) {
     rows.push_back({.temperature = 0.7f + 0.3f * static_cast<float>(i % 3),
@@ -114,12 +115,12 @@ TEST_CASE("Filtered rows get the CPU's tokens from equal logits", "[cuda][sampli
 
 TEST_CASE("Of ids of one weight the lowest are kept", "[cuda][sampling]") {
   constexpr size_t kRows = 24;
-  std::vector<float> logits(kRows * kStride, -4.0f);
+  std::vector<float> logits(kRows * kSampledStride, -4.0f);
   std::vector<SampleRow> rows;
   for (size_t i = 0; i < kRows; ++i) {
     // Twelve ids of the same weight below one that is larger, in all chunks.
-    for (size_t tie = 0; tie < 12; ++tie) logits[i * kStride + 100 + tie * 190] = 2.0f;
-    logits[i * kStride + 1500] = 2.5f;
+    for (size_t tie = 0; tie < 12; ++tie) logits[i * kSampledStride + 100 + tie * 190] = 2.0f;
+    logits[i * kSampledStride + 1500] = 2.5f;
     rows.push_back({.top_p = i % 2 == 0 ? 1.0f : 0.6f,
                     .top_k = i % 3 == 2 ? -1 : 6,
                     .uniform = RandomUniform(5, 6, i)});
@@ -133,9 +134,10 @@ TEST_CASE("Of ids of one weight the lowest are kept", "[cuda][sampling]") {
 }
 
 TEST_CASE("Ids beyond the limit and equal maxima do not mislead greedy rows", "[cuda][sampling]") {
-  std::vector<float> logits(2 * kStride, 0.5f);
+  std::vector<float> logits(2 * kSampledStride, 0.5f);
   for (const size_t id : {1500, 1200, 2200}) logits[id] = 3.0f;
-  for (size_t id = kLimit; id < kStride; ++id) logits[id] = logits[kStride + id] = 50.0f;
+  for (size_t id = kSampledLimit; id < kSampledStride; ++id)
+    logits[id] = logits[kSampledStride + id] = 50.0f;
   const std::vector<SampledToken> tokens =
       Draw(logits, {{.temperature = 0.0f, .top_p = 0.5f, .top_k = 3}, {.temperature = 0.0f}});
   REQUIRE(tokens[0].token == 1200);

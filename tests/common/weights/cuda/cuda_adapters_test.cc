@@ -27,14 +27,14 @@ struct Gpu {
   std::unique_ptr<ShardOps> ops = *CreateCudaShardOps(context.get());
 };
 
-struct Shape {
+struct SentShape {
   int64_t rows, in, rank;
 };
 // Less than a tile, tiles, and more; every rank that a tile of ranks begins or ends with.
-const std::vector<Shape>& Shapes() {
-  static const std::vector<Shape> shapes = {{1, 1, 1},     {3, 15, 2},    {64, 128, 32},
-                                            {65, 129, 33}, {20, 300, 64}, {130, 257, 7},
-                                            {16, 16, 8},   {150, 40, 31}};
+const std::vector<SentShape>& Shapes() {
+  static const std::vector<SentShape> shapes = {{1, 1, 1},     {3, 15, 2},    {64, 128, 32},
+                                                {65, 129, 33}, {20, 300, 64}, {130, 257, 7},
+                                                {16, 16, 8},   {150, 40, 31}};
   return shapes;
 }
 
@@ -83,7 +83,7 @@ float Sum(int64_t count, const auto& x, const auto& y) {
 }
 
 struct Gradients {
-  explicit Gradients(const Shape& s) : shape(s) {}
+  explicit Gradients(const SentShape& s) : shape(s) {}
   LoraGradientBlock Block() {
     return {.dw = dw.data(),
             .b = b.data(),
@@ -115,7 +115,7 @@ struct Gradients {
     }
   }
 
-  const Shape shape;
+  const SentShape shape;
   std::vector<float> dw = Values(shape.rows * shape.in, 1), b = Values(shape.rows * shape.rank, 2),
                      a = Values(shape.rank * shape.in, 3), db = Values(shape.rows * shape.rank, 4),
                      da = Values(shape.rank * shape.in, 5);
@@ -127,7 +127,7 @@ TEST_CASE("Rows merged on a GPU have the bits of those merged on a CPU", "[weigh
   const Gpu gpu;
   for (const emulator::Order order : testing::kOrders) {
     const testing::ScopedOrder scoped(order);
-    for (const Shape& s : Shapes()) {
+    for (const SentShape& s : Shapes()) {
       const std::vector<float> a = Values(s.rank * s.in, 1), b = Values(s.rows * s.rank, 2);
       for (const DType base_dtype : kDTypes) {
         for (const DType out_dtype : kDTypes) {
@@ -161,7 +161,7 @@ TEST_CASE("Rows merged on a GPU have the bits of those merged on a CPU", "[weigh
 TEST_CASE("Where B is zero a GPU merges the base, bit for bit, in its place too",
           "[weights][cuda]") {
   const Gpu gpu;
-  const Shape s = {33, 130, 5};
+  const SentShape s = {33, 130, 5};
   const std::vector<float> a = Values(s.rank * s.in, 1);
   for (const float zero : {0.0f, -0.0f}) {
     const std::vector<float> b(static_cast<size_t>(s.rows * s.rank), zero);
@@ -189,7 +189,7 @@ TEST_CASE("Gradients of adapters on a GPU have the order of sums that is written
   const Gpu gpu;
   for (const emulator::Order order : testing::kOrders) {
     const testing::ScopedOrder scoped(order);
-    for (const Shape& s : Shapes()) {
+    for (const SentShape& s : Shapes()) {
       INFO(s.rows << " x " << s.in << ", rank " << s.rank);
       Gradients want(s), got(s);
       for (int batch = 0; batch < 2; ++batch) {

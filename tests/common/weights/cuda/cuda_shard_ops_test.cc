@@ -17,8 +17,9 @@
 namespace tandem {
 namespace {
 
-struct Fixture {
-  explicit Fixture(std::unique_ptr<CudaApi> api = testing::OpenTestCuda()) : cuda(std::move(api)) {}
+struct ShardOpsFixture {
+  explicit ShardOpsFixture(std::unique_ptr<CudaApi> api = testing::OpenTestCuda())
+      : cuda(std::move(api)) {}
 
   std::unique_ptr<CudaApi> cuda;
   std::unique_ptr<CudaContext> context = *CudaContext::Create(cuda.get(), 0);
@@ -26,7 +27,7 @@ struct Fixture {
   std::unique_ptr<ShardOps> host = CreateCpuShardOps(std::make_shared<ThreadPool>(1));
 };
 
-std::vector<float> RandomFloats(int64_t count, unsigned seed) {
+std::vector<float> RandomShard(int64_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(count));
@@ -34,7 +35,7 @@ std::vector<float> RandomFloats(int64_t count, unsigned seed) {
   return values;
 }
 
-bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+bool SameShardBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
@@ -42,12 +43,12 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST_CASE("A step on a GPU has the bits of a step on a CPU, and counts the same changes",
           "[weights][cuda]") {
-  Fixture f;
+  ShardOpsFixture f;
   constexpr int64_t kCount = 3001;
-  const std::vector<float> gradient = RandomFloats(kCount, 2);
+  const std::vector<float> gradient = RandomShard(kCount, 2);
   struct State {
-    std::vector<float> master = RandomFloats(kCount, 1);
-    std::vector<float> exp_avg = RandomFloats(kCount, 3);
+    std::vector<float> master = RandomShard(kCount, 1);
+    std::vector<float> exp_avg = RandomShard(kCount, 3);
     std::vector<float> exp_avg_sq = std::vector<float>(kCount, 0.5f);
     std::vector<Bf16> rounded = std::vector<Bf16>(kCount);
   };
@@ -79,15 +80,15 @@ TEST_CASE("A step on a GPU has the bits of a step on a CPU, and counts the same 
   REQUIRE(changed[0] > 0);
   REQUIRE(changed[0] < kCount);
   REQUIRE(changed[1] == changed[0]);
-  REQUIRE(SameBits(states[0].master, states[1].master));
-  REQUIRE(SameBits(states[0].exp_avg, states[1].exp_avg));
-  REQUIRE(SameBits(states[0].exp_avg_sq, states[1].exp_avg_sq));
+  REQUIRE(SameShardBits(states[0].master, states[1].master));
+  REQUIRE(SameShardBits(states[0].exp_avg, states[1].exp_avg));
+  REQUIRE(SameShardBits(states[0].exp_avg_sq, states[1].exp_avg_sq));
   REQUIRE(states[0].rounded == states[1].rounded);
 }
 
 TEST_CASE("Sums of squares of many ranges come back in their order", "[weights][cuda]") {
-  Fixture f;
-  const std::vector<float> values = RandomFloats(20000, 4);
+  ShardOpsFixture f;
+  const std::vector<float> values = RandomShard(20000, 4);
   std::vector<FloatRange> ranges;
   int64_t at = 0;
   for (const int64_t count : {0, 1, 4096, 100, 0, 12345}) {
@@ -107,9 +108,9 @@ TEST_CASE("Sums of squares of many ranges come back in their order", "[weights][
 }
 
 TEST_CASE("A tensor's digest is the same from runs that end anywhere", "[weights][cuda]") {
-  Fixture f;
+  ShardOpsFixture f;
   constexpr int64_t kCount = 20011;
-  const std::vector<float> masters = RandomFloats(kCount, 5);
+  const std::vector<float> masters = RandomShard(kCount, 5);
   std::vector<Bf16> rounded(kCount);
   f.host->Round(masters.data(), rounded.data(), kCount);
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -135,9 +136,9 @@ TEST_CASE("A tensor's digest is the same from runs that end anywhere", "[weights
 
 TEST_CASE("A NaN among the masters has one digest: of the masters, of the shard, here and there",
           "[weights][cuda]") {
-  Fixture f;
+  ShardOpsFixture f;
   constexpr int64_t kCount = 2000;
-  std::vector<float> masters = RandomFloats(kCount, 7);
+  std::vector<float> masters = RandomShard(kCount, 7);
   // Quiet and signalling ones, of either sign, with payloads above and below what bf16 keeps,
   // inside whole blocks and at their edges.
   const uint32_t nans[] = {0x7fc00000u, 0x7f800001u, 0xffc12345u, 0xff9a0000u, 0x7fffffffu};
@@ -163,7 +164,7 @@ TEST_CASE("A NaN among the masters has one digest: of the masters, of the shard,
 TEST_CASE("No memory for a step's counts is an error, and nothing is stepped",
           "[weights][cuda][emulator]") {
   auto* const cuda = new emulator::EmulatedCuda;
-  Fixture f{std::unique_ptr<CudaApi>(cuda)};
+  ShardOpsFixture f{std::unique_ptr<CudaApi>(cuda)};
   std::vector<float> master(10, 1.0f), gradient(10, 1.0f), m(10), v(10);
   const AdamWArrays arrays = {master.data(), gradient.data(), m.data(), v.data(), nullptr, 10};
   cuda->FailCall("Malloc", absl::ResourceExhaustedError("full"));
@@ -175,8 +176,8 @@ TEST_CASE("No memory for a step's counts is an error, and nothing is stepped",
 }
 
 TEST_CASE("More runs than go at once, and none, are digested", "[weights][cuda]") {
-  Fixture f;
-  const std::vector<float> masters = RandomFloats(600, 6);
+  ShardOpsFixture f;
+  const std::vector<float> masters = RandomShard(600, 6);
   std::vector<MasterRun> runs;
   for (int64_t i = 0; i < 600; ++i) runs.push_back({masters.data() + i, 1, 2 * i});
   const auto host = f.host->Digest(runs, DType::kBFloat16);
@@ -193,8 +194,8 @@ TEST_CASE("More runs than go at once, and none, are digested", "[weights][cuda]"
 }
 
 TEST_CASE("A sample has the same blocks from a GPU", "[weights][cuda]") {
-  Fixture f;
-  const std::vector<float> values = RandomFloats(5003, 7);
+  ShardOpsFixture f;
+  const std::vector<float> values = RandomShard(5003, 7);
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   for (const int64_t count : {0, 16, 5003}) {
     for (const int64_t distance : {64, 192}) {

@@ -19,8 +19,8 @@ namespace {
 using emulator::EmulatedCuda;
 using testing::MemoryWeights;
 
-struct Fixture {
-  explicit Fixture(const testing::ZooModel& model)
+struct StorageOpsFixture {
+  explicit StorageOpsFixture(const testing::ZooModel& model)
       : layout(WeightLayout::Build(model.spec, model.dtype, WeightFormat::kRowMajor)),
         storage(*cuda.Malloc(layout.total_bytes())),
         ops(*CreateCudaStorageOps(&layout, storage, context.get())) {
@@ -59,7 +59,7 @@ struct Fixture {
 TEST_CASE("rows reach a device's storage from either memory, and are read and digested there") {
   for (const testing::ZooModel& model : testing::LayoutZoo()) {
     INFO(model.name);
-    Fixture f(model);
+    StorageOpsFixture f(model);
     std::vector<std::byte> want(static_cast<size_t>(f.layout.total_bytes()));
     std::vector<Digest> digests;
     for (const TensorPlace& place : f.layout.places()) {
@@ -92,7 +92,7 @@ TEST_CASE("rows reach a device's storage from either memory, and are read and di
 TEST_CASE("scrambling fills every tensor with NaN, in one launch, and no padding") {
   for (const testing::ZooModel& model : testing::LayoutZoo()) {
     INFO(model.name);
-    Fixture f(model);
+    StorageOpsFixture f(model);
     const int64_t before = emulator::KernelsRun();
     REQUIRE(f.ops->Scramble(f.places).ok());
     REQUIRE(emulator::KernelsRun() == before + 1);
@@ -109,7 +109,7 @@ TEST_CASE("scrambling fills every tensor with NaN, in one launch, and no padding
 
 TEST_CASE("a byte between tensors that changed is named as on a CPU") {
   const testing::ZooModel model = testing::LayoutZoo().front();
-  Fixture f(model);
+  StorageOpsFixture f(model);
   REQUIRE(f.ops->Scramble(f.places).ok());
   for (const PaddingGap& gap : PaddingGaps(f.layout)) {
     for (const int64_t at : {gap.begin, gap.end - 1}) {
@@ -127,7 +127,7 @@ TEST_CASE("a byte between tensors that changed is named as on a CPU") {
 TEST_CASE("a layout in panels is refused, and an error of the device comes back") {
   const testing::ZooModel model = testing::LayoutZoo().front();
   const WeightLayout panels = WeightLayout::Build(model.spec, model.dtype);
-  Fixture f(model);
+  StorageOpsFixture f(model);
   const auto refused = CreateCudaStorageOps(&panels, f.storage, f.context.get());
   REQUIRE(refused.status().code() == absl::StatusCode::kInvalidArgument);
   REQUIRE(f.ops->StoreRows(f.Pieces(100, Location::kDevice)).ok());

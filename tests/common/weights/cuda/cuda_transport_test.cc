@@ -10,6 +10,7 @@
 #include "common/base/failure_origin.h"
 #include "common/weights/cuda/ipc_slots.h"
 #include "tests/common/weights/cuda/pair_rig.h"
+#include "tests/support/text.h"
 
 namespace tandem {
 namespace {
@@ -21,11 +22,8 @@ using testing::NameOf;
 using testing::OddSpec;
 using testing::PairClient;
 using testing::PairRig;
+using testing::Says;
 using testing::Way;
-
-bool Says(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
 
 absl::Status Sync(PairRig& rig, WeightPublisher& publisher, MemoryWeights& weights, int version) {
   PairClient client(rig.receiver.get());

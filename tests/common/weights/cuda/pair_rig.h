@@ -17,6 +17,7 @@
 #include "common/weights/cuda/cuda_transport.h"
 #include "common/weights/weight_publisher.h"
 #include "rollout_worker/weights/weight_receiver.h"
+#include "tests/common/device/cuda/calls_of.h"
 #include "tests/common/weights/cuda/device_weights.h"
 
 namespace tandem::testing {
@@ -161,10 +162,5 @@ struct PairRig {
   std::byte* storage = nullptr;
   std::unique_ptr<WeightReceiver> receiver;
 };
-
-inline int64_t CallsOf(const emulator::EmulatedCuda& cuda, const std::string& name) {
-  const std::vector<std::string> calls = cuda.calls();
-  return std::count(calls.begin(), calls.end(), name);
-}
 
 }  // namespace tandem::testing

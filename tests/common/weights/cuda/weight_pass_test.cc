@@ -20,7 +20,7 @@ namespace {
 
 using emulator::Order;
 
-struct Fixture {
+struct WeightPassFixture {
   std::unique_ptr<CudaApi> cuda = testing::OpenTestCuda();
   std::unique_ptr<CudaContext> context = *CudaContext::Create(cuda.get(), 0);
   std::unique_ptr<DeviceSums> sums = *DeviceSums::Create(context.get(), 64);
@@ -58,7 +58,7 @@ const std::vector<int64_t> kSizes = {2,     14,    16,    30,    62,    64,    6
 }  // namespace
 
 TEST_CASE("digests on the device are the CPU's, for every size and alignment") {
-  Fixture f;
+  WeightPassFixture f;
   for (const Order order : {Order::kForward, Order::kReverse}) {
     emulator::SetOrder(order);
     for (const int64_t shift : {0, 2, 8, 14}) {
@@ -79,7 +79,7 @@ TEST_CASE("digests on the device are the CPU's, for every size and alignment") {
 }
 
 TEST_CASE("a tensor that comes in pieces, in any order, has its digest; it is written as it is") {
-  Fixture f;
+  WeightPassFixture f;
   const int64_t bytes = 50000;  // ends inside a block
   const std::vector<unsigned char> tensor = RandomBytes(bytes, 7);
   const Digest want = DigestOf(tensor.data(), bytes);
@@ -104,7 +104,7 @@ TEST_CASE("a tensor that comes in pieces, in any order, has its digest; it is wr
 }
 
 TEST_CASE("masters are rounded as the CPU rounds them, and digested as what they round to") {
-  Fixture f;
+  WeightPassFixture f;
   std::vector<float> masters;
   std::mt19937 random(3);
   for (int i = 0; i < 20011; ++i) {
@@ -135,7 +135,7 @@ TEST_CASE("masters are rounded as the CPU rounds them, and digested as what they
 }
 
 TEST_CASE("one launch does all runs, and none where there is nothing to do", "[emulator]") {
-  Fixture f;
+  WeightPassFixture f;
   std::vector<unsigned char> memory(100);
   WeightRuns none, runs;
   none.Add(memory.data(), memory.data(), 0);
@@ -148,7 +148,7 @@ TEST_CASE("one launch does all runs, and none where there is nothing to do", "[e
 }
 
 TEST_CASE("what is to be NaN is, and nothing beside it") {
-  Fixture f;
+  WeightPassFixture f;
   std::vector<unsigned char> memory(100000);
   WeightRuns runs;
   for (int64_t i = 0; i < 20; ++i) runs.Add(nullptr, memory.data() + i * 4000, 1000 + i * 100);

@@ -1,0 +1,17 @@
+// How often an emulated GPU was asked for something.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/device/cuda/emulator/emulated_cuda.h"
+
+namespace tandem::testing {
+
+inline int64_t CallsOf(const emulator::EmulatedCuda& cuda, const std::string& name) {
+  const std::vector<std::string> calls = cuda.calls();
+  return std::count(calls.begin(), calls.end(), name);
+}
+
+}  // namespace tandem::testing
