@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 64;
   }
   tandem::InitLog("parity", -1);
-  SetLogLevel(LogLevel::kWarn);  // the report says what a run's log would
+  tandem::SetLogLevel(tandem::LogLevel::kWarn);  // the report says what a run's log would
   tandem::UseOneTorchThread();
   const auto report = tandem::RunParity(options);
   if (!report.ok()) {

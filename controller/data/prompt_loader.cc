@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
+#include "controller/data/chat_codec.h"
 #include "controller/data/jsonl_rows.h"
 #include "controller/data/permutation.h"
 #include "tandem/v1/config.pb.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "common/base/status_macros.h"
 #include "controller/reward/answer_match.h"

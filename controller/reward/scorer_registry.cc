@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "common/base/status_macros.h"
 #include "controller/reward/answer_match.h"

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/status_macros.h"
 #include "controller/reward/gsm8k.h"
 #include "controller/reward/math_dapo.h"

@@ -1,5 +1,6 @@
 // The probe's way from rollouts through the controller to trainers and back.
 #include <catch2/catch.hpp>
+#include <grpcpp/channel.h>
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include <catch2/catch.hpp>
+#include <grpcpp/channel.h>
 
 #include "common/cluster/membership_agent.h"
 #include "common/rpc/channel.h"

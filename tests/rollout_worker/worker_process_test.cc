@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 #include <spawn.h>
+#include <grpcpp/channel.h>
 #include <sys/wait.h>
 
 #include "common/config/config.h"

@@ -1,6 +1,8 @@
 // Apart from the rest, so that only programs that ask for a status have gRPC in them.
 #include <stdexcept>
 
+#include <grpcpp/channel.h>
+
 #include "common/rpc/channel.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/support/cluster_rig.h"

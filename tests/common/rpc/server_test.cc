@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include <catch2/catch.hpp>
+#include <grpcpp/channel.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>

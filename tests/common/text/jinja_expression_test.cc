@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "common/text/jinja/template.h"
 

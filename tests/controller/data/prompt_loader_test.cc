@@ -3,8 +3,11 @@
 #include <fstream>
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "common/tensor_file/atomic_file.h"
+#include "common/text/tokenizer.h"
+#include "controller/data/chat_codec.h"
 #include "tandem/v1/config.pb.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
