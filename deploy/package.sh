@@ -6,7 +6,7 @@
 # --wheel     dist/tandem-VERSION-py3-none-manylinux_*_x86_64.whl as well, without LibTorch
 # --no-tar    not the archive
 # --no-build  packs build/package/bin as it is
-# --level N   of zstd, 1 to 19 (default 12: docs/packages.md has what each costs)
+# --level N   of zstd, 1 to 19 (default 9: docs/packages.md has what each costs)
 # --out DIR   in place of dist
 # One commit gives the same bytes in every folder, with equal compilers, libraries and zstd.
 # Environment: SOURCE_DATE_EPOCH, the time of all files in it (default: the commit's).
@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$OLDPWD" || exit 64 # relative paths start where the user is
 
 usage_if_asked "$@"
-wheel=() tar=() build=yes level=12 out="$ROOT/dist"
+wheel=() tar=() build=yes level=9 out="$ROOT/dist"
 while (($# > 0)); do
   case "$1" in
     --wheel) wheel=(--wheel) ;;

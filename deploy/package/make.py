@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--epoch", type=int, required=True)
-    parser.add_argument("--level", type=int, default=12)
+    parser.add_argument("--level", type=int, default=9)
     parser.add_argument("--no-tar", action="store_true")
     parser.add_argument("--wheel", action="store_true")
     asked = parser.parse_args()

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-NEED_TORCH = ("tandem-trainer", "tandem-rollout", "tandem-launcher", "tandem-parity", "quickstart")
+NEED_TORCH = ("tandem-trainer", "tandem-rollout", "tandem-parity")
+START_THOSE = ("tandem-launcher", "quickstart")
 
 
 def _torch_wanted():
@@ -31,11 +32,13 @@ def _folder_of(package, *below):
     return None
 
 
-def _find_torch():
+def _find_torch(fetch):
     """Sees to it that programs find LibTorch; fetches it once where it is not installed."""
     folder = _folder_of("torch", "lib")
+    wanted = _torch_wanted()
+    if folder is None and not fetch:
+        sys.exit(f"error: this program needs LibTorch: {sys.executable} -m pip install --no-deps {wanted}")
     if folder is None:
-        wanted = _torch_wanted()
         print(f"==> LibTorch is not installed: pip installs {wanted} alone, without the CUDA "
               "packages that it lists (550 MB, 1.1 GB on disk)", flush=True)
         done = subprocess.run([sys.executable, "-m", "pip", "install", "--no-deps", wanted],
@@ -54,8 +57,9 @@ def _find_torch():
 
 
 def _become(program, relative):
-    if program in NEED_TORCH and not {"-h", "--help", "--version"}.intersection(sys.argv[1:]):
-        _find_torch()
+    only_asks = bool({"-h", "--help", "--version"}.intersection(sys.argv[1:]))
+    if program in NEED_TORCH or (program in START_THOSE and not only_asks):
+        _find_torch(fetch=not only_asks)
     os.environ["TANDEM_PYTHON"] = sys.executable
     path = HERE / relative
     os.execv(path, [str(path), *sys.argv[1:]])

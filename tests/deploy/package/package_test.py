@@ -179,6 +179,24 @@ class Wheel(InFolder):
         program.chmod(0o755)
         subprocess.run([program], check=True, capture_output=True)
 
+    def command(self, name, *arguments):
+        """A command of the wheel where only its own site-packages are."""
+        code = f"import sys; sys.argv[0] = {name!r}; from tandem import commands; commands.{name}()"
+        return subprocess.run([sys.executable, "-S", "-c", code, *arguments], capture_output=True,
+                              text=True, check=False, env={**os.environ, "PYTHONPATH": str(self.folder / "site")})
+
+    def test_commands_become_programs_and_say_where_libtorch_is_missing(self):
+        subprocess.run([sys.executable, "-m", "zipfile", "-e", self.path, self.folder / "site"], check=True)
+        for program in (self.folder / "site/tandem/bin").iterdir():
+            program.chmod(0o755)
+        self.assertIn("made-up 0.1.0", self.command("tandemctl", "--version").stdout)
+        done = self.command("tandem_trainer", "--version")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"pip install --no-deps {make_wheel.TORCH}", done.stderr)
+        shutil.copytree(self.folder / "out-made/site/torch", self.folder / "site/torch")
+        self.assertIn("made-up 0.1.0", self.command("tandem_trainer", "--version").stdout)
+        self.assertIn("some argument", self.command("tandem_trainer", "some argument").stdout)
+
     def test_commands_and_requirements_are_those_of_the_set_up(self):
         points = self.files.read("tandem-0.1.0.dist-info/entry_points.txt").decode()
         commands = (ROOT / "deploy/package/python/commands.py").read_text()

@@ -1,4 +1,4 @@
-"""The scripts around a package: its quickstart, package_run.sh, the digest of sources, run_steps.py."""
+"""The scripts around a package: its quickstart, package/run.sh, the digest of sources, run_steps.py."""
 import os
 import pathlib
 import subprocess
@@ -96,12 +96,12 @@ class Quickstart(InFolder):
 
 
 class BesideACheckout(InFolder):
-    """deploy/package_run.sh as deploy/quickstart.sh uses it."""
+    """deploy/package/run.sh as deploy/quickstart.sh uses it."""
 
     def setUp(self):
         super().setUp()
         self.root = self.folder / "check out"
-        for name in ("common.sh", "package_run.sh"):
+        for name in ("common.sh", "package/run.sh"):
             write(self.root / "deploy" / name, (ROOT / "deploy" / name).read_text())
         for folder in FOLDERS:
             write(self.root / folder / "CMakeLists.txt", f"# {folder}\n")
@@ -109,7 +109,7 @@ class BesideACheckout(InFolder):
         write(self.root / "common/b/a file.cc", "int a;\n")
         write(self.root / "deploy/quickstart.sh",
               'source "$(dirname "${BASH_SOURCE[0]}")/common.sh"\n'
-              'source "$ROOT/deploy/package_run.sh"\n'
+              'source "$ROOT/deploy/package/run.sh"\n'
               'if [ "${1:-}" = digest ]; then digest_of_sources; exit; fi\n'
               'run_package_if_there "$@"\necho building\n', 0o755)
 
