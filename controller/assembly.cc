@@ -102,7 +102,8 @@ class RunAssembly final : public Assembly {
         partial_(std::move(partial)),
         resume_(std::move(resume)),
         control_(options_.total_steps, options.start),
-        registry_(MakeRegistryOptions(config_, inputs_.tokenizer->digest()), RealClock()),
+        registry_(MakeRegistryOptions(config_, inputs_.tokenizer->digest(), options.build),
+                  RealClock()),
         pool_(registry_,
               GrpcClients(config_),
               static_cast<int>(config_.cluster().trainers()),
@@ -209,7 +210,7 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
       .run_id = run_id,
       .run_dir = options_.run_dir,
       .started_at = absl::FormatTime(absl::RFC3339_sec, RealClock().Now(), absl::UTCTimeZone()),
-      .build = kBuild,
+      .build = registry_.builds(),
       .config_yaml = options_.config_yaml,
       .memory_plan = memory_plan_,
       .total_steps = options_.total_steps,
@@ -228,7 +229,9 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
                                               .steps = loop.position().finished_steps,
                                               .restarts = budget_.spent(),
                                               .checkpoint = loop.newest_checkpoint()},
-                                             registry_.numerics_class(), registry_.kernel_sets());
+                                             {.builds = registry_.builds(),
+                                              .numerics_class = registry_.numerics_class(),
+                                              .kernel_sets = registry_.kernel_sets()});
   if (completed && reported.ok()) {
     // Last of all: what a kill before this leaves out, the next start makes up for.
     status = checkpoints_.MarkFinished(loop.position().finished_steps);

@@ -9,6 +9,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/build_info.h"
 #include "common/base/exit_code.h"
 #include "common/config/config.h"
 #include "controller/run_control.h"
@@ -20,6 +21,7 @@ struct AssemblyOptions {
   v1::Config config;  // resolved and validated
   StartMode start = StartMode::kTrain;
   std::string launch_id;  // see ResumeOptions
+  BuildInfo build;        // of the program
 };
 
 // Lifecycle: Create (all inputs are loaded and checked, nothing listens yet) -> Run -> destructor.

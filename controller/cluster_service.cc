@@ -34,6 +34,7 @@ absl::StatusOr<Announcement> ParseAnnouncement(const v1::RegisterRequest& reques
       .kernel_set = request.kernel_set(),
       .numerics_choices = {request.numerics_choices().begin(), request.numerics_choices().end()},
       .build = request.build(),
+      .build_id = request.build_id(),
       .device_memory_bytes = request.device_memory_bytes(),
       .tokenizer_digest = request.tokenizer_digest(),
       .incarnation = request.incarnation(),
@@ -56,6 +57,9 @@ grpc::Status ClusterService::Register(grpc::ServerContext*,
       "{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
       announcement->pid, announcement->address,
       announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);
+  if (const std::string other = registry_.OtherBuild(*announcement); !other.empty()) {
+    LogWarn("{}: let in by cluster.allow_other_build", other);
+  }
   *response = welcome_;
   response->set_incarnation(*incarnation);
   return grpc::Status::OK;

@@ -151,11 +151,16 @@ absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t 
       kMost * steps_per_epoch);
 }
 
-RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string& tokenizer_digest) {
+RegistryOptions MakeRegistryOptions(const v1::Config& config,
+                                    const std::string& tokenizer_digest,
+                                    const BuildInfo& build) {
   return {.trainers = static_cast<int>(config.cluster().trainers()),
           .rollouts = static_cast<int>(config.cluster().rollouts()),
           .heartbeat_timeout = absl::Seconds(config.cluster().heartbeat_timeout_seconds()),
-          .tokenizer_digest = tokenizer_digest};
+          .tokenizer_digest = tokenizer_digest,
+          .build = BuildText(build),
+          .build_id = BuildId(build),
+          .allow_other_build = config.cluster().allow_other_build()};
 }
 
 ProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {

@@ -6,6 +6,7 @@
 
 #include <absl/status/status.h>
 
+#include "common/base/build_info.h"
 #include "common/config/config.h"
 #include "common/model_spec/model_spec.h"
 #include "common/rpc/security.h"
@@ -33,7 +34,10 @@ absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t 
 
 RpcSecurity SecurityOf(const v1::Config& config);
 
-RegistryOptions MakeRegistryOptions(const v1::Config& config, const std::string& tokenizer_digest);
+// `build`: of the controller.
+RegistryOptions MakeRegistryOptions(const v1::Config& config,
+                                    const std::string& tokenizer_digest,
+                                    const BuildInfo& build);
 
 // `vocab_limit`: ids at or above are no tokens.
 ProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit);

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include "common/base/build_info.h"
 #include "common/base/exit_code.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
@@ -36,6 +37,7 @@ struct Flags {
 
 int ParseFlags(int argc, char** argv, Flags* flags) {
   CLI::App app("Tandem controller: drives trainers and rollouts through a training run.");
+  app.set_version_flag("--version", BuildText(ThisBuild(), "tandem-controller"));
   app.add_option("--config", flags->config, "YAML file with the run's configuration");
   app.add_option("--set,OVERRIDES", flags->overrides,
                  "key=value, over the file; may be repeated. --set itself may be left out");
@@ -124,7 +126,8 @@ int Run(const Flags& flags) {
   const auto assembly =
       Assembly::Create({.config = *std::move(config),
                         .start = flags.start_paused ? StartMode::kPaused : StartMode::kTrain,
-                        .launch_id = flags.launch_id});
+                        .launch_id = flags.launch_id,
+                        .build = ThisBuild()});
   if (!assembly.ok()) return Refuse(FailedAt::kInputs, assembly.status());
   signals.Watch(**assembly);
   const absl::Status status = (*assembly)->Run();

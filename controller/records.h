@@ -67,7 +67,7 @@ struct RunInfo {
   std::string run_id;
   std::string run_dir;
   std::string started_at;      // RFC 3339, UTC
-  std::string build;           // version and commit
+  std::string build;           // BuildText of the controller, then of workers of another build
   std::string numerics_class;  // of all workers
   std::string kernel_sets;     // that computed it: "amx", or several with commas
   std::string config_yaml;     // resolved

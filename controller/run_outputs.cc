@@ -67,10 +67,10 @@ absl::Status RunRecorder::Begin() {
 
 absl::Status RunRecorder::End(const absl::Status& status,
                               RunSummary summary,
-                              const std::string& numerics_class,
-                              const std::string& kernel_sets) {
-  info_.numerics_class = numerics_class;
-  info_.kernel_sets = kernel_sets;
+                              const RunMachinery& machinery) {
+  info_.build = machinery.builds;
+  info_.numerics_class = machinery.numerics_class;
+  info_.kernel_sets = machinery.kernel_sets;
   if (!status.ok()) summary.error = std::string(status.message());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
   const absl::Status written = [&]() -> absl::Status {

@@ -15,7 +15,12 @@
 
 namespace tandem {
 
-inline constexpr char kBuild[] = "tandem 0.1.0";
+// What only the workers' registrations tell of a run.
+struct RunMachinery {
+  std::string builds;  // of the controller, and of workers of another
+  std::string numerics_class;
+  std::string kernel_sets;
+};
 
 // Those of trainer.logger: run_dir/metrics.jsonl, run_dir/tensorboard, and lines on stdout where
 // stdout is no terminal (the progress bar stands for them there).
@@ -32,10 +37,7 @@ class RunRecorder {
   absl::Status Begin();
   // Writes the report as well. What fails here is logged and returned; the run itself ended with
   // `status`, which it does not change.
-  absl::Status End(const absl::Status& status,
-                   RunSummary summary,
-                   const std::string& numerics_class,
-                   const std::string& kernel_sets);
+  absl::Status End(const absl::Status& status, RunSummary summary, const RunMachinery& machinery);
 
  private:
   RunStore& store_;

@@ -64,6 +64,13 @@ absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement)
     return InvalidArgument("{} speaks protocol {}, this controller {}: use binaries of one build",
                            key.Text(), announcement.protocol, kProtocolVersion);
   }
+  const std::string other_build = OtherBuild(announcement);
+  if (!other_build.empty() && !options_.allow_other_build) {
+    return FailedPrecondition(
+        "{}: what one sends the other may not understand, and their results may differ; start all "
+        "programs from one build (--version tells which), or set cluster.allow_other_build=true",
+        other_build);
+  }
   const bool is_trainer = key.role == WorkerRole::kTrainer;
   const int count = is_trainer ? options_.trainers : options_.rollouts;
   if (key.rank < 0 || key.rank >= count) {
@@ -90,6 +97,22 @@ absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement)
         key.Text(), announcement.tokenizer_digest, options_.tokenizer_digest);
   }
   return absl::OkStatus();
+}
+
+std::string WorkerRegistry::OtherBuild(const Announcement& announcement) const {
+  if (announcement.build_id == options_.build_id) return "";
+  return fmt::format("{} is of another build ({}) than this controller ({})",
+                     announcement.key.Text(), announcement.build, options_.build);
+}
+
+std::string WorkerRegistry::builds() const {
+  std::lock_guard lock(mutex_);
+  std::string builds = options_.build;
+  for (const auto& [key, entry] : workers_) {
+    if (OtherBuild(entry.announcement).empty()) continue;
+    builds += fmt::format("; {}: {}", key.Text(), entry.announcement.build);
+  }
+  return builds;
 }
 
 absl::Status WorkerRegistry::CheckNumerics(const WorkerKey& key,

@@ -43,7 +43,8 @@ struct Announcement {
   std::string numerics_class;  // empty until known
   std::string kernel_set;      // the same
   NumericsChoices numerics_choices;
-  std::string build;
+  std::string build;     // for people: version, commit, flags
+  std::string build_id;  // what builds are compared by
   int64_t device_memory_bytes = 0;
   std::string tokenizer_digest;  // empty until known, and for workers without a tokenizer
   int64_t incarnation = 0;       // kept from an earlier controller; 0: none
@@ -76,6 +77,9 @@ struct RegistryOptions {
   int rollouts = 1;
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   std::string tokenizer_digest;  // of the controller's own tokenizer
+  std::string build;             // of the controller
+  std::string build_id;          // the same
+  bool allow_other_build = false;
 };
 
 // A worker is starting until its numerics class is known, then ready; lost when it was silent for
@@ -88,9 +92,9 @@ class WorkerRegistry {
       : options_(std::move(options)), clock_(clock) {}
 
   // Returns the worker's incarnation; the same boot_nonce gets the same one.
-  // InvalidArgument: protocol or rank; FailedPrecondition: partner on another host or device,
-  // numerics classes or choices mixed, tokenizers differ; Aborted: a worker of an earlier
-  // controller whose rank has been taken since.
+  // InvalidArgument: protocol or rank; FailedPrecondition: another build where that is not allowed,
+  // partner on another host or device, numerics classes or choices mixed, tokenizers differ;
+  // Aborted: a worker of an earlier controller whose rank has been taken since.
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
   // NotFound: unknown here (the controller was restarted): register again. Aborted: replaced.
@@ -116,6 +120,10 @@ class WorkerRegistry {
   // Every expected worker that is not ready, with what is known: "rollout 1 (never registered)".
   // Empty: complete.
   std::vector<std::string> Missing() const;
+  // Empty, or that the worker is of another build than the controller, with both.
+  std::string OtherBuild(const Announcement& announcement) const;
+  // The controller's build, then "; rollout 0: ..." for each worker of another.
+  std::string builds() const;
   // The common numerics class, "" while unknown.
   std::string numerics_class() const;
   // The kernel sets in use, such as "amx" or "avx2, avx512f", "" while unknown.

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/build_info.h"
 #include "common/base/cores.h"
 #include "common/base/log.h"
 #include "parity/parity.h"
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
   bool as_json = false;
   CLI::App app(
       "Compares the log-probs of decoding, prefilling and the trainer's forward, bit by bit.");
+  app.set_version_flag("--version", tandem::BuildText(tandem::ThisBuild(), "tandem-parity"));
   app.add_option("--model", options.model_dir, "HF checkpoint directory")->required();
   app.add_option("--tokens", options.tokens, "response tokens to compare, at least")
       ->capture_default_str();

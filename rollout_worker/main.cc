@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "common/base/build_info.h"
 #include "common/base/cores.h"
 #include "common/base/fault_point.h"
 #include "common/base/log.h"
@@ -46,6 +47,7 @@ absl::Status Serve(const WorkerFlags& flags,
   TANDEM_ASSIGN_OR_RETURN(const DeviceIdentity identity, IdentifyDevice(flags.device));
   join.device_memory_bytes = identity.memory_bytes;
   join.device_uuid = identity.uuid;
+  join.build = flags.build;
   join.security = flags.security;
   TANDEM_ASSIGN_OR_RETURN(auto agent,
                           MembershipAgent::Join(join, absl::Seconds(flags.join_timeout_seconds)));
@@ -98,7 +100,7 @@ int Run(const WorkerFlags& flags) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  tandem::WorkerFlags flags;
+  tandem::WorkerFlags flags{.build = tandem::ThisBuild()};
   const int parsed = tandem::ParseWorkerFlags(
       "rollout", "Tandem rollout worker: generates samples with the weights its trainer sends.",
       argc, argv, &flags);

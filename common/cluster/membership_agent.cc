@@ -45,7 +45,8 @@ class GrpcMembershipAgent : public MembershipAgent {
     request_.set_device(options_.device);
     request_.set_boot_nonce(MakeBootNonce());
     request_.set_pid(getpid());
-    request_.set_build("tandem 0.1.0");
+    request_.set_build(BuildText(options_.build));
+    request_.set_build_id(BuildId(options_.build));
     request_.set_device_memory_bytes(options_.device_memory_bytes);
     request_.set_device_uuid(options_.device_uuid);
   }

@@ -10,6 +10,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
+#include "common/base/build_info.h"
 #include "common/rpc/security.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
@@ -27,6 +28,7 @@ struct JoinOptions {
   std::string boot_id;         // empty: read from this host
   int64_t device_memory_bytes = 0;
   std::string device_uuid;  // of a GPU
+  BuildInfo build;          // of this program
   RpcSecurity security;
 };
 

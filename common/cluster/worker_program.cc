@@ -17,6 +17,7 @@ constexpr int kMaxRank = 4095;  // far beyond any run; the controller knows how 
 int ParseWorkerFlags(
     const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags) {
   CLI::App app(about);
+  app.set_version_flag("--version", BuildText(flags->build, "tandem-" + role));
   std::string given_role = role;
   app.add_option("--controller", flags->controller, "address of the controller")->required();
   app.add_option("--role", given_role, "must be " + role)->check(CLI::IsMember({role}));

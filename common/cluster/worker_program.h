@@ -5,11 +5,13 @@
 
 #include <absl/status/status.h>
 
+#include "common/base/build_info.h"
 #include "common/rpc/security.h"
 
 namespace tandem {
 
 struct WorkerFlags {
+  BuildInfo build;         // of the program: set by its main
   std::string controller;  // its address
   int rank = 0;
   std::string device;    // cpu:<rank> unless given
@@ -19,7 +21,8 @@ struct WorkerFlags {
 };
 
 // Parses the command line of the worker `role` ("trainer" or "rollout"), described as `about`.
-// Returns kExitDone to go on; -1 after --help; kExitRefused, said on stderr, otherwise.
+// Returns kExitDone to go on; -1 after --help or --version; kExitRefused, said on stderr,
+// otherwise.
 int ParseWorkerFlags(
     const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags);
 

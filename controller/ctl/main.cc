@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <absl/strings/numbers.h>
 
+#include "common/base/build_info.h"
 #include "common/base/exit_code.h"
 #include "common/types/sample.h"
 #include "controller/ctl/api_commands.h"
@@ -62,6 +63,7 @@ struct Options {
 class CommandLine {
  public:
   CommandLine() {
+    app_.set_version_flag("--version", BuildText(ThisBuild(), "tandemctl"));
     app_.require_subcommand(1);
     app_.fallthrough();
     app_.add_option("--address", globals_.address, "controller, e.g. unix:/path or 127.0.0.1:7001")

@@ -8,9 +8,10 @@ if(TANDEM_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
 endif()
-# Files are named from the root in debug information and messages, whatever the root is called: gdb
-# finds them when it is started there.
-add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.>")
+# Files are named from the root in debug information and messages, whatever the root is called and
+# whether ccache made their paths relative: gdb finds them when it is started there.
+add_compile_options(
+  "$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_BINARY_DIR}=./build;-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.;-fmacro-prefix-map=../=./>")
 # For all alike, or precompiled headers of those with and those without would not match.
 add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-pthread>")
 find_program(TANDEM_MOLD mold)

@@ -45,5 +45,7 @@ set_target_properties(tandem_torch_cpu PROPERTIES
   IMPORTED_LOCATION "${TANDEM_TORCH_ROOT}/lib/libtorch_cpu.so"
   INTERFACE_LINK_LIBRARIES "tandem_c10"
   # DT_RPATH, not RUNPATH: the libraries that libtorch_cpu needs resolve through it as well.
-  INTERFACE_LINK_OPTIONS "LINKER:--disable-new-dtags;LINKER:-rpath,${_rt};LINKER:-rpath-link,${_rt}:${TANDEM_TORCH_ROOT}/lib")
+  # Programs of a package have no folder of this machine in it (TandemPackage.cmake).
+  INTERFACE_LINK_OPTIONS "LINKER:--disable-new-dtags;$<$<NOT:$<BOOL:$<TARGET_PROPERTY:TANDEM_PACKAGED>>>:LINKER:-rpath,${_rt}>;LINKER:-rpath-link,${_rt}:${TANDEM_TORCH_ROOT}/lib")
+set(TANDEM_CUDA_RUNTIME "${_rt}")
 add_library(tandem::torch_cpu ALIAS tandem_torch_cpu)

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/build_info.h"
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/config/loaded_config.h"
@@ -116,6 +117,7 @@ int main(int argc, char** argv) {
   std::error_code error;
   flags.bin_dir = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
   CLI::App app("Starts and supervises a controller with its trainers and rollouts on this host.");
+  app.set_version_flag("--version", tandem::BuildText(tandem::ThisBuild(), "tandem-launcher"));
   app.add_option("--config", flags.config, "YAML file")->required();
   app.add_option("--set,OVERRIDES", flags.overrides,
                  "key=value, any number, before or after --config; --set itself may be left out");

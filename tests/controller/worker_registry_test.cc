@@ -27,11 +27,11 @@ Announcement Hello(const WorkerKey& key, const std::string& nonce) {
 
 struct WorkerRegistryFixture {
   testing::FakeClock clock;
-  WorkerRegistry registry{{.trainers = 1,
-                           .rollouts = 1,
-                           .heartbeat_timeout = absl::Seconds(10),
-                           .tokenizer_digest = "digest"},
-                          clock};
+  RegistryOptions options{.trainers = 1,
+                          .rollouts = 1,
+                          .heartbeat_timeout = absl::Seconds(10),
+                          .tokenizer_digest = "digest"};
+  WorkerRegistry registry{options, clock};
 };
 
 }  // namespace
@@ -123,6 +123,37 @@ TEST_CASE("WorkerRegistry refuses a worker that computes a part otherwise, with 
   trainer.boot_nonce = "n3";
   trainer.numerics_choices.at("input [8 x 24]") = "cuBLASLt";
   REQUIRE(f.registry.Register(trainer).ok());
+}
+
+TEST_CASE("WorkerRegistry refuses a worker of another build, with both builds and the way out",
+          "[registry]") {
+  WorkerRegistryFixture f;
+  f.options.build = "tandem 1, commit a";
+  f.options.build_id = "1 aa";
+  WorkerRegistry strict(f.options, f.clock);
+  Announcement other = Hello(kTrainer0, "n1");
+  other.build = "tandem 1, commit b";
+  other.build_id = "1 bb";
+  const absl::Status refused = strict.Register(other).status();
+  REQUIRE(absl::IsFailedPrecondition(refused));
+  REQUIRE(Mentions(refused,
+                   "trainer 0 is of another build (tandem 1, commit b) than this "
+                   "controller (tandem 1, commit a)"));
+  REQUIRE(Mentions(refused, "cluster.allow_other_build=true"));
+  REQUIRE_FALSE(strict.Find(kTrainer0).has_value());
+  Announcement same = Hello(kRollout0, "n2");
+  same.build = "tandem 1, commit c";  // of the same sources and flags
+  same.build_id = "1 aa";
+  REQUIRE(strict.Register(same).ok());
+  REQUIRE(strict.builds() == "tandem 1, commit a");
+
+  f.options.allow_other_build = true;
+  WorkerRegistry open(f.options, f.clock);
+  REQUIRE(open.Register(other).ok());
+  REQUIRE(open.Register(same).ok());
+  REQUIRE_FALSE(open.OtherBuild(other).empty());
+  REQUIRE(open.OtherBuild(same).empty());
+  REQUIRE(open.builds() == "tandem 1, commit a; trainer 0: tandem 1, commit b");
 }
 
 TEST_CASE("WorkerRegistry loses a silent worker and takes it back", "[registry]") {

@@ -13,6 +13,8 @@
 namespace tandem {
 namespace {
 
+const BuildInfo kBuild = {.version = "1", .commit = "c", .sources = "s", .flags = "f"};
+
 // Answers as it is told to.
 class FakeController : public v1::ClusterService::Service {
  public:
@@ -54,7 +56,8 @@ struct Fixture {
                                   .role = v1::ROLE_TRAINER,
                                   .rank = 1,
                                   .device = "cpu:1",
-                                  .listen_address = "unix:/w"},
+                                  .listen_address = "unix:/w",
+                                  .build = kBuild},
                                  absl::Seconds(20));
   }
 
@@ -80,6 +83,8 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", choices}).ok());
   REQUIRE(f.controller.requests.size() == 2);
   REQUIRE(f.controller.requests[0].protocol() == kProtocolVersion);
+  REQUIRE(f.controller.requests[0].build() == BuildText(kBuild));
+  REQUIRE(f.controller.requests[0].build_id() == BuildId(kBuild));
   REQUIRE(f.controller.requests[0].boot_id() == *ReadBootId());
   REQUIRE(f.controller.requests[0].incarnation() == 0);
   REQUIRE(f.controller.requests[1].numerics_class() == "avx2");

@@ -1,0 +1,1 @@
+"""Tandem's programs, in bin/ beside this file; tandem.commands starts them."""

@@ -1,0 +1,216 @@
+"""Packing of made-up programs: what is in a package and a wheel, run paths, equal bytes."""
+import base64
+import csv
+import hashlib
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from made_up import ROOT, RUN_PATH, make_build  # noqa: E402
+
+import archive  # noqa: E402
+import collect  # noqa: E402
+import elf  # noqa: E402
+import make_wheel  # noqa: E402
+
+
+class InFolder(unittest.TestCase):
+    """Tests with a folder of their own."""
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def collected(self, name="out", with_torch=True, build=None):
+        """The folder of a package, and what is told of it."""
+        build = build or make_build(self.folder / f"{name}-made")
+        out = self.folder / name
+        return out, collect.collect(out, ROOT, build, with_torch)
+
+
+class Package(InFolder):
+    """The folder that is packed."""
+
+    def test_programs_find_their_libraries_wherever_the_folder_lies(self):
+        out, about = self.collected()
+        self.assertEqual((about["version"], about["sources"]), ("0.1.0", "fedcba9876543210"))
+        shutil.rmtree(self.folder / "out-made")
+        moved = self.folder / "else where"
+        out.rename(moved)
+        for name in collect.PROGRAMS:
+            program = moved / "bin" / name
+            self.assertEqual(elf.run_path(program), "$ORIGIN/../lib")
+            environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+            subprocess.run([program], check=True, capture_output=True, env=environment)
+
+    def test_libraries_of_the_wheels_look_beside_themselves(self):
+        out, _ = self.collected()
+        self.assertEqual([p.name for p in (out / "lib").iterdir()], ["libfake_torch.so"])
+        self.assertEqual(elf.run_path(out / "lib/libfake_torch.so"), "$ORIGIN")
+
+    def test_configs_documents_notices_and_the_quickstart_are_there(self):
+        out, _ = self.collected()
+        for name in ("configs/quickstart.yaml", "docs/errors.md", "README.md", "CHANGELOG.md",
+                     "licenses/torch-9.9-LICENSE"):
+            self.assertTrue((out / name).is_file(), name)
+        self.assertEqual(archive.mode_of(out / "quickstart"), 0o755)
+        about = (out / "BUILD.txt").read_text()
+        self.assertIn("\nsources fedcba9876543210\n", about)
+        self.assertRegex(about, r"needs the C library 2\.\d+")
+        self.assertIn("libfake_torch.so  LibTorch", about)
+
+    def test_a_missing_program_is_named(self):
+        build = make_build(self.folder / "made")
+        (build / "package/bin/tandemctl").unlink()
+        with self.assertRaisesRegex(SystemExit, "tandemctl is missing: run deploy/build.sh"):
+            self.collected(build=build)
+
+    def test_a_folder_of_the_machine_in_a_program_is_told(self):
+        build = make_build(self.folder / "made", leak=f"{ROOT}/common/base/check.cc")
+        _, about = self.collected(build=build)
+        self.assertEqual(len(about["unclean"]), len(collect.PROGRAMS))
+        self.assertIn(f"tandemctl has {ROOT} in it", "\n".join(about["unclean"]))
+        self.assertEqual(self.collected("clean")[1]["unclean"], [])
+
+
+class Bytes(InFolder):
+    """Two packings."""
+
+    def tar_of(self, out):
+        """Its bytes."""
+        stream = io.BytesIO()
+        archive.write_tar(out, "tandem", stream, 1_700_000_000)
+        return stream.getvalue()
+
+    def test_builds_in_two_folders_give_the_same_archive_and_the_same_wheel(self):
+        tars, wheels = [], []
+        for name in ("a", "longer name"):
+            out, _ = self.collected(name, build=make_build(self.folder / f"{name} made", fresh=True))
+            os.utime(out / "README.md", (1, 1))
+            tars.append(self.tar_of(out))
+            out, about = self.collected(f"{name} wheel", with_torch=False)
+            made = make_wheel.write_wheel(out, self.folder, about["version"], about["glibc"], 1_700_000_000)
+            wheels.append(made.read_bytes())
+        self.assertEqual(tars[0], tars[1])
+        self.assertEqual(wheels[0], wheels[1])
+
+    def test_another_file_or_time_gives_other_bytes(self):
+        out, _ = self.collected()
+        before = self.tar_of(out)
+        (out / "README.md").write_text("changed\n")
+        self.assertNotEqual(self.tar_of(out), before)
+
+    @unittest.skipUnless(shutil.which("zstd"), "zstd is not installed (deploy/setup.sh)")
+    def test_the_script_packs_twice_the_same(self):
+        build = make_build(self.folder / "made")
+        digests = []
+        for name in ("dist 1", "dist2"):
+            done = subprocess.run([ROOT / "deploy/package.sh", "--no-build", "--wheel", "--out",
+                                   self.folder / name, "--level", "1"], capture_output=True, text=True,
+                                  check=False, env={**os.environ, "TANDEM_BUILD_DIR": str(build),
+                                                    "SOURCE_DATE_EPOCH": "1700000000"})
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            digests.append(re.findall(r"sha256 (\w{64})", done.stdout))
+        self.assertEqual(len(digests[0]), 2)
+        self.assertEqual(digests[0], digests[1])
+        package = self.folder / "dist2/tandem-0.1.0-linux-x86_64.tar.zst"
+        subprocess.run(["tar", "--use-compress-program=zstd", "-xf", package, "-C", self.folder], check=True)
+        unpacked = self.folder / "tandem-0.1.0-linux-x86_64"
+        self.assertTrue((unpacked / "quickstart").exists())
+        self.assertEqual(unpacked.joinpath("README.md").stat().st_mtime, 1_700_000_000)
+
+
+class RunPath(InFolder):
+    """In-place changes of ELF files."""
+
+    def test_a_longer_run_path_is_refused_and_the_file_stays(self):
+        build = make_build(self.folder)
+        program = build / "package/bin/tandemctl"
+        before = program.read_bytes()
+        with self.assertRaisesRegex(ValueError, "no room"):
+            elf.shorten_run_path(program, RUN_PATH + ":$ORIGIN/more")
+        self.assertEqual(program.read_bytes(), before)
+
+    def test_needed_libraries_and_versions_are_read(self):
+        build = make_build(self.folder)
+        program = build / "package/bin/tandem-trainer"
+        self.assertIn("libfake_torch.so", elf.needed(program))
+        self.assertGreaterEqual(elf.newest_version([program], "GLIBC"), (2, 2))
+
+
+class Wheel(InFolder):
+    """The wheel."""
+
+    def setUp(self):
+        super().setUp()
+        out, about = self.collected(with_torch=False)
+        self.path = make_wheel.write_wheel(out, self.folder, about["version"], about["glibc"], 1_700_000_000)
+        self.files = zipfile.ZipFile(self.path)
+        self.addCleanup(self.files.close)
+
+    def test_the_record_has_every_file_with_its_digest(self):
+        rows = list(csv.reader(io.StringIO(self.files.read("tandem-0.1.0.dist-info/RECORD").decode())))
+        self.assertEqual(sorted(row[0] for row in rows), sorted(self.files.namelist()))
+        for name, digest, size in rows:
+            if not name.endswith("/RECORD"):
+                data = self.files.read(name)
+                expected = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+                self.assertEqual((digest, size), (f"sha256={expected}", str(len(data))), name)
+
+    def test_programs_are_executable_and_look_for_libtorch_in_site_packages(self):
+        self.files.extractall(self.folder / "site")
+        for name in collect.PROGRAMS:
+            entry = self.files.getinfo(f"tandem/bin/{name}")
+            self.assertEqual(entry.external_attr >> 16, 0o100755)
+            self.assertEqual(elf.run_path(self.folder / "site/tandem/bin" / name), RUN_PATH)
+        self.assertFalse([n for n in self.files.namelist() if "fake_torch" in n])
+        # As pip would lay the other wheel beside it.
+        shutil.copytree(self.folder / "out-made/site/torch", self.folder / "site/torch")
+        program = self.folder / "site/tandem/bin/tandem-trainer"
+        program.chmod(0o755)
+        subprocess.run([program], check=True, capture_output=True)
+
+    def command(self, name, *arguments):
+        """A command of the wheel where only its own site-packages are."""
+        code = f"import sys; sys.argv[0] = {name!r}; from tandem import commands; commands.{name}()"
+        return subprocess.run([sys.executable, "-S", "-c", code, *arguments], capture_output=True,
+                              text=True, check=False, env={**os.environ, "PYTHONPATH": str(self.folder / "site")})
+
+    def test_commands_become_programs_and_say_where_libtorch_is_missing(self):
+        subprocess.run([sys.executable, "-m", "zipfile", "-e", self.path, self.folder / "site"], check=True)
+        for program in (self.folder / "site/tandem/bin").iterdir():
+            program.chmod(0o755)
+        self.assertIn("made-up 0.1.0", self.command("tandemctl", "--version").stdout)
+        done = self.command("tandem_trainer", "--version")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"pip install --no-deps {make_wheel.TORCH}", done.stderr)
+        shutil.copytree(self.folder / "out-made/site/torch", self.folder / "site/torch")
+        self.assertIn("made-up 0.1.0", self.command("tandem_trainer", "--version").stdout)
+        self.assertIn("some argument", self.command("tandem_trainer", "some argument").stdout)
+
+    def test_commands_and_requirements_are_those_of_the_set_up(self):
+        points = self.files.read("tandem-0.1.0.dist-info/entry_points.txt").decode()
+        commands = (ROOT / "deploy/package/python/commands.py").read_text()
+        named = re.findall(r"= tandem\.commands:(\w+)", points)
+        self.assertEqual(len(named), len(collect.PROGRAMS) + 1)
+        for function in named:
+            self.assertIn(f"def {function}():", commands)
+        setup = (ROOT / "deploy/setup.sh").read_text()
+        for requirement in (make_wheel.TORCH, *make_wheel.CUDA):
+            self.assertIn(requirement, setup)
+        metadata = self.files.read("tandem-0.1.0.dist-info/METADATA").decode()
+        self.assertIn(f"Requires-Dist: {make_wheel.TORCH}; extra == 'torch'", metadata)
+        self.assertRegex(self.path.name, r"^tandem-0\.1\.0-py3-none-manylinux_2_\d+_x86_64\.whl$")
+
+
+if __name__ == "__main__":
+    unittest.main()
