@@ -24,6 +24,7 @@ endfunction()
 function(tandem_use_precompiled target from)
   if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
     target_precompile_headers(${target} REUSE_FROM ${from})
+    target_link_libraries(${target} PRIVATE fmt::fmt)  # the same macros as where they were compiled
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
   endif()
 endfunction()

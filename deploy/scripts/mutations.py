@@ -9,6 +9,7 @@ put back, also after Ctrl-C and SIGTERM. Prints a table; exit code 1 where a mut
 on two cores, so that it is no part of .ci/run; nobody else should build from the folder meanwhile.
 """
 import argparse
+import json
 import pathlib
 import signal
 import subprocess
@@ -111,13 +112,22 @@ def outdated(root, mutations):
     return lines
 
 
-def fails(build, program):
-    """Whether the test program fails, or the program is not even built any more."""
+def programs_of(build):
+    """By the name of a test, the program that has it."""
+    listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True,
+                            text=True, check=True).stdout
+    return {test["name"]: pathlib.Path(test["command"][0]).name
+            for test in json.loads(listed)["tests"] if "command" in test}
+
+
+def fails(build, test, program):
+    """Whether the test fails, or its program is not even built any more."""
     made = subprocess.run(["ninja", "-C", build, program], capture_output=True, text=True, check=False)
     if made.returncode != 0:
         sys.exit(f"{program} is not built:\n{made.stdout[-3000:]}")
-    run = subprocess.run([build / "tests" / program], cwd=ROOT, capture_output=True, check=False)
-    return run.returncode not in (0, 77)
+    run = subprocess.run(["ctest", "--test-dir", build, "--no-tests=error", "-R", f"^{test}$"], cwd=ROOT,
+                         capture_output=True, check=False)
+    return run.returncode != 0
 
 
 def main():
@@ -134,20 +144,21 @@ def main():
     if arguments.check:
         print(f"the texts of {len(chosen)} mutations are in their files")
         return 0
-    for program in sorted({row[4] for row in chosen}):
-        if fails(arguments.build, program):
-            sys.exit(f"{program} fails without any mutation")
+    programs = programs_of(arguments.build)
+    for test in sorted({row[4] for row in chosen}):
+        if fails(arguments.build, test, programs[test]):
+            sys.exit(f"{test} fails without any mutation")
     survived = 0
-    for name, file, text, other, program in chosen:
+    for name, file, text, other, test in chosen:
         path = ROOT / file
         source = path.read_text()
         try:
             path.write_text(source.replace(text, other))
-            found = fails(arguments.build, program)
+            found = fails(arguments.build, test, programs[test])
         finally:
             path.write_text(source)
         survived += not found
-        print(f"{name:48} {'found' if found else 'SURVIVED':9} {program}", flush=True)
+        print(f"{name:48} {'found' if found else 'SURVIVED':9} {test}", flush=True)
     print(f"{len(chosen) - survived} of {len(chosen)} mutations found")
     return 1 if survived else 0
 

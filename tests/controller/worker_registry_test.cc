@@ -131,16 +131,16 @@ TEST_CASE("WorkerRegistry refuses a worker of another build, with both builds an
   f.options.build = "tandem 1, commit a";
   f.options.build_id = "1 aa";
   WorkerRegistry strict(f.options, f.clock);
-  Announcement other = Hello(kTrainer0, "n1");
+  Announcement other = Hello(kRegisteredTrainer, "n1");
   other.build = "tandem 1, commit b";
   other.build_id = "1 bb";
   const absl::Status refused = strict.Register(other).status();
   REQUIRE(absl::IsFailedPrecondition(refused));
-  REQUIRE(Mentions(refused,
+  REQUIRE(Says(refused,
                    "trainer 0 is of another build (tandem 1, commit b) than this "
                    "controller (tandem 1, commit a)"));
-  REQUIRE(Mentions(refused, "cluster.allow_other_build=true"));
-  REQUIRE_FALSE(strict.Find(kTrainer0).has_value());
+  REQUIRE(Says(refused, "cluster.allow_other_build=true"));
+  REQUIRE_FALSE(strict.Find(kRegisteredTrainer).has_value());
   Announcement same = Hello(kRollout0, "n2");
   same.build = "tandem 1, commit c";  // of the same sources and flags
   same.build_id = "1 aa";

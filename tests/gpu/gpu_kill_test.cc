@@ -13,7 +13,7 @@ namespace {
 using testing::OpenDescriptors;
 using testing::Pair;
 
-constexpr int64_t kSlotBytes = 512 << 10;
+constexpr int64_t kKilledSlotBytes = 512 << 10;
 
 // Kills the rollout once bucket `at` has been read, as its replies say: its device may be busy.
 class KillingClient : public testing::OrderedClient {
@@ -54,7 +54,7 @@ TEST_CASE("a rollout outlives a trainer whose GPU never fills what was announced
     const std::string there = std::to_string(rollout->pid());
     const int held_there = OpenDescriptors(there, "emulated-cuda");
     // The rollout kills it when it is asked to read the bucket.
-    const auto trainer = pair.StartTrainer(4, 2, "occupy", at, kSlotBytes, direct);
+    const auto trainer = pair.StartTrainer(4, 2, "occupy", at, kKilledSlotBytes, direct);
     REQUIRE(trainer->Wait() == -SIGKILL);
     // Answered once the read has ended, which has no end unless the death is noticed.
     const v1::RolloutStatusResponse status = pair.Status();
@@ -64,7 +64,7 @@ TEST_CASE("a rollout outlives a trainer whose GPU never fills what was announced
     REQUIRE(status.last_action().find("the trainer died during the update to version 2") == 0);
     // Its own scratch of the update may be one more. What a real driver opens is not told apart.
     if (testing::kEmulated) REQUIRE(OpenDescriptors(there, "emulated-cuda") <= held_there + 1);
-    const auto healed = pair.Publish(3, *weights, kSlotBytes);
+    const auto healed = pair.Publish(3, *weights, kKilledSlotBytes);
     INFO(healed.status().ToString());
     REQUIRE(healed.ok());
     REQUIRE(healed->direct == direct);
@@ -80,14 +80,14 @@ TEST_CASE("a trainer outlives a rollout whose GPU never reads what it answered f
   const auto weights = pair.Weights(3, direct);
   {
     const auto rollout = pair.StartRollout();
-    REQUIRE(pair.Publish(1, *weights, kSlotBytes).ok());
+    REQUIRE(pair.Publish(1, *weights, kKilledSlotBytes).ok());
   }
   const int64_t used = pair.device->UsedBytes();
   for (const int at : {0, 1, 3}) {
     INFO((direct ? "direct" : "slots") << (kept ? ", kept" : "") << ", bucket " << at);
     const auto rollout = pair.StartRollout("occupy", at);
     KillingClient client(pair.channel, rollout->pid(), at);
-    const absl::Status status = pair.PublishTo(client, 2, *weights, kSlotBytes).status();
+    const absl::Status status = pair.PublishTo(client, 2, *weights, kKilledSlotBytes).status();
     INFO(status.ToString());
     REQUIRE(absl::IsUnavailable(status));
     REQUIRE(std::string(status.message()).find("rollout") != std::string::npos);
@@ -96,7 +96,7 @@ TEST_CASE("a trainer outlives a rollout whose GPU never reads what it answered f
     REQUIRE(BytesOf(pair.ledger.Snapshot(), "bucket") == 0);
 
     const auto successor = pair.StartRollout();
-    const auto healed = pair.Publish(3, *weights, kSlotBytes);
+    const auto healed = pair.Publish(3, *weights, kKilledSlotBytes);
     INFO(healed.status().ToString());
     REQUIRE(healed.ok());
     REQUIRE(pair.Check(*weights).ok());

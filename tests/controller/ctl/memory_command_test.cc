@@ -9,6 +9,7 @@
 #include "common/wire/ledger_codec.h"
 #include "controller/memory_plan_json.h"
 #include "controller/store/sqlite_run_store.h"
+#include "tandem/v1/controller.pb.h"
 #include "tests/support/temp_dir.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
