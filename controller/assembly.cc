@@ -293,7 +293,7 @@ absl::Status RunAssembly::Run() {
       const auto server,
       RpcServer::Start(config_.cluster().listen(), {&cluster, &api}, SecurityOf(config_)));
   LogInfo("listening on {}, {} compute threads a worker", server->address(),
-               ComputeThreads(config_));
+          ComputeThreads(config_));
   if (const auto cores = std::ssize(AllowedCores()); ComputeThreads(config_) > cores) {
     progress_.OnMessage(fmt::format(
         "warning: cluster.compute_threads={} on {} cores: threads wait for each other; 0 chooses",

@@ -53,10 +53,9 @@ grpc::Status ClusterService::Register(grpc::ServerContext*,
     LogWarn("refused a worker: {}", std::string(incarnation.status().message()));
     return ToGrpcStatus(incarnation.status());
   }
-  LogInfo(
-      "{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
-      announcement->pid, announcement->address,
-      announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);
+  LogInfo("{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
+          announcement->pid, announcement->address,
+          announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);
   if (const std::string other = registry_.OtherBuild(*announcement); !other.empty()) {
     LogWarn("{}: let in by cluster.allow_other_build", other);
   }

@@ -300,7 +300,7 @@ class Dispatching {
     if (status.ok()) {
       // Aborted by somebody else: this replica is not to be relied on.
       LogWarn("rollout {} ended group {} with {} samples missing", rank, flight.group.group,
-                   flight.group.sample_ids.size());
+              flight.group.sample_ids.size());
     }
     Lose(state, status);
     if (IsCut(flight.group)) return;  // its missing samples stay as they were
@@ -325,7 +325,7 @@ class Dispatching {
     result_.lost_ranks.push_back(state.replica.rank);
     if (!error_.ok()) return;
     LogWarn("rollout {} is lost ({}); its groups go to others", state.replica.rank,
-                 std::string(status.message()));
+            std::string(status.message()));
     state.replica.client->CancelAll();
     if (options_.on_lost) options_.on_lost(state.replica);
   }

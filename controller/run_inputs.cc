@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
@@ -65,8 +64,8 @@ absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config) {
   };
   TANDEM_ASSIGN_OR_RETURN(LoadedPrompts train,
                           LoadTrainPrompts(config.data(), *inputs.codec, vocab, scorable));
-  LogInfo("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(),
-               train.rows, train.filtered, train.truncated);
+  LogInfo("{} training prompts of {} rows ({} too long, {} cut)", train.prompts.size(), train.rows,
+          train.filtered, train.truncated);
   const int64_t filtered = train.filtered;
   std::set<std::string> data_sources;
   for (const Prompt& prompt : train.prompts) data_sources.insert(prompt.data_source);

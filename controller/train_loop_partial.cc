@@ -89,8 +89,7 @@ absl::Status TrainLoop::RunRound(StepBatch& batch, std::vector<GroupRequest> gro
   TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(groups)));
   TANDEM_RETURN_IF_ERROR(partial.EndRound());
   CountRound(1, partial.pool().round(), batch.facts);
-  LogInfo("step {}, round {}: {}", batch.step, batch.rounds - 1,
-               partial.pool().Counts().Text());
+  LogInfo("step {}, round {}: {}", batch.step, batch.rounds - 1, partial.pool().Counts().Text());
   return absl::OkStatus();
 }
 
@@ -162,7 +161,7 @@ void TrainLoop::SleepForSync(StepBatch& batch) {
     const auto& report = reports[static_cast<size_t>(answer.rank)];
     if (!answer.status.ok()) {
       LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,
-                   std::string(answer.status.message()));
+              std::string(answer.status.message()));
     }
     if (!answer.status.ok() || !report) continue;
     const WorkerKey key{WorkerRole::kRollout, answer.rank};

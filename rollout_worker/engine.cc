@@ -33,7 +33,7 @@ absl::Status PrepareModel(Backend& backend, const EngineOptions& options) {
     if (!absl::IsResourceExhausted(prepared) || options.clock->Now() >= deadline) return prepared;
     if (!said) {
       LogWarn("waiting up to {} for memory of the device: {}",
-                   absl::FormatDuration(options.wait_for_memory), std::string(prepared.message()));
+              absl::FormatDuration(options.wait_for_memory), std::string(prepared.message()));
     }
     options.clock->Sleep(kLookAgain);
   }
@@ -84,8 +84,8 @@ absl::Status Engine::Build(const EngineOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(kv_,
                           KvCache::Create(device, options.spec, options.dtype, blocks, &ledger_));
   LogInfo("KV pool: {} blocks of {} tokens, {:.1f} MiB beside {:.1f} MiB of weights", blocks,
-               kKvBlockTokens, static_cast<double>(kv_->bytes()) / (1 << 20),
-               static_cast<double>(weights_->bytes()) / (1 << 20));
+          kKvBlockTokens, static_cast<double>(kv_->bytes()) / (1 << 20),
+          static_cast<double>(weights_->bytes()) / (1 << 20));
   WeightReceiverOptions receiver = options.receiver;
   receiver.ledger = &ledger_;
   TANDEM_ASSIGN_OR_RETURN(receiver.transport, backend_->Transport(options.transport));

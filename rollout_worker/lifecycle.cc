@@ -141,7 +141,7 @@ absl::StatusOr<int64_t> Lifecycle::GiveBack(const SleepOrder& order) {
   SetLogVersion(version());
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kSleep, Facts()));
   LogInfo("{}: gave {:.1f} MiB of device memory back", RolloutStateName(state()),
-               Mebibytes(before - DeviceBytes()));
+          Mebibytes(before - DeviceBytes()));
   return before - DeviceBytes();
 }
 
@@ -174,7 +174,7 @@ absl::StatusOr<int64_t> Lifecycle::Wake(const std::vector<std::string>& tags) {
   }
   TANDEM_RETURN_IF_ERROR(machine_.Handle(RolloutEvent::kWake, Facts()));
   LogInfo("{}: took {:.1f} MiB of device memory", RolloutStateName(state()),
-               Mebibytes(DeviceBytes() - before));
+          Mebibytes(DeviceBytes() - before));
   return DeviceBytes() - before;
 }
 

@@ -71,7 +71,7 @@ absl::Status Serve(const WorkerFlags& flags,
       tokenizer->digest(),
       {(*engine)->numerics_class(), (*engine)->kernel_set(), (*engine)->numerics_choices()}));
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
-               PinningText(options.cores), (*engine)->numerics_class(), (*engine)->kernel_set());
+          PinningText(options.cores), (*engine)->numerics_class(), (*engine)->kernel_set());
   agent->StartHeartbeats([raw = engine->get()] { return HealthOf(*raw); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();

@@ -125,8 +125,8 @@ absl::Status Serve(const WorkerFlags& flags,
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
       "", {trainer->numerics_class(), trainer->kernel_set(), trainer->numerics_choices()}));
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address,
-               std::max(1, agent->registration().compute_threads()), PinningText(worker->cores),
-               trainer->numerics_class(), trainer->kernel_set());
+          std::max(1, agent->registration().compute_threads()), PinningText(worker->cores),
+          trainer->numerics_class(), trainer->kernel_set());
   agent->StartHeartbeats([trainer] { return HealthOf(*trainer); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();

@@ -150,8 +150,8 @@ absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
                               .parameters = session_->plan().total_elements(),
                               .shard_parameters = session_->shard().elements()};
   LogInfo("rank {} of {} holds {} of {} parameters at version {}", options_.rank,
-               command.world_size, reset_result_.shard_parameters, reset_result_.parameters,
-               command.version);
+          command.world_size, reset_result_.shard_parameters, reset_result_.parameters,
+          command.version);
   reset_result_.report = phase.Report();
   return reset_result_;
 }
@@ -201,8 +201,8 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
   trained_step_ = command.step;
   step_complete_ = trained_ >= command.mini_batches;
   LogInfo("{} tokens in {} micro-batches, forward {:.2f} s, backward {:.2f} s{}",
-               result.batch.tokens, result.batch.micro_batches, result.batch.forward_seconds,
-               result.batch.backward_seconds, result.batch.recompute ? ", layers recomputed" : "");
+          result.batch.tokens, result.batch.micro_batches, result.batch.forward_seconds,
+          result.batch.backward_seconds, result.batch.recompute ? ", layers recomputed" : "");
   result.report = phase.Report();
   return result;
 }
@@ -217,8 +217,8 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
   TANDEM_RETURN_IF_ERROR(changed_.BeforeStep(session->shard(), step_complete_));
   TANDEM_ASSIGN_OR_RETURN(result.step, session->Step());
   if (result.step.skipped) {
-    LogWarn("the gradient norm is {}: version {} keeps the weights of {}",
-                 result.step.grad_norm, version, version - 1);
+    LogWarn("the gradient norm is {}: version {} keeps the weights of {}", result.step.grad_norm,
+            version, version - 1);
   }
   changed_.AfterStep(result.step.changed);
   SetVersion(version);
@@ -286,8 +286,8 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   TANDEM_RETURN_IF_ERROR(session->shard().device()->Synchronize());
   if (link.updates != nullptr) {
     LogInfo("version {}: {} tensors, {} bytes went to the rollout in {} buckets, {}",
-                 command.version, report->tensors, report->bytes, report->buckets,
-                 report->direct ? "direct" : "through slots");
+            command.version, report->tensors, report->bytes, report->buckets,
+            report->direct ? "direct" : "through slots");
   }
   // The KV caches wake when every rank has answered.
   TANDEM_RETURN_IF_ERROR(session->CheckReleased());

@@ -76,8 +76,8 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
 absl::Status TrainingSession::TakeShard(const ShardCompute& compute) {
   const std::string obstacle = WhyNotDirect(*plan_, *options_.publish.transport);
   LogInfo("weight sync: {}",
-               obstacle.empty() ? "direct, the rollout reads the shard where it lies, without slots"
-                                : "through slots, " + obstacle);
+          obstacle.empty() ? "direct, the rollout reads the shard where it lies, without slots"
+                           : "through slots, " + obstacle);
   TANDEM_ASSIGN_OR_RETURN(shard_,
                           ParameterShard::Create(plan_.get(),
                                                  {.offload_dir = options_.offload_dir,
@@ -100,8 +100,8 @@ absl::Status TrainingSession::TakeLora(const ModelSpec& base, const ShardCompute
   }
   const bool merge = options_.lora.merge;
   LogInfo("weight sync: through slots, {}",
-               merge ? "as adapters are merged on the way"
-                     : "adapters alone where the rollout holds the base");
+          merge ? "as adapters are merged on the way"
+                : "adapters alone where the rollout holds the base");
   const ShardPlan* plan = plan_.get();
   if (!merge) {
     const WeightLayout& layout = plan_->layout();

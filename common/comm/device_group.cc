@@ -89,8 +89,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
   const std::string obstacle = staged ? "that was asked for" : Obstacle(members);
   if (obstacle.empty()) {
     if (options.group.rank == 0) {
-      LogInfo("collectives of {} ranks go through NCCL {}", members.size(),
-                   mine->nccl_version);
+      LogInfo("collectives of {} ranks go through NCCL {}", members.size(), mine->nccl_version);
     }
     return Connect(std::move(host), options);
   }
@@ -98,8 +97,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> JoinDeviceGroup(const DeviceGroupO
     return host->Fail(FailedPrecondition("NCCL was asked for and cannot be used: {}", obstacle));
   }
   if (options.group.rank == 0) {
-    LogInfo("collectives of {} ranks go through pinned host memory: {}", members.size(),
-                 obstacle);
+    LogInfo("collectives of {} ranks go through pinned host memory: {}", members.size(), obstacle);
   }
   return Stage(std::move(host), options);
 }

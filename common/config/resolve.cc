@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <filesystem>
 
 #include <yaml-cpp/yaml.h>
-#include <filesystem>
 
 #include "common/base/check.h"
 #include "common/config/config.h"

@@ -16,7 +16,7 @@ void AbortRequests(const std::vector<RequestsToAbort>& wanted) {
       const absl::Status status = of_rollout.client->Abort(of_rollout.request_ids);
       if (status.ok()) return;
       LogWarn("rollout {} could not abort {} requests: {}", of_rollout.rank,
-                   of_rollout.request_ids.size(), std::string(status.message()));
+              of_rollout.request_ids.size(), std::string(status.message()));
     });
   }
 }

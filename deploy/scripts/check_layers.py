@@ -3,6 +3,9 @@
 
 Arrows point down only. ALLOWED is the whole table: a folder may include itself and the folders
 listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/.
+
+Headers that cost more to compile than most sources (HEAVY) are for sources: a header that has one
+must not be included by another header, or every source would pay for it.
 """
 import pathlib
 import re
@@ -60,6 +63,12 @@ TORCH_FOLDERS = {"common/device", "common/model", "trainer_worker", "rollout_wor
 PRIVATE = {"cuda", "nccl"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.M)
+# The messages of the configuration: whoever looks into them includes them, but see HEAVY.
+CONFIG_MESSAGES = "tandem/v1/config.pb.h"
+HEAVY = re.compile(r"(\.pb\.h$|^grpcpp/|^google/protobuf/|^nlohmann/json\.hpp$|^yaml-cpp/|^spdlog/|^CLI/"
+                   r"|^(ATen|c10|torch|caffe2)/)")
+# Losses are made of tensors, and so are their declarations.
+HEAVY_FOLDERS = ("trainer_worker/losses/",)
 PROTO = re.compile(r"(\.pb\.h$|^grpcpp/|^grpc/|^google/protobuf/)")
 TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
 
@@ -86,8 +95,9 @@ def problem_with(path, layer, included):
         return f"{'/'.join(sorted(private))}/ is seen only by its factory"
     name = path.rsplit("/", 1)[-1]
     in_ctl = path.startswith("controller/ctl/")
+    reads_config = included == CONFIG_MESSAGES
     if PROTO.search(included) and layer not in PROTO_FOLDERS and not PROTO_FILE.search(name) \
-            and not in_ctl:
+            and not in_ctl and not reads_config:
         return "generated protobuf and gRPC belong in wire, config, rpc, cluster, services, clients"
     if TORCH.search(included) and layer not in TORCH_FOLDERS:
         return "LibTorch belongs in device, model and the two workers"
@@ -100,9 +110,23 @@ def factory_may_include(path, included):
     return path.rsplit("/", 1)[0] == folder or PRIVATE.intersection(path.split("/")[:-1])
 
 
+def passed_on(texts):
+    """Lines about headers with heavy includes that other headers include. texts: path -> text."""
+    heavy = {}
+    for path, text in texts.items():
+        if path.endswith(".h") and not path.startswith(HEAVY_FOLDERS):
+            found = [name for name in INCLUDE.findall(text) if HEAVY.search(name)]
+            if found:
+                heavy[path] = found[0]
+    return [f'{path}: #include "{name}", which includes <{heavy[name]}>: declare what is needed of it '
+            f"there, and include it in sources"
+            for path, text in texts.items() if path.endswith(".h")
+            for name in INCLUDE.findall(text) if name in heavy]
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../../..").resolve()
-    files, bad = 0, 0
+    files, bad, texts = 0, 0, {}
     for top in ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in (".h", ".cc", ".cu"):
@@ -114,13 +138,16 @@ def main():
                 bad += 1
                 print(f"{path}: this folder is in no layer; add it to {__file__}")
                 continue
-            text = file.read_text(errors="replace")
+            texts[path] = text = file.read_text(errors="replace")
             for match in INCLUDE.finditer(text):
                 why = problem_with(path, layer, match.group(1))
                 if why:
                     bad += 1
                     line = text.count("\n", 0, match.start(1)) + 1
                     print(f'{path}:{line}: #include "{match.group(1)}": {why}')
+    for line in passed_on(texts):
+        bad += 1
+        print(line)
     print(f"layers: {files} files, {bad} includes against the layers")
     return 1 if bad else 0
 

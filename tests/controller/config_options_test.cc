@@ -1,7 +1,8 @@
-#include "common/config/loaded_config.h"
 #include "controller/config_options.h"
 
 #include <catch2/catch.hpp>
+
+#include "common/config/loaded_config.h"
 
 namespace tandem {
 namespace {

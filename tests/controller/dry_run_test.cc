@@ -1,5 +1,4 @@
 // What a dry run says of the memory plan, and what it leaves behind: nothing.
-#include "common/config/loaded_config.h"
 #include "controller/dry_run.h"
 
 #include <filesystem>
@@ -7,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/config/loaded_config.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"

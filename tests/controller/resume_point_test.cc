@@ -1,4 +1,3 @@
-#include "common/config/loaded_config.h"
 #include "controller/resume_point.h"
 
 #include <filesystem>
@@ -7,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/exit_code.h"
+#include "common/config/loaded_config.h"
 #include "common/model_spec/model_spec.h"
 #include "common/tensor_file/atomic_file.h"
 #include "controller/config_options.h"

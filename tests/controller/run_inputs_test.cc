@@ -1,11 +1,11 @@
 // What a run is refused for before anything listens.
-#include "common/config/loaded_config.h"
 #include "controller/run_inputs.h"
 
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "common/config/loaded_config.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 

@@ -137,8 +137,8 @@ TEST_CASE("WorkerRegistry refuses a worker of another build, with both builds an
   const absl::Status refused = strict.Register(other).status();
   REQUIRE(absl::IsFailedPrecondition(refused));
   REQUIRE(Says(refused,
-                   "trainer 0 is of another build (tandem 1, commit b) than this "
-                   "controller (tandem 1, commit a)"));
+               "trainer 0 is of another build (tandem 1, commit b) than this "
+               "controller (tandem 1, commit a)"));
   REQUIRE(Says(refused, "cluster.allow_other_build=true"));
   REQUIRE_FALSE(strict.Find(kRegisteredTrainer).has_value());
   Announcement same = Hello(kRollout0, "n2");

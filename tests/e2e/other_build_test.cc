@@ -59,7 +59,8 @@ const std::string kOther = "0000111122223333";
 TEST_CASE("every program tells its build") {
   for (const char* program : kPrograms) {
     INFO(program);
-    const EndedProgram ended = RunProgram({fmt::format("{}/{}", BuildFolder("bin"), program), "--version"});
+    const EndedProgram ended =
+        RunProgram({fmt::format("{}/{}", BuildFolder("bin"), program), "--version"});
     REQUIRE(ended.code == 0);
     REQUIRE(ended.output.rfind(fmt::format("{} ", program), 0) == 0);
     REQUIRE(ended.output.find(", commit ") != std::string::npos);

@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/support/cluster_rig.h"
 #include "tests/support/build_folder.h"
+#include "tests/support/cluster_rig.h"
 
 namespace tandem::testing {
 namespace {
@@ -67,9 +67,9 @@ struct TlsRig : ClusterRig {
   const std::string address = fmt::format("127.0.0.1:{}", FreePort());
 
   TestProcess StartWorker(const std::string& role, const std::vector<std::string>& tls_flags) {
-    ProcessOptions options{.argv = {BuildFolder("bin") + "/tandem-" + role, "--controller",
-                                    address, "--rank", "0"},
-                           .output = fmt::format("{}/logs/{}-0.log", run_dir(), role)};
+    ProcessOptions options{
+        .argv = {BuildFolder("bin") + "/tandem-" + role, "--controller", address, "--rank", "0"},
+        .output = fmt::format("{}/logs/{}-0.log", run_dir(), role)};
     options.argv.insert(options.argv.end(), tls_flags.begin(), tls_flags.end());
     return TestProcess(std::move(options));
   }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-#include <spawn.h>
 #include <grpcpp/channel.h>
+#include <spawn.h>
 #include <sys/wait.h>
 
 #include "common/config/config.h"
@@ -97,8 +97,8 @@ struct Job {
   }
 
   void Start() {
-    std::vector<std::string> args = {testing::BuildFolder("bin") + "/tandem-rollout", "--controller", server->address(),
-                                     "--rank", "1"};
+    std::vector<std::string> args = {testing::BuildFolder("bin") + "/tandem-rollout",
+                                     "--controller", server->address(), "--rank", "1"};
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);

@@ -1,5 +1,4 @@
 // The trainer over gRPC, against a controller that lives in the test.
-#include "tandem/v1/config.pb.h"
 #include "trainer_worker/trainer_service.h"
 
 #include <fmt/ranges.h>
@@ -10,6 +9,7 @@
 #include "common/rpc/server.h"
 #include "common/rpc/status_convert.h"
 #include "common/wire/sample_codec.h"
+#include "tandem/v1/config.pb.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/trainer_worker/rank_group.h"
 #include "trainer_worker/grpc_sample_stream.h"

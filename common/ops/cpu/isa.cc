@@ -27,7 +27,7 @@ bool MayUseTiles() {
     constexpr int kRequestPermission = 0x1023, kTileData = 18;
     if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return true;
     LogWarn("the system refuses AMX tiles ({}); using a kernel set of class seq",
-                 std::strerror(errno));
+            std::strerror(errno));
     return false;
   }();
   return allowed;

@@ -41,7 +41,7 @@ bool CudaTransport::FallBack(const absl::Status& why) {
   if (!unproven() || !may_fall_back_ || !absl::IsUnimplemented(why)) return false;
   ipc_ = false;
   LogWarn("weight transport: shm from now on (pinned, a memfd over the pair's socket): {}",
-               why.ToString());
+          why.ToString());
   return true;
 }
 

@@ -106,7 +106,7 @@ PinnedSlots::PinnedSlots(CudaContext* context, std::unique_ptr<HostSlots> slots,
   pinned_ = pinned.ok();
   if (!pinned_) {
     LogWarn("{} MiB of slots are not pinned, copies will be slower: {}",
-                 slots_->shape().bytes() >> 20, pinned.ToString());
+            slots_->shape().bytes() >> 20, pinned.ToString());
   }
 }
 

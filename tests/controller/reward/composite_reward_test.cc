@@ -1,7 +1,8 @@
-#include "common/config/loaded_config.h"
 #include "controller/reward/composite_reward.h"
 
 #include <catch2/catch.hpp>
+
+#include "common/config/loaded_config.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 

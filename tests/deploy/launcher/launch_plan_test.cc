@@ -1,4 +1,3 @@
-#include "common/config/loaded_config.h"
 #include "deploy/launcher/launch_plan.h"
 
 #include <filesystem>
@@ -7,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/ranges.h>
 
+#include "common/config/loaded_config.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

@@ -54,6 +54,19 @@ class LayersTest(unittest.TestCase):
             self.allowed("rollout_worker/grpc_rollout_client.h", include)
             self.allowed("common/wire/sample_codec.cc", include)
 
+    def test_sources_that_read_the_configuration_include_its_messages(self):
+        self.allowed("controller/run_plan.cc", '"tandem/v1/config.pb.h"')
+
+    def test_a_header_with_a_costly_include_is_for_sources_alone(self):
+        for include in ("<nlohmann/json.hpp>", "<yaml-cpp/yaml.h>", '"tandem/v1/config.pb.h"'):
+            files = {"common/config/a.h": f"#include {include}\n", "common/config/a.cc": '#include "common/config/a.h"\n'}
+            self.assertEqual(run("check_layers.py", files)[0], 0, include)
+            code, text = run("check_layers.py",
+                             {**files, "common/config/b.h": '#include "common/config/a.h"\n'})
+            self.assertEqual(code, 1, text)
+            self.assertIn('common/config/b.h: #include "common/config/a.h", which includes', text)
+        self.allowed("common/config/a.h", "<nlohmann/json_fwd.hpp>")
+
     def test_libtorch_stays_in_device_model_and_workers(self):
         self.refused("controller/a.cc", "<torch/torch.h>")
         self.refused("common/ops/a.h", "<ATen/core/Tensor.h>")
