@@ -93,8 +93,10 @@ show_ninja_line() {
 build() {
   local begin=$SECONDS jobs
   jobs="$(jobs_for_build)"
-  need_space "$BUILD" 1000 "building"
-  say "building ${targets[*]:-everything} with $jobs jobs"
+  # A build that has nothing left to do needs no room.
+  ninja -C "$BUILD" -n "${targets[@]}" 2>/dev/null | grep -qa 'no work to do' \
+    || need_space "$BUILD" 1000 "building"
+  say "building ${targets[*]:-everything}, compilers at once: $jobs"
   : >"$BUILD/build.log"
   ninja_begin=$SECONDS
   NINJA_STATUS="[%f/%t] " LC_ALL=C.UTF-8 ninja -C "$BUILD" -j "$jobs" "${targets[@]}" 2>&1 \

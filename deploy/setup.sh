@@ -134,6 +134,7 @@ install_libtorch() {
   : >"$LOG"
   make_venv
   rm -f "$VENV/tandem-wheels"
+  rm -rf "$wheels/unfinished" # of a download that was killed
   mkdir -p "$wheels/unfinished"
   remove_damaged "$wheels"
   # Those that are whole stay if another fails, and pip takes none whose digest is wrong.

@@ -79,13 +79,13 @@ growing() {
   return "$code"
 }
 watch_growth() {
-  local what="$1" total="$2" before grown begin=$SECONDS
+  local what="$1" total="$2" before now grown=0 begin=$SECONDS
   shift 2
   before="$(size_mib "$@")"
-  while sleep 1 && kill -0 "$$" 2>/dev/null; do
-    grown=$(($(size_mib "$@") - before))
+  while sleep 2 && kill -0 "$$" 2>/dev/null; do
+    now=$(($(size_mib "$@") - before))
+    ((now <= grown)) || grown="$now" # a file that moves counts twice for a moment, or not at all
     ((grown <= total)) || grown="$total"
-    ((grown >= 0)) || grown=0
     progress_show "$what: $grown of $total MB$(time_left $((SECONDS - begin)) "$grown" "$total")"
   done
 }

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 PRELUDE = """#!/bin/bash
 printf '%s %s\\n' "${0##*/}" "$*" >>"$FAKES/calls.txt"
-wrong() { if [ -f "$FAKES/wrong/$1" ]; then cat "$FAKES/wrong/$1" >&2; exit 100; fi; }
+wrong() { if [ -f "$FAKES/wrong/$1" ]; then /bin/cat "$FAKES/wrong/$1" >&2; exit 100; fi; }
 """
 SITE = '"$venv/lib/python3.11/site-packages'
 STAND_INS = {
@@ -37,9 +37,11 @@ wrong cmake; while [ "$1" != -B ]; do shift; done; mkdir -p "$2"; touch "$2/buil
 for o in "$@"; do case "$o" in -D*) o="${o#-D}"; echo "${o%%=*}:STRING=${o#*=}";; esac; done >"$2/CMakeCache.txt"
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=$CHECKOUT" >>"$2/CMakeCache.txt" """,
     "ninja": """case "$1" in --version) echo 1.11.1; exit;; esac
+if [ "$3" = -n ]; then [ ! -d "$2/bin" ] || echo 'ninja: no work to do.'; exit; fi
 echo '[1/310] Building a.cc.o'; echo '[120/310] Building b.cc.o'; wrong ninja
 mkdir -p "$2/bin"; for p in tandem-launcher tandemctl; do cp "$FAKES/bin/program" "$2/bin/$p"; done""",
     "c++": 'case "$*" in *dump*) echo "${GCC_IS:-12}";; *) echo "c++ (Debian) ${GCC_IS:-12}";; esac',
+    "cat": """case "$1" in */memory.max) echo "${MEMORY_IS:-max}";; */memory.current) echo 0;; *) /bin/cat "$@";; esac""",
     "df": """echo head; echo "disk 1 1 ${FREE_MIB:-99999} 1% /" """,
     "nvidia-smi": """[ -n "${GPU_IS:-}" ] || exit 9
 case "$*" in *-L*) echo "GPU 0: one";; *) echo "$GPU_IS";; esac""",

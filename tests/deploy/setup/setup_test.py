@@ -97,6 +97,11 @@ class BuildTest(ScriptTest):
         self.succeeds("build.sh")
         self.assertEqual(self.checkout.calls("cmake"), [])  # what is configured stays so
 
+    def test_a_build_that_is_complete_needs_no_room(self):
+        self.assertIn("building needs 1000 MiB", self.fails("build.sh", FREE_MIB="500"))
+        self.succeeds("build.sh")
+        self.succeeds("build.sh", FREE_MIB="500")
+
     def test_known_causes(self):
         for line, cause in (("fatal error: x.o: No space left on device", "is full"),
                             ("c++: fatal error: Killed signal terminated program cc1plus", "TANDEM_JOBS=1")):
@@ -160,6 +165,12 @@ class BuildTest(ScriptTest):
             return self.shell(f"memory_kib() {{ echo {int(gib * 2**20)}; }}; nproc() {{ echo 8; }}; jobs_for_build")
         self.assertEqual([jobs(3.7), jobs(7.5), jobs(64)], ["1", "5", "8"])
         self.assertEqual(self.shell("jobs_for_build", TANDEM_JOBS="3"), "3")
+
+    def test_a_small_machine_compiles_small_unities_one_at_a_time(self):
+        said = self.succeeds("build.sh", MEMORY_IS=str(4 * 2**30))
+        self.assertIn("compilers at once: 1", said)
+        self.assertIn("-DTANDEM_UNITY_BATCH=4", " ".join(self.checkout.calls("cmake -S")))
+        self.assertNotIn("UNITY", self.configured(TANDEM_BUILD_DIR="/" + str(self.checkout.fakes / "other")))
 
     def test_time_left(self):
         self.assertEqual(self.shell("time_left 60 120 310"), ", about 2 min left")
