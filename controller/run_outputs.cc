@@ -71,6 +71,7 @@ absl::Status RunRecorder::End(const absl::Status& status,
   info_.build = machinery.builds;
   info_.numerics_class = machinery.numerics_class;
   info_.kernel_sets = machinery.kernel_sets;
+  info_ = Shortened(info_, summary.total_steps);
   if (!status.ok()) summary.error = std::string(status.message());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
   const absl::Status written = [&]() -> absl::Status {

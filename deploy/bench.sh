@@ -3,15 +3,23 @@
 # their tables with machine, instruction set and commit, then ratios beside their targets, and
 # writes all figures to build/bench/*.json. Nothing is asserted. docs/benchmarks.md explains every row.
 #   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation,train,grpo] [--model DIR] [--peers [DIR]]
+#   deploy/bench.sh --only build [--targets quickstart|all] [--no-tests] ...
 # --runs   repetitions, of which the best counts (default 3)
 # --peers  also runs the scripts of DIR (default ../shared/peers) beside them for their ratios, in
 #          about 15 minutes; the peers' installs are in the folder that PEERS names, and GGUF may
 #          name a bf16 GGUF of the model for llama.cpp
+# --only build   how long a build from nothing takes, and builds after a change; it stands alone, takes
+#                an hour, and deploy/bench/build.py --help has its options
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage_if_asked "$@"
 
-MODEL="$ROOT/models/SmolLM2-135M-Instruct"
+if [ "${1:-}" = --only ] && [ "${2:-}" = build ]; then
+  shift 2
+  exec python3 deploy/bench/build.py --out "$BUILD/bench" "$@"
+fi
+
+MODEL="$HOME_DIR/models/SmolLM2-135M-Instruct"
 peers=""
 arguments=()
 while (($# > 0)); do
@@ -22,7 +30,7 @@ while (($# > 0)); do
         fail_usage "--runs takes a number from 1 on, not \"$2\""
       fi
       if [ "$1" = --only ] && ! [[ ",$2" =~ ^(,(ops|comm|sync|generation|train|grpo))+$ ]]; then
-        fail_usage "--only takes some of ops,comm,sync,generation,train,grpo, not \"$2\""
+        fail_usage "--only takes build, or some of ops,comm,sync,generation,train,grpo, not \"$2\""
       fi
       arguments+=("$1" "$2")
       shift

@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
 # Installs what building and running needs: Debian packages, and LibTorch from the torch wheel
-# under .deps/venv. Idempotent; what is there already is not touched.
+# under .deps/venv. Idempotent; what is there already is not touched, and a set-up that was
+# interrupted goes on with what it lacks.
 #   deploy/setup.sh [--dev]     --dev adds the formatter and the linter that .ci/run uses
+# Environment: TANDEM_HOME = folder of .deps, .cache, models, data and runs (default: the checkout, or
+# $TANDEM_BUILD_DIR-home where the checkout cannot be written).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+source "$ROOT/deploy/shell/progress.sh"
+source "$ROOT/deploy/shell/failures.sh"
 
 PACKAGES=(
   g++ cmake ninja-build ccache mold pkg-config zlib1g-dev python3-venv
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libcli11-dev catch2 libyaml-cpp-dev nlohmann-json3-dev libssl-dev libpcre2-dev
-  libsqlite3-dev libxxhash-dev
+  libsqlite3-dev libxxhash-dev zstd
 )
 DEV_PACKAGES=(clang-format clang-tidy)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+WHEELS_MIB=550 # to download
+TORCH_MIB=1300 # unpacked
+LOG="$CACHE/logs/setup.log"
 
 usage_if_asked "$@"
 case "${1:-}" in
@@ -42,7 +50,31 @@ as_root() {
   fi
 }
 
+# Lines of APT::Status-Fd: kind:name:percent:text; downloads go to 100, then installing does.
+show_apt_line() {
+  local kind percent text
+  [ -z "$1" ] || printf '%s\n' "$1" >>"$LOG"
+  IFS=: read -r kind _ percent text <<<"$1"
+  case "$kind" in
+    dlstatus) apt_part=downloaded ;;
+    pmstatus) apt_part=installed ;;
+    "") ;;
+    *) return 0 ;;
+  esac
+  [ -z "$kind" ] || apt_percent="${percent%%.*}"
+  [[ "${apt_percent:-}" =~ ^[0-9]+$ ]] || return 0
+  [ "${apt_part}" = "${apt_shown:-}" ] || apt_begin=$SECONDS apt_shown="$apt_part"
+  progress_show "$apt_percent % of ${#missing[@]} Debian packages $apt_part$(
+    time_left $((SECONDS - apt_begin)) "$apt_percent" 100)"
+}
+# Everything that apt-get says goes to the log. The status is on its stdout, as sudo closes all others.
+apt() {
+  as_root env LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive apt-get -q -o APT::Status-Fd=1 \
+    -o DPkg::Lock::Timeout=300 "$@" 2>&1 | read_lines show_apt_line
+}
+
 install_packages() {
+  # shellcheck disable=SC2015  # fail where either is missing
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null \
     || fail "this script installs Debian packages and found no apt-get; install by hand: ${PACKAGES[*]}"
   local begin=$SECONDS
@@ -52,9 +84,13 @@ install_packages() {
     return
   fi
   say "Debian packages: installing ${#missing[@]} of ${#PACKAGES[@]}: ${missing[*]}"
-  as_root apt-get update -q
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-    "${missing[@]}"
+  need_space /usr "$((100 + 25 * ${#missing[@]}))" "installing ${#missing[@]} Debian packages"
+  : >"$LOG"
+  { apt update && apt install -y --no-install-recommends "${missing[@]}"; } \
+    || explain_failure "installing Debian packages" "$LOG" /usr
+  progress_end
+  mapfile -t missing < <(missing_packages)
+  ((${#missing[@]} == 0)) || explain_failure "installing Debian packages (missing: ${missing[*]})" "$LOG" /usr
   say "Debian packages: done in $(seconds "$begin") s"
 }
 
@@ -67,23 +103,56 @@ libtorch_is_installed() {
     && [ -f "$site/nvidia/cu13/lib/libcupti.so.13" ]
 }
 
+# As a module: the first line of bin/pip names its Python, and a space in that path breaks it.
+venv_pip() { "$VENV/bin/python" -m pip --disable-pip-version-check --no-input "$@" >>"$LOG" 2>&1; }
+
+make_venv() {
+  if [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then return; fi
+  rm -rf "$VENV" # an interrupted one, or one whose Python is gone
+  python3 -m venv "$VENV" >>"$LOG" 2>&1 || explain_failure "making $(short "$VENV")" "$LOG" "$HOME_DIR"
+}
+
+# Removes wheels that cannot be unpacked: a download that was cut off must not stand in the way.
+remove_damaged() {
+  local wheel
+  for wheel in "$1"/*.whl; do
+    [ -f "$wheel" ] || continue
+    "$VENV/bin/python" -m zipfile -t "$wheel" >/dev/null 2>&1 && continue
+    say "LibTorch: ${wheel##*/} is not whole, it is downloaded again"
+    rm -f "$wheel"
+  done
+}
+
 install_libtorch() {
-  local begin=$SECONDS
+  local begin=$SECONDS wheels="$CACHE/wheels"
   if libtorch_is_installed; then
-    say "LibTorch: ${WHEELS[0]} is in .deps/venv"
+    say "LibTorch: ${WHEELS[0]} is in $(short "$VENV")"
     return
   fi
-  say "LibTorch: downloading ${WHEELS[*]} into .deps/venv (about 550 MB, 1.1 GB on disk)"
+  say "LibTorch: downloading ${WHEELS[*]} into $(short "$VENV") (about $WHEELS_MIB MB, $TORCH_MIB MB on disk)"
+  need_space "$HOME_DIR" $((WHEELS_MIB + TORCH_MIB + 200)) "LibTorch, downloaded and unpacked,"
+  : >"$LOG"
+  make_venv
   rm -f "$VENV/tandem-wheels"
-  [ -x "$VENV/bin/pip" ] || python3 -m venv "$VENV"
+  rm -rf "$wheels/unfinished" # of a download that was killed
+  mkdir -p "$wheels/unfinished"
+  remove_damaged "$wheels"
+  # Those that are whole stay if another fails, and pip takes none whose digest is wrong.
+  TMPDIR="$wheels/unfinished" growing "LibTorch downloaded" "$WHEELS_MIB" "$wheels" -- \
+    venv_pip download --no-deps -d "$wheels" "${WHEELS[@]}" \
+    || { rm -rf "$wheels/unfinished"; explain_failure "downloading LibTorch" "$LOG" "$HOME_DIR"; }
   # One command for all wheels: a second one would delete parts of the nvidia folder.
-  "$VENV/bin/pip" install --disable-pip-version-check --no-deps "${WHEELS[@]}" \
-    || fail "pip could not install ${WHEELS[*]}: check the network and the free disk space, then start again"
+  growing "LibTorch unpacked" "$TORCH_MIB" "$VENV" -- \
+    venv_pip install --no-deps --no-index --find-links "$wheels" "${WHEELS[@]}" \
+    || explain_failure "unpacking LibTorch" "$LOG" "$HOME_DIR"
   printf '%s' "${WHEELS[*]}" >"$VENV/tandem-wheels"
   libtorch_is_installed || fail "the wheels lack libtorch_cpu.so, libcudart.so.13 or libcupti.so.13"
+  rm -rf "$wheels"
   say "LibTorch: done in $(seconds "$begin") s"
 }
 
+need_home
+mkdir -p "${LOG%/*}"
 install_packages
 install_libtorch
 say "set-up is complete ($(seconds) s)"

@@ -22,8 +22,9 @@ if(NOT TANDEM_NVCC)
   return()
 endif()
 set(CMAKE_CUDA_COMPILER ${TANDEM_NVCC})
-if(NOT CMAKE_CUDA_ARCHITECTURES)
-  # With PTX of the last one, which the driver of a newer GPU translates at the first start.
+if(NOT CMAKE_CUDA_ARCHITECTURES OR CMAKE_CUDA_ARCHITECTURES STREQUAL "all")
+  # What a release has; deploy/build.sh names one alone, in a third of the time. With PTX of the last
+  # one, which the driver of a newer GPU translates at the first start.
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
 endif()
 enable_language(CUDA)

