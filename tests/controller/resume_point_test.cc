@@ -118,7 +118,7 @@ TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
 
 TEST_CASE("A finished run whose time was bounded starts anew, or goes on where it no longer is",
           "[resume]") {
-  const Folder f;
+  const ResumePointFolder f;
   const std::string last = f.Save(14);
   REQUIRE(f.Choose({"trainer.max_seconds=300"})->checkpoint == last);
   REQUIRE(f.Index().MarkFinished(14).ok());

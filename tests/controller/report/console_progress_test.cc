@@ -165,7 +165,7 @@ TEST_CASE("ConsoleProgress counts to the end of a run that became shorter, and e
       {.run_id = "r", .run_dir = "d", .total_steps = 50, .expected_val_rise = 0.4});
   screen.progress.OnShortened(10);
   screen.clock.now += absl::Seconds(5);
-  screen.progress.OnStep(MakeStep(1));
+  screen.progress.OnStep(MakeProgressStep(1));
   REQUIRE(Has(screen.Text(), "step 1/10"));
   REQUIRE(Has(screen.Text(), "ETA 45.0 s"));
   RunSummary summary{.completed = true, .steps = 10};
