@@ -225,6 +225,7 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
   const absl::Status reported = recorder.End(status,
                                              {.completed = completed,
                                               .steps = loop.position().finished_steps,
+                                              .total_steps = loop.total_steps(),
                                               .restarts = budget_.spent(),
                                               .checkpoint = loop.newest_checkpoint()},
                                              registry_.numerics_class(), registry_.kernel_sets());

@@ -81,6 +81,7 @@ Json ToJson(const ControllerState& state) {
   json["moments"] = state.moments;
   json["skipped_in_a_row"] = state.skipped_in_a_row;
   if (state.kl_coef) json["kl_coef"] = *state.kl_coef;
+  if (state.planned_steps > 0) json["planned_steps"] = state.planned_steps;
   json["files"] = state.files;
   json["config"] = state.config_yaml;
   return json;
@@ -103,6 +104,7 @@ absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::str
   state.moments = json.at("moments").get<bool>();
   state.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
   if (json.contains("kl_coef")) state.kl_coef = json.at("kl_coef").get<double>();
+  state.planned_steps = json.value("planned_steps", int64_t{0});
   state.files = json.at("files").get<std::map<std::string, int64_t>>();
   state.config_yaml = json.at("config").get<std::string>();
   return state;

@@ -30,6 +30,7 @@ struct ControllerState {
   bool moments = true;            // of the optimizer are saved: the run goes on exactly
   std::optional<double> kl_coef;  // of the next step; with algorithm.kl_ctrl.type=adaptive
   int64_t skipped_in_a_row = 0;   // optimizer steps, the newest ones
+  int64_t planned_steps = 0;      // of a run that its time made shorter; 0: not (yet)
   std::string config_yaml;
   std::map<std::string, int64_t> files;  // bytes by path relative to the checkpoint
 };

@@ -61,6 +61,8 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   const v1::Algorithm& algorithm = config.algorithm();
   TrainOptions options;
   options.total_steps = TotalSteps(config, train_rows);
+  options.limit = {.time = absl::Seconds(config.trainer().max_seconds()),
+                   .fewest = std::max<int64_t>(1, config.trainer().min_training_steps())};
   options.save_freq = config.trainer().save_freq();
   options.test_freq = config.trainer().test_freq();
   options.save_batch_freq = config.trainer().save_batch_freq();

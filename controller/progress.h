@@ -19,10 +19,11 @@ struct LogProbComparison {
 
 // How a run ended, and where its files are.
 struct RunSummary {
-  bool completed = false;  // all steps done, no error
-  std::string error;       // why not
-  int64_t steps = 0;       // finished
-  int64_t restarts = 0;    // of workers
+  bool completed = false;   // all steps done, no error
+  std::string error;        // why not
+  int64_t steps = 0;        // finished
+  int64_t total_steps = 0;  // of the run, which may have become shorter; 0: as it began
+  int64_t restarts = 0;     // of workers
   double seconds = 0;
   std::string checkpoint;  // newest complete one, empty if none
   // Of the whole run, those made before a resume included.
@@ -41,6 +42,8 @@ class ProgressSink {
   // `done` of `total` in the current phase, e.g. samples generated.
   virtual void OnPhaseProgress(int64_t step, int64_t done, int64_t total) = 0;
   virtual void OnLogProbs(int64_t step, const LogProbComparison& comparison) = 0;
+  // The run ends after `steps`, fewer than OnRunStart said.
+  virtual void OnShortened(int64_t steps) = 0;
   virtual void OnStep(const StepRecord& record) = 0;
   virtual void OnEvaluation(const EvaluationRecord& record) = 0;
   // A loss, a recovery, a checkpoint: one line.

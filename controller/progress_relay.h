@@ -33,6 +33,9 @@ class ProgressRelay final : public ProgressSink {
   void OnLogProbs(int64_t step, const LogProbComparison& comparison) override {
     for (ProgressSink* sink : sinks_) sink->OnLogProbs(step, comparison);
   }
+  void OnShortened(int64_t steps) override {
+    for (ProgressSink* sink : sinks_) sink->OnShortened(steps);
+  }
   void OnStep(const StepRecord& record) override {
     SetPhase("");
     for (ProgressSink* sink : sinks_) sink->OnStep(record);

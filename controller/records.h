@@ -78,4 +78,13 @@ struct RunInfo {
   int64_t max_response_tokens = 0;
 };
 
+// What holds for a run that makes `steps` of the steps that it was to make: of the rise that those
+// were expected to bring, these are expected to bring their share.
+inline RunInfo Shortened(RunInfo info, int64_t steps) {
+  if (steps <= 0 || steps >= info.total_steps) return info;
+  info.expected_val_rise *= static_cast<double>(steps) / static_cast<double>(info.total_steps);
+  info.total_steps = steps;
+  return info;
+}
+
 }  // namespace tandem

@@ -34,7 +34,8 @@ constexpr std::array kFreeKeys = {
     "trainer.project_name", "trainer.experiment_name", "trainer.save_freq", "trainer.test_freq",
     "trainer.val_before_train", "trainer.default_local_dir", "trainer.max_actor_ckpt_to_keep",
     "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
-    "trainer.expected_val_rise", "trainer.sample_files_to_keep", "trainer.save_batch_freq",
+    "trainer.expected_val_rise", "trainer.max_seconds", "trainer.min_training_steps",
+    "trainer.sample_files_to_keep", "trainer.save_batch_freq",
     // when to give up
     "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
 // Ranks add up gradients in another grouping: the last bits differ.
@@ -185,7 +186,8 @@ absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
   if (mode == "resume_path") return GoBackTo(config, options, checkpoints);
   if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
   const std::optional<int64_t> finished = checkpoints.FinishedStep();
-  if (finished && *finished >= options.total_steps) {
+  // How many steps a run makes whose time is bounded is known only when it runs.
+  if (finished && (*finished >= options.total_steps || config.trainer().max_seconds() > 0)) {
     return StartAnew(checkpoints, fmt::format("the run here had finished its {} steps", *finished));
   }
   return AtNewest(config, options, checkpoints);

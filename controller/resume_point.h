@@ -35,9 +35,10 @@ struct ResumePoint {
 };
 
 // By trainer.resume_mode. auto: the newest good checkpoint; where the run there is marked finished
-// (CheckpointIndex::MarkFinished) with `total_steps` or more, its checkpoints are set aside and the
-// run starts anew. disable: what is there is set aside. resume_path: that one, and newer
-// checkpoints in the folder are set aside, because the steps after it are made again.
+// (CheckpointIndex::MarkFinished) with `total_steps` or more, or the time of this one is bounded
+// (trainer.max_seconds), its checkpoints are set aside and the run starts anew. disable: what is
+// there is set aside. resume_path: that one, and newer checkpoints in the folder are set aside,
+// because the steps after it are made again.
 // A restart goes on from the newest checkpoint of its launch, whatever the mode; without one it
 // starts as the first start did.
 // NotFound or DataLoss: the checkpoint is not whole, or of those in the folder none is (a start

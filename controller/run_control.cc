@@ -174,6 +174,16 @@ void RunControl::OnStarted(int64_t finished_steps, int64_t version) {
   changed_.notify_all();
 }
 
+void RunControl::Shorten(int64_t steps) {
+  std::lock_guard lock(mutex_);
+  total_steps_ = std::min(total_steps_, steps);
+  target_ = std::min(target_, total_steps_);
+  for (auto& [id, operation] : operations_) {
+    operation.target = std::min(operation.target, total_steps_);
+  }
+  changed_.notify_all();
+}
+
 void RunControl::OnStepDone(int64_t finished_steps, int64_t version) {
   std::lock_guard lock(mutex_);
   finished_steps_ = finished_steps;

@@ -76,6 +76,8 @@ class RunControl {
   // StartMode::kTrain the run ends when all steps are done, with kPaused only when it is stopped.
   Next WaitForNext();
   void OnStarted(int64_t finished_steps, int64_t version);
+  // The run ends after `steps`, fewer than it was made with. What is asked for ends there as well.
+  void Shorten(int64_t steps);
   // Also after a recovery, when it goes back.
   void OnStepDone(int64_t finished_steps, int64_t version);
   void OnEnded(const absl::Status& status);
@@ -97,7 +99,7 @@ class RunControl {
   void UpdateOperations();
   RunState CurrentState() const;
 
-  const int64_t total_steps_;
+  int64_t total_steps_;
   const StartMode mode_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -70,6 +70,7 @@ absl::Status RunRecorder::End(const absl::Status& status,
                               const std::string& kernel_sets) {
   info_.numerics_class = numerics_class;
   info_.kernel_sets = kernel_sets;
+  info_ = Shortened(info_, summary.total_steps);
   if (!status.ok()) summary.error = std::string(status.message());
   summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
   const absl::Status written = [&]() -> absl::Status {

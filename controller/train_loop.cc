@@ -32,6 +32,7 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
   recovery_.WarnOfMoments();
   newest_checkpoint_ = checkpoint;
   TANDEM_RETURN_IF_ERROR(RestorePool(checkpoint));
+  TANDEM_RETURN_IF_ERROR(RestoreLength(checkpoint));
   saved_step_ = position_.finished_steps;
   TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
   SetLogStep(position_.finished_steps);
@@ -49,7 +50,7 @@ absl::Status TrainLoop::Train() {
   while (ValidationDue() || control_.WaitForNext() == RunControl::Next::kStep) {
     const RunPosition before = position_;
     absl::Status status;
-    if (!ValidationDue()) status = RunStep(position_.finished_steps + 1);
+    if (!ValidationDue()) status = TimedStep(position_.finished_steps + 1);
     if (status.ok()) status = AfterStep();
     if (!status.ok()) {
       if (position_.finished_steps == before.finished_steps) {

@@ -42,11 +42,15 @@ class TrainLoop {
   bool failed_loading() const { return recovery_.failed_loading() || pool_refused_; }
   // All steps are done, saved and validated: nothing is left for a next start.
   bool complete() const;
+  // As the run is now: its time may have made it shorter.
+  int64_t total_steps() const { return options_.total_steps; }
   absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);
 
  private:
   absl::Status Train();
 
+  // RunStep, with its time counted.
+  absl::Status TimedStep(int64_t step);
   // One step and its phases, in order.
   absl::Status RunStep(int64_t step);
   absl::Status VerifyWeights(StepBatch& batch);
@@ -117,6 +121,12 @@ class TrainLoop {
   SavedBatchInfo BatchInfoOf(const StepBatch& batch) const;
   absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
   absl::Status AfterStep();
+  // Settles by the first steps of this process how long a run is whose time is bounded.
+  void SettleLength();
+  // As an earlier process settled it, by `checkpoint` (empty: none).
+  absl::Status RestoreLength(const std::string& checkpoint);
+  // The run has these steps from now on; no more than it had.
+  void Shorten(int64_t steps);
   // Whether the validation that follows the newest step is still to come: a run may have died, or
   // lost a worker, between a step's checkpoint and its validation.
   bool ValidationDue() const;
@@ -137,6 +147,11 @@ class TrainLoop {
   int64_t saved_step_ = 0;  // of the newest checkpoint
   StepRecord newest_;       // its checkpoint is a phase of it
   std::set<int64_t> evaluated_;
+  bool length_settled_ = false;
+  int64_t own_steps_ = 0;           // of this process
+  absl::Duration step_time_;        // of the newest of them
+  absl::Duration validation_time_;  // of the newest validation
+  absl::Duration spent_;            // on steps and validations of this process
 };
 
 }  // namespace tandem

@@ -12,6 +12,7 @@
 namespace tandem {
 
 absl::Status TrainLoop::AfterStep() {
+  SettleLength();
   const int64_t step = position_.finished_steps;
   const bool last = step >= options_.total_steps;
   if (((options_.save_freq > 0 && step % options_.save_freq == 0) || last) && saved_step_ != step) {
@@ -46,7 +47,10 @@ absl::Status TrainLoop::Rewind(int64_t step) {
   parts_.tracker.Rewind(step);
   TANDEM_ASSIGN_OR_RETURN(const auto evaluations, parts_.store.ListEvaluations());
   evaluated_.clear();
-  for (const EvaluationRecord& evaluation : evaluations) evaluated_.insert(evaluation.step);
+  for (const EvaluationRecord& evaluation : evaluations) {
+    evaluated_.insert(evaluation.step);
+    validation_time_ = absl::Seconds(evaluation.seconds);
+  }
   return absl::OkStatus();
 }
 
@@ -59,6 +63,8 @@ absl::Status TrainLoop::EvaluateAndRecord() {
   TANDEM_RETURN_IF_ERROR(record.status());
   TANDEM_RETURN_IF_ERROR(parts_.store.RecordEvaluation(*record));
   evaluated_.insert(record->step);
+  validation_time_ = absl::Seconds(record->seconds);
+  spent_ += validation_time_;
   parts_.tracker.Log(record->step, record->metrics);
   parts_.progress.OnEvaluation(*record);
   return absl::OkStatus();
@@ -93,6 +99,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
          .moments = options_.save_moments,
          .kl_coef = options_.kl_control.adaptive ? std::optional(position_.kl_coef) : std::nullopt,
          .skipped_in_a_row = position_.skipped_in_a_row,
+         .planned_steps = length_settled_ ? options_.total_steps : 0,
          .config_yaml = options_.config_yaml});
   }();
   if (!path.ok()) {

@@ -17,12 +17,14 @@
 #include "controller/partial/partial_options.h"
 #include "controller/partial/tail_recorder.h"
 #include "controller/partition.h"
+#include "controller/run_length.h"
 
 namespace tandem {
 
 struct TrainOptions {
   // The run
   int64_t total_steps = 1;
+  LengthLimit limit;             // what makes fewer of them
   int64_t save_freq = -1;        // steps; <= 0: only at the end
   int64_t test_freq = -1;        // steps; <= 0: only at the end
   int64_t save_batch_freq = -1;  // steps; <= 0: never

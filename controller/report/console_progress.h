@@ -25,6 +25,7 @@ class ConsoleProgress final : public ProgressSink {
   void OnPhase(int64_t step, const std::string& phase) override;
   void OnPhaseProgress(int64_t step, int64_t done, int64_t total) override;
   void OnLogProbs(int64_t step, const LogProbComparison& comparison) override;
+  void OnShortened(int64_t steps) override { info_ = Shortened(info_, steps); }
   void OnStep(const StepRecord& record) override;
   void OnEvaluation(const EvaluationRecord& record) override;
   void OnMessage(const std::string& text) override;

@@ -57,6 +57,16 @@ TEST_CASE("A run without rounds predicts what two caps would save", "[config_opt
   }
 }
 
+TEST_CASE("A run's time reaches the train loop", "[config_options]") {
+  v1::Config config = DefaultConfig();
+  REQUIRE_FALSE(MakeTrainOptions(config, {}, 100).limit.enabled());
+  config.mutable_trainer()->set_max_seconds(300);
+  config.mutable_trainer()->set_min_training_steps(8);
+  const TrainOptions options = MakeTrainOptions(config, {}, 100);
+  REQUIRE(options.limit.time == absl::Seconds(300));
+  REQUIRE(options.limit.fewest == 8);
+}
+
 TEST_CASE("algorithm.filter_groups reaches the train loop", "[config_options]") {
   const auto loaded =
       LoadConfig("", {"algorithm.filter_groups.enable=true", "algorithm.filter_groups.metric=acc",

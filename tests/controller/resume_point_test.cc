@@ -116,6 +116,18 @@ TEST_CASE("Only a run that is marked finished starts anew", "[resume]") {
   REQUIRE(f.Choose()->note.empty());
 }
 
+TEST_CASE("A finished run whose time was bounded starts anew, or goes on where it no longer is",
+          "[resume]") {
+  const Folder f;
+  const std::string last = f.Save(14);
+  REQUIRE(f.Choose({"trainer.max_seconds=300"})->checkpoint == last);
+  REQUIRE(f.Index().MarkFinished(14).ok());
+  const auto on = f.Choose();
+  REQUIRE(on->checkpoint == last);
+  REQUIRE(on->warnings.empty());
+  REQUIRE(Has(f.Choose({"trainer.max_seconds=300"})->note, "had finished its 14 steps"));
+}
+
 TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resume]") {
   const Folder f;
   const auto said = [&](std::vector<std::string> overrides, int64_t total_steps = 50) {

@@ -55,6 +55,28 @@ TEST_CASE("RunControl pauses after the step, resumes, stops", "[run_control]") {
   REQUIRE(control.stop_now());
 }
 
+TEST_CASE("RunControl ends a run that became shorter, and what was asked for with it",
+          "[run_control]") {
+  RunControl control(50, StartMode::kTrain);
+  control.OnStarted(0, 0);
+  control.Shorten(60);
+  REQUIRE(control.snapshot().total_steps == 50);
+  control.Shorten(2);
+  control.OnStepDone(1, 1);
+  REQUIRE(control.WaitForNext() == RunControl::Next::kStep);
+  control.OnStepDone(2, 2);
+  REQUIRE(control.WaitForNext() == RunControl::Next::kEnd);
+  REQUIRE(control.snapshot().state == RunState::kFinished);
+
+  RunControl paused(50, StartMode::kPaused);
+  paused.OnStarted(0, 0);
+  const auto operation = paused.Run("request", 10);
+  paused.OnStepDone(1, 1);
+  paused.Shorten(2);
+  paused.OnStepDone(2, 2);
+  REQUIRE(paused.WaitOperation(operation->id, absl::ZeroDuration())->done);
+}
+
 TEST_CASE("RunControl ends a run that has failed, with the first reason", "[run_control]") {
   RunControl control(5, StartMode::kTrain);
   control.OnStarted(0, 0);

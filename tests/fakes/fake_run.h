@@ -135,6 +135,7 @@ class RecordingProgress : public ProgressSink {
   void OnLogProbs(int64_t, const LogProbComparison& comparison) override {
     comparisons.push_back(comparison);
   }
+  void OnShortened(int64_t steps) override { shortened.push_back(steps); }
   void OnStep(const StepRecord&) override {}
   void OnEvaluation(const EvaluationRecord&) override {}
   void OnMessage(const std::string& text) override { messages.push_back(text); }
@@ -142,6 +143,7 @@ class RecordingProgress : public ProgressSink {
 
   std::vector<std::string> phases, messages;
   std::vector<LogProbComparison> comparisons;
+  std::vector<int64_t> shortened;
 };
 
 // Workers restart while somebody waits for them: Kill marks them lost, the next sleep of the clock

@@ -159,6 +159,24 @@ TEST_CASE("ConsoleProgress ends with what a long tail of generation costs", "[re
   }
 }
 
+TEST_CASE("ConsoleProgress counts to the end of a run that became shorter, and expects its share",
+          "[report][console]") {
+  Screen screen(false);
+  screen.progress.OnRunStart(
+      {.run_id = "r", .run_dir = "d", .total_steps = 50, .expected_val_rise = 0.4});
+  screen.progress.OnShortened(10);
+  screen.clock.now += absl::Seconds(5);
+  screen.progress.OnStep(MakeStep(1));
+  REQUIRE(Has(screen.Text(), "step 1/10"));
+  REQUIRE(Has(screen.Text(), "ETA 45.0 s"));
+  RunSummary summary{.completed = true, .steps = 10};
+  summary.evaluations = {{.step = 0, .prompts = 80, .metrics = {{kValRewardMean, 0.1}}},
+                         {.step = 10, .prompts = 80, .metrics = {{kValRewardMean, 0.15}}}};
+  screen.progress.OnRunEnd(summary);
+  INFO(screen.Text());
+  REQUIRE(Has(screen.Text(), "less than the 0.08 expected"));
+}
+
 TEST_CASE("ConsoleProgress tells a resumed run's own steps from all", "[report][console]") {
   for (const int64_t first : {0, 3}) {
     Screen screen(false);
