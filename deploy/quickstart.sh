@@ -1,33 +1,113 @@
 #!/usr/bin/env bash
 # From a fresh clone to a language model that learns to add: set-up, build, model, data, training.
-#   deploy/quickstart.sh [--set key=value ...] [--start-paused]
-# Every part that is done already is skipped. Ctrl-C stops cleanly; started again, an interrupted
-# run resumes from its last checkpoint, and a finished one starts anew.
+#   deploy/quickstart.sh [--steps N] [--set key=value ...] [--start-paused]
+# --steps N       trains N steps; 50 make the whole curve. Without it the first steps are measured, and as
+#                 many are made as take 5 minutes with both validations: 50 at most, 8 at least.
+# --start-paused  trains only what `tandemctl run` asks for
+# Every part that is done already is skipped, and each tells how long it takes yet. Ctrl-C stops cleanly;
+# started again, an interrupted run resumes from its last checkpoint, and a finished one starts anew, or
+# goes on where --steps asks for more steps than it has made.
+# Environment: TANDEM_HOME and TANDEM_BUILD_DIR, folders for what is made where the checkout is not to
+# be written (docs/quickstart.md); TANDEM_JOBS, compilers at once; TANDEM_PROGRESS_SECONDS between lines
+# about progress where stdout is no terminal (15).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+CONFIG="$ROOT/configs/quickstart.yaml"
+MINUTES=5
+FEWEST=8
+PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandem-parity tandemctl tandem-launcher)
+# MiB that each part leaves behind, at its largest.
+TORCH_MIB=2000 BUILD_MIB=1500 MODEL_MIB=600 RUN_MIB=5000
+LONGEST_RUN_DIR=80 # bytes: a Unix socket's path takes 107, and the longest name there is 25
+
 usage_if_asked "$@"
-for argument in "$@"; do
-  case "$argument" in
-    --set | --start-paused | [!-]*=*) ;;
-    *) fail_usage "unknown argument $argument" ;;
+steps="" paused="" wanted=""
+settings=()
+while (($# > 0)); do
+  case "$1" in
+    --steps)
+      [[ "${2:-}" =~ ^[1-9][0-9]{0,8}$ ]] || fail_usage "--steps takes a number from 1 on, not \"${2:-}\""
+      steps="$2"
+      shift
+      ;;
+    --start-paused) paused=yes settings+=("$1") ;;
+    --set) [[ "${2:-}" == [!-]*=* ]] || fail_usage "--set takes key=value, not \"${2:-}\"" ;;
+    [!-]*=*)
+      wanted+=" $1 "
+      settings+=(--set "$1")
+      ;;
+    *) fail_usage "unknown argument $1" ;;
   esac
+  shift
 done
 
-DATA="$ROOT/data/addition"
-PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandem-parity tandemctl tandem-launcher)
+is_set() { [[ "$wanted" == *" $1="* ]]; }
+of_config() { sed -nE "s/^ *$1: *([^ #]+).*/\1/p" "$CONFIG"; }
 
-say "quickstart: 1/4 set-up"
+# How long the run is: what was asked for, or what 5 minutes allow.
+choose_length() {
+  local all rise
+  all="$(of_config total_training_steps)"
+  if [ -n "$steps" ]; then
+    settings+=(--set "trainer.total_training_steps=$steps")
+    ((steps < all)) && ! is_set trainer.expected_val_rise || return 0
+    rise="$(awk "BEGIN {print $(of_config expected_val_rise) * $steps / $all}")"
+    settings+=(--set "trainer.expected_val_rise=$rise")
+  elif [ -z "$paused" ] && ! is_set trainer.total_training_steps && ! is_set trainer.max_seconds; then
+    say "training: after its second step it says how many end within $MINUTES min ($FEWEST at least);
+    deploy/quickstart.sh --steps $all makes the whole curve"
+    settings+=(--set "trainer.max_seconds=$((60 * MINUTES))" --set "trainer.min_training_steps=$FEWEST")
+    # A validation of 8 samples each takes as long as three steps, twice.
+    is_set rollout.val_kwargs.n || settings+=(--set rollout.val_kwargs.n=4)
+  fi
+}
+
+# What would end a part that comes later is said before the first one.
+check_before() {
+  local run_dir="$HOME_DIR/runs/tandem/quickstart" need=$RUN_MIB
+  need_home
+  ((${#run_dir} <= LONGEST_RUN_DIR)) || is_set cluster.run_dir || fail "the run's folder would be
+  $run_dir,
+  ${#run_dir} bytes long, and paths of sockets in it may have 107: $LONGEST_RUN_DIR are left for the folder.
+  Name a shorter one and start again: deploy/quickstart.sh --set cluster.run_dir=/tmp/tandem-quickstart"
+  grep -qw avx2 /proc/cpuinfo && grep -qw fma /proc/cpuinfo \
+    || fail "this processor has no AVX2 with FMA, which Tandem's kernels need: use another machine"
+  [ -f "$VENV/tandem-wheels" ] || need=$((need + TORCH_MIB))
+  if [ ! -x "$BUILD/bin/tandem-launcher" ]; then
+    need=$((need + BUILD_MIB))
+    need_space "$BUILD" "$BUILD_MIB" "the build" # which may be on another disk
+  fi
+  [ -d "$HOME_DIR/models" ] || need=$((need + MODEL_MIB))
+  need_space "$HOME_DIR" "$need" "the quickstart"
+}
+
+part() {
+  export TANDEM_PART="$1"
+  say "quickstart: $1"
+}
+
+make_data() {
+  local data="$HOME_DIR/data/addition"
+  [ ! -f "$data/train.jsonl" ] || [ ! -f "$data/val.jsonl" ] || return 0
+  say "data: additions of 0-20, a fifth of the pairs held out, into $(short "$data")"
+  rm -rf "$data.new"
+  "$BUILD/bin/tandemctl" data make addition "$data.new"
+  rm -rf "$data"
+  mv "$data.new" "$data"
+}
+
+check_before
+part "1/5 set-up"
 deploy/setup.sh
-say "quickstart: 2/4 build"
+part "2/5 build"
 deploy/build.sh "${PROGRAMS[@]}"
-say "quickstart: 3/4 model and data"
+part "3/5 model"
 deploy/fetch_model.sh
-if [ ! -f "$DATA/train.jsonl" ] || [ ! -f "$DATA/val.jsonl" ]; then
-  say "data: additions of 0-20, a fifth of the pairs held out, into ${DATA#"$ROOT"/}"
-  rm -rf "$DATA.new"
-  "$BUILD/bin/tandemctl" data make addition "$DATA.new"
-  rm -rf "$DATA"
-  mv "$DATA.new" "$DATA"
-fi
-say "quickstart: 4/4 training (preparation took $(seconds) s)"
-exec deploy/launch.sh configs/quickstart.yaml "$@"
+part "4/5 data"
+make_data
+part "5/5 training"
+say "preparation took $(seconds) s"
+choose_length
+cd "$HOME_DIR" # the config names models, data and runs from where it is started
+unset TANDEM_PART
+exec "$ROOT/deploy/launch.sh" "$CONFIG" "${settings[@]}"
