@@ -19,7 +19,7 @@ python3 deploy/scripts/check_layers.py
 python3 deploy/scripts/check_sizes.py
 python3 deploy/scripts/check_docs.py
 python3 deploy/scripts/api_docs.py --check
-for script in deploy/*.sh deploy/scripts/*.sh docs/examples/*.sh .ci/run; do bash -n "$script"; done
+for script in deploy/*.sh deploy/*/*.sh docs/examples/*.sh .ci/run; do bash -n "$script"; done
 deploy/scripts/format.sh --check
 deploy/scripts/plain_build.sh
 python3 deploy/scripts/run_tidy.py --build "$ROOT/build-plain" --jobs "$(nproc)" "${tidy[@]}"

@@ -33,6 +33,8 @@ def make_package(folder, sources="0123"):
     for name, body in PROGRAMS.items():
         write(folder / "bin" / name, f"#!/bin/sh\n{body}\n", 0o755)
     write(folder / "quickstart", (ROOT / "deploy/package/quickstart.sh").read_text(), 0o755)
+    write(folder / "configs/quickstart.yaml",
+          "trainer:\n  total_training_steps: 50  # all\n  expected_val_rise: 0.4\n")
     write(folder / "BUILD.txt", f"version 0.1.0\nsources {sources}\n")
     return folder
 
@@ -65,11 +67,12 @@ class Quickstart(InFolder):
         done = self.run_it("--gguf", str(self.folder / "some.gguf"), "--steps", "3", "rollout.n=4")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(f"launched in {self.folder}/work here", done.stdout)
-        self.assertIn("configs/quickstart.yaml --set trainer.total_training_steps=3 rollout.n=4",
-                      done.stdout)
+        self.assertIn("configs/quickstart.yaml --set trainer.total_training_steps=3 "
+                      "--set trainer.expected_val_rise=0.024 rollout.n=4", done.stdout)
         for name in ("models/SmolLM2-135M-Instruct/model.safetensors", "data/addition/train.jsonl"):
             self.assertTrue((self.folder / "work here" / name).exists(), name)
         again = self.run_it()
+        self.assertIn("--set trainer.max_seconds=300 --set trainer.min_training_steps=8", again.stdout)
         self.assertIn("model: models/SmolLM2-135M-Instruct is there", again.stdout)
 
     def test_a_model_directory_is_handed_on(self):
@@ -164,8 +167,8 @@ class BesideACheckout(InFolder):
         write(self.root / "models/SmolLM2-135M-Instruct/tokenizer.json", "")
         told = self.quickstart("--set", "rollout.n=4")
         self.assertIn("nothing is built", told)
-        self.assertIn(f"launched in {self.root}: --config {package}/configs/quickstart.yaml "
-                      "--set rollout.n=4", told)
+        self.assertIn(f"launched in {self.root}: --config {package}/configs/quickstart.yaml ", told)
+        self.assertIn("--set rollout.n=4\n", told)
         self.assertIn("building", self.quickstart(TANDEM_PACKAGE="no"))
 
     def test_a_package_of_other_sources_is_left_aside_unless_named(self):
