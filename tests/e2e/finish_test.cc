@@ -85,7 +85,7 @@ TEST_CASE("a run whose time is bounded ends complete, and is made anew by the ne
   const int64_t made = std::stoll(rig.RunFile("checkpoints/finished"));
   REQUIRE(made >= 3);
   REQUIRE(made < 1000);
-  REQUIRE(LinesOf(rig).size() == static_cast<size_t>(made));
+  REQUIRE(LinesOfSteps(rig).size() == static_cast<size_t>(made));
 
   REQUIRE(rig.Launch().Wait() == 0);
   REQUIRE(Has(rig.Log("launcher"), "had finished its " + std::to_string(made) + " steps"));
