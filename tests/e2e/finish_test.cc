@@ -74,24 +74,6 @@ TEST_CASE("a run whose time is bounded ends complete, and is made anew by the ne
   REQUIRE(rig.LeftBehind() == "");
 }
 
-TEST_CASE("a run whose time is bounded ends complete, and is made anew by the next start") {
-  ClusterRig rig({.config = {{"trainer.total_training_steps", "1000"},
-                             {"trainer.max_seconds", "1"},
-                             {"trainer.min_training_steps", "3"}}});
-  REQUIRE(rig.Launch().Wait() == 0);
-  INFO(rig.Log("launcher"));
-  REQUIRE(Has(rig.Log("launcher"), "of 1000 steps in"));
-  REQUIRE(Has(rig.Log("launcher"), "with trainer.max_seconds=0"));
-  const int64_t made = std::stoll(rig.RunFile("checkpoints/finished"));
-  REQUIRE(made >= 3);
-  REQUIRE(made < 1000);
-  REQUIRE(LinesOfSteps(rig).size() == static_cast<size_t>(made));
-
-  REQUIRE(rig.Launch().Wait() == 0);
-  REQUIRE(Has(rig.Log("launcher"), "had finished its " + std::to_string(made) + " steps"));
-  REQUIRE(rig.LeftBehind() == "");
-}
-
 TEST_CASE("a controller that is restarted goes on although it was told to start anew") {
   ClusterRig rig({.config = {{"trainer.resume_mode", "disable"}}});
   rig.SetFault("controller", 0, "train", 3);
