@@ -119,6 +119,16 @@ class Estimate:
         return (compiling + LINK_SECONDS * len(programs) + running) / CORES
 
 
+def take_in(turn, left, estimate, seconds):
+    """Moves programs of `left` to `turn`, always the one that adds least, until nothing fits."""
+    while left:
+        cost, place = min((estimate.seconds(turn + [program]), place)
+                          for place, program in enumerate(left))
+        if cost > seconds:
+            break
+        turn.append(left.pop(place))
+
+
 def deal(programs, estimate, seconds):
     """Turns: lists of programs. A turn begins with the costliest program that is left and takes in
     whichever adds least, until nothing fits."""
@@ -127,12 +137,7 @@ def deal(programs, estimate, seconds):
     turns = []
     while left:
         turn = [left.pop(0)]
-        while left:
-            cost, place = min((estimate.seconds(turn + [program]), place)
-                              for place, program in enumerate(left))
-            if cost > seconds:
-                break
-            turn.append(left.pop(place))
+        take_in(turn, left, estimate, seconds)
         turns.append(turn)
     return turns
 
@@ -157,12 +162,7 @@ def add_changed(today, programs, changed, estimate, seconds):
     today = list(today)
     left = [program for program in programs if (program.sanitizer, program.name) in changed
             and program not in today]
-    while left:
-        cost, place = min((estimate.seconds(today + [program]), place)
-                          for place, program in enumerate(left))
-        if cost > seconds:
-            break
-        today.append(left.pop(place))
+    take_in(today, left, estimate, seconds)
     return today, left
 
 
