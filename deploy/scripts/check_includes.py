@@ -53,12 +53,14 @@ def commands_of(build):
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = pathlib.Path(entry["directory"], entry["file"]).resolve()
         generated = file.is_relative_to(build)
-        if file.suffix == ".cu" or (generated and not file.name.endswith(".emulated.cc")) \
-                or not file.is_relative_to(build if generated else ROOT):
-            continue
-        if "/Unity/" in str(file):
+        base = build if generated else ROOT
+        # CMake's units are in a folder Unity, ours in build/unity.
+        if file.is_relative_to(base) and "unity" in str(file.relative_to(base).parent).lower().split("/"):
             raise SystemExit(f"error: {build} is a unity build; deploy/scripts/plain_build.sh makes a plain one")
-        name = file.relative_to(build if generated else ROOT)
+        if file.suffix == ".cu" or (generated and not file.name.endswith(".emulated.cc")) \
+                or not file.is_relative_to(base):
+            continue
+        name = file.relative_to(base)
         words = entry.get("arguments") or shlex.split(entry["command"])
         # The same source for a second program says nothing more.
         found.setdefault(str(name), (entry["directory"], syntax_command(words)))
