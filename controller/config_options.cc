@@ -107,7 +107,6 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.greedy_baselines = algorithm.adv_estimator() == "remax";
   options.advantage = {.by_std = algorithm.norm_adv_by_std_in_grpo(),
                        .gamma = algorithm.gamma(),
-                       .lam = algorithm.lam(),
                        .component_weights = {algorithm.gdpo_reward_weights().begin(),
                                              algorithm.gdpo_reward_weights().end()}};
   options.gdpo_reward_keys = {algorithm.gdpo_reward_keys().begin(),

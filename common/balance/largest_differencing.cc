@@ -100,17 +100,6 @@ void PushSmall(const std::vector<int64_t>& values, size_t step, Heap& heap) {
   }
 }
 
-absl::Status CheckSizes(size_t values, int64_t parts, bool equal_size) {
-  if (parts < 1) return InvalidArgument("{} values cannot be dealt to {} parts", values, parts);
-  if (equal_size && values % static_cast<size_t>(parts) != 0) {
-    return InvalidArgument(
-        "{} values do not go into {} parts of equal size; give a multiple of {} values, or let the "
-        "sizes differ",
-        values, parts, parts);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 Lists LargestDifferencing(const std::vector<int64_t>& values, int64_t parts, bool equal_size) {
@@ -136,28 +125,21 @@ Lists LargestDifferencing(const std::vector<int64_t>& values, int64_t parts, boo
 absl::StatusOr<Lists> BalancedPartitions(const std::vector<int64_t>& values,
                                          int64_t parts,
                                          bool equal_size) {
-  TANDEM_RETURN_IF_ERROR(CheckSizes(values.size(), parts, equal_size));
+  if (parts < 1) {
+    return InvalidArgument("{} values cannot be dealt to {} parts", values.size(), parts);
+  }
+  if (equal_size && std::ssize(values) % parts != 0) {
+    return InvalidArgument(
+        "{} values do not go into {} parts of equal size; give a multiple of {} values, or let the "
+        "sizes differ",
+        values.size(), parts, parts);
+  }
   if (std::ssize(values) < parts) {
     return InvalidArgument("{} values do not fill {} parts; ask for at most {}", values.size(),
                            parts, values.size());
   }
   Lists lists = LargestDifferencing(values, parts, equal_size);
   for (std::vector<int64_t>& list : lists) std::sort(list.begin(), list.end());
-  return lists;
-}
-
-absl::StatusOr<Lists> GreedyPartition(const std::vector<int64_t>& values,
-                                      int64_t parts,
-                                      bool equal_size) {
-  TANDEM_RETURN_IF_ERROR(CheckSizes(values.size(), parts, equal_size));
-  Lists lists(static_cast<size_t>(parts));
-  std::vector<std::pair<size_t, int64_t>> loads(lists.size());  // length if it counts, and sum
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto least = std::min_element(loads.begin(), loads.end());
-    lists[static_cast<size_t>(least - loads.begin())].push_back(static_cast<int64_t>(i));
-    least->first += equal_size ? 1 : 0;
-    least->second += values[i];
-  }
   return lists;
 }
 

@@ -25,10 +25,4 @@ std::vector<std::vector<int64_t>> LargestDifferencing(const std::vector<int64_t>
 absl::StatusOr<std::vector<std::vector<int64_t>>> BalancedPartitions(
     const std::vector<int64_t>& values, int64_t parts, bool equal_size);
 
-// Each value, in the order given, to the list with the smallest sum so far, the first of them on a
-// tie (verl: greedy_partition). equal_size: to the shortest lists first. InvalidArgument as above,
-// but lists may stay empty.
-absl::StatusOr<std::vector<std::vector<int64_t>>> GreedyPartition(
-    const std::vector<int64_t>& values, int64_t parts, bool equal_size);
-
 }  // namespace tandem

@@ -25,8 +25,9 @@ namespace {
 constexpr absl::Duration kRegisterDeadline = absl::Seconds(10);
 constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
-// A port that takes connections and ends them for so long is no controller that is starting.
-constexpr absl::Duration kHandshakePatience = absl::Seconds(3);
+// A port that takes connections and ends them so many times in a row, which takes three seconds, is
+// no controller that is starting. Attempts are counted, as a process may stand still between two.
+constexpr int kHandshakeAttempts = 15;
 
 bool IsUnreachable(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
@@ -75,7 +76,7 @@ class GrpcMembershipAgent : public MembershipAgent {
 
   absl::Status FirstRegistration(absl::Duration timeout) {
     const absl::Time deadline = absl::Now() + timeout;
-    absl::Time last_absent = absl::Now();
+    int cut_off = 0;
     bool told = false;
     while (true) {
       absl::Status status = Register(&registration_);
@@ -84,10 +85,10 @@ class GrpcMembershipAgent : public MembershipAgent {
         return status;
       }
       if (!IsUnreachable(status)) return status;
-      const bool cut_off =
+      const bool is_cut_off =
           absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
-      if (!cut_off) last_absent = absl::Now();
-      if (absl::Now() - last_absent > kHandshakePatience) return NoHandshake(status);
+      cut_off = is_cut_off ? cut_off + 1 : 0;
+      if (cut_off == kHandshakeAttempts) return NoHandshake(status);
       if (absl::Now() + kRetryPause >= deadline) {
         return MakeStatus(absl::StatusCode::kUnavailable,
                           "no controller at {} within {}: {}; start tandem-controller, or correct "

@@ -31,6 +31,11 @@ struct Answer {
   int32_t world_size = 0;
 };
 
+// A wait ends soon enough to look at the deadline again.
+absl::Time EndOfSlice(const SharedMemoryGroupOptions& options, absl::Time deadline) {
+  return absl::Now() + std::min(deadline - options.clock->Now(), kRendezvousSlice);
+}
+
 absl::Status CheckCancelled(const SharedMemoryGroupOptions& options) {
   if (options.cancelled != nullptr && options.cancelled->load()) {
     return MakeStatus(absl::StatusCode::kAborted, "rank {}: joining generation {} was cancelled",
@@ -99,9 +104,8 @@ absl::StatusOr<GroupLink> Host(const SharedMemoryGroupOptions& options, absl::Ti
   while (status.ok() && !all_here()) {
     status = CheckCancelled(options);
     if (!status.ok()) break;
-    if (absl::Now() >= deadline) status = RanksMissing(options, link.connections);
-    auto connection =
-        AcceptLocal(listener.get(), std::min(deadline, absl::Now() + kRendezvousSlice));
+    if (options.clock->Now() >= deadline) status = RanksMissing(options, link.connections);
+    auto connection = AcceptLocal(listener.get(), EndOfSlice(options, deadline));
     if (connection.ok()) {
       Receive(options, std::move(connection).value(), &link.connections);
     } else if (status.ok() && !absl::IsDeadlineExceeded(connection.status())) {
@@ -141,7 +145,7 @@ absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::T
   hello.staging_bytes = options.staging_bytes;
   hello.rank = options.rank;
   hello.world_size = options.world_size;
-  for (; absl::Now() < deadline; absl::SleepFor(kRetry)) {
+  for (; options.clock->Now() < deadline; absl::SleepFor(kRetry)) {
     TANDEM_RETURN_IF_ERROR(CheckCancelled(options));
     auto connection = ConnectLocal(options.rendezvous);
     if (absl::IsUnavailable(connection.status())) continue;
@@ -154,8 +158,8 @@ absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::T
     do {
       TANDEM_RETURN_IF_ERROR(CheckCancelled(options));
       received = ReceiveMessage(connection->get(), &answer, sizeof(answer),
-                                std::min(deadline, absl::Now() + kRendezvousSlice), &link.segment);
-    } while (absl::IsDeadlineExceeded(received) && absl::Now() < deadline);
+                                EndOfSlice(options, deadline), &link.segment);
+    } while (absl::IsDeadlineExceeded(received) && options.clock->Now() < deadline);
     if (!received.ok()) continue;
     if (answer.verdict == Verdict::kWelcome) {
       link.connections.push_back(std::move(connection).value());
@@ -172,7 +176,7 @@ absl::StatusOr<GroupLink> Visit(const SharedMemoryGroupOptions& options, absl::T
 }  // namespace
 
 absl::StatusOr<GroupLink> MeetGroup(const SharedMemoryGroupOptions& options) {
-  const absl::Time deadline = absl::Now() + options.deadline;
+  const absl::Time deadline = options.clock->Now() + options.deadline;
   return options.rank == 0 ? Host(options, deadline) : Visit(options, deadline);
 }
 

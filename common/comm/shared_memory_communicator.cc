@@ -5,8 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <absl/time/clock.h>
-
 #include "common/base/status_macros.h"
 #include "common/comm/call_signature.h"
 #include "common/comm/group_rendezvous.h"
@@ -104,7 +102,7 @@ absl::Status SharedMemoryCommunicator::Start(const char* collective,
   TANDEM_RETURN_IF_ERROR(segment_->status());
   collective_ = collective;
   signature_ = CallSignature(collective, sizes);
-  deadline_ = absl::Now() + options_.deadline;
+  deadline_ = options_.clock->Now() + options_.deadline;
   ++calls_;
   return absl::OkStatus();
 }
@@ -134,6 +132,9 @@ absl::Status SharedMemoryCommunicator::WaitFor(int rank, uint32_t steps) {
   }
   std::atomic<uint32_t>& word = segment_->line(rank).steps;
   while (true) {
+    // Known before the others are looked at: who has come by then is in time, however long this
+    // thread is held up here.
+    const absl::Duration left = deadline_ - options_.clock->Now();
     const uint32_t seen = word.load(std::memory_order_acquire);
     if (static_cast<int32_t>(seen - steps) >= 0) return absl::OkStatus();
     TANDEM_RETURN_IF_ERROR(segment_->status());
@@ -145,7 +146,6 @@ absl::Status SharedMemoryCommunicator::WaitFor(int rank, uint32_t steps) {
                      "rank {} is gone: rank {} was waiting for it in {} (call {}, generation {})",
                      gone, options_.rank, collective_, calls_, options_.generation));
     }
-    const absl::Duration left = deadline_ - absl::Now();
     if (left <= absl::ZeroDuration()) return Fail(TooLate(steps));
     WaitWhileEqual(&word, seen, std::min(left, kSleepSlice));
   }

@@ -9,6 +9,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
+#include "common/base/clock.h"
 #include "common/comm/communicator.h"
 #include "common/comm/host_group.h"
 
@@ -23,6 +24,8 @@ struct SharedMemoryGroupOptions {
   int64_t staging_bytes = 1 << 20;               // one of the two staging buffers of a rank
   const std::atomic<bool>* cancelled = nullptr;  // ends a pending Join when set
   bool single_channel = false;                   // of NCCL, where it takes part: NcclOptions
+  // Of the deadline where this group waits; waits for devices have clocks of their own.
+  Clock* clock = &RealClock();
 };
 
 // Blocks until all ranks have joined; any start order. World 1 gives a SoloCommunicator.

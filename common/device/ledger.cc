@@ -9,14 +9,6 @@
 
 namespace tandem {
 
-int64_t BytesIn(const LedgerSnapshot& snapshot, Location location) {
-  int64_t sum = 0;
-  for (const LedgerEntry& entry : snapshot.entries) {
-    if (entry.location == location) sum += entry.current_bytes;
-  }
-  return sum;
-}
-
 int64_t BytesOf(const LedgerSnapshot& snapshot, const std::string& tag) {
   int64_t sum = 0;
   for (const LedgerEntry& entry : snapshot.entries) {

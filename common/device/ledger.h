@@ -14,9 +14,8 @@
 
 namespace tandem {
 
-// Bytes held under `tag` wherever they lie, and in `location` under whatever tag.
+// Bytes held under `tag` wherever they lie.
 int64_t BytesOf(const LedgerSnapshot& snapshot, const std::string& tag);
-int64_t BytesIn(const LedgerSnapshot& snapshot, Location location);
 
 // Thread-safe. Make it before anything that it counts: what the process holds then is the baseline.
 class Ledger {

@@ -15,13 +15,6 @@ std::string WithoutWrapping(const std::string& name) {
 
 }  // namespace
 
-std::optional<std::string> NormalizePeftParamName(const std::string& name) {
-  if (absl::StrContains(name, "lora_") || absl::StrContains(name, ".adapter_")) {
-    return std::nullopt;
-  }
-  return WithoutWrapping(name);
-}
-
 std::optional<PeftTensorName> ParsePeftTensorName(const std::string& name) {
   const std::string plain = WithoutWrapping(name);
   absl::string_view rest = plain;

@@ -8,11 +8,6 @@
 
 namespace tandem {
 
-// The HF name of a base tensor of a model with adapters, as verl's normalize_peft_param_name:
-// "base_model.model.model.norm.weight" and "base_model.model.model.layers.0.mlp.up_proj.base_layer
-// .weight" lose prefix and infix. Nothing for what belongs to an adapter.
-std::optional<std::string> NormalizePeftParamName(const std::string& name);
-
 struct PeftTensorName {
   std::string module;  // HF spelling
   LoraMatrix matrix = LoraMatrix::kA;

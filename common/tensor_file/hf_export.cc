@@ -5,6 +5,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/model_spec/row_ranges.h"
+#include "common/tensor_file/atomic_file.h"
 #include "common/tensor_file/safetensors_writer.h"
 
 namespace tandem {
@@ -77,16 +78,6 @@ absl::Status WriteHfFiles(const ModelSpec& spec,
     TANDEM_RETURN_IF_ERROR(WriteTensor(tensor, source, *writer));
   }
   return writer->Finish();
-}
-
-absl::Status ExportHfCheckpoint(const ModelSpec& spec,
-                                const std::string& tokenizer_dir,
-                                const std::string& out_dir,
-                                const RowSource& source,
-                                AtomicDirectory::IfExists if_exists) {
-  TANDEM_ASSIGN_OR_RETURN(const auto directory, AtomicDirectory::Create(out_dir, if_exists));
-  TANDEM_RETURN_IF_ERROR(WriteHfFiles(spec, tokenizer_dir, directory->partial_path(), source));
-  return directory->Commit();
 }
 
 }  // namespace tandem

@@ -10,7 +10,6 @@
 #include <absl/status/statusor.h>
 
 #include "common/model_spec/model_spec.h"
-#include "common/tensor_file/atomic_file.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
@@ -30,14 +29,6 @@ absl::Status WriteHfFiles(const ModelSpec& spec,
                           const std::string& tokenizer_dir,
                           const std::string& dir,
                           const RowSource& source);
-
-// The same as one atomic directory.
-absl::Status ExportHfCheckpoint(
-    const ModelSpec& spec,
-    const std::string& tokenizer_dir,
-    const std::string& out_dir,
-    const RowSource& source,
-    AtomicDirectory::IfExists if_exists = AtomicDirectory::IfExists::kRefuse);
 
 // Copies tokenizer.json, tokenizer_config.json and their companions; NotFound if tokenizer_dir has
 // no tokenizer.json.

@@ -90,7 +90,6 @@ class TrainingStateReader {
 
   // Rank 0's; `world` is the number of ranks that wrote.
   const TrainingStateHeader& header() const { return headers_[0]; }
-  const std::vector<TrainingStateHeader>& headers() const { return headers_; }
   // Rows of dim 0 into `out`. InvalidArgument for rows outside the tensor; FailedPrecondition for
   // masters or moments that were not saved; DataLoss names a file whose bytes are not those that
   // were written.

@@ -23,7 +23,6 @@ absl::Status CheckRow(const AdvantageEstimator& estimator,
     TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "rewards", row.rewards));
     TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "a mask", row.mask));
   }
-  if (needs.values) TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "values", row.values));
   if (needs.policy) {
     TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "log-probs", row.log_probs));
     TANDEM_RETURN_IF_ERROR(CheckArray(estimator, row, "sum_pi_squared", row.sum_pi_squared));
@@ -74,8 +73,7 @@ absl::Status AdvantageBatch::Settle() {
 void AdvantageBatch::Whiten(const AdvantageRow& row, RowAdvantage& result) const {
   result.value = whitener_(result.value);
   for (size_t t = 0; t < result.tokens.size(); ++t) {
-    const bool zero = estimator_.whitening == Whitening::kTrained && row.mask[t] == 0;
-    result.tokens[t] = zero ? 0.0 : whitener_(result.tokens[t]);
+    result.tokens[t] = row.mask[t] == 0 ? 0.0 : whitener_(result.tokens[t]);
   }
 }
 

@@ -27,7 +27,6 @@ struct AdvantageRow {
   std::vector<float> log_probs;       // of the tokens, under the policy that samples are taken from
   std::vector<float> sum_pi_squared;  // sum over the vocabulary of the squared probabilities
   std::vector<float> is_weights;      // rollout importance weights; empty: all 1
-  std::vector<float> values;          // of a critic
 };
 
 // In order of sample id: sums are made in this order, so that arrival does not change a bit.
@@ -37,7 +36,6 @@ using AdvantageGroup = std::vector<AdvantageRow>;
 struct AdvantageNeeds {
   bool rewards = false;  // and the mask
   bool policy = false;   // log_probs, sum_pi_squared and, if there are any, is_weights
-  bool values = false;
   bool baseline = false;
   bool components = false;
 };
@@ -46,7 +44,6 @@ struct AdvantageOptions {
   bool by_std = true;             // algorithm.norm_adv_by_std_in_grpo
   std::optional<double> epsilon;  // none: the estimator's own
   double gamma = 1;
-  double lam = 1;
   std::vector<double> component_weights;  // one per component; empty: all 1
   std::optional<bool> handle_zero_tail;   // of the token baselines; none: the estimator's own
 };
@@ -66,8 +63,7 @@ struct RowAdvantage {
 
 enum class Whitening {
   kNone,
-  kTrained,    // (x - mean) / sqrt(var + 1e-8) over the step's trained tokens, 0 elsewhere
-  kEverywhere  // the same, and masked tokens are moved and scaled like the others
+  kTrained  // (x - mean) / sqrt(var + 1e-8) over the step's trained tokens, 0 elsewhere
 };
 
 struct AdvantageEstimator {

@@ -14,7 +14,6 @@ const auto& Table() {
                                     GrpoEstimator("grpo_vectorized"),
                                     GrpoPasskEstimator(),
                                     GdpoEstimator(),
-                                    GaeEstimator(),
                                     RlooEstimator(),
                                     RlooVectorizedEstimator(),
                                     ReinforcePlusPlusEstimator(),

@@ -136,7 +136,6 @@ TEST_CASE("the advantage estimator gets its keys", "[config_options]") {
   REQUIRE(options.adv_estimator == "gdpo");
   REQUIRE_FALSE(options.advantage.by_std);
   REQUIRE(options.advantage.gamma == 0.5);
-  REQUIRE(options.advantage.lam == 0.25);
   REQUIRE(options.gdpo_reward_keys == std::vector<std::string>{"score", "format"});
   REQUIRE(options.advantage.component_weights == std::vector<double>{1, 0.5});
 }

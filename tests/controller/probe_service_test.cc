@@ -6,6 +6,7 @@
 #include "common/rpc/server.h"
 #include "controller/cluster_service.h"
 #include "tests/fakes/fake_run.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 
@@ -30,7 +31,7 @@ TEST_CASE(
     pull.set_step(3);
     pull.set_probe(true);
     grpc::ClientContext pulling;
-    SetDeadline(pulling, absl::Seconds(20));
+    SetDeadline(pulling, testing::kPatience);
     const auto reader = stub->StreamSamples(&pulling, pull);
     v1::StreamSamplesResponse message;
     REQUIRE(reader->Read(&message));
@@ -49,7 +50,7 @@ TEST_CASE(
     REQUIRE(reader->Finish().ok());
     REQUIRE_FALSE(run.probe.Compare().ok());
     grpc::ClientContext putting;
-    SetDeadline(putting, absl::Seconds(20));
+    SetDeadline(putting, testing::kPatience);
     v1::PutLogProbsResponse accepted;
     const auto writer = stub->PutLogProbs(&putting, &accepted);
     REQUIRE(writer->Write(put));

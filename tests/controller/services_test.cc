@@ -18,6 +18,7 @@
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tandem/v1/trainer.grpc.pb.h"
 #include "tests/fakes/fake_run.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 namespace {
@@ -28,7 +29,7 @@ grpc::Status Call(Stub& stub,
                   const Request& request,
                   Response* response) {
   grpc::ClientContext context;
-  SetDeadline(context, absl::Seconds(20));
+  SetDeadline(context, testing::kPatience);
   return (stub.*method)(&context, request, response);
 }
 
@@ -105,7 +106,7 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
   request.set_step(3);
   request.set_mini_batch(-1);
   grpc::ClientContext context;
-  SetDeadline(context, absl::Seconds(20));
+  SetDeadline(context, testing::kPatience);
   const auto reader = stub->StreamSamples(&context, request);
   std::vector<uint64_t> ids;
   v1::StreamSamplesResponse message;
@@ -125,12 +126,12 @@ TEST_CASE("ClusterService streams a rank's samples in messages below 4 MiB", "[s
 
   request.set_step(2);
   grpc::ClientContext other_step;
-  SetDeadline(other_step, absl::Seconds(20));
+  SetDeadline(other_step, testing::kPatience);
   REQUIRE(stub->StreamSamples(&other_step, request)->Finish().error_code() ==
           grpc::StatusCode::NOT_FOUND);
   request.mutable_worker()->set_incarnation(9);
   grpc::ClientContext other_worker;
-  SetDeadline(other_worker, absl::Seconds(20));
+  SetDeadline(other_worker, testing::kPatience);
   REQUIRE(stub->StreamSamples(&other_worker, request)->Finish().error_code() ==
           grpc::StatusCode::ABORTED);
 }
@@ -149,7 +150,7 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
                                             .rank = 0,
                                             .device = "cpu:0",
                                             .boot_id = "host"},
-                                           absl::Seconds(20));
+                                           testing::kPatience);
   REQUIRE(agent.ok());
   REQUIRE((*agent)->registration().vocab_limit() == 260);
   REQUIRE((*agent)->incarnation() == 2);  // the fake run has a rollout 0 already
@@ -171,7 +172,7 @@ TEST_CASE("The rollout client streams samples, changes states and can be cancell
   FakeRolloutService service;
   const std::string address = "unix:" + (dir.path() / "r.sock").string();
   const auto server = *RpcServer::Start(address, {&service});
-  const auto client = *MakeGrpcRolloutClient(address, 5, absl::Seconds(20), {});
+  const auto client = *MakeGrpcRolloutClient(address, 5, testing::kPatience, {});
   std::vector<uint64_t> ids;
   std::promise<absl::Status> done;
   client->Generate(
@@ -184,7 +185,7 @@ TEST_CASE("The rollout client streams samples, changes states and can be cancell
   REQUIRE(service.last_level == 2);
   REQUIRE(client->Sleep(SleepMode::kDrainOnly).ok());
   REQUIRE(service.last_level == 0);
-  const auto stranger = *MakeGrpcRolloutClient(address, 6, absl::Seconds(20), {});
+  const auto stranger = *MakeGrpcRolloutClient(address, 6, testing::kPatience, {});
   REQUIRE(absl::IsAborted(stranger->Sleep(SleepMode::kLevel1).status()));
 
   std::promise<absl::Status> cancelled;
@@ -200,7 +201,7 @@ TEST_CASE("The trainer client carries results, codes and who failed", "[services
   FakeTrainerService service;
   const std::string address = "unix:" + (dir.path() / "t.sock").string();
   const auto server = *RpcServer::Start(address, {&service});
-  const auto client = *MakeGrpcTrainerClient(address, 1, absl::Seconds(20), {});
+  const auto client = *MakeGrpcTrainerClient(address, 1, testing::kPatience, {});
   const auto result = client->ForwardBackward({.version = 1, .global_tokens = 12});
   REQUIRE(result.ok());
   REQUIRE(result->metrics.at("actor/pg_loss") == 0.5);

@@ -17,16 +17,31 @@
 namespace tandem::testing {
 namespace {
 
+// A loopback address of this process's own: nobody else takes a port on it between a look whether
+// it is free and its use by the controller. Never 127.0.0.1, as the first part is at least 1.
+uint32_t OwnHost() {
+  const auto pid = static_cast<uint32_t>(getpid());  // of 22 bits at most
+  return (127u << 24) | (pid + (1u << 16));
+}
+std::string OwnHostText() {
+  const uint32_t host = OwnHost();
+  return fmt::format("{}.{}.{}.{}", host >> 24, host >> 16 & 255, host >> 8 & 255, host & 255);
+}
+
+// Below those that the system gives to who asks for any, which may be one of all addresses.
 int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
+  static int port = 20'000;
+  while (true) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(OwnHost());
+    address.sin_port = htons(static_cast<uint16_t>(++port));
+    const bool is_free = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    close(fd);
+    if (is_free) return port;
+    REQUIRE(port < 30'000);
+  }
 }
 
 void OpenSsl(const std::string& arguments) {
@@ -35,7 +50,8 @@ void OpenSsl(const std::string& arguments) {
   REQUIRE(std::system(command.c_str()) == 0);
 }
 
-// An authority, and one certificate of it for 127.0.0.1.
+// An authority, and one certificate of it for the controller, which listens on this process's
+// address, and for workers, which announce the address from which they reach it: 127.0.0.1.
 struct Certificates {
   std::string cert, key, ca;
 
@@ -45,7 +61,7 @@ struct Certificates {
     OpenSsl(fmt::format("req -x509 {} -keyout {}-ca.key -out {} -subj /CN=authority -days 2", make,
                         prefix, ca));
     OpenSsl(fmt::format("req {} -keyout {} -out {}.csr -subj /CN=host", make, key, prefix));
-    std::ofstream(prefix + ".ext") << "subjectAltName=IP:127.0.0.1\n";
+    std::ofstream(prefix + ".ext") << "subjectAltName=IP:127.0.0.1,IP:" << OwnHostText() << "\n";
     OpenSsl(
         fmt::format("x509 -req -in {0}.csr -CA {1} -CAkey {0}-ca.key -CAcreateserial "
                     "-extfile {0}.ext -days 2 -out {2}",
@@ -64,7 +80,7 @@ void SkipWithoutOpenSsl() {
 
 struct TlsRig : ClusterRig {
   const Certificates certificates{(dir() / "ours").string()};
-  const std::string address = fmt::format("127.0.0.1:{}", FreePort());
+  const std::string address = fmt::format("{}:{}", OwnHostText(), FreePort());
 
   TestProcess StartWorker(const std::string& role, const std::vector<std::string>& tls_flags) {
     ProcessOptions options{

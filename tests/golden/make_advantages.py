@@ -49,14 +49,13 @@ def holes(rng, groups, width):
 
 
 def add_arrays(rng, batch):
-    """What a critic, the greedy response and the policy would give. All exact in float32."""
+    """What the greedy response and the policy would give. All exact in float32."""
     height, width = batch["response_mask"]["shape"]
 
     def random_rows(low, high):
         return tensor("float32", [[rng.randint(low, high) / 64 for _ in range(width)]
                                   for _ in range(height)])
 
-    batch["values"] = random_rows(-128, 128)
     batch["reward_baselines"] = vector([rng.randint(-64, 64) / 64 for _ in range(height)])
     batch["old_log_probs"] = random_rows(-256, -1)
     batch["sum_pi_squared"] = random_rows(1, 64)
@@ -95,11 +94,11 @@ def normalise(members, by_std):
     return [(s - mean) / (std + EPSILON) if by_std else s - mean for s in members]
 
 
-def whiten(batch, values, masked=True):
+def whiten(batch, values):
     masks = rows_of(batch, "response_mask")
     kept = [v for row, mask in zip(values, masks) for v, keep in zip(row, mask) if keep]
     mean, scale = statistics.fmean(kept), 1 / math.sqrt(statistics.variance(kept) + 1e-8)
-    return [[(v - mean) * scale * (keep if masked else 1) for v, keep in zip(row, mask)]
+    return [[(v - mean) * scale * keep for v, keep in zip(row, mask)]
             for row, mask in zip(values, masks)]
 
 
@@ -173,26 +172,6 @@ def remax(batch, _):
             zip(returns, baselines, rows_of(batch, "response_mask"))], returns
 
 
-def gae(batch, options):
-    """The sum of (gamma lambda)^k delta over the trained tokens from here, by definition. A masked
-    token has that of the next trained one."""
-    gamma, decay = options["gamma"], options["gamma"] * options["lam"]
-    advantages = []
-    for rewards, values, mask in zip(rows_of(batch, "token_level_rewards"),
-                                     rows_of(batch, "values"), rows_of(batch, "response_mask")):
-        kept = [t for t, keep in enumerate(mask) if keep]
-        deltas = [rewards[t] + gamma * (values[kept[k + 1]] if k + 1 < len(kept) else 0) - values[t]
-                  for k, t in enumerate(kept)]
-        row = []
-        for t in range(len(mask)):
-            coming = [d for d, at in zip(deltas, kept) if at >= t]
-            row.append(sum(decay ** k * d for k, d in enumerate(coming)))
-        advantages.append(row)
-    returns = [[a + v for a, v in zip(row, values)]
-               for row, values in zip(advantages, rows_of(batch, "values"))]
-    return whiten(batch, advantages, masked=False), returns
-
-
 def energy(batch, row, positions, use_weights):
     """Squared norm of the score function, summed over these positions."""
     log_probs, squares, weights = (rows_of(batch, name)[row] for name in
@@ -246,7 +225,6 @@ TOKEN = [{"epsilon": 1e-8, "handle_zero_tail": tail, "use_rollout_is_weights": w
          for tail in (False, True) for weights in (False, True)]
 KINDS = {
     "grpo": (grpo, STD), "grpo_vectorized": (grpo, STD), "grpo_passk": (grpo_passk, STD),
-    "gae": (gae, [{"gamma": 1.0, "lam": 1.0}, {"gamma": 0.875, "lam": 0.75}]),
     "rloo": (leave_one_out(1.0), [{}]), "rloo_vectorized": (leave_one_out(0.0), [{}]),
     "reinforce_plus_plus": (reinforce_plus_plus, [{"gamma": 1.0}, {"gamma": 0.75}]),
     "reinforce_plus_plus_baseline": (reinforce_plus_plus_baseline, [{}]),

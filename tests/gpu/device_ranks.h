@@ -11,6 +11,7 @@
 #include "common/base/status_macros.h"
 #include "common/comm/device_group.h"
 #include "common/device/cuda/cuda_context.h"
+#include "tests/support/patience.h"
 
 namespace tandem::testing {
 
@@ -34,7 +35,7 @@ inline std::vector<absl::Status> RunDeviceRanks(
     options.group.rank = rank;
     options.group.world_size = ranks;
     options.group.rendezvous = "/tmp/tandem-gpu-ranks-" + std::to_string(getpid()) + ".sock";
-    options.group.deadline = absl::Seconds(30);
+    options.group.deadline = kPatience;
     options.cuda = cuda;
     options.device = device;
     options.compute = context->stream();

@@ -8,6 +8,7 @@
 #include "tests/common/comm/nccl/lonely_host.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/gpu.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 namespace {
@@ -119,7 +120,7 @@ TEST_CASE("NCCL starts on this machine and does the work of a single rank", "[nc
   options.cuda = cuda.get();
   options.compute = context->stream();
   options.nccl = nccl->get();
-  options.deadline = absl::Seconds(60);
+  options.deadline = testing::kPatience;
   auto group = NcclCommunicator::Create(std::make_unique<testing::LonelyHost>(0, 1), options);
   INFO(group.status().ToString());
   REQUIRE(group.ok());

@@ -103,9 +103,8 @@ class DeviceMemory {
     before_ = *cuda_->FreeBytes();
   }
   void RequireBack() {
-    WaitUntil(
-        "the device's memory to be as free as before the run",
-        [this] { return *cuda_->FreeBytes() + kSlackBytes >= before_; }, absl::Seconds(10));
+    WaitUntil("the device's memory to be as free as before the run",
+              [this] { return *cuda_->FreeBytes() + kSlackBytes >= before_; });
   }
 
  private:

@@ -5,6 +5,7 @@
 #include "common/weights/cuda/ipc_slots.h"
 #include "tests/common/weights/pair_processes.h"
 #include "tests/gpu/gpu.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 namespace {
@@ -16,7 +17,7 @@ constexpr int64_t kSlotBytes = 512 << 10;
 void Order(Pair& pair, bool sleep) {
   const auto stub = v1::RolloutService::NewStub(pair.channel);
   grpc::ClientContext context;
-  SetDeadline(context, absl::Seconds(60));
+  SetDeadline(context, testing::kPatience);
   v1::SleepResponse slept;
   v1::WakeResponse woken;
   REQUIRE((sleep ? stub->Sleep(&context, {}, &slept) : stub->Wake(&context, {}, &woken)).ok());

@@ -14,6 +14,7 @@
 #include "rollout_worker/rollout_service.h"
 #include "tests/lifecycle/given_samples.h"
 #include "tests/rollout_worker/engine_rig.h"
+#include "tests/support/patience.h"
 #include "trainer_worker/trainer.h"
 #include "trainer_worker/weights/grpc_update_client.h"
 
@@ -51,7 +52,7 @@ struct CyclesPair {
     options.session.max_micro_batch_tokens = 512;
     options.session.publish.slot_bytes = 64 << 10;
     options.dtype = dtype;
-    options.rpc_timeout = absl::Seconds(60);
+    options.rpc_timeout = testing::kPatience;
     trainer = Trainer::Create(options, &stream, &Connect).value();
     REQUIRE(trainer
                 ->Reset({.generation = 1,

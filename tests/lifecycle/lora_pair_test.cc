@@ -7,6 +7,7 @@
 #include "rollout_worker/rollout_service.h"
 #include "tests/lifecycle/given_samples.h"
 #include "tests/rollout_worker/engine_rig.h"
+#include "tests/support/patience.h"
 #include "trainer_worker/trainer.h"
 #include "trainer_worker/weights/grpc_update_client.h"
 
@@ -41,7 +42,7 @@ struct LoraPair {
     options.session.publish.slot_bytes = 64 << 10;
     options.session.optimizer.schedule.lr = 1e-2;
     options.session.lora = lora;
-    options.rpc_timeout = absl::Seconds(60);
+    options.rpc_timeout = testing::kPatience;
     trainer = Trainer::Create(options, &stream, &Connect).value();
     REQUIRE(trainer
                 ->Reset({.generation = 1,

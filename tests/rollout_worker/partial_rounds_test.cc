@@ -6,6 +6,7 @@
 #include "controller/rollout_dispatcher.h"
 #include "tests/rollout_worker/continuation_rig.h"
 #include "tests/rollout_worker/served_engine.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 namespace {
@@ -14,7 +15,7 @@ using namespace tandem::testing;
 
 Replica ReplicaOf(Served& served, int rank) {
   served.SetReady();
-  return {rank, MakeGrpcRolloutClient(served.server->address(), 7, absl::Seconds(60), {}).value()};
+  return {rank, MakeGrpcRolloutClient(served.server->address(), 7, testing::kPatience, {}).value()};
 }
 
 // What is left of the requests, as groups that may be cut; the first sample of each for 20 tokens.

@@ -9,6 +9,7 @@
 #include "common/wire/sample_codec.h"
 #include "rollout_worker/rollout_service.h"
 #include "tests/rollout_worker/engine_rig.h"
+#include "tests/support/patience.h"
 
 namespace tandem::testing {
 
@@ -42,7 +43,7 @@ struct Served {
   }
   static std::unique_ptr<grpc::ClientContext> Context() {
     auto context = std::make_unique<grpc::ClientContext>();
-    SetDeadline(*context, absl::Seconds(60));
+    SetDeadline(*context, kPatience);
     return context;
   }
 };

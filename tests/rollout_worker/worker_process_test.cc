@@ -17,6 +17,7 @@
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/support/build_folder.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 
@@ -48,7 +49,8 @@ class OneWorkerController final : public v1::ClusterService::Service {
   // What the worker registered with once it was ready.
   v1::RegisterRequest WaitReady() {
     std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return ready_; }));
+    REQUIRE(changed_.wait_for(lock, absl::ToChronoSeconds(testing::kPatience),
+                              [this] { return ready_; }));
     return last_;
   }
   void Stop() {
@@ -128,7 +130,7 @@ TEST_CASE("The worker registers, serves what it loaded, and ends when told to") 
 
   const auto stub = v1::RolloutService::NewStub(MakeChannel(registered.address()).value());
   grpc::ClientContext context;
-  SetDeadline(context, absl::Seconds(60));
+  SetDeadline(context, testing::kPatience);
   v1::GenerateRequest request;
   request.set_incarnation(4);
   request.add_prompt(65);

@@ -172,7 +172,8 @@ std::vector<std::string> ClusterRig::Running() const {
 }
 
 std::string ClusterRig::LeftBehind() const {
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  // Not so long that CTest ends the test before it names them.
+  const absl::Time deadline = absl::Now() + kPatience / 5;
   std::vector<std::string> left = Running();
   while (!left.empty() && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(20));

@@ -98,7 +98,7 @@ class ClusterRig {
 
   // Processes of this rig that run, as "pid command line".
   std::vector<std::string> Running() const;
-  // Empty, or who is left some seconds after all should have gone.
+  // Empty once all have gone, or who is left two minutes after they should have.
   std::string LeftBehind() const;
 
   // What the run left.

@@ -6,6 +6,7 @@
 #include "common/rpc/channel.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/support/cluster_rig.h"
+#include "tests/support/patience.h"
 
 namespace tandem::testing {
 
@@ -13,7 +14,7 @@ std::optional<v1::GetStatusResponse> ClusterRig::Status() const {
   auto channel = MakeChannel(controller_address());
   if (!channel.ok()) throw std::runtime_error(channel.status().ToString());
   grpc::ClientContext context;
-  SetDeadline(context, absl::Seconds(5));
+  SetDeadline(context, kPatience);
   v1::GetStatusResponse response;
   const auto stub = v1::TandemService::NewStub(*channel);
   if (!stub->GetStatus(&context, {}, &response).ok()) return std::nullopt;

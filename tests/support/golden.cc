@@ -160,7 +160,9 @@ void RunGoldenFamily(const GoldenFamily& family,
     } else if (skips.contains(kind)) {
       ++skipped;
     } else {
-      INFO("no check for this kind; list it in tests/golden_skips.txt only if it is not built yet");
+      INFO(
+          "no check for this kind; list it in tests/golden_skips.txt only if Tandem has no such "
+          "thing");
       REQUIRE(kinds.contains(kind));
     }
   }

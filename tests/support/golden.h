@@ -70,7 +70,7 @@ void RunGoldenFamily(const GoldenFamily& family,
 // tests/golden_kinds.txt: the test file (without folder and ending) that checks a kind, by
 // "family/fn".
 std::multimap<std::string, std::string> GoldenKinds();
-// tests/golden_skips.txt: the kinds that are not built, "family/fn" each.
+// tests/golden_skips.txt: the kinds that nothing checks, "family/fn" each.
 std::set<std::string> GoldenSkips();
 
 // What nobody would notice otherwise: a folder without families, files that are no family, and

@@ -1,5 +1,7 @@
 #include "tests/support/test_process.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -8,8 +10,10 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,6 +60,19 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
+// Returns when the child has ended, without reaping it, or at the deadline.
+void WaitForEnd(pid_t child, absl::Time deadline) {
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+  if (process < 0) throw std::runtime_error(std::string("pidfd_open: ") + strerror(errno));
+  pollfd entry{.fd = process, .events = POLLIN, .revents = 0};
+  int ready = 0;
+  do {
+    const absl::Duration left = std::max(absl::ZeroDuration(), deadline - absl::Now());
+    ready = poll(&entry, 1, static_cast<int>(absl::ToInt64Milliseconds(left)));
+  } while (ready < 0 && errno == EINTR);
+  close(process);
+}
+
 }  // namespace
 
 TestProcess::TestProcess(ProcessOptions options) : options_(std::move(options)) {
@@ -86,12 +103,8 @@ std::optional<int> TestProcess::Poll() {
 }
 
 int TestProcess::Wait(absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
-  while (!Poll()) {
-    if (absl::Now() < deadline) {
-      absl::SleepFor(absl::Milliseconds(20));
-      continue;
-    }
+  if (!Poll()) WaitForEnd(pid_, absl::Now() + patience);
+  if (!Poll()) {
     const std::string output = Output();
     throw std::runtime_error(
         options_.argv[0] + " does not end. Its output ends:\n" +
@@ -108,14 +121,5 @@ std::string FileText(const std::string& path) {
   text << file.rdbuf();
   return text.str();
 }
-
-namespace internal {
-
-void PauseOrThrow(const std::string& what, absl::Time deadline) {
-  if (absl::Now() >= deadline) throw std::runtime_error("waited in vain for " + what);
-  absl::SleepFor(absl::Milliseconds(20));
-}
-
-}  // namespace internal
 
 }  // namespace tandem::testing

@@ -6,14 +6,11 @@
 #include <string>
 #include <vector>
 
-#include <absl/time/clock.h>
-#include <absl/time/time.h>
 #include <sys/types.h>
 
-namespace tandem::testing {
+#include "tests/support/patience.h"
 
-// Waiting in tests is for events; the limit only ends a test that hangs.
-inline constexpr absl::Duration kPatience = absl::Seconds(120);
+namespace tandem::testing {
 
 struct ProcessOptions {
   std::vector<std::string> argv;           // argv[0] is the path of the program
@@ -47,21 +44,7 @@ class TestProcess {
   std::optional<int> ended_;
 };
 
-// Calls `done` every 20 ms until it returns true. Throws std::runtime_error naming `what` after
-// `patience`.
-template <typename Done>
-void WaitUntil(const std::string& what, Done&& done, absl::Duration patience = kPatience);
-
 // Whole text of a file, "" without one.
 std::string FileText(const std::string& path);
-
-namespace internal {
-void PauseOrThrow(const std::string& what, absl::Time deadline);
-}
-template <typename Done>
-void WaitUntil(const std::string& what, Done&& done, absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
-  while (!done()) internal::PauseOrThrow(what, deadline);
-}
 
 }  // namespace tandem::testing

@@ -6,6 +6,7 @@
 
 #include "common/base/failure_origin.h"
 #include "common/comm/shared_memory_communicator.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -18,7 +19,7 @@ TEST_CASE("Of a failure the rank that had it tells, the others that it was anoth
     group.world_size = 2;
     group.rendezvous = (dir.path() / "group.sock").string();
     group.generation = 1;
-    group.deadline = absl::Seconds(60);
+    group.deadline = testing::kPatience;
     const auto communicator = JoinSharedMemoryGroup(group);
     if (!communicator.ok()) return communicator.status();
     return Agree(**communicator, mine, "writing").status();

@@ -16,6 +16,7 @@
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/weights/cuda/cuda_shard_ops.h"
 #include "tests/common/comm/nccl/fake_nccl.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 #include "tests/support/tiny_model.h"
@@ -53,7 +54,7 @@ struct Trainee {
     options.group.rank = rank;
     options.group.world_size = kRanks;
     options.group.rendezvous = rendezvous;
-    options.group.deadline = absl::Seconds(20);
+    options.group.deadline = testing::kPatience;
     options.cuda = &cuda;
     options.device = rank;
     options.compute = device.context().stream();

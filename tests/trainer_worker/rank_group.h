@@ -16,6 +16,7 @@
 #include "common/backend/cpu_backend.h"
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "trainer_worker/checkpoint.h"
@@ -160,7 +161,7 @@ class RankGroup {
     group.world_size = size();
     group.rendezvous = (dir_.path() / "group.sock").string();
     group.generation = 1;
-    group.deadline = absl::Seconds(60);
+    group.deadline = kPatience;
     rank.backend = options.make_backend();
     TANDEM_ASSIGN_OR_RETURN(rank.communicator, rank.backend->JoinGroup(group));
     TANDEM_ASSIGN_OR_RETURN(rank.forward, rank.backend->MakeForwardOps(options.dtype));

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "common/base/status_macros.h"
+#include "tests/support/bytes_in.h"
 #include "tests/trainer_worker/rank_group.h"
 
 namespace tandem {
@@ -123,8 +124,8 @@ TEST_CASE("What is offloaded does not count as held when the rollout needs memor
     RankGroup group(1, options);
     ScoreBoth(group, samples);
     const LedgerSnapshot snapshot = group[0].ledger->Snapshot();
-    REQUIRE(BytesIn(snapshot, Location::kFile) > 0);
-    held = BytesIn(snapshot, Location::kDevice);
+    REQUIRE(testing::BytesIn(snapshot, Location::kFile) > 0);
+    held = testing::BytesIn(snapshot, Location::kDevice);
   }
   for (const bool fits : {true, false}) {
     options.kept_bytes = held - (fits ? 0 : 1);

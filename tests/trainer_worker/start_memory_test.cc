@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
 #include "common/tensor_file/mapped_file.h"
+#include "tests/support/bytes_in.h"
 #include "tests/support/units.h"
 #include "tests/trainer_worker/rank_group.h"
 
@@ -102,7 +103,8 @@ TEST_CASE("A shard is empty until a rank fills it with its own rows of the file"
     const LedgerSnapshot held = ledger.Snapshot();
     REQUIRE(BytesOf(held, "master") <= 4 * elements + 2 * kMiB);
     REQUIRE(BytesOf(held, "weights") <= 2 * elements + 2 * kMiB);
-    REQUIRE(BytesIn(held, Location::kDevice) == BytesOf(held, "master") + BytesOf(held, "weights"));
+    REQUIRE(testing::BytesIn(held, Location::kDevice) ==
+            BytesOf(held, "master") + BytesOf(held, "weights"));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/status_macros.h"
 #include "common/weights/update_receiver.h"
 #include "tests/fakes/fake_update_client.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "tests/trainer_worker/rank_group.h"
@@ -96,7 +97,7 @@ class TrainerRig {
     options_.session.max_micro_batch_tokens = 200;
     options_.session.optimizer.schedule.lr = 1e-3;
     options_.session.publish.slot_bytes = 1 << 14;
-    options_.rpc_timeout = absl::Seconds(60);
+    options_.rpc_timeout = kPatience;
     REQUIRE(WriteTinyModel(options_.session.model_dir).ok());
     auto spec = LoadModelSpec(options_.session.model_dir);
     REQUIRE(spec.ok());

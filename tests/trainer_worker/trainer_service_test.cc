@@ -11,6 +11,7 @@
 #include "common/wire/sample_codec.h"
 #include "tandem/v1/config.pb.h"
 #include "tandem/v1/controller.grpc.pb.h"
+#include "tests/support/patience.h"
 #include "tests/trainer_worker/rank_group.h"
 #include "trainer_worker/grpc_sample_stream.h"
 #include "trainer_worker/worker_options.h"
@@ -93,8 +94,8 @@ struct Job {
     v1::WorkerId worker;
     worker.set_role(v1::ROLE_TRAINER);
     worker.set_incarnation(7);
-    stream =
-        MakeGrpcSampleStream(*MakeChannel(controller_server->address()), worker, absl::Seconds(60));
+    stream = MakeGrpcSampleStream(*MakeChannel(controller_server->address()), worker,
+                                  testing::kPatience);
     auto made = Trainer::Create(*options, stream.get(), nullptr);
     REQUIRE(made.ok());
     trainer = *std::move(made);
@@ -109,7 +110,7 @@ struct Job {
                     const Request& request,
                     Response* response) {
     grpc::ClientContext context;
-    SetDeadline(context, absl::Seconds(60));
+    SetDeadline(context, testing::kPatience);
     return FromGrpcStatus((stub.get()->*method)(&context, request, response));
   }
   absl::Status Reset(int64_t incarnation = 7, int64_t generation = 2) {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/support/bytes_in.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -58,7 +59,7 @@ TEST_CASE("every window of every array passes once, and what it becomes stays in
       }
       REQUIRE((*stream)->Finish().ok());
     }
-    REQUIRE(BytesIn(ledger.Snapshot(), Location::kDevice) == 0);
+    REQUIRE(testing::BytesIn(ledger.Snapshot(), Location::kDevice) == 0);
     REQUIRE(a->HeldBytes() == 0);
     const auto* doubled = reinterpret_cast<const float*>(a->data());
     const auto* negated = reinterpret_cast<const float*>(b->data());

@@ -41,31 +41,6 @@ at::Tensor MaskedSum(const at::Tensor& values, const at::Tensor& mask) {
   return FixedSum(valid * mask);
 }
 
-at::Tensor MaskedMean(const at::Tensor& values, const at::Tensor& mask) {
-  return MaskedSum(values, mask) / (mask.sum() + 1e-8);
-}
-
-absl::StatusOr<at::Tensor> MaskedVariance(const at::Tensor& values,
-                                          const at::Tensor& mask,
-                                          bool unbiased) {
-  const at::Tensor variance = MaskedMean((values - MaskedMean(values, mask)).square(), mask);
-  if (!unbiased) return variance;
-  const double count = mask.sum().item<double>();
-  if (count < 2) {
-    return InvalidArgument("the variance of {} values is not defined; two are the least", count);
-  }
-  return variance * (count / (count - 1));
-}
-
-absl::StatusOr<at::Tensor> MaskedWhiten(const at::Tensor& values,
-                                        const at::Tensor& mask,
-                                        bool shift_mean) {
-  const at::Tensor mean = MaskedMean(values, mask);
-  TANDEM_ASSIGN_OR_RETURN(const at::Tensor variance, MaskedVariance(values, mask, true));
-  const at::Tensor white = (values - mean) / (variance + 1e-8).sqrt();
-  return shift_mean ? white : white + mean;
-}
-
 absl::StatusOr<at::Tensor> AggregateLoss(const at::Tensor& loss,
                                          const at::Tensor& mask,
                                          const at::Tensor& rows,

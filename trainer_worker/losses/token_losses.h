@@ -16,19 +16,6 @@ namespace tandem {
 
 // Sum of values where mask is not 0; a NaN outside the mask does not count.
 at::Tensor MaskedSum(const at::Tensor& values, const at::Tensor& mask);
-// MaskedSum / (sum of mask + 1e-8).
-at::Tensor MaskedMean(const at::Tensor& values, const at::Tensor& mask);
-
-// Mean of the squared distance from MaskedMean; `unbiased`: times n / (n - 1), n the sum of mask.
-// InvalidArgument: unbiased, of fewer than two values.
-absl::StatusOr<at::Tensor> MaskedVariance(const at::Tensor& values,
-                                          const at::Tensor& mask,
-                                          bool unbiased);
-// (values - mean) / sqrt(variance + 1e-8), plus the mean unless `shift_mean`; values outside the
-// mask too. Errors of the unbiased MaskedVariance.
-absl::StatusOr<at::Tensor> MaskedWhiten(const at::Tensor& values,
-                                        const at::Tensor& mask,
-                                        bool shift_mean);
 
 // One number from token losses [tokens]. `rows` [tokens] int64 names the sequence of each token,
 // 0 <= row < num_rows; only the seq-mean modes read it. InvalidArgument: dp_size above 1 without

@@ -39,9 +39,13 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   absl::StatusOr<HeldWeights> Digests() override;
   absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) override;
 
+ protected:
+  // Of the calls from now on.
+  void ShortenDeadline(absl::Duration deadline) { options_.deadline = deadline; }
+
  private:
   struct Calls;  // the stub and the applies under way
-  const GrpcUpdateClientOptions options_;
+  GrpcUpdateClientOptions options_;
   std::unique_ptr<Calls> calls_;
   int64_t version_ = -1;
   int64_t generation_ = -1;

@@ -312,7 +312,6 @@ void CudaContext::MakeRoomForGraph() {
     return a.second.last_use < b.second.last_use;
   };
   Forget(std::min_element(graphs_.begin(), graphs_.end(), by_use));
-  ++evicted_graphs_;
 }
 
 CudaContext::Graphs::iterator CudaContext::Forget(Graphs::iterator graph) {

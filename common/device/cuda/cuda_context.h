@@ -100,8 +100,6 @@ class CudaContext {
   // Keys that are known, at most kMaxGraphs: the one that was used longest ago makes room.
   int64_t graphs() const { return static_cast<int64_t>(graphs_.size()); }
   static constexpr int64_t kMaxGraphs = 64;
-  // That made room for another.
-  int64_t evicted_graphs() const { return evicted_graphs_; }
 
  private:
   enum class Mode { kEager, kCapture, kReplay };
@@ -164,7 +162,6 @@ class CudaContext {
   Graphs graphs_;
   std::set<uint64_t> never_captured_;  // keys for which it failed
   int64_t graph_uses_ = 0;
-  int64_t evicted_graphs_ = 0;
   Mode mode_ = Mode::kEager;
   Graph* open_ = nullptr;  // between BeginGraph and EndGraph
   uint64_t open_key_ = 0;

@@ -138,9 +138,6 @@ __device__ __forceinline__ uint32_t FloatToBits(float value) { return __float_as
 
 #endif  // __CUDACC__
 
-__device__ __forceinline__ uint16_t ToBf16Bits(float value) {
-  return static_cast<uint16_t>(PackBf16(value, 0.0f));
-}
 __device__ __forceinline__ float FromBf16Bits(uint16_t bits) {
   return BitsToFloat(static_cast<uint32_t>(bits) << 16);
 }

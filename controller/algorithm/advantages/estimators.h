@@ -12,7 +12,6 @@ namespace tandem {
 AdvantageEstimator GrpoEstimator(std::string_view name);  // grpo, grpo_vectorized
 AdvantageEstimator GrpoPasskEstimator();
 AdvantageEstimator GdpoEstimator();
-AdvantageEstimator GaeEstimator();
 AdvantageEstimator RlooEstimator();
 AdvantageEstimator RlooVectorizedEstimator();
 AdvantageEstimator ReinforcePlusPlusEstimator();

@@ -1,8 +1,7 @@
-// Partitions and micro-batches against the reference implementation's.
+// Partitions against the reference implementation's.
 #include <catch2/catch.hpp>
 
 #include "common/balance/largest_differencing.h"
-#include "common/balance/micro_batches.h"
 #include "common/balance/seqlen_imbalance.h"
 #include "common/balance/workload.h"
 #include "tests/support/golden.h"
@@ -59,37 +58,10 @@ void CheckPartitions(const GoldenFamily&, const GoldenCase& c) {
   }
 }
 
-void CheckGreedyPartition(const GoldenFamily&, const GoldenCase& c) {
-  const auto parts = GreedyPartition(Lengths(c), c.options.at("k_partitions").get<int64_t>(),
-                                     c.options.at("equal_size").get<bool>());
-  if (BalanceAnswered(c, parts)) REQUIRE(*parts == c.outputs.at("partitions").get<Lists>());
-}
-
-int64_t OptionOr(const GoldenCase& c, const char* key, int64_t otherwise) {
-  const bool there = c.options.contains(key) && !c.options.at(key).is_null();
-  return there ? c.options.at(key).get<int64_t>() : otherwise;
-}
-
-void CheckMicroBatches(const GoldenFamily&, const GoldenCase& c) {
-  const auto batches = RearrangeMicroBatches(
-      Lengths(c), {.max_tokens = c.options.at("max_token_len").get<int64_t>(),
-                   .min_batches = OptionOr(c, "min_num_micro_batch", 1),
-                   .multiple = OptionOr(c, "num_batches_divided_by", 1),
-                   .group_size = OptionOr(c, "force_group_size", 1),
-                   .small_ends = c.options.value("use_dynamic_bsz_balance", true)});
-  if (!BalanceAnswered(c, batches)) return;
-  REQUIRE(*batches == c.outputs.at("micro_batch_indices").get<Lists>());
-  const auto reverse = ReverseIndex(*batches);
-  REQUIRE(reverse.ok());
-  REQUIRE(*reverse == c.outputs.at("reverse_index").get<std::vector<int64_t>>());
-}
-
-TEST_CASE("Partitions and micro-batches equal the golden lists", "[golden]") {
-  RunGoldenFamily(testing::ReadGoldenFamily(GoldenDir(), "padding_balancing"),
-                  {{"calculate_workload", CheckWorkload},
-                   {"get_seqlen_balanced_partitions", CheckPartitions},
-                   {"greedy_partition", CheckGreedyPartition},
-                   {"rearrange_micro_batches", CheckMicroBatches}});
+TEST_CASE("Partitions equal the golden lists", "[golden]") {
+  RunGoldenFamily(
+      testing::ReadGoldenFamily(GoldenDir(), "padding_balancing"),
+      {{"calculate_workload", CheckWorkload}, {"get_seqlen_balanced_partitions", CheckPartitions}});
 }
 
 }  // namespace

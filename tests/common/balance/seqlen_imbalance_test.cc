@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/balance/workload.h"
+
 namespace tandem {
 namespace {
 
@@ -25,6 +27,12 @@ TEST_CASE("Fewer sequences than ranks, and none, have an imbalance too", "[balan
   REQUIRE(one.balanced_max == 7);
   REQUIRE(one.mean == 3.5);
   REQUIRE(MeasureImbalance({}, {{}, {}}).mean == 0.0);
+}
+
+TEST_CASE("The workload grows with the square of long sequences", "[balance]") {
+  REQUIRE(Workload(0) == 0);
+  REQUIRE(Workload(1) == 24577);
+  REQUIRE(Workload(131072) == int64_t{131072} * (24576 + 131072));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/cluster/protocol.h"
 #include "common/rpc/server.h"
 #include "tandem/v1/controller.grpc.pb.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -25,7 +26,7 @@ class FakeController : public v1::ClusterService::Service {
     requests.push_back(*request);
     response->set_incarnation(3);
     response->mutable_config()->mutable_cluster()->set_heartbeat_seconds(0.01);
-    response->mutable_config()->mutable_cluster()->set_controller_lost_seconds(0.2);
+    response->mutable_config()->mutable_cluster()->set_controller_lost_seconds(lost_seconds);
     return refuse;
   }
   grpc::Status Heartbeat(grpc::ServerContext*,
@@ -43,6 +44,7 @@ class FakeController : public v1::ClusterService::Service {
   std::vector<v1::HeartbeatRequest> beats;
   grpc::Status refuse, heartbeat;
   bool stop = false, forget = false;
+  double lost_seconds = absl::ToDoubleSeconds(testing::kPatience);
 };
 
 struct Fixture {
@@ -58,7 +60,7 @@ struct Fixture {
                                   .device = "cpu:1",
                                   .listen_address = "unix:/w",
                                   .build = kBuild},
-                                 absl::Seconds(20));
+                                 testing::kPatience);
   }
 
   // What the heartbeats end with.
@@ -125,6 +127,7 @@ TEST_CASE("MembershipAgent registers again with a controller that does not know 
 
 TEST_CASE("MembershipAgent ends when the controller is gone for too long", "[cluster]") {
   Fixture f;
+  f.controller.lost_seconds = 0.2;
   const auto agent = f.Join();
   f.server->Shutdown(absl::ZeroDuration());
   const absl::Status end = f.End(**agent);

@@ -13,6 +13,8 @@
 
 #include "common/comm/shared_memory_communicator.h"
 #include "tests/common/comm/test_rank.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/support/patience.h"
 #include "tests/support/text.h"
 
 namespace tandem::testing {
@@ -24,10 +26,24 @@ inline SharedMemoryGroupOptions GroupOptions(int rank, int world_size) {
   options.rendezvous =
       "/tmp/tandem-comm-" + std::to_string(getppid()) + "-" + std::to_string(world_size) + ".sock";
   options.generation = 1;
-  options.deadline = absl::Seconds(20);
+  options.deadline = kPatience;
   options.staging_bytes = 8192;
   return options;
 }
+
+// A group's clock, one for each rank that a test asks about. Stands still but for Advance, and
+// knows how often it was looked at: a rank that waits for others looks again and again.
+class GroupClock : public FakeClock {
+ public:
+  absl::Time Now() override {
+    ++looks_;
+    return FakeClock::Now();
+  }
+  int64_t looks() const { return looks_; }
+
+ private:
+  std::atomic<int64_t> looks_{0};
+};
 
 // The status of every rank's `body`, or of its Join.
 inline std::vector<absl::Status> RunThreads(

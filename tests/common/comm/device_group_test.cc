@@ -111,19 +111,20 @@ TEST_CASE("a device that cannot be described fails the group on every rank") {
 
 TEST_CASE("a rank that does not come to a device's collective is named with it") {
   const Way way = GENERATE(Way::kStaged, Way::kNccl);
+  testing::FakeClock clock;
   std::atomic<bool> finished{false};
   const auto results = testing::RunThreads(
       way, 2,
-      [&finished](Communicator& group) -> absl::Status {
+      [&](Communicator& group) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(group.Barrier());
         std::vector<float> values(8, 1.0f);
-        while (group.rank() == 1 && !finished) std::this_thread::yield();
+        while (group.rank() == 1 && !finished) clock.Advance(testing::kPatience);
         const absl::Status status =
             group.ReduceScatterSum(values.data(), {4, 4}, values.data() + 4, Accumulate::kReplace);
         finished = true;
         return status;
       },
-      [](SharedMemoryGroupOptions& options) { options.deadline = absl::Milliseconds(400); });
+      [&clock](SharedMemoryGroupOptions& options) { options.clock = &clock; });
   for (const absl::Status& status : results) {
     INFO(status.ToString());
     REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
@@ -132,8 +133,13 @@ TEST_CASE("a rank that does not come to a device's collective is named with it")
 }
 
 TEST_CASE("a process that dies is missed by those that stage long before the deadline") {
+  const auto options = [](int rank) {
+    SharedMemoryGroupOptions of_rank = testing::GroupOptions(rank, 2);
+    of_rank.deadline = absl::Hours(1);  // longer than CTest lets the test run
+    return of_rank;
+  };
   const pid_t killed = testing::ForkRank(
-      testing::GroupOptions(1, 2),
+      options(1),
       [](Communicator& group) {
         if (!group.Barrier().ok()) return 1;
         kill(getpid(), SIGKILL);
@@ -141,7 +147,7 @@ TEST_CASE("a process that dies is missed by those that stage long before the dea
       },
       Way::kStaged);
   const pid_t survivor = testing::ForkRank(
-      testing::GroupOptions(0, 2),
+      options(0),
       [](Communicator& group) {
         if (!group.Barrier().ok()) return 1;
         std::vector<char> all(200);

@@ -120,13 +120,14 @@ TEST_CASE("a rank that ends with work under way fails the others instead of wait
 }
 
 TEST_CASE("a rank that does not come fails submitted work at the deadline, by name") {
+  testing::FakeClock clock;
   std::atomic<bool> done = false;
   const auto results = RunThreads(
       2,
-      [&done](Communicator& group) -> absl::Status {
+      [&](Communicator& group) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(group.Barrier());
         if (group.rank() == 1) {
-          while (!done) std::this_thread::yield();  // stays connected, as a hung rank does
+          while (!done) clock.Advance(testing::kPatience);  // stays connected, as a hung rank does
           return absl::OkStatus();
         }
         OrderedCommunicator ordered(&group);
@@ -135,7 +136,7 @@ TEST_CASE("a rank that does not come fails submitted work at the deadline, by na
         done = true;
         return status;
       },
-      [](SharedMemoryGroupOptions& options) { options.deadline = absl::Milliseconds(300); });
+      [&clock](SharedMemoryGroupOptions& options) { options.clock = &clock; });
   REQUIRE(absl::IsDeadlineExceeded(results[0]));
   REQUIRE(std::string(results[0].message()).find("rank 1 of 2 did not come") != std::string::npos);
 }

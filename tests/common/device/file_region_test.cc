@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/device/device_memory.h"
+#include "tests/support/bytes_in.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/units.h"
 
@@ -41,10 +42,10 @@ TEST_CASE("an offloaded region begins as zeros, has no name and is counted as a 
     REQUIRE(std::all_of(region->data(), region->data() + region->bytes(),
                         [](std::byte b) { return b == std::byte{0}; }));
     REQUIRE(std::filesystem::is_empty(dir.path()));
-    REQUIRE(BytesIn(ledger.Snapshot(), Location::kFile) == 3 * kMiB + 5);
-    REQUIRE(BytesIn(ledger.Snapshot(), Location::kDevice) == 0);
+    REQUIRE(testing::BytesIn(ledger.Snapshot(), Location::kFile) == 3 * kMiB + 5);
+    REQUIRE(testing::BytesIn(ledger.Snapshot(), Location::kDevice) == 0);
   }
-  REQUIRE(BytesIn(ledger.Snapshot(), Location::kFile) == 0);
+  REQUIRE(testing::BytesIn(ledger.Snapshot(), Location::kFile) == 0);
 }
 
 TEST_CASE("evicted pages leave the process and their values stay") {

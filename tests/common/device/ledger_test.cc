@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/device.h"
+#include "tests/support/bytes_in.h"
 
 namespace tandem {
 
@@ -25,7 +26,7 @@ TEST_CASE("a ledger keeps current and peak bytes by tag and location") {
   REQUIRE(snapshot.entries[1].current_bytes == 40);
   REQUIRE(snapshot.entries[1].peak_bytes == 100);
   REQUIRE(BytesOf(snapshot, "weights") == 47);
-  REQUIRE(BytesIn(snapshot, Location::kDevice) == 90);
+  REQUIRE(testing::BytesIn(snapshot, Location::kDevice) == 90);
   REQUIRE(snapshot.entries[2].location == Location::kHost);
 }
 
@@ -96,7 +97,7 @@ TEST_CASE("M1: books of regions close: baseline and resident bytes are the proce
   REQUIRE(host->Map().ok());
   std::memset(host->data(), 1, 32 * kMiB);
   closes(96 * kMiB);
-  REQUIRE(BytesIn(ledger.Snapshot(), Location::kHost) == 32 * kMiB);
+  REQUIRE(testing::BytesIn(ledger.Snapshot(), Location::kHost) == 32 * kMiB);
   REQUIRE(region->Release().ok());
   closes(32 * kMiB);
   // Memory that nobody counts shows as the difference.

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/support/patience.h"
+
 namespace tandem {
 namespace {
 
@@ -24,7 +26,7 @@ TEST_CASE("a descriptor crosses a socket with its message") {
   const int64_t sent = 42;
   REQUIRE(SendMessage(client->get(), &sent, sizeof(sent), memory->get()).ok());
 
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  const absl::Time deadline = absl::Now() + testing::kPatience;
   auto server = AcceptLocal(listener->get(), deadline);
   REQUIRE(server.ok());
   int64_t received = 0;
@@ -65,7 +67,8 @@ TEST_CASE("a process without a free descriptor is told so instead of trying for 
   rlimit none = limit;
   none.rlim_cur = static_cast<rlim_t>(client->get()) + 1;
   REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
-  const absl::Status status = AcceptLocal(listener->get(), absl::Now() + absl::Seconds(5)).status();
+  const absl::Status status =
+      AcceptLocal(listener->get(), absl::Now() + testing::kPatience).status();
   REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
   unlink(SocketPath().c_str());

@@ -12,6 +12,7 @@
 #include "common/rpc/channel.h"
 #include "common/rpc/status_convert.h"
 #include "tandem/v1/reward.grpc.pb.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -32,7 +33,7 @@ int ScoresFrom(const std::string& address) {
   REQUIRE(channel.ok());
   auto stub = v1::RewardService::NewStub(*channel);
   grpc::ClientContext context;
-  SetDeadline(context, absl::Seconds(20));
+  SetDeadline(context, testing::kPatience);
   context.set_wait_for_ready(true);
   v1::ScoreRequest request;
   request.add_items();

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/tensor_file/atomic_file.h"
 #include "common/tensor_file/checkpoint_dir.h"
 #include "tests/common/tensor_file/file_size_limit.h"
 #include "tests/common/tensor_file/test_checkpoint.h"
@@ -25,6 +26,18 @@ absl::StatusOr<const Bf16*> RowNumbers(const TensorSpec& tensor, int64_t row_beg
   return values.data();
 }
 
+// The directory appears at once, as in a checkpoint and in a merge of adapters.
+absl::Status ExportAtOnce(const ModelSpec& spec,
+                          const std::string& tokenizer_dir,
+                          const std::string& out_dir,
+                          const RowSource& source) {
+  const auto directory = AtomicDirectory::Create(out_dir);
+  if (!directory.ok()) return directory.status();
+  const absl::Status written =
+      WriteHfFiles(spec, tokenizer_dir, (*directory)->partial_path(), source);
+  return written.ok() ? (*directory)->Commit() : written;
+}
+
 }  // namespace
 
 TEST_CASE("An exported checkpoint opens and has the rows supplied", "[tensor_file][export]") {
@@ -32,7 +45,7 @@ TEST_CASE("An exported checkpoint opens and has the rows supplied", "[tensor_fil
   testing::WriteTokenizerFiles(dir.path());
   const std::string out = dir.path() / "out";
   const ModelSpec spec = testing::StoredSpec(false);
-  REQUIRE(ExportHfCheckpoint(spec, dir.path(), out, RowNumbers).ok());
+  REQUIRE(ExportAtOnce(spec, dir.path(), out, RowNumbers).ok());
   const ModelSpec read = LoadModelSpec(out).value();
   REQUIRE(read.parameters() == spec.parameters());
   REQUIRE(read.eos_token_ids == spec.eos_token_ids);
@@ -57,7 +70,7 @@ TEST_CASE("Tensors beyond a range arrive in ascending ranges", "[tensor_file][ex
     return RowNumbers(tensor, begin, rows);
   };
   const std::string out = dir.path() / "out";
-  REQUIRE(ExportHfCheckpoint(spec, dir.path(), out, source).ok());
+  REQUIRE(ExportAtOnce(spec, dir.path(), out, source).ok());
   // 512 rows of 2 KiB.
   REQUIRE(begins.size() == 40);
   for (size_t i = 0; i < begins.size(); ++i) REQUIRE(begins[i] == static_cast<int64_t>(i) * 512);
@@ -78,17 +91,17 @@ TEST_CASE("A failing source, a full disk or a missing tokenizer leave nothing",
     if (tensor.layer == 1) return absl::AbortedError("peer left");
     return RowNumbers(tensor, begin, rows);
   };
-  const absl::Status aborted = ExportHfCheckpoint(testing::StoredSpec(), dir.path(), out, failing);
+  const absl::Status aborted = ExportAtOnce(testing::StoredSpec(), dir.path(), out, failing);
   REQUIRE(aborted.code() == absl::StatusCode::kAborted);
   REQUIRE(aborted.message() == "exporting model.layers.1.input_layernorm.weight: peer left");
   absl::Status full;
   {
     const testing::FileSizeLimit limit(1024);
-    full = ExportHfCheckpoint(testing::StoredSpec(), dir.path(), out, RowNumbers);
+    full = ExportAtOnce(testing::StoredSpec(), dir.path(), out, RowNumbers);
   }
   REQUIRE(full.code() == absl::StatusCode::kResourceExhausted);
   const absl::Status missing =
-      ExportHfCheckpoint(testing::StoredSpec(), dir.path() / "nowhere", out, RowNumbers);
+      ExportAtOnce(testing::StoredSpec(), dir.path() / "nowhere", out, RowNumbers);
   REQUIRE(missing.code() == absl::StatusCode::kNotFound);
   REQUIRE(!fs::exists(out));
   REQUIRE(!fs::exists(PartialPath(out)));

@@ -116,8 +116,7 @@ TEST_CASE("Any number of ranks resumes from the files of any other", "[tensor_fi
     REQUIRE(reader->header().world == world);
     REQUIRE(reader->header().step == 5);
     REQUIRE(reader->header().optimizer_step == 4);
-    REQUIRE(reader->headers()[static_cast<size_t>(world - 1)].extra.at("random") ==
-            std::to_string(world - 1));
+    REQUIRE(reader->header().extra.at("random") == "0");
     const std::vector<TensorSpec> tensors = HfTensors(spec);
     for (size_t number = 0; number < tensors.size(); ++number) {
       const TensorSpec& tensor = tensors[number];

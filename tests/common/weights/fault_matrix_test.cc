@@ -4,17 +4,22 @@
 
 #include <unistd.h>
 
+#include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_processes.h"
+#include "tests/support/patience.h"
 
 namespace tandem {
 namespace {
 
+using testing::kPatience;
 using testing::MemoryWeights;
 using testing::OpenDescriptors;
+using testing::OrderedClient;
 using testing::Pair;
 using testing::PairDevice;
 using testing::PairWays;
 using testing::Peer;
+using testing::WaitUntil;
 
 constexpr int64_t kSlotBytes = 512 << 10;
 
@@ -36,7 +41,9 @@ void FlipBit(const SlotMemory& slots, int slot, int64_t offset, PairDevice& devi
 class SabotagedClient : public GrpcUpdateClient {
  public:
   SabotagedClient(std::shared_ptr<grpc::Channel> channel, PairDevice* flips_on, int at)
-      : GrpcUpdateClient(std::move(channel), {}), flips_on_(flips_on), at_(at) {}
+      : GrpcUpdateClient(std::move(channel), {.deadline = kPatience, .abort_deadline = kPatience}),
+        flips_on_(flips_on),
+        at_(at) {}
   absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     slots_ = &slots;
     manifest_ = offer.manifest;
@@ -61,21 +68,24 @@ class SabotagedClient : public GrpcUpdateClient {
   Manifest manifest_;
 };
 
-// Stops the rollout before bucket `at` is sent, so that its trainer runs into the deadline.
-class StoppingClient : public GrpcUpdateClient {
+// Stops the rollout before bucket `at` is sent, so that its trainer runs into a deadline, which is
+// short from then on only: what comes before takes as long as it takes.
+class StoppingClient : public OrderedClient {
  public:
   StoppingClient(std::shared_ptr<grpc::Channel> channel, pid_t rollout, int at)
-      : GrpcUpdateClient(std::move(channel), {.deadline = absl::Milliseconds(300)}),
-        rollout_(rollout),
-        at_(at) {}
+      : OrderedClient(std::move(channel), {.deadline = kPatience}), rollout_(rollout), at_(at) {}
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     if (!entries.empty() && bucket_++ == at_) {
+      TANDEM_RETURN_IF_ERROR(AwaitEarlier());
       siginfo_t stopped;
       kill(rollout_, SIGSTOP);
       waitid(P_PID, static_cast<id_t>(rollout_), &stopped, WSTOPPED);  // all its threads
+      ShortenDeadline(absl::Milliseconds(300));
+      has_stopped = true;
     }
     return GrpcUpdateClient::StartApply(slot, entries);
   }
+  bool has_stopped = false;
 
  private:
   const pid_t rollout_;
@@ -88,13 +98,10 @@ class StoppingClient : public GrpcUpdateClient {
 // of which would leave one more.
 constexpr int kOfGrpc = 4;
 
-// Whether a process comes down to `want` descriptors and gRPC's.
-bool SettlesAt(const std::string& process, int want) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (OpenDescriptors(process) > want + kOfGrpc && absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  return OpenDescriptors(process) <= want + kOfGrpc;
+// Waits until a process has come down to `want` descriptors and gRPC's.
+void AwaitDescriptors(const std::string& process, int want) {
+  WaitUntil("the descriptors of " + process + " to be closed",
+            [&] { return OpenDescriptors(process) <= want + kOfGrpc; });
 }
 
 // A way that weights may go here, through slots or direct.
@@ -153,12 +160,12 @@ struct FaultMatrix {
       REQUIRE(BytesOf(pair.ledger.Snapshot(), "bucket") == 0);
       const std::string there = std::to_string(rollout->pid());
       REQUIRE(OpenDescriptors(there, "memfd:tandem-") == 0);
-      REQUIRE(SettlesAt(there, open_there));
+      AwaitDescriptors(there, open_there);
       const bool host_shards = route.direct && route.way == "host";
       REQUIRE(OpenDescriptors("self", "memfd:tandem-") == (host_shards ? 2 : 0));
       ++survived;
     }
-    REQUIRE(SettlesAt("self", open_here));
+    AwaitDescriptors("self", open_here);
     REQUIRE(pair.device->UsedBytes() <= used_here + pair.device->SlackBytes());
     REQUIRE(survived == (buckets + stride - 1) / stride);
     WARN(name << " by " << route.way << (route.direct ? ", direct: " : ", slots: ") << survived
@@ -209,6 +216,7 @@ TEST_CASE("W11: a rollout that stands still at any bucket, and reads on when wei
       const absl::Status status =
           matrix.pair.PublishTo(client, 2, *matrix.new_weights, kSlotBytes).status();
       INFO(status.ToString());
+      REQUIRE(client.has_stopped);
       REQUIRE(absl::IsDeadlineExceeded(status));
       // The trainer's next step.
       for (const TensorPlace& place : matrix.pair.layout.places()) {
@@ -217,10 +225,7 @@ TEST_CASE("W11: a rollout that stands still at any bucket, and reads on when wei
       kill(matrix.rollout->pid(), SIGCONT);
     }
     // What it had been asked for before it stood still may be carried out first.
-    const absl::Time deadline = absl::Now() + absl::Seconds(60);
-    while (matrix.pair.Status().state() == v1::UPDATING && absl::Now() < deadline) {
-      absl::SleepFor(absl::Milliseconds(5));
-    }
+    WaitUntil("the update to end", [&] { return matrix.pair.Status().state() != v1::UPDATING; });
   });
 }
 

@@ -13,6 +13,7 @@
 #include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_fixture.h"
 #include "tests/common/weights/pair_service.h"
+#include "tests/support/patience.h"
 
 namespace tandem::testing {
 namespace {
@@ -43,7 +44,8 @@ absl::Status RunRollout(char** argv) {
 class FaultyClient : public OrderedClient {
  public:
   FaultyClient(std::shared_ptr<grpc::Channel> channel, PairDevice* device, PairFault fault)
-      : OrderedClient(std::move(channel), {.trainer_boot_id = std::to_string(getpid())}),
+      : OrderedClient(std::move(channel),
+                      {.trainer_boot_id = std::to_string(getpid()), .deadline = kPatience}),
         device_(device),
         fault_(std::move(fault)) {}
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {

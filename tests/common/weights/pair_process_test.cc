@@ -11,11 +11,13 @@ namespace {
 
 using testing::FakeUpdateClient;
 using testing::kMiB;
+using testing::kPatience;
 using testing::MemoryRollout;
 using testing::MemoryWeights;
 using testing::Pair;
 using testing::PairWays;
 using testing::SharedMemoryHeld;
+using testing::WaitUntil;
 
 // By every way that weights may go here.
 std::string Way() { return GENERATE(from_range(PairWays())); }
@@ -107,11 +109,10 @@ TEST_CASE("W11: a rollout that stalls is a deadline for the trainer") {
   Pair pair("small", Way());
   const auto rollout = pair.StartRollout("stall", 2);
   const auto weights = pair.Weights(3);
-  const absl::Time start = absl::Now();
+  // The rollout stands still until it is killed: without the deadline the update would not end.
   const absl::Status status = pair.Publish(1, *weights, 65536, absl::Milliseconds(500)).status();
   INFO(status.ToString());
   REQUIRE(status.code() == absl::StatusCode::kDeadlineExceeded);
-  REQUIRE(absl::Now() - start < absl::Seconds(30));
   REQUIRE(SharedMemoryHeld() == 0);
 }
 
@@ -120,7 +121,7 @@ TEST_CASE("W11: a trainer that stalls holds no one up: the next one takes over")
   const auto rollout = pair.StartRollout();
   const auto weights = pair.Weights(3);
   const auto stalled = pair.StartTrainer(4, 2, "stall", 5);
-  while (pair.Status().state() != v1::UPDATING) absl::SleepFor(absl::Milliseconds(5));
+  WaitUntil("the trainer's update", [&] { return pair.Status().state() == v1::UPDATING; });
   REQUIRE(pair.Publish(3, *weights, 65536).ok());
   REQUIRE(pair.Status().version() == 3);
   REQUIRE(pair.Check(*weights).ok());
@@ -132,7 +133,7 @@ TEST_CASE("a call of another generation or version is aborted and leaves the ope
   const auto stub = v1::RolloutService::NewStub(pair.channel);
   const auto begin = [&](int64_t version, int64_t generation) {
     grpc::ClientContext context;
-    SetDeadline(context, absl::Seconds(60));
+    SetDeadline(context, kPatience);
     v1::BeginUpdateRequest request;
     request.set_version(version);
     request.set_generation(generation);
@@ -144,7 +145,7 @@ TEST_CASE("a call of another generation or version is aborted and leaves the ope
   };
   const auto apply = [&](int64_t version, int64_t generation) {
     grpc::ClientContext context;
-    SetDeadline(context, absl::Seconds(60));
+    SetDeadline(context, kPatience);
     v1::ApplyBucketRequest request;
     request.set_version(version);
     request.set_generation(generation);

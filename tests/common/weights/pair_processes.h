@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <absl/time/clock.h>
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -26,6 +25,7 @@
 #include "tests/common/weights/pair_device.h"
 #include "tests/common/weights/pair_fixture.h"
 #include "tests/fakes/memory_weights.h"
+#include "tests/support/patience.h"
 #include "trainer_worker/weights/grpc_update_client.h"
 
 namespace tandem::testing {
@@ -82,7 +82,7 @@ struct Pair {
         "rollout", address, directory + "/pair.sock", size, way, fault, std::to_string(at)});
     channel.reset();  // it would be shared, with the pauses between its attempts to connect
     channel = *MakeChannel(address);
-    REQUIRE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(60)));
+    REQUIRE(channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kPatience)));
     return peer;
   }
   std::unique_ptr<Peer> StartTrainer(int seed,
@@ -98,8 +98,9 @@ struct Pair {
   absl::StatusOr<PublishReport> Publish(int64_t version,
                                         MemoryWeights& weights,
                                         int64_t slot_bytes,
-                                        absl::Duration deadline = absl::Seconds(60)) {
-    GrpcUpdateClient client(channel, {0, "boot", deadline});
+                                        absl::Duration deadline = kPatience) {
+    GrpcUpdateClient client(
+        channel, {.trainer_boot_id = "boot", .deadline = deadline, .abort_deadline = deadline});
     return PublishTo(client, version, weights, slot_bytes);
   }
   absl::StatusOr<PublishReport> PublishTo(UpdateClient& client,
@@ -118,14 +119,14 @@ struct Pair {
   }
   v1::RolloutStatusResponse Status() {
     grpc::ClientContext context;
-    SetDeadline(context, absl::Seconds(60));
+    SetDeadline(context, kPatience);
     v1::RolloutStatusResponse response;
     const auto stub = v1::RolloutService::NewStub(channel);
     REQUIRE(stub->GetStatus(&context, {}, &response).ok());
     return response;
   }
   WeightCheckReport Check(MemoryWeights& weights) {
-    GrpcUpdateClient client(channel, {});
+    GrpcUpdateClient client(channel, {.deadline = kPatience});
     const auto report = CheckWeights(layout, weights, &client);
     INFO(report.status().ToString());
     REQUIRE(report.ok());

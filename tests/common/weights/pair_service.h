@@ -6,7 +6,6 @@
 #include <mutex>
 #include <string>
 
-#include <absl/time/clock.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -28,7 +27,7 @@ struct PairFault {
   // What strikes a process.
   void Strike() const {
     if (kind == "die") kill(getpid(), SIGKILL);
-    if (kind == "stall") absl::SleepFor(absl::Minutes(1));
+    while (kind == "stall") pause();  // until it is killed
   }
 };
 

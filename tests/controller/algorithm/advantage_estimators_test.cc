@@ -138,18 +138,5 @@ TEST_CASE("gdpo normalises each key by itself, weighs, adds and whitens", "[adva
   REQUIRE(absl::IsInvalidArgument(RunStep("gdpo", {Scores({1, 2})}).status()));
 }
 
-TEST_CASE("gae looks at the next trained token", "[advantages]") {
-  AdvantageGroup group = {Row(0, {1, 0, 2}, {1, 0, 1})};
-  group[0].values = {0.5f, 7, 1};
-  // Last: 2 - 1 = 1. First: 1 + 0.5 * 1 - 0.5 + 0.5 * 0.5 * 1 = 1.25. Masked: carried on.
-  const RowAdvantage result = RunGroup("gae", group, {.gamma = 0.5, .lam = 0.5})[0];
-  REQUIRE(result.returns == Doubles{1.75, 8, 2});
-  // mean 9/8, variance 1/32 with n - 1
-  const double scale = 1 / std::sqrt(1.0 / 32 + 1e-8);
-  REQUIRE(result.tokens[0] == Approx(0.125 * scale).epsilon(1e-12));
-  REQUIRE(result.tokens[1] == Approx(-0.125 * scale).epsilon(1e-12));
-  REQUIRE(result.tokens[2] == Approx(-0.125 * scale).epsilon(1e-12));
-}
-
 }  // namespace
 }  // namespace tandem

@@ -64,7 +64,6 @@ AdvantageOptions EstimatorOptionsOf(const GoldenCase& c) {
   if (given.contains("epsilon")) options.epsilon = given.at("epsilon").get<double>();
   options.by_std = given.value("norm_adv_by_std_in_grpo", true);
   options.gamma = given.value("gamma", 1.0);
-  options.lam = given.value("lam", 1.0);
   if (given.contains("handle_zero_tail")) options.handle_zero_tail = given.at("handle_zero_tail");
   if (given.contains("gdpo_reward_weights") && !given.at("gdpo_reward_weights").is_null()) {
     options.component_weights = given.at("gdpo_reward_weights").get<std::vector<double>>();
@@ -139,7 +138,6 @@ void CheckScenario(const GoldenFamily& family, const GoldenCase& c) {
   GoldenBatch batch = MakeBatch(scenario.at("response_mask"), scenario.at("uid"));
   SetRewards(batch, scenario.at("token_level_rewards"));
   const AdvantageNeeds needs = FindAdvantageEstimator(c.fn)->needs;
-  if (needs.values) SetArray(batch, scenario.at("values"), &AdvantageRow::values);
   if (needs.policy) {
     SetArray(batch, scenario.at("old_log_probs"), &AdvantageRow::log_probs);
     SetArray(batch, scenario.at("sum_pi_squared"), &AdvantageRow::sum_pi_squared);

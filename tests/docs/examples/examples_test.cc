@@ -17,7 +17,7 @@ constexpr int kNoNetwork = 69;  // docs/examples/setup.sh
 // docs/examples/setup.sh; ends the process as skipped where grpcio cannot be installed.
 void SetUpPython(const ClusterRig& rig) {
   TestProcess setup({.argv = {"docs/examples/setup.sh"}, .output = rig.dir() / "setup.log"});
-  const int code = setup.Wait(absl::Minutes(5));
+  const int code = setup.Wait();
   if (code == kNoNetwork) {
     std::cout << "skipped: " << setup.Output() << std::endl;
     std::_Exit(77);

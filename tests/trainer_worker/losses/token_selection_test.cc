@@ -16,6 +16,7 @@
 #include "common/base/status_macros.h"
 #include "common/comm/shared_memory_communicator.h"
 #include "common/comm/solo_communicator.h"
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "trainer_worker/losses/radix_select.h"
 
@@ -72,7 +73,7 @@ std::set<Name> Spread(Selection selection,
                                                    .world_size = ranks,
                                                    .rendezvous = (dir.path() / "group").string(),
                                                    .generation = 1,
-                                                   .deadline = absl::Seconds(60)}));
+                                                   .deadline = testing::kPatience}));
     std::vector<SelectionToken> mine;
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (rank_of(i) == rank) mine.push_back(tokens[i]);

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/support/bytes_in.h"
 #include "tests/support/units.h"
 
 namespace tandem {
@@ -135,7 +136,7 @@ TEST_CASE("pinned memory of a device is the host's") {
   const auto region = *device.ReserveHost("optimizer", 6 * kMiB, &ledger);
   REQUIRE(region->Map().ok());
   const LedgerSnapshot snapshot = ledger.Snapshot();
-  REQUIRE(BytesIn(snapshot, Location::kHost) == 6 * kMiB);
+  REQUIRE(testing::BytesIn(snapshot, Location::kHost) == 6 * kMiB);
   REQUIRE(snapshot.peak_on_device() == 0);
   REQUIRE(snapshot.memory_peak_bytes == 6 * kMiB);
   REQUIRE(snapshot.driver_free_bytes == 64 * kMiB);

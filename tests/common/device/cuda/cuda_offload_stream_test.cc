@@ -9,6 +9,7 @@
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/kernel.h"
 #include "common/device/cuda/pinned_region.h"
+#include "tests/support/bytes_in.h"
 
 namespace tandem {
 namespace {
@@ -80,7 +81,7 @@ TEST_CASE("every window comes in, is worked on and goes home, whichever streams 
   OffloadStreamRig rig(late | late >> 1 << 3);
   for (int pass = 1; pass <= 2; ++pass) {
     const auto stream = *rig.Create();
-    REQUIRE(BytesIn(rig.ledger.Snapshot(), Location::kDevice) == 4 * (int64_t{2} << 20));
+    REQUIRE(testing::BytesIn(rig.ledger.Snapshot(), Location::kDevice) == 4 * (int64_t{2} << 20));
     REQUIRE(rig.Pass(*stream).ok());
     int64_t wrong = 0;
     for (int64_t i = 0; i < kFloats; ++i) {
@@ -91,7 +92,7 @@ TEST_CASE("every window comes in, is worked on and goes home, whichever streams 
     }
     REQUIRE(wrong == 0);
   }
-  REQUIRE(BytesIn(rig.ledger.Snapshot(), Location::kDevice) == 0);
+  REQUIRE(testing::BytesIn(rig.ledger.Snapshot(), Location::kDevice) == 0);
   REQUIRE(rig.cuda.used_bytes() == 0);
 }
 
@@ -134,7 +135,7 @@ TEST_CASE("whichever call fails, the error comes through and nothing is left on 
     REQUIRE(status.ok() != reached);
     if (reached) REQUIRE(status.message().find("injected") != std::string::npos);
   }
-  REQUIRE(BytesIn(rig.ledger.Snapshot(), Location::kDevice) == 0);
+  REQUIRE(testing::BytesIn(rig.ledger.Snapshot(), Location::kDevice) == 0);
   REQUIRE(rig.cuda.used_bytes() == 0);
   if (!reached) return;
   const auto next = rig.Create();

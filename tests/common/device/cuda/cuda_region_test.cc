@@ -9,6 +9,7 @@
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/support/bytes_in.h"
 #include "tests/support/text.h"
 #include "tests/support/units.h"
 
@@ -106,7 +107,7 @@ TEST_CASE("the ledger counts a region as the device's, and not as resident in th
   CudaRegionRig rig;
   REQUIRE(rig.region->Map().ok());
   const LedgerSnapshot snapshot = rig.ledger.Snapshot();
-  REQUIRE(BytesIn(snapshot, Location::kDevice) == 10 * kMiB);
+  REQUIRE(testing::BytesIn(snapshot, Location::kDevice) == 10 * kMiB);
   REQUIRE(snapshot.resident_bytes == 0);
   rig.region.reset();
   REQUIRE(rig.counted() == 0);

@@ -8,6 +8,7 @@
 
 #include "common/device/cuda/cuda_region.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/support/bytes_in.h"
 #include "tests/support/units.h"
 
 namespace tandem {
@@ -46,11 +47,11 @@ TEST_CASE("a pinned region is host memory that the driver holds while it is mapp
     REQUIRE(rig.region->bytes() == 6 * kMiB);
     REQUIRE(address[6 * kMiB - 1] == std::byte{0});
     std::memset(address, 1, 6 * kMiB);
-    REQUIRE(BytesIn(rig.ledger.Snapshot(), Location::kHost) == 6 * kMiB);
+    REQUIRE(testing::BytesIn(rig.ledger.Snapshot(), Location::kHost) == 6 * kMiB);
     REQUIRE(rig.region->ResidentBytes() == 6 * kMiB);
     REQUIRE(rig.region->Release().ok());
     REQUIRE(rig.region->Release().ok());
-    REQUIRE(BytesIn(rig.ledger.Snapshot(), Location::kHost) == 0);
+    REQUIRE(testing::BytesIn(rig.ledger.Snapshot(), Location::kHost) == 0);
     REQUIRE(rig.region->ResidentBytes() == 0);
     REQUIRE(rig.cuda.calls() == Calls{"RegisterHost", "Synchronize", "UnregisterHost"});
     rig.cuda.ForgetCalls();
@@ -68,7 +69,7 @@ TEST_CASE("memory that cannot be pinned is given back") {
   REQUIRE(std::string(status.message()).find("optimizer: cannot pin 6291456 bytes") !=
           std::string::npos);
   REQUIRE(!rig.region->mapped());
-  REQUIRE(BytesIn(rig.ledger.Snapshot(), Location::kHost) == 0);
+  REQUIRE(testing::BytesIn(rig.ledger.Snapshot(), Location::kHost) == 0);
   REQUIRE(rig.region->Map().ok());
 }
 

@@ -19,6 +19,7 @@
 #include "rollout_worker/weights/weight_receiver.h"
 #include "tests/common/device/cuda/calls_of.h"
 #include "tests/common/weights/cuda/device_weights.h"
+#include "tests/support/patience.h"
 
 namespace tandem::testing {
 
@@ -59,7 +60,7 @@ class PairClient : public UpdateClient {
   int fail_at_bucket = -1;
   std::function<void()> before_commit;
   bool silent = false;  // does not answer an abort
-  absl::Duration partner_timeout = absl::Seconds(60);
+  absl::Duration partner_timeout = kPatience;
 
  private:
   WeightReceiver* const receiver_;

@@ -1,0 +1,27 @@
+// Waiting in tests.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include <absl/time/clock.h>
+#include <absl/time/time.h>
+
+namespace tandem::testing {
+
+// For deadlines that only end what hangs: waiting in tests is for events. Longer than any machine
+// stands still, and hardly ever reached: CTest ends most tests earlier.
+inline constexpr absl::Duration kPatience = absl::Minutes(10);
+
+// Calls `done` every 20 ms until it returns true. Throws std::runtime_error naming `what` after
+// `patience`.
+template <typename Done>
+void WaitUntil(const std::string& what, Done&& done, absl::Duration patience = kPatience) {
+  const absl::Time deadline = absl::Now() + patience;
+  while (!done()) {
+    if (absl::Now() >= deadline) throw std::runtime_error("waited in vain for " + what);
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+}
+
+}  // namespace tandem::testing
