@@ -12,12 +12,13 @@
 #                an hour, and deploy/bench/build.py --help has its options
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-usage_if_asked "$@"
-
-if [ "${1:-}" = --only ] && [ "${2:-}" = build ]; then
+split_values "--runs --only --model --peers" "$@"
+set -- "${given[@]}"
+if [ "${1:-}" = --only ] && [ "${2:-}" = build ]; then # has a --help of its own
   shift 2
   exec python3 deploy/bench/build.py --out "$BUILD/bench" "$@"
 fi
+usage_if_asked "$@"
 
 MODEL="$HOME_DIR/models/SmolLM2-135M-Instruct"
 peers=""
@@ -63,7 +64,7 @@ if [ -n "$peers" ]; then
   or name another folder that has them: PEERS=FOLDER deploy/bench.sh --peers"
   arguments+=(--peers "$peers")
 fi
-deploy/build.sh tandem-ops-bench tandem-comm-bench tandem-sync-bench tandem-generation-bench \
+in_front deploy/build.sh tandem-ops-bench tandem-comm-bench tandem-sync-bench tandem-generation-bench \
   tandem-train-bench tandem-controller tandem-trainer tandem-rollout tandem-launcher tandemctl
 exec python3 deploy/bench/run.py --bin "$BUILD/bin" --out "$BUILD/bench" \
   --model "$MODEL" "${arguments[@]}"

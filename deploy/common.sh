@@ -15,15 +15,60 @@ fi
 # Scripts that this one starts are in another folder and find the same places.
 if [ "$HOME_DIR" != "$ROOT" ]; then export TANDEM_HOME="$HOME_DIR"; fi
 if [ "$BUILD" != "$ROOT/build" ]; then export TANDEM_BUILD_DIR="$BUILD"; fi
+# MiB that are to be free before a part begins; docs/quickstart.md has the same.
+TORCH_MIB=2050 BUILD_MIB=1500 MODEL_MIB=600 RUN_MIB=5000
 VENV="$HOME_DIR/.deps/venv"
 CACHE="$HOME_DIR/.cache"
 cd "$ROOT"
+source "$ROOT/deploy/shell/basics.sh"
 
-say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
-fail() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
+# Ctrl-C reaches a script and all that it has started, scripts among them: the first one says so, once, and
+# each ends with 130. Training is no part of this, as the launcher takes the place of the script.
+[ -n "${TANDEM_FIRST_SCRIPT:-}" ] || export TANDEM_FIRST_SCRIPT="$$"
+stopped() { # CODE
+  trap '' INT TERM HUP
+  end_children
+  if [ "$TANDEM_FIRST_SCRIPT" = "$$" ]; then
+    if [ -t 2 ]; then printf '\n' >&2; fi
+    printf 'stopped; start again to go on\n' >&2
+  fi
+  exit "$1"
 }
+trap 'stopped 130' INT
+trap 'stopped 143' TERM
+trap 'stopped 129' HUP
+
+# in_front COMMAND...: bash looks at a signal only when the command in its foreground has ended, but at once
+# while it waits. So what takes long is waited for. It has the script's stdin, and Ctrl-C reaches it.
+in_front() {
+  local code=0
+  (trap - INT && "$@") <&0 &
+  wait "$!" || code=$?
+  return "$code"
+}
+# Ids of all that this script has started, and that those have. apt-get is left to end: a dpkg that is cut
+# off leaves packages half installed, and the next start waits for its lock.
+descendants() {
+  sed -nE 's/^([0-9]+) \((.*)\) [^Z] ([0-9]+) .*/\1 \3 \2/p' /proc/[0-9]*/stat 2>/dev/null \
+    | awk -v top="$$" '{parent[$1] = $2; name[$1] = $3}
+      END {for (id in parent) {
+        for (at = id; at in parent && at != top && name[at] !~ /^(apt-get|dpkg|sudo)$/;) at = parent[at]
+        if (at == top && id != top) print id}}' | sort -n # subshells first: they would report what was killed
+}
+# The caller's process group is left alone: it may be a pipeline's, or .ci/run's.
+end_children() {
+  local id round signal left
+  for round in {1..60}; do
+    signal=TERM left=""
+    ((round < 50)) || signal=KILL
+    for id in $(descendants); do
+      if kill -s "$signal" "$id" 2>/dev/null; then left=yes; fi
+    done
+    [ -n "$left" ] || return 0
+    sleep 0.1
+  done
+}
+
 # What did not run, and why: printed, and repeated in the summary of .ci/run.
 note() {
   say "$*"
@@ -31,50 +76,62 @@ note() {
 }
 # The comment at the head of the script that runs.
 usage() { awk 'NR > 1 && !/^#/ {exit} NR > 1 {sub(/^# ?/, ""); print}' "$SCRIPT"; }
+# The error stands last, where one looks.
 fail_usage() {
-  printf 'error: %s\n\n%s\n' "$*" "$(usage)" >&2
+  printf '%s\n\nerror: %s\n' "$(usage)" "$*" >&2
   exit 64
 }
-# usage_if_asked "$@": prints the usage and ends where the first argument asks for it.
+# usage_if_asked "$@": prints the usage and ends where an argument asks for it; a script that goes on has an
+# environment that holds what it may.
 usage_if_asked() {
-  case "${1:-}" in
-    -h | --help)
-      usage
-      exit 0
-      ;;
-  esac
+  local argument
+  for argument in "$@"; do
+    case "$argument" in
+      -h | --help)
+        usage
+        exit 0
+        ;;
+    esac
+  done
+  check_number TANDEM_JOBS 1
+  check_number TANDEM_PROGRESS_SECONDS 0
+}
+# split_values "--steps --set" "$@": fills `given` with the arguments, --steps=6 as --steps 6 for those named.
+split_values() {
+  local names=" $1 " argument
+  shift
+  given=()
+  for argument in "$@"; do
+    case "$argument" in
+      --*=*)
+        if [[ "$names" == *" ${argument%%=*} "* ]]; then
+          given+=("${argument%%=*}" "${argument#*=}")
+          continue
+        fi
+        ;;
+    esac
+    given+=("$argument")
+  done
+}
+# check_number VARIABLE LEAST: one of the environment that holds a whole number; empty is as not set.
+check_number() {
+  local value="${!1:-}"
+  [ -n "$value" ] || return 0
+  if [[ ! "$value" =~ ^(0|[1-9][0-9]{0,5})$ ]] || ((value < $2)); then
+    printf 'error: %s is "%s", and may be a whole number from %d to 999999, or unset\n' "$1" "$value" "$2" >&2
+    exit 64
+  fi
 }
 seconds() { printf '%d' "$((SECONDS - ${1:-0}))"; }
 
 # A path as one types it here: below the checkout without the checkout's own.
 short() { printf '%s' "${1#"$ROOT"/}"; }
 
-# can_write FOLDER: whether files can be made there, or the folder itself where it is missing.
-can_write() {
-  local folder="$1"
-  while [ ! -e "$folder" ]; do folder="$(dirname "$folder")"; done
-  [ -d "$folder" ] && [ -w "$folder" ]
-}
 need_home() {
   can_write "$HOME_DIR" || fail "$HOME_DIR cannot be written, and downloads, models and runs go there:
   name another folder for them and start again: TANDEM_HOME=FOLDER $(short "$SCRIPT")"
   can_write "$BUILD" || fail "$BUILD cannot be written, and the build goes there:
   name another folder for it and start again: TANDEM_BUILD_DIR=FOLDER $(short "$SCRIPT")"
-}
-
-# MiB that are free where FOLDER is or will be.
-free_mib() {
-  local folder="$1"
-  while [ ! -e "$folder" ]; do folder="$(dirname "$folder")"; done
-  df -Pm -- "$folder" | awk 'NR == 2 {print $4}'
-}
-# need_space FOLDER MIB WHAT: said before the work, not after half of it.
-need_space() {
-  local free
-  free="$(free_mib "$1")"
-  [[ "$free" =~ ^[0-9]+$ ]] || return 0 # a df that does not tell
-  ((free >= $2)) || fail "$3 needs $2 MiB in $1, and $free MiB are free there:
-  free $(($2 - free)) MiB or more and start again; what is there already is kept"
 }
 
 # KiB of memory: all, and what new processes can have; of the machine or of the container's limit.

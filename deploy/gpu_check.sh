@@ -22,14 +22,16 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
 usage() { awk 'NR > 1 && !/^#/ {exit} NR > 1 {sub(/^# ?/, ""); print}' "${BASH_SOURCE[0]}"; }
 fail_usage() {
-  printf 'error: %s\n\n%s\n' "$*" "$(usage)" >&2
+  printf '%s\n\nerror: %s\n' "$(usage)" "$*" >&2
   exit 64
 }
 
 only="" budget=600 bundle="" checks="" logs="gpu_check_logs"
+for argument in "$@"; do
+  case "$argument" in -h | --help) usage; exit 0 ;; esac
+done
 while (($# > 0)); do
   case "$1" in
-    -h | --help) usage; exit 0 ;;
     --only | --budget | --bundle | --checks | --logs)
       (($# > 1)) || fail_usage "$1 needs a value"
       printf -v "${1#--}" '%s' "$2"

@@ -4,9 +4,9 @@
 # --steps N       trains N steps; 50 make the whole curve. Without it the first steps are measured, and as
 #                 many are made as take 5 minutes with both validations: 50 at most, 8 at least.
 # --start-paused  trains only what `tandemctl run` asks for
-# Every part that is done already is skipped, and each tells how long it takes yet. Ctrl-C stops cleanly;
-# started again, an interrupted run resumes from its last checkpoint, and a finished one starts anew, or
-# goes on where --steps asks for more steps than it has made.
+# Every part that is done already is skipped, and each tells how much time is left. Ctrl-C stops cleanly.
+# Started again, a run that was interrupted goes on from its last checkpoint. A run that was finished begins
+# again from the first step; but if --steps asks for more steps than it has made, it makes the missing ones.
 # Environment: TANDEM_HOME and TANDEM_BUILD_DIR, folders for what is made where the checkout is not to
 # be written (docs/quickstart.md); TANDEM_JOBS, compilers at once; TANDEM_PROGRESS_SECONDS between lines
 # about progress where stdout is no terminal (15).
@@ -16,12 +16,11 @@ CONFIG="$ROOT/configs/quickstart.yaml"
 MINUTES=5
 FEWEST=8
 PROGRAMS=(tandem-controller tandem-trainer tandem-rollout tandem-parity tandemctl tandem-launcher)
-# MiB that each part leaves behind, at its largest.
-TORCH_MIB=2000 BUILD_MIB=1500 MODEL_MIB=600 RUN_MIB=5000
-LONGEST_RUN_DIR=80 # bytes: a Unix socket's path takes 107, and the longest name there is 25
 
 usage_if_asked "$@"
-given=("$@") steps="" paused="" wanted=""
+split_values "--steps --set" "$@"
+set -- "${given[@]}"
+steps="" paused="" wanted=""
 settings=()
 while (($# > 0)); do
   case "$1" in
@@ -66,12 +65,8 @@ choose_length() {
 check_before() {
   local run_dir="$HOME_DIR/runs/tandem/quickstart" need=$RUN_MIB
   need_home
-  ((${#run_dir} <= LONGEST_RUN_DIR)) || is_set cluster.run_dir || fail "the run's folder would be
-  $run_dir,
-  ${#run_dir} bytes long, and paths of sockets in it may have 107: $LONGEST_RUN_DIR are left for the folder.
-  Name a shorter one and start again: deploy/quickstart.sh --set cluster.run_dir=/tmp/tandem-quickstart"
-  grep -qw avx2 /proc/cpuinfo && grep -qw fma /proc/cpuinfo \
-    || fail "this processor has no AVX2 with FMA, which Tandem's kernels need: use another machine"
+  is_set cluster.run_dir || check_run_dir "$run_dir" deploy/quickstart.sh
+  check_processor
   [ -f "$VENV/tandem-wheels" ] || need=$((need + TORCH_MIB))
   if [ ! -x "$BUILD/bin/tandem-launcher" ]; then
     need=$((need + BUILD_MIB))
@@ -100,13 +95,13 @@ source "$ROOT/deploy/package/run.sh"
 run_package_if_there "${given[@]}"
 check_before
 part "1/5 set-up"
-deploy/setup.sh
+in_front deploy/setup.sh
 part "2/5 build"
-deploy/build.sh "${PROGRAMS[@]}"
+in_front deploy/build.sh "${PROGRAMS[@]}"
 part "3/5 model"
-deploy/fetch_model.sh
+in_front deploy/fetch_model.sh
 part "4/5 data"
-make_data
+in_front make_data
 part "5/5 training"
 say "preparation took $(seconds) s"
 choose_length

@@ -19,15 +19,16 @@ DEV_PACKAGES=(clang-format clang-tidy)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.
 WHEELS=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 WHEELS_MIB=550 # to download
-TORCH_MIB=1300 # unpacked
+UNPACKED_MIB=1300
 LOG="$CACHE/logs/setup.log"
 
 usage_if_asked "$@"
-case "${1:-}" in
-  "") ;;
-  --dev) PACKAGES+=("${DEV_PACKAGES[@]}") ;;
-  *) fail_usage "unknown argument $1" ;;
-esac
+for argument in "$@"; do
+  case "$argument" in
+    --dev) PACKAGES+=("${DEV_PACKAGES[@]}") ;;
+    *) fail_usage "unknown argument $argument" ;;
+  esac
+done
 
 # The packages of the list that are not installed.
 missing_packages() {
@@ -73,6 +74,8 @@ apt() {
     -o DPkg::Lock::Timeout=300 "$@" 2>&1 | read_lines show_apt_line
 }
 
+apt_update_and_install() { apt update && apt install -y --no-install-recommends "${missing[@]}"; }
+
 install_packages() {
   # shellcheck disable=SC2015  # fail where either is missing
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null \
@@ -86,8 +89,7 @@ install_packages() {
   say "Debian packages: installing ${#missing[@]} of ${#PACKAGES[@]}: ${missing[*]}"
   need_space /usr "$((100 + 25 * ${#missing[@]}))" "installing ${#missing[@]} Debian packages"
   : >"$LOG"
-  { apt update && apt install -y --no-install-recommends "${missing[@]}"; } \
-    || explain_failure "installing Debian packages" "$LOG" /usr
+  in_front apt_update_and_install || explain_failure "installing Debian packages" "$LOG" /usr
   progress_end
   mapfile -t missing < <(missing_packages)
   ((${#missing[@]} == 0)) || explain_failure "installing Debian packages (missing: ${missing[*]})" "$LOG" /usr
@@ -106,10 +108,11 @@ libtorch_is_installed() {
 # As a module: the first line of bin/pip names its Python, and a space in that path breaks it.
 venv_pip() { "$VENV/bin/python" -m pip --disable-pip-version-check --no-input "$@" >>"$LOG" 2>&1; }
 
+new_venv() { python3 -m venv "$VENV" >>"$LOG" 2>&1; }
 make_venv() {
   if [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then return; fi
   rm -rf "$VENV" # an interrupted one, or one whose Python is gone
-  python3 -m venv "$VENV" >>"$LOG" 2>&1 || explain_failure "making $(short "$VENV")" "$LOG" "$HOME_DIR"
+  in_front new_venv || explain_failure "making $(short "$VENV")" "$LOG" "$HOME_DIR"
 }
 
 # Removes wheels that cannot be unpacked: a download that was cut off must not stand in the way.
@@ -129,8 +132,8 @@ install_libtorch() {
     say "LibTorch: ${WHEELS[0]} is in $(short "$VENV")"
     return
   fi
-  say "LibTorch: downloading ${WHEELS[*]} into $(short "$VENV") (about $WHEELS_MIB MB, $TORCH_MIB MB on disk)"
-  need_space "$HOME_DIR" $((WHEELS_MIB + TORCH_MIB + 200)) "LibTorch, downloaded and unpacked,"
+  say "LibTorch: downloading ${WHEELS[*]} into $(short "$VENV") (about $WHEELS_MIB MB, $UNPACKED_MIB MB on disk)"
+  need_space "$HOME_DIR" "$TORCH_MIB" "LibTorch, downloaded and unpacked,"
   : >"$LOG"
   make_venv
   rm -f "$VENV/tandem-wheels"
@@ -142,7 +145,7 @@ install_libtorch() {
     venv_pip download --no-deps -d "$wheels" "${WHEELS[@]}" \
     || { rm -rf "$wheels/unfinished"; explain_failure "downloading LibTorch" "$LOG" "$HOME_DIR"; }
   # One command for all wheels: a second one would delete parts of the nvidia folder.
-  growing "LibTorch unpacked" "$TORCH_MIB" "$VENV" -- \
+  growing "LibTorch unpacked" "$UNPACKED_MIB" "$VENV" -- \
     venv_pip install --no-deps --no-index --find-links "$wheels" "${WHEELS[@]}" \
     || explain_failure "unpacking LibTorch" "$LOG" "$HOME_DIR"
   printf '%s' "${WHEELS[*]}" >"$VENV/tandem-wheels"

@@ -10,12 +10,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 usage_if_asked "$@"
 
-deploy/setup.sh
-deploy/build.sh
-deploy/fetch_model.sh
+in_front deploy/setup.sh
+in_front deploy/build.sh
+in_front deploy/fetch_model.sh
 say "tests"
 begin=$SECONDS
 code=0
-python3 deploy/scripts/test_verdict.py --build "$BUILD" --jobs "$(nproc)" -- "$@" || code=$?
+in_front python3 deploy/scripts/test_verdict.py --build "$BUILD" --jobs "$(nproc)" -- "$@" || code=$?
 say "tests took $(seconds "$begin") s; everything together $(seconds) s"
 exit "$code"

@@ -1,10 +1,10 @@
 # Compiler options that hold for every target.
 find_program(TANDEM_CCACHE ccache)
 if(TANDEM_CCACHE)
-  # Paths count from the source's root, so that what one clone compiled serves every other; the
-  # sloppiness is what ccache needs to know of precompiled headers.
+  # Paths count from the source's root, so that what one clone compiled serves every other; the last two
+  # are for precompiled headers (deploy/scripts/compile_header.sh).
   set(TANDEM_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros ${TANDEM_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 ${TANDEM_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
 endif()

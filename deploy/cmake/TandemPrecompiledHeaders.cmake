@@ -1,5 +1,5 @@
 # Headers of other projects that nearly every source includes, parsed once for libraries and once
-# for tests, which are compiled for another place (programs, not libraries). ccache takes them along.
+# for tests, which are compiled for another place (programs, not libraries). For ccache a digest of the headers stands for each.
 # CMAKE_DISABLE_PRECOMPILE_HEADERS=ON builds without.
 set(_common <algorithm> <chrono> <cstdint> <filesystem> <functional> <map> <memory> <mutex> <optional>
     <string> <string_view> <utility> <vector> <absl/status/status.h> <absl/status/statusor.h>
@@ -18,6 +18,8 @@ function(tandem_precompiled)
   target_link_libraries(${A_NAME} PRIVATE ${A_DEPS})
   target_precompile_headers(${A_NAME} PRIVATE ${A_HEADERS})
   target_compile_options(${A_NAME} PRIVATE -fpch-preprocess)  # for ccache
+  set_target_properties(${A_NAME} PROPERTIES CXX_COMPILER_LAUNCHER
+    "${CMAKE_SOURCE_DIR}/deploy/scripts/compile_header.sh;${CMAKE_CXX_COMPILER_LAUNCHER}")
 endfunction()
 
 # tandem_use_precompiled(TARGET x): its C++ sources see the headers of x first. CUDA has no such thing.

@@ -110,7 +110,7 @@ def add_programs(out, built, with_torch):
     programs = []
     for name in PROGRAMS:
         if not (built / name).is_file():
-            fail(f"{built / name} is missing: run deploy/build.sh package_programs")
+            fail(f"{built / name} is missing: run deploy/package.sh without --no-build")
         copy = out / "bin" / name
         shutil.copyfile(built / name, copy)
         copy.chmod(0o755)
@@ -133,15 +133,18 @@ def add_documents(out, root):
         shutil.copyfile(root / file, out / file)
     shutil.copyfile(root / "deploy/package/quickstart.sh", out / "quickstart")
     (out / "quickstart").chmod(0o755)
+    (out / "shell").mkdir()
+    shutil.copyfile(root / "deploy/shell/basics.sh", out / "shell/basics.sh")
 
 
 def build_of(program):
-    """{"version": ..., "commit": ..., "sources": ..., "flags": ...} as the program tells it."""
+    """{"version", "commit", "sources", "flags", "has_cuda": ...} as the program tells it."""
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     match = re.match(r"\S+ (\S+), commit (\S+), sources (\S+), (.*)", done.stdout)
     if done.returncode != 0 or not match:
         fail(f"{program} --version does not tell its build: {done.stdout}{done.stderr}")
-    return dict(zip(("version", "commit", "sources", "flags"), match.groups()))
+    about = dict(zip(("version", "commit", "sources", "flags"), match.groups()))
+    return about | {"has_cuda": not about["flags"].endswith(", CUDA off")}
 
 
 def folders_left_in(programs, folders):
@@ -176,5 +179,7 @@ def collect(out, root, build, with_torch):
     lines = [f"{key} {about[key]}" for key in ("version", "commit", "sources", "flags")]
     lines += [f"needs the C library {glibc} or newer", f"needs libstdc++ with GLIBCXX_{compiler} or newer"]
     (out / "BUILD.txt").write_text("\n".join([*lines, "", "Libraries of lib/:", *libraries, ""]))
-    about["unclean"] = list(folders_left_in(programs, [root, build]))
+    # LibTorch's as well: TANDEM_HOME can be elsewhere.
+    site = torch_folders[0].parents[1]
+    about["unclean"] = list(folders_left_in(programs, [root, build, site]))
     return about

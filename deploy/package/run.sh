@@ -3,7 +3,8 @@
 # beside it, the package's programs are used and nothing is built.
 #   run_package_if_there ARGUMENTS   becomes the package's quickstart, or returns to build
 # Looked for: $TANDEM_PACKAGE (a .tar.zst or an unpacked folder; "no": none), then
-# tandem-*-linux-x86_64 and tandem-*-linux-x86_64.tar.zst in the checkout and in its dist.
+# tandem-*-linux-x86_64 and tandem-*-linux-x86_64.tar.zst in the checkout and in its dist, then those
+# without the GPU's kernels, whose names go on with -cpu.
 
 # The digest that programs tell as "sources": deploy/cmake/write_build_info.cmake reckons the same.
 digest_of_sources() {
@@ -39,15 +40,19 @@ unpacked_package() {
 }
 
 find_package() {
-  local candidate
+  local kind candidate
   if [ -n "${TANDEM_PACKAGE:-}" ]; then
     printf '%s\n' "$TANDEM_PACKAGE"
     return
   fi
-  for candidate in "$ROOT"/tandem-*-linux-x86_64 "$ROOT"/dist/tandem-*-linux-x86_64 \
-    "$ROOT"/tandem-*-linux-x86_64.tar.zst "$ROOT"/dist/tandem-*-linux-x86_64.tar.zst; do
-    if [ -x "$candidate/quickstart" ] || [ -f "$candidate" ]; then printf '%s\n' "$candidate"; fi
-  done | head -n 1
+  for kind in "" .tar.zst -cpu -cpu.tar.zst; do
+    for candidate in "$ROOT"/tandem-*-linux-x86_64"$kind" "$ROOT"/dist/tandem-*-linux-x86_64"$kind"; do
+      if [ -x "$candidate/quickstart" ] || [ -f "$candidate" ]; then
+        printf '%s\n' "$candidate"
+        return
+      fi
+    done
+  done
 }
 
 run_package_if_there() {
@@ -67,5 +72,9 @@ run_package_if_there() {
     return 0
   fi
   say "package: using the programs of $package, nothing is built (TANDEM_PACKAGE=no builds)"
+  # Models, data and runs where a build's would lie, which is not always the checkout.
+  need_home
+  mkdir -p "$HOME_DIR"
+  cd "$HOME_DIR" || exit
   exec "$folder/quickstart" "$@"
 }

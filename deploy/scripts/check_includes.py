@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles single files of today's turn for their syntax alone, so that each includes what it uses.
+"""Compiles single files of the turn that a run draws for their syntax alone, so that each includes what it uses.
 
   deploy/scripts/check_includes.py --build DIR [--jobs N] [--plan-seconds N] [--seconds N] [--whole]
 

@@ -12,7 +12,7 @@ import re
 import sys
 
 BASE = ["common/base", "common/types"]
-WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/jagged", "common/rpc",
+WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/rpc",
                         "common/wire", "common/cluster", "common/observe", "common/text", "common/model_spec",
                         "common/lora", "common/rollout_correction", "common/tensor_file"]
 COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
@@ -23,7 +23,6 @@ ALLOWED = {
     "common/balance": BASE,
     "common/rollout_correction": BASE,
     "common/config": BASE + ["common/rollout_correction"],  # reads the same texts
-    "common/jagged": BASE,
     "common/text": BASE,
     "common/observe": BASE,
     "common/model_spec": BASE,

@@ -1,33 +1,62 @@
-"""What a run of .ci/run looks at when it cannot look at everything: a share of the tree by the day,
-and what changed since a recorded commit as far as it is affordable.
+"""What a run of .ci/run looks at when it cannot look at everything: a share of the tree by turns, and
+what changed since a recorded commit as far as it is affordable.
 
+A run draws its turn from a hash of the newest commit. Nothing is kept between runs on machines that are
+thrown away, and a count (of days, of commits) would leave turns out for ever where runs come at regular
+distances; of a draw each turn has the same chance for each commit. All runs of a commit have the same turn,
+so that who runs .ci/run on a commit knows its verdict. TANDEM_CI_TURN=N takes turn N modulo the number of
+turns: a CI that numbers its runs gives their number, and all turns come in order.
 A file's turn depends on its name alone, so that nothing is missed while other files come and go.
-The turn is the number of the day since 1970, modulo the number of turns; TANDEM_CI_TURN=N takes turn N
-instead. The commit stands in checked_since.txt beside this file: what differs from it is looked at
-in every run, before its turn comes.
+The commit stands in checked_since.txt beside this file: what differs from it is looked at in every
+run, before its turn comes; so is what includes it, and what a changed CMake file compiles.
 """
 import hashlib
+import math
 import os
 import pathlib
 import re
 import subprocess
-import time
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+INCLUDE = re.compile(r'^\s*(?:#\s*include|import(?:\s+public)?)\s+"([^"]+)"', re.M)
+GENERATED = re.compile(r"(.+?)(?:\.grpc)?\.pb\.h")
 
 
-def turn_of_today(turns):
-    """0 to turns - 1."""
-    forced = os.environ.get("TANDEM_CI_TURN", "")
-    day = int(forced) if forced else int(time.time()) // 86400
-    return day % turns
+def number_of(text):
+    """The same evenly spread number for a text everywhere."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def turn_of(name, turns):
     """The turn of a file, from its path in the repository."""
-    return int.from_bytes(hashlib.sha256(str(name).encode()).digest()[:8], "big") % turns
+    return number_of(str(name)) % turns
+
+
+class Draw(typing.NamedTuple):
+    """The turn of a run."""
+    turn: int  # 0 to turns - 1
+    turns: int
+    forced: bool = False
+
+    def text(self):
+        """Which turn of how many, and when the others come."""
+        if self.forced or self.turns == 1:
+            return f"turn {self.turn} of {self.turns}" + (", as TANDEM_CI_TURN has it" if self.forced else "")
+        runs = math.ceil(math.log(0.01) / math.log(1 - 1 / self.turns))
+        return (f"turn {self.turn} of {self.turns}, drawn by commit (any other has a chance of 1 in {self.turns} "
+                f"with each commit and comes within {runs} of them with 99 in 100)")
+
+
+def draw(turns, root=ROOT):
+    """The turn of this run."""
+    forced = os.environ.get("TANDEM_CI_TURN", "")
+    if forced:
+        if not re.fullmatch(r"\d+", forced):
+            raise SystemExit(f"error: TANDEM_CI_TURN is \"{forced}\" and must be a number")
+        return Draw(int(forced) % turns, turns, True)
+    commit = (git(root, "rev-parse", "HEAD") or [""])[0]
+    return Draw(number_of(commit) % turns, turns)
 
 
 def note(text):
@@ -67,18 +96,28 @@ def changed_files(root=ROOT):
 
 
 class Includes:
-    """Which repository files a file includes, directly or not."""
+    """Which repository files a file includes, directly or not. A header that protoc generates stands
+    for its proto file, and the twin of a kernel for the emulator for the kernel that it includes."""
 
     def __init__(self, root=ROOT):
         self._root = root
         self._direct = {}
 
+    def _named(self, text):
+        """The repository file that an include names, "" if it names none."""
+        generated = GENERATED.fullmatch(text)
+        for name in (text, f"proto/{generated[1]}.proto" if generated else f"proto/{text}"):
+            if (self._root / name).is_file():
+                return name
+        return ""
+
     def direct(self, name):
         if name not in self._direct:
             path = self._root / name
             text = path.read_text(errors="replace") if path.is_file() else ""
-            self._direct[name] = [found for found in INCLUDE.findall(text)
-                                  if (self._root / found).is_file()]
+            if not text and name.endswith(".emulated.cc"):  # in a build, under the kernel's path
+                text = f'#include "{name.removesuffix(".emulated.cc")}"'
+            self._direct[name] = [found for found in map(self._named, INCLUDE.findall(text)) if found]
         return self._direct[name]
 
     def closure(self, name):
@@ -91,27 +130,49 @@ class Includes:
                     todo.append(found)
         return seen
 
+    def is_compiled_in(self, name, folder):
+        """Whether a CMake file for this folder ("" or with a slash at the end) says how the file is
+        compiled: it, a source of the unit that it is, or a proto file that it uses lies there."""
+        ours = [name] + [one for one in self.direct(name) if one.endswith((".cc", ".cu"))]
+        ours += [one for one in self.closure(name) if one.endswith(".proto")]
+        return any(one.startswith(folder) for one in ours)
+
+
+def folders_of(changed):
+    """The folders whose files a changed CMake file compiles, as for is_compiled_in()."""
+    found = []
+    for name in changed:
+        if name.startswith("deploy/cmake/"):
+            found.append("")
+        elif name.rsplit("/", 1)[-1] == "CMakeLists.txt":
+            found.append(name.removesuffix("CMakeLists.txt"))
+    return list(dict.fromkeys(found))
+
 
 class Plan(typing.NamedTuple):
-    turn: int
-    turns: int
+    drawn: Draw
     due: list  # file names, changed ones first
-    late: list  # changed, or including something changed, and left to their turns by design
-    others: int  # files whose turn is another day
+    late: list  # changed, or dependent on something changed, and left to their turns by design
+    others: int  # files of another turn
 
     def say(self, what):
         """One line for the summary: what is looked at, and what is not and why."""
-        text = (f"{what}: turn {self.turn} of {self.turns}: {len(self.due)} files; {self.others} not "
-                "looked at: another turn by design")
+        text = (f"{what}: {self.drawn.text()}: {len(self.due)} files; {self.others} not looked at: another "
+                "turn by design")
         if self.late:
-            text += (f" ({len(self.late)} of them changed, or include what changed, since the recorded "
-                     "commit, and are more than one run can look at)")
+            text += (f" ({len(self.late)} of them changed since the recorded commit, include what did or are "
+                     "compiled by a CMake file that did, and are more than the seconds of this section hold)")
         note(text)
 
 
-def in_order(names, changed, includes):
+def in_order(names, changed, includes, drawn):
     """Of `names` those that changed, newest first; then for every changed header one file that
-    includes it, itself if it can, its own source if it has one; then all that include one."""
+    includes it, itself if it can, its own source if it has one; then all that include one; then what
+    a changed CMake file compiles. Many of a kind stand in the order of their turns from this one on,
+    so that it is not the same ones in every run that find room."""
+    def soonest(found):
+        return sorted(found, key=lambda name: ((turn_of(name, drawn.turns) - drawn.turn) % drawn.turns, name))
+
     order = [name for name in changed if name in names]
     closures = {name: includes.closure(name) for name in sorted(names)}
     headers = [name for name in changed if name not in names]
@@ -122,20 +183,22 @@ def in_order(names, changed, includes):
         order += sorted(users[header], key=lambda name: (
             name.rsplit(".", 1)[0] != stem, header not in includes.direct(name), name))[:1]
     for header in headers:
-        order += users[header]
+        order += soonest(users[header])
+    for folder in folders_of(changed):
+        order += soonest(name for name in names if includes.is_compiled_in(name, folder))
     return list(dict.fromkeys(order))
 
 
 def plan(names, turns, capacity, root=ROOT):
-    """What of `names` is looked at today: its share by turns whatever it costs, and what changed as
+    """What of `names` this run looks at: its share by turns whatever it costs, and what changed as
     long as both together are at most `capacity` files."""
-    names, turn = set(names), turn_of_today(turns)
-    share = sorted(name for name in names if turn_of(name, turns) == turn)
-    wanted = in_order(names, changed_files(root), Includes(root))
+    names, drawn = set(names), draw(turns, root)
+    share = sorted(name for name in names if turn_of(name, turns) == drawn.turn)
+    wanted = in_order(names, changed_files(root), Includes(root), drawn)
     room = max(0, capacity - len(share))
     extra = [name for name in wanted if name not in set(share)]
     first = extra[:room]
     mine = set(share)
     due = [name for name in wanted if name in mine or name in set(first)]
     due += [name for name in share if name not in set(due)]
-    return Plan(turn, turns, due, extra[room:], len(names) - len(due))
+    return Plan(drawn, due, extra[room:], len(names) - len(due))

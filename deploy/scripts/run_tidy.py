@@ -1,27 +1,28 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy on what is due today, remembering files that were clean.
+"""Runs clang-tidy on what is due in this run, remembering files that were clean.
 
   deploy/scripts/run_tidy.py --build DIR [--jobs N] [--plan-seconds N] [--seconds N] [--whole]
 
-Due are the files of today's turn, and as many as fit into --plan-seconds besides of those that
+Due are the files of the turn that this run draws, and as many as fit into --plan-seconds besides of those that
 changed since the recorded commit or include what did (ci_turns.py); --whole: all files. A file that
 was clean is not checked again before it, a repository header that it includes or .clang-tidy changes.
-Whatever is due and was not checked, for lack of time or because it took too long, is a failure. The
-compile commands must be of single files: a build without unity files and precompiled headers.
+Whatever is due and was not checked is a failure: for lack of time, because it took too long, or because
+clang cannot parse it. Files that only g++ can parse stand with their reason in tidy_unparsed.txt; one
+that clang can parse must not. The compile commands must be of single files: a build without unity
+files and precompiled headers.
 """
 import argparse
 import concurrent.futures
 import hashlib
 import json
 import pathlib
-import re
 import subprocess
 import sys
 import time
 
 from ci_turns import ROOT, Includes, note, plan
 
-FINDING = re.compile(r"\[(bugprone|google|modernize)-")
+UNPARSED = ROOT / "deploy" / "scripts" / "tidy_unparsed.txt"
 TURNS = 10
 FILE_SECONDS = 4  # of one core: 3 as measured, and a slower machine
 
@@ -44,6 +45,18 @@ def sources(build):
                   and f.relative_to(ROOT).parts[0] != "tests")
 
 
+def read_unparsed(path=UNPARSED):
+    """{file that clang cannot parse: reason}."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        if line.strip() and not line.startswith("#"):
+            name, _, reason = (part.strip() for part in line.partition("|"))
+            if not reason or not (ROOT / name).is_file():
+                raise SystemExit(f"error: {path.name}: not a row \"file | reason\" of a file that is there: {line}")
+            found[name] = reason
+    return found
+
+
 def tidy(path, build, seconds):
     """(result, text) of one file: clean, bad, unparsed or slow."""
     try:
@@ -54,32 +67,36 @@ def tidy(path, build, seconds):
     if done.returncode == 0:
         return "clean", ""
     text = done.stdout + done.stderr
-    # g++ is the compiler; what only clang cannot parse (C++20 it lacks) is said, not failed.
-    if "[clang-diagnostic-error" in text and not FINDING.search(text):
-        return "unparsed", ""
-    return "bad", text
+    # Checks see little or nothing of what clang could not parse, findings or not.
+    return "unparsed" if "[clang-diagnostic-error" in text else "bad", text
+
+
+# What to say of a file with this result; clean and bad ones need no line.
+WHY = {"unparsed": "clang cannot parse, and g++ compiles; write it another way or name it in tidy_unparsed.txt:",
+       "listed": "not checked, as only g++ can parse it:",
+       "parsed": "is in tidy_unparsed.txt, and clang can parse it; take its row away:",
+       "slow": "took too long, not checked:", "late": "not reached:"}
 
 
 def report(found, known, seconds):
     """Prints the files that deserve a line and the totals; whether all that was due is clean."""
-    names = {result: [name for name, r in found if r == result]
-             for result in ("clean", "bad", "unparsed", "slow", "late")}
-    for result, why in (("unparsed", "clang cannot parse"), ("slow", "took too long, not checked:"),
-                        ("late", "not reached:")):
+    names = {result: [name for name, r in found if r == result] for result in ("clean", "bad", *WHY)}
+    for result, why in WHY.items():
         for name in names[result]:
             print(f"clang-tidy: {why} {name}")
+    unparsed = len(names["unparsed"]) + len(names["listed"])
     line = (f"clang-tidy: {len(found) + known} files, {len(names['clean'])} clean, {known} clean and "
-            f"unchanged, {len(names['bad'])} with findings, {len(names['unparsed'])} that clang cannot "
-            f"parse, {len(names['slow'])} that took too long, {len(names['late'])} not reached; "
-            f"{seconds:.0f} s")
-    if names["slow"] or names["late"] or names["unparsed"]:
+            f"unchanged, {len(names['bad'])} with findings, {unparsed} that clang cannot parse "
+            f"({len(names['listed'])} of them in tidy_unparsed.txt), {len(names['parsed'])} in it by mistake, "
+            f"{len(names['slow'])} that took too long, {len(names['late'])} not reached; {seconds:.0f} s")
+    if any(names[result] for result in WHY):
         note(line)
     else:
         print(line, flush=True)
     if names["slow"] or names["late"]:
         print("error: clang-tidy lacked time for what is due; deploy/scripts/lint.sh --whole has no limit",
               file=sys.stderr)
-    return not names["bad"] and not names["slow"] and not names["late"]
+    return all(result in ("clean", "listed") for _, result in found)
 
 
 def parse():
@@ -97,6 +114,7 @@ def parse():
 def main():
     args = parse()
     build, begin, includes = args.build.resolve(), time.monotonic(), Includes()
+    unparsed = read_unparsed()
     clean_dir = ROOT / ".cache" / "tidy"
     clean_dir.mkdir(parents=True, exist_ok=True)
 
@@ -105,6 +123,9 @@ def main():
         if left <= 0:
             return name, "late"
         result, text = tidy(ROOT / name, build, min(left, args.file_seconds))
+        if name in unparsed:
+            result, text = {"unparsed": ("listed", ""), "clean": ("parsed", ""),
+                            "bad": ("parsed", text)}.get(result, (result, text))
         if result == "clean":
             (clean_dir / fingerprint(name, includes)).touch()
         if result == "slow" and left < args.file_seconds:
@@ -114,7 +135,8 @@ def main():
         return name, result
 
     names = sources(build)
-    pending = [name for name in names if not (clean_dir / fingerprint(name, includes)).exists()]
+    pending = [name for name in names
+               if name in unparsed or not (clean_dir / fingerprint(name, includes)).exists()]
     due = pending
     if not args.whole:
         today = plan(pending, TURNS, int(args.plan_seconds * args.jobs / FILE_SECONDS))

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Builds the test programs of today's turn under AddressSanitizer with UndefinedBehaviorSanitizer
+# Builds the test programs of this run's turn under AddressSanitizer with UndefinedBehaviorSanitizer
 # ("address") and under ThreadSanitizer ("thread") and runs their tests. Over all turns every program
 # is in one of each; deploy/scripts/sanitize_plan.py deals them and says what is left to other turns.
 #   deploy/scripts/sanitize.sh [address|thread] [--show | --whole]
 # --show   lists all turns and what is in none, with the reason, and builds nothing
 # --whole  takes all programs, however long that is
-# Without a name: both sanitizers, as .ci/run does. TANDEM_CI_TURN=N takes turn N, not today's.
+# Without a name: both sanitizers, as .ci/run does. TANDEM_CI_TURN=N takes turn N, not the one drawn.
+# Builds lie in build-asan and build-tsan, or beside $TANDEM_BUILD_DIR, and are those of the presets asan
+# and tsan in CMakePresets.json.
 source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
+source "$ROOT/deploy/shell/build_folder.sh"
 
 usage_if_asked "$@"
 sanitizers=(address thread)
@@ -23,19 +26,13 @@ case "${1:-}" in
   *) fail_usage "unknown argument $1" ;;
 esac
 
-build_of() { if [ "$1" = address ]; then printf '%s' "$ROOT/build-asan"; else printf '%s' "$ROOT/build-tsan"; fi; }
-# A type of build of its own: -O2 takes twice as long under AddressSanitizer and finds no more.
-configure() {
-  local options=("-DTANDEM_SANITIZE=address,undefined")
-  [ "$1" = address ] || options=(-DTANDEM_SANITIZE=thread -DTANDEM_GRPC_STATIC=OFF)
-  cmake -S "$ROOT" -B "$(build_of "$1")" -G Ninja -DCMAKE_BUILD_TYPE=Sanitized \
-    "-DCMAKE_C_FLAGS_SANITIZED=-O1 -g1" "-DCMAKE_CXX_FLAGS_SANITIZED=-O1 -g1" "${options[@]}" >/dev/null \
-    || fail "the build under the $1 sanitizer cannot be configured"
-}
+preset_of() { if [ "$1" = address ]; then printf asan; else printf tsan; fi; }
+build_of() { printf '%s-%s' "$BUILD" "$(preset_of "$1")"; }
 
 builds=()
 for sanitizer in "${sanitizers[@]}"; do
-  configure "$sanitizer"
+  configure_build "$(preset_of "$sanitizer")" "$(build_of "$sanitizer")" >/dev/null \
+    || fail "the build under the $sanitizer sanitizer cannot be configured"
   builds+=("$sanitizer=$(build_of "$sanitizer")")
 done
 turn="$(mktemp -d)"

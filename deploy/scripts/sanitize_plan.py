@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which test programs are built and run under which sanitizer today, so that all are in some turn.
+"""Which test programs are built and run under which sanitizer in this run, so that all are in some turn.
 
   deploy/scripts/sanitize_plan.py address=BUILD thread=BUILD [--show | --whole | --out DIR]
                                   [--seconds N] [--changed-seconds N]
@@ -7,12 +7,14 @@
 
 The programs are those of the tests that ctest lists for a configured build of each sanitizer; what is
 left out stands with its reason in sanitizer_rules.txt. They are dealt into turns of at most N seconds
-(default 1200) on two cores and an empty compiler cache, for both sanitizers together: a turn holds some
-programs of each, or a single costly one, and the other sanitizer has another day. What programs share
-is compiled once, so that programs which share much are in one turn. Costs come from
-sanitizer_costs.txt. Programs that use what changed since the recorded commit are added to today's
-turn, the cheapest first, for --changed-seconds more (200). --out DIR writes address.targets and
-thread.targets for ninja, address.tests and thread.tests for ctest; --show prints all turns.
+(default 1200) on two cores and an empty compiler cache, each of one sanitizer, as programs share what
+they compile with those of their sanitizer alone. A program's turn follows from its name, unless that
+one is full; so it mostly stays where it is when others come, go or grow. A program that takes longer
+than a turn by itself is an error. Costs come from sanitizer_costs.txt. Programs that use what changed
+since the recorded commit, or are compiled by a CMake file that did, are added to the turn that this
+run draws (ci_turns.py), the cheapest first, for --changed-seconds more (200). --out DIR writes
+address.targets and thread.targets for ninja, address.tests and thread.tests for ctest; --show prints
+all turns.
 """
 import argparse
 import fnmatch
@@ -22,13 +24,14 @@ import subprocess
 import sys
 import typing
 
-from ci_turns import ROOT, Includes, changed_files, note, turn_of_today
+from ci_turns import ROOT, Includes, changed_files, draw, folders_of, note, number_of
 from ctest_programs import executables_of, program_of, tests_of
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
 COSTS, RULES = SCRIPTS / "sanitizer_costs.txt", SCRIPTS / "sanitizer_rules.txt"
 CORES = 2
 LINK_SECONDS, OBJECT_SECONDS, TEST_SECONDS = 3, 4, 8  # of one core, where the table has nothing
+ELSEWHERE = 0.1  # of the programs may be in another turn than the one of their name
 COMPILING = {"address": 2.2, "thread": 1.0}  # times a normal build, as measured with -O1
 RUNNING = {"address": 2.5, "thread": 6.0}
 OBJECT = re.compile(r" -o (\S*CMakeFiles/(\S+?)\.dir/\S+)(?: -c (\S+))?")
@@ -74,10 +77,10 @@ def why_left_out(test, program, sanitizer, rules):
 
 
 def objects_of(build, program):
-    """{object: (target, source)} that ninja makes for a program."""
+    """{object: (target, path of its source)} that ninja makes for a program."""
     done = subprocess.run(["ninja", "-C", str(build), "-t", "commands", program],
                           capture_output=True, text=True, check=True)
-    return {found[1]: (found[2].rsplit("/", 1)[-1], found[3] or "")
+    return {found[1]: (found[2].rsplit("/", 1)[-1], str(pathlib.Path(build, found[3] or "")))
             for found in map(OBJECT.search, done.stdout.splitlines()) if found}
 
 
@@ -101,6 +104,10 @@ class Estimate:
         self._tests, count = costs.tests, {}
         for (sanitizer, _), target in self._objects(programs).items():
             count[sanitizer, target] = count.get((sanitizer, target), 0) + 1
+        targets = {target for _, target in count}
+        tests = {test for program in programs for test in program.tests}
+        self.sizes = len(targets), len(tests)
+        self.without_row = len(targets - costs.targets.keys()), len(tests - costs.tests.keys())
         self._seconds = {
             (sanitizer, target): costs.targets.get(target, OBJECT_SECONDS * number) / number
             * COMPILING[sanitizer] for (sanitizer, target), number in count.items()}
@@ -129,28 +136,51 @@ def take_in(turn, left, estimate, seconds):
         turn.append(left.pop(place))
 
 
+def too_long(programs, estimate, seconds):
+    """Lines about the programs that no turn can hold."""
+    return [f"{one.sanitizer} {one.name} takes about {estimate.seconds([one]):.0f} s by itself, and a turn has "
+            f"{seconds:.0f} s" for one in programs if estimate.seconds([one]) > seconds]
+
+
+def deal_into(count, programs, estimate, seconds):
+    """That many turns, or None where they do not hold the programs. Each program goes by its name to
+    the turn that comes first in an order of its own, and to the next one in that where it is full: few
+    may, as what is full changes with the costs. With one turn more the old ones keep their places in
+    these orders, so that few programs move."""
+    turns, elsewhere = [[] for _ in range(count)], 0
+    for program in sorted(programs, key=lambda program: number_of(program.name)):
+        order = sorted(range(count), key=lambda turn: number_of(f"{program.name} {turn}"))
+        turn = next((turn for turn in order if estimate.seconds(turns[turn] + [program]) <= seconds), None)
+        if turn is None:
+            return None
+        elsewhere += turn != order[0]
+        turns[turn].append(program)
+    if elsewhere > len(programs) * ELSEWHERE and count < len(programs):
+        return None
+    return [turn for turn in turns if turn]
+
+
 def deal(programs, estimate, seconds):
-    """Turns: lists of programs. A turn begins with the costliest program that is left and takes in
-    whichever adds least, until nothing fits."""
-    left = sorted(programs, key=lambda program: (-estimate.seconds([program]), program.name,
-                                                  program.sanitizer))
+    """Turns: lists of programs of one sanitizer, as few as hold them all. None is too_long()."""
     turns = []
-    while left:
-        turn = [left.pop(0)]
-        take_in(turn, left, estimate, seconds)
-        turns.append(turn)
+    for sanitizer in sorted({program.sanitizer for program in programs}):
+        mine = [program for program in programs if program.sanitizer == sanitizer]
+        dealt = (deal_into(count, mine, estimate, seconds) for count in range(1, len(mine) + 1))
+        turns += next(found for found in dealt if found)
     return turns
 
 
 def changed_programs(programs, changed, root=ROOT):
-    """(sanitizer, name) of those that use a file that changed."""
-    changed, includes, uses = set(changed), Includes(root), {}
+    """(sanitizer, name) of those that use a file that changed, or are compiled by a CMake file that did."""
+    folders, changed, includes, uses = folders_of(changed), set(changed), Includes(root), {}
 
     def used(source):
         path = pathlib.Path(source)
-        name = str(path.relative_to(root)) if path.is_relative_to(root) else ""
+        # A unit lies in the build and includes its sources by their paths in the repository.
+        name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
         if name not in uses:
-            uses[name] = bool(name) and not changed.isdisjoint(includes.closure(name))
+            uses[name] = not changed.isdisjoint(includes.closure(name)) \
+                or any(includes.is_compiled_in(name, folder) for folder in folders)
         return uses[name]
 
     return {(program.sanitizer, program.name) for program in programs
@@ -174,19 +204,11 @@ def read_programs(build, sanitizer):
             for name, tests in sorted(chosen.items())], left
 
 
-def sources_in_unity(build, objects):
-    """The same objects, a unity file's once for every source that it includes."""
-    found = {}
-    for name, (target, source) in objects.items():
-        path = pathlib.Path(build, source)
-        unity = "/Unity/" in source and path.is_file()
-        parts = re.findall(r'^#include "([^"]+)"', path.read_text(), re.M) if unity else []
-        for place, part in enumerate(parts or [str(path)]):
-            found[f"{name} {place}"] = (target, part)
-    return found
-
-
 def show(turns, left, estimate):
+    for what, missing, all_of in zip(("CMake targets", "tests"), estimate.without_row, estimate.sizes):
+        if missing:
+            print(f"default costs: {missing} of {all_of} {what} have no row in {COSTS.name}; "
+                  "sanitize_plan.py --record writes them")
     for number, turn in enumerate(turns):
         print(f"turn {number}, about {estimate.seconds(turn):.0f} s:")
         for program in turn:
@@ -199,7 +221,7 @@ def show(turns, left, estimate):
 
 
 def write(folder, sanitizers, programs):
-    """What ninja builds and what ctest runs; files of a sanitizer whose turn is another day are empty."""
+    """What ninja builds and what ctest runs; files of a sanitizer that has nothing in this turn are empty."""
     folder.mkdir(parents=True, exist_ok=True)
     for sanitizer in sanitizers:
         mine = [program for program in programs if program.sanitizer == sanitizer]
@@ -209,14 +231,14 @@ def write(folder, sanitizers, programs):
         (folder / f"{sanitizer}.tests").write_text(f"^({'|'.join(escaped)})$\n" if names else "")
 
 
-def tell(turn, turns, today, unaffordable, left, estimate):
+def tell(drawn, total, today, unaffordable, left, estimate):
     """Lines for the summary: what is looked at, what is not, and why."""
-    total = sum(map(len, turns))
-    note(f"sanitizers: turn {turn} of {len(turns)}, about {estimate.seconds(today):.0f} s from nothing: "
+    note(f"sanitizers: {drawn.text()}, about {estimate.seconds(today):.0f} s from nothing: "
          + "; ".join(f"{program.sanitizer} {program.name}" for program in today))
     text = f"sanitizers: {total - len(today)} of {total} programs not looked at: another turn by design"
     if unaffordable:
-        text += f" ({len(unaffordable)} of them use what changed since the recorded commit)"
+        text += (f" ({len(unaffordable)} of them use what changed since the recorded commit, or are compiled by "
+                 "a CMake file that did, and are more than the seconds of this section hold)")
     note(text)
     if left:
         note(f"sanitizers: {len(left)} tests are in no turn, for the reasons in "
@@ -243,7 +265,7 @@ def record(build):
     tests = {case.get("name"): float(case.get("time")) for case in cases
              if results[case.get("name")].verdict == "passed"}
     head = [line for line in COSTS.read_text().splitlines() if line.startswith("#")]
-    rows = [f"target | {name} | {seconds:.0f}" for name, seconds in sorted(targets.items()) if seconds >= 1]
+    rows = [f"target | {name} | {seconds:.1f}" for name, seconds in sorted(targets.items())]
     rows += [f"test | {name} | {seconds:.1f}" for name, seconds in sorted(tests.items())]
     COSTS.write_text("\n".join(head + rows) + "\n")
     print(f"{COSTS.name}: {len(rows)} rows")
@@ -270,23 +292,26 @@ def main():
     args = parse()
     if args.record:
         return record(args.record.resolve())
-    programs, apart, left = [], [], {}
+    programs, left = [], {}
     for sanitizer, build in args.builds.items():
         build = pathlib.Path(build).resolve()
         found, why = read_programs(build, sanitizer)
         programs += found
-        apart += [program._replace(objects=sources_in_unity(build, program.objects)) for program in found]
         left |= {(sanitizer, test): reason for test, reason in why.items()}
     if not programs:
         raise SystemExit("error: no test programs in " + ", ".join(args.builds.values()))
     estimate = Estimate(programs, read_costs())
+    wrong = [] if args.whole else too_long(programs, estimate, args.seconds)
+    if wrong:
+        raise SystemExit("error: " + "\nerror: ".join(wrong) + f"\nsplit it, or write into {RULES.name} why it is in "
+                         "no turn")
     turns = [programs] if args.whole else deal(programs, estimate, args.seconds)
     if args.show:
         return show(turns, left, estimate)
-    turn = turn_of_today(len(turns))
-    today, unaffordable = add_changed(turns[turn], programs, changed_programs(apart, changed_files()),
+    drawn = draw(len(turns))
+    today, unaffordable = add_changed(turns[drawn.turn], programs, changed_programs(programs, changed_files()),
                                       estimate, args.seconds + args.changed_seconds)
-    tell(turn, turns, today, unaffordable, left, estimate)
+    tell(drawn, len(programs), today, unaffordable, left, estimate)
     if args.out:
         write(args.out, args.builds, today)
     return 0

@@ -8,7 +8,8 @@ Beside each run two loops keep two cores busy, and processes that the tests star
 other, are stopped (SIGSTOP) for up to 5 seconds and go on. A test that depends on time fails then. The
 seed decides when and for how long, and which of the processes that are there. Prints how often each
 test failed, in which runs and how; exits with 1 if one did, if a run did not end within --run-seconds,
-or if processes were left behind. The logs of failed runs stay in DIR/Testing/stress. When it ends or is
+or if processes were left behind. Tests that a run was waiting for when it was ended are among those that
+failed, as "did not end". The logs of failed runs stay in DIR/Testing/stress. When it ends or is
 interrupted, nothing that it started or stopped is left. Nothing is tried a second time.
 """
 import argparse
@@ -17,6 +18,7 @@ import ctypes
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -96,6 +98,17 @@ def busy_loops(count):
             for _ in range(count)]
 
 
+def read_unended(log):
+    """(tests that had begun and not ended, {test that had failed: how}) of ctest's output up to where it
+    was killed: there is no JUnit file then."""
+    text = log.read_text(errors="replace")
+    begun = dict(re.findall(r"^ +Start +(\d+): (.+)$", text, re.M))
+    ended = dict(re.findall(r"^ *\d+/\d+ Test +#(\d+): .*?\.{2,} *([^. ].*?) +[\d.]+ sec", text, re.M))
+    failed = {begun[number]: how.strip("*") for number, how in ended.items()
+              if number in begun and how.startswith("***") and how != "***Skipped"}
+    return [name for number, name in begun.items() if number not in ended], failed
+
+
 def kill_marked(mark, grace=2.0):
     """Kills what is there after `grace` seconds; its command lines."""
     end = time.monotonic() + grace
@@ -126,10 +139,12 @@ class Suite:
         stem = self.folder / f"run-{number:02d}"
         junit, log = stem.with_suffix(".xml"), stem.with_suffix(".log")
         command = ["ctest", "--test-dir", str(args.build), *test_verdict.OUTPUT, "-j", str(args.jobs), *args.ctest,
-                   "--output-log", str(log), "--output-junit", str(junit)]
+                   "--output-junit", str(junit)]
         busy, stopper, code = busy_loops(args.busy), None, None
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              env={**os.environ, MARK: mark}, preexec_fn=die_with_us) as ctest:
+        # ctest writes its --output-log only when it ends; what it prints is there when it is killed.
+        with open(log, "wb") as out, \
+                subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT,
+                                 env={**os.environ, MARK: mark}, preexec_fn=die_with_us) as ctest:
             try:
                 stopper = Stopper(mark, ctest.pid, args.stop_seconds, random.Random(f"{args.seed} {number}"))
                 code = ctest.wait(args.run_seconds)
@@ -143,15 +158,13 @@ class Suite:
                     loop.wait()
                 # Where ctest itself has ended, what is left was left by a test.
                 left = kill_marked(mark, 2.0 if code is not None else 0.0)
+        self.problems += [f"run {number} left a process: {words}" for words in left if code is not None]
         if code is None:
-            return stopper.stops, self.read(number, junit, 0, log, ended=False)
-        self.problems += [f"run {number} left a process: {words}" for words in left]
-        return stopper.stops, self.read(number, junit, code, log, ended=True)
+            return self.enter_unended(number, log), stopper.stops
+        return f"{self.enter(number, junit, code, log)} failed", stopper.stops
 
-    def read(self, number, junit, code, log, ended):
+    def enter(self, number, junit, code, log):
         """Enters the failures of a run; their number."""
-        if not ended:
-            return 0
         results, wrong = test_verdict.judge(self.expected, junit, code, log)
         self.problems += [f"run {number}: {problem}" for problem in wrong]
         bad = {name: result for name, result in results.items() if result.verdict == "failed"}
@@ -161,6 +174,13 @@ class Suite:
             log.unlink(missing_ok=True)
         junit.unlink(missing_ok=True)
         return len(bad)
+
+    def enter_unended(self, number, log):
+        """Enters what a run was waiting for when it was ended, and what had failed; a line about it."""
+        hung, failed = read_unended(log)
+        for name, how in [*((name, "did not end") for name in hung), *failed.items()]:
+            self.failures[name].append(f"run {number}: {how}")
+        return f"did not end ({', '.join(hung) or 'no test was running'}), {len(failed)} failed before"
 
     def tell(self, runs):
         """The table; whether all is well."""
@@ -208,9 +228,9 @@ def main():
     try:
         for number in range(1, args.runs + 1):
             begin = time.monotonic()
-            stops, bad = suite.run(number)
+            what, stops = suite.run(number)
             done = number
-            print(f"run {number} of {args.runs}: {bad} failed, {stops} stops, {time.monotonic() - begin:.0f} s",
+            print(f"run {number} of {args.runs}: {what}, {stops} stops, {time.monotonic() - begin:.0f} s",
                   flush=True)
     finally:
         well = suite.tell(done)

@@ -1,10 +1,19 @@
 # shellcheck shell=bash
 # What a log of a command that failed says: the thing, the reason, the remedy. Sourced behind common.sh.
 
+# cmake_errors LOG: each error of CMake's whole, up to its second blank line, as the cause stands below its
+# first line. Blank lines are left out.
+cmake_errors() {
+  awk '/^CMake Error/ {inside = 1; blanks = 0}
+    inside && /^[ \t]*$/ {if (++blanks == 2) inside = 0; next}
+    inside' "$1"
+}
+
 # show_errors LOG: the lines that tell, or the last ones where none does.
 show_errors() {
   local lines
-  lines="$(grep -aE '(^|[^a-z-])(error|fatal error|Error)[: ]|^E: |^ERROR|^FAILED: |CMake Error|undefined (reference|symbol)|No space left|Killed' \
+  lines="$(cmake_errors "$1" | head -n 30)"
+  [ -n "$lines" ] || lines="$(grep -aE '(^|[^a-z-])(error|fatal error|Error)[: ]|^E: |^ERROR|^FAILED: |CMake Error|undefined (reference|symbol)|No space left|Killed' \
     "$1" | head -n 20 || true)"
   [ -n "$lines" ] || lines="$(tail -n 12 "$1")"
   printf '%s\n' "$lines" | cut -c 1-400 | sed 's/^/    /' >&2

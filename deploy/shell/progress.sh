@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# How far a long command is, and how long it takes yet: one line that is redrawn on a terminal, else a
+# How far a long command is, and how much time is left: one line that is redrawn on a terminal, else a
 # plain line every now and then. Sourced behind common.sh.
 #   TANDEM_PART                "2/5 build": what every line begins with
 #   TANDEM_PROGRESS_SECONDS    between plain lines (default 15)
@@ -72,7 +72,7 @@ growing() {
   shift
   watch_growth "$what" "$total" "${folders[@]}" &
   watcher=$!
-  "$@" || code=$?
+  in_front "$@" || code=$?
   kill "$watcher" 2>/dev/null || true
   wait "$watcher" 2>/dev/null || true
   progress_end

@@ -30,6 +30,19 @@ check_toolchain() {
   esac
 }
 
+# find_nvcc: its path, from where deploy/cmake/TandemCuda.cmake looks and in the same order; fails without one.
+CUDA_TOOLKIT="${TANDEM_CUDA_TOOLKIT:-/usr/local/cuda}" # where NVIDIA's packages put it; tests name another
+find_nvcc() {
+  local file
+  for file in "${CUDACXX:-}" ${CUDA_HOME:+"$CUDA_HOME/bin/nvcc"} "$(command -v nvcc || true)" \
+    "$CUDA_TOOLKIT/bin/nvcc"; do
+    [ -f "$file" ] && [ -x "$file" ] || continue
+    printf '%s' "$file"
+    return
+  done
+  return 1
+}
+
 # The architecture of the GPU here as nvcc writes it (90), "unknown" where a GPU does not tell, nothing
 # where there is none. Those below sm_80 cannot run the kernels.
 gpu_architecture() {

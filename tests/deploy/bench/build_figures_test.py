@@ -1,14 +1,16 @@
 import pathlib
 import sys
+import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "deploy" / "bench"))
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "deploy" / "bench"))
 import build_figures as figures  # noqa: E402
 
 LOG = """# ninja log v5
 0\t12500\t1\tcontroller/CMakeFiles/tandem_x.dir/partial/a.cc.o\tabc
 0\t2000\t1\tgen/tandem/v1/config.pb.h\tabc
-100\t8100\t1\tcommon/ops/CMakeFiles/tandem_ops.dir/Unity/unity_0_cxx.cxx.o\tabc
+100\t8100\t1\tcommon/ops/CMakeFiles/tandem_ops.dir/__/__/unity/tandem_ops/0.cc.o\tabc
 12500\t12600\t1\tcommon/ops/libtandem_ops.a\tabc
 20000\t21000\t2\tcontroller/CMakeFiles/tandem_x.dir/partial/a.cc.o\tdef
 """
@@ -36,9 +38,13 @@ class BuildFiguresTest(unittest.TestCase):
         self.assertEqual(len(objects), 2)
         (name, seconds), = figures.most_expensive(objects, 1)
         self.assertEqual(seconds, 8.0)
-        self.assertEqual(figures.source_of(name), "common/ops/Unity/unity_0_cxx.cxx")
-        self.assertEqual(figures.source_of("controller/CMakeFiles/tandem_x.dir/partial/a.cc.o"),
-                         "controller/partial/a.cc")
+        with tempfile.TemporaryDirectory() as folder:
+            unit = pathlib.Path(folder, "unity/tandem_ops/0.cc")
+            unit.parent.mkdir(parents=True)
+            unit.write_text('#include "common/ops/a.cc"\n#include "common/ops/cpu/b.cc"\n')
+            self.assertEqual(figures.source_of(name, folder), "tandem_ops 0: common/ops/a.cc common/ops/cpu/b.cc")
+            self.assertEqual(figures.source_of("controller/CMakeFiles/tandem_x.dir/partial/a.cc.o", folder),
+                             "controller/partial/a.cc")
 
     def test_lines_are_counted_once_in_each_object(self):
         readers = figures.readers_of(figures.deps_of(DEPS))
@@ -68,10 +74,19 @@ class BuildFiguresTest(unittest.TestCase):
         rows = {row["row"]: row for row in figures.target_rows({"targets": "quickstart", "seconds": seconds})}
         first = rows["set-up and build of the quickstart's programs"]
         self.assertEqual((first["seconds"], first["verdict"]), (690.0, "met"))
-        self.assertEqual(rows["one .cc of common touched"]["verdict"], "missed")
-        self.assertEqual(rows["deploy/test.sh with everything built"]["verdict"], "not measured")
-        rows = figures.target_rows({"targets": "all", "seconds": {**seconds, "tests": 2000.0}})
-        self.assertEqual((rows[0]["verdict"], rows[1]["verdict"]), ("not measured", "missed"))
+        self.assertEqual(rows["one .cc of common touched (layout.cc)"]["verdict"], "missed")
+        whole = "deploy/test.sh from nothing: set-up, build of everything, all tests"
+        self.assertEqual(rows[whole]["verdict"], "not measured")
+        seconds |= {"tests": 2000.0, "touched_header": 200.0, "touched_widest_header": 500.0}
+        rows = figures.target_rows({"targets": "all", "seconds": seconds})
+        self.assertEqual(rows[0]["verdict"], "not measured")
+        self.assertEqual((rows[1]["seconds"], rows[1]["verdict"]), (2690.0, "missed"))
+        self.assertEqual([(row["seconds"], row["verdict"]) for row in rows[3:5]], [(200.0, "met"), (500.0, "missed")])
+
+    def test_the_documentation_has_the_same_rows_and_targets(self):
+        text = (ROOT / "docs/benchmarks.md").read_text().replace("`", "").replace(",", "")
+        for row, _, target in figures.TARGETS:
+            self.assertIn(f"| {row.replace(',', '')} | ≤ {target} s", text)
 
     def test_nothing_is_claimed_without_the_set_up(self):
         rows = figures.target_rows({"targets": "quickstart", "seconds": {"compile": 1.0}})

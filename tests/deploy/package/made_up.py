@@ -22,7 +22,7 @@ static int fake_torch(void) { return 7; }
 #endif
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-    puts("made-up 0.1.0, commit 0123456789ab, sources fedcba9876543210, Release, CUDA off");
+    puts("made-up 0.1.0, commit 0123456789ab, sources fedcba9876543210, Release, " CUDA);
     return 0;
   }
   for (int i = 1; i < argc; ++i) puts(argv[i]);
@@ -50,12 +50,13 @@ def _made_before():
     return made
 
 
-def make_build(folder, leak="", fresh=False):
+def make_build(folder, leak="", cuda="CUDA 80-real 90-real 100", fresh=False):
     """folder/build as a build leaves it, with a LibTorch in folder/site; returns folder/build.
 
-    leak: a text that stands in every program. fresh: compiled there, not copied.
+    leak: a text that stands in every program. cuda: the end of --version's line. fresh: compiled there,
+    not copied.
     """
-    if not leak and not fresh:
+    if not leak and not fresh and cuda != "CUDA off":
         shutil.copytree(_made_before(), folder, dirs_exist_ok=True)
         name_torch(folder)
         return folder / "build"
@@ -69,7 +70,7 @@ def make_build(folder, leak="", fresh=False):
     programs = build / "package/bin"
     for name in collect.PROGRAMS:
         with_torch = [] if name == "tandemctl" else ["-DTORCH", f"-L{torch.parent}", "-lfake_torch"]
-        compile_c(programs / name, SOURCE, f'-DFOLDER="{leak}"',
+        compile_c(programs / name, SOURCE, f'-DFOLDER="{leak}"', f'-DCUDA="{cuda}"',
                   f"-Wl,--disable-new-dtags,-rpath,{RUN_PATH}", "-Wl,--strip-all,--build-id=none",
                   *with_torch)
     name_torch(folder)

@@ -59,7 +59,7 @@ class Package(InFolder):
 
     def test_configs_documents_notices_and_the_quickstart_are_there(self):
         out, _ = self.collected()
-        for name in ("configs/quickstart.yaml", "docs/errors.md", "README.md", "CHANGELOG.md",
+        for name in ("configs/quickstart.yaml", "docs/errors.md", "README.md", "CHANGELOG.md", "shell/basics.sh",
                      "licenses/torch-9.9-LICENSE"):
             self.assertTrue((out / name).is_file(), name)
         self.assertEqual(archive.mode_of(out / "quickstart"), 0o755)
@@ -71,7 +71,7 @@ class Package(InFolder):
     def test_a_missing_program_is_named(self):
         build = make_build(self.folder / "made")
         (build / "package/bin/tandemctl").unlink()
-        with self.assertRaisesRegex(SystemExit, "tandemctl is missing: run deploy/build.sh"):
+        with self.assertRaisesRegex(SystemExit, "tandemctl is missing: run deploy/package.sh"):
             self.collected(build=build)
 
     def test_a_folder_of_the_machine_in_a_program_is_told(self):
@@ -80,6 +80,22 @@ class Package(InFolder):
         self.assertEqual(len(about["unclean"]), len(collect.PROGRAMS))
         self.assertIn(f"tandemctl has {ROOT} in it", "\n".join(about["unclean"]))
         self.assertEqual(self.collected("clean")[1]["unclean"], [])
+
+    def test_libtorchs_folder_in_a_program_is_told(self):
+        site = self.folder / "made/site"
+        _, about = self.collected(build=make_build(self.folder / "made", leak=f"{site}/torch/include/x.h"))
+        self.assertIn(f"tandem-trainer has {site} in it", "\n".join(about["unclean"]))
+
+    def test_programs_with_a_folder_of_the_machine_are_not_packed(self):
+        build = make_build(self.folder / "made", leak=f"{ROOT}/common/base/check.cc")
+        out = self.folder / "dist"
+        for kind in ([], ["--wheel", "--no-tar"]):
+            done = subprocess.run([sys.executable, ROOT / "deploy/package/make.py", "--build", build, "--out",
+                                   out, "--epoch", "1", *kind], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("nothing is packed", done.stderr)
+            self.assertIn(f"tandemctl has {ROOT} in it", done.stderr)
+            self.assertEqual(list(out.iterdir()), [])
 
 
 class Bytes(InFolder):
@@ -111,12 +127,12 @@ class Bytes(InFolder):
 
     @unittest.skipUnless(shutil.which("zstd"), "zstd is not installed (deploy/setup.sh)")
     def test_the_script_packs_twice_the_same(self):
-        build = make_build(self.folder / "made")
+        make_build(self.folder / "made").rename(self.folder / "b-package")
         digests = []
         for name in ("dist 1", "dist2"):
             done = subprocess.run([ROOT / "deploy/package.sh", "--no-build", "--wheel", "--out",
                                    self.folder / name, "--level", "1"], capture_output=True, text=True,
-                                  check=False, env={**os.environ, "TANDEM_BUILD_DIR": str(build),
+                                  check=False, env={**os.environ, "TANDEM_BUILD_DIR": str(self.folder / "b"),
                                                     "SOURCE_DATE_EPOCH": "1700000000"})
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             digests.append(re.findall(r"sha256 (\w{64})", done.stdout))

@@ -9,6 +9,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "deploy/scripts"))
+
+import run_tidy  # noqa: E402  pylint: disable=wrong-import-position
+
 FAKE = """#!/bin/sh
 for file; do :; done
 case "$file" in
@@ -62,11 +66,43 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("found [bugprone-x]", text)
 
-    def test_what_clang_cannot_parse_is_named(self):
-        code, text, notes = self.run_on(["odd.cc"], "--whole")
-        self.assertEqual(code, 0)
-        self.assertIn("cannot parse common/odd.cc", text)
-        self.assertIn("1 that clang cannot parse", notes)
+    def listed(self, text):
+        (self.root / "deploy/scripts/tidy_unparsed.txt").write_text(f"# head\n{text}")
+
+    def test_what_clang_cannot_parse_fails(self):
+        for listed in ("", "common/other.cc | a reason\n"):
+            self.listed(listed)
+            code, text, notes = self.run_on(["odd.cc", "other.cc"] if listed else ["odd.cc"], "--whole")
+            self.assertEqual(code, 1)
+            self.assertIn("name it in tidy_unparsed.txt: common/odd.cc", text)
+            self.assertIn("[clang-diagnostic-error]", text)
+            self.assertIn("1 that clang cannot parse (0 of them in tidy_unparsed.txt)", notes)
+
+    def test_what_clang_cannot_parse_and_is_known_is_told(self):
+        self.listed("common/odd.cc | clang 14 lacks it\n")
+        code, text, notes = self.run_on(["odd.cc", "good.cc"], "--whole")
+        self.assertEqual(code, 0, text)
+        self.assertIn("not checked, as only g++ can parse it: common/odd.cc", text)
+        self.assertIn("1 that clang cannot parse (1 of them in tidy_unparsed.txt)", notes)
+
+    def test_what_clang_can_parse_must_not_be_listed(self):
+        self.run_on(["good.cc"], "--whole")  # remembered as clean
+        for name in ("good.cc", "bad.cc"):
+            self.listed(f"common/{name} | a reason\n")
+            code, text, notes = self.run_on([name], "--whole")
+            self.assertEqual(code, 1)
+            self.assertIn(f"take its row away: common/{name}", text)
+            self.assertIn("1 in it by mistake", notes)
+
+    def test_a_row_needs_a_file_and_a_reason(self):
+        for row in ("common/good.cc |\n", "common/gone.cc | a reason\n"):
+            self.listed(row)
+            code, text, _ = self.run_on(["good.cc"], "--whole")
+            self.assertEqual(code, 1)
+            self.assertIn("tidy_unparsed.txt: not a row", text)
+
+    def test_the_real_list_is_whole(self):
+        self.assertIsInstance(run_tidy.read_unparsed(), dict)
 
     def test_a_slow_file_is_stopped_and_fails(self):
         code, text, notes = self.run_on(["slow.cc"], "--whole", "--file-seconds", "0.5")
@@ -86,7 +122,7 @@ class TidyTest(unittest.TestCase):
         names = [f"f{i}.cc" for i in range(50)]
         code, text, notes = self.run_on(names)
         self.assertEqual(code, 0, text)
-        due = int(notes.split("turn 3 of 10: ")[1].split()[0])
+        due = int(notes.split("turn 3 of 10, as TANDEM_CI_TURN has it: ")[1].split()[0])
         self.assertTrue(0 < due < 20, notes)
         self.assertIn(f"{50 - due} not looked at: another turn by design", notes)
 

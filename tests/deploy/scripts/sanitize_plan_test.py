@@ -1,4 +1,6 @@
 """Every test program is in a turn of each sanitizer, or is left out for a reason that is written down."""
+import contextlib
+import io
 import pathlib
 import sys
 import tempfile
@@ -62,25 +64,56 @@ class DealTest(unittest.TestCase):
                 for sanitizer in ("address", "thread") for i, letter in enumerate("abcdefgh")]
 
     def test_over_all_turns_every_program_is_built_and_run_once_by_each_sanitizer(self):
-        for seconds in (10, 100, 200, 10000):
-            estimate = sanitize_plan.Estimate(self.PROGRAMS, COSTS)
+        estimate = sanitize_plan.Estimate(self.PROGRAMS, COSTS)
+        for seconds in (max(estimate.seconds([one]) for one in self.PROGRAMS), 200, 10000):
             turns = sanitize_plan.deal(self.PROGRAMS, estimate, seconds)
             dealt = sorted((one.sanitizer, one.name) for turn in turns for one in turn)
             self.assertEqual(dealt, sorted((one.sanitizer, one.name) for one in self.PROGRAMS))
             for turn in turns:
-                self.assertTrue(len(turn) == 1 or estimate.seconds(turn) <= seconds)
+                self.assertEqual(len({one.sanitizer for one in turn}), 1)
+                self.assertLessEqual(estimate.seconds(turn), seconds)
 
-    def test_what_is_shared_costs_once_and_brings_programs_together(self):
+    def test_a_program_that_no_turn_holds_is_named(self):
+        estimate = sanitize_plan.Estimate(self.PROGRAMS, sanitize_plan.Costs({}, {"p30": 1000.0}))
+        wrong = sanitize_plan.too_long(self.PROGRAMS, estimate, 1200)
+        self.assertEqual([line.split(" takes")[0] for line in wrong], ["address p3", "thread p3"])
+        self.assertIn("a turn has 1200 s", wrong[0])
+
+    def test_as_many_programs_as_ours_fit_into_few_turns_and_few_move(self):
+        programs = [program(sanitizer, f"tests/p{i}", [f"l{j}" for j in range(i % 40)] + [f"o{i}x{j}" for j in range(i)])
+                    for sanitizer in ("address", "thread") for i in range(42)]
+        programs = [one._replace(objects={name: (name, source) for name, (_, source) in one.objects.items()})
+                    for one in programs]
+
+        def places(programs, factor=1.0):
+            costs = sanitize_plan.Costs({f"o41x{i}": 4 * factor for i in range(41)}, {})
+            estimate = sanitize_plan.Estimate(programs, costs)
+            turns = sanitize_plan.deal(programs, estimate, 1200)
+            self.assertLessEqual(max(map(estimate.seconds, turns)), 1200)
+            return {(one.sanitizer, one.name): place for place, turn in enumerate(turns) for one in turn}
+
+        before = places(programs)
+        self.assertEqual(len(before), 84)
+        self.assertLessEqual(max(before.values()), 9)
+        fewer = places([one for one in programs if one.name != "tests/p7"])
+        for after in (fewer, places(programs, 1.2)):
+            self.assertLessEqual(sum(before[name] != place for name, place in after.items()), 4)
+
+    def test_costs_without_a_row_are_counted(self):
+        estimate = sanitize_plan.Estimate(self.PROGRAMS, sanitize_plan.Costs({"s": 1.0}, {"p00": 1.0}))
+        self.assertEqual((estimate.sizes, estimate.without_row), ((9, 8), (8, 7)))
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            sanitize_plan.show([self.PROGRAMS[:1]], {}, estimate)
+        self.assertIn("default costs: 8 of 9 CMake targets have no row in sanitizer_costs.txt", out.getvalue())
+        self.assertIn("default costs: 7 of 8 tests have no row", out.getvalue())
+
+    def test_what_is_shared_costs_once(self):
         estimate = sanitize_plan.Estimate(self.PROGRAMS, sanitize_plan.Costs({"s": 1000.0}, {}))
         p1, p3 = (next(one for one in self.PROGRAMS if one.name == name) for name in ("p1", "p3"))
         shared = 1000 * sanitize_plan.COMPILING["address"] / sanitize_plan.CORES
         self.assertAlmostEqual(estimate.seconds([p1, p3]),
                                estimate.seconds([p1]) + estimate.seconds([p3]) - shared)
-        four = [program("thread", name, objects) for name, objects in (
-            ("one", SHARED + ["a1"]), ("two", ["b1", "b2"]), ("three", ["c1", "c2"]), ("four", SHARED + ["d1"]))]
-        estimate = sanitize_plan.Estimate(four, COSTS)
-        turns = sanitize_plan.deal(four, estimate, estimate.seconds([four[0], four[3]]))
-        self.assertEqual([[one.name for one in turn] for turn in turns], [["four", "one"], ["three", "two"]])
 
     def test_two_sanitizers_share_nothing(self):
         one, other = (next(p for p in self.PROGRAMS if p.name == "p1" and p.sanitizer == sanitizer)
@@ -110,23 +143,27 @@ class DealTest(unittest.TestCase):
 
 
 class ChangedTest(unittest.TestCase):
-    def test_a_header_changes_the_programs_that_include_it_through_unity_files_too(self):
+    def test_a_header_changes_the_programs_that_include_it_through_units_too(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            (root / "build/x.dir/Unity").mkdir(parents=True)
+            unit = root / "build/unity/x/0.cc"
+            unit.parent.mkdir(parents=True)
             (root / "c").mkdir()
             (root / "c/a.h").write_text("")
             (root / "c/a.cc").write_text('#include "c/a.h"\n')
             (root / "c/b.cc").write_text("")
-            (root / "build/x.dir/Unity/u.cc").write_text(f'#include "{root}/c/b.cc"\n#include "{root}/c/a.cc"\n')
-            one = sanitize_plan.Program("thread", "one", (), sanitize_plan.sources_in_unity(
-                root / "build", {"u.o": ("x", "x.dir/Unity/u.cc")}))
+            unit.write_text('#include "c/b.cc"\n#include "c/a.cc"\n')
+            one = sanitize_plan.Program("thread", "one", (), {"u.o": ("x", str(unit))})
             other = sanitize_plan.Program("thread", "other", (), {"b.o": ("x", f"{root}/c/b.cc")})
             self.assertEqual(sanitize_plan.changed_programs([one, other], ["c/a.h"], root),
                              {("thread", "one")})
             self.assertEqual(sanitize_plan.changed_programs([one, other], ["c/b.cc"], root),
                              {("thread", "one"), ("thread", "other")})
             self.assertEqual(sanitize_plan.changed_programs([one, other], [], root), set())
+            for name in ("c/CMakeLists.txt", "deploy/cmake/Any.cmake"):
+                self.assertEqual(sanitize_plan.changed_programs([one, other], [name], root),
+                                 {("thread", "one"), ("thread", "other")})
+            self.assertEqual(sanitize_plan.changed_programs([one, other], ["d/CMakeLists.txt"], root), set())
 
 
 class WriteTest(unittest.TestCase):

@@ -10,10 +10,12 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from made_project import configure  # noqa: E402  pylint: disable=wrong-import-position
-
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "deploy/scripts/stress_tests.py"
+sys.path.insert(0, str(SCRIPT.parent))
+
+import stress_tests  # noqa: E402  pylint: disable=wrong-import-position
+from made_project import configure  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def running(words):
@@ -74,10 +76,31 @@ class StressTest(unittest.TestCase):
         self.assertEqual(running(["sleep", "98765"]), [])
 
     def test_a_run_that_does_not_end_is_ended(self):
-        code, text = self.stress({"hangs": "exec sleep 98766"}, "--runs", "1", "--run-seconds", "1")
+        tests = {"good": "true", "hangs": "exec sleep 98766"}
+        code, text = self.stress(tests, "--runs", "1", "--run-seconds", "5", "--stop-seconds", "0")
         self.assertEqual(code, 1)
-        self.assertIn("run 1 did not end within 1 s", text)
+        self.assertIn("run 1 did not end within 5 s", text)
+        self.assertRegex(text, r"run 1 of 1: did not end \(.*hangs\), 0 failed before, ")
+        self.assertRegex(text, r"\n +1  hangs  \(run 1: did not end\)\n")
+        self.assertTrue((self.folder / "build/Testing/stress/run-01.log").exists())
         self.assertEqual(running(["sleep", "98766"]), [])
+
+    def test_what_had_begun_and_what_had_failed_is_read_from_ctests_output(self):
+        log = self.folder / "log"
+        log.write_text("""Test project /b
+      Start   1: good
+      Start   2: hangs here
+1/5 Test   #1: good .............................   Passed    0.01 sec
+      Start   3: bad one
+2/5 Test   #3: bad one ..........................***Failed    0.01 sec
+what it printed
+      Start  40: odd
+3/5 Test  #40: odd ..............................***Exception: SegFault  1.20 sec
+      Start  41: skips
+4/5 Test  #41: skips ............................***Skipped   0.03 sec
+      Start   5: cut short""")
+        self.assertEqual(stress_tests.read_unended(log), (
+            ["hangs here", "cut short"], {"bad one": "Failed", "odd": "Exception: SegFault"}))
 
     def test_nothing_outlives_an_interrupted_run(self):
         with subprocess.Popen(self.command({"long": "exec sleep 98767"}, "--runs", "9"),

@@ -20,7 +20,7 @@ from made_project import configure  # noqa: E402  pylint: disable=wrong-import-p
 
 
 def at_turn(turn, work):
-    """What `work` returns on that day, without its output."""
+    """What `work` returns in that turn, without its output."""
     with unittest.mock.patch.dict(os.environ, TANDEM_CI_TURN=str(turn)), \
             unittest.mock.patch("sys.stdout", io.StringIO()):
         os.environ.pop("TANDEM_CI_NOTES", None)
@@ -72,6 +72,32 @@ class PlanTest(Repository):
             self.assertEqual(plan.others, 200 - len(plan.due))
         self.assertEqual(self.plan(self.NAMES, 10, 40, 13), plans[3])
 
+    def draws(self, commits):
+        """The turns of 10 that runs of these commits draw."""
+        with unittest.mock.patch.dict(os.environ, TANDEM_CI_TURN=""):
+            found = []
+            for commit in commits:
+                with unittest.mock.patch("ci_turns.git", lambda *_, commit=commit: [commit]):
+                    found.append(ci_turns.draw(10, self.root).turn)
+        return found
+
+    def test_every_turn_comes_and_a_commit_has_the_same_each_time(self):
+        found = self.draws(f"{i:040x}" for i in range(300))
+        for turn in range(10):
+            self.assertGreater(found.count(turn), len(found) / 30)
+        self.assertEqual(len(set(self.draws(["abc"] * 5))), 1)
+
+    def test_a_run_says_its_turn_and_when_the_others_come(self):
+        self.commit({"a": ""})
+        with unittest.mock.patch.dict(os.environ, TANDEM_CI_TURN=""):
+            text = ci_turns.draw(10, self.root).text()
+        self.assertRegex(text, r"turn \d of 10, drawn by commit")
+        self.assertIn("a chance of 1 in 10 with each commit and comes within 44 of them with 99 in 100", text)
+        self.assertEqual(at_turn(13, lambda: ci_turns.draw(10, self.root)).text(),
+                         "turn 3 of 10, as TANDEM_CI_TURN has it")
+        with self.assertRaises(SystemExit):
+            at_turn("x", lambda: ci_turns.draw(10, self.root))
+
     def test_a_files_turn_does_not_depend_on_others(self):
         turn = ci_turns.turn_of("common/f3.cc", 10)
         self.commit({"a": ""})
@@ -101,6 +127,50 @@ class PlanTest(Repository):
         plan = self.plan(names, 1000, 1, turn)
         self.assertEqual((plan.due, plan.late, plan.others), (["c/a.cc"], ["c/direct.cc", "c/far.cc"], 3))
 
+    def test_generated_headers_stand_for_their_proto_files(self):
+        self.commit({"c/a.cc": '#include "tandem/v1/a.grpc.pb.h"\n', "c/b.cc": '#include "tandem/v1/b.pb.h"\n',
+                     "c/c.cc": "", "proto/tandem/v1/a.proto": 'import "tandem/v1/b.proto";\n',
+                     "proto/tandem/v1/b.proto": 'import public "tandem/v1/c.proto";\n',
+                     "proto/tandem/v1/c.proto": 'import "google/protobuf/descriptor.proto";\n'})
+        self.record()
+        names = ["c/a.cc", "c/b.cc", "c/c.cc"]
+        turn = next(t for t in range(1000) if all(ci_turns.turn_of(name, 1000) != t for name in names))
+        self.commit({"proto/tandem/v1/a.proto": "x"})
+        self.assertEqual(self.plan(names, 1000, 9, turn).due, ["c/a.cc"])
+        self.git("checkout", "-q", "HEAD~1")
+        self.commit({"proto/tandem/v1/c.proto": "x"})
+        self.assertEqual(set(self.plan(names, 1000, 9, turn).due), {"c/a.cc", "c/b.cc"})
+
+    def test_a_cmake_file_makes_what_it_compiles_due(self):
+        names = ["c/a.cc", "c/d/b.cc", "e/x.cc", "e/uses_proto.cc"]
+        turn = next(t for t in range(1000) if all(ci_turns.turn_of(name, 1000) != t for name in names))
+        self.commit({**{name: "" for name in names}, "proto/tandem/v1/a.proto": "",
+                     "e/uses_proto.cc": '#include "tandem/v1/a.pb.h"\n'})
+        self.record()
+        recorded = self.git("rev-parse", "HEAD")
+        for changed, due in (("c/CMakeLists.txt", names[:2]), ("c/d/CMakeLists.txt", ["c/d/b.cc"]),
+                             ("proto/CMakeLists.txt", ["e/uses_proto.cc"]), ("CMakeLists.txt", names),
+                             ("deploy/cmake/Any.cmake", names), ("deploy/CMakeLists.txt", [])):
+            self.git("checkout", "-q", recorded)
+            self.commit({changed: "x"})
+            self.assertEqual(set(self.plan(names, 1000, 9, turn).due), set(due), changed)
+        self.git("checkout", "-q", recorded)
+        self.commit({"CMakeLists.txt": "x", "e/x.cc": "x"})
+        plan = self.plan(names, 1000, 2, turn)
+        self.assertEqual((plan.due[0], len(plan.due), len(plan.late)), ("e/x.cc", 2, 2))
+
+    def test_of_many_that_are_due_other_ones_find_room_in_another_turn(self):
+        self.commit({"a": ""})
+        self.record()
+        self.commit({"CMakeLists.txt": "x"})
+        found = {name for turn in range(0, 10, 2) for name in self.plan(self.NAMES, 10, 45, turn).due}
+        self.assertGreater(len(found), 150)
+
+    def test_a_kernels_twin_for_the_emulator_changes_with_the_kernel(self):
+        self.write({"c/k.cu": '#include "c/k.h"\n', "c/k.h": ""})
+        self.assertEqual(ci_turns.Includes(self.root).closure("c/k.cu.emulated.cc"),
+                         {"c/k.cu.emulated.cc", "c/k.cu", "c/k.h"})
+
     def test_a_turns_share_is_due_even_where_more_changed_than_fits(self):
         self.commit({"a": ""})
         self.record()
@@ -114,18 +184,14 @@ class PlanTest(Repository):
                 unittest.mock.patch("sys.stdout", io.StringIO()):
             plan.say("thing")
             told = pathlib.Path(notes.name).read_text()
-        self.assertIn(f"thing: turn 4 of 10: {len(share)} files; {200 - len(share)} not looked at", told)
-        self.assertIn("more than one run can look at", told)
+        self.assertIn(f"thing: turn 4 of 10, as TANDEM_CI_TURN has it: {len(share)} files; "
+                      f"{200 - len(share)} not looked at", told)
+        self.assertIn("more than the seconds of this section hold", told)
 
     def test_without_the_recorded_commit_turns_go_on(self):
         self.commit({"deploy/scripts/checked_since.txt": "1234567890123456789012345678901234567890\n"})
         found = [name for turn in range(10) for name in self.plan(self.NAMES, 10, 40, turn).due]
         self.assertEqual(sorted(found), sorted(self.NAMES))
-
-    def test_the_day_decides(self):
-        with unittest.mock.patch.dict(os.environ, TANDEM_CI_TURN=""), \
-                unittest.mock.patch("time.time", return_value=86400 * 25 + 5.0):
-            self.assertEqual(ci_turns.turn_of_today(10), 5)
 
 
 class RecordTest(unittest.TestCase):
@@ -178,8 +244,8 @@ class IncludesTest(Repository):
         self.assertIn("not reached: a.cc", text)
 
     def test_a_unity_build_is_refused(self):
-        self.write({"common/Unity/unity_0.cc": ""})
-        self.compile_commands("common/Unity/unity_0.cc")
+        self.write({"build/unity/tandem_base/0.cc": ""})
+        self.compile_commands("build/unity/tandem_base/0.cc")
         code, text = self.check("--whole")
         self.assertEqual(code, 1)
         self.assertIn("is a unity build", text)

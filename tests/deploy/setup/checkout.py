@@ -13,7 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 PRELUDE = """#!/bin/bash
 printf '%s %s\\n' "${0##*/}" "$*" >>"$FAKES/calls.txt"
-wrong() { if [ -f "$FAKES/wrong/$1" ]; then /bin/cat "$FAKES/wrong/$1" >&2; exit 100; fi; }
+wrong() {
+  if [ -f "$FAKES/slow/$1" ]; then echo $$ >"$FAKES/slow/$1.new"; mv "$FAKES/slow/$1.new" "$FAKES/slow/$1.pid"; exec sleep 60; fi
+  if [ -f "$FAKES/wrong/$1" ]; then /bin/cat "$FAKES/wrong/$1" >&2; exit 100; fi
+}
 """
 SITE = '"$venv/lib/python3.11/site-packages'
 STAND_INS = {
@@ -35,9 +38,17 @@ esac""",
     "cmake": """case "$1" in --version) echo "cmake version ${CMAKE_IS:-3.25.1}"; exit;; esac
 wrong cmake; while [ "$1" != -B ]; do shift; done; mkdir -p "$2"; touch "$2/build.ninja"
 for o in "$@"; do case "$o" in -D*) o="${o#-D}"; echo "${o%%=*}:STRING=${o#*=}";; esac; done >"$2/CMakeCache.txt"
+mkdir -p "$2/CMakeFiles"; rm -f "$2/CMakeFiles/rules.ninja"
+case "$*" in *CUDA=ON* | *CUDA=AUTO*) echo "rule CUDA_COMPILER__x" >"$2/CMakeFiles/rules.ninja";; esac
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=$CHECKOUT" >>"$2/CMakeCache.txt" """,
     "ninja": """case "$1" in --version) echo 1.11.1; exit;; esac
-if [ "$3" = -n ]; then [ ! -d "$2/bin" ] || echo 'ninja: no work to do.'; exit; fi
+if [ "$3" = -t ]; then exit; fi
+if [ "$3" = -n ]; then
+  [ -d "$2/bin" ] || echo '[1/9] Building CXX object CMakeFiles/x.dir/a.cc.o'
+  echo '[2/9] Building CXX object CMakeFiles/x.dir/this_build.cc.o'
+  echo '[3/9] Linking CXX executable bin/tandemctl'
+  exit
+fi
 echo '[1/310] Building a.cc.o'; echo '[120/310] Building b.cc.o'; wrong ninja
 mkdir -p "$2/bin"; for p in tandem-launcher tandemctl; do cp "$FAKES/bin/program" "$2/bin/$p"; done""",
     "c++": 'case "$*" in *dump*) echo "${GCC_IS:-12}";; *) echo "c++ (Debian) ${GCC_IS:-12}";; esac',
@@ -61,9 +72,14 @@ class Checkout:
         self.fakes = base / "fakes"
         shutil.copytree(ROOT / "deploy", self.root / "deploy",
                         ignore=shutil.ignore_patterns("__pycache__", "launcher", "bench"))
+        shutil.copy(ROOT / "CMakePresets.json", self.root)
         (self.root / "configs").mkdir()
         shutil.copy(ROOT / "configs" / "quickstart.yaml", self.root / "configs")
+        self.torch = self.root / ".deps" / "venv" / "lib" / "python3.11" / "site-packages" / "torch"
+        (self.torch / "lib").mkdir(parents=True)  # what a build looks for; setup.sh misses its stamp
+        (self.torch / "lib" / "libtorch_cpu.so").touch()
         (self.fakes / "wrong").mkdir(parents=True)
+        (self.fakes / "slow").mkdir()
         (self.fakes / "bin").mkdir()
         for name, text in STAND_INS.items():
             path = self.fakes / "bin" / name
@@ -83,10 +99,24 @@ class Checkout:
     def missing_packages(self):
         (self.fakes / "missing").touch()
 
+    def slow(self, what):
+        """Stand-in `what` does not end from now on; the file that is returned gets its id."""
+        (self.fakes / "slow" / what).touch()
+        return self.fakes / "slow" / f"{what}.pid"
+
+    def _environment(self, variables):
+        return {"PATH": f"{self.fakes / 'bin'}:/usr/bin:/bin", "HOME": self._home.name,
+                "FAKES": str(self.fakes), "CHECKOUT": str(self.root),
+                "TANDEM_PROGRESS_SECONDS": "0", "TANDEM_GPU_DEVICE": "/no-such-device", **variables}
+
+    def start(self, script, *arguments, **variables):
+        """The script at work, in a process group of its own, as a terminal starts it."""
+        return subprocess.Popen([str(self.root / "deploy" / script), *arguments], cwd="/", text=True,
+                                env=self._environment(variables), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0)
+
     def run(self, script, *arguments, read_only=False, **variables):
-        environment = {"PATH": f"{self.fakes / 'bin'}:/usr/bin:/bin", "HOME": self._home.name,
-                       "FAKES": str(self.fakes), "CHECKOUT": str(self.root),
-                       "TANDEM_PROGRESS_SECONDS": "0", "TANDEM_GPU_DEVICE": "/no-such-device", **variables}
+        environment = self._environment(variables)
         command = [str(self.root / "deploy" / script), *arguments]
         if read_only:
             command = self._read_only(command)

@@ -1,7 +1,7 @@
 """The quickstart as a whole: its parts, how long it trains, where its files go."""
 import unittest
 
-from checkout import files_below
+from checkout import ROOT, files_below
 from setup_test import ScriptTest
 
 
@@ -55,6 +55,15 @@ class QuickstartTest(ScriptTest):
         self.assertIn("sockets", said)
         self.assertIn("--set cluster.run_dir=", said)
         self.assertEqual(self.checkout.calls("dpkg-query"), [])
+
+    def test_the_document_has_the_room_that_the_scripts_look_for(self):
+        self.assertIn("needs 9150 MiB", self.fails("quickstart.sh", FREE_MIB="2000"))
+        document = (ROOT / "docs" / "quickstart.md").read_text()
+        amounts = self.checkout.shell("echo $TORCH_MIB $BUILD_MIB $MODEL_MIB $RUN_MIB").stdout.split()
+        self.assertEqual(sum(map(int, amounts)), 9150)
+        self.assertIn("9150 MiB in a fresh\nclone", document)
+        for what, amount in zip(("LibTorch", "the build", "the model", "a run"), amounts):
+            self.assertRegex(document, rf"\| {what}[^|]*\| {amount} \|")
 
     def test_a_read_only_checkout_is_left_as_it_is(self):
         before = files_below(self.checkout.root)

@@ -1,7 +1,11 @@
 """Set-up, build and model, one by one: what is said when something is missing, and what is kept."""
+import json
+import os
+import shutil
+import subprocess
 import unittest
 
-from checkout import Checkout, files_below
+from checkout import ROOT, Checkout, files_below
 
 
 class ScriptTest(unittest.TestCase):
@@ -98,9 +102,37 @@ class BuildTest(ScriptTest):
         self.assertEqual(self.checkout.calls("cmake"), [])  # what is configured stays so
 
     def test_a_build_that_is_complete_needs_no_room(self):
-        self.assertIn("building needs 1000 MiB", self.fails("build.sh", FREE_MIB="500"))
+        self.assertIn("building needs 1500 MiB", self.fails("build.sh", FREE_MIB="500"))
         self.succeeds("build.sh")
         self.succeeds("build.sh", FREE_MIB="500")
+        (self.checkout.root / "build" / "bin" / "tandemctl").unlink()
+        self.assertIn("building needs 1500 MiB", self.fails("build.sh", FREE_MIB="500"))
+
+    def test_room_and_libtorch_are_looked_at_before_anything_is_configured(self):
+        self.assertIn("building needs 1500 MiB", self.fails("build.sh", FREE_MIB="1400"))
+        (self.checkout.torch / "lib" / "libtorch_cpu.so").unlink()
+        said = self.fails("build.sh")
+        self.assertIn(f"LibTorch is not in {self.checkout.root}/.deps/venv: run deploy/setup.sh first", said)
+        home = str(self.checkout.fakes / "home")
+        self.assertIn(f"not in {home}/.deps/venv: run", self.fails("build.sh", TANDEM_HOME=home))
+        self.assertEqual(self.checkout.calls("cmake"), [])
+
+    def test_the_cause_of_an_error_of_cmake_is_shown(self):
+        self.checkout.wrong("cmake", """-- Found x
+CMake Error at deploy/cmake/TandemTorch.cmake:7 (message):
+  The cause stands here, and goes
+  on here.
+
+  Its second paragraph.
+Call Stack (most recent call first):
+  CMakeLists.txt:60 (include)
+
+-- Configuring incomplete, errors occurred!""")
+        said = self.fails("build.sh")
+        for line in ("The cause stands here", "on here.", "Its second paragraph.", "CMakeLists.txt:60"):
+            self.assertIn(line, said)
+        self.assertNotIn("Configuring incomplete", said)
+        self.assertNotIn("Found x", said)
 
     def test_known_causes(self):
         for line, cause in (("fatal error: x.o: No space left on device", "is full"),
@@ -146,8 +178,35 @@ class BuildTest(ScriptTest):
         self.assertIn("-DTANDEM_CUDA=OFF", self.configured("--no-cuda"))
         self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90", self.configured("--cuda"))
 
+    def test_every_build_says_once_which_kernels_it_has(self):
+        before = "as this build directory was configured before; "
+        for arguments, line in ((["--no-cuda"], "none (--cuda compiles them)"),
+                                ([], f"none ({before}--cuda compiles them)"),
+                                (["--cuda"], "sm_90 (--no-cuda leaves them out)"),
+                                ([], f"sm_90 ({before}--no-cuda leaves them out)"),
+                                (["--cuda=all"], "sm_80, sm_90, sm_100 (--no-cuda leaves them out)")):
+            said = self.succeeds("build.sh", *arguments)
+            self.assertEqual([x.split(": ", 1)[1] for x in said.splitlines() if "GPU kernels" in x], [line])
+
     def test_a_new_build_on_a_machine_with_a_gpu(self):
         self.assertIn("-DTANDEM_CUDA=AUTO -DCMAKE_CUDA_ARCHITECTURES=90", self.configured(GPU_IS="9.0"))
+
+    def test_nvcc_is_found_where_cmake_finds_it(self):
+        base = self.checkout.fakes
+        named, home, usual = base / "named" / "nvcc-13", base / "a home", base / "usual"
+        for file in (named, home / "bin" / "nvcc", usual / "bin" / "nvcc"):
+            file.parent.mkdir(parents=True)
+            file.write_text("#!/bin/sh\n")
+            file.chmod(0o755)
+        look = f"CUDA_TOOLKIT='{usual}' PATH=$FAKES/bin; find_nvcc || echo none"
+        self.assertEqual(self.shell(look), str(usual / "bin" / "nvcc"))
+        self.assertEqual(self.shell(look, CUDA_HOME=str(home)), str(home / "bin" / "nvcc"))
+        self.assertEqual(self.shell(look, CUDA_HOME=str(home), CUDACXX=str(named)), str(named))
+        self.assertEqual(self.shell(look, CUDACXX="/no/nvcc", CUDA_HOME="/no"), str(usual / "bin" / "nvcc"))
+        (base / "bin" / "nvcc").symlink_to(named)
+        self.assertEqual(self.shell(look), str(base / "bin" / "nvcc"))
+        (base / "bin" / "nvcc").unlink()
+        self.assertEqual(self.shell("CUDA_TOOLKIT=/no PATH=$FAKES/bin; find_nvcc || echo none"), "none\n")
 
     def test_a_gpu_that_is_too_old_is_none(self):
         self.assertIn("-DTANDEM_CUDA=OFF", self.configured(GPU_IS="7.5"))
@@ -172,10 +231,111 @@ class BuildTest(ScriptTest):
         self.assertIn("-DTANDEM_UNITY_BATCH=4", " ".join(self.checkout.calls("cmake -S")))
         self.assertNotIn("UNITY", self.configured(TANDEM_BUILD_DIR="/" + str(self.checkout.fakes / "other")))
 
+    def test_existing_builds_keep_their_units_where_memory_shrinks(self):
+        self.succeeds("build.sh")
+        self.assertNotIn("UNITY", self.configured("--cuda", MEMORY_IS=str(4 * 2**30)))
+
     def test_time_left(self):
         self.assertEqual(self.shell("time_left 60 120 310"), ", about 2 min left")
         self.assertEqual(self.shell("time_left 60 120 150"), ", about 20 s left")
         self.assertEqual(self.shell("time_left 1 1 310"), "")
+
+
+class WorkTest(ScriptTest):
+    """What has_work reads out of the real ninja's list, for a build as CMake writes it."""
+    RULES = """
+rule look
+  command = true
+  restat = 1
+  description = $what
+rule copy
+  command = cp $in $out
+  description = $what
+rule configure
+  command = true
+  restat = 1
+  generator = 1
+  description = Re-running CMake...
+build always: phony
+build CMakeFiles/cmake.verify_globs: look always
+  what = Re-checking globbed directories...
+build build.ninja: configure CMakeFiles/cmake.verify_globs
+build this_build.cc: look always
+  what = looking which build this is
+build x/this_build.cc.o: copy this_build.cc
+  what = Building CXX object x/this_build.cc.o
+build a.cc.o: copy a.cc
+  what = Building CXX object a.cc.o
+build bin/program: copy a.cc.o | x/this_build.cc.o
+  what = Linking CXX executable bin/program
+"""
+
+    def has_work(self, *targets):
+        text = f"ninja() {{ {shutil.which('ninja')} \"$@\"; }}; has_work '{self.build}' {' '.join(targets)}"
+        return {0: True, 1: False}[self.checkout.shell(text).returncode]
+
+    def test_what_each_build_looks_at_anew_is_no_work(self):
+        self.build = self.checkout.root / "build"
+        (self.build / "x").mkdir(parents=True)
+        (self.build / "bin").mkdir()
+        (self.build / "build.ninja").write_text(self.RULES)
+        for name in ("this_build.cc", "a.cc"):
+            (self.build / name).touch()
+        def make(*targets):
+            subprocess.run(["ninja", "-C", str(self.build), *targets], check=True, capture_output=True)
+        self.assertTrue(self.has_work())
+        make("a.cc.o")
+        self.assertFalse(self.has_work("a.cc.o"))
+        self.assertTrue(self.has_work())  # the program is not there
+        make()
+        self.assertFalse(self.has_work())
+        os.utime(self.build / "a.cc", (2**31, 2**31))
+        self.assertTrue(self.has_work())
+        (self.build / "build.ninja").write_text("not ninja's")
+        self.assertTrue(self.has_work())
+
+
+class OtherBuildsTest(ScriptTest):
+    """The builds of single files and those under sanitizers."""
+    def configured(self):
+        """{folder beside the build's: command} of what CMake was called for."""
+        calls = self.checkout.calls("cmake -S")
+        return {call.split(" -B ")[1].split(" -D")[0].rsplit("/", 1)[1]: call for call in calls}
+
+    def test_every_build_has_the_preset_of_its_folder(self):
+        self.succeeds("build.sh")
+        self.succeeds("scripts/plain_build.sh")
+        self.succeeds("scripts/sanitize.sh", "--show")
+        presets = json.loads((self.checkout.root / "CMakePresets.json").read_text())["configurePresets"]
+        folders = {p["name"]: p["binaryDir"].split("/")[1] for p in presets if "binaryDir" in p}
+        found = {call.split("--preset ")[1].split()[0]: folder for folder, call in self.configured().items()}
+        self.assertEqual(found, {name: folders[name] for name in ("release", "plain", "asan", "tsan")})
+
+    def test_a_small_machine_compiles_small_unities_under_sanitizers_too(self):
+        self.succeeds("scripts/sanitize.sh", "--show", MEMORY_IS=str(4 * 2**30))
+        for folder in ("build-asan", "build-tsan"):
+            self.assertIn("-DTANDEM_UNITY_BATCH=4", self.configured()[folder])
+        self.checkout.forget_calls()
+        self.succeeds("scripts/sanitize.sh", "--show", MEMORY_IS=str(4 * 2**30))
+        self.assertNotIn("UNITY", self.configured()["build-asan"])
+
+    def test_they_lie_beside_the_build_and_a_read_only_checkout_is_left_as_it_is(self):
+        before = files_below(self.checkout.root)
+        build = self.checkout.fakes.parent / "b"
+        for script in (["setup.sh"], ["scripts/plain_build.sh"], ["scripts/sanitize.sh", "--show"]):
+            done = self.checkout.run(*script, read_only=True, TANDEM_BUILD_DIR=str(build))
+            if done.returncode == 77:
+                self.skipTest("no mounts are allowed here")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(files_below(self.checkout.root), before)
+        self.assertEqual(set(self.configured()), {"b-plain", "b-asan", "b-tsan"})
+        for folder, call in self.configured().items():
+            self.assertTrue((build.parent / folder / "build.ninja").is_file())
+            self.assertIn(f"-DTANDEM_TORCH_ROOT={build}-home/.deps/venv/lib/", call)
+
+    def test_clang_tidy_and_the_check_of_includes_read_the_plain_build(self):
+        for script in ("deploy/scripts/lint.sh", ".ci/run"):
+            self.assertIn('--build "$BUILD-plain"', (ROOT / script).read_text())
 
 
 class ModelTest(ScriptTest):
