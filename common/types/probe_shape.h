@@ -1,4 +1,4 @@
-// Sizes of the probe (controller/probe.h), which the memory plan reckons with.
+// Sizes of the probe (controller/rollouts/parity_probe.h), which the memory plan reckons with.
 #pragma once
 
 #include <algorithm>

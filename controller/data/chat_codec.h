@@ -10,8 +10,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "common/text/tokenizer.h"
-#include "common/types/prompt.h"
-#include "controller/text_codec.h"
+#include "controller/data/prompt.h"
+#include "controller/data/text_codec.h"
 
 namespace tandem {
 

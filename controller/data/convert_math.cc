@@ -6,7 +6,7 @@
 
 #include "common/base/status_macros.h"
 #include "controller/data/convert_rows.h"
-#include "controller/reward/math_reward.h"
+#include "controller/reward/scorers/math_reward.h"
 
 namespace tandem {
 namespace {

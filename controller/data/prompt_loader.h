@@ -10,7 +10,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/config/config.h"
-#include "common/types/prompt.h"
+#include "controller/data/prompt.h"
 
 namespace tandem {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "controller/prompt_source.h"
+#include "controller/data/prompt_source.h"
 
 namespace tandem {
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "controller/report/format.h"
-#include "controller/report/metric_names.h"
 #include "controller/report/partial_text.h"
 #include "controller/report/run_tables.h"
 #include "controller/report/tail_text.h"
+#include "controller/store/metric_names.h"
 
 namespace tandem {
 namespace {

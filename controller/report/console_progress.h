@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/base/clock.h"
-#include "controller/progress.h"
+#include "controller/store/progress.h"
 
 namespace tandem {
 

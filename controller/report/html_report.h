@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "controller/progress.h"
-#include "controller/records.h"
+#include "controller/store/progress.h"
+#include "controller/store/records.h"
 
 namespace tandem {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "controller/memory_plan.h"
-#include "controller/records.h"
+#include "controller/plan/memory_plan.h"
+#include "controller/store/records.h"
 
 namespace tandem {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "controller/report/metric_names.h"
 #include "controller/report/run_tables.h"
+#include "controller/store/metric_names.h"
 
 namespace tandem {
 namespace {

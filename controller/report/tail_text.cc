@@ -7,8 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "controller/report/format.h"
-#include "controller/report/metric_names.h"
 #include "controller/report/run_tables.h"
+#include "controller/store/metric_names.h"
 
 namespace tandem {
 namespace {

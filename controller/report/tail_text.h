@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/records.h"
+#include "controller/store/records.h"
 
 namespace tandem {
 

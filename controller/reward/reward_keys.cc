@@ -28,7 +28,7 @@ std::vector<Wanted> WantedOf(const v1::Algorithm& algorithm) {
     }
   }
   if (algorithm.filter_groups().enable()) {
-    // As FilterValue of controller/dynamic_sampling.h reads them.
+    // As FilterValue of controller/step/dynamic_sampling.h reads them.
     wanted.push_back({"algorithm.filter_groups.metric",
                       algorithm.filter_groups().metric(),
                       {"seq_reward", "seq_final_reward", "acc"}});

@@ -8,10 +8,10 @@
 
 #include "common/base/status_macros.h"
 #include "controller/reward/answer_match.h"
-#include "controller/reward/match_scorers.h"
 #include "controller/reward/scorer_args.h"
-#include "controller/reward/search_r1_like_qa_em.h"
-#include "controller/reward/verl_scorers.h"
+#include "controller/reward/scorers/match.h"
+#include "controller/reward/scorers/search_r1_like_qa_em.h"
+#include "controller/reward/scorers/verl_scorers.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/records.h"
+#include "controller/store/records.h"
 
 namespace tandem {
 

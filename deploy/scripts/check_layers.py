@@ -12,19 +12,18 @@ import re
 import sys
 
 BASE = ["common/base", "common/types"]
-WITHOUT_TORCH = BASE + ["common/balance", "common/config", "common/rpc",
-                        "common/wire", "common/cluster", "common/observe", "common/text", "common/model_spec",
-                        "common/lora", "common/rollout_correction", "common/tensor_file"]
+WITHOUT_TORCH = BASE + ["common/config", "common/rpc", "common/wire", "common/cluster", "common/text",
+                        "common/model_spec", "common/lora", "common/rollout_correction", "common/tensor_file"]
 COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
+CONTROLLER = ["controller/" + room for room in
+              ("api", "data", "partial_rollout", "plan", "report", "reward", "rollouts", "run", "step", "store", "workers")]
 
 ALLOWED = {
     "common/base": [],
     "common/types": ["common/base"],
-    "common/balance": BASE,
     "common/rollout_correction": BASE,
     "common/config": BASE + ["common/rollout_correction"],  # reads the same texts
     "common/text": BASE,
-    "common/observe": BASE,
     "common/model_spec": BASE,
     "common/tensor_file": BASE + ["common/model_spec"],
     "common/lora": BASE + ["common/model_spec", "common/tensor_file"],
@@ -40,12 +39,36 @@ ALLOWED = {
                             "common/tensor_file", "common/weights"],
     "common/wire": BASE + ["common/config", "common/device", "common/model_spec",
                            "common/weights"],
-    "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/observe",
-                              "common/device"],
+    "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/device"],
+    # The rooms of the controller, each above those that it names.
+    "controller/balance": BASE,
+    "controller/algorithm": BASE,
     "controller/reward": BASE + ["common/config", "common/rpc", "common/text"],  # the launcher checks with it
-    "controller": ["controller/reward"] + WITHOUT_TORCH + ["common/device"],  # the size of the device, for the memory plan
-    # tandemctl prints the manifest of a model, and plans for the device of this host.
-    "controller/ctl": ["controller", "controller/reward"] + WITHOUT_TORCH + ["common/device", "common/weights"],
+    "controller/data": BASE + ["common/config", "common/tensor_file", "common/text", "controller/reward"],
+    "controller/store": BASE + ["common/tensor_file", "controller/data"],
+    "controller/plan": BASE + ["common/config", "common/lora", "common/model_spec", "common/tensor_file"],
+    "controller/report": BASE + ["controller/plan", "controller/store"],
+    "controller/workers": BASE + ["common/cluster", "common/rollout_correction", "common/rpc", "common/wire"],
+    "controller/rollouts": BASE + ["common/lora", "controller/store", "controller/workers"],
+    "controller/partial_rollout": BASE + ["common/config", "common/tensor_file", "controller/data", "controller/store",
+                                          "controller/workers"],
+    "controller/step": BASE + ["common/rollout_correction", "controller/algorithm", "controller/balance",
+                               "controller/data", "controller/partial_rollout", "controller/reward",
+                               "controller/rollouts", "controller/store", "controller/workers"],
+    "controller/generation": BASE + ["controller/data", "controller/partial_rollout", "controller/rollouts"],
+    "controller/run": BASE + ["common/config", "common/lora", "common/model_spec", "common/tensor_file",
+                              "controller/algorithm", "controller/generation", "controller/partial_rollout",
+                              "controller/step", "controller/store", "controller/workers"],
+    "controller/api": BASE + ["common/rpc", "common/wire", "controller/rollouts", "controller/run", "controller/step",
+                              "controller/store", "controller/workers"],
+    # Chooses the parts of a run, and so knows every kind of each.
+    "controller/assembly": WITHOUT_TORCH + ["common/device"] + CONTROLLER,
+    # The entry point: flags, signals, exit code.
+    "controller": BASE + ["common/config", "common/rpc", "controller/assembly", "controller/report", "controller/reward"],
+    # tandemctl is a client of the API and of files: nothing of what runs. It prints the manifest of a model, and
+    # plans for the device of this host.
+    "controller/cli": WITHOUT_TORCH + ["common/device", "common/weights", "controller/data", "controller/plan",
+                                       "controller/report", "controller/reward", "controller/store"],
     "trainer_worker": WITHOUT_TORCH + COMPUTE,
     "rollout_worker": WITHOUT_TORCH + COMPUTE,
     # Runs the code of both workers side by side to compare them; nobody includes it.
@@ -93,7 +116,7 @@ def problem_with(path, layer, included):
     if private and not factory_may_include(path, included):
         return f"{'/'.join(sorted(private))}/ is seen only by its factory"
     name = path.rsplit("/", 1)[-1]
-    in_ctl = path.startswith("controller/ctl/")
+    in_ctl = path.startswith("controller/cli/")
     reads_config = included == CONFIG_MESSAGES
     if PROTO.search(included) and layer not in PROTO_FOLDERS and not PROTO_FILE.search(name) \
             and not in_ctl and not reads_config:

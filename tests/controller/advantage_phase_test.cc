@@ -1,4 +1,4 @@
-#include "controller/advantage_phase.h"
+#include "controller/step/advantage_phase.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "controller/checkpoint_index.h"
+#include "controller/store/checkpoint_index.h"
 
 #include <filesystem>
 #include <fstream>

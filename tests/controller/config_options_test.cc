@@ -1,8 +1,7 @@
-#include "controller/config_options.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
+#include "controller/assembly/run_options.h"
 
 namespace tandem {
 namespace {

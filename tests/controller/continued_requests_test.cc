@@ -6,8 +6,8 @@
 
 #include "common/rpc/server.h"
 #include "common/wire/sample_codec.h"
-#include "controller/clients/grpc_rollout_client.h"
-#include "controller/rollout_dispatcher.h"
+#include "controller/rollouts/rollout_dispatcher.h"
+#include "controller/workers/grpc_rollout_client.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"

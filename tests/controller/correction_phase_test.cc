@@ -1,10 +1,9 @@
 // The rollout correction of samples whose tokens several weight versions sampled.
-#include "controller/correction_phase.h"
-
 #include <cmath>
 
 #include <catch2/catch.hpp>
 
+#include "controller/step/correction.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

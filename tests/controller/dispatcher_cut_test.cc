@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/rollout_dispatcher.h"
+#include "controller/rollouts/rollout_dispatcher.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_rollout_client.h"
 

@@ -1,5 +1,5 @@
 // What a dry run says of the memory plan, and what it leaves behind: nothing.
-#include "controller/dry_run.h"
+#include "controller/assembly/dry_run.h"
 
 #include <filesystem>
 #include <fstream>

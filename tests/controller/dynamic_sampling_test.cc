@@ -1,4 +1,4 @@
-#include "controller/dynamic_sampling.h"
+#include "controller/step/dynamic_sampling.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/exit_code.h"
-#include "controller/batch_file/batch_reader.h"
+#include "controller/store/batch_reader.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 

@@ -1,4 +1,4 @@
-#include "controller/greedy_baselines.h"
+#include "controller/step/greedy_baselines.h"
 
 #include <catch2/catch.hpp>
 

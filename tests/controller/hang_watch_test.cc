@@ -1,10 +1,9 @@
-#include "controller/hang_watch.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "controller/run/hang_detector.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/temp_dir.h"
 

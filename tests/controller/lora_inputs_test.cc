@@ -1,12 +1,11 @@
 // model.lora against the files that it is about, and the keys that messages name.
-#include "controller/lora_inputs.h"
-
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
 #include "common/lora/peft_adapter.h"
+#include "controller/plan/lora_checks.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 

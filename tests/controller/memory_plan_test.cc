@@ -1,11 +1,11 @@
-#include "controller/memory_plan.h"
+#include "controller/plan/memory_plan.h"
 
 #include <catch2/catch.hpp>
 
 #include "common/model_spec/cuda_memory.h"
 #include "common/model_spec/memory_formulas.h"
 #include "common/types/proof_bytes.h"
-#include "controller/memory_plan_json.h"
+#include "controller/plan/memory_plan_json.h"
 
 namespace tandem {
 namespace {

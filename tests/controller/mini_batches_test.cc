@@ -1,4 +1,4 @@
-#include "controller/mini_batches.h"
+#include "controller/step/mini_batches.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/partition.h"
+#include "controller/balance/partition.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

@@ -1,4 +1,4 @@
-#include "controller/offload_space.h"
+#include "controller/assembly/offload_space.h"
 
 #include <catch2/catch.hpp>
 

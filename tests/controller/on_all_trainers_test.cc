@@ -1,10 +1,9 @@
-#include "controller/clients/on_all_trainers.h"
-
 #include <future>
 #include <mutex>
 
 #include <catch2/catch.hpp>
 
+#include "controller/workers/trainer_calls.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

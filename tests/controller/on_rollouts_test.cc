@@ -1,4 +1,4 @@
-#include "controller/clients/on_rollouts.h"
+#include "controller/workers/on_rollouts.h"
 
 #include <chrono>
 #include <condition_variable>

@@ -1,4 +1,4 @@
-#include "controller/partition.h"
+#include "controller/balance/partition.h"
 
 #include <algorithm>
 #include <map>
@@ -7,8 +7,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/balance/workload.h"
-#include "controller/part_deal.h"
+#include "controller/balance/part_deal.h"
+#include "controller/balance/workload.h"
 
 namespace tandem {
 namespace {

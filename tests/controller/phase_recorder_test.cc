@@ -1,4 +1,4 @@
-#include "controller/phase_recorder.h"
+#include "controller/step/phase_recorder.h"
 
 #include <catch2/catch.hpp>
 

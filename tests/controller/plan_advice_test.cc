@@ -1,11 +1,11 @@
-#include "controller/plan_advice.h"
+#include "controller/plan/plan_advice.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include <catch2/catch.hpp>
 
-#include "controller/memory_plan_input.h"
+#include "controller/plan/plan_input.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

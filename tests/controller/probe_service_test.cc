@@ -4,7 +4,7 @@
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
-#include "controller/cluster_service.h"
+#include "controller/api/cluster_service.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/patience.h"
 

@@ -1,10 +1,9 @@
-#include "controller/probe.h"
-
 #include <cmath>
 #include <set>
 
 #include <catch2/catch.hpp>
 
+#include "controller/rollouts/parity_probe.h"
 #include "tests/support/text.h"
 
 namespace tandem {

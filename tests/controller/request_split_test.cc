@@ -1,12 +1,12 @@
 // What requests carry: how much, and for how long the controller holds it.
-#include "controller/request_split.h"
+#include "controller/rollouts/request_split.h"
 
 #include <numeric>
 #include <set>
 
 #include <catch2/catch.hpp>
 
-#include "controller/rollout_dispatcher.h"
+#include "controller/rollouts/rollout_dispatcher.h"
 #include "tests/fakes/fake_rollout_client.h"
 
 namespace tandem {

@@ -1,4 +1,4 @@
-#include "controller/restart_budget.h"
+#include "controller/workers/restart_budget.h"
 
 #include <thread>
 

@@ -1,4 +1,4 @@
-#include "controller/resume_point.h"
+#include "controller/run/resume_point.h"
 
 #include <filesystem>
 #include <fstream>
@@ -9,8 +9,8 @@
 #include "common/config/loaded_config.h"
 #include "common/model_spec/model_spec.h"
 #include "common/tensor_file/atomic_file.h"
-#include "controller/config_options.h"
-#include "controller/run_dir_look.h"
+#include "controller/assembly/run_dir_look.h"
+#include "controller/assembly/run_options.h"
 #include "tests/controller/partial/pool_run.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"

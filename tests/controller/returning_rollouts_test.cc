@@ -1,5 +1,3 @@
-#include "controller/returning_rollouts.h"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "controller/rollouts/rollout_rejoin.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 

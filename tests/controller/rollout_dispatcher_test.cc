@@ -1,4 +1,4 @@
-#include "controller/rollout_dispatcher.h"
+#include "controller/rollouts/rollout_dispatcher.h"
 
 #include <atomic>
 #include <map>

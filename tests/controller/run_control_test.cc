@@ -1,4 +1,4 @@
-#include "controller/run_control.h"
+#include "controller/run/run_control.h"
 
 #include <thread>
 

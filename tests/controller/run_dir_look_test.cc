@@ -1,4 +1,4 @@
-#include "controller/run_dir_look.h"
+#include "controller/assembly/run_dir_look.h"
 
 #include <filesystem>
 #include <fstream>

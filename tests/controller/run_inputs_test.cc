@@ -1,5 +1,5 @@
 // What a run is refused for before anything listens.
-#include "controller/run_inputs.h"
+#include "controller/assembly/run_inputs.h"
 
 #include <fstream>
 

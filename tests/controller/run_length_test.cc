@@ -1,4 +1,4 @@
-#include "controller/run_length.h"
+#include "controller/step/run_length.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // Which device a run plans for, and what the user is told of it.
-#include "controller/run_plan.h"
+#include "controller/assembly/run_plan.h"
 
 #include <algorithm>
 

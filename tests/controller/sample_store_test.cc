@@ -1,4 +1,4 @@
-#include "controller/sample_store.h"
+#include "controller/store/sample_store.h"
 
 #include <filesystem>
 #include <fstream>

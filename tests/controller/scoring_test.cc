@@ -1,6 +1,6 @@
 // Rewards as they come from a service or the functions of the configuration: only numbers are
 // taken.
-#include "controller/scoring.h"
+#include "controller/step/scoring.h"
 
 #include <limits>
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/serving.h"
+#include "controller/rollouts/rollout_fleet.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

@@ -1,5 +1,3 @@
-#include "controller/serving.h"
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status_macros.h"
+#include "controller/rollouts/rollout_fleet.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

@@ -1,4 +1,4 @@
-#include "controller/step_metrics.h"
+#include "controller/step/step_metrics.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status_macros.h"
-#include "controller/train_loop.h"
+#include "controller/run/train_loop.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/train_loop.h"
+#include "controller/run/train_loop.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 

@@ -1,8 +1,8 @@
 // What the end of generation costs, as a step's metrics tell it.
 #include <catch2/catch.hpp>
 
-#include "controller/report/metric_names.h"
-#include "controller/train_loop.h"
+#include "controller/run/train_loop.h"
+#include "controller/store/metric_names.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

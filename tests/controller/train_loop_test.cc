@@ -1,4 +1,4 @@
-#include "controller/train_loop.h"
+#include "controller/run/train_loop.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "controller/version_metrics.h"
+#include "controller/step/version_metrics.h"
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "controller/check_only.h"
+#include "controller/run/check_only.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 

@@ -1,4 +1,4 @@
-#include "controller/worker_registry.h"
+#include "controller/workers/worker_registry.h"
 
 #include <catch2/catch.hpp>
 

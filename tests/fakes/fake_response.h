@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "controller/clients/rollout_client.h"
+#include "controller/workers/rollout_client.h"
 
 namespace tandem::testing {
 

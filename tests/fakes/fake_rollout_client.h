@@ -11,7 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
-#include "controller/clients/rollout_client.h"
+#include "controller/workers/rollout_client.h"
 #include "tests/fakes/call_journal.h"
 #include "tests/fakes/fake_response.h"
 

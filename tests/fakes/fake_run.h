@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "controller/partial/partial_rollout.h"
-#include "controller/train_loop.h"
+#include "controller/partial_rollout/round_runner.h"
+#include "controller/run/train_loop.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_rollout_client.h"
 #include "tests/fakes/fake_trainer_client.h"

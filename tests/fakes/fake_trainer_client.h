@@ -13,7 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
-#include "controller/clients/trainer_client.h"
+#include "controller/workers/trainer_client.h"
 #include "tests/fakes/call_journal.h"
 
 namespace tandem::testing {

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/rpc/status_convert.h"
-#include "controller/clients/grpc_rollout_client.h"
-#include "controller/rollout_dispatcher.h"
+#include "controller/rollouts/rollout_dispatcher.h"
+#include "controller/workers/grpc_rollout_client.h"
 #include "tests/rollout_worker/continuation_rig.h"
 #include "tests/rollout_worker/served_engine.h"
 #include "tests/support/patience.h"

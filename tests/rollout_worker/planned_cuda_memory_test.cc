@@ -5,7 +5,7 @@
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/lora/lora_spec.h"
-#include "controller/memory_plan.h"
+#include "controller/plan/memory_plan.h"
 #include "tests/rollout_worker/engine_rig.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 #include "common/backend/cuda/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/lora/lora_spec.h"
-#include "controller/memory_plan.h"
+#include "controller/plan/memory_plan.h"
 #include "tests/trainer_worker/rank_group.h"
 
 namespace tandem {

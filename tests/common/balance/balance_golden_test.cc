@@ -1,9 +1,9 @@
 // Partitions against the reference implementation's.
 #include <catch2/catch.hpp>
 
-#include "common/balance/largest_differencing.h"
-#include "common/balance/seqlen_imbalance.h"
-#include "common/balance/workload.h"
+#include "controller/balance/largest_differencing.h"
+#include "controller/balance/seqlen_imbalance.h"
+#include "controller/balance/workload.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 

@@ -1,4 +1,4 @@
-#include "common/balance/largest_differencing.h"
+#include "controller/balance/largest_differencing.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,8 @@
-#include "common/balance/seqlen_imbalance.h"
+#include "controller/balance/seqlen_imbalance.h"
 
 #include <catch2/catch.hpp>
 
-#include "common/balance/workload.h"
+#include "controller/balance/workload.h"
 
 namespace tandem {
 namespace {

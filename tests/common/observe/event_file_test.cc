@@ -1,8 +1,8 @@
-#include "common/observe/event_file.h"
+#include "controller/store/event_file.h"
 
 #include <catch2/catch.hpp>
 
-#include "common/observe/crc32c.h"
+#include "controller/store/crc32c.h"
 
 namespace tandem {
 namespace {

@@ -5,11 +5,11 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/observe/console_tracker.h"
-#include "common/observe/event_file.h"
-#include "common/observe/fanout_tracker.h"
-#include "common/observe/jsonl_tracker.h"
-#include "common/observe/tensorboard_tracker.h"
+#include "controller/store/console_tracker.h"
+#include "controller/store/event_file.h"
+#include "controller/store/fanout_tracker.h"
+#include "controller/store/jsonl_tracker.h"
+#include "controller/store/tensorboard_tracker.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/temp_dir.h"
 

@@ -7,8 +7,8 @@
 #include <xxhash.h>
 
 #include "common/tensor_file/atomic_file.h"
-#include "controller/batch_file/batch_format.h"
-#include "controller/batch_file/batch_reader.h"
+#include "controller/store/batch_format.h"
+#include "controller/store/batch_reader.h"
 #include "tests/controller/batch_file/some_batch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"

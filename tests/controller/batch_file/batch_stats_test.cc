@@ -1,4 +1,4 @@
-#include "controller/batch_file/batch_stats.h"
+#include "controller/store/batch_stats.h"
 
 #include <catch2/catch.hpp>
 

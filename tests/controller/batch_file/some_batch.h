@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/batch_file/batch_writer.h"
+#include "controller/store/batch_writer.h"
 
 namespace tandem::testing {
 

@@ -1,4 +1,4 @@
-#include "controller/ctl/api_commands.h"
+#include "controller/cli/api_commands.h"
 
 #include <sstream>
 

@@ -1,4 +1,4 @@
-#include "controller/ctl/batch_command.h"
+#include "controller/cli/batch_command.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "controller/ctl/find_controller.h"
+#include "controller/cli/find_controller.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "controller/ctl/local_commands.h"
+#include "controller/cli/local_commands.h"
 
 #include <sstream>
 

@@ -1,4 +1,4 @@
-#include "controller/ctl/lora_command.h"
+#include "controller/cli/lora_command.h"
 
 #include <cmath>
 #include <filesystem>

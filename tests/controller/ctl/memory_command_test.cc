@@ -1,4 +1,4 @@
-#include "controller/ctl/memory_command.h"
+#include "controller/cli/memory_command.h"
 
 #include <filesystem>
 #include <sstream>
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/wire/ledger_codec.h"
-#include "controller/memory_plan_json.h"
+#include "controller/plan/memory_plan_json.h"
 #include "controller/store/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "controller/ctl/plan_command.h"
+#include "controller/cli/plan_command.h"
 
 #include <algorithm>
 #include <filesystem>

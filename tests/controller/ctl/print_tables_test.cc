@@ -1,4 +1,4 @@
-#include "controller/ctl/print_tables.h"
+#include "controller/cli/print_tables.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "controller/partial/partial_options.h"
+#include "controller/partial_rollout/partial_options.h"
 
 #include <algorithm>
 #include <functional>

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "controller/partial/sample_pool.h"
+#include "controller/partial_rollout/buffer/rollout_buffer.h"
 #include "tests/controller/partial/pool_run.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "controller/partial/sample_pool.h"
+#include "controller/partial_rollout/buffer/rollout_buffer.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 

@@ -1,4 +1,4 @@
-#include "controller/partial/round_replay.h"
+#include "controller/partial_rollout/round_replay.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/partial/partial_rollout.h"
+#include "controller/partial_rollout/round_runner.h"
 #include "tests/controller/partial/pool_run.h"
 #include "tests/fakes/fake_clock.h"
 

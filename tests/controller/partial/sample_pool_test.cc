@@ -1,10 +1,9 @@
-#include "controller/partial/sample_pool.h"
-
 #include <cmath>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "controller/partial_rollout/buffer/rollout_buffer.h"
 #include "tests/common/tensor_file/file_size_limit.h"
 #include "tests/controller/partial/pool_run.h"
 

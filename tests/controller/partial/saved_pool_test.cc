@@ -1,5 +1,5 @@
 // A pool in a checkpoint comes back as it was, and a damaged one is told.
-#include "controller/partial/saved_pool.h"
+#include "controller/partial_rollout/buffer/saved_pool.h"
 
 #include <filesystem>
 

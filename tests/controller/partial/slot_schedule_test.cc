@@ -1,4 +1,4 @@
-#include "controller/partial/slot_schedule.h"
+#include "controller/partial_rollout/slot_schedule.h"
 
 #include <catch2/catch.hpp>
 

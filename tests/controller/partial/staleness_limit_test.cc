@@ -1,4 +1,4 @@
-#include "controller/partial/staleness_limit.h"
+#include "controller/partial_rollout/buffer/staleness_limit.h"
 
 #include <algorithm>
 #include <vector>

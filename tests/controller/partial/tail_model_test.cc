@@ -1,10 +1,10 @@
-#include "controller/partial/tail_model.h"
+#include "controller/partial_rollout/tail_model.h"
 
 #include <cmath>
 
 #include <catch2/catch.hpp>
 
-#include "controller/partial/slot_schedule.h"
+#include "controller/partial_rollout/slot_schedule.h"
 
 namespace tandem {
 namespace {

@@ -1,8 +1,8 @@
-#include "controller/partial/tail_recorder.h"
+#include "controller/partial_rollout/tail_recorder.h"
 
 #include <catch2/catch.hpp>
 
-#include "controller/report/metric_names.h"
+#include "controller/store/metric_names.h"
 #include "tests/fakes/fake_clock.h"
 
 namespace tandem {

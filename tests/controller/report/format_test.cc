@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/report/metric_names.h"
 #include "controller/report/run_tables.h"
+#include "controller/store/metric_names.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/report/html_report.h"
-#include "controller/report/metric_names.h"
+#include "controller/store/metric_names.h"
 #include "tests/support/text.h"
 
 namespace tandem {

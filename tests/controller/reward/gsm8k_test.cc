@@ -1,4 +1,4 @@
-#include "controller/reward/gsm8k.h"
+#include "controller/reward/scorers/gsm8k.h"
 
 #include <catch2/catch.hpp>
 

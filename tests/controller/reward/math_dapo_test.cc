@@ -1,8 +1,8 @@
-#include "controller/reward/math_dapo.h"
+#include "controller/reward/scorers/math_dapo.h"
 
 #include <catch2/catch.hpp>
 
-#include "controller/reward/math_dapo_normalize.h"
+#include "controller/reward/scorers/math_dapo_normalize.h"
 #include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

@@ -1,8 +1,8 @@
-#include "controller/reward/math_reward.h"
+#include "controller/reward/scorers/math_reward.h"
 
 #include <catch2/catch.hpp>
 
-#include "controller/reward/math_strip.h"
+#include "controller/reward/scorers/math_strip.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 

@@ -1,4 +1,4 @@
-#include "controller/reward/prime_math.h"
+#include "controller/reward/scorers/prime_math.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,14 +3,14 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/reward/gsm8k.h"
-#include "controller/reward/math_dapo.h"
-#include "controller/reward/math_dapo_normalize.h"
-#include "controller/reward/math_reward.h"
-#include "controller/reward/math_strip.h"
 #include "controller/reward/overlong.h"
-#include "controller/reward/prime_math.h"
-#include "controller/reward/search_r1_like_qa_em.h"
+#include "controller/reward/scorers/gsm8k.h"
+#include "controller/reward/scorers/math_dapo.h"
+#include "controller/reward/scorers/math_dapo_normalize.h"
+#include "controller/reward/scorers/math_reward.h"
+#include "controller/reward/scorers/math_strip.h"
+#include "controller/reward/scorers/prime_math.h"
+#include "controller/reward/scorers/search_r1_like_qa_em.h"
 #include "tests/support/golden.h"
 
 namespace tandem::testing {

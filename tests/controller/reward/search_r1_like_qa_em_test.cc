@@ -1,4 +1,4 @@
-#include "controller/reward/search_r1_like_qa_em.h"
+#include "controller/reward/scorers/search_r1_like_qa_em.h"
 
 #include <catch2/catch.hpp>
 

@@ -43,19 +43,27 @@ class LayersTest(unittest.TestCase):
     def test_arrows_point_down(self):
         self.refused("common/base/a.h", '"common/types/sample.h"')
         self.refused("common/ops/cpu/a.cc", '"common/model/model.h"')
-        self.refused("common/text/a.cc", '"controller/text_codec.h"')
+        self.refused("common/text/a.cc", '"controller/data/chat_codec.h"')
         self.allowed("common/types/a.h", '"common/base/check.h"')
+
+    def test_rooms_of_the_controller_stand_above_each_other(self):
+        self.refused("controller/store/a.h", '"controller/run/train_loop.h"')
+        self.refused("controller/step/a.cc", '"controller/generation/background_generation.h"')
+        self.refused("controller/cli/a.cc", '"controller/run/train_loop.h"')
+        self.allowed("controller/run/a.cc", '"controller/step/scoring.h"')
+        self.allowed("controller/partial_rollout/a.cc", '"controller/partial_rollout/buffer/rollout_buffer.h"')
+        self.allowed("controller/partial_rollout/buffer/a.cc", '"controller/partial_rollout/partial_options.h"')
 
     def test_protobuf_stays_at_the_edges(self):
         for include in ('"tandem/v1/types.pb.h"', "<grpcpp/grpcpp.h>"):
-            self.refused("controller/train_loop.cc", include)
+            self.refused("controller/run/train_loop.cc", include)
             self.refused("common/model/a.h", include)
-            self.allowed("controller/controller_service.cc", include)
+            self.allowed("controller/api/tandem_service.cc", include)
             self.allowed("rollout_worker/grpc_rollout_client.h", include)
             self.allowed("common/wire/sample_codec.cc", include)
 
     def test_sources_that_read_the_configuration_include_its_messages(self):
-        self.allowed("controller/run_plan.cc", '"tandem/v1/config.pb.h"')
+        self.allowed("controller/assembly/run_plan.cc", '"tandem/v1/config.pb.h"')
 
     def test_a_header_with_a_costly_include_is_for_sources_alone(self):
         for include in ("<nlohmann/json.hpp>", "<yaml-cpp/yaml.h>", '"tandem/v1/config.pb.h"'):
@@ -68,7 +76,7 @@ class LayersTest(unittest.TestCase):
         self.allowed("common/config/a.h", "<nlohmann/json_fwd.hpp>")
 
     def test_libtorch_stays_in_device_model_and_workers(self):
-        self.refused("controller/a.cc", "<torch/torch.h>")
+        self.refused("controller/run/a.cc", "<torch/torch.h>")
         self.refused("common/ops/a.h", "<ATen/core/Tensor.h>")
         self.allowed("trainer_worker/a.h", "<ATen/core/Tensor.h>")
 

@@ -1,0 +1,52 @@
+// ClusterService: what workers call. An adapter from gRPC to registry, sample store and probe.
+#pragma once
+
+#include <atomic>
+
+#include "controller/rollouts/parity_probe.h"
+#include "controller/store/sample_store.h"
+#include "controller/workers/worker_registry.h"
+#include "tandem/v1/controller.grpc.pb.h"
+
+namespace tandem {
+
+class ClusterService final : public v1::ClusterService::Service {
+ public:
+  // `welcome`: what a worker gets when it registers, its incarnation left open. The references
+  // must outlive the service.
+  ClusterService(WorkerRegistry& registry,
+                 SampleStore& samples,
+                 Probe& probe,
+                 v1::RegisterResponse welcome)
+      : registry_(registry), samples_(samples), probe_(probe), welcome_(std::move(welcome)) {}
+
+  // From now on heartbeats are answered with "stop".
+  void StopWorkers() { stopping_ = true; }
+
+  grpc::Status Register(grpc::ServerContext* context,
+                        const v1::RegisterRequest* request,
+                        v1::RegisterResponse* response) override;
+  grpc::Status Heartbeat(grpc::ServerContext* context,
+                         const v1::HeartbeatRequest* request,
+                         v1::HeartbeatResponse* response) override;
+  grpc::Status StreamSamples(grpc::ServerContext* context,
+                             const v1::StreamSamplesRequest* request,
+                             grpc::ServerWriter<v1::StreamSamplesResponse>* writer) override;
+  grpc::Status PutLogProbs(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::PutLogProbsRequest>* reader,
+                           v1::PutLogProbsResponse* response) override;
+
+ private:
+  absl::Status CheckCaller(const v1::WorkerId& worker) const;
+  absl::Status StreamProbe(const v1::StreamSamplesRequest& request,
+                           grpc::ServerWriter<v1::StreamSamplesResponse>* writer) const;
+  absl::Status TakeLogProbs(const v1::PutLogProbsRequest& request);
+
+  WorkerRegistry& registry_;
+  SampleStore& samples_;
+  Probe& probe_;
+  const v1::RegisterResponse welcome_;
+  std::atomic<bool> stopping_ = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,348 @@
+#include "controller/api/tandem_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/rpc/status_convert.h"
+#include "common/wire/ledger_codec.h"
+#include "common/wire/sample_codec.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kMaxSteps = 1000;
+constexpr int64_t kMaxSamples = 200;
+constexpr size_t kClientMessageBytes = 4 << 20;  // what a gRPC client takes unless told otherwise
+constexpr size_t kPageBytes = 3 << 20;
+
+absl::Status CheckSampleCount(int64_t n) {
+  if (n >= 1 && n <= kMaxGroupSamples) return absl::OkStatus();
+  return InvalidArgument("n is {}; 1 to {} samples can be asked for", n, kMaxGroupSamples);
+}
+
+std::string StateName(WorkerEntry::State state) {
+  switch (state) {
+    case WorkerEntry::State::kStarting:
+      return "starting";
+    case WorkerEntry::State::kReady:
+      return "registered";
+    case WorkerEntry::State::kLost:
+      return "lost";
+  }
+  return "unknown";
+}
+
+v1::WorkerStatus ToProto(const WorkerEntry& entry, absl::Time now) {
+  v1::WorkerStatus proto;
+  v1::WorkerId* worker = proto.mutable_worker();
+  worker->set_role(entry.key().role == WorkerRole::kTrainer ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT);
+  worker->set_rank(entry.key().rank);
+  worker->set_incarnation(entry.incarnation);
+  worker->mutable_coordinates()->set_dp(entry.key().rank);
+  proto.set_device(entry.announcement.device);
+  proto.set_address(entry.announcement.address);
+  proto.set_pid(entry.announcement.pid);
+  proto.set_seconds_since_heartbeat(absl::ToDoubleSeconds(now - entry.last_heartbeat));
+  proto.set_phase(entry.news.phase);
+  proto.set_version(entry.news.version);
+  proto.set_last_action(entry.news.last_action);
+  *proto.mutable_ledger() = ToProto(entry.news.ledger);
+  proto.set_state(StateName(entry.state));
+  proto.set_numerics_class(entry.news.numerics_class);
+  proto.set_kernel_set(entry.announcement.kernel_set);
+  return proto;
+}
+
+v1::Operation ToProto(const OperationStatus& status) {
+  v1::Operation proto;
+  proto.set_id(status.id);
+  proto.set_done(status.done);
+  proto.set_first_step(status.first_step);
+  proto.set_last_step(status.last_step);
+  proto.set_error(status.error);
+  return proto;
+}
+
+v1::StepRecord ToProto(const StepRecord& record) {
+  v1::StepRecord proto;
+  proto.set_step(record.step);
+  proto.set_version(record.version);
+  for (const auto& [name, value] : record.metrics) (*proto.mutable_metrics())[name] = value;
+  for (const PhaseTime& phase : record.phases) {
+    v1::PhaseTime* out = proto.add_phases();
+    out->set_phase(phase.phase);
+    out->set_seconds(phase.seconds);
+    out->set_peak_bytes(phase.peak_bytes);
+    for (const WorkerMemory& worker : phase.workers) {
+      v1::WorkerMemory* memory = out->add_workers();
+      memory->set_role(worker.trainer ? v1::ROLE_TRAINER : v1::ROLE_ROLLOUT);
+      memory->set_rank(worker.rank);
+      *memory->mutable_ledger() = ToProto(worker.ledger);
+    }
+  }
+  proto.set_finished_at(record.finished_at);
+  return proto;
+}
+
+v1::SampleRecord ToProto(const SampleRecord& record) {
+  v1::SampleRecord proto;
+  proto.set_sample_id(record.sample_id);
+  proto.set_step(record.step);
+  proto.set_group(record.group);
+  proto.set_index(record.index);
+  proto.set_prompt(record.prompt);
+  proto.set_response(record.response);
+  proto.set_ground_truth(record.ground_truth);
+  proto.set_reward(record.reward);
+  proto.set_response_tokens(record.response_tokens);
+  proto.set_finish_reason(ToProto(record.finish_reason));
+  proto.set_weight_version(record.weight_version);
+  proto.set_advantage(record.advantage);
+  for (const auto& [name, value] : record.reward_terms) {
+    (*proto.mutable_reward_terms())[name] = value;
+  }
+  for (const Segment& segment : record.segments) {
+    *proto.add_segments() = ToProto(segment);
+  }
+  return proto;
+}
+
+v1::CheckResponse ToProto(const std::vector<WeightCheckResult>& results) {
+  v1::CheckResponse response;
+  response.set_ok(Verdict(results, "").ok());
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    const WeightCheckResult& result = results[rank];
+    response.set_checked(response.checked() + result.checked);
+    response.set_missing(response.missing() + result.missing);
+    response.set_unexpected(response.unexpected() + result.unexpected);
+    response.set_mismatched(response.mismatched() + result.mismatched);
+    v1::WorkerCheck* worker = response.add_workers();
+    worker->set_rank(static_cast<int32_t>(rank));
+    worker->set_version(result.version);
+    worker->set_expected(result.expected);
+    worker->set_checked(result.checked);
+    worker->set_missing(result.missing);
+    worker->set_unexpected(result.unexpected);
+    worker->set_mismatched(result.mismatched);
+    worker->set_first_difference(result.first_difference);
+    worker->mutable_differing()->Assign(result.differing.begin(), result.differing.end());
+    worker->set_ok(result.ok());
+  }
+  return response;
+}
+
+}  // namespace
+
+grpc::Status TandemService::GetStatus(grpc::ServerContext*,
+                                      const v1::GetStatusRequest*,
+                                      v1::GetStatusResponse* response) {
+  const RunControl::Snapshot run = parts_.control.snapshot();
+  const absl::Time now = parts_.run.clock.Now();
+  response->set_run_id(parts_.run_id);
+  response->set_state(RunStateName(run.state));
+  response->set_phase(parts_.progress.phase());
+  response->set_step(run.finished_steps);
+  response->set_total_steps(run.total_steps);
+  response->set_version(run.version);
+  for (const WorkerEntry& entry : parts_.registry.Workers()) {
+    *response->add_workers() = ToProto(entry, now);
+  }
+  response->set_run_dir(parts_.options.run_dir);
+  response->set_error(run.error);
+  response->set_uptime_seconds(absl::ToDoubleSeconds(now - started_));
+  response->set_restarts(parts_.run.budget.spent());
+  response->set_memory_plan(memory_plan());
+  return grpc::Status::OK;
+}
+
+grpc::Status TandemService::Run(grpc::ServerContext*,
+                                const v1::RunRequest* request,
+                                v1::Operation* response) {
+  const auto operation = parts_.control.Run(request->request_id(), request->steps());
+  if (operation.ok()) *response = ToProto(*operation);
+  return ToGrpcStatus(operation.status());
+}
+
+grpc::Status TandemService::Step(grpc::ServerContext*,
+                                 const v1::StepRequest* request,
+                                 v1::Operation* response) {
+  const auto operation = parts_.control.Run(request->request_id(), 1);
+  if (operation.ok()) *response = ToProto(*operation);
+  return ToGrpcStatus(operation.status());
+}
+
+grpc::Status TandemService::Pause(grpc::ServerContext*,
+                                  const v1::PauseRequest* request,
+                                  v1::PauseResponse* response) {
+  response->set_step(parts_.control.Pause(request->request_id()));
+  return grpc::Status::OK;
+}
+
+grpc::Status TandemService::Resume(grpc::ServerContext*,
+                                   const v1::ResumeRequest* request,
+                                   v1::ResumeResponse* response) {
+  response->set_step(parts_.control.Resume(request->request_id()));
+  return grpc::Status::OK;
+}
+
+grpc::Status TandemService::Stop(grpc::ServerContext*,
+                                 const v1::StopRequest* request,
+                                 v1::StopResponse* response) {
+  response->set_step(parts_.control.StopAfterStep(request->request_id()));
+  return grpc::Status::OK;
+}
+
+grpc::Status TandemService::WaitOperation(grpc::ServerContext*,
+                                          const v1::WaitOperationRequest* request,
+                                          v1::Operation* response) {
+  const auto operation = parts_.control.WaitOperation(
+      request->id(), absl::Seconds(std::max(0.0, request->timeout_seconds())));
+  if (operation.ok()) *response = ToProto(*operation);
+  return ToGrpcStatus(operation.status());
+}
+
+grpc::Status TandemService::ListSteps(grpc::ServerContext*,
+                                      const v1::ListStepsRequest* request,
+                                      v1::ListStepsResponse* response) {
+  const auto steps = parts_.run.store.ListSteps(request->first_step(), request->last_step());
+  if (!steps.ok()) return ToGrpcStatus(steps.status());
+  for (const StepRecord& step : *steps) {
+    if (response->steps_size() == kMaxSteps) break;
+    *response->add_steps() = ToProto(step);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status TandemService::ListSamples(grpc::ServerContext*,
+                                        const v1::ListSamplesRequest* request,
+                                        v1::ListSamplesResponse* response) {
+  const int64_t limit =
+      request->limit() <= 0 ? kMaxSamples : std::min(request->limit(), kMaxSamples);
+  const auto page =
+      parts_.run.store.ListSamples(request->step(), limit, std::max<int64_t>(0, request->offset()));
+  if (!page.ok()) return ToGrpcStatus(page.status());
+  size_t bytes = 0;
+  for (const SampleRecord& sample : page->samples) {
+    v1::SampleRecord proto = ToProto(sample);
+    bytes += proto.ByteSizeLong();
+    if (response->samples_size() > 0 && bytes > kPageBytes) break;
+    *response->add_samples() = std::move(proto);
+  }
+  response->set_total(page->total);
+  return grpc::Status::OK;
+}
+
+absl::StatusOr<GroupRequest> TandemService::MakeGroup(const v1::UserGenerateRequest& request) {
+  const int64_t n = request.n() == 0 ? 1 : request.n();
+  TANDEM_RETURN_IF_ERROR(CheckSampleCount(n));
+  GroupRequest group{.request_id = fmt::format("user-{}", ++generate_calls_)};
+  TANDEM_ASSIGN_OR_RETURN(group.prompt, request.raw()
+                                            ? parts_.run.text.EncodeRaw(request.prompt())
+                                            : parts_.run.text.EncodeChat(request.prompt()));
+  if (request.prompt().empty() || group.prompt.empty()) {
+    return InvalidArgument("the prompt is empty");
+  }
+  group.params = parts_.options.sampling;
+  if (request.has_params()) {
+    const SamplingParams asked = FromProto(request.params());
+    group.params.temperature = asked.temperature;
+    group.params.seed = asked.seed;
+    group.params.ignore_eos = asked.ignore_eos;
+    if (asked.top_p > 0) group.params.top_p = asked.top_p;
+    if (asked.top_k != 0) group.params.top_k = asked.top_k;
+    if (asked.max_tokens > 0) group.params.max_tokens = asked.max_tokens;
+    if (!asked.stop.empty()) group.params.stop = asked.stop;
+    if (!asked.stop_token_ids.empty()) group.params.stop_token_ids = asked.stop_token_ids;
+  }
+  const int64_t most = parts_.options.max_model_len;
+  const auto prompt = static_cast<int64_t>(group.prompt.size());
+  if (prompt > most || group.params.max_tokens > most - prompt) {
+    return MakeStatus(absl::StatusCode::kResourceExhausted,
+                      "a prompt of {} tokens and max_tokens={} exceed rollout.max_model_len={}",
+                      prompt, group.params.max_tokens, most);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    group.sample_ids.push_back(MakeSampleId(0, kUserEpoch, static_cast<uint64_t>(i)));
+  }
+  return group;
+}
+
+grpc::Status TandemService::Generate(grpc::ServerContext*,
+                                     const v1::UserGenerateRequest* request,
+                                     v1::UserGenerateResponse* response) {
+  absl::StatusOr<GroupRequest> group = MakeGroup(*request);
+  if (!group.ok()) return ToGrpcStatus(group.status());
+  std::map<uint64_t, Sample> samples;
+  const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
+    const int64_t version = parts_.loop.position().version;
+    response->set_version(version);
+    group->version = version;
+    return parts_.run.serving.Generate({*group}, version,
+                                       [&](Sample sample) {
+                                         samples[sample.sample_id] = std::move(sample);
+                                         return absl::OkStatus();
+                                       },
+                                       {.payer = Payer::kUserCall});
+  });
+  if (!status.ok()) return ToGrpcStatus(status);
+  for (const auto& [id, sample] : samples) {
+    const std::vector<int32_t> tokens(sample.tokens.begin() + sample.prompt_tokens,
+                                      sample.tokens.end());
+    response->add_texts(parts_.run.text.Decode(tokens));
+    *response->add_samples() = tandem::ToProto(sample);
+  }
+  if (const size_t bytes = response->ByteSizeLong(); bytes > kClientMessageBytes) {
+    return ToGrpcStatus(MakeStatus(absl::StatusCode::kResourceExhausted,
+                                   "the {} responses have {} MiB, an answer has at most 4: ask for "
+                                   "fewer at a time, or lower max_tokens",
+                                   samples.size(), bytes >> 20));
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status TandemService::Evaluate(grpc::ServerContext*,
+                                     const v1::EvaluateRequest* request,
+                                     v1::EvaluateResponse* response) {
+  EvaluationRequest evaluation{.samples = parts_.options.validation_samples,
+                               .sampling = parts_.options.validation_sampling,
+                               .max_prompts = request->max_prompts(),
+                               .payer = Payer::kUserCall};
+  if (request->n() != 0) {
+    const absl::Status counted = CheckSampleCount(request->n());
+    if (!counted.ok()) return ToGrpcStatus(counted);
+    evaluation.samples = request->n();
+    evaluation.sampling.temperature = request->temperature();
+  } else if (request->temperature() != 0) {
+    return ToGrpcStatus(
+        InvalidArgument("temperature {} goes with n: without n, rollout.val_kwargs says how to "
+                        "sample",
+                        request->temperature()));
+  }
+  const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const EvaluationRecord record, parts_.loop.EvaluateNow(evaluation));
+    for (const auto& [name, value] : record.metrics) (*response->mutable_metrics())[name] = value;
+    response->set_prompts(record.prompts);
+    response->set_version(record.version);
+    return absl::OkStatus();
+  });
+  return ToGrpcStatus(status);
+}
+
+grpc::Status TandemService::CheckWeights(grpc::ServerContext*,
+                                         const v1::CheckRequest* request,
+                                         v1::CheckResponse* response) {
+  const absl::Status status = parts_.control.BetweenSteps([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const auto results, parts_.run.weights.Check(request->hf_checkpoint()));
+    const std::string oracle = parts_.run.weights.OracleText(request->hf_checkpoint());
+    LogInfo("the weights of {} rollouts were compared with {}", results.size(), oracle);
+    const absl::Status verdict = Verdict(results, oracle);
+    if (!verdict.ok()) parts_.control.Fail(verdict);
+    *response = ToProto(results);
+    return absl::OkStatus();
+  });
+  return ToGrpcStatus(status);
+}
+
+}  // namespace tandem

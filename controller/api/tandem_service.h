@@ -1,0 +1,97 @@
+// TandemService: what users call. An adapter from gRPC to the run's control, store and rollouts.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <absl/time/time.h>
+
+#include "controller/run/run_control.h"
+#include "controller/run/train_loop.h"
+#include "controller/step/step_context.h"
+#include "controller/store/progress_relay.h"
+#include "controller/workers/worker_registry.h"
+#include "tandem/v1/controller.grpc.pb.h"
+
+namespace tandem {
+
+// Everything outlives the service.
+struct TandemServiceParts {
+  RunControl& control;
+  TrainLoop& loop;
+  const RunParts& run;
+  const TrainOptions& options;
+  const WorkerRegistry& registry;
+  const ProgressRelay& progress;
+  std::string run_id;
+  std::string memory_plan;  // JSON; empty: not planned yet
+};
+
+class TandemService final : public v1::TandemService::Service {
+ public:
+  explicit TandemService(TandemServiceParts parts)
+      : parts_(std::move(parts)),
+        started_(parts_.run.clock.Now()),
+        memory_plan_(parts_.memory_plan) {}
+
+  // Where it is made after the start. Thread-safe.
+  void SetMemoryPlan(std::string json) {
+    std::lock_guard lock(mutex_);
+    memory_plan_ = std::move(json);
+  }
+
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::GetStatusRequest* request,
+                         v1::GetStatusResponse* response) override;
+  grpc::Status Run(grpc::ServerContext* context,
+                   const v1::RunRequest* request,
+                   v1::Operation* response) override;
+  grpc::Status Step(grpc::ServerContext* context,
+                    const v1::StepRequest* request,
+                    v1::Operation* response) override;
+  grpc::Status Pause(grpc::ServerContext* context,
+                     const v1::PauseRequest* request,
+                     v1::PauseResponse* response) override;
+  grpc::Status Resume(grpc::ServerContext* context,
+                      const v1::ResumeRequest* request,
+                      v1::ResumeResponse* response) override;
+  grpc::Status Stop(grpc::ServerContext* context,
+                    const v1::StopRequest* request,
+                    v1::StopResponse* response) override;
+  grpc::Status WaitOperation(grpc::ServerContext* context,
+                             const v1::WaitOperationRequest* request,
+                             v1::Operation* response) override;
+  grpc::Status ListSteps(grpc::ServerContext* context,
+                         const v1::ListStepsRequest* request,
+                         v1::ListStepsResponse* response) override;
+  grpc::Status ListSamples(grpc::ServerContext* context,
+                           const v1::ListSamplesRequest* request,
+                           v1::ListSamplesResponse* response) override;
+  grpc::Status Generate(grpc::ServerContext* context,
+                        const v1::UserGenerateRequest* request,
+                        v1::UserGenerateResponse* response) override;
+  grpc::Status Evaluate(grpc::ServerContext* context,
+                        const v1::EvaluateRequest* request,
+                        v1::EvaluateResponse* response) override;
+  grpc::Status CheckWeights(grpc::ServerContext* context,
+                            const v1::CheckRequest* request,
+                            v1::CheckResponse* response) override;
+
+ private:
+  absl::StatusOr<GroupRequest> MakeGroup(const v1::UserGenerateRequest& request);
+
+  std::string memory_plan() const {
+    std::lock_guard lock(mutex_);
+    return memory_plan_;
+  }
+
+  const TandemServiceParts parts_;
+  const absl::Time started_;
+  mutable std::mutex mutex_;
+  std::string memory_plan_;  // guarded by mutex_
+  std::atomic<uint64_t> generate_calls_ = 0;
+};
+
+}  // namespace tandem

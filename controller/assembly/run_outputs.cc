@@ -1,0 +1,88 @@
+#include "controller/assembly/run_outputs.h"
+
+#include <iostream>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/tensor_file/atomic_file.h"
+#include "controller/report/html_report.h"
+#include "controller/store/console_tracker.h"
+#include "controller/store/fanout_tracker.h"
+#include "controller/store/jsonl_tracker.h"
+#include "controller/store/tensorboard_tracker.h"
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kReportSamples = 16;  // of the first and of the last step
+
+absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
+  ReportInput report{.info = info, .summary = summary};
+  if (const auto& steps = summary.step_records; !steps.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage first,
+                            store.ListSamples(steps.front().step, kReportSamples, 0));
+    TANDEM_ASSIGN_OR_RETURN(SampleRecordPage last,
+                            store.ListSamples(steps.back().step, kReportSamples, 0));
+    report.first_samples = std::move(first.samples);
+    report.last_samples = std::move(last.samples);
+  }
+  return WriteFileAtomically(info.run_dir + "/report.html", HtmlReport(report));
+}
+
+}  // namespace
+
+std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock) {
+  const std::string& run_dir = config.cluster().run_dir();
+  std::vector<std::unique_ptr<Tracker>> trackers;
+  for (const std::string& name : config.trainer().logger()) {
+    if (name == "jsonl") {
+      trackers.push_back(std::make_unique<JsonlTracker>(run_dir + "/metrics.jsonl"));
+    } else if (name == "tensorboard") {
+      trackers.push_back(std::make_unique<TensorBoardTracker>(run_dir + "/tensorboard", clock));
+    } else if (name == "console" && isatty(STDOUT_FILENO) == 0) {
+      trackers.push_back(std::make_unique<ConsoleTracker>(std::cout));
+    }
+  }
+  return std::make_unique<FanoutTracker>(std::move(trackers));
+}
+
+std::string MakeRunId(const v1::Config& config, absl::Time now) {
+  return fmt::format("{}/{}/{}", config.trainer().project_name(),
+                     config.trainer().experiment_name(),
+                     absl::FormatTime("%Y%m%d-%H%M%S", now, absl::UTCTimeZone()));
+}
+
+RunRecorder::RunRecorder(RunStore& store, ProgressSink& progress, RunInfo info)
+    : store_(store), progress_(progress), info_(std::move(info)), started_(RealClock().Now()) {}
+
+absl::Status RunRecorder::Begin() {
+  progress_.OnRunStart(info_);
+  return store_.RecordRun(info_);
+}
+
+absl::Status RunRecorder::End(const absl::Status& status,
+                              RunSummary summary,
+                              const RunMachinery& machinery) {
+  info_.build = machinery.builds;
+  info_.numerics_class = machinery.numerics_class;
+  info_.kernel_sets = machinery.kernel_sets;
+  info_ = Shortened(info_, summary.total_steps);
+  if (!status.ok()) summary.error = std::string(status.message());
+  summary.seconds = absl::ToDoubleSeconds(RealClock().Now() - started_);
+  const absl::Status written = [&]() -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(store_.RecordRun(info_));
+    TANDEM_ASSIGN_OR_RETURN(summary.step_records, store_.ListSteps(0, 0));
+    TANDEM_ASSIGN_OR_RETURN(summary.evaluations, store_.ListEvaluations());
+    return WriteReport(store_, info_, summary);
+  }();
+  if (!written.ok()) LogWarn("no report: {}", std::string(written.message()));
+  progress_.OnRunEnd(summary);
+  return written;
+}
+
+}  // namespace tandem

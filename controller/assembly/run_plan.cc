@@ -1,0 +1,56 @@
+#include "controller/assembly/run_plan.h"
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/lora/lora_spec.h"
+#include "controller/assembly/offload_space.h"
+#include "controller/plan/plan_advice.h"
+#include "controller/plan/plan_input.h"
+#include "controller/report/memory_text.h"
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+
+absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
+                                   const v1::Config& config,
+                                   int64_t device_bytes,
+                                   const std::string& run_dir,
+                                   ProgressSink& progress) {
+  MemoryPlan plan = PlanMemory(spec, MakeMemoryPlanInput(spec, config, device_bytes));
+  TANDEM_RETURN_IF_ERROR(
+      CheckOffloadSpace(plan, config.cluster().trainers(), run_dir, FreeDiskBytes(run_dir)));
+  LogInfo("{}", MemoryPlanText(plan));
+  if (config.model().lora().rank() > 0) {
+    TANDEM_ASSIGN_OR_RETURN(const LoraSpec lora, MakeLoraSpec(spec, LoraOptionsOf(config)));
+    progress.OnMessage(
+        fmt::format("LoRA: rank {}, alpha {:g}, on {} modules: {} of {} parameters "
+                    "are trained",
+                    lora.rank, lora.alpha, lora.targets.size(), lora.parameters(),
+                    spec.parameters() + lora.parameters()));
+  }
+  progress.OnMessage("memory plan of a pair: " + MemoryPlanSummary(plan));
+  if (!plan.fits()) {
+    const Device device = PlansForGpu(config) ? Device::kOfPair : Device::kShareOfHost;
+    const PlanAdvices advices = AdviseOnMemory(spec, config, device_bytes, device);
+    progress.OnMessage("memory may run out; what to change:\n" + AdviceText(advices));
+  }
+  return plan;
+}
+
+absl::StatusOr<int64_t> AwaitGpuBytes(WorkerPool& pool,
+                                      const WorkerRegistry& registry,
+                                      absl::Duration timeout,
+                                      const std::function<bool()>& interrupted) {
+  TANDEM_RETURN_IF_ERROR(pool.WaitUntilComplete(timeout, interrupted));
+  int64_t least = 0;
+  for (const WorkerEntry& worker : registry.Workers()) {
+    const int64_t bytes = worker.announcement.device_memory_bytes;
+    if (bytes > 0 && (least == 0 || bytes < least)) least = bytes;
+  }
+  if (least > 0) return least;
+  return FailedPrecondition(
+      "no worker has said how much memory its GPU has: workers and controller are of different "
+      "builds; use one build");
+}
+
+}  // namespace tandem

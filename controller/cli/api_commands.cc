@@ -1,0 +1,235 @@
+#include "controller/cli/api_commands.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <grpcpp/channel.h>
+#include <unistd.h>
+
+#include "common/base/status_macros.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/status_convert.h"
+#include "controller/cli/print_tables.h"
+
+namespace tandem {
+namespace {
+
+constexpr absl::Duration kShort = absl::Seconds(10);
+// Generation and evaluation wait for a moment when the rollouts serve.
+constexpr absl::Duration kLong = absl::Minutes(30);
+constexpr double kWaitSlice = 2.0;
+
+// Unique per command, so that a retry inside gRPC is answered once.
+std::string RequestId() {
+  return fmt::format("ctl-{}-{}", getpid(), absl::ToUnixMicros(absl::Now()));
+}
+
+}  // namespace
+
+absl::StatusOr<ApiCommands> ApiCommands::Connect(const std::string& address,
+                                                 const RpcSecurity& security,
+                                                 bool json,
+                                                 std::ostream* out) {
+  TANDEM_ASSIGN_OR_RETURN(const auto channel, MakeChannel(address, security));
+  ApiCommands commands;
+  commands.address_ = address;
+  commands.stub_ = v1::TandemService::NewStub(channel);
+  commands.json_ = json;
+  commands.out_ = out;
+  return commands;
+}
+
+template <typename Request, typename Response>
+absl::StatusOr<Response> ApiCommands::Call(Method<Request, Response> method,
+                                           const Request& request,
+                                           absl::Duration timeout) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  Response response;
+  const absl::Status status = FromGrpcStatus((stub_.get()->*method)(&context, request, &response));
+  if (absl::IsUnavailable(status)) {
+    return Annotate(status, fmt::format("no controller answers at {}: is the run still going? "
+                                        "(name another one with --address or --run-dir)",
+                                        address_));
+  }
+  if (!status.ok()) return Annotate(status, address_);
+  return response;
+}
+
+template <typename Message>
+void ApiCommands::Print(const Message& message, const std::string& table) {
+  *out_ << (json_ ? ToJsonText(message) : table) << std::flush;
+}
+
+absl::Status ApiCommands::ShowStatus() {
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto reply, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
+  std::string newest;
+  if (!json_ && reply.step() > 0) {
+    v1::ListStepsRequest request;
+    request.set_first_step(reply.step());
+    request.set_last_step(reply.step());
+    // More than was asked for: a status is one without it, too.
+    const auto steps = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
+    if (steps.ok()) newest = NewestStepText(*steps);
+  }
+  Print(reply, StatusTable(reply) + newest);
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Steps(int64_t first, int64_t last) {
+  v1::ListStepsRequest request;
+  request.set_first_step(first);
+  request.set_last_step(last);
+  TANDEM_ASSIGN_OR_RETURN(const auto reply,
+                          Call(&v1::TandemService::Stub::ListSteps, request, kShort));
+  Print(reply, StepsTable(reply));
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Samples(int64_t step, int64_t limit, int64_t offset, size_t width) {
+  if (step == 0) {
+    TANDEM_ASSIGN_OR_RETURN(const auto status, Call(&v1::TandemService::Stub::GetStatus,
+                                                    v1::GetStatusRequest(), kShort));
+    step = status.step();
+  }
+  v1::ListSamplesResponse all;
+  while (all.samples_size() < limit || all.samples_size() == 0) {
+    v1::ListSamplesRequest request;
+    request.set_step(step);
+    request.set_limit(limit <= 0 ? 0 : limit - all.samples_size());
+    request.set_offset(offset + all.samples_size());
+    TANDEM_ASSIGN_OR_RETURN(const auto reply,
+                            Call(&v1::TandemService::Stub::ListSamples, request, kShort));
+    all.MergeFrom(reply);
+    if (reply.samples_size() == 0) break;
+  }
+  if (all.total() == 0) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "no step {} in this run: tandemctl steps lists all", step);
+  }
+  Print(all, SamplesTable(all, width));
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Memory(const MemoryOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto status, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
+  v1::ListStepsRequest request;
+  request.set_first_step(options.step > 0 ? options.step : status.step());
+  request.set_last_step(request.first_step());
+  v1::ListStepsResponse steps;
+  if (request.first_step() > 0) {
+    TANDEM_ASSIGN_OR_RETURN(steps, Call(&v1::TandemService::Stub::ListSteps, request, kShort));
+  }
+  if (options.step > 0 && steps.steps_size() == 0) {
+    return MakeStatus(absl::StatusCode::kNotFound, "step {} is not finished; the newest is {}",
+                      options.step, status.step());
+  }
+  return PrintMemory(MemoryOf(status, steps), options, *out_);
+}
+
+absl::Status ApiCommands::Run(int64_t steps, bool wait) {
+  v1::RunRequest request;
+  request.set_request_id(RequestId());
+  request.set_steps(steps);
+  TANDEM_ASSIGN_OR_RETURN(auto operation, Call(&v1::TandemService::Stub::Run, request, kShort));
+  return Follow(std::move(operation), wait);
+}
+
+absl::Status ApiCommands::Step(bool wait) {
+  v1::StepRequest request;
+  request.set_request_id(RequestId());
+  TANDEM_ASSIGN_OR_RETURN(auto operation, Call(&v1::TandemService::Stub::Step, request, kShort));
+  return Follow(std::move(operation), wait);
+}
+
+absl::Status ApiCommands::Follow(v1::Operation operation, bool wait) {
+  int64_t shown = operation.first_step() - 1;
+  while (wait && !operation.done()) {
+    v1::WaitOperationRequest request;
+    request.set_id(operation.id());
+    request.set_timeout_seconds(kWaitSlice);
+    TANDEM_ASSIGN_OR_RETURN(operation,
+                            Call(&v1::TandemService::Stub::WaitOperation, request, kShort));
+    if (!json_ && operation.last_step() > shown) {
+      TANDEM_RETURN_IF_ERROR(Steps(shown + 1, operation.last_step()));
+      shown = operation.last_step();
+    }
+  }
+  Print(operation, operation.done() ? fmt::format("operation {} done, last step {}\n",
+                                                  operation.id(), operation.last_step())
+                                    : fmt::format("operation {} started at step {}\n",
+                                                  operation.id(), operation.first_step()));
+  if (operation.error().empty()) return absl::OkStatus();
+  return absl::AbortedError(operation.error());
+}
+
+absl::Status ApiCommands::Pause() {
+  v1::PauseRequest request;
+  request.set_request_id(RequestId());
+  TANDEM_ASSIGN_OR_RETURN(const auto reply, Call(&v1::TandemService::Stub::Pause, request, kShort));
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto status, Call(&v1::TandemService::Stub::GetStatus, v1::GetStatusRequest(), kShort));
+  Print(reply, PauseText(status));
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Resume() {
+  v1::ResumeRequest request;
+  request.set_request_id(RequestId());
+  TANDEM_ASSIGN_OR_RETURN(const auto reply,
+                          Call(&v1::TandemService::Stub::Resume, request, kShort));
+  Print(reply, fmt::format("going on after step {}\n", reply.step()));
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Stop() {
+  v1::StopRequest request;
+  request.set_request_id(RequestId());
+  TANDEM_ASSIGN_OR_RETURN(const auto reply, Call(&v1::TandemService::Stub::Stop, request, kShort));
+  Print(reply,
+        fmt::format("stopping after the current step; {} steps are finished\n", reply.step()));
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Generate(const GenerateOptions& options) {
+  v1::UserGenerateRequest request;
+  request.set_prompt(options.prompt);
+  request.set_raw(options.raw);
+  request.set_n(options.n);
+  v1::SamplingParams* params = request.mutable_params();
+  params->set_temperature(static_cast<float>(options.temperature));
+  params->set_top_p(1.0F);
+  params->set_top_k(-1);
+  params->set_max_tokens(options.max_tokens);
+  params->set_seed(static_cast<uint64_t>(options.seed));
+  TANDEM_ASSIGN_OR_RETURN(const auto reply,
+                          Call(&v1::TandemService::Stub::Generate, request, kLong));
+  std::string text;
+  for (const std::string& response : reply.texts()) text += response + "\n";
+  Print(reply, text);
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Evaluate(int64_t n, double temperature, int64_t max_prompts) {
+  v1::EvaluateRequest request;
+  request.set_n(n);
+  if (n != 0) request.set_temperature(static_cast<float>(temperature));
+  request.set_max_prompts(max_prompts);
+  TANDEM_ASSIGN_OR_RETURN(const auto reply,
+                          Call(&v1::TandemService::Stub::Evaluate, request, kLong));
+  Print(reply, EvaluationTable(reply));
+  return absl::OkStatus();
+}
+
+absl::Status ApiCommands::Check(const std::string& hf_checkpoint) {
+  v1::CheckRequest request;
+  request.set_hf_checkpoint(hf_checkpoint);
+  TANDEM_ASSIGN_OR_RETURN(const auto reply,
+                          Call(&v1::TandemService::Stub::CheckWeights, request, kLong));
+  Print(reply, CheckTable(reply));
+  return reply.ok() ? absl::OkStatus() : absl::DataLossError("trainer and rollout weights differ");
+}
+
+}  // namespace tandem

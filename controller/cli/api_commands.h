@@ -1,0 +1,74 @@
+// The commands that talk to a running controller.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/rpc/security.h"
+#include "controller/cli/memory_command.h"
+#include "tandem/v1/controller.grpc.pb.h"
+
+namespace tandem {
+
+struct GenerateOptions {
+  std::string prompt;
+  bool raw = false;
+  int64_t n = 1;
+  double temperature = 1.0;
+  int64_t max_tokens = 0;  // 0: the run's max_response_length
+  int64_t seed = 0;
+};
+
+// One connection to one controller. Each command prints its result to `out`, as a table or as one
+// line of JSON. Errors name the address and, where the controller is not there, the remedy.
+class ApiCommands {
+ public:
+  static absl::StatusOr<ApiCommands> Connect(const std::string& address,
+                                             const RpcSecurity& security,
+                                             bool json,
+                                             std::ostream* out);
+
+  absl::Status ShowStatus();
+  absl::Status Steps(int64_t first, int64_t last);
+  // step 0: the newest finished one.
+  absl::Status Samples(int64_t step, int64_t limit, int64_t offset, size_t width);
+  // Memory of a step, beside the plan.
+  absl::Status Memory(const MemoryOptions& options);
+  // Trains `steps` more steps (0: to the end) and, if `wait`, shows them as they finish.
+  absl::Status Run(int64_t steps, bool wait);
+  absl::Status Step(bool wait);
+  absl::Status Pause();
+  absl::Status Resume();
+  absl::Status Stop();
+  absl::Status Generate(const GenerateOptions& options);
+  absl::Status Evaluate(int64_t n, double temperature, int64_t max_prompts);
+  // DataLoss when the weights differ.
+  absl::Status Check(const std::string& hf_checkpoint);
+
+ private:
+  ApiCommands() = default;
+  template <typename Request, typename Response>
+  using Method = grpc::Status (v1::TandemService::Stub::*)(grpc::ClientContext*,
+                                                           const Request&,
+                                                           Response*);
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(Method<Request, Response> method,
+                                const Request& request,
+                                absl::Duration timeout);
+  absl::Status Follow(v1::Operation operation, bool wait);
+  template <typename Message>
+  void Print(const Message& message, const std::string& table);
+
+  std::string address_;
+  std::unique_ptr<v1::TandemService::Stub> stub_;
+  bool json_ = false;
+  std::ostream* out_ = nullptr;
+};
+
+}  // namespace tandem

@@ -1,0 +1,400 @@
+// tandemctl: attaches to a running controller, and prepares models, data and configs.
+// Exit codes (docs/errors.md): 0 done, 64 wrong usage. A command that asks a controller: 1 refused
+// or failed, 69 none there. A local one ends as a run with its inputs would
+// (common/base/exit_code.h); 1: a plan does not fit; parity ends as tandem-parity does.
+#include <functional>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <absl/strings/numbers.h>
+
+#include "common/base/build_info.h"
+#include "common/base/exit_code.h"
+#include "common/types/sample.h"
+#include "controller/cli/api_commands.h"
+#include "controller/cli/batch_command.h"
+#include "controller/cli/find_controller.h"
+#include "controller/cli/local_commands.h"
+#include "controller/cli/lora_command.h"
+#include "controller/cli/lora_options.h"
+#include "controller/cli/parity_command.h"
+#include "controller/cli/plan_command.h"
+#include "controller/cli/weights_command.h"
+
+namespace tandem {
+namespace {
+
+struct Globals {
+  std::string address, run_dir, runs_root = "runs";
+  RpcSecurity security;
+  bool json = false;
+};
+
+using Action = std::function<absl::Status()>;
+using ApiAction = std::function<absl::Status(ApiCommands&)>;
+
+// What CLI11 says of a word where a number is expected names no step.
+std::string IsStep(const std::string& text) {
+  int64_t step = 0;
+  if (absl::SimpleAtoi(text, &step) && step >= 0) return "";
+  return "\"" + text + "\" is no step: give its number, or 0 for the newest that is finished";
+}
+
+// The options of all commands; they must outlive parsing.
+struct Options {
+  int64_t first_step = 1, last_step = 0, step = 0, limit = 20, offset = 0, steps = 0;
+  size_t width = 60;
+  bool no_wait = false;
+  GenerateOptions generate;
+  ParityCommandOptions parity;
+  WeightsManifestOptions manifest;
+  LoraMergeOptions lora;
+  LoraInspectOptions inspect;
+  PlanOptions plan;
+  MemoryOptions memory;
+  BatchInspectOptions batch;
+  int64_t eval_n = 0, max_prompts = 0;
+  double eval_temperature = 1.0;
+  std::string hf_checkpoint, gguf, dir, task, format, input, output, key, config;
+  AdditionOptions addition;
+  std::vector<std::string> overrides;
+};
+
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.set_version_flag("--version", BuildText(ThisBuild(), "tandemctl"));
+    app_.require_subcommand(1);
+    app_.fallthrough();
+    app_.add_option("--address", globals_.address, "controller, e.g. unix:/path or 127.0.0.1:7001")
+        ->check([](const std::string& address) {
+          return address.find(':') == std::string::npos ? "not host:port or unix:/path: " + address
+                                                        : std::string();
+        });
+    app_.add_option("--run-dir", globals_.run_dir, "run directory of the controller");
+    app_.add_option("--runs", globals_.runs_root, "where to look for the newest run")
+        ->capture_default_str();
+    app_.add_option("--tls-cert", globals_.security.cert, "PEM certificate for mutual TLS");
+    app_.add_option("--tls-key", globals_.security.key, "PEM private key");
+    app_.add_option("--tls-ca", globals_.security.ca, "PEM authority of the controller");
+    app_.add_flag("--json", globals_.json,
+                  "print JSON for machines: answers of a controller, batch, parity, weights");
+    AddReading();
+    AddDriving();
+    AddModelCommands();
+    AddLocal();
+  }
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::RequiredError& error) {
+      // CLI11 only says that a command is missing; what stands in its place is a typo.
+      const std::vector<std::string> words = app_.remaining(/*recurse=*/true);
+      if (words.empty()) return app_.exit(error) == 0 ? 0 : 64;
+      std::cerr << "tandemctl: there is no command \"" << words.front()
+                << "\"; tandemctl --help lists all\n";
+      return 64;
+    } catch (const CLI::ParseError& error) {
+      return app_.exit(error) == 0 ? 0 : 64;
+    }
+    const absl::Status status = action_();
+    if (status.ok()) return exit_code_;
+    std::cerr << "tandemctl: " << status.message() << "\n";
+    if (exit_code_ != 0) return exit_code_;
+    if (absl::IsUnavailable(status) && !local_) {
+      std::cerr
+          << "tandemctl: is the controller running? One with cluster.tls.cert is reached only with "
+             "--tls-cert, --tls-key and --tls-ca\n";
+    }
+    // What the controller itself does not find is an answer.
+    const bool unreachable = absl::IsUnavailable(status) || (absl::IsNotFound(status) && !found_);
+    if (local_) return ExitCodeAt(failed_at_, status);
+    return unreachable ? 69 : 1;
+  }
+
+ private:
+  CLI::App* Api(CLI::App* parent,
+                const std::string& name,
+                const std::string& help,
+                ApiAction action) {
+    CLI::App* command = parent->add_subcommand(name, help);
+    command->callback([this, action] {
+      action_ = [this, action]() -> absl::Status {
+        const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
+        if (!address.ok()) return address.status();
+        found_ = true;
+        auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
+        if (!api.ok()) return api.status();
+        return WithWhatIsLeft(action(*api), globals_.run_dir);
+      };
+    });
+    return command;
+  }
+
+  CLI::App* Local(CLI::App* parent,
+                  const std::string& name,
+                  const std::string& help,
+                  Action action) {
+    CLI::App* command = parent->add_subcommand(name, help);
+    command->callback([this, action] {
+      local_ = true;
+      action_ = action;
+    });
+    return command;
+  }
+
+  void AddReading() {
+    Api(&app_, "status", "phase, step, weight version and workers",
+        [](ApiCommands& api) { return api.ShowStatus(); });
+    CLI::App* steps = Api(&app_, "steps", "metrics of finished steps", [this](ApiCommands& api) {
+      return api.Steps(o_.first_step, o_.last_step);
+    });
+    steps->add_option("--first", o_.first_step, "first step")->capture_default_str();
+    steps->add_option("--last", o_.last_step, "last step; 0: the newest")->capture_default_str();
+    CLI::App* samples = Api(
+        &app_, "samples", "prompts, responses and rewards of a step",
+        [this](ApiCommands& api) { return api.Samples(o_.step, o_.limit, o_.offset, o_.width); });
+    samples->add_option("--step", o_.step, "step; 0: the newest")
+        ->check(IsStep)
+        ->capture_default_str();
+    samples->add_option("--limit", o_.limit, "at most so many")->capture_default_str();
+    samples->add_option("--offset", o_.offset, "skip so many")->capture_default_str();
+    samples->add_option("--width", o_.width, "characters per text; 0: all")->capture_default_str();
+    AddMemory();
+  }
+
+  void AddMemory() {
+    CLI::App* memory =
+        app_.add_subcommand("memory", "bytes per phase and tag of a step, planned and measured");
+    memory->callback([this] { action_ = [this] { return ShowMemory(); }; });
+    memory->add_option("--step", o_.memory.step, "step; 0: the newest finished one")
+        ->check(IsStep)
+        ->capture_default_str();
+    memory->add_option("--html", o_.memory.html, "write a page with the same bars");
+  }
+
+  // Of a running controller; of the files of --run-dir where none runs there.
+  absl::Status ShowMemory() {
+    o_.memory.json = globals_.json;
+    const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
+    if (address.ok()) {
+      found_ = true;
+      auto api = ApiCommands::Connect(*address, globals_.security, globals_.json, &std::cout);
+      const absl::Status shown = api.ok() ? api->Memory(o_.memory) : api.status();
+      if (!absl::IsUnavailable(shown) || globals_.run_dir.empty()) return shown;
+    } else if (globals_.run_dir.empty()) {
+      return address.status();
+    }
+    found_ = true;
+    const auto memory = MemoryOfRun(globals_.run_dir, o_.memory.step);
+    if (!memory.ok()) return memory.status();
+    return PrintMemory(*memory, o_.memory, std::cout);
+  }
+
+  // After the command's own arguments.
+  static void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
+    command->add_option("--set,OVERRIDES", overrides,
+                        "key=value, over the file; may be repeated. --set itself may be left out");
+  }
+
+  void AddPlan() {
+    CLI::App* plan =
+        Local(&app_, "plan", "memory per phase, before a run; exits 1 if it does not fit",
+              [this]() -> absl::Status {
+                o_.plan.json = globals_.json;
+                const PlanOutcome outcome = PlanCommand(o_.plan, std::cout);
+                exit_code_ = outcome.exit_code;
+                return outcome.error;
+              });
+    plan->add_option("CONFIG", o_.plan.config, "YAML file")->required();
+    AddOverrides(plan, o_.plan.overrides);
+    plan->add_option("--device-memory", o_.plan.device_memory,
+                     "of one device: 80GiB, 80GB, 512MiB; without: this host's, by pair");
+    plan->add_option("--html", o_.plan.html, "write a page with the same bars");
+  }
+
+  void AddDriving() {
+    CLI::App* run = Api(&app_, "run", "train N more steps, then pause",
+                        [this](ApiCommands& api) { return api.Run(o_.steps, !o_.no_wait); });
+    run->add_option("N", o_.steps, "steps; 0: to the configured end")->capture_default_str();
+    run->add_flag("--no-wait", o_.no_wait, "return at once");
+    CLI::App* step = Api(&app_, "step", "train one step, then pause",
+                         [this](ApiCommands& api) { return api.Step(!o_.no_wait); });
+    step->add_flag("--no-wait", o_.no_wait, "return at once");
+    Api(&app_, "pause", "stop after the current step, keep everything running",
+        [](ApiCommands& api) { return api.Pause(); });
+    Api(&app_, "resume", "go on after a pause", [](ApiCommands& api) { return api.Resume(); });
+    Api(&app_, "stop", "save a checkpoint after the current step and end the run",
+        [](ApiCommands& api) { return api.Stop(); });
+  }
+
+  void AddModelCommands() {
+    CLI::App* generate = Api(&app_, "generate", "prompt the current policy",
+                             [this](ApiCommands& api) { return api.Generate(o_.generate); });
+    generate->add_option("PROMPT", o_.generate.prompt, "one user message")->required();
+    generate->add_flag("--raw", o_.generate.raw, "use the text as it is, without chat template");
+    generate->add_option("-n", o_.generate.n, "responses")
+        ->capture_default_str()
+        ->check(CLI::Range(int64_t{1}, kMaxGroupSamples));
+    generate->add_option("--temperature", o_.generate.temperature, "0: greedy")
+        ->capture_default_str();
+    generate->add_option("--max-tokens", o_.generate.max_tokens, "0: data.max_response_length")
+        ->capture_default_str();
+    generate->add_option("--seed", o_.generate.seed, "of the sampling")->capture_default_str();
+    CLI::App* evaluate =
+        Api(&app_, "evaluate", "score the policy on the validation files", [this](ApiCommands& a) {
+          return a.Evaluate(o_.eval_n, o_.eval_temperature, o_.max_prompts);
+        });
+    CLI::Option* n =
+        evaluate->add_option("-n", o_.eval_n, "responses per prompt; 0: rollout.val_kwargs")
+            ->capture_default_str()
+            ->check(CLI::Range(int64_t{0}, kMaxGroupSamples));
+    evaluate->add_option("--temperature", o_.eval_temperature, "with -n only; 0: greedy")
+        ->capture_default_str()
+        ->needs(n);
+    evaluate->add_option("--max-prompts", o_.max_prompts, "0: all")->capture_default_str();
+    CLI::App* check = Api(&app_, "check",
+                          "compare the weights of rollouts and trainers; a difference ends the run",
+                          [this](ApiCommands& api) { return api.Check(o_.hf_checkpoint); });
+    check->add_option("--hf", o_.hf_checkpoint, "compare with this HF checkpoint instead");
+  }
+
+  void AddLocal() {
+    CLI::App* import = app_.add_subcommand("import", "make an HF checkpoint directory");
+    import->require_subcommand(1);
+    CLI::App* gguf = Local(import, "gguf", "from a GGUF file",
+                           [this] { return ImportGgufCommand(o_.gguf, o_.dir, std::cout); });
+    gguf->add_option("MODEL", o_.gguf, "GGUF file")->required();
+    gguf->add_option("DIR", o_.dir, "directory to write")->required();
+
+    CLI::App* data = app_.add_subcommand("data", "make or convert training data");
+    data->require_subcommand(1);
+    CLI::App* make = Local(data, "make", "write a built-in verifiable task", [this] {
+      return MakeDataCommand(o_.task, o_.dir, o_.addition, std::cout);
+    });
+    make->add_option("TASK", o_.task, "addition")->required()->check(CLI::IsMember({"addition"}));
+    make->add_option("DIR", o_.dir, "directory for train.jsonl and val.jsonl")->required();
+    make->add_option("--max", o_.addition.max_operand, "largest operand")->capture_default_str();
+    make->add_option("--holdout", o_.addition.holdout, "share of pairs kept out of training")
+        ->capture_default_str();
+    make->add_option("--seed", o_.addition.seed, "which pairs")->capture_default_str();
+    CLI::App* convert = Local(data, "convert", "bring a file into verl's columns", [this] {
+      return ConvertDataCommand(o_.format, o_.input, o_.output, std::cout);
+    });
+    convert->add_option("FORMAT", o_.format, "gsm8k or math")
+        ->required()
+        ->check(CLI::IsMember({"gsm8k", "math"}));
+    convert->add_option("INPUT", o_.input, "file, or folder of files, to read")->required();
+    convert->add_option("OUTPUT", o_.output, "JSONL file to write")->required();
+    AddPlan();
+    AddBatch();
+    AddParity();
+    AddWeights();
+    AddLora();
+    AddConfig();
+  }
+
+  void AddBatch() {
+    CLI::App* batch = app_.add_subcommand("batch", "look at batches that a run has saved");
+    batch->require_subcommand(1);
+    CLI::App* inspect = Local(
+        batch, "inspect", "shapes, lengths, masks, ranges of every field, groups, the worst ratio",
+        [this]() -> absl::Status {
+          o_.batch.json = globals_.json;
+          const BatchInspectOutcome outcome = BatchInspectCommand(o_.batch, std::cout);
+          exit_code_ = outcome.exit_code;
+          return outcome.error;
+        });
+    inspect
+        ->add_option("FILE", o_.batch.file,
+                     "RUN_DIR/batches/step_N.batch (trainer.save_batch_freq) or "
+                     "RUN_DIR/failed_steps/step_N/step.batch")
+        ->required();
+    inspect->add_option("--tokenizer", o_.batch.tokenizer,
+                        "model directory or tokenizer.json, for texts; without: the batch's model");
+  }
+
+  void AddParity() {
+    CLI::App* parity = Local(
+        &app_, "parity", "compare the log-probs of rollout and trainer on a checkpoint", [this] {
+          o_.parity.json = globals_.json;
+          return ParityCommand(o_.parity);
+        });
+    ParityCommandOptions& o = o_.parity;
+    parity->add_option("--model", o.model_dir, "HF checkpoint directory")->required();
+    parity->add_option("--tokens", o.tokens, "response tokens to compare, at least")
+        ->capture_default_str();
+    parity->add_option("--response-length", o.response_length, "tokens per response")
+        ->capture_default_str();
+    parity->add_option("--max-num-seqs", o.max_num_seqs, "sequences decoded together")
+        ->capture_default_str();
+    parity->add_option("--threads", o.threads, "compute threads; 0: all cores")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
+    parity->add_option("--seed", o.seed, "of the sampling")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+  }
+
+  void AddWeights() {
+    CLI::App* weights = app_.add_subcommand("weights", "what a weight sync carries");
+    weights->require_subcommand(1);
+    CLI::App* manifest = Local(weights, "manifest",
+                               "every tensor of a model and where it lies in a rollout", [this] {
+                                 o_.manifest.json = globals_.json;
+                                 return WeightsManifestCommand(o_.manifest, std::cout);
+                               });
+    manifest->add_option("MODEL_DIR", o_.manifest.model_dir, "HF checkpoint; config.json is enough")
+        ->required();
+    manifest->add_option("--dtype", o_.manifest.dtype, "bfloat16 or float32 (model.compute_dtype)")
+        ->check(CLI::IsMember({"bfloat16", "float32"}))
+        ->capture_default_str();
+  }
+
+  void AddLora() {
+    CLI::App* lora = app_.add_subcommand("lora", "adapters as PEFT writes them");
+    lora->require_subcommand(1);
+    LoraMergeOptions& o = o_.lora;
+    CLI::App* merge = Local(lora, "merge", "write a base with an adapter merged into it",
+                            [&o] { return LoraMergeCommand(o, std::cout); });
+    AddMergeOptions(*merge, o);
+    CLI::App* inspect = Local(lora, "inspect", "rank, alpha, targets and bytes", [this] {
+      o_.inspect.json = globals_.json;
+      return LoraInspectCommand(o_.inspect, std::cout);
+    });
+    inspect->add_option("ADAPTER", o_.inspect.adapter, "adapter directory")->required();
+    inspect->add_option("--base", o_.inspect.base,
+                        "compare names and shapes with this HF checkpoint; config.json is enough");
+  }
+
+  void AddConfig() {
+    CLI::App* config = app_.add_subcommand("config", "explain and check configurations");
+    config->require_subcommand(1);
+    CLI::App* explain = Local(config, "explain", "type, default and meaning of a key", [this] {
+      failed_at_ = FailedAt::kConfig;
+      return ConfigExplainCommand(o_.key, std::cout);
+    });
+    explain->add_option("KEY", o_.key, "dotted key; none: the sections");
+    Local(config, "markdown", "docs/config.md", [] { return ConfigMarkdownCommand(std::cout); });
+    CLI::App* check = Local(
+        config, "check", "validate a file and print what it resolves to",
+        [this] { return ConfigCheckCommand(o_.config, o_.overrides, &failed_at_, std::cout); });
+    check->add_option("FILE", o_.config, "YAML file")->required();
+    AddOverrides(check, o_.overrides);
+  }
+
+  CLI::App app_{"Attach to a running Tandem controller; prepare models, data and configs."};
+  Globals globals_;
+  Options o_;
+  Action action_;
+  bool local_ = false;                      // a command that needs no controller
+  bool found_ = false;                      // an address to call, or the files of a run
+  int exit_code_ = 0;                       // of a plan or a batch; 0: by the status
+  FailedAt failed_at_ = FailedAt::kInputs;  // of a local command
+};
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) { return tandem::CommandLine().Run(argc, argv); }

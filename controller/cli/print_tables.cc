@@ -1,0 +1,225 @@
+#include "controller/cli/print_tables.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <google/protobuf/util/json_util.h>
+
+#include "controller/report/format.h"
+#include "controller/report/partial_text.h"
+#include "controller/report/tail_text.h"
+#include "controller/store/metric_names.h"
+
+namespace tandem {
+namespace {
+
+std::string RoleName(v1::Role role) {
+  switch (role) {
+    case v1::ROLE_CONTROLLER:
+      return "controller";
+    case v1::ROLE_TRAINER:
+      return "trainer";
+    case v1::ROLE_ROLLOUT:
+      return "rollout";
+    default:
+      return "unknown";
+  }
+}
+
+std::string VersionText(int64_t version) { return version < 0 ? "-" : std::to_string(version); }
+
+std::string Metric(const v1::StepRecord& step, const char* name) {
+  const auto found = step.metrics().find(name);
+  return found == step.metrics().end() ? "-" : fmt::format("{:.4g}", found->second);
+}
+
+std::vector<StepRecord> RecordsOf(const v1::ListStepsResponse& steps) {
+  std::vector<StepRecord> records;
+  for (const v1::StepRecord& step : steps.steps()) {
+    records.push_back(
+        {.step = step.step(), .metrics = {step.metrics().begin(), step.metrics().end()}});
+  }
+  return records;
+}
+
+std::string FinishText(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+      return "stop";
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_ABORTED:
+      return "aborted";
+    case v1::FINISH_REASON_CUT:
+      return "cut";
+    default:
+      return "-";
+  }
+}
+
+// The weight version of a response; of several, each with its number of tokens: "v3:120 v4:57".
+std::string SampleVersionsText(const v1::SampleRecord& sample) {
+  std::vector<std::pair<int64_t, int64_t>> versions;  // and tokens
+  for (const v1::Segment& segment : sample.segments()) {
+    // What a tool said may lie between two of one version.
+    const bool goes_on = !versions.empty() && versions.back().first == segment.weight_version();
+    if (!goes_on) versions.emplace_back(segment.weight_version(), 0);
+    versions.back().second += segment.length();
+  }
+  if (versions.size() < 2) return std::to_string(sample.weight_version());
+  std::vector<std::string> parts;
+  for (const auto& [version, tokens] : versions) {
+    parts.push_back(fmt::format("v{}:{}", version, tokens));
+  }
+  return fmt::format("{}", fmt::join(parts, " "));
+}
+
+}  // namespace
+
+std::string OneLine(const std::string& text, size_t width) {
+  std::string line;
+  size_t characters = 0;
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte & 0xC0u) != 0x80u && width > 0 && ++characters > width) return line + "…";
+    if (c == '\n') {
+      line += "\\n";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
+std::string PauseText(const v1::GetStatusResponse& status) {
+  const std::string done =
+      fmt::format("{} of {} steps are finished", status.step(), status.total_steps());
+  if (status.state() == "starting") {
+    return "pausing before the first step: the workers start, load and get their weights all the "
+           "same; then the run waits for `tandemctl resume`, or `run N`\n";
+  }
+  if (status.state() == "finished" || status.state() == "failed") {
+    return fmt::format("nothing to pause: the run has {}; {}\n", status.state(), done);
+  }
+  if (!status.phase().empty()) {
+    return fmt::format("pausing: what is under way (phase {}) comes to its end first; {}\n",
+                       status.phase(), done);
+  }
+  return fmt::format("paused; {}\n", done);
+}
+
+std::string StatusTable(const v1::GetStatusResponse& status) {
+  std::string text =
+      fmt::format("run {}  {}  phase {}  step {}/{}  weight version {}  up {}  restarts {}\n",
+                  status.run_id(), status.state(), status.phase().empty() ? "-" : status.phase(),
+                  status.step(), status.total_steps(), status.version(),
+                  FormatSeconds(status.uptime_seconds()), status.restarts());
+  if (!status.error().empty()) text += "error: " + OneLine(status.error(), 0) + "\n";
+  std::vector<std::vector<std::string>> rows = {{"worker", "rank", "device", "incarnation", "state",
+                                                 "phase", "version", "heartbeat", "memory", "peak",
+                                                 "numerics", "kernels", "pid"}};
+  for (const v1::WorkerStatus& worker : status.workers()) {
+    rows.push_back({RoleName(worker.worker().role()), std::to_string(worker.worker().rank()),
+                    worker.device(), std::to_string(worker.worker().incarnation()), worker.state(),
+                    worker.phase().empty() ? "-" : worker.phase(), VersionText(worker.version()),
+                    fmt::format("{:.1f} s ago", worker.seconds_since_heartbeat()),
+                    FormatBytes(worker.ledger().process_bytes()),
+                    FormatBytes(worker.ledger().process_peak_bytes()),
+                    worker.numerics_class().empty() ? "-" : worker.numerics_class(),
+                    worker.kernel_set().empty() ? "-" : worker.kernel_set(),
+                    std::to_string(worker.pid())});
+  }
+  return text + FormatTable(rows);
+}
+
+std::string NewestStepText(const v1::ListStepsResponse& steps) {
+  const std::vector<StepRecord> records = RecordsOf(steps);
+  const std::string partial = records.empty() ? "" : PartialStepText(records.back());
+  if (partial.empty()) return "";
+  return fmt::format("partial rollout in step {}: {}\n", records.back().step, partial);
+}
+
+std::string StepsTable(const v1::ListStepsResponse& steps) {
+  std::vector<std::vector<std::string>> rows = {
+      {"step", "version", "reward", "length", "entropy", "ppo_kl", "grad_norm", "seconds"}};
+  for (const v1::StepRecord& step : steps.steps()) {
+    rows.push_back({std::to_string(step.step()), std::to_string(step.version()),
+                    Metric(step, kRewardMean), Metric(step, kResponseLengthMean),
+                    Metric(step, kEntropy), Metric(step, kPolicyKl), Metric(step, kGradNorm),
+                    Metric(step, kStepSeconds)});
+  }
+  std::string resent;
+  for (const v1::StepRecord& step : steps.steps()) {
+    const auto found = step.metrics().find(kResentWeights);
+    if (found == step.metrics().end()) continue;
+    resent +=
+        fmt::format("step {}: weights were sent again to {:.0f} rollout(s) that had lost them\n",
+                    step.step(), found->second);
+  }
+  const std::vector<StepRecord> records = RecordsOf(steps);
+  std::string text = FormatTable(rows) + resent;
+  const auto partial = PartialRows(records);
+  if (!partial.empty()) {
+    return text + "partial rollout\n" + FormatTable(partial) + PartialText(records) + "\n";
+  }
+  const std::string tail = TailText(records, 0);
+  return text + (tail.empty() ? "" : tail + "\n");
+}
+
+std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width) {
+  std::vector<std::vector<std::string>> rows = {
+      {"prompt", "response", "truth", "reward", "advantage", "tokens", "end", "version"}};
+  for (const v1::SampleRecord& sample : samples.samples()) {
+    rows.push_back({OneLine(sample.prompt(), width), OneLine(sample.response(), width),
+                    OneLine(sample.ground_truth(), width), fmt::format("{:.3g}", sample.reward()),
+                    fmt::format("{:.3g}", sample.advantage()),
+                    std::to_string(sample.response_tokens()), FinishText(sample.finish_reason()),
+                    SampleVersionsText(sample)});
+  }
+  return FormatTable(rows) +
+         fmt::format("{} of {} samples\n", samples.samples_size(), samples.total());
+}
+
+std::string EvaluationTable(const v1::EvaluateResponse& evaluation) {
+  std::vector<std::vector<std::string>> rows = {{"metric", "value"}};
+  for (const auto& [name, value] : evaluation.metrics()) {
+    rows.push_back({name, fmt::format("{:.4g}", value)});
+  }
+  std::sort(rows.begin() + 1, rows.end());
+  return fmt::format("{} prompts, weight version {}\n", evaluation.prompts(),
+                     evaluation.version()) +
+         FormatTable(rows);
+}
+
+std::string CheckTable(const v1::CheckResponse& check) {
+  std::string text;
+  for (const v1::WorkerCheck& worker : check.workers()) {
+    text += fmt::format(
+        "rollout {}, version {}: {} of {} tensors checked, {} missing, {} unexpected, {} "
+        "mismatched\n",
+        worker.rank(), worker.version(), worker.checked(), worker.expected(), worker.missing(),
+        worker.unexpected(), worker.mismatched());
+    if (!worker.first_difference().empty()) text += "  first: " + worker.first_difference() + "\n";
+    for (const std::string& name : worker.differing()) text += "  differs: " + name + "\n";
+  }
+  return text + fmt::format("{}: {} checked, {} missing, {} unexpected, {} mismatched\n",
+                            check.ok() ? "weights agree" : "WEIGHTS DIFFER", check.checked(),
+                            check.missing(), check.unexpected(), check.mismatched());
+}
+
+std::string ToJsonText(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  // Only an Any of an unknown type can fail here, and the API has none.
+  if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) text = "{}";
+  return text + "\n";
+}
+
+}  // namespace tandem

@@ -1,0 +1,194 @@
+#include "controller/partial_rollout/buffer/rollout_buffer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "common/base/io_status.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+// The rows that are here, by epoch.
+using RowKey = std::pair<uint64_t, uint64_t>;
+RowKey KeyOf(const Prompt& prompt) { return {prompt.epoch, prompt.data_row}; }
+
+// As a rollout makes them: the prompt, then one for each weight version.
+std::vector<Segment> SegmentsOf(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
+  std::vector<Segment> segments = {{.begin = 0, .length = prompt_tokens}};
+  for (const VersionRun& run : versions) {
+    segments.push_back({.begin = segments.back().begin + segments.back().length,
+                        .length = run.tokens,
+                        .trained = true,
+                        .weight_version = run.version});
+  }
+  return segments;
+}
+
+}  // namespace
+
+std::string PoolCounts::Text() const {
+  return fmt::format("{} groups, {} of them whole, {} samples unfinished, {} tokens so far", groups,
+                     whole, unfinished_samples, tokens);
+}
+
+absl::StatusOr<std::unique_ptr<SamplePool>> SamplePool::Open(const std::string& dir,
+                                                             PoolOptions options) {
+  TANDEM_RETURN_IF_ERROR(MakeFolder(dir));
+  std::unique_ptr<SamplePool> pool(new SamplePool(dir, std::move(options)));
+  TANDEM_ASSIGN_OR_RETURN(pool->state_.file, PoolFile::Create(dir));
+  pool->Mark();
+  return pool;
+}
+
+absl::Status SamplePool::CheckPrompt(const Prompt& prompt) const {
+  if (prompt.tokens.empty()) {
+    return InvalidArgument("the prompt of row {} has no tokens", prompt.data_row);
+  }
+  for (const int32_t id : prompt.tokens) {
+    if (id >= 0 && id < options_.vocab_limit) continue;
+    return InvalidArgument("the prompt of row {} has the token id {}, and the tokenizer has {} ids",
+                           prompt.data_row, id, options_.vocab_limit);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SamplePool::Add(const std::vector<Prompt>& prompts) {
+  std::set<RowKey> known;
+  for (const auto& [number, group] : state_.groups) known.insert(KeyOf(*group.prompt));
+  for (const Prompt& prompt : prompts) {
+    TANDEM_RETURN_IF_ERROR(CheckPrompt(prompt));
+    if (known.insert(KeyOf(prompt)).second) continue;
+    return MakeStatus(absl::StatusCode::kAlreadyExists,
+                      "row {} of epoch {} was drawn although its group is carried already",
+                      prompt.data_row, prompt.epoch);
+  }
+  for (const Prompt& prompt : prompts) {
+    PooledGroup group{.prompt = std::make_shared<const Prompt>(prompt)};
+    for (int64_t i = 0; i < options_.samples_per_prompt; ++i) {
+      group.samples.push_back(
+          {.sample_id = MakeSampleId(prompt.data_row, prompt.epoch, static_cast<uint64_t>(i))});
+    }
+    state_.groups.emplace(state_.next_group++, std::move(group));
+  }
+  return absl::OkStatus();
+}
+
+int64_t SamplePool::whole() const {
+  return std::count_if(state_.groups.begin(), state_.groups.end(),
+                       [](const auto& numbered) { return numbered.second.whole(); });
+}
+
+int64_t SamplePool::due(int64_t version) const {
+  return std::count_if(state_.groups.begin(), state_.groups.end(), [version](const auto& numbered) {
+    return !numbered.second.whole() && numbered.second.oldest_version() <= version;
+  });
+}
+
+PoolCounts SamplePool::Counts() const {
+  PoolCounts counts{.groups = groups(), .whole = whole()};
+  for (const auto& [number, group] : state_.groups) {
+    for (const PooledSample& sample : group.samples) {
+      const int64_t tokens = sample.tokens();
+      counts.unfinished_samples += sample.finished() ? 0 : 1;
+      counts.carried_samples += !sample.finished() && tokens > 0 ? 1 : 0;
+      counts.tokens += tokens;
+      counts.longest_span = std::max(counts.longest_span, sample.span());
+    }
+  }
+  return counts;
+}
+
+absl::StatusOr<Sample> SamplePool::ReadSample(const PooledGroup& group, size_t index) const {
+  const PooledSample& known = group.samples[index];
+  TANDEM_ASSIGN_OR_RETURN(PoolArrays arrays,
+                          state_.file->Read(known.offset, known.tokens(), known.log_probs));
+  Sample sample{.sample_id = known.sample_id,
+                .index = static_cast<int64_t>(index),
+                .tokens = group.prompt->tokens,
+                .prompt_tokens = std::ssize(group.prompt->tokens),
+                .log_probs = std::move(arrays.log_probs),
+                .versions = PerToken(known.versions),
+                .finish_reason = known.finish,
+                .temperature = known.temperature,
+                .off_support = known.off_support};
+  sample.tokens.insert(sample.tokens.end(), arrays.tokens.begin(), arrays.tokens.end());
+  sample.segments = SegmentsOf(sample.prompt_tokens, known.versions);
+  return sample;
+}
+
+absl::StatusOr<TakenGroups> SamplePool::Take(
+    int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample) {
+  if (const PoolCounts counts = Counts(); counts.whole < n) {
+    return FailedPrecondition("{} whole groups were asked of a pool of {}", n, counts.Text());
+  }
+  TakenGroups taken;
+  std::vector<int64_t> leaving;
+  for (auto it = state_.groups.begin(); std::ssize(leaving) < n; ++it) {
+    const PooledGroup& group = it->second;
+    if (!group.whole()) continue;
+    const int64_t position = std::ssize(leaving);
+    for (size_t i = 0; i < group.samples.size(); ++i) {
+      TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(group, i));
+      sample.group = position;
+      ++taken.samples;
+      taken.partial_samples += group.samples[i].versions.size() > 1 ? 1 : 0;
+      taken.longest_span = std::max(taken.longest_span, group.samples[i].span());
+      taken.tokens += sample.response_tokens();
+      TANDEM_RETURN_IF_ERROR(on_sample(position, std::move(sample)));
+    }
+    taken.prompts.push_back(*group.prompt);
+    leaving.push_back(it->first);
+  }
+  for (const int64_t number : leaving) state_.groups.erase(number);
+  return taken;
+}
+
+void SamplePool::Mark() { mark_ = state_; }
+
+void SamplePool::GoBack() {
+  state_ = mark_;
+  order_ = {};
+}
+
+absl::Status SamplePool::Clear() {
+  TANDEM_ASSIGN_OR_RETURN(auto file, PoolFile::Create(dir_));
+  state_ = {.file = std::move(file)};
+  Mark();
+  GoBack();
+  return absl::OkStatus();
+}
+
+void SamplePool::Compact() {
+  if (state_.file->bytes() <= options_.compact_above_bytes) return;
+  int64_t live = 0;
+  for (const auto& [number, group] : state_.groups) {
+    for (const PooledSample& sample : group.samples) {
+      live += PoolFile::Bytes(sample.tokens(), sample.log_probs);
+    }
+  }
+  if (2 * live > state_.file->bytes()) return;
+  PoolState compacted = state_;
+  const absl::Status copied = [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(compacted.file, PoolFile::Create(dir_));
+    for (auto& [number, group] : compacted.groups) {
+      for (PooledSample& sample : group.samples) {
+        TANDEM_ASSIGN_OR_RETURN(
+            const PoolArrays arrays,
+            state_.file->Read(sample.offset, sample.tokens(), sample.log_probs));
+        TANDEM_ASSIGN_OR_RETURN(sample.offset, compacted.file->Append(arrays));
+      }
+    }
+    return absl::OkStatus();
+  }();
+  if (copied.ok()) {
+    state_ = std::move(compacted);
+  } else {
+    // The old file has all, as before.
+    LogWarn("the pool's file stays as long as it is: {}", std::string(copied.message()));
+  }
+}
+
+}  // namespace tandem

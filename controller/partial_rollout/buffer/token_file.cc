@@ -1,0 +1,85 @@
+#include "controller/partial_rollout/buffer/token_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/io_status.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+absl::Status WriteAll(int fd, const std::string& path, std::span<const char> bytes, int64_t at) {
+  while (!bytes.empty()) {
+    const ssize_t wrote = pwrite(fd, bytes.data(), bytes.size(), at);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return RunFileError(path, "writing", wrote == 0 ? ENOSPC : errno);
+    bytes = bytes.subspan(static_cast<size_t>(wrote));
+    at += wrote;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadAll(int fd, const std::string& path, std::span<char> bytes, int64_t at) {
+  while (!bytes.empty()) {
+    const ssize_t got = pread(fd, bytes.data(), bytes.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return RunFileError(path, "reading", errno);
+    if (got == 0) return absl::DataLossError(path + " was cut short while in use");
+    bytes = bytes.subspan(static_cast<size_t>(got));
+    at += got;
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+std::span<const char> BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+template <typename T>
+std::span<char> BytesOf(std::vector<T>& values) {
+  return {reinterpret_cast<char*>(values.data()), values.size() * sizeof(T)};
+}
+
+}  // namespace
+
+absl::Status RunFileError(const std::string& path, const char* action, int error) {
+  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
+                    IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : "");
+}
+
+absl::StatusOr<std::shared_ptr<PoolFile>> PoolFile::Create(const std::string& dir) {
+  std::string path = dir + "/tokens.XXXXXX";
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  if (fd < 0) return RunFileError(path, "creating the file", errno);
+  unlink(path.c_str());
+  return std::shared_ptr<PoolFile>(new PoolFile(std::move(path), fd));
+}
+
+PoolFile::~PoolFile() { close(fd_); }
+
+absl::StatusOr<int64_t> PoolFile::Append(const PoolArrays& arrays) {
+  const std::span<const char> tokens = BytesOf(arrays.tokens),
+                              log_probs = BytesOf(arrays.log_probs);
+  TANDEM_RETURN_IF_ERROR(WriteAll(fd_, path_, tokens, end_));
+  TANDEM_RETURN_IF_ERROR(WriteAll(fd_, path_, log_probs, end_ + std::ssize(tokens)));
+  return std::exchange(end_, end_ + std::ssize(tokens) + std::ssize(log_probs));
+}
+
+absl::StatusOr<PoolArrays> PoolFile::Read(int64_t offset, int64_t tokens, bool log_probs) const {
+  PoolArrays arrays;
+  arrays.tokens.resize(static_cast<size_t>(tokens));
+  if (log_probs) arrays.log_probs.resize(arrays.tokens.size());
+  TANDEM_RETURN_IF_ERROR(ReadAll(fd_, path_, BytesOf(arrays.tokens), offset));
+  TANDEM_RETURN_IF_ERROR(
+      ReadAll(fd_, path_, BytesOf(arrays.log_probs), offset + std::ssize(BytesOf(arrays.tokens))));
+  return arrays;
+}
+
+}  // namespace tandem

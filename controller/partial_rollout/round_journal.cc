@@ -1,0 +1,217 @@
+#include "controller/partial_rollout/round_journal.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "common/base/io_status.h"
+#include "common/base/status_macros.h"
+#include "common/tensor_file/atomic_file.h"
+#include "controller/partial_rollout/buffer/token_file.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+
+// One object and its digest as its last key.
+std::string Sealed(const Json& json) {
+  const std::string text = json.dump();
+  return fmt::format("{},\"xxh3\":\"{:016x}\"}}\n",
+                     std::string_view(text).substr(0, text.size() - 1),
+                     XXH3_64bits(text.data(), text.size()));
+}
+
+// The object of a line with its newline; discarded where that is not what Sealed made.
+Json Unsealed(const std::string& line) {
+  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return Json(Json::value_t::discarded);
+  json.erase("xxh3");
+  return Sealed(json) == line ? json : Json(Json::value_t::discarded);
+}
+
+std::string HeaderLine(const std::string& run) {
+  return Sealed({{"format", kFormat}, {"journal", "partial rollout cuts"}, {"run", run}});
+}
+
+// With their newlines; the last one may lack it.
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    const size_t next = end == std::string::npos ? text.size() : end + 1;
+    lines.push_back(text.substr(at, next - at));
+    at = next;
+  }
+  return lines;
+}
+
+}  // namespace
+
+CutJournal::~CutJournal() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::string CutJournal::LineOf(const Place& place, const Entry& entry) {
+  Json samples = Json::array();
+  for (const auto& [id, tokens] : entry.cuts) samples.push_back({id, tokens});
+  return Sealed({{"step", place.first},
+                 {"round", place.second},
+                 {"version", entry.version},
+                 {"samples", std::move(samples)}});
+}
+
+std::optional<std::pair<CutJournal::Place, CutJournal::Entry>> CutJournal::EntryOf(
+    const std::string& line) try {
+  const Json json = Unsealed(line);
+  if (json.is_discarded()) return std::nullopt;
+  Entry entry{.version = json.at("version").get<int64_t>()};
+  for (const Json& sample : json.at("samples")) {
+    entry.cuts[sample.at(0).get<uint64_t>()] = sample.at(1).get<int64_t>();
+  }
+  return std::pair{Place{json.at("step").get<int64_t>(), json.at("round").get<int64_t>()},
+                   std::move(entry)};
+} catch (const nlohmann::json::exception&) {
+  return std::nullopt;
+}
+
+absl::StatusOr<std::unique_ptr<CutJournal>> CutJournal::Open(const std::string& path,
+                                                             const std::string& run) {
+  std::unique_ptr<CutJournal> journal(new CutJournal(path, run));
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) TANDEM_RETURN_IF_ERROR(journal->Read());
+  TANDEM_RETURN_IF_ERROR(journal->Rewrite());
+  return journal;
+}
+
+absl::Status CutJournal::Read() {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path_));
+  const std::vector<std::string> lines = LinesOf(text);
+  if (lines.empty() || lines.front() != HeaderLine(run_)) {
+    std::string previous = path_ + ".previous";
+    std::error_code error;
+    for (int n = 2; std::filesystem::exists(previous, error); ++n) {
+      previous = fmt::format("{}.previous-{}", path_, n);
+    }
+    if (std::rename(path_.c_str(), previous.c_str()) != 0) {
+      return RunFileError(path_, "renaming", errno);
+    }
+    note_ = fmt::format(
+        "{} is not of this run, and is {} now: steps that are made again may be cut "
+        "elsewhere",
+        path_, previous);
+    return absl::OkStatus();
+  }
+  for (size_t i = 1; i < lines.size(); ++i) {
+    std::optional<std::pair<Place, Entry>> entry = EntryOf(lines[i]);
+    if (entry) {
+      Learn(entry->first, std::move(entry->second));
+      continue;
+    }
+    // A process that dies leaves a part of its last line, and only that.
+    const bool torn = i + 1 == lines.size() && lines[i].back() != '\n';
+    if (!torn) {
+      note_ = fmt::format(
+          "line {} of {} is damaged: the rounds from there on may be cut elsewhere "
+          "when they are made again",
+          i + 1, path_);
+    }
+    break;
+  }
+  return absl::OkStatus();
+}
+
+bool CutJournal::Learn(const Place& place, Entry entry) {
+  const auto known = entries_.find(place);
+  if (known != entries_.end() && known->second == entry) return false;
+  entries_.erase(entries_.lower_bound(place), entries_.end());
+  entries_[place] = std::move(entry);
+  return true;
+}
+
+absl::Status CutJournal::Rewrite() {
+  std::string text = HeaderLine(run_);
+  for (const auto& [place, entry] : entries_) text += LineOf(place, entry);
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(path_, text));
+  const int fd = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return RunFileError(path_, "opening", errno);
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+  end_ = std::ssize(text);
+  return absl::OkStatus();
+}
+
+absl::Status CutJournal::WriteLine(const std::string& line) {
+  int error = 0;
+  for (size_t done = 0; error == 0 && done < line.size();) {
+    const ssize_t wrote =
+        pwrite(fd_, line.data() + done, line.size() - done, end_ + static_cast<int64_t>(done));
+    if (wrote > 0) {
+      done += static_cast<size_t>(wrote);
+    } else if (wrote == 0 || errno != EINTR) {
+      error = wrote == 0 ? ENOSPC : errno;
+    }
+  }
+  if (error == 0 && fdatasync(fd_) != 0) error = errno;
+  if (error == 0) {
+    end_ += std::ssize(line);
+    return absl::OkStatus();
+  }
+  // No half of a line in front of the next one. Where that fails too, nothing is to follow it.
+  if (ftruncate(fd_, end_) != 0) {
+    close(fd_);
+    fd_ = -1;
+  }
+  return RunFileError(path_, "writing", error);
+}
+
+absl::Status CutJournal::Append(int64_t step,
+                                int64_t round,
+                                int64_t version,
+                                const RoundCuts& cuts) {
+  const Place place{step, round};
+  Entry entry{.version = version, .cuts = cuts};
+  const auto known = entries_.find(place);
+  if (known != entries_.end() && known->second == entry) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(WriteLine(LineOf(place, entry)));
+  Learn(place, std::move(entry));
+  return absl::OkStatus();
+}
+
+std::optional<RoundCuts> CutJournal::Find(int64_t step, int64_t round, int64_t version) const {
+  const auto found = entries_.find(Place{step, round});
+  if (found == entries_.end() || found->second.version != version) return std::nullopt;
+  return found->second.cuts;
+}
+
+absl::Status CutJournal::ForgetFrom(int64_t step, int64_t round) {
+  const auto first = entries_.lower_bound(Place{step, round});
+  if (first == entries_.end()) return absl::OkStatus();
+  entries_.erase(first, entries_.end());
+  return Rewrite();
+}
+
+absl::Status CutJournal::Prune(int64_t step) {
+  const auto kept = entries_.lower_bound(Place{step + 1, 0});
+  if (kept == entries_.begin()) return absl::OkStatus();
+  entries_.erase(entries_.begin(), kept);
+  return Rewrite();
+}
+
+absl::Status CutJournal::Clear() {
+  if (entries_.empty()) return absl::OkStatus();
+  entries_.clear();
+  return Rewrite();
+}
+
+}  // namespace tandem

@@ -1,0 +1,63 @@
+#include "controller/reward/scorers/gsm8k.h"
+
+#include "controller/reward/answer_text.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kGsm8kTailCharacters = 300;
+
+bool IsNumberCharacter(char c) { return (c >= '0' && c <= '9') || c == '.' || c == ','; }
+
+// The longest -?[0-9.,]+ at `begin`; empty if there is none.
+std::string NumberAt(const std::string& text, size_t begin) {
+  size_t end = begin < text.size() && text[begin] == '-' ? begin + 1 : begin;
+  const size_t digits = end;
+  while (end < text.size() && IsNumberCharacter(text[end])) ++end;
+  return end == digits ? "" : text.substr(begin, end - begin);
+}
+
+std::optional<std::string> ExtractStrict(const std::string& text) {
+  const std::string marker = "#### ";
+  for (size_t at = text.rfind(marker); at != std::string::npos; at = text.rfind(marker, at - 1)) {
+    std::string answer = NumberAt(text, at + marker.size());
+    if (!answer.empty()) {
+      std::erase(answer, ',');
+      std::erase(answer, '$');
+      return answer;
+    }
+    if (at == 0) break;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> ExtractFlexible(const std::string& text) {
+  std::optional<std::string> last;
+  for (size_t at = 0; at < text.size();) {
+    const std::string number = NumberAt(text, at);
+    // A lone point ends a sentence far more often than it is an answer, unless nothing else is
+    // there: then verl takes it.
+    if (!number.empty() && (number != "." || !last)) last = number;
+    at += number.empty() ? 1 : number.size();
+  }
+  return last;
+}
+
+}  // namespace
+
+std::optional<std::string> ExtractGsm8kAnswer(const std::string& response, Gsm8kMethod method) {
+  const std::string tail = LastCharacters(response, kGsm8kTailCharacters);
+  return method == Gsm8kMethod::kStrict ? ExtractStrict(tail) : ExtractFlexible(tail);
+}
+
+double ScoreGsm8k(const std::string& response,
+                  const std::string& truth,
+                  Gsm8kMethod method,
+                  double format_score,
+                  double score) {
+  const std::optional<std::string> answer = ExtractGsm8kAnswer(response, method);
+  if (!answer.has_value()) return 0.0;
+  return *answer == truth ? score : format_score;
+}
+
+}  // namespace tandem

@@ -1,0 +1,176 @@
+#include "controller/rollouts/parity_probe.h"
+
+#include <bit>
+
+#include "common/base/philox.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr uint64_t kSeed = 0x70726f6265;
+
+uint64_t IdOf(size_t prompt, int life) {
+  return MakeSampleId(prompt, kProbeEpoch, static_cast<uint64_t>(life));
+}
+int LifeOf(uint64_t sample_id) { return static_cast<int>(sample_id & 0xfffu); }
+int64_t GroupOf(int rank) { return -1 - rank; }
+int RankOf(int64_t group) { return static_cast<int>(-1 - group); }
+
+std::vector<int32_t> DrawPrompt(uint64_t stream, int64_t tokens, int64_t vocab_limit) {
+  std::vector<int32_t> prompt;
+  for (int64_t i = 0; i < tokens; ++i) {
+    const uint32_t word = RandomWords(kSeed, stream, static_cast<uint64_t>(i))[0];
+    prompt.push_back(static_cast<int32_t>(word % static_cast<uint64_t>(vocab_limit)));
+  }
+  return prompt;
+}
+
+}  // namespace
+
+Probe::Probe(const ProbeOptions& options)
+    : pairs_(options.pairs),
+      temperature_(options.temperature),
+      response_tokens_(std::min(kProbeResponseTokens, options.max_tokens - 1)) {
+  for (const int64_t tokens : ProbeSequences(options.max_tokens)) {
+    prompts_.push_back(DrawPrompt(prompts_.size(), tokens - response_tokens_, options.vocab_limit));
+  }
+}
+
+GroupRequest Probe::Ask(int rank, size_t prompt, int life) {
+  asked_[{rank, prompt}] = life + 1;
+  return {.request_id = fmt::format("{}-probe-{}-{}-{}", step_, rank, prompt, life),
+          .version = version_,
+          .prompt = prompts_[prompt],
+          .sample_ids = {IdOf(prompt, life)},
+          .params = {.temperature = temperature_,
+                     .max_tokens = response_tokens_,
+                     .seed = kSeed,
+                     .ignore_eos = true},
+          .group = GroupOf(rank),
+          .rank = rank,
+          .log_probs = true};
+}
+
+std::vector<GroupRequest> Probe::Begin(int64_t step, int64_t version) {
+  std::lock_guard lock(mutex_);
+  step_ = step;
+  version_ = version;
+  life_ = 0;
+  asked_.clear();
+  results_.clear();
+  std::vector<GroupRequest> groups;
+  for (int rank = 0; rank < pairs_; ++rank) {
+    for (size_t p = 0; p < prompts_.size(); ++p) groups.push_back(Ask(rank, p, 0));
+  }
+  return groups;
+}
+
+std::vector<GroupRequest> Probe::Again(int rank) {
+  std::lock_guard lock(mutex_);
+  std::vector<GroupRequest> groups;
+  for (size_t p = 0; p < prompts_.size(); ++p) {
+    const int lives = asked_[{rank, p}];
+    // What was not answered is issued again as it is.
+    const bool answered = lives > 0 && results_.contains({rank, IdOf(p, lives - 1)});
+    if (answered) groups.push_back(Ask(rank, p, lives));
+  }
+  return groups;
+}
+
+int Probe::lives() const {
+  std::lock_guard lock(mutex_);
+  int most = 0;
+  for (const auto& [key, lives] : asked_) most = std::max(most, lives);
+  return most;
+}
+
+void Probe::BeginLife(int life) {
+  std::lock_guard lock(mutex_);
+  life_ = life;
+}
+
+absl::Status Probe::Put(Sample sample) {
+  const int rank = RankOf(sample.group);
+  const int64_t tokens = sample.response_tokens();
+  if (tokens < 1 || std::ssize(sample.log_probs) != tokens ||
+      std::ssize(sample.versions) != tokens) {
+    return Internal(
+        "the probe of rollout {} came with {} response tokens, {} log-probs and {} versions", rank,
+        tokens, sample.log_probs.size(), sample.versions.size());
+  }
+  std::lock_guard lock(mutex_);
+  for (const int64_t version : sample.versions) {
+    if (version == version_) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "weights of version {} sampled the probe of rollout {}, version {} was asked "
+                      "for; this is a defect of the rollout",
+                      version, rank, version_);
+  }
+  const Key key{rank, sample.sample_id};
+  results_[key] = {.sample = std::move(sample)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Sample>> Probe::Samples(int64_t step, int rank) const {
+  std::lock_guard lock(mutex_);
+  if (step != step_) {
+    return MakeStatus(absl::StatusCode::kNotFound, "the probe of step {} is gone: step {} is on",
+                      step, step_);
+  }
+  std::vector<Sample> samples;
+  for (const auto& [key, pair] : results_) {
+    if (key.first == rank && LifeOf(key.second) == life_) samples.push_back(pair.sample);
+  }
+  return samples;
+}
+
+absl::Status Probe::PutLogProbs(int64_t step,
+                                int rank,
+                                uint64_t sample_id,
+                                const std::vector<float>& log_probs) {
+  std::lock_guard lock(mutex_);
+  const auto found = results_.find({rank, sample_id});
+  if (step != step_ || found == results_.end()) {
+    return MakeStatus(absl::StatusCode::kNotFound, "step {} has no probe sample {:#x} of rank {}",
+                      step, sample_id, rank);
+  }
+  if (std::ssize(log_probs) != found->second.sample.response_tokens()) {
+    return InvalidArgument("probe sample {:#x}: {} log-probs for {} response tokens", sample_id,
+                           log_probs.size(), found->second.sample.response_tokens());
+  }
+  found->second.trainer = log_probs;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Probe::Compare() const {
+  std::lock_guard lock(mutex_);
+  size_t expected = 0;
+  for (const auto& [key, lives] : asked_) expected += static_cast<size_t>(lives);
+  if (results_.size() != expected) {
+    return Internal("{} of {} probe samples of step {} came", results_.size(), expected, step_);
+  }
+  int64_t tokens = 0;
+  for (const auto& [key, pair] : results_) {
+    const auto& [rank, id] = key;
+    const std::vector<float>& rollout = pair.sample.log_probs;
+    if (pair.trainer.size() != rollout.size()) {
+      return Internal("trainer {} sent no log-probs for probe sample {:#x} of step {}", rank, id,
+                      step_);
+    }
+    for (size_t i = 0; i < rollout.size(); ++i, ++tokens) {
+      if (std::bit_cast<uint32_t>(rollout[i]) == std::bit_cast<uint32_t>(pair.trainer[i])) continue;
+      return MakeStatus(
+          absl::StatusCode::kDataLoss,
+          "the probe of step {} differs: rollout {} says log-prob {:.9g} at position {} of sample "
+          "{:#x}, trainer {} says {:.9g}; with equal weights (version {}) and tokens one of the "
+          "two "
+          "computes wrongly",
+          step_, rank, rollout[i], pair.sample.prompt_tokens + static_cast<int64_t>(i), id, rank,
+          pair.trainer[i], version_);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace tandem

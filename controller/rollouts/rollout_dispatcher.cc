@@ -1,0 +1,364 @@
+#include "controller/rollouts/rollout_dispatcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "controller/rollouts/abort_requests.h"
+
+namespace tandem {
+namespace {
+
+struct Event {
+  size_t ticket = 0;  // which request
+  std::optional<Sample> sample;
+  absl::Status done;  // meaningful when there is no sample
+};
+
+// Filled by client threads, emptied by the dispatching one. Bounded by the samples in flight.
+// Shared with the callbacks, which may come after the dispatch has ended.
+class Inbox {
+ public:
+  void Push(Event event) {
+    std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    changed_.notify_one();
+  }
+  // nullopt: nothing came within a tenth of a second.
+  std::optional<Event> Pop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return !events_.empty(); });
+    if (events_.empty()) return std::nullopt;
+    std::optional<Event> event(std::move(events_.front()));
+    events_.pop_front();
+    return event;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+};
+
+bool ReplicaIsGone(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsCancelled(status) ||
+         absl::IsDeadlineExceeded(status) || absl::IsFailedPrecondition(status);
+}
+
+// Also what a hanging replica's calls end with. Not the answers of one that lives.
+bool MayBeKilled(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) ||
+         absl::IsDeadlineExceeded(status);
+}
+
+// Losses after which a group is generated alone, and alone before it is given up.
+constexpr int kSuspect = 2;
+constexpr int kGuilty = 2;
+
+// After which what should have ended is aborted once more, whatever else comes meanwhile.
+constexpr absl::Duration kAbortAgain = absl::Seconds(1);
+
+// Aborts go by request id: none may end what is to run on.
+absl::Status CheckRequestIds(const std::vector<GroupRequest>& groups) {
+  std::set<std::string> run_on;
+  for (const GroupRequest& group : groups) {
+    if (!group.may_be_cut) run_on.insert(group.request_id);
+  }
+  for (const GroupRequest& group : groups) {
+    if (!group.may_be_cut || (!group.request_id.empty() && !run_on.contains(group.request_id))) {
+      continue;
+    }
+    return InvalidArgument(
+        "group {} may be cut, but its request id '{}' is {}: give it one of its own", group.group,
+        group.request_id, group.request_id.empty() ? "empty" : "that of a group that runs on");
+  }
+  return absl::OkStatus();
+}
+
+// One dispatch under way.
+class Dispatching {
+ public:
+  Dispatching(std::vector<GroupRequest> groups,
+              const std::vector<Replica>& replicas,
+              const RolloutDispatcher::Options& options,
+              const std::function<absl::Status(Sample)>& on_sample)
+      : options_(options), on_sample_(on_sample) {
+    for (GroupRequest& group : groups) Wait(std::move(group));
+    Join(replicas);
+  }
+
+  absl::StatusOr<DispatchResult> Run() {
+    while (true) {
+      if (options_.returned && error_.ok()) JoinReturned();
+      if (error_.ok()) PollCut();
+      if (error_.ok()) Issue();
+      if (flights_.empty()) break;
+      if (options_.interrupted && options_.interrupted()) {
+        Fail(absl::CancelledError("generation was interrupted"));
+      }
+      std::optional<Event> event = inbox_->Pop();
+      const bool quiet = !event;
+      if (event) Handle(*std::move(event));
+      // A request may have come later than the call that was to abort it.
+      const bool late = options_.clock->Now() - aborted_at_ >= kAbortAgain;
+      if (cut_ && error_.ok() && (quiet || late)) AbortFlights();
+    }
+    if (!result_.given_up.ok()) return std::move(result_);
+    TANDEM_RETURN_IF_ERROR(error_);
+    for (std::deque<GroupRequest>* left : {&bound_, &waiting_}) {
+      std::move(left->begin(), left->end(), std::back_inserter(result_.rest));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct ReplicaState {
+    Replica replica;
+    int64_t samples = 0;  // in flight
+    int flights = 0;
+    bool taken = false;  // by a group that is generated alone
+    bool gone = false;
+  };
+  struct Flight {
+    GroupRequest group;  // sample_ids, continued: of those still missing
+    size_t replica = 0;
+  };
+
+  void Join(const std::vector<Replica>& replicas) {
+    for (const Replica& replica : replicas) replicas_.push_back({.replica = replica});
+  }
+
+  void JoinReturned() {
+    absl::StatusOr<Joining> joining = options_.returned();
+    if (!joining.ok()) return Fail(joining.status());
+    Join(joining->replicas);
+    for (GroupRequest& group : joining->groups) Wait(std::move(group));
+  }
+
+  void Wait(GroupRequest group) {
+    (group.rank >= 0 ? bound_ : waiting_).push_back(std::move(group));
+  }
+
+  void PollCut() {
+    const bool begins = !cut_ && options_.cut && options_.cut();
+    cut_ = cut_ || begins;
+    if (!cut_) return;
+    // Those that a lost replica left, too.
+    for (std::deque<GroupRequest>* left : {&bound_, &waiting_}) {
+      std::erase_if(*left, [](const GroupRequest& group) { return group.may_be_cut; });
+    }
+    if (begins) AbortFlights();
+  }
+
+  // All in flight that may be cut, at every replica at once. What could not be aborted is tried
+  // again; a replica that is gone ends its flights by itself.
+  void AbortFlights() {
+    std::map<size_t, std::set<std::string>> ids;  // by replica
+    for (const auto& [ticket, flight] : flights_) {
+      if (!flight.group.may_be_cut || replicas_[flight.replica].gone) continue;
+      ids[flight.replica].insert(flight.group.request_id);
+    }
+    std::vector<RequestsToAbort> wanted;
+    for (const auto& [index, of_replica] : ids) {
+      wanted.push_back({.client = replicas_[index].replica.client,
+                        .rank = replicas_[index].replica.rank,
+                        .request_ids = {of_replica.begin(), of_replica.end()}});
+    }
+    AbortRequests(wanted);
+    aborted_at_ = options_.clock->Now();
+  }
+
+  // Hands out groups that name their replica, and others while a replica has room.
+  void Issue() {
+    for (GroupRequest& group : std::exchange(bound_, {})) {
+      const std::optional<size_t> index = IndexOf(group.rank);
+      if (index) {
+        Send(std::move(group), *index);
+      } else {
+        bound_.push_back(std::move(group));
+      }
+    }
+    while (!waiting_.empty()) {
+      const std::optional<size_t> index = LeastLoaded();
+      if (!index) return;
+      ReplicaState& state = replicas_[*index];
+      const auto samples = static_cast<int64_t>(waiting_.front().sample_ids.size());
+      const bool suspect = waiting_.front().losses >= kSuspect;
+      if (state.flights > 0 &&
+          (suspect || state.samples + samples > options_.max_in_flight_samples)) {
+        return;
+      }
+      state.taken = suspect;
+      GroupRequest group = std::move(waiting_.front());
+      waiting_.pop_front();
+      Send(std::move(group), *index);
+    }
+  }
+
+  // In as many requests as its message needs.
+  void Send(GroupRequest group, size_t index) {
+    if (!error_.ok()) return;
+    const std::string name = fmt::format("group {}", group.group);
+    if (group.load_continued) {
+      auto loaded = group.load_continued(group.sample_ids);
+      if (!loaded.ok()) return Fail(Annotate(loaded.status(), name));
+      if (loaded->size() != group.sample_ids.size()) {
+        return Fail(Internal("{}: {} continuations were loaded for {} samples", name,
+                             loaded->size(), group.sample_ids.size()));
+      }
+      group.continued = *std::move(loaded);
+    }
+    auto parts = SplitRequest(std::move(group), options_.max_request_bytes);
+    if (!parts.ok()) return Fail(Annotate(parts.status(), name));
+    for (GroupRequest& part : *parts) Start(std::move(part), index);
+  }
+
+  void Start(GroupRequest group, size_t index) {
+    ReplicaState& state = replicas_[index];
+    state.samples += std::ssize(group.sample_ids);
+    ++state.flights;
+    const size_t ticket = next_ticket_++;
+    Flight& flight = flights_[ticket];
+    flight = {.group = std::move(group), .replica = index};
+    state.replica.client->Generate(
+        flight.group,
+        [inbox = inbox_, ticket](Sample sample) {
+          inbox->Push({.ticket = ticket, .sample = std::move(sample)});
+        },
+        [inbox = inbox_, ticket](absl::Status status) {
+          inbox->Push({.ticket = ticket, .done = std::move(status)});
+        });
+    if (flight.group.load_continued) flight.group.continued = {};
+  }
+
+  // The replica of a rank, unless it is gone or taken.
+  std::optional<size_t> IndexOf(int rank) const {
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      const ReplicaState& state = replicas_[i];
+      if (state.replica.rank == rank && !state.gone && !state.taken) return i;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<size_t> LeastLoaded() const {
+    std::optional<size_t> best;
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      if (replicas_[i].gone || replicas_[i].taken) continue;
+      if (!best || replicas_[i].samples < replicas_[*best].samples) best = i;
+    }
+    return best;
+  }
+
+  void Handle(Event event) {
+    const auto found = flights_.find(event.ticket);
+    if (found == flights_.end()) return;
+    if (event.sample) {
+      TakeSample(found->second, std::move(*event.sample));
+    } else {
+      EndFlight(found, event.done);
+    }
+  }
+
+  void TakeSample(Flight& flight, Sample sample) {
+    std::vector<uint64_t>& missing = flight.group.sample_ids;
+    const auto id = std::find(missing.begin(), missing.end(), sample.sample_id);
+    const bool whole = sample.finish_reason != FinishReason::kAborted;
+    if ((!whole && !IsCut(flight.group)) || id == missing.end()) return;
+    std::vector<Continuation>& continued = flight.group.continued;
+    if (!continued.empty()) continued.erase(continued.begin() + (id - missing.begin()));
+    missing.erase(id);
+    --replicas_[flight.replica].samples;
+    if (!error_.ok()) return;
+    if (absl::Status status = on_sample_(std::move(sample)); !status.ok()) Fail(status);
+  }
+
+  bool IsCut(const GroupRequest& group) const { return cut_ && group.may_be_cut; }
+
+  void EndFlight(std::map<size_t, Flight>::iterator found, const absl::Status& status) {
+    Flight flight = std::move(found->second);
+    flights_.erase(found);
+    ReplicaState& state = replicas_[flight.replica];
+    state.samples -= static_cast<int64_t>(flight.group.sample_ids.size());
+    const bool alone = --state.flights == 0 && !state.gone;
+    state.taken = false;
+    const int rank = state.replica.rank;
+    if (!status.ok() && !ReplicaIsGone(status)) {
+      Fail(Annotate(
+          status, fmt::format("rollout {} could not generate group {}", rank, flight.group.group)));
+      return;
+    }
+    if (flight.group.sample_ids.empty()) return;
+    if (status.ok()) {
+      // Aborted by somebody else: this replica is not to be relied on.
+      LogWarn("rollout {} ended group {} with {} samples missing", rank, flight.group.group,
+              flight.group.sample_ids.size());
+    }
+    Lose(state, status);
+    if (IsCut(flight.group)) return;  // its missing samples stay as they were
+    if (MayBeKilled(status) && error_.ok()) Suspect(flight.group, alone, rank);
+    Wait(std::move(flight.group));
+  }
+
+  void Suspect(GroupRequest& group, bool alone, int rank) {
+    ++group.losses;
+    group.losses_alone += alone ? 1 : 0;
+    if (group.losses_alone < kGuilty) return;
+    result_.given_up = Internal(
+        "group {} was given up: {} times a rollout, at last rollout {}, was lost while it made "
+        "nothing else (a prompt of {} tokens, max_tokens={}); its log says why",
+        group.group, group.losses_alone, rank, group.prompt.size(), group.params.max_tokens);
+    Fail(result_.given_up);
+  }
+
+  void Lose(ReplicaState& state, const absl::Status& status) {
+    if (state.gone) return;
+    state.gone = true;
+    result_.lost_ranks.push_back(state.replica.rank);
+    if (!error_.ok()) return;
+    LogWarn("rollout {} is lost ({}); its groups go to others", state.replica.rank,
+            std::string(status.message()));
+    state.replica.client->CancelAll();
+    if (options_.on_lost) options_.on_lost(state.replica);
+  }
+
+  void Fail(const absl::Status& status) {
+    if (!error_.ok()) return;
+    error_ = status;
+    for (const ReplicaState& state : replicas_) state.replica.client->CancelAll();
+  }
+
+  const RolloutDispatcher::Options& options_;
+  std::deque<GroupRequest> waiting_;
+  std::deque<GroupRequest> bound_;  // to a replica that is gone or taken
+  const std::function<absl::Status(Sample)>& on_sample_;
+  std::vector<ReplicaState> replicas_;
+  std::map<size_t, Flight> flights_;  // by ticket
+  size_t next_ticket_ = 0;
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  bool cut_ = false;
+  absl::Time aborted_at_ = absl::InfinitePast();
+  absl::Status error_;
+  DispatchResult result_;
+};
+
+}  // namespace
+
+absl::StatusOr<DispatchResult> RolloutDispatcher::Dispatch(
+    std::vector<GroupRequest> groups,
+    const std::vector<Replica>& replicas,
+    const std::function<absl::Status(Sample)>& on_sample) {
+  if (options_.cut) TANDEM_RETURN_IF_ERROR(CheckRequestIds(groups));
+  Dispatching dispatching(std::move(groups), replicas, options_, on_sample);
+  return dispatching.Run();
+}
+
+}  // namespace tandem

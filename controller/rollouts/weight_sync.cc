@@ -1,0 +1,220 @@
+#include "controller/rollouts/weight_sync.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/lora/check_files.h"
+#include "controller/workers/trainer_calls.h"
+
+namespace tandem {
+
+std::vector<int> WeightSync::Behind(int64_t version) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < pool_.pairs(); ++rank) {
+    const auto client = pool_.rollout(rank);
+    const Held& held = held_[rank];
+    if (!client.ok() || (*client)->incarnation() != held.incarnation || held.version != version) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+void WeightSync::Forget() {
+  held_.clear();
+  pending_.clear();
+  checked_.clear();
+  sent_.clear();
+}
+
+bool WeightSync::CheckDue(int64_t version, const Targets& targets) const {
+  using When = CheckPolicy::When;
+  if (check_.when == When::kOff) return false;
+  if (check_.when == When::kAlways) return true;
+  if (check_.when == When::kEvery && version % check_.every == 0) return true;
+  return std::any_of(targets.begin(), targets.end(), [this](const auto& target) {
+    const auto checked = checked_.find(target.first);
+    return checked == checked_.end() || checked->second != target.second->incarnation();
+  });
+}
+
+void WeightSync::Forget(const std::vector<int>& ranks) {
+  for (const int rank : ranks) {
+    held_.erase(rank);
+    pending_.erase(rank);
+  }
+}
+
+absl::Status WeightSync::EndStaleUpdates() {
+  return AllAnswered(AskRollouts(pool_, AllRanks(pool_), [](RolloutClient& client, int) {
+    return client.AbortUpdate("the trainers start again from a checkpoint");
+  }));
+}
+
+void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
+  // Whoever hangs is left to the trainers' own deadline.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const absl::Status status = AllAnswered(AskRollouts(
+      pool_, ranks,
+      [](RolloutClient& client, int) { return client.AbortUpdate("the run was interrupted"); },
+      [deadline] { return std::chrono::steady_clock::now() > deadline; }));
+  if (!status.ok()) LogWarn("not aborted: {}", std::string(status.message()));
+}
+
+absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
+                                                         const Targets& targets,
+                                                         const Interrupted& interrupted) {
+  std::vector<int> ranks;
+  for (const auto& [rank, client] : targets) ranks.push_back(rank);
+  const auto send = [&](TrainerClient& trainer, int rank) {
+    SyncCommand command{.version = version, .target_ranks = ranks};
+    if (const auto target = targets.find(rank); target != targets.end()) {
+      command.rollout_address = target->second->address();
+      command.rollout_incarnation = target->second->incarnation();
+      const auto synced = synced_.find(rank);
+      const bool first = synced == synced_.end() || synced->second != command.rollout_incarnation;
+      command.scramble =
+          scramble_ == ScrambleMode::kAlways || (scramble_ == ScrambleMode::kFirst && first);
+    }
+    return trainer.SyncWeights(command);
+  };
+  auto sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
+  if (absl::IsDataLoss(sent.status())) {
+    // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
+    LogError("{}; publishing once more", std::string(sent.status().message()));
+    sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
+  }
+  if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(ranks);
+  return sent;
+}
+
+absl::StatusOr<PublishResult> WeightSync::Publish(
+    int64_t version,
+    const std::string& hf_oracle,
+    const Interrupted& interrupted,
+    const std::function<void(const PublishResult&)>& before_check) {
+  PublishResult result{.ranks = Behind(version)};
+  if (result.ranks.empty()) return result;
+  for (const int rank : result.ranks) held_.erase(rank);
+  pending_.clear();
+  std::mutex mutex;
+  const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"weights"}));
+    std::lock_guard lock(mutex);
+    result.wakes[rank] = std::move(report);
+    return absl::OkStatus();
+  };
+  Targets targets;
+  const auto woken = AskRollouts(pool_, result.ranks, wake, interrupted);
+  TANDEM_RETURN_IF_ERROR(AllAnswered(woken));
+  for (const RolloutAnswer& answer : woken) targets[answer.rank] = answer.client;
+
+  TANDEM_ASSIGN_OR_RETURN(result.trainers, Send(version, targets, interrupted));
+  for (const auto& [rank, client] : targets) synced_[rank] = client->incarnation();
+  for (const SyncResult& sync : result.trainers) {
+    result.changed_share = std::max(result.changed_share, sync.changed_share);
+    if (result.digest.empty()) result.digest = sync.digest;
+  }
+  LogInfo("version {}: weights published, digest {}", version, result.digest);
+
+  if (CheckDue(version, targets)) {
+    if (before_check) before_check(result);
+    // The others go on generating, or sleep.
+    TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, hf_oracle, interrupted));
+    const std::string oracle = OracleText(hf_oracle);
+    for (const int rank : result.ranks) {
+      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], oracle));
+    }
+    result.checked =
+        fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
+                    checks[static_cast<size_t>(result.ranks.front())].checked, result.ranks.size(),
+                    hf_oracle.empty() ? "against " + oracle : oracle);
+    for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
+    for (const auto& [rank, client] : targets) checked_[rank] = client->incarnation();
+  }
+  for (const auto& [rank, client] : targets) pending_[rank] = {client->incarnation(), version};
+  return result;
+}
+
+absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& interrupted) {
+  std::map<int, PhaseReport> reports;
+  std::mutex mutex;
+  const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"kv_cache"}));
+    std::lock_guard lock(mutex);
+    reports[rank] = std::move(report);
+    return absl::OkStatus();
+  };
+  const std::map<int, Held> pending = std::exchange(pending_, {});
+  std::vector<int> ranks;
+  for (const auto& [rank, held] : pending) ranks.push_back(rank);
+  const auto answers = AskRollouts(pool_, ranks, wake, interrupted);
+  for (const RolloutAnswer& answer : answers) {
+    if (!answer.status.ok()) continue;
+    const Held& held = held_[answer.rank] = pending.at(answer.rank);
+    const auto [sent, first] = sent_.try_emplace(answer.rank, held.version);
+    if (!first && sent->second == held.version) ++resent_;
+    sent->second = held.version;
+  }
+  TANDEM_RETURN_IF_ERROR(AllAnswered(answers));
+  return reports;
+}
+
+absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& hf_checkpoint) {
+  return CheckOn(AllRanks(pool_), hf_checkpoint);
+}
+
+std::string WeightSync::OracleText(const std::string& hf_oracle) const {
+  if (!check_.lora) return hf_oracle.empty() ? kTrainersOracle : hf_oracle;
+  if (hf_oracle.empty()) return check_.lora->model_dir + " with the trainers' adapters";
+  const auto files = FindLoraCheckFiles(hf_oracle, check_.lora->merged);
+  return files.ok() ? LoraCheckText(*files, check_.lora->model_dir) : hf_oracle;
+}
+
+absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::vector<int>& ranks,
+                                                                   const std::string& hf_checkpoint,
+                                                                   const Interrupted& interrupted) {
+  if (check_.lora && !hf_checkpoint.empty()) {
+    TANDEM_RETURN_IF_ERROR(FindLoraCheckFiles(hf_checkpoint, check_.lora->merged).status());
+  }
+  // A rollout that is not there is no failure of its trainer. A trainer without an address joins
+  // the gathering and asks nobody.
+  std::vector<std::string> addresses(static_cast<size_t>(pool_.pairs()));
+  for (const int rank : ranks) {
+    TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
+    addresses[static_cast<size_t>(rank)] = rollout->address();
+  }
+  const auto check = [&](TrainerClient& trainer, int rank) {
+    return trainer.CheckWeights(addresses[static_cast<size_t>(rank)], hf_checkpoint);
+  };
+  return OnAllTrainers<WeightCheckResult>(pool_, check, interrupted);
+}
+
+std::string CheckText(size_t rank, const WeightCheckResult& result) {
+  std::string text = fmt::format(
+      "rollout {}, version {}: {} of {} tensors checked, {} missing, {} unexpected, {} mismatched",
+      rank, result.version, result.checked, result.expected, result.missing, result.unexpected,
+      result.mismatched);
+  if (!result.first_difference.empty()) text += "; first: " + result.first_difference;
+  return text;
+}
+
+absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& oracle) {
+  if (result.ok()) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "rollout {} does not hold the weights it should (compared with {}): {}", rank,
+                    oracle, CheckText(static_cast<size_t>(rank), result));
+}
+
+absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& oracle) {
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    TANDEM_RETURN_IF_ERROR(VerdictOn(static_cast<int>(rank), results[rank], oracle));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,61 @@
+#include "controller/run/check_only.h"
+
+#include <filesystem>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/tensor_file/atomic_file.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json WorkerJson(size_t rank, const WeightCheckResult& result) {
+  return {{"rank", rank},
+          {"ok", result.ok()},
+          {"version", result.version},
+          {"expected", result.expected},
+          {"checked", result.checked},
+          {"missing", result.missing},
+          {"unexpected", result.unexpected},
+          {"mismatched", result.mismatched},
+          {"first_difference", result.first_difference},
+          {"differing", result.differing}};
+}
+
+}  // namespace
+
+absl::Status CheckOnly(const RunParts& parts,
+                       Recovery& recovery,
+                       const std::string& checkpoint,
+                       const std::string& report_file) {
+  std::error_code ignored;
+  std::filesystem::remove(report_file, ignored);
+  TANDEM_ASSIGN_OR_RETURN(const RunPosition position, recovery.Start(checkpoint));
+  const std::string directory = recovery.Oracle();
+  TANDEM_ASSIGN_OR_RETURN(const auto results, parts.weights.Check(directory));
+  const std::string oracle = parts.weights.OracleText(directory);
+  parts.progress.OnMessage(
+      fmt::format("weight check of version {} against {}", position.version, oracle));
+  const absl::Status verdict = Verdict(results, oracle);
+  Json json = {{"ok", verdict.ok()},
+               {"version", position.version},
+               {"oracle", oracle == kTrainersOracle ? "" : oracle},
+               {"workers", Json::array()}};
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    std::string text = CheckText(rank, results[rank]);
+    for (const std::string& name : results[rank].differing) text += "\n  differs: " + name;
+    parts.progress.OnMessage(text);
+    json["workers"].push_back(WorkerJson(rank, results[rank]));
+  }
+  const absl::Status written = WriteFileAtomically(report_file, json.dump(1) + "\n");
+  if (verdict.ok()) parts.progress.OnMessage("weights agree");
+  parts.progress.OnMessage("report " + report_file);
+  return verdict.ok() ? written : verdict;
+}
+
+}  // namespace tandem

@@ -1,0 +1,142 @@
+// What happens between steps and at the end: validation, checkpoints.
+#include <utility>
+
+#include "common/base/fault_point.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "controller/partial_rollout/round_runner.h"
+#include "controller/run/train_loop.h"
+#include "controller/step/phase_recorder.h"
+#include "controller/workers/trainer_calls.h"
+
+namespace tandem {
+
+absl::Status TrainLoop::AfterStep() {
+  SettleLength();
+  const int64_t step = position_.finished_steps;
+  const bool last = step >= options_.total_steps;
+  if (((options_.save_freq > 0 && step % options_.save_freq == 0) || last) && saved_step_ != step) {
+    absl::Status saved = SaveCheckpoint();
+    if (absl::IsResourceExhausted(saved) && !last) {
+      // The run can go on: an older checkpoint is still there, and the next one may fit.
+      parts_.progress.OnMessage(
+          fmt::format("no checkpoint of step {}: {}", step, std::string(saved.message())));
+      saved = absl::OkStatus();
+    }
+    TANDEM_RETURN_IF_ERROR(saved);
+  }
+  return ValidationDue() ? EvaluateAndRecord() : absl::OkStatus();
+}
+
+bool TrainLoop::complete() const {
+  return position_.finished_steps >= options_.total_steps &&
+         saved_step_ == position_.finished_steps &&
+         (parts_.validation.empty() || evaluated_.contains(position_.finished_steps));
+}
+
+bool TrainLoop::ValidationDue() const {
+  const int64_t step = position_.finished_steps;
+  if (parts_.validation.empty() || step == 0 || control_.stop_now()) return false;
+  const bool wanted =
+      step >= options_.total_steps || (options_.test_freq > 0 && step % options_.test_freq == 0);
+  return wanted && !evaluated_.contains(step);
+}
+
+absl::Status TrainLoop::Rewind(int64_t step) {
+  TANDEM_RETURN_IF_ERROR(parts_.store.TruncateAfter(step));
+  parts_.tracker.Rewind(step);
+  TANDEM_ASSIGN_OR_RETURN(const auto evaluations, parts_.store.ListEvaluations());
+  evaluated_.clear();
+  for (const EvaluationRecord& evaluation : evaluations) {
+    evaluated_.insert(evaluation.step);
+    validation_time_ = absl::Seconds(evaluation.seconds);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::EvaluateAndRecord() {
+  if (parts_.validation.empty()) return absl::OkStatus();
+  FaultPoint("evaluate");
+  const absl::StatusOr<EvaluationRecord> record = EvaluateNow(
+      {.samples = options_.validation_samples, .sampling = options_.validation_sampling});
+  if (absl::IsCancelled(record.status()) && control_.stop_now()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(record.status());
+  TANDEM_RETURN_IF_ERROR(parts_.store.RecordEvaluation(*record));
+  evaluated_.insert(record->step);
+  validation_time_ = absl::Seconds(record->seconds);
+  spent_ += validation_time_;
+  parts_.tracker.Log(record->step, record->metrics);
+  parts_.progress.OnEvaluation(*record);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<EvaluationRecord> TrainLoop::EvaluateNow(EvaluationRequest request) {
+  request.step = position_.finished_steps;
+  request.version = position_.version;
+  return Evaluate(parts_, request);
+}
+
+absl::Status TrainLoop::SaveCheckpoint() {
+  const int64_t step = position_.finished_steps;
+  PhaseRecorder phases(step, parts_.pool, parts_.progress, parts_.clock);
+  phases.Begin("save");
+  TANDEM_ASSIGN_OR_RETURN(const std::string directory, parts_.checkpoints.Begin(step));
+  const auto save = [&](TrainerClient& trainer, int) {
+    return trainer.SaveState(directory, position_.version);
+  };
+  auto saved = OnAllTrainers<SaveResult>(parts_.pool, save);
+  FaultPoint("checkpoint");
+  const auto path = [&]() -> absl::StatusOr<std::string> {
+    TANDEM_RETURN_IF_ERROR(saved.status());
+    if (parts_.partial != nullptr) TANDEM_RETURN_IF_ERROR(parts_.partial->Save(directory, step));
+    return parts_.checkpoints.Commit(
+        step,
+        {.step = step,
+         .version = position_.version,
+         .data = position_.data,
+         .store_step = step,
+         .world_size = parts_.pool.pairs(),
+         .moments = options_.save_moments,
+         .kl_coef = options_.kl_control.adaptive ? std::optional(position_.kl_coef) : std::nullopt,
+         .skipped_in_a_row = position_.skipped_in_a_row,
+         .planned_steps = length_settled_ ? options_.total_steps : 0,
+         .config_yaml = options_.config_yaml});
+  }();
+  if (!path.ok()) {
+    parts_.checkpoints.Abandon(step);
+    return Annotate(path.status(), "checkpoint " + directory);
+  }
+  newest_checkpoint_ = *path;
+  saved_step_ = step;
+  recovery_.SetCheckpoint(*path);
+  if (parts_.partial != nullptr) {
+    const absl::Status pruned = parts_.partial->Prune(parts_.checkpoints.List().front().step);
+    // The checkpoint is whole, and a journal that is longer than it need be does no harm.
+    if (!pruned.ok()) {
+      parts_.progress.OnMessage(
+          fmt::format("the journal of cuts was not shortened: {}", std::string(pruned.message())));
+    }
+  }
+  int64_t bytes = 0;
+  for (size_t rank = 0; rank < saved->size(); ++rank) {
+    bytes += (*saved)[rank].bytes;
+    phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, (*saved)[rank].report);
+  }
+  phases.End();
+  parts_.progress.OnMessage(
+      fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20, phases.Seconds("save")));
+  if (newest_.step != step) return absl::OkStatus();  // an earlier process made the step
+  newest_.phases.push_back(phases.phases().front());
+  return parts_.store.RecordStep(newest_);
+}
+
+absl::Status TrainLoop::Finish() {
+  absl::Status saved;
+  if (consistent_ && position_.finished_steps > 0 && saved_step_ != position_.finished_steps) {
+    saved = SaveCheckpoint();
+  }
+  parts_.tracker.Flush();
+  return saved;
+}
+
+}  // namespace tandem

@@ -1,0 +1,127 @@
+#include "controller/run/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/base/status_macros.h"
+#include "controller/algorithm/resampling.h"
+#include "controller/algorithm/validation_metrics.h"
+#include "controller/step/reward_item.h"
+#include "controller/step/scoring.h"
+#include "controller/store/metric_names.h"
+
+namespace tandem {
+namespace {
+
+std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
+                                     size_t count,
+                                     const EvaluationRequest& request) {
+  std::vector<GroupRequest> groups;
+  for (size_t i = 0; i < count; ++i) {
+    GroupRequest group{.request_id = fmt::format("val-{}-{}", request.step, i),
+                       .version = request.version,
+                       .prompt = prompts[i].tokens,
+                       .params = request.sampling,
+                       .group = static_cast<int64_t>(i)};
+    for (int64_t k = 0; k < request.samples; ++k) {
+      group.sample_ids.push_back(
+          MakeSampleId(prompts[i].data_row, kValidationEpoch, static_cast<uint64_t>(k)));
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+// The scores of all samples of prompt after prompt, in order of prompt and sample.
+std::vector<ValidationPrompt> ByPrompt(const std::vector<Prompt>& prompts,
+                                       const std::vector<int64_t>& prompt_of,
+                                       const std::vector<RewardScore>& scores) {
+  std::vector<ValidationPrompt> judged;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (i == 0 || prompt_of[i] != prompt_of[i - 1]) {
+      const Prompt& prompt = prompts[static_cast<size_t>(prompt_of[i])];
+      judged.push_back({.data_source = prompt.data_source, .data_row = prompt.data_row});
+    }
+    ValidationPrompt& group = judged.back();
+    ++group.samples;
+    group.values["reward"].push_back(scores[i].score);
+    for (const auto& [key, value] : scores[i].extras) {
+      if (key != "reward") group.values[key].push_back(value);
+    }
+    if (scores[i].prediction) group.predictions.push_back(*scores[i].prediction);
+  }
+  return judged;
+}
+
+// val/reward/mean: over prompts, of each one's mean; val/reward/ci95: half the width of its 95 %
+// interval, prompts being independent.
+void AddOverall(const std::vector<ValidationPrompt>& prompts,
+                std::map<std::string, double>& metrics) {
+  double sum = 0, sum_of_squares = 0;
+  for (const ValidationPrompt& prompt : prompts) {
+    const double mean = MeanAndStd(prompt.values.at("reward")).mean;
+    sum += mean;
+    sum_of_squares += mean * mean;
+  }
+  const double groups = std::max<double>(1, static_cast<double>(prompts.size()));
+  const double mean = sum / groups;
+  const double variance =
+      groups > 1 ? std::max(0.0, sum_of_squares - groups * mean * mean) / (groups - 1) : 0.0;
+  metrics[kValRewardMean] = mean;
+  metrics[kValRewardInterval] = 1.96 * std::sqrt(variance / groups);
+}
+
+}  // namespace
+
+absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const EvaluationRequest& request) {
+  const std::vector<Prompt>& prompts = parts.validation;
+  if (prompts.empty()) return FailedPrecondition("there are no prompts in data.val_files");
+  const size_t count = request.max_prompts > 0
+                           ? std::min(prompts.size(), static_cast<size_t>(request.max_prompts))
+                           : prompts.size();
+  const absl::Time start = parts.clock.Now();
+  const auto total = static_cast<int64_t>(count) * request.samples;
+  // Ordered by sample: the sums below must not depend on the order of arrival.
+  std::map<std::pair<int64_t, int64_t>, RewardItem> items;
+  int64_t response_tokens = 0;
+  parts.progress.OnPhase(request.step, "evaluate");
+  const auto take = [&](Sample sample) {
+    const Prompt& prompt = prompts[static_cast<size_t>(sample.group)];
+    const auto index = static_cast<int64_t>(sample.sample_id & 0xfffu);
+    response_tokens += sample.response_tokens();
+    items[{sample.group, index}] = MakeRewardItem(parts.text, prompt, sample);
+    parts.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
+    return absl::OkStatus();
+  };
+  TANDEM_RETURN_IF_ERROR(parts.serving.Generate(MakeGroups(prompts, count, request),
+                                                request.version, take, {.payer = request.payer}));
+
+  std::vector<RewardItem> ordered;
+  std::vector<int64_t> prompt_of;
+  for (auto& [key, item] : items) {
+    prompt_of.push_back(key.first);
+    ordered.push_back(std::move(item));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<RewardScore> scores, ScoreAll(parts.reward, ordered));
+  const std::vector<ValidationPrompt> judged = ByPrompt(prompts, prompt_of, scores);
+  ValidationResult result = SummarizeValidation(judged);
+  for (const std::string& missing : result.incomplete) {
+    parts.progress.OnMessage("validation: the reward function does not give every response of " +
+                             missing + "; there are no metrics of it");
+  }
+  EvaluationRecord record{.step = request.step,
+                          .version = request.version,
+                          .prompts = static_cast<int64_t>(count),
+                          .samples = total,
+                          .metrics = std::move(result.metrics)};
+  AddOverall(judged, record.metrics);
+  record.metrics["val/response_length/mean"] =
+      total > 0 ? static_cast<double>(response_tokens) / static_cast<double>(total) : 0.0;
+  record.seconds = absl::ToDoubleSeconds(parts.clock.Now() - start);
+  return record;
+}
+
+}  // namespace tandem

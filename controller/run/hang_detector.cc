@@ -1,0 +1,42 @@
+#include "controller/run/hang_detector.h"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "common/base/log.h"
+
+namespace tandem {
+
+void HangWatch::Poll() {
+  for (const WorkerEntry& worker : registry_.Workers()) {
+    if (worker.state != WorkerEntry::State::kLost) continue;
+    if (clock_.Now() - worker.last_heartbeat < options_.silent_for) continue;
+    if (worker.announcement.boot_id != options_.boot_id) continue;
+    const auto requested = requested_.find(worker.key());
+    if (requested != requested_.end() && requested->second == worker.incarnation) continue;
+    requested_[worker.key()] = worker.incarnation;
+    Request(worker);
+  }
+}
+
+void HangWatch::Request(const WorkerEntry& worker) {
+  const WorkerKey& key = worker.key();
+  LogWarn(
+      "{} has said nothing for {} (process {}, phase {}, last action {}): asking the launcher to "
+      "kill it",
+      key.Text(), absl::FormatDuration(clock_.Now() - worker.last_heartbeat),
+      worker.announcement.pid, worker.news.phase, worker.news.last_action);
+  const std::string directory = options_.run_dir + "/hung";
+  const std::string path = fmt::format("{}/{}-{}", directory, RoleName(key.role), key.rank);
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  // Whole or not at all: the launcher may look at any moment.
+  std::ofstream(path + ".new") << worker.announcement.pid << "\n";
+  std::filesystem::rename(path + ".new", path, error);
+  if (error) LogWarn("cannot write {}: {}; kill that process", path, error.message());
+}
+
+}  // namespace tandem

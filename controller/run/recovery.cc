@@ -1,0 +1,174 @@
+#include "controller/run/recovery.h"
+
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/lora/check_files.h"
+#include "controller/workers/trainer_calls.h"
+
+namespace tandem {
+namespace {
+
+struct Nothing {};
+
+}  // namespace
+
+absl::StatusOr<RunPosition> Recovery::Start(const std::string& checkpoint) {
+  checkpoint_ = checkpoint;
+  TANDEM_RETURN_IF_ERROR(
+      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted));
+  return LoadState();
+}
+
+absl::Status Recovery::AwaitAll(const absl::Status& loss) {
+  const absl::Status complete =
+      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
+  return WithMessage(complete,
+                     fmt::format("{} (the loss showed as: {})", std::string(complete.message()),
+                                 std::string(loss.message())));
+}
+
+absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
+  const bool may_be_a_loss = IsPeerFailure(reason) || absl::IsFailedPrecondition(reason) ||
+                             parts_.pool.TrainerIncarnations() != incarnations_;
+  // Weights or numbers that are wrong stay wrong, whoever else was lost meanwhile. Who stayed away
+  // for the whole timeout is not waited for once more.
+  if (absl::IsDataLoss(reason) || StayedAway(reason) || parts_.budget.gave_up()) return reason;
+  if (!may_be_a_loss || interrupted()) return reason;
+  TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(reason));
+  parts_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", parts_.budget.spent(),
+                                        parts_.budget.limit(), std::string(reason.message())));
+  TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
+  TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
+  WarnOfMoments();
+  parts_.budget.Settle();
+  parts_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
+                                        position.finished_steps, position.version));
+  return position;
+}
+
+absl::Status Recovery::AwaitRollouts(const absl::Status& reason) {
+  if (!IsPeerFailure(reason) && !absl::IsFailedPrecondition(reason)) return reason;
+  if (interrupted()) return reason;
+  TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
+  return parts_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
+}
+
+absl::StatusOr<RunPosition> Recovery::LoadState() {
+  while (true) {
+    absl::StatusOr<RunPosition> position = LoadOnce();
+    if (position.ok() || !IsPeerFailure(position.status())) return position;
+    if (interrupted()) return position;
+    // Somebody was lost while the others recovered, or as a run began.
+    parts_.progress.OnMessage(fmt::format("a worker was lost while the run's state was loaded: {}",
+                                          std::string(position.status().message())));
+    TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(position.status()));
+    TANDEM_RETURN_IF_ERROR(AwaitAll(position.status()));
+  }
+}
+
+absl::Status Recovery::WithRemedy(const absl::Status& status) const {
+  const bool damaged = absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
+  if (!damaged || checkpoint_.empty()) return status;
+  std::string older;
+  for (const CheckpointEntry& entry : parts_.checkpoints.List()) {
+    if (entry.path == checkpoint_) break;
+    older = entry.path;
+  }
+  return absl::Status(
+      status.code(),
+      fmt::format(
+          "checkpoint {} cannot be loaded: {}; {}", checkpoint_, std::string(status.message()),
+          older.empty()
+              ? "there is no older one: with trainer.resume_mode=disable the run starts anew"
+              : fmt::format("to go on from the one before, set "
+                            "trainer.resume_mode=resume_path and "
+                            "trainer.resume_from_path={}",
+                            older)));
+}
+
+absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
+  RunPosition position{.kl_coef = options_.kl_coef};
+  if (!checkpoint_.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint_));
+    position.finished_steps = state.step;
+    position.version = state.version;
+    position.data = state.data;
+    position.skipped_in_a_row = state.skipped_in_a_row;
+    if (options_.kl_control.adaptive && state.kl_coef) position.kl_coef = *state.kl_coef;
+    moments_ = state.moments;
+  }
+  // The workers' log lines follow from here on.
+  SetLogStep(position.finished_steps);
+  SetLogVersion(position.version);
+  TANDEM_RETURN_IF_ERROR(parts_.prompts.Restore(position.data));
+  TANDEM_RETURN_IF_ERROR(ResetTrainers(position.version));
+  return position;
+}
+
+void Recovery::WarnOfMoments() const {
+  if (moments_) return;
+  parts_.progress.OnMessage(
+      fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
+                  "optimizer, or save_lora_only): they begin at zero, and the run goes on, but not "
+                  "as it would have",
+                  checkpoint_));
+}
+
+std::string Recovery::Oracle() const {
+  if (options_.lora) return LoraOracleDir();
+  if (checkpoint_.empty()) return options_.model_path;
+  return options_.exact_export ? CheckpointIndex::HfExport(checkpoint_) : "";
+}
+
+std::string Recovery::LoraOracleDir() const {
+  if (checkpoint_.empty()) {
+    if (!options_.lora->adapter_path.empty()) return options_.lora->adapter_path;
+    // A is drawn, and no file has it; merged, it adds nothing yet.
+    return options_.lora->merged ? options_.model_path : "";
+  }
+  const std::string exported =
+      options_.lora->merged && options_.exact_export ? CheckpointIndex::HfExport(checkpoint_) : "";
+  return exported.empty() ? checkpoint_ + "/" + kAdapterFolder : exported;
+}
+
+absl::StatusOr<RunPosition> Recovery::LoadOnce() {
+  loading_ = true;
+  loaded_ = false;
+  absl::StatusOr<RunPosition> loaded = LoadTrainers();
+  if (!loaded.ok()) return WithRemedy(loaded.status());
+  loading_ = false;
+  const RunPosition position = *std::move(loaded);
+  parts_.weights.Forget();
+  // A trainer that died in the middle of a sync may have left its rollout Updating.
+  TANDEM_RETURN_IF_ERROR(parts_.weights.EndStaleUpdates());
+  TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
+                          parts_.weights.Publish(position.version, Oracle(), parts_.interrupted));
+  if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
+  TANDEM_RETURN_IF_ERROR(parts_.weights.Wake(parts_.interrupted).status());
+  loaded_ = true;
+  return position;
+}
+
+bool Recovery::trainers_kept() const {
+  return loaded_ && parts_.pool.TrainerIncarnations() == incarnations_;
+}
+
+absl::Status Recovery::ResetTrainers(int64_t version) {
+  const ResetCommand command{
+      .generation = ++generation_,
+      .world_size = parts_.pool.pairs(),
+      .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
+      .checkpoint_dir = checkpoint_,
+      .version = version};
+  const auto reset = [&](TrainerClient& trainer, int) -> absl::StatusOr<Nothing> {
+    TANDEM_RETURN_IF_ERROR(trainer.Reset(command));
+    return Nothing{};
+  };
+  TANDEM_RETURN_IF_ERROR(OnAllTrainers<Nothing>(parts_.pool, reset).status());
+  incarnations_ = parts_.pool.TrainerIncarnations();
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

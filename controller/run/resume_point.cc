@@ -1,0 +1,238 @@
+#include "controller/run/resume_point.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/ranges.h>
+
+#include "common/base/status_macros.h"
+#include "common/model_spec/model_spec.h"
+#include "common/tensor_file/atomic_file.h"
+#include "controller/partial_rollout/buffer/saved_pool.h"
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Sections (with a dot at the end) and keys that change nothing about samples or gradients.
+constexpr std::array kFreeKeys = {
+    "cluster.", "weight_sync.", "actor.checkpoint.", "rollout.val_kwargs.",
+    // what a run begins with that has no checkpoint
+    "model.lora.adapter_path",
+    // data
+    "data.val_files", "data.validation_shuffle", "data.val_max_samples",
+    // how rollouts and trainers use memory
+    "model.enable_gradient_checkpointing", "rollout.max_num_seqs", "rollout.max_num_batched_tokens",
+    "rollout.max_model_len", "rollout.gpu_memory_utilization", "rollout.load_format",
+    "rollout.free_cache_engine", "rollout.sleep_level", "rollout.enable_prefix_caching",
+    // who scores, not how
+    "reward.service_address", "reward.timeout_seconds", "reward.retries",
+    // names, folders and files
+    "trainer.project_name", "trainer.experiment_name", "trainer.save_freq", "trainer.test_freq",
+    "trainer.val_before_train", "trainer.default_local_dir", "trainer.max_actor_ckpt_to_keep",
+    "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
+    "trainer.expected_val_rise", "trainer.max_seconds", "trainer.min_training_steps",
+    "trainer.sample_files_to_keep", "trainer.save_batch_freq",
+    // when to give up
+    "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
+// Ranks add up gradients in another grouping: the last bits differ.
+constexpr char kPairs[] = "cluster.trainers";
+
+bool IsFree(const std::string& key) {
+  if (key == kPairs) return false;
+  return std::any_of(kFreeKeys.begin(), kFreeKeys.end(), [&](const std::string& free) {
+    return free.back() == '.' ? key.starts_with(free) : key == free;
+  });
+}
+
+// Every size in which two models differ, as "hidden_size 64 there, 128 here".
+std::vector<std::string> GeometryChanges(const ModelSpec& there, const ModelSpec& here) {
+  std::vector<std::string> changes;
+  const auto compare = [&changes](const std::string& name, const auto& before, const auto& now) {
+    if (before != now) changes.push_back(fmt::format("{} {} there, {} here", name, before, now));
+  };
+  compare("model_type", there.model_type, here.model_type);
+  compare("vocab_size", there.vocab_size, here.vocab_size);
+  compare("hidden_size", there.hidden_size, here.hidden_size);
+  compare("num_hidden_layers", there.num_layers, here.num_layers);
+  compare("num_attention_heads", there.num_heads, here.num_heads);
+  compare("num_key_value_heads", there.num_kv_heads, here.num_kv_heads);
+  compare("head_dim", there.head_dim, here.head_dim);
+  compare("intermediate_size", there.intermediate_size, here.intermediate_size);
+  compare("tie_word_embeddings", there.tie_word_embeddings, here.tie_word_embeddings);
+  return changes;
+}
+
+absl::Status CheckGeometry(const std::string& checkpoint, const std::string& model_path) {
+  // Without an export the trainers compare the tensors when they load.
+  const std::string exported = CheckpointIndex::HfExport(checkpoint);
+  if (exported.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec there, LoadModelSpec(exported));
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec here, LoadModelSpec(model_path));
+  const std::vector<std::string> changes = GeometryChanges(there, here);
+  if (changes.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "checkpoint {} does not fit model.path {}: {}; set model.path to the model that the run was "
+      "started with, or start anew with trainer.resume_mode=disable or another cluster.run_dir",
+      checkpoint, model_path, fmt::join(changes, ", "));
+}
+
+// Other adapters, or none: their shapes are others, or their product counts otherwise. The targets
+// take more than the two configurations (CheckResumedAdapters).
+absl::Status CheckAdapters(const std::string& checkpoint,
+                           const std::vector<ConfigChange>& changes,
+                           bool adapters) {
+  for (const ConfigChange& change : changes) {
+    const bool rank = change.key == "model.lora.rank";
+    if (!rank && !(adapters && change.key == "model.lora.alpha")) continue;
+    return InvalidArgument("checkpoint {} was saved with {}={}, and the run has {}: set it to {}",
+                           checkpoint, change.key, change.before, change.now, change.before);
+  }
+  return absl::OkStatus();
+}
+
+// What a start wants of a checkpoint.
+enum class Purpose { kGoOn, kLook };
+
+absl::StatusOr<ResumePoint> At(const std::string& path,
+                               const v1::Config& config,
+                               const ResumeOptions& options,
+                               Purpose purpose = Purpose::kGoOn) {
+  TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(path));
+  TANDEM_RETURN_IF_ERROR(CheckGeometry(path, config.model().path()));
+  ResumePoint point{.checkpoint = path,
+                    .step = state.step,
+                    .note = fmt::format("{} {} (step {}, weight version {})",
+                                        purpose == Purpose::kLook ? "looking at" : "resuming from",
+                                        path, state.step, state.version)};
+  if (!config.model().lora().adapter_path().empty()) {
+    point.note += "; model.lora.adapter_path is not read: the adapters are those of the checkpoint";
+  }
+  // Whatever the configuration is now, the weights are those of the checkpoint.
+  if (purpose == Purpose::kLook) return point;
+  const auto changes = DiffConfig(state.config_yaml, config);
+  if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
+  TANDEM_RETURN_IF_ERROR(CheckAdapters(path, *changes, config.model().lora().rank() > 0));
+  if (options.fits) TANDEM_RETURN_IF_ERROR(options.fits(path, point.step));
+  const std::vector<std::string> lines = ChangesOfTheRun(*changes);
+  if (!lines.empty()) {
+    point.warnings.push_back(fmt::format(
+        "the configuration is not that of {}: the run goes on, but not as it would have without "
+        "the change\n  {}",
+        path, fmt::join(lines, "\n  ")));
+  }
+  return point;
+}
+
+absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::string& why) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string previous, checkpoints.SetAside(-1));
+  if (previous.empty()) return ResumePoint{.anew = true};
+  return ResumePoint{
+      .anew = true,
+      .note = fmt::format("{}: starting anew; its checkpoints are in {}", why, previous)};
+}
+
+// A path of the user's: checkpoints after it belong to steps that are made again.
+absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
+                                     const ResumeOptions& options,
+                                     CheckpointIndex& checkpoints) {
+  const std::string& path = config.trainer().resume_from_path();
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(path, config, options));
+  std::error_code error;
+  const bool ours =
+      fs::equivalent(fs::path(path + "/").parent_path().parent_path(), checkpoints.dir(), error);
+  TANDEM_ASSIGN_OR_RETURN(const std::string previous,
+                          checkpoints.SetAside(ours && !error ? point.step : -1));
+  if (!previous.empty()) point.note += "; checkpoints of later steps are in " + previous;
+  return point;
+}
+
+// The newest whole checkpoint, or the model where there is no checkpoint at all.
+absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
+                                     const ResumeOptions& options,
+                                     const CheckpointIndex& checkpoints,
+                                     Purpose purpose = Purpose::kGoOn) {
+  const bool look = purpose == Purpose::kLook;
+  // Who only looks at weights carries no groups on.
+  const FoundCheckpoint found =
+      checkpoints.FindNewest(look ? CheckpointIndex::WholeCheck() : CheckSavedPool);
+  if (!found.newest) {
+    if (found.left_out.empty()) return ResumePoint{};
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "no checkpoint in {} is whole:\n  {}\nbring the files back, or {}",
+                      checkpoints.dir(), fmt::join(found.left_out, "\n  "),
+                      look ? "look at the model itself with trainer.resume_mode=disable"
+                           : fmt::format("start anew with trainer.resume_mode=disable, which moves "
+                                         "what is there to {}.previous and deletes nothing",
+                                         checkpoints.dir()));
+  }
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(found.newest->path, config, options, purpose));
+  if (!found.left_out.empty()) {
+    point.warnings.insert(
+        point.warnings.begin(),
+        fmt::format("newer checkpoints are not whole and are left out{}\n  {}",
+                    look ? "" : "; their steps are made again", fmt::join(found.left_out, "\n  ")));
+  }
+  return point;
+}
+
+absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
+                                   const ResumeOptions& options,
+                                   CheckpointIndex& checkpoints) {
+  const std::string& mode = config.trainer().resume_mode();
+  if (mode == "resume_path") return GoBackTo(config, options, checkpoints);
+  if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
+  const std::optional<int64_t> finished = checkpoints.FinishedStep();
+  // How many steps a run makes whose time is bounded is known only when it runs.
+  if (finished && (*finished >= options.total_steps || config.trainer().max_seconds() > 0)) {
+    return StartAnew(checkpoints, fmt::format("the run here had finished its {} steps", *finished));
+  }
+  return AtNewest(config, options, checkpoints);
+}
+
+}  // namespace
+
+std::vector<std::string> ChangesOfTheRun(const std::vector<ConfigChange>& changes) {
+  std::vector<std::string> lines;
+  for (const ConfigChange& change : changes) {
+    if (IsFree(change.key)) continue;
+    lines.push_back(fmt::format("{}: {} -> {}", change.key, change.before, change.now));
+  }
+  return lines;
+}
+
+absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
+                                            const CheckpointIndex& checkpoints) {
+  const std::string& mode = config.trainer().resume_mode();
+  if (mode == "disable") return ResumePoint{};
+  return mode == "resume_path" ? At(config.trainer().resume_from_path(), config, {}, Purpose::kLook)
+                               : AtNewest(config, {}, checkpoints, Purpose::kLook);
+}
+
+absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
+                                              const ResumeOptions& options,
+                                              CheckpointIndex& checkpoints) {
+  const std::string file = config.cluster().run_dir() + "/launch";
+  bool restarted = false;
+  if (!options.launch_id.empty()) {
+    const absl::StatusOr<std::string> last = ReadWholeFile(file);
+    restarted = last.ok() && *last == options.launch_id;
+    if (restarted) {
+      TANDEM_ASSIGN_OR_RETURN(ResumePoint point, AtNewest(config, options, checkpoints));
+      if (!point.checkpoint.empty()) return point;
+    }
+  }
+  TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options, checkpoints));
+  point.anew = point.anew && !restarted;
+  // Only now: what is in the folder from here on is this launch's.
+  if (!options.launch_id.empty()) {
+    TANDEM_RETURN_IF_ERROR(WriteFileAtomically(file, options.launch_id));
+  }
+  return point;
+}
+
+}  // namespace tandem

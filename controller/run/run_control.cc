@@ -1,0 +1,219 @@
+#include "controller/run/run_control.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+
+std::string RunStateName(RunState state) {
+  switch (state) {
+    case RunState::kStarting:
+      return "starting";
+    case RunState::kRunning:
+      return "running";
+    case RunState::kPaused:
+      return "paused";
+    case RunState::kFinished:
+      return "finished";
+    case RunState::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+RunControl::RunControl(int64_t total_steps, StartMode mode)
+    : total_steps_(total_steps),
+      mode_(mode),
+      target_(mode == StartMode::kTrain ? total_steps : 0) {}
+
+absl::StatusOr<OperationStatus> RunControl::Run(const std::string& request_id, int64_t steps) {
+  std::lock_guard lock(mutex_);
+  if (!request_id.empty()) {
+    const auto known = operation_of_request_.find(request_id);
+    if (known != operation_of_request_.end()) return operations_.at(known->second).status;
+  }
+  if (steps < 0) return InvalidArgument("steps is {}; 0 or more is meant", steps);
+  if (ended_ || stopping_) return FailedPrecondition("the run has ended");
+  if (finished_steps_ >= total_steps_) {
+    return FailedPrecondition("all {} steps are done; raise trainer.total_training_steps",
+                              total_steps_);
+  }
+  if (!paused_ && target_ > finished_steps_) {
+    return FailedPrecondition("the run is training up to step {} already; pause it first", target_);
+  }
+  Operation operation;
+  operation.target = steps == 0 ? total_steps_ : std::min(finished_steps_ + steps, total_steps_);
+  operation.status.id = fmt::format("run-{}", operations_.size() + 1);
+  operation.status.first_step = finished_steps_ + 1;
+  operation.status.last_step = finished_steps_;
+  target_ = operation.target;
+  paused_ = false;
+  if (!request_id.empty()) operation_of_request_[request_id] = operation.status.id;
+  operations_[operation.status.id] = operation;
+  changed_.notify_all();
+  return operation.status;
+}
+
+absl::StatusOr<OperationStatus> RunControl::WaitOperation(const std::string& id,
+                                                          absl::Duration timeout) {
+  std::unique_lock lock(mutex_);
+  const auto found = operations_.find(id);
+  if (found == operations_.end()) {
+    return MakeStatus(absl::StatusCode::kNotFound, "no operation {}", id);
+  }
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24))),
+                    [&] { return found->second.status.done; });
+  return found->second.status;
+}
+
+int64_t RunControl::Once(const std::string& call,
+                         const std::string& request_id,
+                         const std::function<void()>& change) {
+  std::lock_guard lock(mutex_);
+  if (!request_id.empty()) {
+    const auto [answer, is_new] = answers_.try_emplace({call, request_id}, finished_steps_);
+    if (!is_new) return answer->second;
+  }
+  change();
+  changed_.notify_all();
+  return finished_steps_;
+}
+
+int64_t RunControl::Pause(const std::string& request_id) {
+  return Once("Pause", request_id, [this] { paused_ = true; });
+}
+
+int64_t RunControl::Resume(const std::string& request_id) {
+  return Once("Resume", request_id, [this] {
+    paused_ = false;
+    if (target_ <= finished_steps_) target_ = total_steps_;
+  });
+}
+
+int64_t RunControl::StopAfterStep(const std::string& request_id) {
+  return Once("Stop", request_id, [this] { stopping_ = true; });
+}
+
+void RunControl::StopNow() {
+  std::lock_guard lock(mutex_);
+  stopping_ = stop_now_ = true;
+  changed_.notify_all();
+}
+
+void RunControl::Fail(const absl::Status& failure) {
+  std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = failure;
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+absl::Status RunControl::failure() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+absl::Status RunControl::BetweenSteps(std::function<absl::Status()> job) {
+  auto entry = std::make_shared<Job>();
+  entry->run = std::move(job);
+  std::future<absl::Status> done = entry->done.get_future();
+  {
+    std::lock_guard lock(mutex_);
+    if (ended_ || stopping_) return absl::UnavailableError("the run has ended");
+    jobs_.push_back(entry);
+    changed_.notify_all();
+  }
+  return done.get();
+}
+
+RunState RunControl::CurrentState() const {
+  if (ended_) return error_.empty() ? RunState::kFinished : RunState::kFailed;
+  if (!started_) return RunState::kStarting;
+  if (finished_steps_ >= total_steps_) return RunState::kFinished;
+  return paused_ || target_ <= finished_steps_ ? RunState::kPaused : RunState::kRunning;
+}
+
+RunControl::Snapshot RunControl::snapshot() const {
+  std::lock_guard lock(mutex_);
+  return {.state = CurrentState(),
+          .finished_steps = finished_steps_,
+          .total_steps = total_steps_,
+          .version = version_,
+          .error = error_};
+}
+
+bool RunControl::stop_now() const {
+  std::lock_guard lock(mutex_);
+  return stop_now_;
+}
+
+RunControl::Next RunControl::WaitForNext() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (stopping_) return Next::kEnd;
+    if (!jobs_.empty()) {
+      const std::shared_ptr<Job> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job->done.set_value(job->run());
+      lock.lock();
+      continue;
+    }
+    if (finished_steps_ >= total_steps_ && mode_ == StartMode::kTrain) return Next::kEnd;
+    if (!paused_ && target_ > finished_steps_) return Next::kStep;
+    changed_.wait(lock);
+  }
+}
+
+void RunControl::OnStarted(int64_t finished_steps, int64_t version) {
+  std::lock_guard lock(mutex_);
+  started_ = true;
+  finished_steps_ = finished_steps;
+  version_ = version;
+  changed_.notify_all();
+}
+
+void RunControl::Shorten(int64_t steps) {
+  std::lock_guard lock(mutex_);
+  total_steps_ = std::min(total_steps_, steps);
+  target_ = std::min(target_, total_steps_);
+  for (auto& [id, operation] : operations_) {
+    operation.target = std::min(operation.target, total_steps_);
+  }
+  changed_.notify_all();
+}
+
+void RunControl::OnStepDone(int64_t finished_steps, int64_t version) {
+  std::lock_guard lock(mutex_);
+  finished_steps_ = finished_steps;
+  version_ = version;
+  UpdateOperations();
+  changed_.notify_all();
+}
+
+void RunControl::OnEnded(const absl::Status& status) {
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  if (!status.ok()) error_ = std::string(status.message());
+  UpdateOperations();
+  for (const std::shared_ptr<Job>& job : jobs_) {
+    job->done.set_value(absl::UnavailableError("the run has ended"));
+  }
+  jobs_.clear();
+  changed_.notify_all();
+}
+
+void RunControl::UpdateOperations() {
+  for (auto& [id, operation] : operations_) {
+    OperationStatus& status = operation.status;
+    if (status.done) continue;
+    status.last_step = std::min(finished_steps_, operation.target);
+    status.done = finished_steps_ >= operation.target || ended_;
+    if (ended_ && finished_steps_ < operation.target) {
+      status.error = error_.empty() ? "the run was stopped" : error_;
+    }
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,55 @@
+// The greedy response of every prompt of a step, whose reward is ReMax's baseline (Li et al. 2023,
+// "ReMax: A Simple, Effective, and Efficient Reinforcement Learning Method for Aligning Large
+// Language Models", eq. 5): generated with the step's own samples, by the same weights, scored by
+// the same reward function, never trained on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/types/sample.h"
+#include "controller/data/prompt.h"
+#include "controller/data/text_codec.h"
+#include "controller/reward/reward_function.h"
+#include "controller/workers/rollout_client.h"
+
+namespace tandem {
+
+// Not thread-safe. One object for one step; holds a response's text per prompt.
+class GreedyBaselines {
+ public:
+  // What the rollouts are to generate beside the samples of `prompts`, the first of which is group
+  // `first_group`: `sampling` without randomness. Adds to what was asked for before.
+  std::vector<GroupRequest> Ask(int64_t step,
+                                int64_t version,
+                                const std::vector<Prompt>& prompts,
+                                int64_t first_group,
+                                const SamplingParams& sampling);
+  // Whether a sample answers one of those requests; all others are not ours.
+  static bool Owns(const Sample& sample) {
+    return ((sample.sample_id >> 12) & 0xfffu) == kBaselineEpoch;
+  }
+  // Keeps what a rollout generated. Internal: nobody asked for it. DataLoss: weights of another
+  // version sampled it.
+  absl::Status Put(const Sample& sample, const TextCodec& text);
+  // The reward of every group's greedy response. Internal: a response is missing, or the function
+  // gave another number of scores; else as RewardFunction::Score.
+  absl::StatusOr<std::map<int64_t, double>> Score(RewardFunction& reward) const;
+
+ private:
+  struct Baseline {
+    Prompt prompt;
+    int64_t version = 0;  // of the weights
+    bool answered = false;
+    RewardItem item;
+  };
+  std::map<int64_t, Baseline> baselines_;     // by group
+  std::map<uint64_t, int64_t> groups_;        // by sample id
+  std::map<uint64_t, uint64_t> of_same_row_;  // how often a data row was asked for
+};
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// Seconds and peak memory of each phase of a step.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
+#include "controller/store/progress.h"
+#include "controller/store/records.h"
+#include "controller/workers/worker_pool.h"
+
+namespace tandem {
+
+// One per step; one phase at a time; a phase may come several times (train and optimize alternate)
+// and is then added up. Not thread-safe.
+class PhaseRecorder {
+ public:
+  // The references must outlive the recorder.
+  PhaseRecorder(int64_t step, WorkerPool& pool, ProgressSink& progress, Clock& clock)
+      : step_(step), pool_(pool), progress_(progress), clock_(clock), started_(clock.Now()) {}
+
+  // Ends the phase before, if any.
+  void Begin(const std::string& phase);
+  // What a worker reported of the running phase; the ledgers of the others are their last ones.
+  void Report(const WorkerKey& key, const PhaseReport& report);
+  // The same of all workers of a role, by rank.
+  void Report(WorkerRole role, const std::vector<PhaseReport>& reports);
+  // What a worker reported of a phase that has ended. Does nothing if there was no such phase.
+  void ReportOf(const std::string& phase, const WorkerKey& key, const PhaseReport& report);
+  void End();
+
+  const std::vector<PhaseTime>& phases() const { return phases_; }
+  double Seconds(const std::string& phase) const;
+  double TotalSeconds() const { return absl::ToDoubleSeconds(clock_.Now() - started_); }
+
+ private:
+  const int64_t step_;
+  WorkerPool& pool_;
+  ProgressSink& progress_;
+  Clock& clock_;
+  PhaseTime* Find(const std::string& phase);
+  const absl::Time started_;
+  std::vector<PhaseTime> phases_;  // in the order of their first begin
+  std::string current_;
+  absl::Time current_start_;
+  std::map<WorkerKey, LedgerSnapshot> reported_;  // of the running phase
+};
+
+}  // namespace tandem

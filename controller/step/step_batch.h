@@ -1,0 +1,50 @@
+// Everything that belongs to one step while it is being made.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "controller/data/prompt.h"
+#include "controller/partial_rollout/tail_recorder.h"
+#include "controller/step/greedy_baselines.h"
+#include "controller/step/mini_batches.h"
+#include "controller/step/phase_recorder.h"
+#include "controller/step/step_metrics.h"
+#include "controller/store/records.h"
+
+namespace tandem {
+
+struct StepBatch {
+  StepBatch(int64_t step_number,
+            std::vector<Prompt> batch_prompts,
+            WorkerPool& pool,
+            ProgressSink& progress,
+            Clock& clock)
+      : step(step_number),
+        prompts(std::move(batch_prompts)),
+        phases(step_number, pool, progress, clock),
+        tail(clock) {}
+
+  const int64_t step;
+  // Group g is prompts[g]; dynamic sampling appends the prompts of further batches, and the groups
+  // that it drops have no samples any more.
+  std::vector<Prompt> prompts;
+  PhaseRecorder phases;
+  TailRecorder tail;  // of generation
+  StepFacts facts;
+  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
+  GreedyBaselines baselines;                   // asked for with remax alone
+  std::map<int64_t, double> baseline_rewards;  // theirs, by group
+  int64_t version = 0;                         // weights that sample it
+  int64_t rounds = 0;                          // of generation, with partial rollout
+  bool prefill_is_known = true;                // no rollout was lost while it was counted
+
+  // Of the pass over the samples that trains, or was the last.
+  int64_t epoch = 0;
+  std::vector<MiniBatch> plan;
+  int64_t mini_batch = -1;  // index of the one that trains
+};
+
+}  // namespace tandem

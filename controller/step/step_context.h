@@ -1,0 +1,56 @@
+// What a run is made of. Only main's assembly knows the concrete types.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "controller/data/prompt.h"
+#include "controller/data/prompt_source.h"
+#include "controller/data/text_codec.h"
+#include "controller/reward/reward_function.h"
+#include "controller/rollouts/parity_probe.h"
+#include "controller/rollouts/rollout_fleet.h"
+#include "controller/rollouts/weight_sync.h"
+#include "controller/store/checkpoint_index.h"
+#include "controller/store/progress.h"
+#include "controller/store/run_store.h"
+#include "controller/store/sample_store.h"
+#include "controller/store/tracker.h"
+#include "controller/workers/worker_pool.h"
+
+namespace tandem {
+
+class PartialRollout;
+
+// Everything outlives the train loop.
+struct RunParts {
+  WorkerPool& pool;
+  WeightSync& weights;
+  Serving& serving;
+  RestartBudget& budget;
+  PromptSource& prompts;
+  RewardFunction& reward;
+  const TextCodec& text;
+  SampleStore& samples;
+  Probe& probe;
+  RunStore& store;
+  Tracker& tracker;
+  ProgressSink& progress;
+  CheckpointIndex& checkpoints;
+  Clock& clock;
+  std::vector<Prompt> validation;
+  PartialRollout* partial = nullptr;  // where it is on
+  std::function<bool()> interrupted;  // a stop that does not wait for the end of the step
+};
+
+// Where a run stands between two steps.
+struct RunPosition {
+  int64_t finished_steps = 0;
+  int64_t version = 0;
+  DataPosition data;
+  double kl_coef = 0;            // of the next step's KL penalty in the reward
+  int64_t skipped_in_a_row = 0;  // optimizer steps without a finite gradient norm, the newest ones
+};
+
+}  // namespace tandem

@@ -1,0 +1,84 @@
+// What the train loop needs of the configuration, as plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <absl/time/time.h>
+
+#include "common/rollout_correction/rollout_correction.h"
+#include "common/types/sampling_params.h"
+#include "controller/algorithm/advantage_estimator.h"
+#include "controller/algorithm/group_filter.h"
+#include "controller/algorithm/kl_controller.h"
+#include "controller/balance/partition.h"
+#include "controller/partial_rollout/partial_options.h"
+#include "controller/partial_rollout/tail_recorder.h"
+#include "controller/step/run_length.h"
+#include "controller/workers/rollout_client.h"
+
+namespace tandem {
+
+struct TrainOptions {
+  // The run
+  int64_t total_steps = 1;
+  LengthLimit limit;             // what makes fewer of them
+  int64_t save_freq = -1;        // steps; <= 0: only at the end
+  int64_t test_freq = -1;        // steps; <= 0: only at the end
+  int64_t save_batch_freq = -1;  // steps; <= 0: never
+  bool val_before_train = true;
+  std::string run_dir;
+  std::string model_path;
+  bool exact_export = true;  // a checkpoint's bf16 export is what rollouts hold: not with float32
+  struct Lora {
+    bool merged = true;        // into what rollouts hold
+    std::string adapter_path;  // what training begins with; empty: nothing
+  };
+  std::optional<Lora> lora;  // none: all weights are trained
+  std::string config_yaml;   // resolved, for checkpoints
+  bool save_moments = true;  // of the optimizer, in checkpoints
+  absl::Duration register_timeout = absl::Seconds(60);
+
+  // Generation
+  int64_t train_batch_size = 8;  // prompts
+  int64_t samples_per_prompt = 8;
+  SamplingParams sampling;
+  int64_t max_prompt_tokens = 512;
+  int64_t max_model_len = 1024;  // tokens, prompt and response
+  SleepMode sleep = SleepMode::kDrainOnly;
+  TailOptions tail;   // what the end of generation costs
+  bool probe = true;  // verify resident weights and compare a probe batch in every step
+
+  PartialOptions partial;
+
+  // Validation
+  int64_t validation_samples = 1;  // per prompt
+  SamplingParams validation_sampling;
+
+  // Training
+  int64_t mini_batch_prompts = 8;
+  int64_t epochs = 1;    // over the samples of a step
+  bool shuffle = false;  // draw mini-batches in a seeded order
+  uint64_t shuffle_seed = 1;
+  Balance balance = Balance::kByLength;
+  bool recompute_old_log_probs = false;
+  bool need_reference = false;
+  bool compare_log_probs = true;
+  int64_t max_skipped_steps = 3;  // optimizer steps in a row
+
+  // Algorithm
+  GroupFilterOptions filter_groups;
+  std::string adv_estimator = "grpo";
+  bool greedy_baselines = false;  // the estimator compares with a greedy response's reward
+  AdvantageOptions advantage;
+  std::vector<std::string> gdpo_reward_keys;  // as advantage.component_weights
+  bool kl_in_reward = false;
+  double kl_coef = 0;  // of the first step
+  KlControl kl_control;
+  std::string kl_penalty = "kl";
+  RolloutCorrectionOptions correction;  // here with recompute_old_log_probs, else in the loss
+};
+
+}  // namespace tandem

@@ -1,0 +1,290 @@
+#include "controller/store/checkpoint_index.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/io_status.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/tensor_file/atomic_file.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr char kStateFile[] = "controller_state.json";
+constexpr char kFinished[] = "finished";
+constexpr char kLatest[] = "latest";
+constexpr char kCheckpointPrefix[] = "step_";
+constexpr char kTemporary[] = ".tmp";
+constexpr char kReplaced[] = ".replaced";
+constexpr int kFormat = 1;
+
+absl::Status FromError(const std::string& what, const std::error_code& error) {
+  return MakeStatus(IoErrorCode(error.value()), "{}: {}", what, error.message());
+}
+
+// The N of "step_N", nullopt for any other name.
+std::optional<int64_t> ParseStep(const std::string& name) {
+  if (name.rfind(kCheckpointPrefix, 0) != 0) return std::nullopt;
+  int64_t step = 0;
+  const char* begin = name.data() + std::strlen(kCheckpointPrefix);
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, step);
+  if (error != std::errc() || stop != end || step < 0) return std::nullopt;
+  return step;
+}
+
+// All step_N in `dir`, whole or not, oldest first.
+std::vector<CheckpointEntry> Folders(const std::string& dir) {
+  std::vector<CheckpointEntry> entries;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    const std::optional<int64_t> step = ParseStep(entry.path().filename().string());
+    if (step) entries.push_back({.step = *step, .path = entry.path().string()});
+  }
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return entries;
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> ListFiles(const std::string& path) {
+  std::map<std::string, int64_t> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    if (!it->is_regular_file(error)) continue;
+    const std::string name = fs::path(it->path()).lexically_relative(path).string();
+    if (name != kStateFile) files[name] = static_cast<int64_t>(it->file_size(error));
+  }
+  if (error) return FromError("cannot list " + path, error);
+  return files;
+}
+
+Json StateJson(const ControllerState& state) {
+  Json json;
+  json["format"] = kFormat;
+  json["step"] = state.step;
+  json["version"] = state.version;
+  json["data"] = {{"epoch", state.data.epoch}, {"row", state.data.row}};
+  json["store_step"] = state.store_step;
+  json["world_size"] = state.world_size;
+  json["moments"] = state.moments;
+  json["skipped_in_a_row"] = state.skipped_in_a_row;
+  if (state.kl_coef) json["kl_coef"] = *state.kl_coef;
+  if (state.planned_steps > 0) json["planned_steps"] = state.planned_steps;
+  json["files"] = state.files;
+  json["config"] = state.config_yaml;
+  return json;
+}
+
+// nlohmann throws on wrong types: they become a status here.
+absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::string& text) try {
+  const Json json = Json::parse(text);
+  if (json.at("format") != kFormat) {
+    return MakeStatus(absl::StatusCode::kDataLoss, "{}: format {} is not known here, {} is", path,
+                      json.at("format").dump(), kFormat);
+  }
+  ControllerState state;
+  state.step = json.at("step").get<int64_t>();
+  state.version = json.at("version").get<int64_t>();
+  state.data.epoch = json.at("data").at("epoch").get<uint64_t>();
+  state.data.row = json.at("data").at("row").get<int64_t>();
+  state.store_step = json.at("store_step").get<int64_t>();
+  state.world_size = json.at("world_size").get<int>();
+  state.moments = json.at("moments").get<bool>();
+  state.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
+  if (json.contains("kl_coef")) state.kl_coef = json.at("kl_coef").get<double>();
+  state.planned_steps = json.value("planned_steps", int64_t{0});
+  state.files = json.at("files").get<std::map<std::string, int64_t>>();
+  state.config_yaml = json.at("config").get<std::string>();
+  return state;
+} catch (const nlohmann::json::exception& e) {
+  return MakeStatus(absl::StatusCode::kDataLoss, "{} is damaged: {}", path, e.what());
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, int64_t keep) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) return FromError("cannot make folder " + dir, error);
+  CheckpointIndex index(dir, keep);
+  std::vector<fs::path> unfinished;
+  for (const auto& entry : fs::directory_iterator(dir, error)) {
+    if (entry.path().extension() == kTemporary &&
+        entry.path().filename().string().rfind(kCheckpointPrefix, 0) == 0) {
+      unfinished.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : unfinished) {
+    // Killed while a replayed step replaced its checkpoint: the old one is still whole.
+    const std::string name = path.filename().string();
+    const std::string original = dir + "/" + name.substr(0, name.find('.'));
+    if (path.stem().extension() == kReplaced && !fs::exists(original, error)) {
+      fs::rename(path, original, error);
+      continue;
+    }
+    LogInfo("removing unfinished checkpoint {}", path.string());
+    fs::remove_all(path, error);
+  }
+  return index;
+}
+
+absl::StatusOr<std::string> CheckpointIndex::Begin(int64_t step) {
+  const std::string path = fmt::format("{}/{}{}{}", dir_, kCheckpointPrefix, step, kTemporary);
+  std::error_code error;
+  fs::remove(dir_ + "/" + kFinished, error);
+  fs::remove_all(path, error);
+  fs::create_directories(path, error);
+  if (error) return FromError("cannot make folder " + path, error);
+  return path;
+}
+
+absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerState state) {
+  const std::string name = fmt::format("{}{}", kCheckpointPrefix, step);
+  const std::string final_path = dir_ + "/" + name;
+  const std::string temporary = final_path + kTemporary;
+  TANDEM_ASSIGN_OR_RETURN(state.files, ListFiles(temporary));
+  const Json json = StateJson(state);
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(temporary + "/" + kStateFile, json.dump(1) + "\n"));
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(temporary, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->is_directory()) TANDEM_RETURN_IF_ERROR(SyncDirectory(it->path().string()));
+  }
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(temporary));
+
+  // A replayed step replaces its checkpoint. Between the two renames there is none of this step:
+  // the older ones stand in for it.
+  const std::string replaced = final_path + kReplaced + kTemporary;
+  if (fs::exists(final_path, error)) {
+    fs::rename(final_path, replaced, error);
+    if (error) return FromError("cannot replace " + final_path, error);
+  }
+  fs::rename(temporary, final_path, error);
+  if (error) return FromError("cannot rename " + temporary, error);
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(dir_));
+  fs::remove_all(replaced, error);
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(dir_ + "/" + kLatest, name + "\n"));
+  Prune();
+  return final_path;
+}
+
+void CheckpointIndex::Abandon(int64_t step) {
+  std::error_code ignored;
+  fs::remove_all(fmt::format("{}/{}{}{}", dir_, kCheckpointPrefix, step, kTemporary), ignored);
+}
+
+std::vector<CheckpointEntry> CheckpointIndex::List() const {
+  std::vector<CheckpointEntry> entries = Folders(dir_);
+  std::erase_if(entries, [](const CheckpointEntry& entry) {
+    std::error_code error;
+    return !fs::exists(fs::path(entry.path) / kStateFile, error);
+  });
+  return entries;
+}
+
+FoundCheckpoint CheckpointIndex::FindNewest(const WholeCheck& whole) const {
+  FoundCheckpoint found;
+  std::vector<CheckpointEntry> entries = Folders(dir_);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    absl::Status status = ReadState(entry->path).status();
+    if (status.ok() && whole) status = whole(entry->path);
+    if (status.ok()) {
+      found.newest = *entry;
+      break;
+    }
+    found.left_out.push_back(fmt::format("{}: {}", entry->path, std::string(status.message())));
+  }
+  return found;
+}
+
+absl::StatusOr<ControllerState> CheckpointIndex::ReadState(const std::string& path) {
+  const std::string file = path + "/" + kStateFile;
+  std::error_code error;
+  if (!fs::exists(file, error)) {
+    return MakeStatus(absl::StatusCode::kNotFound, "{} is no complete checkpoint: it has no {}",
+                      path, kStateFile);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(file));
+  TANDEM_ASSIGN_OR_RETURN(ControllerState state, FromJson(file, text));
+  for (const auto& [name, bytes] : state.files) {
+    const auto size = fs::file_size(path + "/" + name, error);
+    if (error || static_cast<int64_t>(size) != bytes) {
+      return MakeStatus(absl::StatusCode::kDataLoss, "{}/{}: {}, {} bytes were written", path, name,
+                        error ? "missing" : fmt::format("{} bytes long", size), bytes);
+    }
+  }
+  return state;
+}
+
+std::string CheckpointIndex::HfExport(const std::string& path) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (fs::exists(entry.path() / "config.json", error)) return entry.path().string();
+  }
+  return fs::exists(path + "/config.json", error) ? path : "";
+}
+
+absl::Status CheckpointIndex::MarkFinished(int64_t step) {
+  return WriteFileAtomically(dir_ + "/" + kFinished, fmt::format("{}\n", step));
+}
+
+std::optional<int64_t> CheckpointIndex::FinishedStep() const {
+  int64_t step = -1;
+  std::ifstream(dir_ + "/" + kFinished) >> step;
+  return step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
+  // The folder is the user's choice: only what this index wrote moves, and nothing is deleted.
+  std::error_code error;
+  std::vector<fs::path> ours;
+  for (const auto& entry : fs::directory_iterator(dir_, error)) {
+    const std::optional<int64_t> at = ParseStep(entry.path().filename().string());
+    if (at && *at > step) ours.push_back(entry.path());
+  }
+  if (ours.empty()) return "";
+  std::string previous = dir_ + ".previous";
+  for (int n = 2; fs::exists(previous, error); ++n)
+    previous = fmt::format("{}.previous-{}", dir_, n);
+  if (looks_) return previous;
+  fs::create_directories(previous, error);
+  if (error) return FromError("cannot make folder " + previous, error);
+  for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that goes
+    if (fs::exists(fs::path(dir_) / name, error)) ours.emplace_back(fs::path(dir_) / name);
+  }
+  for (const fs::path& path : ours) {
+    fs::rename(path, fs::path(previous) / path.filename(), error);
+    if (error) return FromError("cannot move " + path.string() + " aside", error);
+  }
+  return previous;
+}
+
+void CheckpointIndex::Prune() const {
+  if (keep_ <= 0) return;
+  std::vector<CheckpointEntry> good;
+  for (CheckpointEntry& entry : List()) {
+    if (ReadState(entry.path).ok()) good.push_back(std::move(entry));
+  }
+  std::error_code error;
+  for (size_t i = 0; i + static_cast<size_t>(keep_) < good.size(); ++i) {
+    // Renamed first, so that a kill in the middle leaves no half of a checkpoint under its name.
+    const std::string doomed = good[i].path + kTemporary;
+    fs::rename(good[i].path, doomed, error);
+    fs::remove_all(doomed, error);
+    if (error) LogWarn("cannot remove old checkpoint {}: {}", good[i].path, error.message());
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+// What a person at the terminal sees of a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "controller/store/records.h"
+
+namespace tandem {
+
+// "N of N token log-probs identical": rollout against trainer, before the first optimizer step.
+struct LogProbComparison {
+  int64_t compared = 0;
+  int64_t identical = 0;
+  double max_abs_difference = 0;
+  double mean_abs_difference = 0;
+};
+
+// How a run ended, and where its files are.
+struct RunSummary {
+  bool completed = false;   // all steps done, no error
+  std::string error;        // why not
+  int64_t steps = 0;        // finished
+  int64_t total_steps = 0;  // of the run, which may have become shorter; 0: as it began
+  int64_t restarts = 0;     // of workers
+  double seconds = 0;
+  std::string checkpoint;  // newest complete one, empty if none
+  // Of the whole run, those made before a resume included.
+  std::vector<StepRecord> step_records;
+  std::vector<EvaluationRecord> evaluations;
+};
+
+// Called from the train loop's thread, in the order of the events. Must return quickly and cannot
+// fail a run.
+class ProgressSink {
+ public:
+  virtual ~ProgressSink() = default;
+
+  virtual void OnRunStart(const RunInfo& info) = 0;
+  virtual void OnPhase(int64_t step, const std::string& phase) = 0;
+  // `done` of `total` in the current phase, e.g. samples generated.
+  virtual void OnPhaseProgress(int64_t step, int64_t done, int64_t total) = 0;
+  virtual void OnLogProbs(int64_t step, const LogProbComparison& comparison) = 0;
+  // The run ends after `steps`, fewer than OnRunStart said.
+  virtual void OnShortened(int64_t steps) = 0;
+  virtual void OnStep(const StepRecord& record) = 0;
+  virtual void OnEvaluation(const EvaluationRecord& record) = 0;
+  // A loss, a recovery, a checkpoint: one line.
+  virtual void OnMessage(const std::string& text) = 0;
+  virtual void OnRunEnd(const RunSummary& summary) = 0;
+};
+
+}  // namespace tandem

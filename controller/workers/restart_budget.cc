@@ -1,0 +1,29 @@
+#include "controller/workers/restart_budget.h"
+
+#include "common/base/status_macros.h"
+
+namespace tandem {
+
+absl::Status RestartBudget::Spend(const absl::Status& reason) {
+  constexpr int kAttemptsPerIncident = 4;
+  if (attempts_ > 0 && attempts_ < kAttemptsPerIncident) {
+    ++attempts_;
+    return absl::OkStatus();
+  }
+  if (spent_ >= limit_) {
+    gave_up_ = true;
+    absl::Status used_up =
+        Internal("gave up after {} {} (cluster.max_restarts): {}", spent(),
+                 spent() == 1 ? "recovery" : "recoveries", std::string(reason.message()));
+    // Who it was, for people.
+    reason.ForEachPayload([&used_up](absl::string_view url, const absl::Cord& payload) {
+      used_up.SetPayload(url, payload);
+    });
+    return used_up;
+  }
+  ++spent_;
+  attempts_ = 1;
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,132 @@
+// A collective call: made on every trainer at once.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/base/failure_origin.h"
+#include "common/base/status_macros.h"
+#include "controller/workers/worker_pool.h"
+
+namespace tandem {
+
+// True for codes that mean a peer is gone, late or another incarnation, and may come back.
+inline bool IsPeerFailure(const absl::Status& status) {
+  if (StayedAway(status)) return false;
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsAborted(status) || absl::IsCancelled(status);
+}
+
+// `status` with another message.
+inline absl::Status WithMessage(const absl::Status& status, const std::string& message) {
+  if (status.ok()) return status;
+  absl::Status other(status.code(), message);
+  status.ForEachPayload([&other](absl::string_view url, const absl::Cord& payload) {
+    other.SetPayload(url, payload);
+  });
+  return other;
+}
+
+// How much a failed call says of the reason: the answer of the rank that failed itself tells more
+// than that of one which only noticed, and that more than a call that was given up.
+inline int Telling(const absl::Status& status) {
+  if (status.ok()) return 0;
+  if (absl::IsCancelled(status)) return 1;
+  return OriginOf(status) == FailureOrigin::kAnotherRank ? 2 : 3;
+}
+
+// How long a rank that failed may take to say so after another one noticed.
+inline constexpr std::chrono::seconds kOwnReasonGrace{3};
+
+// `status`, with which a call to trainer `rank` ended, under the name of the worker that it is
+// about; marks that one lost if nobody answered there.
+inline absl::Status NamedFailure(WorkerPool& pool,
+                                 int rank,
+                                 int64_t incarnation,
+                                 const absl::Status& status) {
+  const WorkerKey trainer{WorkerRole::kTrainer, rank};
+  if (absl::IsCancelled(status)) {
+    return absl::CancelledError(trainer.Text() + " fell silent; its call was given up");
+  }
+  if (OriginOf(status) == FailureOrigin::kPartner) {
+    const WorkerKey rollout{WorkerRole::kRollout, rank};
+    const auto client = pool.rollout(rank);
+    if (absl::IsUnavailable(status) && client.ok()) {
+      pool.MarkLost(rollout, (*client)->incarnation());
+    }
+    return Annotate(status, fmt::format("{} (says {})", rollout.Text(), trainer.Text()));
+  }
+  const bool noticed = OriginOf(status) == FailureOrigin::kAnotherRank;
+  if (absl::IsUnavailable(status) && !noticed && !AnsweredByWorker(status)) {
+    pool.MarkLost(trainer, incarnation);
+  }
+  return Annotate(status, trainer.Text());
+}
+
+// Runs `call(TrainerClient&, rank) -> StatusOr<Result>` on all ranks, one thread each, and returns
+// the results by rank. A failure cancels the calls to the others, which would wait for the missing
+// rank otherwise; if it only says that another rank failed, that one has `grace` to answer before.
+// Reported is the failure that says most (Telling), of equals the first, prefixed by the rank.
+// Once `interrupted` (polled; empty: never) says so, all calls are cancelled: Cancelled.
+template <typename Result, typename Call>
+absl::StatusOr<std::vector<Result>> OnAllTrainers(
+    WorkerPool& pool,
+    const Call& call,
+    const std::function<bool()>& interrupted = {},
+    std::chrono::milliseconds grace = kOwnReasonGrace) {
+  std::vector<std::shared_ptr<TrainerClient>> clients;
+  for (int rank = 0; rank < pool.pairs(); ++rank) {
+    TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
+    clients.push_back(std::move(client));
+  }
+  std::vector<Result> results(clients.size());
+  std::mutex mutex;
+  std::condition_variable changed;
+  absl::Status failure;
+  size_t running = clients.size();
+  const auto run = [&](size_t rank) {
+    TrainerClient& client = *clients[rank];
+    absl::StatusOr<Result> result = call(client, static_cast<int>(rank));
+    std::lock_guard lock(mutex);
+    --running;
+    changed.notify_all();
+    if (result.ok()) {
+      results[rank] = std::move(result).value();
+    } else if (Telling(result.status()) > Telling(failure)) {
+      failure = NamedFailure(pool, static_cast<int>(rank), client.incarnation(), result.status());
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (size_t rank = 0; rank < clients.size(); ++rank) threads.emplace_back(run, rank);
+  std::unique_lock lock(mutex);
+  while (!changed.wait_for(lock, std::chrono::milliseconds(50),
+                           [&] { return running == 0 || !failure.ok(); })) {
+    if (interrupted && interrupted()) failure = absl::CancelledError("interrupted");
+  }
+  if (OriginOf(failure) == FailureOrigin::kAnotherRank) {
+    changed.wait_for(lock, grace, [&] {
+      return running == 0 || OriginOf(failure) != FailureOrigin::kAnotherRank;
+    });
+  }
+  // A thread may not have made its call yet: cancel until all have come back.
+  while (running > 0) {
+    for (const auto& client : clients) client->CancelAll();
+    changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return running == 0; });
+  }
+  lock.unlock();
+  threads.clear();
+  TANDEM_RETURN_IF_ERROR(failure);
+  return results;
+}
+
+}  // namespace tandem

@@ -1,0 +1,128 @@
+#include "controller/workers/worker_pool.h"
+
+#include <thread>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr char kStayedAwayUrl[] = "tandem.StayedAway";
+
+// The client of `key`'s ready worker, made anew when the incarnation changed.
+template <typename Client, typename Make>
+absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
+    const WorkerRegistry& registry,
+    const WorkerKey& key,
+    std::map<int, std::shared_ptr<Client>>& clients,
+    const Make& make) {
+  const std::optional<WorkerEntry> entry = registry.Ready(key);
+  if (!entry) {
+    return MakeStatus(absl::StatusCode::kUnavailable, "{} is not there", key.Text());
+  }
+  std::shared_ptr<Client>& client = clients[key.rank];
+  if (client == nullptr || client->incarnation() != entry->incarnation) {
+    TANDEM_ASSIGN_OR_RETURN(client, make(*entry));
+  }
+  return client;
+}
+
+}  // namespace
+
+bool StayedAway(const absl::Status& status) {
+  return status.GetPayload(kStayedAwayUrl).has_value();
+}
+
+absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
+                                           const std::function<bool()>& interrupted) {
+  const absl::Time deadline = clock_.Now() + timeout;
+  std::vector<std::string> missing = registry_.Missing();
+  if (!missing.empty()) LogInfo("waiting for {}", fmt::join(missing, ", "));
+  while (!missing.empty()) {
+    if (interrupted && interrupted()) return absl::CancelledError("interrupted");
+    if (clock_.Now() >= deadline) {
+      absl::Status status = MakeStatus(
+          absl::StatusCode::kDeadlineExceeded,
+          "after {} these workers are still missing: {}; the end of their logs says why (under a "
+          "launcher logs/ROLE-RANK.log in the run directory). Where they only take longer to "
+          "start, raise cluster.register_timeout_seconds",
+          absl::FormatDuration(timeout), fmt::join(missing, ", "));
+      status.SetPayload(kStayedAwayUrl, absl::Cord("1"));
+      return status;
+    }
+    clock_.Sleep(absl::Milliseconds(20));
+    missing = registry_.Missing();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<TrainerClient>> WorkerPool::trainer(int rank) {
+  std::lock_guard lock(mutex_);
+  return CurrentClient(registry_, {WorkerRole::kTrainer, rank}, trainers_, factory_.trainer);
+}
+
+absl::StatusOr<std::shared_ptr<RolloutClient>> WorkerPool::rollout(int rank) {
+  std::lock_guard lock(mutex_);
+  return CurrentClient(registry_, {WorkerRole::kRollout, rank}, rollouts_, factory_.rollout);
+}
+
+std::vector<int64_t> WorkerPool::TrainerIncarnations() const {
+  std::vector<int64_t> incarnations;
+  for (int rank = 0; rank < pairs_; ++rank) {
+    const auto entry = registry_.Ready({WorkerRole::kTrainer, rank});
+    incarnations.push_back(entry ? entry->incarnation : 0);
+  }
+  return incarnations;
+}
+
+LedgerSnapshot WorkerPool::Ledger(const WorkerKey& key) const {
+  const auto entry = registry_.Find(key);
+  return entry ? entry->news.ledger : LedgerSnapshot{};
+}
+
+void WorkerPool::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger) {
+  registry_.NoteLedger(key, ledger);
+}
+
+void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
+  registry_.MarkLost(key, incarnation);
+}
+
+void WorkerPool::CancelCallsToLost() {
+  for (const WorkerKey& key : registry_.DetectLost()) {
+    LogWarn("{} has been silent for too long: lost", key.Text());
+  }
+  std::lock_guard lock(mutex_);
+  const auto is_current = [this](const WorkerKey& key, int64_t incarnation) {
+    const auto entry = registry_.Ready(key);
+    return entry && entry->incarnation == incarnation;
+  };
+  for (const auto& [rank, client] : trainers_) {
+    if (client && !is_current({WorkerRole::kTrainer, rank}, client->incarnation())) {
+      client->CancelAll();
+    }
+  }
+  for (const auto& [rank, client] : rollouts_) {
+    if (client && !is_current({WorkerRole::kRollout, rank}, client->incarnation())) {
+      client->CancelAll();
+    }
+  }
+}
+
+void WorkerPool::ShutdownAll() {
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < pairs_; ++rank) {
+    threads.emplace_back([this, rank] {
+      if (auto client = rollout(rank); client.ok()) (void)(*client)->Shutdown();
+    });
+    threads.emplace_back([this, rank] {
+      if (auto client = trainer(rank); client.ok()) (void)(*client)->Shutdown();
+    });
+  }
+}
+
+}  // namespace tandem

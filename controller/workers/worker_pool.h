@@ -1,0 +1,77 @@
+// The clients of all workers, one per rank and incarnation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
+#include "controller/workers/rollout_client.h"
+#include "controller/workers/trainer_client.h"
+#include "controller/workers/worker_registry.h"
+
+namespace tandem {
+
+// Whether `status` is that of a WaitUntilComplete whose time was over: who stayed away so long is
+// not waited for again, by any recovery.
+bool StayedAway(const absl::Status& status);
+
+// How clients are made: over gRPC, or fakes.
+struct ClientFactory {
+  std::function<absl::StatusOr<std::shared_ptr<TrainerClient>>(const WorkerEntry&)> trainer;
+  std::function<absl::StatusOr<std::shared_ptr<RolloutClient>>(const WorkerEntry&)> rollout;
+};
+
+// Thread-safe.
+class WorkerPool {
+ public:
+  // `registry` and `clock` must outlive the pool.
+  WorkerPool(WorkerRegistry& registry, ClientFactory factory, int pairs, Clock& clock)
+      : registry_(registry), factory_(std::move(factory)), pairs_(pairs), clock_(clock) {}
+
+  int pairs() const { return pairs_; }
+
+  // Blocks until every worker is ready. DeadlineExceeded names those that are missing, and is
+  // StayedAway; Cancelled: `interrupted` returned true.
+  absl::Status WaitUntilComplete(absl::Duration timeout, const std::function<bool()>& interrupted);
+
+  // The client of the ready worker of that rank. Unavailable: there is none.
+  absl::StatusOr<std::shared_ptr<TrainerClient>> trainer(int rank);
+  absl::StatusOr<std::shared_ptr<RolloutClient>> rollout(int rank);
+
+  // Of all trainers, by rank; 0 where none is ready.
+  std::vector<int64_t> TrainerIncarnations() const;
+
+  // What the worker said of its memory last, with a heartbeat or a report; empty if it never did.
+  LedgerSnapshot Ledger(const WorkerKey& key) const;
+  void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
+  std::string numerics_class() const { return registry_.numerics_class(); }
+
+  // A call failed as if the worker were gone; it counts as ready again with its next heartbeat.
+  void MarkLost(const WorkerKey& key, int64_t incarnation);
+  // Ends the calls to workers that fell silent or were replaced. Called now and then by a thread of
+  // its own, so that no call waits for a dead worker's deadline.
+  void CancelCallsToLost();
+
+  // Asks every known worker to end, all at once. Errors are ignored: who does not answer is gone.
+  void ShutdownAll();
+
+ private:
+  WorkerRegistry& registry_;
+  const ClientFactory factory_;
+  const int pairs_;
+  Clock& clock_;
+  std::mutex mutex_;
+  std::map<int, std::shared_ptr<TrainerClient>> trainers_;  // guarded by mutex_
+  std::map<int, std::shared_ptr<RolloutClient>> rollouts_;  // guarded by mutex_
+};
+
+}  // namespace tandem

@@ -1,0 +1,270 @@
+#include "controller/workers/worker_registry.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "common/base/status_macros.h"
+#include "common/cluster/protocol.h"
+
+namespace tandem {
+namespace {
+
+// A GPU's number is its process's own (CUDA_VISIBLE_DEVICES): its UUID tells.
+bool ShareDevice(const Announcement& a, const Announcement& b) {
+  if (a.boot_id != b.boot_id || a.device_uuid != b.device_uuid) return false;
+  return !a.device_uuid.empty() || a.device == b.device;
+}
+
+std::string DeviceText(const Announcement& announcement) {
+  if (announcement.device_uuid.empty()) return announcement.device;
+  return announcement.device + ", GPU " + announcement.device_uuid;
+}
+
+}  // namespace
+
+std::string RoleName(WorkerRole role) {
+  return role == WorkerRole::kTrainer ? "trainer" : "rollout";
+}
+
+absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcement) {
+  std::lock_guard lock(mutex_);
+  const WorkerKey& key = announcement.key;
+  TANDEM_RETURN_IF_ERROR(CheckAnnouncement(announcement));
+  TANDEM_RETURN_IF_ERROR(CheckNumerics(key, announcement.numerics_class));
+  TANDEM_RETURN_IF_ERROR(CheckChoices(announcement));
+
+  const auto existing = workers_.find(key);
+  const bool same_process = existing != workers_.end() &&
+                            existing->second.announcement.boot_nonce == announcement.boot_nonce;
+  if (!same_process && existing != workers_.end() && announcement.incarnation != 0) {
+    return MakeStatus(absl::StatusCode::kAborted, "{} has been taken over by process {}",
+                      key.Text(), existing->second.announcement.pid);
+  }
+  int64_t& last = last_incarnation_[key];
+  WorkerEntry entry;
+  if (same_process) {
+    entry = existing->second;
+  } else {
+    entry.incarnation = announcement.incarnation != 0 ? announcement.incarnation : last + 1;
+    last = std::max(last, entry.incarnation);
+  }
+  entry.announcement = announcement;
+  entry.last_heartbeat = clock_.Now();
+  entry.news.numerics_class = announcement.numerics_class;
+  entry.state = announcement.numerics_class.empty() ? WorkerEntry::State::kStarting
+                                                    : WorkerEntry::State::kReady;
+  workers_[key] = entry;
+  return entry.incarnation;
+}
+
+absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement) const {
+  const WorkerKey& key = announcement.key;
+  if (announcement.protocol != kProtocolVersion) {
+    return InvalidArgument("{} speaks protocol {}, this controller {}: use binaries of one build",
+                           key.Text(), announcement.protocol, kProtocolVersion);
+  }
+  const std::string other_build = OtherBuild(announcement);
+  if (!other_build.empty() && !options_.allow_other_build) {
+    return FailedPrecondition(
+        "{}: what one sends the other may not understand, and their results may differ; start all "
+        "programs from one build (--version tells which), or set cluster.allow_other_build=true",
+        other_build);
+  }
+  const bool is_trainer = key.role == WorkerRole::kTrainer;
+  const int count = is_trainer ? options_.trainers : options_.rollouts;
+  if (key.rank < 0 || key.rank >= count) {
+    return InvalidArgument("{} is out of range: cluster.{}s is {}, so ranks are 0 to {}",
+                           key.Text(), RoleName(key.role), count, count - 1);
+  }
+  const WorkerKey partner{is_trainer ? WorkerRole::kRollout : WorkerRole::kTrainer, key.rank};
+  const auto found = workers_.find(partner);
+  if (found != workers_.end() && found->second.state != WorkerEntry::State::kLost) {
+    const Announcement& other = found->second.announcement;
+    if (!ShareDevice(announcement, other)) {
+      return FailedPrecondition(
+          "{} (device {}, host {}) and its partner {} (device {}, host {}) must share one device: "
+          "start them on the same host with the same --device",
+          key.Text(), DeviceText(announcement), announcement.boot_id, partner.Text(),
+          DeviceText(other), other.boot_id);
+    }
+  }
+  if (!announcement.tokenizer_digest.empty() &&
+      announcement.tokenizer_digest != options_.tokenizer_digest) {
+    return FailedPrecondition(
+        "{} loaded another tokenizer (digest {}) than the controller (digest {}): give both the "
+        "same model directory",
+        key.Text(), announcement.tokenizer_digest, options_.tokenizer_digest);
+  }
+  return absl::OkStatus();
+}
+
+std::string WorkerRegistry::OtherBuild(const Announcement& announcement) const {
+  if (announcement.build_id == options_.build_id) return "";
+  return fmt::format("{} is of another build ({}) than this controller ({})",
+                     announcement.key.Text(), announcement.build, options_.build);
+}
+
+std::string WorkerRegistry::builds() const {
+  std::lock_guard lock(mutex_);
+  std::string builds = options_.build;
+  for (const auto& [key, entry] : workers_) {
+    if (OtherBuild(entry.announcement).empty()) continue;
+    builds += fmt::format("; {}: {}", key.Text(), entry.announcement.build);
+  }
+  return builds;
+}
+
+absl::Status WorkerRegistry::CheckNumerics(const WorkerKey& key,
+                                           const std::string& numerics_class) const {
+  if (numerics_class.empty()) return absl::OkStatus();
+  for (const auto& [other, entry] : workers_) {
+    if (other == key || entry.state == WorkerEntry::State::kLost) continue;
+    if (entry.news.numerics_class.empty() || entry.news.numerics_class == numerics_class) continue;
+    return FailedPrecondition(
+        "{} computes as {}, {} as {}: their bits would differ; run all workers on one kind of "
+        "machine",
+        key.Text(), numerics_class, other.Text(), entry.news.numerics_class);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckChoices(const Announcement& announcement) const {
+  for (const auto& [other, entry] : workers_) {
+    if (other == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
+    const NumericsChoices& theirs = entry.announcement.numerics_choices;
+    for (const auto& [part, choice] : announcement.numerics_choices) {
+      const auto found = theirs.find(part);
+      if (found == theirs.end() || found->second == choice) continue;
+      return FailedPrecondition(
+          "{} computes {} by {}, {} by {}: their bits would differ; run all workers on GPUs of one "
+          "kind with one driver and one cuBLASLt (a worker's log says why it has its own kernels), "
+          "or all with TANDEM_CUDA_LINEAR=own in their environment",
+          announcement.key.Text(), part, choice, other.Text(), found->second);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const {
+  const auto found = workers_.find(key);
+  if (found == workers_.end()) {
+    return MakeStatus(absl::StatusCode::kNotFound, "{} has not registered with this controller",
+                      key.Text());
+  }
+  if (found->second.incarnation != incarnation) {
+    return MakeStatus(absl::StatusCode::kAborted,
+                      "{} incarnation {} has been replaced by incarnation {} (process {})",
+                      key.Text(), incarnation, found->second.incarnation,
+                      found->second.announcement.pid);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerRegistry::CheckCurrent(const WorkerKey& key, int64_t incarnation) const {
+  std::lock_guard lock(mutex_);
+  return CheckCurrentLocked(key, incarnation);
+}
+
+void WorkerRegistry::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger) {
+  std::lock_guard lock(mutex_);
+  if (const auto worker = workers_.find(key); worker != workers_.end()) {
+    worker->second.news.ledger = ledger;
+  }
+}
+
+absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
+                                       int64_t incarnation,
+                                       HeartbeatNews news) {
+  std::lock_guard lock(mutex_);
+  TANDEM_RETURN_IF_ERROR(CheckCurrentLocked(key, incarnation));
+  TANDEM_RETURN_IF_ERROR(CheckNumerics(key, news.numerics_class));
+  WorkerEntry& entry = workers_.at(key);
+  if (news.numerics_class.empty()) news.numerics_class = entry.news.numerics_class;
+  entry.news = std::move(news);
+  entry.last_heartbeat = clock_.Now();
+  entry.state = entry.news.numerics_class.empty() ? WorkerEntry::State::kStarting
+                                                  : WorkerEntry::State::kReady;
+  return absl::OkStatus();
+}
+
+std::vector<WorkerKey> WorkerRegistry::DetectLost() {
+  std::lock_guard lock(mutex_);
+  std::vector<WorkerKey> lost;
+  for (auto& [key, entry] : workers_) {
+    // A starting worker loads its model and sends nothing yet: the register timeout covers it.
+    if (entry.state != WorkerEntry::State::kReady) continue;
+    if (clock_.Now() - entry.last_heartbeat < options_.heartbeat_timeout) continue;
+    entry.state = WorkerEntry::State::kLost;
+    lost.push_back(key);
+  }
+  return lost;
+}
+
+void WorkerRegistry::MarkLost(const WorkerKey& key, int64_t incarnation) {
+  std::lock_guard lock(mutex_);
+  if (CheckCurrentLocked(key, incarnation).ok()) {
+    workers_.at(key).state = WorkerEntry::State::kLost;
+  }
+}
+
+std::optional<WorkerEntry> WorkerRegistry::Find(const WorkerKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto found = workers_.find(key);
+  if (found == workers_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<WorkerEntry> WorkerRegistry::Ready(const WorkerKey& key) const {
+  std::optional<WorkerEntry> entry = Find(key);
+  if (entry && entry->state != WorkerEntry::State::kReady) return std::nullopt;
+  return entry;
+}
+
+std::vector<WorkerEntry> WorkerRegistry::Workers() const {
+  std::lock_guard lock(mutex_);
+  std::vector<WorkerEntry> workers;
+  for (const auto& [key, entry] : workers_) workers.push_back(entry);
+  return workers;
+}
+
+std::vector<std::string> WorkerRegistry::Missing() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> missing;
+  for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
+    const int count = role == WorkerRole::kTrainer ? options_.trainers : options_.rollouts;
+    for (int rank = 0; rank < count; ++rank) {
+      const WorkerKey key{role, rank};
+      const auto found = workers_.find(key);
+      if (found == workers_.end()) {
+        missing.push_back(key.Text() + " (never registered)");
+      } else if (found->second.state == WorkerEntry::State::kStarting) {
+        missing.push_back(key.Text() + " (registered, still starting)");
+      } else if (found->second.state == WorkerEntry::State::kLost) {
+        missing.push_back(fmt::format("{} (lost; last seen in phase {}, last action {})",
+                                      key.Text(), found->second.news.phase,
+                                      found->second.news.last_action));
+      }
+    }
+  }
+  return missing;
+}
+
+std::string WorkerRegistry::kernel_sets() const {
+  std::lock_guard lock(mutex_);
+  std::set<std::string> names;
+  for (const auto& [key, entry] : workers_) {
+    if (!entry.announcement.kernel_set.empty()) names.insert(entry.announcement.kernel_set);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string WorkerRegistry::numerics_class() const {
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, entry] : workers_) {
+    if (!entry.news.numerics_class.empty()) return entry.news.numerics_class;
+  }
+  return "";
+}
+
+}  // namespace tandem
