@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "common/base/build_info.h"
-#include "common/base/exit_code.h"
-#include "common/base/fault_point.h"
 #include "common/base/log.h"
-#include "common/base/named_thread.h"
 #include "common/base/status_macros.h"
 #include "common/config/loaded_config.h"
-#include "common/rpc/status_convert.h"
+#include "common/net/grpc_status.h"
+#include "common/process/exit_code.h"
+#include "common/process/fault_injection.h"
+#include "common/process/named_thread.h"
 #include "controller/assembly/assembly.h"
 #include "controller/assembly/dry_run.h"
 #include "controller/report/console_progress.h"

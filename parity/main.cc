@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/build_info.h"
-#include "common/base/cores.h"
 #include "common/base/log.h"
+#include "common/process/cores.h"
 #include "parity/parity.h"
 #include "trainer_worker/losses/policy_loss.h"
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/base/status_macros.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "common/text/tokenizer.h"
 #include "parity/row_trace.h"
 

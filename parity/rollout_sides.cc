@@ -6,7 +6,7 @@
 
 #include "common/base/status_macros.h"
 #include "parity/sides.h"
-#include "rollout_worker/weight_storage.h"
+#include "rollout_worker/weights/weight_storage.h"
 
 namespace tandem {
 namespace {

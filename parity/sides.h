@@ -15,7 +15,7 @@
 #include "common/ops/forward_ops.h"
 #include "common/types/sample.h"
 #include "parity/op_watch.h"
-#include "rollout_worker/generator.h"
+#include "rollout_worker/generation/generator.h"
 
 namespace tandem {
 

@@ -16,12 +16,12 @@
 #include "common/backend/backend.h"
 #include "common/base/bounded_queue.h"
 #include "common/base/clock.h"
-#include "common/base/named_thread.h"
 #include "common/device/ledger.h"
 #include "common/model_spec/model_spec.h"
+#include "common/process/named_thread.h"
 #include "common/text/tokenizer.h"
-#include "rollout_worker/generator.h"
-#include "rollout_worker/lifecycle.h"
+#include "rollout_worker/generation/generator.h"
+#include "rollout_worker/weights/rollout_memory.h"
 
 namespace tandem {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "common/rpc/status_convert.h"
-#include "common/wire/sample_codec.h"
+#include "common/net/grpc_status.h"
+#include "common/net/sample_codec.h"
 
 namespace tandem {
 

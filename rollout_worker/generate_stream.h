@@ -8,7 +8,7 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "rollout_worker/generator.h"
+#include "rollout_worker/generation/generator.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 
 namespace tandem {

@@ -6,10 +6,10 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/status_convert.h"
-#include "common/wire/ledger_codec.h"
-#include "common/wire/sample_codec.h"
-#include "common/wire/update_codec.h"
+#include "common/net/grpc_status.h"
+#include "common/net/ledger_codec.h"
+#include "common/net/sample_codec.h"
+#include "common/net/update_codec.h"
 #include "rollout_worker/generate_stream.h"
 
 namespace tandem {

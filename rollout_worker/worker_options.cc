@@ -8,10 +8,10 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/cluster/listen_address.h"
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/lora/lora_spec.h"
+#include "common/net/listen_address.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

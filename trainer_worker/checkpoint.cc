@@ -6,15 +6,15 @@
 
 #include <absl/strings/numbers.h>
 
-#include "common/base/fault_point.h"
 #include "common/base/status_macros.h"
-#include "common/model_spec/memory_formulas.h"
+#include "common/comm/agreement.h"
+#include "common/formats/checkpoint_dir.h"
+#include "common/formats/hf_export.h"
+#include "common/formats/training_state.h"
+#include "common/memory/memory_formulas.h"
 #include "common/model_spec/row_ranges.h"
-#include "common/tensor_file/checkpoint_dir.h"
-#include "common/tensor_file/hf_export.h"
-#include "common/tensor_file/training_state.h"
-#include "trainer_worker/agreement.h"
-#include "trainer_worker/master_rows.h"
+#include "common/process/fault_injection.h"
+#include "trainer_worker/weight_sync/master_rows.h"
 
 namespace tandem {
 namespace {

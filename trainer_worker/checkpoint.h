@@ -13,10 +13,10 @@
 #include <absl/status/statusor.h>
 
 #include "common/comm/communicator.h"
+#include "common/formats/training_state.h"
 #include "common/model_spec/model_spec.h"
-#include "common/tensor_file/training_state.h"
-#include "trainer_worker/optimizer.h"
-#include "trainer_worker/parameter_shard.h"
+#include "trainer_worker/shard/optimizer.h"
+#include "trainer_worker/shard/parameter_shard.h"
 
 namespace tandem {
 

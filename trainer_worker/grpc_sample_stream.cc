@@ -6,9 +6,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/status_macros.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/status_convert.h"
-#include "common/wire/sample_codec.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/net/sample_codec.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem {

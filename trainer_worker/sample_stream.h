@@ -10,7 +10,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/types/sample.h"
-#include "trainer_worker/mini_batch.h"
+#include "trainer_worker/forward_backward/mini_batch.h"
 
 namespace tandem {
 

@@ -5,16 +5,16 @@
 #include <absl/time/clock.h>
 
 #include "common/backend/cpu_backend.h"
-#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/comm/agreement.h"
 #include "common/model_spec/row_ranges.h"
-#include "trainer_worker/agreement.h"
+#include "common/process/fault_injection.h"
 #include "trainer_worker/checkpoint.h"
-#include "trainer_worker/hf_rows.h"
-#include "trainer_worker/lora/adapter_files.h"
-#include "trainer_worker/lora/lora_oracle.h"
-#include "trainer_worker/master_rows.h"
+#include "trainer_worker/trained_weights/adapter_files.h"
+#include "trainer_worker/trained_weights/lora_reference.h"
+#include "trainer_worker/weight_sync/hf_rows.h"
+#include "trainer_worker/weight_sync/master_rows.h"
 
 namespace tandem {
 namespace {

@@ -14,13 +14,13 @@
 
 #include "common/backend/backend.h"
 #include "common/device/ledger.h"
-#include "common/weights/update_client.h"
-#include "common/weights/weight_check.h"
-#include "trainer_worker/changed_share.h"
-#include "trainer_worker/group_handle.h"
+#include "trainer_worker/rank_group.h"
 #include "trainer_worker/sample_stream.h"
+#include "trainer_worker/shard/changed_weights.h"
 #include "trainer_worker/trainer_commands.h"
 #include "trainer_worker/training_session.h"
+#include "trainer_worker/weight_sync/update_client.h"
+#include "trainer_worker/weight_sync/weight_check.h"
 
 namespace tandem {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/types/ledger_snapshot.h"
-#include "common/weights/weight_check.h"
-#include "trainer_worker/mini_batch.h"
-#include "trainer_worker/optimizer.h"
+#include "trainer_worker/forward_backward/mini_batch.h"
+#include "trainer_worker/shard/optimizer.h"
+#include "trainer_worker/weight_sync/weight_check.h"
 
 namespace tandem {
 

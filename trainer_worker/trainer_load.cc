@@ -1,9 +1,9 @@
 // How a trainer comes by its weights: Trainer::Reset's half that reads files.
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "trainer_worker/agreement.h"
+#include "common/comm/agreement.h"
 #include "trainer_worker/checkpoint.h"
-#include "trainer_worker/lora/adapter_files.h"
+#include "trainer_worker/trained_weights/adapter_files.h"
 #include "trainer_worker/trainer.h"
 
 namespace tandem {

@@ -5,8 +5,8 @@
 #include "common/base/device_lost.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/status_convert.h"
-#include "common/wire/ledger_codec.h"
+#include "common/net/grpc_status.h"
+#include "common/net/ledger_codec.h"
 
 namespace tandem {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "trainer_worker/agreement.h"
-#include "trainer_worker/give_back.h"
-#include "trainer_worker/lora/adapter_gradients.h"
-#include "trainer_worker/lora/lora_tensor_source.h"
-#include "trainer_worker/lora/unmerged_gradients.h"
-#include "trainer_worker/shard_tensor_source.h"
+#include "common/comm/agreement.h"
+#include "trainer_worker/shard/give_back.h"
+#include "trainer_worker/trained_weights/adapter_gradients.h"
+#include "trainer_worker/trained_weights/unmerged_gradients.h"
+#include "trainer_worker/weight_sync/lora_tensor_source.h"
+#include "trainer_worker/weight_sync/shard_tensor_source.h"
 
 namespace tandem {
 namespace {

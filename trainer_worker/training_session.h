@@ -10,15 +10,15 @@
 
 #include "common/comm/ordered_communicator.h"
 #include "common/device/ledger.h"
+#include "common/memory/memory_formulas.h"
 #include "common/model/decoder.h"
-#include "common/model_spec/memory_formulas.h"
-#include "common/weights/weight_publisher.h"
-#include "trainer_worker/gradient_scatter.h"
-#include "trainer_worker/lora/lora_weights.h"
-#include "trainer_worker/lora/unmerged_policy.h"
-#include "trainer_worker/mini_batch.h"
-#include "trainer_worker/optimizer.h"
-#include "trainer_worker/reference_shard.h"
+#include "trainer_worker/forward_backward/mini_batch.h"
+#include "trainer_worker/layers/sharded_gradients.h"
+#include "trainer_worker/shard/optimizer.h"
+#include "trainer_worker/shard/reference_shard.h"
+#include "trainer_worker/trained_weights/merged_lora.h"
+#include "trainer_worker/trained_weights/unmerged_policy.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {
 

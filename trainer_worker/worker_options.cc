@@ -4,9 +4,9 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/config.h"
-#include "common/config/rollout_correction_rules.h"
+#include "common/config/correction_rules.h"
 #include "common/device/device_memory.h"
-#include "common/model_spec/memory_formulas.h"
+#include "common/memory/memory_formulas.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

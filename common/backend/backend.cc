@@ -5,7 +5,7 @@
 #include <absl/strings/strip.h>
 
 #include "common/backend/cpu_backend.h"
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"

@@ -1,6 +1,6 @@
 // Whether a failure says that its device can compute nothing any more in this process, whoever asks
 // next: a worker ends then, to be started again. Travels as a payload, which Annotate keeps; across
-// gRPC it becomes what a caller gets who finds the worker gone (common/rpc/status_convert.cc).
+// gRPC it becomes what a caller gets who finds the worker gone (common/net/grpc_status.cc).
 #pragma once
 
 #include <absl/status/status.h>

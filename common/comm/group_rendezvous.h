@@ -6,7 +6,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/comm/shared_memory_communicator.h"
-#include "common/device/local_socket.h"
+#include "common/process/local_socket.h"
 
 namespace tandem {
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "common/base/cores.h"
+#include "common/process/cores.h"
 
 namespace tandem {
 

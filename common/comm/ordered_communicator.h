@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/base/bounded_queue.h"
-#include "common/base/named_thread.h"
 #include "common/comm/communicator.h"
+#include "common/process/named_thread.h"
 
 namespace tandem {
 

@@ -8,7 +8,7 @@
 #include "common/base/status_macros.h"
 #include "common/comm/call_signature.h"
 #include "common/comm/group_rendezvous.h"
-#include "common/comm/ordered_sum.h"
+#include "common/comm/rank_order_sum.h"
 #include "common/comm/shared_segment.h"
 #include "common/comm/solo_communicator.h"
 #include "common/comm/sum_rounds.h"

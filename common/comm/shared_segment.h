@@ -12,7 +12,7 @@
 #include <absl/synchronization/mutex.h>
 #include <absl/time/time.h>
 
-#include "common/device/local_socket.h"
+#include "common/process/local_socket.h"
 
 namespace tandem {
 

@@ -10,10 +10,10 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/advantage_rules.h"
-#include "common/config/idle_keys.h"
+#include "common/config/field_value.h"
 #include "common/config/loaded_config.h"
 #include "common/config/schema.h"
-#include "common/config/set_value.h"
+#include "common/config/unused_keys.h"
 #include "common/config/yaml_file.h"
 
 namespace tandem {

@@ -8,11 +8,11 @@
 #include "common/base/status_macros.h"
 #include "common/config/advantage_rules.h"
 #include "common/config/config.h"
+#include "common/config/correction_rules.h"
+#include "common/config/field_value.h"
 #include "common/config/lora_rules.h"
 #include "common/config/partial_rules.h"
-#include "common/config/rollout_correction_rules.h"
 #include "common/config/schema.h"
-#include "common/config/set_value.h"
 #include "common/types/sampling_params.h"
 #include "tandem/v1/config.pb.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "common/base/fault_point.h"
+#include "common/process/fault_injection.h"
 
 namespace tandem {
 

@@ -1,5 +1,5 @@
 // A byte of a device's memory that changes by itself, where TANDEM_FAULT says so
-// (common/base/fault_point.h).
+// (common/process/fault_injection.h).
 #pragma once
 
 #include "common/device/device.h"

@@ -8,7 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
-#include "common/device/local_socket.h"
+#include "common/process/local_socket.h"
 
 namespace tandem {
 namespace {

@@ -9,8 +9,8 @@
 #include <absl/status/statusor.h>
 
 #include "common/device/ledger.h"
-#include "common/device/local_socket.h"
 #include "common/device/shareable_memory.h"
+#include "common/process/local_socket.h"
 
 namespace tandem {
 

@@ -1,6 +1,6 @@
 #include "common/model/activations.h"
 
-#include "common/model_spec/activation_bytes.h"
+#include "common/memory/activation_bytes.h"
 
 namespace tandem {
 namespace {

@@ -35,7 +35,7 @@ Matrix PlaceMatrix(std::byte* base, DType dtype, int64_t rows, int64_t cols);
 int64_t MatrixBytes(DType dtype, int64_t rows, int64_t cols);
 
 // The bytes that these take: LayerActivationBytes, BackwardScratchBytes
-// (common/model_spec/activation_bytes.h).
+// (common/memory/activation_bytes.h).
 LayerActivations PlaceLayerActivations(const ModelSpec& spec,
                                        DType dtype,
                                        int64_t rows,

@@ -16,8 +16,8 @@ constexpr int64_t RowsPerRange(int64_t row_bytes) {
   return std::max<int64_t>(1, kRowRangeBytes / std::max<int64_t>(1, row_bytes));
 }
 
-// A range of a rank's `rows` of a tensor in fp32, on its way into a digest (trainer_worker/lora):
-// a GPU is waited for after each, so that it has longer ones.
+// A range of a rank's `rows` of a tensor in fp32, on its way into a digest: a GPU is waited for
+// after each, so that it has longer ones.
 constexpr int64_t DigestRangeBytes(int64_t rows, int64_t cols, bool gpu) {
   constexpr int64_t kFloat = 4;
   const int64_t row_bytes = std::max<int64_t>(1, cols * kFloat);

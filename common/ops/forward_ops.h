@@ -16,9 +16,9 @@
 
 #include <absl/status/statusor.h>
 
+#include "common/memory/packed_bytes.h"
 #include "common/ops/op_counts.h"
 #include "common/ops/ops_types.h"
-#include "common/types/packed_bytes.h"
 
 namespace tandem {
 
@@ -124,7 +124,7 @@ class ForwardOps {
   virtual void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) = 0;
 };
 
-// `pool` (common/ops/cpu/thread_pool.h) is the process's, whose other users must not run at the
+// `pool` (common/process/thread_pool.h) is the process's, whose other users must not run at the
 // same time. kBFloat16 needs AVX2 and FMA at least: FailedPrecondition names what the machine
 // lacks. TANDEM_CPU_ISA (amx, avx512bf16, avx512f, avx2, amx-emulated) forces a kernel set. The amx
 // sets are a numerics class of their own, the others give the same bits. kFloat32 is the slow

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/memory/kv_block.h"
 #include "common/ops/row_stats.h"
-#include "common/types/kv_block.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {

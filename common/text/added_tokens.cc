@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/text/regex.h"
 #include "common/text/unicode/properties.h"
+#include "common/text/unicode/regex.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status_macros.h"
-#include "common/text/unicode/nfc.h"
+#include "common/text/unicode/normalization.h"
 
 namespace tandem {
 namespace {

@@ -10,7 +10,7 @@
 #include <absl/status/statusor.h>
 #include <nlohmann/json_fwd.hpp>
 
-#include "common/text/regex.h"
+#include "common/text/unicode/regex.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 
 #include "common/base/round_up.h"
 #include "common/base/status_macros.h"
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 

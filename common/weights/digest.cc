@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 namespace {

@@ -7,8 +7,8 @@
 #include "common/base/check.h"
 #include "common/base/round_up.h"
 #include "common/base/status_macros.h"
-#include "common/model_spec/memory_formulas.h"
-#include "common/ops/packed_weight.h"
+#include "common/memory/memory_formulas.h"
+#include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 namespace {

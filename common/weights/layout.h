@@ -15,8 +15,8 @@
 
 #include <absl/status/statusor.h>
 
+#include "common/memory/packed_bytes.h"
 #include "common/model_spec/model_spec.h"
-#include "common/types/packed_bytes.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 namespace {

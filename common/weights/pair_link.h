@@ -4,7 +4,7 @@
 
 #include <absl/time/time.h>
 
-#include "common/device/local_socket.h"
+#include "common/process/local_socket.h"
 
 namespace tandem {
 

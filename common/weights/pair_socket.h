@@ -9,7 +9,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
-#include "common/device/local_socket.h"
+#include "common/process/local_socket.h"
 #include "common/weights/weight_transport.h"
 
 namespace tandem {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/base/round_up.h"
-#include "common/types/packed_bytes.h"
+#include "common/memory/packed_bytes.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "common/weights/digest.h"
 #include "common/weights/layout.h"
 #include "common/weights/storage_ops.h"

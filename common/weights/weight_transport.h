@@ -10,7 +10,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/device/ledger.h"
-#include "common/device/local_socket.h"
+#include "common/process/local_socket.h"
 #include "common/weights/slot_memory.h"
 
 namespace tandem {

@@ -8,14 +8,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "common/base/cores.h"
 #include "common/base/io_status.h"
 #include "common/base/log.h"
-#include "common/base/named_thread.h"
 #include "common/base/status_macros.h"
-#include "common/cluster/protocol.h"
 #include "common/device/device_memory.h"
-#include "common/rpc/server.h"
+#include "common/net/protocol.h"
+#include "common/net/server.h"
+#include "common/process/cores.h"
+#include "common/process/named_thread.h"
 #include "common/text/tokenizer.h"
 #include "controller/api/cluster_service.h"
 #include "controller/api/tandem_service.h"

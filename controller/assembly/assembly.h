@@ -10,8 +10,8 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/build_info.h"
-#include "common/base/exit_code.h"
 #include "common/config/config.h"
+#include "common/process/exit_code.h"
 #include "controller/run/run_control.h"
 #include "tandem/v1/config.pb.h"
 

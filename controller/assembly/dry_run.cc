@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "common/base/cores.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
+#include "common/process/cores.h"
 #include "controller/assembly/open_partial.h"
 #include "controller/assembly/run_dir_look.h"
 #include "controller/assembly/run_inputs.h"

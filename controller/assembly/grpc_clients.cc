@@ -1,6 +1,6 @@
 #include "controller/assembly/grpc_clients.h"
 
-#include "common/rpc/security.h"
+#include "common/net/security.h"
 #include "controller/assembly/run_options.h"
 #include "controller/workers/grpc_rollout_client.h"
 #include "controller/workers/grpc_trainer_client.h"

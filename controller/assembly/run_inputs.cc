@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/tensor_file/check_model.h"
+#include "common/formats/check_model.h"
 #include "controller/assembly/run_options.h"
 #include "controller/data/prompt_loader.h"
 #include "controller/partial_rollout/partial_options.h"

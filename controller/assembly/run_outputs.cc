@@ -8,7 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "controller/report/html_report.h"
 #include "controller/store/console_tracker.h"
 #include "controller/store/fanout_tracker.h"

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/status_convert.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
 #include "controller/cli/print_tables.h"
 
 namespace tandem {

@@ -10,7 +10,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
-#include "common/rpc/security.h"
+#include "common/net/security.h"
 #include "controller/cli/memory_command.h"
 #include "tandem/v1/controller.grpc.pb.h"
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
+#include "common/process/exit_code.h"
 #include "common/text/tokenizer.h"
 #include "controller/cli/batch_text.h"
 #include "controller/store/batch_reader.h"

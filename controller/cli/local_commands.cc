@@ -2,8 +2,8 @@
 
 #include "common/base/status_macros.h"
 #include "common/config/loaded_config.h"
-#include "common/tensor_file/check_model.h"
-#include "common/tensor_file/gguf_import.h"
+#include "common/formats/check_model.h"
+#include "common/formats/gguf/gguf_import.h"
 #include "controller/data/convert_gsm8k.h"
 #include "controller/data/convert_math.h"
 #include "controller/plan/lora_checks.h"

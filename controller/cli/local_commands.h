@@ -7,7 +7,7 @@
 
 #include <absl/status/status.h>
 
-#include "common/base/exit_code.h"
+#include "common/process/exit_code.h"
 #include "controller/data/make_addition.h"
 
 namespace tandem {

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status_macros.h"
-#include "common/lora/merge_checkpoint.h"
-#include "common/lora/other_base.h"
-#include "common/lora/peft_adapter.h"
-#include "common/tensor_file/atomic_file.h"
-#include "common/tensor_file/safetensors.h"
+#include "common/formats/atomic_file.h"
+#include "common/formats/peft/merge_checkpoint.h"
+#include "common/formats/peft/other_base.h"
+#include "common/formats/peft/peft_adapter.h"
+#include "common/formats/safetensors.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // tandemctl: attaches to a running controller, and prepares models, data and configs.
 // Exit codes (docs/errors.md): 0 done, 64 wrong usage. A command that asks a controller: 1 refused
 // or failed, 69 none there. A local one ends as a run with its inputs would
-// (common/base/exit_code.h); 1: a plan does not fit; parity ends as tandem-parity does.
+// (common/process/exit_code.h); 1: a plan does not fit; parity ends as tandem-parity does.
 #include <functional>
 #include <iostream>
 
@@ -9,7 +9,7 @@
 #include <absl/strings/numbers.h>
 
 #include "common/base/build_info.h"
-#include "common/base/exit_code.h"
+#include "common/process/exit_code.h"
 #include "common/types/sample.h"
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"

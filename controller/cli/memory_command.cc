@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
-#include "common/wire/ledger_codec.h"
+#include "common/formats/atomic_file.h"
+#include "common/net/ledger_codec.h"
 #include "controller/plan/memory_plan_json.h"
 #include "controller/report/memory_html.h"
 #include "controller/store/ledger_json.h"

@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/base/exit_code.h"
 #include "common/base/status_macros.h"
 #include "common/config/loaded_config.h"
 #include "common/device/device_memory.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
+#include "common/process/exit_code.h"
 #include "controller/plan/lora_checks.h"
 #include "controller/plan/memory_plan_json.h"
 #include "controller/plan/plan_advice.h"

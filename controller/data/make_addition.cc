@@ -9,7 +9,7 @@
 
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "controller/data/permutation.h"
 
 namespace tandem {

@@ -14,7 +14,7 @@
 
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "controller/partial_rollout/buffer/token_file.h"
 
 namespace tandem {

@@ -5,10 +5,10 @@
 #include <absl/strings/str_cat.h>
 
 #include "common/base/status_macros.h"
-#include "common/lora/check_files.h"
-#include "common/lora/other_base.h"
-#include "common/lora/peft_adapter.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
+#include "common/formats/peft/check_files.h"
+#include "common/formats/peft/other_base.h"
+#include "common/formats/peft/peft_adapter.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

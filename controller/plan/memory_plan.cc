@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "common/model_spec/cuda_memory.h"
-#include "common/model_spec/memory_formulas.h"
-#include "common/model_spec/scratch_bytes.h"
-#include "common/types/proof_bytes.h"
+#include "common/memory/cpu_scratch.h"
+#include "common/memory/cuda_memory.h"
+#include "common/memory/memory_formulas.h"
+#include "common/memory/proof_bytes.h"
 
 namespace tandem {
 namespace {

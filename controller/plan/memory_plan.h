@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/memory/worker_memory.h"
 #include "common/model_spec/model_spec.h"
-#include "common/model_spec/worker_memory.h"
 #include "common/types/batch_limits.h"
 #include "common/types/ledger_snapshot.h"
 

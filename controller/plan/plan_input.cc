@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/base/cores.h"
+#include "common/formats/checkpoint_dir.h"
 #include "common/lora/lora_spec.h"
-#include "common/tensor_file/checkpoint_dir.h"
+#include "common/process/cores.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

@@ -7,8 +7,8 @@
 
 #include "common/base/local_address.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/status_convert.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
 #include "tandem/v1/reward.grpc.pb.h"
 
 namespace tandem {

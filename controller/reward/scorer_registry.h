@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Functions compare a response with its ground truth: those of match_scorers.h and verl_scorers.h.
+// Functions compare a response with its ground truth: those of scorers/match.h and verl_scorers.h.
 // Terms look at the response alone: format, length.
 // `args_json` is a JSON object or empty. InvalidArgument names an unknown scorer (and lists the
 // known ones), an unknown argument or a pattern that does not compile.

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Our messages stay below it; a receiver takes twice as much (common/rpc/server.cc).
+// Our messages stay below it; a receiver takes twice as much (common/net/server.cc).
 inline constexpr int64_t kMaxRequestBytes = int64_t{4} << 20;
 
 // The group as requests whose messages have at most `max_bytes` each, its samples in order, all

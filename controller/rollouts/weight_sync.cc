@@ -7,7 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/lora/check_files.h"
+#include "common/formats/peft/check_files.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {

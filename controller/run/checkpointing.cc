@@ -1,9 +1,9 @@
 // What happens between steps and at the end: validation, checkpoints.
 #include <utility>
 
-#include "common/base/fault_point.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/process/fault_injection.h"
 #include "controller/partial_rollout/round_runner.h"
 #include "controller/run/train_loop.h"
 #include "controller/step/phase_recorder.h"

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status_macros.h"
+#include "common/formats/atomic_file.h"
 #include "common/model_spec/model_spec.h"
-#include "common/tensor_file/atomic_file.h"
 #include "controller/partial_rollout/buffer/saved_pool.h"
 #include "tandem/v1/config.pb.h"
 

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "controller/run/save_batch.h"
 #include "controller/run/train_loop.h"
 #include "controller/store/batch_format.h"

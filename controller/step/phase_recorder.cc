@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/fault_point.h"
+#include "common/process/fault_injection.h"
 
 namespace tandem {
 namespace {

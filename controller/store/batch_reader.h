@@ -10,7 +10,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/tensor_file/mapped_file.h"
+#include "common/formats/mapped_file.h"
 #include "controller/store/batch_header.h"
 #include "controller/store/saved_batch.h"
 

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "controller/store/batch_format.h"
 #include "controller/store/batch_header.h"
 

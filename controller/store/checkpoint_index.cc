@@ -13,7 +13,7 @@
 #include "common/base/io_status.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 
 namespace tandem {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/call_tracker.h"
-#include "common/rpc/channel.h"
-#include "common/wire/ledger_codec.h"
+#include "common/net/call_tracker.h"
+#include "common/net/channel.h"
+#include "common/net/ledger_codec.h"
 #include "tandem/v1/trainer.grpc.pb.h"
 
 namespace tandem {

@@ -7,7 +7,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
-#include "common/rpc/security.h"
+#include "common/net/security.h"
 #include "controller/workers/trainer_client.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/status_macros.h"
-#include "common/cluster/protocol.h"
+#include "common/net/protocol.h"
 
 namespace tandem {
 namespace {

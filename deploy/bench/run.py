@@ -38,7 +38,7 @@ def end_at_once(number, _frame):
 
 
 # Kernel sets of class seq on a machine with AMX, and oneDNN without it, as on machines that have
-# none: Intel's run avx512f there, whose products are faster, AMD's avx512bf16 (common/ops/cpu/isa.cc).
+# none: Intel's run avx512f there, whose products are faster, AMD's avx512bf16 (common/ops/cpu/kernels/isa.cc).
 SEQ = {name: {"TANDEM_CPU_ISA": name, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
        for name in ("avx512f", "avx512bf16")}
 

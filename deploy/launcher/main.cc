@@ -15,7 +15,7 @@
 #include "common/base/io_status.h"
 #include "common/base/status_macros.h"
 #include "common/config/loaded_config.h"
-#include "common/tensor_file/check_model.h"
+#include "common/formats/check_model.h"
 #include "controller/reward/check_reward.h"
 #include "controller/reward/reward_keys.h"
 #include "deploy/launcher/run_loop.h"

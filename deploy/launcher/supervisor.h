@@ -15,7 +15,7 @@
 
 #include <absl/time/time.h>
 
-#include "common/base/exit_code.h"
+#include "common/process/exit_code.h"
 
 namespace tandem {
 

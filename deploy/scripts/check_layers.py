@@ -11,78 +11,100 @@ import pathlib
 import re
 import sys
 
-BASE = ["common/base", "common/types"]
-WITHOUT_TORCH = BASE + ["common/config", "common/rpc", "common/wire", "common/cluster", "common/text",
-                        "common/model_spec", "common/lora", "common/rollout_correction", "common/tensor_file"]
-COMPUTE = ["common/backend", "common/device", "common/ops", "common/model", "common/comm", "common/weights"]
+BASE = ["common/base", "common/process", "common/types"]
+# What every process may use, and what computes.
+SHARED = BASE + ["common/config", "common/formats", "common/lora", "common/memory", "common/model_spec", "common/net",
+                 "common/rollout_correction", "common/text"]
+COMPUTE = ["common/backend", "common/comm", "common/device", "common/model", "common/ops", "common/weights"]
+TRAINER = ["trainer_worker/" + room for room in
+           ("forward_backward", "layers", "losses", "shard", "trained_weights", "weight_sync")]
+ROLLOUT = ["rollout_worker/generation", "rollout_worker/weights"]
 CONTROLLER = ["controller/" + room for room in
               ("api", "data", "partial_rollout", "plan", "report", "reward", "rollouts", "run", "step", "store", "workers")]
 
 ALLOWED = {
     "common/base": [],
+    "common/process": ["common/base"],
     "common/types": ["common/base"],
-    "common/rollout_correction": BASE,
-    "common/config": BASE + ["common/rollout_correction"],  # reads the same texts
-    "common/text": BASE,
     "common/model_spec": BASE,
-    "common/tensor_file": BASE + ["common/model_spec"],
-    "common/lora": BASE + ["common/model_spec", "common/tensor_file"],
-    "common/rpc": BASE + ["common/config"],
-    "common/device": BASE,
-    "common/ops": BASE + ["common/device"],
+    "common/memory": BASE + ["common/model_spec"],
+    "common/rollout_correction": BASE,
+    "common/config": BASE + ["common/memory", "common/rollout_correction"],
+    "common/text": BASE,
+    "common/lora": BASE + ["common/model_spec"],
+    "common/formats": BASE + ["common/lora", "common/model_spec"],
+    "common/device": BASE + ["common/memory"],
     "common/comm": BASE + ["common/device"],
-    "common/weights": BASE + ["common/device", "common/lora", "common/model_spec", "common/ops",
-                              "common/tensor_file"],
-    "common/backend": BASE + ["common/comm", "common/device", "common/model_spec", "common/ops",
-                              "common/weights"],
-    "common/model": BASE + ["common/device", "common/model_spec", "common/ops",
-                            "common/tensor_file", "common/weights"],
-    "common/wire": BASE + ["common/config", "common/device", "common/model_spec",
-                           "common/weights"],
-    "common/cluster": BASE + ["common/config", "common/rpc", "common/wire", "common/device"],
+    "common/ops": BASE + ["common/device", "common/memory"],
+    "common/weights": BASE + ["common/device", "common/formats", "common/lora", "common/memory", "common/model_spec",
+                              "common/ops"],
+    "common/model": BASE + ["common/memory", "common/model_spec", "common/ops", "common/weights"],
+    "common/backend": BASE + ["common/comm", "common/device", "common/model_spec", "common/ops", "common/weights"],
+    "common/net": BASE + ["common/weights"],
     # The rooms of the controller, each above those that it names.
     "controller/balance": BASE,
     "controller/algorithm": BASE,
-    "controller/reward": BASE + ["common/config", "common/rpc", "common/text"],  # the launcher checks with it
-    "controller/data": BASE + ["common/config", "common/tensor_file", "common/text", "controller/reward"],
-    "controller/store": BASE + ["common/tensor_file", "controller/data"],
-    "controller/plan": BASE + ["common/config", "common/lora", "common/model_spec", "common/tensor_file"],
+    "controller/reward": BASE + ["common/config", "common/net", "common/text"],  # the launcher checks with it
+    "controller/data": BASE + ["common/config", "common/formats", "common/text", "controller/reward"],
+    "controller/store": BASE + ["common/formats", "controller/data"],
+    "controller/plan": BASE + ["common/config", "common/formats", "common/lora", "common/memory", "common/model_spec"],
     "controller/report": BASE + ["controller/plan", "controller/store"],
-    "controller/workers": BASE + ["common/cluster", "common/rollout_correction", "common/rpc", "common/wire"],
-    "controller/rollouts": BASE + ["common/lora", "controller/store", "controller/workers"],
-    "controller/partial_rollout": BASE + ["common/config", "common/tensor_file", "controller/data", "controller/store",
+    "controller/workers": BASE + ["common/net", "common/rollout_correction"],
+    "controller/rollouts": BASE + ["common/formats", "common/lora", "common/memory", "controller/store",
+                                   "controller/workers"],
+    "controller/partial_rollout": BASE + ["common/config", "common/formats", "controller/data", "controller/store",
                                           "controller/workers"],
     "controller/step": BASE + ["common/rollout_correction", "controller/algorithm", "controller/balance",
                                "controller/data", "controller/partial_rollout", "controller/reward",
                                "controller/rollouts", "controller/store", "controller/workers"],
     "controller/generation": BASE + ["controller/data", "controller/partial_rollout", "controller/rollouts"],
-    "controller/run": BASE + ["common/config", "common/lora", "common/model_spec", "common/tensor_file",
+    "controller/run": BASE + ["common/config", "common/lora", "common/model_spec", "common/formats",
                               "controller/algorithm", "controller/generation", "controller/partial_rollout",
                               "controller/step", "controller/store", "controller/workers"],
-    "controller/api": BASE + ["common/rpc", "common/wire", "controller/rollouts", "controller/run", "controller/step",
+    "controller/api": BASE + ["common/net", "controller/rollouts", "controller/run", "controller/step",
                               "controller/store", "controller/workers"],
     # Chooses the parts of a run, and so knows every kind of each.
-    "controller/assembly": WITHOUT_TORCH + ["common/device"] + CONTROLLER,
+    "controller/assembly": SHARED + ["common/device"] + CONTROLLER,
     # The entry point: flags, signals, exit code.
-    "controller": BASE + ["common/config", "common/rpc", "controller/assembly", "controller/report", "controller/reward"],
+    "controller": BASE + ["common/config", "common/net", "controller/assembly", "controller/report", "controller/reward"],
     # tandemctl is a client of the API and of files: nothing of what runs. It prints the manifest of a model, and
     # plans for the device of this host.
-    "controller/cli": WITHOUT_TORCH + ["common/device", "common/weights", "controller/data", "controller/plan",
+    "controller/cli": SHARED + ["common/device", "common/weights", "controller/data", "controller/plan",
                                        "controller/report", "controller/reward", "controller/store"],
-    "trainer_worker": WITHOUT_TORCH + COMPUTE,
-    "rollout_worker": WITHOUT_TORCH + COMPUTE,
+    # The rooms of a trainer worker.
+    "trainer_worker/losses": BASE + ["common/comm", "common/rollout_correction"],
+    "trainer_worker/shard": BASE + ["common/comm", "common/device", "common/formats", "common/memory",
+                                    "common/model_spec", "common/ops", "common/weights"],
+    "trainer_worker/layers": BASE + ["common/comm", "common/device", "common/memory", "common/model",
+                                     "common/model_spec", "common/weights", "trainer_worker/shard"],
+    "trainer_worker/forward_backward": BASE + ["common/comm", "common/device", "common/memory", "common/model",
+                                               "common/model_spec", "common/ops", "common/rollout_correction",
+                                               "trainer_worker/layers", "trainer_worker/losses",
+                                               "trainer_worker/shard"],
+    "trainer_worker/weight_sync": BASE + ["common/comm", "common/device", "common/formats", "common/lora",
+                                          "common/model_spec", "common/net", "common/weights",
+                                          "trainer_worker/shard"],
+    "trainer_worker/trained_weights": BASE + ["common/comm", "common/device", "common/formats", "common/lora",
+                                              "common/model_spec", "common/weights", "trainer_worker/layers",
+                                              "trainer_worker/shard", "trainer_worker/weight_sync"],
+    "trainer_worker": SHARED + COMPUTE + TRAINER,
+    # The rooms of a rollout worker.
+    "rollout_worker/generation": BASE + ["common/device", "common/memory", "common/model", "common/model_spec",
+                                         "common/ops", "common/text", "common/weights"],
+    "rollout_worker/weights": BASE + ["common/device", "common/formats", "common/model_spec", "common/weights",
+                                      "rollout_worker/generation"],
+    "rollout_worker": SHARED + COMPUTE + ROLLOUT,
     # Runs the code of both workers side by side to compare them; nobody includes it.
-    "parity": WITHOUT_TORCH + COMPUTE + ["trainer_worker", "rollout_worker"],
-    "deploy/launcher": BASE + ["common/config", "common/model_spec", "common/tensor_file",
-                               "controller/reward"],
+    "parity": SHARED + COMPUTE + ["trainer_worker", "rollout_worker"] + TRAINER + ROLLOUT,
+    "deploy/launcher": BASE + ["common/config", "common/formats", "controller/reward"],
 }
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.
-PROTO_FOLDERS = {"common/wire", "common/config", "common/rpc", "common/cluster"}
+PROTO_FOLDERS = {"common/config", "common/net"}
 PROTO_FILE = re.compile(r"(_service|_client|_stream|^worker_options)\.(h|cc)$")
-TORCH_FOLDERS = {"common/device", "common/model", "trainer_worker", "rollout_worker"}
-# Device-specific folders are seen only by themselves and by the factory beside them.
-PRIVATE = {"cuda", "nccl"}
+TORCH_FOLDERS = {"trainer_worker/losses"}
+# What is made for one kind of device is seen by the factory, and by what is made for the same kind.
+FACTORY = "common/backend/"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.M)
 # The messages of the configuration: whoever looks into them includes them, but see HEAVY.
@@ -112,24 +134,17 @@ def problem_with(path, layer, included):
     target = layer_of(included)
     if target and target != layer and target not in ALLOWED[layer]:
         return f"{layer} must not include {target}"
-    private = PRIVATE.intersection(included.split("/")[:-1]) if target else None
-    if private and not factory_may_include(path, included):
-        return f"{'/'.join(sorted(private))}/ is seen only by its factory"
+    if target and "/cuda/" in included and "/cuda/" not in path and not path.startswith(FACTORY):
+        return f"cuda/ is seen only by {FACTORY} and by cuda/ itself"
     name = path.rsplit("/", 1)[-1]
     in_ctl = path.startswith("controller/cli/")
     reads_config = included == CONFIG_MESSAGES
     if PROTO.search(included) and layer not in PROTO_FOLDERS and not PROTO_FILE.search(name) \
             and not in_ctl and not reads_config:
-        return "generated protobuf and gRPC belong in wire, config, rpc, cluster, services, clients"
+        return "generated protobuf and gRPC belong in config, net, services, clients, streams and the commands of tandemctl"
     if TORCH.search(included) and layer not in TORCH_FOLDERS:
-        return "LibTorch belongs in device, model and the two workers"
+        return "LibTorch belongs in trainer_worker/losses"
     return None
-
-
-def factory_may_include(path, included):
-    """cuda/x.h is for files beside the folder cuda/, and for the other cuda/ and nccl/ folders."""
-    folder = included[:re.search(r"/(cuda|nccl)/", included).start()]
-    return path.rsplit("/", 1)[0] == folder or PRIVATE.intersection(path.split("/")[:-1])
 
 
 def passed_on(texts):

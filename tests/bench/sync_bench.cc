@@ -17,11 +17,11 @@
 #include "common/base/bounded_queue.h"
 #include "common/base/status_macros.h"
 #include "common/device/device.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "common/weights/stored_rows.h"
-#include "common/weights/update_receiver.h"
-#include "common/weights/weight_publisher.h"
+#include "rollout_worker/weights/update_receiver.h"
 #include "tests/fakes/memory_weights.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/rpc/server.h"
-#include "common/wire/sample_codec.h"
+#include "common/net/sample_codec.h"
+#include "common/net/server.h"
 #include "controller/rollouts/rollout_dispatcher.h"
 #include "controller/workers/grpc_rollout_client.h"
 #include "tandem/v1/rollout.grpc.pb.h"

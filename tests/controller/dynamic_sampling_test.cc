@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/exit_code.h"
+#include "common/process/exit_code.h"
 #include "controller/store/batch_reader.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
-#include "common/lora/peft_adapter.h"
+#include "common/formats/peft/peft_adapter.h"
 #include "controller/plan/lora_checks.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"

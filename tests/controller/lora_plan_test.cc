@@ -6,7 +6,7 @@
 
 #include "common/config/loaded_config.h"
 #include "common/lora/lora_spec.h"
-#include "common/model_spec/memory_formulas.h"
+#include "common/memory/memory_formulas.h"
 #include "controller/plan/plan_input.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"

@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/model_spec/cuda_memory.h"
-#include "common/model_spec/memory_formulas.h"
-#include "common/types/proof_bytes.h"
+#include "common/memory/cuda_memory.h"
+#include "common/memory/memory_formulas.h"
+#include "common/memory/proof_bytes.h"
 #include "controller/plan/memory_plan_json.h"
 
 namespace tandem {

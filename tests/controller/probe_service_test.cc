@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 #include <grpcpp/channel.h>
 
-#include "common/rpc/channel.h"
-#include "common/rpc/server.h"
+#include "common/net/channel.h"
+#include "common/net/server.h"
 #include "controller/api/cluster_service.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/patience.h"

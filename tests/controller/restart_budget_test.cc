@@ -5,7 +5,7 @@
 #include <absl/strings/cord.h>
 #include <catch2/catch.hpp>
 
-#include "common/base/exit_code.h"
+#include "common/process/exit_code.h"
 
 namespace tandem {
 

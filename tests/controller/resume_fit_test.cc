@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
-#include "common/lora/peft_config.h"
+#include "common/formats/peft/peft_config.h"
 #include "controller/assembly/assembly.h"
 #include "controller/assembly/dry_run.h"
 #include "controller/run/resume_point.h"

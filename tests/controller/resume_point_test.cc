@@ -5,10 +5,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/exit_code.h"
 #include "common/config/loaded_config.h"
+#include "common/formats/atomic_file.h"
 #include "common/model_spec/model_spec.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/process/exit_code.h"
 #include "controller/assembly/run_dir_look.h"
 #include "controller/assembly/run_options.h"
 #include "tests/controller/partial/pool_run.h"

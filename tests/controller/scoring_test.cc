@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/rpc/server.h"
+#include "common/net/server.h"
 #include "common/types/sample.h"
 #include "controller/reward/composite_reward.h"
 #include "tandem/v1/config.pb.h"

@@ -6,11 +6,11 @@
 #include <catch2/catch.hpp>
 #include <grpcpp/channel.h>
 
-#include "common/cluster/membership_agent.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/server.h"
-#include "common/rpc/status_convert.h"
-#include "common/wire/sample_codec.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/net/membership_agent.h"
+#include "common/net/sample_codec.h"
+#include "common/net/server.h"
 #include "controller/api/cluster_service.h"
 #include "controller/api/tandem_service.h"
 #include "controller/workers/grpc_rollout_client.h"

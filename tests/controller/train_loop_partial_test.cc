@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/exit_code.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
+#include "common/process/exit_code.h"
 #include "tests/controller/partial_loop.h"
 
 namespace tandem {

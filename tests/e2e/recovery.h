@@ -35,7 +35,7 @@ const Outcome& Undisturbed();
 struct Fault {
   std::string role;
   int rank;
-  std::string point;  // common/base/fault_point.h
+  std::string point;  // common/process/fault_injection.h
   int nth;
 };
 

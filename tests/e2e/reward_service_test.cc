@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/rpc/server.h"
+#include "common/net/server.h"
 #include "tandem/v1/reward.grpc.pb.h"
 #include "tests/support/cluster_rig.h"
 #include "tests/support/text.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "common/weights/update_client.h"
-#include "common/weights/update_receiver.h"
+#include "rollout_worker/weights/update_receiver.h"
+#include "trainer_worker/weight_sync/update_client.h"
 
 namespace tandem::testing {
 

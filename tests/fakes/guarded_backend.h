@@ -11,8 +11,8 @@
 #include "common/backend/backend.h"
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
-#include "common/ops/forward_ops_decorator.h"
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
+#include "parity/forward_ops_decorator.h"
 #include "tests/fakes/guarded_device.h"
 
 namespace tandem::testing {

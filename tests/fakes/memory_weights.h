@@ -14,8 +14,8 @@
 #include "common/base/status_macros.h"
 #include "common/device/shared_region.h"
 #include "common/weights/layout.h"
-#include "common/weights/weight_check.h"
 #include "tests/fakes/whole_tensors.h"
+#include "trainer_worker/weight_sync/weight_check.h"
 
 namespace tandem::testing {
 

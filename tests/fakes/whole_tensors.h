@@ -6,7 +6,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/status_macros.h"
-#include "common/weights/weight_publisher.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem::testing {
 

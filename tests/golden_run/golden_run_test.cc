@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "tests/golden_run/tiny_run.h"
 
 namespace tandem::testing {

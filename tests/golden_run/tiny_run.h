@@ -8,8 +8,8 @@
 
 #include "common/comm/solo_communicator.h"
 #include "common/device/memory_region.h"
-#include "common/weights/update_receiver.h"
-#include "rollout_worker/generator.h"
+#include "rollout_worker/generation/generator.h"
+#include "rollout_worker/weights/update_receiver.h"
 #include "tests/support/temp_dir.h"
 #include "trainer_worker/training_session.h"
 

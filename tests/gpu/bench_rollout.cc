@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/status_convert.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 
 namespace tandem::testing {

@@ -9,7 +9,7 @@
 
 #include "common/device/cuda/cuda_device.h"
 #include "common/weights/shard_ops.h"
-#include "common/weights/weight_publisher.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem::testing {
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
-#include "common/comm/device_group.h"
+#include "common/comm/cuda/device_group.h"
 #include "common/device/cuda/cuda_context.h"
 #include "tests/support/patience.h"
 

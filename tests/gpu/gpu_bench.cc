@@ -120,7 +120,7 @@ absl::Status Staged(CudaApi* cuda, int64_t mib) {
 }
 
 // What the driver takes for this process, and for a kernel of a recorded step: the figures that the
-// memory plan estimates (common/model_spec/cuda_memory.h). Of a device that nobody else uses.
+// memory plan estimates (common/memory/cuda_memory.h). Of a device that nobody else uses.
 absl::Status Context(CudaApi* cuda, int64_t mib) {
   constexpr int kKernels = 500, kGraphs = 4;
   TANDEM_ASSIGN_OR_RETURN(auto context, CudaContext::Create(cuda, 0));

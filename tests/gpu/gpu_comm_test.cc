@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status_macros.h"
-#include "common/comm/nccl/nccl_communicator.h"
+#include "common/comm/cuda/nccl_communicator.h"
 #include "tests/common/comm/nccl/lonely_host.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/gpu.h"

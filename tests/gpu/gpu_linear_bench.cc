@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "common/base/status_macros.h"
-#include "common/ops/cuda/linear.h"
-#include "common/ops/cuda/proof_kernels.h"
+#include "common/ops/cuda/linear/linear.h"
+#include "common/ops/cuda/linear/proof_kernels.h"
 #include "tests/gpu/gpu.h"
 
 namespace tandem {

@@ -5,8 +5,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cuda/gemm_kernels.h"
-#include "common/ops/cuda/linear.h"
+#include "common/ops/cuda/linear/gemm_kernels.h"
+#include "common/ops/cuda/linear/linear.h"
 #include "tests/common/ops/cuda/gemm_fixture.h"
 #include "tests/gpu/gpu.h"
 

@@ -10,7 +10,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/device/cuda/cuda_context.h"
-#include "common/ops/cuda/proof_kernels.h"
+#include "common/ops/cuda/linear/proof_kernels.h"
 #include "common/ops/forward_ops.h"
 #include "tests/gpu/gpu.h"
 

@@ -30,7 +30,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/qwen3.h"
 #include "tests/support/temp_dir.h"
-#include "trainer_worker/weights/grpc_update_client.h"
+#include "trainer_worker/weight_sync/grpc_update_client.h"
 
 namespace tandem::testing {
 namespace {

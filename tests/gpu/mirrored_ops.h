@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/device/cuda/cuda_context.h"
-#include "common/ops/forward_ops_decorator.h"
+#include "parity/forward_ops_decorator.h"
 
 namespace tandem::testing {
 

@@ -2,14 +2,14 @@
 #include <catch2/catch.hpp>
 
 #include "common/lora/lora_spec.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/server.h"
+#include "common/net/channel.h"
+#include "common/net/server.h"
 #include "rollout_worker/rollout_service.h"
 #include "tests/lifecycle/given_samples.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "tests/support/patience.h"
 #include "trainer_worker/trainer.h"
-#include "trainer_worker/weights/grpc_update_client.h"
+#include "trainer_worker/weight_sync/grpc_update_client.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/ops/forward_ops_decorator.h"
+#include "parity/forward_ops_decorator.h"
 
 namespace tandem::testing {
 

@@ -9,7 +9,7 @@
 #include "common/device/memory_region.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/layout.h"
-#include "rollout_worker/generator.h"
+#include "rollout_worker/generation/generator.h"
 
 namespace tandem::testing {
 

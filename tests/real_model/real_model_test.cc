@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/comm/solo_communicator.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "common/text/chat_template.h"
 #include "common/text/stream_decoder.h"
 #include "trainer_worker/checkpoint.h"

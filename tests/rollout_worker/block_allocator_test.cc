@@ -1,4 +1,4 @@
-#include "rollout_worker/block_allocator.h"
+#include "rollout_worker/generation/block_allocator.h"
 
 #include <algorithm>
 #include <random>

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "tests/rollout_worker/continuation_rig.h"
 #include "tests/support/whole_forward.h"
 

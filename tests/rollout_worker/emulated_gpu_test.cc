@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/backend/cpu_backend.h"
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/base/device_lost.h"
 #include "common/base/philox.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"

@@ -10,10 +10,10 @@
 
 #include "common/base/status_macros.h"
 #include "common/weights/pair_socket.h"
-#include "common/weights/weight_publisher.h"
 #include "rollout_worker/engine.h"
 #include "tests/fakes/whole_tensors.h"
 #include "tests/rollout_worker/tiny_rig.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem::testing {
 

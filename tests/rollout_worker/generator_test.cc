@@ -1,10 +1,10 @@
-#include "rollout_worker/generator.h"
+#include "rollout_worker/generation/generator.h"
 
 #include <cmath>
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "tests/rollout_worker/tiny_rig.h"
 #include "tests/support/whole_forward.h"
 

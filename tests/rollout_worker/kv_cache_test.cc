@@ -1,12 +1,12 @@
-#include "rollout_worker/kv_cache.h"
+#include "rollout_worker/generation/kv_cache.h"
 
 #include <cstring>
 
 #include <catch2/catch.hpp>
 
 #include "common/model/weights_view.h"
-#include "common/ops/cpu/thread_pool.h"
 #include "common/ops/forward_ops.h"
+#include "common/process/thread_pool.h"
 #include "tests/support/tiny_model.h"
 
 namespace tandem {

@@ -1,7 +1,7 @@
 // Partial rollouts over the real wire: dispatcher, gRPC client, service and engine.
 #include <catch2/catch.hpp>
 
-#include "common/rpc/status_convert.h"
+#include "common/net/grpc_status.h"
 #include "controller/rollouts/rollout_dispatcher.h"
 #include "controller/workers/grpc_rollout_client.h"
 #include "tests/rollout_worker/continuation_rig.h"

@@ -2,7 +2,7 @@
 // every byte.
 #include <catch2/catch.hpp>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/lora/lora_spec.h"
 #include "controller/plan/memory_plan.h"

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/config/config.h"
-#include "common/rpc/status_convert.h"
-#include "common/wire/sample_codec.h"
+#include "common/net/grpc_status.h"
+#include "common/net/sample_codec.h"
 #include "rollout_worker/worker_options.h"
 #include "tandem/v1/config.pb.h"
 #include "tests/rollout_worker/served_engine.h"

@@ -1,4 +1,4 @@
-#include "rollout_worker/scheduler.h"
+#include "rollout_worker/generation/scheduler.h"
 
 #include <algorithm>
 #include <functional>

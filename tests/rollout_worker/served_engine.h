@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "common/rpc/channel.h"
-#include "common/rpc/server.h"
-#include "common/wire/sample_codec.h"
+#include "common/net/channel.h"
+#include "common/net/sample_codec.h"
+#include "common/net/server.h"
 #include "rollout_worker/rollout_service.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "tests/support/patience.h"

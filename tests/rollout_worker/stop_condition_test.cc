@@ -1,4 +1,4 @@
-#include "rollout_worker/stop_condition.h"
+#include "rollout_worker/generation/stop_condition.h"
 
 #include <catch2/catch.hpp>
 

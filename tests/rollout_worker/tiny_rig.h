@@ -9,8 +9,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/ledger.h"
-#include "common/ops/cpu/thread_pool.h"
-#include "rollout_worker/generator.h"
+#include "common/process/thread_pool.h"
+#include "rollout_worker/generation/generator.h"
 #include "tests/support/tiny_weights.h"
 
 namespace tandem::testing {

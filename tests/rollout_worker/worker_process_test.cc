@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 
 #include "common/config/config.h"
-#include "common/rpc/channel.h"
-#include "common/rpc/server.h"
+#include "common/net/channel.h"
+#include "common/net/server.h"
 #include "common/text/tokenizer.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tandem/v1/rollout.grpc.pb.h"

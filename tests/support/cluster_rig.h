@@ -41,7 +41,7 @@ class ClusterRig {
   // Environment of everything started from now on.
   void SetEnv(const std::string& name, const std::string& value) { env_[name] = value; }
   // Kills or stops a process at a point of its work, or flips a bit there
-  // (common/base/fault_point.h).
+  // (common/process/fault_injection.h).
   void SetFault(const std::string& role,
                 int rank,
                 const std::string& point,

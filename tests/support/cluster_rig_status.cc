@@ -3,7 +3,7 @@
 
 #include <grpcpp/channel.h>
 
-#include "common/rpc/channel.h"
+#include "common/net/channel.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/support/cluster_rig.h"
 #include "tests/support/patience.h"

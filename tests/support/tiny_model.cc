@@ -10,7 +10,7 @@
 
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
-#include "common/tensor_file/safetensors_writer.h"
+#include "common/formats/safetensors_writer.h"
 
 namespace tandem::testing {
 namespace {

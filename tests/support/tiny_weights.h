@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/device.h"
-#include "common/tensor_file/safetensors.h"
+#include "common/formats/safetensors.h"
 #include "common/weights/layout.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"

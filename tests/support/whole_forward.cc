@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "common/base/status_macros.h"
+#include "common/memory/activation_bytes.h"
 #include "common/model/decoder.h"
-#include "common/model_spec/activation_bytes.h"
-#include "rollout_worker/kv_cache.h"
+#include "rollout_worker/generation/kv_cache.h"
 
 namespace tandem::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer_worker/adamw.h"
+#include "trainer_worker/shard/adamw.h"
 
 #include <cmath>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "trainer_worker/agreement.h"
+#include "common/comm/agreement.h"
 
 #include <thread>
 

@@ -1,8 +1,7 @@
-#include "trainer_worker/changed_share.h"
-
 #include <cstring>
 
 #include "tests/trainer_worker/trainer_rig.h"
+#include "trainer_worker/shard/changed_weights.h"
 
 namespace tandem {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "common/tensor_file/checkpoint_dir.h"
+#include "common/formats/checkpoint_dir.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 
 namespace tandem {

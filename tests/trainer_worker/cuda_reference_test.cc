@@ -2,7 +2,7 @@
 // the log-probs are those of one that lies on the device. The GPU is emulated.
 #include <cstring>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/rank_group.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
 #include "tests/support/text.h"

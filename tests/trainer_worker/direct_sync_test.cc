@@ -2,8 +2,8 @@
 // comes through slots, and slots take over where the system refuses handles.
 #include <cstring>
 
-#include "common/backend/cuda/cuda_backend.h"
-#include "common/model_spec/memory_formulas.h"
+#include "common/backend/cuda_backend.h"
+#include "common/memory/memory_formulas.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "tests/trainer_worker/emulated_rollout.h"
 

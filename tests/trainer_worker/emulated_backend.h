@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 
 namespace tandem::testing {

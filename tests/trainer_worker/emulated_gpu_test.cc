@@ -2,7 +2,7 @@
 // saves and resumes repeats bit for bit.
 #include <cmath>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "tests/trainer_worker/emulated_backend.h"

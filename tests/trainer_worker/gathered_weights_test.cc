@@ -5,7 +5,7 @@
 
 #include "common/base/status_macros.h"
 #include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/shard_tensor_source.h"
+#include "trainer_worker/weight_sync/shard_tensor_source.h"
 
 namespace tandem {
 namespace {

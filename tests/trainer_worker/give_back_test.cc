@@ -1,5 +1,5 @@
 // What a trainer makes of a device that does not say that released memory is free.
-#include "trainer_worker/give_back.h"
+#include "trainer_worker/shard/give_back.h"
 
 #include <catch2/catch.hpp>
 

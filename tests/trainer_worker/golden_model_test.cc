@@ -5,7 +5,7 @@
 
 #include "common/comm/solo_communicator.h"
 #include "common/ops/cpu/adamw.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 #include "trainer_worker/checkpoint.h"

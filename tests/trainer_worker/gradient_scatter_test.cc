@@ -1,7 +1,5 @@
 // Sums of gradients over ranks with an emulated GPU each, whose streams work at once or as late as
 // they may: what a rank waits for, and what it goes on beside.
-#include "trainer_worker/gradient_scatter.h"
-
 #include <algorithm>
 #include <future>
 #include <string>
@@ -11,7 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status_macros.h"
-#include "common/comm/device_group.h"
+#include "common/comm/cuda/device_group.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/weights/cuda/cuda_shard_ops.h"
@@ -20,6 +18,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 #include "tests/support/tiny_model.h"
+#include "trainer_worker/layers/sharded_gradients.h"
 
 namespace tandem {
 namespace {

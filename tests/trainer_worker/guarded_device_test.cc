@@ -8,8 +8,8 @@
 #include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "tests/trainer_worker/guarded_ranks.h"
-#include "trainer_worker/changed_share.h"
-#include "trainer_worker/master_rows.h"
+#include "trainer_worker/shard/changed_weights.h"
+#include "trainer_worker/weight_sync/master_rows.h"
 
 namespace tandem {
 namespace {

@@ -1,11 +1,11 @@
 // A trainer whose GPU is lost says so to whoever called, and to its own process, which ends.
 #include <functional>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/base/device_lost.h"
 #include "common/base/failure_origin.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/rpc/status_convert.h"
+#include "common/net/grpc_status.h"
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/trainer_service.h"
 

@@ -1,4 +1,4 @@
-#include "trainer_worker/lr_schedule.h"
+#include "trainer_worker/shard/lr_schedule.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // What a weight check takes for right, and what an export is written from: the masters.
-#include "trainer_worker/master_rows.h"
+#include "trainer_worker/weight_sync/master_rows.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "common/model_spec/row_ranges.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/shard_tensor_source.h"
+#include "trainer_worker/weight_sync/shard_tensor_source.h"
 
 namespace tandem {
 namespace {

@@ -1,5 +1,5 @@
 // What the loss of a mini-batch is made of, and what it must not depend on.
-#include "trainer_worker/mini_batch.h"
+#include "trainer_worker/forward_backward/mini_batch.h"
 
 #include <algorithm>
 #include <cmath>

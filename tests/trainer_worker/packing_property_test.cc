@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/types/response_window.h"
-#include "trainer_worker/packing.h"
+#include "trainer_worker/forward_backward/packing.h"
 
 namespace tandem {
 namespace {

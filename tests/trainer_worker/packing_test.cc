@@ -1,4 +1,4 @@
-#include "trainer_worker/packing.h"
+#include "trainer_worker/forward_backward/packing.h"
 
 #include <catch2/catch.hpp>
 

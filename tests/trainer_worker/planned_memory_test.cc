@@ -1,12 +1,12 @@
 // What the memory plan adds up is what a trainer takes, tag by tag and byte for byte.
 #include <cstring>
 
-#include "common/model_spec/memory_formulas.h"
+#include "common/memory/memory_formulas.h"
+#include "common/memory/worker_memory.h"
 #include "common/model_spec/row_ranges.h"
-#include "common/model_spec/worker_memory.h"
 #include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/master_rows.h"
+#include "trainer_worker/weight_sync/master_rows.h"
 
 namespace tandem {
 namespace {

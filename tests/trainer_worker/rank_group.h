@@ -20,7 +20,7 @@
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
 #include "trainer_worker/checkpoint.h"
-#include "trainer_worker/lora/adapter_files.h"
+#include "trainer_worker/trained_weights/adapter_files.h"
 #include "trainer_worker/training_session.h"
 
 namespace tandem::testing {

@@ -1,5 +1,5 @@
 // The reference policy, in memory and offloaded to a file.
-#include "trainer_worker/reference_shard.h"
+#include "trainer_worker/shard/reference_shard.h"
 
 #include <cstring>
 #include <filesystem>

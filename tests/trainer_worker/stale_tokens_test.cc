@@ -1,5 +1,5 @@
 // Samples whose tokens several weight versions sampled: what must be exact, and what is measured.
-#include "trainer_worker/stale_tokens.h"
+#include "trainer_worker/forward_backward/stale_tokens.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
-#include "common/tensor_file/mapped_file.h"
+#include "common/formats/mapped_file.h"
 #include "tests/support/bytes_in.h"
 #include "tests/support/units.h"
 #include "tests/trainer_worker/rank_group.h"

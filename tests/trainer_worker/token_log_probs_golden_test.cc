@@ -5,12 +5,12 @@
 #include <catch2/catch.hpp>
 
 #include "common/ops/backward_ops.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/ops/cpu/packed_weight.h"
 #include "common/ops/forward_ops.h"
-#include "common/ops/packed_weight.h"
-#include "common/ops/sum_pi_squared.h"
+#include "common/process/thread_pool.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
+#include "trainer_worker/forward_backward/sum_pi_squared.h"
 #include "trainer_worker/losses/token_losses.h"
 
 namespace tandem {

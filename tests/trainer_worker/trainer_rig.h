@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status_macros.h"
-#include "common/weights/update_receiver.h"
+#include "rollout_worker/weights/update_receiver.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"

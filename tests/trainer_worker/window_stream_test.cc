@@ -1,9 +1,8 @@
-#include "trainer_worker/window_stream.h"
-
 #include <catch2/catch.hpp>
 
 #include "tests/support/bytes_in.h"
 #include "tests/support/temp_dir.h"
+#include "trainer_worker/shard/offload_windows.h"
 
 namespace tandem {
 namespace {

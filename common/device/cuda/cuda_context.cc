@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/round_up.h"
 #include "common/base/status_macros.h"
-#include "common/types/cuda_scratch.h"
+#include "common/memory/cuda_scratch.h"
 
 namespace tandem {
 namespace {

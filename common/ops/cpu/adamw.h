@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/ops/adamw_arrays.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "common/memory/packed_bytes.h"
 #include "common/ops/cpu/dropped_rows.h"
 #include "common/ops/cpu/gemm_driver.h"
-#include "common/types/packed_bytes.h"
 
 namespace tandem {
 namespace {

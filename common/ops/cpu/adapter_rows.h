@@ -3,10 +3,10 @@
 
 #include <functional>
 
-#include "common/ops/cpu/kernel_set.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/ops/cpu/kernels/kernel_set.h"
 #include "common/ops/cpu/workspace.h"
 #include "common/ops/ops_types.h"
+#include "common/process/thread_pool.h"
 
 namespace tandem {
 

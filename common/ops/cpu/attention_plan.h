@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "common/ops/cpu/kernel_set.h"
+#include "common/ops/cpu/kernels/kernel_set.h"
 #include "common/ops/ops_types.h"
 
 namespace tandem {

@@ -7,9 +7,9 @@
 #include "common/base/check.h"
 #include "common/ops/cpu/forward_ops.h"
 #include "common/ops/cpu/gemm_driver.h"
+#include "common/ops/cpu/packed_weight.h"
 #include "common/ops/cpu/sample_row.h"
-#include "common/ops/cpu/vocab_chunks.h"
-#include "common/ops/packed_weight.h"
+#include "common/ops/vocab_chunks.h"
 
 namespace tandem {
 namespace {

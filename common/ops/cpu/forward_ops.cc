@@ -8,8 +8,8 @@
 #include "common/base/status_macros.h"
 #include "common/ops/cpu/adapter_rows.h"
 #include "common/ops/cpu/gemm_driver.h"
-#include "common/ops/cpu/isa.h"
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/kernels/isa.h"
+#include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 namespace {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "common/ops/cpu/attention_plan.h"
-#include "common/ops/cpu/kernel_set.h"
+#include "common/ops/cpu/kernels/kernel_set.h"
 #include "common/ops/cpu/sample_row.h"
-#include "common/ops/cpu/thread_pool.h"
 #include "common/ops/cpu/workspace.h"
 #include "common/ops/forward_ops.h"
+#include "common/process/thread_pool.h"
 
 namespace tandem {
 

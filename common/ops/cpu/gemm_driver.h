@@ -1,8 +1,8 @@
 // Spreads one product over the pool: tasks are rectangles of rows and panels, never parts of k.
 #pragma once
 
-#include "common/ops/cpu/kernel_set.h"
-#include "common/ops/cpu/thread_pool.h"
+#include "common/ops/cpu/kernels/kernel_set.h"
+#include "common/process/thread_pool.h"
 
 namespace tandem {
 

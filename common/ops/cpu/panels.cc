@@ -5,7 +5,7 @@
 
 #include <tmmintrin.h>
 
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "common/device/cuda/cuda_stream.h"
+#include "common/memory/cuda_scratch.h"
 #include "common/ops/adamw_arrays.h"
-#include "common/types/cuda_scratch.h"
 
 namespace tandem {
 

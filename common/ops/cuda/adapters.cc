@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "common/ops/cuda/scratch_slots.h"
-#include "common/types/rank_rows.h"
+#include "common/memory/rank_rows.h"
+#include "common/memory/scratch_slots.h"
 
 namespace tandem {
 namespace {

@@ -6,8 +6,8 @@
 #include "common/base/check.h"
 #include "common/base/round_up.h"
 #include "common/base/status_macros.h"
+#include "common/memory/scratch_slots.h"
 #include "common/ops/cuda/forward_ops.h"
-#include "common/ops/cuda/scratch_slots.h"
 
 namespace tandem {
 CudaBackwardOps::CudaBackwardOps(CudaContext* context, std::shared_ptr<CudaLinear> linear)

@@ -8,15 +8,15 @@
 #include "common/device/cuda/cuda_context.h"
 #include "common/ops/backward_ops.h"
 #include "common/ops/cuda/adapters.h"
-#include "common/ops/cuda/attention.h"
+#include "common/ops/cuda/attention/attention.h"
 #include "common/ops/cuda/backward_rows.h"
-#include "common/ops/cuda/head_groups.h"
-#include "common/ops/cuda/linear.h"
+#include "common/ops/cuda/linear/head_groups.h"
+#include "common/ops/cuda/linear/linear.h"
 #include "common/ops/cuda/logits.h"
 
 namespace tandem {
 
-// Scratch on the device is as common/types/cuda_scratch.h says.
+// Scratch on the device is as common/memory/cuda_scratch.h says.
 class CudaBackwardOps final : public BackwardOps {
  public:
   // `context` must outlive the ops.

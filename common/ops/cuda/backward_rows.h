@@ -8,10 +8,10 @@
 #include <cstdint>
 
 #include "common/device/cuda/cuda_stream.h"
+#include "common/memory/cuda_scratch.h"
 #include "common/ops/cuda/row_runs.h"
 #include "common/ops/cuda/rows.h"
 #include "common/ops/ops_types.h"
-#include "common/types/cuda_scratch.h"
 
 namespace tandem {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "common/memory/scratch_slots.h"
 #include "common/ops/cuda/forward_ops.h"
-#include "common/ops/cuda/head_groups.h"
+#include "common/ops/cuda/linear/head_groups.h"
 #include "common/ops/cuda/sampling.h"
-#include "common/ops/cuda/scratch_slots.h"
 
 namespace tandem {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "common/base/check.h"
 #include "common/base/status_macros.h"
+#include "common/memory/cuda_scratch.h"
+#include "common/memory/product_rows.h"
 #include "common/ops/cuda/rows.h"
-#include "common/types/cuda_scratch.h"
-#include "common/types/product_rows.h"
 
 namespace tandem {
 

@@ -8,8 +8,8 @@
 
 #include "common/device/cuda/cuda_context.h"
 #include "common/ops/cuda/adapters.h"
-#include "common/ops/cuda/attention.h"
-#include "common/ops/cuda/linear.h"
+#include "common/ops/cuda/attention/attention.h"
+#include "common/ops/cuda/linear/linear.h"
 #include "common/ops/cuda/logits.h"
 #include "common/ops/forward_ops.h"
 
@@ -18,8 +18,8 @@ namespace tandem {
 // FailedPrecondition, naming the key and the remedy, for a dtype that a GPU does not compute in.
 absl::Status CheckCudaComputeDtype(DType compute_dtype);
 
-// Scratch on the device is as common/types/cuda_scratch.h says. TokenLogProbs waits for the device;
-// neither it nor Sample may be part of a graph, the other ops may.
+// Scratch on the device is as common/memory/cuda_scratch.h says. TokenLogProbs waits for the
+// device; neither it nor Sample may be part of a graph, the other ops may.
 class CudaForwardOps final : public ForwardOps {
  public:
   // `context` must outlive the ops.

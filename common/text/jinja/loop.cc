@@ -2,9 +2,9 @@
 #include <map>
 
 #include "common/base/status_macros.h"
+#include "common/text/jinja/ast.h"
 #include "common/text/jinja/frame.h"
 #include "common/text/jinja/render_body.h"
-#include "common/text/jinja/syntax/ast.h"
 #include "common/text/jinja/value/arguments.h"
 #include "common/text/jinja/value/compare.h"
 #include "common/text/jinja/value/methods.h"

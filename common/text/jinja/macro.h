@@ -1,8 +1,8 @@
 // Macros as callable values.
 #pragma once
 
+#include "common/text/jinja/ast.h"
 #include "common/text/jinja/frame.h"
-#include "common/text/jinja/syntax/ast.h"
 
 namespace tandem::jinja {
 

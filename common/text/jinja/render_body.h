@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/text/jinja/syntax/ast.h"
+#include "common/text/jinja/ast.h"
 
 namespace tandem::jinja {
 

@@ -1,9 +1,9 @@
 // How statements render, loops and macros excepted.
 #include "common/base/status_macros.h"
+#include "common/text/jinja/ast.h"
 #include "common/text/jinja/frame.h"
 #include "common/text/jinja/macro.h"
 #include "common/text/jinja/render_body.h"
-#include "common/text/jinja/syntax/ast.h"
 #include "common/text/jinja/value/compare.h"
 #include "common/text/jinja/value/print.h"
 #include "common/text/jinja/value/subscript.h"

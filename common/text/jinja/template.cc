@@ -1,10 +1,10 @@
 #include "common/text/jinja/template.h"
 
 #include "common/base/status_macros.h"
-#include "common/text/jinja/builtins/registry.h"
 #include "common/text/jinja/frame.h"
+#include "common/text/jinja/parser.h"
+#include "common/text/jinja/registry.h"
 #include "common/text/jinja/render_body.h"
-#include "common/text/jinja/syntax/parser.h"
 #include "common/text/jinja/value/print.h"
 
 namespace tandem::jinja {

@@ -8,7 +8,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
-#include "common/text/jinja/syntax/ast.h"
+#include "common/text/jinja/ast.h"
 #include "common/text/jinja/value/value.h"
 
 namespace tandem::jinja {

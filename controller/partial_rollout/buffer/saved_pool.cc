@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "common/base/status_macros.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 
 namespace tandem {
 namespace {

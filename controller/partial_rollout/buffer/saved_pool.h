@@ -17,7 +17,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/tensor_file/mapped_file.h"
+#include "common/formats/mapped_file.h"
 #include "controller/partial_rollout/buffer/pool_options.h"
 #include "controller/partial_rollout/buffer/pooled_sample.h"
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/text/jinja/value/python_text.h"
-#include "common/text/regex.h"
 #include "common/text/unicode/properties.h"
+#include "common/text/unicode/regex.h"
 #include "controller/reward/answer_text.h"
 
 namespace tandem {

@@ -17,12 +17,12 @@
 #include <unistd.h>
 
 #include "common/base/check.h"
-#include "common/base/cores.h"
 #include "common/base/status_macros.h"
 #include "common/lora/lora_spec.h"
-#include "common/ops/cpu/thread_pool.h"
-#include "rollout_worker/generator.h"
-#include "rollout_worker/weight_storage.h"
+#include "common/process/cores.h"
+#include "common/process/thread_pool.h"
+#include "rollout_worker/generation/generator.h"
+#include "rollout_worker/weights/weight_storage.h"
 
 namespace tandem {
 namespace {

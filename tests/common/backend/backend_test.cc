@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/device_memory.h"
 #include "tests/common/ops/cuda/fake_lt.h"

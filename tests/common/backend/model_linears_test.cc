@@ -1,5 +1,5 @@
 // Whether the shapes that are prepared are those that a model's ops ask for.
-#include "common/backend/cuda/model_linears.h"
+#include "common/backend/model_linears.h"
 
 #include <algorithm>
 #include <array>

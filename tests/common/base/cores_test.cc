@@ -1,4 +1,4 @@
-#include "common/base/cores.h"
+#include "common/process/cores.h"
 
 #include <cstdlib>
 #include <set>

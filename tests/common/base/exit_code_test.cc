@@ -1,4 +1,4 @@
-#include "common/base/exit_code.h"
+#include "common/process/exit_code.h"
 
 #include <cerrno>
 #include <fstream>

@@ -1,5 +1,3 @@
-#include "common/base/fault_point.h"
-
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/process/fault_injection.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

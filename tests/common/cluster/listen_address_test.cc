@@ -1,4 +1,4 @@
-#include "common/cluster/listen_address.h"
+#include "common/net/listen_address.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,12 +1,12 @@
-#include "common/cluster/membership_agent.h"
+#include "common/net/membership_agent.h"
 
 #include <future>
 #include <mutex>
 
 #include <catch2/catch.hpp>
 
-#include "common/cluster/protocol.h"
-#include "common/rpc/server.h"
+#include "common/net/protocol.h"
+#include "common/net/server.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"

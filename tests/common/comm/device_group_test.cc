@@ -1,4 +1,4 @@
-#include "common/comm/device_group.h"
+#include "common/comm/cuda/device_group.h"
 
 #include <algorithm>
 #include <thread>

@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status_macros.h"
-#include "common/comm/device_group.h"
+#include "common/comm/cuda/device_group.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/nccl/fake_nccl.h"
 

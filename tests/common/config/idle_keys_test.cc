@@ -1,9 +1,8 @@
-#include "common/config/idle_keys.h"
-
 #include <catch2/catch.hpp>
 #include <fmt/ranges.h>
 
 #include "common/config/loaded_config.h"
+#include "common/config/unused_keys.h"
 #include "tests/common/config/config_file.h"
 
 namespace tandem {

@@ -1,7 +1,6 @@
-#include "common/config/rollout_correction_rules.h"
-
 #include <catch2/catch.hpp>
 
+#include "common/config/correction_rules.h"
 #include "common/config/loaded_config.h"
 
 namespace tandem {

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/fault_point.h"
+#include "common/process/fault_injection.h"
 #include "tests/fakes/guarded_device.h"
 #include "tests/support/temp_dir.h"
 

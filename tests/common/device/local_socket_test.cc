@@ -1,4 +1,4 @@
-#include "common/device/local_socket.h"
+#include "common/process/local_socket.h"
 
 #include <absl/time/clock.h>
 #include <catch2/catch.hpp>

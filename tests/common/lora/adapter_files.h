@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/philox.h"
-#include "common/lora/peft_config.h"
-#include "common/tensor_file/safetensors_writer.h"
+#include "common/formats/peft/peft_config.h"
+#include "common/formats/safetensors_writer.h"
 
 namespace tandem::testing {
 

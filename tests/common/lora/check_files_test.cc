@@ -1,5 +1,5 @@
 // Which of a directory's files a weight check under LoRA reads, and what it is called.
-#include "common/lora/check_files.h"
+#include "common/formats/peft/check_files.h"
 
 #include <filesystem>
 #include <fstream>

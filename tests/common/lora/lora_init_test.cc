@@ -1,4 +1,4 @@
-#include "common/lora/lora_init.h"
+#include "trainer_worker/trained_weights/lora_init.h"
 
 #include <algorithm>
 #include <cmath>

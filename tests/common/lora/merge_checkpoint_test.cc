@@ -1,13 +1,13 @@
-#include "common/lora/merge_checkpoint.h"
+#include "common/formats/peft/merge_checkpoint.h"
 
 #include <filesystem>
 #include <optional>
 
 #include <catch2/catch.hpp>
 
-#include "common/lora/peft_adapter.h"
-#include "common/tensor_file/atomic_file.h"
-#include "common/tensor_file/checkpoint_dir.h"
+#include "common/formats/atomic_file.h"
+#include "common/formats/checkpoint_dir.h"
+#include "common/formats/peft/peft_adapter.h"
 #include "tests/common/lora/adapter_files.h"
 #include "tests/common/lora/small_model.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "common/lora/other_base.h"
+#include "common/formats/peft/other_base.h"
 
 #include <catch2/catch.hpp>
 

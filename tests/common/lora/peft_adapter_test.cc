@@ -1,11 +1,11 @@
-#include "common/lora/peft_adapter.h"
+#include "common/formats/peft/peft_adapter.h"
 
 #include <cmath>
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 
-#include "common/lora/peft_names.h"
+#include "common/formats/peft/peft_names.h"
 #include "tests/common/lora/adapter_files.h"
 #include "tests/common/lora/small_model.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "common/lora/peft_config.h"
+#include "common/formats/peft/peft_config.h"
 
 #include <catch2/catch.hpp>
 

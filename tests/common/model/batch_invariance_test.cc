@@ -8,10 +8,10 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "common/memory/activation_bytes.h"
 #include "common/model/decoder.h"
-#include "common/model_spec/activation_bytes.h"
-#include "common/ops/cpu/thread_pool.h"
-#include "common/ops/forward_ops_decorator.h"
+#include "common/process/thread_pool.h"
+#include "parity/forward_ops_decorator.h"
 #include "tests/common/ops/ops_fixture.h"
 #include "tests/support/tiny_weights.h"
 

@@ -1,9 +1,9 @@
-#include "common/model_spec/activation_bytes.h"
+#include "common/memory/activation_bytes.h"
 
 #include <catch2/catch.hpp>
 
 #include "common/base/round_up.h"
-#include "common/model_spec/memory_formulas.h"
+#include "common/memory/memory_formulas.h"
 #include "tests/common/model_spec/small_spec.h"
 
 namespace tandem {

@@ -1,11 +1,11 @@
-#include "common/model_spec/cuda_memory.h"
+#include "common/memory/cuda_memory.h"
 
 #include <algorithm>
 
 #include <catch2/catch.hpp>
 
-#include "common/types/cuda_scratch.h"
-#include "common/types/product_rows.h"
+#include "common/memory/cuda_scratch.h"
+#include "common/memory/product_rows.h"
 
 namespace tandem {
 namespace {

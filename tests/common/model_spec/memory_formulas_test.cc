@@ -1,10 +1,10 @@
-#include "common/model_spec/memory_formulas.h"
+#include "common/memory/memory_formulas.h"
 
 #include <algorithm>
 
 #include <catch2/catch.hpp>
 
-#include "common/model_spec/worker_memory.h"
+#include "common/memory/worker_memory.h"
 #include "tests/common/model_spec/small_spec.h"
 
 namespace tandem {

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "common/ops/sum_pi_squared.h"
 #include "tests/common/ops/ops_fixture.h"
+#include "trainer_worker/forward_backward/sum_pi_squared.h"
 
 namespace tandem {
 namespace {

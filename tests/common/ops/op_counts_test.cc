@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cpu/thread_pool.h"
 #include "common/ops/forward_ops.h"
+#include "common/process/thread_pool.h"
 
 namespace tandem {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "common/base/check.h"
-#include "common/ops/cpu/thread_pool.h"
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
+#include "common/process/thread_pool.h"
 
 namespace tandem::testing {
 

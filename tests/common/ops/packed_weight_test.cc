@@ -1,4 +1,4 @@
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
 
 #include <cstring>
 #include <random>

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cpu/isa.h"
+#include "common/ops/cpu/kernels/isa.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {

@@ -1,4 +1,4 @@
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 
 #include <csignal>
 #include <thread>

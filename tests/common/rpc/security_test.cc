@@ -1,4 +1,4 @@
-#include "common/rpc/security.h"
+#include "common/net/security.h"
 
 #include <catch2/catch.hpp>
 

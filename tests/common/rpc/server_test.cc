@@ -1,4 +1,4 @@
-#include "common/rpc/server.h"
+#include "common/net/server.h"
 
 #include <filesystem>
 #include <fstream>
@@ -9,8 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/rpc/channel.h"
-#include "common/rpc/status_convert.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
 #include "tandem/v1/reward.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"

@@ -1,10 +1,9 @@
-#include "common/rpc/status_convert.h"
-
 #include <catch2/catch.hpp>
 #include <grpcpp/support/status.h>
 
 #include "common/base/device_lost.h"
 #include "common/base/failure_origin.h"
+#include "common/net/grpc_status.h"
 #include "tandem/v1/types.pb.h"
 
 namespace tandem {

@@ -1,4 +1,4 @@
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 
 #include <filesystem>
 #include <fstream>

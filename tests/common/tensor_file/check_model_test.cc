@@ -1,4 +1,4 @@
-#include "common/tensor_file/check_model.h"
+#include "common/formats/check_model.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "common/tensor_file/element_convert.h"
+#include "common/types/element_convert.h"
 
 #include <cstring>
 #include <limits>

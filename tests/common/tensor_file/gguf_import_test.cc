@@ -1,12 +1,12 @@
-#include "common/tensor_file/gguf_import.h"
+#include "common/formats/gguf/gguf_import.h"
 
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/tensor_file/atomic_file.h"
-#include "common/tensor_file/checkpoint_dir.h"
+#include "common/formats/atomic_file.h"
+#include "common/formats/checkpoint_dir.h"
 #include "tests/common/tensor_file/file_size_limit.h"
 #include "tests/common/tensor_file/gguf_builder.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "common/tensor_file/gguf.h"
+#include "common/formats/gguf/gguf.h"
 
 #include <fstream>
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/tensor_file/checkpoint_dir.h"
+#include "common/formats/checkpoint_dir.h"
 #include "tests/support/golden.h"
 
 namespace tandem {

@@ -1,11 +1,11 @@
-#include "common/tensor_file/hf_export.h"
+#include "common/formats/hf_export.h"
 
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 
-#include "common/tensor_file/atomic_file.h"
-#include "common/tensor_file/checkpoint_dir.h"
+#include "common/formats/atomic_file.h"
+#include "common/formats/checkpoint_dir.h"
 #include "tests/common/tensor_file/file_size_limit.h"
 #include "tests/common/tensor_file/test_checkpoint.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "common/tensor_file/safetensors.h"
+#include "common/formats/safetensors.h"
 
 #include <cstring>
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/tensor_file/safetensors_writer.h"
+#include "common/formats/safetensors_writer.h"
 #include "tests/common/tensor_file/file_size_limit.h"
 #include "tests/support/temp_dir.h"
 

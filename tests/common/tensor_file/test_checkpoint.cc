@@ -2,8 +2,8 @@
 
 #include <stdexcept>
 
-#include "common/tensor_file/atomic_file.h"
-#include "common/tensor_file/safetensors_writer.h"
+#include "common/formats/atomic_file.h"
+#include "common/formats/safetensors_writer.h"
 
 namespace tandem::testing {
 namespace {

@@ -1,11 +1,11 @@
-#include "common/tensor_file/training_state.h"
+#include "common/formats/training_state.h"
 
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
-#include "common/model_spec/memory_formulas.h"
+#include "common/memory/memory_formulas.h"
 #include "common/model_spec/row_ranges.h"
 #include "tests/common/tensor_file/test_checkpoint.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "common/types/probe_shape.h"
+#include "common/memory/probe_shape.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "common/weights/row_coverage.h"
+#include "rollout_worker/weights/row_coverage.h"
 
 namespace tandem {
 namespace {

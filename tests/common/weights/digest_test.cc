@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/packed_weight.h"
+#include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 namespace {

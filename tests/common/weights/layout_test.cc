@@ -7,8 +7,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/model_spec/memory_formulas.h"
-#include "common/ops/packed_weight.h"
+#include "common/memory/memory_formulas.h"
+#include "common/ops/cpu/packed_weight.h"
 #include "common/weights/manifest.h"
 #include "tests/common/weights/layout_zoo.h"
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "common/base/status_macros.h"
-#include "common/ops/cpu/thread_pool.h"
-#include "common/weights/update_receiver.h"
-#include "common/weights/weight_check.h"
+#include "common/process/thread_pool.h"
+#include "rollout_worker/weights/update_receiver.h"
 #include "tests/fakes/memory_weights.h"
+#include "trainer_worker/weight_sync/weight_check.h"
 
 namespace tandem::testing {
 

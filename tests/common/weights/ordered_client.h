@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/base/status_macros.h"
-#include "trainer_worker/weights/grpc_update_client.h"
+#include "trainer_worker/weight_sync/grpc_update_client.h"
 
 namespace tandem::testing {
 

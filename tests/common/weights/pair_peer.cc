@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
-#include "common/rpc/channel.h"
+#include "common/net/channel.h"
 #include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_fixture.h"
 #include "tests/common/weights/pair_service.h"

@@ -17,16 +17,16 @@
 
 #include "common/base/round_up.h"
 #include "common/device/ledger.h"
-#include "common/rpc/channel.h"
-#include "common/weights/weight_check.h"
-#include "common/weights/weight_publisher.h"
+#include "common/net/channel.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_device.h"
 #include "tests/common/weights/pair_fixture.h"
 #include "tests/fakes/memory_weights.h"
 #include "tests/support/patience.h"
-#include "trainer_worker/weights/grpc_update_client.h"
+#include "trainer_worker/weight_sync/grpc_update_client.h"
+#include "trainer_worker/weight_sync/weight_check.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem::testing {
 

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "common/base/status_macros.h"
-#include "common/rpc/status_convert.h"
-#include "common/wire/update_codec.h"
-#include "rollout_worker/weights/weight_receiver.h"
+#include "common/net/grpc_status.h"
+#include "common/net/update_codec.h"
+#include "rollout_worker/weights/weight_updates.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/common/weights/pair_device.h"
 

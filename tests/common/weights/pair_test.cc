@@ -6,9 +6,9 @@
 #include <catch2/catch.hpp>
 #include <unistd.h>
 
-#include "common/ops/cpu/thread_pool.h"
+#include "common/process/thread_pool.h"
 #include "common/weights/bucket_plan.h"
-#include "rollout_worker/weights/weight_receiver.h"
+#include "rollout_worker/weights/weight_updates.h"
 #include "tests/fakes/memory_weights.h"
 
 namespace tandem {

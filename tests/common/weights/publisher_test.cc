@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 
-#include "common/weights/weight_check.h"
-#include "common/weights/weight_publisher.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/fakes/memory_weights.h"
+#include "trainer_worker/weight_sync/weight_check.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/weights/rollout_state.h"
+#include "rollout_worker/weights/rollout_state.h"
 
 #include <array>
 #include <fstream>

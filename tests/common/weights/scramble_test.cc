@@ -5,13 +5,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cpu/thread_pool.h"
-#include "common/weights/weight_check.h"
+#include "common/process/thread_pool.h"
 #include "tests/common/weights/layout_zoo.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/fakes/memory_weights.h"
 #include "tests/support/text.h"
+#include "trainer_worker/weight_sync/weight_check.h"
 
 namespace tandem {
 namespace {

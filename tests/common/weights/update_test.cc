@@ -9,12 +9,12 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/ledger.h"
-#include "common/weights/weight_publisher.h"
 #include "tests/common/weights/layout_zoo.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/fakes/memory_weights.h"
 #include "tests/support/text.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {
 namespace {

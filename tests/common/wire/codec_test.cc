@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
-#include "common/wire/ledger_codec.h"
-#include "common/wire/sample_codec.h"
+#include "common/net/ledger_codec.h"
+#include "common/net/sample_codec.h"
 
 namespace tandem {
 

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <xxhash.h>
 
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "controller/store/batch_format.h"
 #include "controller/store/batch_reader.h"
 #include "tests/controller/batch_file/some_batch.h"

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/rpc/server.h"
+#include "common/net/server.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 

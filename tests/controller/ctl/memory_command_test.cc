@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/wire/ledger_codec.h"
+#include "common/net/ledger_codec.h"
 #include "controller/plan/memory_plan_json.h"
 #include "controller/store/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "controller/data/jsonl_rows.h"
 #include "tests/support/temp_dir.h"
 

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
 #include "tests/controller/partial/pool_run.h"
 
 namespace tandem::testing {

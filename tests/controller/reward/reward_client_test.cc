@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <grpcpp/grpcpp.h>
 
-#include "common/rpc/server.h"
+#include "common/net/server.h"
 #include "tandem/v1/reward.grpc.pb.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

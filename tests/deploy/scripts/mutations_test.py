@@ -29,12 +29,12 @@ class MutationsTest(unittest.TestCase):
         vanilla.write_text(vanilla.read_text().replace("plain = -advantages * ratio", "plain = 0"))
         overlong = self.root / "controller/reward/overlong.cc"
         overlong.write_text(overlong.read_text() * 2)
-        (self.root / "trainer_worker/packing.cc").unlink()
+        (self.root / "trainer_worker/forward_backward/packing.cc").unlink()
         code, text = check(self.root)
         self.assertEqual(code, 1, text)
         self.assertIn("vanilla.cc has \"plain = -advantages * ratio\" 0 times", text)
         self.assertIn("overlong.cc has \"std::min(-excess\" 2 times", text)
-        self.assertIn("trainer_worker/packing.cc is not there", text)
+        self.assertIn("trainer_worker/forward_backward/packing.cc is not there", text)
         self.assertEqual(len(text.splitlines()), 4, text)  # and the remedy
 
 

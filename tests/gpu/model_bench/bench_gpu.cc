@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/base/status_macros.h"
 
 namespace tandem::testing {

@@ -1,7 +1,7 @@
 #include "tests/gpu/model_bench/bench_model.h"
 
 #include "common/base/status_macros.h"
-#include "common/model_spec/memory_formulas.h"
+#include "common/memory/memory_formulas.h"
 #include "tests/gpu/qwen3.h"
 
 namespace tandem::testing {

@@ -5,7 +5,7 @@
 
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
-#include "common/model_spec/activation_bytes.h"
+#include "common/memory/activation_bytes.h"
 #include "tests/gpu/model_bench/random_weights.h"
 
 namespace tandem::testing {

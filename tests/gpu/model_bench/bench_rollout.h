@@ -8,8 +8,8 @@
 
 #include <absl/status/statusor.h>
 
-#include "rollout_worker/generator.h"
-#include "rollout_worker/weight_storage.h"
+#include "rollout_worker/generation/generator.h"
+#include "rollout_worker/weights/weight_storage.h"
 #include "tests/gpu/model_bench/bench_gpu.h"
 #include "tests/gpu/model_bench/bench_model.h"
 #include "tests/support/whole_forward.h"

@@ -9,7 +9,7 @@
 
 #include "common/base/philox.h"
 #include "common/base/status_macros.h"
-#include "common/model_spec/worker_memory.h"
+#include "common/memory/worker_memory.h"
 #include "tests/gpu/model_bench/random_weights.h"
 #include "tests/gpu/model_bench/stopwatch.h"
 #include "tests/support/temp_dir.h"

@@ -1,4 +1,4 @@
-#include "trainer_worker/lora/dropout_keys.h"
+#include "trainer_worker/forward_backward/dropout_keys.h"
 
 #include <map>
 #include <set>

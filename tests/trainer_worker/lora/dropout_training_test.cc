@@ -4,7 +4,7 @@
 #include <fstream>
 #include <map>
 
-#include "common/lora/peft_config.h"
+#include "common/formats/peft/peft_config.h"
 #include "tests/trainer_worker/lora/lora_group.h"
 #include "tests/trainer_worker/trainer_rig.h"
 

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "tests/trainer_worker/lora/saved_adapters.h"
-#include "trainer_worker/lora/adapter_files.h"
+#include "trainer_worker/trained_weights/adapter_files.h"
 
 namespace tandem {
 namespace {

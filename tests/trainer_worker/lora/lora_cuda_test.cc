@@ -2,7 +2,7 @@
 // what the host makes of the same adapters.
 #include <cmath>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/emulated_backend.h"
 #include "tests/trainer_worker/emulated_rollout.h"

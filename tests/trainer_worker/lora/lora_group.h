@@ -6,7 +6,7 @@
 
 #include "tests/fakes/fake_update_client.h"
 #include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/lora/lora_oracle.h"
+#include "trainer_worker/trained_weights/lora_reference.h"
 
 namespace tandem::testing {
 

@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/lora/merge_checkpoint.h"
-#include "common/lora/peft_adapter.h"
-#include "common/tensor_file/atomic_file.h"
+#include "common/formats/atomic_file.h"
+#include "common/formats/peft/merge_checkpoint.h"
+#include "common/formats/peft/peft_adapter.h"
 #include "tests/trainer_worker/lora/saved_adapters.h"
 #include "tests/trainer_worker/trainer_rig.h"
 

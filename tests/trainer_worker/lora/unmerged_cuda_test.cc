@@ -2,7 +2,7 @@
 // a device whose memory the host cannot touch, with the bits of the host.
 #include <cmath>
 
-#include "common/backend/cuda/cuda_backend.h"
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/fakes/guarded_backend.h"
 #include "tests/trainer_worker/emulated_backend.h"

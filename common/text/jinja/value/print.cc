@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/text/jinja/value/compare.h"
-#include "common/text/regex.h"
+#include "common/text/unicode/regex.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {

@@ -7,8 +7,8 @@
 #include "common/text/jinja/value/format_spec.h"
 #include "common/text/jinja/value/methods.h"
 #include "common/text/jinja/value/python_text.h"
-#include "common/text/regex.h"
 #include "common/text/unicode/properties.h"
+#include "common/text/unicode/regex.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {

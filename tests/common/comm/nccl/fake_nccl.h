@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/nccl/nccl_api.h"
+#include "common/comm/cuda/nccl_api.h"
 
 namespace tandem::testing {
 

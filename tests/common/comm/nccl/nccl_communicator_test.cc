@@ -1,4 +1,4 @@
-#include "common/comm/nccl/nccl_communicator.h"
+#include "common/comm/cuda/nccl_communicator.h"
 
 #include <algorithm>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/comm/nccl/nccl_api.h"
+#include "common/comm/cuda/nccl_api.h"
 
 namespace tandem {
 

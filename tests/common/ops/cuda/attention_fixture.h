@@ -7,7 +7,7 @@
 
 #include "common/device/cuda/cuda_context.h"
 #include "common/device/cuda/emulator/emulator.h"
-#include "common/ops/cuda/attention.h"
+#include "common/ops/cuda/attention/attention.h"
 #include "tests/common/ops/cuda/test_cuda.h"
 #include "tests/common/ops/ops_fixture.h"
 

@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cuda/attention_kernels.h"
-#include "common/ops/cuda/attention_plan.h"
+#include "common/ops/cuda/attention/attention_kernels.h"
+#include "common/ops/cuda/attention/attention_plan.h"
 #include "tests/common/ops/cuda/attention_fixture.h"
 
 namespace tandem {

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/types/cuda_scratch.h"
+#include "common/memory/cuda_scratch.h"
 #include "tests/common/ops/cuda/attention_fixture.h"
 
 namespace tandem {

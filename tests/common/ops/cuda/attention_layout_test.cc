@@ -1,12 +1,12 @@
-#include "common/ops/cuda/attention_layout.h"
+#include "common/ops/cuda/attention/attention_layout.h"
 
 #include <set>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cuda/attention.h"
-#include "common/ops/cuda/attention_plan.h"
+#include "common/ops/cuda/attention/attention.h"
+#include "common/ops/cuda/attention/attention_plan.h"
 
 namespace tandem::attention {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/ops/cuda/lt_api.h"
+#include "common/ops/cuda/linear/cublaslt_api.h"
 
 namespace tandem::testing {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/ops/cuda/gemm.h"
+#include "common/ops/cuda/linear/gemm.h"
 #include "common/ops/ops_types.h"
 
 namespace tandem::testing {

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulator.h"
-#include "common/ops/cuda/gemm_kernels.h"
+#include "common/ops/cuda/linear/gemm_kernels.h"
 #include "tests/common/ops/cuda/gemm_fixture.h"
 
 namespace tandem {

@@ -1,5 +1,5 @@
 // How products are cut into tiles: index arithmetic that the kernels share.
-#include "common/ops/cuda/gemm_tile.h"
+#include "common/ops/cuda/linear/gemm_tile.h"
 
 #include <set>
 #include <utility>

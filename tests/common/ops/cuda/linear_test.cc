@@ -1,5 +1,5 @@
 // CudaLinear with the kernels on the emulator, as the ops use it.
-#include "common/ops/cuda/linear.h"
+#include "common/ops/cuda/linear/linear.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,4 @@
 // How CudaLinear chooses between cuBLASLt and our own kernels.
-#include "common/ops/cuda/lt_engine.h"
-
 #include <cstdlib>
 
 #include <catch2/catch.hpp>
@@ -8,7 +6,8 @@
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
-#include "common/ops/cuda/linear.h"
+#include "common/ops/cuda/linear/cublaslt_engine.h"
+#include "common/ops/cuda/linear/linear.h"
 #include "tests/common/ops/cuda/fake_lt.h"
 #include "tests/common/ops/cuda/gemm_fixture.h"
 

@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/ops/cuda/linear.h"
-#include "common/ops/cuda/lt_api.h"
+#include "common/ops/cuda/linear/cublaslt_api.h"
+#include "common/ops/cuda/linear/linear.h"
 #include "tests/common/ops/cuda/gemm_fixture.h"
 
 namespace tandem {

@@ -1,9 +1,8 @@
 // Which algorithms the proof lets through.
-#include "common/ops/cuda/lt_proof.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
+#include "common/ops/cuda/linear/row_invariance.h"
 #include "tests/common/ops/cuda/fake_lt.h"
 
 namespace tandem {

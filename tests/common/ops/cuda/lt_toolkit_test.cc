@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cuda/lt_api.h"
+#include "common/ops/cuda/linear/cublaslt_api.h"
 
 namespace tandem {
 namespace {

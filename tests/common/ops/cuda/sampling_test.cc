@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "common/ops/cpu/isa.h"
+#include "common/ops/cpu/kernels/isa.h"
 #include "common/ops/cpu/sample_row.h"
-#include "common/ops/cpu/vocab_chunks.h"
+#include "common/ops/vocab_chunks.h"
 #include "tests/common/ops/cuda/kernel_fixture.h"
 
 namespace tandem {

@@ -15,11 +15,11 @@
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/weights/cuda/cuda_storage_ops.h"
 #include "common/weights/cuda/cuda_transport.h"
-#include "common/weights/weight_publisher.h"
-#include "rollout_worker/weights/weight_receiver.h"
+#include "rollout_worker/weights/weight_updates.h"
 #include "tests/common/device/cuda/calls_of.h"
 #include "tests/common/weights/cuda/device_weights.h"
 #include "tests/support/patience.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem::testing {
 

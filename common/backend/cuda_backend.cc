@@ -1,0 +1,134 @@
+#include "common/backend/cuda_backend.h"
+
+#include <utility>
+
+#include "common/backend/model_linears.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/comm/cuda/device_group.h"
+#include "common/comm/cuda/nccl_api.h"
+#include "common/device/cuda/cuda_device.h"
+#include "common/ops/cuda/attention/attention.h"
+#include "common/ops/cuda/backward_ops.h"
+#include "common/ops/cuda/forward_ops.h"
+#include "common/weights/cuda/cuda_shard_ops.h"
+#include "common/weights/cuda/cuda_storage_ops.h"
+#include "common/weights/cuda/cuda_transport.h"
+
+namespace tandem {
+namespace {
+
+// Rows of matrices are read 16 bytes at a time.
+constexpr int64_t kRowElements = 8;
+
+absl::Status CheckCudaModel(const ModelSpec& spec) {
+  TANDEM_RETURN_IF_ERROR(
+      Annotate(CudaAttention::CheckShape({spec.num_heads, spec.num_kv_heads, spec.head_dim}),
+               "the model cannot be computed on a GPU; set trainer.device=cpu"));
+  for (const auto& [name, size] : {std::pair("hidden_size", spec.hidden_size),
+                                   std::pair("intermediate_size", spec.intermediate_size)}) {
+    if (size % kRowElements == 0) continue;
+    return InvalidArgument(
+        "the model's {} is {}, and a GPU computes multiples of {} only; set trainer.device=cpu",
+        name, size, kRowElements);
+  }
+  return absl::OkStatus();
+}
+
+// Tensor cores take bf16 from this generation on.
+constexpr int kOldestMajor = 8;
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<CudaApi> api,
+              std::unique_ptr<CudaContext> context,
+              std::shared_ptr<CudaLinear> linear)
+      : api_(std::move(api)), device_(std::move(context)), linear_(std::move(linear)) {}
+
+  Device* device() override { return &device_; }
+  absl::StatusOr<std::unique_ptr<ForwardOps>> MakeForwardOps(DType compute_dtype) override {
+    TANDEM_RETURN_IF_ERROR(CheckCudaComputeDtype(compute_dtype));
+    return std::make_unique<CudaForwardOps>(&device_.context(), linear_);
+  }
+  absl::StatusOr<std::unique_ptr<BackwardOps>> MakeBackwardOps(DType compute_dtype) override {
+    TANDEM_RETURN_IF_ERROR(CheckCudaComputeDtype(compute_dtype));
+    return std::make_unique<CudaBackwardOps>(&device_.context(), linear_);
+  }
+  absl::StatusOr<std::unique_ptr<StorageOps>> MakeStorageOps(const WeightLayout* layout,
+                                                             std::byte* storage) override {
+    return CreateCudaStorageOps(layout, storage, &device_.context());
+  }
+  absl::Status CheckModel(const ModelSpec& spec) const override { return CheckCudaModel(spec); }
+  absl::Status PrepareModel(const ModelSpec& spec, int64_t vocab_limit, ModelUse use) override {
+    TANDEM_RETURN_IF_ERROR(CheckCudaModel(spec));
+    if (vocab_limit < 1 || vocab_limit > spec.vocab_size) {
+      return InvalidArgument(
+          "the tokenizer has {} ids but the model {} embedding rows: they do not belong together",
+          vocab_limit, spec.vocab_size);
+    }
+    return linear_->Prepare(ModelLinears(spec, vocab_limit, use == ModelUse::kTraining));
+  }
+  NumericsChoices numerics_choices() const override { return linear_->Choices(); }
+  absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() override {
+    return CreateCudaShardOps(&device_.context());
+  }
+  absl::StatusOr<std::unique_ptr<Communicator>> JoinGroup(
+      const SharedMemoryGroupOptions& options) override {
+    if (options.world_size > 1 && nccl_ == nullptr) OpenNcclOnce();
+    const CudaContext& context = device_.context();
+    return JoinDeviceGroup({.group = options,
+                            .cuda = api_.get(),
+                            .device = context.device(),
+                            .compute = context.stream(),
+                            .nccl = nccl_.get()});
+  }
+
+  absl::StatusOr<WeightTransport*> Transport(const std::string& key) override {
+    TANDEM_ASSIGN_OR_RETURN(transport_, CudaTransport::Create(&device_.context(), key));
+    return transport_.get();
+  }
+
+ private:
+  void OpenNcclOnce() {
+    absl::StatusOr<std::unique_ptr<NcclApi>> nccl = OpenNccl();
+    if (nccl.ok()) {
+      nccl_ = *std::move(nccl);
+    } else {
+      LogWarn("ranks exchange through host memory: {}", std::string(nccl.status().message()));
+    }
+  }
+
+  const std::unique_ptr<CudaApi> api_;
+  std::unique_ptr<NcclApi> nccl_;  // of groups of several ranks, if there is one
+  CudaDevice device_;
+  // Of forward and backward alike: what the one decided the other goes by.
+  const std::shared_ptr<CudaLinear> linear_;
+  std::unique_ptr<CudaTransport> transport_;
+};
+
+}  // namespace
+
+void PinCudaLibraries() { PinNcclSums(); }
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<CudaApi> api,
+                                                         int index,
+                                                         CudaLinearOptions linear_options) {
+  TANDEM_ASSIGN_OR_RETURN(const int devices, api->DeviceCount());
+  if (index >= devices) {
+    return FailedPrecondition("this process sees {} GPUs, and is to use number {}", devices, index);
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto context, CudaContext::Create(api.get(), index));
+  const CudaDeviceInfo& info = context->info();
+  if (info.compute_major < kOldestMajor || !info.virtual_memory) {
+    return FailedPrecondition(
+        "{} has compute capability {}.{}{}; Tandem needs 8.0 or newer, with virtual memory "
+        "management",
+        info.name, info.compute_major, info.compute_minor,
+        info.virtual_memory ? "" : " and no virtual memory management");
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto linear,
+                          CudaLinear::Create(context.get(), std::move(linear_options)));
+  return std::make_unique<CudaBackend>(std::move(api), std::move(context), std::move(linear));
+}
+
+}  // namespace tandem

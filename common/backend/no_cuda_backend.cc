@@ -1,0 +1,15 @@
+// Of a program that is built without CUDA.
+#include "common/backend/cuda_backend.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+
+void PinCudaLibraries() {}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<CudaApi> /*api*/,
+                                                         int /*index*/,
+                                                         CudaLinearOptions /*linear*/) {
+  return FailedPrecondition("this program was built without CUDA");
+}
+
+}  // namespace tandem

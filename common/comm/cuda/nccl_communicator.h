@@ -1,0 +1,100 @@
+// One GPU per rank, through NCCL.
+//
+// Order of sums. NCCL's ring passes a rank's piece from its successor on around the ring: with the
+// ring 0, 1, ..., n-1, the sum for rank r is ((v[r+1] + v[r+2]) + ... ) + v[r], ranks modulo n. It
+// depends on the ring, which NCCL finds from the world size and the machine's links, and on nothing
+// else as long as all channels use one ring (NcclOptions::single_channel makes it one); two ranks
+// have the bits of the CPU's ascending order, three or more have not. Where channels have rings of
+// their own, what a call's tensors are decides which channel sums what, as they go to NCCL as one
+// group. Runs on machines of one kind repeat.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
+#include "common/comm/cuda/collective_stream.h"
+#include "common/comm/cuda/nccl_api.h"
+#include "common/comm/host_group.h"
+
+namespace tandem {
+
+struct NcclOptions {
+  CudaApi* cuda = nullptr;
+  int device = 0;
+  CudaStream compute = nullptr;  // of the device; collectives wait for what it has been given
+  NcclApi* nccl = nullptr;
+  int64_t generation = 0;                        // of the group, for messages
+  absl::Duration deadline = absl::Seconds(600);  // of forming the group and of every call
+  bool single_channel = false;
+  int64_t scratch_bytes = 64 << 20;  // of device memory, for sums that are added (kAdd)
+  Clock* clock = &RealClock();
+};
+
+// Communicator's contract; a call returns when the device has done its part. Before a collective
+// the ranks meet on the host, which finds those that do not come or make another call; then this
+// rank watches its device, NCCL and the host group. DeadlineExceeded names this rank, the
+// collective, its number and the ranks whose device has not got to it; whatever goes wrong ends
+// NCCL's communicator on every rank. Mark and Abort: any thread.
+class NcclCommunicator final : public Communicator {
+ public:
+  // Collective over `host`. Takes `host` also where it fails, and ends it then.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(std::unique_ptr<HostGroup> host,
+                                                                  const NcclOptions& options);
+  ~NcclCommunicator() override;
+
+  int rank() const override { return host_->rank(); }
+  int world_size() const override { return host_->world_size(); }
+  absl::Status AllGatherV(const void* mine,
+                          const std::vector<int64_t>& bytes_per_rank,
+                          void* all) override;
+  absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                 Accumulate accumulate) override;
+  absl::Status AllReduceSum(double* values, int64_t count) override {
+    return host_->AllReduceSum(values, count);
+  }
+  absl::Status AllReduceSum(float* values, int64_t count) override {
+    return host_->AllReduceSum(values, count);
+  }
+  absl::Status Broadcast(void* data, int64_t bytes, int root) override;
+  absl::Status Barrier() override { return host_->Barrier(); }
+  Communicator& host() override { return *host_; }
+  uint64_t Mark() override { return stream_->Mark(); }
+  void StartAt(uint64_t mark) override { stream_->StartAt(mark); }
+  void Abort(const std::string& reason) override { host_->Abort(reason); }
+
+ private:
+  NcclCommunicator(std::unique_ptr<HostGroup> host, const NcclOptions& options)
+      : options_(options), host_(std::move(host)) {}
+  absl::Status Form();
+  // Which ranks take the result of a call that all ranks are found to make.
+  absl::StatusOr<std::vector<bool>> Meet(const char* collective,
+                                         const std::vector<int64_t>& sizes,
+                                         bool takes);
+  // `issue` gives the work to NCCL and the stream; done when the device is.
+  absl::Status Carry(const std::function<absl::Status()>& issue);
+  // What a call to NCCL returned, once its work is on the stream.
+  absl::Status Issued(const absl::Status& status);
+  template <typename Done>
+  absl::Status WaitFor(const Done& done);
+  // What has become of the others, while this rank waits.
+  absl::Status LookAround();
+  absl::Status TooLate() const;
+  absl::Status Fail(const absl::Status& why);
+
+  const NcclOptions options_;
+  const std::unique_ptr<HostGroup> host_;
+  std::unique_ptr<CollectiveStream> stream_;
+  float* scratch_ = nullptr;
+  NcclComm comm_ = nullptr;  // null before it is formed and after a failure
+  const char* collective_ = "";
+  uint64_t number_ = 0;  // of the collective
+  absl::Time deadline_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,48 @@
+#include <cstdlib>
+#include <string_view>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/comm/cuda/nccl_api.h"
+
+namespace tandem {
+namespace {
+
+struct Pin {
+  const char* name;
+  const char* value;
+};
+// NCCL chooses by size and machine otherwise, and the bits of a sum with it. A communicator's own
+// configuration has neither.
+constexpr Pin kPins[] = {{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}};
+
+bool Holds(const Pin& pin) {
+  const char* const set = std::getenv(pin.name);
+  return set != nullptr && std::string_view(set) == pin.value;
+}
+
+}  // namespace
+
+void PinNcclSums() {
+  for (const Pin& pin : kPins) {
+    if (Holds(pin)) continue;
+    if (const char* const set = std::getenv(pin.name); set != nullptr) {
+      LogWarn("{}={} is replaced by {}: sums repeat with it", pin.name, set, pin.value);
+    }
+    setenv(pin.name, pin.value, 1);
+  }
+}
+
+absl::Status CheckNcclSumsPinned() {
+  for (const Pin& pin : kPins) {
+    if (!Holds(pin)) {
+      return FailedPrecondition(
+          "{} is not {}: a process that uses NCCL calls PinNcclSums before it has other threads, "
+          "and sums would not repeat without it",
+          pin.name, pin.value);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,11 @@
+// Linked where the build found no nccl.h.
+#include "common/base/status_macros.h"
+#include "common/comm/cuda/nccl_api.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<NcclApi>> OpenNccl() {
+  return FailedPrecondition("this program was built without NCCL's header (README, \"GPUs\")");
+}
+
+}  // namespace tandem

@@ -1,0 +1,19 @@
+// Prints docs/config.md: build/bin/tandem-config-docs > docs/config.md
+#include <iostream>
+#include <string>
+
+#include "common/base/build_info.h"
+#include "common/config/config.h"
+#include "common/process/exit_code.h"
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--version") {
+    std::cout << tandem::BuildText(tandem::ThisBuild(), "tandem-config-docs") << "\n";
+  } else if (argc == 1) {
+    std::cout << tandem::ConfigMarkdown();
+  } else {
+    std::cerr << "tandem-config-docs takes no argument but --version, not " << argv[1] << "\n";
+    return tandem::kExitRefused;
+  }
+  return std::cout.good() ? 0 : 1;
+}

@@ -1,0 +1,183 @@
+#include "common/config/field_value.h"
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <regex>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <yaml-cpp/yaml.h>
+
+#include "common/base/status_macros.h"
+#include "common/config/schema.h"
+#include "common/config/yaml_file.h"
+
+namespace tandem {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+std::string Lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+absl::Status CheckRange(const v1::KeyInfo& info, double value) {
+  if (info.has_min() && value < info.min()) {
+    return InvalidArgument("{} is out of range: at least {}", value, info.min());
+  }
+  if (info.has_max() && value > info.max()) {
+    return InvalidArgument("{} is out of range: at most {}", value, info.max());
+  }
+  if (info.has_above() && value <= info.above()) {
+    return InvalidArgument("{} is out of range: above {}", value, info.above());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ReadInt(const KeySpec& spec, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return InvalidArgument("expects a whole number, not \"{}\"", text);
+  }
+  TANDEM_RETURN_IF_ERROR(CheckRange(spec.info, static_cast<double>(value)));
+  return value;
+}
+
+absl::StatusOr<double> ReadDouble(const KeySpec& spec, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return InvalidArgument("expects a number, not \"{}\"", text);
+  }
+  TANDEM_RETURN_IF_ERROR(CheckRange(spec.info, value));
+  return value;
+}
+
+absl::StatusOr<bool> ReadBool(const std::string& text) {
+  const std::string lower = Lower(text);
+  if (lower == "true") return true;
+  if (lower == "false") return false;
+  return InvalidArgument("expects true or false, not \"{}\"", text);
+}
+
+absl::Status CheckJson(const std::string& text) {
+  if (text.empty()) return absl::OkStatus();
+  if (nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false).is_object()) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("expects a JSON object such as {{\"a\": 1}}, not {}", text);
+}
+
+absl::StatusOr<std::string> ReadString(const KeySpec& spec, std::string text) {
+  const v1::KeyInfo& info = spec.info;
+  if (!info.choices().empty()) {
+    for (const std::string& choice : info.choices()) {
+      if (text == choice || Lower(text) == choice) return choice;
+    }
+    return InvalidArgument("\"{}\" is not one of: {}", text, fmt::join(info.choices(), ", "));
+  }
+  if (info.has_pattern() && !std::regex_match(text, std::regex(info.pattern()))) {
+    return InvalidArgument("\"{}\" does not match {}", text, info.pattern());
+  }
+  if (info.json()) TANDEM_RETURN_IF_ERROR(CheckJson(text));
+  if (info.path() && !text.empty()) {
+    text = std::filesystem::absolute(text).lexically_normal().string();
+  }
+  return text;
+}
+
+// Reads `text` and sets the field, or adds to it where it is a list.
+absl::Status StoreScalar(const KeySpec& spec, const std::string& text, Message* parent) {
+  const Reflection& r = *parent->GetReflection();
+  const FieldDescriptor* f = spec.field;
+  const bool list = f->is_repeated();
+  switch (f->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64: {
+      TANDEM_ASSIGN_OR_RETURN(const int64_t value, ReadInt(spec, text));
+      list ? r.AddInt64(parent, f, value) : r.SetInt64(parent, f, value);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      TANDEM_ASSIGN_OR_RETURN(const double value, ReadDouble(spec, text));
+      list ? r.AddDouble(parent, f, value) : r.SetDouble(parent, f, value);
+      return absl::OkStatus();
+    }
+    case FieldDescriptor::CPPTYPE_BOOL: {
+      TANDEM_ASSIGN_OR_RETURN(const bool value, ReadBool(text));
+      list ? r.AddBool(parent, f, value) : r.SetBool(parent, f, value);
+      return absl::OkStatus();
+    }
+    default: {
+      TANDEM_ASSIGN_OR_RETURN(const std::string value, ReadString(spec, text));
+      list ? r.AddString(parent, f, value) : r.SetString(parent, f, value);
+      return absl::OkStatus();
+    }
+  }
+}
+
+std::string KindOf(const YAML::Node& node) {
+  return node.IsMap() ? "a mapping" : node.IsSequence() ? "a list" : "a single value";
+}
+
+// One entry of a list of messages, such as {name: length, weight: 0.1}.
+absl::Status AddMessage(const KeySpec& spec, const YAML::Node& node, Message* parent) {
+  if (!node.IsMap()) return InvalidArgument("every entry is a mapping, not {}", KindOf(node));
+  Message* entry = parent->GetReflection()->AddMessage(parent, spec.field);
+  for (const auto& item : node) {
+    const std::string name = item.first.IsScalar() ? item.first.Scalar() : "";
+    const std::string key = spec.key + "[]." + name;
+    const KeySpec* inner = FindKey(key);
+    if (inner == nullptr) {
+      return InvalidArgument("{} is unknown in an entry; {}", name, Suggestion(key));
+    }
+    TANDEM_RETURN_IF_ERROR(Annotate(SetValue(*inner, item.second, entry), name));
+  }
+  for (const KeySpec& inner : ConfigSchema()) {
+    if (inner.info.required() && inner.key.rfind(spec.key + "[].", 0) == 0 &&
+        !entry->GetReflection()->HasField(*entry, inner.field)) {
+      return InvalidArgument("an entry lacks {}", inner.field->name());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StoreEntry(const KeySpec& spec, const YAML::Node& node, Message* parent) {
+  if (EntryType(spec) != nullptr) return AddMessage(spec, node, parent);
+  if (!node.IsScalar())
+    return InvalidArgument("expects a {}, not {}", TypeName(spec), KindOf(node));
+  return StoreScalar(spec, node.Scalar(), parent);
+}
+
+}  // namespace
+
+absl::Status SetValue(const KeySpec& spec, const YAML::Node& node, Message* parent) {
+  parent->GetReflection()->ClearField(parent, spec.field);
+  if (node.IsNull()) return absl::OkStatus();
+  if (spec.field->is_repeated() && node.IsSequence()) {
+    for (const YAML::Node& entry : node) {
+      TANDEM_RETURN_IF_ERROR(StoreEntry(spec, entry, parent));
+    }
+    return absl::OkStatus();
+  }
+  if (spec.info.json() && node.IsMap()) return StoreScalar(spec, YamlToJson(node), parent);
+  return StoreEntry(spec, node, parent);
+}
+
+Message* ParentOf(const std::string& key, v1::Config* config) {
+  Message* message = config;
+  size_t begin = 0;
+  for (size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', begin)) {
+    const FieldDescriptor* field =
+        message->GetDescriptor()->FindFieldByName(key.substr(begin, dot - begin));
+    message = message->GetReflection()->MutableMessage(message, field);
+    begin = dot + 1;
+  }
+  return message;
+}
+
+}  // namespace tandem

@@ -1,0 +1,23 @@
+// A GGUF file becomes a Hugging Face model directory, the only model format everything else reads.
+#pragma once
+
+#include <string>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/formats/gguf/gguf.h"
+#include "common/model_spec/model_spec.h"
+
+namespace tandem {
+
+// Writes config.json, model.safetensors (bf16, rounded to nearest even), tokenizer.json,
+// tokenizer_config.json and generation_config.json. The directory appears whole or not at all.
+// AlreadyExists if out_dir is not empty; Unimplemented names an architecture, tensor type or
+// tokenizer that is not supported; DataLoss a corrupt file; ResourceExhausted a full disk.
+absl::Status ImportGguf(const std::string& gguf_path, const std::string& out_dir);
+
+// Sizes from the metadata; token ids are not filled in.
+absl::StatusOr<ModelSpec> GgufModelSpec(const GgufFile& file);
+
+}  // namespace tandem

@@ -1,0 +1,86 @@
+// An adapter directory as PEFT writes it: adapter_config.json and adapter_model.safetensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/formats/peft/peft_config.h"
+#include "common/formats/safetensors.h"
+#include "common/formats/safetensors_writer.h"
+
+namespace tandem {
+
+// What can be said of the tensors of `file` without the base: that each is a lora_A or lora_B of
+// two dimensions, of floats, of rank `config.lora.rank`, that none of a module's two is missing,
+// and that every value is finite. Messages and codes are those of PeftAdapter::Open. Reads every
+// element.
+absl::Status CheckPeftTensors(const SafetensorsFile& file, const PeftConfig& config);
+
+// Immutable and thread-safe. The tensors are mapped, not held.
+class PeftAdapter {
+ public:
+  // Reads both files and every element once. Beside ParsePeftConfig's and MakeLoraSpec's errors,
+  // InvalidArgument names file, tensor, reason and remedy for: a tensor that is missing or belongs
+  // to no target, a module that `model` does not have (the adapter of another base), a shape that
+  // contradicts the model or r, a dtype that is no float, two tensors of one matrix. DataLoss: a
+  // value that is not finite, a corrupt file. NotFound: a missing file.
+  static absl::StatusOr<std::unique_ptr<const PeftAdapter>> Open(const std::string& dir,
+                                                                 const ModelSpec& model);
+
+  const std::string& dir() const { return dir_; }
+  const LoraSpec& spec() const { return spec_; }
+  const PeftConfig& config() const { return config_; }
+  // As stored: F32, BF16 or F16; F32 where tensors differ.
+  DType dtype() const { return dtype_; }
+
+  // Rows [row_begin, row_begin + rows) of a matrix of spec().targets[target] as fp32 into `out`:
+  // rows of A have `in` elements, rows of B `rank`. InvalidArgument for rows outside the matrix.
+  absl::Status ReadRows(
+      size_t target, LoraMatrix matrix, int64_t row_begin, int64_t rows, float* out) const;
+
+ private:
+  PeftAdapter(std::string dir, PeftConfig config, LoraSpec spec)
+      : dir_(std::move(dir)), config_(std::move(config)), spec_(std::move(spec)) {}
+  absl::Status FindTensors(const ModelSpec& model);
+  absl::Status CheckTensor(const SafetensorsTensor& tensor, size_t target, LoraMatrix matrix);
+  absl::Status CheckFinite(size_t target, LoraMatrix matrix) const;
+
+  std::string dir_;
+  PeftConfig config_;
+  LoraSpec spec_;
+  DType dtype_ = DType::kFloat32;
+  std::shared_ptr<const SafetensorsFile> file_;
+  std::vector<std::string> names_;  // in the file, by target * 2 + matrix
+};
+
+// Writes an adapter directory of fp32 tensors, piece by piece in any order. Not thread-safe.
+// Dropped before Finish, it leaves nothing behind.
+class PeftAdapterWriter {
+ public:
+  // `dir` exists. `base_model` is what adapter_config.json names as base_model_name_or_path. Errors
+  // as AtomicFile; the space is taken here.
+  static absl::StatusOr<std::unique_ptr<PeftAdapterWriter>> Create(const std::string& dir,
+                                                                   const LoraSpec& spec,
+                                                                   const std::string& base_model,
+                                                                   double dropout = 0);
+
+  // `rows` rows of a matrix of spec.targets[target], from row_begin on. Each row is written once.
+  absl::Status WriteRows(
+      size_t target, LoraMatrix matrix, int64_t row_begin, int64_t rows, const float* values);
+  // FailedPrecondition names a matrix that is not complete. Both files are synced and whole.
+  absl::Status Finish();
+
+ private:
+  PeftAdapterWriter(std::string dir, LoraSpec spec, std::string config)
+      : dir_(std::move(dir)), spec_(std::move(spec)), config_(std::move(config)) {}
+  std::string dir_;
+  LoraSpec spec_;
+  std::string config_;
+  std::unique_ptr<SafetensorsWriter> writer_;
+};
+
+}  // namespace tandem

@@ -1,0 +1,54 @@
+// Reading safetensors files: 8 bytes of header length, a JSON header, then the tensors' bytes
+// without holes. Everything is checked at Open, so that a corrupt file is never half loaded.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/formats/mapped_file.h"
+#include "common/types/tensor_view.h"
+
+namespace tandem {
+
+struct SafetensorsTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape;
+  uint64_t begin = 0;  // bytes from the start of the file
+  uint64_t end = 0;
+};
+
+// Immutable and thread-safe; views point into the mapping and live as long as this object.
+class SafetensorsFile {
+ public:
+  // DataLoss names file, tensor, expected and actual bytes for truncated or inconsistent content;
+  // InvalidArgument a tensor whose dtype is not supported; NotFound a missing file.
+  static absl::StatusOr<std::shared_ptr<const SafetensorsFile>> Open(const std::string& path);
+
+  const std::string& path() const { return file_->path(); }
+  // In the order of their bytes.
+  const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // nullptr when there is none of that name.
+  const SafetensorsTensor* Find(const std::string& name) const;
+  // NotFound names file and tensor. The memory is read-only and may be unaligned for its dtype.
+  absl::StatusOr<TensorView> View(const std::string& name) const;
+  // MappedFile::ReadExactly for a part of a view.
+  void ReadExactly(const void* first, size_t bytes) const { file_->ReadExactly(first, bytes); }
+  void LetGo(const void* first, size_t bytes) const { file_->LetGo(first, bytes); }
+
+ private:
+  explicit SafetensorsFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
+  absl::Status ReadHeader();
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<SafetensorsTensor> tensors_;
+  std::map<std::string, size_t> index_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace tandem

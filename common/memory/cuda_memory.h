@@ -1,0 +1,55 @@
+// What a worker takes of a GPU beside its regions: the ops' scratch, by the functions that the ops
+// take it by (common/memory/cuda_scratch.h), and what the driver and libraries take, which no
+// ledger counts. Bytes, at most, once the worker has met the largest batches of a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/memory/activation_bytes.h"
+#include "common/model_spec/model_spec.h"
+#include "common/types/batch_limits.h"
+
+namespace tandem {
+
+// What the driver takes of the device for a process that uses it, kernels included. No figure of
+// ours: on GPUs of the size of an H100 others report 300 to 620 MiB, less on small ones. `gpu_bench
+// context` measures it.
+inline constexpr int64_t kCudaContextBytes = int64_t{512} << 20;
+// What a recorded step takes of the device for each of its kernels. No figure of ours: some 64 KiB
+// were reported of an older driver; newer ones may take less.
+inline constexpr int64_t kCudaGraphNodeBytes = int64_t{64} << 10;
+// Of a group of ranks with a GPU each, what NCCL takes for its channels. No figure of ours: it
+// grows with the ranks and their links, up to about this in one host.
+inline constexpr int64_t kNcclBytes = int64_t{512} << 20;
+// One use of the device's memory.
+struct CudaPart {
+  std::string what;  // "head", "attention", ...
+  int64_t bytes = 0;
+};
+int64_t SumOf(const std::vector<CudaPart>& parts);
+
+struct CudaTrainerOptions {
+  int64_t sequence_tokens = 1;  // positions of the rope table
+  int64_t pairs = 1;
+  bool recompute = false;  // layers run forward again in backward
+  BatchLimits train;
+  std::vector<BatchLimits> scored;  // of passes without a backward pass
+};
+// Scratch of a trainer (tag workspace).
+std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTrainerOptions& options);
+// Of the driver and of NCCL.
+std::vector<CudaPart> TrainerDriverBytes(const CudaTrainerOptions& options);
+
+struct CudaRolloutOptions {
+  int64_t sequence_tokens = 1;
+  int64_t sequences = 1;       // rollout.max_num_seqs
+  int64_t batched_tokens = 1;  // rollout.max_num_batched_tokens
+};
+std::vector<CudaPart> RolloutCudaScratch(const ModelSpec& spec, const CudaRolloutOptions& options);
+// Of the driver: a context, and a graph for every size of a decoding step at every length of the
+// sequences that steps are recorded for.
+std::vector<CudaPart> RolloutDriverBytes(const ModelSpec& spec, const CudaRolloutOptions& options);
+
+}  // namespace tandem

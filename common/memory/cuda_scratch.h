@@ -1,0 +1,134 @@
+// What the ops of a GPU ask of its scratch (CudaContext::Scratch and Upload), which ops and
+// planning must agree on: the ops take their memory by these functions (common/ops/cuda), and the
+// memory plan adds them up for the largest calls of a run (common/memory/cuda_memory.h). Bytes
+// unless a name says otherwise.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "common/base/round_up.h"
+
+namespace tandem {
+
+// What a slot of scratch holds that was asked for at most `asked`: it grows by a quarter more.
+inline constexpr int64_t kScratchUnit = int64_t{1} << 20;
+constexpr int64_t ScratchHeld(int64_t asked) { return RoundUp(asked + asked / 4, kScratchUnit); }
+
+// Small arrays go to the device through arenas: one of this size at first, the next one twice as
+// large as the last; of several the largest stays at a synchronisation.
+inline constexpr int64_t kUploadArenaBytes = int64_t{4} << 20;
+inline constexpr int64_t kUploadAlignment = 256;
+// Of all arenas, where at most `bytes` go over between two synchronisations.
+constexpr int64_t UploadArenasHeld(int64_t bytes) {
+  int64_t last = kUploadArenaBytes;
+  while (last < bytes) last *= 2;
+  return 2 * last - kUploadArenaBytes;
+}
+
+// How the vocabulary is cut for log-softmax and sampling, as on a CPU (ops/cpu/vocab_chunks.h), and
+// for the products of the head.
+inline constexpr int64_t kCudaVocabChunk = 1024;
+constexpr int64_t CudaVocabChunks(int64_t vocab_limit) {
+  return (vocab_limit + kCudaVocabChunk - 1) / kCudaVocabChunk;
+}
+inline constexpr int64_t kGroupChunks = 16;  // of one product
+inline constexpr int64_t kGroupIds = kGroupChunks * kCudaVocabChunk;
+constexpr int64_t HeadGroups(int64_t vocab_limit) {
+  return (vocab_limit + kGroupIds - 1) / kGroupIds;
+}
+// A stride of logits that holds all groups up to vocab_limit.
+constexpr int64_t AllIdsStride(int64_t head_rows, int64_t vocab_limit) {
+  return RoundUp(std::min(HeadGroups(vocab_limit) * kGroupIds, head_rows), 8);
+}
+
+// What the head's ops use at once; slots of their own.
+struct HeadScratch {
+  int64_t logits = 0;   // fp32
+  int64_t sums = 0;     // per row and chunk
+  int64_t results = 0;  // per row
+  int64_t dlogits = 0;  // bf16
+  int64_t dhidden = 0;  // fp32 sums
+};
+inline constexpr int64_t kLogitSumsBytes = 12, kRowScoreBytes = 20, kSampledTokenBytes = 12;
+
+// TokenLogProbs of `rows` in all: so many at a time that their logits of a group fill 32 MiB.
+inline constexpr int64_t kScoreRows = 512;
+constexpr HeadScratch ScoreScratch(int64_t rows, int64_t vocab_limit) {
+  const int64_t at_once = std::min(kScoreRows, rows);
+  return {.logits = at_once * kGroupIds * 4,
+          .sums = at_once * CudaVocabChunks(vocab_limit) * kLogitSumsBytes,
+          .results = rows * (kRowScoreBytes + 4)};
+}
+
+// Sample of `rows`, of which so many have all their logits there at a time.
+inline constexpr int64_t kSampleRows = 256;
+constexpr HeadScratch SampleScratch(int64_t rows, int64_t head_rows, int64_t vocab_limit) {
+  const int64_t at_once = std::min(kSampleRows, rows);
+  return {.logits = at_once * AllIdsStride(head_rows, vocab_limit) * 4,
+          .sums = at_once * CudaVocabChunks(vocab_limit) * kLogitSumsBytes,
+          .results = at_once * (kRowScoreBytes + kSampledTokenBytes)};
+}
+
+// The gradient of TokenLogProbs, so many rows at a time, a product's ids after the other: many
+// rows, because each time passes over all of the head's gradient.
+inline constexpr int64_t kHeadBackwardRows = 2048;
+constexpr HeadScratch HeadBackwardScratch(int64_t rows, int64_t hidden_size) {
+  const int64_t at_once = std::min(kHeadBackwardRows, rows);
+  return {.logits = at_once * kGroupIds * 4,
+          .dlogits = at_once * kGroupIds * 2,
+          .dhidden = at_once * hidden_size * 4};
+}
+
+// A norm's gradient: the factors of the rows' heads, and the partial sums of the gradients of the
+// two weights over so many heads each, those of `first_heads` of a row and of its others.
+inline constexpr int64_t kNormSumRows = 256;
+constexpr int64_t NormScratchBytes(int64_t rows,
+                                   int64_t first_heads,
+                                   int64_t other_heads,
+                                   int64_t cols) {
+  const int64_t partials = (rows * first_heads + kNormSumRows - 1) / kNormSumRows +
+                           (rows * other_heads + kNormSumRows - 1) / kNormSumRows;
+  return (rows * (first_heads + other_heads) + partials * cols) * 4;
+}
+
+// Partial results of attention's segments side by side, of `slots` queries and segments; and of
+// `parts` of keys that many queries see, in backward, for each KV head.
+inline constexpr int64_t kMostSegmentBlocks = 16384;  // of threads, in such a launch
+constexpr int64_t SegmentPartialsBytes(int64_t slots, int64_t head_dim) {
+  return slots * (head_dim + 2) * 4;
+}
+inline constexpr int64_t kKeyTileRows = 64, kMostKeyParts = 4;
+constexpr int64_t KeyPartsBytes(int64_t parts, int64_t kv_heads, int64_t head_dim) {
+  return parts * kv_heads * 2 * kKeyTileRows * head_dim * 4;
+}
+// Two statistics of each query in backward; `slots` of a KV head.
+constexpr int64_t QueryStatsBytes(int64_t slots, int64_t kv_heads) {
+  return 2 * kv_heads * slots * 4;
+}
+// cos and sin of a rope table on the device.
+constexpr int64_t RopeBytes(int64_t positions, int64_t half_dim) {
+  return 2 * positions * half_dim * 4;
+}
+
+// The sum of squares of `count` gradients: running sums in double for each block, then groups.
+inline constexpr int64_t kCudaSquaresBlock = 4096;
+inline constexpr int64_t kSquaresOfGroup = 256;
+constexpr int64_t SquareLanes(int64_t count) {
+  return (count + kCudaSquaresBlock - 1) / kCudaSquaresBlock * 8;
+}
+constexpr int64_t SquareGroups(int64_t count) {
+  return (SquareLanes(count) + kSquaresOfGroup - 1) / kSquaresOfGroup;
+}
+// The ends of digested runs on their way to the host.
+inline constexpr int64_t kDigestEdgesBytes = int64_t{64} << 10;
+
+// Rows that a decoding step of `rows` is filled up to: some twenty sizes up to 256, since each is a
+// graph of its own.
+constexpr int64_t CudaStepRows(int64_t rows) {
+  int64_t power = 1;
+  while (power < rows) power *= 2;
+  return rows <= 8 ? power : RoundUp(rows, rows <= 64 ? 8 : 32);
+}
+
+}  // namespace tandem

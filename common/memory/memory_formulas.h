@@ -1,0 +1,102 @@
+// Bytes that a model needs, as plain functions of its spec: what the memory plan adds up before a
+// run. All results are bytes unless the name says otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "common/memory/kv_block.h"
+#include "common/model_spec/model_spec.h"
+
+namespace tandem {
+
+// What a memory region of `bytes` takes: whole pages of 2 MiB.
+int64_t RegionBytes(int64_t bytes);
+
+// K and V of one block of kKvBlockTokens tokens in one layer.
+int64_t KvBlockLayerBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+// The same over all layers: what one more block of the pool costs.
+int64_t KvBlockBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+
+// Elements of one decoder layer, and of everything outside the layers.
+int64_t LayerParameters(const ModelSpec& spec);
+int64_t GlobalParameters(const ModelSpec& spec);
+
+// Rows [begin, end) of a tensor's dim 0 that `rank` of `world` owns (FSDP2: equal chunks rounded
+// up, the last ranks may own fewer or none).
+struct RowRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t rows() const { return end - begin; }
+};
+RowRange ShardRows(int64_t rows, int64_t rank, int64_t world);
+// Elements that `rank` owns over all tensors, and of one layer's.
+int64_t ShardParameters(const ModelSpec& spec, int64_t rank, int64_t world);
+int64_t LayerShardParameters(const ModelSpec& spec, int64_t rank, int64_t world);
+
+// Bytes that tensors of a group begin at multiples of, from the group's start.
+inline constexpr int64_t kTensorAlignment = 256;
+// Whether row-major tensors fill their groups without a gap: then a shard that holds all rows is
+// itself laid out for the ops of a GPU.
+bool RowMajorIsDense(const ModelSpec& spec, int64_t element_bytes = 2);
+
+// The model as it is executed, packed and padded (common/weights/layout.h): everything outside the
+// layers, one layer, all.
+int64_t GlobalWeightBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+int64_t LayerWeightBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+int64_t WeightBytes(const ModelSpec& spec, int64_t element_bytes = 2);
+
+// Elements that an optimizer step works on at a time, and so those of each of the two buffers that
+// an offloaded array is streamed through: one layer of the rank's shard.
+int64_t OffloadWindowElements(int64_t layer_shard_elements);
+
+// What a trainer may hold while its rollout generates: the rest of the device, less a tenth for
+// everything that no ledger counts.
+int64_t TrainerKeptBytes(int64_t device_bytes, double rollout_utilization);
+// How much of that the slots of a weight sync may take to stay mapped from sync to sync.
+int64_t KeptSlotBytes(int64_t kept_bytes);
+
+// The groups that weights are gathered by: everything outside the layers, and each layer.
+struct GroupSizes {
+  int64_t global = 0;  // bytes
+  int64_t layer = 0;   // bytes
+  int64_t layers = 0;
+  int64_t total() const { return global + layers * layer; }
+};
+// As a WeightLayout has them.
+GroupSizes WeightGroups(const ModelSpec& spec, int64_t element_bytes = 2, bool row_major = false);
+
+// actor.fsdp_config.reshard_after_forward: whether a layer's gathered weights go after its forward
+// and are gathered again in backward; kAuto: unless all of them take at most an eighth of what the
+// trainer may hold.
+enum class Reshard { kAuto, kAlways, kNever };
+
+struct GatherOptions {
+  int64_t ranks = 1;
+  Reshard reshard = Reshard::kAuto;
+  bool prefetch = true;    // actor.fsdp_config.forward_prefetch
+  int64_t kept_bytes = 0;  // TrainerKeptBytes; kAuto looks at it
+};
+
+// What a rank gathers into, bytes under the tag gather while the layers run.
+struct GatherSizes {
+  int64_t layers = 0;   // that have a place at once; all of a single rank, which gathers nothing
+  int64_t places = 0;   // of those layers and of the global group
+  int64_t staging = 0;  // one group as it comes from the ranks; 0 with a single rank
+  int64_t total() const { return places + staging; }
+};
+GatherSizes GatherSizesOf(const GroupSizes& groups, const GatherOptions& options);
+
+// What decides the size of a rollout's KV pool.
+struct KvPoolPlan {
+  double memory_utilization = 0.5;  // share of the device for weights and KV
+  int64_t device_bytes = 0;
+  int64_t weight_bytes = 0;  // of the mapped region
+  int64_t max_num_seqs = 1;
+  int64_t max_model_len = 1;  // tokens
+};
+// Blocks that fit beside the weights; below KvBlocksFor(max_model_len) there is no pool.
+int64_t FittingKvBlocks(const ModelSpec& spec, int64_t element_bytes, const KvPoolPlan& plan);
+// max_num_seqs sequences of max_model_len tokens, or what fits, if that is less.
+int64_t KvPoolBlocks(const ModelSpec& spec, int64_t element_bytes, const KvPoolPlan& plan);
+
+}  // namespace tandem

@@ -1,0 +1,50 @@
+// The calls that a client has under way, so that another thread can end them.
+#pragma once
+
+#include <mutex>
+#include <set>
+
+#include <absl/status/status.h>
+#include <absl/time/time.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/status.h>
+
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+
+namespace tandem {
+
+// Thread-safe. Contexts must be removed before they are destroyed.
+class CallTracker {
+ public:
+  void Add(grpc::ClientContext* context) {
+    std::lock_guard lock(mutex_);
+    calls_.insert(context);
+  }
+  void Remove(grpc::ClientContext* context) {
+    std::lock_guard lock(mutex_);
+    calls_.erase(context);
+  }
+  // Calls under way end with Cancelled; later ones are not affected.
+  void CancelAll() {
+    std::lock_guard lock(mutex_);
+    for (grpc::ClientContext* call : calls_) call->TryCancel();
+  }
+
+  // Runs `rpc(grpc::ClientContext*) -> grpc::Status` with a deadline, tracked.
+  template <typename Rpc>
+  absl::Status Run(absl::Duration timeout, const Rpc& rpc) {
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    Add(&context);
+    const grpc::Status status = rpc(&context);
+    Remove(&context);
+    return FromGrpcStatus(status);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<grpc::ClientContext*> calls_;  // guarded by mutex_
+};
+
+}  // namespace tandem

@@ -1,0 +1,246 @@
+#include "common/net/membership_agent.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include <absl/time/clock.h>
+#include <grpcpp/channel.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/net/call_tracker.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/net/ledger_codec.h"
+#include "common/net/probe.h"
+#include "common/net/protocol.h"
+#include "common/process/named_thread.h"
+#include "tandem/v1/controller.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+constexpr absl::Duration kRegisterDeadline = absl::Seconds(10);
+constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(5);
+constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+// A port that takes connections and ends them so many times in a row, which takes three seconds, is
+// no controller that is starting. Attempts are counted, as a process may stand still between two.
+constexpr int kHandshakeAttempts = 15;
+
+bool IsUnreachable(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
+}
+
+class GrpcMembershipAgent : public MembershipAgent {
+ public:
+  GrpcMembershipAgent(JoinOptions options, const std::shared_ptr<grpc::Channel>& channel)
+      : options_(std::move(options)), stub_(v1::ClusterService::NewStub(channel)) {
+    request_.set_protocol(kProtocolVersion);
+    request_.set_role(options_.role);
+    request_.set_rank(options_.rank);
+    request_.set_address(options_.listen_address);
+    request_.set_boot_id(options_.boot_id);
+    request_.set_device(options_.device);
+    request_.set_boot_nonce(MakeBootNonce());
+    request_.set_pid(getpid());
+    request_.set_build(BuildText(options_.build));
+    request_.set_build_id(BuildId(options_.build));
+    request_.set_device_memory_bytes(options_.device_memory_bytes);
+    request_.set_device_uuid(options_.device_uuid);
+  }
+
+  ~GrpcMembershipAgent() override {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    calls_.CancelAll();
+    wake_.notify_all();
+    heartbeats_.Join();
+  }
+
+  const v1::RegisterResponse& registration() const override { return registration_; }
+  int64_t incarnation() const override { return registration_.incarnation(); }
+
+  v1::WorkerId worker_id() const override {
+    v1::WorkerId id;
+    id.set_role(options_.role);
+    id.set_rank(options_.rank);
+    id.set_incarnation(incarnation());
+    id.mutable_coordinates()->set_dp(options_.rank);
+    return id;
+  }
+
+  absl::Status FirstRegistration(absl::Duration timeout) {
+    const absl::Time deadline = absl::Now() + timeout;
+    int cut_off = 0;
+    bool told = false;
+    while (true) {
+      absl::Status status = Register(&registration_);
+      if (status.ok()) {
+        request_.set_incarnation(registration_.incarnation());
+        return status;
+      }
+      if (!IsUnreachable(status)) return status;
+      const bool is_cut_off =
+          absl::IsUnavailable(status) && AcceptsConnections(options_.controller_address);
+      cut_off = is_cut_off ? cut_off + 1 : 0;
+      if (cut_off == kHandshakeAttempts) return NoHandshake(status);
+      if (absl::Now() + kRetryPause >= deadline) {
+        return MakeStatus(absl::StatusCode::kUnavailable,
+                          "no controller at {} within {}: {}; start tandem-controller, or correct "
+                          "--controller",
+                          options_.controller_address, absl::FormatDuration(timeout),
+                          std::string(status.message()));
+      }
+      if (!std::exchange(told, true)) {
+        LogInfo("waiting for the controller at {}", options_.controller_address);
+      }
+      absl::SleepFor(kRetryPause);
+    }
+  }
+
+  // The port is open, but whoever listens there ends every connection.
+  absl::Status NoHandshake(const absl::Status& status) const {
+    return FailedPrecondition(
+        "{} takes connections, but none {} comes about: {}; give --tls-cert, --tls-key and "
+        "--tls-ca where the controller has cluster.tls and only there, with a certificate of its "
+        "authority; or correct --controller",
+        options_.controller_address,
+        options_.security.enabled()
+            ? fmt::format("over TLS with the certificate {}", options_.security.cert)
+            : "without TLS",
+        std::string(status.message()));
+  }
+
+  absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
+                                       const WorkerNumerics& numerics) override {
+    {
+      std::lock_guard lock(mutex_);
+      request_.set_tokenizer_digest(tokenizer_digest);
+      request_.set_numerics_class(numerics.numerics_class);
+      request_.set_kernel_set(numerics.kernel_set);
+      request_.mutable_numerics_choices()->clear();
+      request_.mutable_numerics_choices()->insert(numerics.choices.begin(), numerics.choices.end());
+    }
+    const absl::Time deadline = absl::Now() + controller_lost();
+    while (true) {
+      v1::RegisterResponse ignored;
+      absl::Status status = Register(&ignored);
+      if (!IsUnreachable(status) || absl::Now() + kRetryPause >= deadline) return status;
+      absl::SleepFor(kRetryPause);
+    }
+  }
+
+  void StartHeartbeats(std::function<WorkerHealth()> health,
+                       std::function<void(absl::Status)> on_end) override {
+    heartbeats_ =
+        NamedThread("heartbeat", [this, health = std::move(health), on_end = std::move(on_end)] {
+          absl::Status end;
+          if (Beat(health, &end)) on_end(end);
+        });
+  }
+
+ private:
+  absl::Duration controller_lost() const {
+    return absl::Seconds(registration_.config().cluster().controller_lost_seconds());
+  }
+
+  absl::Status Register(v1::RegisterResponse* response) {
+    v1::RegisterRequest request;
+    {
+      std::lock_guard lock(mutex_);
+      request = request_;
+    }
+    return calls_.Run(kRegisterDeadline, [&](grpc::ClientContext* context) {
+      return stub_->Register(context, request, response);
+    });
+  }
+
+  absl::StatusOr<bool> SendHeartbeat(const WorkerHealth& health) {
+    v1::HeartbeatRequest request;
+    *request.mutable_worker() = worker_id();
+    request.set_phase(health.phase);
+    request.set_version(health.version);
+    request.set_last_action(health.last_action);
+    *request.mutable_ledger() = ToProto(health.ledger);
+    request.set_numerics_class(health.numerics_class);
+    v1::HeartbeatResponse response;
+    TANDEM_RETURN_IF_ERROR(calls_.Run(kHeartbeatDeadline, [&](grpc::ClientContext* context) {
+      return stub_->Heartbeat(context, request, &response);
+    }));
+    return response.stop();
+  }
+
+  // Returns true with the reason in `end` when the membership ended, false when the owner did.
+  bool Beat(const std::function<WorkerHealth()>& health, absl::Status* end) {
+    const absl::Duration pause =
+        absl::Seconds(registration_.config().cluster().heartbeat_seconds());
+    absl::Time last_answer = absl::Now();
+    while (true) {
+      absl::StatusOr<bool> stop = SendHeartbeat(health());
+      if (stop.ok()) {
+        last_answer = absl::Now();
+        if (*stop) return *end = absl::OkStatus(), true;
+      } else if (absl::IsNotFound(stop.status())) {
+        if (!Rejoin(&last_answer, end)) return true;
+      } else if (!IsUnreachable(stop.status())) {
+        return *end = stop.status(), true;
+      }
+      if (absl::Now() - last_answer > controller_lost()) {
+        *end = MakeStatus(absl::StatusCode::kUnavailable,
+                          "the controller at {} has not answered for {}; ending",
+                          options_.controller_address, absl::FormatDuration(controller_lost()));
+        return true;
+      }
+      std::unique_lock lock(mutex_);
+      if (wake_.wait_for(lock, absl::ToChronoMilliseconds(pause), [this] { return stopping_; })) {
+        return false;
+      }
+    }
+  }
+
+  // The controller is a new process that does not know this worker yet.
+  bool Rejoin(absl::Time* last_answer, absl::Status* end) {
+    v1::RegisterResponse ignored;
+    absl::Status status = Register(&ignored);
+    if (status.ok()) {
+      LogInfo("registered again: the controller was restarted");
+      *last_answer = absl::Now();
+      return true;
+    }
+    if (IsUnreachable(status)) return true;
+    *end = status;
+    return false;
+  }
+
+  const JoinOptions options_;
+  const std::unique_ptr<v1::ClusterService::Stub> stub_;
+  v1::RegisterResponse registration_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  v1::RegisterRequest request_;  // guarded by mutex_
+  bool stopping_ = false;        // guarded by mutex_
+
+  CallTracker calls_;
+  NamedThread heartbeats_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MembershipAgent>> MembershipAgent::Join(JoinOptions options,
+                                                                       absl::Duration timeout) {
+  if (options.boot_id.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(options.boot_id, ReadBootId());
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto channel, MakeChannel(options.controller_address, options.security));
+  auto agent = std::make_unique<GrpcMembershipAgent>(std::move(options), std::move(channel));
+  TANDEM_RETURN_IF_ERROR(agent->FirstRegistration(timeout));
+  return absl::StatusOr<std::unique_ptr<MembershipAgent>>(std::move(agent));
+}
+
+}  // namespace tandem

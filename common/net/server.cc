@@ -1,0 +1,174 @@
+#include "common/net/server.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <absl/time/clock.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/base/io_status.h"
+#include "common/base/status_macros.h"
+#include "common/net/channel.h"
+
+namespace tandem {
+namespace {
+
+// Our messages stay below 4 MiB; a config and metadata ride on top.
+constexpr int kMaxMessageBytes = 8 << 20;
+
+// How long a killed predecessor may take to give its memory back and leave.
+constexpr absl::Duration kLeaveTime = absl::Seconds(2);
+
+absl::StatusOr<bool> Answers(const sockaddr_un& name) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return Internal("socket: {}", std::strerror(errno));
+  const bool answers = connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  close(fd);
+  return answers;
+}
+
+// A worker may be there before the controller makes the run directory.
+absl::Status MakeFolderOf(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? absl::OkStatus() : MakeFolder(folder);
+}
+
+// Removes the socket file that a dead process left behind; AlreadyExists if somebody goes on
+// listening.
+absl::Status ClearSocket(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(name.sun_path)) {
+    return InvalidArgument(
+        "socket path {} is {} bytes long, the system allows {}: choose a shorter cluster.run_dir",
+        path, path.size(), sizeof(name.sun_path) - 1);
+  }
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
+  if (!S_ISSOCK(info.st_mode)) {
+    return MakeStatus(absl::StatusCode::kAlreadyExists, "{} exists and is no socket", path);
+  }
+  const absl::Time deadline = absl::Now() + kLeaveTime;
+  TANDEM_ASSIGN_OR_RETURN(bool alive, Answers(name));
+  while (alive && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(50));
+    TANDEM_ASSIGN_OR_RETURN(alive, Answers(name));
+  }
+  if (alive) {
+    return MakeStatus(absl::StatusCode::kAlreadyExists,
+                      "{} is in use: another process is listening there", path);
+  }
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+int BindErrnoOf(int family, const sockaddr* name, socklen_t size) {
+  const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  const int error = bind(fd, name, size) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+// Why nobody can listen on `address`: gRPC does not say. 0: it could be done after all.
+int BindErrno(const std::string& address) {
+  if (address.rfind("unix:", 0) == 0) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    address.copy(name.sun_path, sizeof(name.sun_path) - 1, 5);
+    const int error = BindErrnoOf(AF_UNIX, reinterpret_cast<sockaddr*>(&name), sizeof(name));
+    if (error == 0) unlink(name.sun_path);
+    return error;
+  }
+  const size_t colon = address.rfind(':');
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
+    return EADDRNOTAVAIL;
+  }
+  const int error = BindErrnoOf(found->ai_family, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return error;
+}
+
+absl::Status CannotListen(const std::string& address) {
+  const int error = BindErrno(address);
+  if (error == EADDRNOTAVAIL) {
+    return InvalidArgument("cannot listen on {}: it is no address of this host; correct it",
+                           address);
+  }
+  if (error == 0 || error == EADDRINUSE) {
+    return MakeStatus(
+        absl::StatusCode::kAlreadyExists,
+        "cannot listen on {}: the address is in use; choose another, or port 0 for any "
+        "free one",
+        address);
+  }
+  return MakeStatus(IoErrorCode(error), "cannot listen on {}: {}; choose another address or folder",
+                    address, std::strerror(error));
+}
+
+std::string WithPort(const std::string& address, int port) {
+  return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const std::string& address,
+    const std::vector<grpc::Service*>& services,
+    const RpcSecurity& security) {
+  const bool is_unix = address.rfind("unix:", 0) == 0;
+  if (address.find(':') == std::string::npos) {
+    return InvalidArgument("address {} is neither unix:/path nor host:port", address);
+  }
+  TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeServerCredentials(address, security));
+  if (is_unix) {
+    TANDEM_RETURN_IF_ERROR(MakeFolderOf(address.substr(5)));
+    TANDEM_RETURN_IF_ERROR(ClearSocket(address.substr(5)));
+  }
+
+  QuietGrpc();
+  grpc::EnableDefaultHealthCheckService(true);
+  static const bool reflection = (grpc::reflection::InitProtoReflectionServerBuilderPlugin(), true);
+  (void)reflection;
+  grpc::ServerBuilder builder;
+  // Without this two processes could share one port, and clients would reach either.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  int port = 0;
+  builder.AddListeningPort(address, credentials, &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+
+  std::unique_ptr<RpcServer> server(new RpcServer());
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr || (!is_unix && port == 0)) return CannotListen(address);
+  server->address_ = is_unix ? address : WithPort(address, port);
+  if (is_unix) chmod(address.substr(5).c_str(), 0600);
+  return server;
+}
+
+RpcServer::RpcServer() = default;
+RpcServer::~RpcServer() { Shutdown(absl::Seconds(1)); }
+
+void RpcServer::Shutdown(absl::Duration grace) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Wait();
+  if (address_.rfind("unix:", 0) == 0) unlink(address_.substr(5).c_str());
+}
+
+}  // namespace tandem

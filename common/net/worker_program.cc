@@ -1,0 +1,64 @@
+#include "common/net/worker_program.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "common/base/device_lost.h"
+#include "common/net/listen_address.h"
+#include "common/net/protocol.h"
+
+namespace tandem {
+namespace {
+
+constexpr int kMaxRank = 4095;  // far beyond any run; the controller knows how many it has
+
+}  // namespace
+
+int ParseWorkerFlags(
+    const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags) {
+  CLI::App app(about);
+  app.set_version_flag("--version", BuildText(flags->build, "tandem-" + role));
+  std::string given_role = role;
+  app.add_option("--controller", flags->controller, "address of the controller")->required();
+  app.add_option("--role", given_role, "must be " + role)->check(CLI::IsMember({role}));
+  app.add_option("--rank", flags->rank, "rank, equal to its partner's")
+      ->required()
+      ->check(CLI::Range(0, kMaxRank));
+  app.add_option("--device", flags->device,
+                 "cpu:<number> or cuda:<number>, equal to its partner's; default: cpu:<rank>");
+  app.add_option("--listen", flags->listen,
+                 "unix:/path or host:port; default: beside the controller's socket");
+  app.add_option("--join-timeout", flags->join_timeout_seconds,
+                 "seconds to wait for the controller");
+  app.add_option("--tls-cert", flags->security.cert,
+                 "PEM certificate of this host, for mutual TLS");
+  app.add_option("--tls-key", flags->security.key, "PEM private key of the certificate");
+  app.add_option("--tls-ca", flags->security.ca,
+                 "PEM authority that signed the peers' certificates");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? -1 : kExitRefused;
+  }
+  if (flags->device.empty()) flags->device = fmt::format("cpu:{}", flags->rank);
+  flags->listen = WorkerListenAddress(role, flags->rank, flags->listen, flags->controller);
+  return kExitDone;
+}
+
+int ExitCodeOf(const absl::Status& end) {
+  if (IsDeviceLost(end)) return kExitRestart;
+  switch (end.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kAborted:  // another process took this rank
+      return kExitDone;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitControllerLost;
+    case absl::StatusCode::kInternal:
+      return kExitInternal;
+    default:
+      return kExitRefused;
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,12 @@
+#include "common/ops/cpu/kernels/kernels_gemm_amx.h"
+#include "common/ops/cpu/kernels/kernels_table.h"
+
+namespace tandem {
+
+const KernelSets& KernelsAmx() {
+  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>("amx", "amx32"),
+                                       MakeKernelSet<float>("amx", "seq")};
+  return kSets;
+}
+
+}  // namespace tandem

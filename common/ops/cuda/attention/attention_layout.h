@@ -1,0 +1,132 @@
+// What the host and the attention kernels agree on: tiles, segments, swizzles, tasks and the shapes
+// of launches. Plain arithmetic: also for tests.
+#pragma once
+
+#include <cstdint>
+
+#include "common/device/cuda/launch_shape.h"
+#include "common/memory/cuda_scratch.h"
+#include "common/memory/kv_block.h"
+
+#ifdef __CUDACC__
+#define TANDEM_BOTH __host__ __device__ __forceinline__
+#else
+#define TANDEM_BOTH inline
+#endif
+
+namespace tandem::attention {
+
+// Keys of a tile: a KV block, so that a tile is one piece of memory.
+inline constexpr int kTileKeys = 64;
+static_assert(kTileKeys == kKvBlockTokens);
+// An online softmax runs over this many tiles, from a multiple of them on; what a row's segments
+// give is then added in ascending order. Part of the numerics, whatever the batch.
+inline constexpr int kSegmentTiles = 8;
+inline constexpr int kSegmentKeys = kSegmentTiles * kTileKeys;
+// Queries of a warp: the rows of one tensor-core fragment.
+inline constexpr int kWarpQueries = 16;
+// Warps of a block over many rows. Spans of few queries use one warp per block.
+inline constexpr int kManyWarps = 4;
+// The queries of a span that still count as few: cut into tiles of one warp, one segment each.
+inline constexpr int kFewQueries = 2 * kWarpQueries;
+
+// Division by the query heads that share a KV head, as a product: exact for numerators below
+// 2^31 / size (Granlund and Montgomery, "Division by invariant integers using multiplication").
+struct Group {
+  int size = 1;
+  uint32_t inverse = uint32_t{1} << 31;  // 2^31 / size, rounded up
+
+  static constexpr Group Of(int64_t size) {
+    return {static_cast<int>(size), static_cast<uint32_t>(((int64_t{1} << 31) + size - 1) / size)};
+  }
+  TANDEM_BOTH int Divide(int n) const {
+    return static_cast<int>(static_cast<uint64_t>(static_cast<uint32_t>(n)) * inverse >> 31);
+  }
+};
+
+// Queries of one KV head in a span are counted [row][head of the group]: query q is row q / group.
+// A tile of them is passed over the keys together.
+struct QueryTile {
+  int32_t first_row;       // of the span in the matrix
+  int32_t first_position;  // of that row
+  int32_t first_query;     // of the tile, in the span
+  int32_t queries;
+  int32_t table;  // where the span's block ids begin in the array of all spans'
+};
+
+TANDEM_BOTH int RowOf(const QueryTile& tile, int query, const Group& group) {
+  return group.Divide(tile.first_query + query);
+}
+TANDEM_BOTH int HeadOf(const QueryTile& tile, int query, const Group& group) {
+  return tile.first_query + query - RowOf(tile, query, group) * group.size;
+}
+TANDEM_BOTH int PositionOf(const QueryTile& tile, int query, const Group& group) {
+  return tile.first_position + RowOf(tile, query, group);
+}
+TANDEM_BOTH int LastPosition(const QueryTile& tile, const Group& group) {
+  return PositionOf(tile, tile.queries - 1, group);
+}
+// Tiles of keys and segments that positions 0..position are in.
+TANDEM_BOTH int TilesTo(int position) { return position / kTileKeys + 1; }
+TANDEM_BOTH int SegmentsTo(int position) { return position / kSegmentKeys + 1; }
+
+// Segments of a tile that get blocks of their own; 1: its one block goes over all of them.
+// Beyond kMostSegmentBlocks they need not run side by side to fill a device.
+constexpr int64_t SegmentsSideBySide(int64_t tiles, int64_t kv_heads, int64_t bound) {
+  return tiles * kv_heads * bound <= kMostSegmentBlocks ? bound : 1;
+}
+
+// Where 16 bytes lie in a tile of rows of `chunks` times 16 bytes (8 or 16 of them) in shared
+// memory: the 8 rows that ldmatrix reads at once lie in all 32 banks. In units of 16 bytes.
+TANDEM_BOTH int Swizzled(int row, int chunk, int chunks) {
+  return row * chunks + (chunk ^ (row & 7));
+}
+
+// Partial results of segments side by side: slot s is [head_dim] sums, and their maximum and total.
+TANDEM_BOTH int64_t PartialSlot(int64_t tile,
+                                int64_t kv_head,
+                                int64_t segment,
+                                int64_t query,
+                                int64_t kv_heads,
+                                int64_t segments,
+                                int64_t queries) {
+  return ((tile * kv_heads + kv_head) * segments + segment) * queries + query;
+}
+
+// Shared memory of the forward kernel: two tiles of K and two of V, and the queries, whose place
+// what a thread has of earlier segments takes.
+constexpr int EarlierFloats(int head_dim) { return head_dim / 2 + 4; }
+TANDEM_BOTH constexpr int KeyTileBytes(int head_dim) { return kTileKeys * head_dim * 2; }
+constexpr LaunchShape ForwardShape(
+    int64_t tiles, int64_t segments, int64_t kv_heads, int warps, int head_dim) {
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>(tiles * segments);
+  shape.grid_y = static_cast<unsigned>(kv_heads);
+  shape.threads = static_cast<unsigned>(warps * 32);
+  shape.shared_bytes =
+      static_cast<unsigned>(4 * KeyTileBytes(head_dim) + warps * 32 * EarlierFloats(head_dim) * 4);
+  return shape;
+}
+
+// One warp adds the segments of one query.
+inline constexpr int kCombineWarps = 4;
+constexpr LaunchShape CombineShape(int64_t slots) {
+  LaunchShape shape;
+  shape.grid_x = static_cast<unsigned>((slots + kCombineWarps - 1) / kCombineWarps);
+  shape.threads = kCombineWarps * 32;
+  return shape;
+}
+
+// A row whose q and k are rotated, and whose k and v go to `block`.
+struct RowPlace {
+  int32_t row, position, block;
+};
+// A thread takes 8 elements of each half of a head, or 8 of v.
+constexpr LaunchShape RopeShape(int64_t rows, int64_t items_per_row) {
+  LaunchShape shape;
+  shape.threads = 256;
+  shape.grid_x = static_cast<unsigned>((rows * items_per_row + 255) / 256);
+  return shape;
+}
+
+}  // namespace tandem::attention

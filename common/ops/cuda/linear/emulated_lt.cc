@@ -1,0 +1,11 @@
+// OpenLt of programs whose kernels run on the emulator: no library knows its memory.
+#include "common/base/status_macros.h"
+#include "common/ops/cuda/linear/cublaslt_api.h"
+
+namespace tandem {
+
+absl::StatusOr<std::unique_ptr<LtApi>> OpenLt() {
+  return FailedPrecondition("the emulator has no cuBLASLt");
+}
+
+}  // namespace tandem

@@ -1,0 +1,101 @@
+// The matrix products of the model on a GPU: what CudaForwardOps and CudaBackwardOps do their
+// linear layers, the head and their gradients with.
+//
+// Two engines: cuBLASLt, for every shape that its algorithms are proved row-invariant for on this
+// device (row_invariance.h), and our own tensor-core kernels (gemm.cu) for all others. Which one a
+// shape uses never changes once decided, whatever the number of rows: a row's bits depend on it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include "common/device/cuda/cuda_context.h"
+#include "common/ops/cuda/linear/cublaslt_api.h"
+#include "common/ops/cuda/linear/gemm.h"
+#include "common/ops/cuda/linear/row_invariance.h"
+#include "common/ops/ops_types.h"
+#include "common/types/numerics_choices.h"
+
+namespace tandem {
+
+struct CudaLinearOptions {
+  enum class Engine { kBest, kOwn };
+  Engine engine = Engine::kBest;
+  std::unique_ptr<LtApi> lt;  // tests' own; null: OpenLt
+  ProofPlan proof;
+};
+
+// A product of one weight W [n, k] for any number of rows, for Prepare; of the head, n is the ids
+// of one Logits or AddInput.
+struct LinearShape {
+  enum class Use { kForward, kLogits, kInput, kAddInput };
+  Use use = Use::kForward;
+  int64_t n = 0, k = 0;
+  bool bias = false;
+};
+
+class LtEngine;
+
+// Matrices are bf16 on the device, aligned to 16, strides multiples of 8; W and its bias as
+// LinearWeight says: dense, row-major, cols a multiple of 8. Not thread-safe: the engine thread's.
+// Nothing is launched while the context only refreshes a graph. Errors show in
+// CudaContext::Synchronize.
+class CudaLinear {
+ public:
+  // `context` must outlive the object. Where cuBLASLt cannot be had, the log says why.
+  // TANDEM_CUDA_LINEAR=own in the environment asks for Engine::kOwn; InvalidArgument: it has
+  // another value.
+  static absl::StatusOr<std::unique_ptr<CudaLinear>> Create(CudaContext* context,
+                                                            CudaLinearOptions options = {});
+  ~CudaLinear();
+
+  // Decides the engines of these shapes once and for all, which takes some tens of milliseconds
+  // and, while it does, a few hundred MiB of device memory each (ProofBytes); our own kernels have
+  // those for which no algorithm is found, and all that are not named. Without Prepare a shape is
+  // decided at its first use, outside a capture. ResourceExhausted names bytes; Internal: the
+  // device.
+  absl::Status Prepare(const std::vector<LinearShape>& shapes);
+
+  // out [M, N] = in [M, K] Wᵀ + bias, rounded once.
+  void Forward(Matrix in, const LinearWeight& weight, Matrix out);
+  // out [M, ids] = hidden [M, K] W[first_id .. first_id + ids)ᵀ, fp32, without bias; out_stride in
+  // floats, a multiple of 4. A logit's bits do not depend on first_id, but may on `ids`.
+  void Logits(Matrix hidden,
+              const LinearWeight& head,
+              int64_t first_id,
+              int64_t ids,
+              float* out,
+              int64_t out_stride);
+  // din [M, K] = dout [M, N] W, a row's bits its own as in Forward. Where N is no multiple of 8,
+  // dout's columns up to the next one are zeros.
+  void Input(Matrix dout, const LinearWeight& weight, Matrix din);
+  // din [M, K] += dout [M, N] W in fp32, for the rows of W that are given: sums over many of them
+  // go piece by piece. Columns of dout as above.
+  void AddInput(Matrix dout, const LinearWeight& weight, FloatMatrix din);
+  // dweight [N, K] += doutᵀ in, dbias [N] += column sums of dout unless null; dense fp32, K a
+  // multiple of 4. The same bits for the same rows; the sum over them is one, added at the end, so
+  // last bits differ between splits into several calls.
+  void Weights(Matrix dout, Matrix in, float* dweight, float* dbias);
+
+  // "own" or "cublaslt-<version>".
+  std::string numerics() const;
+  // What computes each shape that was decided. Workers whose numerics() are equal compute the same
+  // bits where these are, too.
+  NumericsChoices Choices() const;
+
+ private:
+  explicit CudaLinear(CudaContext* context);
+  void Run(const Gemm& gemm);
+
+  CudaContext* const context_;
+  const std::unique_ptr<GemmEngine> own_;
+  std::unique_ptr<LtEngine> lt_;  // null: own kernels only
+  NumericsChoices without_lt_;    // what was prepared then
+};
+
+}  // namespace tandem

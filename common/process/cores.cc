@@ -1,0 +1,73 @@
+#include "common/process/cores.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+
+namespace tandem {
+namespace {
+
+struct CpuSetDeleter {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+using CpuSet = std::unique_ptr<cpu_set_t, CpuSetDeleter>;
+
+// `cores` ascending.
+void StayOn(const std::vector<int>& cores) {
+  const int capacity = cores.back() + 1;
+  const CpuSet set(CPU_ALLOC(capacity));
+  const size_t bytes = CPU_ALLOC_SIZE(capacity);
+  CPU_ZERO_S(bytes, set.get());
+  for (const int core : cores) CPU_SET_S(core, bytes, set.get());
+  sched_setaffinity(0, bytes, set.get());
+}
+
+}  // namespace
+
+std::vector<int> AllowedCores() {
+  // The kernel refuses a set that is smaller than its own.
+  for (int capacity = 1024; capacity <= 1 << 20; capacity *= 2) {
+    const CpuSet set(CPU_ALLOC(capacity));
+    const size_t bytes = CPU_ALLOC_SIZE(capacity);
+    if (sched_getaffinity(getpid(), bytes, set.get()) != 0) continue;
+    std::vector<int> cores;
+    for (int core = 0; core < capacity; ++core) {
+      if (CPU_ISSET_S(core, bytes, set.get())) cores.push_back(core);
+    }
+    return cores;
+  }
+  return {0};
+}
+
+std::vector<int> CoresOfPair(const std::vector<int>& allowed, int pair, int pairs, int threads) {
+  const auto all = static_cast<int64_t>(allowed.size());
+  if (pair < 0 || pair >= pairs || threads < 1 || int64_t{pairs} * threads > all) return {};
+  const auto first = allowed.begin() + int64_t{pair} * threads;
+  return {first, first + threads};
+}
+
+std::vector<int> ComputeCores(int pair, int pairs, int threads) {
+  const char* setting = std::getenv("TANDEM_PIN_THREADS");
+  const std::string pin = setting == nullptr ? "" : setting;
+  if (pin != "" && pin != "0" && pin != "1") {
+    LogWarn("TANDEM_PIN_THREADS is \"{}\", neither 0 nor 1: threads are not pinned", pin);
+  }
+  if (pin != "1") return {};
+  return CoresOfPair(AllowedCores(), pair, pairs, threads);
+}
+
+std::string PinningText(const std::vector<int>& cores) {
+  return cores.empty() ? "not pinned" : fmt::format("pinned to cores {}", fmt::join(cores, ", "));
+}
+
+void PinThisThread(int core) { StayOn({core}); }
+
+void UnpinThisThread() { StayOn(AllowedCores()); }
+
+}  // namespace tandem

@@ -1,0 +1,35 @@
+#include "common/process/exit_code.h"
+
+namespace tandem {
+
+int ExitCodeAt(FailedAt stage, const absl::Status& status) {
+  if (status.ok()) return kExitDone;
+  if (stage == FailedAt::kConfig) {
+    return absl::IsNotFound(status) ? kExitNoInput : kExitRefused;
+  }
+  const bool inputs = stage == FailedAt::kInputs;
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+      return inputs ? kExitDataError : kExitRefused;
+    case absl::StatusCode::kNotFound:
+      return inputs ? kExitNoInput : kExitRefused;
+    case absl::StatusCode::kAlreadyExists:  // somebody else has the directory or the address
+      return kExitRefused;
+    case absl::StatusCode::kOutOfRange:  // dynamic sampling ran dry: no wrong flag, no restart
+                                         // helps
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kFailedPrecondition:
+      return inputs ? kExitDataError : kExitInternal;
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kPermissionDenied:
+      return kExitIoError;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitControllerLost;
+    default:
+      return kExitInternal;
+  }
+}
+
+}  // namespace tandem

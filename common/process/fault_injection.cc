@@ -1,0 +1,103 @@
+#include "common/process/fault_injection.h"
+
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+
+namespace tandem {
+namespace {
+
+struct Fault {
+  std::string point;
+  int countdown = 1;
+  int signal = SIGKILL;  // kFlip: none, a bit is flipped instead
+  std::string marker;
+};
+
+constexpr int kFlip = 0;
+
+struct Faults {
+  std::mutex mutex;
+  std::vector<Fault> list;  // of this process
+  bool any = false;         // written before threads start
+};
+
+Faults& AllFaults() {
+  static Faults faults;
+  return faults;
+}
+
+// False: it has fired in an earlier life.
+bool Mark(const Fault& fault) {
+  const int fd = open(fault.marker.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return false;
+  close(fd);
+  return true;
+}
+
+void Fire(const Fault& fault) {
+  if (!Mark(fault)) return;
+  LogWarn("TANDEM_FAULT: signal {} at {}", fault.signal, fault.point);
+  kill(getpid(), fault.signal);
+}
+
+int SignalOf(const std::string& action) {
+  if (action == "kill") return SIGKILL;
+  if (action == "stop") return SIGSTOP;
+  return action == "flip" ? kFlip : -1;
+}
+
+}  // namespace
+
+void InitFaultPoints(const std::string& role, int rank) {
+  const char* text = std::getenv("TANDEM_FAULT");
+  if (text == nullptr || *text == '\0') return;
+  for (const std::string& spec : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    const std::vector<std::string> parts = absl::StrSplit(spec, absl::MaxSplits(':', 5));
+    int fault_rank = 0, nth = 0;
+    const bool readable = parts.size() == 6 && absl::SimpleAtoi(parts[1], &fault_rank) &&
+                          absl::SimpleAtoi(parts[3], &nth) && SignalOf(parts[4]) >= 0;
+    TANDEM_CHECK(readable,
+                 "TANDEM_FAULT is not role:rank:point:nth:kill|stop|flip:marker: " + spec);
+    if (parts[0] != role || fault_rank != rank) continue;
+    AllFaults().list.push_back(
+        {.point = parts[2], .countdown = nth, .signal = SignalOf(parts[4]), .marker = parts[5]});
+  }
+  AllFaults().any = !AllFaults().list.empty();
+}
+
+void FaultPoint(const char* point) {
+  Faults& faults = AllFaults();
+  if (!faults.any) return;
+  std::lock_guard lock(faults.mutex);
+  for (Fault& fault : faults.list) {
+    if (fault.signal == kFlip || fault.point != point) continue;
+    if (--fault.countdown == 0) Fire(fault);
+  }
+}
+
+bool FaultFlips(const char* point) {
+  Faults& faults = AllFaults();
+  if (!faults.any) return false;
+  std::lock_guard lock(faults.mutex);
+  bool flips = false;
+  for (Fault& fault : faults.list) {
+    if (fault.signal != kFlip || fault.point != point) continue;
+    // One that fired in an earlier life never counts down to zero again.
+    if (--fault.countdown == 0 && !Mark(fault)) fault.countdown = INT_MAX;
+    flips = flips != (fault.countdown <= 0);  // two of them undo each other
+  }
+  return flips;
+}
+
+}  // namespace tandem

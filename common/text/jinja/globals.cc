@@ -1,0 +1,161 @@
+// The functions that every template can call.
+#include <ctime>
+
+#include "common/base/status_macros.h"
+#include "common/text/jinja/registry.h"
+#include "common/text/jinja/value/arguments.h"
+#include "common/text/jinja/value/compare.h"
+#include "common/text/jinja/value/methods.h"
+#include "common/text/jinja/value/print.h"
+
+namespace tandem::jinja {
+namespace {
+
+using Result = absl::StatusOr<Value>;
+
+constexpr int64_t kMaxRange = 100000;  // the sandbox's limit
+
+// dict(mapping_or_pairs, key=value, ...)
+absl::StatusOr<Mapping> MakeMapping(const Args& args) {
+  Mapping mapping;
+  if (args.positional.size() > 1) {
+    return InvalidArgument("dict expected at most 1 argument, got {}", args.positional.size());
+  }
+  for (const Value& source : args.positional) {
+    if (source.is(Kind::kMapping)) {
+      mapping = source.mapping();
+      continue;
+    }
+    TANDEM_ASSIGN_OR_RETURN(const Values pairs, Iterate(source));
+    for (const Value& pair : pairs) {
+      TANDEM_ASSIGN_OR_RETURN(const Values both, Iterate(pair));
+      if (both.size() != 2) return InvalidArgument("dict() wants pairs");
+      mapping.Set(both[0], both[1]);
+    }
+  }
+  for (const auto& [name, value] : args.named) mapping.Set(Value::String(name), value);
+  return mapping;
+}
+
+// {% set ns.name = value %} works on these, and is seen outside the block.
+class Namespace : public Object {
+ public:
+  explicit Namespace(Mapping attributes) : attributes_(std::move(attributes)) {}
+  std::string TypeName() const override { return "Namespace"; }
+  std::string Print() const override { return "<Namespace " + Repr(Value::Map(attributes_)) + ">"; }
+  std::optional<Value> GetAttribute(const std::string& name) override {
+    const Value* value = attributes_.Find(std::string_view(name));
+    return value == nullptr ? std::nullopt : std::optional(*value);
+  }
+  absl::Status SetAttribute(const std::string& name, Value value) override {
+    attributes_.Set(Value::String(name), std::move(value));
+    return absl::OkStatus();
+  }
+
+ private:
+  Mapping attributes_;
+};
+
+class Cycler : public Object, public std::enable_shared_from_this<Cycler> {
+ public:
+  explicit Cycler(Values items) : items_(std::move(items)) {}
+  std::string TypeName() const override { return "Cycler"; }
+  std::optional<Value> GetAttribute(const std::string& name) override {
+    if (name == "current") return items_[next_];
+    if (name != "next" && name != "reset") return std::nullopt;
+    const bool reset = name == "reset";
+    return MakeFunction(name, [self = shared_from_this(), reset](Runtime&, const Args&) -> Result {
+      const Value current = self->items_[self->next_];
+      self->next_ = reset ? 0 : (self->next_ + 1) % self->items_.size();
+      return reset ? Value::None() : current;
+    });
+  }
+
+ private:
+  const Values items_;
+  size_t next_ = 0;
+};
+
+class Joiner : public Object {
+ public:
+  explicit Joiner(Value separator) : separator_(std::move(separator)) {}
+  std::string TypeName() const override { return "Joiner"; }
+  bool is_callable() const override { return true; }
+  Result Call(Runtime&, const Args&) override {
+    const bool first = !used_;
+    used_ = true;
+    return first ? Value::String("") : separator_;
+  }
+
+ private:
+  const Value separator_;
+  bool used_ = false;
+};
+
+Result Range(Runtime&, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("range", args, {"start", "stop", "step"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(int64_t start, bound.Int(0, 0));
+  TANDEM_ASSIGN_OR_RETURN(int64_t stop, bound.Int(1, 0));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t step, bound.Int(2, 1));
+  if (bound[1] == nullptr) stop = std::exchange(start, 0);
+  if (step == 0) return InvalidArgument("range() arg 3 must not be zero");
+  const double count =
+      (static_cast<double>(stop) - static_cast<double>(start)) / static_cast<double>(step);
+  if (count > static_cast<double>(kMaxRange)) {
+    return InvalidArgument("Range too big. The sandbox blocks ranges larger than {}", kMaxRange);
+  }
+  Values items;
+  for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) items.push_back(Value::Int(i));
+  return Value::Of(Sequence::Type::kRange, std::move(items));
+}
+
+Result Dict(Runtime&, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(Mapping mapping, MakeMapping(args));
+  return Value::Map(std::move(mapping));
+}
+
+Result MakeNamespace(Runtime&, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(Mapping mapping, MakeMapping(args));
+  return Value::Of(std::make_shared<Namespace>(std::move(mapping)));
+}
+
+Result MakeCycler(Runtime&, const Args& args) {
+  if (args.positional.empty()) return InvalidArgument("at least one item has to be provided");
+  return Value::Of(std::make_shared<Cycler>(args.positional));
+}
+
+Result MakeJoiner(Runtime&, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("joiner", args, {"sep"}));
+  return Value::Of(std::make_shared<Joiner>(bound.Or(0, Value::String(", "))));
+}
+
+Result RaiseException(Runtime&, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("raise_exception", args, {"message"}, 1));
+  return InvalidArgument("{}", ToText(*bound[0]));
+}
+
+Result StrftimeNow(Runtime& runtime, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("strftime_now", args, {"format"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const std::string format, bound.Text(0, ""));
+  if (format.empty()) return Value::String("");
+  const std::tm time = absl::ToTM(runtime.now, runtime.zone);
+  std::string text(format.size() * 16 + 64, '\0');
+  text.resize(std::strftime(text.data(), text.size(), format.c_str(), &time));
+  return Value::String(std::move(text));
+}
+
+}  // namespace
+
+void AddGlobals(Scope& scope) {
+  static const std::pair<const char*, Result (*)(Runtime&, const Args&)> kGlobals[] = {
+      {"range", Range},
+      {"dict", Dict},
+      {"namespace", MakeNamespace},
+      {"cycler", MakeCycler},
+      {"joiner", MakeJoiner},
+      {"raise_exception", RaiseException},
+      {"strftime_now", StrftimeNow}};
+  for (const auto& [name, function] : kGlobals) scope.Set(name, MakeFunction(name, function));
+}
+
+}  // namespace tandem::jinja

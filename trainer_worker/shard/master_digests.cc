@@ -1,0 +1,69 @@
+#include "trainer_worker/shard/master_digests.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/base/status_macros.h"
+
+namespace tandem {
+MasterDigests::MasterDigests(const ShardPlan* plan) : MasterDigests(plan, plan->layout().dtype()) {}
+
+MasterDigests::MasterDigests(const ShardPlan* plan, DType dtype) : plan_(plan), dtype_(dtype) {
+  // -1: nothing was taken.
+  runs_.assign(plan->tensors().size(), DigestRun(-1));
+}
+
+absl::Status MasterDigests::Take(ShardOps& ops,
+                                 int64_t first,
+                                 int64_t count,
+                                 const float* masters) {
+  const auto element = static_cast<int64_t>(DTypeBytes(dtype_));
+  std::vector<size_t> tensors;
+  std::vector<MasterRun> runs;
+  for (size_t tensor = 0; tensor < runs_.size(); ++tensor) {
+    const ShardPlan::Piece& piece = plan_->mine(tensor);
+    const int64_t from = std::max(first, piece.offset);
+    const int64_t to = std::min(first + count, piece.offset + piece.elements);
+    if (to <= from) continue;
+    const int64_t row_start = piece.row * plan_->tensors()[tensor]->cols() * element;
+    if (from == piece.offset) runs_[tensor] = DigestRun(row_start);
+    tensors.push_back(tensor);
+    runs.push_back(
+        {masters + (from - first), to - from, row_start + (from - piece.offset) * element});
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<DigestRun> digests, ops.Digest(runs, dtype_));
+  for (size_t i = 0; i < runs.size(); ++i) runs_[tensors[i]].Join(digests[i]);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Digest>> MasterDigests::OfTensors(Communicator& communicator) const {
+  const auto world = static_cast<size_t>(plan_->world_size());
+  const size_t bytes = runs_.size() * DigestRun::kWireBytes;
+  std::vector<std::byte> mine(bytes), all(world * bytes);
+  for (size_t tensor = 0; tensor < runs_.size(); ++tensor) {
+    runs_[tensor].ToBytes(mine.data() + tensor * DigestRun::kWireBytes);
+  }
+  TANDEM_RETURN_IF_ERROR(
+      communicator.host().AllGather(mine.data(), static_cast<int64_t>(bytes), all.data()));
+  const auto element = static_cast<int64_t>(DTypeBytes(dtype_));
+  std::vector<Digest> digests;
+  for (const TensorPlace& place : plan_->layout().places()) {
+    const size_t tensor = plan_->IndexOf(place);
+    DigestRun whole;
+    for (size_t rank = 0; rank < world; ++rank) {
+      if (plan_->piece(tensor, static_cast<int>(rank)).rows == 0) continue;
+      const DigestRun part =
+          DigestRun::FromBytes(all.data() + rank * bytes + tensor * DigestRun::kWireBytes);
+      if (part.begin() != whole.end()) break;
+      whole.Join(part);
+    }
+    if (whole.end() != NumElements(place.shape) * element) {
+      return Internal("{}: the masters were digested up to byte {} of {}", place.name, whole.end(),
+                      NumElements(place.shape) * element);
+    }
+    digests.push_back(whole.Finish());
+  }
+  return digests;
+}
+
+}  // namespace tandem

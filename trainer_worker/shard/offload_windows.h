@@ -1,0 +1,72 @@
+// Arrays offloaded to files on their way through a CPU worker's memory, a window at a time: while
+// one window is worked on, the one before it is written back and the next one is read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/base/bounded_queue.h"
+#include "common/device/file_region.h"
+#include "common/device/memory_region.h"
+#include "common/device/offload_stream.h"
+#include "common/process/named_thread.h"
+
+namespace tandem {
+
+// Consecutive elements of a shard.
+struct ShardWindow {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+// Windows of at most `window` elements that cover [0, elements).
+std::vector<ShardWindow> CutWindows(int64_t elements, int64_t window);
+
+// Not thread-safe; a thread of its own moves the windows, if there are arrays. Two buffers on the
+// device for each array, as large as the largest window, for the life of the stream.
+class WindowStream final : public OffloadStream {
+ public:
+  struct Array {
+    std::string tag;             // of its buffers in the ledger
+    FileRegion* home = nullptr;  // fp32 elements; outlives the stream
+  };
+  // Starts reading. No arrays: nothing happens. ResourceExhausted: no memory for the buffers.
+  static absl::StatusOr<std::unique_ptr<WindowStream>> Create(std::vector<Array> arrays,
+                                                              std::vector<ShardWindow> windows,
+                                                              Ledger* ledger);
+  // Waits until everything is written back.
+  ~WindowStream() override;
+  WindowStream(const WindowStream&) = delete;
+  WindowStream& operator=(const WindowStream&) = delete;
+
+  // No errors.
+  absl::StatusOr<std::vector<std::byte*>> Open(size_t window) override;
+  absl::Status Close(size_t window) override;
+  absl::Status Finish() override;
+
+ private:
+  WindowStream(std::vector<Array> arrays, std::vector<ShardWindow> windows)
+      : arrays_(std::move(arrays)), windows_(std::move(windows)) {}
+  std::byte* Buffer(size_t array, size_t window) const;
+  void Read(size_t window) const;
+  void WriteBack(size_t window) const;
+
+  // Queues the transfer after which the buffer that `window` shares is free or filled.
+  void Submit(size_t window, std::function<void()> transfer);
+  void Loop();
+
+  const std::vector<Array> arrays_;
+  const std::vector<ShardWindow> windows_;
+  std::vector<std::unique_ptr<MemoryRegion>> buffers_;  // two of each array, one after the other
+  std::future<void> transfers_[2];                      // of the windows that share a buffer
+  BoundedQueue<std::packaged_task<void()>> queue_{2};   // a transfer for each buffer
+  NamedThread thread_;
+};
+
+}  // namespace tandem

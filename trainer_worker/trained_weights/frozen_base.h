@@ -1,0 +1,49 @@
+// This rank's rows of a model that is not trained, as its checkpoint has them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+
+#include "common/formats/checkpoint_dir.h"
+#include "trainer_worker/shard/parameter_shard.h"
+#include "trainer_worker/shard/shard_array.h"
+#include "trainer_worker/shard/weight_rows.h"
+
+namespace tandem {
+
+// Counted under the tag weights, without masters, gradients or moments. Not thread-safe.
+class BaseRows : public PolicyRows {
+ public:
+  // `plan`, `compute` and `ledger` outlive it. ResourceExhausted names the bytes.
+  static absl::StatusOr<std::unique_ptr<BaseRows>> Create(const ShardPlan* plan,
+                                                          DType dtype,
+                                                          const ShardCompute& compute,
+                                                          Ledger* ledger);
+  // Only this rank's rows are read from disk, a few at a time. Errors as HfCheckpoint, and the
+  // device's.
+  absl::Status Load(const HfCheckpoint& checkpoint);
+
+  DType dtype() const { return dtype_; }
+  // Where a row of this rank's piece of a tensor lies, dense, in dtype(): on the device.
+  const std::byte* Row(size_t tensor, int64_t row) const;
+
+  const ShardPlan& plan() const override { return *plan_; }
+  Device* device() const override { return compute_.device; }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
+
+ private:
+  BaseRows(const ShardPlan* plan, DType dtype, const ShardCompute& compute, Ledger* ledger)
+      : plan_(plan), dtype_(dtype), compute_(compute), staging_(compute.device, ledger) {}
+  absl::Status LoadRows(const HfCheckpoint& checkpoint, size_t tensor, int64_t row, int64_t rows);
+
+  const ShardPlan* const plan_;
+  const DType dtype_;
+  const ShardCompute compute_;
+  std::unique_ptr<ShardArray> array_;
+  HostStaging staging_;  // between a file and a device
+};
+
+}  // namespace tandem

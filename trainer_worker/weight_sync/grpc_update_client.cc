@@ -1,0 +1,187 @@
+#include "trainer_worker/weight_sync/grpc_update_client.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "common/base/failure_origin.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "common/net/channel.h"
+#include "common/net/grpc_status.h"
+#include "common/net/update_codec.h"
+#include "common/weights/pair_socket.h"
+#include "tandem/v1/rollout.grpc.pb.h"
+
+namespace tandem {
+namespace {
+
+struct PendingApply {
+  grpc::ClientContext context;
+  v1::ApplyBucketResponse response;
+  grpc::Status status;
+  std::unique_ptr<grpc::ClientAsyncResponseReader<v1::ApplyBucketResponse>> reader;
+  bool done = false;
+};
+
+// Who did not answer is the rollout: the controller is not to take this trainer for lost.
+absl::Status OfPartner(absl::Status status) {
+  const bool silent = (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) &&
+                      !AnsweredByWorker(status);
+  return silent ? WithOrigin(std::move(status), FailureOrigin::kPartner) : status;
+}
+
+absl::Status FromCall(const char* call, const grpc::Status& status) {
+  return OfPartner(Annotate(FromGrpcStatus(status), fmt::format("{} on the paired rollout", call)));
+}
+
+}  // namespace
+
+struct GrpcUpdateClient::Calls {
+  explicit Calls(std::shared_ptr<grpc::Channel> channel)
+      : stub(v1::RolloutService::NewStub(std::move(channel))) {}
+
+  std::unique_ptr<v1::RolloutService::Stub> stub;
+  grpc::CompletionQueue queue;
+  std::map<int, std::unique_ptr<PendingApply>> applies;  // by slot
+};
+
+GrpcUpdateClient::GrpcUpdateClient(std::shared_ptr<grpc::Channel> channel,
+                                   GrpcUpdateClientOptions options)
+    : options_(std::move(options)), calls_(std::make_unique<Calls>(std::move(channel))) {}
+
+GrpcUpdateClient::~GrpcUpdateClient() {
+  for (auto& [slot, apply] : calls_->applies) apply->context.TryCancel();
+  calls_->queue.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (calls_->queue.Next(&tag, &ok)) {
+  }
+}
+
+absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
+  v1::RolloutStatusRequest request;
+  grpc::ClientContext context;
+  SetDeadline(context, options_.deadline);
+  v1::RolloutStatusResponse response;
+  TANDEM_RETURN_IF_ERROR(
+      FromCall("GetStatus", calls_->stub->GetStatus(&context, request, &response)));
+  return response.version();
+}
+
+absl::StatusOr<PairLink> GrpcUpdateClient::Begin(const UpdateOffer& offer,
+                                                 const SlotMemory& slots) {
+  version_ = offer.version;
+  generation_ = offer.generation;
+  v1::BeginUpdateRequest request;
+  request.set_incarnation(options_.rollout_incarnation);
+  request.set_version(offer.version);
+  request.set_generation(offer.generation);
+  request.set_slot_bytes(slots.shape().slot_bytes);
+  request.set_slots(slots.shape().slots);
+  request.set_direct(slots.shape().direct);
+  request.set_trainer_boot_id(options_.trainer_boot_id);
+  request.set_step(LogStep());
+  request.set_scramble(options_.scramble);
+  request.set_adapters(offer.scope == UpdateScope::kAdapters);
+  ToProto(offer.manifest, request.mutable_manifest());
+  grpc::ClientContext context;
+  SetDeadline(context, options_.deadline);
+  v1::BeginUpdateResponse response;
+  TANDEM_RETURN_IF_ERROR(
+      FromCall("BeginUpdate", calls_->stub->BeginUpdate(&context, request, &response)));
+  auto connection = PassSlots(response.pair_socket(), offer.generation, slots);
+  TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
+  return PairLink{*std::move(connection), options_.deadline};
+}
+
+absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntry>& entries) {
+  if (calls_->applies.count(slot) > 0) return Internal("slot {} is still being applied", slot);
+  v1::ApplyBucketRequest request;
+  request.set_incarnation(options_.rollout_incarnation);
+  request.set_version(version_);
+  request.set_generation(generation_);
+  request.set_slot(slot);
+  ToProto(entries, request.mutable_entries());
+  auto apply = std::make_unique<PendingApply>();
+  SetDeadline(apply->context, options_.deadline);
+  apply->reader = calls_->stub->AsyncApplyBucket(&apply->context, request, &calls_->queue);
+  apply->reader->Finish(&apply->response, &apply->status, apply.get());
+  calls_->applies[slot] = std::move(apply);
+  return absl::OkStatus();
+}
+
+absl::Status GrpcUpdateClient::WaitApply(int slot) {
+  const auto found = calls_->applies.find(slot);
+  if (found == calls_->applies.end()) return absl::OkStatus();
+  while (!found->second->done) {
+    void* tag = nullptr;
+    bool ok = false;
+    if (!calls_->queue.Next(&tag, &ok)) return Internal("the completion queue has ended");
+    static_cast<PendingApply*>(tag)->done = true;
+  }
+  const grpc::Status status = found->second->status;
+  calls_->applies.erase(found);
+  return FromCall("ApplyBucket", status);
+}
+
+absl::Status GrpcUpdateClient::Commit(const std::vector<Digest>& digests) {
+  v1::CommitUpdateRequest request;
+  request.set_incarnation(options_.rollout_incarnation);
+  request.set_version(version_);
+  request.set_generation(generation_);
+  ToProto(digests, request.mutable_digests());
+  grpc::ClientContext context;
+  SetDeadline(context, options_.deadline);
+  v1::CommitUpdateResponse response;
+  return FromCall("CommitUpdate", calls_->stub->CommitUpdate(&context, request, &response));
+}
+
+absl::Status GrpcUpdateClient::Abort(const std::string& reason) {
+  for (auto& [slot, apply] : calls_->applies) apply->context.TryCancel();
+  while (!calls_->applies.empty()) (void)WaitApply(calls_->applies.begin()->first);
+  v1::AbortUpdateRequest request;
+  request.set_incarnation(options_.rollout_incarnation);
+  request.set_version(version_);
+  request.set_generation(generation_);
+  request.set_reason(reason);
+  grpc::ClientContext context;
+  SetDeadline(context, std::min(options_.deadline, options_.abort_deadline));
+  v1::AbortUpdateResponse response;
+  return FromCall("AbortUpdate", calls_->stub->AbortUpdate(&context, request, &response));
+}
+
+absl::StatusOr<HeldWeights> GrpcUpdateClient::Digests() {
+  v1::GetDigestsRequest request;
+  request.set_incarnation(options_.rollout_incarnation);
+  grpc::ClientContext context;
+  SetDeadline(context, options_.deadline);
+  v1::GetDigestsResponse response;
+  TANDEM_RETURN_IF_ERROR(
+      FromCall("GetDigests", calls_->stub->GetDigests(&context, request, &response)));
+  HeldWeights held;
+  held.version = response.version();
+  TANDEM_ASSIGN_OR_RETURN(held.manifest, FromProto(response.manifest()));
+  TANDEM_ASSIGN_OR_RETURN(held.digests, FromProto(response.digests()));
+  return held;
+}
+
+absl::StatusOr<std::string> GrpcUpdateClient::Read(const std::string& name,
+                                                   int64_t row,
+                                                   int64_t rows) {
+  v1::ReadTensorRequest request;
+  request.set_incarnation(options_.rollout_incarnation);
+  request.set_name(name);
+  request.set_row(row);
+  request.set_rows(rows);
+  grpc::ClientContext context;
+  SetDeadline(context, options_.deadline);
+  v1::ReadTensorResponse response;
+  TANDEM_RETURN_IF_ERROR(
+      FromCall("ReadTensor", calls_->stub->ReadTensor(&context, request, &response)));
+  return std::move(*response.mutable_data());
+}
+
+}  // namespace tandem

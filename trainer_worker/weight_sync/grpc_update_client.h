@@ -1,0 +1,54 @@
+// The trainer's view of its paired rollout, over gRPC and the pair's Unix socket.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+#include <grpcpp/channel.h>
+
+#include "trainer_worker/weight_sync/update_client.h"
+#include "trainer_worker/weight_sync/weight_check.h"
+
+namespace tandem {
+
+struct GrpcUpdateClientOptions {
+  int64_t rollout_incarnation = 0;
+  std::string trainer_boot_id;
+  absl::Duration deadline = absl::Seconds(60);        // of every call, and of the rollout's device
+  absl::Duration abort_deadline = absl::Seconds(10);  // if shorter, of the call that gives up
+  bool scramble = false;  // the rollout fills its weights with NaN before the first bucket
+};
+
+// Not thread-safe. Errors carry the rollout's own text, prefixed with the call.
+class GrpcUpdateClient : public UpdateClient, public WeightReader {
+ public:
+  GrpcUpdateClient(std::shared_ptr<grpc::Channel> channel, GrpcUpdateClientOptions options);
+  ~GrpcUpdateClient() override;  // waits for outstanding applies, at most their deadline
+
+  absl::StatusOr<int64_t> HeldVersion() override;
+  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override;
+  absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override;
+  absl::Status WaitApply(int slot) override;
+  absl::Status Commit(const std::vector<Digest>& digests) override;
+  absl::Status Abort(const std::string& reason) override;
+
+  absl::StatusOr<HeldWeights> Digests() override;
+  absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) override;
+
+ protected:
+  // Of the calls from now on.
+  void ShortenDeadline(absl::Duration deadline) { options_.deadline = deadline; }
+
+ private:
+  struct Calls;  // the stub and the applies under way
+  GrpcUpdateClientOptions options_;
+  std::unique_ptr<Calls> calls_;
+  int64_t version_ = -1;
+  int64_t generation_ = -1;
+};
+
+}  // namespace tandem

@@ -1,0 +1,202 @@
+#include "trainer_worker/weight_sync/weight_publisher.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <absl/time/clock.h>
+
+#include "common/base/round_up.h"
+#include "common/base/status_macros.h"
+#include "common/base/stopwatch.h"
+#include "trainer_worker/weight_sync/publish_transaction.h"
+
+namespace tandem {
+namespace {
+
+// Gathers a bucket into its slot.
+absl::Status FillSlot(const Bucket& bucket,
+                      std::span<const TensorPlace> places,
+                      const Manifest& manifest,
+                      PublishSource& source,
+                      PublishTransaction& transaction,
+                      PublishReport* report) {
+  TANDEM_ASSIGN_OR_RETURN(std::byte* const slot, transaction.Slot(bucket.bytes));
+  for (const BucketEntry& entry : bucket.entries) {
+    const ManifestTensor& tensor = manifest[entry.tensor];
+    std::byte* const to = slot + entry.offset;
+    absl::StatusOr<const void*> rows = nullptr;
+    {
+      const Stopwatch watch(&report->gather_seconds);
+      rows =
+          source.GatherRows({&places[entry.tensor], entry.row, entry.rows, tensor.row_bytes()}, to);
+    }
+    if (!rows.ok()) return Annotate(rows.status(), fmt::format("gathering {}", tensor.name));
+    const Stopwatch watch(&report->fill_seconds);
+    if (*rows != to) transaction.Copy(to, *rows, entry.rows * tensor.row_bytes());
+  }
+  return absl::OkStatus();
+}
+
+// The same rows at the places that they have in shared memory.
+std::vector<BucketEntry> WhereTheyLie(std::vector<BucketEntry> entries,
+                                      const Manifest& manifest,
+                                      const std::vector<int64_t>& offsets) {
+  for (BucketEntry& entry : entries) {
+    entry.offset = offsets[entry.tensor] + entry.row * manifest[entry.tensor].row_bytes();
+  }
+  return entries;
+}
+
+// Digests are of all tensors, the last of which are the manifest's.
+void CountChanges(const Manifest& manifest,
+                  const std::vector<Digest>& before,
+                  const std::vector<Digest>& now,
+                  PublishReport* report) {
+  int64_t changed_bytes = 0;
+  std::string all;
+  const size_t kept = now.size() - manifest.size();
+  for (size_t t = 0; t < now.size(); ++t) {
+    all += now[t].Bytes();
+    if (t < kept || (t < before.size() && before[t] == now[t])) continue;
+    ++report->changed_tensors;
+    changed_bytes += manifest[t - kept].bytes();
+  }
+  report->digest = DigestOf(all.data(), static_cast<int64_t>(all.size())).Hex();
+  if (report->bytes > 0) {
+    report->changed_bytes_share = static_cast<double>(changed_bytes) / report->bytes;
+  }
+}
+
+// As UpdateClient::Commit wants them: those of what is sent first.
+std::vector<Digest> InOrderOfCommit(std::vector<Digest> digests, size_t sent) {
+  std::rotate(digests.begin(), digests.end() - static_cast<std::ptrdiff_t>(sent), digests.end());
+  return digests;
+}
+
+}  // namespace
+
+absl::StatusOr<SlotMemory*> WeightPublisher::TakeSlots(const std::vector<Bucket>& buckets,
+                                                       const SharedTensors* shared) {
+  const auto slots = static_cast<int>(std::clamp<int64_t>(std::ssize(buckets), 1, options_.slots));
+  int64_t largest = kEntryAlignment;
+  for (const Bucket& bucket : buckets) largest = std::max(largest, bucket.bytes);
+  largest = RoundUp(largest, 4096);
+  // The plan of buckets is the same in every update of one scope, and so are the slots, unless rows
+  // come from elsewhere now; those of everything do for adapters as well.
+  const bool same = slots_ != nullptr && slots_->shape().direct == (shared != nullptr) &&
+                    (shared == nullptr ? slots_->shape().slot_bytes >= largest
+                                       : slots_->slot(0) == shared->shard.data);
+  if (same) return slots_.get();
+  Replace();
+  if (shared != nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(slots_, options_.transport->Over(shared->shard, slots));
+    return slots_.get();
+  }
+  const SlotShape shape = {largest, slots};
+  const bool keep = shape.bytes() <= options_.keep_bytes;
+  TANDEM_ASSIGN_OR_RETURN(
+      slots_, options_.transport->Create(
+                  shape, keep ? SlotLife::kManyUpdates : SlotLife::kOneUpdate, options_.ledger));
+  return slots_.get();
+}
+
+absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
+                                   const Manifest& manifest,
+                                   UpdateScope scope,
+                                   PublishSource& source,
+                                   PublishTransaction& transaction,
+                                   PublishReport* report) {
+  const std::span<const TensorPlace> places = PlacesOf(*layout_, scope);
+  const SharedTensors* const shared = SharedBy(source);
+  for (const Bucket& bucket : buckets) {
+    if (shared != nullptr) {
+      transaction.AwaitSlot();
+      transaction.Filled(WhereTheyLie(bucket.entries, manifest, shared->offsets), 0);
+      continue;
+    }
+    TANDEM_RETURN_IF_ERROR(FillSlot(bucket, places, manifest, source, transaction, report));
+    transaction.Filled(bucket.entries, bucket.bytes);
+  }
+  return absl::OkStatus();
+}
+
+const SharedTensors* WeightPublisher::SharedBy(const PublishSource& source) const {
+  return options_.transport->can_share() ? source.shared() : nullptr;
+}
+
+absl::StatusOr<std::vector<Bucket>> WeightPublisher::Plan(const Manifest& manifest,
+                                                          const PublishSource& source,
+                                                          PublishReport* report) const {
+  report->direct = SharedBy(source) != nullptr;
+  return PlanBuckets(manifest, report->direct ? std::max(options_.slot_bytes, options_.direct_bytes)
+                                              : options_.slot_bytes);
+}
+
+absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
+                                                       PublishSource& source,
+                                                       UpdateClient* client,
+                                                       UpdateScope scope) {
+  PublishReport report;
+  report.version = version;
+  const absl::Time start = absl::Now();
+  // Larger than any before, over restarts of this process too.
+  generation_ = std::max(generation_ + 1, absl::ToUnixMicros(start));
+  const Manifest manifest = ManifestOf(*layout_, scope);
+  // The same plan, or the same refusal, on every rank, whether it publishes or not.
+  TANDEM_ASSIGN_OR_RETURN(std::vector<Bucket> buckets, Plan(manifest, source, &report));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<Digest> digests, source.Digests());
+  std::optional<PublishTransaction> transaction;
+  const auto begin = [&] {
+    transaction.emplace(client, options_.transport, &report.wait_seconds);
+    transaction->Begin({version, generation_, manifest, scope},
+                       client == nullptr ? nullptr : TakeSlots(buckets, SharedBy(source)));
+  };
+  begin();
+  if (options_.transport->FallBack(transaction->status())) {
+    slots_.reset();
+    ++generation_;
+    TANDEM_ASSIGN_OR_RETURN(buckets, Plan(manifest, source, &report));
+    begin();
+  }
+  report.bytes = ManifestBytes(manifest);
+  report.tensors = static_cast<int64_t>(manifest.size());
+  report.buckets = client == nullptr ? 0 : static_cast<int64_t>(buckets.size());
+  const absl::Status sent = Send(buckets, manifest, scope, source, *transaction, &report);
+  if (!sent.ok()) {
+    transaction->Abort(std::string(sent.message()));
+    SettleSlots(transaction->end(), /*committed=*/false);
+    ReleaseSlots();
+    return sent;
+  }
+  CountChanges(manifest, digests_, digests, &report);
+  const absl::Status committed = transaction->Commit(InOrderOfCommit(digests, manifest.size()));
+  const bool arrived = committed.ok() && client != nullptr;
+  SettleSlots(transaction->end(), arrived);
+  if (arrived && slots_->lasting()) lasting_link_ = transaction->TakeLink();
+  if (slots_ != nullptr && slots_->bytes() > options_.keep_bytes) ReleaseSlots();
+  TANDEM_RETURN_IF_ERROR(committed);
+  digests_ = std::move(digests);
+  report.seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  return report;
+}
+
+void WeightPublisher::Replace() {
+  if (slots_ != nullptr && slots_->must_be_closed()) replaced_.push_back(std::move(slots_));
+  slots_.reset();
+}
+
+void WeightPublisher::SettleSlots(UpdateEnd end, bool committed) {
+  if (committed) replaced_.clear();
+  if (end == UpdateEnd::kUnknown) Replace();
+  // Its events may wait for work of a process that is no more.
+  if (end == UpdateEnd::kGone && slots_ != nullptr && slots_->must_be_closed()) slots_.reset();
+}
+
+void WeightPublisher::ReleaseSlots() {
+  if (slots_ != nullptr && !slots_->lasting()) slots_.reset();
+}
+
+}  // namespace tandem
