@@ -8,6 +8,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/comm/shared_segment.h"
+#include "common/device/shared_memory.h"
 
 namespace tandem {
 namespace {

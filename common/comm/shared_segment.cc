@@ -12,6 +12,7 @@
 #include "common/base/failure_origin.h"
 #include "common/base/round_up.h"
 #include "common/base/status_macros.h"
+#include "common/device/shared_memory.h"
 
 namespace tandem {
 namespace {

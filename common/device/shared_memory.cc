@@ -1,3 +1,5 @@
+#include "common/device/shared_memory.h"
+
 #include <cerrno>
 #include <cstring>
 
@@ -8,7 +10,6 @@
 
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
-#include "common/process/local_socket.h"
 
 namespace tandem {
 namespace {

@@ -8,6 +8,7 @@
 #include "common/base/round_up.h"
 #include "common/base/status_macros.h"
 #include "common/device/device_memory.h"
+#include "common/device/shared_memory.h"
 
 namespace tandem {
 namespace {

@@ -1,5 +1,5 @@
 // Unix sockets between processes of one host: how they prove to be on the same host and pass
-// descriptors of shared memory.
+// descriptors, of shared memory for example.
 #pragma once
 
 #include <cstddef>
@@ -48,14 +48,5 @@ absl::Status ReceiveMessage(
     int socket, void* data, size_t bytes, absl::Time deadline, UniqueFd* fd = nullptr);
 // True once the peer has closed its end or died. Does not block or consume data.
 bool PeerClosed(int socket);
-
-// An unnamed file in memory of `bytes`, sealed against resizing, pages allocated at once: it lives
-// as long as a descriptor or mapping of it. `huge_pages`: in huge pages where the kernel can, worth
-// the while for what lives long. ResourceExhausted names `name` and bytes.
-absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
-                                            int64_t bytes,
-                                            bool huge_pages = false);
-// Checks that `fd` is such a file of at least `bytes`: touching it can never fault.
-absl::Status CheckSharedMemory(int fd, int64_t bytes);
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 
 #include "common/base/status_macros.h"
 #include "common/comm/cuda/nccl_communicator.h"
-#include "tests/common/comm/nccl/lonely_host.h"
+#include "tests/common/comm/cuda/lonely_host.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/gpu.h"
 #include "tests/support/patience.h"

@@ -7,7 +7,7 @@
 
 #include "common/ops/cuda/linear/gemm_kernels.h"
 #include "common/ops/cuda/linear/linear.h"
-#include "tests/common/ops/cuda/gemm_fixture.h"
+#include "tests/common/ops/cuda/linear/gemm_fixture.h"
 #include "tests/gpu/gpu.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 #include "common/base/philox.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/lora/lora_spec.h"
-#include "tests/common/ops/cuda/fake_lt.h"
+#include "tests/common/ops/cuda/linear/fake_lt.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "tests/support/whole_forward.h"

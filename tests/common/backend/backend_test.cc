@@ -8,7 +8,7 @@
 #include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/device_memory.h"
-#include "tests/common/ops/cuda/fake_lt.h"
+#include "tests/common/ops/cuda/linear/fake_lt.h"
 #include "tests/support/text.h"
 
 namespace tandem {

@@ -11,7 +11,7 @@
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/ops/cuda/backward_ops.h"
 #include "common/ops/cuda/forward_ops.h"
-#include "tests/common/ops/cuda/fake_lt.h"
+#include "tests/common/ops/cuda/linear/fake_lt.h"
 
 namespace tandem {
 namespace {

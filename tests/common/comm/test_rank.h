@@ -10,7 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/comm/cuda/device_group.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
-#include "tests/common/comm/nccl/fake_nccl.h"
+#include "tests/common/comm/cuda/fake_nccl.h"
 
 namespace tandem::testing {
 

@@ -1,0 +1,74 @@
+#include "common/net/grpc_status.h"
+
+#include <catch2/catch.hpp>
+#include <grpcpp/support/status.h>
+
+#include "common/base/device_lost.h"
+#include "common/base/failure_origin.h"
+#include "tandem/v1/types.pb.h"
+
+namespace tandem {
+
+TEST_CASE("Status conversion keeps every code and message both ways", "[rpc]") {
+  for (int code = 1; code <= 16; ++code) {
+    const absl::Status status(static_cast<absl::StatusCode>(code), "what went wrong");
+    const grpc::Status wire = ToGrpcStatus(status);
+    REQUIRE(static_cast<int>(wire.error_code()) == code);
+    REQUIRE(wire.error_message() == "what went wrong");
+    REQUIRE(FromGrpcStatus(wire) == status);
+  }
+  REQUIRE(ToGrpcStatus(absl::OkStatus()).ok());
+  REQUIRE(FromGrpcStatus(grpc::Status::OK).ok());
+}
+
+TEST_CASE("Status conversion carries who failed, when and after what", "[rpc]") {
+  absl::Status status = absl::DataLossError("digest differs");
+  v1::ErrorInfo info;
+  info.mutable_worker()->set_role(v1::ROLE_ROLLOUT);
+  info.mutable_worker()->set_rank(1);
+  info.set_phase("sync");
+  info.set_last_action("CommitUpdate 7");
+  SetErrorInfo(status, info);
+  const absl::Status back = FromGrpcStatus(ToGrpcStatus(status));
+  REQUIRE(GetErrorInfo(back).has_value());
+  REQUIRE(GetErrorInfo(back)->phase() == "sync");
+  REQUIRE(Describe(back) == "digest differs (rollout 1, phase sync, last action: CommitUpdate 7)");
+}
+
+TEST_CASE("Status conversion carries whose failure it is", "[rpc]") {
+  for (const FailureOrigin origin : {FailureOrigin::kAnotherRank, FailureOrigin::kPartner}) {
+    const absl::Status status = WithOrigin(absl::AbortedError("not mine"), origin);
+    REQUIRE(OriginOf(FromGrpcStatus(ToGrpcStatus(status))) == origin);
+    REQUIRE(AnsweredByWorker(FromGrpcStatus(ToGrpcStatus(status))));
+  }
+  const absl::Status nobody = FromGrpcStatus({grpc::StatusCode::UNAVAILABLE, "connect failed"});
+  REQUIRE(OriginOf(nobody) == FailureOrigin::kHere);
+  REQUIRE_FALSE(AnsweredByWorker(nobody));
+}
+
+TEST_CASE("Status conversion calls a server without a thread to spare a lost peer", "[rpc]") {
+  const grpc::StatusCode code = grpc::StatusCode::RESOURCE_EXHAUSTED;
+  const absl::Status lost = FromGrpcStatus({code, "Server Threadpool Exhausted"});
+  REQUIRE(absl::IsUnavailable(lost));
+  REQUIRE(lost.message().find("limits on processes") != std::string::npos);
+  REQUIRE_FALSE(AnsweredByWorker(lost));
+  REQUIRE(absl::IsResourceExhausted(FromGrpcStatus({code, "the queue is full"})));
+}
+
+TEST_CASE("Status conversion calls a worker whose device is lost a lost peer", "[rpc]") {
+  absl::Status status = WithDeviceLost(absl::InternalError("cudaErrorIllegalAddress"));
+  SetErrorInfo(status, v1::ErrorInfo());
+  const absl::Status told = FromGrpcStatus(ToGrpcStatus(status));
+  REQUIRE(absl::IsUnavailable(told));
+  REQUIRE_FALSE(AnsweredByWorker(told));
+  REQUIRE(told.message().find("cudaErrorIllegalAddress") != std::string::npos);
+}
+
+TEST_CASE("Status conversion calls a removed stream a lost peer", "[rpc]") {
+  const grpc::Status removed(grpc::StatusCode::UNKNOWN, "Stream removed");
+  REQUIRE(absl::IsUnavailable(FromGrpcStatus(removed)));
+  const grpc::Status other(grpc::StatusCode::UNKNOWN, "odd");
+  REQUIRE(absl::IsUnknown(FromGrpcStatus(other)));
+}
+
+}  // namespace tandem

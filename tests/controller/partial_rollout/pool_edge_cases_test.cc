@@ -1,0 +1,189 @@
+// R3: the cases at the edges of a round.
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+
+#include "controller/partial_rollout/buffer/rollout_buffer.h"
+#include "tests/controller/partial_rollout/pool_run.h"
+
+namespace tandem {
+namespace {
+
+using testing::Id;
+using testing::OptionsOf;
+using testing::PoolRun;
+using testing::Says;
+using testing::SomePrompt;
+using testing::SomePrompts;
+
+}  // namespace
+
+TEST_CASE("R3: all finished: a round without cuts is what it is without partial rollout",
+          "[pool]") {
+  const PoolRun run;
+  REQUIRE(run.pool->Add(SomePrompts(0, 4)).ok());
+  const auto requests = run.pool->Requests({.step = 3, .version = 2, .groups = 4, .cap = 10});
+  REQUIRE(requests.ok());
+  REQUIRE(requests->size() == 4);
+  for (size_t g = 0; g < 4; ++g) {
+    const GroupRequest& request = (*requests)[g];
+    REQUIRE(request.request_id == fmt::format("3-0-{}", g));
+    REQUIRE(request.version == 2);
+    REQUIRE(request.group == static_cast<int64_t>(g));
+    REQUIRE(request.prompt == SomePrompt(g).tokens);
+    REQUIRE(request.sample_ids == std::vector<uint64_t>{Id(g, 0), Id(g, 1), Id(g, 2)});
+    REQUIRE(request.params.max_tokens == 10);
+    REQUIRE(request.params.seed == 5);
+    REQUIRE_FALSE(request.log_probs);
+    // The cap is never reached: nothing but what is sent without it.
+    REQUIRE(request.continued.empty());
+    REQUIRE_FALSE(request.load_continued);
+  }
+  run.Round({.step = 3, .version = 2, .groups = 4, .cap = 10});
+  REQUIRE(run.pool->whole() == 4);
+  REQUIRE(run.pool->unfinished_groups() == 0);
+  REQUIRE(run.pool->CutSamples().empty());
+  TakenGroups taken;
+  const std::vector<Sample> samples = run.Taken(4, &taken);
+  REQUIRE(samples.size() == 12);
+  for (const Sample& sample : samples) {
+    testing::RequireWhole(run, sample);
+    REQUIRE(sample.segments.size() == 2);
+  }
+  REQUIRE(taken.prompts.size() == 4);
+  REQUIRE(taken.prompts[3].text == SomePrompt(3).text);
+  REQUIRE(taken.samples == 12);
+  REQUIRE(taken.partial_samples == 0);
+  REQUIRE(taken.longest_span == 0);
+  REQUIRE(run.pool->groups() == 0);
+  REQUIRE(run.pool->Requests({.step = 4})->empty());
+}
+
+TEST_CASE("R3: none finished: every sample is carried with what it has", "[pool]") {
+  PoolRun run;
+  run.lengths = [](uint64_t) { return 9; };
+  REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+  run.Round({.step = 1, .version = 1, .cap = 4});
+  const PoolCounts counts = run.pool->Counts();
+  REQUIRE(counts.groups == 2);
+  REQUIRE(counts.whole == 0);
+  REQUIRE(counts.unfinished_samples == 6);
+  REQUIRE(counts.carried_samples == 6);
+  REQUIRE(counts.tokens == 24);
+  REQUIRE(counts.Text() == "2 groups, 0 of them whole, 6 samples unfinished, 24 tokens so far");
+  REQUIRE(run.pool->CutSamples().size() == 6);
+  REQUIRE(run.pool->CutSamples().at(Id(1, 2)) == 4);
+  REQUIRE(Says(run.pool->Take(1, [](int64_t, Sample) { return absl::OkStatus(); }).status(),
+               "1 whole groups were asked of a pool of 2 groups, 0 of them whole"));
+  run.Round({.step = 1, .round = 1, .version = 1, .cap = 4});
+  REQUIRE(run.pool->whole() == 0);
+  run.Round({.step = 1, .round = 2, .version = 1, .cap = 4});
+  REQUIRE(run.pool->whole() == 2);
+  for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
+}
+
+TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[pool]") {
+  PoolRun run;
+  run.lengths = [](uint64_t id) { return id == Id(0, 1) ? 9 : 2; };
+  REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+  run.Round({.step = 1, .version = 4, .groups = 2, .cap = 4});
+  REQUIRE(run.pool->whole() == 1);
+  REQUIRE(run.pool->Counts().unfinished_samples == 1);
+  REQUIRE(run.pool->Add(SomePrompts(2, 1)).ok());
+  const auto requests =
+      run.pool->Requests({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
+  REQUIRE(requests->size() == 2);
+  // Carried first, and not the whole one.
+  REQUIRE(requests->at(0).request_id == "2-5-0");
+  REQUIRE(requests->at(0).sample_ids == std::vector<uint64_t>{Id(0, 1)});
+  REQUIRE(requests->at(1).group == 2);
+  REQUIRE(requests->at(1).sample_ids.size() == 3);
+  const std::vector<Continuation> from = requests->at(0).load_continued({Id(0, 1)}).value();
+  REQUIRE(from.size() == 1);
+  REQUIRE(from[0].tokens.size() == 4);
+  REQUIRE(from[0].tokens[3] == testing::TokenAt(Id(0, 1), 3));
+  REQUIRE(from[0].log_probs[3] == testing::LogProbAt(Id(0, 1), 3));
+  REQUIRE(from[0].versions == std::vector<int64_t>{4, 4, 4, 4});
+  REQUIRE(from[0].max_new_tokens == 4);
+  run.Round({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
+  run.Round({.step = 2, .round = 6, .version = 5, .groups = 2, .cap = 4});
+  TakenGroups taken;
+  const std::vector<Sample> samples = run.Taken(3, &taken);
+  REQUIRE(samples[1].versions == std::vector<int64_t>{4, 4, 4, 4, 5, 5, 5, 5, 5});
+  REQUIRE(samples[1].segments.size() == 3);
+  REQUIRE(samples[1].segments[1].begin == 3);
+  REQUIRE(samples[1].segments[1].length == 4);
+  REQUIRE(samples[1].segments[1].weight_version == 4);
+  REQUIRE(samples[1].segments[1].trained);
+  REQUIRE(samples[1].segments[2].begin == 7);
+  REQUIRE(samples[1].segments[2].length == 5);
+  REQUIRE(samples[1].segments[2].weight_version == 5);
+  REQUIRE(samples[1].index == 1);
+  REQUIRE(taken.partial_samples == 1);
+  REQUIRE(taken.longest_span == 1);
+  REQUIRE(taken.tokens == 9 + 8 * 2);
+}
+
+TEST_CASE("R3: n = 1 and a cap of 1: one token of one sample at a time", "[pool]") {
+  PoolRun run(OptionsOf(1, 6));
+  run.lengths = [](uint64_t) { return 100; };
+  REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
+  for (int64_t round = 0; round < 6; ++round) {
+    REQUIRE(run.pool->whole() == 0);
+    REQUIRE(run.pool->Counts().tokens == round);
+    run.Round({.step = 1, .round = round, .version = 1, .groups = 1, .cap = 1});
+    REQUIRE(run.pool->round().generated_tokens == 1);
+  }
+  const std::vector<Sample> samples = run.Taken(1);
+  testing::RequireWhole(run, samples[0]);
+  REQUIRE(samples[0].finish_reason == FinishReason::kLength);
+}
+
+TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent again", "[pool]") {
+  PoolRun run(OptionsOf(2, 8));
+  run.lengths = [](uint64_t) { return 100; };
+  REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
+  run.Round({.step = 1, .version = 1, .cap = 5});
+  const auto requests = run.pool->Requests({.step = 1, .round = 1, .version = 1, .cap = 3});
+  REQUIRE(requests->size() == 1);
+  // A cap that reaches the budget is no cap: the sample ends by length.
+  REQUIRE(requests->front().load_continued({Id(0, 0)})->front().max_new_tokens == 0);
+  // Even where a rollout calls it cut or aborted.
+  const FinishReason reasons[] = {FinishReason::kCut, FinishReason::kAborted};
+  for (uint64_t i = 0; i < 2; ++i) {
+    Sample sample = run.Generated(requests->front(), Id(0, i));
+    REQUIRE(sample.response_tokens() == 8);
+    sample.finish_reason = reasons[i];
+    REQUIRE(run.pool->Put(sample).ok());
+  }
+  REQUIRE(run.pool->whole() == 1);
+  REQUIRE(run.pool->CutSamples().empty());
+  REQUIRE(run.pool->Requests({.step = 1, .round = 2, .version = 1, .cap = 3})->empty());
+  for (const Sample& sample : run.Taken(1)) {
+    REQUIRE(sample.finish_reason == FinishReason::kLength);
+  }
+}
+
+TEST_CASE("R3: ids at or above the tokenizer's size never enter the pool", "[pool]") {
+  const PoolRun run;
+  Prompt prompt = SomePrompt(1);
+  for (const int32_t id : {static_cast<int32_t>(testing::kVocab), -1}) {
+    prompt.tokens[1] = id;
+    REQUIRE(absl::IsInvalidArgument(run.pool->Add({SomePrompt(0), prompt})));
+    REQUIRE(run.pool->groups() == 0);
+  }
+  prompt.tokens.clear();
+  REQUIRE(Says(run.pool->Add({prompt}), "has no tokens"));
+  REQUIRE(run.pool->Add({SomePrompt(0)}).ok());
+  const auto requests = run.pool->Requests({.step = 1, .version = 1});
+  for (const int32_t id : {static_cast<int32_t>(testing::kVocab), 151670, -1}) {
+    Sample sample = run.Generated(requests->front(), Id(0, 0));
+    sample.tokens.back() = id;
+    const absl::Status put = run.pool->Put(sample);
+    REQUIRE(absl::IsDataLoss(put));
+    REQUIRE(Says(put, fmt::format("has the id {}, and the tokenizer has 50 ids", id)));
+  }
+  REQUIRE(run.pool->Counts().tokens == 0);
+  REQUIRE(run.pool->Put(run.Generated(requests->front(), Id(0, 0))).ok());
+}
+
+}  // namespace tandem

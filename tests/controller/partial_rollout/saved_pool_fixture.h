@@ -1,0 +1,93 @@
+// A checkpoint with a pool in the middle of everything.
+#pragma once
+
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include <catch2/catch.hpp>
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "common/formats/atomic_file.h"
+#include "tests/controller/partial_rollout/pool_run.h"
+
+namespace tandem::testing {
+
+inline const Prompt* RowOf(uint64_t row) {
+  static std::map<uint64_t, Prompt> rows;
+  if (row >= 100) return nullptr;
+  rows[row] = SomePrompt(row);
+  return &rows[row];
+}
+
+// A pool in the middle: finished, carried and fresh samples, of two weight versions.
+struct SavedPoolFixture {
+  SavedPoolFixture() {
+    run.lengths = [](uint64_t id) { return id % 3 == 0 ? 2 : 20; };
+    REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+    run.Round({.step = 1, .version = 1, .cap = 4});
+    REQUIRE(run.pool->Add({SomePrompt(3, 2)}).ok());
+    run.Round({.step = 2, .version = 2, .groups = 2, .cap = 3});
+    REQUIRE(run.pool->Save(checkpoint(), kStep).ok());
+  }
+
+  std::string checkpoint() const { return run.dir.path() / "step_2"; }
+  std::string lines() const { return checkpoint() + "/partial_pool/pool.jsonl"; }
+  std::string tokens() const { return checkpoint() + "/partial_pool/tokens.bin"; }
+  static std::string Bytes(const std::string& path) { return ReadWholeFile(path).value(); }
+  static void Write(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  // What loading says to a run with these options. A pool that refuses is as it was.
+  absl::Status Loaded(const PoolOptions& options, const DataRows& rows = RowOf) const {
+    const PoolRun other(options);
+    REQUIRE(other.pool->Add({SomePrompt(77)}).ok());
+    const absl::Status loaded = other.pool->Load(checkpoint(), rows, kStep);
+    REQUIRE(other.pool->groups() == (loaded.ok() ? 3 : 1));
+    if (!loaded.ok()) {
+      REQUIRE(other.pool->Requests({.step = 1})->front().prompt == SomePrompt(77).tokens);
+    }
+    return loaded;
+  }
+  absl::Status Loaded() const { return Loaded(run.options); }
+
+  // The pool's lines with `now` for the first `before`, and a digest that is right.
+  absl::Status WithLine(const std::string& before, const std::string& now) const {
+    const std::string whole = Bytes(lines());
+    std::string text = whole.substr(0, whole.rfind('\n', whole.size() - 2) + 1);
+    const size_t at = text.find(before);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, before.size(), now);
+    Seal(text);
+    Write(lines(), text);
+    const absl::Status loaded = Loaded();
+    Write(lines(), whole);
+    return loaded;
+  }
+  static void Seal(std::string& text) {
+    const XXH128_hash_t digest = XXH3_128bits(text.data(), text.size());
+    text += fmt::format("{{\"xxh3\":\"{:016x}{:016x}\"}}\n", digest.high64, digest.low64);
+  }
+  // The first value of tokens.bin replaced, all digests right.
+  absl::Status WithFirstToken(int32_t id) const {
+    const std::string original = Bytes(tokens());
+    std::string bytes = original;
+    const auto hex = [&] {
+      const XXH128_hash_t digest = XXH3_128bits(bytes.data(), bytes.size());
+      return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
+    };
+    const std::string before = hex();
+    std::memcpy(bytes.data(), &id, sizeof(id));
+    Write(tokens(), bytes);
+    const absl::Status loaded = WithLine(before, hex());
+    Write(tokens(), original);
+    return loaded;
+  }
+
+  PoolRun run;
+};
+
+}  // namespace tandem::testing

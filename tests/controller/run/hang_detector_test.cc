@@ -1,0 +1,77 @@
+#include "controller/run/hang_detector.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <catch2/catch.hpp>
+
+#include "tests/fakes/fake_clock.h"
+#include "tests/support/temp_dir.h"
+
+namespace tandem {
+namespace {
+
+const WorkerKey kWatchedTrainer{WorkerRole::kTrainer, 0};
+
+struct HangWatchFixture {
+  testing::TempDir dir;
+  testing::FakeClock clock;
+  WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10)}, clock};
+  HangWatch watch{
+      {.run_dir = dir.path().string(), .boot_id = "here", .silent_for = absl::Seconds(20)},
+      registry,
+      clock};
+
+  int64_t Register(int64_t pid, const std::string& host = "here") {
+    return registry
+        .Register({.protocol = 1,
+                   .key = kWatchedTrainer,
+                   .boot_id = host,
+                   .boot_nonce = std::to_string(pid),
+                   .pid = pid,
+                   .numerics_class = "avx2"})
+        .value();
+  }
+  void Pass(double seconds) {
+    clock.Advance(absl::Seconds(seconds));
+    registry.DetectLost();
+    watch.Poll();
+  }
+  // The process that shall be killed, 0 for none.
+  int64_t Asked() const {
+    std::ifstream file(dir.path() / "hung" / "trainer-0");
+    int64_t pid = 0;
+    file >> pid;
+    return pid;
+  }
+};
+
+TEST_CASE("A worker that stays silent is given to the launcher, once per process", "[hang]") {
+  HangWatchFixture f;
+  f.Register(71);
+  f.Pass(11);
+  REQUIRE(f.Asked() == 0);  // lost, but it may have been suspended
+  f.Pass(10);
+  REQUIRE(f.Asked() == 71);
+  std::filesystem::remove(f.dir.path() / "hung" / "trainer-0");
+  f.Pass(1);
+  REQUIRE(f.Asked() == 0);
+  f.Register(72);
+  f.Pass(21);
+  REQUIRE(f.Asked() == 72);
+}
+
+TEST_CASE("A worker that speaks again, or lives elsewhere, is left alone", "[hang]") {
+  HangWatchFixture f;
+  const int64_t incarnation = f.Register(71);
+  f.Pass(11);
+  REQUIRE(f.registry.Heartbeat(kWatchedTrainer, incarnation, {}).ok());
+  f.Pass(9);
+  REQUIRE(f.Asked() == 0);
+  f.Register(72, "another host");
+  f.Pass(30);
+  REQUIRE(f.Asked() == 0);
+}
+
+}  // namespace
+}  // namespace tandem
