@@ -6,7 +6,7 @@
 # tandem-*-linux-x86_64 and tandem-*-linux-x86_64.tar.zst in the checkout and in its dist, then those
 # without the GPU's kernels, whose names go on with -cpu.
 
-# The digest that programs tell as "sources": deploy/cmake/write_build_info.cmake reckons the same.
+# The digest that programs tell as "sources": deploy/cmake/write_build_info.cmake computes the same.
 digest_of_sources() {
   (
     cd "$ROOT" || exit

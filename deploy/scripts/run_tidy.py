@@ -15,6 +15,7 @@ import argparse
 import concurrent.futures
 import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def main():
     args = parse()
     build, begin, includes = args.build.resolve(), time.monotonic(), Includes()
     unparsed = read_unparsed()
-    clean_dir = ROOT / ".cache" / "tidy"
+    clean_dir = pathlib.Path(os.environ.get("TANDEM_HOME", ROOT)) / ".cache/tidy"  # ROOT may be read-only
     clean_dir.mkdir(parents=True, exist_ok=True)
 
     def check(name):
