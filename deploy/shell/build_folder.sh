@@ -10,7 +10,7 @@ configure_build() {
   if [ ! -f "$folder/build.ninja" ]; then
     torch="$(echo "$VENV"/lib/python3*/site-packages/torch)"
     if [ "$HOME_DIR" != "$ROOT" ] && [ -d "$torch" ]; then machine+=("-DTANDEM_TORCH_ROOT=$torch"); fi
-    if is_small_machine; then machine+=(-DTANDEM_UNITY_BATCH=4); fi
+    if is_small_machine; then machine+=(-DTANDEM_UNITY_BATCH=3); fi
   fi
   cmake -S "$ROOT" --preset "$preset" -B "$folder" "${machine[@]}" "${@:3}"
 }
