@@ -10,17 +10,16 @@
 
 #include "common/base/build_info.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/config/loaded_config.h"
 #include "common/net/grpc_status.h"
 #include "common/process/exit_code.h"
 #include "common/process/fault_injection.h"
-#include "common/process/named_thread.h"
-#include "controller/assembly/assembly.h"
+#include "common/process/threads.h"
 #include "controller/assembly/dry_run.h"
+#include "controller/assembly/run_assembly.h"
 #include "controller/report/console_progress.h"
 #include "controller/reward/check_reward.h"
-#include "controller/reward/reward_keys.h"
 
 namespace tandem {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "common/base/status_macros.h"
-#include "common/process/thread_pool.h"
+#include "common/base/status.h"
+#include "common/process/threads.h"
 #include "common/text/tokenizer.h"
-#include "parity/row_trace.h"
+#include "parity/report.h"
 
 namespace tandem {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <absl/time/clock.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "parity/sides.h"
 #include "rollout_worker/weights/weight_storage.h"
 

@@ -2,8 +2,8 @@
 
 #include <absl/time/clock.h>
 
-#include "common/base/status_macros.h"
-#include "common/comm/solo_communicator.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "parity/sides.h"
 #include "trainer_worker/checkpoint.h"
 #include "trainer_worker/training_session.h"

@@ -4,9 +4,8 @@
 
 #include "common/backend/cpu_backend.h"
 #include "common/base/check.h"
-#include "common/base/device_lost.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/process/cores.h"
 #include "common/process/fault_injection.h"
 

@@ -18,7 +18,7 @@
 #include "common/base/clock.h"
 #include "common/device/ledger.h"
 #include "common/model_spec/model_spec.h"
-#include "common/process/named_thread.h"
+#include "common/process/threads.h"
 #include "common/text/tokenizer.h"
 #include "rollout_worker/generation/generator.h"
 #include "rollout_worker/weights/rollout_memory.h"

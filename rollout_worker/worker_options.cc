@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/device/device_memory.h"
 #include "common/lora/lora_spec.h"
-#include "common/net/listen_address.h"
+#include "common/net/protocol.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

@@ -6,15 +6,14 @@
 
 #include <absl/strings/numbers.h>
 
-#include "common/base/status_macros.h"
-#include "common/comm/agreement.h"
-#include "common/formats/checkpoint_dir.h"
-#include "common/formats/hf_export.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
+#include "common/formats/hf_checkpoint.h"
 #include "common/formats/training_state.h"
 #include "common/memory/memory_formulas.h"
 #include "common/model_spec/row_ranges.h"
 #include "common/process/fault_injection.h"
-#include "trainer_worker/weight_sync/master_rows.h"
+#include "trainer_worker/weight_sync/reference_weights.h"
 
 namespace tandem {
 namespace {

@@ -12,7 +12,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/bounded_queue.h"
-#include "common/process/named_thread.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

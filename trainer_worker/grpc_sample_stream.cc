@@ -5,10 +5,10 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
-#include "common/net/sample_codec.h"
+#include "common/net/worker_codec.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 
 #include "common/base/build_info.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/device_memory.h"
 #include "common/net/channel.h"
 #include "common/net/membership_agent.h"

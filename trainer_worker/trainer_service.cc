@@ -2,11 +2,10 @@
 
 #include <utility>
 
-#include "common/base/device_lost.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/grpc_status.h"
-#include "common/net/ledger_codec.h"
+#include "common/net/worker_codec.h"
 
 namespace tandem {
 namespace {

@@ -5,13 +5,12 @@
 #include <absl/time/clock.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/comm/agreement.h"
-#include "trainer_worker/shard/give_back.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
+#include "trainer_worker/shard/shard_array.h"
 #include "trainer_worker/trained_weights/adapter_gradients.h"
-#include "trainer_worker/trained_weights/unmerged_gradients.h"
-#include "trainer_worker/weight_sync/lora_tensor_source.h"
-#include "trainer_worker/weight_sync/shard_tensor_source.h"
+#include "trainer_worker/trained_weights/adapter_lora.h"
+#include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
 namespace {

@@ -15,9 +15,9 @@
 #include "trainer_worker/forward_backward/mini_batch.h"
 #include "trainer_worker/layers/sharded_gradients.h"
 #include "trainer_worker/shard/optimizer.h"
-#include "trainer_worker/shard/reference_shard.h"
+#include "trainer_worker/shard/parameter_shard.h"
+#include "trainer_worker/trained_weights/adapter_lora.h"
 #include "trainer_worker/trained_weights/merged_lora.h"
-#include "trainer_worker/trained_weights/unmerged_policy.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/config/correction_rules.h"
 #include "common/device/device_memory.h"

@@ -7,7 +7,7 @@
 #include "common/backend/cpu_backend.h"
 #include "common/backend/cuda_backend.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/device_memory.h"
 
 namespace tandem {

@@ -13,7 +13,7 @@
 #include "common/model_spec/model_spec.h"
 #include "common/ops/backward_ops.h"
 #include "common/ops/forward_ops.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "common/types/numerics_choices.h"
 #include "common/weights/layout.h"
 #include "common/weights/shard_ops.h"

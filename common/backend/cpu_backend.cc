@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/weights/transport.h"
+#include "common/base/status.h"
+#include "common/weights/weight_transport.h"
 
 namespace tandem {
 namespace {

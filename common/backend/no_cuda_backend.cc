@@ -1,6 +1,6 @@
 // Of a program that is built without CUDA.
 #include "common/backend/cuda_backend.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 

@@ -11,10 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
+#include <absl/status/statusor.h>
 
 namespace tandem {
 
@@ -77,6 +79,57 @@ class Communicator {
 
   // Makes pending and later calls fail on all ranks, with `reason`. Any thread.
   virtual void Abort(const std::string& reason) = 0;
+};
+
+// How ranks learn of each other's failures before a collective that would otherwise wait for them.
+
+// Collective. Every rank brings the outcome of something local and a number; if all succeeded, the
+// numbers of all ranks. Otherwise a rank's own failure or, where it had none, Aborted naming the
+// lowest rank that failed in `what`, with FailureOrigin::kAnotherRank.
+absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
+                                           const absl::Status& mine,
+                                           const std::string& what,
+                                           int64_t number = 0);
+
+// A group over host memory that a group of devices is built on.
+
+// Beside its collectives, what tells a rank whose device waits what has become of the others. All
+// of it at any time and on any thread, whatever collective is under way.
+class HostGroup : public Communicator {
+ public:
+  // OK, or why the group has ended.
+  virtual absl::Status status() const = 0;
+  // Ends the group with `why` on all ranks; the first reason stays. Returns the one that stays.
+  virtual absl::Status Fail(const absl::Status& why) = 0;
+
+  // A number that only grows, for the others to see; 0 at first.
+  virtual void ShowProgress(uint64_t progress) = 0;
+  virtual uint64_t ProgressOf(int rank) const = 0;
+  // A rank whose process is gone before its progress was `wanted`, or -1. Rank 0 sees every rank,
+  // the others rank 0: it tells them by Fail.
+  virtual int FindGone(uint64_t wanted) const = 0;
+};
+
+// A group of one: gathers and sums nothing.
+class SoloCommunicator : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  absl::Status AllGatherV(const void* mine,
+                          const std::vector<int64_t>& bytes_per_rank,
+                          void* all) override;
+  absl::Status ReduceScatterSums(const std::vector<ScatteredSum>& sums,
+                                 Accumulate accumulate) override;
+  absl::Status AllReduceSum(double* values, int64_t count) override;
+  absl::Status AllReduceSum(float* values, int64_t count) override;
+  absl::Status Broadcast(void* data, int64_t bytes, int root) override;
+  absl::Status Barrier() override;
+  void Abort(const std::string& reason) override;
+
+ private:
+  absl::Status status();
+  std::mutex mutex_;
+  absl::Status status_;
 };
 
 }  // namespace tandem

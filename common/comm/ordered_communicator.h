@@ -11,7 +11,7 @@
 
 #include "common/base/bounded_queue.h"
 #include "common/comm/communicator.h"
-#include "common/process/named_thread.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

@@ -5,12 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/status_macros.h"
-#include "common/comm/call_signature.h"
-#include "common/comm/group_rendezvous.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "common/comm/rank_order_sum.h"
-#include "common/comm/shared_segment.h"
-#include "common/comm/solo_communicator.h"
+#include "common/comm/shared_memory_group.h"
 #include "common/comm/sum_rounds.h"
 
 namespace tandem {

@@ -1,20 +1,32 @@
-// Ranks of one host, as processes or threads, over one unnamed shared memory segment.
+// Tells calls apart: which collective, and its sizes.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
 #include "common/base/clock.h"
 #include "common/comm/communicator.h"
-#include "common/comm/host_group.h"
 
 namespace tandem {
 
+inline uint64_t CallSignature(std::string_view collective, const std::vector<int64_t>& sizes) {
+  uint64_t hash = 0;
+  for (const char c : collective) hash = (hash ^ static_cast<uint64_t>(c)) * 0x9E3779B97F4A7C15u;
+  for (const int64_t size : sizes) {
+    hash = (hash ^ static_cast<uint64_t>(size)) * 0xD6E8FEB86659FD93u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+// Ranks of one host, as processes or threads, over one unnamed shared memory segment.
 struct SharedMemoryGroupOptions {
   int rank = 0;
   int world_size = 1;

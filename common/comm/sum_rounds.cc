@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "common/base/round_up.h"
+#include "common/base/numeric.h"
 
 namespace tandem {
 namespace {

@@ -92,7 +92,7 @@ bool SyncIsDirect(const v1::Config& config);
 // What one trainer may get of a mini-batch to train on, and of a whole step to score.
 BatchLimits TrainLimits(const v1::Config& config);
 BatchLimits ScoreLimits(const v1::Config& config);
-// Of the probe's batch (common/memory/probe_shape.h), every prompt of which is a group of its own.
+// Of the probe's batch (common/memory/op_sizes.h), every prompt of which is a group of its own.
 BatchLimits ProbeLimits(const v1::Config& config);
 // Tokens that a sample of the probe may have: what a rollout and a micro-batch hold.
 int64_t ProbeTokens(const v1::Config& config);

@@ -7,7 +7,7 @@
 #include "common/config/config.h"
 #include "common/config/field_value.h"
 #include "common/config/schema.h"
-#include "common/memory/probe_shape.h"
+#include "common/memory/op_sizes.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -119,7 +119,8 @@ LoraOptions LoraOptionsOf(const v1::Config& config) {
 namespace {
 
 // A single trainer gets whole groups. Several share them so that each has about as many tokens,
-// up to a twentieth more than its part (controller/balance/partition.h), and may split groups.
+// up to a twentieth more than its part (controller/balance/rank_assignment.h), and may split
+// groups.
 BatchLimits LimitsOf(const v1::Config& config, int64_t prompts) {
   const int64_t trainers = std::max<int64_t>(1, config.cluster().trainers());
   const int64_t samples = prompts * config.rollout().n();

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <yaml-cpp/yaml.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/config/schema.h"
-#include "common/config/yaml_file.h"
+#include "common/config/yaml.h"
 
 namespace tandem {
 namespace {

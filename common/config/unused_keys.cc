@@ -10,7 +10,7 @@
 #include <google/protobuf/text_format.h>
 
 #include "common/config/field_value.h"
-#include "common/config/partial_rules.h"
+#include "common/config/rollout_rules.h"
 #include "common/config/schema.h"
 #include "tandem/v1/config.pb.h"
 

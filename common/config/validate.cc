@@ -5,15 +5,14 @@
 #include <fmt/ranges.h>
 
 #include "common/base/local_address.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/config/advantage_rules.h"
 #include "common/config/config.h"
 #include "common/config/correction_rules.h"
 #include "common/config/field_value.h"
-#include "common/config/lora_rules.h"
-#include "common/config/partial_rules.h"
+#include "common/config/rollout_rules.h"
 #include "common/config/schema.h"
-#include "common/types/sampling_params.h"
+#include "common/types/sample.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

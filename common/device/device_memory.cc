@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "common/base/check.h"
+#include "common/process/fault_injection.h"
+
 namespace tandem {
 namespace {
 
@@ -114,5 +117,16 @@ int64_t AvailableMemoryBytes() {
 }
 
 int64_t CpuDeviceMemoryBytes(int pairs) { return MemoryLimitBytes() / std::max(1, pairs); }
+
+void FaultFlip(Device* device, const char* point, void* byte) {
+  if (!FaultFlips(point)) return;
+  unsigned char held = 0;
+  device->Copy(&held, byte, 1);
+  absl::Status copied = device->Synchronize();
+  held ^= 1;
+  device->Copy(byte, &held, 1);
+  copied.Update(device->Synchronize());
+  TANDEM_CHECK(copied.ok(), std::string("TANDEM_FAULT at ") + point + ": " + copied.ToString());
+}
 
 }  // namespace tandem

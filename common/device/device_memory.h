@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "common/device/device.h"
+
 namespace tandem {
 
 inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
@@ -22,5 +24,13 @@ int64_t MemoryLimitBytes();
 int64_t AvailableMemoryBytes();
 // Memory of one CPU device: the limit divided by the pairs that share the host.
 int64_t CpuDeviceMemoryBytes(int pairs);
+
+// A byte of a device's memory that changes by itself, where TANDEM_FAULT says so
+// (common/process/fault_injection.h).
+
+// Flips the lowest bit of the byte at `byte`, which `device` can copy from and to, if FaultFlips
+// says so of `point`; waits for the device then, and ends the process if that fails. Without the
+// variable it costs one comparison.
+void FaultFlip(Device* device, const char* point, void* byte);
 
 }  // namespace tandem

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/base/round_up.h"
-#include "common/base/status_macros.h"
+#include "common/base/numeric.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

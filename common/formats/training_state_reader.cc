@@ -5,9 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/formats/training_state.h"
-#include "common/formats/training_state_format.h"
 
 namespace tandem {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/round_up.h"
+#include "common/base/numeric.h"
 #include "common/memory/memory_formulas.h"
 
 namespace tandem {

@@ -37,7 +37,7 @@ struct BatchShape {
   int64_t kv_blocks = 0;  // every sequence starts a block
 };
 
-// Of a micro-batch's buffers (trainer_worker/forward_backward/micro_batch_buffers.h), from the
+// Of a micro-batch's buffers (trainer_worker/forward_backward/layer_loop.h), from the
 // start of its memory.
 struct MicroBatchOffsets {
   std::vector<int64_t> residuals;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "common/base/round_up.h"
-#include "common/memory/kv_block.h"
+#include "common/base/numeric.h"
+#include "common/memory/op_sizes.h"
 
 namespace tandem {
 namespace {

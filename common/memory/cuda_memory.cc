@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "common/memory/cuda_scratch.h"
-#include "common/memory/kv_block.h"
-#include "common/memory/product_rows.h"
-#include "common/memory/rank_rows.h"
+#include "common/memory/op_sizes.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {

@@ -1,15 +1,28 @@
-// What the ops of a GPU ask of its scratch (CudaContext::Scratch and Upload), which ops and
-// planning must agree on: the ops take their memory by these functions (common/ops/cuda), and the
-// memory plan adds them up for the largest calls of a run (common/memory/cuda_memory.h). Bytes
-// unless a name says otherwise.
+// Slots of CudaContext::Scratch that the row ops and the head use; CudaAttention's are its own.
+// Forward and backward share them: a call's scratch ends with the call.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "common/base/round_up.h"
+#include "common/base/numeric.h"
 
 namespace tandem {
+
+inline constexpr int kLogitsSlot = 0;         // fp32 logits
+inline constexpr int kLogitSumsSlot = 1;      // LogitSums of rows and chunks
+inline constexpr int kRowResultsSlot = 2;     // what goes back to the host, a value per row
+inline constexpr int kDlogitsSlot = 3;        // bf16 gradients of logits
+inline constexpr int kNormSlot = 4;           // NormScratch
+inline constexpr int kHeadSumsSlot = 7;       // fp32 gradients of hidden rows
+inline constexpr int kProductSlot = 8;        // PaddedRows of a product
+inline constexpr int kRankRowsSlot = 9;       // A x of adapters
+inline constexpr int kRankGradientSlot = 10;  // its gradient
+
+// What the ops of a GPU ask of its scratch (CudaContext::Scratch and Upload), which ops and
+// planning must agree on: the ops take their memory by these functions (common/ops/cuda), and the
+// memory plan adds them up for the largest calls of a run (common/memory/cuda_memory.h). Bytes
+// unless a name says otherwise.
 
 // What a slot of scratch holds that was asked for at most `asked`: it grows by a quarter more.
 inline constexpr int64_t kScratchUnit = int64_t{1} << 20;
@@ -129,6 +142,48 @@ constexpr int64_t CudaStepRows(int64_t rows) {
   int64_t power = 1;
   while (power < rows) power *= 2;
   return rows <= 8 ? power : RoundUp(rows, rows <= 64 ? 8 : 32);
+}
+
+// What cuBLASLt's proof of row invariance (common/ops/cuda/linear/row_invariance.h) may take of a
+// GPU, which the memory plan counts.
+
+// Of the operands of one shape, for a moment.
+inline constexpr int64_t kLtProofBytes = int64_t{1} << 30;
+
+// Scratch of adapters beside their weights on a GPU, which the ops (common/ops/cuda/adapters.h) and
+// planning (common/memory/cuda_memory.h) must agree on.
+
+// Bytes of `rows` rows of a product's parts, each with `rank` fp32 values: A x, or a gradient of
+// it.
+constexpr int64_t RankRowsBytes(int64_t rows, int64_t parts, int64_t rank) {
+  return rows * parts * rank * 4;
+}
+
+// Rows of products on a GPU, which the ops and planning must agree on. cuBLASLt's algorithms are
+// proved for whole sixteens of rows (common/ops/cuda/linear/row_invariance.h), and given no others:
+// what is left of a product goes through scratch. Bytes unless a name says otherwise.
+inline constexpr int64_t kProductRows = 16;
+// Fewer than these go through scratch as one product, since each reads all of the weight; of more,
+// the rows behind the last whole sixteen.
+inline constexpr int64_t kFewProductRows = 64;
+
+// Rows that a decoding step is filled up to: none of its layers' products goes through scratch.
+constexpr int64_t CudaDecodeRows(int64_t rows) { return RoundUp(CudaStepRows(rows), kProductRows); }
+
+// Such rows of both operands of a product [rows, n] = [rows, k] ..., a's first: bf16, and
+// `out_bytes` for each element of the result. Strides are in elements.
+struct PaddedRows {
+  int64_t rows = 0, a_stride = 0, c_stride = 0;
+  int64_t a_bytes = 0, bytes = 0;
+};
+constexpr PaddedRows PadRows(int64_t rows, int64_t n, int64_t k, int64_t out_bytes) {
+  PaddedRows padded;
+  padded.rows = RoundUp(rows, kProductRows);
+  padded.a_stride = RoundUp(k, 8);
+  padded.c_stride = RoundUp(n, 8);
+  padded.a_bytes = padded.rows * padded.a_stride * 2;
+  padded.bytes = padded.a_bytes + padded.rows * padded.c_stride * out_bytes;
+  return padded;
 }
 
 }  // namespace tandem

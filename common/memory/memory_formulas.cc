@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "common/base/round_up.h"
-#include "common/memory/packed_bytes.h"
+#include "common/base/numeric.h"
+#include "common/memory/op_sizes.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {

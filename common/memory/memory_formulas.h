@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "common/memory/kv_block.h"
+#include "common/memory/op_sizes.h"
 #include "common/model_spec/model_spec.h"
 
 namespace tandem {

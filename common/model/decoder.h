@@ -10,7 +10,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/model/layer_registry.h"
+#include "common/model/layer.h"
 
 namespace tandem {
 

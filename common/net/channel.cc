@@ -1,13 +1,21 @@
 #include "common/net/channel.h"
 
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include <absl/time/clock.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "common/base/local_address.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 
@@ -42,6 +50,83 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
 
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+}
+
+namespace {
+
+absl::StatusOr<std::string> ReadPem(const std::string& key, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file || text.str().empty()) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "cannot read {}, given as cluster.tls.{} or --tls-{}", path, key, key);
+  }
+  return text.str();
+}
+
+struct PemFiles {
+  std::string cert, key, ca;
+};
+
+absl::StatusOr<PemFiles> ReadAll(const std::string& address, const RpcSecurity& security) {
+  if (security.cert.empty() || security.key.empty() || security.ca.empty()) {
+    return InvalidArgument(
+        "{} needs mutual TLS, and a part of it is missing: set cluster.tls.cert, cluster.tls.key "
+        "and cluster.tls.ca (workers and tandemctl: --tls-cert, --tls-key and --tls-ca), or use "
+        "127.0.0.1 or a unix: address",
+        address);
+  }
+  PemFiles files;
+  TANDEM_ASSIGN_OR_RETURN(files.cert, ReadPem("cert", security.cert));
+  TANDEM_ASSIGN_OR_RETURN(files.key, ReadPem("key", security.key));
+  TANDEM_ASSIGN_OR_RETURN(files.ca, ReadPem("ca", security.ca));
+  return files;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const std::string& address, const RpcSecurity& security) {
+  if (IsLocalAddress(address) && (!security.enabled() || address.rfind("unix:", 0) == 0)) {
+    return grpc::InsecureServerCredentials();
+  }
+  TANDEM_ASSIGN_OR_RETURN(PemFiles files, ReadAll(address, security));
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = files.ca;
+  options.pem_key_cert_pairs.push_back({files.key, files.cert});
+  return grpc::SslServerCredentials(options);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
+    const std::string& address, const RpcSecurity& security) {
+  if (IsLocalAddress(address) && (!security.enabled() || address.rfind("unix:", 0) == 0)) {
+    return grpc::InsecureChannelCredentials();
+  }
+  TANDEM_ASSIGN_OR_RETURN(PemFiles files, ReadAll(address, security));
+  return grpc::SslCredentials(
+      {.pem_root_certs = files.ca, .pem_private_key = files.key, .pem_cert_chain = files.cert});
+}
+
+bool AcceptsConnections(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || address.rfind("unix:", 0) == 0) return false;
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) return false;
+  bool accepted = false;
+  for (const addrinfo* at = found; at != nullptr && !accepted; at = at->ai_next) {
+    const int fd = socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, at->ai_protocol);
+    if (fd < 0) continue;
+    accepted = connect(fd, at->ai_addr, at->ai_addrlen) == 0;
+    close(fd);
+  }
+  freeaddrinfo(found);
+  return accepted;
 }
 
 }  // namespace tandem

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <grpcpp/support/status.h>
 
-#include "common/base/device_lost.h"
-#include "common/base/failure_origin.h"
+#include "common/base/status.h"
 #include "tandem/v1/types.pb.h"
 
 namespace tandem {

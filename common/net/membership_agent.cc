@@ -9,14 +9,13 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/call_tracker.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
-#include "common/net/ledger_codec.h"
-#include "common/net/probe.h"
 #include "common/net/protocol.h"
-#include "common/process/named_thread.h"
+#include "common/net/worker_codec.h"
+#include "common/process/threads.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem {

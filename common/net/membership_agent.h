@@ -11,7 +11,7 @@
 #include <absl/time/time.h>
 
 #include "common/base/build_info.h"
-#include "common/net/security.h"
+#include "common/net/channel.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
 #include "tandem/v1/controller.pb.h"

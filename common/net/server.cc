@@ -14,8 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/base/io_status.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 
 namespace tandem {

@@ -8,7 +8,7 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
-#include "common/net/security.h"
+#include "common/net/channel.h"
 
 namespace grpc {
 class Server;

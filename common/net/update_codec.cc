@@ -1,6 +1,6 @@
 #include "common/net/update_codec.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 

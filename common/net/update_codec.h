@@ -7,7 +7,6 @@
 #include <absl/status/statusor.h>
 #include <google/protobuf/repeated_ptr_field.h>
 
-#include "common/weights/bucket_plan.h"
 #include "common/weights/digest.h"
 #include "common/weights/manifest.h"
 #include "tandem/v1/rollout.pb.h"

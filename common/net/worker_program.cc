@@ -3,8 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "common/base/device_lost.h"
-#include "common/net/listen_address.h"
+#include "common/base/status.h"
 #include "common/net/protocol.h"
 
 namespace tandem {

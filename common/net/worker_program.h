@@ -6,7 +6,7 @@
 #include <absl/status/status.h>
 
 #include "common/base/build_info.h"
-#include "common/net/security.h"
+#include "common/net/channel.h"
 
 namespace tandem {
 

@@ -1,3 +1,54 @@
+// How often each forward op ran and on how many rows. Trainer and rollout count for themselves, so
+// that equal numbers are known to have been computed twice.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/memory/op_sizes.h"
+#include "common/ops/ops_types.h"
+
+namespace tandem {
+
+enum class ForwardOp {
+  kEmbed,
+  kRmsNorm,
+  kLinear,
+  kAdd,
+  kRopeAndStore,
+  kAttention,
+  kSiluMul,
+  kTokenLogProbs,
+  kSample,
+  kLogits
+};
+inline constexpr int kForwardOps = 10;
+
+// "embed", "rms_norm", ...
+const char* ForwardOpName(ForwardOp op);
+
+struct OpCounts {
+  struct Count {
+    int64_t calls = 0;
+    int64_t rows = 0;
+  };
+  std::array<Count, kForwardOps> of = {};
+
+  void Add(ForwardOp op, int64_t rows) {
+    Count& count = of[static_cast<size_t>(op)];
+    ++count.calls;
+    count.rows += rows;
+  }
+  const Count& at(ForwardOp op) const { return of[static_cast<size_t>(op)]; }
+  // "embed 3 (96 rows), rms_norm 12 (...), ..." of the ops that ran.
+  std::string Text() const;
+};
+
 // The forward ops of the model: one implementation per device, used by the rollout's decode and
 // prefill and by the trainer's forward alike (docs/numerics.md).
 //
@@ -7,21 +58,6 @@
 // that is not finite is where this ends: an infinity in V can make a NaN of rows before it that
 // attend in the same call.
 // All accumulation is fp32; results are rounded once, to nearest even, to the compute dtype.
-#pragma once
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include <absl/status/statusor.h>
-
-#include "common/memory/packed_bytes.h"
-#include "common/ops/op_counts.h"
-#include "common/ops/ops_types.h"
-
-namespace tandem {
-
 class CudaContext;
 class ThreadPool;
 
@@ -124,7 +160,7 @@ class ForwardOps {
   virtual void Logits(Matrix hidden, const LinearWeight& head, FloatMatrix out) = 0;
 };
 
-// `pool` (common/process/thread_pool.h) is the process's, whose other users must not run at the
+// `pool` (common/process/threads.h) is the process's, whose other users must not run at the
 // same time. kBFloat16 needs AVX2 and FMA at least: FailedPrecondition names what the machine
 // lacks. TANDEM_CPU_ISA (amx, avx512bf16, avx512f, avx2, amx-emulated) forces a kernel set. The amx
 // sets are a numerics class of their own, the others give the same bits. kFloat32 is the slow

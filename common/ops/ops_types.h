@@ -1,15 +1,24 @@
-// The arguments of the model ops. All are views: nothing here owns memory.
+// log-softmax statistics of a row of logits, x = logit / temperature over the ids that count: what
+// the forward of the LM head leaves for its backward. A plain struct: see cpu/kernel_set.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "common/memory/kv_block.h"
-#include "common/ops/row_stats.h"
+#include "common/memory/op_sizes.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
+
+struct RowStats {
+  float max = 0;      // of x
+  float sum = 0;      // of exp(x - max)
+  float log_sum = 0;  // natural logarithm of `sum`
+  float entropy = 0;  // in nats
+};
+
+// The arguments of the model ops. All are views: nothing here owns memory.
 
 // A row-major matrix in the compute dtype of the ops that use it (bf16 or fp32).
 struct Matrix {
@@ -116,6 +125,25 @@ struct SampledToken {
   int32_t token = 0;
   float log_prob = 0.0f;  // log-softmax of logits / T over ids < vocab_limit, never filtered
   float entropy = 0.0f;   // of the same distribution, in nats
+};
+
+// The arguments of an AdamW step over flat fp32 arrays, wherever they lie.
+
+// The arrays of one shard; all have `count` elements.
+struct AdamWArrays {
+  float* master = nullptr;
+  const float* gradient = nullptr;
+  float* exp_avg = nullptr;
+  float* exp_avg_sq = nullptr;
+  Bf16* rounded = nullptr;  // the masters' rounding to bf16; null: none is kept
+  int64_t count = 0;
+};
+
+// g = gradient * gradient_scale; m += (g - m) * weight1; v = v * beta2 + g * g * weight2;
+// master = master * decay - step_size * (m / (sqrt(v) / root2 + eps)), in this order.
+struct AdamWFactors {
+  float gradient_scale = 1, weight1 = 0, beta2 = 0, weight2 = 0;
+  float decay = 1, step_size = 0, root2 = 1, eps = 0;
 };
 
 }  // namespace tandem

@@ -23,7 +23,7 @@ void InitFaultPoints(const std::string& role, int rank);
 void FaultPoint(const char* point);
 
 // Whether TANDEM_FAULT wants a bit of what is at this point to flip: memory that changes by itself,
-// a wrong result (common/device/fault_flip.h). Thread-safe.
+// a wrong result (common/device/device_memory.h). Thread-safe.
 bool FaultFlips(const char* point);
 
 }  // namespace tandem

@@ -10,8 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/base/io_status.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

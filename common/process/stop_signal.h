@@ -7,7 +7,7 @@
 
 #include <absl/status/status.h>
 
-#include "common/process/named_thread.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

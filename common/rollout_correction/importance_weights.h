@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "common/rollout_correction/log_prob_row.h"
-#include "common/rollout_correction/moments.h"
 #include "common/rollout_correction/thresholds.h"
 
 namespace tandem {

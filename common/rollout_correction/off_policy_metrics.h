@@ -1,13 +1,38 @@
-// How far the policy that is trained lies from the one that sampled.
+// What rollout and trainer thought of the same tokens, as probabilities: the numbers by which a
+// mismatch of the two is usually judged.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
 #include "common/rollout_correction/log_prob_row.h"
-#include "common/rollout_correction/moments.h"
 
 namespace tandem {
+
+// Running means and products of deviations (Welford), so that parts can be joined: what a rank or a
+// micro-batch has seen. Doubles without padding, to go through a message. Formulas: verl 0.9.1
+// (debug/metrics.py); the correlation: MiniMax-M1 (arXiv:2506.13585).
+struct ProbabilityComparison {
+  double tokens = 0;
+  double policy_mean = 0, policy_squares = 0;    // of e^log-prob
+  double rollout_mean = 0, rollout_squares = 0;  // squares: sums of (x - mean)^2
+  double products = 0;                           // sum of (x - mean x) (y - mean y)
+  double difference_mean = 0, difference_squares = 0, difference_max = 0;  // of |x - y|
+
+  void Add(float policy_log_prob, float rollout_log_prob);
+  // The tokens of the row that count.
+  void Add(const LogProbRow& row);
+  // T. F. Chan, G. H. Golub, R. J. LeVeque, Updating formulae and a pairwise algorithm (1979).
+  void Join(const ProbabilityComparison& other);
+
+  // training/rollout_probs_diff_{valid,max,mean,std} and training/rollout_actor_probs_pearson_corr.
+  // valid 0 and the rest NaN over no token. The deviation of one token, and the correlation where
+  // one side never changes, are NaN.
+  std::map<std::string, double> Metrics() const;
+};
+
+// How far the policy that is trained lies from the one that sampled.
 
 // kl (mean of log rollout - log policy), k3_kl, perplexities of both and their difference and
 // ratio, chi2_token and chi2_seq (mean of squared ratios, less 1). Perplexities are of responses,

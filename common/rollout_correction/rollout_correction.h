@@ -1,6 +1,4 @@
-// The rollout correction: importance weights, rejection and off-policy metrics of a batch, response
-// by response, so that nobody holds the token arrays of a whole step. Keys, names and numbers are
-// those of verl 0.9.1 (algorithm.rollout_correction, rollout_corr_helper.py).
+// How the rollout correction is asked for.
 #pragma once
 
 #include <map>
@@ -15,9 +13,23 @@
 #include "common/rollout_correction/log_prob_row.h"
 #include "common/rollout_correction/off_policy_metrics.h"
 #include "common/rollout_correction/rejection.h"
-#include "common/rollout_correction/rollout_correction_options.h"
 
 namespace tandem {
+
+// In verl's spelling.
+struct RolloutCorrectionOptions {
+  std::optional<std::string> rollout_is;  // token or sequence
+  std::string rollout_is_threshold = "2.0";
+  bool rollout_is_batch_normalize = false;
+  std::optional<std::string> rollout_rs;
+  std::optional<std::string> rollout_rs_threshold;
+
+  bool enabled() const { return rollout_is || rollout_rs; }
+};
+
+// The rollout correction: importance weights, rejection and off-policy metrics of a batch, response
+// by response, so that nobody holds the token arrays of a whole step. Keys, names and numbers are
+// those of verl 0.9.1 (algorithm.rollout_correction, rollout_corr_helper.py).
 
 // Two passes over the same responses in the same order: Observe every one, then take Metrics, and
 // Weights and Mask of every one. Not thread-safe.

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,6 @@
 #include "common/text/chat_template.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <absl/status/statusor.h>
 #include <nlohmann/json_fwd.hpp>
@@ -53,6 +54,15 @@ class PieceAssembler {
   std::string pending_;
   int64_t strips_left_;
   bool first_ = true;
+};
+
+// The `post_processor` of a tokenizer.json: special tokens put around a text.
+struct PostProcessor {
+  std::vector<int32_t> prefix, suffix;
+
+  // Supports TemplateProcessing (the `single` form), ByteLevel (which moves offsets only) and
+  // Sequence. null: nothing is added. InvalidArgument names another type.
+  static absl::StatusOr<PostProcessor> FromJson(const nlohmann::json& json);
 };
 
 }  // namespace tandem

@@ -14,8 +14,6 @@
 
 #include "common/text/added_tokens.h"
 #include "common/text/bpe_model.h"
-#include "common/text/normalizer.h"
-#include "common/text/post_processor.h"
 #include "common/text/pre_tokenizer.h"
 #include "common/text/string_map.h"
 #include "common/text/text_settings.h"
@@ -101,5 +99,41 @@ class Tokenizer {
   std::vector<int32_t> eos_token_ids_;
   std::string digest_;
 };
+
+// Decoding of a response while it is being generated.
+
+// Returns only whole characters and never takes text back, so that stop strings can be matched as
+// tokens arrive. All returned pieces together equal Tokenizer::Decode of all ids. Not thread-safe;
+// the tokenizer must outlive it.
+class StreamDecoder {
+ public:
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
+      : tokenizer_(&tokenizer),
+        assembler_(tokenizer.decoder_),
+        skip_special_tokens_(skip_special_tokens) {}
+
+  // The text that this token made certain, often "" in the middle of a character.
+  std::string Push(int32_t id) {
+    const TokenPiece* piece = tokenizer_->PieceOf(id, skip_special_tokens_);
+    return piece == nullptr ? std::string() : assembler_.Push(*piece);
+  }
+
+  // At the end of the response: an unfinished character becomes U+FFFD.
+  std::string Finish() { return assembler_.Finish(); }
+
+  // Whether bytes of an unfinished character are held back.
+  bool has_pending() const { return assembler_.has_pending(); }
+
+ private:
+  const Tokenizer* tokenizer_;
+  PieceAssembler assembler_;
+  bool skip_special_tokens_;
+};
+
+// Identity of a tokenizer, so that two processes can tell that they agree on ids.
+struct TokenizerSpec;
+
+// 32 hex digits.
+std::string TokenizerDigest(const TokenizerSpec& spec);
 
 }  // namespace tandem

@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

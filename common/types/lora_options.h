@@ -10,7 +10,7 @@ namespace tandem {
 struct LoraOptions {
   int64_t rank = 0;  // 0: none
   double alpha = 0;
-  // Entries as in common/lora/module_pattern.h: all-linear, names or ends of names, regular
+  // Entries as in common/lora/lora_spec.h: all-linear, names or ends of names, regular
   // expressions.
   std::vector<std::string> target_modules;
   std::vector<std::string> exclude_modules;

@@ -7,8 +7,8 @@
 #include "common/lora/lora_gradients.h"
 #include "common/lora/merge.h"
 #include "common/ops/cpu/adamw.h"
-#include "common/process/thread_pool.h"
-#include "common/types/element_convert.h"
+#include "common/process/threads.h"
+#include "common/types/tensor_view.h"
 #include "common/weights/shard_ops.h"
 
 namespace tandem {

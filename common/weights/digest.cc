@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "common/base/status_macros.h"
-#include "common/weights/bucket_plan.h"
+#include "common/base/status.h"
+#include "common/weights/manifest.h"
 
 namespace tandem {
 namespace {

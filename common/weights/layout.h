@@ -13,9 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/memory/packed_bytes.h"
+#include "common/memory/op_sizes.h"
 #include "common/model_spec/model_spec.h"
 #include "common/types/tensor_view.h"
 
@@ -109,5 +110,25 @@ class WeightLayout {
   size_t base_tensors_ = 0;
   std::unordered_map<std::string, size_t> index_;
 };
+
+// What of a storage belongs to no tensor: the padding of packed weights, which products read, and
+// the gaps between tensors. No digest of a tensor covers it; it is zero for life.
+
+// Bytes [begin, end) of a group, between two stored tensors or after the last.
+struct PaddingGap {
+  int layer = -1;
+  int64_t begin = 0, end = 0;
+  std::string after;  // the stored tensor before it
+  int64_t bytes() const { return end - begin; }
+};
+
+// Those of all groups, without empty ones; the padding inside of packed weights is not in them.
+std::vector<PaddingGap> PaddingGaps(const WeightLayout& layout);
+// `held` are its bytes. DataLoss names layer, stored tensor and the first byte that is not zero.
+absl::Status CheckZero(const PaddingGap& gap, const std::byte* held);
+
+// Whether all padding is zero in a full storage in host memory (layout.total_bytes()). DataLoss as
+// above. Takes about as long as reading the padding.
+absl::Status CheckPadding(const WeightLayout& layout, const std::byte* storage);
 
 }  // namespace tandem

@@ -6,7 +6,7 @@
 #include <absl/time/clock.h>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -10,7 +10,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/ops/adamw_arrays.h"
+#include "common/ops/ops_types.h"
 #include "common/weights/digest.h"
 
 namespace tandem {

@@ -10,7 +10,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/weights/digest.h"
 #include "common/weights/layout.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/advantages/estimators.h"
 

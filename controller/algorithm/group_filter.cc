@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 

@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
-#include "common/base/rounded_exp.h"
-#include "common/base/status_macros.h"
+#include "common/base/numeric.h"
+#include "common/base/status.h"
 
 namespace tandem {
+
+double NextKlCoef(const KlControl& control, double coef, double kl, int64_t samples) {
+  if (!control.adaptive || !std::isfinite(kl)) return coef;
+  const double error = std::clamp(kl / control.target - 1, -0.2, 0.2);
+  return coef * (1 + error * static_cast<double>(samples) / control.horizon);
+}
+
 namespace {
 
 enum class Estimator { kK1, kAbsolute, kK2, kK3 };
@@ -54,6 +63,29 @@ absl::StatusOr<std::vector<float>> KlPenalty(const std::vector<float>& log_probs
     penalties[i] = Estimate(estimator, log_probs[i] - ref_log_probs[i]);
   }
   return penalties;
+}
+
+absl::StatusOr<TokenKl> KlOfTokens(const std::vector<float>& log_probs,
+                                   const std::vector<float>& ref_log_probs,
+                                   const std::vector<float>& mask,
+                                   const std::string& estimator) {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<float> penalty,
+                          KlPenalty(log_probs, ref_log_probs, estimator));
+  if (!mask.empty() && mask.size() != penalty.size()) {
+    return InvalidArgument("{} mask values for {} response tokens", mask.size(), penalty.size());
+  }
+  double sum = 0;
+  int64_t counted = 0;
+  for (size_t i = 0; i < penalty.size(); ++i) {
+    if (!mask.empty() && mask[i] == 0) {
+      penalty[i] = 0;
+      continue;
+    }
+    sum += penalty[i];
+    ++counted;
+  }
+  return TokenKl{.penalty = std::move(penalty),
+                 .mean = counted == 0 ? 0.0 : sum / static_cast<double>(counted)};
 }
 
 }  // namespace tandem

@@ -1,13 +1,29 @@
-// Estimators of KL(policy || reference) per token (verl core_algos kl_penalty; Schulman,
-// "Approximating KL divergence").
+// The coefficient of the KL penalty in the reward, fixed or steered (verl core_algos
+// FixedKLController and AdaptiveKLController; Ziegler et al. 2019, "Fine-Tuning Language Models
+// from Human Preferences", section 2.2).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <absl/status/statusor.h>
 
 namespace tandem {
+
+struct KlControl {
+  bool adaptive = false;
+  double target = 0.1;     // KL per token, nats; > 0
+  double horizon = 10000;  // samples; > 0
+};
+
+// The coefficient of the step after one that had `coef`, `samples` samples and this KL: fixed the
+// same, adaptive coef * (1 + clip(kl / target - 1, -0.2, 0.2) * samples / horizon). A KL that is
+// not finite changes nothing: it would stay in the coefficient for good. Pure.
+double NextKlCoef(const KlControl& control, double coef, double kl, int64_t samples);
+
+// Estimators of KL(policy || reference) per token (verl core_algos kl_penalty; Schulman,
+// "Approximating KL divergence").
 
 // `name`: kl, k1: log p - log q; abs: its absolute value; mse, k2: half its square; low_var_kl, k3:
 // q/p - log(q/p) - 1, the exponent clamped to [-20, 20] and the result to [-10, 10].
@@ -16,5 +32,21 @@ namespace tandem {
 absl::StatusOr<std::vector<float>> KlPenalty(const std::vector<float>& log_probs,
                                              const std::vector<float>& ref_log_probs,
                                              const std::string& name);
+
+// The KL penalty against the reference policy in the rewards of tokens (verl ray_trainer
+// apply_kl_penalty).
+struct TokenKl {
+  std::vector<float> penalty;  // per response token; 0 where the mask is
+  double mean = 0;             // over the tokens that the mask leaves; 0 where it leaves none
+};
+
+// The penalty of one response before it is weighed: a token's reward is its score less coef *
+// penalty. `log_probs`: of the policy that sampled. `mask`: 0 or 1 per token; empty: all 1. The KL
+// of a batch is the mean of `mean` over its responses. Errors as KlPenalty; InvalidArgument: a mask
+// of another length.
+absl::StatusOr<TokenKl> KlOfTokens(const std::vector<float>& log_probs,
+                                   const std::vector<float>& ref_log_probs,
+                                   const std::vector<float>& mask,
+                                   const std::string& estimator);
 
 }  // namespace tandem

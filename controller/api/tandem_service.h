@@ -11,7 +11,7 @@
 #include "controller/run/run_control.h"
 #include "controller/run/train_loop.h"
 #include "controller/step/step_context.h"
-#include "controller/store/progress_relay.h"
+#include "controller/store/progress.h"
 #include "controller/workers/worker_registry.h"
 #include "tandem/v1/controller.grpc.pb.h"
 

@@ -7,14 +7,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/formats/check_model.h"
+#include "common/base/status.h"
+#include "common/formats/hf_checkpoint.h"
 #include "controller/assembly/run_options.h"
 #include "controller/data/prompt_loader.h"
 #include "controller/partial_rollout/partial_options.h"
 #include "controller/plan/lora_checks.h"
+#include "controller/reward/check_reward.h"
 #include "controller/reward/composite_reward.h"
-#include "controller/reward/reward_keys.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

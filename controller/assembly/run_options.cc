@@ -4,8 +4,8 @@
 #include <charconv>
 #include <string_view>
 
-#include "common/base/status_macros.h"
-#include "common/config/partial_rules.h"
+#include "common/base/status.h"
+#include "common/config/rollout_rules.h"
 #include "common/types/sample.h"
 #include "tandem/v1/config.pb.h"
 

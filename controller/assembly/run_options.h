@@ -9,7 +9,7 @@
 #include "common/base/build_info.h"
 #include "common/config/config.h"
 #include "common/model_spec/model_spec.h"
-#include "common/net/security.h"
+#include "common/net/channel.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/rollouts/parity_probe.h"
 #include "controller/rollouts/weight_sync.h"

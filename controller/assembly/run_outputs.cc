@@ -7,13 +7,11 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
 #include "controller/report/html_report.h"
-#include "controller/store/console_tracker.h"
-#include "controller/store/fanout_tracker.h"
-#include "controller/store/jsonl_tracker.h"
 #include "controller/store/tensorboard_tracker.h"
+#include "controller/store/trackers.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

@@ -11,7 +11,7 @@
 #include "common/config/config.h"
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
-#include "controller/store/tracker.h"
+#include "controller/store/trackers.h"
 
 namespace tandem {
 

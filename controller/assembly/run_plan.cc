@@ -1,9 +1,12 @@
 #include "controller/assembly/run_plan.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/lora/lora_spec.h"
-#include "controller/assembly/offload_space.h"
 #include "controller/plan/plan_advice.h"
 #include "controller/plan/plan_input.h"
 #include "controller/report/memory_text.h"
@@ -30,8 +33,8 @@ absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
   }
   progress.OnMessage("memory plan of a pair: " + MemoryPlanSummary(plan));
   if (!plan.fits()) {
-    const Device device = PlansForGpu(config) ? Device::kOfPair : Device::kShareOfHost;
-    const PlanAdvices advices = AdviseOnMemory(spec, config, device_bytes, device);
+    const PlanTarget target = PlansForGpu(config) ? PlanTarget::kGpu : PlanTarget::kHostShare;
+    const PlanAdvices advices = AdviseOnMemory(spec, config, device_bytes, target);
     progress.OnMessage("memory may run out; what to change:\n" + AdviceText(advices));
   }
   return plan;
@@ -51,6 +54,39 @@ absl::StatusOr<int64_t> AwaitGpuBytes(WorkerPool& pool,
   return FailedPrecondition(
       "no worker has said how much memory its GPU has: workers and controller are of different "
       "builds; use one build");
+}
+
+int64_t OffloadedBytes(const MemoryPlan& plan) {
+  int64_t most = 0;
+  for (const PlannedPhase& phase : plan.phases) {
+    int64_t bytes = 0;
+    for (const MemoryLine& line : phase.lines) {
+      bytes += line.location == Location::kFile ? line.bytes : 0;
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+absl::Status CheckOffloadSpace(const MemoryPlan& plan,
+                               int64_t pairs,
+                               const std::string& directory,
+                               int64_t free_bytes) {
+  const int64_t bytes = pairs * OffloadedBytes(plan);
+  if (bytes <= free_bytes) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kResourceExhausted,
+                    "offloaded memory of {} trainers takes {} bytes ({} MiB) of files in {}, where "
+                    "{} bytes ({} MiB) are free: make room there, choose another cluster.run_dir, "
+                    "or offload less",
+                    pairs, bytes, bytes >> 20, directory, free_bytes, free_bytes >> 20);
+}
+
+int64_t FreeDiskBytes(const std::string& directory) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(directory, error);
+  constexpr auto kUnknown = std::numeric_limits<int64_t>::max();
+  if (error || space.available > static_cast<std::uintmax_t>(kUnknown)) return kUnknown;
+  return static_cast<int64_t>(space.available);
 }
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-// The commands that talk to a running controller.
+// Which controller a command means.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,25 @@
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
 
-#include "common/net/security.h"
+#include "common/net/channel.h"
 #include "controller/cli/memory_command.h"
 #include "tandem/v1/controller.grpc.pb.h"
 
 namespace tandem {
 
+// `address` if given; else the socket of `run_dir` if given; else the socket of the newest run
+// under `runs_root` (runs_root/PROJECT/EXPERIMENT or runs_root/RUN). NotFound says what was looked
+// for and how to name a controller.
+absl::StatusOr<std::string> FindController(const std::string& address,
+                                           const std::string& run_dir,
+                                           const std::string& runs_root);
+
+// How a call to a controller went; where nobody answered (Unavailable) with the files that the run
+// in `run_dir` (empty: none was named) has left and that can be read without one, as FindController
+// says where it finds no socket.
+absl::Status WithWhatIsLeft(absl::Status status, const std::string& run_dir);
+
+// The commands that talk to a running controller.
 struct GenerateOptions {
   std::string prompt;
   bool raw = false;

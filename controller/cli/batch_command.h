@@ -1,13 +1,27 @@
-// `tandemctl batch inspect`: what is in a saved batch.
+// A saved batch in words and as JSON.
 #pragma once
 
+#include <memory>
 #include <ostream>
 #include <string>
 
 #include <absl/status/status.h>
 
+#include "common/text/tokenizer.h"
+#include "controller/store/batch_file.h"
+#include "controller/store/batch_stats.h"
+
 namespace tandem {
 
+struct BatchTexts {
+  const Tokenizer* tokenizer = nullptr;  // null: ids alone
+  std::string note;                      // why there is none
+};
+
+std::string BatchText(const BatchReader& batch, const BatchStats& stats, const BatchTexts& texts);
+std::string BatchJson(const BatchReader& batch, const BatchStats& stats, const BatchTexts& texts);
+
+// `tandemctl batch inspect`: what is in a saved batch.
 struct BatchInspectOptions {
   std::string file;
   // Model directory or tokenizer.json, for the text around the worst token; empty: the model that

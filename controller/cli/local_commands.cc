@@ -1,14 +1,24 @@
 #include "controller/cli/local_commands.h"
 
-#include "common/base/status_macros.h"
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "common/base/status.h"
 #include "common/config/loaded_config.h"
-#include "common/formats/check_model.h"
 #include "common/formats/gguf/gguf_import.h"
-#include "controller/data/convert_gsm8k.h"
-#include "controller/data/convert_math.h"
+#include "common/formats/hf_checkpoint.h"
+#include "common/model_spec/model_spec.h"
+#include "common/weights/layout.h"
+#include "common/weights/manifest.h"
+#include "controller/data/datasets.h"
 #include "controller/plan/lora_checks.h"
+#include "controller/report/format.h"
 #include "controller/reward/check_reward.h"
-#include "controller/reward/reward_keys.h"
 
 namespace tandem {
 
@@ -72,6 +82,101 @@ absl::Status ConfigCheckCommand(const std::string& path,
     out << "# warning: " << warning << "\n";
   }
   out << ConfigToYaml(loaded.config);
+  return absl::OkStatus();
+}
+
+absl::Status ParityCommand(const ParityCommandOptions& options) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Internal("cannot find this program's folder: {}", error.message());
+  const std::string program = self.parent_path() / "tandem-parity";
+  std::vector<std::string> arguments = {program,
+                                        "--model",
+                                        options.model_dir,
+                                        "--tokens",
+                                        std::to_string(options.tokens),
+                                        "--response-length",
+                                        std::to_string(options.response_length),
+                                        "--max-num-seqs",
+                                        std::to_string(options.max_num_seqs),
+                                        "--seed",
+                                        std::to_string(options.seed)};
+  if (options.threads > 0) {
+    arguments.insert(arguments.end(), {"--threads", std::to_string(options.threads)});
+  }
+  if (options.json) arguments.push_back("--json");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  return MakeStatus(
+      absl::StatusCode::kNotFound,
+      "cannot start {}: {}; it lies beside tandemctl where ./deploy/build.sh put both", program,
+      std::strerror(errno));
+}
+
+namespace {
+
+constexpr char kHead[] = "lm_head.weight";
+constexpr char kEmbedding[] = "model.embed_tokens.weight";
+
+// Bytes from the start of a full storage to the stored tensor.
+int64_t StorageOffset(const WeightLayout& layout, const TensorPlace& place) {
+  return layout.group_offset(place.layer) + place.offset;
+}
+
+std::string Table(const ModelSpec& spec, const WeightLayout& layout) {
+  std::vector<std::vector<std::string>> rows = {
+      {"tensor", "dtype", "shape", "bytes", "layer", "stored in", "from row", "form", "offset"}};
+  const Manifest manifest = ManifestOf(layout);
+  for (size_t t = 0; t < manifest.size(); ++t) {
+    const TensorPlace& place = layout.places()[t];
+    rows.push_back({manifest[t].name, DTypeName(manifest[t].dtype), ShapeText(manifest[t].shape),
+                    std::to_string(manifest[t].bytes()),
+                    place.layer < 0 ? "-" : std::to_string(place.layer), place.stored_as,
+                    std::to_string(place.fused_row), place.packed ? "packed" : "dense",
+                    std::to_string(StorageOffset(layout, place))});
+  }
+  std::string text = FormatTable(rows);
+  if (spec.tie_word_embeddings) {
+    text += fmt::format("{} is tied to {}: the same bytes, counted once\n", kHead, kEmbedding);
+  }
+  return text +
+         fmt::format("{} tensors, {} bytes; a rollout's storage has {} bytes, padding included\n",
+                     manifest.size(), ManifestBytes(manifest), layout.total_bytes());
+}
+
+nlohmann::ordered_json LayoutJson(const ModelSpec& spec, const WeightLayout& layout) {
+  nlohmann::ordered_json json;
+  json["tensors"] = nlohmann::ordered_json::array();
+  const Manifest manifest = ManifestOf(layout);
+  for (size_t t = 0; t < manifest.size(); ++t) {
+    const TensorPlace& place = layout.places()[t];
+    json["tensors"].push_back({{"name", manifest[t].name},
+                               {"dtype", DTypeName(manifest[t].dtype)},
+                               {"shape", manifest[t].shape},
+                               {"bytes", manifest[t].bytes()},
+                               {"layer", place.layer},
+                               {"stored_in", place.stored_as},
+                               {"row", place.fused_row},
+                               {"packed", place.packed},
+                               {"offset", StorageOffset(layout, place)}});
+  }
+  json["tied"] = nlohmann::ordered_json::object();
+  if (spec.tie_word_embeddings) json["tied"][kHead] = kEmbedding;
+  json["total"] = {{"tensors", manifest.size()},
+                   {"bytes", ManifestBytes(manifest)},
+                   {"storage_bytes", layout.total_bytes()}};
+  return json;
+}
+
+}  // namespace
+
+absl::Status WeightsManifestCommand(const WeightsManifestOptions& options, std::ostream& out) {
+  TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
+  const DType dtype = options.dtype == "float32" ? DType::kFloat32 : DType::kBFloat16;
+  const WeightLayout layout = WeightLayout::Build(spec, dtype);
+  out << (options.json ? LayoutJson(spec, layout).dump(2) + "\n" : Table(spec, layout));
   return absl::OkStatus();
 }
 

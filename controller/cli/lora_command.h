@@ -4,6 +4,7 @@
 #include <ostream>
 #include <string>
 
+#include <CLI/CLI.hpp>
 #include <absl/status/status.h>
 
 namespace tandem {
@@ -30,5 +31,10 @@ struct LoraInspectOptions {
 // enough, every tensor is compared with it. Errors as ParsePeftConfig, SafetensorsFile::Open and,
 // with a base, PeftAdapter::Open.
 absl::Status LoraInspectCommand(const LoraInspectOptions& options, std::ostream& out);
+
+// The command line of `tandemctl lora merge`.
+
+// `options` outlives the command.
+void AddMergeOptions(CLI::App& merge, LoraMergeOptions& options);
 
 }  // namespace tandem

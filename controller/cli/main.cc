@@ -13,13 +13,9 @@
 #include "common/types/sample.h"
 #include "controller/cli/api_commands.h"
 #include "controller/cli/batch_command.h"
-#include "controller/cli/find_controller.h"
 #include "controller/cli/local_commands.h"
 #include "controller/cli/lora_command.h"
-#include "controller/cli/lora_options.h"
-#include "controller/cli/parity_command.h"
-#include "controller/cli/plan_command.h"
-#include "controller/cli/weights_command.h"
+#include "controller/cli/memory_command.h"
 
 namespace tandem {
 namespace {

@@ -9,9 +9,8 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "controller/report/format.h"
-#include "controller/report/partial_text.h"
-#include "controller/report/tail_text.h"
-#include "controller/store/metric_names.h"
+#include "controller/report/generation_text.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 namespace {

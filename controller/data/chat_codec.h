@@ -11,7 +11,6 @@
 
 #include "common/text/tokenizer.h"
 #include "controller/data/prompt.h"
-#include "controller/data/text_codec.h"
 
 namespace tandem {
 

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/data/chat_codec.h"
 #include "controller/data/jsonl_rows.h"
-#include "controller/data/permutation.h"
+#include "controller/data/shuffled_prompts.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/types/finite_log_probs.h"
+#include "common/base/status.h"
+#include "common/types/response_tokens.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/process/named_thread.h"
+#include "common/process/threads.h"
 #include "controller/data/prompt.h"
 #include "controller/partial_rollout/round_runner.h"
 #include "controller/rollouts/rollout_dispatcher.h"

@@ -12,9 +12,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "common/base/io_status.h"
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
 #include "controller/partial_rollout/buffer/token_file.h"
 
 namespace tandem {

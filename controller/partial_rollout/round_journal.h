@@ -13,7 +13,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/partial_rollout/buffer/round_order.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 
 namespace tandem {
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "common/base/status_macros.h"
-#include "controller/partial_rollout/buffer/staleness_limit.h"
+#include "common/base/status.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 
 namespace tandem {
 namespace {

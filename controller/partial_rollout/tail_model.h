@@ -13,7 +13,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
+
+#include <absl/time/time.h>
+
+#include "common/base/clock.h"
+#include "common/types/sample.h"
 
 namespace tandem {
 
@@ -69,5 +76,107 @@ CapPrediction PredictCap(const TailPass& pass,
 // The nearest-rank percentile: the ceil(share * n)-th smallest value, so one that is there. `share`
 // in (0, 1]; 0 where there are no values.
 int64_t NearestRank(std::vector<int64_t> values, double share);
+
+// Watches the generation of a step: when each sample came, and what the tail cost.
+
+// A cap to predict the saving of.
+struct PredictedCap {
+  std::string name;  // of its metric: split_2
+  int64_t tokens = 1;
+};
+
+struct TailOptions {
+  int64_t slots = 1;               // rollout.max_num_seqs of all replicas together
+  int64_t max_versions = 8;        // rollout.partial.max_versions
+  std::vector<PredictedCap> caps;  // none where rounds have a cap already
+};
+
+// One per step; any number of passes (batches of dynamic sampling, rounds). Not thread-safe.
+class TailRecorder {
+ public:
+  // `clock` must outlive it.
+  explicit TailRecorder(Clock& clock) : clock_(clock) {}
+
+  // A pass begins; the one before, if any, has ended.
+  void Begin();
+  // A sample of the pass is complete, in whatever order they come.
+  void Arrived(const Sample& sample);
+  // All samples of the pass have come.
+  void End();
+
+  // Of all passes that ended with a sample.
+  double seconds() const;
+
+  // partial/tail_empty_slot_seconds and partial/tail_share (tail_model.h), of all passes together,
+  // and partial/predicted_saving_s/NAME of each cap: seconds of the passes' own, below 0 where the
+  // cap would cost time. Nothing where no pass has ended with a sample.
+  void Report(const TailOptions& options, std::map<std::string, double>& metrics) const;
+
+ private:
+  struct Arrival {
+    int64_t index = 0;  // inside its group
+    TailSample sample;
+  };
+  Clock& clock_;
+  absl::Time begun_;
+  std::vector<Arrival> arrivals_;  // of the running pass
+  std::vector<TailPass> passes_;   // slots are set by Report
+};
+
+// What one pass asks of an engine with so many slots, every one of which takes the next sample as
+// soon as it is free: continuous batching, first come first served, with lengths that are known.
+// Pure: no clock, no threads; equal jobs give equal replays.
+
+// One sample of a pass.
+struct SlotJob {
+  int64_t prefill = 0;  // tokens computed when it gets its slot
+  int64_t tokens = 0;   // engine steps that it keeps the slot, one new token in each
+};
+
+// What the engine has done at a moment.
+struct EngineWork {
+  int64_t steps = 0;   // engine steps since the start of the pass
+  int64_t tokens = 0;  // tokens computed since then, prefilled ones included
+};
+
+struct SlotReplay {
+  std::vector<EngineWork> ends;  // when jobs[i] was done
+  EngineWork all;                // when all were
+};
+
+// Jobs take slots in their order. `slots`: at least 1. O(jobs log slots).
+SlotReplay ReplaySlots(const std::vector<SlotJob>& jobs, int64_t slots);
+
+// Rounds of partial rollout with lengths that are known: what they would ask of the engine, step
+// after step, if every step drew groups of the same lengths. Pure and deterministic.
+
+// A prompt and its samples, each as long as it gets where nothing cuts it.
+struct ReplayGroup {
+  int64_t prompt_tokens = 0;
+  std::vector<int64_t> lengths;  // response tokens
+};
+
+struct RoundRules {
+  int64_t cap = 1;           // new tokens of a sample in one round: rollout.partial
+  int64_t max_versions = 8;  // under the last of them a sample runs to its end: likewise
+  int64_t slots = 1;         // samples that run at once
+};
+
+struct RoundTotals {
+  int64_t rounds = 0;
+  int64_t whole_groups = 0;     // that those rounds finished
+  int64_t steps = 0;            // of the engine
+  int64_t tokens = 0;           // computed, prefilled ones included
+  int64_t prefilled_again = 0;  // of those: prompts and prefixes of carried samples
+};
+
+// A round issues as many groups as `groups` has (a batch): carried ones first, oldest first, then
+// fresh ones, which go through `groups` again and again. A batch of whole groups ends the step, and
+// with it the weight version; without one the next round has the same version. Counted from where
+// every age of group is carried; kCountedRounds rounds, more where no group became whole in them,
+// but never above kMostRounds (whole_groups is 0 then).
+inline constexpr int64_t kCountedRounds = 48;  // a multiple of 2, 3 and 4: whole cycles of splits
+inline constexpr int64_t kMostRounds = 1024;
+RoundTotals ReplayRounds(const std::vector<ReplayGroup>& groups, const RoundRules& rules);
 
 }  // namespace tandem

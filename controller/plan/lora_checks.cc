@@ -4,11 +4,10 @@
 
 #include <absl/strings/str_cat.h>
 
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
-#include "common/formats/peft/check_files.h"
-#include "common/formats/peft/other_base.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
 #include "common/formats/peft/peft_adapter.h"
+#include "common/formats/peft/peft_config.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/status/statusor.h>
+
 #include "common/memory/worker_memory.h"
 #include "common/model_spec/model_spec.h"
 #include "common/types/batch_limits.h"
@@ -130,5 +132,13 @@ struct PlanAdvices {
   int64_t least_bytes = 0;  // peak with all of `together`, or with all that helps
   bool pool = false;        // there is room for a KV pool then
 };
+
+// A memory plan as JSON: what a run keeps of it, and what machines read.
+
+// One object: device_bytes, fits, peak_phase, peak_bytes, sleep_level, recompute, problem, and
+// phases with their lines (role, tag, location, bytes, part). On one line.
+std::string MemoryPlanToJson(const MemoryPlan& plan);
+// InvalidArgument: not what MemoryPlanToJson writes.
+absl::StatusOr<MemoryPlan> MemoryPlanFromJson(const std::string& text);
 
 }  // namespace tandem

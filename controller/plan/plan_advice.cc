@@ -145,14 +145,14 @@ void AddDevices(const v1::Config& config, std::vector<Change>& changes) {
        /*devices=*/true});
 }
 
-std::vector<Change> ChangesOf(const v1::Config& config, const MemoryPlan& plan, Device device) {
+std::vector<Change> ChangesOf(const v1::Config& config, const MemoryPlan& plan, PlanTarget target) {
   std::vector<Change> changes;
   AddUtilization(config, plan, changes);
   AddSleep(config, changes);
   AddOffload(config, changes);
   AddSizes(config, changes);
   AddRank(config, changes);
-  if (device == Device::kOfPair) AddDevices(config, changes);
+  if (target == PlanTarget::kGpu) AddDevices(config, changes);
   return changes;
 }
 
@@ -160,9 +160,9 @@ std::vector<Change> ChangesOf(const v1::Config& config, const MemoryPlan& plan, 
 std::vector<Helpful> HelpfulOf(const ModelSpec& spec,
                                const v1::Config& config,
                                const MemoryPlan& plan,
-                               Device device) {
+                               PlanTarget target) {
   std::vector<Helpful> helpful;
-  for (const Change& change : ChangesOf(config, plan, device)) {
+  for (const Change& change : ChangesOf(config, plan, target)) {
     v1::Config candidate = config;
     change.apply(candidate);
     const MemoryPlan then = PlanOf(spec, candidate, plan.device_bytes);
@@ -201,14 +201,14 @@ void Append(PlanAdvice advice, std::vector<PlanAdvice>& together) {
 PlanAdvices AdviseOnMemory(const ModelSpec& spec,
                            const v1::Config& config,
                            int64_t device_bytes,
-                           Device device) {
+                           PlanTarget target) {
   PlanAdvices advices;
   v1::Config changed = config;
   MemoryPlan plan = PlanOf(spec, config, device_bytes);
   bool one = false;
   // Each round takes what helps most of what is left.
   for (int round = 0; round < kMaxRounds && !plan.fits(); ++round) {
-    const std::vector<Helpful> helpful = HelpfulOf(spec, changed, plan, device);
+    const std::vector<Helpful> helpful = HelpfulOf(spec, changed, plan, target);
     if (helpful.empty()) break;
     for (size_t i = 0; round == 0 && i < helpful.size(); ++i) {
       advices.alone.push_back(helpful[i].advice);

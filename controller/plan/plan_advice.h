@@ -9,15 +9,15 @@
 
 namespace tandem {
 
-// What the bytes of a device are: kShareOfHost gets smaller with every further pair, so that more
-// pairs are no remedy.
-enum class Device { kOfPair, kShareOfHost };
+// Where the bytes of a pair come from: the memory of a GPU, or a share of the host's memory, which
+// shrinks with every further pair, so that more pairs are no remedy.
+enum class PlanTarget { kGpu, kHostShare };
 
 // Nothing where the plan fits. `device_bytes`: of one pair. Every setting is one of the
 // configuration's keys, and a change, or the changes together, that are said to fit do fit.
 PlanAdvices AdviseOnMemory(const ModelSpec& spec,
                            const v1::Config& config,
                            int64_t device_bytes,
-                           Device device);
+                           PlanTarget target);
 
 }  // namespace tandem

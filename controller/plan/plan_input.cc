@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/hf_checkpoint.h"
 #include "common/lora/lora_spec.h"
 #include "common/process/cores.h"
 #include "tandem/v1/config.pb.h"

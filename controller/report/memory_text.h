@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "controller/plan/memory_plan.h"
-#include "controller/store/records.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 

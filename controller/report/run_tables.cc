@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "controller/report/format.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 namespace {

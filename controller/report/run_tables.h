@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/store/records.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 #include <pcre2.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,8 @@
 // What the scorers of answers share: Python's notion of characters on UTF-8 text.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,5 +27,31 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to);
 inline constexpr char kSpaceClass[] =
     "[\\t-\\r\\x{1C}-\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}"
     "\\x{202F}\\x{205F}\\x{3000}]";
+
+// Comparing a response with its ground truth: pure functions of two texts.
+
+// Equal after both are stripped of surrounding white space.
+bool ExactMatch(const std::string& response, const std::string& truth);
+
+// The first or last run of decimal digits with an optional minus sign directly before it, as
+// written ("007" stays "007"). A minus between a digit and a digit is a subtraction, not a sign.
+std::optional<std::string> FirstInteger(const std::string& text);
+std::optional<std::string> LastInteger(const std::string& text);
+// Equal as integers: leading zeros, a plus sign and "-0" do not matter. False if either is none.
+bool IntegersEqual(const std::string& a, const std::string& b);
+
+// The last decimal number of the text ("1,234.50" reads as 1234.5), none if there is none.
+std::optional<double> LastNumber(const std::string& text);
+// The whole text, stripped, is one decimal number.
+std::optional<double> WholeNumber(const std::string& text);
+
+// The LaTeX box that holds a final answer.
+
+// Where the braces that open at or behind `from` are balanced again: the position behind that
+// closing brace. None: they never are. One scan.
+std::optional<size_t> BalancedEnd(std::string_view text, size_t from);
+
+// The inside of the last "\boxed{...}", braces balanced. None: no such box, or it never closes.
+std::optional<std::string> LastBoxed(std::string_view text);
 
 }  // namespace tandem

@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/reward/check_reward.h"
 #include "controller/reward/data_sources.h"
 #include "controller/reward/overlong.h"
 #include "controller/reward/reward_client.h"
-#include "controller/reward/reward_keys.h"
 #include "controller/reward/scorer_registry.h"
 #include "tandem/v1/config.pb.h"
 

@@ -6,7 +6,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/config/config.h"
-#include "common/net/security.h"
+#include "common/net/channel.h"
 #include "controller/reward/reward_function.h"
 
 namespace tandem {

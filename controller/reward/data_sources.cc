@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/reward/scorer_registry.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/local_address.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "tandem/v1/reward.grpc.pb.h"

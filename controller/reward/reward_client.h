@@ -9,7 +9,7 @@
 #include <absl/time/time.h>
 
 #include "common/base/clock.h"
-#include "common/net/security.h"
+#include "common/net/channel.h"
 #include "controller/reward/reward_function.h"
 
 namespace tandem {

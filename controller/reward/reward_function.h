@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
+#include <nlohmann/json_fwd.hpp>
 
 namespace tandem {
 
@@ -54,5 +56,14 @@ class RewardFunction {
     return std::nullopt;
   }
 };
+
+// What judges one response.
+
+// Pure and thread-safe.
+using Scorer = std::function<RewardScore(const RewardItem&)>;
+
+// Builds one from its arguments, an object with known keys only. InvalidArgument: a value of the
+// wrong type.
+using ScorerFactory = absl::StatusOr<Scorer> (*)(const nlohmann::json& args);
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 

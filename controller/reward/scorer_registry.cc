@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
-#include "controller/reward/answer_match.h"
+#include "common/base/status.h"
+#include "controller/reward/answer_text.h"
 #include "controller/reward/scorer_args.h"
 #include "controller/reward/scorers/match.h"
 #include "controller/reward/scorers/search_r1_like_qa_em.h"

@@ -7,7 +7,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "controller/reward/scorer.h"
+#include "controller/reward/reward_function.h"
 
 namespace tandem {
 

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -13,7 +13,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/memory/probe_shape.h"
+#include "common/memory/op_sizes.h"
 #include "common/types/sample.h"
 #include "controller/workers/rollout_client.h"
 
@@ -27,7 +27,7 @@ struct ProbeOptions {
   int64_t max_tokens = 1 << 30;
 };
 
-// Sequences of the lengths of ProbeSequences (common/memory/probe_shape.h), at the temperature of
+// Sequences of the lengths of ProbeSequences (common/memory/op_sizes.h), at the temperature of
 // the run's own samples. The prompts are drawn once from a fixed seed, so that they are the same in
 // every run with the same tokenizer. Thread-safe: rollouts' samples arrive while trainers read.
 class Probe {

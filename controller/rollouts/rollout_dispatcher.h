@@ -1,9 +1,10 @@
-// Spreads groups over rollouts and gathers their samples.
+// How much one request may carry.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -11,11 +12,31 @@
 
 #include "common/base/clock.h"
 #include "common/types/sample.h"
-#include "controller/rollouts/request_split.h"
 #include "controller/workers/rollout_client.h"
 
 namespace tandem {
 
+// Our messages stay below it; a receiver takes twice as much (common/net/server.cc).
+inline constexpr int64_t kMaxRequestBytes = int64_t{4} << 20;
+
+// The group as requests whose messages have at most `max_bytes` each, its samples in order, all
+// with its request id. One, where that is enough or where nothing is continued. InvalidArgument: a
+// single sample is too large.
+absl::StatusOr<std::vector<GroupRequest>> SplitRequest(GroupRequest group, int64_t max_bytes);
+
+// Ends requests at several rollouts at once.
+struct RequestsToAbort {
+  std::shared_ptr<RolloutClient> client;
+  int rank = 0;
+  std::vector<std::string> request_ids;  // at least one
+};
+
+// RolloutClient::Abort on a thread for each, so that one that hangs holds up no other; returns when
+// all have answered. One that fails is logged: whoever waits for its samples sees what became of
+// it.
+void AbortRequests(const std::vector<RequestsToAbort>& wanted);
+
+// Spreads groups over rollouts and gathers their samples.
 struct Replica {
   int rank = 0;
   std::shared_ptr<RolloutClient> client;

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {

@@ -12,8 +12,8 @@
 #include "controller/rollouts/rollout_rejoin.h"
 #include "controller/rollouts/weight_sync.h"
 #include "controller/store/progress.h"
-#include "controller/workers/on_rollouts.h"
 #include "controller/workers/restart_budget.h"
+#include "controller/workers/rollout_calls.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 
-#include "common/process/named_thread.h"
+#include "common/process/threads.h"
 #include "controller/rollouts/rollout_dispatcher.h"
 #include "controller/rollouts/weight_sync.h"
 #include "controller/store/progress.h"

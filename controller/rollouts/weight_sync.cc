@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/formats/peft/check_files.h"
+#include "common/base/status.h"
+#include "common/formats/peft/peft_adapter.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {

@@ -12,7 +12,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/workers/on_rollouts.h"
+#include "controller/workers/rollout_calls.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
 
 namespace tandem {
 namespace {

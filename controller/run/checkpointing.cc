@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/process/fault_injection.h"
 #include "controller/partial_rollout/round_runner.h"
 #include "controller/run/train_loop.h"

@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/status_macros.h"
-#include "controller/algorithm/resampling.h"
+#include "common/base/status.h"
 #include "controller/algorithm/validation_metrics.h"
-#include "controller/step/reward_item.h"
 #include "controller/step/scoring.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "controller/step/step_context.h"
 #include "controller/step/train_options.h"
-#include "controller/store/records.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 

@@ -7,10 +7,10 @@
 
 #include <fmt/ranges.h>
 
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
 #include "common/model_spec/model_spec.h"
-#include "controller/partial_rollout/buffer/saved_pool.h"
+#include "controller/partial_rollout/buffer/saved_buffer.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {

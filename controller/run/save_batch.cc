@@ -3,9 +3,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "common/base/io_status.h"
-#include "common/base/status_macros.h"
-#include "controller/store/batch_writer.h"
+#include "common/base/status.h"
+#include "controller/store/batch_file.h"
 
 namespace tandem {
 namespace {

@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/partial_rollout/round_runner.h"
-#include "controller/step/advantage_phase.h"
+#include "controller/step/advantages.h"
 #include "controller/step/correction.h"
 #include "controller/step/mini_batches.h"
 #include "controller/step/scoring.h"
 #include "controller/step/step_metrics.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {

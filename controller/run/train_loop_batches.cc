@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
 #include "controller/run/save_batch.h"
 #include "controller/run/train_loop.h"
-#include "controller/store/batch_format.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
+#include "controller/store/saved_batch.h"
 
 namespace tandem {
 

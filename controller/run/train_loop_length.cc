@@ -1,7 +1,7 @@
 // How long a run is whose time is bounded: settled by the first steps, and kept by checkpoints.
 #include <fmt/format.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/run/train_loop.h"
 
 namespace tandem {

@@ -4,13 +4,12 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/types/finite_log_probs.h"
-#include "controller/partial_rollout/buffer/staleness_limit.h"
+#include "common/base/status.h"
+#include "common/types/response_tokens.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 #include "controller/partial_rollout/round_runner.h"
 #include "controller/run/train_loop.h"
-#include "controller/workers/on_rollouts.h"
-#include "controller/workers/prefill_meter.h"
+#include "controller/workers/rollout_calls.h"
 
 namespace tandem {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <vector>
 
-#include "common/base/status_macros.h"
-#include "common/rollout_correction/probability_comparison.h"
-#include "common/types/trained_tokens.h"
+#include "common/base/status.h"
+#include "common/rollout_correction/off_policy_metrics.h"
+#include "common/types/response_tokens.h"
 
 namespace tandem {
 namespace {

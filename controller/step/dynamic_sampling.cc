@@ -6,8 +6,8 @@
 
 #include <fmt/ranges.h>
 
-#include "common/base/status_macros.h"
-#include "controller/store/metric_names.h"
+#include "common/base/status.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 

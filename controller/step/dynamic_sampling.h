@@ -10,7 +10,7 @@
 
 #include "controller/algorithm/group_filter.h"
 #include "controller/step/step_batch.h"
-#include "controller/store/records.h"
+#include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
 
 namespace tandem {

@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "common/base/status_macros.h"
-#include "controller/step/reward_item.h"
+#include "common/base/status.h"
 #include "controller/step/scoring.h"
 
 namespace tandem {

@@ -13,7 +13,6 @@
 
 #include "common/types/sample.h"
 #include "controller/data/prompt.h"
-#include "controller/data/text_codec.h"
 #include "controller/reward/reward_function.h"
 #include "controller/workers/rollout_client.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/philox.h"
-#include "controller/balance/partition.h"
+#include "controller/balance/rank_assignment.h"
 
 namespace tandem {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "common/base/clock.h"
 #include "controller/store/progress.h"
-#include "controller/store/records.h"
+#include "controller/store/run_store.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {

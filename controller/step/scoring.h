@@ -1,4 +1,4 @@
-// From generated samples to rewards.
+// What a reward function is told of a response.
 #pragma once
 
 #include <vector>
@@ -6,12 +6,17 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/data/text_codec.h"
+#include "common/types/sample.h"
+#include "controller/data/prompt.h"
 #include "controller/reward/reward_function.h"
 #include "controller/step/step_batch.h"
 #include "controller/store/sample_store.h"
 
 namespace tandem {
+
+RewardItem MakeRewardItem(const TextCodec& text, const Prompt& prompt, const Sample& sample);
+
+// From generated samples to rewards.
 
 // One score per item, in order, all of them and their extras finite. Internal: the function gave
 // another number of them; Unknown: a NaN or an infinity, with sample, data row and key; else as

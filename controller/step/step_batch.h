@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "controller/data/prompt.h"
-#include "controller/partial_rollout/tail_recorder.h"
+#include "controller/partial_rollout/tail_model.h"
 #include "controller/step/greedy_baselines.h"
 #include "controller/step/mini_batches.h"
 #include "controller/step/phase_recorder.h"
 #include "controller/step/step_metrics.h"
-#include "controller/store/records.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 

@@ -6,8 +6,6 @@
 
 #include "common/base/clock.h"
 #include "controller/data/prompt.h"
-#include "controller/data/prompt_source.h"
-#include "controller/data/text_codec.h"
 #include "controller/reward/reward_function.h"
 #include "controller/rollouts/parity_probe.h"
 #include "controller/rollouts/rollout_fleet.h"
@@ -16,7 +14,7 @@
 #include "controller/store/progress.h"
 #include "controller/store/run_store.h"
 #include "controller/store/sample_store.h"
-#include "controller/store/tracker.h"
+#include "controller/store/trackers.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {

@@ -9,13 +9,13 @@
 #include <absl/time/time.h>
 
 #include "common/rollout_correction/rollout_correction.h"
-#include "common/types/sampling_params.h"
+#include "common/types/sample.h"
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_filter.h"
-#include "controller/algorithm/kl_controller.h"
-#include "controller/balance/partition.h"
+#include "controller/algorithm/kl_penalty.h"
+#include "controller/balance/rank_assignment.h"
 #include "controller/partial_rollout/partial_options.h"
-#include "controller/partial_rollout/tail_recorder.h"
+#include "controller/partial_rollout/tail_model.h"
 #include "controller/step/run_length.h"
 #include "controller/workers/rollout_client.h"
 

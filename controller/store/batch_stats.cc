@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "controller/store/batch_header.h"
+#include "controller/store/saved_batch.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/store/batch_reader.h"
+#include "controller/store/batch_file.h"
 
 namespace tandem {
 

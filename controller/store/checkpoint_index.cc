@@ -10,10 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/base/io_status.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
 
 namespace tandem {
 namespace {

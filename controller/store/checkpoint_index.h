@@ -16,7 +16,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/data/prompt_source.h"
+#include "controller/data/prompt.h"
 
 namespace tandem {
 

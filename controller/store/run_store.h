@@ -1,17 +1,152 @@
-// The index of a run: what happened in each step, and which samples it had.
+// The metrics that progress and report show, by verl's names.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "controller/store/records.h"
+#include "common/types/ledger_snapshot.h"
+#include "common/types/sample.h"
 
 namespace tandem {
 
+inline constexpr const char* kRewardMean = "critic/rewards/mean";
+inline constexpr const char* kResponseLengthMean = "response_length/mean";
+// Nearest rank, over the samples trained on.
+inline constexpr const char* kResponseLengthP50 = "response_length/p50";
+inline constexpr const char* kResponseLengthP99 = "response_length/p99";
+inline constexpr const char* kGenerationThroughput = "perf/generation_tokens_per_second";
+inline constexpr const char* kTrainingThroughput = "perf/training_tokens_per_second";
+inline constexpr const char* kEntropy = "actor/entropy";
+inline constexpr const char* kPolicyKl = "actor/ppo_kl";
+inline constexpr const char* kGradNorm = "actor/grad_norm";
+// Of the KL penalty in the reward: the mean over responses of the mean over their tokens, before it
+// is weighed, and its coefficient in the step.
+inline constexpr const char* kRewardKl = "actor/reward_kl_penalty";
+inline constexpr const char* kRewardKlCoef = "actor/reward_kl_penalty_coeff";
+// Updates of the step that were left out; absent where none was.
+inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
+// Updates of the step without a token that bypass mode left to its policy loss; absent where none
+// was.
+inline constexpr const char* kRejectedUpdates = "actor/rejected_updates";
+// Part of the tokens that the rollout correction rejected.
+inline constexpr const char* kMaskedFraction = "rollout_corr/rollout_rs_masked_fraction";
+// Trained tokens that older weights sampled than those which their step began with.
+inline constexpr const char* kStaleTokens = "partial/stale_tokens";
+inline constexpr const char* kStaleTokensShare = "partial/stale_tokens_share";
+inline constexpr const char* kStalenessMean = "partial/staleness_mean";
+// Of a step with partial rollout, absent without it (docs/partial.md, Metrics).
+inline constexpr const char* kRounds = "partial/rounds";
+inline constexpr const char* kOverlapRounds = "partial/overlap_rounds";
+inline constexpr const char* kOverlapTokens = "partial/overlap_tokens";
+inline constexpr const char* kCarriedGroups = "partial/carried_groups";
+inline constexpr const char* kCarriedSamples = "partial/carried_samples";
+inline constexpr const char* kWholeGroupsLeft = "partial/whole_groups_left";
+inline constexpr const char* kCutSamples = "partial/cut_samples";
+inline constexpr const char* kPrefilledAgain = "partial/prefilled_again_tokens";
+inline constexpr const char* kPartialSamples = "partial/total_partial_num";
+inline constexpr const char* kPartialRatio = "partial/partial_ratio";
+inline constexpr const char* kPartialSpan = "partial/max_partial_span";
+// Rollouts that were sent a version which they had held before they lost it; absent where none was.
+inline constexpr const char* kResentWeights = "weights/resent_rollouts";
+// Batches of prompts that a step took to fill; absent without algorithm.filter_groups.
+inline constexpr const char* kGenerationBatches = "training/filter_groups/num_gen_batches";
+// Slot-seconds that the tail of generation left empty, and their share of all; what a cap per round
+// would save of the generation's seconds, by the cap's name
+// (controller/partial_rollout/tail_model.h).
+inline constexpr const char* kTailEmptySlotSeconds = "partial/tail_empty_slot_seconds";
+inline constexpr const char* kTailShare = "partial/tail_share";
+inline constexpr const char* kPredictedSaving = "partial/predicted_saving_s/";
+inline constexpr const char* kGeneratedTokens = "perf/generated_tokens";
+inline constexpr const char* kGenerationSeconds = "timing_s/gen";
+inline constexpr const char* kStepSeconds = "timing_s/step";
+// Mean reward of a validation pass, and half the width of its 95 % interval.
+inline constexpr const char* kValRewardMean = "val/reward/mean";
+inline constexpr const char* kValRewardInterval = "val/reward/ci95";
+
+// What a run leaves behind about each step and sample. Plain structs.
+
+// The memory of one worker in one phase.
+struct WorkerMemory {
+  bool trainer = false;  // or the rollout
+  int rank = 0;
+  LedgerSnapshot ledger;  // peaks of the phase
+};
+
+struct PhaseTime {
+  std::string phase;  // generate, score, sleep, reference, train, optimize, sync, wake, save, ...
+  double seconds = 0;
+  int64_t peak_bytes = 0;  // largest sum over the processes of one pair
+  std::vector<WorkerMemory> workers;
+};
+
+struct StepRecord {
+  int64_t step = 0;                       // counted from 1
+  int64_t version = 0;                    // weight version after the step
+  std::map<std::string, double> metrics;  // verl's names
+  std::vector<PhaseTime> phases;
+  std::string finished_at;  // RFC 3339, UTC
+};
+
+struct SampleRecord {
+  uint64_t sample_id = 0;
+  int64_t step = 0;
+  int64_t group = 0;
+  int64_t index = 0;
+  std::string prompt;
+  std::string response;
+  std::string ground_truth;
+  double reward = 0;
+  int64_t response_tokens = 0;
+  FinishReason finish_reason = FinishReason::kNone;
+  int64_t weight_version = 0;  // of the first response token
+  double advantage = 0;
+  std::map<std::string, double> reward_terms;
+  // SampleMeta::response_segments: which weights sampled how many tokens, in order.
+  std::vector<Segment> segments;
+  // Where the token arrays lie: SampleStore's file of the step, offset of the record.
+  int64_t token_offset = 0;
+};
+
+// One pass over the validation prompts.
+struct EvaluationRecord {
+  int64_t step = 0;  // steps finished before it; 0: before training
+  int64_t version = 0;
+  int64_t prompts = 0;
+  int64_t samples = 0;
+  std::map<std::string, double> metrics;  // val-core/..., val/reward/mean
+  double seconds = 0;
+};
+
+struct RunInfo {
+  std::string run_id;
+  std::string run_dir;
+  std::string started_at;      // RFC 3339, UTC
+  std::string build;           // BuildText of the controller, then of workers of another build
+  std::string numerics_class;  // of all workers
+  std::string kernel_sets;     // that computed it: "amx", or several with commas
+  std::string config_yaml;     // resolved
+  std::string memory_plan;     // JSON, as memory_plan.h writes it
+  int64_t total_steps = 0;
+  int64_t first_step = 0;        // steps already done at the start: 0 unless resumed
+  double expected_val_rise = 0;  // of the held-out reward over the run; 0: nothing is expected
+  int64_t max_response_tokens = 0;
+};
+
+// What holds for a run that makes `steps` of the steps that it was to make: of the rise that those
+// were expected to bring, these are expected to bring their share.
+inline RunInfo Shortened(RunInfo info, int64_t steps) {
+  if (steps <= 0 || steps >= info.total_steps) return info;
+  info.expected_val_rise *= static_cast<double>(steps) / static_cast<double>(info.total_steps);
+  info.total_steps = steps;
+  return info;
+}
+
+// The index of a run: what happened in each step, and which samples it had.
 struct SampleRecordPage {
   std::vector<SampleRecord> samples;
   int64_t total = 0;

@@ -13,10 +13,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "common/base/io_status.h"
-#include "common/base/status_macros.h"
-#include "common/types/response_segments.h"
-#include "common/types/trained_tokens.h"
+#include "common/base/status.h"
+#include "common/types/response_tokens.h"
 
 namespace tandem {
 namespace {

@@ -64,7 +64,7 @@ struct SampleMeta {
   int64_t offset = 0;                      // of the record in the step's file
   TokenArrayOffsets arrays;                // of what was put behind the record
   std::vector<Segment> segments;           // Sample::segments
-  std::vector<Segment> response_segments;  // common/types/response_segments.h
+  std::vector<Segment> response_segments;  // common/types/response_tokens.h
   float temperature = 1;
 };
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <absl/status/statusor.h>
+
 #include "common/types/sample.h"
 
 namespace tandem {
@@ -62,5 +64,65 @@ struct SavedBatchInfo {
   std::vector<SavedMiniBatch> mini_batches;  // of the newest plan
   std::map<std::string, double> metrics;     // of the step so far
 };
+
+// A saved batch on disk, all numbers little endian:
+//
+//   preamble, 64 bytes   magic, version, where the header lies, digests
+//   arrays               of one sample after another, without gaps
+//   header               JSON: the batch, and of every sample its numbers and where its arrays are
+//
+// The header comes last, so that a batch of any size is written in one pass. A reader that does not
+// know an array or a key of the header leaves it out; what changes the meaning of anything raises
+// kBatchVersion.
+inline constexpr char kBatchMagic[9] = "TNDBATCH";
+inline constexpr uint32_t kBatchVersion = 1;
+inline constexpr char kBatchSuffix[] = ".batch";
+
+struct BatchPreamble {
+  std::array<char, 8> magic{};
+  uint32_t version = 0;
+  uint32_t bytes = 64;         // of the preamble
+  uint64_t header_offset = 0;  // from the start of the file
+  uint64_t header_bytes = 0;
+  uint64_t file_bytes = 0;
+  uint64_t digest_low = 0;  // XXH3 of 128 bits of all that follows the preamble
+  uint64_t digest_high = 0;
+  uint64_t check = 0;  // XXH3 of 64 bits of the 56 bytes before
+};
+static_assert(sizeof(BatchPreamble) == 64);
+
+// Arrays of every sample beside those of kSavedArrays (saved_batch.h), which are float32.
+inline constexpr char kBatchTokens[] = "tokens";      // int32, prompt then response
+inline constexpr char kBatchVersions[] = "versions";  // int64, per response token
+
+// The JSON of a saved batch's header, and back.
+
+// Where an array lies.
+struct BatchPlace {
+  uint64_t offset = 0;  // from the start of the file
+  uint64_t count = 0;   // values
+};
+
+struct BatchEntry {
+  SavedSample meta;                          // without arrays
+  std::map<std::string, BatchPlace> arrays;  // by name; empty ones are left out
+};
+
+struct BatchHeader {
+  SavedBatchInfo info;
+  std::vector<BatchEntry> entries;
+};
+
+// Gives their memory back too.
+SavedSample WithoutArrays(SavedSample sample);
+
+// Texts that are no UTF-8 get replacement characters; a number that is not finite is a string.
+std::string BatchHeaderToJson(const SavedBatchInfo& info, const std::vector<BatchEntry>& entries);
+
+// DataLoss: no JSON, or not this one. Places are not checked here.
+absl::StatusOr<BatchHeader> BatchHeaderFromJson(const char* text, size_t bytes);
+
+// stop, length, aborted; "none" where a response has not ended.
+std::string FinishReasonName(FinishReason reason);
 
 }  // namespace tandem

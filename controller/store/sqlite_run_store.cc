@@ -2,15 +2,144 @@
 
 #include <limits>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
-#include "controller/store/ledger_json.h"
-#include "controller/store/migrations.h"
+#include "common/base/status.h"
 
 namespace tandem {
+namespace {
+
+nlohmann::json LedgerToJson(const LedgerSnapshot& ledger) {
+  nlohmann::json entries = nlohmann::json::array();
+  for (const LedgerEntry& entry : ledger.entries) {
+    entries.push_back(
+        {entry.tag, static_cast<int>(entry.location), entry.current_bytes, entry.peak_bytes});
+  }
+  return {{"entries", entries},
+          {"device", ledger.device_bytes},
+          {"device_peak", ledger.device_peak_bytes},
+          {"memory", ledger.memory_bytes},
+          {"memory_peak", ledger.memory_peak_bytes},
+          {"process", ledger.process_bytes},
+          {"process_peak", ledger.process_peak_bytes},
+          {"baseline", ledger.baseline_bytes},
+          {"resident", ledger.resident_bytes},
+          {"driver_total", ledger.driver_total_bytes},
+          {"driver_free", ledger.driver_free_bytes}};
+}
+
+LedgerSnapshot LedgerFromJson(const nlohmann::json& json) {
+  LedgerSnapshot ledger;
+  for (const nlohmann::json& entry : json.at("entries")) {
+    ledger.entries.push_back({entry.at(0).get<std::string>(),
+                              static_cast<Location>(entry.at(1).get<int>()),
+                              entry.at(2).get<int64_t>(), entry.at(3).get<int64_t>()});
+  }
+  ledger.device_bytes = json.at("device").get<int64_t>();
+  ledger.device_peak_bytes = json.at("device_peak").get<int64_t>();
+  ledger.memory_bytes = json.at("memory").get<int64_t>();
+  ledger.memory_peak_bytes = json.at("memory_peak").get<int64_t>();
+  ledger.process_bytes = json.at("process").get<int64_t>();
+  ledger.process_peak_bytes = json.at("process_peak").get<int64_t>();
+  ledger.baseline_bytes = json.at("baseline").get<int64_t>();
+  ledger.resident_bytes = json.at("resident").get<int64_t>();
+  // Records from before there were GPUs have neither.
+  ledger.driver_total_bytes = json.value("driver_total", int64_t{0});
+  ledger.driver_free_bytes = json.value("driver_free", int64_t{0});
+  return ledger;
+}
+
+}  // namespace
+
+std::string WorkersToJson(const std::vector<WorkerMemory>& workers) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const WorkerMemory& worker : workers) {
+    json.push_back({{"role", worker.trainer ? "trainer" : "rollout"},
+                    {"rank", worker.rank},
+                    {"ledger", LedgerToJson(worker.ledger)}});
+  }
+  return json.dump();
+}
+
+std::vector<WorkerMemory> WorkersFromJson(const std::string& text) {
+  std::vector<WorkerMemory> workers;
+  try {
+    for (const nlohmann::json& worker : nlohmann::json::parse(text)) {
+      workers.push_back({worker.at("role").get<std::string>() == "trainer",
+                         worker.at("rank").get<int>(), LedgerFromJson(worker.at("ledger"))});
+    }
+  } catch (const nlohmann::json::exception&) {
+    workers.clear();
+  }
+  return workers;
+}
+
+namespace {
+
+// Entry i brings version i to version i + 1. Entries are never edited once released.
+const std::vector<std::string>& Migrations() {
+  static const std::vector<std::string> migrations = {R"sql(
+    CREATE TABLE runs (
+      run_id TEXT PRIMARY KEY, started_at TEXT, run_dir TEXT, build TEXT, numerics_class TEXT,
+      config_yaml TEXT, total_steps INTEGER, first_step INTEGER);
+    CREATE TABLE steps (
+      step INTEGER PRIMARY KEY, version INTEGER, finished_at TEXT, metrics TEXT);
+    CREATE TABLE phases (
+      step INTEGER, ordinal INTEGER, phase TEXT, seconds REAL, peak_bytes INTEGER,
+      PRIMARY KEY (step, ordinal));
+    CREATE TABLE samples (
+      step INTEGER, sample_id INTEGER, group_index INTEGER, sample_index INTEGER, prompt TEXT,
+      response TEXT, ground_truth TEXT, reward REAL, response_tokens INTEGER,
+      finish_reason INTEGER, weight_version INTEGER, advantage REAL, reward_terms TEXT,
+      token_offset INTEGER, PRIMARY KEY (step, sample_id));
+    CREATE TABLE evaluations (
+      step INTEGER PRIMARY KEY, version INTEGER, prompts INTEGER, samples INTEGER, seconds REAL,
+      metrics TEXT);
+  )sql",
+                                                      R"sql(
+    ALTER TABLE runs ADD COLUMN kernel_sets TEXT NOT NULL DEFAULT '';
+  )sql",
+                                                      R"sql(
+    ALTER TABLE runs ADD COLUMN memory_plan TEXT NOT NULL DEFAULT '';
+    ALTER TABLE phases ADD COLUMN workers TEXT NOT NULL DEFAULT '[]';
+  )sql",
+                                                      R"sql(
+    ALTER TABLE samples ADD COLUMN segments TEXT NOT NULL DEFAULT '[]';
+  )sql"};
+  return migrations;
+}
+
+absl::StatusOr<int64_t> UserVersion(SqliteDatabase* db) {
+  TANDEM_ASSIGN_OR_RETURN(SqliteStatement statement, db->Prepare("PRAGMA user_version"));
+  TANDEM_ASSIGN_OR_RETURN(const bool row, statement.Step());
+  return row ? statement.Int(0) : 0;
+}
+
+}  // namespace
+
+int64_t StoreSchemaVersion() { return static_cast<int64_t>(Migrations().size()); }
+
+absl::Status MigrateStore(SqliteDatabase* db) {
+  TANDEM_ASSIGN_OR_RETURN(int64_t version, UserVersion(db));
+  if (version > StoreSchemaVersion()) {
+    return FailedPrecondition(
+        "the run's database has schema version {}, newer than this build's {}: use the build that "
+        "wrote it, or another run directory",
+        version, StoreSchemaVersion());
+  }
+  for (; version < StoreSchemaVersion(); ++version) {
+    TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db));
+    TANDEM_RETURN_IF_ERROR(db->Execute(Migrations()[static_cast<size_t>(version)]));
+    TANDEM_RETURN_IF_ERROR(db->Execute(fmt::format("PRAGMA user_version = {}", version + 1)));
+    TANDEM_RETURN_IF_ERROR(transaction.Commit());
+  }
+  return absl::OkStatus();
+}
+
 namespace {
 
 using Numbers = std::map<std::string, double>;

@@ -1,4 +1,4 @@
-// The RunStore on SQLite: run_dir/run.db.
+// Workers' ledgers of a phase as JSON text, for a column of the store.
 #pragma once
 
 #include <memory>
@@ -6,10 +6,27 @@
 #include <string>
 #include <vector>
 
+#include <absl/status/status.h>
+
 #include "controller/store/run_store.h"
 #include "controller/store/sqlite.h"
 
 namespace tandem {
+
+std::string WorkersToJson(const std::vector<WorkerMemory>& workers);
+// Empty where the text is none of WorkersToJson's.
+std::vector<WorkerMemory> WorkersFromJson(const std::string& text);
+
+// The schema of run.db and how older files come up to it.
+
+// The version this build writes (PRAGMA user_version).
+int64_t StoreSchemaVersion();
+
+// Brings the file to StoreSchemaVersion, one migration per transaction. FailedPrecondition: the
+// file was written by a newer build; nothing is changed then.
+absl::Status MigrateStore(SqliteDatabase* db);
+
+// The RunStore on SQLite: run_dir/run.db.
 
 // One connection behind one mutex: a step's write takes milliseconds, reads are pages.
 class SqliteRunStore final : public RunStore {

@@ -1,15 +1,38 @@
-// Scalars for TensorBoard: one event file per process start.
+// CRC-32C (Castagnoli polynomial 0x1EDC6F41, RFC 3720 appendix B.4) and TFRecord's masked form.
 #pragma once
 
+#include <cstdint>
 #include <fstream>
 #include <mutex>
 #include <string>
 
 #include "common/base/clock.h"
-#include "controller/store/tracker.h"
+#include "controller/store/trackers.h"
 
 namespace tandem {
 
+uint32_t Crc32c(const std::string& bytes);
+
+// ((crc >> 15) | (crc << 17)) + 0xa282ead8: a checksum of data that holds checksums itself.
+uint32_t MaskedCrc32c(const std::string& bytes);
+
+// The bytes of a TensorBoard event file: TFRecords around tensorflow.Event messages.
+//
+// Record: length (u64, little endian), masked CRC-32C of the length, data, masked CRC-32C of the
+// data. Event (protobuf): wall_time = 1 (double), step = 2 (int64), file_version = 3 (string),
+// summary = 5, session_log = 7; SessionLog: status = 1 (1: START); Summary: value = 1; Value: tag =
+// 1 (string), simple_value = 2 (float).
+std::string TfRecord(const std::string& data);
+
+// The first event of every file.
+std::string FileVersionEvent(double wall_time_seconds);
+
+// A process goes on (or begins) at `step`: readers drop scalars of that step and later ones.
+std::string SessionStartEvent(double wall_time_seconds, int64_t step);
+
+std::string ScalarsEvent(double wall_time_seconds, int64_t step, const Metrics& metrics);
+
+// Scalars for TensorBoard: one event file per process start.
 class TensorBoardTracker : public Tracker {
  public:
   // Makes `dir` and a file events.out.tfevents.<seconds>.<host> in it. `clock` must outlive it.

@@ -1,6 +1,6 @@
 #include "controller/workers/restart_budget.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 

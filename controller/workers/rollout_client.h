@@ -11,7 +11,6 @@
 
 #include "common/types/ledger_snapshot.h"
 #include "common/types/sample.h"
-#include "common/types/sampling_params.h"
 
 namespace tandem {
 

@@ -14,8 +14,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/base/failure_origin.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {

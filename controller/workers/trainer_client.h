@@ -9,7 +9,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/rollout_correction/probability_comparison.h"
+#include "common/rollout_correction/off_policy_metrics.h"
 #include "common/types/ledger_snapshot.h"
 
 namespace tandem {

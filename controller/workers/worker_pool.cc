@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/protocol.h"
 
 namespace tandem {

@@ -12,12 +12,10 @@
 #include <unistd.h>
 
 #include "common/base/build_info.h"
-#include "common/base/io_status.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/config/loaded_config.h"
-#include "common/formats/check_model.h"
+#include "common/formats/hf_checkpoint.h"
 #include "controller/reward/check_reward.h"
-#include "controller/reward/reward_keys.h"
 #include "deploy/launcher/run_loop.h"
 
 namespace tandem {

@@ -101,7 +101,7 @@ ALLOWED = {
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.
 PROTO_FOLDERS = {"common/config", "common/net"}
-PROTO_FILE = re.compile(r"(_service|_client|_stream|^worker_options)\.(h|cc)$")
+PROTO_FILE = re.compile(r"(_service|_clients?|_stream|^worker_options)\.(h|cc)$")
 TORCH_FOLDERS = {"trainer_worker/losses"}
 # What is made for one kind of device is seen by the factory, and by what is made for the same kind.
 FACTORY = "common/backend/"

@@ -1,6 +1,6 @@
 #include "rollout_worker/generation/kv_cache.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "common/device/device.h"
 #include "common/device/ledger.h"
-#include "common/device/memory_region.h"
 #include "common/memory/memory_formulas.h"
 #include "common/model_spec/model_spec.h"
 #include "common/ops/ops_types.h"

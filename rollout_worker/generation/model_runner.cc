@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
-#include "common/device/fault_flip.h"
+#include "common/base/status.h"
+#include "common/device/device_memory.h"
 #include "common/memory/activation_bytes.h"
 #include "common/model_spec/rope.h"
 

@@ -13,7 +13,6 @@
 
 #include "common/device/device.h"
 #include "common/device/ledger.h"
-#include "common/device/memory_region.h"
 #include "common/model/decoder.h"
 #include "common/ops/forward_ops.h"
 #include "common/weights/digest.h"

@@ -1,3 +1,41 @@
+// Who holds which KV block: reference counts, no bytes. A block with several holders is read-only;
+// a holder that wants to write copies it first (the scheduler's copy on write).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <absl/status/statusor.h>
+
+#include "common/memory/op_sizes.h"
+#include "rollout_worker/generation/sequence.h"
+
+namespace tandem {
+
+// Not thread-safe. Deterministic: equal calls give equal block ids.
+class BlockAllocator {
+ public:
+  explicit BlockAllocator(int64_t num_blocks);
+
+  // Appends `count` blocks with one holder each. ResourceExhausted takes none.
+  absl::Status Allocate(int64_t count, std::vector<int32_t>* blocks);
+  // One more holder for each block, which must be held already.
+  void Share(const std::vector<int32_t>& blocks);
+  // One holder less; without holders a block is free again.
+  void Free(const std::vector<int32_t>& blocks);
+
+  int64_t num_blocks() const { return static_cast<int64_t>(holders_.size()); }
+  int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
+  int64_t used_blocks() const { return num_blocks() - free_blocks(); }
+  int64_t holders(int32_t block) const { return holders_[static_cast<size_t>(block)]; }
+
+ private:
+  std::vector<int32_t> holders_;
+  std::vector<int32_t> free_;  // last in, first out: the block used last is warm in cache
+};
+
 // Which tokens the next forward pass computes: continuous batching with chunked prefill, first come
 // first served. Pure bookkeeping: no tensors, no clock, no threads; equal calls give equal plans.
 //
@@ -8,19 +46,6 @@
 // blocks run out, the newest sequence that holds some gives all of them back and starts over later,
 // recomputing its tokens (preemption by recompute). The oldest sequence is never preempted by
 // others, so a pool that holds one longest sequence always makes progress.
-#pragma once
-
-#include <cstdint>
-#include <map>
-#include <utility>
-#include <vector>
-
-#include "common/memory/kv_block.h"
-#include "rollout_worker/generation/block_allocator.h"
-#include "rollout_worker/generation/sequence.h"
-
-namespace tandem {
-
 struct SchedulerOptions {
   int64_t max_num_seqs = 1;
   int64_t max_num_batched_tokens = 1;

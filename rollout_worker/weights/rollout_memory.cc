@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/device/fault_flip.h"
+#include "common/base/status.h"
+#include "common/device/device_memory.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,6 @@
 #include "rollout_worker/weights/rollout_state.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "common/base/status_macros.h"
-#include "common/formats/checkpoint_dir.h"
+#include "common/base/status.h"
+#include "common/formats/hf_checkpoint.h"
 
 namespace tandem {
 

@@ -12,7 +12,6 @@
 
 #include "common/device/device.h"
 #include "common/device/ledger.h"
-#include "common/device/memory_region.h"
 #include "common/weights/layout.h"
 #include "common/weights/storage_ops.h"
 

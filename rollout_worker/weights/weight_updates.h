@@ -12,7 +12,7 @@
 #include <absl/time/time.h>
 
 #include "common/weights/pair_socket.h"
-#include "rollout_worker/weights/update_receiver.h"
+#include "rollout_worker/weights/update_transaction.h"
 
 namespace tandem {
 

@@ -15,11 +15,11 @@
 #include <fmt/format.h>
 
 #include "common/base/bounded_queue.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/device.h"
-#include "common/process/thread_pool.h"
-#include "common/weights/stored_rows.h"
-#include "rollout_worker/weights/update_receiver.h"
+#include "common/process/threads.h"
+#include "common/weights/cpu_storage_ops.h"
+#include "rollout_worker/weights/update_transaction.h"
 #include "tests/fakes/memory_weights.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "controller/store/batch_reader.h"
+#include "controller/store/batch_file.h"
 #include "tests/e2e/recovery.h"
 
 namespace tandem::testing {

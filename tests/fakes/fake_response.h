@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/workers/rollout_client.h"
 
 namespace tandem::testing {

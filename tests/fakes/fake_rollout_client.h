@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/workers/rollout_client.h"
 #include "tests/fakes/call_journal.h"
 #include "tests/fakes/fake_response.h"

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/workers/trainer_client.h"
 #include "tests/fakes/call_journal.h"
 

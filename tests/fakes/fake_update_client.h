@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/status_macros.h"
-#include "rollout_worker/weights/update_receiver.h"
-#include "trainer_worker/weight_sync/update_client.h"
+#include "common/base/status.h"
+#include "rollout_worker/weights/update_transaction.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem::testing {
 

@@ -10,9 +10,9 @@
 
 #include "common/backend/backend.h"
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/ops/cpu/packed_weight.h"
-#include "parity/forward_ops_decorator.h"
+#include "parity/op_watch.h"
 #include "tests/fakes/guarded_device.h"
 
 namespace tandem::testing {

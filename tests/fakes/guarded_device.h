@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/device.h"
 
 namespace tandem::testing {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/shared_region.h"
 #include "common/weights/layout.h"
 #include "tests/fakes/whole_tensors.h"

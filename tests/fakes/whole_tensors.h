@@ -5,7 +5,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem::testing {

@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/golden_run/tiny_run.h"
 
 namespace tandem::testing {

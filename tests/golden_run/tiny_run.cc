@@ -8,12 +8,12 @@
 
 #include "common/base/check.h"
 #include "common/device/device.h"
-#include "common/process/thread_pool.h"
-#include "controller/algorithm/grpo_advantage.h"
+#include "common/process/threads.h"
+#include "controller/algorithm/group_scores.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/support/tiny_model.h"
 #include "trainer_worker/checkpoint.h"
-#include "trainer_worker/weight_sync/shard_tensor_source.h"
+#include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem::testing {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "common/comm/solo_communicator.h"
-#include "common/device/memory_region.h"
+#include "common/comm/communicator.h"
+#include "common/device/device.h"
 #include "rollout_worker/generation/generator.h"
-#include "rollout_worker/weights/update_receiver.h"
+#include "rollout_worker/weights/update_transaction.h"
 #include "tests/support/temp_dir.h"
 #include "trainer_worker/training_session.h"
 

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "tandem/v1/rollout.grpc.pb.h"

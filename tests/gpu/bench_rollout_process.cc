@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/net/grpc_status.h"
 #include "common/net/server.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/weights/cuda/cuda_shard_ops.h"
 #include "tests/gpu/random_weights.h"
 

@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/device_group.h"
 #include "common/device/cuda/cuda_context.h"
 #include "tests/support/patience.h"

@@ -1,6 +1,6 @@
 #include "tests/gpu/gpu.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem::testing {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/add.h"
-#include "common/device/cuda/cuda_region.h"
+#include "common/device/cuda/cuda_regions.h"
 #include "tests/gpu/device_ranks.h"
 #include "tests/gpu/gpu.h"
 

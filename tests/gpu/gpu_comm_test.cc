@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/nccl_communicator.h"
 #include "tests/common/comm/cuda/lonely_host.h"
 #include "tests/gpu/device_ranks.h"

@@ -2,7 +2,7 @@
 // matrix beside this, as on a host, cannot show: the survivor must not wait for what nobody does.
 #include <signal.h>
 
-#include "common/base/failure_origin.h"
+#include "common/base/status.h"
 #include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_processes.h"
 #include "tests/gpu/gpu.h"

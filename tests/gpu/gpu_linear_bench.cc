@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/ops/cuda/linear/linear.h"
 #include "common/ops/cuda/linear/proof_kernels.h"
 #include "tests/gpu/gpu.h"

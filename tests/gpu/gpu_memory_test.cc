@@ -6,8 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/cuda_context.h"
-#include "common/device/cuda/cuda_region.h"
-#include "common/device/cuda/pinned_region.h"
+#include "common/device/cuda/cuda_regions.h"
 #include "tests/gpu/gpu.h"
 
 namespace tandem {

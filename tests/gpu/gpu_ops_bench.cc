@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/cuda_context.h"
 #include "common/ops/cuda/linear/proof_kernels.h"
 #include "common/ops/forward_ops.h"

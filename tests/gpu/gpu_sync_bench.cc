@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/weights/cuda/cuda_transport.h"
 #include "tests/gpu/bench_rollout.h"
 #include "tests/gpu/bench_shard.h"

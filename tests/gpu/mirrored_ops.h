@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/device/cuda/cuda_context.h"
-#include "parity/forward_ops_decorator.h"
+#include "parity/op_watch.h"
 
 namespace tandem::testing {
 

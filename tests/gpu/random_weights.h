@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/device/cuda/cuda_stream.h"
+#include "common/device/cuda/launch.h"
 
 namespace tandem::testing {
 

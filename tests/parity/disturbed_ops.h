@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "parity/forward_ops_decorator.h"
+#include "parity/op_watch.h"
 
 namespace tandem::testing {
 

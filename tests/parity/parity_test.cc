@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/parity/disturbed_ops.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"

@@ -4,8 +4,8 @@
 
 #include "common/base/check.h"
 #include "common/device/device.h"
-#include "common/formats/checkpoint_dir.h"
-#include "common/process/thread_pool.h"
+#include "common/formats/hf_checkpoint.h"
+#include "common/process/threads.h"
 #include "common/text/chat_template.h"
 #include "tests/support/golden.h"
 

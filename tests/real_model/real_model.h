@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/device/memory_region.h"
+#include "common/device/device.h"
 #include "common/text/tokenizer.h"
 #include "common/weights/layout.h"
 #include "rollout_worker/generation/generator.h"

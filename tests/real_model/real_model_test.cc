@@ -6,10 +6,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/comm/solo_communicator.h"
-#include "common/process/thread_pool.h"
+#include "common/comm/communicator.h"
+#include "common/process/threads.h"
 #include "common/text/chat_template.h"
-#include "common/text/stream_decoder.h"
+#include "common/text/tokenizer.h"
 #include "trainer_worker/checkpoint.h"
 #include "trainer_worker/training_session.h"
 

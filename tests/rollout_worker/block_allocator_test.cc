@@ -1,10 +1,10 @@
-#include "rollout_worker/generation/block_allocator.h"
-
 #include <algorithm>
 #include <random>
 #include <set>
 
 #include <catch2/catch.hpp>
+
+#include "rollout_worker/generation/scheduler.h"
 
 namespace tandem {
 

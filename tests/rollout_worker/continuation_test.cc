@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/rollout_worker/continuation_rig.h"
 #include "tests/support/whole_forward.h"
 

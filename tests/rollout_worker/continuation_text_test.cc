@@ -2,7 +2,7 @@
 // what is refused.
 #include <catch2/catch.hpp>
 
-#include "common/text/stream_decoder.h"
+#include "common/text/tokenizer.h"
 #include "tests/rollout_worker/continuation_rig.h"
 
 namespace tandem {

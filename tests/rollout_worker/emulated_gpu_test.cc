@@ -8,8 +8,8 @@
 
 #include "common/backend/cpu_backend.h"
 #include "common/backend/cuda_backend.h"
-#include "common/base/device_lost.h"
 #include "common/base/philox.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/lora/lora_spec.h"
 #include "tests/common/ops/cuda/linear/fake_lt.h"

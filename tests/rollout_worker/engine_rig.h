@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/weights/pair_socket.h"
 #include "rollout_worker/engine.h"
 #include "tests/fakes/whole_tensors.h"

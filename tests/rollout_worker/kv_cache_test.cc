@@ -6,7 +6,7 @@
 
 #include "common/model/weights_view.h"
 #include "common/ops/forward_ops.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/support/tiny_model.h"
 
 namespace tandem {

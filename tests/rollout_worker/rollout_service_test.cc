@@ -2,7 +2,7 @@
 
 #include "common/config/config.h"
 #include "common/net/grpc_status.h"
-#include "common/net/sample_codec.h"
+#include "common/net/worker_codec.h"
 #include "rollout_worker/worker_options.h"
 #include "tandem/v1/config.pb.h"
 #include "tests/rollout_worker/served_engine.h"

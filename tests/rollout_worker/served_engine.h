@@ -5,8 +5,8 @@
 #include <string>
 
 #include "common/net/channel.h"
-#include "common/net/sample_codec.h"
 #include "common/net/server.h"
+#include "common/net/worker_codec.h"
 #include "rollout_worker/rollout_service.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "tests/support/patience.h"

@@ -1,6 +1,6 @@
-#include "rollout_worker/generation/stop_condition.h"
-
 #include <catch2/catch.hpp>
+
+#include "rollout_worker/generation/sequence.h"
 
 namespace tandem {
 namespace {

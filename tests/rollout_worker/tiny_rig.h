@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/ledger.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "rollout_worker/generation/generator.h"
 #include "tests/support/tiny_weights.h"
 

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "controller/data/make_addition.h"
+#include "controller/data/datasets.h"
 #include "tests/support/build_folder.h"
 
 namespace tandem::testing {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
-#include "common/formats/safetensors_writer.h"
+#include "common/base/status.h"
+#include "common/formats/safetensors.h"
 
 namespace tandem::testing {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/memory/activation_bytes.h"
 #include "common/model/decoder.h"
 #include "rollout_worker/generation/kv_cache.h"

@@ -1,11 +1,11 @@
 // What ranks hold while they load, save, resume and check: their shards and a range of rows.
-#include "common/comm/solo_communicator.h"
+#include "common/comm/communicator.h"
 #include "common/device/device_memory.h"
 #include "common/memory/memory_formulas.h"
 #include "common/model_spec/row_ranges.h"
 #include "tests/support/units.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
-#include "trainer_worker/weight_sync/master_rows.h"
+#include "trainer_worker/weight_sync/reference_weights.h"
 
 namespace tandem {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/hf_checkpoint.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 
 namespace tandem {

@@ -3,9 +3,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/comm/solo_communicator.h"
+#include "common/comm/communicator.h"
 #include "common/ops/cpu/adamw.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 #include "trainer_worker/checkpoint.h"

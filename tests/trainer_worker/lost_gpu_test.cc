@@ -2,8 +2,7 @@
 #include <functional>
 
 #include "common/backend/cuda_backend.h"
-#include "common/base/device_lost.h"
-#include "common/base/failure_origin.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/net/grpc_status.h"
 #include "tests/trainer_worker/trainer_rig.h"

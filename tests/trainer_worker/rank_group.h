@@ -15,7 +15,7 @@
 
 #include "common/backend/cpu_backend.h"
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"

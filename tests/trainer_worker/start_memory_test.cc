@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/device_memory.h"
-#include "common/formats/mapped_file.h"
+#include "common/formats/files.h"
 #include "tests/support/bytes_in.h"
 #include "tests/support/units.h"
 #include "tests/trainer_worker/rank_group.h"

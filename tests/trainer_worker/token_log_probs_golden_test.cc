@@ -7,10 +7,10 @@
 #include "common/ops/backward_ops.h"
 #include "common/ops/cpu/packed_weight.h"
 #include "common/ops/forward_ops.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
-#include "trainer_worker/forward_backward/sum_pi_squared.h"
+#include "trainer_worker/forward_backward/layer_loop.h"
 #include "trainer_worker/losses/token_losses.h"
 
 namespace tandem {

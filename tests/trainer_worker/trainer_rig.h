@@ -10,8 +10,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
-#include "rollout_worker/weights/update_receiver.h"
+#include "common/base/status.h"
+#include "rollout_worker/weights/update_transaction.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"

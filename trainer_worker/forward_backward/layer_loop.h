@@ -1,9 +1,9 @@
-// The forward and backward pass of one micro-batch, layer by layer: gather a layer's weights, run
-// it while the next layer's are gathered, let them go; in backward gather again, run the layer's
-// forward again where its activations were not kept, and sum its gradients over the ranks, on a GPU
-// while the layer before it computes.
+// Σ π(v)² over the vocabulary, which the optimal token baseline needs (verl: sum_pi_squared),
+// without an op of its own: at half the temperature every x = logit / T is exactly twice as large,
+// so that that row's statistics hold Σ exp(2x).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -11,14 +11,59 @@
 #include <absl/status/statusor.h>
 
 #include "common/device/device.h"
+#include "common/memory/activation_bytes.h"
+#include "common/model/activations.h"
 #include "common/model/decoder.h"
+#include "common/model_spec/model_spec.h"
 #include "common/ops/adapter_dropout.h"
-#include "trainer_worker/forward_backward/micro_batch_buffers.h"
+#include "common/ops/ops_types.h"
 #include "trainer_worker/forward_backward/packing.h"
 #include "trainer_worker/layers/gathered_layers.h"
 #include "trainer_worker/layers/gradient_accumulator.h"
 
 namespace tandem {
+
+// `at_half` is of the same row at T / 2 (RowStats of ForwardOps::TokenLogProbs). In (0, 1].
+inline float SumPiSquared(const RowStats& at, const RowStats& at_half) {
+  const double sum = at.sum;
+  return static_cast<float>(static_cast<double>(at_half.sum) / (sum * sum));
+}
+
+// Half of each temperature; 0 is read as 1, as by the op.
+inline std::vector<float> HalfTemperatures(const std::vector<float>& temperatures) {
+  std::vector<float> halves;
+  halves.reserve(temperatures.size());
+  for (const float t : temperatures) halves.push_back(t == 0.0f ? 0.5f : 0.5f * t);
+  return halves;
+}
+
+// Where a micro-batch's activations, gradients of activations and keys and values lie: one block of
+// memory, placed anew for each micro-batch.
+
+BatchShape ShapeOf(const PackedBatch& batch);
+// Blocks of a sequence's own: all of them, but for the full ones of a shared prompt.
+int64_t OwnBlocks(const PackedBatch::Sequence& sequence);
+
+struct MicroBatchBuffers {
+  std::vector<Matrix> residuals;         // input of each layer, then the last output; 2 if kNothing
+  std::vector<LayerActivations> layers;  // one per layer with kEverything, else one
+  KvLayer kv;                            // one layer's, used by each in turn
+  Matrix scored_residual, scored_hidden;  // [scored, hidden]: before and after the final norm
+  // Only for backward:
+  BackwardScratch scratch;
+  FloatMatrix dresidual;         // [rows, hidden]
+  Matrix scored_dhidden;         // [scored, hidden]
+  FloatMatrix scored_dresidual;  // [scored, hidden]
+};
+
+// Places the buffers in memory of PlaceMicroBatch(...).end bytes (activation_bytes.h) at `base`.
+MicroBatchBuffers PlaceMicroBatch(
+    const ModelSpec& spec, DType dtype, const BatchShape& shape, Keep keep, std::byte* base);
+
+// The forward and backward pass of one micro-batch, layer by layer: gather a layer's weights, run
+// it while the next layer's are gathered, let them go; in backward gather again, run the layer's
+// forward again where its activations were not kept, and sum its gradients over the ranks, on a GPU
+// while the layer before it computes.
 
 // Log-probs (at the sample's temperature) and entropies of the scored rows of a micro-batch.
 struct TokenScores {

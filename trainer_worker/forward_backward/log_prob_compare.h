@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/rollout_correction/probability_comparison.h"
+#include "common/rollout_correction/off_policy_metrics.h"
 #include "common/types/sample.h"
 #include "trainer_worker/forward_backward/packing.h"
 

@@ -5,14 +5,12 @@
 #include <absl/time/clock.h>
 #include <absl/time/time.h>
 
-#include "common/base/status_macros.h"
-#include "common/comm/agreement.h"
-#include "common/types/finite_log_probs.h"
-#include "trainer_worker/forward_backward/batch_selection.h"
-#include "trainer_worker/forward_backward/dropout_keys.h"
-#include "trainer_worker/forward_backward/fresh_ratios.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
+#include "common/types/response_tokens.h"
 #include "trainer_worker/forward_backward/loss_totals.h"
-#include "trainer_worker/forward_backward/stale_tokens.h"
+#include "trainer_worker/forward_backward/packing.h"
+#include "trainer_worker/forward_backward/ratio_checks.h"
 #include "trainer_worker/forward_backward/token_inputs.h"
 #include "trainer_worker/losses/bypass_loss.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
-#include "trainer_worker/shard/give_back.h"
+#include "trainer_worker/shard/shard_array.h"
 
 namespace tandem {
 

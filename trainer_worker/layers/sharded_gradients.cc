@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/memory/worker_memory.h"
-#include "trainer_worker/shard/give_back.h"
+#include "trainer_worker/shard/shard_array.h"
 
 namespace tandem {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <span>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/rollout_correction/rollout_correction.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "common/rollout_correction/rollout_correction_options.h"
+#include "common/rollout_correction/rollout_correction.h"
 
 namespace tandem {
 

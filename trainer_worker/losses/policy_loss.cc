@@ -5,7 +5,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "trainer_worker/losses/bypass_loss.h"
 #include "trainer_worker/losses/fixed_math.h"
 #include "trainer_worker/losses/policy_loss_kind.h"

@@ -1,6 +1,6 @@
 #include "trainer_worker/losses/policy_loss_kind.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "trainer_worker/losses/fixed_math.h"
 
 namespace tandem {

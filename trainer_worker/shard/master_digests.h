@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "common/comm/communicator.h"
 #include "common/weights/digest.h"
 #include "common/weights/shard_ops.h"
 #include "trainer_worker/shard/shard_plan.h"
+#include "trainer_worker/shard/weight_rows.h"
 
 namespace tandem {
 
@@ -36,5 +38,19 @@ class MasterDigests {
   const DType dtype_;
   std::vector<DigestRun> runs_;  // of this rank's piece of each of plan_->tensors()
 };
+
+// Digests of a policy's tensors from rows that are made for nothing else.
+
+// Room for a range of rows of any of the plan's tensors in fp32: on a GPU, which is waited for
+// after each, of a larger one.
+int64_t PieceDigestScratchBytes(const ShardPlan& plan, const Device& device);
+
+// Takes this rank's rows of one tensor, made in `scratch` by as many as fit. Errors as CopyRows and
+// MasterDigests::Take.
+absl::Status DigestPiece(PolicyRows& policy,
+                         size_t tensor,
+                         ShardOps& ops,
+                         const MemoryRegion& scratch,
+                         MasterDigests& digests);
 
 }  // namespace tandem

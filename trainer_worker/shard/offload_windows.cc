@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/device.h"
 #include "common/process/cores.h"
 #include "trainer_worker/shard/shard_plan.h"

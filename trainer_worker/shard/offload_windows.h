@@ -13,10 +13,9 @@
 #include <absl/status/statusor.h>
 
 #include "common/base/bounded_queue.h"
+#include "common/device/device.h"
 #include "common/device/file_region.h"
-#include "common/device/memory_region.h"
-#include "common/device/offload_stream.h"
-#include "common/process/named_thread.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-// A rank's shard of adapters from nothing, from PEFT's files and to them.
+// The adapters that training starts with.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,20 @@
 #include <absl/status/status.h>
 
 #include "common/comm/communicator.h"
-#include "common/formats/peft/check_files.h"
+#include "common/formats/peft/peft_adapter.h"
 #include "common/formats/training_state.h"
 #include "trainer_worker/trained_weights/merged_lora.h"
 
 namespace tandem {
+
+// `count` elements of A [rank, in], from element `first` in row-major order: Kaiming-uniform with
+// a = sqrt(5) (He et al. 2015, as PEFT and nn.Linear), which is U(-1/sqrt(in), 1/sqrt(in)). Each is
+// a function of (seed, tensor, element), whoever computes it; `tensor` is LoraTarget::tensor. B
+// begins as zeros, so that the first merged weight is the base.
+void InitialLoraA(
+    uint64_t seed, int64_t tensor, int64_t in, int64_t first, int64_t count, float* out);
+
+// A rank's shard of adapters from nothing, from PEFT's files and to them.
 
 // Fills the masters with what training begins with: A Kaiming-uniform by (seed, tensor, element),
 // whatever the number of ranks, B zero.

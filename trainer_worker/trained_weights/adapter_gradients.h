@@ -1,7 +1,5 @@
-// From full gradients of merged weights to those of adapters: of W' = W + s B A,
-//   dB = s dW' Aᵀ,  dA = s Bᵀ dW',
-// straight through the rounding of W' (Hu et al., arXiv 2106.09685, section 4.1). The base has no
-// gradients: one layer's are in memory at a time, and are not summed over ranks.
+// Where full gradients of adapters add up on a rank until the mini-batch ends: the shard's own with
+// a single rank, else memory for all of them, summed over ranks once.
 #pragma once
 
 #include <memory>
@@ -12,9 +10,37 @@
 #include "common/comm/ordered_communicator.h"
 #include "trainer_worker/layers/gradient_accumulator.h"
 #include "trainer_worker/trained_weights/merged_lora.h"
-#include "trainer_worker/trained_weights/rank_sums.h"
 
 namespace tandem {
+
+// Not thread-safe.
+class RankSums {
+ public:
+  // All pointers outlive the object, only `communicator` may end before it.
+  static absl::StatusOr<std::unique_ptr<RankSums>> Create(LoraWeights* weights,
+                                                          OrderedCommunicator* communicator,
+                                                          Ledger* ledger);
+  // Takes the memory if it is not held; all zero. The shard's own are its owner's to zero.
+  absl::Status Begin();
+  // Of a matrix of spec().targets[target], dense.
+  float* Of(size_t target, LoraMatrix matrix) const;
+  // Collective: the sums over ranks go to the shard's gradients.
+  absl::Status Finish();
+  absl::Status Release();
+
+ private:
+  RankSums(LoraWeights* weights, OrderedCommunicator* communicator)
+      : weights_(weights), communicator_(communicator) {}
+
+  LoraWeights* const weights_;
+  OrderedCommunicator* const communicator_;
+  std::unique_ptr<MemoryRegion> sums_;  // null with a single rank
+};
+
+// From full gradients of merged weights to those of adapters: of W' = W + s B A,
+//   dB = s dW' Aᵀ,  dA = s Bᵀ dW',
+// straight through the rounding of W' (Hu et al., arXiv 2106.09685, section 4.1). The base has no
+// gradients: one layer's are in memory at a time, and are not summed over ranks.
 
 // The adapters' gradients of all micro-batches add up in fp32 on each rank, in their order, and are
 // summed over ranks once, at the end. Not thread-safe.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
 
 namespace tandem {

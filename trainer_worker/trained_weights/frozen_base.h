@@ -7,7 +7,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/hf_checkpoint.h"
 #include "trainer_worker/shard/parameter_shard.h"
 #include "trainer_worker/shard/shard_array.h"
 #include "trainer_worker/shard/weight_rows.h"

@@ -2,11 +2,11 @@
 
 #include <string_view>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/lora/merge.h"
 #include "common/model_spec/row_ranges.h"
-#include "common/types/element_convert.h"
-#include "trainer_worker/shard/host_staging.h"
+#include "common/types/tensor_view.h"
+#include "trainer_worker/shard/shard_array.h"
 
 namespace tandem {
 namespace {

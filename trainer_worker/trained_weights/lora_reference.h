@@ -8,9 +8,9 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/hf_checkpoint.h"
 #include "common/formats/peft/peft_adapter.h"
-#include "trainer_worker/shard/host_staging.h"
+#include "trainer_worker/shard/shard_array.h"
 #include "trainer_worker/trained_weights/merged_lora.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 

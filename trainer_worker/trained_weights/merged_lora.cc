@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/status_macros.h"
-#include "common/comm/agreement.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "common/lora/merge.h"
-#include "trainer_worker/shard/piece_digest.h"
+#include "trainer_worker/shard/master_digests.h"
 
 namespace tandem {
 namespace {

@@ -17,7 +17,7 @@
 #include "common/lora/lora_spec.h"
 #include "trainer_worker/shard/parameter_shard.h"
 #include "trainer_worker/trained_weights/frozen_base.h"
-#include "trainer_worker/weight_sync/lora_tensor_source.h"
+#include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
 

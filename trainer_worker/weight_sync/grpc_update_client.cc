@@ -6,9 +6,8 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "common/base/failure_origin.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"

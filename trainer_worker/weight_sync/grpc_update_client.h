@@ -10,8 +10,8 @@
 #include <absl/time/time.h>
 #include <grpcpp/channel.h>
 
-#include "trainer_worker/weight_sync/update_client.h"
 #include "trainer_worker/weight_sync/weight_check.h"
+#include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {
 

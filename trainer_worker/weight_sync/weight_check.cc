@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
 
 namespace tandem {

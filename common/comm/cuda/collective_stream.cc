@@ -1,6 +1,6 @@
 #include "common/comm/cuda/collective_stream.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "common/comm/cuda/nccl_communicator.h"
 #include "common/comm/cuda/staged_communicator.h"
-#include "common/comm/solo_communicator.h"
 
 namespace tandem {
 namespace {

@@ -10,7 +10,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/device/cuda/cuda_stream.h"
+#include "common/device/cuda/launch.h"
 
 struct ncclComm;
 

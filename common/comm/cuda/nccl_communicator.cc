@@ -4,12 +4,11 @@
 #include <numeric>
 #include <utility>
 
-#include "common/base/device_lost.h"
-#include "common/base/status_macros.h"
-#include "common/comm/call_signature.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/add.h"
+#include "common/comm/shared_memory_communicator.h"
 #include "common/comm/sum_rounds.h"
-#include "common/device/cuda/poll.h"
+#include "common/device/cuda/cuda_api.h"
 
 namespace tandem {
 namespace {

@@ -18,9 +18,9 @@
 #include <absl/time/time.h>
 
 #include "common/base/clock.h"
+#include "common/comm/communicator.h"
 #include "common/comm/cuda/collective_stream.h"
 #include "common/comm/cuda/nccl_api.h"
-#include "common/comm/host_group.h"
 
 namespace tandem {
 

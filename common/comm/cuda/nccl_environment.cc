@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/nccl_api.h"
 
 namespace tandem {

@@ -2,7 +2,7 @@
 
 #include <nccl.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/nccl_api.h"
 #include "common/device/cuda/library_search.h"
 

@@ -1,5 +1,5 @@
 // Linked where the build found no nccl.h.
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/nccl_api.h"
 
 namespace tandem {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/sum_rounds.h"
-#include "common/device/cuda/poll.h"
+#include "common/device/cuda/cuda_api.h"
 
 namespace tandem {
 namespace {

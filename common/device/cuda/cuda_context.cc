@@ -4,10 +4,9 @@
 #include <cstring>
 
 #include "common/base/check.h"
-#include "common/base/device_lost.h"
 #include "common/base/log.h"
-#include "common/base/round_up.h"
-#include "common/base/status_macros.h"
+#include "common/base/numeric.h"
+#include "common/base/status.h"
 #include "common/memory/cuda_scratch.h"
 
 namespace tandem {

@@ -1,17 +1,54 @@
-// Device memory whose addresses outlive its pages: the driver's virtual memory calls, over a table
-// of its functions (which a test can fill with its own). Needs CUDA's headers.
+// The functions of the CUDA driver that the CUDA runtime has no counterpart for, looked up when a
+// GPU is first used: programs start on machines without a driver. Needs CUDA's headers.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <cuda.h>
+#include <cudaTypedefs.h>
 
 #include "common/device/cuda/cuda_api.h"
-#include "common/device/cuda/driver_table.h"
 
 namespace tandem {
+
+// A driver's function by its name without a version suffix, as it was in CUDA `version` (1000 major
+// + 10 minor); null: the driver has none.
+using DriverLookup = std::function<void*(const char* name, int version)>;
+
+// The suffix of each type is the version whose signature is meant.
+struct DriverTable {
+  // FailedPrecondition names all functions that are missing.
+  static absl::StatusOr<DriverTable> Load(const DriverLookup& lookup);
+
+  PFN_cuGetErrorName_v6000 GetErrorName = nullptr;
+  PFN_cuGetErrorString_v6000 GetErrorString = nullptr;
+  PFN_cuDeviceGet_v2000 DeviceGet = nullptr;
+  PFN_cuDeviceGetAttribute_v2000 DeviceGetAttribute = nullptr;
+  PFN_cuDeviceGetUuid_v11040 DeviceGetUuid = nullptr;
+  PFN_cuCtxGetDevice_v2000 CtxGetDevice = nullptr;
+  PFN_cuMemGetAllocationGranularity_v10020 MemGetAllocationGranularity = nullptr;
+  PFN_cuMemAddressReserve_v10020 MemAddressReserve = nullptr;
+  PFN_cuMemAddressFree_v10020 MemAddressFree = nullptr;
+  PFN_cuMemCreate_v10020 MemCreate = nullptr;
+  PFN_cuMemRelease_v10020 MemRelease = nullptr;
+  PFN_cuMemMap_v10020 MemMap = nullptr;
+  PFN_cuMemUnmap_v10020 MemUnmap = nullptr;
+  PFN_cuMemSetAccess_v10020 MemSetAccess = nullptr;
+
+  // OK for CUDA_SUCCESS; otherwise names the call and the driver's error.
+  absl::Status Check(CUresult result, const std::string& call) const;
+};
+
+// The machine's driver, through the runtime.
+void* LookUpInDriver(const char* name, int version);
+
+// Device memory whose addresses outlive its pages: the driver's virtual memory calls, over a table
+// of its functions (which a test can fill with its own). Needs CUDA's headers.
 
 // CudaApi says what the methods promise. Thread-safe; of the calling thread's device.
 class DriverMemory {

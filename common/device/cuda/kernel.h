@@ -15,8 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/device/cuda/cuda_stream.h"
-#include "common/device/cuda/launch_shape.h"
+#include "common/device/cuda/launch.h"
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>

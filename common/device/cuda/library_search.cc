@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/cuda_api.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/formats/gguf/gguf.h"
+#include "common/formats/gguf/gguf_file.h"
 #include "common/model_spec/model_spec.h"
 
 namespace tandem {

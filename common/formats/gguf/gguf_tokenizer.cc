@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

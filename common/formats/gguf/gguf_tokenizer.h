@@ -7,7 +7,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/formats/gguf/gguf.h"
+#include "common/formats/gguf/gguf_file.h"
 
 namespace tandem {
 

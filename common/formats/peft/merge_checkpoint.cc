@@ -7,10 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
-#include "common/formats/checkpoint_dir.h"
-#include "common/formats/hf_export.h"
+#include "common/base/status.h"
+#include "common/formats/files.h"
+#include "common/formats/hf_checkpoint.h"
 #include "common/formats/peft/peft_adapter.h"
 #include "common/model_spec/row_ranges.h"
 

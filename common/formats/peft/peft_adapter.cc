@@ -2,13 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 
-#include "common/base/status_macros.h"
-#include "common/formats/atomic_file.h"
-#include "common/formats/peft/peft_names.h"
-#include "common/types/element_convert.h"
+#include <absl/strings/match.h>
+#include <absl/strings/str_replace.h>
+#include <absl/strings/strip.h>
+#include <fmt/format.h>
+
+#include "common/base/status.h"
+#include "common/formats/files.h"
+#include "common/types/tensor_view.h"
 
 namespace tandem {
 namespace {
@@ -242,6 +248,74 @@ absl::Status PeftAdapterWriter::WriteRows(
 absl::Status PeftAdapterWriter::Finish() {
   TANDEM_RETURN_IF_ERROR(writer_->Finish());
   return WriteFileAtomically(dir_ + "/" + kAdapterConfigFile, config_);
+}
+
+namespace {
+
+std::string WithoutWrapping(const std::string& name) {
+  absl::string_view rest = name;
+  if (!absl::ConsumePrefix(&rest, "base_model.model.")) absl::ConsumePrefix(&rest, "base_model.");
+  return absl::StrReplaceAll(rest, {{".base_layer.", "."}});
+}
+
+}  // namespace
+
+std::optional<PeftTensorName> ParsePeftTensorName(const std::string& name) {
+  const std::string plain = WithoutWrapping(name);
+  absl::string_view rest = plain;
+  if (!absl::ConsumeSuffix(&rest, ".weight")) return std::nullopt;
+  absl::ConsumeSuffix(&rest, ".default");
+  PeftTensorName parsed;
+  if (absl::ConsumeSuffix(&rest, ".lora_A")) {
+    parsed.matrix = LoraMatrix::kA;
+  } else if (absl::ConsumeSuffix(&rest, ".lora_B")) {
+    parsed.matrix = LoraMatrix::kB;
+  } else {
+    return std::nullopt;
+  }
+  parsed.module = std::string(rest);
+  return parsed;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Has(const fs::path& directory, const char* file) {
+  std::error_code ignored;
+  return fs::exists(directory / file, ignored);
+}
+
+}  // namespace
+
+absl::StatusOr<LoraCheckFiles> FindLoraCheckFiles(const std::string& directory, bool merged) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "weights cannot be compared with {}: there is no such directory", directory);
+  }
+  if (Has(directory, "adapter_config.json")) return LoraCheckFiles{.adapter = directory};
+  // A model that lacks its weights is damaged, not absent.
+  const bool model = Has(directory, "config.json") || Has(directory, "model.safetensors") ||
+                     Has(directory, "model.safetensors.index.json");
+  if (model && merged) return LoraCheckFiles{.model = directory};
+  const fs::path adapter = fs::path(directory) / kAdapterFolder;
+  if (Has(adapter, "adapter_config.json")) return LoraCheckFiles{.adapter = adapter.string()};
+  if (model) {
+    return InvalidArgument(
+        "weights cannot be compared with {}: it has a model and no {}, and with "
+        "model.lora.merge=false rollouts hold adapters beside the base, which merged weights do "
+        "not tell: name a checkpoint with {}, or an adapter",
+        directory, kAdapterFolder, kAdapterFolder);
+  }
+  return MakeStatus(absl::StatusCode::kNotFound,
+                    "weights cannot be compared with {}: it has neither model.safetensors nor {}",
+                    directory, kAdapterFolder);
+}
+
+std::string LoraCheckText(const LoraCheckFiles& files, const std::string& model_dir) {
+  if (files.adapter.empty()) return files.model;
+  return fmt::format("{} with the adapter of {}", model_dir, files.adapter);
 }
 
 }  // namespace tandem

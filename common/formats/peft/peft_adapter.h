@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 #include "common/formats/peft/peft_config.h"
 #include "common/formats/safetensors.h"
-#include "common/formats/safetensors_writer.h"
+#include "common/lora/lora_spec.h"
 
 namespace tandem {
 
@@ -82,5 +83,35 @@ class PeftAdapterWriter {
   std::string config_;
   std::unique_ptr<SafetensorsWriter> writer_;
 };
+
+// How PEFT spells tensors, in a model that carries adapters and in an adapter's file.
+struct PeftTensorName {
+  std::string module;  // HF spelling
+  LoraMatrix matrix = LoraMatrix::kA;
+};
+
+// Takes "base_model.model.<module>.lora_A.weight" apart; the prefix may be missing, and the name
+// "default" of the adapter may stand before ".weight". Nothing for any other name.
+std::optional<PeftTensorName> ParsePeftTensorName(const std::string& name);
+
+// What a weight check under LoRA reads of a directory that it is told to compare with.
+
+// Beside a checkpoint's training state: the adapters, as PEFT writes them.
+inline constexpr char kAdapterFolder[] = "lora_adapter";
+
+// One of the two is empty.
+struct LoraCheckFiles {
+  std::string model;    // its weights, adapters merged into them
+  std::string adapter;  // what it adds to the base on disk (model.path)
+};
+
+// `directory` is an adapter, a Hugging Face model, or a checkpoint, which may have both: where
+// rollouts hold merged weights (`merged`) the model is taken, else the adapter. Looks for files,
+// opens none. NotFound: there is no such directory, or neither in it. InvalidArgument: a model
+// alone, where rollouts hold adapters beside the base.
+absl::StatusOr<LoraCheckFiles> FindLoraCheckFiles(const std::string& directory, bool merged);
+
+// The same in words, for reports: "DIR", or "MODEL_DIR with the adapter of DIR".
+std::string LoraCheckText(const LoraCheckFiles& files, const std::string& model_dir);
 
 }  // namespace tandem

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/ops/adamw_arrays.h"
-#include "common/process/thread_pool.h"
+#include "common/ops/ops_types.h"
+#include "common/process/threads.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {

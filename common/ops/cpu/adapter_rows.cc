@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/memory/packed_bytes.h"
+#include "common/memory/op_sizes.h"
 #include "common/ops/cpu/dropped_rows.h"
 #include "common/ops/cpu/gemm_driver.h"
 

@@ -6,7 +6,7 @@
 #include "common/ops/cpu/kernels/kernel_set.h"
 #include "common/ops/cpu/workspace.h"
 #include "common/ops/ops_types.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/ops/kv_layout.h"
+#include "common/ops/numerics_layout.h"
 
 namespace tandem {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/ops/cpu/forward_ops.h"
-#include "common/ops/kv_layout.h"
+#include "common/ops/numerics_layout.h"
 
 namespace tandem {
 namespace {

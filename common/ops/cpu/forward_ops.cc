@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/ops/cpu/adapter_rows.h"
 #include "common/ops/cpu/gemm_driver.h"
 #include "common/ops/cpu/kernels/isa.h"

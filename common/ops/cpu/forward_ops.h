@@ -11,7 +11,7 @@
 #include "common/ops/cpu/sample_row.h"
 #include "common/ops/cpu/workspace.h"
 #include "common/ops/forward_ops.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/memory/packed_bytes.h"
+#include "common/memory/op_sizes.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "common/device/cuda/cuda_stream.h"
+#include "common/device/cuda/launch.h"
 #include "common/memory/cuda_scratch.h"
-#include "common/ops/adamw_arrays.h"
+#include "common/ops/ops_types.h"
 
 namespace tandem {
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "common/memory/rank_rows.h"
-#include "common/memory/scratch_slots.h"
+#include "common/memory/cuda_scratch.h"
 
 namespace tandem {
 namespace {

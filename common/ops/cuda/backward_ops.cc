@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/round_up.h"
-#include "common/base/status_macros.h"
-#include "common/memory/scratch_slots.h"
+#include "common/base/numeric.h"
+#include "common/base/status.h"
+#include "common/memory/cuda_scratch.h"
 #include "common/ops/cuda/forward_ops.h"
 
 namespace tandem {

@@ -9,10 +9,9 @@
 #include "common/ops/backward_ops.h"
 #include "common/ops/cuda/adapters.h"
 #include "common/ops/cuda/attention/attention.h"
-#include "common/ops/cuda/backward_rows.h"
-#include "common/ops/cuda/linear/head_groups.h"
 #include "common/ops/cuda/linear/linear.h"
 #include "common/ops/cuda/logits.h"
+#include "common/ops/cuda/rows.h"
 
 namespace tandem {
 

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/device/cuda/cuda_stream.h"
+#include "common/device/cuda/launch.h"
 #include "common/memory/cuda_scratch.h"
 #include "common/ops/ops_types.h"
 

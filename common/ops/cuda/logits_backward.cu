@@ -1,6 +1,6 @@
 #include "common/ops/cuda/element_math.h"
 #include "common/ops/cuda/logits.h"
-#include "common/ops/cuda/word_grid.h"
+#include "common/ops/cuda/row_shape.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,6 @@
 #include "common/ops/cuda/element_math.h"
+#include "common/ops/cuda/row_shape.h"
 #include "common/ops/cuda/rows.h"
-#include "common/ops/cuda/word_grid.h"
 
 namespace tandem {
 namespace {

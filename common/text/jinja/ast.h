@@ -10,7 +10,7 @@
 
 #include <absl/status/statusor.h>
 
-#include "common/text/jinja/value/arithmetic.h"
+#include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/value.h"
 
 namespace tandem::jinja {

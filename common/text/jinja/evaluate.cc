@@ -1,9 +1,9 @@
 // How expressions evaluate.
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/text/jinja/ast.h"
-#include "common/text/jinja/frame.h"
-#include "common/text/jinja/registry.h"
-#include "common/text/jinja/value/compare.h"
+#include "common/text/jinja/builtins.h"
+#include "common/text/jinja/render.h"
+#include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/print.h"
 #include "common/text/jinja/value/subscript.h"
 

@@ -38,4 +38,9 @@ struct Token {
 // string, or a character that starts no token; the message has the line.
 absl::StatusOr<std::vector<Token>> Tokenize(const std::string& source);
 
+// The tokens inside tags.
+
+// The token at `pos`, which moves behind it. The caller skips white space and sets the line.
+absl::StatusOr<Token> NextExpressionToken(const std::string& source, size_t& pos);
+
 }  // namespace tandem::jinja

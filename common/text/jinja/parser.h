@@ -1,4 +1,4 @@
-// Tokens into a tree.
+// Counts nesting while a parser function runs.
 #pragma once
 
 #include <set>
@@ -11,6 +11,22 @@
 #include "common/text/jinja/lexer.h"
 
 namespace tandem::jinja {
+
+inline constexpr int kMaxNesting = 200;
+
+class DepthGuard {
+ public:
+  explicit DepthGuard(int& depth) : depth_(depth) { ++depth_; }
+  ~DepthGuard() { --depth_; }
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
+  bool too_deep() const { return depth_ > kMaxNesting; }
+
+ private:
+  int& depth_;
+};
+
+// Tokens into a tree.
 
 // InvalidArgument with the line: a syntax error, or a tag that is not supported (include, import,
 // extends, autoescape).

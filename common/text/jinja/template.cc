@@ -1,10 +1,9 @@
 #include "common/text/jinja/template.h"
 
-#include "common/base/status_macros.h"
-#include "common/text/jinja/frame.h"
+#include "common/base/status.h"
+#include "common/text/jinja/builtins.h"
 #include "common/text/jinja/parser.h"
-#include "common/text/jinja/registry.h"
-#include "common/text/jinja/render_body.h"
+#include "common/text/jinja/render.h"
 #include "common/text/jinja/value/print.h"
 
 namespace tandem::jinja {

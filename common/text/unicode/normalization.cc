@@ -5,7 +5,7 @@
 #include <iterator>
 #include <unordered_map>
 
-#include "common/text/unicode/code_point_run.h"
+#include "common/text/unicode/properties.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem {

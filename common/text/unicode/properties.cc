@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <iterator>
 
-#include "common/text/unicode/code_point_run.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem {

@@ -1,5 +1,5 @@
 #include "common/ops/cuda/element_math.h"
-#include "common/weights/cuda/adapter_kernels.h"
+#include "common/weights/cuda/weight_pass.h"
 
 namespace tandem {
 namespace {

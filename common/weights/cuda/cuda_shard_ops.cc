@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/round_up.h"
-#include "common/base/status_macros.h"
+#include "common/base/numeric.h"
+#include "common/base/status.h"
 #include "common/lora/lora_gradients.h"
 #include "common/lora/merge.h"
 #include "common/ops/cuda/adamw.h"
-#include "common/weights/cuda/adapter_kernels.h"
+#include "common/weights/cuda/weight_pass.h"
 #include "common/weights/cuda/weight_runs.h"
 
 namespace tandem {

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/weights/cuda/weight_runs.h"
-#include "common/weights/padding.h"
+#include "common/weights/layout.h"
 
 namespace tandem {
 namespace {

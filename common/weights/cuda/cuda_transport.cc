@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/weights/cuda/ipc_slots.h"
 #include "common/weights/cuda/pinned_slots.h"
-#include "common/weights/transport.h"
+#include "common/weights/weight_transport.h"
 
 namespace tandem {
 

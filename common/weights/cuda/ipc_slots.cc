@@ -1,16 +1,45 @@
 #include "common/weights/cuda/ipc_slots.h"
 
+#include <cstring>
 #include <utility>
 
 #include <absl/time/clock.h>
 
-#include "common/base/failure_origin.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/round_up.h"
-#include "common/base/status_macros.h"
-#include "common/weights/cuda/await_partner.h"
+#include "common/base/numeric.h"
+#include "common/base/status.h"
+#include "common/device/cuda/cuda_api.h"
 
 namespace tandem {
+
+absl::Status AwaitPartner(CudaApi& api,
+                          CudaEvent event,
+                          const PairLink& link,
+                          const PartnerWork& work) {
+  Clock& clock = RealClock();
+  const auto happened = [&] { return api.HasHappened(event); };
+  const auto look = [&] {
+    return link.closed() ? absl::UnavailableError("no answer") : absl::OkStatus();
+  };
+  const absl::Status waited = PollUntil(clock, clock.Now() + link.timeout, happened, look);
+  if (waited.ok()) return waited;
+  if (link.closed()) {
+    return MakeStatus(absl::StatusCode::kUnavailable,
+                      "the {} died before its GPU {} ({}): its log has the reason, and {}",
+                      work.partner, work.what, std::string(waited.message()), work.remedy);
+  }
+  if (!absl::IsDeadlineExceeded(waited)) {
+    return Annotate(waited,
+                    fmt::format("waiting until the {}'s GPU has {}", work.partner, work.what));
+  }
+  return MakeStatus(
+      absl::StatusCode::kDeadlineExceeded,
+      "the {}'s GPU has not {} within {}: look at its log, and at nvidia-smi for work "
+      "that hangs",
+      work.partner, work.what, absl::FormatDuration(link.timeout));
+}
+
 namespace {
 
 // A legacy handle opens the whole of the driver's allocation that an address lies in, and the
@@ -241,6 +270,57 @@ std::unique_ptr<SlotMemory> IpcSlotsOf(CudaContext* context,
                                        std::shared_ptr<IpcMapping> mapping,
                                        const SlotShape& shape) {
   return std::make_unique<OpenedIpcSlots>(context, std::move(mapping), shape);
+}
+
+namespace {
+
+constexpr size_t kUuidBytes = 32;
+
+struct Fixed {
+  int64_t mapping = 0;
+  int64_t lasting = 0;
+  int64_t slots = 0;
+  char uuid[kUuidBytes] = {};
+  CudaIpcHandle memory;
+};
+
+}  // namespace
+
+std::string IpcPayload::ToBytes() const {
+  Fixed fixed = {mapping, lasting ? 1 : 0, static_cast<int64_t>(filled.size()), {}, memory};
+  memcpy(fixed.uuid, uuid.data(), std::min(uuid.size(), kUuidBytes));
+  std::string bytes(reinterpret_cast<const char*>(&fixed), sizeof(fixed));
+  for (const auto* events : {&filled, &drained}) {
+    for (const CudaIpcHandle& event : *events) {
+      bytes.append(reinterpret_cast<const char*>(event.bytes.data()), event.bytes.size());
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<IpcPayload> IpcPayload::FromBytes(const std::string& bytes) {
+  Fixed fixed;
+  constexpr size_t kHandle = sizeof(CudaIpcHandle);
+  if (bytes.size() >= sizeof(fixed)) memcpy(&fixed, bytes.data(), sizeof(fixed));
+  const size_t events = bytes.size() < sizeof(fixed) ? 0 : (bytes.size() - sizeof(fixed)) / kHandle;
+  if (fixed.slots < 1 || bytes.size() != sizeof(fixed) + events * kHandle ||
+      events != 2 * static_cast<size_t>(fixed.slots)) {
+    return InvalidArgument("{} bytes are no handle of slots on a GPU", bytes.size());
+  }
+  IpcPayload payload;
+  payload.mapping = fixed.mapping;
+  payload.lasting = fixed.lasting != 0;
+  payload.uuid.assign(fixed.uuid, strnlen(fixed.uuid, kUuidBytes));
+  payload.memory = fixed.memory;
+  const char* at = bytes.data() + sizeof(fixed);
+  for (auto* handles : {&payload.filled, &payload.drained}) {
+    handles->resize(static_cast<size_t>(fixed.slots));
+    for (CudaIpcHandle& handle : *handles) {
+      memcpy(handle.bytes.data(), at, kHandle);
+      at += kHandle;
+    }
+  }
+  return payload;
 }
 
 }  // namespace tandem

@@ -1,10 +1,4 @@
-// Slots in a GPU's memory that the consumer opens by the driver's handles (legacy CUDA IPC), and
-// the events that order both sides' work: "filled" of every slot is recorded by the producer,
-// "drained" by the consumer. The producer makes both, so that they outlive a consumer that dies. A
-// side goes on once the other's event has happened (await_partner.h): given up for that is that a
-// stream waits by itself while its host is already further; the other slot's work goes on
-// meanwhile. A handle opens a whole block of the driver's, so that slots take whole blocks of 2
-// MiB.
+// Waiting for what the other process of a pair has put on its device.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +6,40 @@
 #include <string>
 #include <vector>
 
+#include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/device/cuda/cuda_api.h"
 #include "common/device/cuda/cuda_context.h"
+#include "common/weights/pair_link.h"
 #include "common/weights/weight_transport.h"
 
 namespace tandem {
+
+// In the words of an error: "the rollout died before its GPU read slot 1".
+struct PartnerWork {
+  const char* partner;  // who does it
+  std::string what;     // in the past tense
+  const char* remedy;   // where it is dead
+};
+
+// Waits until `event`, which the partner records, has happened: mostly it has. It does so on the
+// host, and no stream waits for such an event: the manual does not say what becomes of one whose
+// process is killed before it happens, and a stream that waits for it may never go on.
+// Unavailable: the partner is gone. DeadlineExceeded: it is there, and needs longer than
+// `link.timeout`. Otherwise what the driver says.
+absl::Status AwaitPartner(CudaApi& api,
+                          CudaEvent event,
+                          const PairLink& link,
+                          const PartnerWork& work);
+
+// Slots in a GPU's memory that the consumer opens by the driver's handles (legacy CUDA IPC), and
+// the events that order both sides' work: "filled" of every slot is recorded by the producer,
+// "drained" by the consumer. The producer makes both, so that they outlive a consumer that dies. A
+// side goes on once the other's event has happened (await_partner.h): given up for that is that a
+// stream waits by itself while its host is already further; the other slot's work goes on
+// meanwhile. A handle opens a whole block of the driver's, so that slots take whole blocks of 2
+// MiB.
 
 // What the payload of a handle says.
 struct IpcPayload {

@@ -5,7 +5,7 @@
 #include <absl/time/clock.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,6 @@
 #include "common/weights/cuda/weight_runs.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 

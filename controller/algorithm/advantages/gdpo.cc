@@ -1,8 +1,8 @@
 // gdpo: GRPO on each reward key by itself, the weighted sum of these, whitened over the step's
 // trained tokens (Liu et al. 2026, arXiv 2601.05242). The score is not read.
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/algorithm/advantages/estimators.h"
-#include "controller/algorithm/grpo_advantage.h"
+#include "controller/algorithm/group_scores.h"
 
 namespace tandem {
 namespace {

@@ -3,7 +3,6 @@
 // std 1: its advantage is s / (1 + 1e-6).
 #include "controller/algorithm/advantages/estimators.h"
 #include "controller/algorithm/group_scores.h"
-#include "controller/algorithm/grpo_advantage.h"
 
 namespace tandem {
 namespace {

@@ -3,7 +3,7 @@
 // norm_adv_by_std_in_grpo is off. Not defined for a group of one.
 #include <algorithm>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/algorithm/advantages/estimators.h"
 #include "controller/algorithm/group_scores.h"
 

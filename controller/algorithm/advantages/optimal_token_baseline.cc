@@ -17,7 +17,7 @@
 #include <cmath>
 
 #include "controller/algorithm/advantages/estimators.h"
-#include "controller/algorithm/rewards_to_go.h"
+#include "controller/algorithm/group_scores.h"
 
 namespace tandem {
 namespace {

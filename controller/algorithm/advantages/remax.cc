@@ -2,7 +2,7 @@
 // to the same prompt (Li et al. 2024, arXiv 2310.10505). Returns are G. As in verl, a masked
 // token before the end keeps G_t, from which no baseline is taken.
 #include "controller/algorithm/advantages/estimators.h"
-#include "controller/algorithm/rewards_to_go.h"
+#include "controller/algorithm/group_scores.h"
 
 namespace tandem {
 namespace {

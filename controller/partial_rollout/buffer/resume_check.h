@@ -10,8 +10,8 @@
 #include <absl/status/statusor.h>
 
 #include "controller/data/prompt.h"
-#include "controller/partial_rollout/buffer/pool_options.h"
-#include "controller/partial_rollout/buffer/saved_pool.h"
+#include "controller/partial_rollout/buffer/buffered_sample.h"
+#include "controller/partial_rollout/buffer/saved_buffer.h"
 
 namespace tandem {
 

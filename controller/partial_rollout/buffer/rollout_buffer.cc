@@ -4,9 +4,8 @@
 #include <iterator>
 #include <set>
 
-#include "common/base/io_status.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

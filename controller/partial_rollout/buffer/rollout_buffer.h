@@ -13,10 +13,9 @@
 
 #include "common/types/sample.h"
 #include "controller/data/prompt.h"
-#include "controller/partial_rollout/buffer/pool_options.h"
-#include "controller/partial_rollout/buffer/pooled_sample.h"
+#include "controller/partial_rollout/buffer/buffered_sample.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
-#include "controller/partial_rollout/buffer/round_order.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 #include "controller/workers/rollout_client.h"
 
 namespace tandem {

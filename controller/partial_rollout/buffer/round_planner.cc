@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/partial_rollout/buffer/rollout_buffer.h"
 
 namespace tandem {

@@ -8,8 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "common/base/io_status.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem {
 namespace {

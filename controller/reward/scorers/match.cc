@@ -8,8 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
-#include "controller/reward/answer_match.h"
+#include "common/base/status.h"
 #include "controller/reward/answer_text.h"
 #include "controller/reward/overlong.h"
 #include "controller/reward/scorer_args.h"

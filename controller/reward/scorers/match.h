@@ -2,7 +2,7 @@
 // alone. Arguments in parentheses.
 #pragma once
 
-#include "controller/reward/scorer.h"
+#include "controller/reward/reward_function.h"
 
 namespace tandem {
 

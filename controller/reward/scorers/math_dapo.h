@@ -1,5 +1,6 @@
-// Answers to competition problems as verl's math_dapo judges them (Yu et al. 2025, DAPO; golden
-// kind math_dapo).
+// The normal form in which math_dapo compares answers (Lewkowycz et al. 2022, "Solving
+// Quantitative Reasoning Problems with Language Models", appendix D.1; golden kind
+// math_dapo.normalize_final_answer).
 #pragma once
 
 #include <optional>
@@ -7,6 +8,13 @@
 
 namespace tandem {
 
+// What follows the last "=", without articles, units, white space, dollar signs and LaTeX
+// decoration; \frac12 as \frac{1}{2}, \sqrt2 as \sqrt{2}, 1,000 as 1000. Words are removed wherever
+// they stand, also inside others ("issues" becomes "iss"), as verl does. Linear in the length.
+std::string NormalizeFinalAnswer(const std::string& answer);
+
+// Answers to competition problems as verl's math_dapo judges them (Yu et al. 2025, DAPO; golden
+// kind math_dapo).
 struct DapoVerdict {
   double score = -1;  // 1 or -1
   bool correct = false;

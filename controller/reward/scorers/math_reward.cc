@@ -2,11 +2,124 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "controller/reward/boxed_answer.h"
-#include "controller/reward/scorers/math_strip.h"
+#include "common/text/jinja/value/python_text.h"
+#include "common/text/unicode/utf8.h"
+#include "controller/reward/answer_text.h"
 
 namespace tandem {
+namespace {
+
+std::vector<std::string> SplitAt(const std::string& text, const std::string& separator) {
+  return jinja::Split(text, separator, -1);
+}
+
+// What is plain replacement, before units are cut off.
+std::string RemoveMarkup(std::string text) {
+  constexpr std::pair<const char*, const char*> kReplacements[] = {
+      {"\n", ""},     {"\\!", ""},     {"\\\\", "\\"},    {"tfrac", "frac"}, {"dfrac", "frac"},
+      {"\\left", ""}, {"\\right", ""}, {"^{\\circ}", ""}, {"^\\circ", ""},   {"\\$", ""}};
+  for (const auto& [from, to] : kReplacements) ReplaceAll(text, from, to);
+  return text;
+}
+
+// "5\text{ cm}" -> "5". None: more than one unit.
+std::optional<std::string> CutUnit(const std::string& text) {
+  std::vector<std::string> parts = SplitAt(text, "\\text{ ");
+  if (parts.size() > 2) return std::nullopt;
+  return std::move(parts.front());
+}
+
+std::string AddLeadingZeros(std::string text) {
+  ReplaceAll(text, " .", " 0.");
+  ReplaceAll(text, "{.", "{0.");
+  return text.starts_with('.') ? "0" + text : text;
+}
+
+// "x=3" and "k =3" -> "3"; a longer left side may be part of the answer.
+std::string CutShortLeftSide(const std::string& text) {
+  std::vector<std::string> sides = SplitAt(text, "=");
+  if (sides.size() != 2 || CountCodePoints(sides[0]) > 2) return text;
+  return std::move(sides[1]);
+}
+
+// \sqrt3 -> \sqrt{3}. None: nothing follows a \sqrt.
+std::optional<std::string> BraceMathRoots(const std::string& text) {
+  const std::vector<std::string> parts = SplitAt(text, "\\sqrt");
+  std::string out = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const std::string& rest = parts[i];
+    if (rest.empty()) return std::nullopt;
+    out += "\\sqrt";
+    if (rest[0] == '{') {
+      out += rest;
+      continue;
+    }
+    const size_t first = CharacterBytes(rest, 0);
+    out += "{" + rest.substr(0, first) + "}" + rest.substr(first);
+  }
+  return out;
+}
+
+// \frac12 -> \frac{1}{2}, \frac1{72} -> \frac{1}{72}; the whole text as it was where a \frac is
+// followed by a single character. None: nothing follows a \frac.
+std::optional<std::string> BraceMathFractions(const std::string& text) {
+  const std::vector<std::string> parts = SplitAt(text, "\\frac");
+  std::string out = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const std::string& rest = parts[i];
+    if (rest.empty()) return std::nullopt;
+    out += "\\frac";
+    if (rest[0] == '{') {
+      out += rest;
+      continue;
+    }
+    const size_t first = CharacterBytes(rest, 0);
+    if (first == rest.size()) return text;
+    out += "{" + rest.substr(0, first) + "}";
+    const size_t second = rest[first] == '{' ? 0 : CharacterBytes(rest, first);
+    if (second > 0) out += "{" + rest.substr(first, second) + "}";
+    out += rest.substr(first + second);
+  }
+  return out;
+}
+
+// An integer as it is printed: no plus sign, no leading zero, no "-0".
+bool IsPlainInteger(const std::string& text) {
+  constexpr size_t kMaxDigits = 4300;  // Python refuses longer ones, so they stay as they are
+  const std::string digits = text.starts_with('-') ? text.substr(1) : text;
+  if (digits.empty() || digits.size() > kMaxDigits) return false;
+  if (digits.find_first_not_of("0123456789") != std::string::npos) return false;
+  return digits == "0" ? text == "0" : digits[0] != '0';
+}
+
+// "3/4" -> \frac{3}{4}.
+std::string FractionOfSlash(const std::string& text) {
+  const std::vector<std::string> sides = SplitAt(text, "/");
+  if (sides.size() != 2 || !IsPlainInteger(sides[0]) || !IsPlainInteger(sides[1])) return text;
+  return "\\frac{" + sides[0] + "}{" + sides[1] + "}";
+}
+
+}  // namespace
+
+std::optional<std::string> StripMathString(const std::string& text) {
+  std::optional<std::string> out = CutUnit(RemoveMarkup(AsUtf8(text)));
+  if (!out) return std::nullopt;
+  ReplaceAll(*out, "\\\\%", "");
+  ReplaceAll(*out, "\\%", "");
+  out = AddLeadingZeros(*out);
+  if (out->empty()) return out;
+  out = BraceMathRoots(CutShortLeftSide(*out));
+  if (!out) return std::nullopt;
+  ReplaceAll(*out, " ", "");
+  out = BraceMathFractions(*out);
+  if (!out) return std::nullopt;
+  if (*out == "0.5") return "\\frac{1}{2}";
+  return FractionOfSlash(*out);
+}
+
 namespace {
 
 constexpr std::string_view kSpaced = "\\boxed ";

@@ -5,8 +5,7 @@
 #include <absl/strings/ascii.h>
 
 #include "controller/reward/answer_text.h"
-#include "controller/reward/boxed_answer.h"
-#include "controller/reward/scorers/math_strip.h"
+#include "controller/reward/scorers/math_reward.h"
 
 namespace tandem {
 namespace {

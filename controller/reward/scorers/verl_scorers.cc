@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/reward/scorer_args.h"
 #include "controller/reward/scorers/gsm8k.h"
 #include "controller/reward/scorers/math_dapo.h"

@@ -1,7 +1,7 @@
 // verl's scorers as Tandem's: the same scores under the same names. Arguments in parentheses.
 #pragma once
 
-#include "controller/reward/scorer.h"
+#include "controller/reward/reward_function.h"
 
 namespace tandem {
 

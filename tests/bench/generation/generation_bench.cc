@@ -17,10 +17,10 @@
 #include <unistd.h>
 
 #include "common/base/check.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/lora/lora_spec.h"
 #include "common/process/cores.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "rollout_worker/generation/generator.h"
 #include "rollout_worker/weights/weight_storage.h"
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/device_memory.h"
 #include "common/process/cores.h"
 #include "trainer_worker/losses/policy_loss.h"

@@ -1,6 +1,4 @@
 // Whether the shapes that are prepared are those that a model's ops ask for.
-#include "common/backend/model_linears.h"
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -8,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/backend/cuda_backend.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/ops/cuda/backward_ops.h"
 #include "common/ops/cuda/forward_ops.h"

@@ -1,6 +1,6 @@
-#include "common/base/round_up.h"
-
 #include <catch2/catch.hpp>
+
+#include "common/base/numeric.h"
 
 namespace tandem {
 

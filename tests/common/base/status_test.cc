@@ -1,6 +1,6 @@
-#include <catch2/catch.hpp>
+#include "common/base/status.h"
 
-#include "common/base/status_macros.h"
+#include <catch2/catch.hpp>
 
 namespace {
 absl::StatusOr<int> Half(int value) {

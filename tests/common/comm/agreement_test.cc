@@ -1,10 +1,9 @@
-#include "common/comm/agreement.h"
-
 #include <thread>
 
 #include <catch2/catch.hpp>
 
-#include "common/base/failure_origin.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "common/comm/shared_memory_communicator.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"

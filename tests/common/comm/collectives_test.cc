@@ -5,8 +5,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
-#include "common/comm/solo_communicator.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "tests/common/comm/comm_test_group.h"
 
 namespace tandem {

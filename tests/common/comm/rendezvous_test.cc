@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <sys/stat.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/common/comm/comm_test_group.h"
 
 namespace tandem {

@@ -1,5 +1,3 @@
-#include "common/comm/shared_segment.h"
-
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -7,9 +5,9 @@
 #include <catch2/catch.hpp>
 #include <unistd.h>
 
-#include "common/base/failure_origin.h"
-#include "common/base/status_macros.h"
-#include "common/device/shared_memory.h"
+#include "common/base/status.h"
+#include "common/comm/shared_memory_group.h"
+#include "common/device/shared_region.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 #include <absl/status/statusor.h>
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/device_group.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/cuda/fake_nccl.h"

@@ -1,8 +1,7 @@
-#include "common/config/partial_rules.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
+#include "common/config/rollout_rules.h"
 
 namespace tandem {
 namespace {

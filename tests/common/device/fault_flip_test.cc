@@ -1,6 +1,4 @@
 // Faults in memory that the host cannot touch.
-#include "common/device/fault_flip.h"
-
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -9,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/device/device_memory.h"
 #include "common/process/fault_injection.h"
 #include "tests/fakes/guarded_device.h"
 #include "tests/support/temp_dir.h"

@@ -1,8 +1,8 @@
-#include "common/device/shared_memory.h"
-
 #include <catch2/catch.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "common/device/shared_region.h"
 
 namespace tandem {
 

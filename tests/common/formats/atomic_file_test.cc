@@ -1,10 +1,9 @@
-#include "common/formats/atomic_file.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "common/formats/files.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/support/temp_dir.h"
 

@@ -1,10 +1,9 @@
-#include "common/formats/check_model.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "common/formats/hf_checkpoint.h"
 #include "tests/common/formats/test_checkpoint.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"

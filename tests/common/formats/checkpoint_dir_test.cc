@@ -1,11 +1,10 @@
-#include "common/formats/checkpoint_dir.h"
-
 #include <cstring>
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
+#include "common/formats/hf_checkpoint.h"
 #include "tests/common/formats/test_checkpoint.h"
 #include "tests/support/temp_dir.h"
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/hf_checkpoint.h"
 #include "tests/support/golden.h"
 
 namespace tandem {

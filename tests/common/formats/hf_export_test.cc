@@ -1,11 +1,9 @@
-#include "common/formats/hf_export.h"
-
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/atomic_file.h"
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/files.h"
+#include "common/formats/hf_checkpoint.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/common/formats/test_checkpoint.h"
 #include "tests/support/temp_dir.h"

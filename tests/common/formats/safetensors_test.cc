@@ -6,7 +6,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/safetensors_writer.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/support/temp_dir.h"
 

@@ -2,8 +2,8 @@
 
 #include <stdexcept>
 
-#include "common/formats/atomic_file.h"
-#include "common/formats/safetensors_writer.h"
+#include "common/formats/files.h"
+#include "common/formats/safetensors.h"
 
 namespace tandem::testing {
 namespace {

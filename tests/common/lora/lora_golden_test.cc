@@ -6,12 +6,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
-#include "common/formats/checkpoint_dir.h"
+#include "common/base/status.h"
+#include "common/formats/hf_checkpoint.h"
 #include "common/formats/peft/merge_checkpoint.h"
 #include "common/formats/peft/peft_adapter.h"
-#include "common/formats/peft/peft_names.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "common/weights/layout.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"

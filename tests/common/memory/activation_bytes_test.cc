@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/round_up.h"
+#include "common/base/numeric.h"
 #include "common/memory/memory_formulas.h"
 #include "tests/common/model_spec/small_spec.h"
 

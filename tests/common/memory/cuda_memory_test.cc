@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/memory/cuda_scratch.h"
-#include "common/memory/product_rows.h"
+#include "common/memory/op_sizes.h"
 
 namespace tandem {
 namespace {

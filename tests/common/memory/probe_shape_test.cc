@@ -1,8 +1,8 @@
-#include "common/memory/probe_shape.h"
-
 #include <algorithm>
 
 #include <catch2/catch.hpp>
+
+#include "common/memory/op_sizes.h"
 
 namespace tandem {
 

@@ -10,8 +10,8 @@
 
 #include "common/memory/activation_bytes.h"
 #include "common/model/decoder.h"
-#include "common/process/thread_pool.h"
-#include "parity/forward_ops_decorator.h"
+#include "common/process/threads.h"
+#include "parity/op_watch.h"
 #include "tests/common/ops/ops_fixture.h"
 #include "tests/support/tiny_weights.h"
 

@@ -1,7 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "common/net/ledger_codec.h"
-#include "common/net/sample_codec.h"
+#include "common/net/worker_codec.h"
 
 namespace tandem {
 

@@ -1,6 +1,6 @@
-#include "common/net/listen_address.h"
-
 #include <catch2/catch.hpp>
+
+#include "common/net/protocol.h"
 
 namespace tandem {
 

@@ -1,8 +1,7 @@
-#include "common/net/security.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/base/local_address.h"
+#include "common/net/channel.h"
 
 namespace tandem {
 

@@ -1,7 +1,7 @@
 // All kernel sets of a class give the same bits, for every op and for values near the denormals.
 #include <catch2/catch.hpp>
 
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/common/ops/ops_fixture.h"
 
 namespace tandem {

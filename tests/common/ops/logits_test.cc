@@ -5,7 +5,7 @@
 
 #include "common/base/philox.h"
 #include "tests/common/ops/ops_fixture.h"
-#include "trainer_worker/forward_backward/sum_pi_squared.h"
+#include "trainer_worker/forward_backward/layer_loop.h"
 
 namespace tandem {
 namespace {

@@ -1,9 +1,7 @@
-#include "common/ops/op_counts.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/ops/forward_ops.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/ops/cpu/packed_weight.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 
 namespace tandem::testing {
 

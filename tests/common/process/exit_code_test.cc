@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/io_status.h"
+#include "common/base/status.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

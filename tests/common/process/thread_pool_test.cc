@@ -1,5 +1,3 @@
-#include "common/process/thread_pool.h"
-
 #include <csignal>
 #include <thread>
 
@@ -7,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <xmmintrin.h>
+
+#include "common/process/threads.h"
 
 namespace tandem {
 namespace {

@@ -1,9 +1,9 @@
-#include "common/rollout_correction/probability_comparison.h"
-
 #include <cmath>
 #include <random>
 
 #include <catch2/catch.hpp>
+
+#include "common/rollout_correction/off_policy_metrics.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // Rollout correction and off-policy metrics against the numbers of the reference implementation.
 #include <catch2/catch.hpp>
 
-#include "common/rollout_correction/probability_comparison.h"
+#include "common/rollout_correction/off_policy_metrics.h"
 #include "common/rollout_correction/rollout_correction.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"

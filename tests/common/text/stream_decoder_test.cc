@@ -1,7 +1,6 @@
-#include "common/text/stream_decoder.h"
-
 #include <catch2/catch.hpp>
 
+#include "common/text/tokenizer.h"
 #include "tests/common/text/tokenizer_json_builder.h"
 
 namespace tandem::testing {

@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/text/stream_decoder.h"
+#include "common/text/tokenizer.h"
 
 namespace tandem::testing {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/text/stream_decoder.h"
+#include "common/text/tokenizer.h"
 #include "tests/common/text/tokenizer_checks.h"
 #include "tests/support/golden.h"
 

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/text/byte_level.h"
+#include "common/text/bpe_model.h"
 
 namespace tandem::testing {
 

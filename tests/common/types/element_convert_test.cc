@@ -1,10 +1,10 @@
-#include "common/types/element_convert.h"
-
 #include <cstring>
 #include <limits>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "common/types/tensor_view.h"
 
 namespace tandem {
 

@@ -1,6 +1,6 @@
-#include "common/types/response_segments.h"
-
 #include <catch2/catch.hpp>
+
+#include "common/types/response_tokens.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/base/philox.h"
 #include "common/lora/lora_gradients.h"
 #include "common/lora/merge.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "common/weights/shard_ops.h"
 
 namespace tandem {

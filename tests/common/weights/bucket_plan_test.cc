@@ -1,9 +1,8 @@
-#include "common/weights/bucket_plan.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "rollout_worker/weights/row_coverage.h"
+#include "common/weights/manifest.h"
+#include "rollout_worker/weights/update_transaction.h"
 
 namespace tandem {
 namespace {

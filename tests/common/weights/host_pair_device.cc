@@ -1,4 +1,4 @@
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "common/weights/host_slots.h"
 #include "tests/common/weights/pair_device.h"
 #include "tests/support/build_folder.h"

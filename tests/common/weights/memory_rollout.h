@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "common/base/status_macros.h"
-#include "common/process/thread_pool.h"
-#include "rollout_worker/weights/update_receiver.h"
+#include "common/base/status.h"
+#include "common/process/threads.h"
+#include "rollout_worker/weights/update_transaction.h"
 #include "tests/fakes/memory_weights.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 

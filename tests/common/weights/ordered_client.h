@@ -1,7 +1,7 @@
 // A trainer's client whose buckets arrive in their order where a test counts on it.
 #pragma once
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "trainer_worker/weight_sync/grpc_update_client.h"
 
 namespace tandem::testing {

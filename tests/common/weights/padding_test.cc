@@ -1,5 +1,3 @@
-#include "common/weights/padding.h"
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -7,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "common/weights/layout.h"
 #include "tests/common/weights/layout_zoo.h"
 
 namespace tandem {

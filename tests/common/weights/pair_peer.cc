@@ -8,7 +8,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/channel.h"
 #include "tests/common/weights/ordered_client.h"
 #include "tests/common/weights/pair_fixture.h"

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/round_up.h"
+#include "common/base/numeric.h"
 #include "common/device/ledger.h"
 #include "common/net/channel.h"
 #include "tandem/v1/rollout.grpc.pb.h"

@@ -9,7 +9,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"
 #include "rollout_worker/weights/weight_updates.h"

@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 #include <unistd.h>
 
-#include "common/process/thread_pool.h"
-#include "common/weights/bucket_plan.h"
+#include "common/process/threads.h"
+#include "common/weights/manifest.h"
 #include "rollout_worker/weights/weight_updates.h"
 #include "tests/fakes/memory_weights.h"
 

@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/process/thread_pool.h"
-#include "rollout_worker/weights/update_receiver.h"
+#include "common/process/threads.h"
+#include "rollout_worker/weights/update_transaction.h"
 #include "tests/fakes/memory_weights.h"
 #include "tests/support/text.h"
 

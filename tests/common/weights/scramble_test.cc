@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/common/weights/layout_zoo.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/fakes/fake_update_client.h"

@@ -1,10 +1,9 @@
-#include "common/weights/stored_rows.h"
-
 #include <cstring>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "common/weights/cpu_storage_ops.h"
 #include "tests/common/weights/layout_zoo.h"
 #include "tests/fakes/memory_weights.h"
 

@@ -1,6 +1,6 @@
-#include "common/weights/transport.h"
-
 #include <catch2/catch.hpp>
+
+#include "common/weights/weight_transport.h"
 
 namespace tandem {
 

@@ -1,8 +1,8 @@
-#include "controller/algorithm/grpo_advantage.h"
-
 #include <cmath>
 
 #include <catch2/catch.hpp>
+
+#include "controller/algorithm/group_scores.h"
 
 namespace tandem {
 

@@ -1,11 +1,9 @@
-#include "controller/algorithm/kl_controller.h"
-
 #include <cmath>
 #include <limits>
 
 #include <catch2/catch.hpp>
 
-#include "controller/algorithm/kl_in_reward.h"
+#include "controller/algorithm/kl_penalty.h"
 
 namespace tandem {
 namespace {

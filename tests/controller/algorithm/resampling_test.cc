@@ -1,5 +1,3 @@
-#include "controller/algorithm/resampling.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,6 +5,8 @@
 #include <map>
 
 #include <catch2/catch.hpp>
+
+#include "controller/algorithm/validation_metrics.h"
 
 namespace tandem {
 namespace {

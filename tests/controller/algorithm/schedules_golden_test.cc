@@ -2,8 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
-#include "controller/algorithm/kl_controller.h"
-#include "controller/algorithm/kl_in_reward.h"
+#include "controller/algorithm/kl_penalty.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 

@@ -5,8 +5,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/algorithm/resampling.h"
-
 namespace tandem {
 namespace {
 

@@ -4,10 +4,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/net/sample_codec.h"
 #include "common/net/server.h"
+#include "common/net/worker_codec.h"
 #include "controller/rollouts/rollout_dispatcher.h"
-#include "controller/workers/grpc_rollout_client.h"
+#include "controller/workers/grpc_clients.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"

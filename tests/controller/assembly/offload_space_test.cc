@@ -1,7 +1,6 @@
-#include "controller/assembly/offload_space.h"
-
 #include <catch2/catch.hpp>
 
+#include "controller/assembly/run_plan.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

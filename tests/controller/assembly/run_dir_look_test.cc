@@ -1,5 +1,3 @@
-#include "controller/assembly/run_dir_look.h"
-
 #include <filesystem>
 #include <fstream>
 
@@ -8,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "controller/assembly/dry_run.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

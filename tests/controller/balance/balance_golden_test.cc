@@ -2,8 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/balance/largest_differencing.h"
-#include "controller/balance/seqlen_imbalance.h"
-#include "controller/balance/workload.h"
+#include "controller/balance/rank_assignment.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
 

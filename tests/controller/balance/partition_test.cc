@@ -1,5 +1,3 @@
-#include "controller/balance/partition.h"
-
 #include <algorithm>
 #include <map>
 #include <random>
@@ -7,8 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/balance/part_deal.h"
-#include "controller/balance/workload.h"
+#include "controller/balance/rank_assignment.h"
 
 namespace tandem {
 namespace {

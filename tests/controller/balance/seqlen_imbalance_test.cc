@@ -1,8 +1,6 @@
-#include "controller/balance/seqlen_imbalance.h"
-
 #include <catch2/catch.hpp>
 
-#include "controller/balance/workload.h"
+#include "controller/balance/rank_assignment.h"
 
 namespace tandem {
 namespace {

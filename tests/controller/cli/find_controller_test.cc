@@ -1,10 +1,9 @@
-#include "controller/cli/find_controller.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "controller/cli/api_commands.h"
 #include "tests/support/temp_dir.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/hf_checkpoint.h"
 #include "tests/common/formats/peft/adapter_files.h"
 #include "tests/common/lora/small_model.h"
 #include "tests/support/temp_dir.h"

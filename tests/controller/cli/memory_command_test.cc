@@ -6,8 +6,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/net/ledger_codec.h"
-#include "controller/plan/memory_plan_json.h"
+#include "common/net/worker_codec.h"
+#include "controller/plan/memory_plan.h"
 #include "controller/store/sqlite_run_store.h"
 #include "tandem/v1/controller.pb.h"
 #include "tests/support/temp_dir.h"

@@ -1,5 +1,3 @@
-#include "controller/cli/plan_command.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "controller/cli/memory_command.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 

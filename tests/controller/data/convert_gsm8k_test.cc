@@ -1,9 +1,8 @@
-#include "controller/data/convert_gsm8k.h"
-
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "controller/data/datasets.h"
 #include "controller/data/jsonl_rows.h"
 #include "tests/support/temp_dir.h"
 

@@ -1,10 +1,9 @@
-#include "controller/data/convert_math.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "controller/data/datasets.h"
 #include "controller/data/jsonl_rows.h"
 #include "tests/support/temp_dir.h"
 

@@ -1,10 +1,9 @@
-#include "controller/data/make_addition.h"
-
 #include <set>
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
+#include "controller/data/datasets.h"
 #include "controller/data/jsonl_rows.h"
 #include "tests/support/temp_dir.h"
 

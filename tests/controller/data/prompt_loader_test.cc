@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
 #include "common/text/tokenizer.h"
 #include "controller/data/chat_codec.h"
 #include "tandem/v1/config.pb.h"

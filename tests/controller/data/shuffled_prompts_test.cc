@@ -4,8 +4,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/data/permutation.h"
-
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 namespace {

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
 #include "controller/partial_rollout/round_journal.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/support/temp_dir.h"

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
 #include "tests/controller/partial_rollout/pool_run.h"
 
 namespace tandem::testing {

@@ -1,11 +1,10 @@
 // A pool in a checkpoint comes back as it was, and a damaged one is told.
-#include "controller/partial_rollout/buffer/saved_pool.h"
-
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "controller/partial_rollout/buffer/saved_buffer.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/controller/partial_rollout/saved_pool_fixture.h"
 

@@ -1,6 +1,6 @@
-#include "controller/partial_rollout/slot_schedule.h"
-
 #include <catch2/catch.hpp>
+
+#include "controller/partial_rollout/tail_model.h"
 
 namespace tandem {
 namespace {

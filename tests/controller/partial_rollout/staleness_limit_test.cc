@@ -1,11 +1,10 @@
-#include "controller/partial_rollout/buffer/staleness_limit.h"
-
 #include <algorithm>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
+#include "controller/partial_rollout/buffer/round_spec.h"
 
 namespace tandem {
 namespace {

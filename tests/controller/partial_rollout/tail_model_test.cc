@@ -4,8 +4,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/partial_rollout/slot_schedule.h"
-
 namespace tandem {
 namespace {
 

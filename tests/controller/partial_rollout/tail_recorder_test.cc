@@ -1,8 +1,7 @@
-#include "controller/partial_rollout/tail_recorder.h"
-
 #include <catch2/catch.hpp>
 
-#include "controller/store/metric_names.h"
+#include "controller/partial_rollout/tail_model.h"
+#include "controller/store/run_store.h"
 #include "tests/fakes/fake_clock.h"
 
 namespace tandem {

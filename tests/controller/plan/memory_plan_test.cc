@@ -3,9 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/memory/cuda_memory.h"
+#include "common/memory/cuda_scratch.h"
 #include "common/memory/memory_formulas.h"
-#include "common/memory/proof_bytes.h"
-#include "controller/plan/memory_plan_json.h"
 
 namespace tandem {
 namespace {

@@ -36,11 +36,11 @@ TEST_CASE("Advice names changes with what each saves, and only where they help",
   config.mutable_rollout()->set_free_cache_engine("false");
   constexpr int64_t kGib = int64_t{1} << 30;
   const MemoryPlan roomy = PlanMemory(spec, MakeMemoryPlanInput(spec, config, 64 * kGib));
-  REQUIRE(AdviseOnMemory(spec, config, 64 * kGib, Device::kOfPair).alone.empty());  // it fits
+  REQUIRE(AdviseOnMemory(spec, config, 64 * kGib, PlanTarget::kGpu).alone.empty());  // it fits
 
   const int64_t device = roomy.peak_bytes() / 2;
   REQUIRE_FALSE(PlanMemory(spec, MakeMemoryPlanInput(spec, config, device)).fits());
-  const PlanAdvices advices = AdviseOnMemory(spec, config, device, Device::kOfPair);
+  const PlanAdvices advices = AdviseOnMemory(spec, config, device, PlanTarget::kGpu);
   REQUIRE(Names(advices.alone, "rollout.free_cache_engine=true"));
   REQUIRE(Names(advices.alone, "optimizer_offload=true"));
   REQUIRE_FALSE(Names(advices.alone, "ref.offload"));  // no reference is kept
@@ -49,7 +49,7 @@ TEST_CASE("Advice names changes with what each saves, and only where they help",
   // Where pairs share a host, more of them are no more memory.
   REQUIRE(Names(advices.alone, "cluster.trainers"));
   REQUIRE_FALSE(
-      Names(AdviseOnMemory(spec, config, device, Device::kShareOfHost).alone, "cluster.trainers"));
+      Names(AdviseOnMemory(spec, config, device, PlanTarget::kHostShare).alone, "cluster.trainers"));
 }
 
 TEST_CASE("No advice gives a rollout more than the device", "[plan]") {
@@ -57,7 +57,7 @@ TEST_CASE("No advice gives a rollout more than the device", "[plan]") {
   v1::Config config = DefaultConfig();
   config.mutable_rollout()->set_gpu_memory_utilization(0.01);
   for (int64_t device = int64_t{8} << 20; device < int64_t{4} << 30; device *= 2) {
-    const PlanAdvices advices = AdviseOnMemory(spec, config, device, Device::kOfPair);
+    const PlanAdvices advices = AdviseOnMemory(spec, config, device, PlanTarget::kGpu);
     for (const auto& list : {advices.alone, advices.together}) {
       for (const PlanAdvice& advice : list) {
         const std::string key = "rollout.gpu_memory_utilization=";
@@ -78,7 +78,7 @@ TEST_CASE("Changes that only fit together are listed together", "[plan]") {
   // As little as leaves no single change enough.
   for (int64_t device = plan.peak_bytes(); device > plan.peak_bytes() / 4;
        device -= plan.peak_bytes() / 50) {
-    const PlanAdvices advices = AdviseOnMemory(spec, config, device, Device::kOfPair);
+    const PlanAdvices advices = AdviseOnMemory(spec, config, device, PlanTarget::kGpu);
     if (advices.together.empty()) continue;
     REQUIRE(advices.together.size() > 1);
     REQUIRE(advices.least_bytes <= device);
@@ -100,7 +100,7 @@ TEST_CASE("Half of the rank is advised with half of alpha, where there is a half
     lora->set_adapter_path(adapter_path);
     std::vector<PlanAdvice> found;
     for (int64_t mib = 4096; mib >= 128 && found.empty(); mib -= 128) {
-      const PlanAdvices advices = AdviseOnMemory(spec, config, mib << 20, Device::kOfPair);
+      const PlanAdvices advices = AdviseOnMemory(spec, config, mib << 20, PlanTarget::kGpu);
       // Masters are those of adapters alone, which no offloading moves.
       if (rank > 0) REQUIRE_FALSE(Names(advices.alone, "param_offload"));
       std::copy_if(

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 #include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

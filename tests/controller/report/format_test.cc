@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/report/run_tables.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 

@@ -4,8 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/report/svg_plot.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 #include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

@@ -1,9 +1,8 @@
-#include "controller/report/partial_text.h"
-
 #include <catch2/catch.hpp>
 
+#include "controller/report/generation_text.h"
 #include "controller/report/html_report.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 #include "tests/support/text.h"
 
 namespace tandem {

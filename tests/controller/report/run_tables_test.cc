@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 
 namespace tandem {
 namespace {

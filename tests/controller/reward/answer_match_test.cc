@@ -1,6 +1,6 @@
-#include "controller/reward/answer_match.h"
-
 #include <catch2/catch.hpp>
+
+#include "controller/reward/answer_text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 

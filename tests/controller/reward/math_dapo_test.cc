@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/reward/scorers/math_dapo_normalize.h"
 #include "tests/support/text.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

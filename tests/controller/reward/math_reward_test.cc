@@ -2,8 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/reward/scorers/math_strip.h"
-
 using namespace tandem;  // NOLINT(google-build-using-namespace)
 
 TEST_CASE("The last box is found with its braces balanced", "[reward][math]") {

@@ -1,8 +1,7 @@
-#include "controller/reward/reward_keys.h"
-
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
+#include "controller/reward/check_reward.h"
 #include "controller/reward/composite_reward.h"
 #include "controller/reward/data_sources.h"
 #include "controller/reward/scorer_registry.h"

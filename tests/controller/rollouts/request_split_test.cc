@@ -1,6 +1,4 @@
 // What requests carry: how much, and for how long the controller holds it.
-#include "controller/rollouts/request_split.h"
-
 #include <numeric>
 #include <set>
 

@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

@@ -8,8 +8,8 @@
 
 #include "common/config/loaded_config.h"
 #include "common/formats/peft/peft_config.h"
-#include "controller/assembly/assembly.h"
 #include "controller/assembly/dry_run.h"
+#include "controller/assembly/run_assembly.h"
 #include "controller/run/resume_point.h"
 #include "controller/store/checkpoint_index.h"
 #include "tests/controller/partial_rollout/pool_run.h"

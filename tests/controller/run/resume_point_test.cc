@@ -6,10 +6,10 @@
 #include <catch2/catch.hpp>
 
 #include "common/config/loaded_config.h"
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
 #include "common/model_spec/model_spec.h"
 #include "common/process/exit_code.h"
-#include "controller/assembly/run_dir_look.h"
+#include "controller/assembly/dry_run.h"
 #include "controller/assembly/run_options.h"
 #include "tests/controller/partial_rollout/pool_run.h"
 #include "tests/support/temp_dir.h"

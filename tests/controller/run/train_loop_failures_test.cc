@@ -1,7 +1,7 @@
 // What a run says of failures, and what it checks after them.
 #include <catch2/catch.hpp>
 
-#include "controller/store/batch_reader.h"
+#include "controller/store/batch_file.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

@@ -6,8 +6,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/atomic_file.h"
-#include "controller/store/batch_reader.h"
+#include "common/formats/files.h"
+#include "controller/store/batch_file.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

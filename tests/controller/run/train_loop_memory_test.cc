@@ -1,7 +1,7 @@
 // KV pools and training memory never coexist: the order of calls that keeps them apart.
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "controller/run/train_loop.h"
 #include "tests/fakes/fake_run.h"
 

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
 #include "common/process/exit_code.h"
 #include "tests/controller/run/partial_loop.h"
 

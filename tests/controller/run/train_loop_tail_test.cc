@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/run/train_loop.h"
-#include "controller/store/metric_names.h"
+#include "controller/store/run_store.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

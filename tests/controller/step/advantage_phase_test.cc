@@ -1,9 +1,8 @@
-#include "controller/step/advantage_phase.h"
-
 #include <cmath>
 
 #include <catch2/catch.hpp>
 
+#include "controller/step/advantages.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/process/exit_code.h"
-#include "controller/store/batch_reader.h"
+#include "controller/store/batch_file.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/text.h"
 

@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/balance/partition.h"
+#include "controller/balance/rank_assignment.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

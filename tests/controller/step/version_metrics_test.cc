@@ -1,7 +1,6 @@
-#include "controller/step/version_metrics.h"
-
 #include <catch2/catch.hpp>
 
+#include "controller/step/step_metrics.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

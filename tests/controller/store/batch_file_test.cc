@@ -1,4 +1,6 @@
 // A saved batch comes back as it was, and what is none is refused by name.
+#include "controller/store/batch_file.h"
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -6,9 +8,8 @@
 #include <catch2/catch.hpp>
 #include <xxhash.h>
 
-#include "common/formats/atomic_file.h"
-#include "controller/store/batch_format.h"
-#include "controller/store/batch_reader.h"
+#include "common/formats/files.h"
+#include "controller/store/saved_batch.h"
 #include "tests/controller/store/some_batch.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"

@@ -1,8 +1,6 @@
-#include "controller/store/event_file.h"
-
 #include <catch2/catch.hpp>
 
-#include "controller/store/crc32c.h"
+#include "controller/store/tensorboard_tracker.h"
 
 namespace tandem {
 namespace {

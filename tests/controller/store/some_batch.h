@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/store/batch_writer.h"
+#include "controller/store/batch_file.h"
 
 namespace tandem::testing {
 

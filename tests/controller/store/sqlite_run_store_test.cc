@@ -5,7 +5,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "controller/store/migrations.h"
 #include "tests/support/temp_dir.h"
 
 using namespace tandem;  // NOLINT(google-build-using-namespace)

@@ -5,11 +5,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "controller/store/console_tracker.h"
-#include "controller/store/event_file.h"
-#include "controller/store/fanout_tracker.h"
-#include "controller/store/jsonl_tracker.h"
 #include "controller/store/tensorboard_tracker.h"
+#include "controller/store/trackers.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/temp_dir.h"
 

@@ -1,10 +1,11 @@
+#include "controller/workers/rollout_calls.h"
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 
 #include <catch2/catch.hpp>
 
-#include "controller/workers/on_rollouts.h"
 #include "tests/fakes/fake_run.h"
 
 namespace tandem {

@@ -66,7 +66,7 @@ class LayersTest(unittest.TestCase):
             self.refused("common/model/a.h", include)
             self.allowed("controller/api/tandem_service.cc", include)
             self.allowed("rollout_worker/grpc_rollout_client.h", include)
-            self.allowed("common/net/sample_codec.cc", include)
+            self.allowed("common/net/worker_codec.cc", include)
 
     def test_sources_that_read_the_configuration_include_its_messages(self):
         self.allowed("controller/assembly/run_plan.cc", '"tandem/v1/config.pb.h"')

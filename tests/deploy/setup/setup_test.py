@@ -228,7 +228,7 @@ Call Stack (most recent call first):
     def test_a_small_machine_compiles_small_unities_one_at_a_time(self):
         said = self.succeeds("build.sh", MEMORY_IS=str(4 * 2**30))
         self.assertIn("compilers at once: 1", said)
-        self.assertIn("-DTANDEM_UNITY_BATCH=4", " ".join(self.checkout.calls("cmake -S")))
+        self.assertIn("-DTANDEM_UNITY_BATCH=3", " ".join(self.checkout.calls("cmake -S")))
         self.assertNotIn("UNITY", self.configured(TANDEM_BUILD_DIR="/" + str(self.checkout.fakes / "other")))
 
     def test_existing_builds_keep_their_units_where_memory_shrinks(self):
@@ -314,7 +314,7 @@ class OtherBuildsTest(ScriptTest):
     def test_a_small_machine_compiles_small_unities_under_sanitizers_too(self):
         self.succeeds("scripts/sanitize.sh", "--show", MEMORY_IS=str(4 * 2**30))
         for folder in ("build-asan", "build-tsan"):
-            self.assertIn("-DTANDEM_UNITY_BATCH=4", self.configured()[folder])
+            self.assertIn("-DTANDEM_UNITY_BATCH=3", self.configured()[folder])
         self.checkout.forget_calls()
         self.succeeds("scripts/sanitize.sh", "--show", MEMORY_IS=str(4 * 2**30))
         self.assertNotIn("UNITY", self.configured()["build-asan"])

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/backend/cuda_backend.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem::testing {
 namespace {

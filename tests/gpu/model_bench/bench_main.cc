@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/gpu/gpu.h"
 
 namespace tandem::testing {

@@ -1,6 +1,6 @@
 #include "tests/gpu/model_bench/bench_model.h"
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/memory/memory_formulas.h"
 #include "tests/gpu/qwen3.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/memory/activation_bytes.h"
 #include "tests/gpu/model_bench/random_weights.h"
 

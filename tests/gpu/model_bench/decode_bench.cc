@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/gpu/model_bench/bench_rollout.h"
 #include "tests/gpu/model_bench/stopwatch.h"
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/gpu/model_bench/stopwatch.h"
 
 namespace tandem::testing {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem::testing {
 

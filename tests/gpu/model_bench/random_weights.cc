@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/memory/worker_memory.h"
 #include "tests/gpu/model_bench/random_weights.h"
 #include "tests/gpu/model_bench/stopwatch.h"

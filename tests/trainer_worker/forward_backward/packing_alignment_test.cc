@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/types/response_window.h"
+#include "common/types/response_tokens.h"
 #include "trainer_worker/forward_backward/packing.h"
 
 namespace tandem {

@@ -1,11 +1,10 @@
 // Samples whose tokens several weight versions sampled: what must be exact, and what is measured.
-#include "trainer_worker/forward_backward/stale_tokens.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "tests/trainer_worker/rank_group.h"
 #include "tests/trainer_worker/trainer_rig.h"
+#include "trainer_worker/forward_backward/ratio_checks.h"
 
 namespace tandem {
 namespace {

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/weight_sync/shard_tensor_source.h"
+#include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
 namespace {

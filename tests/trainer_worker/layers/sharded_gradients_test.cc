@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/cuda/device_group.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"

@@ -1,7 +1,7 @@
 // The loss of bypass mode against the numbers of the reference implementation.
 #include <catch2/catch.hpp>
 
-#include "common/comm/solo_communicator.h"
+#include "common/comm/communicator.h"
 #include "tests/trainer_worker/losses/loss_golden.h"
 #include "trainer_worker/losses/bypass_loss.h"
 

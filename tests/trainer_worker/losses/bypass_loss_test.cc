@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/comm/solo_communicator.h"
+#include "common/comm/communicator.h"
 #include "common/rollout_correction/rollout_correction.h"
 
 namespace tandem {

@@ -1,5 +1,3 @@
-#include "trainer_worker/losses/exact_sum.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
+#include "trainer_worker/losses/fixed_math.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // Losses against the numbers of the reference implementation.
 #include <catch2/catch.hpp>
 
-#include "common/comm/solo_communicator.h"
+#include "common/comm/communicator.h"
 #include "tests/trainer_worker/losses/loss_golden.h"
 #include "trainer_worker/losses/policy_loss.h"
 #include "trainer_worker/losses/policy_loss_kind.h"

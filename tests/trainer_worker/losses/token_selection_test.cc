@@ -13,12 +13,11 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 #include "common/comm/shared_memory_communicator.h"
-#include "common/comm/solo_communicator.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
-#include "trainer_worker/losses/radix_select.h"
 
 namespace tandem {
 namespace {

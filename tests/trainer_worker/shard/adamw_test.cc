@@ -1,4 +1,4 @@
-#include "trainer_worker/shard/adamw.h"
+#include "common/ops/cpu/adamw.h"
 
 #include <cmath>
 #include <vector>
@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "common/ops/cpu/adamw.h"
+#include "trainer_worker/shard/optimizer.h"
 
 namespace tandem {
 namespace {

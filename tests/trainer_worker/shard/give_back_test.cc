@@ -1,11 +1,10 @@
 // What a trainer makes of a device that does not say that released memory is free.
-#include "trainer_worker/shard/give_back.h"
-
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/cuda_region.h"
+#include "common/device/cuda/cuda_regions.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/fakes/fake_clock.h"
+#include "trainer_worker/shard/shard_array.h"
 
 namespace tandem {
 

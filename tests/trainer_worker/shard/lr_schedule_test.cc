@@ -1,6 +1,6 @@
-#include "trainer_worker/shard/lr_schedule.h"
-
 #include <catch2/catch.hpp>
+
+#include "trainer_worker/shard/optimizer.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // What a publisher announces comes from the masters: bytes that were not stepped cannot pass.
 #include "tests/fakes/fake_update_client.h"
 #include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/weight_sync/shard_tensor_source.h"
+#include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
 namespace {

@@ -1,5 +1,5 @@
 // Masters and moments in files: the same bits, other places.
-#include "common/base/failure_origin.h"
+#include "common/base/status.h"
 #include "tests/trainer_worker/checkpoint_rig.h"
 
 namespace tandem {

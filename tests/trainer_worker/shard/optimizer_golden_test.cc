@@ -6,8 +6,7 @@
 #include "common/ops/cpu/adamw.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
-#include "trainer_worker/shard/adamw.h"
-#include "trainer_worker/shard/lr_schedule.h"
+#include "trainer_worker/shard/optimizer.h"
 
 namespace tandem {
 namespace {

@@ -1,12 +1,11 @@
 // The reference policy, in memory and offloaded to a file.
-#include "trainer_worker/shard/reference_shard.h"
-
 #include <cstring>
 #include <filesystem>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "tests/support/bytes_in.h"
 #include "tests/trainer_worker/rank_group.h"
+#include "trainer_worker/shard/parameter_shard.h"
 
 namespace tandem {
 namespace {

@@ -1,10 +1,9 @@
-#include "trainer_worker/forward_backward/dropout_keys.h"
-
 #include <map>
 #include <set>
 #include <utility>
 
 #include "tests/trainer_worker/trained_weights/lora_group.h"
+#include "trainer_worker/forward_backward/packing.h"
 
 namespace tandem {
 namespace {

@@ -1,10 +1,10 @@
-#include "trainer_worker/trained_weights/lora_init.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "trainer_worker/trained_weights/adapter_files.h"
 
 namespace tandem {
 namespace {

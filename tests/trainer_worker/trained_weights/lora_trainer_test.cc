@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/formats/atomic_file.h"
+#include "common/formats/files.h"
 #include "common/formats/peft/merge_checkpoint.h"
 #include "common/formats/peft/peft_adapter.h"
 #include "tests/trainer_worker/trained_weights/saved_adapters.h"

@@ -1,14 +1,13 @@
 // What a weight check takes for right, and what an export is written from: the masters.
-#include "trainer_worker/weight_sync/master_rows.h"
-
 #include <algorithm>
 #include <cstring>
 
-#include "common/base/failure_origin.h"
+#include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
 #include "tests/common/weights/memory_rollout.h"
 #include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/weight_sync/shard_tensor_source.h"
+#include "trainer_worker/weight_sync/reference_weights.h"
+#include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
 namespace {

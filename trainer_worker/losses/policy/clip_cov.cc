@@ -7,7 +7,7 @@
 // with N and the means over the counted tokens of the global mini-batch (token_selection.h).
 // Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
 // arXiv 2505.22617, eq. 10 to 12. verl selects in every micro-batch, by an unseeded permutation.
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "trainer_worker/losses/fixed_math.h"
 #include "trainer_worker/losses/policy_loss_kind.h"
 

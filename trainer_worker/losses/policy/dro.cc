@@ -3,7 +3,7 @@
 //   L = −(A logπ − β/2 d²), β = actor.policy_loss.dro_beta
 // Richemond et al., "Offline Regularised Reinforcement Learning for Large Language Models
 // Alignment", arXiv 2405.19107, with the advantage in place of reward minus value.
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "trainer_worker/losses/policy_loss_kind.h"
 
 namespace tandem {

@@ -7,7 +7,7 @@
 // mini-batch (token_selection.h). Nothing is clipped; actor/ppo_kl is the mean of |d|.
 // Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
 // arXiv 2505.22617, eq. 13 and 14. verl selects in every micro-batch.
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "trainer_worker/losses/fixed_math.h"
 #include "trainer_worker/losses/policy_loss_kind.h"
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulator.h"
 #include "common/device/cuda/emulator/late_streams.h"
 

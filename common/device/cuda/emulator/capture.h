@@ -6,7 +6,7 @@
 
 #include <absl/status/status.h>
 
-#include "common/device/cuda/cuda_stream.h"
+#include "common/device/cuda/launch.h"
 
 namespace tandem::emulator {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 
 namespace tandem::emulator {
 namespace {

@@ -8,8 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/base/device_lost.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/capture.h"
 #include "common/device/cuda/emulator/current_device.h"
 #include "common/device/cuda/emulator/late_streams.h"

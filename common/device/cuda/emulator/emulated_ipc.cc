@@ -7,9 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/base/device_lost.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 
 namespace tandem::emulator {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <thread>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/capture.h"
 #include "common/device/cuda/emulator/current_device.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"

@@ -16,9 +16,8 @@
 
 #include <math.h>  // expf, fmaf and the like outside of std, as in a kernel
 
-#include "common/device/cuda/cuda_stream.h"
 #include "common/device/cuda/emulator/fibers.h"
-#include "common/device/cuda/launch_shape.h"
+#include "common/device/cuda/launch.h"
 
 #define __global__
 #define __device__

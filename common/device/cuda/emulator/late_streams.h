@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "common/device/cuda/cuda_stream.h"
+#include "common/device/cuda/launch.h"
 
 namespace tandem::emulator {
 

@@ -15,8 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/check.h"
-#include "common/base/device_lost.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 
 namespace tandem {

@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/ops/cpu/backward/backward_ops.h"
-#include "common/ops/cpu/panels.h"
+#include "common/ops/cpu/gemm_driver.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/ops/backward_ops.h"
 #include "common/ops/cpu/kernels/kernel_set.h"
 #include "common/ops/cpu/workspace.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 
 namespace tandem {
 

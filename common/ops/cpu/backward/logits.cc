@@ -6,10 +6,10 @@
 
 #include "common/base/check.h"
 #include "common/ops/cpu/backward/backward_ops.h"
+#include "common/ops/cpu/gemm_driver.h"
 #include "common/ops/cpu/packed_weight.h"
-#include "common/ops/cpu/panels.h"
 #include "common/ops/cpu/sample_row.h"
-#include "common/ops/vocab_chunks.h"
+#include "common/ops/numerics_layout.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "common/ops/cpu/kernels/gemm.h"
-#include "common/ops/kv_layout.h"
+#include "common/ops/numerics_layout.h"
 
 namespace tandem {
 namespace {

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "common/ops/cpu/kernels/kernel_set.h"
-#include "common/ops/cpu/kernels/kernels_logits.h"
-#include "common/ops/cpu/kernels/kernels_rows.h"
+#include "common/ops/cpu/kernels/rows.h"
 
 namespace tandem {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
+#include "common/ops/cpu/kernels/adapter.h"
 #include "common/ops/cpu/kernels/kernel_set.h"
-#include "common/ops/cpu/kernels/kernels_adapter.h"
 #include "common/ops/cpu/kernels/vec_elements.h"
 
 namespace tandem {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "common/ops/row_stats.h"
+#include "common/ops/ops_types.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-#include "common/ops/cpu/kernels/kernels_gemm_amx.h"
+#include "common/ops/cpu/kernels/gemm_amx.h"
 #include "common/ops/cpu/kernels/kernels_table.h"
 
 namespace tandem {

@@ -1,12 +1,11 @@
 // The kernel tables of the instruction set this file is compiled for.
 #pragma once
 
+#include "common/ops/cpu/kernels/adapter.h"
 #include "common/ops/cpu/kernels/attention.h"
 #include "common/ops/cpu/kernels/backward.h"
 #include "common/ops/cpu/kernels/gemm.h"
-#include "common/ops/cpu/kernels/kernels_adapter_back.h"
-#include "common/ops/cpu/kernels/kernels_logits.h"
-#include "common/ops/cpu/kernels/kernels_rows.h"
+#include "common/ops/cpu/kernels/rows.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/base/check.h"
 #include "common/device/cuda/cuda_context.h"
 #include "common/ops/cuda/attention/attention_kernels.h"
-#include "common/ops/cuda/attention/attention_state.h"
+#include "common/ops/cuda/attention/attention_plan.h"
 
 namespace tandem {
 namespace {

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "common/device/cuda/cuda_stream.h"
-#include "common/ops/cuda/attention/attention_backward_layout.h"
+#include "common/device/cuda/launch.h"
 #include "common/ops/cuda/attention/attention_layout.h"
 
 namespace tandem::attention {

@@ -11,7 +11,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
-#include "common/device/cuda/cuda_stream.h"
+#include "common/device/cuda/launch.h"
 #include "common/ops/cuda/linear/gemm.h"
 
 namespace tandem {

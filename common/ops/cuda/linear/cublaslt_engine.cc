@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
-#include "common/memory/product_rows.h"
-#include "common/memory/scratch_slots.h"
+#include "common/base/status.h"
+#include "common/memory/cuda_scratch.h"
+#include "common/memory/op_sizes.h"
 #include "common/ops/cuda/linear/copy_rows.h"
 
 namespace tandem {

@@ -4,7 +4,7 @@
 
 #include <cublasLt.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/library_search.h"
 #include "common/ops/cuda/linear/cublaslt_api.h"
 

@@ -1,5 +1,5 @@
 // OpenLt of programs whose kernels run on the emulator: no library knows its memory.
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/ops/cuda/linear/cublaslt_api.h"
 
 namespace tandem {

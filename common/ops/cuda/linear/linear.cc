@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/ops/cuda/linear/cublaslt_engine.h"
 #include "common/ops/cuda/linear/gemm_kernels.h"
 #include "common/ops/cuda/linear/own_engine.h"

@@ -1,11 +1,8 @@
-// The matrix products of the model on a GPU: what CudaForwardOps and CudaBackwardOps do their
-// linear layers, the head and their gradients with.
-//
-// Two engines: cuBLASLt, for every shape that its algorithms are proved row-invariant for on this
-// device (row_invariance.h), and our own tensor-core kernels (gemm.cu) for all others. Which one a
-// shape uses never changes once decided, whatever the number of rows: a row's bits depend on it.
+// How the head's logits are computed: in products of always the same ids, because a logit's bits
+// may hang on how many ids are computed at once (linear.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,6 +12,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/device/cuda/cuda_context.h"
+#include "common/memory/cuda_scratch.h"
 #include "common/ops/cuda/linear/cublaslt_api.h"
 #include "common/ops/cuda/linear/gemm.h"
 #include "common/ops/cuda/linear/row_invariance.h"
@@ -23,6 +21,32 @@
 
 namespace tandem {
 
+struct HeadGroup {
+  int64_t first_chunk = 0, chunks = 0;  // below vocab_limit
+  int64_t first_id = 0, ids = 0;        // of the head, whatever vocab_limit
+};
+
+constexpr HeadGroup HeadGroupAt(int64_t group, int64_t head_rows, int64_t vocab_limit) {
+  const int64_t first_id = group * kGroupIds;
+  return {.first_chunk = group * kGroupChunks,
+          .chunks = std::min(kGroupChunks, CudaVocabChunks(vocab_limit) - group * kGroupChunks),
+          .first_id = first_id,
+          .ids = std::min(kGroupIds, head_rows - first_id)};
+}
+
+// Rows [first, first + rows) of hidden states in bf16.
+inline Matrix HiddenRows(Matrix matrix, int64_t first, int64_t rows) {
+  matrix.data = static_cast<uint16_t*>(matrix.data) + first * matrix.stride;
+  matrix.rows = rows;
+  return matrix;
+}
+
+// The matrix products of the model on a GPU: what CudaForwardOps and CudaBackwardOps do their
+// linear layers, the head and their gradients with.
+//
+// Two engines: cuBLASLt, for every shape that its algorithms are proved row-invariant for on this
+// device (row_invariance.h), and our own tensor-core kernels (gemm.cu) for all others. Which one a
+// shape uses never changes once decided, whatever the number of rows: a row's bits depend on it.
 struct CudaLinearOptions {
   enum class Engine { kBest, kOwn };
   Engine engine = Engine::kBest;

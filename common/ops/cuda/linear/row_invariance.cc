@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "common/base/round_up.h"
-#include "common/base/status_macros.h"
-#include "common/memory/product_rows.h"
+#include "common/base/numeric.h"
+#include "common/base/status.h"
+#include "common/memory/cuda_scratch.h"
 #include "common/ops/cuda/linear/own_engine.h"
 #include "common/ops/cuda/linear/proof_kernels.h"
 

@@ -9,7 +9,7 @@
 #include <absl/status/statusor.h>
 
 #include "common/device/cuda/cuda_context.h"
-#include "common/memory/proof_bytes.h"
+#include "common/memory/cuda_scratch.h"
 #include "common/ops/cuda/linear/cublaslt_api.h"
 #include "common/ops/cuda/linear/gemm.h"
 

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_map>
 
-#include "common/base/status_macros.h"
-#include "common/text/jinja/value/arguments.h"
-#include "common/text/jinja/value/compare.h"
+#include "common/base/status.h"
+#include "common/text/jinja/value/format.h"
+#include "common/text/jinja/value/operators.h"
+#include "common/text/jinja/value/python_text.h"
+#include "common/text/jinja/value/value.h"
+#include "common/text/unicode/properties.h"
+#include "common/text/unicode/regex.h"
+#include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
 namespace {
@@ -140,6 +146,259 @@ std::optional<Value> FindMethod(const Value& value, const std::string& name) {
   }
   if (IsMutator(value, name)) return Refused(TypeName(value), name);
   return std::nullopt;
+}
+
+// The methods of str that templates use.
+
+namespace {
+
+using Result = absl::StatusOr<Value>;
+using Text = const std::string&;
+
+Value ListOf(std::vector<std::string> parts) {
+  Values items;
+  for (std::string& part : parts) items.push_back(Value::String(std::move(part)));
+  return Value::List(std::move(items));
+}
+
+template <std::string (*kMap)(std::string_view)>
+Result Mapped(Text self, const Args& args) {
+  TANDEM_RETURN_IF_ERROR(Bind("method", args, {}).status());
+  return Value::String(kMap(self));
+}
+
+template <Side kSide>
+Result StripMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("strip", args, {"chars"}));
+  std::optional<std::string> characters;
+  if (bound[0] != nullptr && !bound[0]->is_none()) {
+    TANDEM_ASSIGN_OR_RETURN(characters, bound.Text(0, ""));
+  }
+  return Value::String(Strip(self, kSide, characters));
+}
+
+template <bool kFromRight>
+Result SplitMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("split", args, {"sep", "maxsplit"}));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t limit, bound.Int(1, -1));
+  if (bound[0] == nullptr || bound[0]->is_none()) {
+    return ListOf(kFromRight ? SplitFromRight(self, limit) : Split(self, limit));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string separator, bound.Text(0, ""));
+  if (separator.empty()) return InvalidArgument("empty separator");
+  return ListOf(kFromRight ? SplitFromRight(self, separator, limit)
+                           : Split(self, separator, limit));
+}
+
+Result SplitLinesMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("splitlines", args, {"keepends"}));
+  return ListOf(SplitLines(self, bound.Flag(0, false)));
+}
+
+Result ReplaceMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("replace", args, {"old", "new", "count"}, 2));
+  TANDEM_ASSIGN_OR_RETURN(const std::string from, bound.Text(0, ""));
+  TANDEM_ASSIGN_OR_RETURN(const std::string to, bound.Text(1, ""));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t limit, bound.Int(2, -1));
+  return Value::String(Replace(self, from, to, limit));
+}
+
+template <bool kAtEnd>
+Result AffixMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("startswith", args, {"prefix"}, 1));
+  const Values candidates = bound[0]->is_tuple() ? bound[0]->sequence().items : Values{*bound[0]};
+  for (const Value& candidate : candidates) {
+    if (!candidate.is_string()) {
+      return InvalidArgument("startswith and endswith want str or a tuple of str, not {}",
+                             TypeName(candidate));
+    }
+    if (kAtEnd ? self.ends_with(candidate.text()) : self.starts_with(candidate.text())) {
+      return Value::Bool(true);
+    }
+  }
+  return Value::Bool(false);
+}
+
+template <bool kFromRight, bool kMustFind>
+Result FindMethodOf(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("find", args, {"sub", "start"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const std::string part, bound.Text(0, ""));
+  TANDEM_ASSIGN_OR_RETURN(int64_t start, bound.Int(1, 0));
+  const std::u32string text = ToCodePoints(self);
+  if (start < 0) start = std::max<int64_t>(0, start + static_cast<int64_t>(text.size()));
+  const std::u32string wanted = ToCodePoints(part);
+  size_t hit = kFromRight ? text.rfind(wanted) : text.find(wanted, static_cast<size_t>(start));
+  if (hit != std::u32string::npos && hit < static_cast<size_t>(start)) hit = std::u32string::npos;
+  if (hit != std::u32string::npos) return Value::Int(static_cast<int64_t>(hit));
+  if (kMustFind) return InvalidArgument("substring not found");
+  return Value::Int(-1);
+}
+
+Result CountMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("count", args, {"sub"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const std::string part, bound.Text(0, ""));
+  return Value::Int(Count(self, part));
+}
+
+Result JoinMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("join", args, {"iterable"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const Values items, Iterate(*bound[0]));
+  std::string out;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (!items[i].is_string()) {
+      return InvalidArgument("sequence item {}: expected str instance, {} found", i,
+                             TypeName(items[i]));
+    }
+    out += (i > 0 ? self : "") + items[i].text();
+  }
+  return Value::String(std::move(out));
+}
+
+template <bool kFromRight>
+Result PartitionMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("partition", args, {"sep"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const std::string separator, bound.Text(0, ""));
+  if (separator.empty()) return InvalidArgument("empty separator");
+  const size_t hit = kFromRight ? self.rfind(separator) : self.find(separator);
+  Values parts = {Value::String(self), Value::String(""), Value::String("")};
+  if (hit != std::string::npos) {
+    parts = {Value::String(self.substr(0, hit)), Value::String(separator),
+             Value::String(self.substr(hit + separator.size()))};
+  } else if (kFromRight) {
+    std::swap(parts[0], parts[2]);
+  }
+  return Value::Tuple(std::move(parts));
+}
+
+template <bool kSuffix>
+Result RemoveAffixMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("removeprefix", args, {"prefix"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const std::string affix, bound.Text(0, ""));
+  if (kSuffix && self.ends_with(affix)) {
+    return Value::String(self.substr(0, self.size() - affix.size()));
+  }
+  if (!kSuffix && self.starts_with(affix)) return Value::String(self.substr(affix.size()));
+  return Value::String(self);
+}
+
+template <Side kTextSide>
+Result JustifyMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("ljust", args, {"width", "fillchar"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t width, bound.Int(0, 0));
+  TANDEM_ASSIGN_OR_RETURN(const std::string fill, bound.Text(1, " "));
+  if (CountCodePoints(fill) != 1) {
+    return InvalidArgument("The fill character must be exactly one character long");
+  }
+  return Value::String(Justify(self, width, fill, kTextSide));
+}
+
+Result ZeroFillMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(const Bound bound, Bind("zfill", args, {"width"}, 1));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t width, bound.Int(0, 0));
+  const bool sign = !self.empty() && (self[0] == '+' || self[0] == '-');
+  const std::string digits = Justify(self.substr(sign), width - sign, "0", Side::kRight);
+  return Value::String(self.substr(0, sign) + digits);
+}
+
+Result FormatMethod(Text self, const Args& args) {
+  TANDEM_ASSIGN_OR_RETURN(std::string text, FormatBraces(self, args));
+  return Value::String(std::move(text));
+}
+
+std::string SwapCase(std::string_view text) {
+  std::string out;
+  for (size_t pos = 0; pos < text.size();) {
+    const size_t start = pos;
+    const bool upper = IsUpperCased(NextCodePoint(text, pos));
+    const std::string_view character = text.substr(start, pos - start);
+    out += upper ? ToLower(character) : ToUpper(character);
+  }
+  return out;
+}
+
+bool Matches(const absl::StatusOr<Regex>& regex, char32_t c) {
+  std::string text;
+  AppendUtf8(c, text);
+  const auto matches = regex->FindAll(text);
+  return matches.ok() && !matches->empty();
+}
+bool IsAlphabetic(char32_t c) {
+  static const auto* const kLetter = new absl::StatusOr<Regex>(Regex::Compile(R"(\p{L})"));
+  return Matches(*kLetter, c);
+}
+bool IsDecimal(char32_t c) {
+  static const auto* const kDecimal = new absl::StatusOr<Regex>(Regex::Compile(R"(\p{Nd})"));
+  return Matches(*kDecimal, c);
+}
+bool IsNumeric(char32_t c) {
+  static const auto* const kNumber = new absl::StatusOr<Regex>(Regex::Compile(R"(\p{N})"));
+  return Matches(*kNumber, c);
+}
+bool IsAlphanumeric(char32_t c) { return IsAlphabetic(c) || IsNumeric(c); }
+bool AllSpaces(char32_t c) { return IsPythonSpace(c); }
+bool AllAscii(char32_t c) { return c < 0x80; }
+
+// isspace and the like: non-empty, and true for all characters.
+template <bool (*kPredicate)(char32_t)>
+Result AllOf(Text self, const Args& args) {
+  TANDEM_RETURN_IF_ERROR(Bind("method", args, {}).status());
+  bool all = !self.empty();
+  for (size_t pos = 0; pos < self.size();) all = kPredicate(NextCodePoint(self, pos)) && all;
+  return Value::Bool(all);
+}
+
+template <bool kUpper>
+Result CaseTest(Text self, const Args& args) {
+  TANDEM_RETURN_IF_ERROR(Bind("method", args, {}).status());
+  return Value::Bool((kUpper ? ToUpper(self) : ToLower(self)) == self &&
+                     ToUpper(self) != ToLower(self));
+}
+
+}  // namespace
+
+StringMethod FindStringMethod(const std::string& name) {
+  static const std::unordered_map<std::string, StringMethod> kMethods = {
+      {"capitalize", Mapped<Capitalize>},
+      {"casefold", Mapped<CaseFold>},
+      {"center", JustifyMethod<Side::kBoth>},
+      {"count", CountMethod},
+      {"endswith", AffixMethod<true>},
+      {"find", FindMethodOf<false, false>},
+      {"format", FormatMethod},
+      {"index", FindMethodOf<false, true>},
+      {"isalnum", AllOf<IsAlphanumeric>},
+      {"isalpha", AllOf<IsAlphabetic>},
+      {"isascii", AllOf<AllAscii>},
+      {"isdecimal", AllOf<IsDecimal>},
+      {"isdigit", AllOf<IsDecimal>},
+      {"islower", CaseTest<false>},
+      {"isnumeric", AllOf<IsNumeric>},
+      {"isspace", AllOf<AllSpaces>},
+      {"isupper", CaseTest<true>},
+      {"join", JoinMethod},
+      {"ljust", JustifyMethod<Side::kLeft>},
+      {"lower", Mapped<ToLower>},
+      {"lstrip", StripMethod<Side::kLeft>},
+      {"partition", PartitionMethod<false>},
+      {"removeprefix", RemoveAffixMethod<false>},
+      {"removesuffix", RemoveAffixMethod<true>},
+      {"replace", ReplaceMethod},
+      {"rfind", FindMethodOf<true, false>},
+      {"rindex", FindMethodOf<true, true>},
+      {"rjust", JustifyMethod<Side::kRight>},
+      {"rpartition", PartitionMethod<true>},
+      {"rsplit", SplitMethod<true>},
+      {"rstrip", StripMethod<Side::kRight>},
+      {"split", SplitMethod<false>},
+      {"splitlines", SplitLinesMethod},
+      {"startswith", AffixMethod<false>},
+      {"strip", StripMethod<Side::kBoth>},
+      {"swapcase", Mapped<SwapCase>},
+      {"title", Mapped<ToTitle>},
+      {"upper", Mapped<ToUpper>},
+      {"zfill", ZeroFillMethod}};
+  const auto it = kMethods.find(name);
+  return it == kMethods.end() ? nullptr : it->second;
 }
 
 }  // namespace tandem::jinja

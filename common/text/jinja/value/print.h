@@ -1,7 +1,10 @@
 // str() and repr() of values.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include <absl/status/statusor.h>
 
 #include "common/text/jinja/value/value.h"
 
@@ -15,5 +18,17 @@ std::string Repr(const Value& value);
 
 // repr(float): the shortest digits that give the number back; exponents as 1e-05, 1e+16.
 std::string FloatText(double number);
+
+// json.dumps as the `tojson` filter of chat templates calls it.
+struct JsonStyle {
+  bool ensure_ascii = false;
+  bool sort_keys = false;
+  std::optional<std::string> indent;  // one level; none: everything on one line
+  std::string item_separator = ", ";  // "," with an indent
+  std::string key_separator = ": ";
+};
+
+// InvalidArgument for what has no JSON form (undefined, functions).
+absl::StatusOr<std::string> DumpJson(const Value& value, const JsonStyle& style);
 
 }  // namespace tandem::jinja

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/base/status_macros.h"
-#include "common/text/jinja/value/compare.h"
+#include "common/base/status.h"
 #include "common/text/jinja/value/methods.h"
+#include "common/text/jinja/value/operators.h"
 #include "common/text/jinja/value/print.h"
 #include "common/text/unicode/utf8.h"
 

@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/comm/ordered_communicator.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/comm_test_group.h"

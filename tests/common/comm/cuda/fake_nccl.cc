@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/late_streams.h"
 
 namespace tandem::testing {

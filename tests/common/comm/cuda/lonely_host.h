@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/status_macros.h"
-#include "common/comm/host_group.h"
+#include "common/base/status.h"
+#include "common/comm/communicator.h"
 
 namespace tandem::testing {
 

@@ -7,8 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/device_lost.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/comm_test_group.h"
 #include "tests/common/comm/cuda/fake_nccl.h"

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/device_lost.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulator.h"
 #include "tests/common/device/cuda/context_fixture.h"
 

@@ -1,14 +1,13 @@
-#include "common/device/cuda/cuda_offload_stream.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "common/device/cuda/cuda_device.h"
+#include "common/device/cuda/cuda_regions.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/kernel.h"
-#include "common/device/cuda/pinned_region.h"
 #include "tests/support/bytes_in.h"
 
 namespace tandem {

@@ -1,5 +1,3 @@
-#include "common/device/cuda/cuda_region.h"
-
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -7,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/device/cuda/cuda_regions.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/bytes_in.h"

@@ -1,13 +1,11 @@
-#include "common/device/cuda/cuda_status.h"
-
 #include <set>
 #include <string>
 
 #include <catch2/catch.hpp>
 #include <cuda.h>
 
-#include "common/base/device_lost.h"
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
+#include "common/device/cuda/driver_api.h"
 
 namespace tandem {
 namespace {

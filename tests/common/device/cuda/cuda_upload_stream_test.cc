@@ -1,5 +1,3 @@
-#include "common/device/cuda/cuda_upload_stream.h"
-
 #include <algorithm>
 #include <cstring>
 #include <string>

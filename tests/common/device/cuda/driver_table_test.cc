@@ -1,9 +1,9 @@
-#include "common/device/cuda/driver_table.h"
-
 #include <map>
 #include <string>
 
 #include <catch2/catch.hpp>
+
+#include "common/device/cuda/driver_memory.h"
 
 namespace tandem {
 namespace {

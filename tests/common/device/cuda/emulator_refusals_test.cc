@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/device_lost.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
 #include "common/device/cuda/kernel.h"

@@ -1,12 +1,10 @@
-#include "common/device/cuda/pinned_region.h"
-
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/cuda_region.h"
+#include "common/device/cuda/cuda_regions.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/support/bytes_in.h"
 #include "tests/support/units.h"

@@ -1,8 +1,9 @@
+#include "common/formats/gguf/gguf_file.h"
+
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/gguf/gguf.h"
 #include "tests/common/formats/gguf/gguf_builder.h"
 #include "tests/support/temp_dir.h"
 

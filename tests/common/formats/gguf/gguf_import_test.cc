@@ -5,8 +5,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/formats/atomic_file.h"
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/files.h"
+#include "common/formats/hf_checkpoint.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/common/formats/gguf/gguf_builder.h"
 #include "tests/support/temp_dir.h"

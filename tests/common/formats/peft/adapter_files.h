@@ -11,7 +11,7 @@
 
 #include "common/base/philox.h"
 #include "common/formats/peft/peft_config.h"
-#include "common/formats/safetensors_writer.h"
+#include "common/formats/safetensors.h"
 
 namespace tandem::testing {
 

@@ -1,11 +1,10 @@
 // Which of a directory's files a weight check under LoRA reads, and what it is called.
-#include "common/formats/peft/check_files.h"
-
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
+#include "common/formats/peft/peft_adapter.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {

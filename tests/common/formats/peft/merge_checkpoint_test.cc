@@ -5,8 +5,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/atomic_file.h"
-#include "common/formats/checkpoint_dir.h"
+#include "common/formats/files.h"
+#include "common/formats/hf_checkpoint.h"
 #include "common/formats/peft/peft_adapter.h"
 #include "tests/common/formats/peft/adapter_files.h"
 #include "tests/common/lora/small_model.h"

@@ -1,6 +1,6 @@
-#include "common/formats/peft/other_base.h"
-
 #include <catch2/catch.hpp>
+
+#include "common/formats/peft/peft_config.h"
 
 namespace tandem {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/formats/peft/peft_names.h"
 #include "tests/common/formats/peft/adapter_files.h"
 #include "tests/common/lora/small_model.h"
 #include "tests/support/temp_dir.h"

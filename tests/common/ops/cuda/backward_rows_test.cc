@@ -1,10 +1,9 @@
-#include "common/ops/cuda/backward_rows.h"
-
 #include <cmath>
 #include <utility>
 
 #include <catch2/catch.hpp>
 
+#include "common/ops/cuda/rows.h"
 #include "tests/common/ops/cuda/kernel_fixture.h"
 #include "tests/common/ops/ops_fixture.h"
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "common/ops/cuda/linear/head_groups.h"
+#include "common/ops/cuda/linear/linear.h"
 #include "tests/common/ops/cuda/device_ops.h"
 #include "tests/common/ops/ops_fixture.h"
 

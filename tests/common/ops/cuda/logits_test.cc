@@ -6,7 +6,7 @@
 
 #include "common/ops/cpu/kernels/isa.h"
 #include "common/ops/cpu/sample_row.h"
-#include "common/ops/vocab_chunks.h"
+#include "common/ops/numerics_layout.h"
 #include "tests/common/ops/cuda/kernel_fixture.h"
 
 namespace tandem {

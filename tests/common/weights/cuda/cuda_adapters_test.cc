@@ -11,7 +11,7 @@
 #include "common/base/philox.h"
 #include "common/lora/lora_gradients.h"
 #include "common/lora/merge.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "common/weights/cuda/cuda_shard_ops.h"
 #include "tests/common/ops/cuda/kernel_fixture.h"
 #include "tests/common/ops/cuda/test_cuda.h"

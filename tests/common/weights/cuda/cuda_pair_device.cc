@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/cuda_device.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/weights/cuda/cuda_storage_ops.h"

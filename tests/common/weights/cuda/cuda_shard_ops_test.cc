@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/process/thread_pool.h"
+#include "common/process/threads.h"
 #include "tests/common/ops/cuda/test_cuda.h"
 
 namespace tandem {

@@ -9,7 +9,7 @@
 
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/cuda/emulator/emulator.h"
-#include "common/weights/padding.h"
+#include "common/weights/layout.h"
 #include "tests/common/weights/layout_zoo.h"
 #include "tests/fakes/memory_weights.h"
 

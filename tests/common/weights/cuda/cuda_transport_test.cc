@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/base/failure_origin.h"
+#include "common/base/status.h"
 #include "common/weights/cuda/ipc_slots.h"
 #include "tests/common/weights/cuda/pair_rig.h"
 #include "tests/support/text.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/base/check.h"
-#include "common/base/round_up.h"
+#include "common/base/numeric.h"
 #include "common/device/cuda/cuda_context.h"
 #include "tests/fakes/memory_weights.h"
 

@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 #include <unistd.h>
 
-#include "common/base/status_macros.h"
+#include "common/base/status.h"
 #include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/weights/cuda/cuda_storage_ops.h"
 #include "common/weights/cuda/cuda_transport.h"

@@ -1,0 +1,177 @@
+#include "common/config/yaml.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <google/protobuf/message.h>
+#include <nlohmann/json.hpp>
+#include <yaml-cpp/yaml.h>
+
+#include "common/base/status.h"
+#include "common/config/config.h"
+#include "common/config/schema.h"
+#include "tandem/v1/config.pb.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Arguments nested deeper than this are cut off rather than recursed into.
+constexpr int kMaxDepth = 64;
+
+Json ToJson(const YAML::Node& node, int depth) {
+  if (depth > kMaxDepth || node.IsNull()) return nullptr;
+  if (node.IsSequence()) {
+    Json list = Json::array();
+    for (const YAML::Node& entry : node) list.push_back(ToJson(entry, depth + 1));
+    return list;
+  }
+  if (node.IsMap()) {
+    Json object = Json::object();
+    for (const auto& item : node) {
+      object[item.first.IsScalar() ? item.first.Scalar() : ""] = ToJson(item.second, depth + 1);
+    }
+    return object;
+  }
+  const std::string& text = node.Scalar();
+  if (node.Tag() == "!") return text;  // quoted
+  if (text == "True") return true;
+  if (text == "False") return false;
+  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_primitive() && !value.is_discarded() ? value : Json(text);
+}
+
+}  // namespace
+
+absl::StatusOr<YAML::Node> ReadYamlFile(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "config file {} is a directory; name the YAML file in it", path);
+  }
+  if (!std::filesystem::is_regular_file(path, error)) {
+    std::string hint;
+    if (std::filesystem::path(path).is_relative()) {
+      hint = "; a relative path starts at the current directory, " +
+             std::filesystem::current_path(error).string();
+    }
+    return MakeStatus(absl::StatusCode::kNotFound, "config file {} does not exist{}", path, hint);
+  }
+  try {
+    return YAML::LoadFile(path);
+  } catch (const YAML::BadFile&) {
+    return MakeStatus(absl::StatusCode::kNotFound, "config file {} cannot be read", path);
+  } catch (const YAML::Exception& e) {
+    return InvalidArgument("{}:{}: this is no YAML: {}", path, e.mark.line + 1, e.msg);
+  }
+}
+
+absl::StatusOr<YAML::Node> ParseYamlValue(const std::string& text) {
+  if (text.empty()) return YAML::Node(text);
+  try {
+    return YAML::Load(text);
+  } catch (const YAML::Exception& e) {
+    return InvalidArgument("this is no YAML value: {}", e.msg);
+  }
+}
+
+std::string YamlToJson(const YAML::Node& node) { return ToJson(node, 0).dump(); }
+
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+void EmitMessage(const Message& message, YAML::Emitter* out);
+
+// Entry `index` of a list, or the value itself for -1.
+void EmitValue(const Message& m, const FieldDescriptor* f, int index, YAML::Emitter* out) {
+  const Reflection& r = *m.GetReflection();
+  const bool list = index >= 0;
+  switch (f->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return EmitMessage(list ? r.GetRepeatedMessage(m, f, index) : r.GetMessage(m, f), out);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      *out << (list ? r.GetRepeatedBool(m, f, index) : r.GetBool(m, f));
+      return;
+    case FieldDescriptor::CPPTYPE_INT64:
+      *out << (list ? r.GetRepeatedInt64(m, f, index) : r.GetInt64(m, f));
+      return;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      // fmt's shortest text that reads back to the same number.
+      *out << fmt::format("{}", list ? r.GetRepeatedDouble(m, f, index) : r.GetDouble(m, f));
+      return;
+    default: {
+      const std::string text = list ? r.GetRepeatedString(m, f, index) : r.GetString(m, f);
+      *out << YAML::DoubleQuoted << text;
+    }
+  }
+}
+
+void EmitMessage(const Message& message, YAML::Emitter* out) {
+  *out << YAML::BeginMap;
+  const google::protobuf::Descriptor& type = *message.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    *out << YAML::Key << field->name() << YAML::Value;
+    if (!field->is_repeated()) {
+      EmitValue(message, field, -1, out);
+      continue;
+    }
+    *out << YAML::Flow << YAML::BeginSeq;
+    const int size = message.GetReflection()->FieldSize(message, field);
+    for (int k = 0; k < size; ++k) EmitValue(message, field, k, out);
+    *out << YAML::EndSeq;
+  }
+  *out << YAML::EndMap;
+}
+
+}  // namespace
+
+std::string ConfigToYaml(const v1::Config& config) {
+  YAML::Emitter out;
+  EmitMessage(config, &out);
+  return std::string(out.c_str()) + "\n";
+}
+
+namespace {
+
+// The node at a dotted path, undefined where there is none.
+YAML::Node Find(const YAML::Node& root, const std::string& key) {
+  YAML::Node node = YAML::Clone(root);
+  size_t begin = 0;
+  while (begin <= key.size()) {
+    const size_t end = std::min(key.find('.', begin), key.size());
+    if (!node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
+    const YAML::Node inner = node[key.substr(begin, end - begin)];
+    if (!inner.IsDefined()) return YAML::Node(YAML::NodeType::Undefined);
+    node.reset(inner);
+    begin = end + 1;
+  }
+  return node;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ConfigChange>> DiffConfig(const std::string& before,
+                                                     const v1::Config& now) {
+  absl::StatusOr<YAML::Node> old_root = ParseYamlValue(before);
+  if (!old_root.ok()) return old_root.status();
+  absl::StatusOr<YAML::Node> new_root = ParseYamlValue(ConfigToYaml(now));
+  if (!new_root.ok()) return new_root.status();
+  std::vector<ConfigChange> changes;
+  for (const KeySpec& spec : ConfigSchema()) {
+    if (spec.section || spec.key.find('[') != std::string::npos) continue;
+    const YAML::Node old_value = Find(*old_root, spec.key), new_value = Find(*new_root, spec.key);
+    if (!old_value.IsDefined() || !new_value.IsDefined()) continue;
+    ConfigChange change{
+        .key = spec.key, .before = YamlToJson(old_value), .now = YamlToJson(new_value)};
+    if (change.before != change.now) changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+}  // namespace tandem

@@ -1,0 +1,223 @@
+#include "common/formats/files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/status.h"
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status IoError(const std::string& path, const std::string& action, int error) {
+  return MakeStatus(IoErrorCode(error), "{}: {} failed: {}{}", path, action, std::strerror(error),
+                    IsDiskFull(error) ? "; free disk space or choose another directory" : "");
+}
+
+std::string ParentOf(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+// Without a trailing slash, so that the suffix lands on the name.
+std::string Trimmed(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+std::string PartialPath(const std::string& path) { return Trimmed(path) + kPartialSuffix; }
+
+absl::Status SyncDirectory(const std::string& directory) {
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return IoError(directory, "opening the directory", errno);
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some network file systems cannot sync directories.
+  if (result != 0 && error != EINVAL && error != ENOTSUP) {
+    return IoError(directory, "syncing the directory", error);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {
+  const std::string partial = PartialPath(path);
+  const int fd = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return IoError(partial, "creating the file", errno);
+  return std::unique_ptr<AtomicFile>(new AtomicFile(Trimmed(path), fd));
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(PartialPath(path_).c_str());
+}
+
+absl::Status AtomicFile::Reserve(uint64_t bytes) {
+  if (bytes == 0 || ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) == 0) return absl::OkStatus();
+  // File systems without fallocate run out of space at the write instead.
+  if (errno == EOPNOTSUPP || errno == ENOSYS) return absl::OkStatus();
+  return IoError(path_, fmt::format("reserving {} bytes", bytes), errno);
+}
+
+absl::Status AtomicFile::Append(const void* data, size_t bytes) {
+  TANDEM_RETURN_IF_ERROR(WriteAt(appended_, data, bytes));
+  appended_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::WriteAt(uint64_t offset, const void* data, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t written = ::pwrite(fd_, static_cast<const char*>(data) + done, bytes - done,
+                                     static_cast<off_t>(offset + done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = written == 0 ? ENOSPC : errno;
+      return IoError(
+          path_,
+          fmt::format("writing {} bytes at byte {} ({} of them written)", bytes, offset, done),
+          error);
+    }
+    done += static_cast<size_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  const std::string partial = PartialPath(path_);
+  if (::fsync(fd_) != 0) return IoError(path_, "syncing the file", errno);
+  const int closed = ::close(fd_);
+  fd_ = -1;
+  if (closed != 0 || ::rename(partial.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(partial.c_str());
+    return IoError(path_, "renaming the finished file", error);
+  }
+  return SyncDirectory(ParentOf(path_));
+}
+
+absl::Status WriteFileAtomically(const std::string& path, const std::string& content) {
+  TANDEM_ASSIGN_OR_RETURN(const auto file, AtomicFile::Create(path));
+  TANDEM_RETURN_IF_ERROR(file->Append(content.data(), content.size()));
+  return file->Commit();
+}
+
+bool PathExists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
+  return std::string(reinterpret_cast<const char*>(file->data()), file->size());
+}
+
+absl::StatusOr<std::unique_ptr<AtomicDirectory>> AtomicDirectory::Create(const std::string& path,
+                                                                         IfExists if_exists) {
+  const std::string partial = PartialPath(path);
+  std::error_code error;
+  if (if_exists == IfExists::kRefuse && fs::exists(path, error) && !fs::is_empty(path, error)) {
+    return absl::AlreadyExistsError(
+        fmt::format("{} already exists and is not empty: remove it or choose another path", path));
+  }
+  fs::remove_all(partial, error);
+  if (error) return IoError(partial, "removing an unfinished directory", error.value());
+  fs::create_directories(partial, error);
+  if (error) return IoError(partial, "making the directory", error.value());
+  return std::unique_ptr<AtomicDirectory>(new AtomicDirectory(Trimmed(path)));
+}
+
+AtomicDirectory::~AtomicDirectory() {
+  if (committed_) return;
+  std::error_code ignored;
+  fs::remove_all(partial_path(), ignored);
+}
+
+absl::Status AtomicDirectory::Commit() {
+  const std::string partial = partial_path();
+  TANDEM_RETURN_IF_ERROR(SyncDirectory(partial));
+  if (::rename(partial.c_str(), path_.c_str()) != 0) {
+    if (errno != ENOTEMPTY && errno != EEXIST) {
+      return IoError(path_, "renaming the finished directory", errno);
+    }
+    // The old directory goes in exchange for the new one: no moment without either.
+    if (::syscall(SYS_renameat2, AT_FDCWD, partial.c_str(), AT_FDCWD, path_.c_str(),
+                  RENAME_EXCHANGE) != 0) {
+      return IoError(path_, "replacing the old directory", errno);
+    }
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+  }
+  committed_ = true;
+  return SyncDirectory(ParentOf(path_));
+}
+
+namespace {
+
+constexpr size_t kReadChunk = size_t{128} << 10;
+
+absl::Status OpenError(const std::string& path, int error) {
+  return MakeStatus(IoErrorCode(error), "{} cannot be read: {}", path, std::strerror(error));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return OpenError(path, errno);
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    const int error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
+    ::close(fd);
+    return OpenError(path, error);
+  }
+  const size_t size = static_cast<size_t>(info.st_size);
+  void* data = nullptr;
+  if (size > 0) data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  const int error = errno;
+  ::close(fd);
+  if (data == MAP_FAILED) return OpenError(path, error);
+  return std::shared_ptr<const MappedFile>(
+      new MappedFile(path, static_cast<const uint8_t*>(data), size));
+}
+
+MappedFile::~MappedFile() {
+  if (size_ > 0) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void MappedFile::ReadExactly(const void* first, size_t bytes) const {
+  if (bytes == 0) return;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<size_t>(static_cast<const uint8_t*>(first) - data_);
+  const size_t begin = offset / page * page;
+  auto* const data = const_cast<uint8_t*>(data_);
+  ::madvise(data + begin, offset + bytes - begin, MADV_RANDOM);
+  // The system takes no more at a time than it would read ahead.
+  for (size_t at = begin; at < offset + bytes; at += kReadChunk) {
+    ::madvise(data + at, std::min(kReadChunk, offset + bytes - at), MADV_WILLNEED);
+  }
+}
+
+void MappedFile::LetGo(const void* first, size_t bytes) const {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<size_t>(static_cast<const uint8_t*>(first) - data_);
+  const size_t begin = (offset + page - 1) / page * page;
+  const size_t end = offset + bytes == size_ ? size_ : (offset + bytes) / page * page;
+  if (begin < end) ::madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+}  // namespace tandem

@@ -1,0 +1,34 @@
+// Samples and sampling parameters: struct <-> proto.
+#pragma once
+
+#include "common/types/ledger_snapshot.h"
+#include "common/types/sample.h"
+#include "tandem/v1/rollout.pb.h"
+#include "tandem/v1/types.pb.h"
+
+namespace tandem {
+
+v1::Sample ToProto(const Sample& sample);
+Sample FromProto(const v1::Sample& proto);
+
+v1::Segment ToProto(const Segment& segment);
+Segment FromProto(const v1::Segment& proto);
+
+v1::Continuation ToProto(const Continuation& continuation);
+Continuation FromProto(const v1::Continuation& proto);
+
+v1::SamplingParams ToProto(const SamplingParams& params);
+SamplingParams FromProto(const v1::SamplingParams& proto);
+
+v1::FinishReason ToProto(FinishReason reason);
+FinishReason FromProto(v1::FinishReason reason);
+
+// Ledgers and phase reports: struct <-> proto.
+
+v1::Ledger ToProto(const LedgerSnapshot& ledger);
+LedgerSnapshot FromProto(const v1::Ledger& proto);
+
+v1::PhaseReport ToProto(const PhaseReport& report);
+PhaseReport FromProto(const v1::PhaseReport& proto);
+
+}  // namespace tandem

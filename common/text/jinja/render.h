@@ -1,0 +1,72 @@
+// What a rendering carries along.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <absl/time/time.h>
+
+#include "common/text/jinja/ast.h"
+#include "common/text/jinja/value/value.h"
+
+namespace tandem::jinja {
+
+// Names of one block. Lookups go on in the parent, assignments never do.
+struct Scope {
+  Scope* parent = nullptr;
+  std::vector<std::pair<std::string, Value>> variables;
+
+  const Value* Find(std::string_view name) const {
+    for (const Scope* scope = this; scope != nullptr; scope = scope->parent) {
+      for (const auto& [key, value] : scope->variables) {
+        if (key == name) return &value;
+      }
+    }
+    return nullptr;
+  }
+  void Set(const std::string& name, Value value) {
+    for (auto& [key, old] : variables) {
+      if (key == name) {
+        old = std::move(value);
+        return;
+      }
+    }
+    variables.emplace_back(name, std::move(value));
+  }
+};
+
+// One rendering. Owns all scopes until its end, because macros refer to the one they were defined
+// in.
+struct Runtime {
+  absl::Time now;
+  absl::TimeZone zone;
+  std::deque<Scope> scopes;
+  int closures = 0;    // macros made so far: they refer to scopes
+  int call_depth = 0;  // of macros and recursive loops
+  int error_line = 0;  // of the innermost statement that failed, 0: none
+
+  Scope& NewScope(Scope* parent) { return scopes.emplace_back(Scope{parent, {}}); }
+};
+
+inline constexpr int kMaxCallDepth = 100;
+
+struct Frame {
+  Runtime& runtime;
+  Scope* scope;
+  const Value* captured = nullptr;  // the body that a block's filters work on
+};
+
+// A list of statements in order.
+
+// Stops at break and continue; notes the line of the first error in the runtime.
+absl::StatusOr<Flow> RenderBody(const Body& body, Frame& frame, std::string& out);
+
+// Macros as callable values.
+
+// The definition must outlive the runtime. Names are looked up where the macro was defined.
+Value MakeMacro(const MacroDefinition& definition, Frame& frame);
+
+}  // namespace tandem::jinja

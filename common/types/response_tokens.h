@@ -1,0 +1,120 @@
+// Which rows of a model's output score a response: the row of position i predicts the token at
+// position i + 1, so a response of r tokens after a prompt of p is scored by the r rows from p - 1
+// on, the last of the prompt first; the row of the last token scores nothing. Everything that goes
+// between tokens and rows goes through this type.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <absl/status/status.h>
+
+#include "common/base/status.h"
+#include "common/types/sample.h"
+
+namespace tandem {
+
+struct ResponseWindow {
+  int64_t prompt_tokens = 1;  // at least 1: the first response token needs a row before it
+  int64_t response_tokens = 0;
+
+  // Positions in the sequence, counted from its first token.
+  constexpr int64_t TokenOf(int64_t response) const { return prompt_tokens + response; }
+  // The row that scores response token `response`.
+  constexpr int64_t RowOf(int64_t response) const { return TokenOf(response) - 1; }
+  // The response token at position `token`, negative for one of the prompt.
+  constexpr int64_t ResponseOf(int64_t token) const { return token - prompt_tokens; }
+};
+
+// Of a sample that has a prompt, as all have that a SampleStore or a micro-batch took.
+inline ResponseWindow WindowOf(const Sample& sample) {
+  return {sample.prompt_tokens, sample.response_tokens()};
+}
+
+// Which tokens of a response losses and their denominators count.
+
+// [response tokens]: those of trained segments; without segments all. What a segment has outside
+// the response does not count. (Sample::mask takes further tokens away.)
+inline std::vector<bool> TrainedTokens(const std::vector<Segment>& segments,
+                                       const ResponseWindow& window) {
+  const auto responses = static_cast<size_t>(window.response_tokens);
+  if (segments.empty()) return std::vector<bool>(responses, true);
+  std::vector<bool> trained(responses, false);
+  for (const Segment& segment : segments) {
+    if (!segment.trained) continue;
+    const int64_t begin = std::max<int64_t>(window.ResponseOf(segment.begin), 0);
+    const int64_t end =
+        std::min(window.ResponseOf(segment.begin + segment.length), window.response_tokens);
+    for (int64_t i = begin; i < end; ++i) trained[static_cast<size_t>(i)] = true;
+  }
+  return trained;
+}
+
+// [response tokens]: those that losses, estimators and the rollout correction count, 1, else 0: the
+// trained ones that `mask`, as Sample::mask (empty: all), leaves.
+inline std::vector<float> CountedTokens(const std::vector<Segment>& segments,
+                                        const ResponseWindow& window,
+                                        const std::vector<float>& mask) {
+  const std::vector<bool> trained = TrainedTokens(segments, window);
+  std::vector<float> counted(trained.begin(), trained.end());
+  for (size_t t = 0; t < mask.size(); ++t) counted[t] *= mask[t];
+  return counted;
+}
+inline std::vector<float> CountedTokens(const Sample& sample) {
+  return CountedTokens(sample.segments, WindowOf(sample), sample.mask);
+}
+
+// A response as runs of tokens that one version of the weights sampled.
+
+// By Sample::versions and by what Sample::segments say is trained: neighbouring tokens of one
+// version that are trained alike, in order. `begin` counts from the first token of the response, so
+// that segments tile [0, response tokens). One version per response token is needed.
+inline std::vector<Segment> ResponseSegments(const Sample& sample) {
+  const std::vector<bool> trained = TrainedTokens(sample.segments, WindowOf(sample));
+  std::vector<Segment> runs;
+  for (size_t t = 0; t < sample.versions.size(); ++t) {
+    const bool goes_on = !runs.empty() && runs.back().trained == trained[t] &&
+                         runs.back().weight_version == sample.versions[t];
+    if (!goes_on) {
+      runs.push_back({.begin = static_cast<int64_t>(t),
+                      .trained = trained[t],
+                      .weight_version = sample.versions[t]});
+    }
+    ++runs.back().length;
+  }
+  return runs;
+}
+
+// The log-prob of a sampled token that is NaN or infinite: weights or computation are broken, and
+// nothing may be trained on it. (NaN equals NaN bit for bit, so a comparison does not see it.)
+
+// DataLoss naming sample, position and weight version, unless `log_prob` of response token
+// `response`, as computed by `who` ("rollout", "trainer"), is finite.
+inline absl::Status CheckFiniteLogProb(const Sample& sample,
+                                       int64_t response,
+                                       float log_prob,
+                                       const char* who) {
+  if (std::isfinite(log_prob)) return absl::OkStatus();
+  const auto at = static_cast<size_t>(response);
+  return MakeStatus(
+      absl::StatusCode::kDataLoss,
+      "the log-prob of a sampled token is {}, not finite: sample {:#x}, position {}, weight "
+      "version {}, in the {}. Model or weights are broken: check the files in model.path, or go "
+      "back to an earlier checkpoint with a smaller actor.optim.lr",
+      std::isnan(log_prob) ? "nan" : "infinite",  // the sign of a NaN means nothing
+      sample.sample_id, sample.prompt_tokens + response,
+      at < sample.versions.size() ? fmt::format("{}", sample.versions[at]) : "?", who);
+}
+
+// The same of all its response tokens, as they came with it.
+inline absl::Status CheckFiniteLogProbs(const Sample& sample, const char* who) {
+  for (size_t i = 0; i < sample.log_probs.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckFiniteLogProb(sample, static_cast<int64_t>(i), sample.log_probs[i], who));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

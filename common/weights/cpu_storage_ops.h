@@ -1,0 +1,28 @@
+// Rows on their way into a full storage in host memory, and the digests of what it holds, over all
+// threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "common/process/threads.h"
+#include "common/weights/digest.h"
+#include "common/weights/layout.h"
+#include "common/weights/storage_ops.h"
+
+namespace tandem {
+
+// Writes rows; no row may be there twice.
+void StoreRows(ThreadPool& pool,
+               const WeightLayout& layout,
+               std::byte* storage,
+               const std::vector<DenseRows>& pieces);
+
+// Of each tensor, re-read through the inverse layout.
+std::vector<Digest> DigestStored(ThreadPool& pool,
+                                 const WeightLayout& layout,
+                                 const std::byte* storage,
+                                 const std::vector<const TensorPlace*>& places);
+
+}  // namespace tandem

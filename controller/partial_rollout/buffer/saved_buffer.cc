@@ -1,0 +1,376 @@
+#include "controller/partial_rollout/buffer/saved_buffer.h"
+
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+#include <xxhash.h>
+
+#include "common/base/status.h"
+#include "common/formats/files.h"
+#include "controller/partial_rollout/buffer/resume_check.h"
+#include "controller/partial_rollout/buffer/rollout_buffer.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kLines[] = "pool.jsonl";
+constexpr char kTokens[] = "tokens.bin";
+constexpr char kRemedy[] =
+    "take another copy of the checkpoint, or an earlier one with trainer.resume_mode=resume_path";
+
+struct FinishName {
+  FinishReason reason;
+  const char* name;
+};
+constexpr FinishName kFinishNames[] = {{FinishReason::kNone, "none"},
+                                       {FinishReason::kStop, "stop"},
+                                       {FinishReason::kLength, "length"}};
+
+std::string Hex(const XXH128_hash_t& digest) {
+  return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
+}
+
+std::string SealOf(std::string_view text) {
+  return fmt::format("{{\"xxh3\":\"{}\"}}\n", Hex(XXH3_128bits(text.data(), text.size())));
+}
+
+// Bytes that are no UTF-8 get replacement characters.
+std::string LineOf(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json ToJson(const PooledSample& sample, int64_t offset) {
+  const char* finish = "";
+  for (const FinishName& known : kFinishNames) {
+    if (known.reason == sample.finish) finish = known.name;
+  }
+  Json versions = Json::array();
+  for (const VersionRun& run : sample.versions) versions.push_back({run.version, run.tokens});
+  return {{"id", sample.sample_id},
+          {"finish", finish},
+          {"versions", versions},
+          {"offset", offset},
+          {"log_probs", sample.log_probs},
+          {"off_support", sample.off_support},
+          {"temperature", sample.temperature}};
+}
+
+Json ToJson(const Prompt& prompt) {
+  return {{"row", prompt.data_row},
+          {"epoch", prompt.epoch},
+          {"tokens", prompt.tokens},
+          {"text", prompt.text},
+          {"data_source", prompt.data_source},
+          {"ground_truth", prompt.ground_truth},
+          {"extra_info", prompt.extra_info_json}};
+}
+
+// Appends to the file of arrays, whose digest goes into the header.
+class ArraysWriter {
+ public:
+  explicit ArraysWriter(std::unique_ptr<AtomicFile> file)
+      : file_(std::move(file)), hash_(XXH3_createState(), XXH3_freeState) {
+    XXH3_128bits_reset(hash_.get());
+  }
+
+  template <typename T>
+  absl::Status Append(const std::vector<T>& values) {
+    const size_t size = values.size() * sizeof(T);
+    XXH3_128bits_update(hash_.get(), values.data(), size);
+    bytes_ += static_cast<int64_t>(size);
+    return file_->Append(values.data(), size);
+  }
+  absl::Status Commit() { return file_->Commit(); }
+  int64_t bytes() const { return bytes_; }
+  std::string digest() const { return Hex(XXH3_128bits_digest(hash_.get())); }
+
+ private:
+  std::unique_ptr<AtomicFile> file_;
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash_;
+  int64_t bytes_ = 0;
+};
+
+absl::Status Damaged(const std::string& path, const std::string& what) {
+  return MakeStatus(absl::StatusCode::kDataLoss, "{}: {}", path, what);
+}
+
+Prompt PromptOf(const Json& json) {
+  return {.data_row = json.at("row").get<uint64_t>(),
+          .epoch = json.at("epoch").get<uint64_t>(),
+          .tokens = json.at("tokens").get<std::vector<int32_t>>(),
+          .text = json.at("text").get<std::string>(),
+          .data_source = json.at("data_source").get<std::string>(),
+          .ground_truth = json.at("ground_truth").get<std::string>(),
+          .extra_info_json = json.at("extra_info").get<std::string>()};
+}
+
+// Throws where the name is none.
+FinishReason FinishOf(const std::string& name) {
+  for (const FinishName& known : kFinishNames) {
+    if (name == known.name) return known.reason;
+  }
+  throw nlohmann::json::out_of_range::create(403, "finish is \"" + name + "\"", nullptr);
+}
+
+PooledSample SampleOf(const Json& json) {
+  PooledSample sample{.sample_id = json.at("id").get<uint64_t>(),
+                      .offset = json.at("offset").get<int64_t>(),
+                      .log_probs = json.at("log_probs").get<bool>(),
+                      .off_support = json.at("off_support").get<bool>(),
+                      .temperature = json.at("temperature").get<float>(),
+                      .finish = FinishOf(json.at("finish").get<std::string>())};
+  for (const Json& run : json.at("versions")) {
+    sample.versions.push_back({run.at(0).get<int64_t>(), run.at(1).get<int64_t>()});
+  }
+  return sample;
+}
+
+// The lines but the last, which is right.
+absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadWholeFile(path);
+  if (absl::IsNotFound(text.status())) return Damaged(path, "it is missing");
+  TANDEM_RETURN_IF_ERROR(text.status());
+  const std::string_view all = *text;
+  std::vector<Json> lines;
+  size_t at = 0;
+  while (at < all.size()) {
+    const size_t end = all.find('\n', at);
+    const std::string_view line = all.substr(at, end == all.npos ? all.npos : end - at);
+    Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object())
+      return Damaged(path, fmt::format("line {} is damaged", lines.size() + 1));
+    if (lines.empty() && json.value("format", Json()) != kPoolFormat) {
+      return MakeStatus(
+          absl::StatusCode::kUnimplemented,
+          "{} has format {}, and this build reads {}: go on with the build that wrote "
+          "it, or start anew with trainer.resume_mode=disable",
+          path, json.value("format", Json()).dump(), kPoolFormat);
+    }
+    if (end == all.npos) break;
+    if (end + 1 == all.size() && !lines.empty()) {
+      if (all.substr(at) == SealOf(all.substr(0, at))) return lines;
+      return Damaged(path, "it was cut short, or its bytes are not those that were written");
+    }
+    lines.push_back(std::move(json));
+    at = end + 1;
+  }
+  return Damaged(path, "it was cut short");
+}
+
+absl::Status CheckSample(const SavedPool& pool, const PooledSample& sample, uint64_t wanted_id) {
+  const auto wrong = [&](const std::string& what) {
+    return Damaged(pool.folder, fmt::format("sample {:#x}: {}", sample.sample_id, what));
+  };
+  if (sample.sample_id != wanted_id) {
+    return wrong(fmt::format("its id is not that of its row, {:#x}", wanted_id));
+  }
+  int64_t left = pool.response_length;
+  for (size_t i = 0; i < sample.versions.size(); ++i) {
+    const VersionRun& run = sample.versions[i];
+    if (run.tokens < 1 || run.tokens > left) return wrong("its lengths are none");
+    if (i > 0 && run.version <= sample.versions[i - 1].version) {
+      return wrong("its weight versions do not rise");
+    }
+    left -= run.tokens;
+  }
+  if (!sample.finished() && left == 0) return wrong("it has no tokens left, and is not finished");
+  const auto file = static_cast<int64_t>(pool.arrays->size());
+  const int64_t bytes = PoolFile::Bytes(sample.tokens(), sample.log_probs);
+  const bool inside = sample.offset >= 0 && sample.offset <= file && bytes <= file - sample.offset;
+  return inside ? absl::OkStatus() : wrong("its arrays do not lie in the file");
+}
+
+absl::Status CheckGroups(const SavedPool& pool) {
+  std::set<std::pair<uint64_t, uint64_t>> rows;
+  for (const auto& [number, group] : pool.groups) {
+    const Prompt& prompt = *group.prompt;
+    if (!rows.insert({prompt.epoch, prompt.data_row}).second) {
+      return Damaged(pool.folder, fmt::format("row {} of epoch {} is there twice: its sample ids "
+                                              "would be too",
+                                              prompt.data_row, prompt.epoch));
+    }
+    for (size_t i = 0; i < group.samples.size(); ++i) {
+      TANDEM_RETURN_IF_ERROR(
+          CheckSample(pool, group.samples[i], MakeSampleId(prompt.data_row, prompt.epoch, i)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenArrays(const Json& header, SavedPool& pool) {
+  const std::string path = pool.folder + "/" + kTokens;
+  absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  if (absl::IsNotFound(file.status())) return Damaged(path, "it is missing");
+  TANDEM_RETURN_IF_ERROR(file.status());
+  pool.arrays = *std::move(file);
+  const auto bytes = header.at("tokens").at("bytes").get<uint64_t>();
+  if (pool.arrays->size() != bytes) {
+    return Damaged(path,
+                   fmt::format("it has {} bytes, {} were written", pool.arrays->size(), bytes));
+  }
+  if (Hex(XXH3_128bits(pool.arrays->data(), pool.arrays->size())) !=
+      header.at("tokens").at("xxh3")) {
+    return Damaged(path, "its bytes are not those that were written");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PoolArrays SavedPool::Read(const PooledSample& sample) const {
+  PoolArrays read;
+  read.tokens.resize(static_cast<size_t>(sample.tokens()));
+  const uint8_t* at = arrays->data() + sample.offset;
+  const size_t bytes = read.tokens.size() * sizeof(int32_t);
+  if (bytes == 0) return read;
+  std::memcpy(read.tokens.data(), at, bytes);
+  if (sample.log_probs) {
+    read.log_probs.resize(read.tokens.size());
+    std::memcpy(read.log_probs.data(), at + bytes, bytes);
+  }
+  return read;
+}
+
+absl::Status WriteSavedPool(const std::string& checkpoint,
+                            int64_t step,
+                            const PoolOptions& options,
+                            const PoolState& state) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto folder,
+      AtomicDirectory::Create(checkpoint + "/" + kPoolFolder, AtomicDirectory::IfExists::kReplace));
+  TANDEM_ASSIGN_OR_RETURN(auto file, AtomicFile::Create(folder->partial_path() + "/" + kTokens));
+  ArraysWriter writer(std::move(file));
+  std::string groups;
+  for (const auto& [number, group] : state.groups) {
+    Json samples = Json::array();
+    for (const PooledSample& sample : group.samples) {
+      TANDEM_ASSIGN_OR_RETURN(const PoolArrays arrays,
+                              state.file->Read(sample.offset, sample.tokens(), sample.log_probs));
+      samples.push_back(ToJson(sample, writer.bytes()));
+      TANDEM_RETURN_IF_ERROR(writer.Append(arrays.tokens));
+      TANDEM_RETURN_IF_ERROR(writer.Append(arrays.log_probs));
+    }
+    groups += LineOf(
+        {{"group", number}, {"prompt", ToJson(*group.prompt)}, {"samples", std::move(samples)}});
+  }
+  TANDEM_RETURN_IF_ERROR(writer.Commit());
+  std::string text = LineOf({{"format", kPoolFormat},
+                             {"step", step},
+                             {"tokenizer", options.tokenizer_digest},
+                             {"vocab_limit", options.vocab_limit},
+                             {"response_length", options.sampling.max_tokens},
+                             {"settings", FixedSettings(options)},
+                             {"next_group", state.next_group},
+                             {"groups", state.groups.size()},
+                             {"tokens", {{"bytes", writer.bytes()}, {"xxh3", writer.digest()}}}});
+  text += groups;
+  text += SealOf(text);
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(folder->partial_path() + "/" + kLines, text));
+  return folder->Commit();
+}
+
+namespace {
+
+absl::StatusOr<std::optional<SavedPool>> ReadPool(const std::string& checkpoint) {
+  SavedPool pool{.folder = checkpoint + "/" + kPoolFolder};
+  std::error_code error;
+  if (!std::filesystem::exists(pool.folder, error)) return std::nullopt;
+  const std::string path = pool.folder + "/" + kLines;
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Json> lines, ReadLines(path));
+  try {
+    const Json& header = lines.front();
+    pool.tokenizer_digest = header.at("tokenizer").get<std::string>();
+    pool.vocab_limit = header.at("vocab_limit").get<int64_t>();
+    pool.response_length = header.at("response_length").get<int64_t>();
+    pool.settings = header.at("settings").get<std::map<std::string, std::string>>();
+    pool.step = header.at("step").get<int64_t>();
+    pool.next_group = header.at("next_group").get<int64_t>();
+    for (size_t i = 1; i < lines.size(); ++i) {
+      PooledGroup group{.prompt = std::make_shared<const Prompt>(PromptOf(lines[i].at("prompt")))};
+      for (const Json& sample : lines[i].at("samples")) group.samples.push_back(SampleOf(sample));
+      pool.groups.emplace(lines[i].at("group").get<int64_t>(), std::move(group));
+    }
+    const bool counted = pool.groups.size() == lines.size() - 1 &&
+                         header.at("groups").get<size_t>() == pool.groups.size() &&
+                         (pool.groups.empty() || pool.groups.rbegin()->first < pool.next_group);
+    if (!counted) return Damaged(path, "its groups are not those that its header counts");
+    TANDEM_RETURN_IF_ERROR(OpenArrays(header, pool));
+  } catch (const nlohmann::json::exception& e) {
+    return Damaged(path, e.what());
+  }
+  TANDEM_RETURN_IF_ERROR(CheckGroups(pool));
+  return pool;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkpoint) {
+  auto pool = ReadPool(checkpoint);
+  if (!absl::IsDataLoss(pool.status())) return pool;
+  return MakeStatus(absl::StatusCode::kDataLoss, "{}; {}", std::string(pool.status().message()),
+                    kRemedy);
+}
+
+absl::Status CheckSavedPool(const std::string& checkpoint) {
+  absl::Status read = ReadPool(checkpoint).status();
+  return absl::IsDataLoss(read) ? read : absl::OkStatus();
+}
+
+// The pool in a checkpoint: saved, and brought back where it fits.
+std::map<std::string, std::string> FixedSettings(const PoolOptions& options) {
+  const SamplingParams& sampling = options.sampling;
+  return {{"rollout.n", fmt::format("{}", options.samples_per_prompt)},
+          {"rollout.temperature", fmt::format("{}", sampling.temperature)},
+          {"rollout.top_p", fmt::format("{}", sampling.top_p)},
+          {"rollout.top_k", fmt::format("{}", sampling.top_k)},
+          {"rollout.seed", fmt::format("{}", sampling.seed)},
+          {"rollout.stop", fmt::format("{}", sampling.stop)},
+          {"rollout.ignore_eos", fmt::format("{}", sampling.ignore_eos)},
+          {"rollout.calculate_log_probs", fmt::format("{}", options.log_probs)},
+          {"model.path (its end-of-sequence ids)", fmt::format("{}", sampling.stop_token_ids)}};
+}
+
+std::string CutsIdentity(const PoolOptions& options) {
+  std::string text = fmt::format("tokenizer {}, data.max_response_length {}",
+                                 options.tokenizer_digest, options.sampling.max_tokens);
+  for (const auto& [key, value] : FixedSettings(options)) {
+    text += fmt::format(", {} {}", key, value);
+  }
+  return text;
+}
+
+absl::Status SamplePool::Save(const std::string& checkpoint, int64_t step) const {
+  return WriteSavedPool(checkpoint, step, options_, state_);
+}
+
+absl::Status SamplePool::Load(const std::string& checkpoint, const DataRows& rows, int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(std::optional<SavedPool> saved,
+                          ReadFittingPool(checkpoint, options_, rows, step));
+  PoolState loaded;
+  TANDEM_ASSIGN_OR_RETURN(loaded.file, PoolFile::Create(dir_));
+  if (saved) {
+    loaded.next_group = saved->next_group;
+    for (auto& [number, group] : saved->groups) {
+      for (PooledSample& sample : group.samples) {
+        TANDEM_ASSIGN_OR_RETURN(const int64_t offset, loaded.file->Append(saved->Read(sample)));
+        sample.offset = offset;
+        const bool used_up = sample.tokens() >= options_.sampling.max_tokens;
+        if (!sample.finished() && used_up) sample.finish = FinishReason::kLength;
+      }
+      loaded.groups.emplace(number, std::move(group));
+    }
+  }
+  state_ = std::move(loaded);
+  Mark();
+  GoBack();
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,238 @@
+#include "controller/report/generation_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "controller/report/format.h"
+#include "controller/report/run_tables.h"
+#include "controller/store/run_store.h"
+
+namespace tandem {
+namespace {
+
+// 0 where the step has no such number.
+double NumberOf(const StepRecord& step, const std::string& name) {
+  const double value = MetricOf(step, name);
+  return std::isnan(value) ? 0 : value;
+}
+
+std::string SharePercent(double share) { return fmt::format("{:.3g} %", 100 * share); }
+
+std::string Count(double count, const char* one) {
+  return fmt::format("{:.0f} {}{}", count, one, count == 1 ? "" : "s");
+}
+
+std::string Cell(const StepRecord& step, const char* name) {
+  const double value = MetricOf(step, name);
+  return std::isnan(value) ? "-" : fmt::format("{:.0f}", value);
+}
+
+std::string ShareCell(const StepRecord& step, const char* name) {
+  const double value = MetricOf(step, name);
+  return std::isnan(value) ? "-" : SharePercent(value);
+}
+
+struct Totals {
+  int64_t steps = 0;
+  double rounds = 0, ahead = 0, cut = 0, prefilled = 0, generated = 0;
+  double partial_ratio = 0, stale_share = 0;  // summed over steps
+  double span = 0;
+  double stale = 0, ages = 0;  // tokens, and the versions that they are behind, summed
+
+  void Add(const StepRecord& step) {
+    ++steps;
+    rounds += NumberOf(step, kRounds);
+    ahead += NumberOf(step, kOverlapRounds);
+    cut += NumberOf(step, kCutSamples);
+    prefilled += NumberOf(step, kPrefilledAgain);
+    generated += NumberOf(step, kGeneratedTokens) + NumberOf(step, kOverlapTokens);
+    partial_ratio += NumberOf(step, kPartialRatio);
+    stale_share += NumberOf(step, kStaleTokensShare);
+    span = std::max(span, NumberOf(step, kPartialSpan));
+    const double old = NumberOf(step, kStaleTokens);
+    stale += old;
+    ages += old * NumberOf(step, kStalenessMean);
+  }
+};
+
+// Of the steps that have it; NaN where none has.
+class MeanTail {
+ public:
+  void Add(const StepRecord& step) {
+    const double share = MetricOf(step, kTailShare);
+    if (std::isnan(share)) return;
+    sum_ += share;
+    ++steps_;
+  }
+  double Value() const { return sum_ / steps_; }
+
+ private:
+  double sum_ = 0, steps_ = 0;
+};
+
+std::string TailsText(const MeanTail& before, const MeanTail& with) {
+  if (std::isnan(with.Value())) return "";
+  std::string text = fmt::format("; the tail of generation left {} of the slots empty",
+                                 SharePercent(with.Value()));
+  if (std::isnan(before.Value())) return text;
+  return text + fmt::format(", and {} in the steps without it", SharePercent(before.Value()));
+}
+
+}  // namespace
+
+bool HasPartial(const StepRecord& step) { return step.metrics.contains(kRounds); }
+
+std::string PartialStepText(const StepRecord& step) {
+  if (!HasPartial(step)) return "";
+  std::string text = Count(NumberOf(step, kRounds), "round");
+  if (const double ahead = NumberOf(step, kOverlapRounds); ahead > 0) {
+    text += fmt::format(" + {:.0f} beside training", ahead);
+  }
+  if (const double groups = NumberOf(step, kCarriedGroups); groups > 0) {
+    text += fmt::format(", {} carried ({})", Count(groups, "group"),
+                        Count(NumberOf(step, kCarriedSamples), "sample"));
+  }
+  if (const double whole = NumberOf(step, kWholeGroupsLeft); whole > 0) {
+    text += fmt::format(", {} left whole", Count(whole, "group"));
+  }
+  if (const double ratio = NumberOf(step, kPartialRatio); ratio > 0) {
+    text += fmt::format(", {} of the samples of several versions (span {:.0f})",
+                        SharePercent(ratio), NumberOf(step, kPartialSpan));
+  }
+  if (const double tokens = NumberOf(step, kPrefilledAgain); tokens > 0) {
+    text += fmt::format(", {} prefilled again", Count(tokens, "token"));
+  }
+  return text;
+}
+
+std::vector<std::vector<std::string>> PartialRows(const std::vector<StepRecord>& steps) {
+  std::vector<std::vector<std::string>> rows;
+  for (const StepRecord& step : steps) {
+    if (!HasPartial(step)) continue;
+    rows.push_back({fmt::to_string(step.step), Cell(step, kRounds), Cell(step, kOverlapRounds),
+                    Cell(step, kCarriedGroups), Cell(step, kCarriedSamples),
+                    Cell(step, kWholeGroupsLeft), ShareCell(step, kPartialRatio),
+                    Cell(step, kPartialSpan), ShareCell(step, kStaleTokensShare),
+                    Cell(step, kCutSamples), Cell(step, kPrefilledAgain),
+                    ShareCell(step, kTailShare)});
+  }
+  if (rows.empty()) return rows;
+  rows.insert(rows.begin(), {"step", "rounds", "ahead", "groups carried", "samples", "whole left",
+                             "several versions", "span", "older tokens", "cut", "prefilled again",
+                             "slots empty"});
+  return rows;
+}
+
+std::string PartialText(const std::vector<StepRecord>& steps) {
+  Totals all;
+  MeanTail before, with;
+  const StepRecord* newest = nullptr;
+  for (const StepRecord& step : steps) {
+    (HasPartial(step) ? with : before).Add(step);
+    if (!HasPartial(step)) continue;
+    all.Add(step);
+    newest = &step;
+  }
+  if (newest == nullptr) return "";
+  const auto count = static_cast<double>(all.steps);
+  std::string text = fmt::format(
+      "partial rollout: {}{} in {}, {} cut, {} prefilled again beside "
+      "{:.0f} generated; {} carried and {:.0f} whole in the pool at the end{}\n",
+      Count(all.rounds, "round"),
+      all.ahead > 0 ? fmt::format(" + {:.0f} beside training", all.ahead) : "",
+      Count(count, "step"), Count(all.cut, "sample"), Count(all.prefilled, "token"), all.generated,
+      Count(NumberOf(*newest, kCarriedGroups), "group"), NumberOf(*newest, kWholeGroupsLeft),
+      TailsText(before, with));
+  text += fmt::format(
+      "{} of the samples have tokens of several versions (span up to {:.0f}); {} of "
+      "a step's trained tokens are of older weights",
+      SharePercent(all.partial_ratio / count), all.span, SharePercent(all.stale_share / count));
+  if (all.stale > 0) {
+    text += fmt::format(", {:.3g} versions old in the mean", all.ages / all.stale);
+  }
+  return text;
+}
+
+namespace {
+
+struct Split {
+  int64_t parts = 0;
+  double saved = 0;  // seconds over all steps
+};
+
+// What the steps predict of a cap; none where they do not, as with a cap.
+struct Predictions {
+  std::vector<Split> splits;
+  double generation = 0;  // seconds of the steps that have some
+};
+
+Predictions PredictionsOf(const std::vector<StepRecord>& steps) {
+  Predictions found;
+  for (const int64_t parts : {2, 4}) {
+    Split split{parts};
+    double generation = 0;
+    bool predicted = false;
+    for (const StepRecord& step : steps) {
+      const double saved = MetricOf(step, fmt::format("{}split_{}", kPredictedSaving, parts));
+      if (std::isnan(saved)) continue;
+      const double seconds = MetricOf(step, kGenerationSeconds);
+      split.saved += saved;
+      generation += std::isnan(seconds) ? 0 : seconds;
+      predicted = true;
+    }
+    if (!predicted) continue;
+    found.splits.push_back(split);
+    found.generation = std::max(found.generation, generation);
+  }
+  return found;
+}
+
+// "=51 would have saved 13.0 s (33 %)", after the key.
+std::string SplitText(const Split& split, double generation, int64_t max_response_tokens) {
+  const int64_t value =
+      max_response_tokens > 0 ? (max_response_tokens + split.parts - 1) / split.parts : split.parts;
+  const double share = generation > 0 ? 100 * std::abs(split.saved) / generation : 0;
+  return fmt::format("{} {} {} ({:.0f} %)", value,
+                     split.saved < 0 ? "would have cost" : "would have saved",
+                     FormatSeconds(std::abs(split.saved)), share);
+}
+
+}  // namespace
+
+std::string TailText(const std::vector<StepRecord>& steps, int64_t max_response_tokens) {
+  double shares = 0;
+  int64_t with_tail = 0;
+  for (const StepRecord& step : steps) {
+    const double share = MetricOf(step, kTailShare);
+    if (std::isnan(share)) continue;
+    shares += share;
+    ++with_tail;
+  }
+  const double share = with_tail > 0 ? shares / static_cast<double>(with_tail) : 0;
+  if (share < kNotableTail) return "";
+  std::string text =
+      fmt::format("the tail of generation left {:.0f} % of the slots empty", 100 * share);
+  const auto [splits, generation] = PredictionsOf(steps);
+  if (splits.empty()) return text;
+  double best = 0;
+  for (const Split& split : splits) best = std::max(best, split.saved);
+  if (!(best > 0) || best < kNotableSaving * generation) {
+    return text + fmt::format("; no cap per round is predicted to save {:.0f} % of generation",
+                              100 * kNotableSaving);
+  }
+  std::vector<std::string> caps;
+  for (const Split& split : splits) {
+    caps.push_back(SplitText(split, generation, max_response_tokens));
+  }
+  const char* key = max_response_tokens > 0 ? "rollout.partial.max_tokens_per_round"
+                                            : "algorithm.partial_rollout_max_split";
+  return text + fmt::format(
+                    "; of {} of generation {}={}, as predicted from its lengths "
+                    "(docs/partial.md: when it pays)",
+                    FormatSeconds(generation), key, fmt::join(caps, ", and "));
+}
+
+}  // namespace tandem

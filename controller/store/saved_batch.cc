@@ -1,0 +1,211 @@
+#include "controller/store/saved_batch.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/status.h"
+
+namespace tandem {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::pair<FinishReason, const char*>, 5> kFinishReasons = {{
+    {FinishReason::kNone, "none"},
+    {FinishReason::kStop, "stop"},
+    {FinishReason::kLength, "length"},
+    {FinishReason::kAborted, "aborted"},
+    {FinishReason::kCut, "cut"},
+}};
+
+// JSON has no NaN and no infinity.
+Json NumberJson(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+double NumberOf(const Json& json) {
+  if (!json.is_string()) return json.get<double>();
+  const auto text = json.get<std::string>();
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  if (text == "-inf") return -std::numeric_limits<double>::infinity();
+  throw std::invalid_argument("\"" + text + "\" where a number should be");
+}
+
+Json NumbersJson(const std::map<std::string, double>& numbers) {
+  Json json = Json::object();
+  for (const auto& [name, value] : numbers) json[name] = NumberJson(value);
+  return json;
+}
+
+std::map<std::string, double> NumbersOf(const Json& json) {
+  std::map<std::string, double> numbers;
+  for (const auto& [name, value] : json.items()) numbers[name] = NumberOf(value);
+  return numbers;
+}
+
+// As text: readers of JSON that hold numbers as doubles would round it.
+std::string IdText(uint64_t id) { return fmt::format("{:#x}", id); }
+
+uint64_t IdOf(const std::string& text) {
+  uint64_t id = 0;
+  const char* const end = text.data() + text.size();
+  if (!text.starts_with("0x")) throw std::invalid_argument("\"" + text + "\" is no sample id");
+  const auto [stop, error] = std::from_chars(text.data() + 2, end, id, 16);
+  if (error != std::errc() || stop != end) {
+    throw std::invalid_argument("\"" + text + "\" is no sample id");
+  }
+  return id;
+}
+
+FinishReason FinishReasonOf(const std::string& name) {
+  for (const auto& [reason, text] : kFinishReasons) {
+    if (name == text) return reason;
+  }
+  return FinishReason::kNone;  // a reason of a later build
+}
+
+Json InfoJson(const SavedBatchInfo& info) {
+  Json json;
+  json["step"] = info.step;
+  json["sampling_version"] = info.sampling_version;
+  json["version"] = info.version;
+  json["failure"] = info.failure;
+  json["epoch"] = info.epoch;
+  json["mini_batch"] = info.mini_batch;
+  json["ranks"] = info.ranks;
+  json["model"] = info.model_path;
+  json["checkpoint"] = info.checkpoint;
+  json["config"] = info.config_yaml;
+  json["mini_batches"] = Json::array();
+  for (const SavedMiniBatch& mini : info.mini_batches) {
+    json["mini_batches"].push_back({{"index", mini.index},
+                                    {"samples", mini.samples},
+                                    {"trained_tokens", mini.trained_tokens}});
+  }
+  json["metrics"] = NumbersJson(info.metrics);
+  return json;
+}
+
+SavedBatchInfo InfoOf(const Json& json) {
+  SavedBatchInfo info{.step = json.at("step").get<int64_t>(),
+                      .sampling_version = json.at("sampling_version").get<int64_t>(),
+                      .version = json.at("version").get<int64_t>(),
+                      .failure = json.at("failure").get<std::string>(),
+                      .epoch = json.at("epoch").get<int64_t>(),
+                      .mini_batch = json.at("mini_batch").get<int64_t>(),
+                      .ranks = json.at("ranks").get<int>(),
+                      .model_path = json.at("model").get<std::string>(),
+                      .checkpoint = json.at("checkpoint").get<std::string>(),
+                      .config_yaml = json.at("config").get<std::string>(),
+                      .metrics = NumbersOf(json.at("metrics"))};
+  for (const Json& mini : json.at("mini_batches")) {
+    info.mini_batches.push_back({.index = mini.at("index").get<int64_t>(),
+                                 .samples = mini.at("samples").get<int64_t>(),
+                                 .trained_tokens = mini.at("trained_tokens").get<int64_t>()});
+  }
+  return info;
+}
+
+Json EntryJson(const BatchEntry& entry) {
+  const SavedSample& sample = entry.meta;
+  Json json;
+  json["id"] = IdText(sample.sample_id);
+  json["group"] = sample.group;
+  json["index"] = sample.index;
+  json["prompt_tokens"] = sample.prompt_tokens;
+  json["trained_tokens"] = sample.trained_tokens;
+  json["finish_reason"] = FinishReasonName(sample.finish_reason);
+  json["temperature"] = NumberJson(sample.temperature);
+  json["off_support"] = sample.off_support;
+  json["mini_batch"] = sample.mini_batch;
+  json["rank"] = sample.rank;
+  json["score"] = NumberJson(sample.score);
+  json["reward"] = NumberJson(sample.reward);
+  json["advantage"] = NumberJson(sample.advantage);
+  json["reward_terms"] = NumbersJson(sample.reward_terms);
+  json["segments"] = Json::array();
+  for (const Segment& segment : sample.segments) {
+    json["segments"].push_back(
+        {segment.begin, segment.length, segment.trained, segment.weight_version});
+  }
+  json["arrays"] = Json::object();
+  for (const auto& [name, place] : entry.arrays) json["arrays"][name] = {place.offset, place.count};
+  return json;
+}
+
+BatchEntry EntryOf(const Json& json) {
+  BatchEntry entry;
+  SavedSample& sample = entry.meta;
+  sample.sample_id = IdOf(json.at("id").get<std::string>());
+  sample.group = json.at("group").get<int64_t>();
+  sample.index = json.at("index").get<int64_t>();
+  sample.prompt_tokens = json.at("prompt_tokens").get<int64_t>();
+  sample.trained_tokens = json.at("trained_tokens").get<int64_t>();
+  sample.finish_reason = FinishReasonOf(json.at("finish_reason").get<std::string>());
+  sample.temperature = static_cast<float>(NumberOf(json.at("temperature")));
+  sample.off_support = json.at("off_support").get<bool>();
+  sample.mini_batch = json.at("mini_batch").get<int64_t>();
+  sample.rank = json.at("rank").get<int>();
+  sample.score = NumberOf(json.at("score"));
+  sample.reward = NumberOf(json.at("reward"));
+  sample.advantage = NumberOf(json.at("advantage"));
+  sample.reward_terms = NumbersOf(json.at("reward_terms"));
+  for (const Json& segment : json.at("segments")) {
+    sample.segments.push_back({.begin = segment.at(0).get<int64_t>(),
+                               .length = segment.at(1).get<int64_t>(),
+                               .trained = segment.at(2).get<bool>(),
+                               .weight_version = segment.at(3).get<int64_t>()});
+  }
+  for (const auto& [name, place] : json.at("arrays").items()) {
+    entry.arrays[name] = {.offset = place.at(0).get<uint64_t>(),
+                          .count = place.at(1).get<uint64_t>()};
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::string FinishReasonName(FinishReason reason) {
+  for (const auto& [known, text] : kFinishReasons) {
+    if (reason == known) return text;
+  }
+  return "none";
+}
+
+SavedSample WithoutArrays(SavedSample sample) {
+  // Assigned rather than cleared, which would keep their memory.
+  sample.tokens = std::vector<int32_t>();
+  sample.versions = std::vector<int64_t>();
+  for (const SavedArray& array : kSavedArrays) sample.*array.values = std::vector<float>();
+  return sample;
+}
+
+std::string BatchHeaderToJson(const SavedBatchInfo& info, const std::vector<BatchEntry>& entries) {
+  Json json;
+  json["batch"] = InfoJson(info);
+  json["dtypes"] = {{"tokens", "int32"}, {"versions", "int64"}};
+  for (const SavedArray& array : kSavedArrays) json["dtypes"][array.name] = "float32";
+  json["samples"] = Json::array();
+  for (const BatchEntry& entry : entries) json["samples"].push_back(EntryJson(entry));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// nlohmann and the functions above throw: they become a status here.
+absl::StatusOr<BatchHeader> BatchHeaderFromJson(const char* text, size_t bytes) try {
+  const Json json = Json::parse(text, text + bytes);
+  BatchHeader header{.info = InfoOf(json.at("batch"))};
+  for (const Json& sample : json.at("samples")) header.entries.push_back(EntryOf(sample));
+  return header;
+} catch (const std::exception& e) {
+  return MakeStatus(absl::StatusCode::kDataLoss, "its header is damaged: {}", e.what());
+}
+
+}  // namespace tandem

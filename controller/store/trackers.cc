@@ -1,0 +1,80 @@
+#include "controller/store/trackers.h"
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "common/base/log.h"
+
+namespace tandem {
+
+void ConsoleTracker::Log(int64_t step, const Metrics& metrics) {
+  std::string line = fmt::format("step:{}", step);
+  for (const auto& [name, value] : metrics) line += fmt::format(" - {}:{:.6g}", name, value);
+  std::lock_guard lock(mutex_);
+  out_ << line << '\n' << std::flush;
+}
+
+void ConsoleTracker::Flush() {
+  std::lock_guard lock(mutex_);
+  out_.flush();
+}
+
+JsonlTracker::JsonlTracker(std::string path)
+    : path_(std::move(path)), file_(path_, std::ios::app) {}
+
+void JsonlTracker::Log(int64_t step, const Metrics& metrics) {
+  nlohmann::ordered_json data = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : metrics) {
+    // JSON has no NaN: null keeps the line readable and the gap visible.
+    data[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+  }
+  nlohmann::ordered_json line;
+  line["step"] = step;
+  line["data"] = std::move(data);
+  std::lock_guard lock(mutex_);
+  file_ << line.dump() << '\n' << std::flush;
+  if (!file_) Report();
+}
+
+void JsonlTracker::Rewind(int64_t step) {
+  std::lock_guard lock(mutex_);
+  const std::string kept_path = path_ + ".kept";
+  {
+    std::ifstream old(path_);
+    std::ofstream kept(kept_path, std::ios::trunc);
+    for (std::string line; std::getline(old, line);) {
+      const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      const bool whole = json.is_object() && json.contains("step") && json["step"].is_number();
+      if (whole && json["step"].get<int64_t>() <= step) kept << line << '\n';
+    }
+    kept.flush();
+    if (!kept) return Report();  // the old file is as it was
+  }
+  // At any moment, a power failure's included, the name leads to the old file or to the new one.
+  const int fd = open(kept_path.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool durable = fd >= 0 && fsync(fd) == 0;
+  if (fd >= 0) close(fd);
+  if (!durable) return Report();
+  file_.close();
+  if (std::rename(kept_path.c_str(), path_.c_str()) != 0) Report();
+  file_.open(path_, std::ios::app);
+}
+
+void JsonlTracker::Report() {
+  if (std::exchange(reported_, true)) return;
+  LogWarn("cannot write metrics to {}: the run goes on without this file", path_);
+}
+
+void JsonlTracker::Flush() {
+  std::lock_guard lock(mutex_);
+  file_.flush();
+}
+
+}  // namespace tandem

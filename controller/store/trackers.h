@@ -1,0 +1,88 @@
+// Where the numbers of a run go.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem {
+
+using Metrics = std::map<std::string, double>;
+
+// Thread-safe. Never blocks a step for long and never fails a run: what cannot be written is
+// reported once in the log and dropped.
+class Tracker {
+ public:
+  virtual ~Tracker() = default;
+
+  virtual void Log(int64_t step, const Metrics& metrics) = 0;
+  // What comes next follows `step`: anything logged of later steps (by a process before this one,
+  // or before a recovery went back) is void. -1: everything is.
+  virtual void Rewind(int64_t step) = 0;
+  // Hands everything to the operating system.
+  virtual void Flush() = 0;
+};
+
+// Hands every record to all trackers.
+class FanoutTracker : public Tracker {
+ public:
+  explicit FanoutTracker(std::vector<std::unique_ptr<Tracker>> trackers)
+      : trackers_(std::move(trackers)) {}
+
+  void Log(int64_t step, const Metrics& metrics) override {
+    for (const auto& tracker : trackers_) tracker->Log(step, metrics);
+  }
+  void Rewind(int64_t step) override {
+    for (const auto& tracker : trackers_) tracker->Rewind(step);
+  }
+  void Flush() override {
+    for (const auto& tracker : trackers_) tracker->Flush();
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Tracker>> trackers_;
+};
+
+// verl's console line: "step:3 - actor/lr:1e-06 - ...".
+class ConsoleTracker : public Tracker {
+ public:
+  // `out` must outlive the tracker.
+  explicit ConsoleTracker(std::ostream& out) : out_(out) {}
+
+  void Log(int64_t step, const Metrics& metrics) override;
+  void Rewind(int64_t) override {}  // what was printed stays
+  void Flush() override;
+
+ private:
+  std::mutex mutex_;
+  std::ostream& out_;
+};
+
+// One JSON object per step and line: {"step": 3, "data": {"actor/lr": 1e-06, ...}}, the format of
+// verl's file tracker.
+class JsonlTracker : public Tracker {
+ public:
+  // Appends to `path`; its folder must exist.
+  explicit JsonlTracker(std::string path);
+
+  void Log(int64_t step, const Metrics& metrics) override;
+  // Rewrites the file without lines of later steps and without what a kill left of a line.
+  void Rewind(int64_t step) override;
+  void Flush() override;
+
+ private:
+  void Report();
+
+  const std::string path_;
+  std::mutex mutex_;
+  std::ofstream file_;
+  bool reported_ = false;
+};
+
+}  // namespace tandem

@@ -1,0 +1,103 @@
+#include "controller/workers/rollout_calls.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "common/base/status.h"
+#include "controller/workers/trainer_calls.h"
+
+namespace tandem {
+
+PrefillMeter::PrefillMeter(WorkerPool& pool) : pool_(pool), before_(Read(pool)) {}
+
+std::optional<int64_t> PrefillMeter::Tokens() const {
+  if (!before_) return std::nullopt;
+  const auto now = Read(pool_);
+  if (!now) return std::nullopt;
+  int64_t tokens = 0;
+  for (size_t rank = 0; rank < now->size(); ++rank) {
+    const Count &from = (*before_)[rank], &to = (*now)[rank];
+    if (from.incarnation != to.incarnation) return std::nullopt;
+    tokens += to.tokens - from.tokens;
+  }
+  return tokens;
+}
+
+std::optional<std::vector<PrefillMeter::Count>> PrefillMeter::Read(WorkerPool& pool) {
+  std::vector<Count> counts;
+  for (int rank = 0; rank < pool.pairs(); ++rank) {
+    const auto rollout = pool.rollout(rank);
+    if (!rollout.ok()) return std::nullopt;
+    const auto tokens = (*rollout)->PrefilledTokens();
+    if (!tokens.ok()) return std::nullopt;
+    counts.push_back({(*rollout)->incarnation(), *tokens});
+  }
+  return counts;
+}
+
+std::vector<RolloutAnswer> AskRollouts(WorkerPool& pool,
+                                       const std::vector<int>& ranks,
+                                       const RolloutCall& call,
+                                       const std::function<bool()>& interrupted) {
+  std::vector<RolloutAnswer> answers(ranks.size());
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t running = ranks.size();
+  const auto ask = [&](size_t i) {
+    RolloutAnswer& answer = answers[i];
+    answer.rank = ranks[i];
+    auto client = pool.rollout(ranks[i]);
+    answer.status = client.status();
+    {
+      std::lock_guard lock(mutex);
+      if (client.ok()) answer.client = *client;
+    }
+    if (client.ok()) answer.status = call(**client, ranks[i]);
+    if (client.ok() && absl::IsUnavailable(answer.status)) {
+      pool.MarkLost({WorkerRole::kRollout, ranks[i]}, (*client)->incarnation());
+    }
+    std::lock_guard lock(mutex);
+    --running;
+    changed.notify_all();
+  };
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) threads.emplace_back(ask, i);
+  std::unique_lock lock(mutex);
+  while (!changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return running == 0; })) {
+    if (!interrupted || !interrupted()) continue;
+    for (const RolloutAnswer& answer : answers) {
+      if (answer.client != nullptr) answer.client->CancelAll();
+    }
+  }
+  return answers;
+}
+
+absl::Status AllAnswered(const std::vector<RolloutAnswer>& answers) {
+  constexpr int kNamed = 8;
+  absl::Status worst;
+  std::string message;
+  int failed = 0;
+  for (const RolloutAnswer& answer : answers) {
+    if (answer.status.ok()) continue;
+    if (worst.ok() || (IsPeerFailure(worst) && !IsPeerFailure(answer.status))) {
+      worst = answer.status;
+    }
+    if (++failed > kNamed) continue;
+    message += fmt::format("{}rollout {}: {}", failed > 1 ? "; " : "", answer.rank,
+                           std::string(answer.status.message()));
+  }
+  if (failed > kNamed) message += fmt::format("; and {} more rollouts", failed - kNamed);
+  return WithMessage(worst, message);
+}
+
+std::vector<int> AllRanks(const WorkerPool& pool) {
+  std::vector<int> ranks(static_cast<size_t>(pool.pairs()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace tandem

@@ -1,0 +1,228 @@
+#include "rollout_worker/weights/update_transaction.h"
+
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace tandem {
+
+struct UpdateReceiver::Update {
+  int64_t version = 0;
+  int64_t generation = 0;
+  UpdateScope scope = UpdateScope::kWhole;
+  Manifest manifest;
+  std::vector<const TensorPlace*> places;
+  std::vector<RowCoverage> coverage;
+  bool applied = false;
+};
+
+void UpdateReceiver::UpdateDeleter::operator()(Update* update) const { delete update; }
+
+absl::Status UpdateReceiver::Begin(int64_t version,
+                                   int64_t generation,
+                                   const Manifest& manifest,
+                                   UpdateScope scope) {
+  if (open_ != nullptr) {
+    return FailedPrecondition("version {} cannot begin: the update to version {} is open", version,
+                              open_->version);
+  }
+  if (version < 0) return InvalidArgument("weight version {} is negative", version);
+  if (scope == UpdateScope::kAdapters && version_ == kNoVersion) {
+    return FailedPrecondition(
+        "version {} has adapters alone, and this rollout does not hold the base that they belong "
+        "to: send it everything",
+        version);
+  }
+  TANDEM_ASSIGN_OR_RETURN(std::vector<const TensorPlace*> places,
+                          MatchManifest(*layout_, manifest, scope));
+  open_.reset(new Update());
+  open_->scope = scope;
+  open_->version = version;
+  open_->generation = generation;
+  open_->manifest = manifest;
+  open_->places = std::move(places);
+  open_->coverage.resize(manifest.size());
+  return absl::OkStatus();
+}
+
+absl::Status UpdateReceiver::Scramble() {
+  if (open_ == nullptr) return FailedPrecondition("no update is open whose weights to scramble");
+  open_->applied = true;
+  return storage_->Scramble(open_->places);
+}
+
+absl::Status UpdateReceiver::CheckOpen(int64_t version, int64_t generation) const {
+  if (open_ == nullptr || open_->version != version || open_->generation != generation) {
+    return MakeStatus(
+        absl::StatusCode::kAborted, "version {} of generation {} is not the open update ({})",
+        version, generation,
+        open_ == nullptr
+            ? "none is"
+            : fmt::format("{} of generation {} is", open_->version, open_->generation));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateReceiver::CheckEntry(const BucketEntry& entry, int64_t slot_bytes) const {
+  const auto tensors = static_cast<int64_t>(open_->manifest.size());
+  if (entry.tensor < 0 || entry.tensor >= tensors) {
+    return InvalidArgument("a bucket names tensor {} of {}", entry.tensor, tensors);
+  }
+  const ManifestTensor& tensor = open_->manifest[entry.tensor];
+  if (entry.row < 0 || entry.rows < 1 || entry.rows > tensor.rows() - entry.row) {
+    return InvalidArgument("a bucket has {} rows from row {} of {}, which has {}", entry.rows,
+                           entry.row, tensor.name, tensor.rows());
+  }
+  const auto element = static_cast<int64_t>(DTypeBytes(layout_->dtype()));
+  if (entry.offset < 0 || entry.offset % element != 0 || entry.offset > slot_bytes ||
+      entry.rows * tensor.row_bytes() > slot_bytes - entry.offset) {
+    return InvalidArgument(
+        "{} rows of {} at offset {} do not lie in a slot of {} bytes, aligned to "
+        "{}",
+        entry.rows, tensor.name, entry.offset, slot_bytes, element);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateReceiver::Apply(int64_t version,
+                                   int64_t generation,
+                                   const FilledSlot& slot,
+                                   const std::vector<BucketEntry>& entries) {
+  TANDEM_RETURN_IF_ERROR(CheckOpen(version, generation));
+  for (const BucketEntry& entry : entries) {
+    TANDEM_RETURN_IF_ERROR(CheckEntry(entry, slot.bytes));
+  }
+  for (const BucketEntry& entry : entries) {
+    if (!open_->coverage[entry.tensor].Add(entry.row, entry.rows)) {
+      return InvalidArgument("rows {} to {} of {} came twice", entry.row,
+                             entry.row + entry.rows - 1, open_->manifest[entry.tensor].name);
+    }
+  }
+  std::vector<DenseRows> rows;
+  for (const BucketEntry& entry : entries) {
+    rows.push_back({open_->places[entry.tensor], entry.row, entry.rows, slot.data + entry.offset,
+                    slot.location});
+  }
+  open_->applied = open_->applied || !rows.empty();
+  return storage_->StoreRows(rows);
+}
+
+size_t UpdateReceiver::kept_tensors() const {
+  return open_->scope == UpdateScope::kAdapters ? layout_->base_tensors() : 0;
+}
+
+absl::Status UpdateReceiver::CheckBase(const std::vector<Digest>& digests) const {
+  std::vector<const TensorPlace*> base;
+  for (size_t t = 0; t < kept_tensors(); ++t) base.push_back(&layout_->places()[t]);
+  // What was accepted may have slept since.
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(base));
+  for (size_t t = 0; t < base.size(); ++t) {
+    const Digest& wanted = digests[open_->manifest.size() + t];
+    if (!(accepted_[t] == wanted)) {
+      return MakeStatus(
+          absl::StatusCode::kDataLoss,
+          "the adapters of version {} belong to another base: the digest of {} is {} here, {} at "
+          "the trainer; the rollout is empty until a whole update",
+          open_->version, base[t]->name, accepted_[t].Hex(), wanted.Hex());
+    }
+    if (held[t] == wanted) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "{} of the base changed in this rollout's memory: digest {} at the commit of "
+                      "version {}, {} when it was accepted; the rollout is empty until a whole "
+                      "update",
+                      base[t]->name, held[t].Hex(), open_->version, accepted_[t].Hex());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateReceiver::CheckArrived(const std::vector<Digest>& digests) const {
+  TANDEM_RETURN_IF_ERROR(CheckBase(digests));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(open_->places));
+  for (size_t t = 0; t < held.size(); ++t) {
+    if (held[t] == digests[t]) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "{} of version {} arrived damaged: digest {} here, {} at the trainer; the "
+                      "rollout is empty until a whole update",
+                      open_->manifest[t].name, open_->version, held[t].Hex(), digests[t].Hex());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UpdateReceiver::Commit(int64_t version,
+                                    int64_t generation,
+                                    const std::vector<Digest>& digests) {
+  TANDEM_RETURN_IF_ERROR(CheckOpen(version, generation));
+  absl::Status status;
+  if (digests.size() != open_->manifest.size() + kept_tensors()) {
+    status = InvalidArgument("{} digests for {} tensors", digests.size(),
+                             open_->manifest.size() + kept_tensors());
+  }
+  for (size_t t = 0; status.ok() && t < open_->manifest.size(); ++t) {
+    const ManifestTensor& tensor = open_->manifest[t];
+    const int64_t rows = tensor.bytes() == 0 ? 0 : tensor.rows();  // what is empty does not come
+    if (open_->coverage[t].covered() != rows) {
+      status = InvalidArgument("{} is short: {} of {} rows came before the commit of version {}",
+                               tensor.name, open_->coverage[t].covered(), rows, version);
+    }
+  }
+  if (status.ok()) status = CheckArrived(digests);
+  if (!status.ok()) {
+    Abort();
+    return status;
+  }
+  version_ = version;
+  accepted_.resize(layout_->places().size());
+  for (size_t t = 0; t < open_->places.size(); ++t) {
+    accepted_[static_cast<size_t>(open_->places[t] - layout_->places().data())] = digests[t];
+  }
+  open_.reset();
+  return absl::OkStatus();
+}
+
+void UpdateReceiver::Abort() {
+  if (open_ == nullptr) return;
+  if (open_->applied) version_ = kNoVersion;
+  open_.reset();
+}
+
+bool UpdateReceiver::applied() const { return open_ != nullptr && open_->applied; }
+int64_t UpdateReceiver::version() const { return applied() ? kNoVersion : version_; }
+int64_t UpdateReceiver::open_version() const {
+  return open_ == nullptr ? kNoVersion : open_->version;
+}
+int64_t UpdateReceiver::open_generation() const {
+  return open_ == nullptr ? -1 : open_->generation;
+}
+
+absl::Status UpdateReceiver::AdoptVersion(int64_t version) {
+  DropVersion();
+  TANDEM_ASSIGN_OR_RETURN(accepted_, Digests());
+  version_ = version;
+  return absl::OkStatus();
+}
+
+void UpdateReceiver::DropVersion() {
+  open_.reset();
+  version_ = kNoVersion;
+  accepted_.clear();
+}
+
+absl::Status UpdateReceiver::Verify() const {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, Digests());
+  for (size_t t = 0; t < held.size(); ++t) {
+    if (held[t] == accepted_[t]) continue;
+    return MakeStatus(absl::StatusCode::kDataLoss,
+                      "{} of version {} changed in this rollout's memory: digest {} now, {} when "
+                      "it was accepted",
+                      layout_->places()[t].name, version_, held[t].Hex(), accepted_[t].Hex());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Digest>> UpdateReceiver::Digests() const {
+  std::vector<const TensorPlace*> places;
+  for (const TensorPlace& place : layout_->places()) places.push_back(&place);
+  return storage_->DigestStored(places);
+}
+
+}  // namespace tandem
