@@ -8,8 +8,8 @@ namespace tandem {
 
 float CriterionStatistics::TokenValue(float log_ratio) const {
   const float d = ClampLogRatio(log_ratio);
-  if (criterion_.divergence == Divergence::kK1) return -d;
-  if (criterion_.divergence == Divergence::kK2) return 0.5f * (d * d);
+  if (criterion_.divergence == DivergenceKind::kK1) return -d;
+  if (criterion_.divergence == DivergenceKind::kK2) return 0.5f * (d * d);
   return RoundedExp(d) - 1.0f - d;
 }
 

@@ -77,14 +77,14 @@ absl::StatusOr<RejectionCriterion> ReadName(const std::string& name) {
     const int first = level == RejectionLevel::kSequenceMax ? 1 : 0;
     if (which < first || which > 2) break;
     return RejectionCriterion{
-        .name = name, .level = level, .divergence = static_cast<Divergence>(which)};
+        .name = name, .level = level, .divergence = static_cast<DivergenceKind>(which)};
   }
   return InvalidArgument("\"{}\" is no rejection criterion; use {}", name, kNames);
 }
 
 absl::Status ReadThreshold(const std::string& text, RejectionCriterion& criterion) {
   TANDEM_ASSIGN_OR_RETURN(Bounds bounds, ReadBounds(text));
-  if (criterion.divergence != Divergence::kK1) {
+  if (criterion.divergence != DivergenceKind::kK1) {
     if (bounds.lower) return InvalidArgument("k2 and k3 have an upper bound only, not \"lo_hi\"");
     criterion.upper = static_cast<float>(bounds.upper);
     return absl::OkStatus();

@@ -21,14 +21,14 @@ absl::StatusOr<ImportanceBounds> ParseImportanceBounds(const std::string& text);
 
 // With d = log(policy / rollout) of a token, clamped to +-20:
 // k1 = -d, k2 = d^2 / 2, k3 = e^d - 1 - d (J. Schulman, Approximating KL divergence, 2020).
-enum class Divergence { kK1, kK2, kK3 };
+enum class DivergenceKind { kK1, kK2, kK3 };
 // What is compared with the threshold: the token's own value, or one number of the whole response.
 enum class RejectionLevel { kToken, kSequenceSum, kSequenceMean, kSequenceMax };
 
 struct RejectionCriterion {
   std::string name;  // verl's, such as seq_mean_k3
   RejectionLevel level = RejectionLevel::kToken;
-  Divergence divergence = Divergence::kK1;
+  DivergenceKind divergence = DivergenceKind::kK1;
   // Kept: lower <= value <= upper. Of k1 the logarithms of the bounds on the ratio; of k2 and k3
   // there is no lower one.
   float upper = 0;

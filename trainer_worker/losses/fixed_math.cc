@@ -1,7 +1,6 @@
 #include "trainer_worker/losses/fixed_math.h"
 
 #include <cmath>
-#include <cstdint>
 
 namespace tandem {
 namespace {
@@ -50,35 +49,6 @@ at::Tensor FixedRowSum(const at::Tensor& x, const at::Tensor& rows, int64_t num_
   for (int64_t i = 0; i < values.numel(); ++i) sum[row[i]] += data[i];
   const at::Tensor zeros = at::zeros({num_rows}, x.options().requires_grad(false));
   return sums.to(x.dtype()) + zeros.index_add(0, index, GradientOf(x));
-}
-
-namespace {
-
-constexpr int kBinBits = 24;
-// Below the lowest bit that frexp gives of a float: 2^-172, of the smallest subnormal.
-constexpr int kLowest = -192;
-
-}  // namespace
-
-void ExactSum::Add(float value) {
-  int exponent = 0;
-  const float fraction = std::frexp(std::fabs(value), &exponent);
-  const auto digits = static_cast<uint64_t>(std::ldexp(fraction, kBinBits));
-  if (digits == 0) return;
-  const int position = exponent - kBinBits - kLowest;
-  const uint64_t shifted = digits << (position % kBinBits);
-  const auto bin = static_cast<size_t>(position / kBinBits);
-  const double sign = std::signbit(value) ? -1 : 1;
-  bins_[bin] += sign * static_cast<double>(shifted & ((uint64_t{1} << kBinBits) - 1));
-  bins_[bin + 1] += sign * static_cast<double>(shifted >> kBinBits);
-}
-
-double ExactSum::Value() const {
-  double sum = 0;
-  for (int bin = static_cast<int>(bins_.size()) - 1; bin >= 0; --bin) {
-    sum += std::ldexp(bins_[static_cast<size_t>(bin)], bin * kBinBits + kLowest);
-  }
-  return sum;
 }
 
 }  // namespace tandem

@@ -3,7 +3,6 @@
 // of the losses are elementwise and exactly rounded, or sums of zeros and ones.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "trainer_worker/losses/tensors.h"
@@ -26,22 +25,5 @@ at::Tensor FixedSum(const at::Tensor& x);
 // The same of the elements of each row, [num_rows]; `rows` [elements] int64 names the row of each
 // element of x [elements].
 at::Tensor FixedRowSum(const at::Tensor& x, const at::Tensor& rows, int64_t num_rows);
-
-// A sum of floats without any rounding, so that neither the order nor the split over ranks shows: a
-// float is a 24-bit number times a power of two, and is added in two pieces to bins that are 2^24
-// apart. (The idea: Malcolm, "On accurate floating-point summation", CACM 14(11), 1971.)
-class ExactSum {
- public:
-  // Exact for up to 2^28 finite values, all ranks together.
-  void Add(float value);
-
-  // Integers: sums of them over ranks are exact, in any order.
-  std::array<double, 14>& bins() { return bins_; }
-  // The sum, rounded to a double in a fixed order: a function of the bins alone.
-  double Value() const;
-
- private:
-  std::array<double, 14> bins_{};
-};
 
 }  // namespace tandem
