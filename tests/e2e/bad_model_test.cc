@@ -51,7 +51,7 @@ TEST_CASE("a missing weight file is named") {
 
 TEST_CASE("weight files that are empty or no weights are damaged inputs") {
   ClusterRig rig;
-  for (const std::string bytes : {std::string(), std::string(1000, 'x')}) {
+  for (const std::string& bytes : {std::string(), std::string(1000, 'x')}) {
     std::ofstream(rig.model_dir() + "/model.safetensors") << bytes;
     RequireSaid(RefusedModel(rig, 65), {rig.model_dir() + "/model.safetensors"});
   }

@@ -47,14 +47,14 @@ TEST_CASE("a saved batch is read after the run, and its ratios are exactly 1") {
   REQUIRE(text.output.find("all values are finite") != std::string::npos);
   const auto shown = rig.Ctl({"batch", "inspect", file, "--json"});
   REQUIRE(shown.code == 0);
-  const auto json = nlohmann::json::parse(shown.output);
-  REQUIRE(json.at("samples") == 16);
-  REQUIRE(json.at("ratio").at("tokens") == json.at("response_tokens"));
-  REQUIRE(json.at("ratio").at("exactly_one") == json.at("response_tokens"));
-  REQUIRE(json.at("ratio").at("min") == 1);
-  REQUIRE(json.at("ratio").at("max") == 1);
-  REQUIRE(json.at("ratio").at("worst").contains("text"));
-  REQUIRE(json.at("fields").contains("ref_log_probs"));
+  const auto batch = nlohmann::json::parse(shown.output);
+  REQUIRE(batch.at("samples") == 16);
+  REQUIRE(batch.at("ratio").at("tokens") == batch.at("response_tokens"));
+  REQUIRE(batch.at("ratio").at("exactly_one") == batch.at("response_tokens"));
+  REQUIRE(batch.at("ratio").at("min") == 1);
+  REQUIRE(batch.at("ratio").at("max") == 1);
+  REQUIRE(batch.at("ratio").at("worst").contains("text"));
+  REQUIRE(batch.at("fields").contains("ref_log_probs"));
   REQUIRE(rig.Ctl({"batch", "inspect", rig.run_dir() + "/run.db"}).code == 65);
 }
 
@@ -76,10 +76,10 @@ TEST_CASE("a run that a difference ends saves its step, and the difference with 
   const auto shown = rig.Ctl({"batch", "inspect", file, "--json"});
   INFO(shown.output);
   REQUIRE(shown.code == 0);
-  const auto json = nlohmann::json::parse(shown.output);
-  REQUIRE(json.at("samples") == 16);
-  REQUIRE(json.at("fields").contains("training_log_probs"));
-  const auto& ratio = json.at("ratio");
+  const auto batch = nlohmann::json::parse(shown.output);
+  REQUIRE(batch.at("samples") == 16);
+  REQUIRE(batch.at("fields").contains("training_log_probs"));
+  const auto& ratio = batch.at("ratio");
   REQUIRE(ratio.at("exactly_one") < ratio.at("tokens"));
   const auto& worst = ratio.at("worst");
   REQUIRE(worst.at("ratio") != 1);

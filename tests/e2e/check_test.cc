@@ -195,12 +195,12 @@ TEST_CASE("A check that a user asks for tells of every rollout and, failed, ends
     REQUIRE(rig.Ctl({"step"}).code == 0);
     const auto good = rig.Ctl({"check", "--json"});
     REQUIRE(good.code == 0);
-    const auto json = nlohmann::json::parse(good.output);
-    REQUIRE(json.at("ok") == true);
-    REQUIRE(json.at("workers").size() == 2);
-    REQUIRE(json.at("workers")[1].at("version") == "1");
-    REQUIRE(json.at("workers")[1].at("checked") == "20");
-    REQUIRE(json.at("workers")[1].at("expected") == "20");
+    const auto report = nlohmann::json::parse(good.output);
+    REQUIRE(report.at("ok") == true);
+    REQUIRE(report.at("workers").size() == 2);
+    REQUIRE(report.at("workers")[1].at("version") == "1");
+    REQUIRE(report.at("workers")[1].at("checked") == "20");
+    REQUIRE(report.at("workers")[1].at("expected") == "20");
 
     // A step away from the model that it began with.
     const auto bad = rig.Ctl({"check", "--hf", rig.model_dir()});
@@ -253,12 +253,12 @@ TEST_CASE("tandemctl prints the manifest of a model") {
   REQUIRE(Has(text.output, "model.layers.1.self_attn.v_proj.weight"));
   REQUIRE(Has(text.output, "lm_head.weight is tied to model.embed_tokens.weight"));
   REQUIRE(Has(text.output, "20 tensors, "));
-  const auto json = nlohmann::json::parse(
+  const auto manifest = nlohmann::json::parse(
       rig.Ctl({"weights", "manifest", rig.model_dir(), "--dtype", "float32", "--json"}).output);
-  REQUIRE(json.at("tensors").size() == 20);
-  REQUIRE(json.at("total").at("tensors") == 20);
+  REQUIRE(manifest.at("tensors").size() == 20);
+  REQUIRE(manifest.at("total").at("tensors") == 20);
   int64_t bytes = 0;
-  for (const auto& tensor : json.at("tensors")) {
+  for (const auto& tensor : manifest.at("tensors")) {
     REQUIRE(tensor.at("dtype") == "F32");
     bytes += tensor.at("bytes").get<int64_t>();
     // k lies below q in one packed tensor.
@@ -267,7 +267,7 @@ TEST_CASE("tandemctl prints the manifest of a model") {
     REQUIRE(tensor.at("row") == 64);
     REQUIRE(tensor.at("packed") == true);
   }
-  REQUIRE(json.at("total").at("bytes") == bytes);
+  REQUIRE(manifest.at("total").at("bytes") == bytes);
   REQUIRE(rig.Ctl({"weights", "manifest", "/no/such/model"}).code == 66);
   REQUIRE(rig.Ctl({"weights", "manifest", rig.model_dir(), "--dtype", "int8"}).code == 64);
 }

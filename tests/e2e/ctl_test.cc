@@ -32,11 +32,11 @@ TEST_CASE("tandemctl drives a paused run from the first status to the stop") {
   const std::string status = Ok(rig, {"status"});
   REQUIRE(Has(status, "step 0/20"));
   REQUIRE(Has(status, "trainer"));
-  const auto json = OkJson(rig, {"status"});
-  REQUIRE(json.at("workers").size() == 4);
-  REQUIRE(json.at("state") == "paused");
-  REQUIRE(json.at("workers")[0].at("worker").at("incarnation") == "1");
-  for (const auto& worker : json.at("workers")) {
+  const auto status_json = OkJson(rig, {"status"});
+  REQUIRE(status_json.at("workers").size() == 4);
+  REQUIRE(status_json.at("state") == "paused");
+  REQUIRE(status_json.at("workers")[0].at("worker").at("incarnation") == "1");
+  for (const auto& worker : status_json.at("workers")) {
     REQUIRE(Has(worker.at("numerics_class"), "cpu-"));
     REQUIRE(Has(status, worker.at("kernel_set")));
   }
@@ -88,9 +88,9 @@ TEST_CASE("tandemctl parity needs no run") {
   REQUIRE(Has(text, "rollout decode = trainer forward: 256 of 256 log-probs identical"));
   REQUIRE(Has(text, "trainer forward ("));
   REQUIRE(Has(text, "parity holds"));
-  const auto json = OkJson(rig, parity);
-  REQUIRE(json.at("ok") == true);
-  REQUIRE(json.at("ops").at("trainer forward").at("token_log_probs").at("rows") == 256);
+  const auto report = OkJson(rig, parity);
+  REQUIRE(report.at("ok") == true);
+  REQUIRE(report.at("ops").at("trainer forward").at("token_log_probs").at("rows") == 256);
   REQUIRE(rig.Ctl({"parity", "--model", "/no/such/model"}).code == 1);
   REQUIRE(rig.Ctl({"parity"}).code == 64);
 }

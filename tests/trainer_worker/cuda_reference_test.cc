@@ -11,11 +11,11 @@ namespace {
 
 using namespace tandem::testing;
 
-uint64_t late_streams = 0;  // of the next backend
+uint64_t late_streams_of_next_backend = 0;
 
 std::unique_ptr<Backend> MakeLateBackend() {
-  return MakeCudaBackend(std::make_unique<emulator::EmulatedCuda>(
-                             emulator::EmulatedCudaOptions{.late_streams = late_streams}),
+  return MakeCudaBackend(std::make_unique<emulator::EmulatedCuda>(emulator::EmulatedCudaOptions{
+                             .late_streams = late_streams_of_next_backend}),
                          0)
       .value();
 }
@@ -29,7 +29,7 @@ RankGroupOptions LateOptions(const TempDir& dir, uint64_t late) {
                                              .intermediate_size = 64})
               .ok());
   options.make_backend = MakeLateBackend;
-  late_streams = late;
+  late_streams_of_next_backend = late;
   return options;
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever st
   options.offload_reference = true;
   // None, the work's alone, all others, all; with and without prefetch.
   for (const uint64_t late : {uint64_t{0}, uint64_t{1}, ~uint64_t{1}, ~uint64_t{0}}) {
-    late_streams = late;
+    late_streams_of_next_backend = late;
     options.prefetch = late != 0;
     RankGroup offloaded(1, options);
     const bool same = ReferenceScores(offloaded, samples) == want;

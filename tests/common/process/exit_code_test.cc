@@ -35,7 +35,7 @@ TEST_CASE("A folder that cannot be made is no missing input", "[base]") {
   REQUIRE(MakeFolder(dir.path() / "a" / "b").ok());
   REQUIRE(MakeFolder(dir.path() / "a" / "b").ok());
   std::ofstream(dir.path() / "file") << "text";
-  for (const std::string path :
+  for (const std::string& path :
        {(dir.path() / "file" / "run").string(), std::string("/proc/run")}) {
     const absl::Status refused = MakeFolder(path);
     INFO(refused.ToString());

@@ -154,6 +154,8 @@ TEST_CASE("masked tokens count nowhere, and the score moves to the last one that
   REQUIRE(step.batch.records.at(b).advantage == -2);
 }
 
+namespace {
+
 // Three samples of a prompt: one with a token rejected at its end, one whole, one rejected whole.
 struct Rejected : AdvantageStep {
   const uint64_t cut = Add(0, 0, 3, 4), whole = Add(0, 1, 1, 1), gone = Add(0, 2, 2, 1);
@@ -164,6 +166,8 @@ struct Rejected : AdvantageStep {
     Put(TokenArray::kMask, gone, {0, 0});
   }
 };
+
+}  // namespace
 
 TEST_CASE("rloo compares with rejected samples, too", "[advantage_phase][correction]") {
   Rejected step;
