@@ -103,7 +103,7 @@ def verdict(seconds, target):
     return "no target" if target is None else "met" if seconds <= target else "missed"
 
 
-# Row of docs/benchmarks.md, key of its figure, target in seconds.
+# Row of docs/reference/benchmarks.md, key of its figure, target in seconds.
 TARGETS = (
     ("set-up and build of the quickstart's programs", "quickstart", 720),
     ("deploy/test.sh from nothing: set-up, build of everything, all tests", "all", 2100),
