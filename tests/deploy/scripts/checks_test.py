@@ -100,6 +100,15 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("in no layer", text)
 
+    def test_the_picture_of_rooms_in_the_documentation_is_that_of_the_table(self):
+        page = ROOT / "docs" / "explanation" / "architecture.md"
+        shown = page.read_text()
+        name = str(page.relative_to(ROOT))
+        self.assertEqual(run("check_layers.py", {name: shown})[0], 0)
+        code, text = run("check_layers.py", {name: shown.replace("| `common/types` | 1 |", "| `common/types` | 9 |")})
+        self.assertEqual(code, 1)
+        self.assertIn(f"{name}: the picture of rooms is not that of check_layers.py", text)
+
 
 class SizesTest(unittest.TestCase):
     def test_600_lines_pass_and_601_do_not(self):
