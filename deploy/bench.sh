@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the benchmarks of tests/bench and whole GRPO steps of configs/bench.yaml, prints
 # their tables with machine, instruction set and commit, then ratios beside their targets, and
-# writes all figures to build/bench/*.json. Nothing is asserted. docs/benchmarks.md explains every row.
+# writes all figures to build/bench/*.json. Nothing is asserted. docs/reference/benchmarks.md explains every row.
 #   deploy/bench.sh [--runs N] [--only ops,comm,sync,generation,train,grpo] [--model DIR] [--peers [DIR]]
 #   deploy/bench.sh --only build [--targets quickstart|all] [--no-tests] ...
 # --runs   repetitions, of which the best counts (default 3)

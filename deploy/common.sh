@@ -15,7 +15,7 @@ fi
 # Scripts that this one starts are in another folder and find the same places.
 if [ "$HOME_DIR" != "$ROOT" ]; then export TANDEM_HOME="$HOME_DIR"; fi
 if [ "$BUILD" != "$ROOT/build" ]; then export TANDEM_BUILD_DIR="$BUILD"; fi
-# MiB that are to be free before a part begins; docs/quickstart.md has the same.
+# MiB that are to be free before a part begins; docs/start/quickstart.md has the same.
 TORCH_MIB=2050 BUILD_MIB=1500 MODEL_MIB=600 RUN_MIB=5000
 VENV="$HOME_DIR/.deps/venv"
 CACHE="$HOME_DIR/.cache"

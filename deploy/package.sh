@@ -11,7 +11,7 @@
 # --no-build  packs build-package/package/bin (with --no-cuda build-package-cpu/...) as it is
 # --verify    then clones the commit into a temporary folder (TMPDIR), builds and packs there as well, and
 #             compares byte by byte; ccache may serve that build. Exit code 1 where the bytes differ
-# --level N   of zstd, 1 to 19 (default 9: docs/packages.md has what each costs)
+# --level N   of zstd, 1 to 19 (default 9: docs/start/packages.md has what each costs)
 # --out DIR   in place of dist
 # One commit gives the same bytes in every folder, with equal compilers, libraries, zstd and --no-cuda.
 # Environment: SOURCE_DATE_EPOCH, the time of all files in it (default: the commit's).

@@ -8,7 +8,7 @@
 # Started again, a run that was interrupted goes on from its last checkpoint. A run that was finished begins
 # again from the first step; but if --steps asks for more steps than it has made, it makes the missing ones.
 # Environment: TANDEM_HOME and TANDEM_BUILD_DIR, folders for what is made where the checkout is not to
-# be written (docs/quickstart.md); TANDEM_JOBS, compilers at once; TANDEM_PROGRESS_SECONDS between lines
+# be written (docs/start/quickstart.md); TANDEM_JOBS, compilers at once; TANDEM_PROGRESS_SECONDS between lines
 # about progress where stdout is no terminal (15).
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

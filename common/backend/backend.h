@@ -66,8 +66,8 @@ struct BackendOptions {
 // the beginning of main, before there are other threads.
 void PinDeviceLibraries();
 
-// auto: the CPU, as long as no GPU has run this (docs/gpu-status.md). cuda: FailedPrecondition says
-// why there is no GPU to be used; InvalidArgument: `place` names none.
+// auto: the CPU, as long as no GPU has run this (docs/guides/gpus.md). cuda: FailedPrecondition
+// says why there is no GPU to be used; InvalidArgument: `place` names none.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 
 struct DeviceIdentity {

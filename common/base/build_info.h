@@ -25,7 +25,8 @@ std::string BuildText(const BuildInfo& build, std::string_view program = "tandem
 
 // What the programs of one job must have in common: version, sources and flags. Not the commit, as
 // two commits that differ in their documentation are the same programs; nor CUDA: a controller
-// needs none, and workers register how they compute (docs/numerics.md). Empty for BuildInfo{}.
+// needs none, and workers register how they compute (docs/reference/numerics.md). Empty for
+// BuildInfo{}.
 std::string BuildId(const BuildInfo& build);
 
 }  // namespace tandem

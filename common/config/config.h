@@ -47,7 +47,7 @@ absl::Status Validate(const v1::Config& config, const ConfigOrigins& origins = {
 // InvalidArgument names the nearest valid key.
 absl::StatusOr<std::string> ExplainConfig(const std::string& key);
 
-// docs/config.md, whole.
+// docs/reference/config.md, whole.
 std::string ConfigMarkdown();
 
 // The whole configuration as YAML that LoadConfig reads back to an equal message.

@@ -100,7 +100,7 @@ namespace {
 constexpr char kHead[] =
     R"(# Configuration
 
-Generated from `proto/tandem/v1/config.proto` by `build/bin/tandem-config-docs > docs/config.md`;
+Generated from `proto/tandem/v1/config.proto` by `build/bin/tandem-config-docs > docs/reference/config.md`;
 a test keeps the two equal. `tandemctl config explain KEY` prints one entry.
 
 A config is a YAML file; `--set key=value` overrides it, in order, and lists are written

@@ -1,4 +1,4 @@
-// Parts of a key's description that `explain` and docs/config.md share.
+// Parts of a key's description that `explain` and docs/reference/config.md share.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Prints docs/config.md: build/bin/tandem-config-docs > docs/config.md
+// Prints docs/reference/config.md: build/bin/tandem-config-docs > docs/reference/config.md
 #include <iostream>
 #include <string>
 

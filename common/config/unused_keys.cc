@@ -31,8 +31,8 @@ bool OneOf(const std::string& value, std::initializer_list<std::string_view> val
 
 const std::string& LossMode(const v1::Config& c) { return c.actor().policy_loss().loss_mode(); }
 
-// Whether the loss is one of `names`, or one that was added (docs/algorithms.md): which keys that
-// reads is not known here.
+// Whether the loss is one of `names`, or one that was added (docs/reference/algorithms.md): which
+// keys that reads is not known here.
 bool LossIs(const v1::Config& c, std::initializer_list<std::string_view> names) {
   const std::string& mode = LossMode(c);
   const bool built_in = OneOf(mode, {"vanilla", "gspo", "cispo", "sapo", "geo_mean", "gpg", "dro",

@@ -59,7 +59,7 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
      "rollout.partial.max_tokens_per_round, until_groups or round_seconds cut samples that go on "
      "in "
      "the next step; with rollout.partial.overlap generation goes on beside training "
-     "(docs/partial.md)"},
+     "(docs/guides/partial_rollout.md)"},
     {"async_training.staleness_threshold",
      "rollout.partial.max_staleness with rollout.partial.overlap: in whole batches, where verl's "
      "is "
@@ -76,7 +76,7 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"async_training.checkpoint_engine", "weight_sync.bucket_mb; leave the rest out"},
     {"async_training",
      "rollout.partial, with rollout.partial.overlap for generation beside training "
-     "(docs/partial.md)"},
+     "(docs/guides/partial_rollout.md)"},
     {"actor.use_rollout_log_probs", "actor.old_log_prob=rollout"},
     {"actor_rollout_ref.checkpoint_engine", "weight_sync.bucket_mb; leave the rest out"},
     {"rollout.nnodes", "a run has one host; cluster.rollouts says how many devices"},
@@ -158,7 +158,8 @@ std::string Suggestion(const std::string& key) {
   const std::string instead = InsteadOfVerlKey(key);
   if (!instead.empty()) return "verl's; here: " + instead;
   const std::string nearest = NearestKey(key);
-  return nearest.empty() ? "docs/config.md has all keys" : "did you mean " + nearest + "?";
+  return nearest.empty() ? "docs/reference/config.md has all keys"
+                         : "did you mean " + nearest + "?";
 }
 
 }  // namespace tandem

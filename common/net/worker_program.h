@@ -26,7 +26,7 @@ struct WorkerFlags {
 int ParseWorkerFlags(
     const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags);
 
-// How a worker exits after `end`: docs/errors.md.
+// How a worker exits after `end`: docs/reference/errors.md.
 int ExitCodeOf(const absl::Status& end);
 
 }  // namespace tandem

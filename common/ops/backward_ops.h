@@ -3,10 +3,10 @@
 // row and the weights, as in the forward (Attention: of its span and those that share a prefix with
 // it), whatever else is in the batch. Weight gradients accumulate over rows in ascending order
 // in fp32; in bf16 LinearWeights takes rows in pairs, the second of a pair first (vdpbf16ps), or,
-// in class amx32, in blocks of 32 (docs/numerics.md). Sums over rows are blocked, so the split into
-// micro-batches shows in last bits: within 1e-5 of a tensor's largest gradient, not equal
-// (docs/numerics.md). Gradients of activations are in the compute dtype, the residual stream's in
-// fp32.
+// in class amx32, in blocks of 32 (docs/reference/numerics.md). Sums over rows are blocked, so the
+// split into micro-batches shows in last bits: within 1e-5 of a tensor's largest gradient, not
+// equal (docs/reference/numerics.md). Gradients of activations are in the compute dtype, the
+// residual stream's in fp32.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ class BackwardOps {
   // out row rows[i] += in row i, ascending: a row may come more than once. `rows` [in.rows].
   virtual void AddRows(FloatMatrix in, const int32_t* rows, FloatMatrix out) = 0;
   // din [M, K] = dout [M, N] W, with adapters + s (dout_i B_i) A_i of every part i (rounding:
-  // docs/numerics.md); with dropout each part's own where it kept `in`, scaled as that was.
+  // docs/reference/numerics.md); with dropout each part's own where it kept `in`, scaled as that
+  // was.
   virtual void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) = 0;
   // Of the weight's adapters, from what went into and came out of its product: dB_i += s dout_iᵀ
   // (in A_iᵀ), dA_i += s (dout_i B_i)ᵀ in. Each is one chain over all rows that were ever added, in

@@ -50,7 +50,7 @@ struct OpCounts {
 };
 
 // The forward ops of the model: one implementation per device, used by the rollout's decode and
-// prefill and by the trainer's forward alike (docs/numerics.md).
+// prefill and by the trainer's forward alike (docs/reference/numerics.md).
 //
 // Contract of every op: a row's result is a pure function of that row and the weights. It depends
 // neither on the number of rows, the row's index, the other rows, chunking, page placement nor the

@@ -39,7 +39,7 @@ struct FloatMatrix {
 struct AdapterDropout;  // adapter_dropout.h
 
 // Adapters beside a weight W [N, K], each of a part of W's rows: in the rows of part i
-//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b, rounded as docs/numerics.md says.
+//   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b, rounded as docs/reference/numerics.md says.
 // With dropout part i takes drop_i(x) for x. On a GPU parts begin and end at multiples of 8 rows.
 struct LinearAdapter {
   static constexpr int kParts = 3;

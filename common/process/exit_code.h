@@ -1,4 +1,5 @@
-// How every process of a job ends (sysexits.h). docs/errors.md says what each asks of a user.
+// How every process of a job ends (sysexits.h). docs/reference/errors.md says what each asks of a
+// user.
 #pragma once
 
 #include <absl/status/status.h>

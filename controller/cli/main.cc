@@ -1,6 +1,6 @@
 // tandemctl: attaches to a running controller, and prepares models, data and configs.
-// Exit codes (docs/errors.md): 0 done, 64 wrong usage. A command that asks a controller: 1 refused
-// or failed, 69 none there. A local one ends as a run with its inputs would
+// Exit codes (docs/reference/errors.md): 0 done, 64 wrong usage. A command that asks a controller:
+// 1 refused or failed, 69 none there. A local one ends as a run with its inputs would
 // (common/process/exit_code.h); 1: a plan does not fit; parity ends as tandem-parity does.
 #include <functional>
 #include <iostream>
@@ -372,7 +372,8 @@ class CommandLine {
       return ConfigExplainCommand(o_.key, std::cout);
     });
     explain->add_option("KEY", o_.key, "dotted key; none: the sections");
-    Local(config, "markdown", "docs/config.md", [] { return ConfigMarkdownCommand(std::cout); });
+    Local(config, "markdown", "docs/reference/config.md",
+          [] { return ConfigMarkdownCommand(std::cout); });
     CLI::App* check = Local(
         config, "check", "validate a file and print what it resolves to",
         [this] { return ConfigCheckCommand(o_.config, o_.overrides, &failed_at_, std::cout); });

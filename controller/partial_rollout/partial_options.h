@@ -1,4 +1,4 @@
-// Partial rollout as the train loop sees it (docs/partial.md).
+// Partial rollout as the train loop sees it (docs/guides/partial_rollout.md).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // What the end of a generation phase costs, where a few long samples run while the slots of all
 // others are empty, and what rounds with a cap (rollout.partial.max_tokens_per_round) would save of
 // it. Made from what a controller sees of a phase without a cap: lengths and times of arrival.
-// Pure and deterministic; docs/partial.md says how far the prediction was from measurements.
+// Pure and deterministic; docs/guides/partial_rollout.md says how far the prediction was from
+// measurements.
 //
 // Assumptions of the prediction:
 // - slots are filled in the order of issue and never empty while a sample waits (no preemption, no

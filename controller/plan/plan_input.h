@@ -13,7 +13,7 @@ namespace tandem {
 int ComputeThreads(const v1::Config& config);
 
 // Whether the device of a pair is a GPU. trainer.device=auto is the CPU, and the plan goes by the
-// host's memory, until a GPU has run the checks (docs/gpu-status.md).
+// host's memory, until a GPU has run the checks (docs/guides/gpus.md).
 bool PlansForGpu(const v1::Config& config);
 
 // `device_bytes`: memory of the device of one pair.

@@ -231,7 +231,7 @@ std::string TailText(const std::vector<StepRecord>& steps, int64_t max_response_
                                             : "algorithm.partial_rollout_max_split";
   return text + fmt::format(
                     "; of {} of generation {}={}, as predicted from its lengths "
-                    "(docs/partial.md: when it pays)",
+                    "(docs/guides/partial_rollout.md: when it pays)",
                     FormatSeconds(generation), key, fmt::join(caps, ", and "));
 }
 

@@ -1,4 +1,4 @@
-// The algorithm: one step after another, as docs/step.md walks through it.
+// The algorithm: one step after another, as docs/explanation/step.md walks through it.
 #pragma once
 
 #include <cstdint>

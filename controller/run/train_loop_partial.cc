@@ -1,4 +1,4 @@
-// How a step's batch is made of rounds of generation (docs/partial.md).
+// How a step's batch is made of rounds of generation (docs/guides/partial_rollout.md).
 #include <iterator>
 #include <optional>
 #include <utility>

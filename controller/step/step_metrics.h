@@ -37,7 +37,7 @@ struct StepFacts {
   std::optional<PartialFacts> partial;          // absent without rollout.partial
 };
 
-// Of `samples`, those that are trained on, unless said (docs/algorithms.md, Metrics):
+// Of `samples`, those that are trained on, unless said (docs/reference/algorithms.md, Metrics):
 // critic/*, response_length/*, prompt_length/*, global_seqlen/*, timing_s/*, timing_per_token_ms/*,
 // perf/*, training/*, with facts.partial those of version_metrics.h, and what is in `facts`.
 std::map<std::string, double> StepMetrics(const StepFacts& facts,

@@ -39,7 +39,7 @@ inline constexpr const char* kMaskedFraction = "rollout_corr/rollout_rs_masked_f
 inline constexpr const char* kStaleTokens = "partial/stale_tokens";
 inline constexpr const char* kStaleTokensShare = "partial/stale_tokens_share";
 inline constexpr const char* kStalenessMean = "partial/staleness_mean";
-// Of a step with partial rollout, absent without it (docs/partial.md, Metrics).
+// Of a step with partial rollout, absent without it (docs/guides/partial_rollout.md, Metrics).
 inline constexpr const char* kRounds = "partial/rounds";
 inline constexpr const char* kOverlapRounds = "partial/overlap_rounds";
 inline constexpr const char* kOverlapTokens = "partial/overlap_tokens";

@@ -10,7 +10,7 @@
 --no-warm-clone  no second and third clone: one fills a compiler cache of its own, the other finds it full
 --out            folder of the JSON file (default build/bench)
 --work           folder of the clones, removed afterwards (default: a new one under TMPDIR)
-Prints the tables that docs/benchmarks.md explains. Let nothing else run meanwhile.
+Prints the tables that docs/reference/benchmarks.md explains. Let nothing else run meanwhile.
 """
 import argparse
 import datetime

@@ -103,13 +103,13 @@ def verdict(seconds, target):
     return "no target" if target is None else "met" if seconds <= target else "missed"
 
 
-# Row of docs/benchmarks.md, key of its figure, target in seconds.
+# Row of docs/reference/benchmarks.md, key of its figure, target in seconds.
 TARGETS = (
     ("set-up and build of the quickstart's programs", "quickstart", 720),
     ("deploy/test.sh from nothing: set-up, build of everything, all tests", "all", 2100),
     ("one .cc of common touched (layout.cc)", "touched_source", 40),
     ("one header of common/base touched (clock.h)", "touched_header", 300),
-    ("the header of common/base that nearly every source has touched (status_macros.h)", "touched_widest_header",
+    ("the header of common/base that nearly every source has touched (status.h)", "touched_widest_header",
      300),
     ("clean clone elsewhere, warm compiler cache", "warm_clone", 180),
 )

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """All weights against LoRA of rank 8 and 32, merged and beside the base, on the quickstart's task at
-equal seeds, one run after the other. Prints the tables of docs/lora.md and writes their figures as
+equal seeds, one run after the other. Prints the tables of docs/guides/lora.md and writes their figures as
 JSON. Nothing is asserted.
 
   ./deploy/build.sh && ./deploy/quickstart.sh        # once: programs, model and data

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Partial rollout off and on, at equal seeds, one run after the other: configs/partial_addition.yaml,
 whose lengths have a long tail, and the same with equal lengths, where it does not pay. Prints the
-tables of docs/partial.md and writes their figures as JSON. Nothing is asserted.
+tables of docs/guides/partial_rollout.md and writes their figures as JSON. Nothing is asserted.
 
   ./deploy/build.sh && ./deploy/quickstart.sh        # once: programs, model and data
   deploy/bench/partial.py [--steps 30] [--seeds 1] [--only off,split_2,split_4,groups,equal]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/api.md from the comments of proto/tandem/v1/*.proto: usage api_docs.py [--check].
+"""docs/reference/api.md from the comments of proto/tandem/v1/*.proto: usage api_docs.py [--check].
 
 Writes the page, or with --check fails where it differs from what is there.
 """
@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROTO = ROOT / "proto" / "tandem" / "v1"
-PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "reference" / "api.md"
 # Who calls a service; single calls that differ beside it.
 CALLERS = {
     "TandemService": "users (`tandemctl`, Python)",
@@ -31,7 +31,7 @@ HEAD = """# The API
 
 Generated from the comments of `proto/tandem/v1/*.proto` by `deploy/scripts/api_docs.py`; lint keeps
 the two equal. Config messages are in [config.md](config.md), the meaning of each code in
-[errors.md](errors.md), a client in Python in [examples](examples/README.md).
+[errors.md](errors.md), a client in Python in [examples](../examples/README.md).
 
 Every call may end with `UNAVAILABLE` or `DEADLINE_EXCEEDED` (no answer from the peer), `INTERNAL` (a
 bug) and, with mutual TLS on, `UNAUTHENTICATED`. Server reflection and health checks are on:
@@ -137,9 +137,9 @@ def main():
         PAGE.write_text(text)
         return 0
     if PAGE.exists() and PAGE.read_text() == text:
-        print("api: docs/api.md is up to date")
+        print("api: docs/reference/api.md is up to date")
         return 0
-    print("docs/api.md differs from proto/: run deploy/scripts/api_docs.py")
+    print("docs/reference/api.md differs from proto/: run deploy/scripts/api_docs.py")
     return 1
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What the documentation names exists: usage check_docs.py [ROOT].
 
-In every .md file, and in the comments of configs/ and docs/examples/: links, paths that begin with a
-folder of the repository (globs allowed), bare names of source files, and names of tests; and the
-messages in tables headed "message", word for word between their dots (…).
+In every .md file, and in the comments of configs/ and docs/examples/: links with their headings, paths that
+begin with a folder of the repository (globs allowed), bare names of source files, and names of tests; and the
+messages in tables headed "message", word for word between their dots (…). Every page of docs/ but the
+decisions must be reachable by links from README.md.
 """
 import glob
 import pathlib
@@ -12,7 +13,7 @@ import sys
 
 FOLDERS = "common|configs|controller|deploy|docs|parity|proto|rollout_worker|tests|trainer_worker"
 PATH = re.compile(rf"(?<![\w./-])(?:\./)?((?:{FOLDERS})/[\w./*-]*[\w*])")
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 SOURCE = re.compile(r"`([\w-]+\.(?:cc|h|proto|py|sh))`")
 TEST = re.compile(r"`(\w+_test)`")
 
@@ -43,13 +44,45 @@ def messages_of(page, text):
                     yield f"{page.name}:{number}: no message has \"{part.strip()}\""
 
 
+def headings_of(page):
+    """The names by which links reach the headings of a page, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(errors="replace"), flags=re.S)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).strip().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+def dead_links(page, line):
+    """Links of a line to files or headings that do not exist."""
+    for link, heading in LINK.findall(line):
+        target = page.parent / link if link else page
+        if "://" in link or not (link or heading):
+            continue
+        if not target.exists():
+            yield f"link to {link}"
+        elif heading and target.suffix == ".md" and heading not in headings_of(target):
+            yield f"link to {link}#{heading}"
+
+
+def unreachable(root):
+    """Pages of docs/ that no chain of links from README.md reaches."""
+    seen, todo = set(), [root / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page in seen or not page.exists():
+            continue
+        seen.add(page)
+        todo += [(page.parent / link).resolve() for link, _ in LINK.findall(page.read_text(errors="replace"))
+                 if link.endswith(".md") and "://" not in link]
+    return [f"{page.relative_to(root)}: no chain of links leads here from README.md"
+            for page in sorted(root.glob("docs/**/*.md")) if page.parent.name != "adr" and page not in seen]
+
+
 def problems_of(page, root, names, tests):
     """Lines "what is wrong" of one page."""
     for number, line in enumerate(page.read_text(errors="replace").splitlines(), 1):
         missing = []
         if page.suffix == ".md":
-            missing += [f"link to {link}" for link in LINK.findall(line)
-                        if "://" not in link and not (page.parent / link).exists()]
+            missing += dead_links(page, line)
             missing += [f"file {name}" for name in SOURCE.findall(line) if name not in names]
             missing += [f"test {name}" for name in TEST.findall(line) if name not in tests]
         missing += [f"path {path}" for path in PATH.findall(line)
@@ -69,9 +102,10 @@ def main():
     tests.update(f"e2e_{path.stem}" for path in root.glob("tests/e2e/*_test.cc"))
     found = pages(root)
     bad = [line for page in found for line in problems_of(page, root, names, tests)]
+    bad += unreachable(root)
     text = literals(root)
     bad += [line for page in found for line in messages_of(page, text)]
-    print("\n".join(bad + [f"docs: {len(found)} files, {len(bad)} names of things that are not there"]))
+    print("\n".join(bad + [f"docs: {len(found)} files, {len(bad)} names of things that do not exist"]))
     return 1 if bad else 0
 
 

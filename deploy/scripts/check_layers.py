@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Who may include whom, read from the #include lines: usage check_layers.py [ROOT].
+"""Who may include whom, read from the #include lines: usage check_layers.py [--picture [--write]] [ROOT].
+
+--picture prints the rooms in order, lowest first, as docs/explanation/architecture.md shows them; with
+--write that page is updated, and without options a page with another picture is a failure.
 
 Arrows point down only. ALLOWED is the whole table: a folder may include itself and the folders
 listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/.
@@ -98,6 +101,55 @@ ALLOWED = {
     "parity": SHARED + COMPUTE + ["trainer_worker", "rollout_worker"] + TRAINER + ROLLOUT,
     "deploy/launcher": BASE + ["common/config", "common/formats", "controller/reward"],
 }
+# One line for a reader of docs/explanation/architecture.md about each room.
+PURPOSE = {
+    "common/base": "status, log, clock, queue, Philox, integer arithmetic",
+    "common/process": "threads and the thread pool, cores, signals, exit codes, Unix sockets, injected faults",
+    "common/types": "plain structs that several rooms use: sample, tensor view, ledger snapshot",
+    "common/model_spec": "description of a model: sizes, names and shapes of tensors, architectures",
+    "common/memory": "every byte formula; the memory plan and the workers call the same ones",
+    "common/rollout_correction": "importance weights, rejection, off-policy metrics",
+    "common/config": "schema, loading, checks and explanation of the configuration",
+    "common/text": "tokenizer, chat templates, Unicode",
+    "common/lora": "which weights get adapters; merging them",
+    "common/formats": "safetensors, Hugging Face directories, training state, GGUF, PEFT",
+    "common/device": "device interface, memory regions, ledger; CUDA driver calls in `cuda`",
+    "common/comm": "collectives in rank order: shared memory, NCCL, staged copies",
+    "common/ops": "the model's operations, forward and backward, for CPU and GPU",
+    "common/weights": "used by both ends of a weight sync: layout, manifest, digests, slots, transports",
+    "common/model": "the decoder layer that trainer and rollout both run",
+    "common/backend": "the factory that chooses CPU or CUDA",
+    "common/net": "gRPC server and channel, TLS, status mapping, conversion of messages, membership",
+    "controller/balance": "assignment of samples to ranks",
+    "controller/algorithm": "advantage estimators and other formulas over vectors",
+    "controller/reward": "reward functions and the client of a remote reward service",
+    "controller/data": "data files, prompts, chat format, order of rows",
+    "controller/store": "what a run keeps: steps, samples, checkpoints, saved batches, trackers",
+    "controller/plan": "memory plan and advice",
+    "controller/report": "texts, tables and HTML for people",
+    "controller/workers": "registered workers, their clients, calls to all of them, restart budget",
+    "controller/rollouts": "dispatch of prompts, return of lost replicas, weight sync, parity probe",
+    "controller/partial_rollout": "rounds, buffer of unfinished samples, journal, prediction of the saving",
+    "controller/step": "one step's batch and its phases, one file each",
+    "controller/generation": "generation in the background while the trainers train",
+    "controller/run": "the train loop, recovery, checkpoints, evaluation, pause and stop",
+    "controller/api": "gRPC services for users and for workers",
+    "controller/assembly": "reads the inputs, chooses the parts of a run, connects them",
+    "controller": "`main.cc`: flags, signals, exit code",
+    "controller/cli": "`tandemctl`",
+    "trainer_worker/losses": "policy losses and their gradients; the only room with LibTorch",
+    "trainer_worker/shard": "a rank's part of the weights: masters, moments, AdamW, offload",
+    "trainer_worker/layers": "gathered layers, summed gradients",
+    "trainer_worker/forward_backward": "packing, forward and backward over layers, comparison of log-probs",
+    "trainer_worker/weight_sync": "sends weights to the rollout; the weight check",
+    "trainer_worker/trained_weights": "what is trained: all weights, merged or separate adapters",
+    "trainer_worker": "main, gRPC service, training session, checkpoint",
+    "rollout_worker/generation": "scheduler, KV cache, model runner, generator",
+    "rollout_worker/weights": "states of a rollout, its memory, receiving weights",
+    "rollout_worker": "main, gRPC service, engine",
+    "parity": "runs the code of both workers in one process and compares",
+    "deploy/launcher": "starts and restarts the processes of one host",
+}
 # Generated protobuf and gRPC: these folders, and files that adapt a service, a client or a stream,
 # or turn the controller's reply into a worker's options.
 PROTO_FOLDERS = {"common/config", "common/net"}
@@ -115,6 +167,53 @@ HEAVY = re.compile(r"(\.pb\.h$|^grpcpp/|^google/protobuf/|^nlohmann/json\.hpp$|^
 HEAVY_FOLDERS = ("trainer_worker/losses/",)
 PROTO = re.compile(r"(\.pb\.h$|^grpcpp/|^grpc/|^google/protobuf/)")
 TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
+
+
+PAGE = "docs/explanation/architecture.md"
+BEGIN, END = "<!-- rooms: check_layers.py --picture --write -->\n", "<!-- rooms end -->\n"
+
+
+def height_of(room):
+    """How many rooms lie below a room on the longest way down."""
+    return 1 + max((height_of(below) for below in ALLOWED[room]), default=-1)
+
+
+def picture():
+    """The table of rooms: for each top-level folder, from the rooms that need nothing to those that need most."""
+    tops = list(dict.fromkeys(room.split("/")[0] for room in ALLOWED))
+    lines = ["| room | height | contains | may include, besides base, process and types |", "|---|---|---|---|"]
+    for room in sorted(ALLOWED, key=lambda room: (tops.index(room.split("/")[0]), height_of(room))):
+        top, below = room.split("/")[0], [name for name in ALLOWED[room] if name not in BASE]
+        named = []
+        for group in ("common", "controller", "trainer_worker", "rollout_worker"):
+            members = [name for name in below if name.split("/")[0] == group]
+            everything = [name for name in ALLOWED if name.startswith(group + "/") and name not in BASE]
+            if len(members) > 8 and set(everything) - set(members) - {room, "controller/cli", "controller/assembly"}:
+                left = sorted(set(everything) - set(members) - {room, "controller/cli", "controller/assembly"})
+                named.append(f"{group} (but not {', '.join(name.split('/')[-1] for name in left)})")
+            elif len(members) > 8 or (members and set(everything) <= set(members)):
+                named.append(f"all of {group}")
+            else:
+                named += [name.split("/")[-1] if group in ("common", top) else name for name in members]
+        lines.append(f"| `{room}` | {height_of(room)} | {PURPOSE.get(room, '')} | {', '.join(named) or '–'} |")
+    return "\n".join(lines) + "\n"
+
+
+def stale_picture(root, write):
+    """A line about a page whose picture is not that of ALLOWED; with `write` the page is updated."""
+    page = root / PAGE
+    if not page.exists():
+        return []
+    if set(PURPOSE) != set(ALLOWED):
+        return [f"{pathlib.Path(__file__).name}: PURPOSE and ALLOWED differ in {sorted(set(PURPOSE) ^ set(ALLOWED))}"]
+    before, _, rest = page.read_text().partition(BEGIN)
+    shown, end, after = rest.partition(END)
+    if not end or shown == picture():
+        return [] if end else [f"{PAGE}: the lines that mark the picture of rooms are missing"]
+    if write:
+        page.write_text(before + BEGIN + picture() + END + after)
+        return []
+    return [f"{PAGE}: the picture of rooms is not that of {pathlib.Path(__file__).name}: run it with --picture --write"]
 
 
 def layer_of(path):
@@ -162,7 +261,11 @@ def passed_on(texts):
 
 
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../../..").resolve()
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    root = pathlib.Path(words[0] if words else __file__ + "/../../..").resolve()
+    if "--picture" in sys.argv and "--write" not in sys.argv:
+        print(picture(), end="")
+        return 0
     files, bad, texts = 0, 0, {}
     for top in ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy"):
         for file in sorted((root / top).rglob("*")):
@@ -182,7 +285,7 @@ def main():
                     bad += 1
                     line = text.count("\n", 0, match.start(1)) + 1
                     print(f'{path}:{line}: #include "{match.group(1)}": {why}')
-    for line in passed_on(texts):
+    for line in passed_on(texts) + stale_picture(root, "--write" in sys.argv):
         bad += 1
         print(line)
     print(f"layers: {files} files, {bad} includes against the layers")

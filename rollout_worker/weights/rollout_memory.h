@@ -1,5 +1,6 @@
 // What the rollout holds and may do: states, memory of weights and KV, weight versions. The legal
-// orders are in docs/weights.md; every other one is FAILED_PRECONDITION and changes nothing.
+// orders are in docs/explanation/weights.md; every other one is FAILED_PRECONDITION and changes
+// nothing.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ using State = RolloutState;
 using Event = RolloutEvent;
 
 // Which states an event is legal in, where it leads, and what to do elsewhere. One row of the table
-// in docs/weights.md.
+// in docs/explanation/weights.md.
 struct Rule {
   const char* from;
   const char* to;

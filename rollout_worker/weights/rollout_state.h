@@ -1,4 +1,5 @@
-// The states of a rollout worker and their legal edges: docs/weights.md has the same table.
+// The states of a rollout worker and their legal edges: docs/explanation/weights.md has the same
+// table.
 #pragma once
 
 #include <string>

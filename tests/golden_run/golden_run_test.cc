@@ -1,5 +1,6 @@
 // Ten steps of tiny models give the same text on every machine of a numerics class: the files
-// beside this one. After a change of the numerics on purpose, write them anew (docs/numerics.md):
+// beside this one. After a change of the numerics on purpose, write them anew
+// (docs/reference/numerics.md):
 //   TANDEM_WRITE_GOLDEN=1 build/tests/test_golden -# "[#golden_run_test]"
 #include <cstdlib>
 #include <fstream>

@@ -44,7 +44,8 @@ class UnmergedGradients : public GradientSink {
 };
 
 // A policy under LoRA whose adapters are not merged: the base as it is, and A and B rounded to the
-// compute dtype as tensors of their own, which the ops compute beside the base's (docs/lora.md).
+// compute dtype as tensors of their own, which the ops compute beside the base's
+// (docs/guides/lora.md).
 
 // Lifecycle: Create → AdaptersChanged after every LoraWeights::Gather → all else. Not thread-safe.
 class UnmergedPolicy : public DigestedPolicy {

@@ -52,7 +52,8 @@ TEST_CASE("an unknown key is an error with file, line, key and the nearest key")
           "FILE:3: rollout.max_num_seq: unknown key; did you mean rollout.max_num_seqs?");
   REQUIRE(ErrorOf("", {"trainer.lr=1"}) ==
           "--set: trainer.lr: unknown key; did you mean actor.optim.lr?");
-  REQUIRE(ErrorOf("xyzzy: {n: 1}\n") == "FILE:1: xyzzy: unknown key; docs/config.md has all keys");
+  REQUIRE(ErrorOf("xyzzy: {n: 1}\n") ==
+          "FILE:1: xyzzy: unknown key; docs/reference/config.md has all keys");
   REQUIRE(ErrorOf("actor_rollout_ref: {rollout: {m: 1}}\n") ==
           "FILE:1: actor_rollout_ref.rollout.m: unknown key; did you mean rollout.n?");
 }
@@ -77,9 +78,10 @@ TEST_CASE("each key of verl's asynchronous trainer is told what to use") {
   REQUIRE(has("FILE:5: async_training.require_batches: unknown key; verl's; here: a step trains"));
   REQUIRE(
       has("FILE:6: async_training.something_new: unknown key; verl's; here: rollout.partial, "));
-  REQUIRE(ErrorOf("async_training: {}\n") ==
-          "FILE:1: async_training: unknown key; verl's; here: rollout.partial, with "
-          "rollout.partial.overlap for generation beside training (docs/partial.md)");
+  REQUIRE(
+      ErrorOf("async_training: {}\n") ==
+      "FILE:1: async_training: unknown key; verl's; here: rollout.partial, with "
+      "rollout.partial.overlap for generation beside training (docs/guides/partial_rollout.md)");
   REQUIRE(ErrorOf("", {"async_training.partial_rollout=true"})
               .starts_with("--set: async_training.partial_rollout: unknown key; verl's; here: "));
   REQUIRE(ErrorOf("", {"async_training.compute_prox_log_prob=true"})

@@ -1,5 +1,5 @@
-// The configs that come with the repository work as they are, and docs/config.md is what the schema
-// says. Run from the repository root.
+// The configs that come with the repository work as they are, and docs/reference/config.md is what
+// the schema says. Run from the repository root.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -29,12 +29,12 @@ TEST_CASE("every config of the repository loads and is valid") {
   REQUIRE(configs >= 18);
 }
 
-TEST_CASE("docs/config.md is what tandem-config-docs prints") {
-  std::ifstream file("docs/config.md");
+TEST_CASE("docs/reference/config.md is what tandem-config-docs prints") {
+  std::ifstream file("docs/reference/config.md");
   REQUIRE(file);
   std::ostringstream text;
   text << file.rdbuf();
-  INFO("make it anew: build/bin/tandem-config-docs > docs/config.md");
+  INFO("make it anew: build/bin/tandem-config-docs > docs/reference/config.md");
   REQUIRE((text.str() == ConfigMarkdown()));
 }
 

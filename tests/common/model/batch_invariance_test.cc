@@ -1,5 +1,5 @@
-// The contract of docs/numerics.md for the whole decoder: hidden state and log-prob of a token
-// depend neither on how many rows a pass has, on who they are, on chunks, blocks nor threads.
+// The contract of docs/reference/numerics.md for the whole decoder: hidden state and log-prob of a
+// token depend neither on how many rows a pass has, on who they are, on chunks, blocks nor threads.
 #include <algorithm>
 #include <functional>
 #include <numeric>

@@ -42,9 +42,9 @@ std::vector<std::string> Cells(const std::string& line, char separator) {
   return cells;
 }
 
-// (event, state) → the states that docs/weights.md names.
+// (event, state) → the states that docs/explanation/weights.md names.
 std::map<std::pair<std::string, std::string>, std::set<std::string>> DocumentedTable() {
-  std::ifstream in("docs/weights.md");
+  std::ifstream in("docs/explanation/weights.md");
   std::map<std::pair<std::string, std::string>, std::set<std::string>> table;
   std::vector<std::string> header;
   for (std::string line; std::getline(in, line);) {
@@ -81,7 +81,9 @@ RolloutFacts All() {
 
 }  // namespace
 
-TEST_CASE("every state and event leads where docs/weights.md says, whatever the worker holds") {
+TEST_CASE(
+    "every state and event leads where docs/explanation/weights.md says, whatever the worker "
+    "holds") {
   const auto table = DocumentedTable();
   REQUIRE(table.size() == kStates.size() * kEvents.size());
   for (const RolloutState state : kStates) {

@@ -23,7 +23,8 @@ TEST_CASE("TailText says what caps of a half and a quarter would have saved in t
   REQUIRE(TailText({TailStep(0.3, 6, 9), TailStep(0.5, 7, 1)}, 101) ==
           "the tail of generation left 40 % of the slots empty; of 40.0 s of generation "
           "rollout.partial.max_tokens_per_round=51 would have saved 13.0 s (32 %), and 26 would "
-          "have saved 10.0 s (25 %), as predicted from its lengths (docs/partial.md: when it "
+          "have saved 10.0 s (25 %), as predicted from its lengths "
+          "(docs/guides/partial_rollout.md: when it "
           "pays)");
   REQUIRE(TailText({TailStep(0.3, -1, 9)}, 101)
               .find("max_tokens_per_round=51 would have cost 1.00 s (5 %), and 26 would have saved "

@@ -59,7 +59,7 @@ class Package(InFolder):
 
     def test_configs_documents_notices_and_the_quickstart_are_there(self):
         out, _ = self.collected()
-        for name in ("configs/quickstart.yaml", "docs/errors.md", "README.md", "CHANGELOG.md", "shell/basics.sh",
+        for name in ("configs/quickstart.yaml", "docs/reference/errors.md", "README.md", "CHANGELOG.md", "shell/basics.sh",
                      "licenses/torch-9.9-LICENSE"):
             self.assertTrue((out / name).is_file(), name)
         self.assertEqual(archive.mode_of(out / "quickstart"), 0o755)

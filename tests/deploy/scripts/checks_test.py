@@ -100,6 +100,15 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("in no layer", text)
 
+    def test_the_picture_of_rooms_in_the_documentation_is_that_of_the_table(self):
+        page = ROOT / "docs" / "explanation" / "architecture.md"
+        shown = page.read_text()
+        name = str(page.relative_to(ROOT))
+        self.assertEqual(run("check_layers.py", {name: shown})[0], 0)
+        code, text = run("check_layers.py", {name: shown.replace("| `common/types` | 1 |", "| `common/types` | 9 |")})
+        self.assertEqual(code, 1)
+        self.assertIn(f"{name}: the picture of rooms is not that of check_layers.py", text)
+
 
 class SizesTest(unittest.TestCase):
     def test_600_lines_pass_and_601_do_not(self):
@@ -141,20 +150,27 @@ class FiguresTest(unittest.TestCase):
 
 
 class DocsTest(unittest.TestCase):
-    FILES = {"controller/a.cc": "", "docs/b.md": "", "tests/CMakeLists.txt": "NAME a_test SRCS"}
+    FILES = {"controller/a.cc": "", "docs/b.md": "## Two words\n", "tests/CMakeLists.txt": "NAME a_test SRCS"}
 
     def test_what_exists_passes(self):
-        text = "[b](docs/b.md) `controller/a.cc` `a.cc` `a_test` ./controller/a.cc controller/*.cc."
+        text = "[b](docs/b.md) [c](docs/b.md#two-words) `controller/a.cc` `a.cc` `a_test` ./controller/a.cc controller/*.cc."
         code, output = run("check_docs.py", {**self.FILES, "README.md": text})
         self.assertEqual(code, 0, output)
 
     def test_what_does_not_exist_is_named_with_its_line(self):
-        for text, what in (("[b](docs/c.md)", "link to docs/c.md"), ("`c.cc`", "file c.cc"),
+        for text, what in (("[b](docs/c.md)", "link to docs/c.md"),
+                           ("[b](docs/b.md#three)", "link to docs/b.md#three"), ("[b](#three)", "link to #three"), ("`c.cc`", "file c.cc"),
                            ("see controller/b.cc.", "path controller/b.cc"),
                            ("`b_test`", "test b_test")):
             code, output = run("check_docs.py", {**self.FILES, "README.md": f"\n{text}\n"})
             self.assertEqual(code, 1, text)
             self.assertIn(f"README.md:2: {what} does not exist", output)
+
+    def test_a_page_that_nothing_links_to_is_named(self):
+        code, output = run("check_docs.py", {**self.FILES, "README.md": "[b](docs/b.md)", "docs/d/c.md": "c"})
+        self.assertEqual(code, 1)
+        self.assertIn("docs/d/c.md: no chain of links leads here from README.md", output)
+        self.assertEqual(run("check_docs.py", {**self.FILES, "README.md": "[b](docs/b.md)", "docs/adr/1.md": "c"})[0], 0)
 
 
 class ConfigKeysTest(unittest.TestCase):
@@ -182,7 +198,7 @@ class ConfigKeysTest(unittest.TestCase):
                 if file.suffix in (".h", ".cc") and file.parent.name != "config":
                     sources.append(file.read_text(errors="replace"))
         called = set(re.findall(r"\b([a-z_0-9]+)\(", "\n".join(sources)))
-        rows = (ROOT / "docs" / "config.md").read_text().splitlines()
+        rows = (ROOT / "docs" / "reference" / "config.md").read_text().splitlines()
         keys = [row.split("`")[1] for row in rows if row.startswith("| `")]
         self.assertGreater(len(keys), 80)
         unread = {key for key in keys if key.rsplit(".", 1)[-1] not in called}

@@ -58,7 +58,7 @@ class QuickstartTest(ScriptTest):
 
     def test_the_document_has_the_room_that_the_scripts_look_for(self):
         self.assertIn("needs 9150 MiB", self.fails("quickstart.sh", FREE_MIB="2000"))
-        document = (ROOT / "docs" / "quickstart.md").read_text()
+        document = (ROOT / "docs" / "start" / "quickstart.md").read_text()
         amounts = self.checkout.shell("echo $TORCH_MIB $BUILD_MIB $MODEL_MIB $RUN_MIB").stdout.split()
         self.assertEqual(sum(map(int, amounts)), 9150)
         self.assertIn("9150 MiB in a fresh\nclone", document)

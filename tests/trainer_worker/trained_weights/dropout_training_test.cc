@@ -145,7 +145,8 @@ TEST_CASE("dropout drops the same on any number of ranks, with prompts shared or
     TakeScores(scores, samples);
     const MiniBatchRequest request = RequestFor(samples);
     const Pass want = PassWith(f.drops, 1, samples, request);
-    // What sharing, which another number of ranks changes, does to gradients: docs/numerics.md.
+    // What sharing, which another number of ranks changes, does to gradients:
+    // docs/reference/numerics.md.
     const double bound = dtype == DType::kFloat32 ? 1e-4 : 4e-2;
     RankGroupOptions options = f.drops;
     for (const bool share : {true, false}) {
