@@ -38,34 +38,18 @@ function(tandem_add_subdirectories dir)
   endforeach()
 endfunction()
 
-# tandem_worker(NAME tandem-x SRCS main.cc DEPS ...)
-# A program that computes: tandem-x, and one for tests whose GPUs are emulated, of the same name in
-# ${CMAKE_BINARY_DIR}/emulated.
-function(tandem_worker)
-  cmake_parse_arguments(A "" "NAME" "SRCS;DEPS" ${ARGN})
-  tandem_executable(NAME ${A_NAME} SRCS ${A_SRCS} DEPS ${A_DEPS} tandem::backend)
-  tandem_executable(NAME ${A_NAME}-emulated SRCS ${A_SRCS} DEPS ${A_DEPS} tandem::emulated_backend)
-  set_target_properties(${A_NAME}-emulated PROPERTIES OUTPUT_NAME ${A_NAME}
-    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/emulated)
-endfunction()
-
 # tandem_cuda_kernels(NAME tandem_x_kernels KERNELS a.cu ... DEPS ...)
-# tandem::x_kernels: the kernels as nvcc compiles them, only with TANDEM_HAS_CUDA.
-# tandem::x_kernels_emulated: the same files as C++ for the emulator (common/device/cuda/emulator),
-# for tests.
+# tandem::x_kernels: the kernels as nvcc compiles them, only with TANDEM_HAS_CUDA. The properties name
+# what the library is made of, for tests/emulator/CMakeLists.txt, which compiles the same files as C++.
 function(tandem_cuda_kernels)
   cmake_parse_arguments(A "" "NAME" "KERNELS;DEPS" ${ARGN})
   if(TANDEM_HAS_CUDA)
     tandem_library(NAME ${A_NAME} SRCS ${A_KERNELS} DEPS ${A_DEPS})
   endif()
-  set(_emulated)
-  foreach(_kernel ${A_KERNELS})
-    set(_file ${CMAKE_CURRENT_BINARY_DIR}/${_kernel}.emulated.cc)
-    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
-               OUTPUT_VARIABLE _folder)
-    file(CONFIGURE OUTPUT ${_file} CONTENT "#include \"${_folder}/${_kernel}\"\n")
-    list(APPEND _emulated ${_file})
-  endforeach()
-  tandem_library(NAME ${A_NAME}_emulated SRCS ${_emulated}
-                 DEPS tandem::cuda_emulator ${A_DEPS})
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
+             OUTPUT_VARIABLE _folder)
+  list(TRANSFORM A_KERNELS PREPEND ${_folder}/)
+  set_property(GLOBAL APPEND PROPERTY TANDEM_KERNEL_LIBRARIES ${A_NAME})
+  set_property(GLOBAL PROPERTY TANDEM_KERNELS_${A_NAME} ${A_KERNELS})
+  set_property(GLOBAL PROPERTY TANDEM_KERNEL_DEPS_${A_NAME} ${A_DEPS})
 endfunction()

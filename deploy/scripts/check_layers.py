@@ -2,7 +2,9 @@
 """Who may include whom, read from the #include lines: usage check_layers.py [ROOT].
 
 Arrows point down only. ALLOWED is the whole table: a folder may include itself and the folders
-listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/.
+listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/, and no
+target outside tests/ links the emulated GPU. One door leads there: common/device/cuda/kernel.h includes what the
+macro TANDEM_KERNEL_LANGUAGE names, and tests/emulator/CMakeLists.txt alone defines it.
 
 Headers that cost more to compile than most sources (HEAVY) are for sources: a header that has one
 must not be included by another header, or every source would pay for it.
@@ -115,6 +117,7 @@ HEAVY = re.compile(r"(\.pb\.h$|^grpcpp/|^google/protobuf/|^nlohmann/json\.hpp$|^
 HEAVY_FOLDERS = ("trainer_worker/losses/",)
 PROTO = re.compile(r"(\.pb\.h$|^grpcpp/|^grpc/|^google/protobuf/)")
 TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
+EMULATED = re.compile(r"tandem::\w*emulat|TANDEM_KERNEL_LANGUAGE=|tests/emulator/\w+\.")
 
 
 def layer_of(path):
@@ -182,6 +185,11 @@ def main():
                     bad += 1
                     line = text.count("\n", 0, match.start(1)) + 1
                     print(f'{path}:{line}: #include "{match.group(1)}": {why}')
+        for file in sorted((root / top).rglob("CMakeLists.txt")):
+            found = EMULATED.search(file.read_text())
+            if found:
+                bad += 1
+                print(f"{file.relative_to(root)}: {found.group()}: only tests link the emulated GPU")
     for line in passed_on(texts):
         bad += 1
         print(line)

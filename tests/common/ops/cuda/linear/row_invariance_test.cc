@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/ops/cuda/linear/fake_lt.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -5,11 +5,11 @@
 #include <thread>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/capture.h"
-#include "common/device/cuda/emulator/current_device.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/emulator/emulator.h"
-#include "common/device/cuda/emulator/late_streams.h"
+#include "tests/emulator/capture.h"
+#include "tests/emulator/current_device.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
+#include "tests/emulator/late_streams.h"
 
 namespace tandem::emulator {
 namespace {

@@ -1,5 +1,5 @@
 // Streams that do their work late: what waits is in order, what does not wait is not.
-#include "common/device/cuda/emulator/late_streams.h"
+#include "tests/emulator/late_streams.h"
 
 #include <cstring>
 #include <functional>
@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/device/cuda/emulator/capture.h"
+#include "tests/emulator/capture.h"
 
 #include <map>
 #include <mutex>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulator.h"
-#include "common/device/cuda/emulator/late_streams.h"
+#include "tests/emulator/emulator.h"
+#include "tests/emulator/late_streams.h"
 
 namespace tandem::emulator {
 namespace {

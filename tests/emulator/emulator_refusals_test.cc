@@ -6,9 +6,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/emulator/emulator.h"
-#include "common/device/cuda/kernel.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 #include "tests/support/text.h"
 
 namespace tandem {

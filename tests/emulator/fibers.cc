@@ -1,4 +1,4 @@
-#include "common/device/cuda/emulator/fibers.h"
+#include "tests/emulator/fibers.h"
 
 #include <cstring>
 #include <string>

@@ -1,14 +1,13 @@
 // The emulator itself: barriers, warp functions and tensor-core fragments against plain loops.
-#include "common/device/cuda/emulator/emulator.h"
+#include "tests/emulator/emulator.h"
 
 #include <numeric>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/kernel.h"
 #include "common/types/tensor_view.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem::emulator {
 namespace {

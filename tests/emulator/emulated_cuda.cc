@@ -1,4 +1,4 @@
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/capture.h"
-#include "common/device/cuda/emulator/current_device.h"
-#include "common/device/cuda/emulator/late_streams.h"
+#include "tests/emulator/capture.h"
+#include "tests/emulator/current_device.h"
+#include "tests/emulator/late_streams.h"
 
 namespace tandem::emulator {
 namespace {

@@ -1,4 +1,4 @@
-#include "common/device/cuda/emulator/late_streams.h"
+#include "tests/emulator/late_streams.h"
 
 #include <condition_variable>
 #include <cstdint>

@@ -16,7 +16,7 @@
 
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

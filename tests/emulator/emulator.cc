@@ -1,13 +1,12 @@
-#include "common/device/cuda/emulator/emulator.h"
+#include "tests/emulator/emulator.h"
 
 #include <atomic>
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/device/cuda/emulator/capture.h"
-#include "common/device/cuda/emulator/current_device.h"
-#include "common/device/cuda/kernel.h"
 #include "common/types/tensor_view.h"
+#include "tests/emulator/capture.h"
+#include "tests/emulator/current_device.h"
 
 namespace tandem::emulator {
 namespace {

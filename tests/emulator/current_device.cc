@@ -1,4 +1,4 @@
-#include "common/device/cuda/emulator/current_device.h"
+#include "tests/emulator/current_device.h"
 
 #include <atomic>
 #include <map>

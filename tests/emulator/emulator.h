@@ -16,8 +16,8 @@
 
 #include <math.h>  // expf, fmaf and the like outside of std, as in a kernel
 
-#include "common/device/cuda/emulator/fibers.h"
 #include "common/device/cuda/launch.h"
+#include "tests/emulator/fibers.h"
 
 #define __global__
 #define __device__
