@@ -38,6 +38,25 @@ function(tandem_add_subdirectories dir)
   endforeach()
 endfunction()
 
+# tandem_source_for_isa(TARGET tandem_x SOURCE y_by_isa.cc ISA avx2 TABLE kSymbol OPTIONS ...)
+# Adds SOURCE to TARGET once more, compiled with OPTIONS for one instruction set. The source defines
+# TANDEM_ISA_TABLE, which stands for TABLE; TANDEM_ISA_NAME is "avx2", and TANDEM_ISA_AVX2 is defined.
+function(tandem_source_for_isa)
+  cmake_parse_arguments(A "" "TARGET;SOURCE;ISA;TABLE" "OPTIONS" ${ARGN})
+  get_filename_component(_stem ${A_SOURCE} NAME_WE)
+  string(MAKE_C_IDENTIFIER ${A_ISA} _isa)
+  string(TOUPPER ${_isa} _macro)
+  set(_objects ${A_TARGET}_${_stem}_${_isa})
+  add_library(${_objects} OBJECT ${A_SOURCE})
+  get_target_property(_libraries ${A_TARGET} LINK_LIBRARIES)
+  target_link_libraries(${_objects} PRIVATE ${_libraries})
+  target_include_directories(${_objects} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${_objects} PRIVATE ${A_OPTIONS})
+  target_compile_definitions(${_objects} PRIVATE
+    TANDEM_ISA_NAME="${A_ISA}" TANDEM_ISA_TABLE=${A_TABLE} TANDEM_ISA_${_macro})
+  target_sources(${A_TARGET} PRIVATE $<TARGET_OBJECTS:${_objects}>)
+endfunction()
+
 # tandem_cuda_kernels(NAME tandem_x_kernels KERNELS a.cu ... DEPS ...)
 # tandem::x_kernels: the kernels as nvcc compiles them, only with TANDEM_HAS_CUDA. The properties name
 # what the library is made of, for tests/emulator/CMakeLists.txt, which compiles the same files as C++.

@@ -1,6 +1,10 @@
-// The kernel tables of the instruction set this file is compiled for.
-#pragma once
-
+// The kernels of one instruction set. CMakeLists.txt compiles this file once for each set, with its
+// options, the table's name (TANDEM_ISA_TABLE) and the set's (TANDEM_ISA_NAME, TANDEM_ISA_<NAME>).
+#if defined(TANDEM_ISA_AMX)
+#include "common/ops/cpu/kernels/gemm_amx.h"
+#elif defined(TANDEM_ISA_AMX_EMULATED)
+#include "common/ops/cpu/kernels/gemm_amx_emulated.h"
+#endif
 #include "common/ops/cpu/kernels/adapter.h"
 #include "common/ops/cpu/kernels/attention.h"
 #include "common/ops/cpu/kernels/backward.h"
@@ -9,6 +13,13 @@
 
 namespace tandem {
 namespace {
+
+// The numerics class of bf16 products; those of fp32 are of class seq in every set.
+#if defined(TANDEM_ISA_AMX) || defined(TANDEM_ISA_AMX_EMULATED)
+constexpr char kBf16Numerics[] = "amx32";
+#else
+constexpr char kBf16Numerics[] = "seq";
+#endif
 
 template <typename T>
 constexpr KernelSet MakeKernelSet(const char* name, const char* numerics) {
@@ -44,4 +55,11 @@ constexpr KernelSet MakeKernelSet(const char* name, const char* numerics) {
 }
 
 }  // namespace
+
+const KernelSets& TANDEM_ISA_TABLE() {
+  static constexpr KernelSets kSets = {MakeKernelSet<BfloatBits>(TANDEM_ISA_NAME, kBf16Numerics),
+                                       MakeKernelSet<float>(TANDEM_ISA_NAME, "seq")};
+  return kSets;
+}
+
 }  // namespace tandem

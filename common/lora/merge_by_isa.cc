@@ -1,7 +1,6 @@
-// The loops of merge.h in plain C++, for the compiler to vectorise: each file that includes this is
-// compiled for one instruction set, and all give the same bits. Included by merge_*.cc alone.
-#pragma once
-
+// The loops of merge.h in plain C++, for the compiler to vectorise. CMakeLists.txt compiles this
+// file once for each instruction set, with its options, its name (TANDEM_ISA_NAME) and that of its
+// table (TANDEM_ISA_TABLE). All sets give the same bits.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -134,4 +133,7 @@ void Merge(const MergeBlock& m) {
 }
 
 }  // namespace
+
+const MergeKernel TANDEM_ISA_TABLE = {TANDEM_ISA_NAME, Merge};
+
 }  // namespace tandem

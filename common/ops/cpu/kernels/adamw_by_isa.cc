@@ -1,8 +1,7 @@
-// The loops of adamw.h in plain C++, for the compiler to vectorise: each file that includes this is
-// compiled for one instruction set. No operation is reordered or contracted, so all give the same
-// bits. Included by adamw_*.cc alone.
-#pragma once
-
+// The loops of common/ops/cpu/adamw.h in plain C++, for the compiler to vectorise. CMakeLists.txt
+// compiles this file once for each instruction set, with its options, its name (TANDEM_ISA_NAME)
+// and that of its table (TANDEM_ISA_TABLE). No operation is reordered or contracted, so all sets
+// give the same bits.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,7 +10,7 @@
 
 #include <xmmintrin.h>
 
-#include "common/ops/cpu/adamw.h"
+#include "common/ops/cpu/kernels/kernel_set.h"
 
 namespace tandem {
 namespace {
@@ -108,4 +107,7 @@ void LaneSquares(const float* values, int64_t count, double* sums) {
 }
 
 }  // namespace
+
+const AdamWKernels TANDEM_ISA_TABLE = {TANDEM_ISA_NAME, Update, RoundAll, LaneSquares};
+
 }  // namespace tandem
