@@ -14,17 +14,17 @@ using Work = std::vector<std::function<void()>>;
 
 enum class Captured {
   kNot,   // the stream was not captured
-  kVoid,  // something was called meanwhile that a capture does not bear
+  kVoid,  // a call that is not allowed during a capture was made meanwhile
   kWhole,
 };
 
-// By this thread. False: the stream is captured already.
+// This thread begins a capture; false if the stream is being captured already.
 bool BeginCapture(CudaStream stream);
 Captured EndCapture(CudaStream stream, Work* work);
 bool IsCaptured(CudaStream stream);
-// True where this thread captures a stream, and that capture is void from now on.
+// Makes this thread's capture void; false if it captures no stream.
 bool SpoilCapture();
-// OK but for a stream whose capture is void.
+// An error if the capture of `stream` is void.
 absl::Status CheckCapture(CudaStream stream);
 
 }  // namespace tandem::emulator

@@ -1,5 +1,6 @@
-// Streams of the emulator that do their work as late as CUDA allows, only when somebody waits for
-// it: where a stream should wait for another and does not, the other's work is missing.
+// Streams of the emulator that do their work as late as CUDA allows, which is when something waits
+// for it. If a stream should wait for another and does not, the other's work is missing, and a test
+// fails.
 #pragma once
 
 #include <functional>
@@ -8,13 +9,13 @@
 
 namespace tandem::emulator {
 
-// From now on `stream` is late; until it is closed, which drops what is left.
+// Makes `stream` late until CloseLate(), which drops the work it still holds.
 void OpenLate(CudaStream stream);
 void CloseLate(CudaStream stream);
-// False: the stream is not late, and `work` is still there.
+// Takes `work` and returns true if the stream is late; otherwise leaves it unchanged.
 bool KeepLate(CudaStream stream, std::function<void()>& work);
 
-// A stream that is not late waits by doing what it waits for.
+// A stream that is not late waits by doing the work that it waits for.
 void RecordLate(CudaEvent event, CudaStream stream);
 void WaitLate(CudaStream stream, CudaEvent event);
 // These do nothing with streams that are not late, and events that no late stream recorded.

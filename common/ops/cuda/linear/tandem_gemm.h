@@ -6,10 +6,10 @@
 
 namespace tandem {
 
-class OwnEngine final : public GemmEngine {
+class TandemGemm final : public GemmEngine {
  public:
   // `context` must outlive the engine.
-  explicit OwnEngine(CudaContext* context) : context_(context) {}
+  explicit TandemGemm(CudaContext* context) : context_(context) {}
   void Run(const Gemm& gemm) override;
 
  private:
