@@ -1,10 +1,10 @@
-#include "tests/gpu/bench_shard.h"
+#include "tests/gpu/bench/bench_shard.h"
 
 #include <algorithm>
 
 #include "common/base/status.h"
 #include "common/weights/cuda/cuda_shard_ops.h"
-#include "tests/gpu/random_weights.h"
+#include "tests/gpu/bench/random_weights.h"
 
 namespace tandem::testing {
 namespace {

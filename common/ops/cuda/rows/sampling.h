@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "common/device/cuda/launch.h"
-#include "common/ops/cuda/logits.h"
+#include "common/ops/cuda/rows/logits.h"
 #include "common/ops/ops_types.h"
 
 namespace tandem {

@@ -10,7 +10,7 @@
 
 #include "common/device/cuda/launch.h"
 #include "common/memory/cuda_scratch.h"
-#include "common/ops/cuda/row_runs.h"
+#include "common/ops/cuda/rows/row_runs.h"
 #include "common/ops/ops_types.h"
 
 namespace tandem {

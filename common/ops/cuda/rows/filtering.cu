@@ -2,8 +2,8 @@
 // ids of exactly that weight, the lowest first; it is found by radix selection over the bits of the
 // weights, which order as the weights do. All sums are of integers: their order does not matter. A
 // block has a row.
-#include "common/ops/cuda/element_math.h"
-#include "common/ops/cuda/sampling.h"
+#include "common/ops/cuda/rows/element_math.h"
+#include "common/ops/cuda/rows/sampling.h"
 
 namespace tandem {
 namespace {

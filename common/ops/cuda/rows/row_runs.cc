@@ -1,4 +1,4 @@
-#include "common/ops/cuda/row_runs.h"
+#include "common/ops/cuda/rows/row_runs.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 #include "common/device/cuda/kernel.h"
-#include "tests/gpu/random_weights.h"
+#include "tests/gpu/bench/random_weights.h"
 
 namespace tandem::testing {
 namespace {

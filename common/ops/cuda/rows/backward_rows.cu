@@ -1,6 +1,6 @@
-#include "common/ops/cuda/element_math.h"
-#include "common/ops/cuda/row_shape.h"
-#include "common/ops/cuda/rows.h"
+#include "common/ops/cuda/rows/element_math.h"
+#include "common/ops/cuda/rows/row_shape.h"
+#include "common/ops/cuda/rows/rows.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/gpu/gpu.h"
-#include "tests/gpu/pinned_heap.h"
+#include "tests/gpu/kernels/pinned_heap.h"
 
 int main(int argc, char** argv) {
   // Before the driver is asked for anything: it reads its variables when it starts.

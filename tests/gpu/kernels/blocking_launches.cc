@@ -1,4 +1,4 @@
-#include "tests/gpu/pinned_heap.h"
+#include "tests/gpu/kernels/pinned_heap.h"
 
 namespace tandem::testing {
 

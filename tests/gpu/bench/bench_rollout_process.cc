@@ -17,7 +17,7 @@
 #include "rollout_worker/weights/rollout_state.h"
 #include "rollout_worker/weights/weight_updates.h"
 #include "tandem/v1/rollout.grpc.pb.h"
-#include "tests/gpu/bench_rollout.h"
+#include "tests/gpu/bench/bench_rollout.h"
 #include "tests/gpu/qwen3.h"
 
 namespace tandem::testing {

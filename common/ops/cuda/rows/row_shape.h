@@ -3,7 +3,7 @@
 #pragma once
 
 #include "common/device/cuda/kernel.h"
-#include "common/ops/cuda/rows.h"
+#include "common/ops/cuda/rows/rows.h"
 
 namespace tandem {
 

@@ -1,5 +1,5 @@
-#include "common/ops/cuda/element_math.h"
-#include "common/ops/cuda/logits.h"
+#include "common/ops/cuda/rows/element_math.h"
+#include "common/ops/cuda/rows/logits.h"
 
 namespace tandem {
 namespace {

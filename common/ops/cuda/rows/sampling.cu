@@ -1,7 +1,7 @@
 // Draws of rows that are greedy or not filtered: a chunk by the chunks' sums, a token by the
 // chunk's logits, both in ascending order. A block has a row.
-#include "common/ops/cuda/element_math.h"
-#include "common/ops/cuda/sampling.h"
+#include "common/ops/cuda/rows/element_math.h"
+#include "common/ops/cuda/rows/sampling.h"
 
 namespace tandem {
 namespace {

@@ -1,5 +1,5 @@
-#include "common/ops/cuda/adamw.h"
-#include "common/ops/cuda/element_math.h"
+#include "common/ops/cuda/rows/adamw.h"
+#include "common/ops/cuda/rows/element_math.h"
 
 namespace tandem {
 namespace {

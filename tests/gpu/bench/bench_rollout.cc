@@ -1,4 +1,4 @@
-#include "tests/gpu/bench_rollout.h"
+#include "tests/gpu/bench/bench_rollout.h"
 
 #include <algorithm>
 #include <cerrno>
