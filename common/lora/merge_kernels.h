@@ -13,7 +13,7 @@ struct MergeKernel {
 };
 
 extern const MergeKernel kMergeAvx512, kMergeAvx2, kMergeBaseline;
-// Those that this machine can run, the fastest first; for tests the others matter.
+// The loops that this machine can run, the fastest first; the tests compare all of them.
 const std::vector<const MergeKernel*>& RunnableMergeKernels();
 
 }  // namespace tandem

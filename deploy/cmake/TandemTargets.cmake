@@ -38,34 +38,37 @@ function(tandem_add_subdirectories dir)
   endforeach()
 endfunction()
 
-# tandem_worker(NAME tandem-x SRCS main.cc DEPS ...)
-# A program that computes: tandem-x, and one for tests whose GPUs are emulated, of the same name in
-# ${CMAKE_BINARY_DIR}/emulated.
-function(tandem_worker)
-  cmake_parse_arguments(A "" "NAME" "SRCS;DEPS" ${ARGN})
-  tandem_executable(NAME ${A_NAME} SRCS ${A_SRCS} DEPS ${A_DEPS} tandem::backend)
-  tandem_executable(NAME ${A_NAME}-emulated SRCS ${A_SRCS} DEPS ${A_DEPS} tandem::emulated_backend)
-  set_target_properties(${A_NAME}-emulated PROPERTIES OUTPUT_NAME ${A_NAME}
-    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/emulated)
+# tandem_source_for_isa(TARGET tandem_x SOURCE y_by_isa.cc ISA avx2 TABLE kSymbol OPTIONS ...)
+# Adds SOURCE to TARGET once more, compiled with OPTIONS for one instruction set. The source defines
+# TANDEM_ISA_TABLE, which stands for TABLE; TANDEM_ISA_NAME is "avx2", and TANDEM_ISA_AVX2 is defined.
+function(tandem_source_for_isa)
+  cmake_parse_arguments(A "" "TARGET;SOURCE;ISA;TABLE" "OPTIONS" ${ARGN})
+  get_filename_component(_stem ${A_SOURCE} NAME_WE)
+  string(MAKE_C_IDENTIFIER ${A_ISA} _isa)
+  string(TOUPPER ${_isa} _macro)
+  set(_objects ${A_TARGET}_${_stem}_${_isa})
+  add_library(${_objects} OBJECT ${A_SOURCE})
+  get_target_property(_libraries ${A_TARGET} LINK_LIBRARIES)
+  target_link_libraries(${_objects} PRIVATE ${_libraries})
+  target_include_directories(${_objects} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_options(${_objects} PRIVATE ${A_OPTIONS})
+  target_compile_definitions(${_objects} PRIVATE
+    TANDEM_ISA_NAME="${A_ISA}" TANDEM_ISA_TABLE=${A_TABLE} TANDEM_ISA_${_macro})
+  target_sources(${A_TARGET} PRIVATE $<TARGET_OBJECTS:${_objects}>)
 endfunction()
 
 # tandem_cuda_kernels(NAME tandem_x_kernels KERNELS a.cu ... DEPS ...)
-# tandem::x_kernels: the kernels as nvcc compiles them, only with TANDEM_HAS_CUDA.
-# tandem::x_kernels_emulated: the same files as C++ for the emulator (common/device/cuda/emulator),
-# for tests.
+# tandem::x_kernels: the kernels as nvcc compiles them, only with TANDEM_HAS_CUDA. The properties name
+# what the library is made of, for tests/emulator/CMakeLists.txt, which compiles the same files as C++.
 function(tandem_cuda_kernels)
   cmake_parse_arguments(A "" "NAME" "KERNELS;DEPS" ${ARGN})
   if(TANDEM_HAS_CUDA)
     tandem_library(NAME ${A_NAME} SRCS ${A_KERNELS} DEPS ${A_DEPS})
   endif()
-  set(_emulated)
-  foreach(_kernel ${A_KERNELS})
-    set(_file ${CMAKE_CURRENT_BINARY_DIR}/${_kernel}.emulated.cc)
-    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
-               OUTPUT_VARIABLE _folder)
-    file(CONFIGURE OUTPUT ${_file} CONTENT "#include \"${_folder}/${_kernel}\"\n")
-    list(APPEND _emulated ${_file})
-  endforeach()
-  tandem_library(NAME ${A_NAME}_emulated SRCS ${_emulated}
-                 DEPS tandem::cuda_emulator ${A_DEPS})
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR}
+             OUTPUT_VARIABLE _folder)
+  list(TRANSFORM A_KERNELS PREPEND ${_folder}/)
+  set_property(GLOBAL APPEND PROPERTY TANDEM_KERNEL_LIBRARIES ${A_NAME})
+  set_property(GLOBAL PROPERTY TANDEM_KERNELS_${A_NAME} ${A_KERNELS})
+  set_property(GLOBAL PROPERTY TANDEM_KERNEL_DEPS_${A_NAME} ${A_DEPS})
 endfunction()

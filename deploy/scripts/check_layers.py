@@ -5,7 +5,9 @@
 --write that page is updated, and without options a page with another picture is a failure.
 
 Arrows point down only. ALLOWED is the whole table: a folder may include itself and the folders
-listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/.
+listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/, and no
+target outside tests/ links the emulated GPU. One door leads there: common/device/cuda/kernel.h includes what the
+macro TANDEM_KERNEL_LANGUAGE names, and tests/emulator/CMakeLists.txt alone defines it.
 
 Headers that cost more to compile than most sources (HEAVY) are for sources: a header that has one
 must not be included by another header, or every source would pay for it.
@@ -167,6 +169,7 @@ HEAVY = re.compile(r"(\.pb\.h$|^grpcpp/|^google/protobuf/|^nlohmann/json\.hpp$|^
 HEAVY_FOLDERS = ("trainer_worker/losses/",)
 PROTO = re.compile(r"(\.pb\.h$|^grpcpp/|^grpc/|^google/protobuf/)")
 TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
+EMULATED = re.compile(r"tandem::\w*emulat|TANDEM_KERNEL_LANGUAGE=|tests/emulator/\w+\.")
 
 
 PAGE = "docs/explanation/architecture.md"
@@ -285,6 +288,11 @@ def main():
                     bad += 1
                     line = text.count("\n", 0, match.start(1)) + 1
                     print(f'{path}:{line}: #include "{match.group(1)}": {why}')
+        for file in sorted((root / top).rglob("CMakeLists.txt")):
+            found = EMULATED.search(file.read_text())
+            if found:
+                bad += 1
+                print(f"{file.relative_to(root)}: {found.group()}: only tests link the emulated GPU")
     for line in passed_on(texts) + stale_picture(root, "--write" in sys.argv):
         bad += 1
         print(line)

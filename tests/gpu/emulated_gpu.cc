@@ -1,4 +1,4 @@
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/gpu/gpu.h"
 
 namespace tandem::testing {

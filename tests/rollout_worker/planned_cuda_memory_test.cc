@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include "common/backend/cuda_backend.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/lora/lora_spec.h"
 #include "controller/plan/memory_plan.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/rollout_worker/engine_rig.h"
 
 namespace tandem {

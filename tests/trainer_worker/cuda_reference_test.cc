@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "common/backend/cuda_backend.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/rank_group.h"
 
 namespace tandem {

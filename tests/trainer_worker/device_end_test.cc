@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "common/backend/cuda_backend.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/emulator/emulator.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 #include "tests/support/text.h"
 #include "tests/trainer_worker/rank_group.h"
 

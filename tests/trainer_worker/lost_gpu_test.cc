@@ -3,8 +3,8 @@
 
 #include "common/backend/cuda_backend.h"
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/net/grpc_status.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/trainer_service.h"
 

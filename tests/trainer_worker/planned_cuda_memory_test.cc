@@ -1,9 +1,9 @@
 // What is planned for a trainer on a GPU against what it takes of an emulated one, which counts
 // every byte.
 #include "common/backend/cuda_backend.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/lora/lora_spec.h"
 #include "controller/plan/memory_plan.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/rank_group.h"
 
 namespace tandem {

@@ -1,7 +1,10 @@
-// What the kernels are written in: CUDA C++, narrowed to what nvcc and the emulator both know, so
-// that the tests run every kernel, thread by thread, without a GPU.
+// The language of the kernels: CUDA C++, narrowed to what both nvcc and the tests' emulator know,
+// so that tests run every kernel, thread by thread, without a GPU. This header holds nvcc's
+// definitions. Targets that compile kernels for the host define TANDEM_KERNEL_LANGUAGE as the
+// header that holds the others (tests/emulator/CMakeLists.txt); nothing outside tests/ names that
+// header.
 //
-// Rules of a kernel file (.cu):
+// Rules of a kernel file (.cu), which alone includes this header, itself or through other headers:
 // - Includes this header and headers of constants and index arithmetic; no CUDA, LibTorch, absl.
 // - Blocks are whole warps, and every thread of a warp reaches every warp function (Shuffle...,
 //   Mma..., LdMatrix...), with the same instruction.
@@ -19,13 +22,15 @@
 
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
+#elif defined(TANDEM_KERNEL_LANGUAGE)
+#include TANDEM_KERNEL_LANGUAGE
 #else
-#include "common/device/cuda/emulator/emulator.h"
+#error "kernels are compiled by nvcc, or by a target that defines TANDEM_KERNEL_LANGUAGE"
 #endif
 
-// Before a loop whose counts are constants: its arrays then live in registers. TANDEM_ROLLED: a
-// loop that is better left one, for the registers that several turns at a time would take.
-// TANDEM_UNROLL_8: eight turns at a time of a loop of any count, for their loads to overlap.
+// TANDEM_UNROLL stands before a loop of constant count, so that its arrays live in registers.
+// TANDEM_UNROLL_8 unrolls a loop of any count by eight, so that loads overlap. TANDEM_ROLLED keeps
+// a loop rolled where unrolling would need too many registers.
 #ifdef __CUDACC__
 #define TANDEM_UNROLL _Pragma("unroll")
 #define TANDEM_UNROLL_8 _Pragma("unroll 8")
@@ -40,7 +45,8 @@ namespace tandem {
 
 #ifdef __CUDACC__
 
-// Starts `kernel` on `stream`. What goes wrong shows in CudaApi::LastError or at a synchronisation.
+// Starts `kernel` on `stream`. Errors are reported by CudaApi::LastError or a later
+// synchronisation.
 template <typename... Parameters, typename... Arguments>
 void Launch(void (*kernel)(Parameters...),
             const LaunchShape& shape,
@@ -60,7 +66,7 @@ __device__ __forceinline__ unsigned char* SharedMemory() {
   return tandem_shared_memory;
 }
 
-// All lanes of the warp; `lane` is the one whose value is wanted.
+// Every lane of the warp calls this and receives the value of `lane`.
 __device__ __forceinline__ float Shuffle(float value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
@@ -111,7 +117,7 @@ __device__ __forceinline__ void LdMatrix4Transposed(uint32_t (&r)[4], const void
 }
 // 16 bytes from device to shared memory, both aligned to 16, past the registers; zeros unless
 // `valid`, when `from` is not read. A thread's copies up to CopyCommit are a group; CopyWait<N>
-// waits until at most its N newest groups are on their way.
+// waits until all but its N newest groups have arrived.
 __device__ __forceinline__ void CopyAsync16(void* to, const void* from, bool valid = true) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   const int bytes = valid ? 16 : 0;

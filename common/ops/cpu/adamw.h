@@ -5,25 +5,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/ops/cpu/kernels/kernel_set.h"
 #include "common/ops/ops_types.h"
 #include "common/process/threads.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
 
-// One instruction set's loops. `update` and `round` return how many elements of `rounded` changed.
-// `lane_squares` adds nothing up beyond a block of kSquaresBlock values: eight running sums in
-// double for each, of values i, i + 8, ...
-struct AdamWKernels {
-  const char* name;
-  int64_t (*update)(const AdamWArrays& arrays, const AdamWFactors& factors);
-  int64_t (*round)(const float* values, Bf16* rounded, int64_t count);
-  void (*lane_squares)(const float* values, int64_t count, double* sums);
-};
-inline constexpr int64_t kSquaresBlock = 4096;
-
-extern const AdamWKernels kAdamWAvx512, kAdamWAvx2, kAdamWBaseline;
-// Those that this machine can run, the fastest first; for tests the others matter.
+// The loops that this machine can run, the fastest first; the tests compare all of them.
 const std::vector<const AdamWKernels*>& RunnableAdamWKernels();
 
 // One step over all elements in one pass; returns how many of `rounded` changed (0 without).

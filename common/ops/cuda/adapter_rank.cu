@@ -2,7 +2,7 @@
 // t and dt give back to wide rows by fused multiply-adds (adapter_kernels.h).
 // tensor cores: ToRank
 #include "common/ops/cuda/adapter_kernels.h"
-#include "common/ops/cuda/element_math.h"
+#include "common/ops/cuda/rows/element_math.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // Gradients of A and B of adapters beside their weights: sums over rows, a chain each that is
 // never divided, so that cutting a batch changes no bit (adapter_kernels.h).
 #include "common/ops/cuda/adapter_kernels.h"
-#include "common/ops/cuda/element_math.h"
+#include "common/ops/cuda/rows/element_math.h"
 
 namespace tandem {
 namespace {

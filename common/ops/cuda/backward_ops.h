@@ -10,8 +10,8 @@
 #include "common/ops/cuda/adapters.h"
 #include "common/ops/cuda/attention/attention.h"
 #include "common/ops/cuda/linear/linear.h"
-#include "common/ops/cuda/logits.h"
-#include "common/ops/cuda/rows.h"
+#include "common/ops/cuda/rows/logits.h"
+#include "common/ops/cuda/rows/rows.h"
 
 namespace tandem {
 

@@ -10,8 +10,8 @@
 #include "common/memory/cuda_scratch.h"
 #include "common/memory/op_sizes.h"
 #include "common/ops/cuda/linear/linear.h"
-#include "common/ops/cuda/rows.h"
-#include "common/ops/cuda/sampling.h"
+#include "common/ops/cuda/rows/rows.h"
+#include "common/ops/cuda/rows/sampling.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 #include "common/ops/cuda/adapters.h"
 #include "common/ops/cuda/attention/attention.h"
 #include "common/ops/cuda/linear/linear.h"
-#include "common/ops/cuda/logits.h"
+#include "common/ops/cuda/rows/logits.h"
 #include "common/ops/forward_ops.h"
 
 namespace tandem {

@@ -1,4 +1,4 @@
-#include "common/ops/cuda/element_math.h"
+#include "common/ops/cuda/rows/element_math.h"
 #include "common/weights/cuda/weight_pass.h"
 
 namespace tandem {

@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/lora/lora_gradients.h"
 #include "common/lora/merge.h"
-#include "common/ops/cuda/adamw.h"
+#include "common/ops/cuda/rows/adamw.h"
 #include "common/weights/cuda/weight_pass.h"
 #include "common/weights/cuda/weight_runs.h"
 

@@ -6,9 +6,9 @@
 #include <catch2/catch.hpp>
 
 #include "common/backend/cuda_backend.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/device/device_memory.h"
 #include "tests/common/ops/cuda/linear/fake_lt.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/support/text.h"
 
 namespace tandem {

@@ -7,10 +7,10 @@
 #include <catch2/catch.hpp>
 
 #include "common/backend/cuda_backend.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/ops/cuda/backward_ops.h"
 #include "common/ops/cuda/forward_ops.h"
 #include "tests/common/ops/cuda/linear/fake_lt.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "common/base/status.h"
 #include "common/comm/cuda/device_group.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/cuda/fake_nccl.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem::testing {
 

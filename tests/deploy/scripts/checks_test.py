@@ -109,6 +109,13 @@ class LayersTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn(f"{name}: the picture of rooms is not that of check_layers.py", text)
 
+    def test_targets_outside_tests_do_not_link_the_emulated_gpu(self):
+        for line in ("target_link_libraries(x tandem::emulated_backend)", "add_library(x ../tests/emulator/fibers.cc)",
+                     'target_compile_definitions(x PRIVATE TANDEM_KERNEL_LANGUAGE="a.h")'):
+            code, text = run("check_layers.py", {"common/backend/CMakeLists.txt": line + "\n"})
+            self.assertEqual(code, 1, line)
+            self.assertIn("only tests link the emulated GPU", text)
+
 
 class SizesTest(unittest.TestCase):
     def test_600_lines_pass_and_601_do_not(self):

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/gpu/model_bench/decode_bench.h"
 #include "tests/gpu/model_bench/train_bench.h"
 

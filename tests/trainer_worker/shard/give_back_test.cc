@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/cuda_regions.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/fakes/fake_clock.h"
 #include "trainer_worker/shard/shard_array.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "common/backend/cuda_backend.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/trainer_worker/emulated_backend.h"
 #include "tests/trainer_worker/emulated_rollout.h"
 #include "tests/trainer_worker/trained_weights/lora_group.h"

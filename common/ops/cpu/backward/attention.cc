@@ -1,13 +1,11 @@
-// Gradients of attention and RoPE. A task is one KV head of a sequence and of the spans that
-// continue its prefix; it goes over blocks of queries, recomputes their scores, and never holds
-// more than a block's rows of the n x n matrix.
+#include "common/ops/cpu/backward/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/ops/cpu/backward/backward_ops.h"
 #include "common/ops/cpu/gemm_driver.h"
 
 namespace tandem {
@@ -42,7 +40,7 @@ struct Family {
   int64_t keys = 0;  // of the longest
 };
 
-std::vector<Family> FamiliesOf(const std::vector<AttentionSpan>& spans) {
+std::vector<Family> GroupByPrefix(const std::vector<AttentionSpan>& spans) {
   std::vector<Family> families;
   for (const AttentionSpan& span : spans) {
     if (span.first_position == 0) {
@@ -158,13 +156,13 @@ void KvHeadTask::Run(const Family& family) {
         QueryGradients({span->first_row + first, start + first, count, head * dim_}, keys);
       }
     }
-    // The prefix goes on collecting.
+    // Later spans still add to the gradients of the prefix.
     StoreKeyGradients(*span, family.prefix, keys);
   }
   StoreKeyGradients(*family.spans[0], 0, family.prefix);
 }
 
-// K and V of the span's own rows; those of the prefix are there since its own span.
+// K and V of the span's own rows; the prefix's rows were loaded with their own span.
 void KvHeadTask::LoadKeys(const AttentionSpan& span) {
   const int64_t start = span.first_position, keys = start + span.rows;
   const int64_t row_bytes = dim_ * args_.element_bytes;
@@ -271,29 +269,30 @@ void KvHeadTask::StoreKeyGradients(const AttentionSpan& span, int64_t begin, int
 
 }  // namespace
 
-void CpuBackwardOps::Attention(Matrix qkv,
-                               const AttentionShape& shape,
-                               const std::vector<AttentionSpan>& spans,
-                               Matrix out,
-                               Matrix dout,
-                               Matrix dqkv) {
+void AttentionBackward::Attention(Matrix qkv,
+                                  const AttentionShape& shape,
+                                  const std::vector<AttentionSpan>& spans,
+                                  Matrix out,
+                                  Matrix dout,
+                                  Matrix dqkv) {
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
-  const AttentionArgs args = {qkv, shape, out, dout, dqkv, element_bytes_, scale};
-  const std::vector<Family> families = FamiliesOf(spans);
+  const AttentionArgs args = {qkv, shape, out, dout, dqkv, context_.element_bytes, scale};
+  const std::vector<Family> families = GroupByPrefix(spans);
   const int64_t tasks = static_cast<int64_t>(families.size()) * shape.kv_heads;
-  pool_->ParallelFor(tasks, [&](int64_t task, int thread) {
+  context_.pool->ParallelFor(tasks, [&](int64_t task, int thread) {
     const Family& family = families[static_cast<size_t>(task / shape.kv_heads)];
-    const int64_t bytes = HeadScratch(family.keys, shape.head_dim, element_bytes_, nullptr).bytes;
-    const HeadScratch scratch(family.keys, shape.head_dim, element_bytes_,
-                              thread_scratch_[static_cast<size_t>(thread)].Bytes(bytes));
-    KvHeadTask(kernels_, args, task % shape.kv_heads, scratch).Run(family);
+    const int64_t bytes =
+        HeadScratch(family.keys, shape.head_dim, context_.element_bytes, nullptr).bytes;
+    const HeadScratch scratch(family.keys, shape.head_dim, context_.element_bytes,
+                              context_.thread_scratch[static_cast<size_t>(thread)].Bytes(bytes));
+    KvHeadTask(context_.kernels, args, task % shape.kv_heads, scratch).Run(family);
   });
 }
 
-void CpuBackwardOps::Rope(Matrix dqkv,
-                          const AttentionShape& shape,
-                          const RopeTable& rope,
-                          const std::vector<AttentionSpan>& spans) {
+void AttentionBackward::Rope(Matrix dqkv,
+                             const AttentionShape& shape,
+                             const RopeTable& rope,
+                             const std::vector<AttentionSpan>& spans) {
   struct Run {
     const AttentionSpan* span;
     int64_t first, last;
@@ -304,13 +303,14 @@ void CpuBackwardOps::Rope(Matrix dqkv,
       runs.push_back({&span, first, std::min(span.rows, first + kRopeRows)});
     }
   }
-  pool_->ParallelFor(static_cast<int64_t>(runs.size()), [&](int64_t index, int) {
+  context_.pool->ParallelFor(static_cast<int64_t>(runs.size()), [&](int64_t index, int) {
     const Run& run = runs[static_cast<size_t>(index)];
     for (int64_t i = run.first; i < run.last; ++i) {
       const int64_t at = (run.span->first_position + i) * rope.half_dim;
       for (int64_t head = 0; head < shape.heads + shape.kv_heads; ++head) {
-        kernels_.rope_back(Row(dqkv, run.span->first_row + i, head * shape.head_dim),
-                           rope.cos.data() + at, rope.sin.data() + at, rope.half_dim);
+        context_.kernels.rope_back(
+            context_.Row(dqkv, run.span->first_row + i, head * shape.head_dim),
+            rope.cos.data() + at, rope.sin.data() + at, rope.half_dim);
       }
     }
   });

@@ -1,4 +1,4 @@
-// Gradients of linear layers: both are products of matrices in panels.
+#include "common/ops/cpu/backward/linear.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,15 +6,12 @@
 #include "common/base/check.h"
 #include "common/ops/adapter_dropout.h"
 #include "common/ops/cpu/adapter_rows.h"
-#include "common/ops/cpu/backward/backward_ops.h"
 #include "common/ops/cpu/dropped_rows.h"
 #include "common/ops/cpu/gemm_driver.h"
 #include "common/ops/cpu/packed_weight.h"
 
 namespace tandem {
 namespace {
-// Panels rearranged by one task.
-constexpr int64_t kPackPanels = 4;
 // Rows that a weight gradient packs and sums at a time: the panels of both operands stay in L2. A
 // multiple of 32, so that no block of k is split (2 would do for class seq).
 constexpr int64_t kSumBlock = 512;
@@ -23,14 +20,23 @@ constexpr int64_t kSumBlock = 512;
 int64_t PaddedRows(int64_t rows) { return (rows + 15) / 16 * 16; }
 }  // namespace
 
-void CpuBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) {
+int64_t LinearBackward::workspace_bytes() const {
+  int64_t bytes = 0;
+  for (const Workspace* scratch :
+       {&adapter_panels_, &rank_rows_, &rank_gradient_, &wide_b_, &dropped_, &kept_sums_}) {
+    bytes += scratch->capacity();
+  }
+  return bytes;
+}
+
+void LinearBackward::Input(Matrix dout, const LinearWeight& weight, Matrix din) {
   TANDEM_CHECK(dout.cols == weight.rows && din.cols == weight.cols && dout.rows == din.rows,
                "shapes of LinearInput do not match");
   GemmCall call;
   call.a = dout.data;
   call.a_stride = dout.stride;
-  call.b = Transposed(weight.packed, weight.rows, weight.cols, weight_panels_);
-  call.panel_bytes = PanelBytes(PaddedRows(weight.rows), element_bytes_);
+  call.b = Transposed(weight.packed, weight.rows, weight.cols, context_.weight_panels);
+  call.panel_bytes = PanelBytes(PaddedRows(weight.rows), context_.element_bytes);
   call.k = weight.rows;
   call.n = weight.cols;
   call.c = din.data;
@@ -44,61 +50,36 @@ void CpuBackwardOps::LinearInput(Matrix dout, const LinearWeight& weight, Matrix
     adapters.rank = adapters.t_stride = weight.adapter.parts * weight.adapter.rank;
     adapters.t = RankGradient(dout, weight);
     adapters.b = Transposed(weight.adapter.a, adapters.rank, weight.cols, adapter_panels_);
-    adapters.panel_bytes = PanelBytes(PaddedRows(adapters.rank), element_bytes_);
+    adapters.panel_bytes = PanelBytes(PaddedRows(adapters.rank), context_.element_bytes);
     adapters.parts = 1;
     adapters.part[0] = {0, weight.cols};
     call.adapters = &adapters;
   }
-  RunGemm(*pool_, kernels_, call, dout.rows);
+  RunGemm(*context_.pool, context_.kernels, call, dout.rows);
 }
 
-std::byte* CpuBackwardOps::Transposed(const std::byte* packed,
+std::byte* LinearBackward::Transposed(const std::byte* packed,
                                       int64_t rows,
                                       int64_t cols,
                                       Workspace& workspace) {
-  std::byte* const panels = workspace.Bytes(PanelsBytes(cols, PaddedRows(rows), element_bytes_));
-  pool_->ParallelRows((cols + 15) / 16, kPackPanels, [&](int64_t first, int64_t last, int) {
-    TransposePackedWeight(packed, rows, cols, element_bytes_, first, last, panels);
+  std::byte* const panels =
+      workspace.Bytes(PanelsBytes(cols, PaddedRows(rows), context_.element_bytes));
+  context_.pool->ParallelRows((cols + 15) / 16, kPackPanels, [&](int64_t first, int64_t last, int) {
+    TransposePackedWeight(packed, rows, cols, context_.element_bytes, first, last, panels);
   });
   return panels;
 }
 
-std::byte* CpuBackwardOps::PackColumns(Matrix matrix, Workspace& workspace) {
-  std::byte* panels = workspace.Bytes(PanelsBytes(matrix.cols, matrix.rows, element_bytes_));
-  const PanelSource source = {matrix.data, matrix.rows, matrix.cols, matrix.stride, element_bytes_};
-  pool_->ParallelRows((matrix.cols + 15) / 16, kPackPanels, [&](int64_t first, int64_t last, int) {
-    PackColumnPanels(source, first, last, panels);
-  });
-  return panels;
-}
-
-void CpuBackwardOps::AddWeightProduct(const std::byte* dout_panels,
-                                      int64_t dout_cols,
-                                      const std::byte* in_panels,
-                                      int64_t in_cols,
-                                      int64_t rows,
-                                      float* dweight) {
-  GemmCall call;
-  call.a = dout_panels;
-  call.a_panel_bytes = call.panel_bytes = PanelBytes(rows, element_bytes_);
-  call.b = in_panels;
-  call.k = rows;
-  call.n = in_cols;
-  call.c = dweight;
-  call.c_stride = in_cols;
-  call.output = GemmCall::Output::kAccumulate;
-  RunGemm(*pool_, kernels_, call, dout_cols);
-}
-
-void CpuBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float* dbias) {
+void LinearBackward::Weights(Matrix dout, Matrix in, float* dweight, float* dbias) {
   TANDEM_CHECK(dout.rows == in.rows, "shapes of LinearWeights do not match");
   if (dweight == nullptr) return;
   for (int64_t first = 0; first < in.rows; first += kSumBlock) {
     const int64_t rows = std::min(kSumBlock, in.rows - first);
-    const Matrix dout_block = {Row(dout, first), rows, dout.cols, dout.stride};
-    const Matrix in_block = {Row(in, first), rows, in.cols, in.stride};
-    AddWeightProduct(PackColumns(dout_block, dout_panels_), dout.cols,
-                     PackColumns(in_block, in_panels_), in.cols, rows, dweight);
+    const Matrix dout_block = {context_.Row(dout, first), rows, dout.cols, dout.stride};
+    const Matrix in_block = {context_.Row(in, first), rows, in.cols, in.stride};
+    context_.AddWeightProduct(context_.PackColumns(dout_block, context_.dout_panels), dout.cols,
+                              context_.PackColumns(in_block, context_.in_panels), in.cols, rows,
+                              dweight);
   }
   if (dbias == nullptr) return;
   RowSumCall call;
@@ -106,14 +87,10 @@ void CpuBackwardOps::LinearWeights(Matrix dout, Matrix in, float* dweight, float
   call.x_stride = dout.stride;
   call.rows = dout.rows;
   call.sums = dbias;
-  pool_->ParallelFor((dout.cols + 63) / 64, [&](int64_t task, int) {
-    kernels_.add_rows(call, task * 64, std::min(dout.cols, (task + 1) * 64));
+  context_.pool->ParallelFor((dout.cols + 63) / 64, [&](int64_t task, int) {
+    context_.kernels.add_rows(call, task * 64, std::min(dout.cols, (task + 1) * 64));
   });
 }
-
-// Gradients through adapters that are not merged: of y += s B (A x) they are, with t = A x and
-// dt = s Bᵀ dy, dB = s dy tᵀ, dA = dt xᵀ and dx += Aᵀ dt. t and dt are fp32 and not rounded. With
-// dropout, drop(x) = c m∘x: t = c A (m∘x), dA = (c dt) (m∘x)ᵀ and dx += m∘(c Aᵀ dt).
 
 namespace {
 
@@ -134,18 +111,18 @@ void Widen(const LinearAdapter& adapter, DType dtype, int64_t first, int64_t las
 
 }  // namespace
 
-float* CpuBackwardOps::RankGradient(Matrix dout, const LinearWeight& weight) {
+float* LinearBackward::RankGradient(Matrix dout, const LinearWeight& weight) {
   const LinearAdapter& adapter = weight.adapter;
   const int64_t rank = adapter.rank, width = adapter.parts * rank;
   float* const wide = wide_b_.Get<float>(weight.rows * rank);
-  pool_->ParallelRows(weight.rows, kPackedPanelRows, [&](int64_t first, int64_t last, int) {
-    Widen(adapter, dtype_, first, last, wide);
+  context_.pool->ParallelRows(weight.rows, kPackedPanelRows, [&](int64_t first, int64_t last, int) {
+    Widen(adapter, context_.dtype, first, last, wide);
   });
   float* const gradient = rank_gradient_.Get<float>(dout.rows * width);
   for (int i = 0; i < adapter.parts; ++i) {
     const LinearAdapter::Part& part = adapter.part[i];
     RankProductCall call;
-    call.x = Row(dout, 0, part.row);
+    call.x = context_.Row(dout, 0, part.row);
     call.x_i = dout.stride;
     call.x_j = 1;
     call.y = wide + part.row * rank;
@@ -155,14 +132,14 @@ float* CpuBackwardOps::RankGradient(Matrix dout, const LinearWeight& weight) {
     call.out = gradient + i * rank;
     call.out_stride = width;
     call.scale = adapter.scaling;
-    pool_->ParallelRows(dout.rows, kRankGrain, [&](int64_t first, int64_t last, int) {
-      kernels_.rank_product(call, first, last);
+    context_.pool->ParallelRows(dout.rows, kRankGrain, [&](int64_t first, int64_t last, int) {
+      context_.kernels.rank_product(call, first, last);
     });
   }
   return gradient;
 }
 
-void CpuBackwardOps::AdapterWeights(Matrix dout,
+void LinearBackward::AdapterWeights(Matrix dout,
                                     Matrix in,
                                     const LinearWeight& weight,
                                     const LinearAdapterGradients& gradients) {
@@ -170,14 +147,14 @@ void CpuBackwardOps::AdapterWeights(Matrix dout,
   if (adapter.parts == 0 || in.rows == 0) return;
   const int64_t rank = adapter.rank, width = adapter.parts * rank;
   float* const t = rank_rows_.Get<float>(in.rows * width);
-  ProjectToRank(*pool_, kernels_, element_bytes_, in, weight, dropped_, t);
+  ProjectToRank(*context_.pool, context_.kernels, context_.element_bytes, in, weight, dropped_, t);
   ScaleRows(t, in.rows, width, adapter.scaling);
   float* const dt = RankGradient(dout, weight);
   for (int i = 0; i < adapter.parts; ++i) {
     const LinearAdapter::Part& part = adapter.part[i];
     if (part.rows == 0) continue;
     RankProductCall b;  // dB_i += doutᵀ (s t)
-    b.x = Row(dout, 0, part.row);
+    b.x = context_.Row(dout, 0, part.row);
     b.x_i = 1;
     b.x_j = dout.stride;
     b.y = t + i * rank;
@@ -187,8 +164,8 @@ void CpuBackwardOps::AdapterWeights(Matrix dout,
     b.out = gradients.b[i];
     b.out_stride = rank;
     b.add = true;
-    pool_->ParallelRows(part.rows, kRankGrain, [&](int64_t first, int64_t last, int) {
-      kernels_.rank_product(b, first, last);
+    context_.pool->ParallelRows(part.rows, kRankGrain, [&](int64_t first, int64_t last, int) {
+      context_.kernels.rank_product(b, first, last);
     });
   }
   if (adapter.dropout == nullptr) {
@@ -198,18 +175,19 @@ void CpuBackwardOps::AdapterWeights(Matrix dout,
     return;
   }
   ScaleRows(dt, in.rows, width, adapter.dropout->scale());
-  EachKept(*pool_, element_bytes_, in, adapter, dropped_, [&](int64_t first, int i, Matrix kept) {
-    AddDownGradient(adapter, i, dt + first * width, kept, gradients.a[i]);
-  });
+  EachKept(*context_.pool, context_.element_bytes, in, adapter, dropped_,
+           [&](int64_t first, int i, Matrix kept) {
+             AddDownGradient(adapter, i, dt + first * width, kept, gradients.a[i]);
+           });
 }
 
-void CpuBackwardOps::ScaleRows(float* values, int64_t rows, int64_t cols, float factor) {
-  pool_->ParallelRows(rows, kRankGrain, [&](int64_t first, int64_t last, int) {
+void LinearBackward::ScaleRows(float* values, int64_t rows, int64_t cols, float factor) {
+  context_.pool->ParallelRows(rows, kRankGrain, [&](int64_t first, int64_t last, int) {
     for (int64_t i = first * cols; i < last * cols; ++i) values[i] *= factor;
   });
 }
 
-void CpuBackwardOps::AddDownGradient(
+void LinearBackward::AddDownGradient(
     const LinearAdapter& adapter, int part, const float* dt, Matrix in, float* gradient) {
   RankProductCall a;  // dA_i += dtᵀ in
   a.x = dt + part * adapter.rank;
@@ -220,22 +198,23 @@ void CpuBackwardOps::AddDownGradient(
   a.out_stride = in.cols;
   a.add = true;
   // By columns: a rank has few rows.
-  pool_->ParallelRows((in.cols + 15) / 16, 1, [&](int64_t first, int64_t last, int) {
+  context_.pool->ParallelRows((in.cols + 15) / 16, 1, [&](int64_t first, int64_t last, int) {
     RankProductCall columns = a;
-    columns.y = Row(in, 0, first * 16);
+    columns.y = context_.Row(in, 0, first * 16);
     columns.out = gradient + first * 16;
     columns.cols = std::min(last * 16, in.cols) - first * 16;
-    kernels_.rank_product_of_floats(columns, 0, adapter.rank);
+    context_.kernels.rank_product_of_floats(columns, 0, adapter.rank);
   });
 }
 
-void CpuBackwardOps::KeptInput(Matrix dout, const LinearWeight& weight, GemmCall call, Matrix din) {
+void LinearBackward::KeptInput(Matrix dout, const LinearWeight& weight, GemmCall call, Matrix din) {
   const LinearAdapter& adapter = weight.adapter;
   const int64_t rank = adapter.rank, width = adapter.parts * rank, cols = weight.cols;
   const float* const dt = RankGradient(dout, weight);
-  std::byte* const down = adapter_panels_.Bytes(width * cols * element_bytes_);
-  pool_->ParallelRows(width, 1, [&](int64_t first, int64_t last, int) {
-    UnpackRows(adapter.a, cols, dtype_, first, last - first, down + first * cols * element_bytes_);
+  std::byte* const down = adapter_panels_.Bytes(width * cols * context_.element_bytes);
+  context_.pool->ParallelRows(width, 1, [&](int64_t first, int64_t last, int) {
+    UnpackRows(adapter.a, cols, context_.dtype, first, last - first,
+               down + first * cols * context_.element_bytes);
   });
   const int64_t block = std::min(dout.rows, kDroppedRows);
   float* const sums = kept_sums_.Get<float>(2 * block * cols);
@@ -245,30 +224,30 @@ void CpuBackwardOps::KeptInput(Matrix dout, const LinearWeight& weight, GemmCall
   call.output = GemmCall::Output::kFloat;
   for (int64_t first = 0; first < dout.rows; first += block) {
     const int64_t rows = std::min(block, dout.rows - first);
-    call.a = Row(dout, first);
-    RunGemm(*pool_, kernels_, call, rows);
-    pool_->ParallelRows(rows, kRankGrain, [&](int64_t begin, int64_t end, int) {
+    call.a = context_.Row(dout, first);
+    RunGemm(*context_.pool, context_.kernels, call, rows);
+    context_.pool->ParallelRows(rows, kRankGrain, [&](int64_t begin, int64_t end, int) {
       for (int i = 0; i < adapter.parts; ++i) {
         if (adapter.part[i].rows == 0) continue;
         RankProductCall product;
         product.x = dt + first * width + i * rank;
         product.x_i = width;
         product.x_j = 1;
-        product.y = down + i * rank * cols * element_bytes_;
+        product.y = down + i * rank * cols * context_.element_bytes;
         product.y_stride = cols;
         product.terms = rank;
         product.cols = cols;
         product.out = delta;
         product.out_stride = cols;
         product.scale = adapter.dropout->scale();
-        kernels_.rank_product_of_floats(product, begin, end);
+        context_.kernels.rank_product_of_floats(product, begin, end);
         for (int64_t row = begin; row < end; ++row) {
           AddKept(*adapter.dropout, adapter.dropout->rows[first + row], adapter.part[i].module,
                   delta + row * cols, cols, sums + row * cols);
         }
       }
       for (int64_t row = begin; row < end; ++row) {
-        kernels_.round(sums + row * cols, cols, Row(din, first + row));
+        context_.kernels.round(sums + row * cols, cols, context_.Row(din, first + row));
       }
     });
   }

@@ -1,11 +1,9 @@
-// The gradient of token log-probs and entropies through the LM head. For a block of rows, a pass
-// over the vocabulary recomputes the logits chunk by chunk and adds their gradients to dhidden and
-// dhead; the log-softmax statistics are the forward's. No full row of logits is ever stored.
+#include "common/ops/cpu/backward/logits.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "common/base/check.h"
-#include "common/ops/cpu/backward/backward_ops.h"
 #include "common/ops/cpu/gemm_driver.h"
 #include "common/ops/cpu/packed_weight.h"
 #include "common/ops/cpu/sample_row.h"
@@ -19,7 +17,7 @@ constexpr int64_t kBlockRows = 1024;
 constexpr int64_t kTaskRows = 64;
 }  // namespace
 
-struct CpuBackwardOps::LogitsArgs {
+struct LogitsBackward::LogitsArgs {
   const LinearWeight& head;
   int64_t vocab_limit;
   // Of the block's rows.
@@ -59,22 +57,23 @@ struct CpuBackwardOps::LogitsArgs {
   }
 };
 
-void CpuBackwardOps::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
+void LogitsBackward::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
   const int64_t cols = ChunkColumns(chunk, args.vocab_limit), dim = args.head.cols;
   const int64_t padded_cols = (cols + 15) / 16 * 16;
-  std::byte* transposed = weight_panels_.Bytes(PanelsBytes(dim, padded_cols, element_bytes_));
-  pool_->ParallelRows((dim + 15) / 16, 4, [&](int64_t first, int64_t last, int) {
-    const GemmCall call = args.LogitsCall(chunk, nullptr, dtype_);
-    TransposePackedWeight(call.b, cols, dim, element_bytes_, first, last, transposed);
+  std::byte* transposed =
+      context_.weight_panels.Bytes(PanelsBytes(dim, padded_cols, context_.element_bytes));
+  context_.pool->ParallelRows((dim + 15) / 16, 4, [&](int64_t first, int64_t last, int) {
+    const GemmCall call = args.LogitsCall(chunk, nullptr, context_.dtype);
+    TransposePackedWeight(call.b, cols, dim, context_.element_bytes, first, last, transposed);
   });
-  pool_->ParallelFor(args.row_tasks(), [&](int64_t task, int thread) {
+  context_.pool->ParallelFor(args.row_tasks(), [&](int64_t task, int thread) {
     const int64_t first = task * kTaskRows, count = args.task_rows(task);
     float* logits =
-        thread_scratch_[static_cast<size_t>(thread)].Get<float>(kTaskRows * kVocabChunk);
-    GemmCall call = args.LogitsCall(chunk, logits, dtype_);
-    call.a = Row(args.hidden, first);
-    kernels_.gemm(call, 0, count, 0, padded_cols / 16);
-    std::byte* dlogits = args.dlogits + first * kVocabChunk * element_bytes_;
+        context_.thread_scratch[static_cast<size_t>(thread)].Get<float>(kTaskRows * kVocabChunk);
+    GemmCall call = args.LogitsCall(chunk, logits, context_.dtype);
+    call.a = context_.Row(args.hidden, first);
+    context_.kernels.gemm(call, 0, count, 0, padded_cols / 16);
+    std::byte* dlogits = args.dlogits + first * kVocabChunk * context_.element_bytes;
     for (int64_t i = 0; i < count; ++i) {
       LogitsBackRow row;
       row.logits = logits + i * kVocabChunk;
@@ -84,35 +83,36 @@ void CpuBackwardOps::LogitsChunk(const LogitsArgs& args, int64_t chunk) {
       row.stats = args.stats[first + i];
       row.grad_log_prob = args.grad_log_probs[first + i];
       row.grad_entropy = args.grad_entropy == nullptr ? 0.0f : args.grad_entropy[first + i];
-      row.dlogits = dlogits + i * kVocabChunk * element_bytes_;
-      kernels_.logits_back(row);
+      row.dlogits = dlogits + i * kVocabChunk * context_.element_bytes;
+      context_.kernels.logits_back(row);
     }
     GemmCall into_hidden;
     into_hidden.a = dlogits;
     into_hidden.a_stride = kVocabChunk;
     into_hidden.b = transposed;
-    into_hidden.panel_bytes = PanelBytes(padded_cols, element_bytes_);
+    into_hidden.panel_bytes = PanelBytes(padded_cols, context_.element_bytes);
     into_hidden.k = cols;
     into_hidden.n = dim;
     into_hidden.c = args.dhidden_sums + first * dim;
     into_hidden.c_stride = dim;
     into_hidden.output = GemmCall::Output::kAccumulate;
-    kernels_.gemm(into_hidden, 0, count, 0, (dim + 15) / 16);
+    context_.kernels.gemm(into_hidden, 0, count, 0, (dim + 15) / 16);
   });
   if (args.dhead == nullptr) return;
   const Matrix dlogits = {args.dlogits, args.hidden.rows, cols, kVocabChunk};
-  AddWeightProduct(PackColumns(dlogits, dout_panels_), cols, args.hidden_panels, dim,
-                   args.hidden.rows, args.dhead + chunk * kVocabChunk * dim);
+  context_.AddWeightProduct(context_.PackColumns(dlogits, context_.dout_panels), cols,
+                            args.hidden_panels, dim, args.hidden.rows,
+                            args.dhead + chunk * kVocabChunk * dim);
 }
 
-void CpuBackwardOps::LogitsRowBlock(const LogitsArgs& args) {
+void LogitsBackward::LogitsRowBlock(const LogitsArgs& args) {
   const int64_t dim = args.head.cols;
   std::memset(args.dhidden_sums, 0, static_cast<size_t>(args.hidden.rows * dim) * sizeof(float));
   for (int64_t chunk = 0; chunk < VocabChunks(args.vocab_limit); ++chunk) LogitsChunk(args, chunk);
-  Round({args.dhidden_sums, args.hidden.rows, dim, dim}, args.dhidden);
+  context_.Round({args.dhidden_sums, args.hidden.rows, dim, dim}, args.dhidden);
 }
 
-void CpuBackwardOps::TokenLogProbs(Matrix hidden,
+void LogitsBackward::TokenLogProbs(Matrix hidden,
                                    const LinearWeight& head,
                                    int64_t vocab_limit,
                                    const int32_t* targets,
@@ -127,7 +127,7 @@ void CpuBackwardOps::TokenLogProbs(Matrix hidden,
                "shapes of TokenLogProbs do not match");
   for (int64_t first = 0; first < hidden.rows; first += kBlockRows) {
     const int64_t rows = std::min(kBlockRows, hidden.rows - first);
-    const Matrix block = {Row(hidden, first), rows, hidden.cols, hidden.stride};
+    const Matrix block = {context_.Row(hidden, first), rows, hidden.cols, hidden.stride};
     LogitsRowBlock({head,
                     vocab_limit,
                     block,
@@ -136,12 +136,25 @@ void CpuBackwardOps::TokenLogProbs(Matrix hidden,
                     stats + first,
                     grad_log_probs + first,
                     grad_entropy == nullptr ? nullptr : grad_entropy + first,
-                    {Row(dhidden, first), rows, dhidden.cols, dhidden.stride},
+                    {context_.Row(dhidden, first), rows, dhidden.cols, dhidden.stride},
                     dhead,
-                    PackColumns(block, in_panels_),
-                    dlogits_.Bytes(rows * kVocabChunk * element_bytes_),
+                    context_.PackColumns(block, context_.in_panels),
+                    dlogits_.Bytes(rows * kVocabChunk * context_.element_bytes),
                     dhidden_.Get<float>(rows * head.cols)});
   }
+}
+
+void LogitsBackward::Embed(const int32_t* ids, FloatMatrix dx, float* dtable) {
+  RowSumCall call;
+  call.x = dx.data;
+  call.x_stride = dx.stride;
+  call.rows = dx.rows;
+  call.ids = ids;
+  call.sums = dtable;
+  call.sums_stride = dx.cols;
+  context_.ParallelColumns(dx.cols, [&](int64_t col0, int64_t col1) {
+    context_.kernels.add_float_rows(call, col0, col1);
+  });
 }
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "common/ops/ops_types.h"
+#include "common/types/tensor_view.h"
 
 namespace tandem {
 
@@ -234,5 +235,18 @@ const KernelSets& KernelsAmxEmulated();  // AVX-512F only
 const KernelSets& KernelsAvx512Bf16();
 const KernelSets& KernelsAvx512();
 const KernelSets& KernelsAvx2();
+
+// AdamW (common/ops/cpu/adamw.h) in one instruction set. `update` and `round` return how many
+// elements of `rounded` changed. `lane_squares` sums squares in double for each block of
+// kSquaresBlock values, in eight running sums: of values i, i + 8, ...
+struct AdamWKernels {
+  const char* name;
+  int64_t (*update)(const AdamWArrays& arrays, const AdamWFactors& factors);
+  int64_t (*round)(const float* values, Bf16* rounded, int64_t count);
+  void (*lane_squares)(const float* values, int64_t count, double* sums);
+};
+inline constexpr int64_t kSquaresBlock = 4096;
+
+extern const AdamWKernels kAdamWAvx512, kAdamWAvx2, kAdamWBaseline;
 
 }  // namespace tandem

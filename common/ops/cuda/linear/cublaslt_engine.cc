@@ -29,20 +29,20 @@ std::string LtShapeName(const LtShape& shape) {
   return fmt::format("{} [{} x {}]{}", name, shape.n, shape.k, shape.bias ? " with bias" : "");
 }
 
-LtEngine::LtEngine(CudaContext* context,
-                   std::unique_ptr<LtApi> lt,
-                   ProofPlan plan,
-                   GemmEngine* other)
+CublasLtGemm::CublasLtGemm(CudaContext* context,
+                           std::unique_ptr<LtApi> lt,
+                           RowInvariancePlan plan,
+                           GemmEngine* other)
     : context_(context), lt_(std::move(lt)), plan_(std::move(plan)), other_(other) {}
 
-void LtEngine::LeaveToOther(const LtShape& shape, const std::string& why) {
+void CublasLtGemm::LeaveToOther(const LtShape& shape, const std::string& why) {
   LogWarn("{}: {}: {}", LtShapeName(shape), kOwnKernels, why);
   pins_[shape] = std::nullopt;
 }
 
-absl::Status LtEngine::Prepare(const LtShape& shape) {
+absl::Status CublasLtGemm::Prepare(const LtShape& shape) {
   if (pins_.contains(shape)) return absl::OkStatus();
-  absl::StatusOr<LtPins> proved = ProveRows(context_, lt_.get(), shape, plan_);
+  absl::StatusOr<PinnedAlgorithms> proved = ProveRows(context_, lt_.get(), shape, plan_);
   // Nothing that another process could have found otherwise decides between the engines: a worker
   // that starts beside a busy partner has less memory, and must not choose otherwise for that.
   if (absl::IsNotFound(proved.status())) {
@@ -55,8 +55,8 @@ absl::Status LtEngine::Prepare(const LtShape& shape) {
   return absl::OkStatus();
 }
 
-const std::optional<LtPins>& LtEngine::Decided(const LtShape& shape) {
-  static const std::optional<LtPins> undecided;
+const std::optional<PinnedAlgorithms>& CublasLtGemm::Decided(const LtShape& shape) {
+  static const std::optional<PinnedAlgorithms> undecided;
   const auto found = pins_.find(shape);
   if (found != pins_.end()) return found->second;
   if (sealed_) {
@@ -86,9 +86,9 @@ cuda::RowBytes RowsOfC(const Gemm& gemm) { return {gemm.c, gemm.c_stride * OutBy
 
 }  // namespace
 
-void LtEngine::Run(const Gemm& gemm) {
+void CublasLtGemm::Run(const Gemm& gemm) {
   if (gemm.kind == GemmKind::kWeights) return RunWeights(gemm);
-  const std::optional<LtPins>& pins = Decided(LtShapeOf(gemm));
+  const std::optional<PinnedAlgorithms>& pins = Decided(LtShapeOf(gemm));
   if (!pins.has_value()) return other_->Run(gemm);
   const bool few = gemm.m <= std::min(kFewProductRows, pins->buckets.back());
   const int64_t left = few && gemm.m % kProductRows != 0 ? gemm.m : gemm.m % kProductRows;
@@ -96,7 +96,7 @@ void LtEngine::Run(const Gemm& gemm) {
   if (left > 0) RunPadded(RowsOf(gemm, gemm.m - left, left), *pins);
 }
 
-void LtEngine::RunWhole(const Gemm& gemm, const LtPins& pins) {
+void CublasLtGemm::RunWhole(const Gemm& gemm, const PinnedAlgorithms& pins) {
   // More rows than were proved go in pieces that were: a row does not know in which it is.
   const int64_t most = pins.buckets.back();
   for (int64_t first = 0; first < gemm.m; first += most) {
@@ -106,7 +106,7 @@ void LtEngine::RunWhole(const Gemm& gemm, const LtPins& pins) {
   }
 }
 
-void LtEngine::RunPadded(const Gemm& gemm, const LtPins& pins) {
+void CublasLtGemm::RunPadded(const Gemm& gemm, const PinnedAlgorithms& pins) {
   const PaddedRows at = PadRows(gemm.m, gemm.n, gemm.k, OutBytes(gemm));
   std::byte* const scratch = context_->Scratch(kProductSlot, at.bytes);
   if (!context_->launching()) return;  // no memory, as Synchronize says
@@ -126,7 +126,7 @@ void LtEngine::RunPadded(const Gemm& gemm, const LtPins& pins) {
   cuda::LaunchCopyRows(RowsOfC(padded), RowsOfC(gemm), out_bytes, gemm.m, gemm.m, stream);
 }
 
-absl::StatusOr<std::optional<LtAlgorithm>> LtEngine::ForWeights(const Gemm& gemm) {
+absl::StatusOr<std::optional<LtAlgorithm>> CublasLtGemm::ForWeights(const Gemm& gemm) {
   Gemm rounded = gemm;
   rounded.k = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(gemm.k)));
   const WeightsShape shape = {gemm.m, gemm.n, rounded.k};
@@ -142,7 +142,7 @@ absl::StatusOr<std::optional<LtAlgorithm>> LtEngine::ForWeights(const Gemm& gemm
   return first;
 }
 
-void LtEngine::RunWeights(const Gemm& gemm) {
+void CublasLtGemm::RunWeights(const Gemm& gemm) {
   const absl::StatusOr<std::optional<LtAlgorithm>> algorithm = ForWeights(gemm);
   context_->Keep(algorithm.status());
   if (!algorithm.ok() || !algorithm->has_value()) return other_->Run(gemm);
@@ -152,7 +152,7 @@ void LtEngine::RunWeights(const Gemm& gemm) {
   context_->Keep(run);
 }
 
-NumericsChoices LtEngine::Choices() const {
+NumericsChoices CublasLtGemm::Choices() const {
   NumericsChoices choices;
   for (const auto& [shape, pins] : pins_) {
     std::string choice = pins.has_value() ? "cuBLASLt" : kOwnKernels;

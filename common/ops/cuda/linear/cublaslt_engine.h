@@ -1,5 +1,5 @@
-// Products by cuBLASLt, where its algorithms are proved row-invariant, and by another engine where
-// not.
+// Matrix products by cuBLASLt for the shapes whose algorithms are proved row-invariant, and by
+// another implementation for all others.
 #pragma once
 
 #include <map>
@@ -23,37 +23,41 @@ namespace tandem {
 std::string LtShapeName(const LtShape& shape);
 inline constexpr char kOwnKernels[] = "own kernels";
 
-class LtEngine final : public GemmEngine {
+class CublasLtGemm final : public GemmEngine {
  public:
   // `context` and `other` must outlive the engine.
-  LtEngine(CudaContext* context, std::unique_ptr<LtApi> lt, ProofPlan plan, GemmEngine* other);
+  CublasLtGemm(CudaContext* context,
+               std::unique_ptr<LtApi> lt,
+               RowInvariancePlan plan,
+               GemmEngine* other);
 
-  // Proves a shape, once; without an algorithm that passes it is the other engine's from now on,
-  // and the log says why. Nothing is decided after ResourceExhausted, which names the bytes that
-  // the proof wants of the device, and Internal: the device.
+  // Proves a shape, once. If no algorithm passes, the other engine computes the shape from then on,
+  // and the log says why. ResourceExhausted names the device memory that the proof needs, Internal
+  // a failure of the device; after either the shape is still undecided.
   absl::Status Prepare(const LtShape& shape);
-  // From now on shapes that were not prepared are the other engine's.
+  // From then on the other engine computes the shapes that were not prepared.
   void Seal() { sealed_ = true; }
 
-  // A shape that was not prepared is, here, unless sealed. Where the device fails at it, the step's
-  // Synchronize says so, and the next use of the shape tries again.
+  // Prepares the shape first if that was not done and the engine is not sealed. If the device fails
+  // at that, the step's Synchronize reports it, and the next use of the shape tries again.
   void Run(const Gemm& gemm) override;
 
   std::string version() const { return lt_->version(); }
-  // Of every shape that was decided: the algorithms of its buckets, or kOwnKernels.
+  // For every shape that was decided: the algorithms of its buckets, or kOwnKernels.
   NumericsChoices Choices() const;
 
  private:
-  // Of kWeights, whose sums are over the rows: m, n, and the power of two at or above k.
+  // Key of a kWeights product, whose sums are over the rows: m, n, and k rounded up to a power of
+  // two.
   using WeightsShape = std::tuple<int64_t, int64_t, int64_t>;
 
-  const std::optional<LtPins>& Decided(const LtShape& shape);
-  // Of whole sixteens of rows, of which each piece was proved.
-  void RunWhole(const Gemm& gemm, const LtPins& pins);
-  // Of any few rows, filled up in scratch: neither rows behind a are read nor rows behind c
-  // written.
-  void RunPadded(const Gemm& gemm, const LtPins& pins);
-  // The other engine's, and why.
+  const std::optional<PinnedAlgorithms>& Decided(const LtShape& shape);
+  // For multiples of sixteen rows, split into pieces that were proved.
+  void RunWhole(const Gemm& gemm, const PinnedAlgorithms& pins);
+  // For fewer rows, padded in scratch memory, so that nothing is read or written past the ends of a
+  // and c.
+  void RunPadded(const Gemm& gemm, const PinnedAlgorithms& pins);
+  // Leaves the shape to the other engine and logs the reason.
   void LeaveToOther(const LtShape& shape, const std::string& why);
   void RunWeights(const Gemm& gemm);
   // The first candidate that does not split sums.
@@ -61,9 +65,9 @@ class LtEngine final : public GemmEngine {
 
   CudaContext* const context_;
   const std::unique_ptr<LtApi> lt_;
-  const ProofPlan plan_;
+  const RowInvariancePlan plan_;
   GemmEngine* const other_;
-  std::map<LtShape, std::optional<LtPins>> pins_;  // none: the other engine's
+  std::map<LtShape, std::optional<PinnedAlgorithms>> pins_;  // nullopt: the other engine
   bool sealed_ = false;
   std::map<WeightsShape, std::optional<LtAlgorithm>> weights_;
 };

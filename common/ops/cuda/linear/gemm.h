@@ -1,12 +1,12 @@
-// A product of two bf16 matrices on a device, and what computes one: the kernels of this repository
-// (own_engine.h) or cuBLASLt (cublaslt_engine.h).
+// A product of two bf16 matrices on a device, and the interface of its two implementations:
+// Tandem's own kernels (tandem_gemm.h) and cuBLASLt (cublaslt_engine.h).
 #pragma once
 
 #include <cstdint>
 
 namespace tandem {
 
-// Which of its operands lie transposed, and what is promised about the sums:
+// Which operands are transposed, and what holds for the sums:
 // - kForward: c [m, n] = a [m, k] bᵀ, b [n, k]; kInput: c [m, n] = a [m, k] b, b [k, n]. A row of c
 //   is a function of that row of a and of b alone.
 // - kWeights: c [m, n] = aᵀ b, a [k, m], b [k, n]. The same bits for the same operands.
@@ -29,8 +29,8 @@ struct Gemm {
   int64_t c_stride = 0;
 };
 
-// Not thread-safe: the engine thread's. Work goes to the context's stream; an error shows in
-// CudaContext::Synchronize.
+// Not thread-safe: used by the engine thread. Work goes to the context's stream;
+// CudaContext::Synchronize reports its errors.
 class GemmEngine {
  public:
   virtual ~GemmEngine() = default;

@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/ops/cuda/linear/cublaslt_engine.h"
 #include "common/ops/cuda/linear/gemm_kernels.h"
-#include "common/ops/cuda/linear/own_engine.h"
+#include "common/ops/cuda/linear/tandem_gemm.h"
 
 namespace tandem {
 namespace {
@@ -38,7 +38,7 @@ LtShape ProvedShape(const LinearShape& shape) {
 }  // namespace
 
 CudaLinear::CudaLinear(CudaContext* context)
-    : context_(context), own_(std::make_unique<OwnEngine>(context)) {}
+    : context_(context), own_(std::make_unique<TandemGemm>(context)) {}
 
 CudaLinear::~CudaLinear() = default;
 
@@ -59,8 +59,8 @@ absl::StatusOr<std::unique_ptr<CudaLinear>> CudaLinear::Create(CudaContext* cont
     }
     options.lt = *std::move(found);
   }
-  linear->lt_ = std::make_unique<LtEngine>(context, std::move(options.lt), std::move(options.proof),
-                                           linear->own_.get());
+  linear->lt_ = std::make_unique<CublasLtGemm>(context, std::move(options.lt),
+                                               std::move(options.proof), linear->own_.get());
   LogInfo("matrix products: cuBLASLt {} where it is row-invariant", linear->lt_->version());
   return linear;
 }

@@ -1,5 +1,6 @@
-// How the head's logits are computed: in products of always the same ids, because a logit's bits
-// may hang on how many ids are computed at once (linear.h).
+// The matrix products of the model on a GPU: linear layers, the head and their gradients. The head
+// is computed in groups of always the same ids, because a logit's bits may depend on how many ids
+// one product computes.
 #pragma once
 
 #include <algorithm>
@@ -41,17 +42,14 @@ inline Matrix HiddenRows(Matrix matrix, int64_t first, int64_t rows) {
   return matrix;
 }
 
-// The matrix products of the model on a GPU: what CudaForwardOps and CudaBackwardOps do their
-// linear layers, the head and their gradients with.
-//
-// Two engines: cuBLASLt, for every shape that its algorithms are proved row-invariant for on this
-// device (row_invariance.h), and our own tensor-core kernels (gemm.cu) for all others. Which one a
-// shape uses never changes once decided, whatever the number of rows: a row's bits depend on it.
+// Two engines: cuBLASLt, for every shape whose algorithms are proved row-invariant on this device
+// (row_invariance.h), and Tandem's own tensor-core kernels (gemm.cu) for all others. The choice for
+// a shape is made once and holds for any number of rows, because a row's bits depend on it.
 struct CudaLinearOptions {
   enum class Engine { kBest, kOwn };
   Engine engine = Engine::kBest;
-  std::unique_ptr<LtApi> lt;  // tests' own; null: OpenLt
-  ProofPlan proof;
+  std::unique_ptr<LtApi> lt;  // null: OpenLt(); tests pass their own
+  RowInvariancePlan proof;
 };
 
 // A product of one weight W [n, k] for any number of rows, for Prepare; of the head, n is the ids
@@ -63,7 +61,7 @@ struct LinearShape {
   bool bias = false;
 };
 
-class LtEngine;
+class CublasLtGemm;
 
 // Matrices are bf16 on the device, aligned to 16, strides multiples of 8; W and its bias as
 // LinearWeight says: dense, row-major, cols a multiple of 8. Not thread-safe: the engine thread's.
@@ -71,7 +69,7 @@ class LtEngine;
 // CudaContext::Synchronize.
 class CudaLinear {
  public:
-  // `context` must outlive the object. Where cuBLASLt cannot be had, the log says why.
+  // `context` must outlive the object. If cuBLASLt cannot be loaded, the log says why.
   // TANDEM_CUDA_LINEAR=own in the environment asks for Engine::kOwn; InvalidArgument: it has
   // another value.
   static absl::StatusOr<std::unique_ptr<CudaLinear>> Create(CudaContext* context,
@@ -108,8 +106,8 @@ class CudaLinear {
 
   // "own" or "cublaslt-<version>".
   std::string numerics() const;
-  // What computes each shape that was decided. Workers whose numerics() are equal compute the same
-  // bits where these are, too.
+  // Which engine and algorithms compute each decided shape. Workers compute the same bits if these
+  // and their numerics() are equal.
   NumericsChoices Choices() const;
 
  private:
@@ -118,8 +116,8 @@ class CudaLinear {
 
   CudaContext* const context_;
   const std::unique_ptr<GemmEngine> own_;
-  std::unique_ptr<LtEngine> lt_;  // null: own kernels only
-  NumericsChoices without_lt_;    // what was prepared then
+  std::unique_ptr<CublasLtGemm> lt_;  // null: own kernels only
+  NumericsChoices without_lt_;        // what was prepared then
 };
 
 }  // namespace tandem

@@ -6,8 +6,8 @@
 #include "common/base/numeric.h"
 #include "common/base/status.h"
 #include "common/memory/cuda_scratch.h"
-#include "common/ops/cuda/linear/own_engine.h"
 #include "common/ops/cuda/linear/proof_kernels.h"
+#include "common/ops/cuda/linear/tandem_gemm.h"
 
 namespace tandem {
 namespace {
@@ -57,7 +57,7 @@ struct Layout {
 
 class Proof {
  public:
-  Proof(CudaContext* context, LtApi* lt, const LtShape& shape, const ProofPlan& plan)
+  Proof(CudaContext* context, LtApi* lt, const LtShape& shape, const RowInvariancePlan& plan)
       : context_(*context),
         lt_(*lt),
         shape_(shape),
@@ -70,7 +70,7 @@ class Proof {
   Proof(const Proof&) = delete;
   Proof& operator=(const Proof&) = delete;
 
-  absl::StatusOr<LtPins> Run();
+  absl::StatusOr<PinnedAlgorithms> Run();
 
  private:
   Gemm Product(int64_t first, int64_t rows, int64_t result) const;
@@ -91,7 +91,7 @@ class Proof {
   CudaContext& context_;
   LtApi& lt_;
   const LtShape shape_;
-  const ProofPlan& plan_;
+  const RowInvariancePlan& plan_;
   const int64_t rows_;  // of the reference
   const Layout layout_;
   std::byte* memory_ = nullptr;
@@ -145,7 +145,7 @@ absl::StatusOr<bool> Proof::MakeReference(const LtAlgorithm& algorithm) {
   own.c = memory_ + layout_.result;
   TANDEM_RETURN_IF_ERROR(
       api.Fill(own.c, Unwritten(shape_), elements * layout_.element_bytes, context_.stream()));
-  OwnEngine(&context_).Run(own);
+  TandemGemm(&context_).Run(own);
   cuda::LaunchCountFar(product.c, own.c, elements, shape_.output == GemmOutput::kBf16,
                        static_cast<float>(shape_.k) * 0x1p-20f, count(), context_.stream());
   TANDEM_ASSIGN_OR_RETURN(const uint32_t far, TakeCount());
@@ -212,7 +212,7 @@ absl::StatusOr<std::byte*> Proof::TakeMemory() {
       std::string(memory.status().message()));
 }
 
-absl::StatusOr<LtPins> Proof::Run() {
+absl::StatusOr<PinnedAlgorithms> Proof::Run() {
   CudaApi& api = context_.api();
   if (rows_ == 0) {
     // The shape says so, on every device and whatever is free.
@@ -231,7 +231,7 @@ absl::StatusOr<LtPins> Proof::Run() {
     TANDEM_ASSIGN_OR_RETURN(const bool usable, MakeReference(reference));
     if (!usable) continue;
     TANDEM_ASSIGN_OR_RETURN(std::vector<LtAlgorithm> pinned, Pin(reference));
-    if (!pinned.empty()) return LtPins{plan_.buckets, std::move(pinned)};
+    if (!pinned.empty()) return PinnedAlgorithms{plan_.buckets, std::move(pinned)};
   }
   return absl::NotFoundError(
       fmt::format("no algorithm of cuBLASLt {} gives a row the same bits whatever the rows: {} "
@@ -241,7 +241,7 @@ absl::StatusOr<LtPins> Proof::Run() {
 
 }  // namespace
 
-int64_t ReferenceRows(const LtShape& shape, const ProofPlan& plan) {
+int64_t ReferenceRows(const LtShape& shape, const RowInvariancePlan& plan) {
   const Layout one(shape, 1);
   const int64_t of_row = one.in_stride * 2 + 2 * one.out_stride * one.element_bytes;
   // Each part ends with a gap of less than kAlignment.
@@ -250,7 +250,7 @@ int64_t ReferenceRows(const LtShape& shape, const ProofPlan& plan) {
   return rows > plan.buckets.back() ? rows / kProductRows * kProductRows : 0;
 }
 
-std::vector<int64_t> RowsToTry(const ProofPlan& plan, size_t bucket) {
+std::vector<int64_t> RowsToTry(const RowInvariancePlan& plan, size_t bucket) {
   const int64_t below = bucket == 0 ? 0 : plan.buckets[bucket - 1];
   std::vector<int64_t> rows;
   for (int64_t more = below + kProductRows; more <= plan.buckets[bucket]; more += kProductRows) {
@@ -259,7 +259,7 @@ std::vector<int64_t> RowsToTry(const ProofPlan& plan, size_t bucket) {
   return rows;
 }
 
-const LtAlgorithm& LtPins::For(int64_t rows) const {
+const LtAlgorithm& PinnedAlgorithms::For(int64_t rows) const {
   const auto bucket = std::lower_bound(buckets.begin(), buckets.end(), rows);
   return bucket == buckets.end() ? algorithms.back()
                                  : algorithms[static_cast<size_t>(bucket - buckets.begin())];
@@ -270,15 +270,15 @@ bool MayBeRowInvariant(const LtAlgorithm& algorithm) {
   return algorithm.split_k <= 1 && algorithm.reduction == 0 && algorithm.workspace_bytes == 0;
 }
 
-int64_t ProofBytes(const LtShape& shape, const ProofPlan& plan) {
+int64_t ProofBytes(const LtShape& shape, const RowInvariancePlan& plan) {
   const int64_t rows = ReferenceRows(shape, plan);
   return rows == 0 ? 0 : Layout(shape, rows).bytes;
 }
 
-absl::StatusOr<LtPins> ProveRows(CudaContext* context,
-                                 LtApi* lt,
-                                 const LtShape& shape,
-                                 const ProofPlan& plan) {
+absl::StatusOr<PinnedAlgorithms> ProveRows(CudaContext* context,
+                                           LtApi* lt,
+                                           const LtShape& shape,
+                                           const RowInvariancePlan& plan) {
   return Proof(context, lt, shape, plan).Run();
 }
 

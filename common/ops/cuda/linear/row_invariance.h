@@ -24,10 +24,9 @@ struct LtShape {
   friend auto operator<=>(const LtShape&, const LtShape&) = default;
 };
 
-// How much is tried: products of whole sixteens of rows (kProductRows), which all buckets are, and
-// no others are run. Bucket i serves the rows above bucket i - 1 up to its own; none serves more
-// rows than the last one's.
-struct ProofPlan {
+// How many products a proof tries. All have a multiple of sixteen rows (kProductRows), and so have
+// all products that are run. Bucket i serves row counts above bucket i - 1 up to its own.
+struct RowInvariancePlan {
   std::vector<int64_t> buckets = {16, 32, 64, 128, 256, 512, 1024, 2048};
   int64_t reference_rows = 3008;       // of the product that all others are compared with, at most
   int64_t most_bytes = kLtProofBytes;  // of device memory, for one shape
@@ -36,14 +35,14 @@ struct ProofPlan {
 };
 // The reference's rows that fit into most_bytes; 0 where they would not go beyond the last bucket,
 // whose rows could not be tried then.
-int64_t ReferenceRows(const LtShape& shape, const ProofPlan& plan);
+int64_t ReferenceRows(const LtShape& shape, const RowInvariancePlan& plan);
 // The numbers of rows that a bucket is tried with: all that it serves. Each is tried at several
 // places among the reference's rows.
-std::vector<int64_t> RowsToTry(const ProofPlan& plan, size_t bucket);
+std::vector<int64_t> RowsToTry(const RowInvariancePlan& plan, size_t bucket);
 
-// An algorithm per bucket, all of which give the same bits for the same row. Nothing is said of
-// more rows than the last bucket's.
-struct LtPins {
+// One algorithm per bucket; all give the same bits for the same row. Valid up to the last bucket's
+// number of rows.
+struct PinnedAlgorithms {
   std::vector<int64_t> buckets;
   std::vector<LtAlgorithm> algorithms;
   const LtAlgorithm& For(int64_t rows) const;
@@ -58,14 +57,14 @@ bool MayBeRowInvariant(const LtAlgorithm& algorithm);
 // NotFound: none passed, the message counts what was tried, or the plan grants too little for the
 // shape: the same in every process. ResourceExhausted: no device memory for the operands
 // (ProofBytes) now. Waits for the context's stream; not inside a capture.
-absl::StatusOr<LtPins> ProveRows(CudaContext* context,
-                                 LtApi* lt,
-                                 const LtShape& shape,
-                                 const ProofPlan& plan);
+absl::StatusOr<PinnedAlgorithms> ProveRows(CudaContext* context,
+                                           LtApi* lt,
+                                           const LtShape& shape,
+                                           const RowInvariancePlan& plan);
 // Device memory that ProveRows holds while it runs, at most plan.most_bytes: the weight, the rows
 // of the operand and twice those of the result. 0 where ReferenceRows is. With the default plan an
 // 8B model's largest shape, [28672, 4096] in the MLP of Llama, takes 576 MiB, a group of its head
 // 527.
-int64_t ProofBytes(const LtShape& shape, const ProofPlan& plan);
+int64_t ProofBytes(const LtShape& shape, const RowInvariancePlan& plan);
 
 }  // namespace tandem

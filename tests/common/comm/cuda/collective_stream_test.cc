@@ -7,8 +7,8 @@
 
 #include "common/base/status.h"
 #include "common/comm/ordered_communicator.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/comm_test_group.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/support/text.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/late_streams.h"
+#include "tests/emulator/late_streams.h"
 
 namespace tandem::testing {
 namespace {

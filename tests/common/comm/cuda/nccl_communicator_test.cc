@@ -8,10 +8,10 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/comm/comm_test_group.h"
 #include "tests/common/comm/cuda/fake_nccl.h"
 #include "tests/common/comm/cuda/lonely_host.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/fakes/fake_clock.h"
 
 namespace tandem {

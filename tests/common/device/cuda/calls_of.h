@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem::testing {
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "common/device/cuda/cuda_context.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/kernel.h"
 #include "tests/common/device/cuda/calls_of.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem::testing {
 

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulator.h"
 #include "tests/common/device/cuda/context_fixture.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "common/device/cuda/cuda_device.h"
 #include "common/device/cuda/cuda_regions.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/kernel.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 #include "tests/support/bytes_in.h"
 
 namespace tandem {

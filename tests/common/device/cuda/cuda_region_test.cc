@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/device/cuda/cuda_regions.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/bytes_in.h"
 #include "tests/support/text.h"

@@ -1,4 +1,4 @@
-#include "common/ops/cuda/adamw.h"
+#include "common/ops/cuda/rows/adamw.h"
 
 #include <cmath>
 #include <random>

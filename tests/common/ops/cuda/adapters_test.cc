@@ -7,9 +7,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/ops/cuda/adapted_weight.h"
 #include "tests/common/ops/ops_fixture.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/ops/cuda/rows.h"
+#include "common/ops/cuda/rows/rows.h"
 #include "tests/common/ops/cuda/kernel_fixture.h"
 #include "tests/common/ops/ops_fixture.h"
 

@@ -1,7 +1,7 @@
 #include "tests/common/ops/cuda/device_ops.h"
 
 #include "common/base/check.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem::testing {
 

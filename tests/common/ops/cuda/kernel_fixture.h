@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "common/device/cuda/emulator/emulator.h"
 #include "tests/common/ops/ops_fixture.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem::testing {
 

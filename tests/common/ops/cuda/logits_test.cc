@@ -1,4 +1,4 @@
-#include "common/ops/cuda/logits.h"
+#include "common/ops/cuda/rows/logits.h"
 
 #include <cmath>
 

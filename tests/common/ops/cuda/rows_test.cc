@@ -1,4 +1,4 @@
-#include "common/ops/cuda/rows.h"
+#include "common/ops/cuda/rows/rows.h"
 
 #include <cmath>
 

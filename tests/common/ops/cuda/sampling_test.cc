@@ -1,4 +1,4 @@
-#include "common/ops/cuda/sampling.h"
+#include "common/ops/cuda/rows/sampling.h"
 
 #include <catch2/catch.hpp>
 

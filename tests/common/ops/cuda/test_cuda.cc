@@ -1,6 +1,6 @@
 #include "tests/common/ops/cuda/test_cuda.h"
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem::testing {
 

@@ -4,12 +4,12 @@
 
 #include "common/base/status.h"
 #include "common/device/cuda/cuda_device.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/weights/cuda/cuda_storage_ops.h"
 #include "common/weights/cuda/cuda_transport.h"
 #include "common/weights/cuda/ipc_slots.h"
 #include "tests/common/weights/cuda/device_weights.h"
 #include "tests/common/weights/pair_device.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/gpu/gpu.h"
 
 namespace tandem::testing {

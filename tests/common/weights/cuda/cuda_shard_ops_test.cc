@@ -10,9 +10,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/process/threads.h"
 #include "tests/common/ops/cuda/test_cuda.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/emulator/emulator.h"
 #include "common/weights/layout.h"
 #include "tests/common/weights/layout_zoo.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 #include "tests/fakes/memory_weights.h"
 
 namespace tandem {

@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/weights/cuda/cuda_storage_ops.h"
 #include "common/weights/cuda/cuda_transport.h"
 #include "rollout_worker/weights/weight_updates.h"
 #include "tests/common/device/cuda/calls_of.h"
 #include "tests/common/weights/cuda/device_weights.h"
+#include "tests/emulator/emulated_cuda.h"
 #include "tests/support/patience.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 

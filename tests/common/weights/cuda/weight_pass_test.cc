@@ -9,11 +9,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulator.h"
 #include "common/types/tensor_view.h"
 #include "common/weights/cuda/weight_runs.h"
 #include "common/weights/digest.h"
 #include "tests/common/ops/cuda/test_cuda.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem {
 namespace {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "common/device/cuda/cuda_context.h"
-#include "common/device/cuda/emulator/emulator.h"
 #include "common/ops/cuda/attention/attention.h"
 #include "tests/common/ops/cuda/test_cuda.h"
 #include "tests/common/ops/ops_fixture.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem::testing {
 

@@ -3,9 +3,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/memory/cuda_scratch.h"
 #include "tests/common/ops/cuda/attention/attention_fixture.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -6,11 +6,11 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/emulator/emulator.h"
 #include "common/ops/cuda/linear/linear.h"
 #include "tests/common/ops/cuda/linear/fake_lt.h"
 #include "tests/common/ops/cuda/linear/gemm_fixture.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "common/ops/cuda/linear/cublaslt_api.h"
 #include "common/ops/cuda/linear/linear.h"
 #include "tests/common/ops/cuda/linear/gemm_fixture.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulator.h"
 #include "common/ops/cuda/linear/gemm_kernels.h"
 #include "tests/common/ops/cuda/linear/gemm_fixture.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
-#include "common/device/cuda/emulator/emulator.h"
 #include "tests/common/ops/cuda/linear/gemm_fixture.h"
+#include "tests/emulator/emulated_cuda.h"
+#include "tests/emulator/emulator.h"
 
 namespace tandem {
 namespace {

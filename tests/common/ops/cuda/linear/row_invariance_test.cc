@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "common/device/cuda/emulator/emulated_cuda.h"
 #include "tests/common/ops/cuda/linear/fake_lt.h"
+#include "tests/emulator/emulated_cuda.h"
 
 namespace tandem {
 namespace {
@@ -17,7 +17,7 @@ constexpr LtFault kRowFaults[] = {LtFault::kByRows, LtFault::kByPlace, LtFault::
 
 struct LtProofBench {
   LtProofBench() { context = CudaContext::Create(&cuda, 0).value(); }
-  absl::StatusOr<LtPins> Prove() { return ProveRows(context.get(), &lt, shape, plan); }
+  absl::StatusOr<PinnedAlgorithms> Prove() { return ProveRows(context.get(), &lt, shape, plan); }
   static LtAlgorithm Algorithm(LtFault fault, int number = 0) {
     return FakeLt::Algorithm(fault, number);
   }
@@ -26,7 +26,7 @@ struct LtProofBench {
   std::unique_ptr<CudaContext> context;
   FakeLt lt;
   LtShape shape = {.output = GemmOutput::kFloat, .n = 24, .k = 48};
-  ProofPlan plan = {.buckets = {16, 32}, .reference_rows = 48};
+  RowInvariancePlan plan = {.buckets = {16, 32}, .reference_rows = 48};
 };
 
 TEST_CASE("The first candidate of every bucket is pinned where all are row-invariant",
@@ -36,7 +36,7 @@ TEST_CASE("The first candidate of every bucket is pinned where all are row-invar
       16, {LtProofBench::Algorithm(LtFault::kNone, 1), LtProofBench::Algorithm(LtFault::kNone, 2)});
   bench.lt.Offer(32, {LtProofBench::Algorithm(LtFault::kNone, 3)});
   bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kNone, 4)});
-  const absl::StatusOr<LtPins> pins = bench.Prove();
+  const absl::StatusOr<PinnedAlgorithms> pins = bench.Prove();
   REQUIRE(pins.ok());
   REQUIRE(pins->For(1).id == 100);
   REQUIRE(pins->For(16).id == 100);
@@ -53,7 +53,7 @@ TEST_CASE("A candidate whose rows depend on anything is passed over", "[ops][cud
     bench.lt.Offer(16,
                    {LtProofBench::Algorithm(fault), LtProofBench::Algorithm(LtFault::kNone, 1)});
     bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kNone, 2)});
-    const absl::StatusOr<LtPins> pins = bench.Prove();
+    const absl::StatusOr<PinnedAlgorithms> pins = bench.Prove();
     INFO("fault " << static_cast<int>(fault));
     REQUIRE(pins.ok());
     REQUIRE(pins->For(1).id == 100);
@@ -71,7 +71,7 @@ TEST_CASE("Gradients of inputs and biases are proved as well, in bf16", "[ops][c
                         LtProofBench::Algorithm(LtFault::kNone, 1)});
     bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kDropsTail),
                         LtProofBench::Algorithm(LtFault::kNone, 2)});
-    const absl::StatusOr<LtPins> pins = bench.Prove();
+    const absl::StatusOr<PinnedAlgorithms> pins = bench.Prove();
     REQUIRE(pins.ok());
     REQUIRE(pins->For(1).id == 100);
     REQUIRE(pins->For(32).id == 200);
@@ -94,7 +94,7 @@ TEST_CASE("A reference that is not like itself gives way to the next one", "[ops
     LtProofBench bench;
     bench.lt.Offer(
         48, {LtProofBench::Algorithm(fault), LtProofBench::Algorithm(LtFault::kOtherOrder, 1)});
-    const absl::StatusOr<LtPins> pins = bench.Prove();
+    const absl::StatusOr<PinnedAlgorithms> pins = bench.Prove();
     INFO("fault " << static_cast<int>(fault));
     REQUIRE(pins.ok());
     for (const int64_t rows : {1, 20, 40}) {
@@ -161,7 +161,7 @@ TEST_CASE("The proof gives its memory back", "[ops][cuda][lt]") {
 
 TEST_CASE("The proof stays within the memory it is granted, or is not made", "[ops][cuda][lt]") {
   // The largest shapes of an 8B model: MLP, a group of the head, and its gradient.
-  const ProofPlan plan;
+  const RowInvariancePlan plan;
   for (const LtShape& shape :
        {LtShape{.n = 28672, .k = 4096},
         LtShape{.output = GemmOutput::kFloat, .n = 16384, .k = 4096},
@@ -203,14 +203,14 @@ TEST_CASE("Gradients that are added are proved over zeros", "[ops][cuda][lt]") {
                       LtProofBench::Algorithm(LtFault::kNone, 1)});
   bench.lt.Offer(48, {LtProofBench::Algorithm(LtFault::kDropsTail),
                       LtProofBench::Algorithm(LtFault::kNone, 2)});
-  const absl::StatusOr<LtPins> pins = bench.Prove();
+  const absl::StatusOr<PinnedAlgorithms> pins = bench.Prove();
   REQUIRE(pins.ok());
   REQUIRE(pins->For(1).id == 100);
   REQUIRE(pins->For(32).id == 200);
 }
 
 TEST_CASE("Every number of rows that is run is tried", "[ops][cuda][lt]") {
-  const ProofPlan plan;
+  const RowInvariancePlan plan;
   REQUIRE(RowsToTry(plan, 0) == std::vector<int64_t>{16});
   REQUIRE(RowsToTry(plan, 1) == std::vector<int64_t>{32});
   std::vector<int64_t> all;

@@ -1,7 +1,0 @@
-#include "common/lora/merge_loops.h"
-
-namespace tandem {
-
-const MergeKernel kMergeBaseline = {"baseline", Merge};
-
-}  // namespace tandem

@@ -1,0 +1,73 @@
+#include "tests/emulator/current_device.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace tandem::emulator {
+namespace {
+
+struct Home {
+  uint64_t driver = 0;
+  int device = 0;
+};
+
+std::atomic<uint64_t> drivers;
+std::mutex device_mutex;
+// Guarded by device_mutex.
+std::map<CudaStream, Home> homes;
+std::map<uint64_t, absl::Status> lost;  // by driver
+
+thread_local std::map<uint64_t, int> chosen;  // by driver
+thread_local absl::Status launch_error;
+
+}  // namespace
+
+uint64_t NewDriver() { return ++drivers; }
+
+void ChooseDevice(uint64_t driver, int device) { chosen[driver] = device; }
+
+bool HasChosenDevice(uint64_t driver) { return chosen.contains(driver); }
+
+int CurrentDevice(uint64_t driver) {
+  const auto found = chosen.find(driver);
+  return found == chosen.end() ? 0 : found->second;
+}
+
+void BindStream(CudaStream stream, uint64_t driver, int device) {
+  std::lock_guard lock(device_mutex);
+  homes[stream] = {driver, device};
+}
+
+void UnbindStream(CudaStream stream) {
+  std::lock_guard lock(device_mutex);
+  homes.erase(stream);
+}
+
+absl::Status CheckDevice(CudaStream stream) {
+  std::lock_guard lock(device_mutex);
+  const auto home = homes.find(stream);
+  if (home == homes.end()) return absl::OkStatus();  // a kernel's own test
+  const auto gone = lost.find(home->second.driver);
+  if (gone != lost.end()) return gone->second;
+  const int mine = CurrentDevice(home->second.driver);
+  if (mine == home->second.device) return absl::OkStatus();
+  return Internal(
+      "cudaErrorInvalidResourceHandle: a kernel is launched on a stream of device {} by a thread "
+      "whose device is {}",
+      home->second.device, mine);
+}
+
+void MarkLost(uint64_t driver, const absl::Status& why) {
+  std::lock_guard lock(device_mutex);
+  lost.emplace(driver, why);
+}
+
+void KeepLaunchError(const absl::Status& status) { launch_error.Update(status); }
+
+absl::Status TakeLaunchError() { return std::exchange(launch_error, absl::OkStatus()); }
+
+}  // namespace tandem::emulator

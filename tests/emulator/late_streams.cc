@@ -1,0 +1,121 @@
+#include "tests/emulator/late_streams.h"
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace tandem::emulator {
+namespace {
+
+struct Late {
+  std::deque<std::function<void()>> work;
+  int64_t done = 0;      // pieces of work
+  bool working = false;  // a thread is at the next one
+
+  int64_t submitted() const { return done + (working ? 1 : 0) + static_cast<int64_t>(work.size()); }
+};
+// A point in a stream's work: after so many pieces.
+struct Point {
+  CudaStream stream = nullptr;
+  int64_t pieces = 0;
+};
+
+std::mutex late_mutex;
+std::condition_variable piece_done;
+// Guarded by late_mutex.
+std::map<CudaStream, Late> late_streams;
+std::map<CudaEvent, Point> recorded;
+
+// Several threads may want a stream's work done: it is done in order, a piece after the other.
+void DoUpTo(const Point& point) {
+  std::unique_lock lock(late_mutex);
+  while (true) {
+    const auto stream = late_streams.find(point.stream);
+    if (stream == late_streams.end() || stream->second.done >= point.pieces) return;
+    Late& late = stream->second;
+    if (late.working) {
+      piece_done.wait(lock);
+      continue;
+    }
+    if (late.work.empty()) return;
+    late.working = true;
+    std::function<void()> work = std::move(late.work.front());
+    late.work.pop_front();
+    lock.unlock();
+    work();  // may do the work of other streams first
+    work = nullptr;
+    lock.lock();
+    if (const auto open = late_streams.find(point.stream); open != late_streams.end()) {
+      open->second.working = false;
+      ++open->second.done;
+    }
+    piece_done.notify_all();
+  }
+}
+
+// The latest record of an event; of no stream if there is none.
+Point PointOf(CudaEvent event) {
+  std::lock_guard lock(late_mutex);
+  const auto found = recorded.find(event);
+  return found == recorded.end() ? Point() : found->second;
+}
+
+}  // namespace
+
+void OpenLate(CudaStream stream) {
+  std::lock_guard lock(late_mutex);
+  late_streams.emplace(stream, Late());
+}
+
+void CloseLate(CudaStream stream) {
+  std::lock_guard lock(late_mutex);
+  late_streams.erase(stream);
+  piece_done.notify_all();
+}
+
+bool KeepLate(CudaStream stream, std::function<void()>& work) {
+  std::lock_guard lock(late_mutex);
+  const auto found = late_streams.find(stream);
+  if (found == late_streams.end()) return false;
+  found->second.work.push_back(std::move(work));
+  return true;
+}
+
+void RecordLate(CudaEvent event, CudaStream stream) {
+  std::lock_guard lock(late_mutex);
+  const auto found = late_streams.find(stream);
+  if (found == late_streams.end()) {
+    recorded.erase(event);  // it has happened
+  } else {
+    recorded[event] = {stream, found->second.submitted()};
+  }
+}
+
+// What is waited for is the event's latest record now, whatever is recorded later.
+void WaitLate(CudaStream stream, CudaEvent event) {
+  const Point point = PointOf(event);
+  std::function<void()> wait = [point] { DoUpTo(point); };
+  if (!KeepLate(stream, wait)) wait();
+}
+
+void DoLate(CudaStream stream) { DoUpTo({stream, std::numeric_limits<int64_t>::max()}); }
+
+void DoLate(CudaEvent event) { DoUpTo(PointOf(event)); }
+
+bool HasHappenedLate(CudaEvent event) {
+  const Point point = PointOf(event);
+  std::lock_guard lock(late_mutex);
+  const auto found = late_streams.find(point.stream);
+  return found == late_streams.end() || found->second.done >= point.pieces;
+}
+
+void ForgetLate(CudaEvent event) {
+  std::lock_guard lock(late_mutex);
+  recorded.erase(event);
+}
+
+}  // namespace tandem::emulator

@@ -1,7 +1,0 @@
-#include "tests/gpu/pinned_heap.h"
-
-namespace tandem::testing {
-
-const bool kBlockingLaunches = true;
-
-}  // namespace tandem::testing

@@ -1,0 +1,102 @@
+#include "tests/gpu/kernels/pinned_heap.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#include <cuda_runtime_api.h>
+
+namespace {
+
+// One pinned allocation, cut into blocks of powers of two: a header of 64 bytes, then the user's.
+// Freed blocks are used again for their size, never joined: tests take the same sizes again.
+constexpr size_t kArenaBytes = size_t{1} << 30;
+constexpr size_t kHeader = 64;
+constexpr int kClasses = 40;
+
+struct Block {
+  int size_class;
+  Block* next;
+};
+static_assert(sizeof(Block) <= kHeader);
+
+struct PinnedHeap {
+  std::mutex mutex;
+  std::byte* begin = nullptr;
+  size_t used = 0;
+  std::array<Block*, kClasses> free{};
+};
+constinit PinnedHeap heap;
+
+void* Take(size_t bytes) {
+  const std::lock_guard lock(heap.mutex);
+  const int size_class = std::bit_width(std::max(bytes, size_t{1}) + kHeader - 1);
+  const size_t whole = size_t{1} << size_class;
+  Block* block = heap.free[static_cast<size_t>(size_class)];
+  if (block != nullptr) {
+    heap.free[static_cast<size_t>(size_class)] = block->next;
+  } else {
+    if (whole > kArenaBytes - heap.used) throw std::bad_alloc();
+    block = reinterpret_cast<Block*>(heap.begin + heap.used);
+    heap.used += whole;
+    block->size_class = size_class;
+  }
+  return reinterpret_cast<std::byte*>(block) + kHeader;
+}
+
+bool IsPinned(void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  const auto begin = reinterpret_cast<uintptr_t>(heap.begin);
+  return begin != 0 && address >= begin && address < begin + kArenaBytes;
+}
+
+void* Allocate(size_t bytes, size_t alignment) {
+  if (heap.begin != nullptr && alignment <= kHeader) return Take(bytes);
+  const size_t rounded = (std::max(bytes, size_t{1}) + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void Release(void* pointer) {
+  if (!IsPinned(pointer)) {
+    std::free(pointer);
+    return;
+  }
+  const std::lock_guard lock(heap.mutex);
+  auto* block = reinterpret_cast<Block*>(static_cast<std::byte*>(pointer) - kHeader);
+  block->next = heap.free[static_cast<size_t>(block->size_class)];
+  heap.free[static_cast<size_t>(block->size_class)] = block;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Allocate(bytes, alignof(std::max_align_t)); }
+void* operator new(size_t bytes, std::align_val_t alignment) {
+  return Allocate(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* pointer) noexcept { Release(pointer); }
+void operator delete(void* pointer, size_t) noexcept { Release(pointer); }
+void operator delete(void* pointer, std::align_val_t) noexcept { Release(pointer); }
+void operator delete(void* pointer, size_t, std::align_val_t) noexcept { Release(pointer); }
+
+namespace tandem::testing {
+
+void UsePinnedHeap() {
+  void* memory = nullptr;
+  const cudaError_t error =
+      cudaHostAlloc(&memory, kArenaBytes, cudaHostAllocMapped | cudaHostAllocPortable);
+  if (error != cudaSuccess) {
+    std::fprintf(stderr, "no pinned memory: %s\n", cudaGetErrorString(error));
+    std::abort();
+  }
+  heap.begin = static_cast<std::byte*>(memory);
+}
+
+}  // namespace tandem::testing

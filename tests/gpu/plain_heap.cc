@@ -1,7 +1,0 @@
-#include "tests/gpu/pinned_heap.h"
-
-namespace tandem::testing {
-
-void UsePinnedHeap() {}  // the emulator computes in host memory
-
-}  // namespace tandem::testing
