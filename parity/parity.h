@@ -39,7 +39,7 @@ struct SideComparison {
 };
 
 // The first difference of two sides.
-struct Divergence {
+struct FirstDifference {
   std::string first, second;
   std::string op;  // "linear qkv", "silu_mul", ..., "log-prob"
   int layer = -1;  // -1: outside the layers
@@ -58,7 +58,7 @@ struct ParityReport {
   std::vector<SideComparison> comparisons;  // decode with trainer, decode with prefill
   std::vector<SideRun> sides;               // without log-probs
   std::vector<std::string> missing_ops;     // a side that did not run what it should have
-  std::optional<Divergence> divergence;
+  std::optional<FirstDifference> divergence;
 
   bool ok() const;
 };
