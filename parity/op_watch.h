@@ -1,5 +1,5 @@
-// A ForwardOps that hands every call to another one: the base of those that watch or, in tests,
-// disturb an op. What ForwardOps makes of several ops comes as those. Workers do not use it.
+// A ForwardOps that forwards every call to another one: the base of decorators that watch or, in
+// tests, disturb an op. ForwardOps' combined ops arrive as their parts. Workers do not use it.
 #pragma once
 
 #include <cstdint>
@@ -88,13 +88,13 @@ class ForwardOpsDecorator : public ForwardOps {
   const std::unique_ptr<ForwardOps> inner_;
 };
 
-// Names every op of the decoder's forward passes and the token that each row belongs to, and hands
+// Names every op of the decoder's forward passes and the token that each row belongs to, and passes
 // the results to a listener, row by row.
 
 // One op in the order of a forward pass. Equal indices mean the same op on both sides.
 struct OpLabel {
   int index = 0;
-  int layer = -1;    // -1: the embedding, or what follows the last layer
+  int layer = -1;    // -1: the embedding, or an op after the last layer
   std::string name;  // "linear qkv", "rms_norm q head 3", ...
 };
 

@@ -176,7 +176,7 @@ absl::Status FillElement(const SampleRows& rows,
                          const RowTrace::Place& place,
                          const Rerun& first,
                          const Rerun& second,
-                         Divergence* divergence) {
+                         FirstDifference* divergence) {
   RowCapture a(rows, place), b(rows, place);
   TANDEM_RETURN_IF_ERROR(first(&a).status());
   TANDEM_RETURN_IF_ERROR(second(&b).status());
@@ -209,14 +209,14 @@ std::string Contradiction(const std::string& side, const RowTrace& trace) {
 }
 
 // Runs both sides again, watching the first sample that differs.
-absl::StatusOr<Divergence> Bisect(const Workload& work,
-                                  const Pair& pair,
-                                  const Comparison& comparison) {
+absl::StatusOr<FirstDifference> Bisect(const Workload& work,
+                                       const Pair& pair,
+                                       const Comparison& comparison) {
   const Sample& sample = *comparison.first_sample;
-  Divergence found{.first = pair.first.name,
-                   .second = pair.second.name,
-                   .sample_id = sample.sample_id,
-                   .prompt_tokens = sample.prompt_tokens};
+  FirstDifference found{.first = pair.first.name,
+                        .second = pair.second.name,
+                        .sample_id = sample.sample_id,
+                        .prompt_tokens = sample.prompt_tokens};
   SampleRows rows{.sample_id = sample.sample_id, .prompt_tokens = sample.prompt_tokens};
   for (const Sample& other : work.samples) {
     if (other.group == sample.group) rows.group.insert(other.sample_id);

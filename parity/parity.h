@@ -1,5 +1,5 @@
-// Do rollout and trainer give every token the same log-prob, bit for bit? Runs both on one workload
-// and, where they part, finds the first op, layer, row and element that differ.
+// Checks that rollout and trainer give every token the same log-prob, bit for bit: runs both on one
+// workload and, if they differ, finds the first op, layer, row and element that do.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct ParityOptions {
   float temperature = 1.0f;
   uint64_t seed = 1;
   int threads = 1;
-  // Token ids; empty: texts of its own, through the model's tokenizer.
+  // Token ids; empty: built-in texts, encoded by the model's tokenizer.
   std::vector<std::vector<int32_t>> prompts;
   // Tests give their own; empty: CreateCpuForwardOps.
   MakeOps rollout_ops, trainer_ops;
@@ -38,18 +38,18 @@ struct SideComparison {
   double mean_abs_difference = 0;
 };
 
-// Where two sides first part.
-struct Divergence {
+// The first difference of two sides.
+struct FirstDifference {
   std::string first, second;
   std::string op;  // "linear qkv", "silu_mul", ..., "log-prob"
   int layer = -1;  // -1: outside the layers
   uint64_t sample_id = 0;
-  int64_t position = 0;  // of the row: the token that goes in
+  int64_t position = 0;  // of the row: its input token
   int64_t prompt_tokens = 0;
   int64_t element = 0;
   int64_t elements = 1;                   // of the row
   std::string first_value, second_value;  // "0x3f81 (1.0078125)"
-  std::string note;  // not empty: nothing of the above is known, or a side contradicted itself
+  std::string note;  // not empty: the fields above are unknown, or one side computed two results
 };
 
 struct ParityReport {
@@ -58,7 +58,7 @@ struct ParityReport {
   std::vector<SideComparison> comparisons;  // decode with trainer, decode with prefill
   std::vector<SideRun> sides;               // without log-probs
   std::vector<std::string> missing_ops;     // a side that did not run what it should have
-  std::optional<Divergence> divergence;
+  std::optional<FirstDifference> divergence;
 
   bool ok() const;
 };

@@ -43,7 +43,7 @@ std::string LayerText(int layer) {
   return layer < 0 ? "outside the layers" : fmt::format("in layer {}", layer);
 }
 
-std::string DivergenceText(const Divergence& found) {
+std::string DivergenceText(const FirstDifference& found) {
   std::string text = fmt::format(
       "first difference: {} {}, sample {}, row of position {} ({}), element {} of {}\n"
       "  {:<16} {}\n"
@@ -55,7 +55,7 @@ std::string DivergenceText(const Divergence& found) {
   return text;
 }
 
-Json DivergenceJson(const Divergence& found) {
+Json DivergenceJson(const FirstDifference& found) {
   return {{"op", found.op},
           {"layer", found.layer},
           {"sample_id", found.sample_id},

@@ -1,4 +1,4 @@
-// What one side computed for one sample, op by op, and where two sides first part.
+// The results of one side for one sample, op by op, and the first difference of two sides.
 #pragma once
 
 #include <cstdint>
@@ -36,9 +36,9 @@ class RowTrace final : public OpListener {
     OpLabel label;
     int64_t position = 0;
   };
-  // By op, then by position, among the rows that both have; nullopt: none differs.
+  // The first by op, then position, among the rows that both sides have; nullopt: none differs.
   std::optional<Place> FirstDifference(const RowTrace& other) const;
-  // The first place of which this side itself had two results.
+  // The first place for which this side computed two different results.
   const std::optional<Place>& contradiction() const { return contradiction_; }
   int64_t size() const { return static_cast<int64_t>(digests_.size()); }
 

@@ -1,6 +1,6 @@
 // The three ways to compute the log-probs of the same samples, each with the code that runs in
 // training: a rollout that decodes, a rollout that prefills, and a trainer's forward. Every run
-// loads the model itself and makes its own ops, so that nothing is shared but files and threads.
+// loads the model and creates its own ops, so that only files and threads are shared.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct SideOptions {
   MakeOps rollout_ops, trainer_ops;
 };
 
-// What a side computed; log-probs by sample id, one per response token.
+// The results of one side; log-probs by sample id, one per response token.
 struct SideRun {
   std::string name;
   std::map<uint64_t, std::vector<float>> log_probs;
@@ -50,8 +50,8 @@ absl::StatusOr<SideRun> RunDecode(const SideOptions& options,
                                   const std::vector<GenerationRequest>& requests,
                                   OpListener* listener,
                                   std::vector<Sample>* samples);
-// Feeds whole samples, less their last token, as prompts, and draws that token again; its log-prob
-// is NaN where another one came. `seed` is the requests'.
+// Feeds complete samples, less their last token, as prompts, and draws that token again; its
+// log-prob is NaN if another token was drawn. `seed` is the requests'.
 absl::StatusOr<SideRun> RunPrefill(const SideOptions& options,
                                    const std::vector<Sample>& samples,
                                    uint64_t seed,

@@ -1,6 +1,6 @@
 #include "rollout_worker/engine.h"
 
-#include <utility>
+#include <future>
 
 #include "common/backend/cpu_backend.h"
 #include "common/base/check.h"
@@ -12,29 +12,21 @@
 namespace tandem {
 namespace {
 
-// How often an open update looks whether its trainer still lives.
+// How often an open update checks that its trainer is alive.
 constexpr std::chrono::milliseconds kPeerPoll{200};
-
-const absl::Status& StatusOf(const absl::Status& status) { return status; }
-template <typename T>
-const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
-  return result.status();
-}
-
-// Between two looks whether the device has memory now.
-constexpr absl::Duration kLookAgain = absl::Seconds(1);
+constexpr absl::Duration kMemoryPoll = absl::Seconds(1);
 
 absl::Status PrepareModel(Backend& backend, const EngineOptions& options) {
   const absl::Time deadline = options.clock->Now() + options.wait_for_memory;
-  for (bool said = false;; said = true) {
+  for (bool reported = false;; reported = true) {
     const absl::Status prepared =
         backend.PrepareModel(options.spec, options.generator.vocab_limit, ModelUse::kForward);
     if (!absl::IsResourceExhausted(prepared) || options.clock->Now() >= deadline) return prepared;
-    if (!said) {
-      LogWarn("waiting up to {} for memory of the device: {}",
+    if (!reported) {
+      LogWarn("Waiting up to {} for device memory: {}",
               absl::FormatDuration(options.wait_for_memory), std::string(prepared.message()));
     }
-    options.clock->Sleep(kLookAgain);
+    options.clock->Sleep(kMemoryPoll);
   }
 }
 
@@ -49,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   engine->thread_ = NamedThread("engine", [raw = engine.get(), cores = options.cores] {
     if (!cores.empty()) PinThisThread(cores.front());
     const absl::Status used = raw->backend_->device()->UseOnThisThread();
-    // It was used by the thread that made it.
+    // The thread that created the device has used it before.
     TANDEM_CHECK(used.ok(), std::string(used.message()));
     raw->Loop();
   });
@@ -72,40 +64,55 @@ absl::Status Engine::Build(const EngineOptions& options) {
       runner_, ModelRunner::Create(device, options.spec, std::move(ops), generator.vocab_limit,
                                    generator.max_model_len,
                                    generator.scheduler.max_num_batched_tokens, &ledger_));
+  TANDEM_RETURN_IF_ERROR(BuildMemory(options));
+  TANDEM_RETURN_IF_ERROR(BuildUpdates(options));
+  memory_ = std::make_unique<RolloutMemory>(&states_, weights_.get(), kv_.get(), runner_.get(),
+                                            updates_.get());
+  generator_ = std::make_unique<Generator>(generator, runner_.get(), kv_.get());
+  core_.emplace(RolloutCore{*generator_, *memory_, *updates_, *runner_});
+  // A host's pages are allocated at first touch, a GPU's when they are mapped: a worker that
+  // restarts while its trainer is in a pass maps nothing before its controller wakes it for a sync.
+  if (device->is_host() || options.load_weights) TANDEM_RETURN_IF_ERROR(memory_->MapAll());
+  if (!options.load_weights) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(
+      weights_->LoadCheckpoint(options.model_dir, options.spec, updates_->transaction().storage()));
+  return updates_->AdoptVersion(0);
+}
+
+absl::Status Engine::BuildMemory(const EngineOptions& options) {
+  Device* const device = backend_->device();
   TANDEM_ASSIGN_OR_RETURN(weights_, WeightStorage::Create(device, &runner_->layout(), &ledger_));
   int64_t blocks = options.kv_blocks;
   if (blocks == 0) {
     TANDEM_ASSIGN_OR_RETURN(
-        blocks, PlanKvBlocks(options.spec, options.dtype,
-                             {options.memory_utilization, options.device_bytes, weights_->bytes(),
-                              generator.scheduler.max_num_seqs, generator.max_model_len}));
+        blocks,
+        PlanKvBlocks(options.spec, options.dtype,
+                     {options.memory_utilization, options.device_bytes, weights_->bytes(),
+                      options.generator.scheduler.max_num_seqs, options.generator.max_model_len}));
   }
   TANDEM_ASSIGN_OR_RETURN(kv_,
                           KvCache::Create(device, options.spec, options.dtype, blocks, &ledger_));
-  LogInfo("KV pool: {} blocks of {} tokens, {:.1f} MiB beside {:.1f} MiB of weights", blocks,
+  LogInfo("KV cache: {} blocks of {} tokens, {:.1f} MiB; weights: {:.1f} MiB", blocks,
           kKvBlockTokens, static_cast<double>(kv_->bytes()) / (1 << 20),
           static_cast<double>(weights_->bytes()) / (1 << 20));
-  WeightReceiverOptions receiver = options.receiver;
-  receiver.ledger = &ledger_;
-  TANDEM_ASSIGN_OR_RETURN(receiver.transport, backend_->Transport(options.transport));
+  return absl::OkStatus();
+}
+
+absl::Status Engine::BuildUpdates(const EngineOptions& options) {
+  WeightUpdatesOptions updates = options.updates;
+  updates.ledger = &ledger_;
+  updates.resident = weights_.get();
+  TANDEM_ASSIGN_OR_RETURN(updates.transport, backend_->Transport(options.transport));
   TANDEM_ASSIGN_OR_RETURN(auto storage,
                           backend_->MakeStorageOps(&runner_->layout(), weights_->data()));
-  TANDEM_ASSIGN_OR_RETURN(receiver_, WeightReceiver::Create(std::move(storage), receiver));
-  pair_socket_ = receiver_->pair_socket();
-  lifecycle_ =
-      std::make_unique<Lifecycle>(weights_.get(), kv_.get(), runner_.get(), receiver_.get());
-  generator_ = std::make_unique<Generator>(generator, runner_.get(), kv_.get());
-  // A host's pages come at first touch, a GPU's when they are mapped: a worker that is started
-  // again beside a trainer in its pass takes nothing before its controller wakes it for a sync.
-  if (device->is_host() || options.load_weights) TANDEM_RETURN_IF_ERROR(lifecycle_->Start());
-  if (!options.load_weights) return absl::OkStatus();
-  return lifecycle_->LoadCheckpoint(options.model_dir, options.spec);
+  TANDEM_ASSIGN_OR_RETURN(updates_, WeightUpdates::Create(std::move(storage), &states_, updates));
+  return absl::OkStatus();
 }
 
 Engine::~Engine() { Shutdown(); }
 
 void Engine::Shutdown() {
-  // In this order: nothing can be queued any more once the loop leaves.
+  // In this order, so that no command can be queued once the loop has ended.
   queue_.Close();
   stopping_ = true;
   thread_.Join();
@@ -123,16 +130,9 @@ bool Engine::TakeCommands() {
   std::optional<Command> command;
   if (generator_->has_work() || !drained_.empty()) {
     command = queue_.TryPop();
-  } else if (lifecycle_->updating() || lifecycle_->receiver().holds_slots()) {
+  } else if (updates_->needs_polling()) {
     command = queue_.PopFor(kPeerPoll);
-    if (!command) {
-      const absl::Status peer = lifecycle_->PollPeer();
-      EndIfLost(peer);
-      if (!peer.ok()) {
-        LogWarn("weight update ended: {}", peer.ToString());
-        Publish("abort update");
-      }
-    }
+    if (!command) PollTrainer();
   } else {
     command = queue_.Pop();
   }
@@ -144,22 +144,30 @@ bool Engine::TakeCommands() {
   return !stopping_;
 }
 
+void Engine::PollTrainer() {
+  const absl::Status polled = updates_->Poll();
+  StopIfDeviceLost(polled);
+  if (polled.ok()) return;
+  LogWarn("The weight update has ended: {}", polled.ToString());
+  Publish("abort update");
+}
+
 void Engine::Step() {
   FaultPoint("generate");
-  const absl::Status done = generator_->Step(weights_->data(), lifecycle_->version());
+  const absl::Status done = generator_->Step(weights_->data(), updates_->version());
   if (!done.ok()) {
-    // But for memory that was short, the device's state is not known any more.
+    // Unless memory was short, the state of the device is unknown.
     const absl::Status end =
         absl::IsResourceExhausted(done)
             ? done
-            : WithDeviceLost(Annotate(done, "the device can compute nothing any more"));
+            : WithDeviceLost(Annotate(done, "the device cannot be used any more"));
     generator_->Fail(end);
-    EndIfLost(end);
+    StopIfDeviceLost(end);
   }
   Publish("generate");
 }
 
-void Engine::EndIfLost(const absl::Status& status) {
+void Engine::StopIfDeviceLost(const absl::Status& status) {
   if (IsDeviceLost(status) && device_lost_) device_lost_(status);
 }
 
@@ -177,22 +185,27 @@ void Engine::StopAll() {
 }
 
 void Engine::Publish(const std::string& action) {
-  EngineStatus now{lifecycle_->state(), lifecycle_->version(), generator_->load(), action};
-  std::lock_guard lock(mutex_);
+  EngineStatus now{states_.state(), updates_->version(), generator_->load(), action};
+  absl::MutexLock lock(&status_mutex_);
   status_ = std::move(now);
 }
 
 EngineStatus Engine::status() const {
-  std::lock_guard lock(mutex_);
+  absl::MutexLock lock(&status_mutex_);
   return status_;
+}
+
+EngineNumerics Engine::numerics() const {
+  const ForwardOps& ops = runner_->ops();
+  return {ops.numerics_class(), ops.kernel_set(), backend_->numerics_choices()};
 }
 
 absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink) {
   auto shared = std::make_shared<GenerationRequest>(std::move(request));
   Command command = [this, shared, sink = std::move(sink)](const absl::Status& go) {
     absl::Status status = go;
-    if (status.ok()) status = lifecycle_->AdmitRequest(shared->version);
-    shared->version = lifecycle_->version();
+    if (status.ok()) status = updates_->AdmitRequest(shared->version);
+    shared->version = updates_->version();
     if (status.ok()) status = generator_->Submit(std::move(*shared), sink);
     if (!status.ok()) sink->OnEnd(status);
     Publish("submit");
@@ -200,100 +213,46 @@ absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<Generat
   if (queue_.TryPush(command)) return absl::OkStatus();
   if (stopping_) return Stopping();
   return MakeStatus(absl::StatusCode::kResourceExhausted,
-                    "{} calls wait for this rollout already; try again later", kQueueCapacity);
+                    "{} calls are queued at this rollout; try again later", kQueueCapacity);
 }
 
-template <typename Result>
-Result Engine::Call(const char* action, std::function<Result()> work, First first) {
-  auto promise = std::make_shared<std::promise<Result>>();
-  std::future<Result> result = promise->get_future();
-  Command run = [this, action, promise, work = std::move(work)](const absl::Status& go) {
-    FaultPoint(action);
-    Result outcome = go.ok() ? work() : Result(go);
-    // The state is published first: whoever got the reply may ask for the status at once.
-    Publish(action);
-    EndIfLost(StatusOf(outcome));
-    promise->set_value(std::move(outcome));
+absl::Status Engine::RunAndWait(const char* name,
+                                Before before,
+                                std::function<absl::Status(RolloutCore&)> work) {
+  // Shared: the engine thread may still be inside set_value when the caller returns.
+  auto done = std::make_shared<std::promise<absl::Status>>();
+  std::future<absl::Status> result = done->get_future();
+  Command run = [this, name, done, work = std::move(work)](const absl::Status& go) {
+    FaultPoint(name);
+    absl::Status status = go.ok() ? work(*core_) : go;
+    // Published first: the caller may ask for the status as soon as it has its result.
+    Publish(name);
+    StopIfDeviceLost(status);
+    done->set_value(std::move(status));
   };
   Command command = run;
-  if (first != First::kNothing) {
-    command = [this, action, run, first](const absl::Status& go) {
+  if (before != Before::kNothing) {
+    command = [this, name, run, before](const absl::Status& go) {
       if (!go.ok()) return run(go);
-      const absl::Status drain = lifecycle_->Drain(generator_->has_work());
-      if (!drain.ok()) return run(drain);
-      // The gate is closed: nothing comes after these.
-      if (first == First::kAbort) generator_->Abort({});
-      Publish(action);
+      states_.CloseAdmission();
+      if (before == Before::kAbort) generator_->Abort({});
+      Publish(name);
       drained_.push_back(run);
     };
   }
-  if (!queue_.Push(std::move(command))) return Result(Stopping());
+  if (!queue_.Push(std::move(command))) return Stopping();
   return result.get();
 }
 
-absl::StatusOr<int64_t> Engine::Abort(std::vector<std::string> request_ids) {
-  return Call<absl::StatusOr<int64_t>>(
-      "abort", [&] { return generator_->Abort(request_ids); }, First::kNothing);
+absl::Status RolloutCore::Verify(int64_t version) const {
+  TANDEM_RETURN_IF_ERROR(weights.Verify(version));
+  return model.VerifyTables();
 }
 
-absl::StatusOr<int64_t> Engine::Sleep(SleepOrder order) {
+absl::StatusOr<int64_t> Sleep(Engine& engine, const SleepOrder& order) {
   TANDEM_RETURN_IF_ERROR(CheckSleepOrder(order));
-  return Call<absl::StatusOr<int64_t>>(
-      "sleep",
-      [&] {
-        auto freed = lifecycle_->Sleep(order);
-        FaultPoint("asleep");
-        return freed;
-      },
-      order.abort_running ? First::kAbort : First::kDrain);
-}
-
-absl::StatusOr<int64_t> Engine::Wake(std::vector<std::string> tags) {
-  return Call<absl::StatusOr<int64_t>>(
-      "wake", [&] { return lifecycle_->Wake(tags); }, First::kNothing);
-}
-
-absl::Status Engine::BeginUpdate(UpdateOpening opening) {
-  return Call<absl::Status>(
-      "begin update", [&] { return lifecycle_->BeginUpdate(opening); }, First::kDrain);
-}
-
-absl::Status Engine::ApplyBucket(int64_t version,
-                                 int64_t generation,
-                                 int slot,
-                                 std::vector<BucketEntry> entries) {
-  return Call<absl::Status>(
-      "apply bucket", [&] { return lifecycle_->ApplyBucket(version, generation, slot, entries); },
-      First::kNothing);
-}
-
-absl::Status Engine::CommitUpdate(int64_t version,
-                                  int64_t generation,
-                                  std::vector<Digest> digests) {
-  return Call<absl::Status>(
-      "commit update", [&] { return lifecycle_->CommitUpdate(version, generation, digests); },
-      First::kNothing);
-}
-
-absl::Status Engine::AbortUpdate(int64_t version, int64_t generation) {
-  return Call<absl::Status>(
-      "abort update", [&] { return lifecycle_->AbortUpdate(version, generation); },
-      First::kNothing);
-}
-
-absl::StatusOr<std::vector<Digest>> Engine::Digests() {
-  return Call<absl::StatusOr<std::vector<Digest>>>(
-      "digests", [&] { return lifecycle_->Digests(); }, First::kNothing);
-}
-
-absl::StatusOr<std::string> Engine::ReadTensor(std::string name, int64_t row, int64_t rows) {
-  return Call<absl::StatusOr<std::string>>(
-      "read tensor", [&] { return lifecycle_->ReadTensor(name, row, rows); }, First::kNothing);
-}
-
-absl::Status Engine::VerifyWeights(int64_t version) {
-  return Call<absl::Status>(
-      "verify weights", [&] { return lifecycle_->Verify(version); }, First::kNothing);
+  return engine.Run("sleep", order.abort_running ? Before::kAbort : Before::kDrain,
+                    [&](RolloutCore& core) { return core.memory.Sleep(order); });
 }
 
 }  // namespace tandem

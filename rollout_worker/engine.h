@@ -1,17 +1,20 @@
-// The rollout's engine: one thread that owns all device state. Everybody else enqueues.
+// The rollout's engine: one thread that owns all device state. Other threads enqueue their calls.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <absl/synchronization/mutex.h>
 
 #include "common/backend/backend.h"
 #include "common/base/bounded_queue.h"
@@ -19,7 +22,6 @@
 #include "common/device/ledger.h"
 #include "common/model_spec/model_spec.h"
 #include "common/process/threads.h"
-#include "common/text/tokenizer.h"
 #include "rollout_worker/generation/generator.h"
 #include "rollout_worker/weights/rollout_memory.h"
 
@@ -28,24 +30,23 @@ namespace tandem {
 struct EngineOptions {
   ModelSpec spec;
   std::string model_dir;
-  bool load_weights = false;  // from model_dir, else Empty until the first sync
+  bool load_weights = false;  // from model_dir; otherwise Empty until the first sync
   DType dtype = DType::kBFloat16;
-  // Where it computes; null: on the host, by `threads`.
-  std::shared_ptr<Backend> backend;
+  std::shared_ptr<Backend> backend;  // null: the host, with `threads`
   int threads = 1;
   std::vector<int> cores;  // of the threads, the engine thread's first; empty: not pinned
   GeneratorOptions generator;
   double memory_utilization = 0.5;  // share of the device for weights and KV
   int64_t device_bytes = 0;
-  int64_t kv_blocks = 0;  // 0: as PlanKvBlocks says
-  // How long Create waits where the device has no memory for what is proved at the start: that of a
-  // worker that is started again beside its trainer's pass comes when the pass ends.
+  int64_t kv_blocks = 0;  // 0: PlanKvBlocks decides
+  // How long Create waits for device memory that the start-up checks need: a worker that restarts
+  // while its trainer is in a pass gets it when the pass ends.
   absl::Duration wait_for_memory;
   Clock* clock = &RealClock();
-  // Called on the engine thread when a step failed, or a call with IsDeviceLost: the worker is to
-  // end. Maybe more than once.
+  // Called on the engine thread, perhaps more than once, when a step failed or a call returned
+  // IsDeviceLost: the worker must exit.
   std::function<void(const absl::Status&)> device_lost;
-  WeightReceiverOptions receiver;  // its ledger and transport are filled in
+  WeightUpdatesOptions updates;    // Create sets ledger, transport and resident
   std::string transport = "auto";  // weight_sync.transport
 };
 
@@ -56,92 +57,115 @@ struct EngineStatus {
   std::string last_action;
 };
 
-// Thread-safe. Blocking calls wait for their turn on the engine thread. Unavailable: stopping.
+struct EngineNumerics {
+  std::string numerics_class;
+  std::string kernel_set;
+  NumericsChoices choices;  // made by the backend when the engine was created
+};
+
+// The parts that a call on the engine thread may use.
+struct RolloutCore {
+  Generator& generator;
+  RolloutMemory& memory;
+  WeightUpdates& weights;
+  const ModelRunner& model;
+  // Whether everything that a forward pass reads besides tokens and KV is unchanged: the weights of
+  // `version`, their padding, the rope tables. Errors: WeightUpdates::Verify, VerifyTables.
+  absl::Status Verify(int64_t version) const;
+};
+
+// What happens to running requests before a call. kDrain and kAbort close admission first, so that
+// no request follows; the call itself decides whether it opens again.
+enum class Before { kNothing, kDrain, kAbort };
+
+// Thread-safe.
 class Engine {
  public:
-  // Reserves memory, maps it on a host or if weights are to be loaded, loads them then, prints the
-  // number of KV blocks, starts the thread. On a GPU an engine without weights begins with no
-  // pages: Wake takes them, those of the weights before an update begins. Errors: PlanKvBlocks,
-  // ModelRunner::Create, WeightStorage::LoadCheckpoint.
+  // Reserves memory, loads the weights if asked to, and starts the thread. Maps memory on a host or
+  // if weights are loaded; on a GPU an engine without weights maps nothing until Wake. Errors:
+  // PlanKvBlocks, ModelRunner::Create, WeightStorage::LoadCheckpoint.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
   ~Engine();
 
-  // Enqueues and returns. Whatever happens later reaches the sink; a refusal here does not.
-  // ResourceExhausted: the queue is full.
+  // Enqueues and returns; later errors reach the sink, an error returned here does not.
+  // ResourceExhausted: the queue is full. Unavailable: the engine is stopping.
   absl::Status Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
-  absl::StatusOr<int64_t> Abort(std::vector<std::string> request_ids);
-  // These drain first: the gate closes at once, running requests finish (or are aborted, where the
-  // order says so; an unknown level or tag is InvalidArgument and aborts nothing).
-  absl::StatusOr<int64_t> Sleep(SleepOrder order);
-  absl::Status BeginUpdate(UpdateOpening opening);
-  absl::StatusOr<int64_t> Wake(std::vector<std::string> tags);
-  absl::Status ApplyBucket(int64_t version,
-                           int64_t generation,
-                           int slot,
-                           std::vector<BucketEntry> entries);
-  absl::Status CommitUpdate(int64_t version, int64_t generation, std::vector<Digest> digests);
-  absl::Status AbortUpdate(int64_t version, int64_t generation);
-  absl::StatusOr<std::vector<Digest>> Digests();
-  absl::StatusOr<std::string> ReadTensor(std::string name, int64_t row, int64_t rows);
-  absl::Status VerifyWeights(int64_t version);
 
-  // What follows never waits for the engine thread.
+  // Runs `work`, which returns absl::Status or absl::StatusOr<T>, on the engine thread and waits
+  // for its result. `name` is the status's last_action and the fault point. Unavailable: the engine
+  // is stopping, and `work` did not run.
+  template <typename Work>
+  std::invoke_result_t<Work, RolloutCore&> Run(const char* name, Before before, Work work) {
+    std::optional<std::invoke_result_t<Work, RolloutCore&>> result;
+    const absl::Status status = RunAndWait(name, before, [&](RolloutCore& core) {
+      result = work(core);
+      return ToStatus(*result);
+    });
+    if (!result) return status;
+    return *std::move(result);
+  }
+
+  // These never wait for the engine thread.
   EngineStatus status() const;
+  EngineNumerics numerics() const;
   Ledger& ledger() { return ledger_; }
   const WeightLayout& layout() const { return runner_->layout(); }
-  const std::string& pair_socket() const { return pair_socket_; }
-  std::string numerics_class() const { return runner_->ops().numerics_class(); }
-  // What the device's backend decided when the engine was made.
-  NumericsChoices numerics_choices() const { return backend_->numerics_choices(); }
-  std::string kernel_set() const { return runner_->ops().kernel_set(); }
-  const std::byte* weights_address() const { return weights_->data(); }
-  const std::byte* kv_address() const { return kv_->data(); }
-  const RopeTable& rope() const { return runner_->rope(); }
+  const std::string& pair_socket() const { return updates_->pair_socket(); }
 
-  // After Shutdown.
-  const OpCounts& op_counts() const { return runner_->ops().counts(); }
-
-  // Refuses new work, fails what is open with Unavailable, joins. Idempotent.
+  // Refuses new calls, fails open requests with Unavailable, joins the thread. Idempotent.
   void Shutdown();
+  const OpCounts& op_counts() const { return runner_->ops().counts(); }  // only after Shutdown
 
  private:
-  // Runs with OK on the engine thread, or with the reason why it cannot run any more.
+  // Runs on the engine thread: with OK, or with the reason why the engine runs no calls any more.
   using Command = std::function<void(const absl::Status&)>;
+
   Engine() : queue_(kQueueCapacity) {}
   absl::Status Build(const EngineOptions& options);
+  absl::Status BuildMemory(const EngineOptions& options);
+  absl::Status BuildUpdates(const EngineOptions& options);
+  static const absl::Status& ToStatus(const absl::Status& status) { return status; }
+  template <typename T>
+  static const absl::Status& ToStatus(const absl::StatusOr<T>& result) {
+    return result.status();
+  }
+  absl::Status RunAndWait(const char* name,
+                          Before before,
+                          std::function<absl::Status(RolloutCore&)> work);
   void Loop();
-  // Executes what is queued; with nothing else to do, waits for more. False: closed.
+  // Executes queued commands; waits for one if there is nothing else to do. False: stopping.
   bool TakeCommands();
+  void PollTrainer();
   void RunDrained();
   void Step();
-  void EndIfLost(const absl::Status& status);
+  void StopIfDeviceLost(const absl::Status& status);
   void StopAll();
   void Publish(const std::string& action);
-  // What becomes of running requests before a command: they go on, finish, or are aborted. After
-  // the latter two the gate is closed.
-  enum class First { kNothing, kDrain, kAbort };
-  // Enqueues `work` and waits for its result.
-  template <typename Result>
-  Result Call(const char* action, std::function<Result()> work, First first);
 
   static constexpr size_t kQueueCapacity = 4096;
   Ledger ledger_;
   std::function<void(const absl::Status&)> device_lost_;
-  std::shared_ptr<Backend> backend_;  // outlives what it made
+  std::shared_ptr<Backend> backend_;  // outlives the objects that it made
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<WeightStorage> weights_;
   std::unique_ptr<KvCache> kv_;
-  std::unique_ptr<WeightReceiver> receiver_;
-  std::unique_ptr<Lifecycle> lifecycle_;
+  RolloutStates states_;
+  std::unique_ptr<WeightUpdates> updates_;
+  std::unique_ptr<RolloutMemory> memory_;
   std::unique_ptr<Generator> generator_;
-  std::string pair_socket_;
+  std::optional<RolloutCore> core_;
 
   BoundedQueue<Command> queue_;
-  std::vector<Command> drained_;  // wait until nothing runs; the engine thread's
+  std::vector<Command> drained_;  // run once no request is running; the engine thread's
   std::atomic<bool> stopping_{false};
-  mutable std::mutex mutex_;  // status_
-  EngineStatus status_;
+  mutable absl::Mutex status_mutex_;
+  EngineStatus status_ ABSL_GUARDED_BY(status_mutex_);
   NamedThread thread_;
 };
+
+// Drains the running requests, or aborts them if the order says so, and releases memory.
+// InvalidArgument: an unknown level or tag, and no request was ended. Otherwise
+// RolloutMemory::Sleep.
+absl::StatusOr<int64_t> Sleep(Engine& engine, const SleepOrder& order);
 
 }  // namespace tandem

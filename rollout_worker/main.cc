@@ -21,14 +21,14 @@
 namespace tandem {
 namespace {
 
-WorkerHealth HealthOf(Engine& engine) {
+WorkerHealth ReportHealth(Engine& engine) {
   const EngineStatus now = engine.status();
   WorkerHealth health;
   health.phase = RolloutStateName(now.state);
   health.version = now.version;
   health.last_action = now.last_action;
   health.ledger = engine.ledger().Snapshot();
-  health.numerics_class = engine.numerics_class();
+  health.numerics_class = engine.numerics().numerics_class;
   return health;
 }
 
@@ -67,25 +67,25 @@ absl::Status Serve(const WorkerFlags& flags,
   options.device_lost = [stop](const absl::Status& why) { stop->Raise(why); };
   TANDEM_ASSIGN_OR_RETURN(*engine, Engine::Create(options));
   service->SetReady(engine->get(), agent->worker_id());
+  const EngineNumerics numerics = (*engine)->numerics();
   TANDEM_RETURN_IF_ERROR(agent->SetTokenizerAndNumerics(
-      tokenizer->digest(),
-      {(*engine)->numerics_class(), (*engine)->kernel_set(), (*engine)->numerics_choices()}));
+      tokenizer->digest(), {numerics.numerics_class, numerics.kernel_set, numerics.choices}));
   LogInfo("serving on {}, {} compute threads {}, {} on {}", address, options.threads,
-          PinningText(options.cores), (*engine)->numerics_class(), (*engine)->kernel_set());
-  agent->StartHeartbeats([raw = engine->get()] { return HealthOf(*raw); },
+          PinningText(options.cores), numerics.numerics_class, numerics.kernel_set);
+  agent->StartHeartbeats([raw = engine->get()] { return ReportHealth(*raw); },
                          [stop](const absl::Status& end) { stop->Raise(end); });
   return stop->Wait();
 }
 
 int Run(const WorkerFlags& flags) {
   StopSignal stop;
-  RolloutService service([&stop] { stop.Raise(absl::OkStatus()); });
+  const auto service = RolloutService::Create([&stop] { stop.Raise(absl::OkStatus()); });
   std::unique_ptr<Engine> engine;
-  auto server = RpcServer::Start(flags.listen, {&service}, flags.security);
+  auto server = RpcServer::Start(flags.listen, {service->service()}, flags.security);
   absl::Status end = server.status();
   if (server.ok()) {
-    end = Serve(flags, (*server)->address(), &service, &stop, &engine);
-    // Streams end first, then the calls that carry them.
+    end = Serve(flags, (*server)->address(), service.get(), &stop, &engine);
+    // The engine first: it ends the streams that the server waits for.
     if (engine != nullptr) {
       engine->Shutdown();
       LogInfo("forward ops that ran: {}", engine->op_counts().Text());

@@ -1,16 +1,53 @@
 #include "rollout_worker/rollout_service.h"
 
+#include <atomic>
+#include <deque>
 #include <utility>
 
+#include <absl/base/thread_annotations.h>
+#include <absl/synchronization/mutex.h>
 #include <absl/time/clock.h>
+#include <grpcpp/grpcpp.h>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"
 #include "common/net/worker_codec.h"
+#include "tandem/v1/rollout.grpc.pb.h"
 
 namespace tandem {
+namespace {
+
+// One Generate call: sends events in order, as fast as the peer reads them. Filled by the engine
+// thread, emptied by gRPC's threads; keeps itself alive until gRPC is done with it. The queue is
+// bounded by the request: n samples of max_tokens tokens.
+class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
+                             public GenerationSink {
+ public:
+  static std::shared_ptr<GenerateStream> Make();
+
+  void OnTokens(const TokenDelta& delta) override;
+  void OnFinished(const Sample& sample) override;
+  void OnEnd(const absl::Status& status) override;
+  bool cancelled() const override { return cancelled_; }
+
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { cancelled_ = true; }
+  void OnDone() override;
+
+ private:
+  GenerateStream() = default;
+  void Push(v1::GenerateEvent event);
+
+  absl::Mutex events_mutex_;
+  // The first event is being written, if there is one.
+  std::deque<v1::GenerateEvent> events_ ABSL_GUARDED_BY(events_mutex_);
+  bool ended_ ABSL_GUARDED_BY(events_mutex_) = false;
+  grpc::Status status_;  // written once, before ended_
+  std::atomic<bool> cancelled_{false};
+  std::shared_ptr<GenerateStream> self_;  // until OnDone
+};
 
 std::shared_ptr<GenerateStream> GenerateStream::Make() {
   std::shared_ptr<GenerateStream> stream(new GenerateStream);
@@ -38,7 +75,7 @@ void GenerateStream::OnFinished(const Sample& sample) {
 void GenerateStream::Push(v1::GenerateEvent event) {
   const v1::GenerateEvent* first = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&events_mutex_);
     events_.push_back(std::move(event));
     if (events_.size() == 1) first = &events_.front();
   }
@@ -48,12 +85,12 @@ void GenerateStream::Push(v1::GenerateEvent event) {
 void GenerateStream::OnEnd(const absl::Status& status) {
   bool idle = false;
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&events_mutex_);
     ended_ = true;
     status_ = ToGrpcStatus(status);
     idle = events_.empty();
   }
-  // Nobody else writes or finishes: this was the engine's last call and no write is under way.
+  // OnEnd is the engine's last call, and no write is under way that could finish the stream.
   if (idle) Finish(status_);
 }
 
@@ -61,7 +98,7 @@ void GenerateStream::OnWriteDone(bool ok) {
   const v1::GenerateEvent* next = nullptr;
   bool finish = false;
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&events_mutex_);
     events_.pop_front();
     if (!ok) {
       cancelled_ = true;
@@ -82,8 +119,6 @@ void GenerateStream::OnDone() {
   const std::shared_ptr<GenerateStream> last = std::move(self_);
 }
 
-namespace {
-
 v1::RolloutState StateToProto(RolloutState state) {
   switch (state) {
     case RolloutState::kEmpty:
@@ -100,7 +135,7 @@ v1::RolloutState StateToProto(RolloutState state) {
   return v1::ROLLOUT_STATE_UNSPECIFIED;
 }
 
-GenerationRequest RequestOf(const v1::GenerateRequest& proto) {
+GenerationRequest ToRequest(const v1::GenerateRequest& proto) {
   GenerationRequest request;
   request.request_id = proto.request_id();
   request.group = proto.group();
@@ -116,11 +151,11 @@ GenerationRequest RequestOf(const v1::GenerateRequest& proto) {
   return request;
 }
 
-// The peaks in it are those since the last report.
-v1::PhaseReport Report(Engine* engine, const std::string& phase, absl::Time start) {
+// Its peaks are those since the last report.
+v1::PhaseReport Report(Engine& engine, const std::string& phase, absl::Time start) {
   const PhaseReport report{phase, absl::ToDoubleSeconds(absl::Now() - start),
-                           engine->ledger().Snapshot()};
-  engine->ledger().ResetPeaks();
+                           engine.ledger().Snapshot()};
+  engine.ledger().ResetPeaks();
   return ToProto(report);
 }
 
@@ -128,25 +163,92 @@ std::vector<std::string> Strings(const google::protobuf::RepeatedPtrField<std::s
   return {field.begin(), field.end()};
 }
 
-}  // namespace
+// Generate runs on callbacks, so that thousands of streams need no threads; the other calls are few
+// and wait in gRPC's threads.
+class GrpcRolloutService final
+    : public RolloutService,
+      public v1::RolloutService::WithCallbackMethod_Generate<v1::RolloutService::Service> {
+ public:
+  explicit GrpcRolloutService(std::function<void()> on_shutdown)
+      : on_shutdown_(std::move(on_shutdown)) {}
 
-void RolloutService::SetReady(Engine* engine, const v1::WorkerId& worker) {
-  std::lock_guard lock(mutex_);
-  engine_ = engine;
-  worker_ = worker;
-}
+  void SetReady(Engine* engine, const v1::WorkerId& worker) override {
+    absl::MutexLock lock(&ready_mutex_);
+    engine_ = engine;
+    worker_ = worker;
+  }
+  grpc::Service* service() override { return this; }
 
-absl::StatusOr<Engine*> RolloutService::ReadyEngine() const {
-  std::lock_guard lock(mutex_);
+  grpc::ServerWriteReactor<v1::GenerateEvent>* Generate(
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override;
+  grpc::Status Abort(grpc::ServerContext* context,
+                     const v1::AbortRequest* request,
+                     v1::AbortResponse* response) override;
+  grpc::Status Sleep(grpc::ServerContext* context,
+                     const v1::SleepRequest* request,
+                     v1::SleepResponse* response) override;
+  grpc::Status Wake(grpc::ServerContext* context,
+                    const v1::WakeRequest* request,
+                    v1::WakeResponse* response) override;
+  grpc::Status BeginUpdate(grpc::ServerContext* context,
+                           const v1::BeginUpdateRequest* request,
+                           v1::BeginUpdateResponse* response) override;
+  grpc::Status ApplyBucket(grpc::ServerContext* context,
+                           const v1::ApplyBucketRequest* request,
+                           v1::ApplyBucketResponse* response) override;
+  grpc::Status CommitUpdate(grpc::ServerContext* context,
+                            const v1::CommitUpdateRequest* request,
+                            v1::CommitUpdateResponse* response) override;
+  grpc::Status AbortUpdate(grpc::ServerContext* context,
+                           const v1::AbortUpdateRequest* request,
+                           v1::AbortUpdateResponse* response) override;
+  grpc::Status GetDigests(grpc::ServerContext* context,
+                          const v1::GetDigestsRequest* request,
+                          v1::GetDigestsResponse* response) override;
+  grpc::Status ReadTensor(grpc::ServerContext* context,
+                          const v1::ReadTensorRequest* request,
+                          v1::ReadTensorResponse* response) override;
+  grpc::Status VerifyWeights(grpc::ServerContext* context,
+                             const v1::VerifyWeightsRequest* request,
+                             v1::VerifyWeightsResponse* response) override;
+  grpc::Status GetStatus(grpc::ServerContext* context,
+                         const v1::RolloutStatusRequest* request,
+                         v1::RolloutStatusResponse* response) override;
+  grpc::Status Shutdown(grpc::ServerContext* context,
+                        const v1::RolloutShutdownRequest* request,
+                        v1::RolloutShutdownResponse* response) override;
+
+ private:
+  // Unavailable before SetReady.
+  absl::StatusOr<Engine*> ReadyEngine() const;
+  // Aborted if the caller means another incarnation.
+  absl::StatusOr<Engine*> EngineFor(int64_t incarnation) const;
+  // Adds worker, phase and last action to an error.
+  grpc::Status Reply(absl::Status status) const;
+  // Replies with what `call` (absl::Status (Engine&)) returns for the incarnation that is meant.
+  template <typename Call>
+  grpc::Status Answer(int64_t incarnation, const Call& call) const {
+    const auto engine = EngineFor(incarnation);
+    return Reply(engine.ok() ? call(**engine) : engine.status());
+  }
+
+  const std::function<void()> on_shutdown_;
+  mutable absl::Mutex ready_mutex_;
+  Engine* engine_ ABSL_GUARDED_BY(ready_mutex_) = nullptr;
+  v1::WorkerId worker_ ABSL_GUARDED_BY(ready_mutex_);
+};
+
+absl::StatusOr<Engine*> GrpcRolloutService::ReadyEngine() const {
+  absl::MutexLock lock(&ready_mutex_);
   if (engine_ == nullptr) {
     return absl::UnavailableError("this rollout worker is starting; try again in a moment");
   }
   return engine_;
 }
 
-absl::StatusOr<Engine*> RolloutService::EngineFor(int64_t incarnation) const {
+absl::StatusOr<Engine*> GrpcRolloutService::EngineFor(int64_t incarnation) const {
   TANDEM_ASSIGN_OR_RETURN(Engine * engine, ReadyEngine());
-  std::lock_guard lock(mutex_);
+  absl::MutexLock lock(&ready_mutex_);
   if (incarnation != worker_.incarnation()) {
     return MakeStatus(absl::StatusCode::kAborted,
                       "the call is for incarnation {} of rollout {}, this is incarnation {}",
@@ -155,11 +257,11 @@ absl::StatusOr<Engine*> RolloutService::EngineFor(int64_t incarnation) const {
   return engine;
 }
 
-grpc::Status RolloutService::Reply(absl::Status status) const {
+grpc::Status GrpcRolloutService::Reply(absl::Status status) const {
   if (status.ok()) return grpc::Status::OK;
   v1::ErrorInfo info;
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&ready_mutex_);
     *info.mutable_worker() = worker_;
     if (engine_ != nullptr) {
       const EngineStatus now = engine_->status();
@@ -171,170 +273,183 @@ grpc::Status RolloutService::Reply(absl::Status status) const {
   return ToGrpcStatus(status);
 }
 
-grpc::ServerWriteReactor<v1::GenerateEvent>* RolloutService::Generate(
+grpc::ServerWriteReactor<v1::GenerateEvent>* GrpcRolloutService::Generate(
     grpc::CallbackServerContext* /*context*/, const v1::GenerateRequest* request) {
   const std::shared_ptr<GenerateStream> stream = GenerateStream::Make();
   const auto engine = EngineFor(request->incarnation());
   absl::Status status = engine.status();
   if (status.ok()) {
     SetLogStep(request->step());
-    status = (*engine)->Generate(RequestOf(*request), stream);
+    status = (*engine)->Generate(ToRequest(*request), stream);
   }
   if (!status.ok()) stream->OnEnd(status);
   return stream.get();
 }
 
-grpc::Status RolloutService::Abort(grpc::ServerContext* /*context*/,
-                                   const v1::AbortRequest* request,
-                                   v1::AbortResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  const auto aborted = (*engine)->Abort(Strings(request->request_ids()));
-  if (aborted.ok()) response->set_aborted(*aborted);
-  return Reply(aborted.status());
+grpc::Status GrpcRolloutService::Abort(grpc::ServerContext* /*context*/,
+                                       const v1::AbortRequest* request,
+                                       v1::AbortResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    const std::vector<std::string> ids = Strings(request->request_ids());
+    TANDEM_ASSIGN_OR_RETURN(const int64_t aborted,
+                            engine.Run("abort", Before::kNothing, [&](RolloutCore& core) {
+                              return absl::StatusOr<int64_t>(core.generator.Abort(ids));
+                            }));
+    response->set_aborted(aborted);
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status RolloutService::Sleep(grpc::ServerContext* /*context*/,
-                                   const v1::SleepRequest* request,
-                                   v1::SleepResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  SetLogStep(request->step());
-  const absl::Time start = absl::Now();
-  *response->mutable_generate() = Report(*engine, "generate", start);
-  SleepOrder order;
-  order.level = request->level();
-  order.tags = Strings(request->tags());
-  order.drain_only = request->drain_only();
-  order.abort_running = request->abort_running();
-  const auto freed = (*engine)->Sleep(std::move(order));
-  if (!freed.ok()) return Reply(freed.status());
-  response->set_freed_bytes(*freed);
-  *response->mutable_report() = Report(*engine, "sleep", start);
-  return grpc::Status::OK;
+grpc::Status GrpcRolloutService::Sleep(grpc::ServerContext* /*context*/,
+                                       const v1::SleepRequest* request,
+                                       v1::SleepResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    SetLogStep(request->step());
+    const absl::Time start = absl::Now();
+    *response->mutable_generate() = Report(engine, "generate", start);
+    const SleepOrder order = {.level = request->level(),
+                              .tags = Strings(request->tags()),
+                              .drain_only = request->drain_only(),
+                              .abort_running = request->abort_running()};
+    TANDEM_ASSIGN_OR_RETURN(const int64_t freed, tandem::Sleep(engine, order));
+    response->set_freed_bytes(freed);
+    *response->mutable_report() = Report(engine, "sleep", start);
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status RolloutService::Wake(grpc::ServerContext* /*context*/,
-                                  const v1::WakeRequest* request,
-                                  v1::WakeResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  SetLogStep(request->step());
-  const absl::Time start = absl::Now();
-  const auto taken = (*engine)->Wake(Strings(request->tags()));
-  if (!taken.ok()) return Reply(taken.status());
-  response->set_taken_bytes(*taken);
-  *response->mutable_report() = Report(*engine, "wake", start);
-  return grpc::Status::OK;
+grpc::Status GrpcRolloutService::Wake(grpc::ServerContext* /*context*/,
+                                      const v1::WakeRequest* request,
+                                      v1::WakeResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    SetLogStep(request->step());
+    const absl::Time start = absl::Now();
+    const std::vector<std::string> tags = Strings(request->tags());
+    TANDEM_ASSIGN_OR_RETURN(const int64_t mapped,
+                            engine.Run("wake", Before::kNothing,
+                                       [&](RolloutCore& core) { return core.memory.Wake(tags); }));
+    response->set_taken_bytes(mapped);
+    *response->mutable_report() = Report(engine, "wake", start);
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status RolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
-                                         const v1::BeginUpdateRequest* request,
-                                         v1::BeginUpdateResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  SetLogStep(request->step());
-  auto manifest = FromProto(request->manifest());
-  if (!manifest.ok()) return Reply(manifest.status());
-  UpdateOpening opening;
-  opening.version = request->version();
-  opening.generation = request->generation();
-  opening.slots = {request->slot_bytes(), request->slots(), request->direct()};
-  opening.manifest = *std::move(manifest);
-  opening.scramble = request->scramble();
-  opening.scope = request->adapters() ? UpdateScope::kAdapters : UpdateScope::kWhole;
-  response->set_pair_socket((*engine)->pair_socket());
-  return Reply((*engine)->BeginUpdate(std::move(opening)));
+grpc::Status GrpcRolloutService::BeginUpdate(grpc::ServerContext* /*context*/,
+                                             const v1::BeginUpdateRequest* request,
+                                             v1::BeginUpdateResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    SetLogStep(request->step());
+    UpdateRequest update;
+    TANDEM_ASSIGN_OR_RETURN(update.manifest, FromProto(request->manifest()));
+    update.id = {request->version(), request->generation()};
+    update.slots = {request->slot_bytes(), request->slots(), request->direct()};
+    update.scramble = request->scramble();
+    update.scope = request->adapters() ? UpdateScope::kAdapters : UpdateScope::kWhole;
+    response->set_pair_socket(engine.pair_socket());
+    return engine.Run("begin update", Before::kDrain,
+                      [&](RolloutCore& core) { return core.weights.Begin(update); });
+  });
 }
 
-grpc::Status RolloutService::ApplyBucket(grpc::ServerContext* /*context*/,
-                                         const v1::ApplyBucketRequest* request,
-                                         v1::ApplyBucketResponse* /*response*/) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  return Reply((*engine)->ApplyBucket(request->version(), request->generation(), request->slot(),
-                                      FromProto(request->entries())));
+grpc::Status GrpcRolloutService::ApplyBucket(grpc::ServerContext* /*context*/,
+                                             const v1::ApplyBucketRequest* request,
+                                             v1::ApplyBucketResponse* /*response*/) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    const UpdateId id = {request->version(), request->generation()};
+    const std::vector<BucketEntry> entries = FromProto(request->entries());
+    return engine.Run("apply bucket", Before::kNothing, [&](RolloutCore& core) {
+      return core.weights.Apply(id, request->slot(), entries);
+    });
+  });
 }
 
-grpc::Status RolloutService::CommitUpdate(grpc::ServerContext* /*context*/,
-                                          const v1::CommitUpdateRequest* request,
-                                          v1::CommitUpdateResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  const absl::Time start = absl::Now();
-  auto digests = FromProto(request->digests());
-  if (!digests.ok()) return Reply(digests.status());
-  const absl::Status status =
-      (*engine)->CommitUpdate(request->version(), request->generation(), *std::move(digests));
-  if (!status.ok()) return Reply(status);
-  response->set_version(request->version());
-  *response->mutable_report() = Report(*engine, "update", start);
-  return grpc::Status::OK;
+grpc::Status GrpcRolloutService::CommitUpdate(grpc::ServerContext* /*context*/,
+                                              const v1::CommitUpdateRequest* request,
+                                              v1::CommitUpdateResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    const absl::Time start = absl::Now();
+    const UpdateId id = {request->version(), request->generation()};
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, FromProto(request->digests()));
+    TANDEM_RETURN_IF_ERROR(engine.Run("commit update", Before::kNothing, [&](RolloutCore& core) {
+      return core.weights.Commit(id, digests);
+    }));
+    response->set_version(request->version());
+    *response->mutable_report() = Report(engine, "update", start);
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status RolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
-                                         const v1::AbortUpdateRequest* request,
-                                         v1::AbortUpdateResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  const EngineStatus before = (*engine)->status();
-  if (before.state == RolloutState::kUpdating) {
-    LogWarn("the open update is given up: {}", request->reason());
-  }
-  const absl::Status status = (*engine)->AbortUpdate(request->version(), request->generation());
-  const EngineStatus now = (*engine)->status();
-  response->set_state(StateToProto(now.state));
-  response->set_version(now.version);
-  return Reply(status);
+grpc::Status GrpcRolloutService::AbortUpdate(grpc::ServerContext* /*context*/,
+                                             const v1::AbortUpdateRequest* request,
+                                             v1::AbortUpdateResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    if (engine.status().state == RolloutState::kUpdating) {
+      LogWarn("The trainer aborts the open weight update: {}", request->reason());
+    }
+    const UpdateId id = {request->version(), request->generation()};
+    const absl::Status aborted =
+        engine.Run("abort update", Before::kNothing, [&](RolloutCore& core) {
+          core.weights.Abort(id);
+          return absl::OkStatus();
+        });
+    const EngineStatus now = engine.status();
+    response->set_state(StateToProto(now.state));
+    response->set_version(now.version);
+    return aborted;
+  });
 }
 
-grpc::Status RolloutService::GetDigests(grpc::ServerContext* /*context*/,
-                                        const v1::GetDigestsRequest* request,
-                                        v1::GetDigestsResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  const auto digests = (*engine)->Digests();
-  if (!digests.ok()) return Reply(digests.status());
-  response->set_version((*engine)->status().version);
-  ToProto(ManifestOf((*engine)->layout()), response->mutable_manifest());
-  ToProto(*digests, response->mutable_digests());
-  return grpc::Status::OK;
+grpc::Status GrpcRolloutService::GetDigests(grpc::ServerContext* /*context*/,
+                                            const v1::GetDigestsRequest* request,
+                                            v1::GetDigestsResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests,
+                            engine.Run("digests", Before::kNothing,
+                                       [](RolloutCore& core) { return core.weights.Digests(); }));
+    response->set_version(engine.status().version);
+    ToProto(ManifestOf(engine.layout()), response->mutable_manifest());
+    ToProto(digests, response->mutable_digests());
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status RolloutService::ReadTensor(grpc::ServerContext* /*context*/,
-                                        const v1::ReadTensorRequest* request,
-                                        v1::ReadTensorResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  auto data = (*engine)->ReadTensor(request->name(), request->row(), request->rows());
-  if (!data.ok()) return Reply(data.status());
-  response->set_dtype(DTypeName((*engine)->layout().dtype()));
-  response->set_data(*std::move(data));
-  return grpc::Status::OK;
+grpc::Status GrpcRolloutService::ReadTensor(grpc::ServerContext* /*context*/,
+                                            const v1::ReadTensorRequest* request,
+                                            v1::ReadTensorResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(*response->mutable_data(),
+                            engine.Run("read tensor", Before::kNothing, [&](RolloutCore& core) {
+                              return core.weights.ReadRows(request->name(), request->row(),
+                                                           request->rows());
+                            }));
+    response->set_dtype(DTypeName(engine.layout().dtype()));
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status RolloutService::VerifyWeights(grpc::ServerContext* /*context*/,
-                                           const v1::VerifyWeightsRequest* request,
-                                           v1::VerifyWeightsResponse* response) {
-  const auto engine = EngineFor(request->incarnation());
-  if (!engine.ok()) return Reply(engine.status());
-  SetLogStep(request->step());
-  const absl::Time start = absl::Now();
-  const absl::Status verified = (*engine)->VerifyWeights(request->version());
-  if (!verified.ok()) return Reply(verified);
-  response->set_tensors(std::ssize((*engine)->layout().places()));
-  *response->mutable_report() = Report(*engine, "verify", start);
-  return grpc::Status::OK;
+grpc::Status GrpcRolloutService::VerifyWeights(grpc::ServerContext* /*context*/,
+                                               const v1::VerifyWeightsRequest* request,
+                                               v1::VerifyWeightsResponse* response) {
+  return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
+    SetLogStep(request->step());
+    const absl::Time start = absl::Now();
+    TANDEM_RETURN_IF_ERROR(engine.Run("verify weights", Before::kNothing, [&](RolloutCore& core) {
+      return core.Verify(request->version());
+    }));
+    response->set_tensors(std::ssize(engine.layout().places()));
+    *response->mutable_report() = Report(engine, "verify", start);
+    return absl::OkStatus();
+  });
 }
 
-grpc::Status RolloutService::GetStatus(grpc::ServerContext* /*context*/,
-                                       const v1::RolloutStatusRequest* /*request*/,
-                                       v1::RolloutStatusResponse* response) {
+grpc::Status GrpcRolloutService::GetStatus(grpc::ServerContext* /*context*/,
+                                           const v1::RolloutStatusRequest* /*request*/,
+                                           v1::RolloutStatusResponse* response) {
   const auto engine = ReadyEngine();
   if (!engine.ok()) return Reply(engine.status());
   const EngineStatus now = (*engine)->status();
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&ready_mutex_);
     *response->mutable_worker() = worker_;
   }
   response->set_state(StateToProto(now.state));
@@ -351,11 +466,17 @@ grpc::Status RolloutService::GetStatus(grpc::ServerContext* /*context*/,
   return grpc::Status::OK;
 }
 
-grpc::Status RolloutService::Shutdown(grpc::ServerContext* /*context*/,
-                                      const v1::RolloutShutdownRequest* /*request*/,
-                                      v1::RolloutShutdownResponse* /*response*/) {
+grpc::Status GrpcRolloutService::Shutdown(grpc::ServerContext* /*context*/,
+                                          const v1::RolloutShutdownRequest* /*request*/,
+                                          v1::RolloutShutdownResponse* /*response*/) {
   on_shutdown_();
   return grpc::Status::OK;
+}
+
+}  // namespace
+
+std::unique_ptr<RolloutService> RolloutService::Create(std::function<void()> on_shutdown) {
+  return std::make_unique<GrpcRolloutService>(std::move(on_shutdown));
 }
 
 }  // namespace tandem

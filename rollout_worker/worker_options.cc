@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether this GPU's rollout was started again, maybe beside its trainer's pass: there is little
-// memory then until the pass ends, and none for weights before those that it serves are sent to it.
-bool MayBeBesidePass(const v1::RegisterResponse& registration) {
+// Whether a GPU's rollout restarts, perhaps while its trainer is in a pass: until the pass ends
+// there is little memory, and none for weights before the controller wakes the rollout for a sync.
+bool MayRestartDuringPass(const v1::RegisterResponse& registration) {
   return registration.config().trainer().device() == "cuda" && registration.incarnation() > 1;
 }
 
@@ -60,10 +60,10 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   }
   TANDEM_ASSIGN_OR_RETURN(options.spec, WithAdapters(options.spec, LoraOptionsOf(config)));
   options.model_dir = config.model().path();
-  const bool beside = MayBeBesidePass(registration);
-  options.load_weights = !beside && rollout.load_format() != "dummy";
-  // No call to a trainer takes longer.
-  if (beside) options.wait_for_memory = absl::Seconds(config.cluster().rpc_timeout_seconds());
+  const bool restarted = MayRestartDuringPass(registration);
+  options.load_weights = !restarted && rollout.load_format() != "dummy";
+  // A trainer's pass lasts no longer than the call that runs it.
+  if (restarted) options.wait_for_memory = absl::Seconds(config.cluster().rpc_timeout_seconds());
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
   options.threads = std::max<int>(1, registration.compute_threads());
   options.memory_utilization = rollout.gpu_memory_utilization();
@@ -82,7 +82,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   }
   options.generator.tokenizer = std::move(tokenizer);
   options.transport = config.weight_sync().transport();
-  options.receiver.pair_socket = PairSocketPath(listen, registration.run_dir(), rank);
+  options.updates.pair_socket = PairSocketPath(listen, registration.run_dir(), rank);
   return options;
 }
 

@@ -1,4 +1,5 @@
-// From the controller's reply to the engine's options. Pure but for reading the model's config.
+// Converts the controller's reply to the engine's options. Pure except for reading the model's
+// config.
 #pragma once
 
 #include <memory>
@@ -12,9 +13,9 @@
 
 namespace tandem {
 
-// The path of the Unix socket that the paired trainer passes its slots through: beside `listen` if
-// that is a Unix socket, else in the run directory; in the system's temporary directory if that
-// path is too long for a socket.
+// The path of the Unix socket that the paired trainer passes its slots through: in the directory of
+// `listen` if that is a Unix socket, else in the run directory; in the system's temporary directory
+// if that path is too long for a socket.
 std::string PairSocketPath(const std::string& listen, const std::string& run_dir, int rank);
 
 // Errors: those of LoadModelSpec; FailedPrecondition: `tokenizer` is not the controller's;

@@ -118,7 +118,7 @@ int64_t AvailableMemoryBytes() {
 
 int64_t CpuDeviceMemoryBytes(int pairs) { return MemoryLimitBytes() / std::max(1, pairs); }
 
-void FaultFlip(Device* device, const char* point, void* byte) {
+void InjectBitFlip(Device* device, const char* point, void* byte) {
   if (!FaultFlips(point)) return;
   unsigned char held = 0;
   device->Copy(&held, byte, 1);

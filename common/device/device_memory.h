@@ -31,6 +31,6 @@ int64_t CpuDeviceMemoryBytes(int pairs);
 // Flips the lowest bit of the byte at `byte`, which `device` can copy from and to, if FaultFlips
 // says so of `point`; waits for the device then, and ends the process if that fails. Without the
 // variable it costs one comparison.
-void FaultFlip(Device* device, const char* point, void* byte);
+void InjectBitFlip(Device* device, const char* point, void* byte);
 
 }  // namespace tandem

@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<FileRegion>> FileRegion::Create(const std::string
 FileRegion::FileRegion(std::string tag, UniqueFd fd, std::byte* data, int64_t bytes, Ledger* ledger)
     : tag_(std::move(tag)), fd_(std::move(fd)), data_(data), bytes_(bytes), ledger_(ledger) {
   if (ledger_ == nullptr) return;
-  ledger_->AddRegion(this, tag_, Location::kFile, bytes_, [this] { return HeldBytes(); });
+  ledger_->AddRegion(this, tag_, Location::kFile, bytes_, [this] { return BytesInUse(); });
 }
 
 FileRegion::~FileRegion() {
@@ -97,7 +97,7 @@ void FileRegion::WillNeed(int64_t offset, int64_t bytes) {
   posix_fadvise(fd_.get(), offset, bytes, POSIX_FADV_WILLNEED);
 }
 
-int64_t FileRegion::HeldBytes() const {
+int64_t FileRegion::BytesInUse() const {
   // /proc/self/pagemap: bit 63 of a page's entry says that the process maps it. Bit 62 of a file's
   // page, which is never in swap, that the system is moving it elsewhere in memory at this moment.
   const int64_t page = sysconf(_SC_PAGESIZE);

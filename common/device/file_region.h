@@ -39,7 +39,7 @@ class FileRegion {
   // Asks the system to read the range ahead.
   void WillNeed(int64_t offset, int64_t bytes);
   // Bytes of the range that this process holds now, from the system.
-  int64_t HeldBytes() const;
+  int64_t BytesInUse() const;
 
  private:
   FileRegion(std::string tag, UniqueFd fd, std::byte* data, int64_t bytes, Ledger* ledger);

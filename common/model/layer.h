@@ -1,5 +1,5 @@
 // The two halves of a decoder layer as seams: a mixer moves information between tokens, a channel
-// op works on each token alone. layer_registry.h chooses them by model type.
+// op works on each token alone. The registry below chooses them by model type.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// InvalidArgument: slots that no producer makes.
+// InvalidArgument: a shape that no producer creates.
 absl::Status CheckShape(const SlotShape& shape);
 
 class HostSlots final : public SlotMemory {
@@ -21,7 +21,7 @@ class HostSlots final : public SlotMemory {
                                                            Ledger* ledger,
                                                            Location location);
   static std::unique_ptr<HostSlots> Over(const ShardMemory& shard, int slots);
-  // InvalidArgument: fewer bytes, or not sealed. WeightTransport::Open says the rest.
+  // InvalidArgument: fewer bytes, or not sealed. Otherwise as WeightTransport::Open.
   static absl::StatusOr<std::unique_ptr<HostSlots>> Map(PassedSlots passed,
                                                         Ledger* ledger,
                                                         SharedRegion::Access access);
@@ -32,12 +32,12 @@ class HostSlots final : public SlotMemory {
   int64_t bytes() const override { return own_ == nullptr ? 0 : shape_.bytes(); }
   SlotHandle handle() const override { return {.fd = fd_}; }
 
-  absl::Status BeginFill(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) override;
   absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
-  absl::Status BeginRead(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }

@@ -1,4 +1,4 @@
-// What an update carries: every tensor by HF name, dtype and HF shape.
+// The tensors of a weight update by HF name, dtype and HF shape, and how they are cut into buckets.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,19 @@ struct ManifestTensor {
 using Manifest = std::vector<ManifestTensor>;
 
 int64_t ManifestBytes(const Manifest& manifest);
-// What an update carries: everything, or A and B of adapters that are not merged, where the base
-// stays as it is.
+// Names an update. Generations grow with every update of a pair, also when the trainer restarts.
+struct UpdateId {
+  int64_t version = 0;
+  int64_t generation = 0;
+  friend bool operator==(const UpdateId&, const UpdateId&) = default;
+};
+
+// The tensors of an update: all, or A and B of separate adapters, whose base stays as it is.
 enum class UpdateScope { kWhole, kAdapters };
 
 // The part of layout.places() that an update of this scope carries.
 std::span<const TensorPlace> PlacesOf(const WeightLayout& layout, UpdateScope scope);
-// What of it `layout` holds, in its order.
+// The manifest of these places, in the layout's order.
 Manifest ManifestOf(const WeightLayout& layout, UpdateScope scope = UpdateScope::kWhole);
 // The place of every tensor, in manifest order. InvalidArgument counts and names what is missing,
 // unexpected, doubled, or of another dtype or shape. The result points into `layout`.

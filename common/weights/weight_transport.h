@@ -1,5 +1,5 @@
-// The ways that payload crosses between the two processes of a pair, behind one interface: shared
-// memory of the host, or what a GPU's driver lets another process open.
+// The memory through which the payload of a weight update crosses from trainer to rollout, and the
+// ways to share it between the two processes: shared memory of the host, or a GPU driver's handles.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,76 @@
 
 #include "common/device/ledger.h"
 #include "common/process/local_socket.h"
-#include "common/weights/slot_memory.h"
+#include "common/types/ledger_snapshot.h"
 
 namespace tandem {
 
-// A shard that the rollout may read where it lies.
+struct PeerConnection;  // common/weights/peer_connection.h
+
+// Direct: every slot is all of the memory, and `slots` is only the number of buckets that may be
+// under way at once.
+struct SlotShape {
+  int64_t slot_bytes = 0;
+  int slots = 0;
+  bool direct = false;
+  int64_t bytes() const { return direct ? slot_bytes : slot_bytes * slots; }
+  friend bool operator==(const SlotShape&, const SlotShape&) = default;
+};
+
+// By this the consumer opens the memory: a descriptor of shared memory, or handles of the GPU's
+// driver, serialised by the transport that created them.
+struct SlotHandle {
+  enum class Kind : int64_t { kSharedMemory = 0, kCudaIpc = 1 };
+  Kind kind = Kind::kSharedMemory;
+  std::string payload;
+  int fd = -1;  // the memory's own
+};
+
+// One end's mapping of the memory through which the payload of an update crosses: slots that rows
+// are copied into, or the trainer's shard itself ("direct"), where nothing is copied. It never
+// holds control words. Unmapped when destroyed. Not thread-safe.
+//
+// On a GPU the calls order the device's work: rows copied before EndFill are visible to work that
+// the consumer submits after BeginRead, and rows read before EndRead have been read when the
+// producer fills the slot after BeginFill. The RPCs of an Apply carry the order from one host
+// thread to the other. No stream ever waits for the other process, which may die first: BeginFill
+// and BeginRead wait on the host and watch the connection meanwhile. Unavailable: the process at
+// its other end has died. DeadlineExceeded: its device took longer than the connection's timeout.
+class SlotMemory {
+ public:
+  virtual ~SlotMemory() = default;
+  SlotMemory(const SlotMemory&) = delete;
+  SlotMemory& operator=(const SlotMemory&) = delete;
+
+  const SlotShape& shape() const { return shape_; }
+  int slots() const { return shape_.slots; }
+  virtual std::byte* slot(int index) const = 0;
+  // Of slot(): kHost only if the device is no host (StorageOps).
+  virtual Location location() const { return Location::kDevice; }
+  // Memory held for the slots alone; 0 if they are the trainer's shard.
+  virtual int64_t bytes() const = 0;
+  // The consumer keeps it open from update to update, so the producer must not free it between two
+  // of them. True at both ends.
+  virtual bool persistent() const { return false; }
+  // Whether the producer may free it only after the consumer has closed it.
+  virtual bool must_be_closed() const { return false; }
+  virtual SlotHandle handle() const = 0;
+
+  // The producer's. Copy copies the trainer's rows to a place inside a slot; EndFill's `bytes` is
+  // the filled size of the slot.
+  virtual absl::Status BeginFill(int index, const PeerConnection& connection) = 0;
+  virtual absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) = 0;
+  virtual absl::Status EndFill(int index, int64_t bytes) = 0;
+  // The consumer's.
+  virtual absl::Status BeginRead(int index, const PeerConnection& connection) = 0;
+  virtual absl::Status EndRead(int index) = 0;
+
+ protected:
+  explicit SlotMemory(const SlotShape& shape) : shape_(shape) {}
+  const SlotShape shape_;
+};
+
+// A trainer's shard that the rollout may read in place.
 struct ShardMemory {
   std::byte* data = nullptr;
   int64_t bytes = 0;
@@ -24,7 +89,7 @@ struct ShardMemory {
 
 enum class SlotLife { kOneUpdate, kManyUpdates };
 
-// What came over the pair's socket.
+// The slots as they arrived over the pair's socket.
 struct PassedSlots {
   SlotHandle handle;  // its `fd` is not set
   UniqueFd fd;
@@ -44,29 +109,27 @@ class WeightTransport {
   // Direct, over `shard`, which outlives it; only where can_share().
   virtual absl::StatusOr<std::unique_ptr<SlotMemory>> Over(const ShardMemory& shard, int slots) = 0;
   virtual bool can_share() const = 0;
-  // Whether a rollout may turn out to be unable to open what this makes: an update then asks before
-  // anything is gathered.
+  // Whether the rollout may turn out to be unable to open the slots: an update then tries that
+  // before it gathers any tensor.
   virtual bool unproven() const = 0;
-  // Whether, after an update that failed with `why` before anything was gathered, another one would
-  // go another way.
+  // After an update that failed with `why` before a tensor was gathered: true if the next one will
+  // use another kind of memory.
   virtual bool FallBack(const absl::Status& why) = 0;
   virtual void Proven() = 0;
 
-  // The consumer's. `ledger` may be null: SharedRegion::MapForeign. InvalidArgument: not what the
-  // shape says, or a kind that this device does not have. Unimplemented: the system refuses to open
-  // it, and another way might do.
+  // The consumer's. `ledger` may be null: SharedRegion::MapForeign. InvalidArgument: not of
+  // this shape, or a kind that this device does not have. Unimplemented: the system refuses to open
+  // it, and another kind might work.
   virtual absl::StatusOr<std::unique_ptr<SlotMemory>> Open(PassedSlots passed, Ledger* ledger) = 0;
-  // Closes what is kept open between updates: the producer is gone.
+  // Closes persistent slots: the producer has died.
   virtual void Forget() = 0;
 };
 
 // Shared memory between workers on CPUs: one object without state, for all threads.
 WeightTransport* HostTransport();
 
-// Which way the slots of an update are shared between the two processes of a pair.
-
-// What weight_sync.transport comes to for workers on a CPU, as a line for the log: what was chosen
-// and why. FailedPrecondition: a transport that this device does not have.
+// A line for the log: which transport weight_sync.transport selects for workers on a CPU, and why.
+// FailedPrecondition: a transport that this device does not have.
 absl::StatusOr<std::string> ChooseTransport(const std::string& key);
 
 struct CudaTransportChoice {

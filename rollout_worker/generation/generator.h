@@ -1,4 +1,4 @@
-// Whether a sample may go on from what was generated of it in earlier rounds.
+// Serves generation requests on the engine thread: schedule, forward, sample, commit.
 #pragma once
 
 #include <cstddef>
@@ -20,50 +20,50 @@
 
 namespace tandem {
 
+// Decides whether a sample may continue from the tokens of earlier rounds.
 struct ContinuationRules {
-  int64_t vocab_limit = 1;  // ids at or above are no tokens, even where the model has rows for them
-  int64_t max_tokens = 1;   // of the whole response
-  int64_t version = -1;     // weights that are served; -1: not known, not compared
-  bool log_probs = true;    // come with the tokens that follow
+  int64_t vocab_limit = 1;  // ids at or above are no tokens, even if the model has rows for them
+  int64_t max_tokens = 1;   // of the complete response
+  int64_t version = -1;     // of the served weights; -1: unknown, not compared
+  bool log_probs = true;    // whether the new tokens get log-probs
 };
 
-// InvalidArgument says what does not fit and what to do: arrays of unequal lengths, log-probs where
-// there are none to follow (or the other way round), an id that is no token, versions that fall or
-// are above the one served, nothing left to generate, a negative limit.
+// InvalidArgument names the problem and the remedy: arrays of unequal lengths, log-probs although
+// the new tokens get none (or the other way round), an id that is no token, versions that decrease
+// or exceed the served one, no token left to generate, a negative limit.
 absl::Status CheckContinuation(const Continuation& continuation, const ContinuationRules& rules);
 
-// Serves generation requests on the engine thread: Schedule, Forward, Sample, Commit.
 struct GenerationRequest {
   std::string request_id;
   int64_t group = 0;     // echoed in the samples
-  int64_t version = -1;  // weight version that must sample; -1: whatever is served
+  int64_t version = -1;  // required weight version; -1: any
   std::vector<int32_t> prompt;
   std::vector<uint64_t> sample_ids;     // one per sample wanted
-  SamplingParams params;                // max_tokens counts those that a sample comes with
+  SamplingParams params;                // max_tokens includes the tokens of `continued`
   std::vector<Continuation> continued;  // empty, or one per sample id
   bool stream_tokens = false;           // OnTokens is called
   bool log_probs = false;  // with every token, also if GeneratorOptions::log_probs is false
 };
 
-// What one step added to one sample.
+// The token that one step added to one sample.
 struct TokenDelta {
   int64_t index = 0;
   int32_t token = 0;
   std::optional<float> log_prob;
   int64_t version = 0;
-  std::string text;  // whole characters; never retracted
+  std::string text;  // complete characters; never retracted
 };
 
-// Where a request's results go. Called by the engine thread, which must not be kept waiting.
+// Receives a request's results. Called by the engine thread, so it must not block.
 class GenerationSink {
  public:
   virtual ~GenerationSink() = default;
   virtual void OnTokens(const TokenDelta& delta) = 0;
-  // A whole sample, with all its tokens so far, in the order they finish.
+  // A sample with all its tokens, in the order in which samples finish.
   virtual void OnFinished(const Sample& sample) = 0;
   // The last call. Not OK: the request was refused, or the engine stops.
   virtual void OnEnd(const absl::Status& status) = 0;
-  // Nobody listens any more: the samples are dropped at the next step. Any thread may have set it.
+  // The caller has gone: the samples are dropped at the next step. Any thread may set it.
   virtual bool cancelled() const = 0;
 };
 
@@ -72,7 +72,7 @@ struct GeneratorOptions {
   int64_t max_model_len = 1;  // tokens, prompt and response
   int64_t vocab_limit = 1;    // ids at or above are refused
   std::vector<int32_t> eos_token_ids;
-  bool log_probs = true;  // with every token; else samples have none unless their request asks
+  bool log_probs = true;  // with every token; false: only for requests that ask for them
   std::shared_ptr<const Tokenizer> tokenizer;  // null: no stop texts and no streamed text
 };
 
@@ -95,12 +95,12 @@ class Generator {
 
   // Queues a request; from here on the sink gets results and one OnEnd. InvalidArgument: empty
   // prompt, an id that is no token, no or doubled sample ids, sampling parameters out of range,
-  // something to continue that CheckContinuation refuses or that is over already.
+  // a continuation that CheckContinuation refuses or whose response is complete.
   // ResourceExhausted: prompt + max_tokens exceed max_model_len, or too many samples are queued.
   absl::Status Submit(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
   bool has_work() const { return scheduler_.has_work(); }
-  // One forward pass over `weights`, which are `version`. Does nothing without work. An error is
-  // the device's (ModelRunner::Finish); what was running can only be failed.
+  // One forward pass over `weights` of `version`. Does nothing without work. An error is the
+  // device's (ModelRunner::Finish), after which the running requests can only be failed.
   absl::Status Step(const std::byte* weights, int64_t version);
   // Ends the named requests (all when empty): unfinished samples are delivered as kAborted.
   // Returns how many requests were ended.
@@ -114,7 +114,7 @@ class Generator {
   struct Request;
   absl::Status Check(const GenerationRequest& request) const;
   absl::Status CheckContinued(const GenerationRequest& request) const;
-  // The state after what the sample comes with. InvalidArgument: that is over already.
+  // The state after the continued tokens. InvalidArgument: they complete the response already.
   absl::StatusOr<Response> MakeResponse(const GenerationRequest& request, size_t index) const;
   bool LogProbsFor(const GenerationRequest& request) const {
     return options_.log_probs || request.log_probs;

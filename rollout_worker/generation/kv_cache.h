@@ -15,8 +15,8 @@
 
 namespace tandem {
 
-// KvPoolBlocks (common/memory/memory_formulas.h) of the plan. ResourceExhausted when it cannot
-// hold one such sequence: the message has the bytes and the keys to change.
+// KvPoolBlocks (common/memory/memory_formulas.h) of the plan. ResourceExhausted if it cannot
+// hold one such sequence: the message names the bytes and the keys to change.
 absl::StatusOr<int64_t> PlanKvBlocks(const ModelSpec& spec, DType dtype, const KvPoolPlan& plan);
 
 // Not thread-safe: the engine thread's.
@@ -34,7 +34,7 @@ class KvCache {
   int64_t num_blocks() const { return num_blocks_; }
   const std::byte* data() const { return region_->data(); }
 
-  // The block of rows that only fill a step up; beside num_blocks, on devices that record steps.
+  // The block of padding rows, in addition to num_blocks, on devices that record steps.
   const int32_t* spare_block() const { return &spare_block_; }
 
   // One entry per layer; valid for life, readable while mapped.

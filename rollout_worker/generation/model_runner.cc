@@ -170,7 +170,7 @@ void ModelRunner::Draw(const std::byte* weights,
   decoder_.FinalNorm(globals.final_norm, residual, rows, normed);
   const auto row_bytes = normed.stride * static_cast<int64_t>(DTypeBytes(decoder_.dtype()));
   for (int64_t row = 0; row < normed.rows; ++row) {
-    FaultFlip(device_, "hidden state", static_cast<std::byte*>(normed.data) + row * row_bytes);
+    InjectBitFlip(device_, "hidden state", static_cast<std::byte*>(normed.data) + row * row_bytes);
   }
   sample_rows_.clear();
   for (size_t i = 0; i < rows.size(); ++i) {

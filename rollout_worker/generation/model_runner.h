@@ -42,7 +42,7 @@ class ModelRunner {
   const WeightLayout& layout() const { return decoder_.layout(); }
   ForwardOps& ops() const { return *ops_; }
   const RopeTable& rope() const { return decoder_.rope(); }
-  // Whether the rope tables are still those that were made. DataLoss names the first element that
+  // Whether the rope tables have not changed since Create. DataLoss names the first element that
   // differs.
   absl::Status VerifyTables() const;
 
@@ -53,14 +53,14 @@ class ModelRunner {
 
   // Copies blocks, runs the forward pass over `weights` (a full storage), and draws one token for
   // every sampler, in plan order. The uniform of a token depends on the request's seed, the sample
-  // and the token's absolute position alone. Puts all of it on the device's stream and does not
-  // wait; whatever the plan points to has been read on return. Finish comes next. Steps no larger
-  // than earlier ones allocate nothing.
+  // and the token's absolute position alone. Enqueues all of it on the device's stream without
+  // waiting; the plan has been read on return. Call Finish next. Steps no larger than earlier ones
+  // allocate nothing.
   void Start(const StepPlan& plan, const std::byte* weights, KvCache& kv);
-  // Waits until the device has done it: the one time that a step does. An error is the device's,
-  // which can compute nothing any more.
+  // Waits until the device has finished, which a step does only here. An error is the device's,
+  // which cannot be used any more.
   absl::Status Finish();
-  // After Finish: what that step drew.
+  // After Finish: the tokens that the step drew.
   const std::vector<DrawnToken>& drawn() const { return drawn_; }
 
  private:
@@ -80,20 +80,20 @@ class ModelRunner {
   // The tokens of drawn_ [first, first + rows.size()).
   void Draw(const std::byte* weights, Matrix residual, std::span<const int32_t> rows, size_t first);
 
-  // Rows that compute nothing anybody wants, up to what the ops want of a step.
+  // Adds padding rows up to the row count that the ops require of a step.
   void FillUp(const KvCache& kv);
 
   Device* const device_;
   std::unique_ptr<ForwardOps> ops_;
   Decoder decoder_;
   const int64_t vocab_limit_;
-  std::vector<Digest> table_digests_;  // as made: cos, sin
+  std::vector<Digest> table_digests_;  // at creation: cos, sin
   Ledger* const ledger_;               // may be null
   int64_t scratch_bytes_ = 0;
   std::unique_ptr<MemoryRegion> workspace_;
   int64_t max_rows_ = 0;  // of a step
 
-  // Of the step at hand; kept for their memory.
+  // Of the current step; members so that their memory is reused.
   TokenBatch batch_;
   std::vector<int32_t> ids_;
   std::vector<int32_t> sampled_rows_;

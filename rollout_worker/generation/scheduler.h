@@ -1,5 +1,5 @@
-// Who holds which KV block: reference counts, no bytes. A block with several holders is read-only;
-// a holder that wants to write copies it first (the scheduler's copy on write).
+// Reference counts of the KV blocks, without their bytes. A block with several holders is
+// read-only; a holder that wants to write copies it first (the scheduler's copy on write).
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,9 @@ class BlockAllocator {
 //
 // A group's prompt is prefilled once, by its first sequence (the leader). When that is done the
 // group forks: every sample draws its first token from the leader's last row, and all hold the
-// prompt's blocks; whoever writes into a shared block copies it first. Samples that come with
+// prompt's blocks; a sample copies a shared block before it writes into it. Samples that come with
 // tokens of earlier rounds draw nothing from that row: after the fork each prefills its own. When
-// blocks run out, the newest sequence that holds some gives all of them back and starts over later,
+// blocks run out, the newest sequence that holds some releases all of them and starts over later,
 // recomputing its tokens (preemption by recompute). The oldest sequence is never preempted by
 // others, so a pool that holds one longest sequence always makes progress.
 struct SchedulerOptions {
@@ -52,11 +52,11 @@ struct SchedulerOptions {
   bool share_prompts = true;  // rollout.enable_prefix_caching
 };
 
-// Who draws a token from a span's last row.
+// Which sequences draw a token from a span's last row.
 enum class Samplers {
-  kNobody,    // prefill goes on
+  kNobody,    // the prefill continues
   kSequence,  // the span's own
-  kGroup      // all of its group that came without tokens: the prompt's prefill ends
+  kGroup      // all without continued tokens in its group: the prompt's prefill ends
 };
 
 // `tokens` positions of `sequence` from `first_position` on. Its blocks cover them.
@@ -90,14 +90,14 @@ class Scheduler {
   // Queues a group; its arrival number decides its rank among all others.
   void Add(SequenceGroup* group);
   // The next step. Empty when there is no work. Each plan must be followed by Advance. Valid until
-  // the next call. Allocates nothing while the same sequences go on.
+  // the next call. Allocates nothing while the set of running sequences stays the same.
   const StepPlan& Schedule();
   // The plan was computed: marks its tokens, forks groups whose prompt is complete. The caller then
   // appends one token to every sampler, and may Finish it.
   void Advance(const StepPlan& plan);
-  // Gives the sequence's blocks back; it is never scheduled again.
+  // Releases the sequence's blocks; it is never scheduled again.
   void Finish(Sequence* sequence);
-  // The same for all sequences of the group that are not finished yet.
+  // Finishes all sequences of the group that are not finished yet.
   void Remove(SequenceGroup* group);
 
   bool has_work() const { return !running_.empty() || !waiting_.empty(); }

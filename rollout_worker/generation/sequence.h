@@ -1,4 +1,4 @@
-// What the rollout knows about one sample while it grows, and about the group it belongs to.
+// One sample while it is generated, and the group it belongs to.
 // Plain data: the scheduler moves it between queues, the engine appends tokens.
 #pragma once
 
@@ -29,7 +29,7 @@ struct Sequence {
   std::vector<float> log_probs;
   std::vector<int64_t> versions;
   FinishReason finish_reason = FinishReason::kNone;
-  int64_t carried = 0;  // response tokens that it came with (Continuation)
+  int64_t carried = 0;  // response tokens of earlier rounds (Continuation)
 
   // The scheduler's.
   SequenceState state = SequenceState::kUnforked;
@@ -50,8 +50,8 @@ struct SequenceGroup {
   bool forked = false;  // the prompt's prefill is done, or not shared
 };
 
-// One sequence per sample id, each starting with `prompt` and, unless `continued` is empty, with
-// what the entry of its index has.
+// One sequence per sample id, each starting with `prompt` and, unless `continued` is empty, the
+// tokens of its entry there.
 std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& prompt,
                                                  const std::vector<uint64_t>& sample_ids,
                                                  const SamplingParams& params,
@@ -61,7 +61,7 @@ std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& pro
 // the weight version changes.
 Sample MakeSample(const Sequence& sequence);
 
-// When a response is over. Pure: sees token ids and the text they add, token by token.
+// Decides when a response is complete. Pure: sees token ids and the text they add, one by one.
 
 // One per sample. Checked in this order: end tokens, stop texts, the two limits, the round's.
 class StopCondition {
@@ -76,8 +76,8 @@ class StopCondition {
 
   // True if OnToken needs the text (there are stop texts).
   bool needs_text() const { return !stop_.empty(); }
-  // After each sampled token. `text` is what the token added: whole characters only, possibly none.
-  // kNone: go on.
+  // After each sampled token. `text` is what the token added: complete characters only, possibly
+  // none. kNone: continue.
   FinishReason OnToken(int32_t token, const std::string& text);
   // From here on the response may have `tokens` more in this round: kCut comes with the last of
   // them, unless that one ends the response. 0: no limit.

@@ -16,7 +16,7 @@ struct Rule {
   const char* remedy;
 };
 
-Rule RuleOf(Event event) {
+Rule FindRule(Event event) {
   switch (event) {
     case Event::kGenerate:
       return {"Serving", "Serving", "finish the weight update and wake weights and kv_cache"};
@@ -41,7 +41,7 @@ Rule RuleOf(Event event) {
 }
 
 absl::Status Illegal(State state, Event event) {
-  const Rule rule = RuleOf(event);
+  const Rule rule = FindRule(event);
   return FailedPrecondition("{} leads from {} to {}, but the rollout is {}: {}",
                             RolloutEventName(event), rule.from, rule.to, RolloutStateName(state),
                             rule.remedy);
@@ -49,56 +49,59 @@ absl::Status Illegal(State state, Event event) {
 
 absl::Status Lacking(State state, Event event, const std::string& what) {
   return FailedPrecondition("{} leads to {}, but the rollout, which is {}, {}",
-                            RolloutEventName(event), RuleOf(event).to, RolloutStateName(state),
+                            RolloutEventName(event), FindRule(event).to, RolloutStateName(state),
                             what);
 }
 
-// Where a worker rests that has complete weights.
-State WithWeights(const RolloutFacts& facts) {
-  return facts.kv_mapped ? State::kServing : State::kAsleep;
+// The state of a worker that has complete weights and no open update.
+State WithWeights(const RolloutResources& resources) {
+  return resources.kv_mapped ? State::kServing : State::kAsleep;
 }
 
-absl::StatusOr<State> Sleep(State state, const RolloutFacts& facts) {
+absl::StatusOr<State> Sleep(State state, const RolloutResources& resources) {
   if (state != State::kDraining && state != State::kAsleep && state != State::kEmpty) {
     return Illegal(state, Event::kSleep);
   }
-  if (facts.running) return Lacking(state, Event::kSleep, "still runs requests: drain it first");
+  if (resources.running)
+    return Lacking(state, Event::kSleep, "still runs requests: drain it first");
   return state == State::kEmpty ? State::kEmpty : State::kAsleep;
 }
 
-absl::StatusOr<State> Wake(State state, const RolloutFacts& facts) {
+absl::StatusOr<State> Wake(State state, const RolloutResources& resources) {
   if (state == State::kUpdating) return Illegal(state, Event::kWake);
   if (state == State::kEmpty || state == State::kServing) return state;
-  if (!facts.weights_mapped || !facts.kv_mapped) return State::kAsleep;
-  return facts.weights_whole ? State::kServing : State::kEmpty;
+  if (!resources.weights_mapped || !resources.kv_mapped) return State::kAsleep;
+  return resources.weights_complete ? State::kServing : State::kEmpty;
 }
 
-absl::StatusOr<State> Begin(State state, const RolloutFacts& facts) {
+absl::StatusOr<State> Begin(State state, const RolloutResources& resources) {
   if (state == State::kServing || state == State::kUpdating) return Illegal(state, Event::kBegin);
-  if (facts.running) return Lacking(state, Event::kBegin, "still runs requests: drain it first");
-  if (!facts.weights_mapped) {
-    return Lacking(state, Event::kBegin, "has given its weights' memory back: wake weights first");
+  if (resources.running)
+    return Lacking(state, Event::kBegin, "still runs requests: drain it first");
+  if (!resources.weights_mapped) {
+    return Lacking(state, Event::kBegin,
+                   "has released the memory of its weights: wake weights first");
   }
   return State::kUpdating;
 }
 
-absl::StatusOr<State> Load(State state, const RolloutFacts& facts) {
+absl::StatusOr<State> Load(State state, const RolloutResources& resources) {
   if (state != State::kEmpty) return Illegal(state, Event::kLoad);
-  if (!facts.weights_whole || !facts.weights_mapped) {
+  if (!resources.weights_complete || !resources.weights_mapped) {
     return Lacking(state, Event::kLoad, "has no complete weights");
   }
-  return WithWeights(facts);
+  return WithWeights(resources);
 }
 
-absl::StatusOr<State> Commit(State state, const RolloutFacts& facts) {
+absl::StatusOr<State> Commit(State state, const RolloutResources& resources) {
   if (state != State::kUpdating) return Illegal(state, Event::kCommit);
-  return WithWeights(facts);
+  return WithWeights(resources);
 }
 
-State Abort(State state, const RolloutFacts& facts) {
+State Abort(State state, const RolloutResources& resources) {
   if (state != State::kUpdating) return state;
-  if (facts.applied || !facts.weights_whole) return State::kEmpty;
-  return WithWeights(facts);
+  if (!resources.weights_complete) return State::kEmpty;
+  return WithWeights(resources);
 }
 
 }  // namespace
@@ -143,36 +146,57 @@ std::string RolloutEventName(RolloutEvent event) {
   return "unknown";
 }
 
-absl::StatusOr<RolloutState> NextState(RolloutState state, RolloutEvent event, RolloutFacts facts) {
+absl::StatusOr<RolloutState> NextState(RolloutState state,
+                                       RolloutEvent event,
+                                       const RolloutResources& resources) {
   switch (event) {
     case Event::kGenerate:
       if (state != State::kServing) return Illegal(state, event);
       return state;
     case Event::kLoad:
-      return Load(state, facts);
+      return Load(state, resources);
     case Event::kDrain:
       if (state == State::kUpdating) return Illegal(state, event);
       return state == State::kServing ? State::kDraining : state;
     case Event::kSleep:
-      return Sleep(state, facts);
+      return Sleep(state, resources);
     case Event::kWake:
-      return Wake(state, facts);
+      return Wake(state, resources);
     case Event::kBegin:
-      return Begin(state, facts);
+      return Begin(state, resources);
     case Event::kApply:
       if (state != State::kUpdating) return Illegal(state, event);
       return state;
     case Event::kCommit:
-      return Commit(state, facts);
+      return Commit(state, resources);
     case Event::kAbort:
-      return Abort(state, facts);
+      return Abort(state, resources);
   }
   return Internal("unknown rollout event {}", static_cast<int>(event));
 }
 
-absl::Status RolloutStateMachine::Handle(RolloutEvent event, const RolloutFacts& facts) {
-  TANDEM_ASSIGN_OR_RETURN(state_, NextState(state_, event, facts));
+void RolloutStates::set_mapped(bool weights, bool kv_cache) {
+  resources_.weights_mapped = weights;
+  resources_.kv_mapped = kv_cache;
+}
+
+absl::Status RolloutStates::Check(RolloutEvent event, const RolloutResources& resources) const {
+  return NextState(state_, event, resources).status();
+}
+
+absl::Status RolloutStates::Handle(RolloutEvent event) {
+  TANDEM_ASSIGN_OR_RETURN(state_, NextState(state_, event, resources_));
   return absl::OkStatus();
+}
+
+void RolloutStates::CloseAdmission() {
+  // Only an open update refuses the event, and then no request is admitted anyway.
+  state_ = NextState(state_, RolloutEvent::kDrain, resources_).value_or(state_);
+}
+
+absl::Status RolloutStates::ReopenAdmission(const absl::Status& failure) {
+  if (state_ == State::kDraining) TANDEM_RETURN_IF_ERROR(Handle(RolloutEvent::kWake));
+  return failure;
 }
 
 }  // namespace tandem

@@ -6,9 +6,8 @@
 
 namespace tandem {
 
-struct UpdateReceiver::Update {
-  int64_t version = 0;
-  int64_t generation = 0;
+struct UpdateTransaction::Update {
+  UpdateId id;
   UpdateScope scope = UpdateScope::kWhole;
   Manifest manifest;
   std::vector<const TensorPlace*> places;
@@ -16,54 +15,45 @@ struct UpdateReceiver::Update {
   bool applied = false;
 };
 
-void UpdateReceiver::UpdateDeleter::operator()(Update* update) const { delete update; }
+void UpdateTransaction::UpdateDeleter::operator()(Update* update) const { delete update; }
 
-absl::Status UpdateReceiver::Begin(int64_t version,
-                                   int64_t generation,
-                                   const Manifest& manifest,
-                                   UpdateScope scope) {
+absl::Status UpdateTransaction::Begin(UpdateId id, const Manifest& manifest, UpdateScope scope) {
   if (open_ != nullptr) {
-    return FailedPrecondition("version {} cannot begin: the update to version {} is open", version,
-                              open_->version);
+    return FailedPrecondition("version {} cannot begin: the update to version {} is open",
+                              id.version, open_->id.version);
   }
-  if (version < 0) return InvalidArgument("weight version {} is negative", version);
+  if (id.version < 0) return InvalidArgument("weight version {} is negative", id.version);
   if (scope == UpdateScope::kAdapters && version_ == kNoVersion) {
     return FailedPrecondition(
         "version {} has adapters alone, and this rollout does not hold the base that they belong "
         "to: send it everything",
-        version);
+        id.version);
   }
   TANDEM_ASSIGN_OR_RETURN(std::vector<const TensorPlace*> places,
                           MatchManifest(*layout_, manifest, scope));
-  open_.reset(new Update());
-  open_->scope = scope;
-  open_->version = version;
-  open_->generation = generation;
-  open_->manifest = manifest;
+  open_.reset(new Update{.id = id, .scope = scope, .manifest = manifest});
   open_->places = std::move(places);
   open_->coverage.resize(manifest.size());
   return absl::OkStatus();
 }
 
-absl::Status UpdateReceiver::Scramble() {
+absl::Status UpdateTransaction::Scramble() {
   if (open_ == nullptr) return FailedPrecondition("no update is open whose weights to scramble");
   open_->applied = true;
   return storage_->Scramble(open_->places);
 }
 
-absl::Status UpdateReceiver::CheckOpen(int64_t version, int64_t generation) const {
-  if (open_ == nullptr || open_->version != version || open_->generation != generation) {
-    return MakeStatus(
-        absl::StatusCode::kAborted, "version {} of generation {} is not the open update ({})",
-        version, generation,
-        open_ == nullptr
-            ? "none is"
-            : fmt::format("{} of generation {} is", open_->version, open_->generation));
-  }
-  return absl::OkStatus();
+absl::Status UpdateTransaction::CheckOpen(UpdateId id) const {
+  if (open_ != nullptr && open_->id == id) return absl::OkStatus();
+  return MakeStatus(
+      absl::StatusCode::kAborted, "version {} of generation {} is not the open update ({})",
+      id.version, id.generation,
+      open_ == nullptr
+          ? "none is"
+          : fmt::format("{} of generation {} is", open_->id.version, open_->id.generation));
 }
 
-absl::Status UpdateReceiver::CheckEntry(const BucketEntry& entry, int64_t slot_bytes) const {
+absl::Status UpdateTransaction::CheckEntry(const BucketEntry& entry, int64_t slot_bytes) const {
   const auto tensors = static_cast<int64_t>(open_->manifest.size());
   if (entry.tensor < 0 || entry.tensor >= tensors) {
     return InvalidArgument("a bucket names tensor {} of {}", entry.tensor, tensors);
@@ -77,18 +67,16 @@ absl::Status UpdateReceiver::CheckEntry(const BucketEntry& entry, int64_t slot_b
   if (entry.offset < 0 || entry.offset % element != 0 || entry.offset > slot_bytes ||
       entry.rows * tensor.row_bytes() > slot_bytes - entry.offset) {
     return InvalidArgument(
-        "{} rows of {} at offset {} do not lie in a slot of {} bytes, aligned to "
-        "{}",
-        entry.rows, tensor.name, entry.offset, slot_bytes, element);
+        "{} rows of {} at offset {} do not fit into a slot of {} bytes, aligned to {}", entry.rows,
+        tensor.name, entry.offset, slot_bytes, element);
   }
   return absl::OkStatus();
 }
 
-absl::Status UpdateReceiver::Apply(int64_t version,
-                                   int64_t generation,
-                                   const FilledSlot& slot,
-                                   const std::vector<BucketEntry>& entries) {
-  TANDEM_RETURN_IF_ERROR(CheckOpen(version, generation));
+absl::Status UpdateTransaction::Apply(UpdateId id,
+                                      const FilledSlot& slot,
+                                      const std::vector<BucketEntry>& entries) {
+  TANDEM_RETURN_IF_ERROR(CheckOpen(id));
   for (const BucketEntry& entry : entries) {
     TANDEM_RETURN_IF_ERROR(CheckEntry(entry, slot.bytes));
   }
@@ -107,14 +95,14 @@ absl::Status UpdateReceiver::Apply(int64_t version,
   return storage_->StoreRows(rows);
 }
 
-size_t UpdateReceiver::kept_tensors() const {
+size_t UpdateTransaction::kept_tensors() const {
   return open_->scope == UpdateScope::kAdapters ? layout_->base_tensors() : 0;
 }
 
-absl::Status UpdateReceiver::CheckBase(const std::vector<Digest>& digests) const {
+absl::Status UpdateTransaction::CheckBase(const std::vector<Digest>& digests) const {
   std::vector<const TensorPlace*> base;
   for (size_t t = 0; t < kept_tensors(); ++t) base.push_back(&layout_->places()[t]);
-  // What was accepted may have slept since.
+  // The base is re-read as well: the rollout may have slept since it was accepted.
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(base));
   for (size_t t = 0; t < base.size(); ++t) {
     const Digest& wanted = digests[open_->manifest.size() + t];
@@ -123,19 +111,19 @@ absl::Status UpdateReceiver::CheckBase(const std::vector<Digest>& digests) const
           absl::StatusCode::kDataLoss,
           "the adapters of version {} belong to another base: the digest of {} is {} here, {} at "
           "the trainer; the rollout is empty until a whole update",
-          open_->version, base[t]->name, accepted_[t].Hex(), wanted.Hex());
+          open_->id.version, base[t]->name, accepted_[t].Hex(), wanted.Hex());
     }
     if (held[t] == wanted) continue;
     return MakeStatus(absl::StatusCode::kDataLoss,
                       "{} of the base changed in this rollout's memory: digest {} at the commit of "
                       "version {}, {} when it was accepted; the rollout is empty until a whole "
                       "update",
-                      base[t]->name, held[t].Hex(), open_->version, accepted_[t].Hex());
+                      base[t]->name, held[t].Hex(), open_->id.version, accepted_[t].Hex());
   }
   return absl::OkStatus();
 }
 
-absl::Status UpdateReceiver::CheckArrived(const std::vector<Digest>& digests) const {
+absl::Status UpdateTransaction::CheckDigests(const std::vector<Digest>& digests) const {
   TANDEM_RETURN_IF_ERROR(CheckBase(digests));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(open_->places));
   for (size_t t = 0; t < held.size(); ++t) {
@@ -143,34 +131,36 @@ absl::Status UpdateReceiver::CheckArrived(const std::vector<Digest>& digests) co
     return MakeStatus(absl::StatusCode::kDataLoss,
                       "{} of version {} arrived damaged: digest {} here, {} at the trainer; the "
                       "rollout is empty until a whole update",
-                      open_->manifest[t].name, open_->version, held[t].Hex(), digests[t].Hex());
+                      open_->manifest[t].name, open_->id.version, held[t].Hex(), digests[t].Hex());
   }
   return absl::OkStatus();
 }
 
-absl::Status UpdateReceiver::Commit(int64_t version,
-                                    int64_t generation,
-                                    const std::vector<Digest>& digests) {
-  TANDEM_RETURN_IF_ERROR(CheckOpen(version, generation));
-  absl::Status status;
-  if (digests.size() != open_->manifest.size() + kept_tensors()) {
-    status = InvalidArgument("{} digests for {} tensors", digests.size(),
-                             open_->manifest.size() + kept_tensors());
-  }
-  for (size_t t = 0; status.ok() && t < open_->manifest.size(); ++t) {
+absl::Status UpdateTransaction::CheckRows() const {
+  for (size_t t = 0; t < open_->manifest.size(); ++t) {
     const ManifestTensor& tensor = open_->manifest[t];
-    const int64_t rows = tensor.bytes() == 0 ? 0 : tensor.rows();  // what is empty does not come
-    if (open_->coverage[t].covered() != rows) {
-      status = InvalidArgument("{} is short: {} of {} rows came before the commit of version {}",
-                               tensor.name, open_->coverage[t].covered(), rows, version);
-    }
+    const int64_t rows = tensor.bytes() == 0 ? 0 : tensor.rows();  // an empty tensor is not sent
+    if (open_->coverage[t].covered() == rows) continue;
+    return InvalidArgument("{} is short: {} of {} rows came before the commit of version {}",
+                           tensor.name, open_->coverage[t].covered(), rows, open_->id.version);
   }
-  if (status.ok()) status = CheckArrived(digests);
+  return absl::OkStatus();
+}
+
+absl::Status UpdateTransaction::Commit(UpdateId id, const std::vector<Digest>& digests) {
+  TANDEM_RETURN_IF_ERROR(CheckOpen(id));
+  const size_t expected = open_->manifest.size() + kept_tensors();
+  absl::Status status;
+  if (digests.size() != expected) {
+    status = InvalidArgument("{} digests for {} tensors", digests.size(), expected);
+  }
+  if (status.ok()) status = CheckRows();
+  if (status.ok()) status = CheckDigests(digests);
   if (!status.ok()) {
     Abort();
     return status;
   }
-  version_ = version;
+  version_ = id.version;
   accepted_.resize(layout_->places().size());
   for (size_t t = 0; t < open_->places.size(); ++t) {
     accepted_[static_cast<size_t>(open_->places[t] - layout_->places().data())] = digests[t];
@@ -179,35 +169,32 @@ absl::Status UpdateReceiver::Commit(int64_t version,
   return absl::OkStatus();
 }
 
-void UpdateReceiver::Abort() {
+void UpdateTransaction::Abort() {
   if (open_ == nullptr) return;
   if (open_->applied) version_ = kNoVersion;
   open_.reset();
 }
 
-bool UpdateReceiver::applied() const { return open_ != nullptr && open_->applied; }
-int64_t UpdateReceiver::version() const { return applied() ? kNoVersion : version_; }
-int64_t UpdateReceiver::open_version() const {
-  return open_ == nullptr ? kNoVersion : open_->version;
-}
-int64_t UpdateReceiver::open_generation() const {
-  return open_ == nullptr ? -1 : open_->generation;
+bool UpdateTransaction::applied() const { return open_ != nullptr && open_->applied; }
+int64_t UpdateTransaction::version() const { return applied() ? kNoVersion : version_; }
+UpdateId UpdateTransaction::open() const {
+  return open_ == nullptr ? UpdateId{kNoVersion, -1} : open_->id;
 }
 
-absl::Status UpdateReceiver::AdoptVersion(int64_t version) {
+absl::Status UpdateTransaction::AdoptVersion(int64_t version) {
   DropVersion();
   TANDEM_ASSIGN_OR_RETURN(accepted_, Digests());
   version_ = version;
   return absl::OkStatus();
 }
 
-void UpdateReceiver::DropVersion() {
+void UpdateTransaction::DropVersion() {
   open_.reset();
   version_ = kNoVersion;
   accepted_.clear();
 }
 
-absl::Status UpdateReceiver::Verify() const {
+absl::Status UpdateTransaction::Verify() const {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, Digests());
   for (size_t t = 0; t < held.size(); ++t) {
     if (held[t] == accepted_[t]) continue;
@@ -219,7 +206,7 @@ absl::Status UpdateReceiver::Verify() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Digest>> UpdateReceiver::Digests() const {
+absl::StatusOr<std::vector<Digest>> UpdateTransaction::Digests() const {
   std::vector<const TensorPlace*> places;
   for (const TensorPlace& place : layout_->places()) places.push_back(&place);
   return storage_->DigestStored(places);

@@ -39,7 +39,6 @@ absl::Status WeightStorage::MoveToDevice() {
   device_->Copy(data(), host_->data(), bytes());
   TANDEM_RETURN_IF_ERROR(device_->Synchronize());
   on_host_ = false;
-  // To pin it anew for each sleep takes longer than the copy.
   if (device_->is_host()) host_.reset();
   return absl::OkStatus();
 }
@@ -51,7 +50,7 @@ absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir,
   constexpr int64_t kPieceBytes = 1 << 20;
   TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, spec));
   std::vector<std::byte> piece;
-  // Adapters are in no checkpoint: they stay zero.
+  // A checkpoint has no adapters: they stay zero.
   const size_t tensors = layout_->base_tensors();
   for (const TensorPlace& place : std::span(layout_->places()).first(tensors)) {
     const auto row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout_->dtype()));
@@ -62,7 +61,7 @@ absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir,
       TANDEM_RETURN_IF_ERROR(
           checkpoint->ReadRows(place.name, row, rows, layout_->dtype(), piece.data()));
       TANDEM_RETURN_IF_ERROR(ops.StoreRows({{&place, row, rows, piece.data()}}));
-      // The piece is filled again.
+      // The next read overwrites the piece.
       TANDEM_RETURN_IF_ERROR(device_->Synchronize());
     }
   }

@@ -1,6 +1,6 @@
-// The bytes the rollout's weights live in: one region with a WeightLayout inside (tag weights). Its
-// addresses never change; its pages go away when the rollout sleeps, after a copy to host memory if
-// the weights are to come back.
+// The memory of the rollout's weights: one region with a WeightLayout inside (tag weights). Its
+// addresses never change; its pages are released when the rollout sleeps, after a copy to host
+// memory if the weights are to be kept.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@
 
 namespace tandem {
 
-// Not thread-safe: the engine thread's. Knows where bytes are, not whether they are a version.
+// Not thread-safe: the engine thread's. Knows where the bytes are, not whether they are a
+// complete version.
 class WeightStorage {
  public:
   // Reserves addresses; no pages until Map. `device`, `layout` and `ledger` must outlive it.
@@ -25,19 +26,20 @@ class WeightStorage {
                                                                const WeightLayout* layout,
                                                                Ledger* ledger);
 
-  // Takes pages, zeroed; nothing if they are there.
+  // Maps zeroed pages; does nothing if they are mapped.
   absl::Status Map() { return storage_->Map(); }
-  // Copies all bytes to host memory and gives the device's pages back. Nothing if that was done.
+  // Copies all bytes to host memory and releases the device's pages. Does nothing if they are
+  // parked.
   absl::Status MoveToHost();
-  // The way back: pages are taken and filled from host memory, which is freed on a host; on a
-  // device it stays pinned for the next time.
+  // Maps pages and fills them from host memory, which is then freed if the device is the host;
+  // for a GPU it stays pinned, as pinning again for each sleep takes longer than the copy.
   absl::Status MoveToDevice();
-  // Gives everything back, the host copy included.
+  // Releases everything, the host copy included.
   absl::Status Drop();
 
   // Reads every tensor of the HF checkpoint in `model_dir`, rounded to the layout's dtype, and
   // stores it by `ops`, which are this storage's. Needs mapped pages. NotFound, InvalidArgument or
-  // DataLoss name file and tensor; bytes are undefined then.
+  // DataLoss name file and tensor, and leave undefined bytes.
   absl::Status LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec, StorageOps& ops);
 
   Device* device() const { return device_; }

@@ -2,155 +2,234 @@
 
 #include <utility>
 
+#include "common/base/check.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/device/device_memory.h"
 
 namespace tandem {
 namespace {
 
 constexpr int64_t kMaxReadBytes = 1 << 20;
 
+absl::Status CheckAnnounced(const SlotShape& shape) {
+  constexpr int64_t kMost = int64_t{1} << 46;  // more than any machine has: products stay in range
+  if (shape.slots >= 1 && shape.slot_bytes >= 1 && shape.slot_bytes <= kMost / shape.slots) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("{} slots of {} bytes were announced", shape.slots, shape.slot_bytes);
+}
+
 }  // namespace
 
-WeightReceiver::WeightReceiver(std::unique_ptr<StorageOps> storage,
-                               std::unique_ptr<PairListener> listener,
-                               const WeightReceiverOptions& options)
-    : options_(options), core_(std::move(storage)), listener_(std::move(listener)) {}
+WeightUpdates::WeightUpdates(std::unique_ptr<StorageOps> storage,
+                             std::unique_ptr<PeerListener> listener,
+                             RolloutStates* states,
+                             const WeightUpdatesOptions& options)
+    : options_(options),
+      states_(states),
+      transaction_(std::move(storage)),
+      listener_(std::move(listener)) {}
 
-absl::StatusOr<std::unique_ptr<WeightReceiver>> WeightReceiver::Create(
-    std::unique_ptr<StorageOps> storage, const WeightReceiverOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(auto listener, PairListener::Listen(options.pair_socket));
-  return std::unique_ptr<WeightReceiver>(
-      new WeightReceiver(std::move(storage), std::move(listener), options));
+absl::StatusOr<std::unique_ptr<WeightUpdates>> WeightUpdates::Create(
+    std::unique_ptr<StorageOps> storage,
+    RolloutStates* states,
+    const WeightUpdatesOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(auto listener, PeerListener::Listen(options.pair_socket));
+  return std::unique_ptr<WeightUpdates>(
+      new WeightUpdates(std::move(storage), std::move(listener), states, options));
 }
 
-absl::Status WeightReceiver::AdoptVersion(int64_t version) {
-  DropSlots(Ended::kAborted);
-  return core_.AdoptVersion(version);
-}
-
-void WeightReceiver::DropVersion() {
-  DropSlots(Ended::kAborted);
-  core_.DropVersion();
-}
-
-// In this order: the end of the connection tells the trainer that its slots are closed.
-void WeightReceiver::DropSlots(Ended how) {
-  const bool lasts = received_.slots != nullptr && received_.slots->lasting();
-  received_.slots.reset();
-  if (lasts && how == Ended::kCommitted) lasting_link_ = std::move(received_.link);
-  // Nobody would tell of the end of a trainer whose first such update failed.
-  if (lasts && !holds_slots()) options_.transport->Forget();
-  received_.link.connection.Reset();
-}
-
-void WeightReceiver::ForgetSlots() {
-  options_.transport->Forget();
-  lasting_link_.connection.Reset();
-}
-
-absl::Status WeightReceiver::Begin(const UpdateOpening& opening) {
-  if (core_.updating()) {
-    if (opening.generation <= core_.open_generation()) {
+absl::Status WeightUpdates::Begin(const UpdateRequest& request) {
+  if (transaction_.updating()) {
+    const UpdateId open = transaction_.open();
+    if (request.id.generation <= open.generation) {
       return MakeStatus(absl::StatusCode::kAborted,
                         "generation {} of the update to version {} is over: generation {} (version "
                         "{}) is open",
-                        opening.generation, opening.version, core_.open_generation(),
-                        core_.open_version());
+                        request.id.generation, request.id.version, open.generation, open.version);
     }
-    core_.Abort();
-    DropSlots(Ended::kAborted);
+    Abort(open);
+    states_->CloseAdmission();
   }
-  constexpr int64_t kMost = int64_t{1} << 46;  // that any machine has: products stay numbers
-  if (opening.slots.slots < 1 || opening.slots.slot_bytes < 1 ||
-      opening.slots.slot_bytes > kMost / opening.slots.slots) {
-    return InvalidArgument("{} slots of {} bytes were announced", opening.slots.slots,
-                           opening.slots.slot_bytes);
-  }
-  TANDEM_RETURN_IF_ERROR(
-      core_.Begin(opening.version, opening.generation, opening.manifest, opening.scope));
-  opening_ = opening;
-  return opening.scramble ? core_.Scramble() : absl::OkStatus();
+  absl::Status begun = states_->Check(RolloutEvent::kBegin);
+  if (begun.ok()) begun = Open(request);
+  if (!begun.ok()) return states_->ReopenAdmission(begun);
+  return states_->Handle(RolloutEvent::kBegin);
 }
 
-// The trainer passes the slots before it asks for the first bucket: they wait in the socket.
-absl::Status WeightReceiver::TakeSlots(absl::Duration timeout) {
-  if (received_.slots != nullptr) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(received_,
-                          listener_->Receive(opening_.generation, opening_.slots, timeout,
-                                             *options_.transport, options_.ledger));
-  received_.link.timeout = options_.slots_timeout;
-  return absl::OkStatus();
+absl::Status WeightUpdates::Open(const UpdateRequest& request) {
+  TANDEM_RETURN_IF_ERROR(CheckAnnounced(request.slots));
+  TANDEM_RETURN_IF_ERROR(transaction_.Begin(request.id, request.manifest, request.scope));
+  request_ = request;
+  if (!request.scramble) return absl::OkStatus();
+  const absl::Status scrambled = transaction_.Scramble();
+  if (!scrambled.ok()) transaction_.Abort();
+  Settle();
+  return scrambled;
 }
 
-absl::Status WeightReceiver::Apply(int64_t version,
-                                   int64_t generation,
-                                   int slot,
-                                   const std::vector<BucketEntry>& entries) {
-  if (core_.open_version() == version && core_.open_generation() == generation) {
-    TANDEM_RETURN_IF_ERROR(TakeSlots(options_.slots_timeout));
-    TANDEM_RETURN_IF_ERROR(PollPeer());
-    if (slot < 0 || slot >= opening_.slots.slots) {
-      return InvalidArgument("slot {} of {} was announced as filled", slot, opening_.slots.slots);
-    }
-    const absl::Status applied = ApplySlot(slot, entries);
-    // What a driver says of memory and events whose process is gone is not worth telling.
-    if (!applied.ok()) TANDEM_RETURN_IF_ERROR(PollPeer());
-    return applied;
+absl::Status WeightUpdates::Apply(UpdateId id, int slot, const std::vector<BucketEntry>& entries) {
+  TANDEM_RETURN_IF_ERROR(states_->Check(RolloutEvent::kApply));
+  const absl::Status applied = ApplyBucket(id, slot, entries);
+  Settle();
+  return applied;
+}
+
+absl::Status WeightUpdates::ApplyBucket(UpdateId id,
+                                        int slot,
+                                        const std::vector<BucketEntry>& entries) {
+  // Aborted, with the reason.
+  if (transaction_.open() != id) return transaction_.Apply(id, FilledSlot(), entries);
+  TANDEM_RETURN_IF_ERROR(ReceiveSlots(options_.slots_timeout));
+  TANDEM_RETURN_IF_ERROR(Poll());
+  if (slot < 0 || slot >= request_.slots.slots) {
+    return InvalidArgument("slot {} of {} was announced as filled", slot, request_.slots.slots);
   }
-  return core_.Apply(version, generation, FilledSlot(), entries);  // Aborted, with the reason
+  const absl::Status applied = ApplySlot(slot, entries);
+  // If the trainer has died, that is the cause of whatever the driver says about its memory.
+  if (!applied.ok()) TANDEM_RETURN_IF_ERROR(Poll());
+  return applied;
 }
 
-absl::Status WeightReceiver::ApplySlot(int slot, const std::vector<BucketEntry>& entries) {
+absl::Status WeightUpdates::ApplySlot(int slot, const std::vector<BucketEntry>& entries) {
   SlotMemory& slots = *received_.slots;
-  TANDEM_RETURN_IF_ERROR(slots.BeginRead(slot, received_.link));
-  TANDEM_RETURN_IF_ERROR(
-      core_.Apply(opening_.version, opening_.generation,
-                  {slots.slot(slot), opening_.slots.slot_bytes, slots.location()}, entries));
+  TANDEM_RETURN_IF_ERROR(slots.BeginRead(slot, received_.connection));
+  TANDEM_RETURN_IF_ERROR(transaction_.Apply(
+      request_.id, {slots.slot(slot), request_.slots.slot_bytes, slots.location()}, entries));
   return slots.EndRead(slot);
 }
 
-absl::Status WeightReceiver::Commit(int64_t version,
-                                    int64_t generation,
-                                    const std::vector<Digest>& digests) {
-  const absl::Status status = core_.Commit(version, generation, digests);
-  if (!core_.updating()) DropSlots(status.ok() ? Ended::kCommitted : Ended::kAborted);
-  return status;
+absl::Status WeightUpdates::Commit(UpdateId id, const std::vector<Digest>& digests) {
+  TANDEM_RETURN_IF_ERROR(states_->Check(RolloutEvent::kCommit));
+  const absl::Status committed = transaction_.Commit(id, digests);
+  if (!transaction_.updating()) {
+    CloseSlots(committed.ok() ? Ended::kCommitted : Ended::kAborted);
+  }
+  if (!committed.ok()) {
+    Settle();
+    return committed;
+  }
+  states_->set_weights_complete(true);
+  SetLogVersion(version());
+  TANDEM_RETURN_IF_ERROR(states_->Handle(RolloutEvent::kCommit));
+  LogInfo("{}: holds weight version {}", RolloutStateName(states_->state()), version());
+  if (options_.resident != nullptr) {
+    InjectBitFlip(options_.resident->device(), "resident weights", options_.resident->data());
+  }
+  return absl::OkStatus();
 }
 
-void WeightReceiver::Abort(int64_t version, int64_t generation) {
-  const bool meant =
-      version < 0 || (version == core_.open_version() && generation == core_.open_generation());
-  if (!core_.updating() || !meant) return;
-  core_.Abort();
-  DropSlots(Ended::kAborted);
+void WeightUpdates::Abort(UpdateId id) {
+  const bool meant = id.version < 0 || id == transaction_.open();
+  if (!transaction_.updating() || !meant) return;
+  transaction_.Abort();
+  CloseSlots(Ended::kAborted);
+  Settle();
 }
 
-absl::Status WeightReceiver::PollPeer() {
-  if (!core_.updating()) {
-    if (lasting_link_.closed()) ForgetSlots();
+absl::Status WeightUpdates::Poll() {
+  if (!transaction_.updating()) {
+    if (persistent_connection_.closed()) ForgetSlots();
     return absl::OkStatus();
   }
-  const absl::Status taken = TakeSlots(absl::ZeroDuration());
-  if (absl::IsDeadlineExceeded(taken)) return absl::OkStatus();  // not passed yet
-  if (taken.ok() && !received_.link.closed()) return absl::OkStatus();
-  const int64_t version = core_.open_version();
-  Abort(-1, -1);
+  const absl::Status received = ReceiveSlots(absl::ZeroDuration());
+  if (absl::IsDeadlineExceeded(received)) return absl::OkStatus();  // not passed yet
+  if (received.ok() && !received_.connection.closed()) return absl::OkStatus();
+  const UpdateId ended = transaction_.open();
+  Abort(ended);
   ForgetSlots();
-  TANDEM_RETURN_IF_ERROR(taken);
+  TANDEM_RETURN_IF_ERROR(received);
   return MakeStatus(absl::StatusCode::kUnavailable,
-                    "the trainer died during the update to version {}; {}", version,
-                    core_.version() == kNoVersion
-                        ? std::string("no complete weights are left")
-                        : fmt::format("version {} stays", core_.version()));
+                    "the trainer died during the update to version {}; {}", ended.version,
+                    version() == kNoVersion ? std::string("no complete weights are left")
+                                            : fmt::format("version {} stays", version()));
 }
 
-absl::StatusOr<std::string> WeightReceiver::ReadRows(const std::string& name,
-                                                     int64_t row,
-                                                     int64_t rows) const {
-  if (core_.version() == kNoVersion) {
-    return FailedPrecondition("the rollout has no complete weights to read {} from", name);
+void WeightUpdates::Settle() {
+  states_->set_weights_complete(version() != kNoVersion);
+  SetLogVersion(version());
+  if (states_->state() != RolloutState::kUpdating || transaction_.updating()) return;
+  const absl::Status left = states_->Handle(RolloutEvent::kAbort);
+  TANDEM_CHECK(left.ok(), std::string(left.message()));
+}
+
+absl::Status WeightUpdates::AdoptVersion(int64_t version) {
+  CloseSlots(Ended::kAborted);
+  const absl::Status adopted = transaction_.AdoptVersion(version);
+  Settle();
+  TANDEM_RETURN_IF_ERROR(adopted);
+  return states_->Handle(RolloutEvent::kLoad);
+}
+
+void WeightUpdates::DropVersion() {
+  CloseSlots(Ended::kAborted);
+  transaction_.DropVersion();
+  Settle();
+}
+
+// The trainer passes the slots before it asks for the first bucket, so they wait in the socket.
+absl::Status WeightUpdates::ReceiveSlots(absl::Duration timeout) {
+  if (received_.slots != nullptr) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(received_,
+                          listener_->Receive(request_.id.generation, request_.slots, timeout,
+                                             *options_.transport, options_.ledger));
+  received_.connection.timeout = options_.slots_timeout;
+  return absl::OkStatus();
+}
+
+void WeightUpdates::CloseSlots(Ended how) {
+  const bool persistent = received_.slots != nullptr && received_.slots->persistent();
+  // The slots before the connection: its end tells the trainer that they are closed.
+  received_.slots.reset();
+  if (persistent && how == Ended::kCommitted) {
+    persistent_connection_ = std::move(received_.connection);
   }
-  const WeightLayout& layout = core_.storage().layout();
+  // Without a connection the death of a trainer whose first such update failed would go unnoticed.
+  if (persistent && !holds_slots()) options_.transport->Forget();
+  received_.connection.socket.Reset();
+}
+
+void WeightUpdates::ForgetSlots() {
+  options_.transport->Forget();
+  persistent_connection_.socket.Reset();
+}
+
+absl::Status WeightUpdates::AdmitRequest(int64_t wanted) const {
+  TANDEM_RETURN_IF_ERROR(states_->Check(RolloutEvent::kGenerate));
+  if (wanted < 0 || wanted == version()) return absl::OkStatus();
+  return FailedPrecondition(
+      "the request wants weight version {}, but this rollout serves version {}; sync it first",
+      wanted, version());
+}
+
+absl::Status WeightUpdates::CheckReadable() const {
+  if (states_->resources().weights_mapped && version() != kNoVersion) return absl::OkStatus();
+  return FailedPrecondition("this rollout is {} and holds no readable weights; wake and sync it",
+                            RolloutStateName(states_->state()));
+}
+
+absl::Status WeightUpdates::Verify(int64_t wanted) const {
+  TANDEM_RETURN_IF_ERROR(CheckReadable());
+  if (transaction_.updating() || wanted != version()) {
+    return FailedPrecondition(
+        "weight version {} cannot be verified: this rollout is {} and holds version {}", wanted,
+        RolloutStateName(states_->state()), version());
+  }
+  TANDEM_RETURN_IF_ERROR(transaction_.Verify());
+  return transaction_.storage().CheckPadding();
+}
+
+absl::StatusOr<std::vector<Digest>> WeightUpdates::Digests() const {
+  TANDEM_RETURN_IF_ERROR(CheckReadable());
+  return transaction_.Digests();
+}
+
+absl::StatusOr<std::string> WeightUpdates::ReadRows(const std::string& name,
+                                                    int64_t row,
+                                                    int64_t rows) const {
+  TANDEM_RETURN_IF_ERROR(CheckReadable());
+  const WeightLayout& layout = transaction_.storage().layout();
   TANDEM_ASSIGN_OR_RETURN(const TensorPlace* place, layout.Find(name));
   if (row < 0 || rows < 1 || rows > place->rows() - row) {
     return InvalidArgument("{} rows from row {} of {}, which has {}", rows, row, name,
@@ -162,7 +241,7 @@ absl::StatusOr<std::string> WeightReceiver::ReadRows(const std::string& name,
                            kMaxReadBytes);
   }
   std::string data(bytes, '\0');
-  TANDEM_RETURN_IF_ERROR(core_.storage().ReadRows(*place, row, rows, data.data()));
+  TANDEM_RETURN_IF_ERROR(transaction_.storage().ReadRows(*place, row, rows, data.data()));
   return data;
 }
 

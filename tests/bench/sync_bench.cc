@@ -44,7 +44,7 @@ ModelSpec BenchSpec() {
 // A receiver on a thread of its own, as in the rollout process.
 class ThreadClient : public UpdateClient {
  public:
-  explicit ThreadClient(UpdateReceiver* receiver)
+  explicit ThreadClient(UpdateTransaction* receiver)
       : receiver_(receiver),
         orders_(4),
         replies_{BoundedQueue<absl::Status>(1), BoundedQueue<absl::Status>(1)} {
@@ -54,16 +54,16 @@ class ThreadClient : public UpdateClient {
   }
   ~ThreadClient() override { orders_.Close(); }
 
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     offer_ = offer;
     slots_ = &slots;
-    TANDEM_RETURN_IF_ERROR(receiver_->Begin(offer.version, offer.generation, offer.manifest));
-    return PairLink();
+    TANDEM_RETURN_IF_ERROR(receiver_->Begin({offer.version, offer.generation}, offer.manifest));
+    return PeerConnection();
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     outstanding_[slot] = true;
     orders_.Push([this, slot, entries] {
-      replies_[slot].Push(receiver_->Apply(offer_.version, offer_.generation,
+      replies_[slot].Push(receiver_->Apply({offer_.version, offer_.generation},
                                            {slots_->slot(slot), slots_->shape().slot_bytes},
                                            entries));
     });
@@ -74,7 +74,7 @@ class ThreadClient : public UpdateClient {
     return *replies_[slot].Pop();
   }
   absl::Status Commit(const std::vector<Digest>& digests) override {
-    return receiver_->Commit(offer_.version, offer_.generation, digests);
+    return receiver_->Commit({offer_.version, offer_.generation}, digests);
   }
   absl::Status Abort(const std::string&) override {
     receiver_->Abort();
@@ -82,7 +82,7 @@ class ThreadClient : public UpdateClient {
   }
 
  private:
-  UpdateReceiver* const receiver_;
+  UpdateTransaction* const receiver_;
   UpdateOffer offer_;
   const SlotMemory* slots_ = nullptr;
   BoundedQueue<std::function<void()>> orders_;
@@ -212,7 +212,8 @@ double BenchUpdate(const Bench& bench,
                    RegionSource& source,
                    std::byte* storage,
                    int64_t slot_bytes) {
-  UpdateReceiver receiver(CreateCpuStorageOps(&layout, storage, std::make_shared<ThreadPool>(2)));
+  UpdateTransaction receiver(
+      CreateCpuStorageOps(&layout, storage, std::make_shared<ThreadPool>(2)));
   ThreadClient client(&receiver);
   WeightPublisher publisher(&layout,
                             {.slot_bytes = slot_bytes, .slots = 2, .keep_bytes = int64_t{1} << 40});

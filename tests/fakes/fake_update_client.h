@@ -1,4 +1,4 @@
-// A rollout in the same process: an UpdateReceiver behind UpdateClient, with faults.
+// A rollout in the same process: an UpdateTransaction behind UpdateClient, with faults.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,18 @@ namespace tandem::testing {
 
 class FakeUpdateClient : public UpdateClient {
  public:
-  explicit FakeUpdateClient(UpdateReceiver* receiver) : receiver_(receiver) {}
+  explicit FakeUpdateClient(UpdateTransaction* receiver) : receiver_(receiver) {}
 
   absl::StatusOr<int64_t> HeldVersion() override { return receiver_->version(); }
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     calls.push_back("begin");
     TANDEM_RETURN_IF_ERROR(fail_begin);
     offer_ = offer;
     slots_ = &slots;
     TANDEM_RETURN_IF_ERROR(
-        receiver_->Begin(offer.version, offer.generation, offer.manifest, offer.scope));
+        receiver_->Begin({offer.version, offer.generation}, offer.manifest, offer.scope));
     if (scramble) TANDEM_RETURN_IF_ERROR(receiver_->Scramble());
-    return PairLink();
+    return PeerConnection();
   }
   // The slowest rollout there can be: a slot is read only when the publisher waits for it.
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
@@ -47,7 +47,7 @@ class FakeUpdateClient : public UpdateClient {
       bytes_applied += entry.rows * offer_.manifest[static_cast<size_t>(entry.tensor)].row_bytes();
     }
     const absl::Status applied =
-        receiver_->Apply(offer_.version, offer_.generation,
+        receiver_->Apply({offer_.version, offer_.generation},
                          {slots_->slot(slot), slots_->shape().slot_bytes}, entries);
     if (after_apply) after_apply(entries);
     return applied;
@@ -56,7 +56,7 @@ class FakeUpdateClient : public UpdateClient {
     calls.push_back("commit");
     if (!pending_.empty()) return Internal("commit with slots under way");
     slots_ = nullptr;
-    return receiver_->Commit(offer_.version, offer_.generation, digests);
+    return receiver_->Commit({offer_.version, offer_.generation}, digests);
   }
   absl::Status Abort(const std::string& reason) override {
     calls.push_back("abort: " + reason);
@@ -78,7 +78,7 @@ class FakeUpdateClient : public UpdateClient {
   const SlotMemory* slots() const { return slots_; }
 
  private:
-  UpdateReceiver* const receiver_;
+  UpdateTransaction* const receiver_;
   UpdateOffer offer_;
   const SlotMemory* slots_ = nullptr;
   std::map<int, std::vector<BucketEntry>> pending_;

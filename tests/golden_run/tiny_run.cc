@@ -143,7 +143,7 @@ void TinyRun::MakeGenerator() {
   storage_ = Require(HostDevice()->Reserve("weights", layout_.total_bytes(), nullptr));
   REQUIRE(storage_->Map().ok());
   receiver_ =
-      std::make_unique<UpdateReceiver>(CreateCpuStorageOps(&layout_, storage_->data(), pool_));
+      std::make_unique<UpdateTransaction>(CreateCpuStorageOps(&layout_, storage_->data(), pool_));
   GeneratorOptions options;
   options.scheduler = {.max_num_seqs = 12, .max_num_batched_tokens = 100};
   options.max_model_len = kMaxTokens;

@@ -50,7 +50,7 @@ class TinyRun {
   std::unique_ptr<ShardOps> shard_ops_;
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<MemoryRegion> storage_;  // the rollout's weights
-  std::unique_ptr<UpdateReceiver> receiver_;
+  std::unique_ptr<UpdateTransaction> receiver_;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<Generator> generator_;

@@ -195,7 +195,7 @@ const Run& OnePair() {
 TEST_CASE("three steps of one pair on a GPU: identical log-probs, equal weights, all given back",
           "[one]") {
   const Run& run = OnePair();
-  REQUIRE(Count(run.rollout_log, " of device memory back") >= kSteps);
+  REQUIRE(Count(run.rollout_log, ": released ") >= kSteps);
   std::printf("figure grpo_identical_tokens %lld tokens\n", static_cast<long long>(run.tokens));
 }
 

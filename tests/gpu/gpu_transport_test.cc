@@ -31,10 +31,10 @@ class ForgedSlots final : public SlotMemory {
   std::byte* slot(int) const override { return nullptr; }
   int64_t bytes() const override { return 0; }
   SlotHandle handle() const override { return handle_; }
-  absl::Status BeginFill(int, const PairLink&) override { return absl::OkStatus(); }
+  absl::Status BeginFill(int, const PeerConnection&) override { return absl::OkStatus(); }
   absl::Status Copy(std::byte*, const void*, int64_t) override { return absl::OkStatus(); }
   absl::Status EndFill(int, int64_t) override { return absl::OkStatus(); }
-  absl::Status BeginRead(int, const PairLink&) override { return absl::OkStatus(); }
+  absl::Status BeginRead(int, const PeerConnection&) override { return absl::OkStatus(); }
   absl::Status EndRead(int) override { return absl::OkStatus(); }
 
  private:

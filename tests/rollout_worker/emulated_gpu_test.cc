@@ -105,7 +105,7 @@ void FillAdapters(const WeightLayout& layout, std::byte* storage) {
 TEST_CASE("on an emulated GPU decoding has the bits of one forward over the whole sample") {
   for (const std::string type : {"llama", "qwen2", "qwen3"}) {
     EmulatedFixture f(type);
-    REQUIRE(f.engine->numerics_class().starts_with("cuda-sm80"));
+    REQUIRE(f.engine->numerics().numerics_class.starts_with("cuda-sm80"));
     const SamplesById samples = GenerateAll(*f.engine, MixedRequests({9, 63, 70}, 2, 12));
     REQUIRE(samples.size() == 6);
     REQUIRE(f.Calls("LaunchGraph") > 0);
@@ -137,7 +137,7 @@ TEST_CASE("on an emulated GPU adapters beside the weights decode with the bits o
     for (const auto& [id, sample] : GenerateAll(*f.engine, requests)) {
       REQUIRE(base.LogProbs(sample) == sample.log_probs);
     }
-    FillAdapters(f.engine->layout(), const_cast<std::byte*>(f.engine->weights_address()));
+    FillAdapters(f.engine->layout(), FindMemory(*f.engine).weights);
     FillAdapters(on_gpu.layout, on_gpu.storage->data());
     FillAdapters(on_host.layout, on_host.storage->data());
     f.cuda->ForgetCalls();
@@ -208,8 +208,8 @@ TEST_CASE("an emulated GPU's memory goes and comes back, and the same tokens wit
   const std::vector<GenerationRequest> requests = MixedRequests({9, 40}, 2, 6);
   const SamplesById before = GenerateAll(*f.engine, requests);
   const int64_t used = f.cuda->used_bytes();
-  const std::byte* const weights_at = f.engine->weights_address();
-  const auto digests = f.engine->Digests().value();
+  const std::byte* const weights_at = FindMemory(*f.engine).weights;
+  const auto digests = Digests(*f.engine).value();
   REQUIRE(digests.size() == f.weights.layout.places().size());
   const auto on_host = [&] {
     int64_t bytes = 0;
@@ -222,12 +222,12 @@ TEST_CASE("an emulated GPU's memory goes and comes back, and the same tokens wit
   REQUIRE(on_host() == 0);
   for (int cycle = 0; cycle < 3; ++cycle) {
     f.cuda->ForgetCalls();
-    const int64_t freed = f.engine->Sleep({}).value();
+    const int64_t freed = Sleep(*f.engine, {}).value();
     REQUIRE(f.cuda->used_bytes() == used - freed);
-    REQUIRE(f.engine->Wake({}).value() == freed);
+    REQUIRE(Wake(*f.engine, {}).value() == freed);
     REQUIRE(f.cuda->used_bytes() == used);
-    REQUIRE(f.engine->weights_address() == weights_at);
-    REQUIRE(f.engine->Digests().value() == digests);
+    REQUIRE(FindMemory(*f.engine).weights == weights_at);
+    REQUIRE(Digests(*f.engine).value() == digests);
     RequireSame(GenerateAll(*f.engine, requests), before);
     // The copy's host memory is pinned once, and stays.
     REQUIRE(f.Calls("RegisterHost") == (cycle == 0 ? 1 : 0));
@@ -235,7 +235,7 @@ TEST_CASE("an emulated GPU's memory goes and comes back, and the same tokens wit
     REQUIRE(on_host() >= f.weights.layout.total_bytes());
     REQUIRE(on_host() < f.weights.layout.total_bytes() + (2 << 20));
   }
-  REQUIRE(f.engine->VerifyWeights(0).ok());
+  REQUIRE(VerifyWeights(*f.engine, 0).ok());
 }
 
 TEST_CASE(
@@ -259,13 +259,13 @@ TEST_CASE(
   REQUIRE(engine.status().state == RolloutState::kEmpty);
   REQUIRE(cuda->used_bytes() < kTotal - kPage / 2);
   // Not before the pass has ended; then the weights' memory alone, and the rest after the sync.
-  REQUIRE(absl::IsResourceExhausted(engine.Wake({}).status()));
-  REQUIRE(absl::IsFailedPrecondition(engine.BeginUpdate({.version = 1, .generation = 1})));
+  REQUIRE(absl::IsResourceExhausted(Wake(engine, {}).status()));
+  REQUIRE(absl::IsFailedPrecondition(BeginUpdate(engine, {.id = {1, 1}})));
   REQUIRE(training->Release().ok());
-  REQUIRE(engine.Wake({"weights"}).value() >= weights.layout.total_bytes());
+  REQUIRE(Wake(engine, {"weights"}).value() >= weights.layout.total_bytes());
   REQUIRE(BytesOf(engine.ledger().Snapshot(), "kv_cache") == 0);
   REQUIRE(engine.status().state == RolloutState::kEmpty);
-  REQUIRE(engine.Wake({"kv_cache"}).value() > 0);
+  REQUIRE(Wake(engine, {"kv_cache"}).value() > 0);
   REQUIRE(BytesOf(engine.ledger().Snapshot(), "kv_cache") > 0);
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("a rollout that starts beside a pass waits for the memory that its pro
     });
     const auto engine = Engine::Create(options);
     if (engine.ok()) {
-      for (const auto& [shape, choice] : (*engine)->numerics_choices()) {
+      for (const auto& [shape, choice] : (*engine)->numerics().choices) {
         REQUIRE(choice.find("cuBLASLt") == 0);
       }
     }
@@ -337,15 +337,15 @@ TEST_CASE("a GPU that fails ends the requests and is told") {
 TEST_CASE("whatever a rollout is asked to do when its GPU is lost, it says so") {
   const std::vector<std::pair<std::string, std::function<absl::Status(Engine&)>>> calls = {
       {"generate", [](Engine& engine) { return Try(engine, MixedRequests({9}, 1, 6)[0]); }},
-      {"sleep", [](Engine& engine) { return engine.Sleep({}).status(); }},
-      {"wake", [](Engine& engine) { return engine.Wake({}).status(); }},
-      {"digests", [](Engine& engine) { return engine.Digests().status(); }},
-      {"verify", [](Engine& engine) { return engine.VerifyWeights(0); }}};
+      {"sleep", [](Engine& engine) { return Sleep(engine, {}).status(); }},
+      {"wake", [](Engine& engine) { return Wake(engine, {}).status(); }},
+      {"digests", [](Engine& engine) { return Digests(engine).status(); }},
+      {"verify", [](Engine& engine) { return VerifyWeights(engine, 0); }}};
   for (const auto& [name, call] : calls) {
     INFO(name);
     EmulatedFixture f("llama");
     REQUIRE(Try(*f.engine, MixedRequests({9}, 1, 6)[0]).ok());
-    if (name == "wake") REQUIRE(f.engine->Sleep({}).ok());
+    if (name == "wake") REQUIRE(Sleep(*f.engine, {}).ok());
     f.cuda->LoseDevice();
     REQUIRE(IsDeviceLost(call(*f.engine)));
     f.engine->Shutdown();

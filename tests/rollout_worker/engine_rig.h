@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/weights/pair_socket.h"
+#include "common/weights/peer_connection.h"
 #include "rollout_worker/engine.h"
 #include "tests/fakes/whole_tensors.h"
 #include "tests/rollout_worker/tiny_rig.h"
@@ -56,6 +56,66 @@ class WaitingSink final : public GenerationSink {
   CollectingSink result_;
 };
 
+// The calls that the service makes, without gRPC.
+inline absl::StatusOr<int64_t> Wake(Engine& engine, const std::vector<std::string>& tags) {
+  return engine.Run("wake", Before::kNothing,
+                    [&](RolloutCore& core) { return core.memory.Wake(tags); });
+}
+inline absl::StatusOr<int64_t> Abort(Engine& engine, const std::vector<std::string>& ids) {
+  return engine.Run("abort", Before::kNothing, [&](RolloutCore& core) {
+    return absl::StatusOr<int64_t>(core.generator.Abort(ids));
+  });
+}
+inline absl::Status BeginUpdate(Engine& engine, const UpdateRequest& request) {
+  return engine.Run("begin update", Before::kDrain,
+                    [&](RolloutCore& core) { return core.weights.Begin(request); });
+}
+inline absl::Status ApplyBucket(Engine& engine,
+                                UpdateId id,
+                                int slot,
+                                const std::vector<BucketEntry>& entries) {
+  return engine.Run("apply bucket", Before::kNothing,
+                    [&](RolloutCore& core) { return core.weights.Apply(id, slot, entries); });
+}
+inline absl::Status CommitUpdate(Engine& engine, UpdateId id, const std::vector<Digest>& digests) {
+  return engine.Run("commit update", Before::kNothing,
+                    [&](RolloutCore& core) { return core.weights.Commit(id, digests); });
+}
+inline absl::Status AbortUpdate(Engine& engine, UpdateId id) {
+  return engine.Run("abort update", Before::kNothing, [&](RolloutCore& core) {
+    core.weights.Abort(id);
+    return absl::OkStatus();
+  });
+}
+inline absl::StatusOr<std::vector<Digest>> Digests(Engine& engine) {
+  return engine.Run("digests", Before::kNothing,
+                    [](RolloutCore& core) { return core.weights.Digests(); });
+}
+inline absl::StatusOr<std::string> ReadTensor(Engine& engine, const std::string& name) {
+  return engine.Run("read tensor", Before::kNothing,
+                    [&](RolloutCore& core) { return core.weights.ReadRows(name, 0, 1); });
+}
+inline absl::Status VerifyWeights(Engine& engine, int64_t version) {
+  return engine.Run("verify weights", Before::kNothing,
+                    [&](RolloutCore& core) { return core.Verify(version); });
+}
+// Addresses, for tests that damage memory or watch that it does not move.
+struct EngineMemory {
+  std::byte* weights = nullptr;
+  std::byte* kv = nullptr;
+  const RopeTable* rope = nullptr;
+};
+inline EngineMemory FindMemory(Engine& engine) {
+  return engine
+      .Run("find memory", Before::kNothing,
+           [](RolloutCore& core) -> absl::StatusOr<EngineMemory> {
+             return EngineMemory{core.memory.weights().data(),
+                                 const_cast<std::byte*>(core.memory.kv().data()),
+                                 &core.model.rope()};
+           })
+      .value();
+}
+
 // What a trainer with these weights would gather.
 class StorageSource final : public WholeTensors {
  public:
@@ -85,34 +145,35 @@ class StorageSource final : public WholeTensors {
 class EngineUpdateClient final : public UpdateClient {
  public:
   explicit EngineUpdateClient(Engine* engine) : engine_(engine) {}
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     offer_ = offer;
-    TANDEM_RETURN_IF_ERROR(engine_->BeginUpdate(
-        {offer.version, offer.generation, slots.shape(), offer.manifest, scramble, offer.scope}));
-    PairLink link;
-    TANDEM_ASSIGN_OR_RETURN(link.connection,
+    TANDEM_RETURN_IF_ERROR(BeginUpdate(
+        *engine_,
+        {{offer.version, offer.generation}, slots.shape(), offer.manifest, scramble, offer.scope}));
+    PeerConnection link;
+    TANDEM_ASSIGN_OR_RETURN(link.socket,
                             PassSlots(engine_->pair_socket(), offer.generation, slots));
     return link;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
     if (applied == fail_at) return Internal("told to fail");
     ++applied;
-    applies_[slot] = engine_->ApplyBucket(offer_.version, offer_.generation, slot, entries);
+    applies_[slot] = ApplyBucket(*engine_, id(), slot, entries);
     return absl::OkStatus();
   }
   absl::Status WaitApply(int slot) override { return applies_[slot]; }
   absl::Status Commit(const std::vector<Digest>& digests) override {
-    return engine_->CommitUpdate(offer_.version, offer_.generation, digests);
+    return CommitUpdate(*engine_, id(), digests);
   }
-  absl::Status Abort(const std::string&) override {
-    return engine_->AbortUpdate(offer_.version, offer_.generation);
-  }
+  absl::Status Abort(const std::string&) override { return AbortUpdate(*engine_, id()); }
 
   int applied = 0;
   int fail_at = -1;
   bool scramble = false;
 
  private:
+  UpdateId id() const { return {offer_.version, offer_.generation}; }
+
   Engine* const engine_;
   UpdateOffer offer_;
   std::map<int, absl::Status> applies_;
@@ -126,7 +187,7 @@ inline EngineOptions MakeEngineTestOptions(const TinyWeights& weights, const Rig
   options.generator = MakeGeneratorOptions(rig);
   options.memory_utilization = 0.5;
   options.device_bytes = int64_t{1} << 30;
-  options.receiver.pair_socket = (weights.dir.path() / "pair.sock").string();
+  options.updates.pair_socket = (weights.dir.path() / "pair.sock").string();
   return options;
 }
 

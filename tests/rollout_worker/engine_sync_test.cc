@@ -25,12 +25,12 @@ TEST_CASE(
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const Manifest manifest = ManifestOf(f.weights.layout);
   const int64_t generation = int64_t{1} << 62;
-  REQUIRE(f.engine->BeginUpdate({2, generation, {1 << 16, 2}, manifest, true}).ok());
+  REQUIRE(BeginUpdate(*f.engine, {2, generation, {1 << 16, 2}, manifest, true}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
   REQUIRE(f.engine->status().version == -1);
   // One that takes over does not find an old version either.
-  REQUIRE(f.engine->BeginUpdate({3, generation + 1, {1 << 16, 2}, manifest}).ok());
-  REQUIRE(f.engine->AbortUpdate(3, generation + 1).ok());
+  REQUIRE(BeginUpdate(*f.engine, {3, generation + 1, {1 << 16, 2}, manifest}).ok());
+  REQUIRE(AbortUpdate(*f.engine, {3, generation + 1}).ok());
   REQUIRE(f.state() == RolloutState::kEmpty);
   REQUIRE(f.engine->status().version == -1);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
@@ -39,7 +39,7 @@ TEST_CASE(
   f.engine = f.Make(true);
   Manifest short_one = manifest;
   short_one.pop_back();
-  REQUIRE(!f.engine->BeginUpdate({2, generation, {1 << 16, 2}, short_one, true}).ok());
+  REQUIRE(!BeginUpdate(*f.engine, {2, generation, {1 << 16, 2}, short_one, true}).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
 }
@@ -48,20 +48,20 @@ TEST_CASE("W7: addresses outlive sleep, wake and update, and so do the results")
   EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const SamplesById expected = Expected(f.weights, f.requests);
-  const std::byte* weights_at = f.engine->weights_address();
-  const std::byte* kv_at = f.engine->kv_address();
+  const std::byte* weights_at = FindMemory(*f.engine).weights;
+  const std::byte* kv_at = FindMemory(*f.engine).kv;
   int64_t version = 1;
   for (int cycle = 0; cycle < 6; ++cycle) {
     SleepOrder order;
     order.level = 1 + cycle % 2;
     order.drain_only = cycle % 3 == 2;
-    REQUIRE(f.engine->Sleep(order).ok());
-    REQUIRE(f.engine->Wake({"weights"}).ok());
+    REQUIRE(Sleep(*f.engine, order).ok());
+    REQUIRE(Wake(*f.engine, {"weights"}).ok());
     REQUIRE(Publish(*f.engine, f.weights, ++version, cycle % 2 == 1).ok());
-    REQUIRE(f.engine->Wake({"kv_cache"}).ok());
+    REQUIRE(Wake(*f.engine, {"kv_cache"}).ok());
     REQUIRE(f.state() == RolloutState::kServing);
-    REQUIRE(f.engine->weights_address() == weights_at);
-    REQUIRE(f.engine->kv_address() == kv_at);
+    REQUIRE(FindMemory(*f.engine).weights == weights_at);
+    REQUIRE(FindMemory(*f.engine).kv == kv_at);
     RequireSame(GenerateAll(*f.engine, f.requests), expected);
   }
 }
@@ -76,17 +76,17 @@ TEST_CASE("W8: after an update no cached prefix is used, with memory kept or giv
     RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
     SleepOrder order;
     order.drain_only = drain_only;
-    REQUIRE(f.engine->Sleep(order).ok());
-    REQUIRE(f.engine->Wake({"weights"}).ok());
+    REQUIRE(Sleep(*f.engine, order).ok());
+    REQUIRE(Wake(*f.engine, {"weights"}).ok());
     REQUIRE(Publish(*f.engine, other, 2).ok());
-    REQUIRE(f.engine->Wake({"kv_cache"}).ok());
+    REQUIRE(Wake(*f.engine, {"kv_cache"}).ok());
     const int64_t prefilled = f.engine->status().load.prefill_tokens;
     const SamplesById samples = GenerateAll(*f.engine, f.requests);
     REQUIRE(f.engine->status().load.prefill_tokens > prefilled);
     // A fresh engine over the new weights.
     RequireSame(samples, Expected(other, f.requests));
-    REQUIRE(f.engine->Sleep({}).ok());
-    REQUIRE(f.engine->Wake({}).ok());
+    REQUIRE(Sleep(*f.engine, {}).ok());
+    REQUIRE(Wake(*f.engine, {}).ok());
   }
 }
 
@@ -128,10 +128,10 @@ TEST_CASE(
     RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
     SleepOrder order;
     order.level = 2;
-    REQUIRE(f.engine->Sleep(order).ok());
-    REQUIRE(f.engine->Wake({"weights"}).ok());
+    REQUIRE(Sleep(*f.engine, order).ok());
+    REQUIRE(Wake(*f.engine, {"weights"}).ok());
     REQUIRE(Publish(*f.engine, f.weights, 2, true).ok());
-    REQUIRE(f.engine->Wake({"kv_cache"}).ok());
+    REQUIRE(Wake(*f.engine, {"kv_cache"}).ok());
     // Buffers too: the rotary tables bear on every token.
     RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
   }
@@ -141,14 +141,14 @@ TEST_CASE("W9: the order of a step is sleep, wake weights, sync, wake KV") {
   EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   for (int64_t version = 2; version < 5; ++version) {
-    REQUIRE(f.engine->Sleep({}).ok());
-    REQUIRE(f.engine->Wake({"weights"}).ok());
+    REQUIRE(Sleep(*f.engine, {}).ok());
+    REQUIRE(Wake(*f.engine, {"weights"}).ok());
     REQUIRE(f.state() == RolloutState::kAsleep);
     REQUIRE(Publish(*f.engine, f.weights, version).ok());
     REQUIRE(f.state() == RolloutState::kAsleep);
     REQUIRE(DeviceBytes(*f.engine, "kv_cache") == 0);
     REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
-    REQUIRE(f.engine->Wake({"kv_cache"}).ok());
+    REQUIRE(Wake(*f.engine, {"kv_cache"}).ok());
     REQUIRE(f.state() == RolloutState::kServing);
     REQUIRE(f.engine->status().version == version);
     RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
@@ -160,16 +160,16 @@ TEST_CASE("W9: illegal orders are refused and leave the rollout serving") {
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.level = 3;
-  REQUIRE(f.engine->Sleep(order).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(Sleep(*f.engine, order).status().code() == absl::StatusCode::kInvalidArgument);
   order.tags = {"wheights"};
-  REQUIRE(f.engine->Sleep(order).status().code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(f.engine->Wake({"x"}).status().code() == absl::StatusCode::kInvalidArgument);
-  REQUIRE(f.engine->ApplyBucket(2, 1, 0, {}).code() == kPrecondition);
-  REQUIRE(f.engine->CommitUpdate(2, 1, {}).code() == kPrecondition);
-  REQUIRE(f.engine->AbortUpdate(2, 1).ok());
+  REQUIRE(Sleep(*f.engine, order).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(Wake(*f.engine, {"x"}).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(ApplyBucket(*f.engine, {2, 1}, 0, {}).code() == kPrecondition);
+  REQUIRE(CommitUpdate(*f.engine, {2, 1}, {}).code() == kPrecondition);
+  REQUIRE(AbortUpdate(*f.engine, {2, 1}).ok());
   Manifest manifest = ManifestOf(f.weights.layout);
   manifest.pop_back();
-  REQUIRE(f.engine->BeginUpdate({2, 1000, {1 << 16, 2}, manifest}).code() ==
+  REQUIRE(BeginUpdate(*f.engine, {2, 1000, {1 << 16, 2}, manifest}).code() ==
           absl::StatusCode::kInvalidArgument);
   REQUIRE(f.state() == RolloutState::kServing);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
@@ -180,18 +180,18 @@ TEST_CASE("W9: every order but that of a step is refused by a typed error") {
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.level = 2;
-  REQUIRE(f.engine->Sleep(order).ok());
+  REQUIRE(Sleep(*f.engine, order).ok());
   REQUIRE(Publish(*f.engine, f.weights, 2).code() == kPrecondition);  // the weights sleep
-  REQUIRE(f.engine->Wake({"kv_cache"}).ok());
+  REQUIRE(Wake(*f.engine, {"kv_cache"}).ok());
   REQUIRE(Publish(*f.engine, f.weights, 2).code() == kPrecondition);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
-  REQUIRE(f.engine->Digests().status().code() == kPrecondition);
-  REQUIRE(f.engine->ReadTensor("model.norm.weight", 0, 1).status().code() == kPrecondition);
-  REQUIRE(f.engine->Wake({"weights"}).ok());
+  REQUIRE(Digests(*f.engine).status().code() == kPrecondition);
+  REQUIRE(ReadTensor(*f.engine, "model.norm.weight").status().code() == kPrecondition);
+  REQUIRE(Wake(*f.engine, {"weights"}).ok());
   REQUIRE(f.state() == RolloutState::kEmpty);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);  // woken is not synced
-  REQUIRE(f.engine->ApplyBucket(2, 1, 0, {}).code() == kPrecondition);
-  REQUIRE(f.engine->CommitUpdate(2, 1, {}).code() == kPrecondition);
+  REQUIRE(ApplyBucket(*f.engine, {2, 1}, 0, {}).code() == kPrecondition);
+  REQUIRE(CommitUpdate(*f.engine, {2, 1}, {}).code() == kPrecondition);
   REQUIRE(Publish(*f.engine, f.weights, 2).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));

@@ -32,7 +32,7 @@ TEST_CASE("A rollout without weights refuses to generate until it is synced") {
   REQUIRE(f.state() == RolloutState::kEmpty);
   REQUIRE(f.engine->status().version == -1);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
-  REQUIRE(f.engine->Digests().status().code() == kPrecondition);
+  REQUIRE(Digests(*f.engine).status().code() == kPrecondition);
   REQUIRE(Publish(*f.engine, f.weights, 5).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   REQUIRE(f.engine->status().version == 5);
@@ -46,12 +46,12 @@ TEST_CASE("A rollout without weights refuses to generate until it is synced") {
 TEST_CASE("Weights read from the checkpoint are those that a sync brings") {
   EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
-  const auto synced = f.engine->Digests().value();
+  const auto synced = Digests(*f.engine).value();
   f.engine.reset();
   f.engine = f.Make(true);
   REQUIRE(f.state() == RolloutState::kServing);
   REQUIRE(f.engine->status().version == 0);
-  REQUIRE(f.engine->Digests().value() == synced);
+  REQUIRE(Digests(*f.engine).value() == synced);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
 }
 
@@ -71,22 +71,22 @@ TEST_CASE("Sleep level 1 gives KV and device weights back, and waking brings the
   EngineFixture f;
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const SamplesById expected = GenerateAll(*f.engine, f.requests);
-  const std::byte* weights_at = f.engine->weights_address();
-  const std::byte* kv_at = f.engine->kv_address();
+  const std::byte* weights_at = FindMemory(*f.engine).weights;
+  const std::byte* kv_at = FindMemory(*f.engine).kv;
   for (int cycle = 0; cycle < 3; ++cycle) {
-    const int64_t freed = f.engine->Sleep({}).value();
+    const int64_t freed = Sleep(*f.engine, {}).value();
     REQUIRE(f.state() == RolloutState::kAsleep);
     REQUIRE(Held(*f.engine, "kv_cache", Location::kDevice) == 0);
     REQUIRE(Held(*f.engine, "weights", Location::kDevice) == 0);
     REQUIRE(Held(*f.engine, "activations", Location::kDevice) == 0);
     REQUIRE(Held(*f.engine, "weights", Location::kHost) >= f.weights.layout.total_bytes());
     REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
-    REQUIRE(f.engine->Sleep({}).value() == 0);
-    REQUIRE(f.engine->Wake({}).value() == freed);
+    REQUIRE(Sleep(*f.engine, {}).value() == 0);
+    REQUIRE(Wake(*f.engine, {}).value() == freed);
     REQUIRE(f.state() == RolloutState::kServing);
     REQUIRE(Held(*f.engine, "weights", Location::kHost) == 0);
-    REQUIRE(f.engine->weights_address() == weights_at);
-    REQUIRE(f.engine->kv_address() == kv_at);
+    REQUIRE(FindMemory(*f.engine).weights == weights_at);
+    REQUIRE(FindMemory(*f.engine).kv == kv_at);
     RequireSame(GenerateAll(*f.engine, f.requests), expected);
   }
 }
@@ -96,13 +96,13 @@ TEST_CASE("Sleep level 2 drops the weights: only a sync makes the rollout serve 
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.level = 2;
-  REQUIRE(f.engine->Sleep(order).value() > 0);
+  REQUIRE(Sleep(*f.engine, order).value() > 0);
   REQUIRE(f.engine->ledger().Snapshot().process_bytes > 0);
   REQUIRE(Held(*f.engine, "weights", Location::kDevice) == 0);
   REQUIRE(Held(*f.engine, "weights", Location::kHost) == 0);
   REQUIRE(f.engine->status().version == -1);
   REQUIRE(Publish(*f.engine, f.weights, 2).code() == kPrecondition);
-  REQUIRE(f.engine->Wake({}).ok());
+  REQUIRE(Wake(*f.engine, {}).ok());
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
   REQUIRE(Publish(*f.engine, f.weights, 2).ok());
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
@@ -110,19 +110,19 @@ TEST_CASE("Sleep level 2 drops the weights: only a sync makes the rollout serve 
 
 TEST_CASE("P7: resident weights are verified against what was accepted, through sleep and wake") {
   EngineFixture f;
-  const auto verify = [&](int64_t version) { return f.engine->VerifyWeights(version); };
+  const auto verify = [&](int64_t version) { return VerifyWeights(*f.engine, version); };
   REQUIRE(verify(-1).code() == kPrecondition);
   REQUIRE(Publish(*f.engine, f.weights, 3).ok());
   REQUIRE(verify(3).ok());
   REQUIRE(verify(2).code() == kPrecondition);
-  REQUIRE(f.engine->Sleep({}).ok());
+  REQUIRE(Sleep(*f.engine, {}).ok());
   REQUIRE(verify(3).code() == kPrecondition);
-  REQUIRE(f.engine->Wake({"weights"}).ok());
+  REQUIRE(Wake(*f.engine, {"weights"}).ok());
   REQUIRE(verify(3).ok());
-  REQUIRE(f.engine->Wake({}).ok());
+  REQUIRE(Wake(*f.engine, {}).ok());
   REQUIRE(verify(3).ok());
   // One bit of one element, as a defective memory would do it.
-  auto* const byte = const_cast<std::byte*>(f.engine->weights_address());
+  auto* const byte = FindMemory(*f.engine).weights;
   byte[0] ^= std::byte{1};
   const absl::Status changed = verify(3);
   INFO(changed.ToString());
@@ -131,8 +131,8 @@ TEST_CASE("P7: resident weights are verified against what was accepted, through 
   REQUIRE(f.state() == RolloutState::kServing);
   byte[0] ^= std::byte{1};
   REQUIRE(verify(3).ok());
-  REQUIRE(f.engine->Sleep({.level = 2}).ok());
-  REQUIRE(f.engine->Wake({}).ok());
+  REQUIRE(Sleep(*f.engine, {.level = 2}).ok());
+  REQUIRE(Wake(*f.engine, {}).ok());
   REQUIRE(verify(3).code() == kPrecondition);
 }
 
@@ -142,15 +142,15 @@ TEST_CASE("P7: padding and rope tables that change are found like weights") {
       {.vocab_size = 290, .hidden_size = 50, .num_heads = 5, .num_kv_heads = 1, .head_dim = 10},
       DType::kBFloat16}};
   REQUIRE(Publish(*f.engine, f.weights, 3).ok());
-  REQUIRE(f.engine->VerifyWeights(3).ok());
+  REQUIRE(VerifyWeights(*f.engine, 3).ok());
   const auto refused = [&](const std::string& what) {
-    const absl::Status changed = f.engine->VerifyWeights(3);
+    const absl::Status changed = VerifyWeights(*f.engine, 3);
     INFO(changed.ToString());
     REQUIRE(changed.code() == absl::StatusCode::kDataLoss);
     REQUIRE(std::string(changed.message()).find(what) != std::string::npos);
   };
   // The last column of the panel's last row: neither is one of the model.
-  auto* const storage = const_cast<std::byte*>(f.engine->weights_address());
+  auto* const storage = FindMemory(*f.engine).weights;
   const int64_t panels = (290 + 15) / 16;
   std::byte& padding =
       storage[f.weights.layout.global_offsets().embedding + panels * 64 / 2 * 64 - 1];
@@ -158,15 +158,15 @@ TEST_CASE("P7: padding and rope tables that change are found like weights") {
   padding = std::byte{0x40};
   refused("padding of embedding in the global tensors changed");
   padding = std::byte{0};
-  REQUIRE(f.engine->VerifyWeights(3).ok());
-  for (const auto& [name, table] :
-       {std::pair("cos", &f.engine->rope().cos), std::pair("sin", &f.engine->rope().sin)}) {
+  REQUIRE(VerifyWeights(*f.engine, 3).ok());
+  for (const auto& [name, table] : {std::pair("cos", &FindMemory(*f.engine).rope->cos),
+                                    std::pair("sin", &FindMemory(*f.engine).rope->sin)}) {
     auto* const element = const_cast<float*>(table->data()) + 7 * 5 + 2;
     const float right = *element;
     *element = -right;
     refused(std::string("rope table ") + name + "[7, 2] changed");
     *element = right;
-    REQUIRE(f.engine->VerifyWeights(3).ok());
+    REQUIRE(VerifyWeights(*f.engine, 3).ok());
   }
 }
 
@@ -174,15 +174,13 @@ TEST_CASE("P7: weights from a checkpoint are verified, those of an open update a
   EngineFixture f;
   f.engine.reset();
   f.engine = f.Make(true);
-  REQUIRE(f.engine->VerifyWeights(0).ok());
-  UpdateOpening opening{.version = 1,
-                        .generation = 1,
-                        .slots = {1 << 16, 2},
-                        .manifest = ManifestOf(f.weights.layout)};
-  REQUIRE(f.engine->BeginUpdate(opening).ok());
-  REQUIRE(f.engine->VerifyWeights(0).code() == kPrecondition);
-  REQUIRE(f.engine->AbortUpdate(1, 1).ok());
-  REQUIRE(f.engine->VerifyWeights(0).ok());
+  REQUIRE(VerifyWeights(*f.engine, 0).ok());
+  const UpdateRequest request = {
+      .id = {1, 1}, .slots = {1 << 16, 2}, .manifest = ManifestOf(f.weights.layout)};
+  REQUIRE(BeginUpdate(*f.engine, request).ok());
+  REQUIRE(VerifyWeights(*f.engine, 0).code() == kPrecondition);
+  REQUIRE(AbortUpdate(*f.engine, {1, 1}).ok());
+  REQUIRE(VerifyWeights(*f.engine, 0).ok());
 }
 
 TEST_CASE("Tags sleep one by one, and draining alone keeps all memory") {
@@ -190,20 +188,20 @@ TEST_CASE("Tags sleep one by one, and draining alone keeps all memory") {
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   SleepOrder order;
   order.tags = {"kv_cache"};
-  REQUIRE(f.engine->Sleep(order).ok());
+  REQUIRE(Sleep(*f.engine, order).ok());
   REQUIRE(Held(*f.engine, "weights", Location::kDevice) > 0);
   REQUIRE(Held(*f.engine, "kv_cache", Location::kDevice) == 0);
-  REQUIRE(f.engine->Wake({"kv_cache"}).ok());
+  REQUIRE(Wake(*f.engine, {"kv_cache"}).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   order.tags.clear();
   order.drain_only = true;
-  REQUIRE(f.engine->Sleep(order).value() == 0);
+  REQUIRE(Sleep(*f.engine, order).value() == 0);
   REQUIRE(f.state() == RolloutState::kAsleep);
   REQUIRE(Publish(*f.engine, f.weights, 2).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   order.drain_only = false;
   order.tags = {"weights"};
-  REQUIRE(f.engine->Sleep(order).ok());
+  REQUIRE(Sleep(*f.engine, order).ok());
   REQUIRE(f.engine->status().version == -1);
 }
 
@@ -212,21 +210,21 @@ TEST_CASE("An open update refuses sleep, wake and requests; aborted early it cha
   REQUIRE(Publish(*f.engine, f.weights, 1).ok());
   const Manifest manifest = ManifestOf(f.weights.layout);
   const int64_t generation = int64_t{1} << 62;
-  REQUIRE(f.engine->BeginUpdate({2, generation, {1 << 16, 2}, manifest}).ok());
+  REQUIRE(BeginUpdate(*f.engine, {2, generation, {1 << 16, 2}, manifest}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
-  REQUIRE(f.engine->Sleep({}).status().code() == kPrecondition);
-  REQUIRE(f.engine->Wake({}).status().code() == kPrecondition);
+  REQUIRE(Sleep(*f.engine, {}).status().code() == kPrecondition);
+  REQUIRE(Wake(*f.engine, {}).status().code() == kPrecondition);
   REQUIRE(Try(*f.engine, f.requests[0]).code() == kPrecondition);
   // A trainer that was replaced: the newer one takes over.
-  REQUIRE(f.engine->BeginUpdate({3, generation - 1, {1 << 16, 2}, manifest}).code() ==
+  REQUIRE(BeginUpdate(*f.engine, {3, generation - 1, {1 << 16, 2}, manifest}).code() ==
           absl::StatusCode::kAborted);
-  REQUIRE(f.engine->BeginUpdate({3, generation + 1, {1 << 16, 2}, manifest}).ok());
+  REQUIRE(BeginUpdate(*f.engine, {3, generation + 1, {1 << 16, 2}, manifest}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
   // What the replaced one still says is not heard.
-  REQUIRE(f.engine->CommitUpdate(3, generation, {}).code() == absl::StatusCode::kAborted);
-  REQUIRE(f.engine->AbortUpdate(3, generation).ok());
+  REQUIRE(CommitUpdate(*f.engine, {3, generation}, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(AbortUpdate(*f.engine, {3, generation}).ok());
   REQUIRE(f.state() == RolloutState::kUpdating);
-  REQUIRE(f.engine->AbortUpdate(3, generation + 1).ok());
+  REQUIRE(AbortUpdate(*f.engine, {3, generation + 1}).ok());
   REQUIRE(f.state() == RolloutState::kServing);
   REQUIRE(f.engine->status().version == 1);
   RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
@@ -253,7 +251,7 @@ TEST_CASE("Sleep lets running requests finish and refuses new ones meanwhile") {
   const auto running = std::make_shared<WaitingSink>();
   REQUIRE(f.engine->Generate(LongRequest(), running).ok());
   running->WaitForTokens(1);
-  auto asleep = std::async(std::launch::async, [&] { return f.engine->Sleep({}).ok(); });
+  auto asleep = std::async(std::launch::async, [&] { return Sleep(*f.engine, {}).ok(); });
   // Either the gate is closed already, or this one still came in time; it never fails otherwise.
   const absl::Status late = Try(*f.engine, f.requests[0]);
   REQUIRE((late.ok() || late.code() == kPrecondition));
@@ -277,11 +275,11 @@ TEST_CASE("Sleep with abort ends running requests at once and an unknown level e
     SleepOrder order;
     order.abort_running = true;
     order.level = 7;
-    REQUIRE(f.engine->Sleep(order).status().code() == absl::StatusCode::kInvalidArgument);
+    REQUIRE(Sleep(*f.engine, order).status().code() == absl::StatusCode::kInvalidArgument);
     REQUIRE(f.state() == RolloutState::kServing);
     order.level = 1;
     order.drain_only = drain_only;
-    REQUIRE(f.engine->Sleep(order).ok());
+    REQUIRE(Sleep(*f.engine, order).ok());
     REQUIRE(f.state() == RolloutState::kAsleep);
     // A stream that has ended is not ended twice, and none is left without an end.
     for (const auto& sink : {running, waiting}) {
@@ -293,7 +291,7 @@ TEST_CASE("Sleep with abort ends running requests at once and an unknown level e
       }
     }
     REQUIRE(f.engine->status().load.kv_blocks_used == 0);
-    REQUIRE(f.engine->Wake({}).ok());
+    REQUIRE(Wake(*f.engine, {}).ok());
     RequireSame(GenerateAll(*f.engine, f.requests), Expected(f.weights, f.requests));
   }
 }
@@ -308,13 +306,13 @@ TEST_CASE("Abort ends what is named, and a shutdown ends what is left") {
   request.request_id = "second";
   REQUIRE(f.engine->Generate(request, second).ok());
   first->WaitForTokens(1);
-  REQUIRE(f.engine->Abort({"first"}).value() == 1);
+  REQUIRE(Abort(*f.engine, {"first"}).value() == 1);
   REQUIRE(first->Wait().end.ok());
   REQUIRE(first->Wait().samples.at(0).finish_reason == FinishReason::kAborted);
   f.engine->Shutdown();
   const absl::Status end = second->Wait().end;
   REQUIRE((end.ok() || end.code() == absl::StatusCode::kUnavailable));
-  REQUIRE(f.engine->Wake({}).status().code() == absl::StatusCode::kUnavailable);
+  REQUIRE(Wake(*f.engine, {}).status().code() == absl::StatusCode::kUnavailable);
   REQUIRE(f.engine->Generate(request, first).code() == absl::StatusCode::kUnavailable);
 }
 

@@ -63,7 +63,7 @@ struct MemoryReturnFixture {
   }
   // Every page of the KV cache exists and holds something.
   void FillKv() {
-    std::memset(const_cast<std::byte*>(engine->kv_address()), 0x5a,
+    std::memset(FindMemory(*engine).kv, 0x5a,
                 static_cast<size_t>(Held("kv_cache", Location::kDevice)));
   }
   int64_t Held(const std::string& tag, Location location) const {
@@ -105,18 +105,18 @@ TEST_CASE("M2: sleep at both levels gives the system what the ledger says") {
   const int64_t weights = f.Held("weights", Location::kDevice);
   REQUIRE(kv > 24 << 20);
   REQUIRE(weights > 12 << 20);
-  const std::byte* const kv_at = f.engine->kv_address();
+  const std::byte* const kv_at = FindMemory(*f.engine).kv;
   for (const int level : {1, 2}) {
     INFO("level " << level);
     const int64_t given =
-        RequireReturned(f, [&] { REQUIRE(f.engine->Sleep({.level = level}).ok()); });
+        RequireReturned(f, [&] { REQUIRE(Sleep(*f.engine, {.level = level}).ok()); });
     REQUIRE(given >= (level == 1 ? kv : kv + weights));
     REQUIRE(PagesOf(kv_at, kv) == 0);
-    REQUIRE(PagesOf(f.engine->weights_address(), weights) == 0);
+    REQUIRE(PagesOf(FindMemory(*f.engine).weights, weights) == 0);
     REQUIRE(f.Held("weights", Location::kHost) == (level == 1 ? weights : 0));
-    REQUIRE(f.engine->Wake({}).ok());
+    REQUIRE(Wake(*f.engine, {}).ok());
     // The same addresses, no pages yet, and nothing of what was there before.
-    REQUIRE(f.engine->kv_address() == kv_at);
+    REQUIRE(FindMemory(*f.engine).kv == kv_at);
     REQUIRE(f.Held("kv_cache", Location::kDevice) == kv);
     REQUIRE(PagesOf(kv_at, kv) == 0);
     REQUIRE(std::all_of(kv_at, kv_at + kv, [](std::byte b) { return b == std::byte{0}; }));
@@ -128,13 +128,13 @@ TEST_CASE("M2: sleep at both levels gives the system what the ledger says") {
 TEST_CASE("M2: each tag is given back by itself, and no other") {
   MemoryReturnFixture f;
   const int64_t weights = f.HeldByTag("weights"), kv = f.HeldByTag("kv_cache");
-  RequireReturned(f, [&] { REQUIRE(f.engine->Sleep({.tags = {"kv_cache"}}).ok()); });
+  RequireReturned(f, [&] { REQUIRE(Sleep(*f.engine, {.tags = {"kv_cache"}}).ok()); });
   REQUIRE(f.HeldByTag("kv_cache") == 0);
   REQUIRE(f.HeldByTag("weights") == weights);
-  REQUIRE(f.engine->VerifyWeights(0).ok());
-  RequireReturned(f, [&] { REQUIRE(f.engine->Sleep({.tags = {"weights"}}).ok()); });
+  REQUIRE(VerifyWeights(*f.engine, 0).ok());
+  RequireReturned(f, [&] { REQUIRE(Sleep(*f.engine, {.tags = {"weights"}}).ok()); });
   REQUIRE(f.HeldByTag("weights") == 0);
-  REQUIRE(f.engine->Wake({"kv_cache"}).ok());
+  REQUIRE(Wake(*f.engine, {"kv_cache"}).ok());
   REQUIRE(f.HeldByTag("kv_cache") == kv);
   REQUIRE(f.HeldByTag("weights") == 0);
 }
@@ -142,7 +142,7 @@ TEST_CASE("M2: each tag is given back by itself, and no other") {
 TEST_CASE("M2: another process gets what a sleeping rollout gave back, within one budget") {
   MemoryReturnFixture f;
   const int64_t budget = SmapsBytes(getpid(), "Pss");
-  const int64_t given = RequireReturned(f, [&] { REQUIRE(f.engine->Sleep({.level = 2}).ok()); });
+  const int64_t given = RequireReturned(f, [&] { REQUIRE(Sleep(*f.engine, {.level = 2}).ok()); });
   int ready[2], done[2];
   REQUIRE(pipe(ready) == 0);
   REQUIRE(pipe(done) == 0);

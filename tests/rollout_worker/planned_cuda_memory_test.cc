@@ -70,7 +70,7 @@ TEST_CASE("A rollout takes of a GPU what is planned, at most a tenth less, awake
   // Nothing lies on the device that the ledger does not know.
   REQUIRE(engine->ledger().Snapshot().device_bytes == cuda->used_bytes());
 
-  REQUIRE(engine->Sleep({.level = 2}).ok());
+  REQUIRE(Sleep(*engine, {.level = 2}).ok());
   const int64_t asleep = cuda->used_bytes();
   REQUIRE(engine->ledger().Snapshot().device_bytes == asleep);
   REQUIRE(plan.LedgerBytes(*plan.Find("train"), false) >= asleep);

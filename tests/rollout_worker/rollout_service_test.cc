@@ -78,7 +78,7 @@ TEST_CASE("A cancelled Generate ends its samples") {
   }
   REQUIRE(reader->Finish().error_code() == grpc::StatusCode::CANCELLED);
   // Sleep drains: it would take all 490 tokens if the request still ran.
-  REQUIRE(served.engine->Sleep({}).ok());
+  REQUIRE(Sleep(*served.engine, {}).ok());
   REQUIRE(served.engine->status().load.running == 0);
 }
 
@@ -194,7 +194,7 @@ TEST_CASE("P7: VerifyWeights answers with the number of tensors, or names the on
   REQUIRE(served.stub->VerifyWeights(Served::Context().get(), request, &response).ok());
   REQUIRE(response.tensors() == std::ssize(served.weights.layout.places()));
   REQUIRE(response.report().phase() == "verify");
-  const_cast<std::byte*>(served.engine->weights_address())[0] ^= std::byte{1};
+  FindMemory(*served.engine).weights[0] ^= std::byte{1};
   const grpc::Status changed =
       served.stub->VerifyWeights(Served::Context().get(), request, &response);
   REQUIRE(changed.error_code() == grpc::StatusCode::DATA_LOSS);

@@ -4,10 +4,13 @@
 #include <memory>
 #include <string>
 
+#include <grpcpp/grpcpp.h>
+
 #include "common/net/channel.h"
 #include "common/net/server.h"
 #include "common/net/worker_codec.h"
 #include "rollout_worker/rollout_service.h"
+#include "tandem/v1/rollout.grpc.pb.h"
 #include "tests/rollout_worker/engine_rig.h"
 #include "tests/support/patience.h"
 
@@ -18,7 +21,7 @@ struct Served {
   const TinyWeights weights{{}, DType::kBFloat16};
   std::unique_ptr<Engine> engine;
   bool shut_down = false;
-  RolloutService service{[this] { shut_down = true; }};
+  std::unique_ptr<RolloutService> service = RolloutService::Create([this] { shut_down = true; });
   std::unique_ptr<RpcServer> server;
   std::unique_ptr<v1::RolloutService::Stub> stub;
 
@@ -27,7 +30,7 @@ struct Served {
     options.load_weights = true;
     engine = Engine::Create(options).value();
     const std::string address = "unix:" + (weights.dir.path() / "rollout.sock").string();
-    server = RpcServer::Start(address, {&service}).value();
+    server = RpcServer::Start(address, {service->service()}).value();
     stub = v1::RolloutService::NewStub(MakeChannel(server->address()).value());
   }
   ~Served() {
@@ -39,7 +42,7 @@ struct Served {
     worker.set_role(v1::ROLE_ROLLOUT);
     worker.set_rank(3);
     worker.set_incarnation(7);
-    service.SetReady(engine.get(), worker);
+    service->SetReady(engine.get(), worker);
   }
   static std::unique_ptr<grpc::ClientContext> Context() {
     auto context = std::make_unique<grpc::ClientContext>();

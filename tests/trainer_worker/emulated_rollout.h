@@ -21,13 +21,13 @@ class EmulatedRollout {
     std::byte* const storage = side_.cuda.Malloc(layout_.total_bytes()).value();
     std::memset(storage, 0, static_cast<size_t>(layout_.total_bytes()));
     static std::atomic<int> rollouts = 0;
-    WeightReceiverOptions options;
+    WeightUpdatesOptions options;
     options.pair_socket = "/tmp/tandem-rollout-" + std::to_string(getpid()) + "-" +
                           std::to_string(rollouts++) + ".sock";
     options.transport = side_.transport;
-    receiver_ = WeightReceiver::Create(
-                    CreateCudaStorageOps(&layout_, storage, side_.context.get()).value(), options)
-                    .value();
+    states_.set_mapped(true, true);
+    auto ops = CreateCudaStorageOps(&layout_, storage, side_.context.get()).value();
+    updates_ = WeightUpdates::Create(std::move(ops), &states_, options).value();
   }
   emulator::EmulatedCuda& cuda() { return side_.cuda; }
   // Collective: what the rank's session sends, or `source`, over NaN.
@@ -35,17 +35,18 @@ class EmulatedRollout {
     return Sync(rank, version, *rank.session->MakeSource());
   }
   absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version, PublishSource& source) {
-    PairClient client(receiver_.get());
+    PairClient client(&states_, updates_.get());
     client.scramble = true;
     return rank.session->publisher().Publish(version, source, &client);
   }
-  int64_t version() const { return receiver_->core().version(); }
-  std::vector<Digest> Held() const { return receiver_->core().Digests().value(); }
+  int64_t version() const { return updates_->transaction().version(); }
+  std::vector<Digest> Held() const { return updates_->transaction().Digests().value(); }
 
  private:
   const WeightLayout layout_;
   Side side_;
-  std::unique_ptr<WeightReceiver> receiver_;
+  RolloutStates states_;
+  std::unique_ptr<WeightUpdates> updates_;
 };
 
 }  // namespace tandem::testing

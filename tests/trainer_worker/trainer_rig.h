@@ -50,7 +50,7 @@ struct LinkedRollout {
         client(&receiver) {}
   const WeightLayout* layout;
   std::vector<std::byte> storage;
-  UpdateReceiver receiver;
+  UpdateTransaction receiver;
   FakeUpdateClient client;
 };
 
@@ -59,7 +59,7 @@ class MemoryLink : public UpdateClient, public WeightReader {
  public:
   explicit MemoryLink(LinkedRollout* rollout) : rollout_(rollout) {}
   absl::StatusOr<int64_t> HeldVersion() override { return rollout_->client.HeldVersion(); }
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     return rollout_->client.Begin(offer, slots);
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {

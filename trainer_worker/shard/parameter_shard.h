@@ -182,7 +182,9 @@ class ReferenceShard {
                                                               Ledger* ledger);
   ShardSource source() const;
   // Bytes of pages of the file that this process holds now; 0 without one.
-  int64_t held_bytes() const { return array_->file() == nullptr ? 0 : array_->file()->HeldBytes(); }
+  int64_t held_bytes() const {
+    return array_->file() == nullptr ? 0 : array_->file()->BytesInUse();
+  }
 
  private:
   ReferenceShard() = default;

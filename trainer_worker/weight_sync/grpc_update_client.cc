@@ -11,7 +11,7 @@
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"
-#include "common/weights/pair_socket.h"
+#include "common/weights/peer_connection.h"
 #include "tandem/v1/rollout.grpc.pb.h"
 
 namespace tandem {
@@ -70,8 +70,8 @@ absl::StatusOr<int64_t> GrpcUpdateClient::HeldVersion() {
   return response.version();
 }
 
-absl::StatusOr<PairLink> GrpcUpdateClient::Begin(const UpdateOffer& offer,
-                                                 const SlotMemory& slots) {
+absl::StatusOr<PeerConnection> GrpcUpdateClient::Begin(const UpdateOffer& offer,
+                                                       const SlotMemory& slots) {
   version_ = offer.version;
   generation_ = offer.generation;
   v1::BeginUpdateRequest request;
@@ -93,7 +93,7 @@ absl::StatusOr<PairLink> GrpcUpdateClient::Begin(const UpdateOffer& offer,
       FromCall("BeginUpdate", calls_->stub->BeginUpdate(&context, request, &response)));
   auto connection = PassSlots(response.pair_socket(), offer.generation, slots);
   TANDEM_RETURN_IF_ERROR(OfPartner(connection.status()));
-  return PairLink{*std::move(connection), options_.deadline};
+  return PeerConnection{*std::move(connection), options_.deadline};
 }
 
 absl::Status GrpcUpdateClient::StartApply(int slot, const std::vector<BucketEntry>& entries) {

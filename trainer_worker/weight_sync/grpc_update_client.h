@@ -30,7 +30,7 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   ~GrpcUpdateClient() override;  // waits for outstanding applies, at most their deadline
 
   absl::StatusOr<int64_t> HeldVersion() override;
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override;
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override;
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override;
   absl::Status WaitApply(int slot) override;
   absl::Status Commit(const std::vector<Digest>& digests) override;

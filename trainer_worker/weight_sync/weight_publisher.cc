@@ -100,7 +100,7 @@ void PublishTransaction::Check(const absl::Status& status) {
 // Slots in shared memory of the host may go whoever reads them, and nobody waits for that.
 UpdateEnd PublishTransaction::Unanswered() const {
   // Nothing was passed: open is at most what lasts.
-  if (!link_.connection.valid()) return slots_->lasting() ? UpdateEnd::kUnknown : UpdateEnd::kGone;
+  if (!link_.socket.valid()) return slots_->persistent() ? UpdateEnd::kUnknown : UpdateEnd::kGone;
   Clock& clock = RealClock();
   const absl::Time deadline = clock.Now() + std::min(kDying, link_.timeout);
   while (slots_->must_be_closed() && !link_.closed() && clock.Now() < deadline) {
@@ -270,7 +270,7 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   const absl::Status committed = transaction->Commit(InOrderOfCommit(digests, manifest.size()));
   const bool arrived = committed.ok() && client != nullptr;
   SettleSlots(transaction->end(), arrived);
-  if (arrived && slots_->lasting()) lasting_link_ = transaction->TakeLink();
+  if (arrived && slots_->persistent()) lasting_link_ = transaction->TakeLink();
   if (slots_ != nullptr && slots_->bytes() > options_.keep_bytes) ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(committed);
   digests_ = std::move(digests);
@@ -291,7 +291,7 @@ void WeightPublisher::SettleSlots(UpdateEnd end, bool committed) {
 }
 
 void WeightPublisher::ReleaseSlots() {
-  if (slots_ != nullptr && !slots_->lasting()) slots_.reset();
+  if (slots_ != nullptr && !slots_->persistent()) slots_.reset();
 }
 
 }  // namespace tandem

@@ -16,8 +16,7 @@
 #include "common/weights/digest.h"
 #include "common/weights/layout.h"
 #include "common/weights/manifest.h"
-#include "common/weights/pair_link.h"
-#include "common/weights/slot_memory.h"
+#include "common/weights/peer_connection.h"
 #include "common/weights/weight_transport.h"
 
 namespace tandem {
@@ -40,7 +39,8 @@ class UpdateClient {
   // Opens the update and passes the slots; `slots` outlives the update. The link is to be kept
   // until the update has ended, or another has been committed if the slots last: its end tells the
   // rollout that the trainer died, and the other way round.
-  virtual absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) = 0;
+  virtual absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer,
+                                               const SlotMemory& slots) = 0;
   // Asks to apply a filled slot; returns at once.
   virtual absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) = 0;
   // Waits until the slot may be filled again; its Apply's result. OK if none is outstanding.
@@ -57,7 +57,8 @@ class UpdateClient {
 
 // How the rollout let go of an update's slots, as far as the trainer knows.
 enum class UpdateEnd {
-  kAnswered,  // it confirmed the commit or the abort: open is only what lasts (SlotMemory::lasting)
+  kAnswered,  // it confirmed the commit or the abort: open is only what lasts
+              // (SlotMemory::persistent)
   kGone,      // it has closed its end of the connection or died: nothing is open
   kUnknown,   // it did not answer, and may still read them
 };
@@ -88,7 +89,7 @@ class PublishTransaction {
   const absl::Status& status() const { return status_; }
   // Of an update that has been committed or has failed.
   UpdateEnd end() const { return end_; }
-  PairLink TakeLink() { return std::move(link_); }
+  PeerConnection TakeLink() { return std::move(link_); }
 
  private:
   int slot() const { return static_cast<int>(bucket_ % slots_->slots()); }
@@ -102,7 +103,7 @@ class PublishTransaction {
   WeightTransport* const transport_;
   double* const wait_seconds_;
   SlotMemory* slots_ = nullptr;
-  PairLink link_;
+  PeerConnection link_;
   absl::Status status_;
   UpdateEnd end_ = UpdateEnd::kAnswered;
   std::unique_ptr<SlotMemory> scratch_;
@@ -213,7 +214,7 @@ class WeightPublisher {
   const PublishOptions options_;
   int64_t generation_ = 0;
   std::unique_ptr<SlotMemory> slots_;  // kept
-  PairLink lasting_link_;              // of the last update that was committed by slots that last
+  PeerConnection lasting_link_;        // of the last update that was committed by slots that last
   // That the rollout may have open although they are not used any more: freed after an update that
   // it has committed, which opened others.
   std::vector<std::unique_ptr<SlotMemory>> replaced_;

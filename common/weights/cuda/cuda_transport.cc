@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::OpenIpc(const PassedS
   if (mapping == nullptr) {
     TANDEM_ASSIGN_OR_RETURN(mapping, IpcMapping::Open(context_, payload));
   }
-  if (payload.lasting) {
+  if (payload.persistent) {
     payload_ = passed.handle.payload;
     opened_ = mapping;
   }
@@ -86,9 +86,9 @@ absl::StatusOr<std::unique_ptr<SlotMemory>> CudaTransport::OpenPinned(PassedSlot
         auto slots, HostSlots::Map(std::move(passed), ledger, SharedRegion::Access::kReadWrite));
     pinned = std::make_shared<PinnedSlots>(
         context_, std::move(slots),
-        payload.lasting != 0 ? SlotLife::kManyUpdates : SlotLife::kOneUpdate);
+        payload.persistent != 0 ? SlotLife::kManyUpdates : SlotLife::kOneUpdate);
   }
-  if (payload.lasting != 0) {
+  if (payload.persistent != 0) {
     payload_ = bytes;
     pinned_ = pinned;
   }

@@ -12,16 +12,16 @@
 
 namespace tandem {
 
-// What the consumer keeps open from update to update.
+// The consumer keeps these open from update to update.
 class IpcMapping;
 class PinnedSlots;
 
 // Not thread-safe.
 class CudaTransport final : public WeightTransport {
  public:
-  // `key` is weight_sync.transport: auto tries IPC, and says in the log what it came to and why.
-  // FailedPrecondition: ipc is asked for, and this device or process has none. `context` outlives
-  // it.
+  // `key` is weight_sync.transport: auto tries IPC, and logs the choice with its reason.
+  // FailedPrecondition: ipc is requested, and this device or process does not support it. `context`
+  // outlives it.
   static absl::StatusOr<std::unique_ptr<CudaTransport>> Create(CudaContext* context,
                                                                const std::string& key);
   ~CudaTransport() override;
@@ -49,7 +49,7 @@ class CudaTransport final : public WeightTransport {
   bool ipc_;
   const bool may_fall_back_;
   bool proven_ = false;
-  // The consumer's, of the payload that was opened last; null unless it lasts.
+  // The consumer's, of the payload that was opened last; null unless it is persistent.
   std::string payload_;
   std::shared_ptr<IpcMapping> opened_;
   std::shared_ptr<PinnedSlots> pinned_;

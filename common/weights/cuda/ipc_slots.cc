@@ -15,16 +15,16 @@ namespace tandem {
 
 absl::Status AwaitPartner(CudaApi& api,
                           CudaEvent event,
-                          const PairLink& link,
+                          const PeerConnection& connection,
                           const PartnerWork& work) {
   Clock& clock = RealClock();
   const auto happened = [&] { return api.HasHappened(event); };
   const auto look = [&] {
-    return link.closed() ? absl::UnavailableError("no answer") : absl::OkStatus();
+    return connection.closed() ? absl::UnavailableError("no answer") : absl::OkStatus();
   };
-  const absl::Status waited = PollUntil(clock, clock.Now() + link.timeout, happened, look);
+  const absl::Status waited = PollUntil(clock, clock.Now() + connection.timeout, happened, look);
   if (waited.ok()) return waited;
-  if (link.closed()) {
+  if (connection.closed()) {
     return MakeStatus(absl::StatusCode::kUnavailable,
                       "the {} died before its GPU {} ({}): its log has the reason, and {}",
                       work.partner, work.what, std::string(waited.message()), work.remedy);
@@ -37,7 +37,7 @@ absl::Status AwaitPartner(CudaApi& api,
       absl::StatusCode::kDeadlineExceeded,
       "the {}'s GPU has not {} within {}: look at its log, and at nvidia-smi for work "
       "that hangs",
-      work.partner, work.what, absl::FormatDuration(link.timeout));
+      work.partner, work.what, absl::FormatDuration(connection.timeout));
 }
 
 namespace {
@@ -49,7 +49,7 @@ constexpr int64_t kExportedBytes = int64_t{2} << 20;
 class IpcSlots final : public SlotMemory {
  public:
   IpcSlots(CudaContext* context, const SlotShape& shape, SlotLife life)
-      : SlotMemory(shape), context_(context), lasting_(life == SlotLife::kManyUpdates) {}
+      : SlotMemory(shape), context_(context), persistent_(life == SlotLife::kManyUpdates) {}
 
   ~IpcSlots() override {
     CudaApi& api = context_->api();
@@ -80,8 +80,9 @@ class IpcSlots final : public SlotMemory {
   absl::Status Export(std::byte* memory) {
     CudaApi& api = context_->api();
     data_ = memory;
-    IpcPayload payload = {
-        .mapping = absl::GetCurrentTimeNanos(), .lasting = lasting_, .uuid = context_->info().uuid};
+    IpcPayload payload = {.mapping = absl::GetCurrentTimeNanos(),
+                          .persistent = persistent_,
+                          .uuid = context_->info().uuid};
     TANDEM_ASSIGN_OR_RETURN(payload.memory, api.ExportMemory(memory));
     for (auto [events, handles] :
          {std::pair(&filled_, &payload.filled), std::pair(&drained_, &payload.drained)}) {
@@ -101,17 +102,18 @@ class IpcSlots final : public SlotMemory {
   int64_t bytes() const override {
     return own_ == nullptr ? 0 : RoundUp(shape_.bytes(), kExportedBytes);
   }
-  bool lasting() const override { return lasting_; }
+  bool persistent() const override { return persistent_; }
   bool must_be_closed() const override { return true; }
   SlotHandle handle() const override {
     return {.kind = SlotHandle::Kind::kCudaIpc, .payload = payload_};
   }
 
-  absl::Status BeginFill(int index, const PairLink& link) override {
-    return WithOrigin(AwaitPartner(context_->api(), drained_[static_cast<size_t>(index)], link,
-                                   {"rollout", fmt::format("read slot {}", index),
-                                    "the next update takes new slots"}),
-                      FailureOrigin::kPartner);
+  absl::Status BeginFill(int index, const PeerConnection& connection) override {
+    return WithOrigin(
+        AwaitPartner(
+            context_->api(), drained_[static_cast<size_t>(index)], connection,
+            {"rollout", fmt::format("read slot {}", index), "the next update takes new slots"}),
+        FailureOrigin::kPartner);
   }
   absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) override {
     return context_->api().Copy(to, rows, bytes, context_->stream());
@@ -119,14 +121,14 @@ class IpcSlots final : public SlotMemory {
   absl::Status EndFill(int index, int64_t /*bytes*/) override {
     return context_->api().Record(filled_[static_cast<size_t>(index)], context_->stream());
   }
-  absl::Status BeginRead(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }
 
  private:
   CudaContext* const context_;
-  const bool lasting_;
+  const bool persistent_;
   Ledger* ledger_ = nullptr;
   std::byte* data_ = nullptr;
   std::byte* own_ = nullptr;
@@ -148,18 +150,18 @@ class OpenedIpcSlots final : public SlotMemory {
     return mapping_->memory() + (shape_.direct ? 0 : index * shape_.slot_bytes);
   }
   int64_t bytes() const override { return 0; }
-  bool lasting() const override { return mapping_->lasting(); }
+  bool persistent() const override { return mapping_->persistent(); }
   SlotHandle handle() const override { return {}; }
-  absl::Status BeginFill(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status Copy(std::byte* /*to*/, const void* /*rows*/, int64_t /*bytes*/) override {
     return Internal("a consumer fills no slots");
   }
   absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
-  absl::Status BeginRead(int index, const PairLink& link) override {
+  absl::Status BeginRead(int index, const PeerConnection& connection) override {
     return AwaitPartner(
-        context_->api(), mapping_->filled(index), link,
+        context_->api(), mapping_->filled(index), connection,
         {"trainer", fmt::format("filled slot {}", index), "the next update is a whole one"});
   }
   absl::Status EndRead(int index) override {
@@ -243,7 +245,7 @@ absl::StatusOr<std::shared_ptr<IpcMapping>> IpcMapping::Open(CudaContext* contex
                                                              const IpcPayload& payload) {
   TANDEM_RETURN_IF_ERROR(CheckSameDevice(*context, payload.uuid));
   CudaApi& api = context->api();
-  std::shared_ptr<IpcMapping> mapping(new IpcMapping(context, payload.lasting));
+  std::shared_ptr<IpcMapping> mapping(new IpcMapping(context, payload.persistent));
   const absl::StatusOr<std::byte*> memory = api.OpenMemory(payload.memory);
   if (!memory.ok()) return Refused(*context, memory.status());
   mapping->memory_ = *memory;
@@ -278,7 +280,7 @@ constexpr size_t kUuidBytes = 32;
 
 struct Fixed {
   int64_t mapping = 0;
-  int64_t lasting = 0;
+  int64_t persistent = 0;
   int64_t slots = 0;
   char uuid[kUuidBytes] = {};
   CudaIpcHandle memory;
@@ -287,7 +289,7 @@ struct Fixed {
 }  // namespace
 
 std::string IpcPayload::ToBytes() const {
-  Fixed fixed = {mapping, lasting ? 1 : 0, static_cast<int64_t>(filled.size()), {}, memory};
+  Fixed fixed = {mapping, persistent ? 1 : 0, static_cast<int64_t>(filled.size()), {}, memory};
   memcpy(fixed.uuid, uuid.data(), std::min(uuid.size(), kUuidBytes));
   std::string bytes(reinterpret_cast<const char*>(&fixed), sizeof(fixed));
   for (const auto* events : {&filled, &drained}) {
@@ -309,7 +311,7 @@ absl::StatusOr<IpcPayload> IpcPayload::FromBytes(const std::string& bytes) {
   }
   IpcPayload payload;
   payload.mapping = fixed.mapping;
-  payload.lasting = fixed.lasting != 0;
+  payload.persistent = fixed.persistent != 0;
   payload.uuid.assign(fixed.uuid, strnlen(fixed.uuid, kUuidBytes));
   payload.memory = fixed.memory;
   const char* at = bytes.data() + sizeof(fixed);

@@ -29,20 +29,20 @@ class PinnedProducer final : public SlotMemory {
     ledger_ = ledger;
     if (ledger_ != nullptr) ledger_->Add("bucket", Location::kDevice, shape_.slot_bytes);
     pinned_ = std::make_unique<PinnedSlots>(
-        context_, std::move(slots), lasting() ? SlotLife::kManyUpdates : SlotLife::kOneUpdate);
+        context_, std::move(slots), persistent() ? SlotLife::kManyUpdates : SlotLife::kOneUpdate);
     return absl::OkStatus();
   }
 
   std::byte* slot(int /*index*/) const override { return staging_; }
   int64_t bytes() const override { return shape_.bytes() + shape_.slot_bytes; }
-  bool lasting() const override { return payload_.lasting != 0; }
+  bool persistent() const override { return payload_.persistent != 0; }
   SlotHandle handle() const override {
     SlotHandle handle = pinned_->slots().handle();
     handle.payload.assign(reinterpret_cast<const char*>(&payload_), sizeof(payload_));
     return handle;
   }
 
-  absl::Status BeginFill(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status Copy(std::byte* to, const void* rows, int64_t bytes) override {
@@ -53,7 +53,7 @@ class PinnedProducer final : public SlotMemory {
         context_->api().Copy(pinned_->slots().slot(index), staging_, bytes, context_->stream()));
     return context_->api().Synchronize(context_->stream());
   }
-  absl::Status BeginRead(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status EndRead(int /*index*/) override { return absl::OkStatus(); }
@@ -78,16 +78,16 @@ class PinnedConsumer final : public SlotMemory {
   std::byte* slot(int index) const override { return opened_->slots().slot(index); }
   Location location() const override { return Location::kHost; }
   int64_t bytes() const override { return 0; }
-  bool lasting() const override { return opened_->lasting(); }
+  bool persistent() const override { return opened_->persistent(); }
   SlotHandle handle() const override { return {}; }
-  absl::Status BeginFill(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginFill(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status Copy(std::byte* /*to*/, const void* /*rows*/, int64_t /*bytes*/) override {
     return Internal("a consumer fills no slots");
   }
   absl::Status EndFill(int /*index*/, int64_t /*bytes*/) override { return absl::OkStatus(); }
-  absl::Status BeginRead(int /*index*/, const PairLink& /*link*/) override {
+  absl::Status BeginRead(int /*index*/, const PeerConnection& /*connection*/) override {
     return absl::OkStatus();
   }
   absl::Status EndRead(int /*index*/) override { return context_->Synchronize(); }
@@ -100,7 +100,7 @@ class PinnedConsumer final : public SlotMemory {
 }  // namespace
 
 PinnedSlots::PinnedSlots(CudaContext* context, std::unique_ptr<HostSlots> slots, SlotLife life)
-    : context_(context), slots_(std::move(slots)), lasting_(life == SlotLife::kManyUpdates) {
+    : context_(context), slots_(std::move(slots)), persistent_(life == SlotLife::kManyUpdates) {
   const absl::Status pinned =
       context_->api().RegisterHost(slots_->slot(0), slots_->shape().bytes());
   pinned_ = pinned.ok();

@@ -1,7 +1,7 @@
-// Slots in shared memory of the host, between two GPUs' processes that cannot open each other's
-// memory. Both sides pin it, so that copies run at the copy engines' speed; where the system does
-// not let them, they copy all the same, slower, and say so once. Kernels do not read it, so it
-// needs no address of the device's; neither side's stream ever waits for the other process.
+// Slots in shared memory of the host, between two GPU processes that cannot open each other's
+// memory. Both sides pin it, so that copies run at the copy engines' speed; if the system does not
+// allow that, they copy more slowly and log a warning once. Kernels do not read it, so it needs no
+// device address; neither side's stream ever waits for the other process.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,18 @@ class PinnedSlots {
   PinnedSlots(const PinnedSlots&) = delete;
   PinnedSlots& operator=(const PinnedSlots&) = delete;
   HostSlots& slots() const { return *slots_; }
-  bool lasting() const { return lasting_; }
+  bool persistent() const { return persistent_; }
 
  private:
   CudaContext* const context_;
   const std::unique_ptr<HostSlots> slots_;
-  const bool lasting_;
+  const bool persistent_;
   bool pinned_ = false;
 };
 
 // The producer's end: a slot is filled in device memory (one slot's, counted under "bucket"), and
-// crosses in one piece. EndFill waits for that; what is gathered for the next slot overlaps with
-// the consumer's copy.
+// crosses in one piece. EndFill waits for that; gathering the next slot overlaps with the
+// consumer's copy.
 absl::StatusOr<std::unique_ptr<SlotMemory>> CreatePinnedSlots(CudaContext* context,
                                                               const SlotShape& shape,
                                                               SlotLife life,
@@ -44,10 +44,10 @@ std::unique_ptr<SlotMemory> PinnedSlotsOf(CudaContext* context,
                                           std::shared_ptr<PinnedSlots> opened,
                                           const SlotShape& shape);
 
-// Of a producer's slots: tells mappings apart, and whether they last.
+// Of a producer's slots: distinguishes mappings; whether they are persistent.
 struct PinnedPayload {
   int64_t mapping = 0;
-  int64_t lasting = 0;
+  int64_t persistent = 0;
 };
 
 }  // namespace tandem

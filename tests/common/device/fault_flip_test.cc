@@ -21,8 +21,8 @@ int AfterTwoVisits(Device* device, const char* point) {
   if (!region.ok() || !(*region)->Map().ok()) return -1;
   unsigned char byte = 6;
   device->Copy((*region)->data() + 5, &byte, 1);
-  FaultFlip(device, point, (*region)->data() + 5);
-  FaultFlip(device, point, (*region)->data() + 5);
+  InjectBitFlip(device, point, (*region)->data() + 5);
+  InjectBitFlip(device, point, (*region)->data() + 5);
   device->Copy(&byte, (*region)->data() + 5, 1);
   return device->Synchronize().ok() ? byte : -1;
 }

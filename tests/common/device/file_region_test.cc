@@ -52,12 +52,12 @@ TEST_CASE("evicted pages leave the process and their values stay") {
   const testing::TempDir dir;
   const auto region = CreateOrDie(dir, 32 * kMiB, nullptr);
   memset(region->data(), 0x5a, 32 * kMiB);
-  REQUIRE(region->HeldBytes() <= 32 * kMiB);
-  REQUIRE(region->HeldBytes() >= 32 * kMiB - kTakenBack);
+  REQUIRE(region->BytesInUse() <= 32 * kMiB);
+  REQUIRE(region->BytesInUse() >= 32 * kMiB - kTakenBack);
   const int64_t before = ReadProcessMemory().resident;
   region->Evict(8 * kMiB, 16 * kMiB);
-  REQUIRE(region->HeldBytes() <= 16 * kMiB);
-  REQUIRE(region->HeldBytes() >= 16 * kMiB - kTakenBack);
+  REQUIRE(region->BytesInUse() <= 16 * kMiB);
+  REQUIRE(region->BytesInUse() >= 16 * kMiB - kTakenBack);
   REQUIRE(ReadProcessMemory().resident <= before - 15 * kMiB);
   region->WillNeed(8 * kMiB, 16 * kMiB);
   REQUIRE(std::all_of(region->data(), region->data() + 32 * kMiB,
@@ -72,11 +72,11 @@ TEST_CASE("pages that a range shares with its neighbours are not evicted") {
   for (int attempt = 0; attempt < 5 && !whole; ++attempt) {
     memset(region->data(), 1, kMiB);
     region->Evict(100, 200);
-    whole = region->HeldBytes() == kMiB;
+    whole = region->BytesInUse() == kMiB;
   }
   REQUIRE(whole);
   region->Evict(0, region->bytes());
-  REQUIRE(region->HeldBytes() == 0);
+  REQUIRE(region->BytesInUse() == 0);
 }
 
 TEST_CASE("what cannot be offloaded is refused by tag, place and size") {

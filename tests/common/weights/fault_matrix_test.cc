@@ -44,7 +44,7 @@ class SabotagedClient : public GrpcUpdateClient {
       : GrpcUpdateClient(std::move(channel), {.deadline = kPatience, .abort_deadline = kPatience}),
         flips_on_(flips_on),
         at_(at) {}
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     slots_ = &slots;
     manifest_ = offer.manifest;
     return GrpcUpdateClient::Begin(offer, slots);

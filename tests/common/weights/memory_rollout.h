@@ -37,7 +37,7 @@ struct MemoryRollout {
 
   const WeightLayout* layout;
   std::vector<std::byte> storage;
-  UpdateReceiver receiver;
+  UpdateTransaction receiver;
 };
 
 class MemoryReader : public WeightReader {

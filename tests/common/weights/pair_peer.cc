@@ -25,12 +25,16 @@ absl::Status RunRollout(char** argv) {
   TANDEM_ASSIGN_OR_RETURN(const auto weights,
                           device->device().Reserve("weights", layout.total_bytes(), nullptr));
   TANDEM_RETURN_IF_ERROR(weights->Map());
-  WeightReceiverOptions options;
+  WeightUpdatesOptions options;
   options.pair_socket = argv[2];
   options.transport = device->transport();
   TANDEM_ASSIGN_OR_RETURN(auto storage, device->Storage(&layout, weights->data()));
-  TANDEM_ASSIGN_OR_RETURN(const auto receiver, WeightReceiver::Create(std::move(storage), options));
-  PairService service(device.get(), weights.get(), receiver.get(), {argv[5], std::atoi(argv[6])});
+  RolloutStates states;
+  states.set_mapped(true, true);
+  TANDEM_ASSIGN_OR_RETURN(const auto updates,
+                          WeightUpdates::Create(std::move(storage), &states, options));
+  PairService service(device.get(), weights.get(), &states, updates.get(),
+                      {argv[5], std::atoi(argv[6])});
   grpc::ServerBuilder builder;
   builder.AddListeningPort(argv[1], grpc::InsecureServerCredentials());
   builder.RegisterService(&service);
@@ -57,7 +61,7 @@ class FaultyClient : public OrderedClient {
     TANDEM_RETURN_IF_ERROR(GrpcUpdateClient::StartApply(slot, entries));
     return OccupyBefore(fault_.bucket);
   }
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     TANDEM_RETURN_IF_ERROR(OccupyBefore(0));
     return GrpcUpdateClient::Begin(offer, slots);
   }

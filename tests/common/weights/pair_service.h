@@ -33,21 +33,29 @@ struct PairFault {
 
 class PairService : public v1::RolloutService::Service {
  public:
-  PairService(PairDevice* device, MemoryRegion* weights, WeightReceiver* receiver, PairFault fault)
-      : device_(device), weights_(weights), receiver_(receiver), fault_(std::move(fault)) {}
+  PairService(PairDevice* device,
+              MemoryRegion* weights,
+              RolloutStates* states,
+              WeightUpdates* updates,
+              PairFault fault)
+      : device_(device),
+        weights_(weights),
+        states_(states),
+        updates_(updates),
+        fault_(std::move(fault)) {}
 
   grpc::Status BeginUpdate(grpc::ServerContext*,
                            const v1::BeginUpdateRequest* request,
                            v1::BeginUpdateResponse* response) override {
     return Locked([&]() -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, FromProto(request->manifest()));
-      response->set_pair_socket(receiver_->pair_socket());
+      response->set_pair_socket(updates_->pair_socket());
       trainer_ = request->trainer_boot_id();
-      return receiver_->Begin({request->version(),
-                               request->generation(),
-                               {request->slot_bytes(), request->slots(), request->direct()},
-                               manifest,
-                               request->scramble()});
+      states_->CloseAdmission();
+      return updates_->Begin({{request->version(), request->generation()},
+                              {request->slot_bytes(), request->slots(), request->direct()},
+                              manifest,
+                              request->scramble()});
     });
   }
   grpc::Status ApplyBucket(grpc::ServerContext*,
@@ -59,8 +67,8 @@ class PairService : public v1::RolloutService::Service {
         if (fault_.kind == "kill") kill(std::stoi(trainer_), SIGKILL);
         if (fault_.kind == "occupy") TANDEM_RETURN_IF_ERROR(device_->Occupy());
       }
-      const absl::Status status = receiver_->Apply(request->version(), request->generation(),
-                                                   request->slot(), FromProto(request->entries()));
+      const absl::Status status = updates_->Apply({request->version(), request->generation()},
+                                                  request->slot(), FromProto(request->entries()));
       if (absl::IsUnavailable(status)) last_action_ = std::string(status.message());
       return status;
     });
@@ -70,15 +78,15 @@ class PairService : public v1::RolloutService::Service {
                             v1::CommitUpdateResponse*) override {
     return Locked([&]() -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(const auto digests, FromProto(request->digests()));
-      return receiver_->Commit(request->version(), request->generation(), digests);
+      return updates_->Commit({request->version(), request->generation()}, digests);
     });
   }
   grpc::Status AbortUpdate(grpc::ServerContext*,
                            const v1::AbortUpdateRequest* request,
                            v1::AbortUpdateResponse* response) override {
     return Locked([&] {
-      receiver_->Abort(request->version(), request->generation());
-      response->set_version(receiver_->core().version());
+      updates_->Abort({request->version(), request->generation()});
+      response->set_version(updates_->transaction().version());
       return absl::OkStatus();
     });
   }
@@ -86,9 +94,9 @@ class PairService : public v1::RolloutService::Service {
                           const v1::GetDigestsRequest*,
                           v1::GetDigestsResponse* response) override {
     return Locked([&]() -> absl::Status {
-      response->set_version(receiver_->core().version());
-      ToProto(ManifestOf(receiver_->core().storage().layout()), response->mutable_manifest());
-      TANDEM_ASSIGN_OR_RETURN(const auto digests, receiver_->core().Digests());
+      response->set_version(updates_->transaction().version());
+      ToProto(ManifestOf(updates_->transaction().storage().layout()), response->mutable_manifest());
+      TANDEM_ASSIGN_OR_RETURN(const auto digests, updates_->transaction().Digests());
       ToProto(digests, response->mutable_digests());
       return absl::OkStatus();
     });
@@ -97,9 +105,8 @@ class PairService : public v1::RolloutService::Service {
                           const v1::ReadTensorRequest* request,
                           v1::ReadTensorResponse* response) override {
     return Locked([&]() -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(
-          *response->mutable_data(),
-          receiver_->ReadRows(request->name(), request->row(), request->rows()));
+      TANDEM_ASSIGN_OR_RETURN(*response->mutable_data(),
+                              updates_->ReadRows(request->name(), request->row(), request->rows()));
       return absl::OkStatus();
     });
   }
@@ -108,27 +115,34 @@ class PairService : public v1::RolloutService::Service {
                      const v1::SleepRequest*,
                      v1::SleepResponse* response) override {
     return Locked([&]() -> absl::Status {
+      states_->CloseAdmission();
       TANDEM_RETURN_IF_ERROR(weights_->Release());
-      receiver_->DropVersion();
+      states_->set_mapped(false, false);
+      updates_->DropVersion();
+      TANDEM_RETURN_IF_ERROR(states_->Handle(RolloutEvent::kSleep));
       response->set_freed_bytes(weights_->bytes());
       return absl::OkStatus();
     });
   }
   grpc::Status Wake(grpc::ServerContext*, const v1::WakeRequest*, v1::WakeResponse*) override {
-    return Locked([&] { return weights_->Map(); });
+    return Locked([&]() -> absl::Status {
+      TANDEM_RETURN_IF_ERROR(weights_->Map());
+      states_->set_mapped(true, true);
+      return states_->Handle(RolloutEvent::kWake);
+    });
   }
   // As the engine does between its steps.
   grpc::Status GetStatus(grpc::ServerContext*,
                          const v1::RolloutStatusRequest*,
                          v1::RolloutStatusResponse* response) override {
     return Locked([&] {
-      const absl::Status peer = receiver_->PollPeer();
+      const absl::Status peer = updates_->Poll();
       if (!peer.ok()) last_action_ = std::string(peer.message());
       response->set_last_action(last_action_);
-      response->set_version(receiver_->core().version());
-      response->set_state(receiver_->core().updating()                ? v1::UPDATING
-                          : receiver_->core().version() == kNoVersion ? v1::EMPTY
-                                                                      : v1::SERVING);
+      response->set_version(updates_->transaction().version());
+      response->set_state(updates_->transaction().updating()                ? v1::UPDATING
+                          : updates_->transaction().version() == kNoVersion ? v1::EMPTY
+                                                                            : v1::SERVING);
       return absl::OkStatus();
     });
   }
@@ -146,7 +160,8 @@ class PairService : public v1::RolloutService::Service {
   // Guarded by mutex_.
   PairDevice* const device_;
   MemoryRegion* const weights_;
-  WeightReceiver* const receiver_;
+  RolloutStates* const states_;
+  WeightUpdates* const updates_;
   PairFault fault_;
   std::string trainer_;  // the process's id
   std::string last_action_;

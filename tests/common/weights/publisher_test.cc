@@ -18,7 +18,7 @@ struct PublisherFixture {
   WeightLayout layout = WeightLayout::Build(testing::OddSpec(true), DType::kBFloat16);
   MemoryWeights weights{layout, 5};
   MemoryRollout rollout{layout};
-  UpdateReceiver& receiver = rollout.receiver;
+  UpdateTransaction& receiver = rollout.receiver;
   FakeUpdateClient client{&receiver};
   WeightPublisher publisher{&layout, {8192, 2, nullptr}};
 };

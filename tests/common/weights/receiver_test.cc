@@ -19,11 +19,11 @@ struct ReceiverFixture {
   Manifest manifest = ManifestOf(layout);
   std::vector<std::byte> storage = std::vector<std::byte>(layout.total_bytes());
   std::vector<std::byte> slot = std::vector<std::byte>(1 << 16, std::byte{7});
-  UpdateReceiver receiver{
+  UpdateTransaction receiver{
       CreateCpuStorageOps(&layout, storage.data(), std::make_shared<ThreadPool>(2))};
 
   absl::Status Apply(const BucketEntry& entry, int64_t version = 1, int64_t generation = 10) {
-    return receiver.Apply(version, generation, {slot.data(), 1 << 16}, {entry});
+    return receiver.Apply({version, generation}, {slot.data(), 1 << 16}, {entry});
   }
 };
 
@@ -33,7 +33,7 @@ TEST_CASE("a manifest that does not fit is refused with what is wrong and change
   ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(3).ok());
   const auto refused = [&](const Manifest& manifest, const std::string& text) {
-    const absl::Status status = f.receiver.Begin(4, 10, manifest);
+    const absl::Status status = f.receiver.Begin({4, 10}, manifest);
     INFO(status.ToString());
     REQUIRE(status.code() == kInvalid);
     REQUIRE(Says(status, text));
@@ -56,7 +56,7 @@ TEST_CASE("a manifest that does not fit is refused with what is wrong and change
   manifest[5].dtype = DType::kFloat32;
   refused(manifest, "F32");
   refused({}, fmt::format("{} missing", f.manifest.size()));
-  REQUIRE(f.receiver.Begin(-5, 10, f.manifest).code() == kInvalid);
+  REQUIRE(f.receiver.Begin({-5, 10}, f.manifest).code() == kInvalid);
 }
 
 TEST_CASE("P7: one changed bit in any tensor is found and named") {
@@ -89,7 +89,7 @@ TEST_CASE("P7: what a commit accepted is remembered, in whatever order the tenso
   ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(4).ok());
   std::reverse(f.manifest.begin(), f.manifest.end());
-  REQUIRE(f.receiver.Begin(5, 10, f.manifest).ok());
+  REQUIRE(f.receiver.Begin({5, 10}, f.manifest).ok());
   std::vector<Digest> digests;
   for (size_t t = 0; t < f.manifest.size(); ++t) {
     const ManifestTensor& tensor = f.manifest[t];
@@ -100,7 +100,7 @@ TEST_CASE("P7: what a commit accepted is remembered, in whatever order the tenso
     }
     digests.push_back(DigestOf(f.slot.data(), static_cast<int64_t>(bytes)));
   }
-  REQUIRE(f.receiver.Commit(5, 10, digests).ok());
+  REQUIRE(f.receiver.Commit({5, 10}, digests).ok());
   REQUIRE(f.receiver.Verify().ok());
   f.storage[0] ^= std::byte{1};
   REQUIRE(Says(f.receiver.Verify(), f.layout.places()[0].name + " of version 5"));
@@ -110,42 +110,42 @@ TEST_CASE("the order of a manifest is free") {
   ReceiverFixture f;
   testing::MemoryWeights weights(f.layout, 3);
   Manifest manifest(f.manifest.rbegin(), f.manifest.rend());
-  REQUIRE(f.receiver.Begin(1, 10, manifest).ok());
+  REQUIRE(f.receiver.Begin({1, 10}, manifest).ok());
   std::vector<Digest> digests;
   for (size_t t = 0; t < manifest.size(); ++t) {
     std::copy_n(weights.tensor(manifest[t].name), manifest[t].bytes(), f.slot.data());
     REQUIRE(f.Apply({static_cast<int32_t>(t), 0, manifest[t].rows(), 0}).ok());
     digests.push_back(DigestOf(weights.tensor(manifest[t].name), manifest[t].bytes()));
   }
-  REQUIRE(f.receiver.Commit(1, 10, digests).ok());
+  REQUIRE(f.receiver.Commit({1, 10}, digests).ok());
   REQUIRE(f.receiver.version() == 1);
 }
 
 TEST_CASE("another version or generation than the open one is aborted") {
   ReceiverFixture f;
   REQUIRE(f.Apply({0, 0, 1, 0}).code() == absl::StatusCode::kAborted);
-  REQUIRE(f.receiver.Begin(1, 10, f.manifest).ok());
+  REQUIRE(f.receiver.Begin({1, 10}, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 1, 0}, 2, 10).code() == absl::StatusCode::kAborted);
   REQUIRE(f.Apply({0, 0, 1, 0}, 1, 9).code() == absl::StatusCode::kAborted);
-  REQUIRE(f.receiver.Commit(2, 10, {}).code() == absl::StatusCode::kAborted);
-  REQUIRE(f.receiver.Commit(1, 9, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.receiver.Commit({2, 10}, {}).code() == absl::StatusCode::kAborted);
+  REQUIRE(f.receiver.Commit({1, 9}, {}).code() == absl::StatusCode::kAborted);
   REQUIRE(f.receiver.updating());
-  REQUIRE(f.receiver.Begin(2, 11, f.manifest).code() == absl::StatusCode::kFailedPrecondition);
-  REQUIRE(f.receiver.open_version() == 1);
-  REQUIRE(f.receiver.open_generation() == 10);
+  REQUIRE(f.receiver.Begin({2, 11}, f.manifest).code() == absl::StatusCode::kFailedPrecondition);
+  REQUIRE(f.receiver.open().version == 1);
+  REQUIRE(f.receiver.open().generation == 10);
 }
 
 TEST_CASE("entries outside their tensor or slot are refused before a byte is written") {
   ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(0).ok());
-  REQUIRE(f.receiver.Begin(1, 10, f.manifest).ok());
+  REQUIRE(f.receiver.Begin({1, 10}, f.manifest).ok());
   const int32_t count = static_cast<int32_t>(f.manifest.size());
   const std::vector<BucketEntry> bad = {
       {-1, 0, 1, 0},   {count, 0, 1, 0},   {0, -1, 1, 0},     {0, 301, 1, 0},
       {0, 0, 302, 0},  {0, 0, 0, 0},       {0, 0, -1, 0},     {0, 0, 1, 3},
       {0, 0, 1, -256}, {0, 0, 1, 1 << 16}, {0, 0, 10, 65280}, {0, 300, int64_t{1} << 62, 0}};
   for (const BucketEntry& entry : bad) {
-    REQUIRE(f.receiver.Apply(1, 10, {f.slot.data(), 1 << 16}, {{1, 0, 1, 0}, entry}).code() ==
+    REQUIRE(f.receiver.Apply({1, 10}, {f.slot.data(), 1 << 16}, {{1, 0, 1, 0}, entry}).code() ==
             kInvalid);
   }
   REQUIRE(!f.receiver.applied());
@@ -158,7 +158,7 @@ TEST_CASE("entries outside their tensor or slot are refused before a byte is wri
 
 TEST_CASE("rows that come twice are refused") {
   ReceiverFixture f;
-  REQUIRE(f.receiver.Begin(1, 10, f.manifest).ok());
+  REQUIRE(f.receiver.Begin({1, 10}, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 10, 0}).ok());
   REQUIRE(Says(f.Apply({0, 9, 2, 0}), "came twice"));
 }
@@ -166,7 +166,7 @@ TEST_CASE("rows that come twice are refused") {
 TEST_CASE("a version is invisible from the first applied byte to the commit") {
   ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(8).ok());
-  REQUIRE(f.receiver.Begin(9, 10, f.manifest).ok());
+  REQUIRE(f.receiver.Begin({9, 10}, f.manifest).ok());
   REQUIRE(f.receiver.version() == 8);
   REQUIRE(f.Apply({0, 0, 1, 0}, 9).ok());
   REQUIRE(f.receiver.version() == kNoVersion);
@@ -179,15 +179,15 @@ TEST_CASE("a version is invisible from the first applied byte to the commit") {
 TEST_CASE("a commit of a short update names the tensor and ends the update") {
   ReceiverFixture f;
   REQUIRE(f.receiver.AdoptVersion(8).ok());
-  REQUIRE(f.receiver.Begin(9, 10, f.manifest).ok());
+  REQUIRE(f.receiver.Begin({9, 10}, f.manifest).ok());
   REQUIRE(f.Apply({0, 0, 300, 0}, 9).ok());
-  const absl::Status status = f.receiver.Commit(9, 10, std::vector<Digest>(f.manifest.size()));
+  const absl::Status status = f.receiver.Commit({9, 10}, std::vector<Digest>(f.manifest.size()));
   REQUIRE(status.code() == kInvalid);
   REQUIRE(Says(status, f.manifest[0].name + " is short: 300 of 301 rows"));
   REQUIRE(!f.receiver.updating());
   REQUIRE(f.receiver.version() == kNoVersion);
-  REQUIRE(f.receiver.Begin(9, 11, f.manifest).ok());
-  REQUIRE(f.receiver.Commit(9, 11, {}).code() == kInvalid);
+  REQUIRE(f.receiver.Begin({9, 11}, f.manifest).ok());
+  REQUIRE(f.receiver.Commit({9, 11}, {}).code() == kInvalid);
   REQUIRE(!f.receiver.updating());
 }
 

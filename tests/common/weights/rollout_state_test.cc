@@ -21,14 +21,13 @@ constexpr std::array kEvents = {
     RolloutEvent::kSleep,    RolloutEvent::kWake,   RolloutEvent::kBegin,
     RolloutEvent::kApply,    RolloutEvent::kCommit, RolloutEvent::kAbort};
 
-RolloutFacts FactsOf(int bits) {
-  RolloutFacts facts;
-  facts.weights_mapped = bits & 1;
-  facts.weights_whole = bits & 2;
-  facts.kv_mapped = bits & 4;
-  facts.running = bits & 8;
-  facts.applied = bits & 16;
-  return facts;
+RolloutResources MakeResources(int bits) {
+  RolloutResources resources;
+  resources.weights_mapped = bits & 1;
+  resources.weights_complete = bits & 2;
+  resources.kv_mapped = bits & 4;
+  resources.running = bits & 8;
+  return resources;
 }
 
 std::vector<std::string> Cells(const std::string& line, char separator) {
@@ -66,17 +65,17 @@ std::map<std::pair<std::string, std::string>, std::set<std::string>> DocumentedT
   return table;
 }
 
-RolloutState Next(RolloutState state, RolloutEvent event, RolloutFacts facts) {
-  const auto next = NextState(state, event, facts);
+RolloutState Next(RolloutState state, RolloutEvent event, RolloutResources resources) {
+  const auto next = NextState(state, event, resources);
   INFO(next.status().ToString());
   REQUIRE(next.ok());
   return *next;
 }
 
-RolloutFacts All() {
-  RolloutFacts facts;
-  facts.weights_mapped = facts.weights_whole = facts.kv_mapped = true;
-  return facts;
+RolloutResources All() {
+  RolloutResources resources;
+  resources.weights_mapped = resources.weights_complete = resources.kv_mapped = true;
+  return resources;
 }
 
 }  // namespace
@@ -89,8 +88,8 @@ TEST_CASE(
   for (const RolloutState state : kStates) {
     for (const RolloutEvent event : kEvents) {
       std::set<std::string> reached;
-      for (int bits = 0; bits < 32; ++bits) {
-        const auto next = NextState(state, event, FactsOf(bits));
+      for (int bits = 0; bits < 16; ++bits) {
+        const auto next = NextState(state, event, MakeResources(bits));
         if (next.ok()) {
           reached.insert(RolloutStateName(*next));
           continue;
@@ -108,52 +107,62 @@ TEST_CASE(
 }
 
 TEST_CASE("the order sleep, wake weights, update, wake kv leads back to Serving") {
-  RolloutFacts facts = All();
+  RolloutResources resources = All();
   RolloutState state = RolloutState::kServing;
-  state = Next(state, RolloutEvent::kDrain, facts);
+  state = Next(state, RolloutEvent::kDrain, resources);
   REQUIRE(state == RolloutState::kDraining);
-  facts.kv_mapped = facts.weights_mapped = facts.weights_whole = false;
-  state = Next(state, RolloutEvent::kSleep, facts);
+  resources.kv_mapped = resources.weights_mapped = resources.weights_complete = false;
+  state = Next(state, RolloutEvent::kSleep, resources);
   REQUIRE(state == RolloutState::kAsleep);
-  REQUIRE(!NextState(state, RolloutEvent::kBegin, facts).ok());
-  facts.weights_mapped = true;
-  state = Next(state, RolloutEvent::kWake, facts);
+  REQUIRE(!NextState(state, RolloutEvent::kBegin, resources).ok());
+  resources.weights_mapped = true;
+  state = Next(state, RolloutEvent::kWake, resources);
   REQUIRE(state == RolloutState::kAsleep);
-  state = Next(state, RolloutEvent::kBegin, facts);
+  state = Next(state, RolloutEvent::kBegin, resources);
   REQUIRE(state == RolloutState::kUpdating);
   REQUIRE(!NextState(state, RolloutEvent::kWake, All()).ok());
-  REQUIRE(!NextState(state, RolloutEvent::kGenerate, facts).ok());
-  facts.applied = true;
-  state = Next(state, RolloutEvent::kApply, facts);
-  facts.applied = false;
-  facts.weights_whole = true;
-  state = Next(state, RolloutEvent::kCommit, facts);
+  REQUIRE(!NextState(state, RolloutEvent::kGenerate, resources).ok());
+  state = Next(state, RolloutEvent::kApply, resources);
+  resources.weights_complete = true;
+  state = Next(state, RolloutEvent::kCommit, resources);
   REQUIRE(state == RolloutState::kAsleep);
-  REQUIRE(!NextState(state, RolloutEvent::kGenerate, facts).ok());
+  REQUIRE(!NextState(state, RolloutEvent::kGenerate, resources).ok());
   state = Next(state, RolloutEvent::kWake, All());
   REQUIRE(state == RolloutState::kServing);
 }
 
 TEST_CASE("a sync without sleep goes through Draining and an abort decides by applied bytes") {
   REQUIRE(!NextState(RolloutState::kServing, RolloutEvent::kBegin, All()).ok());
-  RolloutFacts busy = All();
+  RolloutResources busy = All();
   busy.running = true;
   REQUIRE(!NextState(RolloutState::kDraining, RolloutEvent::kBegin, busy).ok());
   REQUIRE(!NextState(RolloutState::kDraining, RolloutEvent::kSleep, busy).ok());
   REQUIRE(Next(RolloutState::kDraining, RolloutEvent::kBegin, All()) == RolloutState::kUpdating);
   REQUIRE(Next(RolloutState::kUpdating, RolloutEvent::kAbort, All()) == RolloutState::kServing);
-  RolloutFacts applied = All();
-  applied.applied = true;
+  RolloutResources applied = All();
+  applied.weights_complete = false;
   REQUIRE(Next(RolloutState::kUpdating, RolloutEvent::kAbort, applied) == RolloutState::kEmpty);
 }
 
-TEST_CASE("a machine stays where it is after an illegal event") {
-  RolloutStateMachine machine;
-  REQUIRE(machine.state() == RolloutState::kEmpty);
-  REQUIRE(!machine.Handle(RolloutEvent::kCommit, All()).ok());
-  REQUIRE(machine.state() == RolloutState::kEmpty);
-  REQUIRE(machine.Handle(RolloutEvent::kLoad, All()).ok());
-  REQUIRE(machine.state() == RolloutState::kServing);
+TEST_CASE("the state stays after an illegal event, and admission reopens only if memory allows") {
+  RolloutStates states;
+  states.set_mapped(true, true);
+  REQUIRE(states.state() == RolloutState::kEmpty);
+  REQUIRE(!states.Handle(RolloutEvent::kCommit).ok());
+  REQUIRE(!states.Handle(RolloutEvent::kLoad).ok());
+  REQUIRE(states.state() == RolloutState::kEmpty);
+  states.set_weights_complete(true);
+  REQUIRE(states.Handle(RolloutEvent::kLoad).ok());
+  REQUIRE(states.state() == RolloutState::kServing);
+  const absl::Status failure = absl::InternalError("failed");
+  states.CloseAdmission();
+  REQUIRE(states.state() == RolloutState::kDraining);
+  REQUIRE(states.ReopenAdmission(failure) == failure);
+  REQUIRE(states.state() == RolloutState::kServing);
+  states.CloseAdmission();
+  states.set_mapped(true, false);
+  REQUIRE(states.ReopenAdmission(failure) == failure);
+  REQUIRE(states.state() == RolloutState::kAsleep);
 }
 
 }  // namespace tandem

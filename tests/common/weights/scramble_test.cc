@@ -66,7 +66,7 @@ TEST_CASE("W1: a scramble fills every tensor with NaN and leaves the padding zer
     const std::vector<std::byte> before = rollout.storage;
 
     REQUIRE(rollout.receiver.Scramble().code() == absl::StatusCode::kFailedPrecondition);
-    REQUIRE(rollout.receiver.Begin(2, int64_t{1} << 62, ManifestOf(layout)).ok());
+    REQUIRE(rollout.receiver.Begin({2, int64_t{1} << 62}, ManifestOf(layout)).ok());
     REQUIRE(rollout.receiver.version() == 1);
     REQUIRE(rollout.receiver.Scramble().ok());
     REQUIRE(rollout.receiver.applied());

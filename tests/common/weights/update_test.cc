@@ -77,9 +77,9 @@ TEST_CASE("W3: transfer memory has no hold on the rollout's weights after the co
     memcpy((*slots)->slot(0) + entry.offset, weights.tensor(tensor.name), tensor.bytes());
     digests.push_back(DigestOf(weights.tensor(tensor.name), tensor.bytes()));
   }
-  REQUIRE(rollout.receiver.Begin(1, 1, manifest).ok());
-  REQUIRE(rollout.receiver.Apply(1, 1, {(*slots)->slot(0), 1 << 20}, (*buckets)[0].entries).ok());
-  REQUIRE(rollout.receiver.Commit(1, 1, digests).ok());
+  REQUIRE(rollout.receiver.Begin({1, 1}, manifest).ok());
+  REQUIRE(rollout.receiver.Apply({1, 1}, {(*slots)->slot(0), 1 << 20}, (*buckets)[0].entries).ok());
+  REQUIRE(rollout.receiver.Commit({1, 1}, digests).ok());
   memset((*slots)->slot(0), 0xff, 1 << 20);
   REQUIRE(rollout.Holds(weights));
 }

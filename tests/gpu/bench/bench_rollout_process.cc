@@ -27,24 +27,22 @@ using Clock = std::chrono::steady_clock;
 
 class Service final : public v1::RolloutService::Service {
  public:
-  Service(CudaDevice* device, WeightReceiver* receiver) : device_(device), receiver_(receiver) {}
+  Service(CudaDevice* device, RolloutStates* states, WeightUpdates* updates)
+      : device_(device), states_(states), updates_(updates) {}
 
   grpc::Status BeginUpdate(grpc::ServerContext*,
                            const v1::BeginUpdateRequest* request,
                            v1::BeginUpdateResponse* response) override {
     return Do([&]() -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(Manifest manifest, FromProto(request->manifest()));
-      response->set_pair_socket(receiver_->pair_socket());
-      // The pause: nothing runs, so that the gate is all there is to close.
-      if (state_.state() == RolloutState::kServing) TANDEM_RETURN_IF_ERROR(Handle(kDrain));
-      TANDEM_RETURN_IF_ERROR(
-          receiver_->Begin({request->version(),
-                            request->generation(),
-                            {request->slot_bytes(), request->slots(), request->direct()},
-                            std::move(manifest),
-                            request->scramble()}));
+      response->set_pair_socket(updates_->pair_socket());
+      // No request is running, so that closing admission is the whole pause.
+      states_->CloseAdmission();
       copying_ = false;
-      return Handle(kBegin);
+      return updates_->Begin({{request->version(), request->generation()},
+                              {request->slot_bytes(), request->slots(), request->direct()},
+                              std::move(manifest),
+                              request->scramble()});
     });
   }
   grpc::Status ApplyBucket(grpc::ServerContext*,
@@ -56,9 +54,8 @@ class Service final : public v1::RolloutService::Service {
         copying_ = true;
         first_bucket_ = called;
       }
-      TANDEM_RETURN_IF_ERROR(Handle(kApply));
-      return receiver_->Apply(request->version(), request->generation(), request->slot(),
-                              FromProto(request->entries()));
+      return updates_->Apply({request->version(), request->generation()}, request->slot(),
+                             FromProto(request->entries()));
     });
   }
   grpc::Status CommitUpdate(grpc::ServerContext*,
@@ -68,28 +65,25 @@ class Service final : public v1::RolloutService::Service {
       TANDEM_RETURN_IF_ERROR(device_->Synchronize());
       copy_seconds_ = std::chrono::duration<double>(Clock::now() - first_bucket_).count();
       TANDEM_ASSIGN_OR_RETURN(const auto digests, FromProto(request->digests()));
-      const absl::Status committed =
-          receiver_->Commit(request->version(), request->generation(), digests);
-      TANDEM_RETURN_IF_ERROR(Handle(committed.ok() ? kCommit : kAbort));
-      return committed;
+      return updates_->Commit({request->version(), request->generation()}, digests);
     });
   }
   grpc::Status AbortUpdate(grpc::ServerContext*,
                            const v1::AbortUpdateRequest* request,
                            v1::AbortUpdateResponse* response) override {
-    return Do([&]() -> absl::Status {
-      receiver_->Abort(request->version(), request->generation());
-      response->set_version(receiver_->core().version());
-      return Handle(kAbort);
+    return Do([&] {
+      updates_->Abort({request->version(), request->generation()});
+      response->set_version(updates_->version());
+      return absl::OkStatus();
     });
   }
   grpc::Status GetDigests(grpc::ServerContext*,
                           const v1::GetDigestsRequest*,
                           v1::GetDigestsResponse* response) override {
     return Do([&]() -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, receiver_->core().Digests());
-      response->set_version(receiver_->core().version());
-      ToProto(ManifestOf(receiver_->core().storage().layout()), response->mutable_manifest());
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> digests, updates_->transaction().Digests());
+      response->set_version(updates_->version());
+      ToProto(ManifestOf(updates_->transaction().storage().layout()), response->mutable_manifest());
       ToProto(digests, response->mutable_digests());
       return absl::OkStatus();
     });
@@ -98,17 +92,15 @@ class Service final : public v1::RolloutService::Service {
                          const v1::RolloutStatusRequest*,
                          v1::RolloutStatusResponse* response) override {
     return Do([&] {
-      const bool serves = state_.state() == RolloutState::kServing;
+      const bool serves = states_->state() == RolloutState::kServing;
       response->set_state(serves ? v1::SERVING : v1::EMPTY);
-      response->set_version(receiver_->core().version());
+      response->set_version(updates_->version());
       response->set_last_action(fmt::format("{}", copy_seconds_));
       return absl::OkStatus();
     });
   }
 
  private:
-  using enum RolloutEvent;
-
   // Calls come on any thread, one of them at a time uses the device.
   template <typename Body>
   grpc::Status Do(Body&& body) {
@@ -116,17 +108,11 @@ class Service final : public v1::RolloutService::Service {
     const absl::Status used = device_->UseOnThisThread();
     return ToGrpcStatus(used.ok() ? body() : used);
   }
-  absl::Status Handle(RolloutEvent event) {
-    return state_.Handle(event, {.weights_mapped = true,
-                                 .weights_whole = receiver_->core().version() != kNoVersion,
-                                 .kv_mapped = true,
-                                 .applied = receiver_->core().applied()});
-  }
 
   std::mutex mutex_;
   CudaDevice* const device_;
-  WeightReceiver* const receiver_;
-  RolloutStateMachine state_;
+  RolloutStates* const states_;
+  WeightUpdates* const updates_;
   bool copying_ = false;  // since the open update's first bucket
   Clock::time_point first_bucket_;
   double copy_seconds_ = 0;
@@ -147,11 +133,13 @@ absl::Status RunBenchRollout(CudaApi* cuda, const std::string& size, const std::
   TANDEM_ASSIGN_OR_RETURN(auto ops,
                           CreateCudaStorageOps(&layout, storage->data(), &device.context()));
   TANDEM_ASSIGN_OR_RETURN(const auto transport, CudaTransport::Create(&device.context(), "auto"));
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto receiver,
-      WeightReceiver::Create(
-          std::move(ops), {.pair_socket = directory + "/pair.sock", .transport = transport.get()}));
-  Service service(&device, receiver.get());
+  RolloutStates states;
+  states.set_mapped(true, true);
+  TANDEM_ASSIGN_OR_RETURN(const auto updates,
+                          WeightUpdates::Create(std::move(ops), &states,
+                                                {.pair_socket = directory + "/pair.sock",
+                                                 .transport = transport.get()}));
+  Service service(&device, &states, updates.get());
   TANDEM_ASSIGN_OR_RETURN(const auto server,
                           RpcServer::Start("unix:" + directory + "/rollout.sock", {&service}));
   if (write(kReadyDescriptor, "r", 1) != 1) return Internal("nobody waits for this rollout");

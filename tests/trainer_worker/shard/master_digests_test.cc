@@ -66,7 +66,7 @@ TEST_CASE("A publisher that sends what it had before the step is refused by the 
     TrainingSession& session = *group[0].session;
     const WeightLayout& layout = session.decoder().layout();
     std::vector<std::byte> storage(layout.total_bytes());
-    UpdateReceiver receiver(
+    UpdateTransaction receiver(
         CreateCpuStorageOps(&layout, storage.data(), std::make_shared<ThreadPool>(1)));
     FakeUpdateClient client(&receiver);
     ShardTensorSource source(&session.shard(), &session.communicator());

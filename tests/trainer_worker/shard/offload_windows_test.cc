@@ -60,7 +60,7 @@ TEST_CASE("every window of every array passes once, and what it becomes stays in
       REQUIRE((*stream)->Finish().ok());
     }
     REQUIRE(testing::BytesIn(ledger.Snapshot(), Location::kDevice) == 0);
-    REQUIRE(a->HeldBytes() == 0);
+    REQUIRE(a->BytesInUse() == 0);
     const auto* doubled = reinterpret_cast<const float*>(a->data());
     const auto* negated = reinterpret_cast<const float*>(b->data());
     for (int64_t i = 0; i < elements; ++i) {

@@ -122,7 +122,7 @@ struct Receiver {
         client(&updates) {}
   const WeightLayout& layout;
   std::vector<std::byte> storage;
-  UpdateReceiver updates;
+  UpdateTransaction updates;
   FakeUpdateClient client;
 };
 

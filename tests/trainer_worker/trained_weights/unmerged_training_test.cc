@@ -222,14 +222,14 @@ TEST_CASE("an update of adapters carries neither the base nor less than all adap
   Manifest fewer = adapters;
   fewer.pop_back();
   for (const Manifest& manifest : {with_base, fewer, ManifestOf(layout)}) {
-    const absl::Status status = receiver.updates.Begin(1, 1, manifest, UpdateScope::kAdapters);
+    const absl::Status status = receiver.updates.Begin({1, 1}, manifest, UpdateScope::kAdapters);
     REQUIRE(absl::IsInvalidArgument(status));
     REQUIRE_FALSE(receiver.updates.updating());
   }
   // And everything is not the base alone.
   Manifest base = ManifestOf(layout);
   base.resize(layout.base_tensors());
-  REQUIRE(absl::IsInvalidArgument(receiver.updates.Begin(1, 1, base)));
+  REQUIRE(absl::IsInvalidArgument(receiver.updates.Begin({1, 1}, base)));
   REQUIRE(receiver.updates.version() == 0);
 }
 

@@ -26,7 +26,7 @@ using testing::Says;
 using testing::Way;
 
 absl::Status Sync(PairRig& rig, WeightPublisher& publisher, MemoryWeights& weights, int version) {
-  PairClient client(rig.receiver.get());
+  PairClient client(&rig.states, rig.updates.get());
   return publisher.Publish(version, weights, &client).status();
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("buckets are ordered by events: neither host waits for the device betw
   REQUIRE(Sync(rig, publisher, *weights, 1).ok());
   rig.trainer.cuda.ForgetCalls();
   rig.rollout.cuda.ForgetCalls();
-  PairClient client(rig.receiver.get());
+  PairClient client(&rig.states, rig.updates.get());
   const auto report = publisher.Publish(2, *weights, &client);
   REQUIRE(report.ok());
   REQUIRE(report->buckets > 10);
@@ -154,26 +154,26 @@ TEST_CASE("what the trainer's device never fills, or the rollout's never reads, 
       PairRig rig(Way::kIpc, OddSpec(true));
       const auto slots = rig.trainer.transport->Create({8192, 1}, SlotLife::kOneUpdate, nullptr);
       REQUIRE(slots.ok());
-      PairClient client(rig.receiver.get());
+      PairClient client(&rig.states, rig.updates.get());
       auto link = client.Begin({2, 7, ManifestOf(rig.layout)}, **slots);
       REQUIRE(link.ok());
       link->timeout = absl::Milliseconds(20);
       (of_trainer ? rig.trainer : rig.rollout).cuda.HoldEvents(true);
       REQUIRE((*slots)->BeginFill(0, *link).ok());
       REQUIRE((*slots)->EndFill(0, 8192).ok());
-      if (of_trainer && dies) link->connection.Reset();
-      const absl::Status read = rig.receiver->Apply(2, 7, 0, {{0, 0, 1, 0}});
+      if (of_trainer && dies) link->socket.Reset();
+      const absl::Status read = rig.updates->Apply({2, 7}, 0, {{0, 0, 1, 0}});
       INFO(read.ToString());
       if (of_trainer) {
         REQUIRE(read.code() ==
                 (dies ? absl::StatusCode::kUnavailable : absl::StatusCode::kDeadlineExceeded));
         REQUIRE(Says(read, dies ? "the trainer died during the update to version 2"
                                 : "the trainer's GPU has not filled slot 0 within 200ms"));
-        REQUIRE(rig.receiver->core().version() == kNoVersion);
-        REQUIRE(!rig.receiver->core().applied());
+        REQUIRE(rig.updates->transaction().version() == kNoVersion);
+        REQUIRE(!rig.updates->transaction().applied());
       } else {
         REQUIRE(read.ok());
-        if (dies) rig.receiver.reset();
+        if (dies) rig.updates.reset();
         const absl::Status fill = (*slots)->BeginFill(0, *link);
         INFO(fill.ToString());
         REQUIRE(fill.code() ==
@@ -201,7 +201,7 @@ TEST_CASE("slots that a rollout may have open are freed after it has opened othe
   REQUIRE(Sync(rig, publisher, *gathered, 1).ok());
   rig.trainer.cuda.ForgetCalls();
   rig.rollout.cuda.ForgetCalls();
-  PairClient client(rig.receiver.get());
+  PairClient client(&rig.states, rig.updates.get());
   client.before_commit = [&] {
     REQUIRE(CallsOf(rig.rollout.cuda, "CloseMemory") == 1);
     REQUIRE(freed() == 0);
@@ -213,13 +213,13 @@ TEST_CASE("slots that a rollout may have open are freed after it has opened othe
   REQUIRE(rig.trainer.cuda.used_bytes() == before + block);
 
   // A rollout that does not answer may be reading: the slots stay until it has committed others.
-  PairClient silent(rig.receiver.get());
+  PairClient silent(&rig.states, rig.updates.get());
   silent.silent = true;
   silent.partner_timeout = absl::Milliseconds(20);
   silent.fail_at_bucket = 3;
   REQUIRE(absl::IsUnavailable(publisher.Publish(4, *gathered, &silent).status()));
   REQUIRE(rig.trainer.cuda.used_bytes() == before + block);
-  REQUIRE(rig.receiver->core().updating());
+  REQUIRE(rig.updates->transaction().updating());
   const int64_t freed_before = freed();
   client.before_commit = [&] {
     REQUIRE(freed() == freed_before);
@@ -273,7 +273,7 @@ TEST_CASE("a device is known by its uuid, whatever number it has in either proce
 }
 
 TEST_CASE("a payload that is not what a producer writes is refused") {
-  IpcPayload payload = {.mapping = 3, .lasting = true, .uuid = std::string(32, 'a')};
+  IpcPayload payload = {.mapping = 3, .persistent = true, .uuid = std::string(32, 'a')};
   payload.filled.resize(2);
   payload.drained.resize(2);
   payload.drained[1].bytes[5] = std::byte{9};
@@ -313,12 +313,12 @@ TEST_CASE("a fault of any call on either side ends the update, frees its memory,
                          << skipped);
         cuda.FailCall(call, absl::InternalError("the device is lost"), skipped);
         const absl::Status status = Sync(rig, publisher, *other, 3);
-        REQUIRE(!rig.receiver->core().updating());
+        REQUIRE(!rig.updates->transaction().updating());
         // Pinning that fails, and waiting in a destructor, do not end an update.
         if (!status.ok()) {
           ++failed;
           REQUIRE(Says(status, "the device is lost"));
-          REQUIRE(rig.receiver->core().version() != 3);
+          REQUIRE(rig.updates->transaction().version() != 3);
         } else {
           REQUIRE(rig.Holds(*other));
         }

@@ -1,4 +1,4 @@
-// A trainer's publisher and a rollout's receiver in one process, over a Unix socket and any of the
+// A trainer's publisher and a rollout's updates in one process, over a Unix socket and any of the
 // transports; on a GPU each side has an emulated one of its own.
 #pragma once
 
@@ -26,14 +26,15 @@ namespace tandem::testing {
 // The rollout's calls without gRPC. An Apply is carried out at once.
 class PairClient : public UpdateClient {
  public:
-  explicit PairClient(WeightReceiver* receiver) : receiver_(receiver) {}
-  absl::StatusOr<PairLink> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
+  PairClient(RolloutStates* states, WeightUpdates* updates) : states_(states), updates_(updates) {}
+  absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override {
     offer_ = offer;
-    TANDEM_RETURN_IF_ERROR(receiver_->Begin(
-        {offer.version, offer.generation, slots.shape(), offer.manifest, scramble}));
-    PairLink link{.connection = UniqueFd(), .timeout = partner_timeout};
-    TANDEM_ASSIGN_OR_RETURN(link.connection,
-                            PassSlots(receiver_->pair_socket(), offer.generation, slots));
+    states_->CloseAdmission();
+    TANDEM_RETURN_IF_ERROR(updates_->Begin(
+        {{offer.version, offer.generation}, slots.shape(), offer.manifest, scramble}));
+    PeerConnection link{.socket = UniqueFd(), .timeout = partner_timeout};
+    TANDEM_ASSIGN_OR_RETURN(link.socket,
+                            PassSlots(updates_->pair_socket(), offer.generation, slots));
     return link;
   }
   absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) override {
@@ -41,17 +42,17 @@ class PairClient : public UpdateClient {
       return MakeStatus(absl::StatusCode::kUnavailable, "lost at bucket {}", bucket);
     }
     if (!entries.empty()) ++bucket;
-    applied_[slot] = receiver_->Apply(offer_.version, offer_.generation, slot, entries);
+    applied_[slot] = updates_->Apply(id(), slot, entries);
     return absl::OkStatus();
   }
   absl::Status WaitApply(int slot) override { return std::exchange(applied_[slot], {}); }
   absl::Status Commit(const std::vector<Digest>& digests) override {
     if (before_commit) before_commit();
-    return receiver_->Commit(offer_.version, offer_.generation, digests);
+    return updates_->Commit(id(), digests);
   }
   absl::Status Abort(const std::string& /*reason*/) override {
     if (silent) return absl::DeadlineExceededError("no answer");
-    receiver_->Abort(offer_.version, offer_.generation);
+    updates_->Abort(id());
     return absl::OkStatus();
   }
 
@@ -63,7 +64,10 @@ class PairClient : public UpdateClient {
   absl::Duration partner_timeout = kPatience;
 
  private:
-  WeightReceiver* const receiver_;
+  UpdateId id() const { return {offer_.version, offer_.generation}; }
+
+  RolloutStates* const states_;
+  WeightUpdates* const updates_;
   UpdateOffer offer_;
   std::map<int, absl::Status> applied_;
 };
@@ -118,12 +122,13 @@ struct PairRig {
       ops = CreateCudaStorageOps(&layout, storage, rollout.context.get()).value();
     }
     static int rigs = 0;
-    WeightReceiverOptions receiver_options;
-    receiver_options.pair_socket =
+    WeightUpdatesOptions update_options;
+    update_options.pair_socket =
         "/tmp/tandem-rig-" + std::to_string(getpid()) + "-" + std::to_string(rigs++) + ".sock";
-    receiver_options.slots_timeout = absl::Milliseconds(200);
-    receiver_options.transport = rollout.transport;
-    receiver = WeightReceiver::Create(std::move(ops), receiver_options).value();
+    update_options.slots_timeout = absl::Milliseconds(200);
+    update_options.transport = rollout.transport;
+    states.set_mapped(true, true);
+    updates = WeightUpdates::Create(std::move(ops), &states, update_options).value();
   }
 
   std::unique_ptr<MemoryWeights> Weights(uint64_t seed, bool direct) {
@@ -140,7 +145,7 @@ struct PairRig {
     return {slot_bytes, slots, &ledger, keep_bytes, slot_bytes, trainer.transport};
   }
   bool Holds(MemoryWeights& weights) {
-    const auto held = receiver->core().Digests();
+    const auto held = updates->transaction().Digests();
     REQUIRE(held.ok());
     REQUIRE(*held == weights.Digests().value());
     for (const TensorPlace& place : layout.places()) {
@@ -152,7 +157,7 @@ struct PairRig {
         return false;
       }
     }
-    return receiver->core().storage().CheckPadding().ok();
+    return updates->transaction().storage().CheckPadding().ok();
   }
 
   const Way way;
@@ -161,7 +166,8 @@ struct PairRig {
   Side trainer, rollout;
   std::vector<std::byte> host;
   std::byte* storage = nullptr;
-  std::unique_ptr<WeightReceiver> receiver;
+  RolloutStates states;
+  std::unique_ptr<WeightUpdates> updates;
 };
 
 }  // namespace tandem::testing

@@ -29,7 +29,7 @@ TEST_CASE("W2: a rollout holds the trainer's bytes after a sync, whatever the tr
         const int64_t before = rig.trainer.cuda.used_bytes();
         {
           INFO(model.name << " by " << NameOf(way) << (direct ? ", direct" : ""));
-          PairClient client(rig.receiver.get());
+          PairClient client(&rig.states, rig.updates.get());
           client.scramble = true;
           WeightPublisher publisher(&rig.layout, rig.Options(24080, 2));
           const auto report = publisher.Publish(7, *weights, &client);
@@ -37,7 +37,7 @@ TEST_CASE("W2: a rollout holds the trainer's bytes after a sync, whatever the tr
           REQUIRE(report.ok());
           // Without IPC a GPU's shard goes through slots.
           REQUIRE(report->direct == (direct && way != Way::kPinned));
-          REQUIRE(rig.receiver->core().version() == 7);
+          REQUIRE(rig.updates->transaction().version() == 7);
           REQUIRE(rig.Holds(*weights));
           REQUIRE(BytesOf(rig.ledger.Snapshot(), "bucket") == 0);
         }
@@ -53,7 +53,7 @@ TEST_CASE("W6: an update that is lost at any bucket leaves no version and the ne
       PairRig rig(way, OddSpec(true));
       const auto old_weights = rig.Weights(1, direct), weights = rig.Weights(2, direct);
       const auto publish = [&](int64_t version, MemoryWeights& source, int fail_at) {
-        PairClient client(rig.receiver.get());
+        PairClient client(&rig.states, rig.updates.get());
         client.fail_at_bucket = fail_at;
         return WeightPublisher(&rig.layout, rig.Options(8192, 2)).Publish(version, source, &client);
       };
@@ -62,8 +62,8 @@ TEST_CASE("W6: an update that is lost at any bucket leaves no version and the ne
       for (int bucket = 0; bucket < first->buckets; bucket += 3) {
         INFO(NameOf(way) << (direct ? ", direct" : "") << ", bucket " << bucket);
         REQUIRE(absl::IsUnavailable(publish(2, *weights, bucket).status()));
-        REQUIRE(!rig.receiver->core().updating());
-        REQUIRE(rig.receiver->core().version() == (bucket == 0 ? 1 : kNoVersion));
+        REQUIRE(!rig.updates->transaction().updating());
+        REQUIRE(rig.updates->transaction().version() == (bucket == 0 ? 1 : kNoVersion));
         REQUIRE(publish(3, *old_weights, -1).ok());
         REQUIRE(rig.Holds(*old_weights));
       }
@@ -77,7 +77,7 @@ TEST_CASE("W6: a byte that is not what was meant is data loss, names the tensor,
     PairRig rig(way, OddSpec(false));
     const auto weights = rig.Weights(1, false);
     WeightPublisher publisher(&rig.layout, rig.Options(1 << 16, 2));
-    PairClient client(rig.receiver.get());
+    PairClient client(&rig.states, rig.updates.get());
     const TensorPlace& place = rig.layout.places()[9];
     client.before_commit = [&] {
       rig.storage[rig.layout.group_offset(place.layer) + place.offset] ^= std::byte{4};
@@ -87,11 +87,11 @@ TEST_CASE("W6: a byte that is not what was meant is data loss, names the tensor,
     REQUIRE(absl::IsDataLoss(status));
     REQUIRE(std::string(status.message()).find("of version 1 arrived damaged") !=
             std::string::npos);
-    REQUIRE(rig.receiver->core().version() == kNoVersion);
+    REQUIRE(rig.updates->transaction().version() == kNoVersion);
     client.before_commit = nullptr;
     REQUIRE(publisher.Publish(2, *weights, &client).ok());
     REQUIRE(rig.Holds(*weights));
-    REQUIRE(rig.receiver->core().Verify().ok());
+    REQUIRE(rig.updates->transaction().Verify().ok());
   }
 }
 
@@ -114,23 +114,23 @@ TEST_CASE("slots of another generation, size or device are not taken") {
     const Manifest manifest = ManifestOf(rig.layout);
     const auto slots = rig.trainer.transport->Create({1 << 20, 1}, SlotLife::kOneUpdate, nullptr);
     REQUIRE(slots.ok());
-    REQUIRE(rig.receiver->Begin({1, 100, {1 << 20, 1}, manifest}).ok());
-    const auto stale = PassSlots(rig.receiver->pair_socket(), 99, **slots);
-    REQUIRE(absl::IsDeadlineExceeded(rig.receiver->Apply(1, 100, 0, {})));
+    REQUIRE(rig.updates->Begin({1, 100, {1 << 20, 1}, manifest}).ok());
+    const auto stale = PassSlots(rig.updates->pair_socket(), 99, **slots);
+    REQUIRE(absl::IsDeadlineExceeded(rig.updates->Apply({1, 100}, 0, {})));
     REQUIRE(PeerClosed(stale->get()));
-    const auto right = PassSlots(rig.receiver->pair_socket(), 100, **slots);
-    REQUIRE(rig.receiver->Apply(1, 100, 0, {}).ok());
-    REQUIRE(rig.receiver->Begin({1, 101, {2 << 20, 1}, manifest}).ok());
-    const auto large = PassSlots(rig.receiver->pair_socket(), 101, **slots);
-    REQUIRE(absl::IsInvalidArgument(rig.receiver->Apply(1, 101, 0, {})));
+    const auto right = PassSlots(rig.updates->pair_socket(), 100, **slots);
+    REQUIRE(rig.updates->Apply({1, 100}, 0, {}).ok());
+    REQUIRE(rig.updates->Begin({1, 101, {2 << 20, 1}, manifest}).ok());
+    const auto large = PassSlots(rig.updates->pair_socket(), 101, **slots);
+    REQUIRE(absl::IsInvalidArgument(rig.updates->Apply({1, 101}, 0, {})));
   }
   // What a host made is not a GPU's, and the other way round.
   PairRig host(Way::kHost, OddSpec(true)), gpu(Way::kIpc, OddSpec(true));
   for (auto [from, to] : {std::pair(&host, &gpu), std::pair(&gpu, &host)}) {
     const auto slots = from->trainer.transport->Create({1 << 20, 1}, SlotLife::kOneUpdate, nullptr);
-    REQUIRE(to->receiver->Begin({1, 7, {1 << 20, 1}, ManifestOf(to->layout)}).ok());
-    const auto passed = PassSlots(to->receiver->pair_socket(), 7, **slots);
-    const absl::Status status = to->receiver->Apply(1, 7, 0, {});
+    REQUIRE(to->updates->Begin({1, 7, {1 << 20, 1}, ManifestOf(to->layout)}).ok());
+    const auto passed = PassSlots(to->updates->pair_socket(), 7, **slots);
+    const absl::Status status = to->updates->Apply({1, 7}, 0, {});
     REQUIRE(absl::IsInvalidArgument(status));
     REQUIRE(std::string(status.message()).find("run both on the same device") != std::string::npos);
   }
@@ -142,7 +142,7 @@ TEST_CASE("W11: the trainer's death ends the update, closes what is open, and th
       INFO(NameOf(way) << ", " << keep << " bytes kept");
       PairRig rig(way, OddSpec(true));
       const auto weights = rig.Weights(1, false);
-      PairClient client(rig.receiver.get());
+      PairClient client(&rig.states, rig.updates.get());
       {
         WeightPublisher publisher(&rig.layout, rig.Options(8192, 2, keep));
         REQUIRE(publisher.Publish(1, *weights, &client).ok());
@@ -153,9 +153,9 @@ TEST_CASE("W11: the trainer's death ends the update, closes what is open, and th
         REQUIRE(client.StartApply(0, {{0, 0, 1, 0}}).ok());
         REQUIRE(client.WaitApply(0).ok());
       }
-      REQUIRE(absl::IsUnavailable(rig.receiver->PollPeer()));
-      REQUIRE(!rig.receiver->core().updating());
-      REQUIRE(rig.receiver->core().version() == kNoVersion);
+      REQUIRE(absl::IsUnavailable(rig.updates->Poll()));
+      REQUIRE(!rig.updates->transaction().updating());
+      REQUIRE(rig.updates->transaction().version() == kNoVersion);
       REQUIRE(CallsOf(rig.rollout.cuda, "OpenMemory") == CallsOf(rig.rollout.cuda, "CloseMemory"));
       REQUIRE(CallsOf(rig.rollout.cuda, "RegisterHost") ==
               CallsOf(rig.rollout.cuda, "UnregisterHost"));
@@ -172,7 +172,7 @@ TEST_CASE("W11: a trainer that is gone between two updates leaves nothing open i
       INFO(NameOf(way) << (direct ? ", direct" : ""));
       PairRig rig(way, OddSpec(true));
       const auto weights = rig.Weights(1, direct);
-      PairClient client(rig.receiver.get());
+      PairClient client(&rig.states, rig.updates.get());
       const auto opened = [&rig] {
         return CallsOf(rig.rollout.cuda, "OpenMemory") - CallsOf(rig.rollout.cuda, "CloseMemory") +
                CallsOf(rig.rollout.cuda, "RegisterHost") -
@@ -182,15 +182,15 @@ TEST_CASE("W11: a trainer that is gone between two updates leaves nothing open i
         WeightPublisher publisher(&rig.layout, rig.Options(8192, 2, 1 << 30));
         for (int version = 1; version <= 2; ++version) {
           REQUIRE(publisher.Publish(version, *weights, &client).ok());
-          REQUIRE(rig.receiver->PollPeer().ok());
-          REQUIRE(rig.receiver->holds_slots());
+          REQUIRE(rig.updates->Poll().ok());
+          REQUIRE(rig.updates->holds_slots());
           REQUIRE(opened() == 1);
         }
       }
-      REQUIRE(rig.receiver->PollPeer().ok());
-      REQUIRE(!rig.receiver->holds_slots());
+      REQUIRE(rig.updates->Poll().ok());
+      REQUIRE(!rig.updates->holds_slots());
       REQUIRE(opened() == 0);
-      REQUIRE(rig.receiver->core().version() == 2);
+      REQUIRE(rig.updates->transaction().version() == 2);
       WeightPublisher restarted(&rig.layout, rig.Options(8192, 2, 1 << 30));
       REQUIRE(restarted.Publish(3, *weights, &client).ok());
       REQUIRE(rig.Holds(*weights));

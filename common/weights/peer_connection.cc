@@ -1,4 +1,4 @@
-#include "common/weights/pair_socket.h"
+#include "common/weights/peer_connection.h"
 
 #include <algorithm>
 #include <utility>
@@ -21,7 +21,7 @@ struct SlotsMessage {
   int64_t slots = 0;
   int64_t direct = 0;
   SlotHandle::Kind kind = SlotHandle::Kind::kSharedMemory;
-  int64_t payload_bytes = 0;  // that follow
+  int64_t payload_bytes = 0;  // of the message that follows
   SlotShape shape() const { return {slot_bytes, static_cast<int>(slots), direct != 0}; }
 };
 
@@ -32,14 +32,14 @@ std::string DescribeSlots(const SlotShape& shape) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PairListener>> PairListener::Listen(const std::string& path) {
+absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Listen(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(UniqueFd fd, ListenLocal(path));
-  return std::unique_ptr<PairListener>(new PairListener(path, std::move(fd)));
+  return std::unique_ptr<PeerListener>(new PeerListener(path, std::move(fd)));
 }
 
-PairListener::~PairListener() { unlink(path_.c_str()); }
+PeerListener::~PeerListener() { unlink(path_.c_str()); }
 
-absl::StatusOr<ReceivedSlots> PairListener::Receive(int64_t generation,
+absl::StatusOr<ReceivedSlots> PeerListener::Receive(int64_t generation,
                                                     const SlotShape& announced,
                                                     absl::Duration timeout,
                                                     WeightTransport& transport,
@@ -55,7 +55,7 @@ absl::StatusOr<ReceivedSlots> PairListener::Receive(int64_t generation,
     }
     SlotsMessage message;
     PassedSlots passed;
-    // Sent right after connecting: a silent connection is a dead trainer's, or no trainer.
+    // A trainer sends right after connecting: no message means that it died, or is no trainer.
     const absl::Time soon = std::min(deadline, absl::Now() + absl::Seconds(2));
     const int socket = connection->get();
     if (!ReceiveMessage(socket, &message, sizeof(message), soon, &passed.fd).ok()) continue;
@@ -69,7 +69,7 @@ absl::StatusOr<ReceivedSlots> PairListener::Receive(int64_t generation,
                              DescribeSlots(message.shape()));
     }
     ReceivedSlots received;
-    received.link.connection = std::move(connection).value();
+    received.connection.socket = std::move(connection).value();
     passed.handle.kind = message.kind;
     passed.shape = announced;
     TANDEM_ASSIGN_OR_RETURN(received.slots, transport.Open(std::move(passed), ledger));

@@ -1,0 +1,59 @@
+// The Unix socket between the two processes of a pair. The trainer passes the slots' handle over
+// it, which proves that both are on one host. The connection stays open while the update is, and
+// from update to update if the slots are persistent: each end notices by it that the other one
+// died.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <absl/status/statusor.h>
+#include <absl/time/time.h>
+
+#include "common/process/local_socket.h"
+#include "common/weights/weight_transport.h"
+
+namespace tandem {
+
+struct PeerConnection {
+  UniqueFd socket;                             // invalid: both ends are in one process
+  absl::Duration timeout = absl::Seconds(60);  // for pending work on the other end's device
+  // True once the other process has closed its end or died.
+  bool closed() const { return socket.valid() && PeerClosed(socket.get()); }
+};
+
+// The slots of one update as the rollout opened them.
+struct ReceivedSlots {
+  PeerConnection connection;
+  std::unique_ptr<SlotMemory> slots;
+};
+
+// The rollout's end. Not thread-safe. Removes the socket file when destroyed.
+class PeerListener {
+ public:
+  static absl::StatusOr<std::unique_ptr<PeerListener>> Listen(const std::string& path);
+  ~PeerListener();
+  const std::string& path() const { return path_; }
+  // Waits for the slots of `generation`; slots of other generations are dropped.
+  // DeadlineExceeded; InvalidArgument: not the announced shape; errors of `transport`, which
+  // opens them. `ledger` may be null: SharedRegion::MapForeign.
+  absl::StatusOr<ReceivedSlots> Receive(int64_t generation,
+                                        const SlotShape& announced,
+                                        absl::Duration timeout,
+                                        WeightTransport& transport,
+                                        Ledger* ledger);
+
+ private:
+  PeerListener(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  const std::string path_;
+  UniqueFd fd_;
+};
+
+// The trainer's end: passes the slots and returns the connection, to be kept until the update ends.
+// Does not wait for the rollout. Unavailable: no process listens on the socket, perhaps because the
+// rollout runs on another host.
+absl::StatusOr<UniqueFd> PassSlots(const std::string& path,
+                                   int64_t generation,
+                                   const SlotMemory& slots);
+
+}  // namespace tandem
