@@ -9,7 +9,6 @@
 #include <yaml-cpp/yaml.h>
 
 #include "common/base/status.h"
-#include "common/config/advantage_rules.h"
 #include "common/config/field_value.h"
 #include "common/config/loaded_config.h"
 #include "common/config/schema.h"
@@ -203,10 +202,8 @@ absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
   for (const std::string& text : overrides) ApplyOverride(text, &loader);
   TANDEM_RETURN_IF_ERROR(loader.status());
   ResolveConfig(&loaded.config, loaded.origins);
-  for (const auto& more : {IdleKeyNotices(loaded.config, loaded.origins),
-                           AdvantageNotices(loaded.config, loaded.origins)}) {
-    loaded.notices.insert(loaded.notices.end(), more.begin(), more.end());
-  }
+  const std::vector<std::string> unused = UnusedKeyNotices(loaded.config, loaded.origins);
+  loaded.notices.insert(loaded.notices.end(), unused.begin(), unused.end());
   return loaded;
 }
 

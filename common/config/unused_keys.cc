@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-struct Need {
+struct KeyCondition {
   std::vector<std::string_view> keys;  // that have an effect only if met
   std::string_view switch_key;         // which decides it
   bool (*met)(const v1::Config&);
@@ -55,8 +55,8 @@ bool UntilGroupsCuts(const v1::Config& c) {
 }
 
 // Of a key that lacks several things the first is told.
-const std::vector<Need>& LossNeeds() {
-  static const std::vector<Need> needs = {
+const std::vector<KeyCondition>& LossNeeds() {
+  static const std::vector<KeyCondition> needs = {
       {{"actor.clip_ratio", "actor.clip_ratio_low", "actor.clip_ratio_high"},
        "actor.policy_loss.loss_mode",
        [](const v1::Config& c) {
@@ -119,8 +119,8 @@ const std::vector<Need>& LossNeeds() {
   return needs;
 }
 
-const std::vector<Need>& AlgorithmNeeds() {
-  static const std::vector<Need> needs = {
+const std::vector<KeyCondition>& AlgorithmNeeds() {
+  static const std::vector<KeyCondition> needs = {
       {{"algorithm.kl_penalty", "algorithm.kl_ctrl.type", "algorithm.kl_ctrl.kl_coef",
         "algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"},
        "algorithm.use_kl_in_reward",
@@ -181,8 +181,8 @@ const std::vector<Need>& AlgorithmNeeds() {
   return needs;
 }
 
-const std::vector<Need>& OtherNeeds() {
-  static const std::vector<Need> needs = {
+const std::vector<KeyCondition>& OtherNeeds() {
+  static const std::vector<KeyCondition> needs = {
       {{"model.lora.alpha", "model.lora.target_modules", "model.lora.exclude_modules",
         "model.lora.target_parameters", "model.lora.merge", "model.lora.dropout"},
        "model.lora.rank",
@@ -342,11 +342,11 @@ void NoticeSmallSplit(const v1::Config& config,
 
 }  // namespace
 
-std::vector<std::string> IdleKeyNotices(const v1::Config& config, const ConfigOrigins& origins) {
+std::vector<std::string> UnusedKeyNotices(const v1::Config& config, const ConfigOrigins& origins) {
   std::vector<std::string> notices;
   std::set<std::string, std::less<>> told;
   for (const auto* needs : {&LossNeeds(), &AlgorithmNeeds(), &OtherNeeds()}) {
-    for (const Need& need : *needs) {
+    for (const KeyCondition& need : *needs) {
       if (need.met(config)) continue;
       for (const std::string_view name : need.keys) {
         const std::string key(name);

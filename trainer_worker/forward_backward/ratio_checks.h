@@ -14,7 +14,7 @@
 #include "common/comm/communicator.h"
 #include "trainer_worker/forward_backward/mini_batch.h"
 #include "trainer_worker/forward_backward/packing.h"
-#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 

@@ -7,7 +7,7 @@
 
 #include "common/base/philox.h"
 #include "common/base/status.h"
-#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {

@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
