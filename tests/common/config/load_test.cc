@@ -274,7 +274,7 @@ TEST_CASE("a base that is not there, no name or a circle is refused") {
 TEST_CASE("a second base in a file is refused with both places") {
   const ConfigFile base("rollout: {n: 4}\n");
   REQUIRE(ErrorOf("base: " + base.path() + "\ntrainer: {seed: 2}\nbase: " + base.path() + "\n") ==
-          "FILE:3: base: a file goes on from one other, and FILE:1: base names one already");
+          "FILE:3: base: a file is based on one other, and FILE:1: base names one already");
 }
 
 TEST_CASE("a key set twice in one file is refused, also through an alias") {
