@@ -1,4 +1,5 @@
 // tandem-controller: loads and checks a configuration, waits for the workers, trains.
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -11,11 +12,13 @@
 #include "common/base/build_info.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/net/grpc_status.h"
 #include "common/process/exit_code.h"
 #include "common/process/fault_injection.h"
 #include "common/process/threads.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/assembly/dry_run.h"
 #include "controller/assembly/run_assembly.h"
 #include "controller/report/console_progress.h"
@@ -62,12 +65,12 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
 
 absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
-  if (flags.launch_id.empty()) {  // else the launcher has told them
+  const absl::Status checked =
+      CheckConfig(loaded, std::array<ConfigCheck, 2>{CheckAdvantageEstimator, CheckReward});
+  if (flags.launch_id.empty()) {  // the launcher prints them before it starts this process
     for (const std::string& notice : loaded.notices) LogInfo("note: {}", notice);
   }
-  TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
-  TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
-  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(loaded.config, loaded.origins));
+  TANDEM_RETURN_IF_ERROR(checked);
   return std::move(loaded.config);
 }
 

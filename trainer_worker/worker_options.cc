@@ -4,7 +4,6 @@
 
 #include "common/base/status.h"
 #include "common/config/config.h"
-#include "common/config/correction_rules.h"
 #include "common/device/device_memory.h"
 #include "common/memory/memory_formulas.h"
 #include "tandem/v1/config.pb.h"

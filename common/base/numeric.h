@@ -11,8 +11,8 @@ constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 
 
 // exp with the same bits whatever the C library.
 
-// exp(x), computed in double and rounded once. As FixedExp of the losses
-// (trainer_worker/losses/fixed_math.h), which is the same for tensors.
+// exp(x), computed in double and rounded once. As PortableExp of the losses
+// (trainer_worker/losses/portable_math.h), which is the same for tensors.
 inline float RoundedExp(float x) { return static_cast<float>(std::exp(static_cast<double>(x))); }
 
 }  // namespace tandem

@@ -3,13 +3,13 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include "common/base/status.h"
-#include "common/config/advantage_rules.h"
 #include "common/config/field_value.h"
 #include "common/config/loaded_config.h"
 #include "common/config/schema.h"
@@ -19,126 +19,49 @@
 namespace tandem {
 namespace {
 
-// No key of the configuration: the file that this one changes.
+// Not a key of the configuration: it names the file that this one changes.
 constexpr char kBaseKey[] = "base";
 
-// Walks YAML into a LoadedConfig and collects every problem instead of stopping at the first.
-class Loader {
- public:
-  explicit Loader(LoadedConfig* loaded) : loaded_(loaded) {}
-
-  // `place` is "a.yaml" and gets ":line" appended, or "--set", which has no lines.
-  void Source(const std::string& place, bool has_lines) {
-    place_ = place;
-    has_lines_ = has_lines;
-    in_this_source_.clear();
-  }
-
-  void Map(const std::string& prefix, const YAML::Node& map) {
-    for (const auto& item : map) {
-      const std::string where = Where(item.first);
-      if (prefix.empty() && item.first.IsScalar() && item.first.Scalar() == kBaseKey) continue;
-      if (!item.first.IsScalar()) {
-        Problem(where, prefix + "?", "a key is a plain word");
-        continue;
-      }
-      Entry(prefix + item.first.Scalar(), item.second, where);
-    }
-  }
-
-  void Entry(const std::string& spelled, const YAML::Node& value, const std::string& where) {
-    const std::string key = CanonicalKey(spelled);
-    const KeySpec* spec = FindKey(key);
-    if ((spec != nullptr && spec->section) || (spec == nullptr && IsAliasBeginning(spelled))) {
-      if (value.IsMap()) return Map(spelled + ".", value);
-      if (value.IsNull()) return Reset(key);
-      return Problem(where, spelled, "is a section: it holds keys, not a value");
-    }
-    // Of a section of verl's each key is told what to use instead.
-    if (spec == nullptr && value.IsMap() && value.size() > 0 && IsVerlSection(spelled)) {
-      return Map(spelled + ".", value);
-    }
-    if (spec == nullptr || key.find('[') != std::string::npos) {
-      return Problem(where, spelled, "unknown key; " + Suggestion(spelled));
-    }
-    Leaf(*spec, spelled, value, where);
-  }
-
-  void Problem(const std::string& where, const std::string& key, const std::string& text) {
-    problems_.push_back(fmt::format("{}: {}: {}", where, key, text));
-  }
-
-  absl::Status status() const {
-    if (problems_.empty()) return absl::OkStatus();
-    return InvalidArgument("{}", fmt::join(problems_, "\n"));
-  }
-
- private:
-  // Every key of the section gets its default again.
-  void Reset(const std::string& section) {
-    for (const KeySpec& spec : ConfigSchema()) {
-      if (spec.section || !spec.key.starts_with(section + ".") ||
-          spec.key.find('[') != std::string::npos) {
-        continue;
-      }
-      // Cannot fail: null is any key's default.
-      (void)SetValue(spec, YAML::Node(), ParentOf(spec.key, &loaded_->config));
-      loaded_->origins.erase(spec.key);
-    }
-  }
-
-  std::string Where(const YAML::Node& node) const {
-    return has_lines_ ? fmt::format("{}:{}", place_, node.Mark().line + 1) : place_;
-  }
-
-  void Leaf(const KeySpec& spec,
-            const std::string& spelled,
-            const YAML::Node& value,
-            const std::string& where) {
-    const auto [first, is_new] = in_this_source_.try_emplace(spec.key, Given{spelled, where});
-    if (!is_new && (has_lines_ || first->second.spelled != spelled)) {
-      return Problem(where, spelled,
-                     fmt::format("{} is already set at {}, as {}: leave one out", spec.key,
-                                 first->second.where, first->second.spelled));
-    }
-    if (spelled != spec.key) {
-      loaded_->notices.push_back(
-          fmt::format("{}: {} is verl's name for {}", where, spelled, spec.key));
-    }
-    const absl::Status set = SetValue(spec, value, ParentOf(spec.key, &loaded_->config));
-    if (!set.ok()) return Problem(where, spelled, std::string(set.message()));
-    if (value.IsNull()) {
-      loaded_->origins.erase(spec.key);
-    } else {
-      loaded_->origins[spec.key] = where;
-    }
-  }
-
-  struct Given {
-    std::string spelled, where;
-  };
-
-  LoadedConfig* loaded_;
-  std::string place_;
-  bool has_lines_ = false;
-  std::map<std::string, Given> in_this_source_;  // by key; of --set the last counts
-  std::vector<std::string> problems_;
+// A value of --set, or why it has none.
+struct Override {
+  std::string key;
+  YAML::Node value;
+  std::string problem;
 };
 
-// Where a file says which other it goes on from.
+// A file, or all of --set: within one source a key may be given once.
+struct Source {
+  std::string place;  // "a.yaml" or "--set"
+  bool is_file = false;
+  YAML::Node root;                  // of a file: a mapping
+  std::vector<Override> overrides;  // of --set
+};
+
+// A key that a source gives a value, or why the source cannot.
+struct Setting {
+  const Source* source = nullptr;
+  std::string place;    // "a.yaml:12" or "--set"
+  std::string spelled;  // as it is written there
+  const KeySpec* spec = nullptr;
+  YAML::Node value;
+  bool resets_section = false;  // one of many keys that `section: null` gives their default
+  std::string problem;          // empty, or the reason for no spec
+};
+
+// The file that another one is based on.
 struct Base {
-  std::string path;   // empty: nowhere
+  std::string path;   // empty: none
   std::string place;  // "a.yaml:3: base"
 };
 
-// Of `root`, read from `path`.
-absl::StatusOr<Base> BaseOf(const YAML::Node& root, const std::string& path) {
+// Reads the `base` of `root`, a file at `path`.
+absl::StatusOr<Base> ReadBase(const YAML::Node& root, const std::string& path) {
   Base base;
   for (const auto& item : root) {
     if (!item.first.IsScalar() || item.first.Scalar() != kBaseKey) continue;
     const std::string place = fmt::format("{}:{}: {}", path, item.first.Mark().line + 1, kBaseKey);
     if (!base.place.empty()) {
-      return InvalidArgument("{}: a file goes on from one other, and {} names one already", place,
+      return InvalidArgument("{}: a file is based on one other, and {} names one already", place,
                              base.place);
     }
     if (!item.second.IsScalar() || item.second.Scalar().empty()) {
@@ -152,8 +75,10 @@ absl::StatusOr<Base> BaseOf(const YAML::Node& root, const std::string& path) {
   return base;
 }
 
-// `open`: the files whose base this is, directly or not.
-absl::Status ApplyFile(const std::string& path, std::vector<std::string> open, Loader* loader) {
+// Appends the file's base, and then the file. `open`: the files based on this one, directly or not.
+absl::Status ReadFile(const std::string& path,
+                      std::vector<std::string> open,
+                      std::vector<Source>& sources) {
   if (std::find(open.begin(), open.end(), path) != open.end()) {
     return InvalidArgument("the files go on from each other in a circle: {}",
                            fmt::join(open, ", "));
@@ -163,33 +88,170 @@ absl::Status ApplyFile(const std::string& path, std::vector<std::string> open, L
   if (!root.IsMap()) {
     return InvalidArgument("{}:1: a config file is a mapping of sections", path);
   }
-  TANDEM_ASSIGN_OR_RETURN(const Base base, BaseOf(root, path));
+  TANDEM_ASSIGN_OR_RETURN(const Base base, ReadBase(root, path));
   open.push_back(path);
   if (!base.path.empty()) {
-    TANDEM_RETURN_IF_ERROR(Annotate(ApplyFile(base.path, open, loader), base.place));
+    TANDEM_RETURN_IF_ERROR(Annotate(ReadFile(base.path, open, sources), base.place));
   }
-  loader->Source(path, /*has_lines=*/true);
-  loader->Map("", root);
+  sources.push_back({.place = path, .is_file = true, .root = root});
   return absl::OkStatus();
 }
 
-void ApplyOverride(const std::string& text, Loader* loader) {
+Override ReadOverride(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    return loader->Problem("--set", text, "an override is written key=value");
+    return {.key = text, .problem = "an override is written key=value"};
   }
   const std::string key = text.substr(0, equals);
   if (key[0] == '+' || key[0] == '~') {  // Hydra's signs
-    return loader->Problem("--set", text,
-                           fmt::format("every key is there already, and null gives it its default "
-                                       "again: write it without {}",
-                                       key.substr(0, key.find_first_not_of("+~"))));
+    return {.key = text,
+            .problem = fmt::format("every key is there already, and null gives it its default "
+                                   "again: write it without {}",
+                                   key.substr(0, key.find_first_not_of("+~")))};
   }
   const auto value = ParseYamlValue(text.substr(equals + 1));
-  if (!value.ok()) {
-    return loader->Problem("--set", key, std::string(value.status().message()));
+  if (!value.ok()) return {.key = key, .problem = std::string(value.status().message())};
+  return {.key = key, .value = *value};
+}
+
+// Stage 1: the files from the outermost base on, then --set.
+absl::StatusOr<std::vector<Source>> ReadSources(const std::string& yaml_path,
+                                                const std::vector<std::string>& overrides) {
+  std::vector<Source> sources;
+  if (!yaml_path.empty()) TANDEM_RETURN_IF_ERROR(ReadFile(yaml_path, {}, sources));
+  Source set{.place = "--set"};
+  for (const std::string& text : overrides) set.overrides.push_back(ReadOverride(text));
+  sources.push_back(std::move(set));
+  return sources;
+}
+
+// Stage 2: what each source sets, in order, under the schema's own names of the keys.
+class CanonicalSettings {
+ public:
+  static std::vector<Setting> Collect(const std::vector<Source>& sources) {
+    CanonicalSettings all;
+    for (const Source& source : sources) {
+      all.source_ = &source;
+      if (source.is_file) all.AddMap("", source.root);
+      for (const Override& override : source.overrides) {
+        if (override.problem.empty()) {
+          all.AddEntry(override.key, override.value, source.place);
+        } else {
+          all.AddProblem(override.key, source.place, override.problem);
+        }
+      }
+    }
+    return std::move(all.settings_);
   }
-  loader->Entry(key, *value, "--set");
+
+ private:
+  void AddMap(const std::string& prefix, const YAML::Node& map) {
+    for (const auto& item : map) {
+      if (prefix.empty() && item.first.IsScalar() && item.first.Scalar() == kBaseKey) continue;
+      const std::string place = Place(item.first);
+      if (item.first.IsScalar()) {
+        AddEntry(prefix + item.first.Scalar(), item.second, place);
+      } else {
+        AddProblem(prefix + "?", place, "a key is a plain word");
+      }
+    }
+  }
+
+  void AddEntry(const std::string& spelled, const YAML::Node& value, const std::string& place) {
+    const std::string key = CanonicalKey(spelled);
+    const KeySpec* spec = FindKey(key);
+    if ((spec != nullptr && spec->section) || (spec == nullptr && IsAliasBeginning(spelled))) {
+      if (value.IsMap()) return AddMap(spelled + ".", value);
+      if (value.IsNull()) return AddReset(key, place);
+      return AddProblem(spelled, place, "is a section: it holds keys, not a value");
+    }
+    // In a section that only verl has, each key is answered with its replacement here.
+    if (spec == nullptr && value.IsMap() && value.size() > 0 && IsVerlSection(spelled)) {
+      return AddMap(spelled + ".", value);
+    }
+    if (spec == nullptr || key.find('[') != std::string::npos) {
+      return AddProblem(spelled, place, "unknown key; " + Suggestion(spelled));
+    }
+    settings_.push_back(
+        {.source = source_, .place = place, .spelled = spelled, .spec = spec, .value = value});
+  }
+
+  // Every key of the section gets its default again.
+  void AddReset(const std::string& section, const std::string& place) {
+    for (const KeySpec& spec : ConfigSchema()) {
+      if (spec.section || !spec.key.starts_with(section + ".") ||
+          spec.key.find('[') != std::string::npos) {
+        continue;
+      }
+      settings_.push_back({.source = source_,
+                           .place = place,
+                           .spelled = spec.key,
+                           .spec = &spec,
+                           .resets_section = true});
+    }
+  }
+
+  void AddProblem(const std::string& spelled, const std::string& place, const std::string& text) {
+    settings_.push_back({.source = source_, .place = place, .spelled = spelled, .problem = text});
+  }
+
+  // "a.yaml:12" or "--set".
+  std::string Place(const YAML::Node& node) const {
+    return source_->is_file ? fmt::format("{}:{}", source_->place, node.Mark().line + 1)
+                            : source_->place;
+  }
+
+  const Source* source_ = nullptr;
+  std::vector<Setting> settings_;
+};
+
+// Where a source gives a key for the first time.
+using FirstPlaces = std::map<std::pair<const Source*, std::string>, const Setting*>;
+
+// Empty, or why the value was not set.
+std::string ApplySetting(const Setting& setting, FirstPlaces& first_places, LoadedConfig& loaded) {
+  if (!setting.problem.empty()) return setting.problem;
+  const KeySpec& spec = *setting.spec;
+  if (!setting.resets_section) {
+    const auto [first, is_new] = first_places.try_emplace({setting.source, spec.key}, &setting);
+    // With --set the last value of a key counts, as long as it is spelled the same.
+    if (!is_new && (setting.source->is_file || first->second->spelled != setting.spelled)) {
+      return fmt::format("{} is already set at {}, as {}: leave one out", spec.key,
+                         first->second->place, first->second->spelled);
+    }
+    if (setting.spelled != spec.key) {
+      loaded.notices.push_back(
+          fmt::format("{}: {} is verl's name for {}", setting.place, setting.spelled, spec.key));
+    }
+  }
+  const absl::Status set = SetValue(spec, setting.value, ParentOf(spec.key, &loaded.config));
+  if (!set.ok()) return std::string(set.message());
+  if (setting.value.IsNull()) {
+    loaded.origins.erase(spec.key);
+  } else {
+    loaded.origins[spec.key] = setting.place;
+  }
+  return "";
+}
+
+// Stage 3: every value into its field. InvalidArgument lists every problem of stages 2 and 3.
+absl::Status SetValues(const std::vector<Setting>& settings, LoadedConfig& loaded) {
+  FirstPlaces first_places;
+  std::vector<std::string> problems;
+  for (const Setting& setting : settings) {
+    const std::string problem = ApplySetting(setting, first_places, loaded);
+    if (problem.empty()) continue;
+    problems.push_back(fmt::format("{}: {}: {}", setting.place, setting.spelled, problem));
+  }
+  if (problems.empty()) return absl::OkStatus();
+  return InvalidArgument("{}", fmt::join(problems, "\n"));
+}
+
+// Stage 4: values that follow from others, and notices about keys without effect.
+void DeriveValues(LoadedConfig& loaded) {
+  ResolveConfig(&loaded.config, loaded.origins);
+  const std::vector<std::string> unused = UnusedKeyNotices(loaded.config, loaded.origins);
+  loaded.notices.insert(loaded.notices.end(), unused.begin(), unused.end());
 }
 
 }  // namespace
@@ -197,16 +259,10 @@ void ApplyOverride(const std::string& text, Loader* loader) {
 absl::StatusOr<LoadedConfig> LoadConfig(const std::string& yaml_path,
                                         const std::vector<std::string>& overrides) {
   LoadedConfig loaded;
-  Loader loader(&loaded);
-  if (!yaml_path.empty()) TANDEM_RETURN_IF_ERROR(ApplyFile(yaml_path, {}, &loader));
-  loader.Source("--set", /*has_lines=*/false);
-  for (const std::string& text : overrides) ApplyOverride(text, &loader);
-  TANDEM_RETURN_IF_ERROR(loader.status());
-  ResolveConfig(&loaded.config, loaded.origins);
-  for (const auto& more : {IdleKeyNotices(loaded.config, loaded.origins),
-                           AdvantageNotices(loaded.config, loaded.origins)}) {
-    loaded.notices.insert(loaded.notices.end(), more.begin(), more.end());
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Source> sources, ReadSources(yaml_path, overrides));
+  const std::vector<Setting> settings = CanonicalSettings::Collect(sources);
+  TANDEM_RETURN_IF_ERROR(SetValues(settings, loaded));
+  DeriveValues(loaded);
   return loaded;
 }
 

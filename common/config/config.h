@@ -34,14 +34,6 @@ v1::Config DefaultConfig();
 // Fills in values that follow from other keys; keys in `given` are left alone. Idempotent.
 void ResolveConfig(v1::Config* config, const ConfigOrigins& given);
 
-// Checks that span keys: InvalidArgument lists every problem, one per line, naming the keys, where
-// they were given, and the remedy. Touches no file.
-absl::Status ValidateValues(const v1::Config& config, const ConfigOrigins& origins = {});
-
-// ValidateValues, then whether model directory, data files, certificates and the checkpoint of
-// trainer.resume_from_path exist: NotFound lists every one that does not, as above.
-absl::Status Validate(const v1::Config& config, const ConfigOrigins& origins = {});
-
 // Text for `config explain`: "" lists sections, a section its keys; a key gives type, default,
 // meaning, unit, range, choices, other names and the difference to verl. Aliases are understood.
 // InvalidArgument names the nearest valid key.

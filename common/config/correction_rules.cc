@@ -1,12 +1,11 @@
-#include "common/config/correction_rules.h"
-
 #include <algorithm>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "common/config/config.h"
+#include "common/config/rollout_rules.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -14,29 +13,28 @@ namespace {
 
 class RolloutCorrectionRules {
  public:
-  explicit RolloutCorrectionRules(const v1::Config& config)
+  RolloutCorrectionRules(const v1::Config& config, ConfigProblems& problems)
       : keys_(config.algorithm().rollout_correction()),
         actor_(config.actor()),
         log_probs_(config.rollout().calculate_log_probs()),
-        options_(RolloutCorrectionOf(config)) {}
+        options_(RolloutCorrectionOf(config)),
+        problems_(problems) {}
 
-  std::vector<KeyProblem> Problems() {
+  void Check() {
     CheckAlone();
     if (keys_.bypass_mode()) {
       CheckBypass();
     } else {
       CheckRecomputed();
     }
-    return std::move(problems_);
   }
 
  private:
   void Require(bool ok, std::vector<std::string> names, const std::string& text) {
-    if (ok) return;
     for (std::string& name : names) {
       if (name.find('.') == std::string::npos) name = "algorithm.rollout_correction." + name;
     }
-    problems_.push_back({std::move(names), "algorithm.rollout_correction: " + text});
+    problems_.Require(ok, names, "algorithm.rollout_correction: " + text);
   }
 
   void CheckAlone() {
@@ -111,7 +109,7 @@ class RolloutCorrectionRules {
   const v1::Actor& actor_;
   const bool log_probs_;
   const RolloutCorrectionOptions options_;
-  std::vector<KeyProblem> problems_;
+  ConfigProblems& problems_;
 };
 
 }  // namespace
@@ -129,8 +127,8 @@ RolloutCorrectionOptions RolloutCorrectionOf(const v1::Config& config) {
   return options;
 }
 
-std::vector<KeyProblem> RolloutCorrectionProblems(const v1::Config& config) {
-  return RolloutCorrectionRules(config).Problems();
+void CheckRolloutCorrection(const v1::Config& config, ConfigProblems& problems) {
+  RolloutCorrectionRules(config, problems).Check();
 }
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 #include "common/config/rollout_rules.h"
 
 #include <string>
-#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,21 +12,21 @@ namespace {
 
 class PartialRules {
  public:
-  explicit PartialRules(const v1::Config& config)
+  PartialRules(const v1::Config& config, ConfigProblems& problems)
       : config_(config),
         keys_(config.rollout().partial()),
-        batch_(config.data().train_batch_size()) {}
+        batch_(config.data().train_batch_size()),
+        problems_(problems) {}
 
-  std::vector<KeyProblem> Problems() {
+  void Check() {
     CheckCap();
     if (keys_.until_groups() > 0) CheckUntilGroups();
     if (PartialEnabled(config_)) CheckTogether();
-    return std::move(problems_);
   }
 
  private:
-  void Require(bool ok, std::vector<std::string> keys, std::string text) {
-    if (!ok) problems_.push_back({std::move(keys), std::move(text)});
+  void Require(bool ok, const std::vector<std::string>& keys, const std::string& text) {
+    problems_.Require(ok, keys, text);
   }
 
   void CheckCap() {
@@ -57,13 +57,6 @@ class PartialRules {
   }
 
   void CheckTogether() {
-    Require(config_.algorithm().adv_estimator() != "remax",
-            {"algorithm.adv_estimator", "rollout.partial.max_tokens_per_round",
-             "rollout.partial.until_groups", "rollout.partial.round_seconds",
-             "rollout.partial.overlap", "algorithm.partial_rollout_max_split"},
-            "algorithm.adv_estimator=remax compares a sample with a greedy response of the same "
-            "weights, and with rollout.partial a sample has tokens of several; choose another "
-            "estimator, such as rloo, or leave rollout.partial out");
     Require(!keys_.overlap() || config_.rollout().free_cache_engine() == "false",
             {"rollout.partial.overlap", "rollout.free_cache_engine"},
             fmt::format("rollout.partial.overlap=true generates while the trainers train, and "
@@ -76,7 +69,7 @@ class PartialRules {
   const v1::Config& config_;
   const v1::Partial& keys_;
   const int64_t batch_;
-  std::vector<KeyProblem> problems_;
+  ConfigProblems& problems_;
 };
 
 }  // namespace
@@ -94,16 +87,14 @@ bool PartialEnabled(const v1::Config& config) {
          keys.overlap();
 }
 
-std::vector<KeyProblem> PartialProblems(const v1::Config& config) {
-  return PartialRules(config).Problems();
+void CheckPartialRollout(const v1::Config& config, ConfigProblems& problems) {
+  PartialRules(config, problems).Check();
 }
 
-std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
+void CheckLora(const v1::Config& config, ConfigProblems& problems) {
   const v1::Lora& lora = config.model().lora();
-  std::vector<KeyProblem> problems;
-  const auto require = [&problems](bool ok, std::vector<std::string> keys, std::string text) {
-    if (!ok) problems.push_back({std::move(keys), std::move(text)});
-  };
+  const auto require = [&problems](bool ok, const std::vector<std::string>& keys,
+                                   const std::string& text) { problems.Require(ok, keys, text); };
   if (lora.rank() == 0) {
     require(!config.actor().checkpoint().save_lora_only(),
             {"actor.checkpoint.save_lora_only", "model.lora.rank"},
@@ -112,7 +103,7 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
     require(lora.adapter_path().empty(), {"model.lora.adapter_path", "model.lora.rank"},
             "model.lora.adapter_path names adapters, and model.lora.rank=0 trains all weights: set "
             "the rank to theirs, or leave the path out");
-    return problems;
+    return;
   }
   require(
       lora.dropout() == 0 || !lora.merge(), {"model.lora.dropout", "model.lora.merge"},
@@ -134,7 +125,6 @@ std::vector<KeyProblem> LoraProblems(const v1::Config& config) {
       !config.ref().offload(), {"ref.offload", "model.lora.rank"},
       "ref.offload=true moves the reference policy away, which with model.lora is the base that "
       "is trained on, without a copy: set it to false");
-  return problems;
 }
 
 }  // namespace tandem

@@ -1,11 +1,10 @@
-// Which keys of partial rollout go together, and with which others.
+// Rules about the keys of one part of the system, which CheckConfigValues runs, and what the keys
+// of partial rollout add up to.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "common/config/config.h"
-#include "common/config/key_problem.h"
+#include "common/config/check.h"
 
 namespace tandem {
 
@@ -16,9 +15,9 @@ int64_t PartialCap(const v1::Config& config);
 // Whether any key asks for partial rollout.
 bool PartialEnabled(const v1::Config& config);
 
-std::vector<KeyProblem> PartialProblems(const v1::Config& config);
-
-// Which keys of model.lora go together, and with which others.
-std::vector<KeyProblem> LoraProblems(const v1::Config& config);
+// rollout.partial, model.lora and algorithm.rollout_correction, each with the keys it depends on.
+void CheckPartialRollout(const v1::Config& config, ConfigProblems& problems);
+void CheckLora(const v1::Config& config, ConfigProblems& problems);
+void CheckRolloutCorrection(const v1::Config& config, ConfigProblems& problems);
 
 }  // namespace tandem

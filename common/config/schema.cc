@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +13,28 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
+// The names in a table of deploy/cmake/TandemRegistry.cmake, which are choices of a key.
+std::vector<std::string_view> RegisteredNames(std::string_view registry) {
+#define TANDEM_REGISTERED(symbol, name) name,
+  if (registry == "policy_losses") {
+    return {
+#include "policy_losses.inc"
+    };
+  }
+  if (registry == "advantage_estimators") {
+    return {
+#include "advantage_estimators.inc"
+    };
+  }
+  if (registry == "reward_functions") {
+    return {
+#include "reward_functions.inc"
+    };
+  }
+#undef TANDEM_REGISTERED
+  return {};
+}
+
 void Collect(const Descriptor& message, const std::string& prefix, std::vector<KeySpec>* out) {
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor* field = message.field(i);
@@ -19,24 +42,14 @@ void Collect(const Descriptor& message, const std::string& prefix, std::vector<K
     spec.key = prefix + field->name();
     spec.field = field;
     spec.info = field->options().GetExtension(v1::key);
+    for (const std::string_view name : RegisteredNames(spec.info.registry())) {
+      spec.info.add_choices(std::string(name));
+    }
     spec.section = field->message_type() != nullptr && !field->is_repeated();
     out->push_back(spec);
     if (field->message_type() != nullptr) {
       Collect(*field->message_type(), spec.key + (spec.section ? "." : "[]."), out);
     }
-  }
-}
-
-// The losses are the files of a folder (deploy/cmake/TandemPolicyLosses.cmake); the schema names
-// those that it says something of.
-void AddPolicyLosses(KeySpec& spec) {
-  for (const std::string loss : {
-#define TANDEM_POLICY_LOSS(symbol, name) name,
-#include "policy_losses.inc"
-#undef TANDEM_POLICY_LOSS
-       }) {
-    const auto& choices = spec.info.choices();
-    if (std::count(choices.begin(), choices.end(), loss) == 0) spec.info.add_choices(loss);
   }
 }
 
@@ -82,9 +95,6 @@ const std::vector<KeySpec>& ConfigSchema() {
   static const std::vector<KeySpec>* const schema = [] {
     auto* all = new std::vector<KeySpec>;
     Collect(*v1::Config::descriptor(), "", all);
-    for (KeySpec& spec : *all) {
-      if (spec.key == "actor.policy_loss.loss_mode") AddPolicyLosses(spec);
-    }
     return all;
   }();
   return *schema;

@@ -34,7 +34,7 @@ bool IsAliasBeginning(const std::string& key);
 std::string NearestKey(const std::string& key);
 
 // What to use in place of a key that verl has and this schema has not, "" for any other key.
-std::string InsteadOfVerlKey(const std::string& key);
+std::string VerlReplacement(const std::string& key);
 
 // Whether it knows more of keys inside of `key`, a section of verl's that is none here.
 bool IsVerlSection(const std::string& key);

@@ -17,12 +17,13 @@
 namespace tandem {
 namespace {
 
-struct Need {
-  std::vector<std::string_view> keys;  // that have an effect only if met
-  std::string_view switch_key;         // which decides it
+// A condition that compares more than one value, or whose message says more than the value.
+struct ComputedCondition {
+  std::vector<std::string_view> keys;  // they have an effect only if `met`
+  std::string_view switch_key;         // the key that decides it
   bool (*met)(const v1::Config&);
-  std::string_view what;      // what to set, so that they have one
-  std::string_view but = "";  // what they have an effect on even so
+  std::string_view needed;       // completes "it needs"
+  std::string_view except = "";  // an effect that they have in any case
 };
 
 bool OneOf(const std::string& value, std::initializer_list<std::string_view> values) {
@@ -54,9 +55,9 @@ bool UntilGroupsCuts(const v1::Config& c) {
   return ends_otherwise || issued > batch || partial.until_groups() < issued;
 }
 
-// Of a key that lacks several things the first is told.
-const std::vector<Need>& LossNeeds() {
-  static const std::vector<Need> needs = {
+// Where several conditions of a key do not hold, the first one is reported.
+const std::vector<ComputedCondition>& ComputedConditions() {
+  static const std::vector<ComputedCondition> conditions = {
       {{"actor.clip_ratio", "actor.clip_ratio_low", "actor.clip_ratio_high"},
        "actor.policy_loss.loss_mode",
        [](const v1::Config& c) {
@@ -103,56 +104,16 @@ const std::vector<Need>& LossNeeds() {
        },
        "another actor.policy_loss.loss_mode than geo_mean, which is a mean over samples by itself, "
        "or a KL or entropy term beside it"},
-      {{"actor.loss_scale_factor"},
-       "actor.loss_agg_mode",
-       [](const v1::Config& c) { return c.actor().loss_agg_mode() == "seq-mean-token-sum-norm"; },
-       "actor.loss_agg_mode=seq-mean-token-sum-norm"},
-      {{"actor.kl_loss_coef", "actor.kl_loss_type"},
-       "actor.use_kl_loss",
-       [](const v1::Config& c) { return c.actor().use_kl_loss(); },
-       "actor.use_kl_loss=true"},
       {{"ref.offload"},
        "actor.use_kl_loss",
        NeedsReference,
        "a KL term: actor.use_kl_loss=true or algorithm.use_kl_in_reward=true"},
-  };
-  return needs;
-}
-
-const std::vector<Need>& AlgorithmNeeds() {
-  static const std::vector<Need> needs = {
-      {{"algorithm.kl_penalty", "algorithm.kl_ctrl.type", "algorithm.kl_ctrl.kl_coef",
-        "algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"},
-       "algorithm.use_kl_in_reward",
-       [](const v1::Config& c) { return c.algorithm().use_kl_in_reward(); },
-       "algorithm.use_kl_in_reward=true"},
-      {{"algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"},
-       "algorithm.kl_ctrl.type",
-       [](const v1::Config& c) { return KlCtrl(c).type() == "adaptive"; },
-       "algorithm.kl_ctrl.type=adaptive"},
       {{"algorithm.kl_ctrl.type", "algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"},
        "algorithm.kl_ctrl.kl_coef",
        [](const v1::Config& c) {
          return KlCtrl(c).type() != "adaptive" || KlCtrl(c).kl_coef() > 0;
        },
        "algorithm.kl_ctrl.kl_coef above 0: adaptive multiplies it, and 0 stays 0"},
-      {{"algorithm.norm_adv_by_std_in_grpo"},
-       "algorithm.adv_estimator",
-       [](const v1::Config& c) {
-         return OneOf(c.algorithm().adv_estimator(),
-                      {"grpo", "grpo_vectorized", "grpo_passk", "gdpo"});
-       },
-       "algorithm.adv_estimator=grpo, grpo_vectorized, grpo_passk or gdpo"},
-      {{"algorithm.filter_groups.metric", "algorithm.filter_groups.max_num_gen_batches"},
-       "algorithm.filter_groups.enable",
-       [](const v1::Config& c) { return c.algorithm().filter_groups().enable(); },
-       "algorithm.filter_groups.enable=true"},
-      {{"algorithm.rollout_correction.rollout_is_threshold"},
-       "algorithm.rollout_correction.rollout_is",
-       [](const v1::Config& c) {
-         return c.algorithm().rollout_correction().rollout_is() != "none";
-       },
-       "algorithm.rollout_correction.rollout_is=token or sequence"},
       {{"algorithm.rollout_correction.rollout_is",
         "algorithm.rollout_correction.rollout_is_threshold"},
        "algorithm.rollout_correction.loss_type",
@@ -164,38 +125,10 @@ const std::vector<Need>& AlgorithmNeeds() {
        "algorithm.rollout_correction.loss_type=reinforce or bypass_mode=false: the ratio of "
        "ppo_clip is the rollout's already",
        " but on metrics"},
-      {{"reward.overlong_buffer.len", "reward.overlong_buffer.penalty_factor",
-        "reward.overlong_buffer.log", "reward.max_resp_len"},
-       "reward.overlong_buffer.enable",
-       [](const v1::Config& c) { return c.reward().overlong_buffer().enable(); },
-       "reward.overlong_buffer.enable=true"},
-      {{"reward.service_address", "reward.timeout_seconds", "reward.retries"},
-       "reward.function",
-       [](const v1::Config& c) { return c.reward().function() == "remote"; },
-       "reward.function=remote"},
       {{"reward.args"},
        "reward.function",
        [](const v1::Config& c) { return c.reward().function() != "remote"; },
        "a reward.function of Tandem's own: a service has none"},
-  };
-  return needs;
-}
-
-const std::vector<Need>& OtherNeeds() {
-  static const std::vector<Need> needs = {
-      {{"model.lora.alpha", "model.lora.target_modules", "model.lora.exclude_modules",
-        "model.lora.target_parameters", "model.lora.merge", "model.lora.dropout"},
-       "model.lora.rank",
-       [](const v1::Config& c) { return c.model().lora().rank() > 0; },
-       "model.lora.rank above 0"},
-      {{"actor.optim.min_lr_ratio", "actor.optim.num_cycles"},
-       "actor.optim.lr_scheduler_type",
-       [](const v1::Config& c) { return Schedule(c) != "constant"; },
-       "actor.optim.lr_scheduler_type=cosine or wsd"},
-      {{"actor.optim.stable_ratio"},
-       "actor.optim.lr_scheduler_type",
-       [](const v1::Config& c) { return Schedule(c) == "wsd"; },
-       "actor.optim.lr_scheduler_type=wsd"},
       {{"actor.optim.lr_warmup_steps_ratio"},
        "actor.optim.lr_warmup_steps",
        [](const v1::Config& c) { return c.actor().optim().lr_warmup_steps() <= 0; },
@@ -241,18 +174,6 @@ const std::vector<Need>& OtherNeeds() {
          return !partial.overlap() || partial.max_staleness() > 0;
        },
        "rollout.partial.max_staleness above 0: nothing may run ahead"},
-      {{"rollout.partial.max_staleness"},
-       "rollout.partial.overlap",
-       [](const v1::Config& c) { return c.rollout().partial().overlap(); },
-       "rollout.partial.overlap=true"},
-      {{"rollout.val_kwargs.temperature", "rollout.val_kwargs.top_p", "rollout.val_kwargs.top_k"},
-       "rollout.val_kwargs.do_sample",
-       [](const v1::Config& c) { return c.rollout().val_kwargs().do_sample(); },
-       "rollout.val_kwargs.do_sample=true"},
-      {{"data.truncation"},
-       "data.filter_overlong_prompts",
-       [](const v1::Config& c) { return !c.data().filter_overlong_prompts(); },
-       "data.filter_overlong_prompts=false"},
       {{"data.seed"},
        "data.shuffle",
        [](const v1::Config& c) { return c.data().shuffle() || c.data().validation_shuffle(); },
@@ -265,16 +186,8 @@ const std::vector<Need>& OtherNeeds() {
        "trainer.total_training_steps",
        [](const v1::Config& c) { return c.trainer().total_training_steps() == 0; },
        "trainer.total_training_steps=0, which otherwise goes before it"},
-      {{"trainer.min_training_steps"},
-       "trainer.max_seconds",
-       [](const v1::Config& c) { return c.trainer().max_seconds() > 0; },
-       "trainer.max_seconds above 0"},
-      {{"trainer.resume_from_path"},
-       "trainer.resume_mode",
-       [](const v1::Config& c) { return c.trainer().resume_mode() == "resume_path"; },
-       "trainer.resume_mode=resume_path"},
   };
-  return needs;
+  return conditions;
 }
 
 // The value as text, equal for equal values.
@@ -340,27 +253,90 @@ void NoticeSmallSplit(const v1::Config& config,
                   origin->second, splits, length));
 }
 
+// A scalar as a user writes it.
+std::string ValueText(const KeySpec& spec, v1::Config& config) {
+  using google::protobuf::FieldDescriptor;
+  const google::protobuf::Message& parent = *ParentOf(spec.key, &config);
+  const google::protobuf::Reflection& reflection = *parent.GetReflection();
+  switch (spec.field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(parent, spec.field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return fmt::format("{}", reflection.GetInt64(parent, spec.field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return fmt::format("{}", reflection.GetDouble(parent, spec.field));
+    default:
+      return reflection.GetString(parent, spec.field);
+  }
+}
+
+bool Holds(const v1::KeyCondition& condition, v1::Config& config) {
+  const std::string value = ValueText(*FindKey(condition.key()), config);
+  if (condition.has_above()) return std::stod(value) > condition.above();
+  return std::count(condition.any_of().begin(), condition.any_of().end(), value) > 0;
+}
+
+// "model.lora.rank above 0", "reward.function=remote", "actor.optim.lr_scheduler_type=cosine or
+// wsd".
+std::string Describe(const v1::KeyCondition& condition) {
+  if (condition.has_above()) return fmt::format("{} above {}", condition.key(), condition.above());
+  std::string values = condition.any_of(0);
+  for (int i = 1; i < condition.any_of_size(); ++i) {
+    values += (i + 1 < condition.any_of_size() ? ", " : " or ") + condition.any_of(i);
+  }
+  return condition.key() + "=" + values;
+}
+
+// Collects notices of keys that were given and have no effect, at most one for each key.
+class UnusedKeys {
+ public:
+  UnusedKeys(const v1::Config& config, const ConfigOrigins& origins)
+      : config_(config), origins_(origins) {}
+
+  bool reported(const std::string& key) const { return reported_.contains(key); }
+  std::vector<std::string> TakeNotices() { return std::move(notices_); }
+
+  // `switch_key` decides whether `key` has an effect. A key that has its default's value is not
+  // reported where the switch was given too: the file then spells out what is the case anyway.
+  void Report(const std::string& key,
+              const std::string& switch_key,
+              std::string_view except,
+              std::string_view needed) {
+    const auto origin = origins_.find(key);
+    if (origin == origins_.end() || reported_.contains(key)) return;
+    reported_.insert(key);
+    if (origins_.contains(switch_key) && AsIfLeftOut(key, config_, origins_)) return;
+    notices_.push_back(
+        fmt::format("{}: {} has no effect{}: it needs {}", origin->second, key, except, needed));
+  }
+
+ private:
+  const v1::Config& config_;
+  const ConfigOrigins& origins_;
+  std::set<std::string, std::less<>> reported_;
+  std::vector<std::string> notices_;
+};
+
 }  // namespace
 
-std::vector<std::string> IdleKeyNotices(const v1::Config& config, const ConfigOrigins& origins) {
-  std::vector<std::string> notices;
-  std::set<std::string, std::less<>> told;
-  for (const auto* needs : {&LossNeeds(), &AlgorithmNeeds(), &OtherNeeds()}) {
-    for (const Need& need : *needs) {
-      if (need.met(config)) continue;
-      for (const std::string_view name : need.keys) {
-        const std::string key(name);
-        const auto origin = origins.find(key);
-        if (origin == origins.end() || told.contains(key)) continue;
-        told.insert(key);
-        const bool switch_given = origins.contains(std::string(need.switch_key));
-        if (switch_given && AsIfLeftOut(key, config, origins)) continue;
-        notices.push_back(fmt::format("{}: {} has no effect{}: it needs {}", origin->second, key,
-                                      need.but, need.what));
-      }
+std::vector<std::string> UnusedKeyNotices(const v1::Config& config, const ConfigOrigins& origins) {
+  UnusedKeys unused(config, origins);
+  for (const ComputedCondition& condition : ComputedConditions()) {
+    if (condition.met(config)) continue;
+    for (const std::string_view key : condition.keys) {
+      unused.Report(std::string(key), std::string(condition.switch_key), condition.except,
+                    condition.needed);
     }
   }
-  if (!told.contains("actor.clip_ratio")) NoticeClipRatio(config, origins, &notices);
+  v1::Config copy = config;  // ParentOf creates messages
+  for (const KeySpec& spec : ConfigSchema()) {
+    for (const v1::KeyCondition& condition : spec.info.only_if()) {
+      if (Holds(condition, copy)) continue;
+      unused.Report(spec.key, condition.key(), "", Describe(condition));
+    }
+  }
+  std::vector<std::string> notices = unused.TakeNotices();
+  if (!unused.reported("actor.clip_ratio")) NoticeClipRatio(config, origins, &notices);
   NoticeSmallSplit(config, origins, &notices);
   return notices;
 }

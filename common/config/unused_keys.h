@@ -13,6 +13,6 @@ namespace tandem {
 // token. A key whose switch was given too, and which has the value that it would have
 // without being given, says nothing of itself, as in a whole configuration printed by ConfigToYaml:
 // it is left out. `config` is resolved.
-std::vector<std::string> IdleKeyNotices(const v1::Config& config, const ConfigOrigins& origins);
+std::vector<std::string> UnusedKeyNotices(const v1::Config& config, const ConfigOrigins& origins);
 
 }  // namespace tandem

@@ -138,7 +138,7 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
 
 }  // namespace
 
-std::string InsteadOfVerlKey(const std::string& key) {
+std::string VerlReplacement(const std::string& key) {
   for (const std::string& spelled : {key, CanonicalKey(key)}) {
     for (const auto& [theirs, instead] : kElsewhere) {
       if (spelled == theirs || spelled.starts_with(std::string(theirs) + ".")) return instead;
@@ -155,7 +155,7 @@ bool IsVerlSection(const std::string& key) {
 }
 
 std::string Suggestion(const std::string& key) {
-  const std::string instead = InsteadOfVerlKey(key);
+  const std::string instead = VerlReplacement(key);
   if (!instead.empty()) return "verl's; here: " + instead;
   const std::string nearest = NearestKey(key);
   return nearest.empty() ? "docs/reference/config.md has all keys"

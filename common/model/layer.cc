@@ -1,10 +1,7 @@
 #include "common/model/layer.h"
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include "common/base/status.h"
+#include "common/model_spec/model_family.h"
 
 namespace tandem {
 
@@ -114,28 +111,24 @@ void SwigluMlp::Backward(BackwardOps& backward,
 
 namespace {
 
-using Factory = DecoderLayer (*)(const ModelSpec&);
-
 DecoderLayer AttentionAndSwiglu(const ModelSpec& spec) {
   return DecoderLayer{std::make_unique<AttentionMixer>(spec), std::make_unique<SwigluMlp>(spec)};
-}
-
-const std::map<std::string, Factory>& Registry() {
-  static const std::map<std::string, Factory> registry = {{"llama", &AttentionAndSwiglu},
-                                                          {"qwen2", &AttentionAndSwiglu},
-                                                          {"qwen3", &AttentionAndSwiglu}};
-  return registry;
 }
 
 }  // namespace
 
 absl::StatusOr<DecoderLayer> MakeDecoderLayer(const ModelSpec& spec) {
-  const auto found = Registry().find(spec.model_type);
-  if (found != Registry().end()) return found->second(spec);
-  std::vector<std::string> known;
-  for (const auto& [name, factory] : Registry()) known.push_back(name);
-  return MakeStatus(absl::StatusCode::kUnimplemented, "model type {} cannot be executed ({} can)",
-                    spec.model_type, fmt::join(known, ", "));
+  const ModelFamily* family = FindModelFamily(spec.model_type);
+  if (family == nullptr) {
+    return MakeStatus(absl::StatusCode::kUnimplemented,
+                      "model type {} cannot be executed; use a {} model", spec.model_type,
+                      ModelFamilyNames());
+  }
+  switch (family->layer) {
+    case DecoderLayerKind::kAttentionSwiglu:
+      return AttentionAndSwiglu(spec);
+  }
+  return absl::InternalError("the model family names no decoder layer");
 }
 
 }  // namespace tandem

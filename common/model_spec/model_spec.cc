@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/model_spec/model_family.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
@@ -47,12 +48,6 @@ nlohmann::json TokenIdsJson(const std::vector<int32_t>& ids) {
 
 nlohmann::json TokenIdJson(int32_t id) {
   return id < 0 ? nlohmann::json(nullptr) : nlohmann::json(id);
-}
-
-std::string Architecture(const std::string& model_type) {
-  if (model_type == "qwen2") return "Qwen2ForCausalLM";
-  if (model_type == "qwen3") return "Qwen3ForCausalLM";
-  return "LlamaForCausalLM";
 }
 
 // `bare` is the older rope_scaling, which does not carry the base.
@@ -143,7 +138,11 @@ std::vector<TensorSpec> AdapterTensors(const ModelSpec& spec) {
 }
 
 std::string ModelConfigJson(const ModelSpec& spec, const std::string& dtype) {
-  nlohmann::json config = {{"architectures", {Architecture(spec.model_type)}},
+  // A model_type without a family is written as well; LoadModelSpec refuses the file.
+  static constexpr ModelFamily kUnknownFamily = {.architecture = "unknown"};
+  const ModelFamily* known = FindModelFamily(spec.model_type);
+  const ModelFamily& family = known == nullptr ? kUnknownFamily : *known;
+  nlohmann::json config = {{"architectures", {std::string(family.architecture)}},
                            {"model_type", spec.model_type},
                            {"vocab_size", spec.vocab_size},
                            {"hidden_size", spec.hidden_size},
@@ -167,9 +166,7 @@ std::string ModelConfigJson(const ModelSpec& spec, const std::string& dtype) {
                            {"bos_token_id", TokenIdJson(spec.bos_token_id)},
                            {"eos_token_id", TokenIdsJson(spec.eos_token_ids)},
                            {"pad_token_id", TokenIdJson(spec.pad_token_id)}};
-  if (spec.model_type != "qwen2") config["attention_bias"] = false;
-  if (spec.model_type == "llama") config["mlp_bias"] = false;
-  if (spec.model_type != "llama") config["use_sliding_window"] = false;
+  for (const std::string_view key : family.exported_false) config[std::string(key)] = false;
   return config.dump(2) + "\n";
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "common/model_spec/model_family.h"
 #include "common/model_spec/model_spec.h"
 
 namespace tandem {
@@ -124,16 +125,16 @@ absl::StatusOr<Json> ParseObject(const std::string& text, const std::string& sou
   return json;
 }
 
-absl::Status CheckModelType(const std::string& model_type, const std::string& source) {
-  if (model_type == "llama" || model_type == "qwen2" || model_type == "qwen3") {
-    return absl::OkStatus();
-  }
+absl::StatusOr<const ModelFamily*> FindFamily(const std::string& model_type,
+                                              const std::string& source) {
+  const ModelFamily* family = FindModelFamily(model_type);
+  if (family != nullptr) return family;
   if (model_type.empty()) {
     return InvalidArgument("{}: key model_type is missing; is this a Hugging Face model directory?",
                            source);
   }
-  return Unsupported("{}: model_type {} is not supported; use a llama, qwen2 or qwen3 model",
-                     source, model_type);
+  return Unsupported("{}: model_type {} is not supported; use a {} model", source, model_type,
+                     ModelFamilyNames());
 }
 
 absl::Status CheckSlidingWindow(Reader& reader, int64_t num_layers) {
@@ -158,7 +159,7 @@ absl::Status CheckFeatures(Reader& reader, const ModelSpec& spec) {
                        source, act);
   }
   for (const char* key : {"attention_bias", "mlp_bias"}) {
-    if (spec.model_type == "qwen2" || !reader.FlagOr(key, false)) continue;
+    if (spec.qkv_bias || !reader.FlagOr(key, false)) continue;
     return Unsupported("{}: {} is not supported for {}; use a model without it", source, key,
                        spec.model_type);
   }
@@ -229,7 +230,7 @@ absl::Status ReadRope(Reader& reader, ModelSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status ReadSizes(Reader& reader, ModelSpec& spec) {
+absl::Status ReadSizes(Reader& reader, const ModelFamily& family, ModelSpec& spec) {
   spec.vocab_size = reader.Size("vocab_size", kMaxVocab);
   spec.hidden_size = reader.Size("hidden_size", kMaxHidden);
   spec.num_layers = reader.Size("num_hidden_layers", kMaxLayers);
@@ -239,11 +240,12 @@ absl::Status ReadSizes(Reader& reader, ModelSpec& spec) {
   spec.max_position = reader.SizeOr("max_position_embeddings", kMaxPosition, 2048);
   spec.rms_norm_eps = static_cast<float>(reader.PositiveOr("rms_norm_eps", 1e-6));
   const bool head_dim_given = IsSet(reader.object(), "head_dim");
-  // Qwen3's configuration class has its own default; the others derive it.
-  const int64_t derived = spec.model_type == "qwen3" ? 128 : spec.hidden_size / spec.num_heads;
-  spec.head_dim = head_dim_given ? reader.Size("head_dim", kMaxHeadDim) : derived;
+  const bool derived = !head_dim_given && family.default_head_dim == 0;
+  const int64_t default_head_dim =
+      derived ? spec.hidden_size / spec.num_heads : family.default_head_dim;
+  spec.head_dim = head_dim_given ? reader.Size("head_dim", kMaxHeadDim) : default_head_dim;
   TANDEM_RETURN_IF_ERROR(reader.status());
-  if (!head_dim_given && spec.model_type != "qwen3" && spec.hidden_size % spec.num_heads != 0) {
+  if (derived && spec.hidden_size % spec.num_heads != 0) {
     return InvalidArgument("{}: hidden_size {} is no multiple of num_attention_heads {}",
                            reader.source(), spec.hidden_size, spec.num_heads);
   }
@@ -283,10 +285,10 @@ absl::StatusOr<ModelSpec> ParseModelSpec(const std::string& config,
   Reader reader(json, source);
   ModelSpec spec;
   spec.model_type = reader.TextOr("model_type", "");
-  TANDEM_RETURN_IF_ERROR(CheckModelType(spec.model_type, source));
-  spec.qkv_bias = spec.model_type == "qwen2";
-  spec.qk_norm = spec.model_type == "qwen3";
-  TANDEM_RETURN_IF_ERROR(ReadSizes(reader, spec));
+  TANDEM_ASSIGN_OR_RETURN(const ModelFamily* family, FindFamily(spec.model_type, source));
+  spec.qkv_bias = family->qkv_bias;
+  spec.qk_norm = family->qk_norm;
+  TANDEM_RETURN_IF_ERROR(ReadSizes(reader, *family, spec));
   TANDEM_RETURN_IF_ERROR(CheckFeatures(reader, spec));
   TANDEM_RETURN_IF_ERROR(ReadRope(reader, spec));
   spec.tie_word_embeddings = reader.FlagOr("tie_word_embeddings", false);

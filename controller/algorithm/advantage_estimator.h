@@ -1,6 +1,14 @@
-// What an advantage estimator is: a pure function of one group of responses, the numbers it reads,
-// and whether its results are whitened over the step. Estimators see a step group by group, so that
-// the arrays of one group at a time are in memory. Everything here is pure and thread-safe.
+// An advantage estimator is a pure function of one group of responses, with the numbers it reads,
+// whether its results are whitened over the step, and rules about the configuration. Estimators see
+// a step group by group, so that the arrays of one group at a time are in memory. Everything here
+// is pure and thread-safe.
+//
+// To add one, add a source to advantages/ that states formula and paper and defines
+//   extern const AdvantageEstimator kGrpoPasskEstimator = {.compute = GrpoPassk};
+// Its name in algorithm.adv_estimator is the symbol's in snake case, grpo_passk: the build finds it
+// (deploy/cmake/TandemRegistry.cmake). In the formulas: r_t token reward, m_t mask, s = sum of r_t,
+// n = size of the group; means run over the group. A result is spread over the trained tokens
+// unless it has an index t.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +19,13 @@
 
 #include <absl/status/statusor.h>
 
+namespace tandem::v1 {
+class Config;
+}  // namespace tandem::v1
+
 namespace tandem {
+
+class ConfigProblems;
 
 // One response of a group. Arrays have `tokens` entries, or none where the estimator's needs do not
 // name them.
@@ -67,20 +81,35 @@ enum class Whitening {
 };
 
 struct AdvantageEstimator {
-  std::string_view name;
-  AdvantageNeeds needs;
+  std::string_view name = {};  // set by FindAdvantageEstimator
+  AdvantageNeeds needs = {};
   Whitening whitening = Whitening::kNone;
+
+  // The advantage with rollout.n = 1, for messages. Empty: the samples of a prompt are not compared
+  // with each other.
+  std::string_view alone = {};
+  bool learns_alone = true;  // false: rollout.n = 1 is refused, as nothing would be learned
+  bool discounts = false;    // reads algorithm.gamma
+  bool bootstraps = false;   // reads algorithm.lam
+  std::string_view unavailable = {};  // why no run can use it; empty: runs can
+  // Further rules about the configuration; null: none.
+  void (*check)(const v1::Config& config, ConfigProblems& problems) = nullptr;
+
   // One result per row of a group that fits the needs. InvalidArgument: a group it is not defined
-  // for.
+  // for. Null where `unavailable` says why.
   absl::StatusOr<std::vector<RowAdvantage>> (*compute)(const AdvantageGroup& group,
                                                        const AdvantageOptions& options,
                                                        const BatchScores& batch) = nullptr;
 };
 
-// By the name of algorithm.adv_estimator. InvalidArgument lists the names there are.
+// By the name of algorithm.adv_estimator. InvalidArgument lists those that runs can use.
 absl::StatusOr<AdvantageEstimator> FindAdvantageEstimator(const std::string& name);
 
-// Every name, in order of the table.
+// Those that runs can use, in alphabetical order of their sources.
 std::vector<std::string> AdvantageEstimatorNames();
+
+// A check for CheckConfig: estimator, gamma, lam, rollout.n, the keys of gdpo, and inputs that only
+// other keys provide. Notes where rollout.n = 1 leaves nothing to compare a sample with.
+void CheckAdvantageEstimator(const v1::Config& config, ConfigProblems& problems);
 
 }  // namespace tandem

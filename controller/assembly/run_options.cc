@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/config/rollout_rules.h"
 #include "common/types/sample.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "tandem/v1/config.pb.h"
 
 namespace tandem {
@@ -104,7 +105,8 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
                            .metric = algorithm.filter_groups().metric(),
                            .max_batches = algorithm.filter_groups().max_num_gen_batches()};
   options.adv_estimator = algorithm.adv_estimator();
-  options.greedy_baselines = algorithm.adv_estimator() == "remax";
+  const auto estimator = FindAdvantageEstimator(algorithm.adv_estimator());
+  options.greedy_baselines = estimator.ok() && estimator->needs.baseline;
   options.advantage = {.by_std = algorithm.norm_adv_by_std_in_grpo(),
                        .gamma = algorithm.gamma(),
                        .component_weights = {algorithm.gdpo_reward_weights().begin(),

@@ -1,5 +1,6 @@
 #include "controller/cli/local_commands.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -9,12 +10,14 @@
 #include <unistd.h>
 
 #include "common/base/status.h"
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/formats/gguf/gguf_import.h"
 #include "common/formats/hf_checkpoint.h"
 #include "common/model_spec/model_spec.h"
 #include "common/weights/layout.h"
 #include "common/weights/manifest.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/data/datasets.h"
 #include "controller/plan/lora_checks.h"
 #include "controller/report/format.h"
@@ -68,11 +71,11 @@ absl::Status ConfigCheckCommand(const std::string& path,
                                 FailedAt* failed_at,
                                 std::ostream& out) {
   *failed_at = FailedAt::kConfig;
-  TANDEM_ASSIGN_OR_RETURN(const LoadedConfig loaded, LoadConfig(path, overrides));
+  TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(path, overrides));
+  const absl::Status checked =
+      CheckConfig(loaded, std::array<ConfigCheck, 2>{CheckAdvantageEstimator, CheckReward});
   for (const std::string& notice : loaded.notices) out << "# " << notice << "\n";
-  TANDEM_RETURN_IF_ERROR(Validate(loaded.config, loaded.origins));
-  TANDEM_RETURN_IF_ERROR(CheckReward(loaded.config.reward(), loaded.origins));
-  TANDEM_RETURN_IF_ERROR(CheckRewardKeys(loaded.config, loaded.origins));
+  TANDEM_RETURN_IF_ERROR(checked);
   *failed_at = FailedAt::kInputs;
   TANDEM_ASSIGN_OR_RETURN(
       const ModelSpec model,

@@ -1,5 +1,6 @@
 #include "controller/cli/memory_command.h"
 
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
@@ -10,11 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/device/device_memory.h"
 #include "common/formats/files.h"
 #include "common/net/worker_codec.h"
 #include "common/process/exit_code.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/plan/lora_checks.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/plan/plan_advice.h"
@@ -150,7 +153,8 @@ struct Configured {
 
 absl::StatusOr<Configured> Configure(const PlanOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(options.config, options.overrides));
-  TANDEM_RETURN_IF_ERROR(ValidateValues(loaded.config, loaded.origins));
+  TANDEM_RETURN_IF_ERROR(
+      CheckConfigValues(loaded, std::array<ConfigCheck, 1>{CheckAdvantageEstimator}));
   Configured configured{.config = std::move(loaded.config)};
   if (options.device_memory.empty() && PlansForGpu(configured.config)) {
     return InvalidArgument(

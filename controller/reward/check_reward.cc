@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include "common/base/status.h"
-#include "controller/reward/data_sources.h"
 #include "controller/reward/overlong.h"
 #include "controller/reward/scorer_registry.h"
 #include "tandem/v1/config.pb.h"
@@ -17,7 +16,7 @@ namespace tandem {
 namespace {
 
 // reward.function=auto picks by row: the arguments must suit one of the functions at least.
-absl::Status CheckArgsOfAuto(const std::string& args) {
+absl::Status CheckAutoArgs(const std::string& args) {
   if (args.empty()) return absl::OkStatus();
   absl::Status first;
   for (const std::string& name : FunctionNames()) {
@@ -29,7 +28,7 @@ absl::Status CheckArgsOfAuto(const std::string& args) {
 }
 
 absl::Status CheckFunction(const v1::Reward& config) {
-  if (config.function() == "auto") return CheckArgsOfAuto(config.args());
+  if (config.function() == "auto") return CheckAutoArgs(config.args());
   if (config.function() != "remote") return MakeScorer(config.function(), config.args()).status();
   if (!config.service_address().empty()) return absl::OkStatus();
   return InvalidArgument(
@@ -37,51 +36,29 @@ absl::Status CheckFunction(const v1::Reward& config) {
       "127.0.0.1:7000");
 }
 
-}  // namespace
-
-absl::Status CheckReward(const v1::Reward& config, const ConfigOrigins& origins) {
-  std::vector<std::string> problems;
-  const auto note = [&](const std::string& key, const absl::Status& status) {
-    if (status.ok()) return;
-    const auto origin = origins.find(key.substr(0, key.find('[')));
-    problems.push_back(fmt::format("{}{}: {}", key,
-                                   origin == origins.end() ? "" : " at " + origin->second,
-                                   std::string(status.message())));
-  };
-  const bool named = config.function() == "remote";
-  note(named ? "reward.service_address" : "reward.args", CheckFunction(config));
+void CheckTerms(const v1::Reward& config, ConfigProblems& problems) {
+  std::set<std::string> names;
   for (int i = 0; i < config.terms_size(); ++i) {
     const v1::RewardTerm& term = config.terms(i);
-    const std::string key = fmt::format("reward.terms[{}]", i);
-    note(key, MakeScorer(term.name(), term.args()).status());
-    for (int other = 0; other < i; ++other) {
-      if (config.terms(other).name() != term.name()) continue;
-      note(key, InvalidArgument("there is a term {} already, and values are told apart by name; "
-                                "make one of the two, as with one pattern for both",
-                                term.name()));
-      break;
-    }
+    const std::string place = fmt::format("reward.terms[{}]: ", i);
+    const absl::Status made = MakeScorer(term.name(), term.args()).status();
+    problems.Require(made.ok(), {"reward.terms"}, place + std::string(made.message()));
+    problems.Require(names.insert(term.name()).second, {"reward.terms"},
+                     fmt::format("{}there is a term {} already, and values are told apart by name; "
+                                 "make one of the two, as with one pattern for both",
+                                 place, term.name()));
   }
-  if (config.overlong_buffer().enable()) {
-    const v1::OverlongBuffer& buffer = config.overlong_buffer();
-    note("reward.overlong_buffer.len",
-         OverlongPenalty::Create(config.max_resp_len(), buffer.len(), buffer.penalty_factor())
-             .status());
-  }
-  if (problems.empty()) return absl::OkStatus();
-  return InvalidArgument("{}", fmt::join(problems, "\n"));
 }
 
-namespace {
-
-struct Wanted {
+// A value of the reward that a key of the algorithm section names.
+struct WantedKey {
   std::string config_key;
   std::string name;
-  std::set<std::string> always;  // what this key may name with every reward
+  std::set<std::string> always;  // names that this key may have with every reward
 };
 
-std::vector<Wanted> WantedOf(const v1::Algorithm& algorithm) {
-  std::vector<Wanted> wanted;
+std::vector<WantedKey> WantedKeys(const v1::Algorithm& algorithm) {
+  std::vector<WantedKey> wanted;
   if (algorithm.adv_estimator() == "gdpo") {
     for (const std::string& name : algorithm.gdpo_reward_keys()) {
       wanted.push_back({"algorithm.gdpo_reward_keys", name, {}});
@@ -97,24 +74,18 @@ std::vector<Wanted> WantedOf(const v1::Algorithm& algorithm) {
 }
 
 // `whose`: "" or " of rows with data_source ...".
-std::string Lacks(const Wanted& wanted,
-                  const std::string& place,
-                  const std::string& whose,
-                  std::set<std::string> keys) {
+std::string DescribeLack(const WantedKey& wanted,
+                         const std::string& whose,
+                         std::set<std::string> keys) {
   keys.insert(wanted.always.begin(), wanted.always.end());
   const std::vector<std::string> scorers = ScorerNames();
   const bool could_be_term = std::count(scorers.begin(), scorers.end(), wanted.name) > 0;
   return fmt::format(
-      "{}{}: the reward{} has no \"{}\"; it has {}: name one of these{}", wanted.config_key, place,
-      whose, wanted.name, fmt::join(keys, ", "),
+      "{}: the reward{} has no \"{}\"; it has {}: name one of these{}", wanted.config_key, whose,
+      wanted.name, fmt::join(keys, ", "),
       could_be_term
           ? fmt::format(", or add a term {} to reward.terms", wanted.name)
           : std::string(", or what a term of reward.terms or a service of your own adds"));
-}
-
-absl::Status AllOf(const std::vector<std::string>& problems) {
-  if (problems.empty()) return absl::OkStatus();
-  return InvalidArgument("{}", fmt::join(problems, "\n"));
 }
 
 }  // namespace
@@ -123,9 +94,9 @@ std::optional<std::set<std::string>> RewardKeys(const v1::Reward& config,
                                                 const std::string& data_source) {
   std::string function = config.function();
   if (function == "remote") return std::nullopt;
-  if (function == "auto") function = FunctionOfDataSource(data_source).value_or("");
+  if (function == "auto") function = FunctionForDataSource(data_source).value_or("");
   if (function.empty()) return std::set<std::string>();
-  std::set<std::string> keys = ExtrasOf(function);
+  std::set<std::string> keys = ExtraKeys(function);
   keys.insert("score");
   if (config.terms_size() > 0 || config.overlong_buffer().enable()) keys.insert("acc");
   for (const v1::RewardTerm& term : config.terms()) keys.insert(term.name());
@@ -140,36 +111,50 @@ absl::Status CheckRewardKeys(const v1::Config& config,
                              const std::set<std::string>& data_sources) {
   const bool by_source = config.reward().function() == "auto";
   std::vector<std::string> problems;
-  for (const Wanted& wanted : WantedOf(config.algorithm())) {
+  for (const WantedKey& wanted : WantedKeys(config.algorithm())) {
     for (const std::string& source : data_sources) {
       const auto keys = reward.Keys(source);
       if (!keys || keys->contains(wanted.name) || wanted.always.contains(wanted.name)) continue;
       const std::string whose =
           by_source ? fmt::format(" of rows with data_source \"{}\"", source) : std::string();
-      problems.push_back(Lacks(wanted, "", whose, *keys));
+      problems.push_back(DescribeLack(wanted, whose, *keys));
       if (!by_source) break;  // the same for all
     }
   }
-  return AllOf(problems);
+  if (problems.empty()) return absl::OkStatus();
+  return InvalidArgument("{}", fmt::join(problems, "\n"));
 }
 
-absl::Status CheckRewardKeys(const v1::Config& config, const ConfigOrigins& origins) {
+void CheckRewardSection(const v1::Reward& config, ConfigProblems& problems) {
+  const absl::Status function = CheckFunction(config);
+  const bool remote = config.function() == "remote";
+  const std::string key = remote ? "reward.service_address" : "reward.args";
+  problems.Require(function.ok(), {key},
+                   fmt::format("{}: {}", key, std::string(function.message())));
+  CheckTerms(config, problems);
+  if (!config.overlong_buffer().enable()) return;
+  const v1::OverlongBuffer& buffer = config.overlong_buffer();
+  const absl::Status penalty =
+      OverlongPenalty::Create(config.max_resp_len(), buffer.len(), buffer.penalty_factor())
+          .status();
+  problems.Require(penalty.ok(), {"reward.overlong_buffer.len"},
+                   fmt::format("reward.overlong_buffer.len: {}", std::string(penalty.message())));
+}
+
+void CheckReward(const v1::Config& config, ConfigProblems& problems) {
+  CheckRewardSection(config.reward(), problems);
   std::set<std::string> sources = {""};
   if (config.reward().function() == "auto") sources = KnownDataSources();
   std::set<std::string> any;
   for (const std::string& source : sources) {
     const auto keys = RewardKeys(config.reward(), source);
-    if (!keys) return absl::OkStatus();
+    if (!keys) return;
     any.insert(keys->begin(), keys->end());
   }
-  std::vector<std::string> problems;
-  for (const Wanted& wanted : WantedOf(config.algorithm())) {
-    if (any.contains(wanted.name) || wanted.always.contains(wanted.name)) continue;
-    const auto origin = origins.find(wanted.config_key);
-    problems.push_back(
-        Lacks(wanted, origin == origins.end() ? "" : " at " + origin->second, "", any));
+  for (const WantedKey& wanted : WantedKeys(config.algorithm())) {
+    problems.Require(any.contains(wanted.name) || wanted.always.contains(wanted.name),
+                     {wanted.config_key}, DescribeLack(wanted, "", any));
   }
-  return AllOf(problems);
 }
 
 }  // namespace tandem

@@ -10,7 +10,6 @@
 
 #include "common/base/status.h"
 #include "controller/reward/check_reward.h"
-#include "controller/reward/data_sources.h"
 #include "controller/reward/overlong.h"
 #include "controller/reward/reward_client.h"
 #include "controller/reward/scorer_registry.h"
@@ -41,7 +40,7 @@ class LocalReward final : public RewardFunction {
   absl::StatusOr<std::vector<RewardScore>> Score(const std::vector<RewardItem>& items) override {
     std::vector<RewardScore> scores;
     for (const RewardItem& item : items) {
-      TANDEM_ASSIGN_OR_RETURN(const Scorer* scorer, ScorerOf(item.data_source));
+      TANDEM_ASSIGN_OR_RETURN(const Scorer* scorer, FindScorer(item.data_source));
       scores.push_back((*scorer)(item));
     }
     return scores;
@@ -50,14 +49,14 @@ class LocalReward final : public RewardFunction {
   absl::Status CheckRow(const std::string& data_source,
                         const std::string& ground_truth) const override {
     if (fixed_) return CheckTruth(fixed_name_, ground_truth);
-    TANDEM_RETURN_IF_ERROR(ScorerOf(data_source).status());
-    return CheckTruth(*FunctionOfDataSource(data_source), ground_truth);
+    TANDEM_RETURN_IF_ERROR(FindScorer(data_source).status());
+    return CheckTruth(*FunctionForDataSource(data_source), ground_truth);
   }
 
  private:
-  absl::StatusOr<const Scorer*> ScorerOf(const std::string& data_source) const {
+  absl::StatusOr<const Scorer*> FindScorer(const std::string& data_source) const {
     if (fixed_) return &fixed_;
-    TANDEM_ASSIGN_OR_RETURN(const std::string name, FunctionOfDataSource(data_source));
+    TANDEM_ASSIGN_OR_RETURN(const std::string name, FunctionForDataSource(data_source));
     const auto found = by_name_.find(name);
     if (found != by_name_.end()) return &found->second;
     return InvalidArgument("reward {} of data_source \"{}\" does not take reward.args", name,
@@ -111,7 +110,7 @@ class CompositeReward final : public RewardFunction {
  private:
   void Complete(const RewardItem& item, RewardScore& score) const {
     score.extras.emplace("score", score.score);
-    // Where the score is more than right or wrong, what is right is told apart.
+    // Terms and penalties change the score, so whether the answer is right is kept as acc.
     if (!terms_.empty() || overlong_) score.extras.emplace("acc", score.score);
     for (const Term& term : terms_) {
       const double value = term.scorer(item).score;
@@ -156,7 +155,10 @@ absl::StatusOr<std::unique_ptr<RewardFunction>> MakeFunction(const v1::Reward& c
 
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config,
                                                            const RpcSecurity& security) {
-  TANDEM_RETURN_IF_ERROR(CheckReward(config));
+  const ConfigOrigins unknown_origins;
+  ConfigProblems problems(unknown_origins);
+  CheckRewardSection(config, problems);
+  TANDEM_RETURN_IF_ERROR(problems.status());
   TANDEM_ASSIGN_OR_RETURN(auto function, MakeFunction(config, security));
   std::vector<Term> terms;
   for (const v1::RewardTerm& term : config.terms()) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
-#include <nlohmann/json_fwd.hpp>
 
 namespace tandem {
 
@@ -57,13 +56,7 @@ class RewardFunction {
   }
 };
 
-// What judges one response.
-
-// Pure and thread-safe.
+// Judges one response. Pure and thread-safe.
 using Scorer = std::function<RewardScore(const RewardItem&)>;
-
-// Builds one from its arguments, an object with known keys only. InvalidArgument: a value of the
-// wrong type.
-using ScorerFactory = absl::StatusOr<Scorer> (*)(const nlohmann::json& args);
 
 }  // namespace tandem

@@ -52,7 +52,7 @@ absl::StatusOr<pid_t> SpawnChild(const ChildOptions& options) {
   close(log);
   close(null);
   if (pid < 0) return Internal("cannot start {}: {}", options.argv[0], strerror(error));
-  setpgid(pid, pid);  // here as well: whoever comes first
+  setpgid(pid, pid);  // in both processes, so that the group exists when either continues
   return pid;
 }
 

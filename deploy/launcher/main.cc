@@ -1,4 +1,5 @@
 // tandem-launcher --config FILE [--set key=value ...]: one controller and its workers on this host.
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -13,8 +14,10 @@
 
 #include "common/base/build_info.h"
 #include "common/base/status.h"
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/formats/hf_checkpoint.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/reward/check_reward.h"
 #include "deploy/launcher/run_loop.h"
 
@@ -70,22 +73,16 @@ int DryRun(const Flags& flags) {
 }
 
 int Launch(const Flags& flags) {
-  const auto loaded = LoadConfig(flags.config, flags.overrides);
+  auto loaded = LoadConfig(flags.config, flags.overrides);
   if (!loaded.ok()) return Fail(FailedAt::kConfig, loaded.status());
-  if (!flags.dry_run) {  // else the controller tells them
+  const absl::Status checked =
+      CheckConfig(*loaded, std::array<ConfigCheck, 2>{CheckAdvantageEstimator, CheckReward});
+  if (!flags.dry_run) {  // a dry run is the controller's, which prints them
     for (const std::string& notice : loaded->notices) fmt::print(stderr, "note: {}\n", notice);
   }
   const v1::Config& config = loaded->config;
-  if (const absl::Status valid = Validate(config, loaded->origins); !valid.ok()) {
-    return Fail(FailedAt::kConfig, valid);
-  }
-  if (const absl::Status reward = CheckReward(config.reward(), loaded->origins); !reward.ok()) {
-    return Fail(FailedAt::kConfig, reward);
-  }
-  if (const absl::Status keys = CheckRewardKeys(config, loaded->origins); !keys.ok()) {
-    return Fail(FailedAt::kConfig, keys);
-  }
-  // A model that nobody can run is refused before anything is started for it.
+  if (!checked.ok()) return Fail(FailedAt::kConfig, checked);
+  // A model that no worker can run is refused before anything is started for it.
   const auto model = CheckModel(config.model().path(), config.rollout().max_model_len());
   if (!model.ok()) return Fail(FailedAt::kInputs, model.status());
   if (flags.dry_run) return DryRun(flags);

@@ -82,7 +82,8 @@ std::optional<std::pair<ProcessId, ProcessExit>> ProcessTable::Reap() {
 }
 
 bool ProcessTable::KillStrays() {
-  // We are the subreaper of our descendants: whoever is left is our child by now.
+  // The launcher is the subreaper of its descendants, so remaining processes are its children by
+  // now.
   const std::string path = fmt::format("/proc/self/task/{}/children", getpid());
   std::ifstream file(path);
   bool none = true;

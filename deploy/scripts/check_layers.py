@@ -25,7 +25,7 @@ TRAINER = ["trainer_worker/" + room for room in
            ("forward_backward", "layers", "losses", "shard", "trained_weights", "weight_sync")]
 ROLLOUT = ["rollout_worker/generation", "rollout_worker/weights"]
 CONTROLLER = ["controller/" + room for room in
-              ("api", "data", "partial_rollout", "plan", "report", "reward", "rollouts", "run", "step", "store", "workers")]
+              ("algorithm", "api", "data", "partial_rollout", "plan", "report", "reward", "rollouts", "run", "step", "store", "workers")]
 
 ALLOWED = {
     "common/base": [],
@@ -48,7 +48,7 @@ ALLOWED = {
     "common/net": BASE + ["common/weights"],
     # The rooms of the controller, each above those that it names.
     "controller/balance": BASE,
-    "controller/algorithm": BASE,
+    "controller/algorithm": BASE + ["common/config"],
     "controller/reward": BASE + ["common/config", "common/net", "common/text"],  # the launcher checks with it
     "controller/data": BASE + ["common/config", "common/formats", "common/text", "controller/reward"],
     "controller/store": BASE + ["common/formats", "controller/data"],
@@ -71,10 +71,11 @@ ALLOWED = {
     # Chooses the parts of a run, and so knows every kind of each.
     "controller/assembly": SHARED + ["common/device"] + CONTROLLER,
     # The entry point: flags, signals, exit code.
-    "controller": BASE + ["common/config", "common/net", "controller/assembly", "controller/report", "controller/reward"],
+    "controller": BASE + ["common/config", "common/net", "controller/algorithm", "controller/assembly",
+                          "controller/report", "controller/reward"],
     # tandemctl is a client of the API and of files: nothing of what runs. It prints the manifest of a model, and
     # plans for the device of this host.
-    "controller/cli": SHARED + ["common/device", "common/weights", "controller/data", "controller/plan",
+    "controller/cli": SHARED + ["common/device", "common/weights", "controller/algorithm", "controller/data", "controller/plan",
                                        "controller/report", "controller/reward", "controller/store"],
     # The rooms of a trainer worker.
     "trainer_worker/losses": BASE + ["common/comm", "common/rollout_correction"],
@@ -101,7 +102,7 @@ ALLOWED = {
     "rollout_worker": SHARED + COMPUTE + ROLLOUT,
     # Runs the code of both workers side by side to compare them; nobody includes it.
     "parity": SHARED + COMPUTE + ["trainer_worker", "rollout_worker"] + TRAINER + ROLLOUT,
-    "deploy/launcher": BASE + ["common/config", "common/formats", "controller/reward"],
+    "deploy/launcher": BASE + ["common/config", "common/formats", "controller/algorithm", "controller/reward"],
 }
 # One line for a reader of docs/explanation/architecture.md about each room.
 PURPOSE = {

@@ -41,7 +41,7 @@ MUTATIONS = [
      "squares / (count - 1.0)", "squares / count", "advantages_committed_golden_test"),
     ("rloo: the mean of all for that of the others", f"{ADVANTAGES}/advantages/rloo.cc",
      "count / (count - 1.0) : 1.0", "1.0 : 1.0", "advantages_committed_golden_test"),
-    ("whitening: n for n - 1", f"{ADVANTAGES}/masked_moments.cc",
+    ("whitening: n for n - 1", f"{ADVANTAGES}/advantage_batch.cc",
      "squares / (count - 1) + 1e-8", "squares / count + 1e-8", "advantages_committed_golden_test"),
     ("KL k3: the sign of the linear term", f"{ADVANTAGES}/kl_penalty.cc",
      "RoundedExp(reverse) - reverse - 1.0f", "RoundedExp(reverse) + reverse - 1.0f", "algorithm_test"),

@@ -7,8 +7,8 @@
 
 #include "common/base/status.h"
 #include "trainer_worker/losses/bypass_loss.h"
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 #include "trainer_worker/losses/token_losses.h"
 
 namespace tandem {
@@ -67,7 +67,7 @@ absl::Status CheckLengths(const LossTokens& tokens, const PolicyLossOptions& opt
 
 // What the loss is built from.
 struct Graph {
-  const PolicyLossKind* kind = nullptr;
+  const PolicyLoss* policy = nullptr;
   LossTensors tensors;  // of the policy loss: without the tokens that bypass mode rejects
   at::Tensor mask;      // with them
   at::Tensor entropy;
@@ -79,7 +79,7 @@ struct Graph {
   }
 };
 
-absl::StatusOr<const PolicyLossKind*> KindOf(const PolicyLossOptions& options) {
+absl::StatusOr<const PolicyLoss*> FindLoss(const PolicyLossOptions& options) {
   if (!options.bypass) return FindPolicyLoss(options.loss_mode);
   TANDEM_ASSIGN_OR_RETURN(const std::string mode, BypassLossMode(*options.bypass));
   return FindPolicyLoss(mode);
@@ -88,12 +88,12 @@ absl::StatusOr<const PolicyLossKind*> KindOf(const PolicyLossOptions& options) {
 absl::StatusOr<at::Tensor> AggregatePolicy(const Graph& graph,
                                            const at::Tensor& loss,
                                            const LossScale& scale) {
-  if (graph.kind->aggregation == Aggregation::kSampleMean) {
+  if (graph.policy->aggregation == Aggregation::kSampleMean) {
     const double rows = static_cast<double>(graph.tensors.num_rows);
     return FixedSum(loss) / scale.batch_samples.value_or(rows) * static_cast<double>(scale.dp_size);
   }
   LossScale forced = scale;
-  if (graph.kind->aggregation == Aggregation::kSeqTokenMean) forced.mode = "seq-mean-token-mean";
+  if (graph.policy->aggregation == Aggregation::kSeqTokenMean) forced.mode = "seq-mean-token-mean";
   return graph.Aggregate(loss, graph.tensors.mask, forced);
 }
 
@@ -102,9 +102,10 @@ absl::StatusOr<at::Tensor> BuildPolicyLoss(const Graph& graph,
                                            const LossScale& scale,
                                            LossResult& result) {
   const LossTensors& tensors = graph.tensors;
-  const PolicyTerms terms = graph.kind->terms(tensors, options);
+  const PolicyTerms terms = graph.policy->terms(tensors, options);
   at::Tensor term = terms.loss;
-  if (tensors.is_weights.defined() && !graph.kind->weighs_itself) term = term * tensors.is_weights;
+  if (tensors.is_weights.defined() && !graph.policy->applies_is_weights)
+    term = term * tensors.is_weights;
   TANDEM_ASSIGN_OR_RETURN(const at::Tensor loss, AggregatePolicy(graph, term, scale));
   result.policy_loss = Number(loss);
   result.clipped_sum = SumWhere(terms.clipped, tensors.mask);
@@ -176,8 +177,8 @@ absl::StatusOr<LossResult> Compute(const LossTokens& tokens,
                                    const PolicyLossOptions& options,
                                    const LossScale& scale) {
   LossResult result;
-  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, KindOf(options));
-  Graph graph{.kind = kind, .tensors = MakeTensors(tokens)};
+  TANDEM_ASSIGN_OR_RETURN(const PolicyLoss* policy, FindLoss(options));
+  Graph graph{.policy = policy, .tensors = MakeTensors(tokens)};
   graph.mask = graph.tensors.mask;
   BypassCorrection correction;  // read by the tensors
   if (options.bypass) {
@@ -198,13 +199,13 @@ absl::StatusOr<LossResult> Compute(const LossTokens& tokens,
 }  // namespace
 
 Selection SelectionOf(const PolicyLossOptions& options) {
-  const auto kind = KindOf(options);
-  return kind.ok() ? (*kind)->selection : Selection::kNone;
+  const auto policy = FindLoss(options);
+  return policy.ok() ? (*policy)->selection : Selection::kNone;
 }
 
 absl::Status CheckPolicyLossOptions(const PolicyLossOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const PolicyLossKind* kind, KindOf(options));
-  if (kind->check != nullptr) TANDEM_RETURN_IF_ERROR(kind->check(options));
+  TANDEM_ASSIGN_OR_RETURN(const PolicyLoss* policy, FindLoss(options));
+  if (policy->check != nullptr) TANDEM_RETURN_IF_ERROR(policy->check(options));
   if (!(options.clip_ratio_c > 1)) {
     return InvalidArgument("actor.clip_ratio_c is {}, but the dual clip must be above 1",
                            options.clip_ratio_c);

@@ -1,5 +1,5 @@
 // The actor's loss over the trained tokens of a micro-batch, with its gradients:
-//   policy loss (policy_loss_kind.h) + kl_loss_coef * KL(policy || reference) - entropy_coeff *
+//   policy loss (policy_loss_registry.h) + kl_loss_coef * KL(policy || reference) - entropy_coeff *
 //   entropy,
 // each aggregated the same way. LibTorch autograd inside, plain vectors outside.
 #pragma once

@@ -1,7 +1,7 @@
 #include "trainer_worker/losses/token_losses.h"
 
 #include "common/base/status.h"
-#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
@@ -25,7 +25,7 @@ absl::StatusOr<at::Tensor> BaseKl(const at::Tensor& difference, const std::strin
   if (name == "mse" || name == "k2") return 0.5 * difference.square();
   if (name == "low_var_kl" || name == "k3") {
     const at::Tensor reverse = at::clamp(-difference, -20, 20);
-    return at::clamp(FixedExp(reverse) - reverse - 1, -10, 10);
+    return at::clamp(PortableExp(reverse) - reverse - 1, -10, 10);
   }
   return InvalidArgument(
       "KL estimator \"{}\" is unknown; use kl, k1, abs, mse, k2, low_var_kl or k3, or one of them "

@@ -9,6 +9,7 @@
 #include "common/formats/files.h"
 #include "common/formats/gguf/gguf_tokenizer.h"
 #include "common/formats/safetensors.h"
+#include "common/model_spec/model_family.h"
 #include "common/types/tensor_view.h"
 
 namespace tandem {
@@ -41,12 +42,10 @@ Source SourceOf(const ModelSpec& spec, const TensorSpec& tensor) {
   for (const auto& [hf, gguf] : kLayerNames) {
     if (stem == hf) source.name = fmt::format("blk.{}.{}{}", tensor.layer, gguf, kind);
   }
-  // Only the llama architecture interleaves the halves of each head.
-  if (spec.model_type == "llama" && stem == "self_attn.q_proj") {
-    source.permuted_heads = spec.num_heads;
-  } else if (spec.model_type == "llama" && stem == "self_attn.k_proj") {
-    source.permuted_heads = spec.num_kv_heads;
-  }
+  const ModelFamily* family = FindModelFamily(spec.model_type);
+  if (family == nullptr || !family->gguf_interleaves_heads) return source;
+  if (stem == "self_attn.q_proj") source.permuted_heads = spec.num_heads;
+  if (stem == "self_attn.k_proj") source.permuted_heads = spec.num_kv_heads;
   return source;
 }
 
@@ -212,15 +211,16 @@ absl::Status ReadHeads(const GgufFile& file, const std::string& arch, ModelSpec&
 absl::StatusOr<ModelSpec> GgufModelSpec(const GgufFile& file) {
   ModelSpec spec;
   TANDEM_ASSIGN_OR_RETURN(const std::string arch, file.Text("general.architecture"));
-  if (arch != "llama" && arch != "qwen2" && arch != "qwen3") {
+  const ModelFamily* family = FindModelFamily(arch);
+  if (family == nullptr) {
     return MakeStatus(absl::StatusCode::kUnimplemented,
-                      "{}: architecture {} is not supported; use a llama, qwen2 or qwen3 model",
-                      file.path(), arch);
+                      "{}: architecture {} is not supported; use a {} model", file.path(), arch,
+                      ModelFamilyNames());
   }
   TANDEM_RETURN_IF_ERROR(RefuseUnsupported(file, arch));
   spec.model_type = arch;
-  spec.qkv_bias = arch == "qwen2";
-  spec.qk_norm = arch == "qwen3";
+  spec.qkv_bias = family->qkv_bias;
+  spec.qk_norm = family->qk_norm;
   TANDEM_ASSIGN_OR_RETURN(spec.hidden_size, PositiveInteger(file, arch + ".embedding_length"));
   TANDEM_ASSIGN_OR_RETURN(spec.num_layers, PositiveInteger(file, arch + ".block_count"));
   TANDEM_ASSIGN_OR_RETURN(spec.intermediate_size,

@@ -1,8 +1,17 @@
 // gdpo: GRPO on each reward key by itself, the weighted sum of these, whitened over the step's
 // trained tokens (Liu et al. 2026, arXiv 2601.05242). The score is not read.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include <fmt/format.h>
+
 #include "common/base/status.h"
-#include "controller/algorithm/advantages/estimators.h"
+#include "common/config/check.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
+#include "tandem/v1/config.pb.h"
 
 namespace tandem {
 namespace {
@@ -28,13 +37,39 @@ absl::StatusOr<std::vector<RowAdvantage>> Gdpo(const AdvantageGroup& group,
   return results;
 }
 
+void CheckGdpo(const v1::Config& config, ConfigProblems& problems) {
+  const v1::Algorithm& algorithm = config.algorithm();
+  const auto& keys = algorithm.gdpo_reward_keys();
+  const auto& weights = algorithm.gdpo_reward_weights();
+  problems.Require(!keys.empty(), {"algorithm.gdpo_reward_keys"},
+                   "gdpo needs algorithm.gdpo_reward_keys, such as [score, format]");
+  const std::set<std::string> unique(keys.begin(), keys.end());
+  problems.Require(unique.size() == static_cast<size_t>(keys.size()),
+                   {"algorithm.gdpo_reward_keys"},
+                   "algorithm.gdpo_reward_keys names a key twice; give it a weight instead");
+  problems.Require(weights.empty() || weights.size() == keys.size(),
+                   {"algorithm.gdpo_reward_weights", "algorithm.gdpo_reward_keys"},
+                   fmt::format("algorithm.gdpo_reward_weights has {} numbers for {} "
+                               "algorithm.gdpo_reward_keys; give one each, or none",
+                               weights.size(), keys.size()));
+  problems.Require(
+      std::all_of(weights.begin(), weights.end(), [](double w) { return std::isfinite(w); }),
+      {"algorithm.gdpo_reward_weights"},
+      "algorithm.gdpo_reward_weights holds a number that is not finite");
+  problems.Require(!algorithm.use_kl_in_reward(),
+                   {"algorithm.use_kl_in_reward", "algorithm.adv_estimator"},
+                   "algorithm.use_kl_in_reward changes the reward, and gdpo reads the values it is "
+                   "made of: set it to false, and actor.use_kl_loss to true for a KL term in the "
+                   "loss");
+}
+
 }  // namespace
 
-AdvantageEstimator GdpoEstimator() {
-  return {.name = "gdpo",
-          .needs = {.components = true},
-          .whitening = Whitening::kTrained,
-          .compute = Gdpo};
-}
+extern const AdvantageEstimator kGdpoEstimator = {
+    .needs = {.components = true},
+    .whitening = Whitening::kTrained,
+    .alone = "the weighted sum of the rewards, whitened over the step",
+    .check = CheckGdpo,
+    .compute = Gdpo};
 
 }  // namespace tandem

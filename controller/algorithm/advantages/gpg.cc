@@ -3,7 +3,7 @@
 // alpha is the number of samples, and all advantages are 0.
 #include <algorithm>
 
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 
 namespace tandem {
@@ -18,6 +18,7 @@ absl::StatusOr<std::vector<RowAdvantage>> Gpg(const AdvantageGroup& group,
 
 }  // namespace
 
-AdvantageEstimator GpgEstimator() { return {.name = "gpg", .compute = Gpg}; }
+extern const AdvantageEstimator kGpgEstimator = {
+    .alone = "the score, divided by the share of scores that are not 0", .compute = Gpg};
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 // grpo, grpo_vectorized: (s - mean) / (std + 1e-6), std with n - 1 (Shao et al. 2024, DeepSeekMath,
 // eq. 3). Without the division: s - mean (Dr. GRPO, Liu et al. 2025). A group of one has mean 0 and
 // std 1: its advantage is s / (1 + 1e-6).
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 
 namespace tandem {
@@ -20,6 +20,9 @@ absl::StatusOr<std::vector<RowAdvantage>> Grpo(const AdvantageGroup& group,
 
 }  // namespace
 
-AdvantageEstimator GrpoEstimator(std::string_view name) { return {.name = name, .compute = Grpo}; }
+extern const AdvantageEstimator kGrpoEstimator = {.alone = "the score itself", .compute = Grpo};
+
+extern const AdvantageEstimator kGrpoVectorizedEstimator = {.alone = "the score itself",
+                                                            .compute = Grpo};
 
 }  // namespace tandem

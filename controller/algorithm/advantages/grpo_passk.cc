@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 
 namespace tandem {
@@ -32,6 +32,9 @@ absl::StatusOr<std::vector<RowAdvantage>> GrpoPassk(const AdvantageGroup& group,
 
 }  // namespace
 
-AdvantageEstimator GrpoPasskEstimator() { return {.name = "grpo_passk", .compute = GrpoPassk}; }
+extern const AdvantageEstimator kGrpoPasskEstimator = {
+    .alone = "not defined, as there is no second best sample",
+    .learns_alone = false,
+    .compute = GrpoPassk};
 
 }  // namespace tandem

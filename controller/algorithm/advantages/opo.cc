@@ -1,7 +1,7 @@
 // opo: s - sum(length s) / sum(length) over the group, lengths in trained tokens (Hao et al. 2025,
 // arXiv 2505.23585). A group of one has baseline 0. A group without a trained token has none
 // either: verl divides 0 by 0 there, and masks the result.
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 
 namespace tandem {
 namespace {
@@ -22,6 +22,6 @@ absl::StatusOr<std::vector<RowAdvantage>> Opo(const AdvantageGroup& group,
 
 }  // namespace
 
-AdvantageEstimator OpoEstimator() { return {.name = "opo", .compute = Opo}; }
+extern const AdvantageEstimator kOpoEstimator = {.alone = "the score itself", .compute = Opo};
 
 }  // namespace tandem

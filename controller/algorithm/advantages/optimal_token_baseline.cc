@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 
 namespace tandem {
@@ -61,7 +61,7 @@ std::vector<double> BaselineOf(const std::vector<Trace>& traces, double epsilon)
   return numerators;
 }
 
-// From which position the longest response has no baseline; nobody: -1.
+// The longest response, and the position from which it has no baseline. -1: no such response.
 struct ZeroTail {
   int64_t row = -1;
   int64_t from = 0;
@@ -129,15 +129,12 @@ absl::StatusOr<std::vector<RowAdvantage>> TirOtb(const AdvantageGroup& group,
 
 }  // namespace
 
-AdvantageEstimator OptimalTokenBaselineEstimator() {
-  return {
-      .name = "optimal_token_baseline", .needs = {.rewards = true, .policy = true}, .compute = Otb};
-}
+extern const AdvantageEstimator kOptimalTokenBaselineEstimator = {
+    .needs = {.rewards = true, .policy = true}, .alone = "the reward to go itself", .compute = Otb};
 
-AdvantageEstimator TirOptimalTokenBaselineEstimator() {
-  return {.name = "tir_optimal_token_baseline",
-          .needs = {.rewards = true, .policy = true},
-          .compute = TirOtb};
-}
+extern const AdvantageEstimator kTirOptimalTokenBaselineEstimator = {
+    .needs = {.rewards = true, .policy = true},
+    .alone = "the reward to go itself",
+    .compute = TirOtb};
 
 }  // namespace tandem

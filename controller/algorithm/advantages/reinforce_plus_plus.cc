@@ -3,7 +3,7 @@
 // sums before whitening.
 // reinforce_plus_plus_baseline: s - mean of the group (s for a group of one), whitened over the
 // step.
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 
 namespace tandem {
@@ -38,17 +38,14 @@ absl::StatusOr<std::vector<RowAdvantage>> ReinforcePlusPlusBaseline(const Advant
 
 }  // namespace
 
-AdvantageEstimator ReinforcePlusPlusEstimator() {
-  return {.name = "reinforce_plus_plus",
-          .needs = {.rewards = true},
-          .whitening = Whitening::kTrained,
-          .compute = ReinforcePlusPlus};
-}
+extern const AdvantageEstimator kReinforcePlusPlusEstimator = {.needs = {.rewards = true},
+                                                               .whitening = Whitening::kTrained,
+                                                               .discounts = true,
+                                                               .compute = ReinforcePlusPlus};
 
-AdvantageEstimator ReinforcePlusPlusBaselineEstimator() {
-  return {.name = "reinforce_plus_plus_baseline",
-          .whitening = Whitening::kTrained,
-          .compute = ReinforcePlusPlusBaseline};
-}
+extern const AdvantageEstimator kReinforcePlusPlusBaselineEstimator = {
+    .whitening = Whitening::kTrained,
+    .alone = "the score, whitened over the step",
+    .compute = ReinforcePlusPlusBaseline};
 
 }  // namespace tandem

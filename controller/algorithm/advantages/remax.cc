@@ -1,7 +1,7 @@
 // remax: A_t = G_t - b, G_t = sum over t' >= t of m_t' r_t', b = the reward of the greedy response
 // to the same prompt (Li et al. 2024, arXiv 2310.10505). Returns are G. As in verl, a masked
 // token before the end keeps G_t, from which no baseline is taken.
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 
 namespace tandem {
@@ -24,8 +24,7 @@ absl::StatusOr<std::vector<RowAdvantage>> Remax(const AdvantageGroup& group,
 
 }  // namespace
 
-AdvantageEstimator RemaxEstimator() {
-  return {.name = "remax", .needs = {.rewards = true, .baseline = true}, .compute = Remax};
-}
+extern const AdvantageEstimator kRemaxEstimator = {.needs = {.rewards = true, .baseline = true},
+                                                   .compute = Remax};
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
 // rloo, rloo_vectorized: the score less the mean of the other responses of the group, which is
 // n / (n - 1) * (s - mean) (Ahmadian et al. 2024, arXiv 2402.14740). verl's two functions
 // disagree for a group of one, and each name keeps its value: rloo gives s, rloo_vectorized 0.
-#include "controller/algorithm/advantages/estimators.h"
+#include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 
 namespace tandem {
@@ -23,10 +23,11 @@ absl::StatusOr<std::vector<RowAdvantage>> RlooVectorized(const AdvantageGroup& g
 
 }  // namespace
 
-AdvantageEstimator RlooEstimator() { return {.name = "rloo", .compute = Rloo}; }
+extern const AdvantageEstimator kRlooEstimator = {.alone = "the score itself", .compute = Rloo};
 
-AdvantageEstimator RlooVectorizedEstimator() {
-  return {.name = "rloo_vectorized", .compute = RlooVectorized};
-}
+extern const AdvantageEstimator kRlooVectorizedEstimator = {
+    .alone = "0 for every sample (rloo gives the score itself)",
+    .learns_alone = false,
+    .compute = RlooVectorized};
 
 }  // namespace tandem

@@ -1,6 +1,9 @@
 #include "controller/reward/scorers/gsm8k.h"
 
+#include "common/base/status.h"
 #include "controller/reward/answer_text.h"
+#include "controller/reward/scorer_args.h"
+#include "controller/reward/scorer_registry.h"
 
 namespace tandem {
 namespace {
@@ -59,5 +62,46 @@ double ScoreGsm8k(const std::string& response,
   if (!answer.has_value()) return 0.0;
   return *answer == truth ? score : format_score;
 }
+
+namespace {
+
+// What the extraction of an answer can result in.
+bool IsGsm8kAnswer(const std::string& truth) {
+  return truth.find_first_of("0123456789") != std::string::npos &&
+         truth.find_first_not_of("-.,0123456789") == std::string::npos;
+}
+
+absl::StatusOr<Scorer> MakeGsm8k(const nlohmann::json& args, Gsm8kMethod method) {
+  TANDEM_ASSIGN_OR_RETURN(const double format_score, NumberArg(args, "format_score", 0.0));
+  return Scorer([=](const RewardItem& item) {
+    return RewardScore{.score = ScoreGsm8k(item.response, item.ground_truth, method, format_score),
+                       .extras = {},
+                       .prediction = ExtractGsm8kAnswer(item.response, method).value_or("")};
+  });
+}
+
+absl::StatusOr<Scorer> MakeGsm8kStrict(const nlohmann::json& args) {
+  return MakeGsm8k(args, Gsm8kMethod::kStrict);
+}
+
+absl::StatusOr<Scorer> MakeGsm8kFlexible(const nlohmann::json& args) {
+  return MakeGsm8k(args, Gsm8kMethod::kFlexible);
+}
+
+constexpr std::string_view kGsm8kArgs[] = {"format_score"};
+constexpr std::string_view kGsm8kSources[] = {"openai/gsm8k"};
+
+}  // namespace
+
+extern const RewardScorer kGsm8kStrictScorer = {.args = kGsm8kArgs,
+                                                .data_sources = kGsm8kSources,
+                                                .accepts_truth = IsGsm8kAnswer,
+                                                .truth = "a number",
+                                                .make = MakeGsm8kStrict};
+
+extern const RewardScorer kGsm8kFlexibleScorer = {.args = kGsm8kArgs,
+                                                  .accepts_truth = IsGsm8kAnswer,
+                                                  .truth = "a number",
+                                                  .make = MakeGsm8kFlexible};
 
 }  // namespace tandem

@@ -1,39 +1,32 @@
-#include "controller/reward/scorers/match.h"
-
+// Reward functions for any data: the response, a number in it or what a pattern finds is compared
+// with the ground truth. Score 1 where the two are equal, else 0.
 #include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "common/base/status.h"
 #include "controller/reward/answer_text.h"
-#include "controller/reward/overlong.h"
 #include "controller/reward/scorer_args.h"
+#include "controller/reward/scorer_registry.h"
 
 namespace tandem {
 namespace {
-
-using Json = nlohmann::json;
 
 RewardScore MatchVerdict(bool right, std::optional<std::string> answer) {
   return {.score = right ? 1.0 : 0.0, .extras = {}, .prediction = std::move(answer).value_or("")};
 }
 
-RewardScore Term(double value) { return {.score = value, .extras = {}}; }
-
-}  // namespace
-
-absl::StatusOr<Scorer> ExactScorer(const Json&) {
+absl::StatusOr<Scorer> MakeExact(const nlohmann::json&) {
   return Scorer([](const RewardItem& item) {
     return MatchVerdict(ExactMatch(item.response, item.ground_truth),
                         StripSpace(AsUtf8(item.response)));
   });
 }
 
-absl::StatusOr<Scorer> NumberScorer(const Json& args) {
+absl::StatusOr<Scorer> MakeNumber(const nlohmann::json& args) {
   TANDEM_ASSIGN_OR_RETURN(const double tolerance, NumberArg(args, "tolerance", 1e-9));
   return Scorer([tolerance](const RewardItem& item) {
     const auto answer = LastNumber(item.response), truth = WholeNumber(item.ground_truth);
@@ -42,7 +35,7 @@ absl::StatusOr<Scorer> NumberScorer(const Json& args) {
   });
 }
 
-absl::StatusOr<Scorer> FirstIntegerScorer(const Json&) {
+absl::StatusOr<Scorer> MakeFirstInteger(const nlohmann::json&) {
   return Scorer([](const RewardItem& item) {
     auto answer = FirstInteger(item.response);
     const bool right = answer && IntegersEqual(*answer, item.ground_truth);
@@ -50,7 +43,7 @@ absl::StatusOr<Scorer> FirstIntegerScorer(const Json&) {
   });
 }
 
-absl::StatusOr<Scorer> LastIntegerScorer(const Json&) {
+absl::StatusOr<Scorer> MakeLastInteger(const nlohmann::json&) {
   return Scorer([](const RewardItem& item) {
     auto answer = LastInteger(item.response);
     const bool right = answer && IntegersEqual(*answer, item.ground_truth);
@@ -59,7 +52,7 @@ absl::StatusOr<Scorer> LastIntegerScorer(const Json&) {
 }
 
 // The first group of the pattern (or the whole match) must equal the ground truth.
-absl::StatusOr<Scorer> RegexScorer(const Json& args) {
+absl::StatusOr<Scorer> MakeRegex(const nlohmann::json& args) {
   TANDEM_ASSIGN_OR_RETURN(const auto pattern, PatternArg(args));
   return Scorer([pattern](const RewardItem& item) {
     auto found = pattern->LastCapture(item.response);
@@ -68,26 +61,28 @@ absl::StatusOr<Scorer> RegexScorer(const Json& args) {
   });
 }
 
-absl::StatusOr<Scorer> FormatScorer(const Json& args) {
-  TANDEM_ASSIGN_OR_RETURN(const auto pattern, PatternArg(args));
-  return Scorer([pattern](const RewardItem& item) {
-    return Term(pattern->LastCapture(item.response).has_value() ? 1.0 : 0.0);
-  });
-}
+bool IsNumber(const std::string& truth) { return WholeNumber(truth).has_value(); }
+bool IsInteger(const std::string& truth) { return IntegersEqual(truth, truth); }
 
-absl::StatusOr<Scorer> LengthScorer(const Json& args) {
-  TANDEM_ASSIGN_OR_RETURN(const double max_tokens, NumberArg(args, "max_tokens", 0));
-  TANDEM_ASSIGN_OR_RETURN(const double buffer, NumberArg(args, "buffer_tokens", 0));
-  TANDEM_ASSIGN_OR_RETURN(const double factor, NumberArg(args, "factor", 1));
-  const auto penalty = OverlongPenalty::Create(static_cast<int64_t>(max_tokens),
-                                               static_cast<int64_t>(buffer), factor);
-  if (!penalty.ok()) {
-    return Annotate(penalty.status(),
-                    "the arguments are max_tokens, of the longest response, buffer_tokens before "
-                    "that, and factor (1), such as {max_tokens: 512, buffer_tokens: 128}");
-  }
-  return Scorer(
-      [penalty = *penalty](const RewardItem& item) { return Term(penalty(item.response_tokens)); });
-}
+constexpr std::string_view kNumberArgs[] = {"tolerance"};
+constexpr std::string_view kRegexArgs[] = {"pattern"};
+constexpr std::string_view kAdditionSources[] = {"tandem/addition"};
+
+}  // namespace
+
+extern const RewardScorer kExactScorer = {.make = MakeExact};
+
+extern const RewardScorer kNumberScorer = {
+    .args = kNumberArgs, .accepts_truth = IsNumber, .truth = "a number", .make = MakeNumber};
+
+extern const RewardScorer kFirstIntegerScorer = {
+    .accepts_truth = IsInteger, .truth = "an integer", .make = MakeFirstInteger};
+
+extern const RewardScorer kLastIntegerScorer = {.data_sources = kAdditionSources,
+                                                .accepts_truth = IsInteger,
+                                                .truth = "an integer",
+                                                .make = MakeLastInteger};
+
+extern const RewardScorer kRegexScorer = {.args = kRegexArgs, .make = MakeRegex};
 
 }  // namespace tandem

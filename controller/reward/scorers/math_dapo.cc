@@ -6,9 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "common/base/status.h"
 #include "common/text/unicode/utf8.h"
 #include "controller/reward/answer_pattern.h"
 #include "controller/reward/answer_text.h"
+#include "controller/reward/scorer_args.h"
+#include "controller/reward/scorer_registry.h"
 
 namespace tandem {
 namespace {
@@ -167,5 +170,29 @@ DapoVerdict ScoreMathDapo(const std::string& response, const std::string& truth,
   if (pred == kInvalid && boxed) return MakeDapoVerdict(*boxed == truth, boxed);
   return MakeDapoVerdict(pred == NormalizeFinalAnswer(truth), pred);
 }
+
+namespace {
+
+absl::StatusOr<Scorer> MakeMathDapo(const nlohmann::json& args) {
+  TANDEM_ASSIGN_OR_RETURN(const bool strict, FlagArg(args, "strict_box_verify", false));
+  return Scorer([strict](const RewardItem& item) {
+    const DapoVerdict verdict = ScoreMathDapo(item.response, item.ground_truth, strict);
+    return RewardScore{.score = verdict.score,
+                       .extras = {{"acc", verdict.correct ? 1.0 : 0.0}},
+                       .prediction = verdict.pred.value_or("")};
+  });
+}
+
+constexpr std::string_view kMathDapoArgs[] = {"strict_box_verify"};
+constexpr std::string_view kMathDapoSources[] = {"math_dapo", "math", "math_dapo_reasoning",
+                                                 "aime*"};
+constexpr std::string_view kMathDapoExtras[] = {"acc"};
+
+}  // namespace
+
+extern const RewardScorer kMathDapoScorer = {.args = kMathDapoArgs,
+                                             .data_sources = kMathDapoSources,
+                                             .extras = kMathDapoExtras,
+                                             .make = MakeMathDapo};
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 #include "common/text/jinja/value/python_text.h"
 #include "common/text/unicode/utf8.h"
 #include "controller/reward/answer_text.h"
+#include "controller/reward/scorer_registry.h"
 
 namespace tandem {
 namespace {
@@ -159,5 +160,23 @@ MathVerdict ScoreMathReward(const std::string& response, const std::string& trut
   return {.score = MathAnswersEqual(*answer, truth) ? 1.0 : 0.0,
           .pred = StripMathString(*answer).value_or(*answer)};
 }
+
+namespace {
+
+absl::StatusOr<Scorer> MakeMathReward(const nlohmann::json&) {
+  return Scorer([](const RewardItem& item) {
+    const MathVerdict verdict = ScoreMathReward(item.response, item.ground_truth);
+    return RewardScore{
+        .score = verdict.score, .extras = {}, .prediction = verdict.pred.value_or("")};
+  });
+}
+
+constexpr std::string_view kMathRewardSources[] = {
+    "lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500"};
+
+}  // namespace
+
+extern const RewardScorer kMathRewardScorer = {.data_sources = kMathRewardSources,
+                                               .make = MakeMathReward};
 
 }  // namespace tandem

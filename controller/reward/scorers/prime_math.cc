@@ -5,6 +5,7 @@
 #include <absl/strings/ascii.h>
 
 #include "controller/reward/answer_text.h"
+#include "controller/reward/scorer_registry.h"
 #include "controller/reward/scorers/math_reward.h"
 
 namespace tandem {
@@ -69,5 +70,18 @@ PrimeVerdict ScorePrimeMath(const std::string& response, const std::string& trut
   std::string pred = NormalizePrimeAnswer(ExtractPrimeAnswer(response));
   return {.score = pred == NormalizePrimeAnswer(truth) ? 1.0 : 0.0, .pred = std::move(pred)};
 }
+
+namespace {
+
+absl::StatusOr<Scorer> MakePrimeMath(const nlohmann::json&) {
+  return Scorer([](const RewardItem& item) {
+    PrimeVerdict verdict = ScorePrimeMath(item.response, item.ground_truth);
+    return RewardScore{.score = verdict.score, .extras = {}, .prediction = std::move(verdict.pred)};
+  });
+}
+
+}  // namespace
+
+extern const RewardScorer kPrimeMathScorer = {.make = MakePrimeMath};
 
 }  // namespace tandem

@@ -6,10 +6,13 @@
 #include <absl/strings/str_join.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/status.h"
 #include "common/text/jinja/value/python_text.h"
 #include "common/text/unicode/properties.h"
 #include "common/text/unicode/regex.h"
 #include "controller/reward/answer_text.h"
+#include "controller/reward/scorer_args.h"
+#include "controller/reward/scorer_registry.h"
 
 namespace tandem {
 namespace {
@@ -104,5 +107,35 @@ double ScoreSearchQa(const std::string& response,
                         jinja::Count(response, kAnswerClose) > kMaxTags;
   return too_many ? options.score / 4 : options.score;
 }
+
+namespace {
+
+bool HasQaTarget(const std::string& truth) { return !QaTargets(truth).empty(); }
+
+absl::StatusOr<Scorer> MakeSearchR1(const nlohmann::json& args) {
+  QaOptions options;
+  TANDEM_ASSIGN_OR_RETURN(options.format_score, NumberArg(args, "format_score", 0.0));
+  TANDEM_ASSIGN_OR_RETURN(options.part, FlagArg(args, "subem", false));
+  return Scorer([options](const RewardItem& item) {
+    const std::optional<std::string> answer = LastTaggedAnswer(item.response);
+    return RewardScore{.score = ScoreSearchQa(item.response, QaTargets(item.ground_truth), options),
+                       .extras = {},
+                       .prediction = answer ? NormalizeQaAnswer(*answer) : ""};
+  });
+}
+
+constexpr std::string_view kSearchR1Args[] = {"format_score", "subem"};
+constexpr std::string_view kSearchR1Sources[] = {
+    "searchR1_nq",       "searchR1_triviaqa",        "searchR1_popqa",
+    "searchR1_hotpotqa", "searchR1_2wikimultihopqa", "searchR1_musique",
+    "searchR1_bamboogle"};
+
+}  // namespace
+
+extern const RewardScorer kSearchR1LikeQaEmScorer = {.args = kSearchR1Args,
+                                                     .data_sources = kSearchR1Sources,
+                                                     .accepts_truth = HasQaTarget,
+                                                     .truth = "a text or {\"target\": [...]}",
+                                                     .make = MakeSearchR1};
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "common/config/schema.h"
 #include "common/types/sample.h"
@@ -187,9 +188,9 @@ TEST_CASE("every whole number at its largest adds up, and beyond it is refused b
     if (TypeName(spec) != "whole number" || spec.key.find("[]") != std::string::npos) continue;
     INFO(spec.key);
     const int64_t limit = spec.info.has_max() ? static_cast<int64_t>(spec.info.max()) : kLargest;
-    const auto loaded = LoadConfig("", {fmt::format("{}={}", spec.key, limit)});
+    auto loaded = LoadConfig("", {fmt::format("{}={}", spec.key, limit)});
     REQUIRE(loaded.ok());
-    (void)ValidateValues(loaded->config, loaded->origins);  // either answer, but no overflow
+    (void)CheckConfigValues(*loaded);  // either answer, but no overflow
     REQUIRE(TrainLimits(loaded->config).samples > 0);
     REQUIRE(ScoreLimits(loaded->config).samples > 0);
     REQUIRE(ProbeLimits(loaded->config).samples > 0);
@@ -275,7 +276,7 @@ TEST_CASE("a base that is not there, no name or a circle is refused") {
 TEST_CASE("a second base in a file is refused with both places") {
   const ConfigFile base("rollout: {n: 4}\n");
   REQUIRE(ErrorOf("base: " + base.path() + "\ntrainer: {seed: 2}\nbase: " + base.path() + "\n") ==
-          "FILE:3: base: a file goes on from one other, and FILE:1: base names one already");
+          "FILE:3: base: a file is based on one other, and FILE:1: base names one already");
 }
 
 TEST_CASE("a key set twice in one file is refused, also through an alias") {

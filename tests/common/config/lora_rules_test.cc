@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 
 namespace tandem {
@@ -15,8 +16,8 @@ LoadedConfig LoadedLora(std::vector<std::string> overrides) {
 }
 
 std::string LoraProblem(const std::vector<std::string>& overrides) {
-  const LoadedConfig loaded = LoadedLora(overrides);
-  return std::string(ValidateValues(loaded.config, loaded.origins).message());
+  LoadedConfig loaded = LoadedLora(overrides);
+  return std::string(CheckConfigValues(loaded).message());
 }
 
 }  // namespace

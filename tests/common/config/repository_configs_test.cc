@@ -6,7 +6,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
+#include "controller/algorithm/advantage_estimator.h"
+#include "controller/reward/check_reward.h"
 
 namespace tandem {
 namespace {
@@ -16,14 +19,15 @@ TEST_CASE("every config of the repository loads and is valid") {
   for (const auto& entry : std::filesystem::recursive_directory_iterator("configs")) {
     if (entry.path().extension() != ".yaml") continue;
     INFO(entry.path());
-    const auto loaded = LoadConfig(entry.path(), {});
+    auto loaded = LoadConfig(entry.path(), {});
     INFO(loaded.status().ToString());
     REQUIRE(loaded.ok());
     REQUIRE_FALSE(loaded->origins.empty());
-    REQUIRE(loaded->notices.empty());  // our own spelling of every key
-    const absl::Status valid = ValidateValues(loaded->config, loaded->origins);
+    const std::array<ConfigCheck, 2> checks = {CheckAdvantageEstimator, CheckReward};
+    const absl::Status valid = CheckConfigValues(*loaded, checks);
     INFO(valid.ToString());
     REQUIRE(valid.ok());
+    REQUIRE(loaded->notices.empty());  // our own spelling of every key
     ++configs;
   }
   REQUIRE(configs >= 18);

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "common/config/correction_rules.h"
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 
 namespace tandem {
@@ -22,8 +22,8 @@ LoadedConfig LoadedCorrection(std::vector<std::string> overrides) {
 }
 
 std::string CorrectionProblem(const std::vector<std::string>& overrides) {
-  const LoadedConfig loaded = LoadedCorrection(overrides);
-  return std::string(ValidateValues(loaded.config, loaded.origins).message());
+  LoadedConfig loaded = LoadedCorrection(overrides);
+  return std::string(CheckConfigValues(loaded).message());
 }
 
 void RequireRefusal(const std::vector<std::string>& overrides,

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <google/protobuf/util/message_differencer.h>
 
+#include "common/config/check.h"
 #include "common/config/loaded_config.h"
 #include "tests/common/config/config_file.h"
 
@@ -38,11 +39,11 @@ TEST_CASE("every config that comes with the repository loads and its values are 
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("configs")) {
     if (entry.path().extension() != ".yaml") continue;
-    const auto loaded = LoadConfig(entry.path().string(), {"cluster.run_dir=/r"});
+    auto loaded = LoadConfig(entry.path().string(), {"cluster.run_dir=/r"});
     INFO(entry.path() << " " << loaded.status().ToString());
     REQUIRE(loaded.ok());
     REQUIRE(loaded->notices.empty());
-    const absl::Status valid = ValidateValues(loaded->config, loaded->origins);
+    const absl::Status valid = CheckConfigValues(*loaded);
     INFO(valid.ToString());
     REQUIRE(valid.ok());
     ++count;

@@ -1,4 +1,3 @@
-#include "controller/reward/data_sources.h"
 
 #include <catch2/catch.hpp>
 
@@ -30,14 +29,14 @@ TEST_CASE("Each public data set has the scorer that verl gives it", "[reward][so
       {"tandem/addition", "last_integer"}};
   for (const auto& [source, function] : expected) {
     INFO(source);
-    REQUIRE(FunctionOfDataSource(source).value() == function);
+    REQUIRE(FunctionForDataSource(source).value() == function);
   }
 }
 
 TEST_CASE("A data source nobody knows is refused with its name and the remedy",
           "[reward][sources]") {
   for (const std::string source : {"my/data", "", "math_other", "searchR1_other", "an aime"}) {
-    const absl::Status refused = FunctionOfDataSource(source).status();
+    const absl::Status refused = FunctionForDataSource(source).status();
     REQUIRE(absl::IsInvalidArgument(refused));
     REQUIRE(Message(refused).find("data_source \"" + source + "\"") != std::string::npos);
     REQUIRE(Message(refused).find("reward.function") != std::string::npos);
@@ -45,13 +44,13 @@ TEST_CASE("A data source nobody knows is refused with its name and the remedy",
 }
 
 TEST_CASE("A source whose scorer needs what is not here is told so", "[reward][sources]") {
-  REQUIRE(Message(FunctionOfDataSource("numina_cn_k12").status()).find("prime_math compares") !=
+  REQUIRE(Message(FunctionForDataSource("numina_cn_k12").status()).find("prime_math compares") !=
           std::string::npos);
-  REQUIRE(Message(FunctionOfDataSource("taco").status()).find("runs code") != std::string::npos);
+  REQUIRE(Message(FunctionForDataSource("taco").status()).find("runs code") != std::string::npos);
 }
 
 TEST_CASE("What a message offers for reward.function is what the key takes", "[reward][sources]") {
-  const std::string refused = Message(FunctionOfDataSource("my/data").status());
+  const std::string refused = Message(FunctionForDataSource("my/data").status());
   for (const std::string& name : FunctionNames()) {
     INFO(name);
     REQUIRE(refused.find(name) != std::string::npos);

@@ -3,7 +3,6 @@
 #include "common/config/loaded_config.h"
 #include "controller/reward/check_reward.h"
 #include "controller/reward/composite_reward.h"
-#include "controller/reward/data_sources.h"
 #include "controller/reward/scorer_registry.h"
 
 namespace tandem {
@@ -23,6 +22,12 @@ void RequireSaid(const absl::Status& status, const std::vector<std::string>& par
     INFO(part);
     REQUIRE(status.message().find(part) != std::string::npos);
   }
+}
+
+absl::Status CheckLoaded(const LoadedConfig& loaded) {
+  ConfigProblems problems(loaded.origins);
+  CheckReward(loaded.config, problems);
+  return problems.status();
 }
 
 // What every response to a row of `source` is given.
@@ -74,18 +79,19 @@ TEST_CASE("A reward service does not tell its keys", "[reward][keys]") {
   REQUIRE(reward.ok());
   REQUIRE_FALSE((*reward)->Keys("x").has_value());
   REQUIRE(CheckRewardKeys(loaded.config, **reward, {"x"}).ok());
-  REQUIRE(CheckRewardKeys(loaded.config, loaded.origins).ok());
+  REQUIRE(CheckLoaded(loaded).ok());
 }
 
 TEST_CASE("A key that no row's reward has is refused before the data is read", "[reward][keys]") {
   const auto check = [](const std::vector<std::string>& overrides) {
     const LoadedConfig loaded = LoadKeys(overrides);
-    return CheckRewardKeys(loaded.config, loaded.origins);
+    return CheckLoaded(loaded);
   };
   const std::string gdpo = "algorithm.adv_estimator=gdpo";
   RequireSaid(check({gdpo, "algorithm.gdpo_reward_keys=[score, format]"}),
-              {"algorithm.gdpo_reward_keys at --set: the reward has no \"format\"",
-               "it has acc, score", "add a term format to reward.terms"});
+              {"algorithm.gdpo_reward_keys: the reward has no \"format\"",
+               "(algorithm.gdpo_reward_keys at --set)", "it has acc, score",
+               "add a term format to reward.terms"});
   REQUIRE(check({gdpo, "algorithm.gdpo_reward_keys=[score, format]",
                  "reward.terms=[{name: format, args: {pattern: x}}]"})
               .ok());
@@ -93,7 +99,7 @@ TEST_CASE("A key that no row's reward has is refused before the data is read", "
   REQUIRE(check({"algorithm.filter_groups.metric=nice"}).ok());
   const std::string enable = "algorithm.filter_groups.enable=true";
   RequireSaid(check({enable, "algorithm.filter_groups.metric=nice"}),
-              {"algorithm.filter_groups.metric at --set", "no \"nice\"", "seq_reward"});
+              {"(algorithm.filter_groups.metric at --set)", "no \"nice\"", "seq_reward"});
   for (const char* metric : {"seq_reward", "seq_final_reward", "acc", "score"}) {
     INFO(metric);
     REQUIRE(check({enable, "reward.function=number",
@@ -110,7 +116,7 @@ TEST_CASE("With reward.function auto the rows that are there decide", "[reward][
       LoadKeys({"algorithm.adv_estimator=gdpo", "algorithm.gdpo_reward_keys=[score, acc]"});
   const auto reward = MakeReward(loaded.config.reward());
   REQUIRE(reward.ok());
-  REQUIRE(CheckRewardKeys(loaded.config, loaded.origins).ok());
+  REQUIRE(CheckLoaded(loaded).ok());
   REQUIRE(CheckRewardKeys(loaded.config, **reward, {"math_dapo", "aime24"}).ok());
   RequireSaid(CheckRewardKeys(loaded.config, **reward, {"math_dapo", "openai/gsm8k"}),
               {"rows with data_source \"openai/gsm8k\" has no \"acc\"; it has score"});

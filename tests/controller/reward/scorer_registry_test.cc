@@ -121,7 +121,9 @@ TEST_CASE("A reward section that cannot work is told with its keys", "[reward][r
   const auto check = [](const std::vector<std::string>& overrides) {
     const auto loaded = LoadConfig("", overrides);
     REQUIRE(loaded.ok());
-    return Message(CheckReward(loaded->config.reward(), loaded->origins));
+    ConfigProblems problems(loaded->origins);
+    CheckReward(loaded->config, problems);
+    return Message(problems.status());
   };
   REQUIRE(check({}).empty());
   REQUIRE(check({"reward.function=regex", "reward.args={pattern: x}"}).empty());
@@ -129,11 +131,12 @@ TEST_CASE("A reward section that cannot work is told with its keys", "[reward][r
   REQUIRE(lacking.find("reward.args: reward regex: needs the argument pattern") !=
           std::string::npos);
   const std::string unknown = check({"reward.function=last_integer", "reward.args={tolerence: 1}"});
-  REQUIRE(unknown.find("reward.args at --set: reward last_integer: unknown argument tolerence") !=
-          std::string::npos);
+  REQUIRE(unknown.find("reward.args: reward last_integer: unknown argument tolerence (known: none) "
+                       "(reward.args at --set)") != std::string::npos);
   const std::string both = check({"reward.terms=[{name: format, args: {pattern: x}}, {name: nice}]",
                                   "reward.function=remote"});
-  REQUIRE(both.find("reward.terms[1] at --set: unknown reward nice") != std::string::npos);
+  REQUIRE(both.find("reward.terms[1]: unknown reward nice") != std::string::npos);
+  REQUIRE(both.find("(reward.terms at --set)") != std::string::npos);
   REQUIRE(both.find("reward.service_address is empty") != std::string::npos);
   REQUIRE(check({"reward.args={format_score: 0.1}"}).empty());  // auto: gsm8k takes it
   REQUIRE_FALSE(check({"reward.args={nobodys: 0.1}"}).empty());
@@ -141,7 +144,8 @@ TEST_CASE("A reward section that cannot work is told with its keys", "[reward][r
   REQUIRE(none.find("reward.overlong_buffer.len: ") != std::string::npos);
   const std::string more = check({"reward.overlong_buffer.enable=true", "reward.max_resp_len=4",
                                   "reward.overlong_buffer.len=5"});
-  REQUIRE(more.find("reward.overlong_buffer.len at --set: ") != std::string::npos);
+  REQUIRE(more.find("reward.overlong_buffer.len: ") != std::string::npos);
+  REQUIRE(more.find("(reward.overlong_buffer.len at --set)") != std::string::npos);
   REQUIRE(more.find("5 tokens") != std::string::npos);
   REQUIRE(check({"reward.overlong_buffer.len=9999"}).empty());  // it is off
 }

@@ -6,7 +6,7 @@
 
 #include "common/config/loaded_config.h"
 #include "trainer_worker/losses/policy_loss.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 
 namespace tandem {
 namespace {

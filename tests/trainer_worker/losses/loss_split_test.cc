@@ -9,7 +9,7 @@
 
 #include "common/base/philox.h"
 #include "trainer_worker/losses/policy_loss.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 
 namespace tandem {
 namespace {

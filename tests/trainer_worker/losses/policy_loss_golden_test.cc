@@ -4,7 +4,7 @@
 #include "common/comm/communicator.h"
 #include "tests/trainer_worker/losses/loss_golden.h"
 #include "trainer_worker/losses/policy_loss.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 #include "trainer_worker/losses/token_losses.h"
 
 namespace tandem {

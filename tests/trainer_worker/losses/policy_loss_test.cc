@@ -10,7 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/text.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 
 namespace tandem {
 namespace {

@@ -3,15 +3,15 @@
 //   L = −sg(clip(r, 1 − ε_low, 1 + ε_high)) A logπ
 // MiniMax, "MiniMax-M1", arXiv 2506.13585, eq. 4 and 5. A token counts as clipped wherever its
 // ratio lies outside the range, whatever the sign of A.
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
 
 PolicyTerms CispoTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = ClampedLogRatio(tensors).detach();
-  const at::Tensor ratio = FixedExp(difference);
+  const at::Tensor ratio = PortableExp(difference);
   const at::Tensor clipped = ClipRatio(ratio, options);
   return {.loss = -clipped * tensors.advantages * tensors.log_probs,
           .clipped = at::ne(ratio, clipped),
@@ -20,6 +20,6 @@ PolicyTerms CispoTerms(const LossTensors& tensors, const PolicyLossOptions& opti
 
 }  // namespace
 
-extern const PolicyLossKind kCispoLoss = {.terms = CispoTerms};
+extern const PolicyLoss kCispoLoss = {.terms = CispoTerms};
 
 }  // namespace tandem

@@ -8,8 +8,8 @@
 // Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
 // arXiv 2505.22617, eq. 10 to 12. verl selects in every micro-batch, by an unseeded permutation.
 #include "common/base/status.h"
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
@@ -27,7 +27,7 @@ absl::Status CheckClipCov(const PolicyLossOptions& options) {
 
 PolicyTerms ClipCovTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
-  const at::Tensor ratio = FixedExp(difference);
+  const at::Tensor ratio = PortableExp(difference);
   const at::Tensor larger =
       at::max(-tensors.advantages * ratio, -tensors.advantages * ClipRatio(ratio, options));
   const at::Tensor kept = tensors.selected.logical_not().to(larger.dtype());
@@ -36,7 +36,7 @@ PolicyTerms ClipCovTerms(const LossTensors& tensors, const PolicyLossOptions& op
 
 }  // namespace
 
-extern const PolicyLossKind kClipCovLoss = {
+extern const PolicyLoss kClipCovLoss = {
     .selection = Selection::kClipCov, .check = CheckClipCov, .terms = ClipCovTerms};
 
 }  // namespace tandem

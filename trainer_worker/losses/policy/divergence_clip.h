@@ -2,8 +2,8 @@
 // tokens that a divergence between the two policies lets through.
 #pragma once
 
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 
@@ -13,7 +13,7 @@ inline PolicyTerms DivergenceClip(const LossTensors& tensors,
                                   const PolicyLossOptions& options,
                                   const at::Tensor& valid) {
   const at::Tensor difference = ClampedLogRatio(tensors).detach();
-  const at::Tensor ratio = FixedExp(difference);
+  const at::Tensor ratio = PortableExp(difference);
   const at::Tensor weight =
       at::clamp_max(ratio, options.clip_ratio_c) * valid.to(tensors.advantages.dtype());
   return {.loss = -tensors.advantages * weight * tensors.log_probs,

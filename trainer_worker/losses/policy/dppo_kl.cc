@@ -40,6 +40,6 @@ PolicyTerms DppoKlTerms(const LossTensors& tensors, const PolicyLossOptions& opt
 
 }  // namespace
 
-extern const PolicyLossKind kDppoKlLoss = {.terms = DppoKlTerms};
+extern const PolicyLoss kDppoKlLoss = {.terms = DppoKlTerms};
 
 }  // namespace tandem

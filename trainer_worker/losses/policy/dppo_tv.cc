@@ -9,7 +9,8 @@ namespace tandem {
 namespace {
 
 PolicyTerms DppoTvTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
-  const at::Tensor change = FixedExp(tensors.log_probs.detach()) - FixedExp(tensors.old_log_probs);
+  const at::Tensor change =
+      PortableExp(tensors.log_probs.detach()) - PortableExp(tensors.old_log_probs);
   const at::Tensor valid = at::where(tensors.advantages > 0, change <= options.clip_ratio_high,
                                      change >= -options.clip_ratio_low);
   return DivergenceClip(tensors, options, valid);
@@ -17,6 +18,6 @@ PolicyTerms DppoTvTerms(const LossTensors& tensors, const PolicyLossOptions& opt
 
 }  // namespace
 
-extern const PolicyLossKind kDppoTvLoss = {.terms = DppoTvTerms};
+extern const PolicyLoss kDppoTvLoss = {.terms = DppoTvTerms};
 
 }  // namespace tandem

@@ -4,7 +4,7 @@
 // Richemond et al., "Offline Regularised Reinforcement Learning for Large Language Models
 // Alignment", arXiv 2405.19107, with the advantage in place of reward minus value.
 #include "common/base/status.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 
 namespace tandem {
 namespace {
@@ -25,6 +25,6 @@ PolicyTerms DroTerms(const LossTensors& tensors, const PolicyLossOptions& option
 
 }  // namespace
 
-extern const PolicyLossKind kDroLoss = {.check = CheckDro, .terms = DroTerms};
+extern const PolicyLoss kDroLoss = {.check = CheckDro, .terms = DroTerms};
 
 }  // namespace tandem

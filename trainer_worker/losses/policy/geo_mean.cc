@@ -6,8 +6,8 @@
 // Importance weights w enter as their geometric mean exp(mean(log(w + 1e-10))).
 // Zhao et al., "Geometric-Mean Policy Optimization", arXiv 2507.20673, eq. 3 and 4.
 // verl takes the mean over the micro-batch at hand, so that its result depends on the split.
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
@@ -19,11 +19,11 @@ PolicyTerms GeoMeanTerms(const LossTensors& tensors, const PolicyLossOptions& op
   const at::Tensor sign = at::sign(advantages);
   const at::Tensor smaller = sign * at::min(sign * difference, sign * cut);
   const at::Tensor counts = RowSums(at::ones_like(tensors.mask), tensors) + 1e-8;
-  const at::Tensor ratio = FixedExp(RowSums(smaller, tensors) / counts);
+  const at::Tensor ratio = PortableExp(RowSums(smaller, tensors) / counts);
   at::Tensor loss = -(RowSums(advantages, tensors) / counts) * ratio;
   if (tensors.is_weights.defined()) {
-    const at::Tensor logs = FixedLog(tensors.is_weights + 1e-10);
-    loss = loss * FixedExp(RowSums(logs, tensors) / counts);
+    const at::Tensor logs = PortableLog(tensors.is_weights + 1e-10);
+    loss = loss * PortableExp(RowSums(logs, tensors) / counts);
   }
   const at::Tensor outside = at::ne(difference, cut);
   return {.loss = loss,
@@ -34,7 +34,7 @@ PolicyTerms GeoMeanTerms(const LossTensors& tensors, const PolicyLossOptions& op
 
 }  // namespace
 
-extern const PolicyLossKind kGeoMeanLoss = {
-    .aggregation = Aggregation::kSampleMean, .weighs_itself = true, .terms = GeoMeanTerms};
+extern const PolicyLoss kGeoMeanLoss = {
+    .aggregation = Aggregation::kSampleMean, .applies_is_weights = true, .terms = GeoMeanTerms};
 
 }  // namespace tandem

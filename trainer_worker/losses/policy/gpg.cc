@@ -3,7 +3,7 @@
 // Chu et al., "GPG: A Simple and Strong Reinforcement Learning Baseline for Model Reasoning",
 // arXiv 2504.02546, eq. 4. Nothing is clipped. verl reports no metrics; here actor/ppo_kl is the
 // mean of logπ_old − logπ, not clamped, as in verl's reinforce of bypass mode, which is this loss.
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 
 namespace tandem {
 namespace {
@@ -15,6 +15,6 @@ PolicyTerms GpgTerms(const LossTensors& tensors, const PolicyLossOptions&) {
 
 }  // namespace
 
-extern const PolicyLossKind kGpgLoss = {.terms = GpgTerms};
+extern const PolicyLoss kGpgLoss = {.terms = GpgTerms};
 
 }  // namespace tandem

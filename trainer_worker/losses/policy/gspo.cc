@@ -5,8 +5,8 @@
 // Zheng et al., "Group Sequence Policy Optimization", arXiv 2507.18071, eq. 7 and 14 (GSPO-token).
 // The paper aggregates by seq-mean-token-mean, and its ε are about 3e-4 and 4e-4. A sequence lies
 // in one micro-batch, so that s is whole.
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
@@ -17,7 +17,7 @@ PolicyTerms GspoTerms(const LossTensors& tensors, const PolicyLossOptions& optio
   const at::Tensor means = RowSums(difference.detach(), tensors) / counts;
   const at::Tensor exponent =
       tensors.log_probs - tensors.log_probs.detach() + means.index_select(0, tensors.rows);
-  const at::Tensor ratio = FixedExp(at::clamp_max(exponent, 10.0));
+  const at::Tensor ratio = PortableExp(at::clamp_max(exponent, 10.0));
   const at::Tensor plain = -tensors.advantages * ratio;
   const at::Tensor clipped = -tensors.advantages * ClipRatio(ratio, options);
   return {
@@ -26,6 +26,6 @@ PolicyTerms GspoTerms(const LossTensors& tensors, const PolicyLossOptions& optio
 
 }  // namespace
 
-extern const PolicyLossKind kGspoLoss = {.terms = GspoTerms};
+extern const PolicyLoss kGspoLoss = {.terms = GspoTerms};
 
 }  // namespace tandem

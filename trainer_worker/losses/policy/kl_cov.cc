@@ -8,8 +8,8 @@
 // Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
 // arXiv 2505.22617, eq. 13 and 14. verl selects in every micro-batch.
 #include "common/base/status.h"
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
@@ -22,7 +22,7 @@ absl::Status CheckKlCov(const PolicyLossOptions& options) {
 
 PolicyTerms KlCovTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor difference = tensors.log_probs - tensors.old_log_probs;
-  const at::Tensor plain = -tensors.advantages * FixedExp(difference);
+  const at::Tensor plain = -tensors.advantages * PortableExp(difference);
   const at::Tensor distance = difference.abs();
   return {.loss = at::where(tensors.selected, plain + options.ppo_kl_coef * distance, plain),
           .approx_kl = distance};
@@ -30,7 +30,7 @@ PolicyTerms KlCovTerms(const LossTensors& tensors, const PolicyLossOptions& opti
 
 }  // namespace
 
-extern const PolicyLossKind kKlCovLoss = {
+extern const PolicyLoss kKlCovLoss = {
     .selection = Selection::kKlCov, .check = CheckKlCov, .terms = KlCovTerms};
 
 }  // namespace tandem

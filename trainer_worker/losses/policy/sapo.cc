@@ -4,8 +4,8 @@
 // Gao et al., "Soft Adaptive Policy Optimization", arXiv 2511.20347, eq. 5 and 6. At r = 1 the
 // gradient is vanilla's: σ'(0) 4 = 1. Nothing is clipped, so that the clip fraction is 0.
 #include "common/base/status.h"
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
@@ -24,13 +24,13 @@ PolicyTerms SapoTerms(const LossTensors& tensors, const PolicyLossOptions& optio
   const at::Tensor tau =
       at::where(positive, at::scalar_tensor(options.tau_pos, tensors.advantages.options()),
                 at::scalar_tensor(options.tau_neg, tensors.advantages.options()));
-  const at::Tensor gate = FixedSigmoid(tau * (FixedExp(difference) - 1)) * (4.0 / tau);
+  const at::Tensor gate = PortableSigmoid(tau * (PortableExp(difference) - 1)) * (4.0 / tau);
   return {.loss = -gate * tensors.advantages, .approx_kl = -difference};
 }
 
 }  // namespace
 
-extern const PolicyLossKind kSapoLoss = {
+extern const PolicyLoss kSapoLoss = {
     .aggregation = Aggregation::kSeqTokenMean, .check = CheckSapo, .terms = SapoTerms};
 
 }  // namespace tandem

@@ -4,8 +4,8 @@
 // Schulman et al., "Proximal Policy Optimization Algorithms", arXiv 1707.06347, eq. 7; two ranges:
 // Yu et al., "DAPO", arXiv 2503.14476; dual clip c: Ye et al., "Mastering Complex Control in MOBA
 // Games with Deep Reinforcement Learning", arXiv 1912.09729, eq. 5.
-#include "trainer_worker/losses/fixed_math.h"
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 PolicyTerms VanillaTerms(const LossTensors& tensors, const PolicyLossOptions& options) {
   const at::Tensor& advantages = tensors.advantages;
   const at::Tensor difference = ClampedLogRatio(tensors);
-  const at::Tensor ratio = FixedExp(difference);
+  const at::Tensor ratio = PortableExp(difference);
   const at::Tensor plain = -advantages * ratio;
   const at::Tensor clipped = -advantages * ClipRatio(ratio, options);
   const at::Tensor larger = at::max(plain, clipped);
@@ -27,6 +27,6 @@ PolicyTerms VanillaTerms(const LossTensors& tensors, const PolicyLossOptions& op
 
 }  // namespace
 
-extern const PolicyLossKind kVanillaLoss = {.terms = VanillaTerms};
+extern const PolicyLoss kVanillaLoss = {.terms = VanillaTerms};
 
 }  // namespace tandem

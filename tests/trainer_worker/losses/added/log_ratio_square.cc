@@ -1,6 +1,6 @@
 // log_ratio_square: a loss of added_loss_test, as a user would add it.
 //   L = −A d + c d² / 2, d = clamp(logπ − logπ_old, ±20), c = actor.clip_ratio_c
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 
 namespace tandem {
 namespace {
@@ -14,6 +14,6 @@ PolicyTerms Terms(const LossTensors& tensors, const PolicyLossOptions& options) 
 
 }  // namespace
 
-extern const PolicyLossKind kLogRatioSquareLoss = {.terms = Terms};
+extern const PolicyLoss kLogRatioSquareLoss = {.terms = Terms};
 
 }  // namespace tandem

@@ -1,10 +1,11 @@
 // A policy loss of actor.policy_loss.loss_mode: a formula over vectors of tokens as a LibTorch
-// expression, so that its gradient comes from autograd. To add one, add policy/NAME.cc: it defines
-//   extern const PolicyLossKind kNameLoss = {.terms = Terms};
-// (my_loss.cc: kMyLossLoss), formula and paper in its header. The build finds the file, and
-// loss_mode takes its name (deploy/cmake/TandemPolicyLosses.cmake).
-// Formulas: verl 0.9.1 (core_algos.py), checked against its numbers. Only losses/ and its tests
-// include this header: it drags ATen in.
+// expression, so that autograd computes its gradient. To add one, add a source to policy/ that
+// states formula and paper and defines
+//   extern const PolicyLoss kGeoMeanLoss = {.terms = GeoMeanTerms};
+// Its name in a configuration is the symbol's in snake case, geo_mean: the build finds it
+// (deploy/cmake/TandemRegistry.cmake). docs/guides/first_loss.md does it step by step.
+// Formulas are verl 0.9.1's (core_algos.py), checked against its numbers. Only losses/ and its
+// tests include this header, as it includes ATen.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +29,12 @@ struct LossTensors {
   at::Tensor mask;        // float 0 or 1: whether the token counts
   at::Tensor rows;        // int64: sequence of the token, 0 <= row < num_rows
   at::Tensor is_weights;  // factors of the loss; undefined: all 1
-  at::Tensor selected;    // bool: what PolicyLossKind::selection chose; undefined without one
+  at::Tensor selected;    // bool: what PolicyLoss::selection chose; undefined without one
   int64_t num_rows = 1;
 };
 
-// What it comes to. The masks and approx_kl are for metrics and need no gradient; an undefined mask
-// is a metric that this loss does not have, 0.
+// The result of a formula. Masks and approx_kl are for metrics and need no gradient; an undefined
+// mask is a metric that this loss does not have and reports as 0.
 struct PolicyTerms {
   at::Tensor loss;          // [tokens]; with Aggregation::kSampleMean [num_rows]
   at::Tensor clipped;       // [tokens] 0 or 1: no gradient, or less of it, for the range of ratios
@@ -48,18 +49,18 @@ enum class Aggregation {
   kSampleMean,    // terms of sequences: their mean over the samples of the mini-batch
 };
 
-struct PolicyLossKind {
+struct PolicyLoss {
   Aggregation aggregation = Aggregation::kConfigured;
   Selection selection = Selection::kNone;
-  // The loss takes is_weights in by itself; otherwise its token losses are multiplied by them.
-  bool weighs_itself = false;
+  // The formula applies is_weights itself; otherwise its token losses are multiplied by them.
+  bool applies_is_weights = false;
   absl::Status (*check)(const PolicyLossOptions& options) = nullptr;  // null: any will do
   PolicyTerms (*terms)(const LossTensors& tensors, const PolicyLossOptions& options) = nullptr;
 };
 
-// InvalidArgument names those that there are.
-absl::StatusOr<const PolicyLossKind*> FindPolicyLoss(const std::string& name);
-// In order.
+// InvalidArgument lists the known names.
+absl::StatusOr<const PolicyLoss*> FindPolicyLoss(const std::string& name);
+// In alphabetical order of the sources.
 std::vector<std::string> PolicyLossNames();
 
 // Common parts of the formulas.

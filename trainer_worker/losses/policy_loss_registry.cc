@@ -1,33 +1,33 @@
-#include "trainer_worker/losses/policy_loss_kind.h"
+#include "trainer_worker/losses/policy_loss_registry.h"
 
 #include "common/base/status.h"
-#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/portable_math.h"
 
 namespace tandem {
 
-#define TANDEM_POLICY_LOSS(symbol, name) extern const PolicyLossKind symbol;
+#define TANDEM_REGISTERED(symbol, name) extern const PolicyLoss symbol;
 #include "policy_losses.inc"
-#undef TANDEM_POLICY_LOSS
+#undef TANDEM_REGISTERED
 
 namespace {
 
 struct NamedLoss {
-  const char* name;  // of its file
-  const PolicyLossKind* kind;
+  const char* name;
+  const PolicyLoss* loss;
 };
 
 constexpr NamedLoss kLosses[] = {
-#define TANDEM_POLICY_LOSS(symbol, name) {name, &symbol},
+#define TANDEM_REGISTERED(symbol, name) {name, &symbol},
 #include "policy_losses.inc"
-#undef TANDEM_POLICY_LOSS
+#undef TANDEM_REGISTERED
 };
 
 }  // namespace
 
-absl::StatusOr<const PolicyLossKind*> FindPolicyLoss(const std::string& name) {
+absl::StatusOr<const PolicyLoss*> FindPolicyLoss(const std::string& name) {
   std::string names;
   for (const NamedLoss& loss : kLosses) {
-    if (name == loss.name) return loss.kind;
+    if (name == loss.name) return loss.loss;
     names += names.empty() ? loss.name : std::string(", ") + loss.name;
   }
   return InvalidArgument("actor.policy_loss.loss_mode \"{}\" is unknown; use one of {}", name,

@@ -1,3 +1,5 @@
+#include "common/config/check.h"
+
 #include <fstream>
 
 #include <catch2/catch.hpp>
@@ -11,10 +13,10 @@ namespace {
 std::string Problem(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(),
                    {"model.path=/m", "data.train_files=[/t.jsonl]", "cluster.run_dir=/r"});
-  const auto loaded = LoadConfig("", overrides);
+  auto loaded = LoadConfig("", overrides);
   INFO(loaded.status().ToString());
   REQUIRE(loaded.ok());
-  return std::string(ValidateValues(loaded->config, loaded->origins).message());
+  return std::string(CheckConfigValues(*loaded).message());
 }
 
 TEST_CASE("the defaults with a model and data are valid") { REQUIRE(Problem({}).empty()); }
@@ -60,7 +62,8 @@ TEST_CASE("a policy loss without what it needs is refused by key") {
 }
 
 TEST_CASE("required keys are asked for by name") {
-  const std::string problem(ValidateValues(DefaultConfig()).message());
+  LoadedConfig defaults{.config = DefaultConfig()};
+  const std::string problem(CheckConfigValues(defaults).message());
   REQUIRE(problem.find("model.path is required") != std::string::npos);
   REQUIRE(problem.find("data.train_files is required") != std::string::npos);
 }
@@ -115,7 +118,6 @@ TEST_CASE("keys that contradict each other are refused") {
   REQUIRE(Problem({"actor.calculate_sum_pi_squared=true"}).find("recompute: set it") !=
           std::string::npos);
   REQUIRE(Problem({"actor.calculate_sum_pi_squared=true", "actor.old_log_prob=recompute"}).empty());
-  REQUIRE(Problem({"reward.function=remote"}).find("service_address") != std::string::npos);
   REQUIRE(Problem({"trainer.resume_mode=resume_path"}).find("resume_from_path") !=
           std::string::npos);
   REQUIRE(Problem({"trainer.test_freq=5"}).find("data.val_files") != std::string::npos);
@@ -124,84 +126,6 @@ TEST_CASE("keys that contradict each other are refused") {
   REQUIRE(Problem({"trainer.device=cuda", "model.compute_dtype=float32"}).find("bfloat16 alone") !=
           std::string::npos);
   REQUIRE(Problem({"cluster.heartbeat_seconds=9"}).find("at least twice") != std::string::npos);
-}
-
-TEST_CASE("an advantage estimator refuses what it would ignore") {
-  const auto with = [](const std::string& name, std::vector<std::string> more) {
-    more.push_back("algorithm.adv_estimator=" + name);
-    return Problem(more);
-  };
-  REQUIRE(with("grpo", {"algorithm.gamma=0.9"}).find("grpo does not discount: set it to 1") !=
-          std::string::npos);
-  REQUIRE(with("rloo", {"algorithm.lam=0.9"}).find("rloo does not bootstrap") != std::string::npos);
-  REQUIRE(with("reinforce_plus_plus", {"algorithm.gamma=0.9"}).empty());
-  REQUIRE(with("reinforce_plus_plus", {"algorithm.lam=0.9"}).find("does not bootstrap") !=
-          std::string::npos);
-  REQUIRE(with("reinforce_plus_plus", {"rollout.n=1"}).empty());
-}
-
-TEST_CASE("one sample a prompt is refused where its advantage teaches nothing, else noted") {
-  const auto alone = [](const std::string& name) {
-    return std::vector<std::string>{"rollout.n=1", "algorithm.adv_estimator=" + name,
-                                    "actor.old_log_prob=recompute"};
-  };
-  for (const std::string name : {"grpo_passk", "rloo_vectorized"}) {
-    const std::string problem = Problem(alone(name));
-    INFO(problem);
-    REQUIRE(problem.find("rollout.n is 1: " + name + " compares the samples of a prompt, and ") ==
-            0);
-    REQUIRE(problem.find("nothing could be learned") != std::string::npos);
-    REQUIRE(problem.find("(rollout.n at --set") != std::string::npos);
-    REQUIRE(LoadConfig("", alone(name))->notices.empty());
-  }
-  for (const std::string name :
-       {"grpo", "grpo_vectorized", "rloo", "reinforce_plus_plus_baseline", "opo", "gpg",
-        "optimal_token_baseline", "tir_optimal_token_baseline"}) {
-    INFO(name);
-    REQUIRE(Problem(alone(name)) == "");
-    const auto notices = LoadConfig("", alone(name))->notices;
-    REQUIRE(notices.size() == 1);
-    REQUIRE(notices[0].find("--set: rollout.n is 1: " + name + " has no other samples") == 0);
-  }
-  for (const std::string name : {"reinforce_plus_plus", "remax"}) {
-    INFO(name);
-    REQUIRE(Problem(alone(name)) == "");
-    REQUIRE(LoadConfig("", alone(name))->notices.empty());
-  }
-  REQUIRE(LoadConfig("", {"rollout.n=2"})->notices.empty());
-}
-
-TEST_CASE("advantage estimators that lack an input are refused with the names that work") {
-  const std::string problem = Problem({"algorithm.adv_estimator=gae"});
-  REQUIRE(problem.find("algorithm.adv_estimator=gae needs") == 0);
-  REQUIRE(problem.find("there is no critic yet") != std::string::npos);
-  REQUIRE(problem.find("runs can use grpo, grpo_vectorized") != std::string::npos);
-  REQUIRE(Problem({"algorithm.adv_estimator=remax", "rollout.n=1"}).empty());
-  for (const std::string name : {"optimal_token_baseline", "tir_optimal_token_baseline"}) {
-    const std::string estimator = "algorithm.adv_estimator=" + name;
-    REQUIRE(Problem({estimator}).find("recompute: set it") != std::string::npos);
-    REQUIRE(Problem({estimator, "actor.old_log_prob=recompute"}).empty());
-  }
-}
-
-TEST_CASE("gdpo needs its reward keys, each once and with as many weights") {
-  const auto gdpo = [](std::vector<std::string> more) {
-    more.push_back("algorithm.adv_estimator=gdpo");
-    return Problem(more);
-  };
-  REQUIRE(gdpo({}).find("gdpo needs algorithm.gdpo_reward_keys") != std::string::npos);
-  const std::string keys = "algorithm.gdpo_reward_keys=[score, format]";
-  REQUIRE(gdpo({keys}).empty());
-  REQUIRE(gdpo({keys, "algorithm.gdpo_reward_weights=[1, 0.5]"}).empty());
-  REQUIRE(gdpo({keys, "algorithm.gdpo_reward_weights=[1]"}).find("has 1 numbers for 2") !=
-          std::string::npos);
-  REQUIRE(gdpo({"algorithm.gdpo_reward_keys=[score, score]"}).find("names a key twice") !=
-          std::string::npos);
-  REQUIRE(gdpo({keys, "algorithm.use_kl_in_reward=true"}).find("use_kl_loss") != std::string::npos);
-  REQUIRE(Problem({keys}).find("are for gdpo, and algorithm.adv_estimator is grpo") !=
-          std::string::npos);
-  REQUIRE(Problem({"algorithm.gdpo_reward_weights=[1]"}).find("leave them out") !=
-          std::string::npos);
 }
 
 TEST_CASE("what a weight sync cannot do is refused with the way on") {
@@ -245,15 +169,15 @@ TEST_CASE("files that do not exist are named before anything starts") {
   auto loaded = LoadConfig("", {"model.path=" + file.dir(), "cluster.run_dir=/r",
                                 "data.train_files=[" + file.dir() + "/t.jsonl]"});
   REQUIRE(loaded.ok());
-  REQUIRE(absl::IsNotFound(Validate(loaded->config, loaded->origins)));
-  REQUIRE(std::string(Validate(loaded->config, loaded->origins).message()) ==
+  REQUIRE(absl::IsNotFound(CheckConfig(*loaded)));
+  REQUIRE(std::string(CheckConfig(*loaded).message()) ==
           "model.path " + file.dir() +
               " is no model directory: it has no config.json "
               "(model.path at --set)\ndata.train_files: " +
               file.dir() + "/t.jsonl does not exist (data.train_files at --set)");
   std::ofstream(file.dir() + "/config.json") << "{}";
   std::ofstream(file.dir() + "/t.jsonl") << "{}";
-  REQUIRE(Validate(loaded->config).ok());
+  REQUIRE(CheckConfig(*loaded).ok());
 }
 
 }  // namespace

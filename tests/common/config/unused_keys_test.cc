@@ -1,8 +1,9 @@
+#include "common/config/unused_keys.h"
+
 #include <catch2/catch.hpp>
 #include <fmt/ranges.h>
 
 #include "common/config/loaded_config.h"
-#include "common/config/unused_keys.h"
 #include "tests/common/config/config_file.h"
 
 namespace tandem {
@@ -128,9 +129,9 @@ TEST_CASE("of a loss that was added no key is said to have no effect") {
   }
   v1::Config config = DefaultConfig();
   config.mutable_actor()->mutable_policy_loss()->set_loss_mode("added_by_a_user");
-  REQUIRE(IdleKeyNotices(config, origins) == std::vector<std::string>());
+  REQUIRE(UnusedKeyNotices(config, origins) == std::vector<std::string>());
   config.mutable_actor()->mutable_policy_loss()->set_loss_mode("gpg");
-  REQUIRE(IdleKeyNotices(config, origins).size() == 12);  // all but loss_agg_mode
+  REQUIRE(UnusedKeyNotices(config, origins).size() == 12);  // all but loss_agg_mode
 }
 
 TEST_CASE("keys of a KL term that is off have no effect, and a notice says so") {

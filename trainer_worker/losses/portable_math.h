@@ -10,13 +10,13 @@
 namespace tandem {
 
 // exp(x), computed in double and rounded once to the dtype of x, float or double. Differentiable.
-at::Tensor FixedExp(const at::Tensor& x);
+at::Tensor PortableExp(const at::Tensor& x);
 
 // 1 / (1 + exp(-x)), in the same way.
-at::Tensor FixedSigmoid(const at::Tensor& x);
+at::Tensor PortableSigmoid(const at::Tensor& x);
 
 // log(x), in the same way.
-at::Tensor FixedLog(const at::Tensor& x);
+at::Tensor PortableLog(const at::Tensor& x);
 
 // Sum of all elements, one after the other in double, rounded once to the dtype of x, float or
 // double. A scalar tensor, differentiable.

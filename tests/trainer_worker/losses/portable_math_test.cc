@@ -1,4 +1,4 @@
-#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/portable_math.h"
 
 #include <cmath>
 #include <vector>
@@ -14,12 +14,12 @@ at::Tensor Leaf(const std::vector<float>& values) {
 
 }  // namespace
 
-TEST_CASE("FixedExp is exp in double, rounded once, and its own derivative", "[losses]") {
+TEST_CASE("PortableExp is exp in double, rounded once, and its own derivative", "[losses]") {
   // More than a vector, so that none of the values is in a tail of its own.
   std::vector<float> values;
   for (int i = 0; i < 39; ++i) values.push_back(0.37f * static_cast<float>(i - 20));
   const at::Tensor x = Leaf(values);
-  const at::Tensor y = FixedExp(x);
+  const at::Tensor y = PortableExp(x);
   y.sum().backward();
   for (int64_t i = 0; i < x.numel(); ++i) {
     const auto expected =
@@ -43,10 +43,11 @@ TEST_CASE("FixedSum adds in order, in double, and spreads its gradient", "[losse
   REQUIRE(FixedSum(at::zeros({0})).item<float>() == 0.0f);
 }
 
-TEST_CASE("FixedSigmoid and FixedLog are rounded once and have their own derivatives", "[losses]") {
+TEST_CASE("PortableSigmoid and PortableLog are rounded once and have their own derivatives",
+          "[losses]") {
   const std::vector<float> values = {0.125f, 0.7f, 1.0f, 3.5f, 60.0f};
   const at::Tensor x = Leaf(values), z = Leaf(values);
-  const at::Tensor sigmoid = FixedSigmoid(x), log = FixedLog(z);
+  const at::Tensor sigmoid = PortableSigmoid(x), log = PortableLog(z);
   sigmoid.sum().backward();
   log.sum().backward();
   for (int64_t i = 0; i < x.numel(); ++i) {

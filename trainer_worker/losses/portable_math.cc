@@ -1,4 +1,4 @@
-#include "trainer_worker/losses/fixed_math.h"
+#include "trainer_worker/losses/portable_math.h"
 
 #include <cmath>
 
@@ -18,16 +18,16 @@ at::Tensor InDouble(const at::Tensor& x, Function function) {
 
 }  // namespace
 
-at::Tensor FixedExp(const at::Tensor& x) {
+at::Tensor PortableExp(const at::Tensor& x) {
   return InDouble(x, [](double value) { return std::exp(value); }) * (1 + GradientOf(x));
 }
 
-at::Tensor FixedSigmoid(const at::Tensor& x) {
+at::Tensor PortableSigmoid(const at::Tensor& x) {
   const at::Tensor y = InDouble(x, [](double value) { return 1 / (1 + std::exp(-value)); });
   return y + y * (1 - y) * GradientOf(x);
 }
 
-at::Tensor FixedLog(const at::Tensor& x) {
+at::Tensor PortableLog(const at::Tensor& x) {
   return InDouble(x, [](double value) { return std::log(value); }) + GradientOf(x) / x.detach();
 }
 
