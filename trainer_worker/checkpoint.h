@@ -53,7 +53,7 @@ struct SaveOptions {
 absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
                                   const ModelSpec& spec,
                                   ParameterShard& shard,
-                                  PolicyRows& policy,
+                                  WeightRows& policy,
                                   const Optimizer& optimizer,
                                   Communicator& communicator,
                                   Ledger* ledger);

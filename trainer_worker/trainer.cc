@@ -160,8 +160,8 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   request.global_tokens = command.global_tokens;
   request.global_samples = static_cast<double>(command.global_samples);
   request.compare_log_probs = command.compare_log_probs;
-  request.fresh = command.fresh;
-  request.differences_allowed = options_.differences_allowed;
+  request.first_update = command.first_update;
+  request.tolerate_mismatch = options_.tolerate_mismatch;
   request.step = command.step;
   request.version = command.version;
   request.step_version = step_version_;
@@ -173,7 +173,7 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   return request;
 }
 
-void Trainer::SendDiffering(int64_t step, const LogProbsBySample& log_probs) {
+void Trainer::SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs) {
   if (log_probs.empty()) return;
   const absl::Status sent = samples_->PutLogProbs(step, "training", log_probs);
   // What differs ends the run, with or without them.
@@ -187,14 +187,14 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
   Phase phase(
       this, "train",
       fmt::format("ForwardBackward of step {}, mini-batch {}", command.step, command.mini_batch));
-  if (command.fresh || trained_step_ != command.step) step_version_ = command.version;
+  if (command.first_update || trained_step_ != command.step) step_version_ = command.version;
   auto samples = samples_->Pull(command.step, command.mini_batch);
   TANDEM_RETURN_IF_ERROR(
       Agree(session->communicator(), samples.status(), "pulling samples").status());
   ForwardBackwardResult result;
   LogProbsBySample differing;
   auto report = session->Train(RequestOf(command), *samples, &differing);
-  SendDiffering(command.step, differing);
+  SendMismatchedLogProbs(command.step, differing);
   TANDEM_ASSIGN_OR_RETURN(result.batch, std::move(report));
   trained_ = trained_step_ == command.step ? trained_ + 1 : 1;
   trained_step_ = command.step;
@@ -222,7 +222,7 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
   changed_.AfterStep(result.step.changed);
   SetVersion(version);
   // Before the rollout takes its memory back for the sync that follows.
-  if (step_complete_) TANDEM_RETURN_IF_ERROR(session->ReleaseIfTight());
+  if (step_complete_) TANDEM_RETURN_IF_ERROR(session->ReleaseForRollout());
   result.report = phase.Report();
   last_step_ = result;
   return result;
@@ -256,7 +256,7 @@ absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, Log
 absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
   Phase phase(this, "sync", fmt::format("SyncWeights of version {}", command.version));
-  TANDEM_RETURN_IF_ERROR(session->ReleaseIfTight());
+  TANDEM_RETURN_IF_ERROR(session->ReleaseForRollout());
   const bool target =
       std::count(command.target_ranks.begin(), command.target_ranks.end(), options_.rank) > 0;
   RolloutLink link;
@@ -270,7 +270,7 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   SyncResult result;
   absl::StatusOr<PublishReport> report;
   {
-    const std::unique_ptr<PublishSource> source = session->MakeSource();
+    const std::unique_ptr<WeightSource> source = session->MakeSource();
     const absl::StatusOr<UpdateScope> scope = ScopeOf(*session, link.updates.get());
     report = scope.ok() ? session->publisher().Publish(command.version, *source, link.updates.get(),
                                                        *scope)
@@ -296,8 +296,8 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<WeightOracle>> Trainer::OracleOf(TrainingSession& session,
-                                                                const CheckCommand& command) {
+absl::StatusOr<std::unique_ptr<ReferenceWeights>> Trainer::OracleOf(TrainingSession& session,
+                                                                    const CheckCommand& command) {
   std::string model = command.hf_checkpoint;
   if (session.lora() != nullptr) {
     const bool merged = !session.adapters_beside();
@@ -306,16 +306,17 @@ absl::StatusOr<std::unique_ptr<WeightOracle>> Trainer::OracleOf(TrainingSession&
       TANDEM_ASSIGN_OR_RETURN(files, FindLoraCheckFiles(command.hf_checkpoint, merged));
     }
     if (files.model.empty()) {
-      return LoraOracle::Open(options_.session.model_dir, session.spec(), session.lora(), merged,
-                              &ledger_, files.adapter);
+      return LoraReferenceWeights::Open(options_.session.model_dir, session.spec(), session.lora(),
+                                        merged, &ledger_, files.adapter);
     }
     model = files.model;
   }
   if (!model.empty()) {
-    return HfRows::Open(model, session.spec(), options_.dtype, backend_->device(), &ledger_);
+    return CheckpointWeights::Open(model, session.spec(), options_.dtype, backend_->device(),
+                                   &ledger_);
   }
   const auto element = static_cast<int64_t>(DTypeBytes(options_.dtype));
-  return MasterRows::Create(
+  return MasterWeights::Create(
       &session.shard(), &session.communicator(), &ledger_,
       {.dtype = options_.dtype, .scratch_bytes = RowScratchBytes(session.spec(), element)});
 }
@@ -332,7 +333,8 @@ absl::StatusOr<CheckResult> Trainer::CheckWeights(const CheckCommand& command) {
     connected = made.status();
     if (made.ok()) link = *std::move(made);
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<WeightOracle> oracle, OracleOf(*session, command));
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<ReferenceWeights> oracle,
+                          OracleOf(*session, command));
   auto report = tandem::CheckWeights(session->decoder().layout(), *oracle, link.reader);
   TANDEM_RETURN_IF_ERROR(connected);
   TANDEM_RETURN_IF_ERROR(report.status());

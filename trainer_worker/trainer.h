@@ -50,7 +50,7 @@ struct ForwardBackwardCommand {
   double global_tokens = 0;
   int64_t global_samples = 0;
   bool compare_log_probs = false;
-  bool fresh = false;  // see MiniBatchRequest
+  bool first_update = false;  // see MiniBatchRequest
 };
 struct ForwardBackwardResult {
   MiniBatchReport batch;
@@ -127,8 +127,8 @@ struct TrainerOptions {
   double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
   uint64_t seed = 1;             // trainer.seed
   bool recompute_old_log_probs = false;
-  bool differences_allowed = false;  // see MiniBatchRequest
-  bool sum_pi_squared = false;       // goes to the controller with the current policy's log-probs
+  bool tolerate_mismatch = false;  // see MiniBatchRequest
+  bool sum_pi_squared = false;     // goes to the controller with the current policy's log-probs
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
@@ -208,11 +208,11 @@ class Trainer {
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   // For the batch that the controller saves when it ends the run.
-  void SendDiffering(int64_t step, const LogProbsBySample& log_probs);
+  void SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs);
   MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
   // What the rollout should hold: an HF checkpoint or the masters. Collective with the latter.
-  absl::StatusOr<std::unique_ptr<WeightOracle>> OracleOf(TrainingSession& session,
-                                                         const CheckCommand& command);
+  absl::StatusOr<std::unique_ptr<ReferenceWeights>> OracleOf(TrainingSession& session,
+                                                             const CheckCommand& command);
   void SetVersion(int64_t version);
   void UpdateWorkspace();
 
@@ -225,11 +225,11 @@ class Trainer {
   std::unique_ptr<BackwardOps> backward_;
   std::unique_ptr<ShardOps> shard_ops_;
   WeightTransport* transport_ = nullptr;  // the backend's
-  GroupHandle group_;
+  RankGroup group_;
   std::unique_ptr<TrainingSession> session_;  // null: Reset has not succeeded
   ResetResult reset_result_;
   OptimizerStepResult last_step_;
-  ChangedShare changed_;
+  ChangedWeightFraction changed_;
   int64_t trained_step_ = -1, trained_ = 0;  // mini-batches of that step, since Reset
   int64_t step_version_ = 0;                 // weight version at its first mini-batch
   bool step_complete_ = false;               // the last mini-batch of its step has been trained on

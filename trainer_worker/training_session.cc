@@ -85,7 +85,7 @@ absl::Status TrainingSession::TakeShard(const ShardCompute& compute) {
                                                   .direct = obstacle.empty()},
                                                  compute, ledger_));
   TANDEM_ASSIGN_OR_RETURN(gradients_,
-                          GradientScatter::Create(shard_.get(), communicator_.get(), ledger_));
+                          ShardedGradients::Create(shard_.get(), communicator_.get(), ledger_));
   return absl::OkStatus();
 }
 
@@ -127,17 +127,17 @@ absl::Status TrainingSession::TakeAdapters(const ShardCompute& compute) {
   }
   TANDEM_ASSIGN_OR_RETURN(beside_,
                           UnmergedPolicy::Create(plan_.get(), lora_.get(), compute, ledger_));
-  TANDEM_ASSIGN_OR_RETURN(gradients_, UnmergedGradients::Create(decoder_.spec(), lora_.get(),
-                                                                communicator_.get(), ledger_));
+  TANDEM_ASSIGN_OR_RETURN(gradients_, AdapterLoraGradients::Create(decoder_.spec(), lora_.get(),
+                                                                   communicator_.get(), ledger_));
   return absl::OkStatus();
 }
 
-PolicyRows& TrainingSession::policy() {
+WeightRows& TrainingSession::policy() {
   if (beside_ != nullptr) return *beside_;
   return exported();
 }
 
-PolicyRows& TrainingSession::exported() {
+WeightRows& TrainingSession::exported() {
   if (lora_ != nullptr) return *lora_;
   return *shard_;
 }
@@ -154,7 +154,7 @@ absl::Status TrainingSession::WeightsChanged() {
   return beside_ == nullptr ? absl::OkStatus() : beside_->AdaptersChanged();
 }
 
-std::unique_ptr<PublishSource> TrainingSession::MakeSource() {
+std::unique_ptr<WeightSource> TrainingSession::MakeSource() {
   DigestedPolicy* policy = beside_.get();
   if (policy == nullptr) policy = lora_.get();
   if (policy != nullptr) return std::make_unique<LoraTensorSource>(policy, communicator_.get());
@@ -201,13 +201,13 @@ absl::Status TrainingSession::GatherFrom(const ShardSource& source) {
   return weights_->Map();
 }
 
-absl::Status TrainingSession::ReleaseIfTight() {
+absl::Status TrainingSession::ReleaseForRollout() {
   if (HeldBytes() <= options_.kept_bytes) return absl::OkStatus();
   loop_->Release();
   publisher_->ReleaseSlots();
   TANDEM_RETURN_IF_ERROR(weights_->Release());
   TANDEM_RETURN_IF_ERROR(gradients_->Release());
-  return has_gradients_ ? absl::OkStatus() : GivenBack(shard().ReleaseGradients());
+  return has_gradients_ ? absl::OkStatus() : LogReleaseFailure(shard().ReleaseGradients());
 }
 
 absl::Status TrainingSession::CheckReleased() const {
@@ -290,7 +290,7 @@ absl::Status TrainingSession::FreezeReference() {
 absl::StatusOr<LogProbsBySample> TrainingSession::ScoreReference(
     const std::vector<Sample>& samples) {
   if (lora_ != nullptr) {
-    PolicyRows* const base = beside_ != nullptr ? &beside_->reference() : &lora_->base();
+    WeightRows* const base = beside_ != nullptr ? &beside_->reference() : &lora_->base();
     return ScoreFrom({.rows = base}, options_.score_limits, samples);
   }
   if (reference_ == nullptr) {

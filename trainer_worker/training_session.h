@@ -77,9 +77,9 @@ class TrainingSession {
   // What is trained: the model's weights, or adapters.
   ParameterShard& shard() { return lora_ == nullptr ? *shard_ : lora_->adapters(); }
   // What the layers compute with, rounded.
-  PolicyRows& policy();
+  WeightRows& policy();
   // The model as it is exported: with adapters merged.
-  PolicyRows& exported();
+  WeightRows& exported();
   LoraWeights* lora() { return lora_.get(); }  // null: all weights are trained
   // Whether adapters are computed beside the base, and cross without it.
   bool adapters_beside() const { return beside_ != nullptr; }
@@ -90,7 +90,7 @@ class TrainingSession {
   // The shard got new values. Collective with LoRA, where the adapters are gathered.
   absl::Status WeightsChanged();
   // What a sync sends. The session outlives it.
-  std::unique_ptr<PublishSource> MakeSource();
+  std::unique_ptr<WeightSource> MakeSource();
 
   // Collective. Starts a new sum of gradients, runs the mini-batch; `differing` as TrainMiniBatch.
   absl::StatusOr<MiniBatchReport> Train(const MiniBatchRequest& request,
@@ -113,7 +113,7 @@ class TrainingSession {
   // Gives back what only training needs (gathered weights, gradients, activations) if the rollout
   // needs the memory, that is, if this worker holds more than `kept_bytes`. Otherwise it is kept:
   // the first touch of pages is too slow to do it again in every step.
-  absl::Status ReleaseIfTight();
+  absl::Status ReleaseForRollout();
   // Internal: this worker holds more than `kept_bytes`, and some of it is memory that only training
   // needs; the message names the tags. The rollout would run out of memory as it wakes.
   absl::Status CheckReleased() const;
@@ -159,7 +159,7 @@ class TrainingSession {
   std::unique_ptr<LoraWeights> lora_;       // null without
   std::unique_ptr<UnmergedPolicy> beside_;  // null where adapters are merged
   std::unique_ptr<WeightGather> weights_;
-  std::unique_ptr<GradientSink> gradients_;
+  std::unique_ptr<GradientAccumulator> gradients_;
   std::unique_ptr<LayerLoop> loop_;
   std::unique_ptr<WeightPublisher> publisher_;
   std::unique_ptr<ReferenceShard> reference_;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tests/common/weights/cuda/pair_rig.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem::testing {
 
@@ -34,7 +34,7 @@ class EmulatedRollout {
   absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version) {
     return Sync(rank, version, *rank.session->MakeSource());
   }
-  absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version, PublishSource& source) {
+  absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version, WeightSource& source) {
     PairClient client(receiver_.get());
     client.scramble = true;
     return rank.session->publisher().Publish(version, source, &client);

@@ -43,8 +43,8 @@ absl::Status WeightGather::Map() {
 
 absl::Status WeightGather::Release() {
   Refresh();
-  TANDEM_RETURN_IF_ERROR(GivenBack(storage_->Release()));
-  return staging_ == nullptr ? absl::OkStatus() : GivenBack(staging_->Release());
+  TANDEM_RETURN_IF_ERROR(LogReleaseFailure(storage_->Release()));
+  return staging_ == nullptr ? absl::OkStatus() : LogReleaseFailure(staging_->Release());
 }
 
 void WeightGather::Refresh() {

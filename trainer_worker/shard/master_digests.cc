@@ -17,7 +17,7 @@ int64_t PieceDigestScratchBytes(const ShardPlan& plan, const Device& device) {
   return bytes;
 }
 
-absl::Status DigestPiece(PolicyRows& policy,
+absl::Status DigestPiece(WeightRows& policy,
                          size_t tensor,
                          ShardOps& ops,
                          const MemoryRegion& scratch,

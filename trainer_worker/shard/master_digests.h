@@ -47,7 +47,7 @@ int64_t PieceDigestScratchBytes(const ShardPlan& plan, const Device& device);
 
 // Takes this rank's rows of one tensor, made in `scratch` by as many as fit. Errors as CopyRows and
 // MasterDigests::Take.
-absl::Status DigestPiece(PolicyRows& policy,
+absl::Status DigestPiece(WeightRows& policy,
                          size_t tensor,
                          ShardOps& ops,
                          const MemoryRegion& scratch,

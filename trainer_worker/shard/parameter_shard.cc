@@ -139,7 +139,7 @@ absl::Status ParameterShard::MapMoments() {
 
 absl::StatusOr<std::unique_ptr<OffloadStream>> ParameterShard::StreamOffloaded(
     const std::vector<ShardWindow>& windows) {
-  std::vector<WindowStream::Array> files;
+  std::vector<OffloadWindows::Array> files;
   std::vector<OffloadStream::Array> pinned;
   for (ShardArray* array : Arrays()) {
     const char* tag = array == master_.get() ? "master" : "optimizer";
@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<OffloadStream>> ParameterShard::StreamOffloaded(
     files.push_back({tag, array->file()});
     pinned.push_back({tag, array->data()});
   }
-  if (device_->is_host()) return WindowStream::Create(std::move(files), windows, ledger_);
+  if (device_->is_host()) return OffloadWindows::Create(std::move(files), windows, ledger_);
   std::vector<OffloadStream::Window> bytes;
   for (const ShardWindow& window : windows) {
     bytes.push_back({window.first * kFloat32Bytes, window.count * kFloat32Bytes});
@@ -163,7 +163,8 @@ absl::StatusOr<std::unique_ptr<ParameterShard::Pass>> ParameterShard::BeginUpdat
   return pass;
 }
 
-absl::Status ParameterShard::Pass::Run(const std::function<absl::Status(const Stretch&)>& update) {
+absl::Status ParameterShard::Pass::Run(
+    const std::function<absl::Status(const OptimizerChunk&)>& update) {
   const std::vector<ShardArray*> arrays = shard_->Arrays();
   for (size_t w = 0; w < windows_.size(); ++w) {
     const auto [first, count] = windows_[w];

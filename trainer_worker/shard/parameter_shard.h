@@ -38,7 +38,7 @@ struct ShardCompute {
 
 // Lifecycle: Create (all masters 0) → WriteMasters, range by range → train. Addresses are the
 // device's; HostValues makes them the host's. Not thread-safe.
-class ParameterShard : public PolicyRows {
+class ParameterShard : public WeightRows {
  public:
   // Writes elements to the address that it gets.
   using Fill = std::function<absl::Status(float*)>;
@@ -94,7 +94,7 @@ class ParameterShard : public PolicyRows {
   void Evict();
 
   // One stretch of an optimizer's pass; everything is on the device.
-  struct Stretch {
+  struct OptimizerChunk {
     int64_t count = 0;
     float* master = nullptr;
     const float* gradient = nullptr;
@@ -158,7 +158,7 @@ class ParameterShard::Pass {
  public:
   // Passes over the shard once, in ascending order; each stretch is digested after `update`. To be
   // called once. Errors: the device's, after which the shard is neither old nor new.
-  absl::Status Run(const std::function<absl::Status(const Stretch&)>& update);
+  absl::Status Run(const std::function<absl::Status(const OptimizerChunk&)>& update);
 
  private:
   friend class ParameterShard;

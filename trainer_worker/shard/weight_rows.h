@@ -14,9 +14,9 @@
 
 namespace tandem {
 
-class PolicyRows {
+class WeightRows {
  public:
-  virtual ~PolicyRows() = default;
+  virtual ~WeightRows() = default;
 
   virtual const ShardPlan& plan() const = 0;
   virtual Device* device() const = 0;
@@ -31,7 +31,7 @@ class PolicyRows {
 // This rank's shard of a policy, in the plan's order and its layout's dtype.
 struct ShardSource {
   const std::byte* data = nullptr;
-  PolicyRows* rows = nullptr;  // instead of `data`: they are made anew for each gather
+  WeightRows* rows = nullptr;  // instead of `data`: they are made anew for each gather
   FileRegion* file = nullptr;  // that `data` lies in: a group's pages are held while it is gathered
   bool offloaded = false;      // in a file, or in host memory of a GPU
 };

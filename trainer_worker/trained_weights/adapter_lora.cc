@@ -13,20 +13,21 @@
 
 namespace tandem {
 
-UnmergedGradients::UnmergedGradients(const ModelSpec& spec, LoraWeights* weights)
+AdapterLoraGradients::AdapterLoraGradients(const ModelSpec& spec, LoraWeights* weights)
     : products_(AdaptedProducts(spec)), weights_(weights) {}
 
-absl::StatusOr<std::unique_ptr<UnmergedGradients>> UnmergedGradients::Create(
+absl::StatusOr<std::unique_ptr<AdapterLoraGradients>> AdapterLoraGradients::Create(
     const ModelSpec& spec,
     LoraWeights* weights,
     OrderedCommunicator* communicator,
     Ledger* ledger) {
-  std::unique_ptr<UnmergedGradients> gradients(new UnmergedGradients(spec, weights));
-  TANDEM_ASSIGN_OR_RETURN(gradients->sums_, RankSums::Create(weights, communicator, ledger));
+  std::unique_ptr<AdapterLoraGradients> gradients(new AdapterLoraGradients(spec, weights));
+  TANDEM_ASSIGN_OR_RETURN(gradients->sums_,
+                          AdapterGradientSums::Create(weights, communicator, ledger));
   return gradients;
 }
 
-void UnmergedGradients::Choose(int layer, LayerGradients* view) const {
+void AdapterLoraGradients::SelectTargets(int layer, LayerGradients* view) const {
   *view = {};
   LinearAdapterGradients* const products[] = {&view->qkv_adapter, &view->o_adapter,
                                               &view->gate_up_adapter, &view->down_adapter};

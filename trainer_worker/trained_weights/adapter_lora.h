@@ -18,11 +18,11 @@ namespace tandem {
 
 // On each rank a matrix's gradient is one chain over the rows of all micro-batches, in their order,
 // summed over ranks once, at the end. Not thread-safe.
-class UnmergedGradients : public GradientSink {
+class AdapterLoraGradients : public GradientAccumulator {
  public:
   // `spec` is the model with its adapters. All pointers outlive the object, only `communicator` may
   // end before it.
-  static absl::StatusOr<std::unique_ptr<UnmergedGradients>> Create(
+  static absl::StatusOr<std::unique_ptr<AdapterLoraGradients>> Create(
       const ModelSpec& spec,
       LoraWeights* weights,
       OrderedCommunicator* communicator,
@@ -30,17 +30,17 @@ class UnmergedGradients : public GradientSink {
 
   absl::Status Begin() override { return sums_->Begin(); }
   absl::StatusOr<float*> Group(int /*layer*/) override { return nullptr; }
-  void Choose(int layer, LayerGradients* view) const override;
+  void SelectTargets(int layer, LayerGradients* view) const override;
   absl::Status Reduce(int /*layer*/) override { return absl::OkStatus(); }
   absl::Status Finish() override { return sums_->Finish(); }
   absl::Status Release() override { return sums_->Release(); }
 
  private:
-  UnmergedGradients(const ModelSpec& spec, LoraWeights* weights);
+  AdapterLoraGradients(const ModelSpec& spec, LoraWeights* weights);
 
   const std::vector<AdaptedProduct> products_;
   LoraWeights* const weights_;
-  std::unique_ptr<RankSums> sums_;
+  std::unique_ptr<AdapterGradientSums> sums_;
 };
 
 // A policy under LoRA whose adapters are not merged: the base as it is, and A and B rounded to the
@@ -59,7 +59,7 @@ class UnmergedPolicy : public DigestedPolicy {
   // Digests what this rank has of the adapters, and of the base at the first call.
   absl::Status AdaptersChanged();
   // The reference policy: the same memory, and adapters that are zero.
-  PolicyRows& reference() { return reference_; }
+  WeightRows& reference() { return reference_; }
 
   const ShardPlan& plan() const override { return *plan_; }
   Device* device() const override { return weights_->device(); }
@@ -69,7 +69,7 @@ class UnmergedPolicy : public DigestedPolicy {
  private:
   UnmergedPolicy(const ShardPlan* plan, LoraWeights* weights, ShardOps* ops);
 
-  class Reference : public PolicyRows {
+  class Reference : public WeightRows {
    public:
     explicit Reference(UnmergedPolicy* policy) : policy_(policy) {}
     const ShardPlan& plan() const override { return policy_->plan(); }

@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<LoraWeights>> LoraWeights::Create(const ShardPlan
                                                                  Ledger* ledger,
                                                                  LoraUse use) {
   std::unique_ptr<LoraWeights> weights(new LoraWeights(plan, std::move(spec), compute, use));
-  TANDEM_ASSIGN_OR_RETURN(weights->base_, BaseRows::Create(plan, base_dtype, compute, ledger));
+  TANDEM_ASSIGN_OR_RETURN(weights->base_, FrozenBase::Create(plan, base_dtype, compute, ledger));
   TANDEM_ASSIGN_OR_RETURN(weights->adapters_, ParameterShard::Create(&weights->adapter_plan_,
                                                                      options, compute, ledger));
   TANDEM_ASSIGN_OR_RETURN(

@@ -44,7 +44,7 @@ class LoraWeights : public DigestedPolicy {
   ParameterShard& adapters() { return *adapters_; }
   const ParameterShard& adapters() const { return *adapters_; }
   // The reference policy: the same memory without the adapters.
-  BaseRows& base() { return *base_; }
+  FrozenBase& base() { return *base_; }
 
   // Collective, once the base is loaded: what tells it from every other (base_digest).
   absl::Status DigestBase(Communicator& communicator);
@@ -89,7 +89,7 @@ class LoraWeights : public DigestedPolicy {
   const WeightLayout adapter_layout_;  // A and B of each target in turn
   const ShardPlan adapter_plan_;
   std::unique_ptr<ParameterShard> adapters_;
-  std::unique_ptr<BaseRows> base_;
+  std::unique_ptr<FrozenBase> base_;
   std::unique_ptr<MemoryRegion> gathered_;  // all adapters, tag weights; null with a single rank
   std::unique_ptr<MemoryRegion> scratch_;   // fp32 rows of a range, while they are digested
   MasterDigests digests_;

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-absl::StatusOr<PlacedRows> PlaceMyRows(PolicyRows& policy,
+absl::StatusOr<PlacedRows> PlaceMyRows(WeightRows& policy,
                                        const TensorRows& rows,
                                        DType dtype,
                                        std::byte* dest) {

@@ -21,8 +21,8 @@ struct PlacedRows {
 };
 
 // Makes this rank's part of `rows`, rounded to `dtype`, at its place in `dest`, which has room for
-// all of them. Errors as PolicyRows.
-absl::StatusOr<PlacedRows> PlaceMyRows(PolicyRows& policy,
+// all of them. Errors as WeightRows.
+absl::StatusOr<PlacedRows> PlaceMyRows(WeightRows& policy,
                                        const TensorRows& rows,
                                        DType dtype,
                                        std::byte* dest);
@@ -31,7 +31,7 @@ absl::StatusOr<PlacedRows> PlaceMyRows(PolicyRows& policy,
 
 // Collective: every rank calls for the same rows in the same order. Not thread-safe. A single rank
 // hands out its shard itself. Needs no memory.
-class ShardTensorSource : public PublishSource {
+class ShardTensorSource : public WeightSource {
  public:
   // Both outlive it.
   ShardTensorSource(const ParameterShard* shard, Communicator* communicator);
@@ -52,7 +52,7 @@ class ShardTensorSource : public PublishSource {
 
 // A policy that knows what its tensors must arrive as, from calculations that what is sent has no
 // part in: an update that carries something else, or older adapters, is refused by who compares.
-class DigestedPolicy : public PolicyRows {
+class DigestedPolicy : public WeightRows {
  public:
   // Collective: of all tensors in the layout's dtype and order. FailedPrecondition: adapters were
   // not gathered.
@@ -61,7 +61,7 @@ class DigestedPolicy : public PolicyRows {
 
 // Collective: every rank calls for the same rows in the same order. Not thread-safe. Each rank
 // makes its rows where they are sent from. Needs no memory.
-class LoraTensorSource : public PublishSource {
+class LoraTensorSource : public WeightSource {
  public:
   // Both outlive it.
   LoraTensorSource(DigestedPolicy* policy, Communicator* communicator)

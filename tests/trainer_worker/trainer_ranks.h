@@ -55,7 +55,7 @@ inline std::unique_ptr<Backend> MakeHostBackend() {
   return MakeCpuBackend(std::make_shared<ThreadPool>(1));
 }
 
-struct RankGroupOptions {
+struct TrainerRanksOptions {
   std::string model_dir;
   DType dtype = DType::kBFloat16;
   int64_t max_micro_batch_tokens = 256;
@@ -88,9 +88,9 @@ inline absl::Status StartSession(Rank& rank) {
 }
 
 // `body` runs on every rank at once; its failure is kept in the rank's status. All are joined.
-class RankGroup {
+class TrainerRanks {
  public:
-  RankGroup(int world_size, const RankGroupOptions& options) : ranks_(Size(world_size)) {
+  TrainerRanks(int world_size, const TrainerRanksOptions& options) : ranks_(Size(world_size)) {
     Run([&](Rank& rank, int index) { return Start(rank, index, options); });
     for (const Rank& rank : ranks_) {
       INFO(rank.status.ToString());
@@ -155,7 +155,7 @@ class RankGroup {
  private:
   static size_t Size(int64_t value) { return static_cast<size_t>(value); }
 
-  absl::Status Start(Rank& rank, int index, const RankGroupOptions& options) {
+  absl::Status Start(Rank& rank, int index, const TrainerRanksOptions& options) {
     SharedMemoryGroupOptions group;
     group.rank = index;
     group.world_size = size();
@@ -252,19 +252,19 @@ inline MiniBatchRequest RequestFor(const std::vector<Sample>& samples) {
 }
 
 // Trains the group on the samples, spread over its ranks.
-inline void TrainOn(RankGroup& group,
+inline void TrainOn(TrainerRanks& group,
                     const std::vector<Sample>& samples,
                     const MiniBatchRequest& request) {
   group.RunOk([&](Rank& rank, int index) {
     return rank.session->Train(request, Share(samples, index, group.size())).status();
   });
 }
-inline void TrainOn(RankGroup& group, const std::vector<Sample>& samples) {
+inline void TrainOn(TrainerRanks& group, const std::vector<Sample>& samples) {
   TrainOn(group, samples, RequestFor(samples));
 }
 
 // One optimizer step on every rank; the reports are equal but for counts.
-inline OptimizerReport StepOn(RankGroup& group) {
+inline OptimizerReport StepOn(TrainerRanks& group) {
   std::vector<OptimizerReport> reports(static_cast<size_t>(group.size()));
   group.RunOk([&](Rank& rank, int index) {
     const auto report = rank.session->Step();
@@ -278,7 +278,7 @@ inline OptimizerReport StepOn(RankGroup& group) {
   return reports[0];
 }
 
-inline void RequireSameGradients(RankGroup& a, RankGroup& b) {
+inline void RequireSameGradients(TrainerRanks& a, TrainerRanks& b) {
   for (const std::string& name : a.TensorNames()) {
     INFO(name);
     const bool same = a.Gradient(name) == b.Gradient(name);
