@@ -62,11 +62,6 @@ struct OptimizerStepResult {
   PhaseReport report;
 };
 
-enum class LogProbPolicy {
-  kCurrent,
-  kReference,
-  kProbe,  // the current one, on the probe samples of the paired rollout
-};
 struct ComputeLogProbsResult {
   int64_t tokens = 0;  // response tokens
   PhaseReport report;
@@ -201,18 +196,12 @@ class Trainer {
         group_(backend_.get()) {}
   static std::shared_ptr<Backend> OnTheHost(const TrainerOptions& options);
   absl::Status StartSession(const ResetCommand& command);
-  // The model's files: what is trained where nothing was before, the base, the reference.
-  absl::Status LoadModelFiles(const ResetCommand& command);
-  // What was trained, or adapters to begin with.
-  absl::Status LoadTrained(const ResetCommand& command);
+  absl::Status MakeSession();
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   // For the batch that the controller saves when it ends the run.
   void SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs);
   MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
-  // What the rollout should hold: an HF checkpoint or the masters. Collective with the latter.
-  absl::StatusOr<std::unique_ptr<ReferenceWeights>> OracleOf(TrainingSession& session,
-                                                             const CheckCommand& command);
   void SetVersion(int64_t version);
   void UpdateWorkspace();
 

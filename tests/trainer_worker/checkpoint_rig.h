@@ -14,8 +14,8 @@ namespace tandem::testing {
 
 inline absl::StatusOr<int64_t> SaveRank(Rank& rank, const SaveOptions& save) {
   TrainingSession& session = *rank.session;
-  return SaveState(save, session.spec(), session.shard(), session.exported(), session.optimizer(),
-                   session.communicator(), rank.ledger.get());
+  return SaveState(save, session.spec(), session.shard(), session.weights().exported(),
+                   session.optimizer(), session.communicator(), rank.ledger.get());
 }
 
 struct CheckpointFixture {

@@ -1,4 +1,4 @@
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 
 #include <filesystem>
 

@@ -42,9 +42,9 @@ std::vector<LogProbsBySample> ReferenceScores(TrainerRanks& group,
   TrainOn(group, samples);
   StepOn(group);
   std::vector<LogProbsBySample> scores;
-  scores.push_back(session.ScoreReference(samples).value());
+  scores.push_back(session.Score(samples, LogProbPolicy::kReference).value());
   scores.push_back(session.Score(samples).value());
-  scores.push_back(session.ScoreReference(samples).value());
+  scores.push_back(session.Score(samples, LogProbPolicy::kReference).value());
   return scores;
 }
 
@@ -85,8 +85,7 @@ TEST_CASE("A layer of an offloaded reference comes in beside the work and is wai
   StepOn(group);
   OrderedCommunicator communicator(rank.communicator.get());
   const auto weights =
-      WeightGather::Create(device, &shard.plan(), copy->source(), &communicator, nullptr, {})
-          .value();
+      WeightGather::Create(device, &shard.plan(), copy.get(), &communicator, nullptr, {}).value();
   REQUIRE(weights->Map().ok());
   const WeightLayout& layout = shard.plan().layout();
   const auto read = [&](const std::byte* from) {
@@ -110,12 +109,12 @@ TEST_CASE("A layer of an offloaded reference comes in beside the work and is wai
   weights->Refresh();
   REQUIRE(weights->Group(0).ok());
   weights->Prefetch(WeightGather::Next::kAfter);
-  weights->Use({.data = shard.compute()});
+  weights->Use(&rank.session->shard());
   const std::vector<std::byte> current = read(weights->Group(1).value());
   REQUIRE(weights->Release().ok());
   REQUIRE(weights->Map().ok());
   REQUIRE((read(weights->Group(1).value()) == current));
-  weights->Use(copy->source());
+  weights->Use(copy.get());
   REQUIRE_FALSE((read(weights->Group(1).value()) == current));
 }
 

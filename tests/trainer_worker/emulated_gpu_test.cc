@@ -133,7 +133,7 @@ TEST_CASE("A single rank on a GPU reads its shard where it lies, with the bits o
   REQUIRE(gathered(gpu) == 0);
   REQUIRE(gathered(copies) == 0);
   const auto reference = [&](TrainerRanks& group) {
-    return group[0].session->ScoreReference(f.samples).value();
+    return group[0].session->Score(f.samples, LogProbPolicy::kReference).value();
   };
   // An offloaded reference is copied into places; what it scores is what was frozen.
   const LogProbsBySample scores = GpuScores(gpu, f.samples);

@@ -32,7 +32,7 @@ class EmulatedRollout {
   emulator::EmulatedCuda& cuda() { return side_.cuda; }
   // Collective: what the rank's session sends, or `source`, over NaN.
   absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version) {
-    return Sync(rank, version, *rank.session->MakeSource());
+    return Sync(rank, version, *rank.session->weights().MakeWeightSource());
   }
   absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version, WeightSource& source) {
     PairClient client(receiver_.get());

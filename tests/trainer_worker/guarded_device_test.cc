@@ -34,9 +34,9 @@ LogProbsBySample ScoresOfAll(TrainerRanks& group,
   std::mutex mutex;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     const std::vector<Sample> share = Share(samples, index, group.size());
-    TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores, reference
-                                                               ? rank.session->ScoreReference(share)
-                                                               : rank.session->Score(share));
+    TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores,
+                            reference ? rank.session->Score(share, LogProbPolicy::kReference)
+                                      : rank.session->Score(share));
     std::lock_guard lock(mutex);
     all.insert(scores.begin(), scores.end());
     return absl::OkStatus();

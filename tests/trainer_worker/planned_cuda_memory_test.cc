@@ -107,7 +107,7 @@ void RequireGpuAsPlanned(const Run& run) {
   REQUIRE(session.FreezeReference().ok());
   // The optimizer makes its state in the first step.
   for (int step = 0; step < 2; ++step) {
-    REQUIRE(session.ScoreReference(samples).ok());
+    REQUIRE(session.Score(samples, LogProbPolicy::kReference).ok());
     REQUIRE(session.Train(RequestFor(samples), samples).ok());
     REQUIRE(session.Step().ok());
   }

@@ -77,10 +77,11 @@ void RequireHostAsPlanned(int world,
                             .gather = {.reshard = options.reshard,
                                        .prefetch = options.prefetch,
                                        .kept_bytes = options.kept_bytes}};
-  if (LoraWeights* const lora = group[0].session->lora(); lora != nullptr) {
-    plan.adapters = lora->spec().parameters();
-    plan.adapter_shard = lora->adapters().elements();
-    plan.base_element_bytes = static_cast<int64_t>(DTypeBytes(lora->base().dtype()));
+  if (options.lora.rank > 0) {
+    LoraWeights& lora = LoraOf(group[0]);
+    plan.adapters = lora.spec().parameters();
+    plan.adapter_shard = lora.adapters().elements();
+    plan.base_element_bytes = static_cast<int64_t>(DTypeBytes(lora.base().dtype()));
   }
   const TrainerMemory planned = TrainerBytes(spec, plan);
   const LedgerSnapshot& ledger = ledgers[0];
@@ -212,7 +213,7 @@ TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][mem
     return RegionBytes(PlaceMicroBatch(session.spec(), 2, shape, Keep::kNothing).end);
   };
   const std::vector<Sample> two(f.samples.begin(), f.samples.begin() + 2);
-  REQUIRE(session.ScoreProbe(two).ok());
+  REQUIRE(session.Score(two, LogProbPolicy::kProbe).ok());
   REQUIRE(arena() == planned(f.options.probe_limits));
   REQUIRE(session.Score(f.samples).ok());
   REQUIRE(arena() == planned(f.options.score_limits));

@@ -366,7 +366,7 @@ TEST_CASE("The reference policy keeps the weights it was frozen from", "[trainer
     TANDEM_ASSIGN_OR_RETURN(before[at], rank.session->Score(mine));
     TANDEM_RETURN_IF_ERROR(rank.session->Train(RequestFor(samples), mine).status());
     TANDEM_RETURN_IF_ERROR(rank.session->Step().status());
-    TANDEM_ASSIGN_OR_RETURN(after[at], rank.session->ScoreReference(mine));
+    TANDEM_ASSIGN_OR_RETURN(after[at], rank.session->Score(mine, LogProbPolicy::kReference));
     TANDEM_ASSIGN_OR_RETURN(current[at], rank.session->Score(mine));
     return absl::OkStatus();
   });

@@ -129,7 +129,7 @@ TEST_CASE("Adam's moments come with the first step that updates, and never where
       const std::vector<Sample> mine = Share(samples, index, world);
       TANDEM_RETURN_IF_ERROR(rank.session->FreezeReference());
       TANDEM_RETURN_IF_ERROR(rank.session->Score(mine).status());
-      return rank.session->ScoreReference(mine).status();
+      return rank.session->Score(mine, LogProbPolicy::kReference).status();
     });
     REQUIRE_FALSE(names_them());
     // A step that is skipped makes none either.

@@ -19,8 +19,8 @@
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
-#include "trainer_worker/checkpoint.h"
-#include "trainer_worker/trained_weights/adapter_files.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 #include "trainer_worker/training_session.h"
 
 namespace tandem::testing {
@@ -75,6 +75,11 @@ struct TrainerRanksOptions {
   LoraOptions lora;                // rank 0: all weights are trained
   std::unique_ptr<Backend> (*make_backend)() = MakeHostBackend;
 };
+
+// Of a session that trains adapters.
+inline LoraWeights& LoraOf(Rank& rank) {
+  return dynamic_cast<LoraTraining&>(rank.session->weights()).lora();
+}
 
 // Anew, on what the rank has; its masters are 0.
 inline absl::Status StartSession(Rank& rank) {
@@ -189,14 +194,8 @@ class TrainerRanks {
     session.offload_moments = options.offload_moments;
     session.lora = options.lora;
     TANDEM_RETURN_IF_ERROR(StartSession(rank));
-    if (LoraWeights* const lora = rank.session->lora(); lora != nullptr) {
-      TANDEM_ASSIGN_OR_RETURN(const auto model,
-                              HfCheckpoint::Open(options.model_dir, rank.session->spec()));
-      TANDEM_RETURN_IF_ERROR(lora->base().Load(*model));
-      TANDEM_RETURN_IF_ERROR(InitAdapters(1, *lora));
-      return rank.session->WeightsChanged();
-    }
-    return LoadModel(options.model_dir, rank.session->spec(), rank.session->shard());
+    TANDEM_RETURN_IF_ERROR(rank.session->weights().Load({}, rank.session->optimizer()));
+    return rank.session->WeightsChanged();
   }
 
   TempDir dir_, offload_dir_;

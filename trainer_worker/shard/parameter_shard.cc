@@ -192,7 +192,7 @@ absl::Status ParameterShard::Pass::Run(
 absl::StatusOr<std::unique_ptr<ReferenceShard>> ReferenceShard::Copy(const ParameterShard& shard,
                                                                      const std::string& offload_dir,
                                                                      Ledger* ledger) {
-  std::unique_ptr<ReferenceShard> copy(new ReferenceShard);
+  std::unique_ptr<ReferenceShard> copy(new ReferenceShard(shard));
   const ShardPlan& plan = shard.plan();
   const auto element = static_cast<int64_t>(DTypeBytes(plan.layout().dtype()));
   TANDEM_ASSIGN_OR_RETURN(copy->array_,
@@ -209,8 +209,14 @@ absl::StatusOr<std::unique_ptr<ReferenceShard>> ReferenceShard::Copy(const Param
   return copy;
 }
 
-ShardSource ReferenceShard::source() const {
-  return {.data = array_->data(), .file = array_->file(), .offloaded = array_->offloaded()};
+absl::Status ReferenceShard::CopyRows(
+    size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
+  const DType stored = plan_->layout().dtype();
+  const int64_t cols = plan_->tensors()[tensor]->cols();
+  const int64_t element = plan_->mine(tensor).offset + row * cols;
+  ops_->Convert(array_->data() + element * static_cast<int64_t>(DTypeBytes(stored)), stored, out,
+                dtype, rows * cols);
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

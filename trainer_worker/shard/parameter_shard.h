@@ -70,8 +70,9 @@ class ParameterShard : public WeightRows {
   // The rounded masters, in the compute dtype; what gathers and sync read. With fp32 compute it is
   // the master itself.
   const std::byte* compute() const;
-  // The memory of compute(), which a rollout may read itself; null unless `direct`.
-  const ShareableMemory* shared() const { return shared_.get(); }
+  StoredShard stored() const override { return {.data = compute()}; }
+  // Null unless `direct`.
+  const ShareableMemory* shared() const override { return shared_.get(); }
   // Of the masters as they are.
   const MasterDigests& digests() const { return digests_; }
 
@@ -171,7 +172,7 @@ class ParameterShard::Pass {
 // This rank's shard of the frozen reference policy, in memory or offloaded (shard_array.h).
 
 // Immutable once made; counted under the tag reference.
-class ReferenceShard {
+class ReferenceShard : public WeightRows {
  public:
   // A copy of the rounded weights as they are now. With a directory they are offloaded: to a file
   // there on a CPU, group by group, and the process holds pages of it only while a group is
@@ -180,12 +181,21 @@ class ReferenceShard {
   static absl::StatusOr<std::unique_ptr<ReferenceShard>> Copy(const ParameterShard& shard,
                                                               const std::string& offload_dir,
                                                               Ledger* ledger);
-  ShardSource source() const;
+  const ShardPlan& plan() const override { return *plan_; }
+  Device* device() const override { return device_; }
+  StoredShard stored() const override {
+    return {.data = array_->data(), .file = array_->file(), .offloaded = array_->offloaded()};
+  }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
   // Bytes of pages of the file that this process holds now; 0 without one.
   int64_t held_bytes() const { return array_->file() == nullptr ? 0 : array_->file()->HeldBytes(); }
 
  private:
-  ReferenceShard() = default;
+  explicit ReferenceShard(const ParameterShard& shard)
+      : plan_(&shard.plan()), device_(shard.device()), ops_(shard.ops()) {}
+  const ShardPlan* const plan_;
+  Device* const device_;
+  ShardOps* const ops_;
   std::unique_ptr<ShardArray> array_;
 };
 

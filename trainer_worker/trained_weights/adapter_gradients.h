@@ -9,7 +9,7 @@
 
 #include "common/comm/ordered_communicator.h"
 #include "trainer_worker/layers/gradient_accumulator.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 
 namespace tandem {
 

@@ -10,9 +10,9 @@
 
 #include "common/model_spec/model_spec.h"
 #include "trainer_worker/layers/gradient_accumulator.h"
+#include "trainer_worker/shard/master_digests.h"
 #include "trainer_worker/trained_weights/adapter_gradients.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
-#include "trainer_worker/weight_sync/weight_sources.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 
 namespace tandem {
 
@@ -43,59 +43,52 @@ class AdapterLoraGradients : public GradientAccumulator {
   std::unique_ptr<AdapterGradientSums> sums_;
 };
 
-// A policy under LoRA whose adapters are not merged: the base as it is, and A and B rounded to the
-// compute dtype as tensors of their own, which the ops compute beside the base's (docs/lora.md).
-
-// Lifecycle: Create → AdaptersChanged after every LoraWeights::Gather → all else. Not thread-safe.
-class UnmergedPolicy : public DigestedPolicy {
+// Training of adapters that stay separate: the policy is the base as it is, and A and B, rounded to
+// the compute dtype, as tensors of their own, which the ops compute in addition to the base's
+// products (docs/lora.md). A rollout that holds the base is sent adapters alone.
+class AdapterLora final : public LoraTraining, public WeightRows {
  public:
-  // `plan` is of a layout with adapters, `weights` of the same one without; all outlive it.
-  // ResourceExhausted names the bytes.
-  static absl::StatusOr<std::unique_ptr<UnmergedPolicy>> Create(const ShardPlan* plan,
-                                                                LoraWeights* weights,
-                                                                const ShardCompute& compute,
-                                                                Ledger* ledger);
+  static absl::StatusOr<std::unique_ptr<TrainedWeights>> Create(
+      const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank);
 
-  // Digests what this rank has of the adapters, and of the base at the first call.
-  absl::Status AdaptersChanged();
-  // The reference policy: the same memory, and adapters that are zero.
-  WeightRows& reference() { return reference_; }
-
-  const ShardPlan& plan() const override { return *plan_; }
-  Device* device() const override { return weights_->device(); }
-  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
-  absl::StatusOr<std::vector<Digest>> Digests(Communicator& communicator) const override;
+  WeightRows& policy() override { return *this; }
+  // The same memory, with adapters that are zero.
+  absl::StatusOr<WeightRows*> reference() override { return &reference_; }
+  absl::Status OnWeightsChanged() override;
+  std::unique_ptr<WeightSource> MakeWeightSource() override;
+  UpdateScope smallest_update() const override { return UpdateScope::kAdapters; }
 
  private:
-  UnmergedPolicy(const ShardPlan* plan, LoraWeights* weights, ShardOps* ops);
-
   class Reference : public WeightRows {
    public:
-    explicit Reference(UnmergedPolicy* policy) : policy_(policy) {}
-    const ShardPlan& plan() const override { return policy_->plan(); }
-    Device* device() const override { return policy_->device(); }
+    explicit Reference(AdapterLora* weights) : weights_(weights) {}
+    const ShardPlan& plan() const override { return weights_->plan(); }
+    Device* device() const override { return weights_->device(); }
     absl::Status CopyRows(
         size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
 
    private:
-    UnmergedPolicy* const policy_;
+    AdapterLora* const weights_;
   };
-  // What a tensor of the plan is.
+  // A tensor of the plan: the base's or an adapter's.
   struct Part {
-    size_t base = 0;  // of the base's plan, unless it is an adapter's
-    int target = -1;  // of the spec
+    size_t base = 0;  // index in the base's plan, unless it is an adapter's
+    int target = -1;  // of the LoRA spec
     LoraMatrix matrix = LoraMatrix::kA;
   };
-  static std::vector<Part> PartsOf(const ShardPlan& plan, const LoraWeights& weights);
 
-  const ShardPlan* const plan_;
-  LoraWeights* const weights_;
-  ShardOps* const ops_;
-  const std::vector<Part> parts_;  // of each of plan_->tensors()
+  AdapterLora(const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank);
+  std::vector<Part> FindParts() const;
+
+  const ShardPlan& plan() const override { return *rank_.plan; }
+  Device* device() const override { return rank_.compute.device; }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
+
+  const WeightLayout base_layout_;
+  const ShardPlan base_plan_;
+  std::vector<Part> parts_;  // of each of plan().tensors()
   Reference reference_{this};
-  std::unique_ptr<MemoryRegion> scratch_;  // fp32 rows of a range, while they are digested
-  MasterDigests digests_;
-  bool digested_ = false;
+  std::unique_ptr<RowDigests> digests_;
 };
 
 }  // namespace tandem

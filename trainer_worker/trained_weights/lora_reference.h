@@ -11,7 +11,7 @@
 #include "common/formats/hf_checkpoint.h"
 #include "common/formats/peft/peft_adapter.h"
 #include "trainer_worker/shard/shard_array.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 
 namespace tandem {

@@ -154,9 +154,8 @@ TEST_CASE("Activations that are kept take their memory on every rank, whichever 
 struct Gathering {
   Gathering(Rank& rank, GatherOptions options)
       : communicator(std::make_unique<OrderedCommunicator>(rank.communicator.get())) {
-    auto made =
-        WeightGather::Create(HostDevice(), &rank.session->plan(), {rank.session->shard().compute()},
-                             communicator.get(), nullptr, options);
+    auto made = WeightGather::Create(HostDevice(), &rank.session->plan(), &rank.session->shard(),
+                                     communicator.get(), nullptr, options);
     if (made.ok()) weights = *std::move(made);
   }
   absl::Status Begin() {
@@ -255,7 +254,7 @@ TEST_CASE("W2: ranks gather every range of rows, and publish the digests of a si
     std::vector<std::vector<Digest>> digests(world);
     group.RunOk([&](Rank& rank, int index) -> absl::Status {
       TrainingSession& session = *rank.session;
-      ShardTensorSource source(&session.shard(), &session.communicator());
+      GatheredWeightSource source(&session.shard(), &session.communicator());
       const WeightLayout& layout = session.decoder().layout();
       for (const TensorPlace& place : layout.places()) {
         const int64_t row_bytes = place.cols() * 2;

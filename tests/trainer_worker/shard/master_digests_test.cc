@@ -21,7 +21,7 @@ struct MasterDigestsFixture {
 // Of what the ranks hold after rounding, gathered tensor by tensor.
 absl::StatusOr<std::vector<Digest>> GatheredDigests(Rank& rank) {
   TrainingSession& session = *rank.session;
-  ShardTensorSource source(&session.shard(), &session.communicator());
+  GatheredWeightSource source(&session.shard(), &session.communicator());
   std::vector<Digest> digests;
   for (const TensorPlace& place : session.decoder().layout().places()) {
     const int64_t row_bytes =
@@ -69,7 +69,7 @@ TEST_CASE("A publisher that sends what it had before the step is refused by the 
     UpdateReceiver receiver(
         CreateCpuStorageOps(&layout, storage.data(), std::make_shared<ThreadPool>(1)));
     FakeUpdateClient client(&receiver);
-    ShardTensorSource source(&session.shard(), &session.communicator());
+    GatheredWeightSource source(&session.shard(), &session.communicator());
     REQUIRE(session.publisher().Publish(0, source, &client).ok());
     REQUIRE(receiver.version() == 0);
 

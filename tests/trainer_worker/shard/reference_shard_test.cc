@@ -44,9 +44,10 @@ ScoresOfBoth ScoreBoth(TrainerRanks& group, const std::vector<Sample>& samples) 
     TANDEM_RETURN_IF_ERROR(session.FreezeReference());
     TANDEM_RETURN_IF_ERROR(session.Train(RequestFor(samples), mine).status());
     TANDEM_RETURN_IF_ERROR(session.Step().status());
-    TANDEM_ASSIGN_OR_RETURN(scores.reference[index], session.ScoreReference(mine));
+    TANDEM_ASSIGN_OR_RETURN(scores.reference[index],
+                            session.Score(mine, LogProbPolicy::kReference));
     TANDEM_ASSIGN_OR_RETURN(scores.current[index], session.Score(mine));
-    TANDEM_ASSIGN_OR_RETURN(const auto again, session.ScoreReference(mine));
+    TANDEM_ASSIGN_OR_RETURN(const auto again, session.Score(mine, LogProbPolicy::kReference));
     if (again != scores.reference[index]) return Internal("the reference policy moved");
     return session.Train(RequestFor(samples), mine).status();
   });
@@ -145,15 +146,15 @@ TEST_CASE("A group that was gathered from a file leaves the process but for page
   const int64_t groups = shard.plan().layout().num_layers() + 1;
   const auto copy = ReferenceShard::Copy(shard, group.offload_dir(0), nullptr);
   REQUIRE(copy.ok());
-  const ShardSource source = (*copy)->source();
   REQUIRE((*copy)->held_bytes() == 0);
-  const bool same = std::memcmp(source.data, shard.compute(), static_cast<size_t>(bytes)) == 0;
+  const bool same =
+      std::memcmp((*copy)->stored().data, shard.compute(), static_cast<size_t>(bytes)) == 0;
   REQUIRE(same);
   REQUIRE((*copy)->held_bytes() >= bytes);  // read by the comparison
   REQUIRE(bytes > 20 * groups * kPage);
   OrderedCommunicator communicator(group[0].communicator.get());
   const auto weights =
-      WeightGather::Create(HostDevice(), &shard.plan(), source, &communicator, nullptr, {});
+      WeightGather::Create(HostDevice(), &shard.plan(), copy->get(), &communicator, nullptr, {});
   REQUIRE(weights.ok());
   REQUIRE((*weights)->Map().ok());
   for (int layer = -1; layer < groups - 1; ++layer) REQUIRE((*weights)->Group(layer).ok());

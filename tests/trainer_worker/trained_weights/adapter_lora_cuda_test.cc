@@ -49,7 +49,7 @@ std::vector<float> GradientsInPlace(TrainerRanks& group) {
 std::vector<Digest> Announced(TrainerRanks& group) {
   std::vector<Digest> digests;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    const auto source = rank.session->MakeSource();
+    const auto source = rank.session->weights().MakeWeightSource();
     TANDEM_ASSIGN_OR_RETURN(auto mine, source->Digests());
     if (index == 0) digests = std::move(mine);
     return absl::OkStatus();
@@ -146,7 +146,7 @@ TEST_CASE("a GPU's trainer sends adapters alone to who holds the base", "[traine
   for (int64_t version = 0; version < 3; ++version) {
     const UpdateScope scope = version == 0 ? UpdateScope::kWhole : UpdateScope::kAdapters;
     receiver.client.bytes_applied = 0;
-    const auto source = session.MakeSource();
+    const auto source = session.weights().MakeWeightSource();
     const auto report = session.publisher().Publish(version, *source, &receiver.client, scope);
     INFO(report.status());
     REQUIRE(report.ok());

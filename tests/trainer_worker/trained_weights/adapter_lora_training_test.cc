@@ -25,7 +25,7 @@ struct UnmergedFixture {
 };
 
 absl::Status PublishTo(Rank& rank, Receiver& receiver, int64_t version, UpdateScope scope) {
-  const auto source = rank.session->MakeSource();
+  const auto source = rank.session->weights().MakeWeightSource();
   return rank.session->publisher().Publish(version, *source, &receiver.client, scope).status();
 }
 
@@ -256,8 +256,8 @@ TEST_CASE("the adapters of another version than is announced are refused", "[tra
   TrainingSession& session = *group[0].session;
   Receiver receiver(session);
   REQUIRE(PublishTo(group[0], receiver, 0, UpdateScope::kWhole).ok());
-  const auto source = session.MakeSource();
-  Stale stale(source.get(), &older[0].session->policy());
+  const auto source = session.weights().MakeWeightSource();
+  Stale stale(source.get(), &older[0].session->weights().policy());
   const absl::Status status =
       session.publisher().Publish(1, stale, &receiver.client, UpdateScope::kAdapters).status();
   INFO(status.ToString());

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 
+#include "common/formats/peft/peft_adapter.h"
 #include "common/formats/peft/peft_config.h"
 #include "tests/trainer_worker/trained_weights/lora_group.h"
 #include "tests/trainer_worker/trainer_rig.h"

@@ -170,8 +170,8 @@ TEST_CASE("A GPU's rollout refuses the base instead of what was announced",
   SetB(group, 1);
   Rank& rank = group[0];
   EmulatedRollout rollout(rank.session->plan().layout());
-  const auto source = rank.session->MakeSource();
-  Stale stale(source.get(), &rank.session->lora()->base());
+  const auto source = rank.session->weights().MakeWeightSource();
+  Stale stale(source.get(), &LoraOf(rank).base());
   const absl::Status refused = rollout.Sync(rank, 1, stale).status();
   INFO(refused.ToString());
   REQUIRE(absl::IsDataLoss(refused));

@@ -4,6 +4,7 @@
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "tests/trainer_worker/guarded_ranks.h"
 #include "tests/trainer_worker/trained_weights/lora_group.h"
+#include "trainer_worker/trained_weights/adapter_files.h"
 
 namespace tandem {
 namespace {
@@ -38,7 +39,7 @@ struct LoraDeviceFixture : CheckpointFixture {
     const std::string saved = Save(group, name, version);
     group.RunOk([&](Rank& rank, int) {
       return WriteAdapters(saved + "/" + kAdapterFolder, options.model_dir, /*dropout=*/0,
-                           *rank.session->lora(), rank.ledger.get());
+                           LoraOf(rank), rank.ledger.get());
     });
     return saved;
   }
@@ -54,15 +55,14 @@ void RequireSameLoraRun(const LoraVariant& variant) {
   TrainerRanks host(variant.world, f.OptionsOf(variant, false));
   TrainerRanks device(variant.world, f.OptionsOf(variant, true));
   for (TrainerRanks* group : {&host, &device}) {
-    group->RunOk([](Rank& rank, int) {
-      return rank.session->lora()->DigestBase(rank.session->communicator());
-    });
+    group->RunOk(
+        [](Rank& rank, int) { return LoraOf(rank).DigestBase(rank.session->communicator()); });
     SetB(*group, 5);
     for (int step = 0; step < 2; ++step) f.TrainStep(*group);
   }
-  const std::string& base = host[0].session->lora()->base_digest();
+  const std::string& base = LoraOf(host[0]).base_digest();
   REQUIRE(!base.empty());
-  REQUIRE(device[0].session->lora()->base_digest() == base);
+  REQUIRE(LoraOf(device[0]).base_digest() == base);
   const std::vector<Digest> merged = MergedDigests(host);
   REQUIRE(MergedDigests(device) == merged);
   REQUIRE(OracleDigests(device[variant.world - 1]) == merged);
@@ -81,7 +81,7 @@ void RequireSameLoraRun(const LoraVariant& variant) {
   TrainerRanks begun(variant.world, f.OptionsOf(variant, true));
   begun.RunOk([&](Rank& rank, int) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(
-        ReadAdapters(saved + "/" + kAdapterFolder, rank.session->spec(), *rank.session->lora()));
+        ReadAdapters(saved + "/" + kAdapterFolder, rank.session->spec(), LoraOf(rank)));
     return rank.session->WeightsChanged();
   });
   REQUIRE(MergedDigests(begun) == merged);

@@ -6,7 +6,7 @@
 
 #include "tests/fakes/fake_update_client.h"
 #include "tests/trainer_worker/trainer_ranks.h"
-#include "trainer_worker/trained_weights/lora_reference.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 
 namespace tandem::testing {
 
@@ -17,8 +17,9 @@ inline LogProbsBySample ScoresOf(TrainerRanks& group,
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     const auto mine = Share(samples, index, group.size());
     TrainingSession& session = *rank.session;
-    TANDEM_ASSIGN_OR_RETURN(scores[static_cast<size_t>(index)],
-                            reference ? session.ScoreReference(mine) : session.Score(mine));
+    TANDEM_ASSIGN_OR_RETURN(
+        scores[static_cast<size_t>(index)],
+        session.Score(mine, reference ? LogProbPolicy::kReference : LogProbPolicy::kCurrent));
     return absl::OkStatus();
   });
   LogProbsBySample all;
@@ -55,7 +56,7 @@ inline void SetB(TrainerRanks& group, uint64_t seed) {
 inline std::vector<Digest> MergedDigests(TrainerRanks& group) {
   std::vector<Digest> digests;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const auto mine, rank.session->MakeSource()->Digests());
+    TANDEM_ASSIGN_OR_RETURN(const auto mine, rank.session->weights().MakeWeightSource()->Digests());
     if (index == 0) digests = mine;
     return absl::OkStatus();
   });
@@ -65,9 +66,7 @@ inline std::vector<Digest> MergedDigests(TrainerRanks& group) {
 // The same of what a check compares with, which the host merges. Tensors are small here.
 inline std::vector<Digest> OracleDigests(Rank& rank) {
   TrainingSession& session = *rank.session;
-  const auto oracle =
-      LoraReferenceWeights::Open(rank.options.model_dir, session.spec(), session.lora(),
-                                 !session.adapters_beside(), rank.ledger.get());
+  const auto oracle = session.weights().OpenReference("");
   REQUIRE(oracle.ok());
   std::vector<Digest> digests;
   for (const TensorPlace& place : session.decoder().layout().places()) {

@@ -26,7 +26,7 @@ struct LoraTrainingFixture {
 };
 
 std::vector<std::byte> BaseBytes(Rank& rank) {
-  const FrozenBase& base = rank.session->lora()->base();
+  const FrozenBase& base = LoraOf(rank).base();
   const int64_t bytes =
       base.plan().elements(base.plan().rank()) * static_cast<int64_t>(DTypeBytes(base.dtype()));
   const std::byte* const first = base.Row(0, 0);
@@ -70,7 +70,7 @@ TEST_CASE("gradients of adapters are those of the merged weights, straight throu
     for (const int world : {1, 2}) {
       TrainerRanks group(world, f.options), full(1, f.full);
       SetB(group, 5);
-      LoraWeights& lora = *group[0].session->lora();
+      LoraWeights& lora = LoraOf(group[0]);
       // All weights are trained there, beginning with the merged ones.
       const ShardPlan& plan = full[0].session->plan();
       TrainerRanks merging(1, f.options);
@@ -78,8 +78,11 @@ TEST_CASE("gradients of adapters are those of the merged weights, straight throu
       for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
         const ShardPlan::Piece& piece = plan.mine(tensor);
         float* const to = full[0].session->shard().master() + piece.offset;
-        REQUIRE(
-            merging[0].session->policy().CopyRows(tensor, 0, piece.rows, DType::kFloat32, to).ok());
+        REQUIRE(merging[0]
+                    .session->weights()
+                    .policy()
+                    .CopyRows(tensor, 0, piece.rows, DType::kFloat32, to)
+                    .ok());
       }
       REQUIRE(full[0].session->shard().MastersWritten(0, full[0].session->shard().elements()).ok());
       REQUIRE(full[0].session->WeightsChanged().ok());
@@ -151,7 +154,7 @@ TEST_CASE("ten rounds of train and sync: the base never changes, the rollout hol
       TrainOn(group, f.samples);
       StepOn(group);
       group.RunOk([&](Rank& rank, int index) -> absl::Status {
-        const auto source = rank.session->MakeSource();
+        const auto source = rank.session->weights().MakeWeightSource();
         return rank.session->publisher()
             .Publish(round + 1, *source, &receivers[static_cast<size_t>(index)]->client)
             .status();
@@ -176,7 +179,8 @@ TEST_CASE("ten rounds of train and sync: the base never changes, the rollout hol
           const size_t tensor = plan.IndexOf(*plan.layout().Find(place.name).value());
           std::vector<std::byte> rows(static_cast<size_t>(plan.mine(tensor).elements * 2));
           REQUIRE(group[k]
-                      .session->policy()
+                      .session->weights()
+                      .policy()
                       .CopyRows(tensor, 0, plan.mine(tensor).rows, DType::kBFloat16, rows.data())
                       .ok());
           trained.insert(trained.end(), rows.begin(), rows.end());
@@ -226,9 +230,9 @@ TEST_CASE("a version that carries the base instead is refused, and so are older 
   SetB(older, 2);
   TrainingSession& session = *group[0].session;
   Receiver receiver(session);
-  const auto source = session.MakeSource();
-  for (WeightRows* const sent :
-       {static_cast<WeightRows*>(&session.lora()->base()), &older[0].session->policy()}) {
+  const auto source = session.weights().MakeWeightSource();
+  for (WeightRows* const sent : {static_cast<WeightRows*>(&LoraOf(group[0]).base()),
+                                 &older[0].session->weights().policy()}) {
     Stale stale(source.get(), sent);
     const absl::Status status = session.publisher().Publish(1, stale, &receiver.client).status();
     INFO(status.ToString());
@@ -255,7 +259,7 @@ TEST_CASE("a step whose adapters were not gathered is not published", "[trainer]
       });
       group.RunOk([&](Rank& rank, int) -> absl::Status {
         Receiver receiver(*rank.session);
-        const auto source = rank.session->MakeSource();
+        const auto source = rank.session->weights().MakeWeightSource();
         const absl::Status refused =
             rank.session->publisher().Publish(2, *source, &receiver.client).status();
         const bool named = refused.message().find("lora_A.weight is not what was gathered last") !=
@@ -305,7 +309,7 @@ TEST_CASE("targets without an adapter stay the base's, and the others of a fused
     TrainOn(group, f.samples);
     StepOn(group);
   }
-  LoraWeights& lora = *group[0].session->lora();
+  LoraWeights& lora = LoraOf(group[0]);
   REQUIRE(lora.spec().targets.size() == 3);
   const ShardPlan& plan = lora.plan();
   for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {

@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<MasterWeights>> MasterRowsOf(Rank& rank,
 // Gathers `group`'s rounded copies into a storage, as a sync would without its digests.
 void AdoptCopies(TrainerRanks& group, std::vector<std::unique_ptr<MemoryRollout>>& rollouts) {
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    ShardTensorSource source(&rank.session->shard(), &rank.session->communicator());
+    GatheredWeightSource source(&rank.session->shard(), &rank.session->communicator());
     MemoryRollout& rollout = *rollouts[static_cast<size_t>(index)];
     std::vector<std::byte> tensor;
     for (const TensorPlace& place : rollout.layout->places()) {

@@ -1,4 +1,4 @@
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -226,6 +226,13 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
   }
   optimizer.Restore(header.optimizer_step, schedule_step);
   return header.step;
+}
+
+absl::Status CheckSavedVersion(const std::string& directory, int64_t saved, int64_t expected) {
+  if (saved == expected) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "the checkpoint {} holds weight version {}, but {} was expected", directory,
+                    saved, expected);
 }
 
 absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
