@@ -5,7 +5,7 @@
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "parity/sides.h"
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 #include "trainer_worker/training_session.h"
 
 namespace tandem {

@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-absl::Status GroupHandle::Join(const GroupOptions& options) {
+absl::Status RankGroup::Join(const GroupOptions& options) {
   Leave();
   {
     std::lock_guard lock(mutex_);
@@ -33,14 +33,14 @@ absl::Status GroupHandle::Join(const GroupOptions& options) {
   return absl::OkStatus();
 }
 
-void GroupHandle::Leave() {
+void RankGroup::Leave() {
   std::shared_ptr<Communicator> old;
   std::lock_guard lock(mutex_);
   old.swap(communicator_);
   generation_ = -1;
 }
 
-void GroupHandle::Interrupt(int64_t generation, const std::string& reason) {
+void RankGroup::Interrupt(int64_t generation, const std::string& reason) {
   std::lock_guard lock(mutex_);
   wanted_ = std::max(wanted_, generation);
   if (generation <= generation_) return;

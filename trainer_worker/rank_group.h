@@ -26,10 +26,10 @@ struct GroupOptions {
 };
 
 // Join and communicator are for the engine thread; Interrupt is for any other.
-class GroupHandle {
+class RankGroup {
  public:
   // `backend`, over which ranks exchange what lies on their devices, outlives it.
-  explicit GroupHandle(Backend* backend) : backend_(backend) {}
+  explicit RankGroup(Backend* backend) : backend_(backend) {}
   // Leaves the old group and joins a new one. Aborted: Interrupt with a newer generation came.
   absl::Status Join(const GroupOptions& options);
   void Leave();

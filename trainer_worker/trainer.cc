@@ -8,12 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
-#include "common/model_spec/row_ranges.h"
 #include "common/process/fault_injection.h"
-#include "trainer_worker/checkpoint.h"
-#include "trainer_worker/trained_weights/adapter_files.h"
-#include "trainer_worker/trained_weights/lora_reference.h"
-#include "trainer_worker/weight_sync/reference_weights.h"
 
 namespace tandem {
 namespace {
@@ -26,20 +21,22 @@ absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
                               ModelUse::kTraining);
 }
 
-// Adapters that are computed beside the base cross alone where all rollouts that are sent something
-// hold a version, and the base with it. Collective: every rank gathers what any rollout lacks.
-absl::StatusOr<UpdateScope> ScopeOf(TrainingSession& session, UpdateClient* client) {
-  if (!session.adapters_beside()) return UpdateScope::kWhole;
+// Where the rollouts hold all of an earlier version, separate adapters are sent without the base.
+// Collective: if any rollout lacks a version, every rank gathers everything.
+absl::StatusOr<UpdateScope> ChooseScope(TrainingSession& session, UpdateClient* client) {
+  const UpdateScope smallest = session.weights().smallest_update();
+  if (smallest == UpdateScope::kWhole) return smallest;
   int64_t lacking = 0;
   if (client != nullptr) {
     const absl::StatusOr<int64_t> held = client->HeldVersion();
-    lacking = held.ok() && *held >= 0 ? 0 : 1;  // who does not answer fails in what follows
+    // A rollout that does not answer fails in the update that follows.
+    lacking = held.ok() && *held >= 0 ? 0 : 1;
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<int64_t> all,
-      Agree(session.communicator(), absl::OkStatus(), "asking what the rollouts hold", lacking));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> all,
+                          Agree(session.communicator(), absl::OkStatus(),
+                                "asking for the versions that the rollouts hold", lacking));
   const bool any = std::count(all.begin(), all.end(), 0) != std::ssize(all);
-  return any ? UpdateScope::kWhole : UpdateScope::kAdapters;
+  return any ? UpdateScope::kWhole : smallest;
 }
 
 }  // namespace
@@ -160,8 +157,8 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   request.global_tokens = command.global_tokens;
   request.global_samples = static_cast<double>(command.global_samples);
   request.compare_log_probs = command.compare_log_probs;
-  request.fresh = command.fresh;
-  request.differences_allowed = options_.differences_allowed;
+  request.first_update = command.first_update;
+  request.tolerate_mismatch = options_.tolerate_mismatch;
   request.step = command.step;
   request.version = command.version;
   request.step_version = step_version_;
@@ -173,7 +170,7 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
   return request;
 }
 
-void Trainer::SendDiffering(int64_t step, const LogProbsBySample& log_probs) {
+void Trainer::SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs) {
   if (log_probs.empty()) return;
   const absl::Status sent = samples_->PutLogProbs(step, "training", log_probs);
   // What differs ends the run, with or without them.
@@ -187,14 +184,14 @@ absl::StatusOr<ForwardBackwardResult> Trainer::ForwardBackward(
   Phase phase(
       this, "train",
       fmt::format("ForwardBackward of step {}, mini-batch {}", command.step, command.mini_batch));
-  if (command.fresh || trained_step_ != command.step) step_version_ = command.version;
+  if (command.first_update || trained_step_ != command.step) step_version_ = command.version;
   auto samples = samples_->Pull(command.step, command.mini_batch);
   TANDEM_RETURN_IF_ERROR(
       Agree(session->communicator(), samples.status(), "pulling samples").status());
   ForwardBackwardResult result;
   LogProbsBySample differing;
   auto report = session->Train(RequestOf(command), *samples, &differing);
-  SendDiffering(command.step, differing);
+  SendMismatchedLogProbs(command.step, differing);
   TANDEM_ASSIGN_OR_RETURN(result.batch, std::move(report));
   trained_ = trained_step_ == command.step ? trained_ + 1 : 1;
   trained_step_ = command.step;
@@ -222,7 +219,7 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
   changed_.AfterStep(result.step.changed);
   SetVersion(version);
   // Before the rollout takes its memory back for the sync that follows.
-  if (step_complete_) TANDEM_RETURN_IF_ERROR(session->ReleaseIfTight());
+  if (step_complete_) TANDEM_RETURN_IF_ERROR(session->ReleaseForRollout());
   result.report = phase.Report();
   last_step_ = result;
   return result;
@@ -242,9 +239,7 @@ absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, Log
   const bool sums = options_.sum_pi_squared && !probe && !reference;
   LogProbsBySample sum_pi_squared;
   TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample log_probs,
-                          reference ? session->ScoreReference(*samples)
-                          : probe   ? session->ScoreProbe(*samples)
-                                    : session->Score(*samples, sums ? &sum_pi_squared : nullptr));
+                          session->Score(*samples, policy, sums ? &sum_pi_squared : nullptr));
   TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, name, log_probs));
   if (sums) TANDEM_RETURN_IF_ERROR(samples_->PutLogProbs(step, "sum_pi_squared", sum_pi_squared));
   ComputeLogProbsResult result;
@@ -256,7 +251,7 @@ absl::StatusOr<ComputeLogProbsResult> Trainer::ComputeLogProbs(int64_t step, Log
 absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
   Phase phase(this, "sync", fmt::format("SyncWeights of version {}", command.version));
-  TANDEM_RETURN_IF_ERROR(session->ReleaseIfTight());
+  TANDEM_RETURN_IF_ERROR(session->ReleaseForRollout());
   const bool target =
       std::count(command.target_ranks.begin(), command.target_ranks.end(), options_.rank) > 0;
   RolloutLink link;
@@ -270,8 +265,8 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   SyncResult result;
   absl::StatusOr<PublishReport> report;
   {
-    const std::unique_ptr<PublishSource> source = session->MakeSource();
-    const absl::StatusOr<UpdateScope> scope = ScopeOf(*session, link.updates.get());
+    const std::unique_ptr<WeightSource> source = session->weights().MakeWeightSource();
+    const absl::StatusOr<UpdateScope> scope = ChooseScope(*session, link.updates.get());
     report = scope.ok() ? session->publisher().Publish(command.version, *source, link.updates.get(),
                                                        *scope)
                         : absl::StatusOr<PublishReport>(scope.status());
@@ -296,30 +291,6 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<WeightOracle>> Trainer::OracleOf(TrainingSession& session,
-                                                                const CheckCommand& command) {
-  std::string model = command.hf_checkpoint;
-  if (session.lora() != nullptr) {
-    const bool merged = !session.adapters_beside();
-    LoraCheckFiles files;
-    if (!command.hf_checkpoint.empty()) {
-      TANDEM_ASSIGN_OR_RETURN(files, FindLoraCheckFiles(command.hf_checkpoint, merged));
-    }
-    if (files.model.empty()) {
-      return LoraOracle::Open(options_.session.model_dir, session.spec(), session.lora(), merged,
-                              &ledger_, files.adapter);
-    }
-    model = files.model;
-  }
-  if (!model.empty()) {
-    return HfRows::Open(model, session.spec(), options_.dtype, backend_->device(), &ledger_);
-  }
-  const auto element = static_cast<int64_t>(DTypeBytes(options_.dtype));
-  return MasterRows::Create(
-      &session.shard(), &session.communicator(), &ledger_,
-      {.dtype = options_.dtype, .scratch_bytes = RowScratchBytes(session.spec(), element)});
-}
-
 absl::StatusOr<CheckResult> Trainer::CheckWeights(const CheckCommand& command) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, Session());
   Phase phase(this, "check", "CheckWeights");
@@ -332,8 +303,9 @@ absl::StatusOr<CheckResult> Trainer::CheckWeights(const CheckCommand& command) {
     connected = made.status();
     if (made.ok()) link = *std::move(made);
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<WeightOracle> oracle, OracleOf(*session, command));
-  auto report = tandem::CheckWeights(session->decoder().layout(), *oracle, link.reader);
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<ReferenceWeights> expected,
+                          session->weights().OpenReference(command.hf_checkpoint));
+  auto report = tandem::CheckWeights(session->decoder().layout(), *expected, link.reader);
   TANDEM_RETURN_IF_ERROR(connected);
   TANDEM_RETURN_IF_ERROR(report.status());
   return CheckResult{*std::move(report), phase.Report()};
@@ -342,36 +314,22 @@ absl::StatusOr<CheckResult> Trainer::CheckWeights(const CheckCommand& command) {
 absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSession * session, SessionAt(command.version));
   Phase phase(this, "save", fmt::format("SaveState of version {}", command.version));
-  const SaveOptions options{.directory = command.directory,
-                            .tokenizer_dir = options_.session.model_dir,
-                            .version = command.version,
-                            .optimizer = options_.save_optimizer,
-                            // Without moments the PEFT folder has all there is of adapters.
-                            .masters = session->lora() == nullptr || options_.save_optimizer,
-                            .hf_model = options_.save_hf_model,
-                            .settings = LoraSettings(session->lora())};
   SaveResult result;
-  TANDEM_ASSIGN_OR_RETURN(
-      result.bytes,
-      tandem::SaveState(options, session->spec(), session->shard(), session->exported(),
-                        session->optimizer(), session->communicator(), &ledger_));
-  if (session->lora() != nullptr) {
-    const absl::Status written =
-        WriteAdapters(command.directory + "/" + kAdapterFolder, options_.session.model_dir,
-                      options_.session.lora.dropout, *session->lora(), &ledger_);
-    TANDEM_RETURN_IF_ERROR(
-        Agree(session->communicator(), written, "writing the adapters").status());
-  }
+  TANDEM_ASSIGN_OR_RETURN(result.bytes,
+                          session->weights().Save({.directory = command.directory,
+                                                   .tokenizer_dir = options_.session.model_dir,
+                                                   .version = command.version,
+                                                   .optimizer = options_.save_optimizer,
+                                                   .hf_model = options_.save_hf_model},
+                                                  session->optimizer()));
   result.report = phase.Report();
   return result;
 }
 
-// How a trainer comes by its weights: Trainer::Reset's half that reads files.
-
 namespace {
 
-// A collective gives up before the call that waits for it, so that the name of the absent rank gets
-// through to the controller.
+// A collective times out before the call that waits for it, so that the controller receives the
+// name of the absent rank.
 constexpr double kShareOfTimeout = 0.9;
 
 }  // namespace
@@ -388,16 +346,18 @@ absl::Status Trainer::StartSession(const ResetCommand& command) {
                                       .generation = command.generation,
                                       .deadline = kShareOfTimeout * options_.rpc_timeout,
                                       .single_channel = options_.single_channel}));
-  Communicator& group = *group_.communicator();
-  TANDEM_RETURN_IF_ERROR(Agree(group, LoadModelFiles(command), "loading the model").status());
-  if (LoraWeights* const lora = session_->lora(); lora != nullptr) {
-    TANDEM_RETURN_IF_ERROR(lora->DigestBase(session_->communicator()));
-  }
-  TANDEM_RETURN_IF_ERROR(Agree(group, LoadTrained(command), "loading the model").status());
+  TANDEM_RETURN_IF_ERROR(
+      Agree(*group_.communicator(), MakeSession(), "loading the model").status());
+  TANDEM_RETURN_IF_ERROR(session_->weights().Load({.checkpoint_dir = command.checkpoint_dir,
+                                                   .version = command.version,
+                                                   .adapter_path = options_.adapter_path,
+                                                   .seed = options_.seed,
+                                                   .keep_reference = options_.keep_reference},
+                                                  session_->optimizer()));
   return session_->WeightsChanged();
 }
 
-absl::Status Trainer::LoadModelFiles(const ResetCommand& command) {
+absl::Status Trainer::MakeSession() {
   SessionOptions session_options = options_.session;
   session_options.publish.transport = transport_;
   TANDEM_ASSIGN_OR_RETURN(session_, TrainingSession::Create(session_options,
@@ -406,46 +366,7 @@ absl::Status Trainer::LoadModelFiles(const ResetCommand& command) {
                                                              .backward = backward_.get(),
                                                              .shard = shard_ops_.get()},
                                                             group_.communicator(), &ledger_));
-  TrainingSession& session = *session_;
-  TANDEM_RETURN_IF_ERROR(backend_->CheckModel(session.spec()));
-  const std::string& model_dir = options_.session.model_dir;
-  if (LoraWeights* const lora = session.lora(); lora != nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, session.spec()));
-    return lora->base().Load(*checkpoint);
-  }
-  if (command.checkpoint_dir.empty() || options_.keep_reference) {
-    TANDEM_RETURN_IF_ERROR(LoadModel(model_dir, session.spec(), session.shard()));
-  }
-  // The reference is the model that the run began with, also after a resume.
-  return options_.keep_reference ? session.FreezeReference() : absl::OkStatus();
-}
-
-absl::Status Trainer::LoadTrained(const ResetCommand& command) {
-  TrainingSession& session = *session_;
-  LoraWeights* const lora = session.lora();
-  if (command.checkpoint_dir.empty()) {
-    if (lora == nullptr) return absl::OkStatus();
-    if (!options_.adapter_path.empty()) {
-      LogInfo("begins with the adapters in {}", options_.adapter_path);
-    }
-    return options_.adapter_path.empty()
-               ? InitAdapters(options_.seed, *lora)
-               : ReadAdapters(options_.adapter_path, session.spec(), *lora);
-  }
-  OpenMasters adapters;
-  const std::string folder = command.checkpoint_dir + "/" + kAdapterFolder;
-  if (lora != nullptr) {
-    adapters = [&] { return OpenAdapterMasters(folder, session.spec(), *lora); };
-  }
-  TANDEM_ASSIGN_OR_RETURN(const int64_t version,
-                          LoadState(command.checkpoint_dir, session.shard(), session.optimizer(),
-                                    LoraSettings(lora), folder, adapters));
-  if (version != command.version) {
-    return MakeStatus(absl::StatusCode::kDataLoss,
-                      "the checkpoint {} holds weight version {}, but {} was expected",
-                      command.checkpoint_dir, version, command.version);
-  }
-  return absl::OkStatus();
+  return backend_->CheckModel(session_->spec());
 }
 
 }  // namespace tandem

@@ -50,7 +50,7 @@ struct ForwardBackwardCommand {
   double global_tokens = 0;
   int64_t global_samples = 0;
   bool compare_log_probs = false;
-  bool fresh = false;  // see MiniBatchRequest
+  bool first_update = false;  // see MiniBatchRequest
 };
 struct ForwardBackwardResult {
   MiniBatchReport batch;
@@ -62,11 +62,6 @@ struct OptimizerStepResult {
   PhaseReport report;
 };
 
-enum class LogProbPolicy {
-  kCurrent,
-  kReference,
-  kProbe,  // the current one, on the probe samples of the paired rollout
-};
 struct ComputeLogProbsResult {
   int64_t tokens = 0;  // response tokens
   PhaseReport report;
@@ -127,8 +122,8 @@ struct TrainerOptions {
   double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
   uint64_t seed = 1;             // trainer.seed
   bool recompute_old_log_probs = false;
-  bool differences_allowed = false;  // see MiniBatchRequest
-  bool sum_pi_squared = false;       // goes to the controller with the current policy's log-probs
+  bool tolerate_mismatch = false;  // see MiniBatchRequest
+  bool sum_pi_squared = false;     // goes to the controller with the current policy's log-probs
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
@@ -201,18 +196,12 @@ class Trainer {
         group_(backend_.get()) {}
   static std::shared_ptr<Backend> OnTheHost(const TrainerOptions& options);
   absl::Status StartSession(const ResetCommand& command);
-  // The model's files: what is trained where nothing was before, the base, the reference.
-  absl::Status LoadModelFiles(const ResetCommand& command);
-  // What was trained, or adapters to begin with.
-  absl::Status LoadTrained(const ResetCommand& command);
+  absl::Status MakeSession();
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
   // For the batch that the controller saves when it ends the run.
-  void SendDiffering(int64_t step, const LogProbsBySample& log_probs);
+  void SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs);
   MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
-  // What the rollout should hold: an HF checkpoint or the masters. Collective with the latter.
-  absl::StatusOr<std::unique_ptr<WeightOracle>> OracleOf(TrainingSession& session,
-                                                         const CheckCommand& command);
   void SetVersion(int64_t version);
   void UpdateWorkspace();
 
@@ -225,11 +214,11 @@ class Trainer {
   std::unique_ptr<BackwardOps> backward_;
   std::unique_ptr<ShardOps> shard_ops_;
   WeightTransport* transport_ = nullptr;  // the backend's
-  GroupHandle group_;
+  RankGroup group_;
   std::unique_ptr<TrainingSession> session_;  // null: Reset has not succeeded
   ResetResult reset_result_;
   OptimizerStepResult last_step_;
-  ChangedShare changed_;
+  ChangedWeightFraction changed_;
   int64_t trained_step_ = -1, trained_ = 0;  // mini-batches of that step, since Reset
   int64_t step_version_ = 0;                 // weight version at its first mini-batch
   bool step_complete_ = false;               // the last mini-batch of its step has been trained on

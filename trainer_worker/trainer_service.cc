@@ -164,7 +164,7 @@ grpc::Status TrainerService::ForwardBackward(grpc::ServerContext* /*context*/,
                                        .global_tokens = request->global_tokens(),
                                        .global_samples = request->global_samples(),
                                        .compare_log_probs = request->compare_log_probs(),
-                                       .fresh = request->fresh()};
+                                       .first_update = request->fresh()};
   return RunInGroup<ForwardBackwardResult>(
       request->incarnation(), request->generation(),
       [&](Trainer& trainer) { return trainer.ForwardBackward(command); },

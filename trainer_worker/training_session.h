@@ -13,11 +13,10 @@
 #include "common/memory/memory_formulas.h"
 #include "common/model/decoder.h"
 #include "trainer_worker/forward_backward/mini_batch.h"
-#include "trainer_worker/layers/sharded_gradients.h"
+#include "trainer_worker/layers/gathered_layers.h"
 #include "trainer_worker/shard/optimizer.h"
 #include "trainer_worker/shard/parameter_shard.h"
-#include "trainer_worker/trained_weights/adapter_lora.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
+#include "trainer_worker/trained_weights/trained_weights.h"
 #include "trainer_worker/weight_sync/weight_publisher.h"
 
 namespace tandem {
@@ -48,7 +47,14 @@ struct SessionOptions {
   PublishOptions publish;  // its ledger is filled in
 };
 
-// Where a session lives and what computes in it; made once in the process, to fit each other.
+// Which policy's log-probs are computed, and of which samples.
+enum class LogProbPolicy {
+  kCurrent,    // the weights as they are, on a step's samples
+  kReference,  // the frozen policy, on a step's samples
+  kProbe,      // the weights as they are, on the probe samples of the paired rollout
+};
+
+// The device of a session and the ops that compute on it, made together once in the process.
 struct SessionOps {
   Device* device = nullptr;
   ForwardOps* forward = nullptr;
@@ -59,38 +65,29 @@ struct SessionOps {
 // Not thread-safe: the engine thread's.
 class TrainingSession {
  public:
-  // Reads the model's spec and takes the memory; masters are 0 until LoadModel or LoadState. With
-  // LoRA they are the adapters', and the base is 0 until LoadBase; InvalidArgument names targets
-  // that the model does not have.
+  // Reads the model's spec and allocates the memory; weights are 0 until TrainedWeights::Load.
   // `communicator` (owned by the caller, as it may have to be aborted), ops and `ledger` outlive
-  // the session, which alone uses the communicator meanwhile.
+  // the session, which alone uses the communicator meanwhile. Errors as MakeTrainedWeights.
   static absl::StatusOr<std::unique_ptr<TrainingSession>> Create(const SessionOptions& options,
                                                                  const SessionOps& ops,
                                                                  Communicator* communicator,
                                                                  Ledger* ledger);
 
-  const ModelSpec& spec() const { return decoder_.spec(); }
   const Decoder& decoder() const { return decoder_; }
+  const ModelSpec& spec() const { return decoder_.spec(); }
   const ShardPlan& plan() const { return *plan_; }
   // Collectives of this rank while the session lives.
   Communicator& communicator() { return *communicator_; }
-  // What is trained: the model's weights, or adapters.
-  ParameterShard& shard() { return lora_ == nullptr ? *shard_ : lora_->adapters(); }
-  // What the layers compute with, rounded.
-  PolicyRows& policy();
-  // The model as it is exported: with adapters merged.
-  PolicyRows& exported();
-  LoraWeights* lora() { return lora_.get(); }  // null: all weights are trained
-  // Whether adapters are computed beside the base, and cross without it.
-  bool adapters_beside() const { return beside_ != nullptr; }
+  TrainedWeights& weights() { return *weights_; }
+  // Stepped by the optimizer: the model's weights, or adapters.
+  ParameterShard& shard() { return weights_->trained(); }
   Optimizer& optimizer() { return optimizer_; }
   WeightPublisher& publisher() { return *publisher_; }
-  Ledger* ledger() { return ledger_; }
 
-  // The shard got new values. Collective with LoRA, where the adapters are gathered.
+  // Collective: the shard got new values.
   absl::Status WeightsChanged();
-  // What a sync sends. The session outlives it.
-  std::unique_ptr<PublishSource> MakeSource();
+  // TrainedWeights::FreezeReference; layers of the earlier reference are dropped.
+  absl::Status FreezeReference();
 
   // Collective. Starts a new sum of gradients, runs the mini-batch; `differing` as TrainMiniBatch.
   absl::StatusOr<MiniBatchReport> Train(const MiniBatchRequest& request,
@@ -98,22 +95,16 @@ class TrainingSession {
                                         LogProbsBySample* differing = nullptr);
   // Collective. Steps on the gradients of the last Train. FailedPrecondition: there are none.
   absl::StatusOr<OptimizerReport> Step();
-  // Collective. Log-probs under the current weights: of the step's samples (and their sums of
-  // squared probabilities, unless null), of the probe's.
+  // Collective. Log-probs of the samples and, unless null, their sums of squared probabilities.
+  // FailedPrecondition: no reference policy is kept.
   absl::StatusOr<LogProbsBySample> Score(const std::vector<Sample>& samples,
+                                         LogProbPolicy policy = LogProbPolicy::kCurrent,
                                          LogProbsBySample* sum_pi_squared = nullptr);
-  absl::StatusOr<LogProbsBySample> ScoreProbe(const std::vector<Sample>& samples);
 
-  // Keeps the weights as they are now as the reference policy (tag reference), in a file if
-  // offload_reference; with LoRA the base is the reference, and nothing is kept.
-  absl::Status FreezeReference();
-  // Collective. Log-probs under the reference policy. FailedPrecondition: there is none.
-  absl::StatusOr<LogProbsBySample> ScoreReference(const std::vector<Sample>& samples);
-
-  // Gives back what only training needs (gathered weights, gradients, activations) if the rollout
+  // Releases what only training needs (gathered weights, gradients, activations) if the rollout
   // needs the memory, that is, if this worker holds more than `kept_bytes`. Otherwise it is kept:
   // the first touch of pages is too slow to do it again in every step.
-  absl::Status ReleaseIfTight();
+  absl::Status ReleaseForRollout();
   // Internal: this worker holds more than `kept_bytes`, and some of it is memory that only training
   // needs; the message names the tags. The rollout would run out of memory as it wakes.
   absl::Status CheckReleased() const;
@@ -122,50 +113,31 @@ class TrainingSession {
   TrainingSession(Decoder decoder, const SessionOptions& options)
       : options_(options), decoder_(std::move(decoder)), optimizer_(options.optimizer) {}
   PassOptions Pass(const BatchLimits& limits) const;
-  absl::StatusOr<LogProbsBySample> ScoreFrom(const ShardSource& source,
-                                             const BatchLimits& limits,
-                                             const std::vector<Sample>& samples,
-                                             LogProbsBySample* sum_pi_squared = nullptr);
   GatherOptions Gathering() const;
   TrainerMemoryOptions MemoryOptions() const;
-  int64_t BaseElementBytes() const {
-    return static_cast<int64_t>(DTypeBytes(lora_->base().dtype()));
-  }
-  // What the rollout may lack: of the host's memory where that is the device's.
-  int64_t HeldBytes() const {
+  // Bytes that the rollout cannot have: of the host's memory where that is the device's.
+  int64_t BytesInUse() const {
     return device_->is_host() ? ledger_->memory_bytes() : ledger_->Snapshot().device_bytes;
   }
-  // Takes the memory of gathered weights, for this policy from now on.
-  absl::Status GatherFrom(const ShardSource& source);
-  // The same and that of gradients, all zero.
-  absl::Status TakeTrainingMemory();
-  // Collective: a rank that got no memory for a pass must not leave the others in its collectives.
+  // Allocates the memory of gathered weights, for this policy from now on.
+  absl::Status GatherFrom(WeightRows& policy);
+  // Allocates that and the memory of gradients, all zero.
+  absl::Status AllocateTrainingMemory();
+  // Collective: a rank without memory for a pass must not leave the others in its collectives.
   absl::Status AgreeOnMemory(const absl::Status& mine);
-  ShardSource Current() const;
-  absl::Status TakeLora(const ModelSpec& base, const ShardCompute& compute);
-  // What LoRA takes beyond the weights: gradients and, beside the base, the policy.
-  absl::Status TakeAdapters(const ShardCompute& compute);
-  absl::Status TakeShard(const ShardCompute& compute);
 
   const SessionOptions options_;
   Decoder decoder_;
   Device* device_ = nullptr;
   Ledger* ledger_ = nullptr;
   std::unique_ptr<ShardPlan> plan_;
-  std::unique_ptr<ParameterShard> shard_;  // null with LoRA
-  // Of the model without adapters, where those are computed beside it; null otherwise.
-  std::unique_ptr<WeightLayout> base_layout_;
-  std::unique_ptr<ShardPlan> base_plan_;
-  std::unique_ptr<LoraWeights> lora_;       // null without
-  std::unique_ptr<UnmergedPolicy> beside_;  // null where adapters are merged
-  std::unique_ptr<WeightGather> weights_;
-  std::unique_ptr<GradientSink> gradients_;
+  std::unique_ptr<TrainedWeights> weights_;
+  std::unique_ptr<WeightGather> layers_;
   std::unique_ptr<LayerLoop> loop_;
   std::unique_ptr<WeightPublisher> publisher_;
-  std::unique_ptr<ReferenceShard> reference_;
   Optimizer optimizer_;
   bool has_gradients_ = false;  // of a mini-batch that was not stepped on yet
-  std::unique_ptr<OrderedCommunicator> communicator_;  // ends first: its thread fills weights_
+  std::unique_ptr<OrderedCommunicator> communicator_;  // ends first: its thread fills layers_
 };
 
 }  // namespace tandem

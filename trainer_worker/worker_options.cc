@@ -131,7 +131,7 @@ absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& re
       static_cast<double>(factor > 0 ? factor : config.data().max_response_length());
   options.seed = static_cast<uint64_t>(config.trainer().seed());
   options.recompute_old_log_probs = config.actor().old_log_prob() == "recompute";
-  options.differences_allowed = RolloutCorrectionOf(config).enabled();
+  options.tolerate_mismatch = RolloutCorrectionOf(config).enabled();
   options.sum_pi_squared = NeedsSumPiSquared(config);
   options.keep_reference = NeedsReference(config);
   options.save_optimizer = SavesContent(config, "optimizer");

@@ -91,7 +91,8 @@ ALLOWED = {
                                           "common/model_spec", "common/net", "common/weights",
                                           "trainer_worker/shard"],
     "trainer_worker/trained_weights": BASE + ["common/comm", "common/device", "common/formats", "common/lora",
-                                              "common/model_spec", "common/weights", "trainer_worker/layers",
+                                              "common/memory", "common/model_spec", "common/weights",
+                                              "trainer_worker/layers",
                                               "trainer_worker/shard", "trainer_worker/weight_sync"],
     "trainer_worker": SHARED + COMPUTE + TRAINER,
     # The rooms of a rollout worker.

@@ -37,7 +37,7 @@ inline ModelSpec OddSpec(bool tied) {
   return spec;
 }
 
-class MemoryWeights : public WholeTensors, public WeightOracle {
+class MemoryWeights : public WholeTensors, public ReferenceWeights {
  public:
   // `layout` outlives it.
   MemoryWeights(const WeightLayout& layout, uint64_t seed) : layout_(&layout) {
@@ -64,7 +64,7 @@ class MemoryWeights : public WholeTensors, public WeightOracle {
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override {
     return static_cast<const void*>(tensor(rows.place->name) + rows.row * rows.row_bytes);
   }
-  absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) override {
+  absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) override {
     return std::vector<int64_t>{mine};
   }
 

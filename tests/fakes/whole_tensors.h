@@ -10,7 +10,7 @@
 
 namespace tandem::testing {
 
-class WholeTensors : public PublishSource {
+class WholeTensors : public WeightSource {
  public:
   // Full dense row-major rows in the layout's dtype, valid until the next call; once per tensor and
   // pass.

@@ -12,7 +12,7 @@
 #include "controller/algorithm/group_scores.h"
 #include "tests/fakes/fake_update_client.h"
 #include "tests/support/tiny_model.h"
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 #include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem::testing {
@@ -159,7 +159,7 @@ void TinyRun::MakeGenerator() {
 
 void TinyRun::Publish() {
   FakeUpdateClient client(receiver_.get());
-  ShardTensorSource source(&session_->shard(), &communicator_);
+  GatheredWeightSource source(&session_->shard(), &communicator_);
   const auto report = session_->publisher().Publish(version_, source, &client);
   INFO(report.status().ToString());
   REQUIRE(report.ok());
@@ -182,7 +182,7 @@ std::vector<Sample> TinyRun::Generate() {
 
 std::string TinyRun::TrainOn(std::vector<Sample> samples, int mini_batch) {
   const MiniBatchRequest request = TrainRequest(mini_batch);
-  const LogProbsBySample reference = Require(session_->ScoreReference(samples));
+  const LogProbsBySample reference = Require(session_->Score(samples, LogProbPolicy::kReference));
   for (Sample& sample : samples) sample.ref_log_probs = reference.at(sample.sample_id);
   MiniBatchReport report = Require(session_->Train(request, samples));
   REQUIRE(report.comparison.identical == report.comparison.compared);

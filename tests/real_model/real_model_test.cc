@@ -10,7 +10,7 @@
 #include "common/process/threads.h"
 #include "common/text/chat_template.h"
 #include "common/text/tokenizer.h"
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 #include "trainer_worker/training_session.h"
 
 namespace tandem::testing {

@@ -52,7 +52,7 @@ TEST_CASE("Ranks load, save, resume and check with a shard and a range of rows e
   const int64_t range = RegionBytes(RowScratchBytes(*spec, 2));
   REQUIRE(range == 2 * kMiB);
   for (const bool moments : {false, true}) {
-    RankGroup group(2, f.options);
+    TrainerRanks group(2, f.options);
     const int64_t elements = group[0].session->shard().elements();
     const int64_t masters = RegionBytes(4 * elements), copy = RegionBytes(2 * elements);
     // Loaded: masters and their rounding, and never more than that.
@@ -79,15 +79,15 @@ TEST_CASE("Ranks load, save, resume and check with a shard and a range of rows e
         TrainingSession& session = *rank.session;
         TANDEM_ASSIGN_OR_RETURN(
             const auto oracle,
-            MasterRows::Create(&session.shard(), &session.communicator(), rank.ledger.get(),
-                               {.scratch_bytes = RowScratchBytes(session.spec(), 2)}));
+            MasterWeights::Create(&session.shard(), &session.communicator(), rank.ledger.get(),
+                                  {.scratch_bytes = RowScratchBytes(session.spec(), 2)}));
         return CheckWeights(session.decoder().layout(), *oracle, nullptr).status();
       });
       return rank.status;
     });
     for (const int64_t bytes : growth) REQUIRE(bytes == range);
 
-    RankGroup resumed(2, f.options);
+    TrainerRanks resumed(2, f.options);
     resumed.RunOk([&](Rank& rank, int index) {
       growth[index] = LedgerGrowth(rank, [&] {
         TrainingSession& session = *rank.session;

@@ -8,27 +8,27 @@
 #include <string>
 #include <vector>
 
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem::testing {
 
 inline absl::StatusOr<int64_t> SaveRank(Rank& rank, const SaveOptions& save) {
   TrainingSession& session = *rank.session;
-  return SaveState(save, session.spec(), session.shard(), session.exported(), session.optimizer(),
-                   session.communicator(), rank.ledger.get());
+  return SaveState(save, session.spec(), session.shard(), session.weights().exported(),
+                   session.optimizer(), session.communicator(), rank.ledger.get());
 }
 
 struct CheckpointFixture {
   TempDir dir;
-  RankGroupOptions options;
+  TrainerRanksOptions options;
   std::vector<Sample> samples = RandomSamples(6, 3);
 
   CheckpointFixture() {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir, NarrowModel()).ok());
   }
-  RankGroupOptions Offloaded(bool master, bool moments) const {
-    RankGroupOptions other = options;
+  TrainerRanksOptions Offloaded(bool master, bool moments) const {
+    TrainerRanksOptions other = options;
     other.offload_master = master;
     other.offload_moments = moments;
     return other;
@@ -38,17 +38,17 @@ struct CheckpointFixture {
     std::filesystem::create_directories(path);
     return path.string();
   }
-  void TrainStep(RankGroup& group) {
+  void TrainStep(TrainerRanks& group) {
     TrainOn(group, samples);
     StepOn(group);
   }
-  std::string Save(RankGroup& group, const std::string& name, int64_t version) {
+  std::string Save(TrainerRanks& group, const std::string& name, int64_t version) {
     const SaveOptions save{
         .directory = Folder(name), .tokenizer_dir = options.model_dir, .version = version};
     group.RunOk([&](Rank& rank, int) { return SaveRank(rank, save).status(); });
     return save.directory;
   }
-  void Load(RankGroup& group, const std::string& directory, int64_t version) {
+  void Load(TrainerRanks& group, const std::string& directory, int64_t version) {
     group.RunOk([&](Rank& rank, int) -> absl::Status {
       TrainingSession& session = *rank.session;
       TANDEM_ASSIGN_OR_RETURN(const int64_t got,
@@ -80,7 +80,7 @@ inline void RequireSameFiles(const std::string& a, const std::string& b) {
 }
 
 // The same state, on any numbers of ranks.
-inline void RequireSameState(RankGroup& a, RankGroup& b) {
+inline void RequireSameState(TrainerRanks& a, TrainerRanks& b) {
   REQUIRE(a[0].session->optimizer().updates() == b[0].session->optimizer().updates());
   REQUIRE(a[0].session->optimizer().schedule_step() == b[0].session->optimizer().schedule_step());
   for (const std::string& name : a.TensorNames()) {

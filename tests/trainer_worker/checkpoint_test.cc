@@ -1,4 +1,4 @@
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 
 #include <filesystem>
 
@@ -12,28 +12,28 @@ using namespace tandem::testing;
 
 TEST_CASE("State goes from one rank to two, three and back without a changed bit", "[checkpoint]") {
   CheckpointFixture fixture;
-  RankGroup one(1, fixture.options);
+  TrainerRanks one(1, fixture.options);
   fixture.TrainStep(one);
   const std::string first = fixture.Save(one, "a", 1);
-  RankGroup two(2, fixture.options);
+  TrainerRanks two(2, fixture.options);
   fixture.Load(two, first, 1);
   RequireSameState(one, two);
   const std::string second = fixture.Save(two, "b", 2);
-  RankGroup three(3, fixture.options);
+  TrainerRanks three(3, fixture.options);
   fixture.Load(three, second, 2);
   const std::string third = fixture.Save(three, "c", 3);
-  RankGroup again(1, fixture.options);
+  TrainerRanks again(1, fixture.options);
   fixture.Load(again, third, 3);
   RequireSameState(one, again);
 }
 
 TEST_CASE("A resumed run goes on with the very bits of an undisturbed one", "[checkpoint]") {
   CheckpointFixture fixture;
-  RankGroup whole(2, fixture.options);
+  TrainerRanks whole(2, fixture.options);
   fixture.TrainStep(whole);
   const std::string saved = fixture.Save(whole, "a", 1);
   fixture.TrainStep(whole);
-  RankGroup resumed(2, fixture.options);
+  TrainerRanks resumed(2, fixture.options);
   fixture.Load(resumed, saved, 1);
   fixture.TrainStep(resumed);
   RequireSameState(whole, resumed);
@@ -41,7 +41,7 @@ TEST_CASE("A resumed run goes on with the very bits of an undisturbed one", "[ch
 
 TEST_CASE("State before the first step is saved without moments and resumes", "[checkpoint]") {
   CheckpointFixture fixture;
-  RankGroup one(1, fixture.options), two(2, fixture.options);
+  TrainerRanks one(1, fixture.options), two(2, fixture.options);
   const std::string saved = fixture.Save(one, "a", 0);
   fixture.Load(two, saved, 0);
   REQUIRE_FALSE(two[0].session->shard().has_moments());
@@ -51,7 +51,7 @@ TEST_CASE("State before the first step is saved without moments and resumes", "[
 
 TEST_CASE("The export of two ranks is a HF checkpoint with the rounded masters", "[checkpoint]") {
   CheckpointFixture fixture;
-  RankGroup two(2, fixture.options);
+  TrainerRanks two(2, fixture.options);
   fixture.TrainStep(two);
   const std::string saved = fixture.Save(two, "a", 1);
   const auto spec = LoadModelSpec(saved);
@@ -71,7 +71,7 @@ TEST_CASE("The export of two ranks is a HF checkpoint with the rounded masters",
 
 TEST_CASE("A rank that cannot write fails and tells the others", "[checkpoint]") {
   CheckpointFixture fixture;
-  RankGroup two(2, fixture.options);
+  TrainerRanks two(2, fixture.options);
   const std::string good = fixture.Folder("good");
   two.Run([&](Rank& rank, int index) {
     const SaveOptions save{.directory = index == 0 ? good : good + "/missing/folder",
@@ -84,7 +84,7 @@ TEST_CASE("A rank that cannot write fails and tells the others", "[checkpoint]")
 
 TEST_CASE("A failed export on rank 0 does not leave the others waiting", "[checkpoint]") {
   CheckpointFixture fixture;
-  RankGroup two(2, fixture.options);
+  TrainerRanks two(2, fixture.options);
   const SaveOptions save{.directory = fixture.Folder("good"),
                          .tokenizer_dir = fixture.Folder("no_tokenizer_here")};
   two.Run([&](Rank& rank, int) { return SaveRank(rank, save).status(); });

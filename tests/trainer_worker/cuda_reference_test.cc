@@ -4,7 +4,7 @@
 
 #include "common/backend/cuda_backend.h"
 #include "tests/emulator/emulated_cuda.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
 namespace {
@@ -20,8 +20,8 @@ std::unique_ptr<Backend> MakeLateBackend() {
       .value();
 }
 
-RankGroupOptions LateOptions(const TempDir& dir, uint64_t late) {
-  RankGroupOptions options{.model_dir = (dir.path() / "model").string()};
+TrainerRanksOptions LateOptions(const TempDir& dir, uint64_t late) {
+  TrainerRanksOptions options{.model_dir = (dir.path() / "model").string()};
   REQUIRE(WriteTinyModel(options.model_dir, {.num_layers = 4,
                                              .num_heads = 2,
                                              .num_kv_heads = 1,
@@ -35,16 +35,16 @@ RankGroupOptions LateOptions(const TempDir& dir, uint64_t late) {
 
 // Freezes, steps away from the frozen weights, and scores under the reference, under the weights
 // as they are, and under the reference again: each policy's layers take the other's places.
-std::vector<LogProbsBySample> ReferenceScores(RankGroup& group,
+std::vector<LogProbsBySample> ReferenceScores(TrainerRanks& group,
                                               const std::vector<Sample>& samples) {
   TrainingSession& session = *group[0].session;
   REQUIRE(session.FreezeReference().ok());
   TrainOn(group, samples);
   StepOn(group);
   std::vector<LogProbsBySample> scores;
-  scores.push_back(session.ScoreReference(samples).value());
+  scores.push_back(session.Score(samples, LogProbPolicy::kReference).value());
   scores.push_back(session.Score(samples).value());
-  scores.push_back(session.ScoreReference(samples).value());
+  scores.push_back(session.Score(samples, LogProbPolicy::kReference).value());
   return scores;
 }
 
@@ -54,8 +54,8 @@ TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever st
           "[trainer][cuda][reference]") {
   const TempDir dir;
   const std::vector<Sample> samples = RandomSamples(1, 3);
-  RankGroupOptions options = LateOptions(dir, 0);
-  RankGroup resident(1, options);
+  TrainerRanksOptions options = LateOptions(dir, 0);
+  TrainerRanks resident(1, options);
   const std::vector<LogProbsBySample> want = ReferenceScores(resident, samples);
   REQUIRE(want[0] == want[2]);
   REQUIRE(want[0] != want[1]);
@@ -64,7 +64,7 @@ TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever st
   for (const uint64_t late : {uint64_t{0}, uint64_t{1}, ~uint64_t{1}, ~uint64_t{0}}) {
     late_streams_of_next_backend = late;
     options.prefetch = late != 0;
-    RankGroup offloaded(1, options);
+    TrainerRanks offloaded(1, options);
     const bool same = ReferenceScores(offloaded, samples) == want;
     INFO("late streams " << late);
     REQUIRE(same);
@@ -74,8 +74,8 @@ TEST_CASE("An offloaded reference gives the bits of one on the GPU, whichever st
 TEST_CASE("A layer of an offloaded reference comes in beside the work and is waited for in time",
           "[trainer][cuda][reference]") {
   const TempDir dir;
-  const RankGroupOptions options = LateOptions(dir, ~uint64_t{1});
-  RankGroup group(1, options);
+  const TrainerRanksOptions options = LateOptions(dir, ~uint64_t{1});
+  TrainerRanks group(1, options);
   Rank& rank = group[0];
   const ParameterShard& shard = rank.session->shard();
   Device* const device = rank.backend->device();
@@ -85,8 +85,7 @@ TEST_CASE("A layer of an offloaded reference comes in beside the work and is wai
   StepOn(group);
   OrderedCommunicator communicator(rank.communicator.get());
   const auto weights =
-      WeightGather::Create(device, &shard.plan(), copy->source(), &communicator, nullptr, {})
-          .value();
+      WeightGather::Create(device, &shard.plan(), copy.get(), &communicator, nullptr, {}).value();
   REQUIRE(weights->Map().ok());
   const WeightLayout& layout = shard.plan().layout();
   const auto read = [&](const std::byte* from) {
@@ -110,12 +109,12 @@ TEST_CASE("A layer of an offloaded reference comes in beside the work and is wai
   weights->Refresh();
   REQUIRE(weights->Group(0).ok());
   weights->Prefetch(WeightGather::Next::kAfter);
-  weights->Use({.data = shard.compute()});
+  weights->Use(&rank.session->shard());
   const std::vector<std::byte> current = read(weights->Group(1).value());
   REQUIRE(weights->Release().ok());
   REQUIRE(weights->Map().ok());
   REQUIRE((read(weights->Group(1).value()) == current));
-  weights->Use(copy->source());
+  weights->Use(copy.get());
   REQUIRE_FALSE((read(weights->Group(1).value()) == current));
 }
 

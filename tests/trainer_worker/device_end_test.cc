@@ -7,7 +7,7 @@
 #include "tests/emulator/emulated_cuda.h"
 #include "tests/emulator/emulator.h"
 #include "tests/support/text.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
 namespace {
@@ -52,7 +52,7 @@ struct DeviceEndFixture {
   }
 
   TempDir dir;
-  RankGroupOptions options;
+  TrainerRanksOptions options;
   const std::vector<Sample> samples = RandomSamples(2, 3);
 };
 
@@ -62,7 +62,7 @@ TEST_CASE("A training pass ends when its GPU does: nothing of it is left to the 
           "[trainer][cuda]") {
   DeviceEndFixture f;
   f.options.make_backend = MakeLateGpu;
-  RankGroup group(1, f.options);
+  TrainerRanks group(1, f.options);
   TrainOn(group, f.samples);
   const int64_t kernels = emulator::KernelsRun();
   REQUIRE(kernels > 0);
@@ -74,7 +74,7 @@ TEST_CASE("A rank whose GPU has no memory in its backward pass says so in that p
           "[trainer][cuda]") {
   DeviceEndFixture f;
   const auto allocations = [&f](int ranks) {
-    RankGroup group(ranks, f.options);
+    TrainerRanks group(ranks, f.options);
     GpuOf(group[0]).ForgetCalls();
     TrainOn(group, f.samples);
     const std::vector<std::string> calls = GpuOf(group[0]).calls();
@@ -85,7 +85,7 @@ TEST_CASE("A rank whose GPU has no memory in its backward pass says so in that p
     // The last of a pass is the backward pass's.
     const int last = allocations(ranks) - 1;
     REQUIRE(last > 0);
-    RankGroup group(ranks, f.options);
+    TrainerRanks group(ranks, f.options);
     GpuOf(group[0]).FailCall("Malloc", absl::ResourceExhaustedError("full"), last);
     group.Run([&](Rank& rank, int index) { return f.Train(rank, index, ranks); });
     INFO(group[0].status);
@@ -100,7 +100,7 @@ TEST_CASE("A rank whose GPU has no memory in its backward pass says so in that p
 TEST_CASE("A rank whose GPU fails at its share of the gradient norm does not let the others wait",
           "[trainer][cuda]") {
   DeviceEndFixture f;
-  RankGroup group(2, f.options);
+  TrainerRanks group(2, f.options);
   TrainOn(group, f.samples);
   GpuOf(group[1]).FailCall("Synchronize", absl::InternalError("broken"));
   group.Run([](Rank& rank, int) { return rank.session->Step().status(); });

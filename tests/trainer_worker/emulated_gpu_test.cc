@@ -23,14 +23,14 @@ struct EmulatedGpuFixture : CheckpointFixture {
     REQUIRE(WriteTinyModel(options.model_dir, SmallGpuModel()).ok());
     samples = RandomSamples(3, 3);
   }
-  RankGroupOptions OnGpu(bool offload) const {
-    RankGroupOptions gpu = Offloaded(offload, offload);
+  TrainerRanksOptions OnGpu(bool offload) const {
+    TrainerRanksOptions gpu = Offloaded(offload, offload);
     gpu.make_backend = MakeEmulatedBackend;
     return gpu;
   }
 };
 
-LogProbsBySample GpuScores(RankGroup& group, const std::vector<Sample>& samples) {
+LogProbsBySample GpuScores(TrainerRanks& group, const std::vector<Sample>& samples) {
   return group[0].session->Score(samples).value();
 }
 
@@ -53,8 +53,8 @@ std::vector<Digest> DigestsOfMasters(TrainingSession& session) {
 
 TEST_CASE("A trainer on an emulated GPU agrees with one on a CPU", "[trainer][cuda]") {
   EmulatedGpuFixture f;
-  RankGroup host(1, f.options);
-  RankGroup gpu(1, f.OnGpu(false));
+  TrainerRanks host(1, f.options);
+  TrainerRanks gpu(1, f.OnGpu(false));
   const LogProbsBySample want = GpuScores(host, f.samples), got = GpuScores(gpu, f.samples);
   REQUIRE(got.size() == want.size());
   for (const auto& [sample, log_probs] : want) {
@@ -79,15 +79,15 @@ TEST_CASE("Two ranks on an emulated GPU have one rank's gradient norm, whatever 
   TinyModelOptions model = SmallGpuModel();
   model.num_layers = 3;
   REQUIRE(WriteTinyModel(f.options.model_dir, model).ok());
-  RankGroupOptions options = f.OnGpu(false);
-  RankGroup one(1, options);
+  TrainerRanksOptions options = f.OnGpu(false);
+  TrainerRanks one(1, options);
   TrainOn(one, f.samples);
   const double want = StepOn(one).grad_norm;
   std::vector<std::vector<Digest>> stepped;
   for (const bool prefetch : {true, false}) {
     options.prefetch = prefetch;
     options.reshard = Reshard::kAlways;
-    RankGroup two(2, options);
+    TrainerRanks two(2, options);
     TrainOn(two, f.samples);
     REQUIRE(StepOn(two).grad_norm == Approx(want).epsilon(1e-6).margin(0));
     std::vector<Digest> digests;
@@ -117,23 +117,23 @@ TEST_CASE("A single rank on a GPU reads its shard where it lies, with the bits o
           "[trainer][cuda]") {
   EmulatedGpuFixture f;
   REQUIRE(WriteTinyModel(f.options.model_dir, DenseGpuModel()).ok());
-  RankGroup gpu(1, f.OnGpu(false));
+  TrainerRanks gpu(1, f.OnGpu(false));
   TrainingSession& session = *gpu[0].session;
   REQUIRE(session.plan().is_laid_out());
-  RankGroupOptions offloaded = f.OnGpu(false);
+  TrainerRanksOptions offloaded = f.OnGpu(false);
   offloaded.offload_reference = true;
-  RankGroup copies(1, offloaded);
-  const auto gathered = [](RankGroup& group) {
+  TrainerRanks copies(1, offloaded);
+  const auto gathered = [](TrainerRanks& group) {
     return BytesOf(group[0].ledger->Snapshot(), "gather");
   };
-  for (RankGroup* const group : {&gpu, &copies}) {
+  for (TrainerRanks* const group : {&gpu, &copies}) {
     group->RunOk([](Rank& rank, int) { return rank.session->FreezeReference(); });
     f.TrainStep(*group);
   }
   REQUIRE(gathered(gpu) == 0);
   REQUIRE(gathered(copies) == 0);
-  const auto reference = [&](RankGroup& group) {
-    return group[0].session->ScoreReference(f.samples).value();
+  const auto reference = [&](TrainerRanks& group) {
+    return group[0].session->Score(f.samples, LogProbPolicy::kReference).value();
   };
   // An offloaded reference is copied into places; what it scores is what was frozen.
   const LogProbsBySample scores = GpuScores(gpu, f.samples);
@@ -148,14 +148,14 @@ TEST_CASE("A single rank on a GPU reads its shard where it lies, with the bits o
 TEST_CASE("Offloaded or not, resumed or not, an emulated GPU trains the same bits",
           "[trainer][cuda]") {
   EmulatedGpuFixture f;
-  RankGroup gpu(1, f.OnGpu(false));
+  TrainerRanks gpu(1, f.OnGpu(false));
   f.TrainStep(gpu);
   const std::string saved = f.Save(gpu, "saved", 1);
-  RankGroup resumed(1, f.OnGpu(true));
+  TrainerRanks resumed(1, f.OnGpu(true));
   f.Load(resumed, saved, 1);
   f.TrainStep(gpu);
   f.TrainStep(resumed);
-  const auto digests = [](RankGroup& group) {
+  const auto digests = [](TrainerRanks& group) {
     TrainingSession& session = *group[0].session;
     return session.shard().digests().OfTensors(session.communicator()).value();
   };

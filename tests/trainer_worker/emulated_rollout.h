@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "tests/common/weights/cuda/pair_rig.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem::testing {
 
@@ -32,9 +32,9 @@ class EmulatedRollout {
   emulator::EmulatedCuda& cuda() { return side_.cuda; }
   // Collective: what the rank's session sends, or `source`, over NaN.
   absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version) {
-    return Sync(rank, version, *rank.session->MakeSource());
+    return Sync(rank, version, *rank.session->weights().MakeWeightSource());
   }
-  absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version, PublishSource& source) {
+  absl::StatusOr<PublishReport> Sync(Rank& rank, int64_t version, WeightSource& source) {
     PairClient client(&states_, updates_.get());
     client.scramble = true;
     return rank.session->publisher().Publish(version, source, &client);

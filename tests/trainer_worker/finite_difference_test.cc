@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
 namespace {
@@ -33,10 +33,10 @@ TEST_CASE("Gradients of the whole loss equal differences of the loss", "[trainer
     model.model_type = type;
     model.float32 = true;
     model.tie_word_embeddings = type == "llama";
-    RankGroupOptions options{.model_dir = (dir.path() / "model").string()};
+    TrainerRanksOptions options{.model_dir = (dir.path() / "model").string()};
     options.dtype = DType::kFloat32;
     REQUIRE(WriteTinyModel(options.model_dir, model).ok());
-    RankGroup one(1, options);
+    TrainerRanks one(1, options);
     TrainingSession& session = *one[0].session;
     std::vector<Sample> samples = RandomSamples(3, 21);
     const auto scores = session.Score(samples);

@@ -8,7 +8,7 @@
 #include "common/process/threads.h"
 #include "tests/support/golden.h"
 #include "tests/support/golden_tensor.h"
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 #include "trainer_worker/training_session.h"
 
 namespace tandem {

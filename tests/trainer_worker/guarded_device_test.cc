@@ -16,7 +16,7 @@ namespace {
 
 using namespace tandem::testing;
 
-std::vector<Digest> DigestsOf(RankGroup& group) {
+std::vector<Digest> DigestsOf(TrainerRanks& group) {
   std::vector<Digest> digests;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(
@@ -27,14 +27,16 @@ std::vector<Digest> DigestsOf(RankGroup& group) {
   return digests;
 }
 
-LogProbsBySample ScoresOfAll(RankGroup& group, const std::vector<Sample>& samples, bool reference) {
+LogProbsBySample ScoresOfAll(TrainerRanks& group,
+                             const std::vector<Sample>& samples,
+                             bool reference) {
   LogProbsBySample all;
   std::mutex mutex;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     const std::vector<Sample> share = Share(samples, index, group.size());
-    TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores, reference
-                                                               ? rank.session->ScoreReference(share)
-                                                               : rank.session->Score(share));
+    TANDEM_ASSIGN_OR_RETURN(const LogProbsBySample scores,
+                            reference ? rank.session->Score(share, LogProbPolicy::kReference)
+                                      : rank.session->Score(share));
     std::lock_guard lock(mutex);
     all.insert(scores.begin(), scores.end());
     return absl::OkStatus();
@@ -55,10 +57,10 @@ TinyModelOptions DenseModel() {
   return {.hidden_size = 128, .num_layers = 3, .head_dim = 32, .intermediate_size = 64};
 }
 
-RankGroupOptions GuardedOptions(const CheckpointFixture& f,
-                                const GuardedVariant& variant,
-                                bool guarded) {
-  RankGroupOptions options = f.Offloaded(variant.offload, variant.offload);
+TrainerRanksOptions GuardedOptions(const CheckpointFixture& f,
+                                   const GuardedVariant& variant,
+                                   bool guarded) {
+  TrainerRanksOptions options = f.Offloaded(variant.offload, variant.offload);
   options.offload_reference = variant.offload;
   options.recompute = variant.recompute;
   options.reshard = variant.reshard;
@@ -72,11 +74,11 @@ RankGroupOptions GuardedOptions(const CheckpointFixture& f,
 void RequireSameGuardedRun(const GuardedVariant& variant) {
   CheckpointFixture f;
   if (variant.dense) REQUIRE(WriteTinyModel(f.options.model_dir, DenseModel()).ok());
-  RankGroup host(variant.world, GuardedOptions(f, variant, false));
-  RankGroup device(variant.world, GuardedOptions(f, variant, true));
+  TrainerRanks host(variant.world, GuardedOptions(f, variant, false));
+  TrainerRanks device(variant.world, GuardedOptions(f, variant, true));
   const bool in_place = variant.dense && variant.world == 1;
   REQUIRE(device[0].session->plan().is_laid_out() == in_place);
-  for (RankGroup* group : {&host, &device}) {
+  for (TrainerRanks* group : {&host, &device}) {
     group->RunOk([](Rank& rank, int) { return rank.session->FreezeReference(); });
     for (int step = 0; step < 2; ++step) f.TrainStep(*group);
   }
@@ -87,7 +89,7 @@ void RequireSameGuardedRun(const GuardedVariant& variant) {
   const std::string saved = f.Save(host, "host", 2);
   RequireSameFiles(saved, f.Save(device, "device", 2));
 
-  RankGroup resumed(variant.world, GuardedOptions(f, variant, true));
+  TrainerRanks resumed(variant.world, GuardedOptions(f, variant, true));
   f.Load(resumed, saved, 2);
   f.TrainStep(host);
   f.TrainStep(resumed);
@@ -122,12 +124,12 @@ TEST_CASE(
 TEST_CASE("Rows that a check compares with come from a device's masters", "[trainer][device]") {
   CheckpointFixture f;
   f.options.make_backend = MakeGuardedBackend;
-  RankGroup group(2, f.options);
+  TrainerRanks group(2, f.options);
   group.RunOk([](Rank& rank, int) -> absl::Status {
     TrainingSession& session = *rank.session;
     TANDEM_ASSIGN_OR_RETURN(const auto rows,
-                            MasterRows::Create(&session.shard(), &session.communicator(),
-                                               rank.ledger.get(), {.scratch_bytes = 1 << 20}));
+                            MasterWeights::Create(&session.shard(), &session.communicator(),
+                                                  rank.ledger.get(), {.scratch_bytes = 1 << 20}));
     TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> want,
                             session.shard().digests().OfTensors(session.communicator()));
     size_t tensor = 0;
@@ -145,7 +147,7 @@ TEST_CASE("Rows that a check compares with come from a device's masters", "[trai
 TEST_CASE("Changes since a sample are counted on a device", "[trainer][device]") {
   CheckpointFixture f;
   f.options.make_backend = MakeGuardedBackend;
-  RankGroup group(1, f.options);
+  TrainerRanks group(1, f.options);
   ParameterShard& shard = group[0].session->shard();
   ElementSample before;
   REQUIRE(before.Take(shard).ok());
@@ -160,7 +162,7 @@ TEST_CASE("A device's ranks refuse the host's memory, but for the host's collect
           "[trainer][device]") {
   CheckpointFixture f;
   f.options.make_backend = MakeGuardedBackend;
-  RankGroup group(2, f.options);
+  TrainerRanks group(2, f.options);
   group.RunOk([](Rank& rank, int index) -> absl::Status {
     std::vector<int> all(2);
     TANDEM_RETURN_IF_ERROR(rank.communicator->host().AllGather(&index, sizeof(index), all.data()));

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "tests/fakes/guarded_backend.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem::testing {
 

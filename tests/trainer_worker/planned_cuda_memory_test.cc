@@ -4,7 +4,7 @@
 #include "common/lora/lora_spec.h"
 #include "controller/plan/memory_plan.h"
 #include "tests/emulator/emulated_cuda.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
 namespace {
@@ -60,7 +60,7 @@ struct Run {
 
 void RequireGpuAsPlanned(const Run& run) {
   TempDir dir;
-  RankGroupOptions options;
+  TrainerRanksOptions options;
   options.model_dir = (dir.path() / "model").string();
   REQUIRE(WriteTinyModel(options.model_dir, PlannedGpuModel()).ok());
   options.train_limits = {.micro_batch_tokens = 256,
@@ -101,13 +101,13 @@ void RequireGpuAsPlanned(const Run& run) {
     scratch += line.trainer && line.tag == "workspace" ? line.bytes : 0;
   }
 
-  RankGroup group(1, options);
+  TrainerRanks group(1, options);
   Rank& rank = group[0];
   TrainingSession& session = *rank.session;
   REQUIRE(session.FreezeReference().ok());
   // The optimizer makes its state in the first step.
   for (int step = 0; step < 2; ++step) {
-    REQUIRE(session.ScoreReference(samples).ok());
+    REQUIRE(session.Score(samples, LogProbPolicy::kReference).ok());
     REQUIRE(session.Train(RequestFor(samples), samples).ok());
     REQUIRE(session.Step().ok());
   }

@@ -5,7 +5,7 @@
 #include "common/memory/worker_memory.h"
 #include "common/model_spec/row_ranges.h"
 #include "tests/fakes/guarded_backend.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/weight_sync/reference_weights.h"
 
 namespace tandem {
@@ -51,12 +51,14 @@ struct PlannedMemoryFixture {
                             .sequence_tokens = 80};
   }
   TempDir dir;
-  RankGroupOptions options;
+  TrainerRanksOptions options;
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
-void RequireHostAsPlanned(int world, const RankGroupOptions& options, std::vector<Sample> samples) {
-  RankGroup group(world, options);
+void RequireHostAsPlanned(int world,
+                          const TrainerRanksOptions& options,
+                          std::vector<Sample> samples) {
+  TrainerRanks group(world, options);
   const MiniBatchRequest request = RequestFor(samples);
   std::vector<LedgerSnapshot> ledgers(static_cast<size_t>(world));
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
@@ -75,10 +77,11 @@ void RequireHostAsPlanned(int world, const RankGroupOptions& options, std::vecto
                             .gather = {.reshard = options.reshard,
                                        .prefetch = options.prefetch,
                                        .kept_bytes = options.kept_bytes}};
-  if (LoraWeights* const lora = group[0].session->lora(); lora != nullptr) {
-    plan.adapters = lora->spec().parameters();
-    plan.adapter_shard = lora->adapters().elements();
-    plan.base_element_bytes = static_cast<int64_t>(DTypeBytes(lora->base().dtype()));
+  if (options.lora.rank > 0) {
+    LoraWeights& lora = LoraOf(group[0]);
+    plan.adapters = lora.spec().parameters();
+    plan.adapter_shard = lora.adapters().elements();
+    plan.base_element_bytes = static_cast<int64_t>(DTypeBytes(lora.base().dtype()));
   }
   const TrainerMemory planned = TrainerBytes(spec, plan);
   const LedgerSnapshot& ledger = ledgers[0];
@@ -200,7 +203,7 @@ TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][mem
   f.options.score_limits = f.options.train_limits;
   f.options.score_limits.micro_batch_tokens = 4096;
   f.options.score_limits.samples = f.options.score_limits.groups = 40;
-  RankGroup group(1, f.options);
+  TrainerRanks group(1, f.options);
   TrainingSession& session = *group[0].session;
   const auto arena = [&] {
     return Current(group[0].ledger->Snapshot(), "activations", Location::kDevice);
@@ -210,7 +213,7 @@ TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][mem
     return RegionBytes(PlaceMicroBatch(session.spec(), 2, shape, Keep::kNothing).end);
   };
   const std::vector<Sample> two(f.samples.begin(), f.samples.begin() + 2);
-  REQUIRE(session.ScoreProbe(two).ok());
+  REQUIRE(session.Score(two, LogProbPolicy::kProbe).ok());
   REQUIRE(arena() == planned(f.options.probe_limits));
   REQUIRE(session.Score(f.samples).ok());
   REQUIRE(arena() == planned(f.options.score_limits));
@@ -220,11 +223,11 @@ TEST_CASE("The probe takes memory of its own size, not a step's", "[trainer][mem
 TEST_CASE("What ranges of rows are gathered into is planned", "[trainer][memory]") {
   const PlannedMemoryFixture f;
   for (const int world : {1, 2}) {
-    RankGroup group(world, f.options);
+    TrainerRanks group(world, f.options);
     const ModelSpec& spec = group[0].session->spec();
     group.RunOk([&](Rank& rank, int /*index*/) {
-      return MasterRows::Create(&rank.session->shard(), &rank.session->communicator(),
-                                rank.ledger.get(), {.scratch_bytes = RowScratchBytes(spec, 2)})
+      return MasterWeights::Create(&rank.session->shard(), &rank.session->communicator(),
+                                   rank.ledger.get(), {.scratch_bytes = RowScratchBytes(spec, 2)})
           .status();
     });
     REQUIRE(DevicePeak(group[0].ledger->Snapshot(), "gather") ==
@@ -234,7 +237,7 @@ TEST_CASE("What ranges of rows are gathered into is planned", "[trainer][memory]
 
 TEST_CASE("Memory for the largest micro-batch is held from the first on", "[trainer][memory]") {
   const PlannedMemoryFixture f;
-  RankGroup group(1, f.options);
+  TrainerRanks group(1, f.options);
   Rank& rank = group[0];
   const std::vector<Sample> one(f.samples.begin(), f.samples.begin() + 1);
   REQUIRE(rank.session->Train(RequestFor(one), one).ok());

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
 namespace {
@@ -42,7 +42,7 @@ double Largest(const std::vector<float>& values) {
   return LargestDifference(values, std::vector<float>(values.size(), 0.0f));
 }
 
-void RequireNearRankGradients(RankGroup& one, RankGroup& many) {
+void RequireNearRankGradients(TrainerRanks& one, TrainerRanks& many) {
   for (const std::string& name : one.TensorNames()) {
     INFO(name);
     const std::vector<float> want = one.Gradient(name);
@@ -51,7 +51,7 @@ void RequireNearRankGradients(RankGroup& one, RankGroup& many) {
   }
 }
 
-void RequireSameMasters(RankGroup& a, RankGroup& b) {
+void RequireSameMasters(TrainerRanks& a, TrainerRanks& b) {
   for (const std::string& name : a.TensorNames()) {
     INFO(name);
     const bool same = a.Master(name) == b.Master(name);
@@ -63,12 +63,12 @@ TEST_CASE("Two and three ranks give one rank's gradients on the same batch", "[t
   for (const std::string type : {"llama", "qwen2", "qwen3"}) {
     INFO(type);
     const TempDir dir;
-    const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType(type))};
+    const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType(type))};
     const std::vector<Sample> samples = RandomSamples(7, 1);
-    RankGroup one(1, options);
+    TrainerRanks one(1, options);
     TrainOn(one, samples);
     for (const int world : {2, 3}) {
-      RankGroup many(world, options);
+      TrainerRanks many(world, options);
       TrainOn(many, samples);
       RequireNearRankGradients(one, many);
       many.RunOk([](Rank& rank, int) { return rank.session->Step().status(); });
@@ -78,9 +78,9 @@ TEST_CASE("Two and three ranks give one rank's gradients on the same batch", "[t
 
 TEST_CASE("The gradient norm of two ranks is one rank's within 1e-6", "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(6, 2);
-  RankGroup one(1, options), two(2, options);
+  TrainerRanks one(1, options), two(2, options);
   TrainOn(one, samples);
   TrainOn(two, samples);
   const OptimizerReport want = StepOn(one), got = StepOn(two);
@@ -91,9 +91,9 @@ TEST_CASE("The gradient norm of two ranks is one rank's within 1e-6", "[trainer]
 TEST_CASE("Fewer samples than ranks: ranks without samples join every collective",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(1, 3);
-  RankGroup one(1, options), three(3, options);
+  TrainerRanks one(1, options), three(3, options);
   TrainOn(one, samples);
   TrainOn(three, samples);
   RequireSameGradients(one, three);
@@ -102,10 +102,10 @@ TEST_CASE("Fewer samples than ranks: ranks without samples join every collective
 
 TEST_CASE("Unequal numbers of micro-batches join every collective", "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.max_micro_batch_tokens = 60;
   const std::vector<Sample> samples = RandomSamples(5, 4);
-  RankGroup one(1, options), two(2, options);
+  TrainerRanks one(1, options), two(2, options);
   TrainOn(one, samples);
   two.RunOk([&](Rank& rank, int index) {
     // Rank 0 has four samples, rank 1 only the last.
@@ -118,13 +118,13 @@ TEST_CASE("Unequal numbers of micro-batches join every collective", "[trainer][r
 
 TEST_CASE("Recomputing layers changes no bit", "[trainer][recompute]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen3"))};
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen3"))};
   const std::vector<Sample> samples = RandomSamples(5, 5);
   for (const int world : {1, 2}) {
     options.recompute = Recompute::kNever;
-    RankGroup kept(world, options);
+    TrainerRanks kept(world, options);
     options.recompute = Recompute::kAlways;
-    RankGroup recomputed(world, options);
+    TrainerRanks recomputed(world, options);
     TrainOn(kept, samples);
     TrainOn(recomputed, samples);
     RequireSameGradients(kept, recomputed);
@@ -136,11 +136,11 @@ TEST_CASE("Recomputing layers changes no bit", "[trainer][recompute]") {
 TEST_CASE("The split into micro-batches changes gradients by no more than 1e-5 of the largest",
           "[trainer][packing]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(6, 6);
-  RankGroup whole(1, options);
+  TrainerRanks whole(1, options);
   options.max_micro_batch_tokens = 60;
-  RankGroup split(1, options);
+  TrainerRanks split(1, options);
   TrainOn(whole, samples);
   TrainOn(split, samples);
   RequireNearRankGradients(whole, split);
@@ -172,7 +172,7 @@ std::vector<Sample> Groups(uint64_t seed) {
   return samples;
 }
 
-MiniBatchReport ReportOfTraining(RankGroup& group,
+MiniBatchReport ReportOfTraining(TrainerRanks& group,
                                  const MiniBatchRequest& request,
                                  const std::vector<Sample>& samples) {
   const auto report = group[0].session->Train(request, samples);
@@ -190,11 +190,11 @@ TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding
       const TempDir dir;
       TinyModelOptions model = OddModelOfType(type);
       model.float32 = dtype == DType::kFloat32;
-      RankGroupOptions options{.model_dir = WriteModel(dir, model), .dtype = dtype};
+      TrainerRanksOptions options{.model_dir = WriteModel(dir, model), .dtype = dtype};
       options.max_micro_batch_tokens = 2000;
-      RankGroup shared(1, options), again(2, options);
+      TrainerRanks shared(1, options), again(2, options);
       options.share_prompts = false;
-      RankGroup apart(1, options);
+      TrainerRanks apart(1, options);
       std::vector<Sample> samples = Groups(31);
       const auto scores = apart[0].session->Score(samples);
       REQUIRE(scores.ok());
@@ -222,12 +222,12 @@ TEST_CASE("Sharing prompts keeps log-prob bits and changes gradients by rounding
 TEST_CASE("Shared prompts with recomputed layers and split groups keep every bit of the log-probs",
           "[trainer][packing]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
-  RankGroup whole(1, options);
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  TrainerRanks whole(1, options);
   options.recompute = Recompute::kAlways;
-  RankGroup recomputed(1, options);
+  TrainerRanks recomputed(1, options);
   options.max_micro_batch_tokens = 128;
-  RankGroup split(1, options);
+  TrainerRanks split(1, options);
   std::vector<Sample> samples = Groups(41);
   const auto scores = whole[0].session->Score(samples);
   REQUIRE(scores.ok());
@@ -239,9 +239,9 @@ TEST_CASE("Shared prompts with recomputed layers and split groups keep every bit
 
 TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   std::vector<Sample> samples = RandomSamples(6, 7);
-  RankGroup a(1, options), b(1, options);
+  TrainerRanks a(1, options), b(1, options);
   TrainOn(a, samples);
   std::reverse(samples.begin(), samples.end());
   TrainOn(b, samples);
@@ -250,9 +250,9 @@ TEST_CASE("The order of arrival changes no bit", "[trainer][packing]") {
 
 TEST_CASE("A learning rate of 0 keeps every weight", "[trainer][optimizer]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.lr = 0;
-  RankGroup trained(2, options), fresh(2, options);
+  TrainerRanks trained(2, options), fresh(2, options);
   const std::vector<Sample> samples = RandomSamples(4, 8);
   TrainOn(trained, samples);
   const OptimizerReport report = StepOn(trained);
@@ -263,8 +263,8 @@ TEST_CASE("A learning rate of 0 keeps every weight", "[trainer][optimizer]") {
 TEST_CASE("A gradient that is not finite skips the step and counts nothing",
           "[trainer][optimizer]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
-  RankGroup trained(2, options), fresh(2, options);
+  const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  TrainerRanks trained(2, options), fresh(2, options);
   std::vector<Sample> samples = RandomSamples(4, 9);
   samples[1].advantages[0] = std::numeric_limits<float>::infinity();
   TrainOn(trained, samples);
@@ -277,9 +277,9 @@ TEST_CASE("A gradient that is not finite skips the step and counts nothing",
 TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",
           "[trainer][numerics]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen2"))};
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("qwen2"))};
   std::vector<Sample> samples = RandomSamples(6, 10);
-  RankGroup one(1, options), two(2, options);
+  TrainerRanks one(1, options), two(2, options);
   for (Sample& sample : samples) {
     const auto scores = one[0].session->Score({sample});
     REQUIRE(scores.ok());
@@ -303,9 +303,9 @@ TEST_CASE("Scoring gives the bits of the training forward, alone or in a batch",
 TEST_CASE("A log-prob that differs is named with sample, position and version",
           "[trainer][numerics]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   std::vector<Sample> samples = RandomSamples(3, 11);
-  RankGroup one(1, options);
+  TrainerRanks one(1, options);
   const auto scores = one[0].session->Score(samples);
   REQUIRE(scores.ok());
   for (Sample& sample : samples) sample.log_probs = scores->at(sample.sample_id);
@@ -328,7 +328,7 @@ TEST_CASE("A log-prob that differs is named with sample, position and version",
 TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
           "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   options.max_micro_batch_tokens = 20;
   std::vector<Sample> samples = RandomSamples(2, 12);
   samples[0].tokens.resize(static_cast<size_t>(samples[0].prompt_tokens + 2));
@@ -344,7 +344,7 @@ TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
   samples[1].log_probs.resize(2);
   samples[1].versions.resize(2);
   samples[1].advantages.resize(2);
-  RankGroup two(2, options);
+  TrainerRanks two(2, options);
   two.Run([&](Rank& rank, int index) {
     return rank.session->Train(RequestFor(samples), Share(samples, index, 2)).status();
   });
@@ -355,9 +355,9 @@ TEST_CASE("A sample that does not fit fails on its rank and aborts the others",
 
 TEST_CASE("The reference policy keeps the weights it was frozen from", "[trainer][reference]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
+  const TrainerRanksOptions options{.model_dir = WriteModel(dir, OddModelOfType("llama"))};
   const std::vector<Sample> samples = RandomSamples(4, 13);
-  RankGroup two(2, options);
+  TrainerRanks two(2, options);
   std::vector<LogProbsBySample> before(2), after(2), current(2);
   two.RunOk([&](Rank& rank, int index) -> absl::Status {
     const std::vector<Sample> mine = Share(samples, index, 2);
@@ -366,7 +366,7 @@ TEST_CASE("The reference policy keeps the weights it was frozen from", "[trainer
     TANDEM_ASSIGN_OR_RETURN(before[at], rank.session->Score(mine));
     TANDEM_RETURN_IF_ERROR(rank.session->Train(RequestFor(samples), mine).status());
     TANDEM_RETURN_IF_ERROR(rank.session->Step().status());
-    TANDEM_ASSIGN_OR_RETURN(after[at], rank.session->ScoreReference(mine));
+    TANDEM_ASSIGN_OR_RETURN(after[at], rank.session->Score(mine, LogProbPolicy::kReference));
     TANDEM_ASSIGN_OR_RETURN(current[at], rank.session->Score(mine));
     return absl::OkStatus();
   });

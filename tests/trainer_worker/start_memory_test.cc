@@ -11,7 +11,7 @@
 #include "common/formats/files.h"
 #include "tests/support/bytes_in.h"
 #include "tests/support/units.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
 namespace {
@@ -111,10 +111,10 @@ TEST_CASE("A shard is empty until a rank fills it with its own rows of the file"
 TEST_CASE("Adam's moments come with the first step that updates, and never where none does",
           "[trainer][start]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteSmall(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteSmall(dir)};
   const std::vector<Sample> samples = RandomSamples(4, 3);
   for (const int world : {1, 2}) {
-    RankGroup group(world, options);
+    TrainerRanks group(world, options);
     const auto moments = [&group](int rank) {
       return BytesOf(group[rank].ledger->Snapshot(), "optimizer");
     };
@@ -129,7 +129,7 @@ TEST_CASE("Adam's moments come with the first step that updates, and never where
       const std::vector<Sample> mine = Share(samples, index, world);
       TANDEM_RETURN_IF_ERROR(rank.session->FreezeReference());
       TANDEM_RETURN_IF_ERROR(rank.session->Score(mine).status());
-      return rank.session->ScoreReference(mine).status();
+      return rank.session->Score(mine, LogProbPolicy::kReference).status();
     });
     REQUIRE_FALSE(names_them());
     // A step that is skipped makes none either.

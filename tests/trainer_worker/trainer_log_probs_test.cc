@@ -108,7 +108,7 @@ TEST_CASE("Sums of squared probabilities go with the current policy's log-probs"
 TEST_CASE("Log-probs of a training pass that must be others go to the controller", "[trainer]") {
   for (const bool allowed : {false, true}) {
     TrainerOptions options;
-    options.differences_allowed = allowed;
+    options.tolerate_mismatch = allowed;
     TrainerRig rig(2, options);
     rig.Reset(1);
     std::vector<Sample> samples = RandomSamples(4, 12);
@@ -123,7 +123,7 @@ TEST_CASE("Log-probs of a training pass that must be others go to the controller
     samples[2].log_probs[0] -= 0.5f;
     rig.GiveSamples(samples);
     ForwardBackwardCommand command = rig.TrainCommand(0, true);
-    command.fresh = true;
+    command.first_update = true;
     rig.RunOk([&](TrainerRig::Rank& rank, int) {
       return rank.trainer->ForwardBackward(command).status();
     });

@@ -16,7 +16,7 @@
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/trainer.h"
 
 namespace tandem::testing {

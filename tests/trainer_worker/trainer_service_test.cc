@@ -12,7 +12,7 @@
 #include "tandem/v1/config.pb.h"
 #include "tandem/v1/controller.grpc.pb.h"
 #include "tests/support/patience.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/grpc_sample_stream.h"
 #include "trainer_worker/worker_options.h"
 

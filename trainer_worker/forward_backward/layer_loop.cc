@@ -191,7 +191,7 @@ void LayerLoop::HeadBackward(const PackedBatch& batch,
 
 absl::Status LayerLoop::Backward(const PackedBatch& batch,
                                  WeightGather& weights,
-                                 GradientSink& gradients,
+                                 GradientAccumulator& gradients,
                                  const std::vector<float>& grad_log_probs,
                                  const std::vector<float>& grad_entropy) {
   const ModelSpec& spec = decoder_->spec();
@@ -221,7 +221,7 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
       LayerGradients wanted = layer_gradients == nullptr
                                   ? LayerGradients{}
                                   : ViewLayerGradients(spec, layout, layer_gradients);
-      gradients.Choose(layer, &wanted);
+      gradients.SelectTargets(layer, &wanted);
       decoder_->RunLayerBackward(*backward_, view, tokens_, Residual(layer), activations,
                                  buffers_.scratch, buffers_.dresidual, wanted);
     }

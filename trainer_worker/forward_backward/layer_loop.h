@@ -115,7 +115,7 @@ class LayerLoop {
   // empty, d(loss)/d(entropy) of every scored row.
   absl::Status Backward(const PackedBatch& batch,
                         WeightGather& weights,
-                        GradientSink& gradients,
+                        GradientAccumulator& gradients,
                         const std::vector<float>& grad_log_probs,
                         const std::vector<float>& grad_entropy);
 

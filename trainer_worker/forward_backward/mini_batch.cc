@@ -188,8 +188,8 @@ class MiniBatchPass {
   AdapterDropout dropout_;
   LossTotals totals_;
   BypassMetrics correction_;
-  FreshRatios fresh_;
-  StaleTokens stale_;
+  OnPolicyRatioCheck on_policy_ratios_;
+  OffPolicyTokenStats stale_;
   absl::Status finite_;  // told after the collectives, in which the other ranks wait for this one
   MiniBatchReport report_;
 };
@@ -258,13 +258,13 @@ void MiniBatchPass::Compare(const PackedBatch& batch, const std::vector<float>& 
   if (request_.compare_log_probs) {
     CompareLogProbs(batch, samples_, log_probs, request_.step_version, report_.comparison);
   }
-  if (!compared()) fresh_.Add(batch, samples_, log_probs, request_);
+  if (!compared()) on_policy_ratios_.Add(batch, samples_, log_probs, request_);
   Keep(batch, log_probs);
 }
 
 absl::Status MiniBatchPass::CompareUndropped(const PackedBatch& batch) {
-  if (!request_.compare_log_probs && !request_.fresh) return absl::OkStatus();
-  if (request_.fresh && request_.recomputed_old_log_probs) {
+  if (!request_.compare_log_probs && !request_.first_update) return absl::OkStatus();
+  if (request_.first_update && request_.recomputed_old_log_probs) {
     std::vector<float> recomputed;
     for (size_t i = 0; i < batch.scored_response.size(); ++i) {
       const auto response = static_cast<size_t>(batch.scored_response[i]);
@@ -296,7 +296,7 @@ absl::Status MiniBatchPass::TrainMicroBatch(const PackedBatch& batch,
 }
 
 void MiniBatchPass::Keep(const PackedBatch& batch, const std::vector<float>& log_probs) {
-  if (differing_ == nullptr || !request_.fresh) return;
+  if (differing_ == nullptr || !request_.first_update) return;
   for (size_t i = 0; i < log_probs.size(); ++i) {
     const Sample& sample = ScoredSample(batch, samples_, i);
     std::vector<float>& kept = log_probs_[sample.sample_id];
@@ -307,8 +307,8 @@ void MiniBatchPass::Keep(const PackedBatch& batch, const std::vector<float>& log
 
 bool MiniBatchPass::Differs() const {
   const LogProbComparison& rollout = report_.comparison;
-  return !fresh_.status().ok() ||
-         (!request_.differences_allowed && rollout.identical < rollout.compared);
+  return !on_policy_ratios_.status().ok() ||
+         (!request_.tolerate_mismatch && rollout.identical < rollout.compared);
 }
 
 absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
@@ -321,7 +321,7 @@ absl::StatusOr<MiniBatchReport> MiniBatchPass::Train(const PackedPass& pass) {
   }
   const absl::Time start = absl::Now();
   TANDEM_RETURN_IF_ERROR(parts_.gradients->Finish());
-  finite_.Update(fresh_.status());
+  finite_.Update(on_policy_ratios_.status());
   if (differing_ != nullptr && Differs()) *differing_ = std::move(log_probs_);
   TANDEM_RETURN_IF_ERROR(Agree(*parts_.communicator, finite_, "checking log-probs").status());
   report_.backward_seconds += absl::ToDoubleSeconds(absl::Now() - start);

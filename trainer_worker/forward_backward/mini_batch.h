@@ -42,12 +42,12 @@ struct MiniBatchRequest {
   double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
   // No optimizer step was done since the old log-probs were computed, under weight version
   // `version`: tokens of that version must have an importance ratio of exactly 1.
-  bool fresh = false;
+  bool first_update = false;
   // Whoever reads the report goes on where log-probs differ: it corrects them.
-  bool differences_allowed = false;
+  bool tolerate_mismatch = false;
   int64_t version = 0;
   // Weight version that the step began with. Tokens of older ones are compared with nothing: they
-  // are measured (StaleTokens).
+  // are measured (OffPolicyTokenStats).
   int64_t step_version = 0;
   // Key what a loss chooses at random.
   int64_t step = 0;
@@ -70,19 +70,19 @@ struct MiniBatchReport {
 struct PassParts {
   LayerLoop* loop = nullptr;
   WeightGather* weights = nullptr;
-  GradientSink* gradients = nullptr;  // null for scoring
+  GradientAccumulator* gradients = nullptr;  // null for scoring
   Communicator* communicator = nullptr;
 };
 
 // Collective. Adds to the shard's gradients, which must be mapped, and what sums them begun
-// (GradientSink::Begin). A loss that selects tokens takes one more forward pass first, unless
-// all its tokens are fresh. With dropout, which the rollout knows nothing of, what is compared with
-// it and what must have a ratio of 1 are log-probs without: recomputed ones where the request is
-// fresh and has some, else those of one more forward pass, if anything is compared.
+// (GradientAccumulator::Begin). A loss that selects tokens takes one more forward pass first,
+// unless all its tokens are fresh. With dropout, which the rollout knows nothing of, what is
+// compared with it and what must have a ratio of 1 are log-probs without: recomputed ones where the
+// request is fresh and has some, else those of one more forward pass, if anything is compared.
 // InvalidArgument: a sample that cannot be trained on; DataLoss: a ratio of fresh tokens is not 1;
 // Aborted: another rank failed. Unless null, `differing` becomes the pass's log-probs of this
 // rank's samples where one of them is not what it must be (not 1 as a ratio, or not the rollout's
-// although request.differences_allowed is false), also where the call fails for it.
+// although request.tolerate_mismatch is false), also where the call fails for it.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,

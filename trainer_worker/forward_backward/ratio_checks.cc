@@ -15,10 +15,10 @@ constexpr size_t kShownRatios = 5;
 
 }  // namespace
 
-void FreshRatios::Add(const PackedBatch& batch,
-                      const std::vector<Sample>& samples,
-                      const std::vector<float>& log_probs,
-                      const MiniBatchRequest& request) {
+void OnPolicyRatioCheck::Add(const PackedBatch& batch,
+                             const std::vector<Sample>& samples,
+                             const std::vector<float>& log_probs,
+                             const MiniBatchRequest& request) {
   for (size_t i = 0; i < log_probs.size(); ++i) {
     const Sample& sample = ScoredSample(batch, samples, i);
     const auto response = static_cast<size_t>(batch.scored_response[i]);
@@ -40,7 +40,7 @@ void FreshRatios::Add(const PackedBatch& batch,
   }
 }
 
-absl::Status FreshRatios::status() const {
+absl::Status OnPolicyRatioCheck::status() const {
   if (moved_ == 0) return absl::OkStatus();
   std::string tokens;
   for (const Token& token : worst_) {
@@ -60,10 +60,10 @@ absl::Status FreshRatios::status() const {
       moved_, tokens_, tokens);
 }
 
-void StaleTokens::Add(const PackedBatch& batch,
-                      const std::vector<Sample>& samples,
-                      const std::vector<float>& log_probs,
-                      const MiniBatchRequest& request) {
+void OffPolicyTokenStats::Add(const PackedBatch& batch,
+                              const std::vector<Sample>& samples,
+                              const std::vector<float>& log_probs,
+                              const MiniBatchRequest& request) {
   for (size_t i = 0; i < log_probs.size(); ++i) {
     const Sample& sample = ScoredSample(batch, samples, i);
     const auto response = static_cast<size_t>(batch.scored_response[i]);
@@ -82,7 +82,7 @@ void StaleTokens::Add(const PackedBatch& batch,
   }
 }
 
-void StaleTokens::Part::Join(Part other) {
+void OffPolicyTokenStats::Part::Join(Part other) {
   tokens += other.tokens;
   measured += other.measured;
   least = std::min(least, other.least);
@@ -92,7 +92,7 @@ void StaleTokens::Part::Join(Part other) {
   }
 }
 
-absl::Status StaleTokens::Reduce(Communicator& communicator) {
+absl::Status OffPolicyTokenStats::Reduce(Communicator& communicator) {
   static_assert(std::is_trivially_copyable_v<Part>);
   std::vector<Part> parts(static_cast<size_t>(communicator.world_size()));
   TANDEM_RETURN_IF_ERROR(communicator.host().AllGather(&part_, sizeof(part_), parts.data()));
@@ -101,7 +101,7 @@ absl::Status StaleTokens::Reduce(Communicator& communicator) {
   return absl::OkStatus();
 }
 
-void StaleTokens::AddMetrics(std::map<std::string, double>& metrics) const {
+void OffPolicyTokenStats::AddMetrics(std::map<std::string, double>& metrics) const {
   if (!any()) return;
   metrics["partial/stale_tokens"] = part_.tokens;
   if (part_.measured == 0) return;

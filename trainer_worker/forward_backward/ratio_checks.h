@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-class FreshRatios {
+class OnPolicyRatioCheck {
  public:
   // A micro-batch's scores; `log_probs` are the trainer's.
   void Add(const PackedBatch& batch,
@@ -46,7 +46,7 @@ class FreshRatios {
 
 // One mini-batch: whatever the split into micro-batches and ranks, the numbers have the same bits
 // (sums are exact, in double). Not thread-safe.
-class StaleTokens {
+class OffPolicyTokenStats {
  public:
   // A micro-batch's scores; `log_probs` are the trainer's. All scored tokens count, also those that
   // a mask keeps from the loss.

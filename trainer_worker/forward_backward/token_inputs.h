@@ -17,7 +17,7 @@ inline const std::vector<float>& OldLogProbs(const Sample& sample,
 
 // Whether that is the policy that is being trained, as it is now.
 inline bool IsFresh(const Sample& sample, size_t response, const MiniBatchRequest& request) {
-  return request.fresh &&
+  return request.first_update &&
          (request.recomputed_old_log_probs || sample.versions[response] == request.version);
 }
 

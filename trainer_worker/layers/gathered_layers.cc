@@ -13,11 +13,11 @@ namespace tandem {
 absl::StatusOr<std::unique_ptr<WeightGather>> WeightGather::Create(
     Device* device,
     const ShardPlan* plan,
-    const ShardSource& source,
+    WeightRows* rows,
     OrderedCommunicator* communicator,
     Ledger* ledger,
     GatherOptions options) {
-  std::unique_ptr<WeightGather> gather(new WeightGather(device, plan, source, communicator));
+  std::unique_ptr<WeightGather> gather(new WeightGather(device, plan, rows, communicator));
   options.ranks = plan->world_size();
   gather->prefetch_ = options.prefetch;
   const WeightLayout& layout = plan->layout();
@@ -43,8 +43,8 @@ absl::Status WeightGather::Map() {
 
 absl::Status WeightGather::Release() {
   Refresh();
-  TANDEM_RETURN_IF_ERROR(GivenBack(storage_->Release()));
-  return staging_ == nullptr ? absl::OkStatus() : GivenBack(staging_->Release());
+  TANDEM_RETURN_IF_ERROR(LogReleaseFailure(storage_->Release()));
+  return staging_ == nullptr ? absl::OkStatus() : LogReleaseFailure(staging_->Release());
 }
 
 void WeightGather::Refresh() {
@@ -56,10 +56,11 @@ void WeightGather::Refresh() {
   }
 }
 
-void WeightGather::Use(const ShardSource& source) {
-  if (source.data == source_.data && source.rows == source_.rows) return;
+void WeightGather::Use(WeightRows* rows) {
+  if (rows == rows_) return;
   Refresh();
-  source_ = source;
+  rows_ = rows;
+  source_ = rows->stored();
 }
 
 size_t WeightGather::IndexOf(int layer) const {
@@ -172,8 +173,7 @@ absl::Status WeightGather::Fill(int layer, Communicator& group) {
 absl::Status WeightGather::Collect(int layer, Communicator& group) {
   if (plan_->world_size() == 1) return absl::OkStatus();
   std::vector<int64_t> bytes;
-  const std::byte* mine =
-      source_.rows == nullptr ? source_.data + MyOffset(layer) : staging_->data();
+  const std::byte* mine = is_stored() ? source_.data + MyOffset(layer) : staging_->data();
   int64_t before = 0;
   for (int r = 0; r < plan_->world_size(); ++r) {
     if (r == plan_->rank() && StagesMine()) mine = staging_->data() + before;
@@ -194,7 +194,7 @@ absl::Status WeightGather::MakeMine(int layer, std::byte* to) {
     const ShardPlan::Piece& piece = plan_->mine(tensor);
     const int64_t offset = (piece.offset - plan_->group_offset(layer, plan_->rank())) * element;
     TANDEM_RETURN_IF_ERROR(
-        source_.rows->CopyRows(tensor, 0, piece.rows, plan_->layout().dtype(), to + offset));
+        rows_->CopyRows(tensor, 0, piece.rows, plan_->layout().dtype(), to + offset));
   }
   return absl::OkStatus();
 }
@@ -206,7 +206,7 @@ absl::Status WeightGather::LayOutMade(int layer) {
     const TensorPlace& place = *plan_->tensors()[tensor];
     if (!device_->is_host()) {
       TANDEM_RETURN_IF_ERROR(
-          source_.rows->CopyRows(tensor, 0, place.rows(), dtype, AddressOf(layer, place, 0)));
+          rows_->CopyRows(tensor, 0, place.rows(), dtype, AddressOf(layer, place, 0)));
       continue;
     }
     const int64_t row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(dtype));
@@ -214,7 +214,7 @@ absl::Status WeightGather::LayOutMade(int layer) {
     made_.resize(static_cast<size_t>(std::max(kRowRangeBytes, row_bytes)));
     for (int64_t row = 0; row < place.rows(); row += step) {
       const int64_t rows = std::min(step, place.rows() - row);
-      TANDEM_RETURN_IF_ERROR(source_.rows->CopyRows(tensor, row, rows, dtype, made_.data()));
+      TANDEM_RETURN_IF_ERROR(rows_->CopyRows(tensor, row, rows, dtype, made_.data()));
       plan_->layout().WriteRows(Address(layer), place, row, rows, made_.data());
     }
   }
@@ -225,7 +225,7 @@ absl::Status WeightGather::StageMine(int layer) {
   if (!StagesMine()) return absl::OkStatus();
   std::byte* to = staging_->data();
   for (int r = 0; r < plan_->rank(); ++r) to += BytesOf(layer, r);
-  if (source_.rows != nullptr) return MakeMine(layer, to);
+  if (!is_stored()) return MakeMine(layer, to);
   device_->Copy(to, source_.data + MyOffset(layer), BytesOf(layer, plan_->rank()));
   return absl::OkStatus();
 }

@@ -33,7 +33,7 @@ class WeightGather {
   // the plan's.
   static absl::StatusOr<std::unique_ptr<WeightGather>> Create(Device* device,
                                                               const ShardPlan* plan,
-                                                              const ShardSource& source,
+                                                              WeightRows* rows,
                                                               OrderedCommunicator* communicator,
                                                               Ledger* ledger,
                                                               GatherOptions options);
@@ -49,7 +49,7 @@ class WeightGather {
   void Refresh();
   // Gathers another policy from now on: the same one on all ranks. Does nothing if it is the one.
   // Map comes next, as it may need memory where the one before needed none.
-  void Use(const ShardSource& source);
+  void Use(WeightRows* rows);
 
   // The group's storage (ViewLayer, ViewGlobals); -1 is the global group, which stays valid. A
   // layer's is valid until Group is called for a layer other than it and its neighbours.
@@ -72,14 +72,18 @@ class WeightGather {
 
   WeightGather(Device* device,
                const ShardPlan* plan,
-               const ShardSource& source,
+               WeightRows* rows,
                OrderedCommunicator* communicator)
-      : device_(device), plan_(plan), source_(source), communicator_(communicator) {}
+      : device_(device),
+        plan_(plan),
+        rows_(rows),
+        source_(rows->stored()),
+        communicator_(communicator) {}
   // Whether Group gives what lies in the shard itself.
   bool in_place() const {
-    return !device_->is_host() && !source_.offloaded && source_.rows == nullptr &&
-           plan_->is_laid_out();
+    return !device_->is_host() && !source_.offloaded && is_stored() && plan_->is_laid_out();
   }
+  bool is_stored() const { return source_.data != nullptr; }
   // Index into places_.
   size_t IndexOf(int layer) const;
   std::byte* Address(int layer) const;
@@ -93,7 +97,7 @@ class WeightGather {
   // made, and an offloaded source on a GPU, where a collective reads device memory.
   bool StagesMine() const {
     const bool uploads = !device_->is_host() && source_.offloaded;
-    return plan_->world_size() > 1 && (uploads || source_.rows != nullptr);
+    return plan_->world_size() > 1 && (uploads || !is_stored());
   }
   absl::Status StageMine(int layer);
   absl::StatusOr<const std::byte*> GroupOnDevice(int layer);
@@ -102,7 +106,7 @@ class WeightGather {
   // Of a source that makes its rows: this rank's part of a group.
   absl::Status MakeMine(int layer, std::byte* to);
   // The same of a single rank, into the layer's place, on a CPU by ranges of rows.
-  bool LaysOutMade() const { return source_.rows != nullptr && plan_->world_size() == 1; }
+  bool LaysOutMade() const { return !is_stored() && plan_->world_size() == 1; }
   absl::Status LayOutMade(int layer);
   // Whether a layer is prefetched by uploads_.
   bool Uploads() const {
@@ -126,7 +130,8 @@ class WeightGather {
 
   Device* const device_;
   const ShardPlan* const plan_;
-  ShardSource source_;
+  WeightRows* rows_;
+  StoredShard source_;
   OrderedCommunicator* const communicator_;
   bool prefetch_ = false;
   int last_ = -1;                          // group that Group gave

@@ -10,9 +10,9 @@ namespace tandem {
 
 // Lifecycle of a mini-batch: Begin → (Group(-1), then Group and Reduce of every layer, backwards)*
 // → Finish. Begin is this rank's own; Reduce and Finish are collective. Not thread-safe.
-class GradientSink {
+class GradientAccumulator {
  public:
-  virtual ~GradientSink() = default;
+  virtual ~GradientAccumulator() = default;
 
   // Takes the memory if it is not held; all zero.
   virtual absl::Status Begin() = 0;
@@ -21,7 +21,7 @@ class GradientSink {
   virtual absl::StatusOr<float*> Group(int layer) = 0;
   // Takes those out of a view of Group(layer) that nobody wants, and says where those of adapters
   // beside the weights go.
-  virtual void Choose(int /*layer*/, LayerGradients* /*view*/) const {}
+  virtual void SelectTargets(int /*layer*/, LayerGradients* /*view*/) const {}
   // A micro-batch has added all it has for the layer.
   virtual absl::Status Reduce(int layer) = 0;
   // The mini-batch has ended.

@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<GradientScatter>> GradientScatter::Create(
+absl::StatusOr<std::unique_ptr<ShardedGradients>> ShardedGradients::Create(
     ParameterShard* shard, OrderedCommunicator* communicator, Ledger* ledger) {
-  std::unique_ptr<GradientScatter> scatter(new GradientScatter);
+  std::unique_ptr<ShardedGradients> scatter(new ShardedGradients);
   scatter->shard_ = shard;
   scatter->communicator_ = communicator;
   if (scatter->solo()) return scatter;
@@ -27,19 +27,19 @@ absl::StatusOr<std::unique_ptr<GradientScatter>> GradientScatter::Create(
   return scatter;
 }
 
-GradientScatter::~GradientScatter() { WaitForAll(); }
+ShardedGradients::~ShardedGradients() { WaitForAll(); }
 
-void GradientScatter::WaitForAll() {
+void ShardedGradients::WaitForAll() {
   for (Result& sum : sums_) {
     if (sum.valid()) std::exchange(sum, Result()).wait();
   }
 }
 
-absl::Status GradientScatter::Settle(Result& sum) {
+absl::Status ShardedGradients::Settle(Result& sum) {
   return sum.valid() ? std::exchange(sum, Result()).get() : absl::OkStatus();
 }
 
-absl::Status GradientScatter::Begin() {
+absl::Status ShardedGradients::Begin() {
   if (solo()) return absl::OkStatus();
   WaitForAll();
   if (globals_->mapped()) Zero(-1);
@@ -47,14 +47,14 @@ absl::Status GradientScatter::Begin() {
   return layers_->Map();
 }
 
-float* GradientScatter::Address(int layer) const {
+float* ShardedGradients::Address(int layer) const {
   if (layer < 0) return reinterpret_cast<float*>(globals_->data());
   const int64_t elements = shard_->plan().layout().group_elements(layer);
   return reinterpret_cast<float*>(layers_->data()) +
          static_cast<int64_t>(BufferOf(layer)) * elements;
 }
 
-absl::StatusOr<float*> GradientScatter::Group(int layer) {
+absl::StatusOr<float*> ShardedGradients::Group(int layer) {
   if (solo()) return shard_->gradients() + shard_->plan().group_offset(layer, 0);
   if (layer < 0) return Address(layer);
   TANDEM_RETURN_IF_ERROR(Settle(sums_[BufferOf(layer)]));
@@ -62,12 +62,12 @@ absl::StatusOr<float*> GradientScatter::Group(int layer) {
   return Address(layer);
 }
 
-void GradientScatter::Zero(int layer) {
+void ShardedGradients::Zero(int layer) {
   const int64_t elements = shard_->plan().layout().group_elements(layer);
   shard_->device()->Zero(Address(layer), elements * static_cast<int64_t>(sizeof(float)));
 }
 
-std::vector<ScatteredSum> GradientScatter::SumsOf(int layer) const {
+std::vector<ScatteredSum> ShardedGradients::SumsOf(int layer) const {
   const ShardPlan& plan = shard_->plan();
   const ShardPlan::Group tensors = plan.group(layer);
   std::vector<ScatteredSum> sums;
@@ -78,7 +78,7 @@ std::vector<ScatteredSum> GradientScatter::SumsOf(int layer) const {
   return sums;
 }
 
-absl::Status GradientScatter::Reduce(int layer) {
+absl::Status ShardedGradients::Reduce(int layer) {
   if (solo()) return absl::OkStatus();
   // A CPU's cores are busy with the layer before.
   if (shard_->device()->is_host()) {
@@ -91,17 +91,17 @@ absl::Status GradientScatter::Reduce(int layer) {
   return absl::OkStatus();
 }
 
-absl::Status GradientScatter::Finish() {
+absl::Status ShardedGradients::Finish() {
   if (solo()) return absl::OkStatus();
   for (Result& sum : sums_) TANDEM_RETURN_IF_ERROR(Settle(sum));
   return communicator_->ReduceScatterSums(SumsOf(-1), Accumulate::kAdd);
 }
 
-absl::Status GradientScatter::Release() {
+absl::Status ShardedGradients::Release() {
   if (solo()) return absl::OkStatus();
   WaitForAll();
-  TANDEM_RETURN_IF_ERROR(GivenBack(globals_->Release()));
-  return GivenBack(layers_->Release());
+  TANDEM_RETURN_IF_ERROR(LogReleaseFailure(globals_->Release()));
+  return LogReleaseFailure(layers_->Release());
 }
 
 }  // namespace tandem

@@ -19,14 +19,14 @@ namespace tandem {
 // end. On a GPU layers take turns in two buffers: the communication thread sums one, in the order
 // of the calls, while the layer before it computes into the other. The shard's gradients are whole
 // after Finish. Not thread-safe.
-class GradientScatter : public GradientSink {
+class ShardedGradients : public GradientAccumulator {
  public:
   // All pointers must outlive the object, only `communicator` may end before it.
-  static absl::StatusOr<std::unique_ptr<GradientScatter>> Create(ParameterShard* shard,
-                                                                 OrderedCommunicator* communicator,
-                                                                 Ledger* ledger);
+  static absl::StatusOr<std::unique_ptr<ShardedGradients>> Create(ParameterShard* shard,
+                                                                  OrderedCommunicator* communicator,
+                                                                  Ledger* ledger);
   // Waits for what is being summed.
-  ~GradientScatter() override;
+  ~ShardedGradients() override;
 
   // Starts a mini-batch: takes the memory if it is not held, all zero. The shard's gradients must
   // be mapped. Waits for what an earlier mini-batch, which failed, has left.
@@ -46,7 +46,7 @@ class GradientScatter : public GradientSink {
  private:
   using Result = OrderedCommunicator::Result;
 
-  GradientScatter() = default;
+  ShardedGradients() = default;
   bool solo() const { return shard_->plan().world_size() == 1; }
   size_t BufferOf(int layer) const { return static_cast<size_t>(layer) % sums_.size(); }
   float* Address(int layer) const;

@@ -50,18 +50,18 @@ absl::StatusOr<double> ElementSample::Changed(ParameterShard& shard) const {
   return static_cast<double>(changed) / held * static_cast<double>(shard.elements());
 }
 
-absl::Status ChangedShare::BeforeStep(ParameterShard& shard, bool last) {
+absl::Status ChangedWeightFraction::BeforeStep(ParameterShard& shard, bool last) {
   const bool counted = shard.plan().layout().dtype() != DType::kFloat32;
   const bool needed = version_ >= 0 && steps_ == 0 && !(last && counted);
   return needed ? before_.Take(shard) : absl::OkStatus();
 }
 
-void ChangedShare::AfterStep(int64_t changed) {
+void ChangedWeightFraction::AfterStep(int64_t changed) {
   ++steps_;
   changed_ = changed_ < 0 || changed < 0 ? -1 : changed_ + changed;
 }
 
-absl::StatusOr<double> ChangedShare::Changed(ParameterShard& shard) const {
+absl::StatusOr<double> ChangedWeightFraction::Changed(ParameterShard& shard) const {
   if (steps_ == 0) return 0.0;
   if (before_.taken()) return before_.Changed(shard);
   // Added up over several steps an element may count twice: no more than all.
@@ -69,10 +69,10 @@ absl::StatusOr<double> ChangedShare::Changed(ParameterShard& shard) const {
                                           : std::min(changed_, shard.elements()));
 }
 
-absl::StatusOr<double> ChangedShare::Of(int64_t version,
-                                        bool published,
-                                        ParameterShard& shard,
-                                        Communicator& communicator) {
+absl::StatusOr<double> ChangedWeightFraction::Of(int64_t version,
+                                                 bool published,
+                                                 ParameterShard& shard,
+                                                 Communicator& communicator) {
   TANDEM_ASSIGN_OR_RETURN(const double changed, Changed(shard));
   double sums[] = {changed, published ? 0.0 : 1.0};  // of all ranks
   TANDEM_RETURN_IF_ERROR(communicator.AllReduceSum(sums, 2));

@@ -31,7 +31,7 @@ class ElementSample {
 // Since the last version that the rollouts of all ranks committed. With one optimizer step since,
 // every element is counted, as it is rounded; with several, or with fp32 weights, where nothing is
 // rounded, a sample from before the first of them is compared. Not thread-safe.
-class ChangedShare {
+class ChangedWeightFraction {
  public:
   // No version is committed.
   void Reset() { *this = {}; }

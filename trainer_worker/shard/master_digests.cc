@@ -8,28 +8,39 @@
 
 namespace tandem {
 
-int64_t PieceDigestScratchBytes(const ShardPlan& plan, const Device& device) {
+absl::StatusOr<std::unique_ptr<RowDigests>> RowDigests::Create(WeightRows* rows,
+                                                               DType dtype,
+                                                               ShardOps* ops,
+                                                               Ledger* ledger) {
+  std::unique_ptr<RowDigests> digests(new RowDigests(rows, dtype, ops));
+  const ShardPlan& plan = rows->plan();
   int64_t bytes = 0;
   for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
     bytes = std::max(bytes, DigestRangeBytes(plan.mine(tensor).rows, plan.tensors()[tensor]->cols(),
-                                             !device.is_host()));
+                                             !rows->device()->is_host()));
   }
-  return bytes;
+  TANDEM_ASSIGN_OR_RETURN(digests->scratch_, rows->device()->Reserve("gather", bytes, ledger));
+  return digests;
 }
 
-absl::Status DigestPiece(PolicyRows& policy,
-                         size_t tensor,
-                         ShardOps& ops,
-                         const MemoryRegion& scratch,
-                         MasterDigests& digests) {
-  const ShardPlan::Piece& piece = policy.plan().mine(tensor);
-  const int64_t cols = policy.plan().tensors()[tensor]->cols();
-  const int64_t step = std::max<int64_t>(1, scratch.bytes() / (cols * kFloat32Bytes));
-  auto* const values = reinterpret_cast<float*>(scratch.data());
+absl::Status RowDigests::Take(const std::function<bool(size_t tensor)>& may_change) {
+  TANDEM_RETURN_IF_ERROR(scratch_->Map());
+  for (size_t tensor = 0; tensor < rows_->plan().tensors().size(); ++tensor) {
+    if (!taken_ || may_change(tensor)) TANDEM_RETURN_IF_ERROR(TakeTensor(tensor));
+  }
+  taken_ = true;
+  return scratch_->Release();
+}
+
+absl::Status RowDigests::TakeTensor(size_t tensor) {
+  const ShardPlan::Piece& piece = rows_->plan().mine(tensor);
+  const int64_t cols = rows_->plan().tensors()[tensor]->cols();
+  const int64_t step = std::max<int64_t>(1, scratch_->bytes() / (cols * kFloat32Bytes));
+  auto* const values = reinterpret_cast<float*>(scratch_->data());
   for (int64_t row = 0; row < piece.rows; row += step) {
     const int64_t rows = std::min(step, piece.rows - row);
-    TANDEM_RETURN_IF_ERROR(policy.CopyRows(tensor, row, rows, DType::kFloat32, values));
-    TANDEM_RETURN_IF_ERROR(digests.Take(ops, piece.offset + row * cols, rows * cols, values));
+    TANDEM_RETURN_IF_ERROR(rows_->CopyRows(tensor, row, rows, DType::kFloat32, values));
+    TANDEM_RETURN_IF_ERROR(digests_.Take(*ops_, piece.offset + row * cols, rows * cols, values));
   }
   return absl::OkStatus();
 }

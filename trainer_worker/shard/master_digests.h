@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
 #include "common/comm/communicator.h"
+#include "common/device/ledger.h"
 #include "common/weights/digest.h"
 #include "common/weights/shard_ops.h"
 #include "trainer_worker/shard/shard_plan.h"
@@ -39,18 +42,36 @@ class MasterDigests {
   std::vector<DigestRun> runs_;  // of this rank's piece of each of plan_->tensors()
 };
 
-// Digests of a policy's tensors from rows that are made for nothing else.
+// Digests of tensors whose rows are computed (WeightRows::CopyRows), from rows that are computed
+// for nothing else. Not thread-safe.
+class RowDigests {
+ public:
+  // All pointers outlive the object. `dtype`: the dtype whose bytes are digested. Reserves, under
+  // the tag gather, room for a range of rows of any tensor in fp32 (more of them on a GPU, which is
+  // waited for after each), and maps it only during Take. ResourceExhausted: there is no memory.
+  static absl::StatusOr<std::unique_ptr<RowDigests>> Create(WeightRows* rows,
+                                                            DType dtype,
+                                                            ShardOps* ops,
+                                                            Ledger* ledger);
+  // Digests this rank's rows of every tensor; after the first call only of those for which
+  // `may_change` holds, by index in plan().tensors(). Errors as CopyRows and MasterDigests::Take.
+  absl::Status Take(const std::function<bool(size_t tensor)>& may_change);
+  bool taken() const { return taken_; }
+  // Collective; see MasterDigests.
+  absl::StatusOr<std::vector<Digest>> OfTensors(Communicator& communicator) const {
+    return digests_.OfTensors(communicator);
+  }
 
-// Room for a range of rows of any of the plan's tensors in fp32: on a GPU, which is waited for
-// after each, of a larger one.
-int64_t PieceDigestScratchBytes(const ShardPlan& plan, const Device& device);
+ private:
+  RowDigests(WeightRows* rows, DType dtype, ShardOps* ops)
+      : rows_(rows), ops_(ops), digests_(&rows->plan(), dtype) {}
+  absl::Status TakeTensor(size_t tensor);
 
-// Takes this rank's rows of one tensor, made in `scratch` by as many as fit. Errors as CopyRows and
-// MasterDigests::Take.
-absl::Status DigestPiece(PolicyRows& policy,
-                         size_t tensor,
-                         ShardOps& ops,
-                         const MemoryRegion& scratch,
-                         MasterDigests& digests);
+  WeightRows* const rows_;
+  ShardOps* const ops_;
+  MasterDigests digests_;
+  std::unique_ptr<MemoryRegion> scratch_;
+  bool taken_ = false;
+};
 
 }  // namespace tandem

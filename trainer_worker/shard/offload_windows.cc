@@ -18,10 +18,9 @@ std::vector<ShardWindow> CutWindows(int64_t elements, int64_t window) {
   return windows;
 }
 
-absl::StatusOr<std::unique_ptr<WindowStream>> WindowStream::Create(std::vector<Array> arrays,
-                                                                   std::vector<ShardWindow> windows,
-                                                                   Ledger* ledger) {
-  std::unique_ptr<WindowStream> stream(new WindowStream(std::move(arrays), std::move(windows)));
+absl::StatusOr<std::unique_ptr<OffloadWindows>> OffloadWindows::Create(
+    std::vector<Array> arrays, std::vector<ShardWindow> windows, Ledger* ledger) {
+  std::unique_ptr<OffloadWindows> stream(new OffloadWindows(std::move(arrays), std::move(windows)));
   int64_t largest = 1;
   for (const ShardWindow& window : stream->windows_) largest = std::max(largest, window.count);
   for (const Array& array : stream->arrays_) {
@@ -40,30 +39,30 @@ absl::StatusOr<std::unique_ptr<WindowStream>> WindowStream::Create(std::vector<A
   return stream;
 }
 
-WindowStream::~WindowStream() {
+OffloadWindows::~OffloadWindows() {
   queue_.Close();  // what is queued is done first
   thread_.Join();
   // What the system mapped around the windows' ends.
   for (const Array& array : arrays_) array.home->Evict(0, array.home->bytes());
 }
 
-void WindowStream::Loop() {
+void OffloadWindows::Loop() {
   // The caller may be pinned to a core, on which it computes meanwhile.
   UnpinThisThread();
   while (auto transfer = queue_.Pop()) (*transfer)();
 }
 
-void WindowStream::Submit(size_t window, std::function<void()> transfer) {
+void OffloadWindows::Submit(size_t window, std::function<void()> transfer) {
   std::packaged_task<void()> task(std::move(transfer));
   transfers_[window % 2] = task.get_future();
   queue_.Push(std::move(task));
 }
 
-std::byte* WindowStream::Buffer(size_t array, size_t window) const {
+std::byte* OffloadWindows::Buffer(size_t array, size_t window) const {
   return buffers_[2 * array + window % 2]->data();
 }
 
-void WindowStream::Read(size_t window) const {
+void OffloadWindows::Read(size_t window) const {
   const ShardWindow& range = windows_[window];
   for (size_t array = 0; array < arrays_.size(); ++array) {
     FileRegion& home = *arrays_[array].home;
@@ -73,7 +72,7 @@ void WindowStream::Read(size_t window) const {
   }
 }
 
-void WindowStream::WriteBack(size_t window) const {
+void OffloadWindows::WriteBack(size_t window) const {
   const ShardWindow& range = windows_[window];
   for (size_t array = 0; array < arrays_.size(); ++array) {
     FileRegion& home = *arrays_[array].home;
@@ -83,7 +82,7 @@ void WindowStream::WriteBack(size_t window) const {
   }
 }
 
-absl::StatusOr<std::vector<std::byte*>> WindowStream::Open(size_t window) {
+absl::StatusOr<std::vector<std::byte*>> OffloadWindows::Open(size_t window) {
   std::vector<std::byte*> elements;
   if (arrays_.empty()) return elements;
   transfers_[window % 2].wait();
@@ -93,7 +92,7 @@ absl::StatusOr<std::vector<std::byte*>> WindowStream::Open(size_t window) {
   return elements;
 }
 
-absl::Status WindowStream::Close(size_t window) {
+absl::Status OffloadWindows::Close(size_t window) {
   if (arrays_.empty()) return absl::OkStatus();
   Submit(window, [this, window] {
     WriteBack(window);
@@ -102,7 +101,7 @@ absl::Status WindowStream::Close(size_t window) {
   return absl::OkStatus();
 }
 
-absl::Status WindowStream::Finish() {
+absl::Status OffloadWindows::Finish() {
   for (const std::future<void>& transfer : transfers_) {
     if (transfer.valid()) transfer.wait();
   }

@@ -29,20 +29,20 @@ std::vector<ShardWindow> CutWindows(int64_t elements, int64_t window);
 
 // Not thread-safe; a thread of its own moves the windows, if there are arrays. Two buffers on the
 // device for each array, as large as the largest window, for the life of the stream.
-class WindowStream final : public OffloadStream {
+class OffloadWindows final : public OffloadStream {
  public:
   struct Array {
     std::string tag;             // of its buffers in the ledger
     FileRegion* home = nullptr;  // fp32 elements; outlives the stream
   };
   // Starts reading. No arrays: nothing happens. ResourceExhausted: no memory for the buffers.
-  static absl::StatusOr<std::unique_ptr<WindowStream>> Create(std::vector<Array> arrays,
-                                                              std::vector<ShardWindow> windows,
-                                                              Ledger* ledger);
+  static absl::StatusOr<std::unique_ptr<OffloadWindows>> Create(std::vector<Array> arrays,
+                                                                std::vector<ShardWindow> windows,
+                                                                Ledger* ledger);
   // Waits until everything is written back.
-  ~WindowStream() override;
-  WindowStream(const WindowStream&) = delete;
-  WindowStream& operator=(const WindowStream&) = delete;
+  ~OffloadWindows() override;
+  OffloadWindows(const OffloadWindows&) = delete;
+  OffloadWindows& operator=(const OffloadWindows&) = delete;
 
   // No errors.
   absl::StatusOr<std::vector<std::byte*>> Open(size_t window) override;
@@ -50,7 +50,7 @@ class WindowStream final : public OffloadStream {
   absl::Status Finish() override;
 
  private:
-  WindowStream(std::vector<Array> arrays, std::vector<ShardWindow> windows)
+  OffloadWindows(std::vector<Array> arrays, std::vector<ShardWindow> windows)
       : arrays_(std::move(arrays)), windows_(std::move(windows)) {}
   std::byte* Buffer(size_t array, size_t window) const;
   void Read(size_t window) const;

@@ -118,7 +118,7 @@ absl::StatusOr<OptimizerReport> Optimizer::Step(ParameterShard& shard, Communica
       Agree(communicator, pass.status(), "taking memory for the optimizer step").status());
   const AdamWFactors factors = FactorsOf(options_.adamw, report.learning_rate, updates_ + 1,
                                          ClipFactor(report.grad_norm, options_.grad_clip));
-  const auto step = [&](const ParameterShard::Stretch& stretch) -> absl::Status {
+  const auto step = [&](const ParameterShard::OptimizerChunk& stretch) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const int64_t changed,
                             shard.ops()->Step({.master = stretch.master,
                                                .gradient = stretch.gradient,

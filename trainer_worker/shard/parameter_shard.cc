@@ -139,7 +139,7 @@ absl::Status ParameterShard::MapMoments() {
 
 absl::StatusOr<std::unique_ptr<OffloadStream>> ParameterShard::StreamOffloaded(
     const std::vector<ShardWindow>& windows) {
-  std::vector<WindowStream::Array> files;
+  std::vector<OffloadWindows::Array> files;
   std::vector<OffloadStream::Array> pinned;
   for (ShardArray* array : Arrays()) {
     const char* tag = array == master_.get() ? "master" : "optimizer";
@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<OffloadStream>> ParameterShard::StreamOffloaded(
     files.push_back({tag, array->file()});
     pinned.push_back({tag, array->data()});
   }
-  if (device_->is_host()) return WindowStream::Create(std::move(files), windows, ledger_);
+  if (device_->is_host()) return OffloadWindows::Create(std::move(files), windows, ledger_);
   std::vector<OffloadStream::Window> bytes;
   for (const ShardWindow& window : windows) {
     bytes.push_back({window.first * kFloat32Bytes, window.count * kFloat32Bytes});
@@ -163,7 +163,8 @@ absl::StatusOr<std::unique_ptr<ParameterShard::Pass>> ParameterShard::BeginUpdat
   return pass;
 }
 
-absl::Status ParameterShard::Pass::Run(const std::function<absl::Status(const Stretch&)>& update) {
+absl::Status ParameterShard::Pass::Run(
+    const std::function<absl::Status(const OptimizerChunk&)>& update) {
   const std::vector<ShardArray*> arrays = shard_->Arrays();
   for (size_t w = 0; w < windows_.size(); ++w) {
     const auto [first, count] = windows_[w];
@@ -191,7 +192,7 @@ absl::Status ParameterShard::Pass::Run(const std::function<absl::Status(const St
 absl::StatusOr<std::unique_ptr<ReferenceShard>> ReferenceShard::Copy(const ParameterShard& shard,
                                                                      const std::string& offload_dir,
                                                                      Ledger* ledger) {
-  std::unique_ptr<ReferenceShard> copy(new ReferenceShard);
+  std::unique_ptr<ReferenceShard> copy(new ReferenceShard(shard));
   const ShardPlan& plan = shard.plan();
   const auto element = static_cast<int64_t>(DTypeBytes(plan.layout().dtype()));
   TANDEM_ASSIGN_OR_RETURN(copy->array_,
@@ -208,8 +209,14 @@ absl::StatusOr<std::unique_ptr<ReferenceShard>> ReferenceShard::Copy(const Param
   return copy;
 }
 
-ShardSource ReferenceShard::source() const {
-  return {.data = array_->data(), .file = array_->file(), .offloaded = array_->offloaded()};
+absl::Status ReferenceShard::CopyRows(
+    size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
+  const DType stored = plan_->layout().dtype();
+  const int64_t cols = plan_->tensors()[tensor]->cols();
+  const int64_t element = plan_->mine(tensor).offset + row * cols;
+  ops_->Convert(array_->data() + element * static_cast<int64_t>(DTypeBytes(stored)), stored, out,
+                dtype, rows * cols);
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

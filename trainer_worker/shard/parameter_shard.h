@@ -38,7 +38,7 @@ struct ShardCompute {
 
 // Lifecycle: Create (all masters 0) → WriteMasters, range by range → train. Addresses are the
 // device's; HostValues makes them the host's. Not thread-safe.
-class ParameterShard : public PolicyRows {
+class ParameterShard : public WeightRows {
  public:
   // Writes elements to the address that it gets.
   using Fill = std::function<absl::Status(float*)>;
@@ -70,8 +70,9 @@ class ParameterShard : public PolicyRows {
   // The rounded masters, in the compute dtype; what gathers and sync read. With fp32 compute it is
   // the master itself.
   const std::byte* compute() const;
-  // The memory of compute(), which a rollout may read itself; null unless `direct`.
-  const ShareableMemory* shared() const { return shared_.get(); }
+  StoredShard stored() const override { return {.data = compute()}; }
+  // Null unless `direct`.
+  const ShareableMemory* shared() const override { return shared_.get(); }
   // Of the masters as they are.
   const MasterDigests& digests() const { return digests_; }
 
@@ -94,7 +95,7 @@ class ParameterShard : public PolicyRows {
   void Evict();
 
   // One stretch of an optimizer's pass; everything is on the device.
-  struct Stretch {
+  struct OptimizerChunk {
     int64_t count = 0;
     float* master = nullptr;
     const float* gradient = nullptr;
@@ -158,7 +159,7 @@ class ParameterShard::Pass {
  public:
   // Passes over the shard once, in ascending order; each stretch is digested after `update`. To be
   // called once. Errors: the device's, after which the shard is neither old nor new.
-  absl::Status Run(const std::function<absl::Status(const Stretch&)>& update);
+  absl::Status Run(const std::function<absl::Status(const OptimizerChunk&)>& update);
 
  private:
   friend class ParameterShard;
@@ -171,7 +172,7 @@ class ParameterShard::Pass {
 // This rank's shard of the frozen reference policy, in memory or offloaded (shard_array.h).
 
 // Immutable once made; counted under the tag reference.
-class ReferenceShard {
+class ReferenceShard : public WeightRows {
  public:
   // A copy of the rounded weights as they are now. With a directory they are offloaded: to a file
   // there on a CPU, group by group, and the process holds pages of it only while a group is
@@ -180,14 +181,23 @@ class ReferenceShard {
   static absl::StatusOr<std::unique_ptr<ReferenceShard>> Copy(const ParameterShard& shard,
                                                               const std::string& offload_dir,
                                                               Ledger* ledger);
-  ShardSource source() const;
+  const ShardPlan& plan() const override { return *plan_; }
+  Device* device() const override { return device_; }
+  StoredShard stored() const override {
+    return {.data = array_->data(), .file = array_->file(), .offloaded = array_->offloaded()};
+  }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
   // Bytes of pages of the file that this process holds now; 0 without one.
   int64_t held_bytes() const {
     return array_->file() == nullptr ? 0 : array_->file()->BytesInUse();
   }
 
  private:
-  ReferenceShard() = default;
+  explicit ReferenceShard(const ParameterShard& shard)
+      : plan_(&shard.plan()), device_(shard.device()), ops_(shard.ops()) {}
+  const ShardPlan* const plan_;
+  Device* const device_;
+  ShardOps* const ops_;
   std::unique_ptr<ShardArray> array_;
 };
 

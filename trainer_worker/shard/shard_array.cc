@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-absl::Status GivenBack(const absl::Status& released) {
+absl::Status LogReleaseFailure(const absl::Status& released) {
   if (!absl::IsFailedPrecondition(released)) return released;
   LogWarn("{}", std::string(released.message()));
   return absl::OkStatus();

@@ -19,7 +19,7 @@ namespace tandem {
 // (common/device/cuda/cuda_regions.h), is logged and no error: a lost rollout that starts beside
 // its trainer takes memory at any moment. What is missing then is part of what the pair's ledgers
 // do not count.
-absl::Status GivenBack(const absl::Status& released);
+absl::Status LogReleaseFailure(const absl::Status& released);
 
 // Elements of a rank's shard, on the device or offloaded.
 

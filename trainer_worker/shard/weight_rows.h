@@ -1,5 +1,5 @@
-// This rank's rows of a policy, whatever they are made of: masters, a base with adapters; and where
-// the shard lies that is gathered.
+// Rows of this rank's shard of a policy: full training reads them from its masters and their
+// rounded copy, LoRA computes them from a frozen base and adapters.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +14,28 @@
 
 namespace tandem {
 
-class PolicyRows {
+// A shard that exists in the layout's dtype, in the order of its plan.
+struct StoredShard {
+  const std::byte* data = nullptr;  // null: rows exist only where CopyRows has put them
+  FileRegion* file = nullptr;       // which holds `data`: its pages are held while a group is read
+  bool offloaded = false;           // to a file, or to host memory from a GPU
+};
+
+// Not thread-safe: the engine thread's, whose ops compute the rows.
+class WeightRows {
  public:
-  virtual ~PolicyRows() = default;
+  virtual ~WeightRows() = default;
 
   virtual const ShardPlan& plan() const = 0;
   virtual Device* device() const = 0;
-  // Rows [row, row + rows) of this rank's piece of plan().tensors()[tensor], dense and rounded once
-  // to `dtype` (float32: as they are), into `out`, which is the device's or TakeHostMemory's, where
-  // they are there after Device::Synchronize. Nothing else is changed. The engine thread's, whose
-  // ops make the rows.
+  virtual StoredShard stored() const { return {}; }
+  // The memory of stored(), where a rollout may read it directly; null otherwise.
+  virtual const ShareableMemory* shared() const { return nullptr; }
+  // Copies rows [row, row + rows) of this rank's piece of plan().tensors()[tensor], dense and
+  // rounded once to `dtype` (float32: without rounding), to `out`, which is memory of the device or
+  // of TakeHostMemory; there they are complete after Device::Synchronize. Changes nothing else.
   virtual absl::Status CopyRows(
       size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) = 0;
-};
-
-// This rank's shard of a policy, in the plan's order and its layout's dtype.
-struct ShardSource {
-  const std::byte* data = nullptr;
-  PolicyRows* rows = nullptr;  // instead of `data`: they are made anew for each gather
-  FileRegion* file = nullptr;  // that `data` lies in: a group's pages are held while it is gathered
-  bool offloaded = false;      // in a file, or in host memory of a GPU
 };
 
 }  // namespace tandem

@@ -10,7 +10,7 @@
 #include "common/comm/communicator.h"
 #include "common/formats/peft/peft_adapter.h"
 #include "common/formats/training_state.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 
 namespace tandem {
 

@@ -11,10 +11,9 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<RankSums>> RankSums::Create(LoraWeights* weights,
-                                                           OrderedCommunicator* communicator,
-                                                           Ledger* ledger) {
-  std::unique_ptr<RankSums> sums(new RankSums(weights, communicator));
+absl::StatusOr<std::unique_ptr<AdapterGradientSums>> AdapterGradientSums::Create(
+    LoraWeights* weights, OrderedCommunicator* communicator, Ledger* ledger) {
+  std::unique_ptr<AdapterGradientSums> sums(new AdapterGradientSums(weights, communicator));
   const ShardPlan& plan = weights->adapters().plan();
   if (plan.world_size() == 1) return sums;
   TANDEM_ASSIGN_OR_RETURN(
@@ -23,7 +22,7 @@ absl::StatusOr<std::unique_ptr<RankSums>> RankSums::Create(LoraWeights* weights,
   return sums;
 }
 
-absl::Status RankSums::Begin() {
+absl::Status AdapterGradientSums::Begin() {
   if (sums_ == nullptr) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(sums_->Map());
   weights_->device()->Zero(sums_->data(),
@@ -31,7 +30,7 @@ absl::Status RankSums::Begin() {
   return absl::OkStatus();
 }
 
-float* RankSums::Of(size_t target, LoraMatrix matrix) const {
+float* AdapterGradientSums::Of(size_t target, LoraMatrix matrix) const {
   const ShardPlan& plan = weights_->adapters().plan();
   const TensorPlace& place =
       plan.layout().places()[2 * target + (matrix == LoraMatrix::kB ? 1 : 0)];
@@ -40,7 +39,7 @@ float* RankSums::Of(size_t target, LoraMatrix matrix) const {
   return all + place.gradient_offset;
 }
 
-absl::Status RankSums::Finish() {
+absl::Status AdapterGradientSums::Finish() {
   if (sums_ == nullptr) return absl::OkStatus();
   const ShardPlan& plan = weights_->adapters().plan();
   std::vector<ScatteredSum> sums;
@@ -52,8 +51,8 @@ absl::Status RankSums::Finish() {
   return communicator_->ReduceScatterSums(sums, Accumulate::kAdd);
 }
 
-absl::Status RankSums::Release() {
-  return sums_ == nullptr ? absl::OkStatus() : GivenBack(sums_->Release());
+absl::Status AdapterGradientSums::Release() {
+  return sums_ == nullptr ? absl::OkStatus() : LogReleaseFailure(sums_->Release());
 }
 
 AdapterGradients::AdapterGradients(LoraWeights* weights) : weights_(weights) {
@@ -73,7 +72,8 @@ absl::StatusOr<std::unique_ptr<AdapterGradients>> AdapterGradients::Create(
       gradients->layer_,
       device->Reserve("gradients", weights->plan().layout().group_elements(0) * kFloat32Bytes,
                       ledger));
-  TANDEM_ASSIGN_OR_RETURN(gradients->sums_, RankSums::Create(weights, communicator, ledger));
+  TANDEM_ASSIGN_OR_RETURN(gradients->sums_,
+                          AdapterGradientSums::Create(weights, communicator, ledger));
   return gradients;
 }
 
@@ -89,7 +89,7 @@ absl::StatusOr<float*> AdapterGradients::Group(int layer) {
   return reinterpret_cast<float*>(layer_->data());
 }
 
-void AdapterGradients::Choose(int layer, LayerGradients* view) const {
+void AdapterGradients::SelectTargets(int layer, LayerGradients* view) const {
   const auto wanted = [&](const std::string& stored_as) {
     const std::vector<size_t>& targets = targets_[static_cast<size_t>(layer)];
     return std::any_of(targets.begin(), targets.end(), [&](size_t tensor) {
@@ -124,7 +124,7 @@ absl::Status AdapterGradients::Reduce(int layer) {
 absl::Status AdapterGradients::Finish() { return sums_->Finish(); }
 
 absl::Status AdapterGradients::Release() {
-  TANDEM_RETURN_IF_ERROR(GivenBack(layer_->Release()));
+  TANDEM_RETURN_IF_ERROR(LogReleaseFailure(layer_->Release()));
   return sums_->Release();
 }
 

@@ -9,17 +9,16 @@
 
 #include "common/comm/ordered_communicator.h"
 #include "trainer_worker/layers/gradient_accumulator.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 
 namespace tandem {
 
 // Not thread-safe.
-class RankSums {
+class AdapterGradientSums {
  public:
   // All pointers outlive the object, only `communicator` may end before it.
-  static absl::StatusOr<std::unique_ptr<RankSums>> Create(LoraWeights* weights,
-                                                          OrderedCommunicator* communicator,
-                                                          Ledger* ledger);
+  static absl::StatusOr<std::unique_ptr<AdapterGradientSums>> Create(
+      LoraWeights* weights, OrderedCommunicator* communicator, Ledger* ledger);
   // Takes the memory if it is not held; all zero. The shard's own are its owner's to zero.
   absl::Status Begin();
   // Of a matrix of spec().targets[target], dense.
@@ -29,7 +28,7 @@ class RankSums {
   absl::Status Release();
 
  private:
-  RankSums(LoraWeights* weights, OrderedCommunicator* communicator)
+  AdapterGradientSums(LoraWeights* weights, OrderedCommunicator* communicator)
       : weights_(weights), communicator_(communicator) {}
 
   LoraWeights* const weights_;
@@ -44,7 +43,7 @@ class RankSums {
 
 // The adapters' gradients of all micro-batches add up in fp32 on each rank, in their order, and are
 // summed over ranks once, at the end. Not thread-safe.
-class AdapterGradients : public GradientSink {
+class AdapterGradients : public GradientAccumulator {
  public:
   // All pointers outlive the object, only `communicator` may end before it.
   static absl::StatusOr<std::unique_ptr<AdapterGradients>> Create(LoraWeights* weights,
@@ -53,7 +52,7 @@ class AdapterGradients : public GradientSink {
 
   absl::Status Begin() override;
   absl::StatusOr<float*> Group(int layer) override;
-  void Choose(int layer, LayerGradients* view) const override;
+  void SelectTargets(int layer, LayerGradients* view) const override;
   absl::Status Reduce(int layer) override;
   absl::Status Finish() override;
   absl::Status Release() override;
@@ -64,7 +63,7 @@ class AdapterGradients : public GradientSink {
   LoraWeights* const weights_;
   std::vector<std::vector<size_t>> targets_;  // of each layer: tensors of the plan that have one
   std::unique_ptr<MemoryRegion> layer_;       // full gradients of a layer's merged weights
-  std::unique_ptr<RankSums> sums_;
+  std::unique_ptr<AdapterGradientSums> sums_;
 };
 
 }  // namespace tandem

@@ -1,32 +1,31 @@
 #include "trainer_worker/trained_weights/adapter_lora.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/comm/communicator.h"
-#include "common/model_spec/row_ranges.h"
-#include "trainer_worker/shard/master_digests.h"
+#include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
 
-UnmergedGradients::UnmergedGradients(const ModelSpec& spec, LoraWeights* weights)
+AdapterLoraGradients::AdapterLoraGradients(const ModelSpec& spec, LoraWeights* weights)
     : products_(AdaptedProducts(spec)), weights_(weights) {}
 
-absl::StatusOr<std::unique_ptr<UnmergedGradients>> UnmergedGradients::Create(
+absl::StatusOr<std::unique_ptr<AdapterLoraGradients>> AdapterLoraGradients::Create(
     const ModelSpec& spec,
     LoraWeights* weights,
     OrderedCommunicator* communicator,
     Ledger* ledger) {
-  std::unique_ptr<UnmergedGradients> gradients(new UnmergedGradients(spec, weights));
-  TANDEM_ASSIGN_OR_RETURN(gradients->sums_, RankSums::Create(weights, communicator, ledger));
+  std::unique_ptr<AdapterLoraGradients> gradients(new AdapterLoraGradients(spec, weights));
+  TANDEM_ASSIGN_OR_RETURN(gradients->sums_,
+                          AdapterGradientSums::Create(weights, communicator, ledger));
   return gradients;
 }
 
-void UnmergedGradients::Choose(int layer, LayerGradients* view) const {
+void AdapterLoraGradients::SelectTargets(int layer, LayerGradients* view) const {
   *view = {};
   LinearAdapterGradients* const products[] = {&view->qkv_adapter, &view->o_adapter,
                                               &view->gate_up_adapter, &view->down_adapter};
@@ -44,76 +43,75 @@ void UnmergedGradients::Choose(int layer, LayerGradients* view) const {
   }
 }
 
-std::vector<UnmergedPolicy::Part> UnmergedPolicy::PartsOf(const ShardPlan& plan,
-                                                          const LoraWeights& weights) {
+AdapterLora::AdapterLora(const TrainedWeightsOptions& options,
+                         const ModelSpec& base,
+                         const RankContext& rank)
+    : LoraTraining(options, rank),
+      base_layout_(WeightLayout::Build(base, rank.plan->layout().dtype())),
+      base_plan_(&base_layout_, rank.plan->rank(), rank.plan->world_size()) {}
+
+absl::StatusOr<std::unique_ptr<TrainedWeights>> AdapterLora::Create(
+    const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank) {
+  LogInfo("weight sync: through slots, adapters alone where the rollout holds the base");
+  std::unique_ptr<AdapterLora> weights(new AdapterLora(options, base, rank));
+  TANDEM_RETURN_IF_ERROR(weights->Allocate(base, &weights->base_plan_));
+  weights->parts_ = weights->FindParts();
+  TANDEM_ASSIGN_OR_RETURN(weights->digests_,
+                          RowDigests::Create(weights.get(), rank.plan->layout().dtype(),
+                                             rank.compute.ops, rank.ledger));
+  TANDEM_ASSIGN_OR_RETURN(weights->gradients_,
+                          AdapterLoraGradients::Create(*rank.spec, weights->lora_.get(),
+                                                       rank.communicator, rank.ledger));
+  return weights;
+}
+
+std::vector<AdapterLora::Part> AdapterLora::FindParts() const {
   std::unordered_map<std::string, Part> named;
-  const ShardPlan& base = weights.plan();
-  for (size_t tensor = 0; tensor < base.tensors().size(); ++tensor) {
-    named[base.tensors()[tensor]->name] = {.base = tensor};
+  for (size_t tensor = 0; tensor < base_plan_.tensors().size(); ++tensor) {
+    named[base_plan_.tensors()[tensor]->name] = {.base = tensor};
   }
-  const std::vector<LoraTarget>& targets = weights.spec().targets;
+  const std::vector<LoraTarget>& targets = lora_->spec().targets;
   for (size_t i = 0; i < targets.size(); ++i) {
     const auto target = static_cast<int>(i);
     named[targets[i].module + ".lora_A.weight"] = {.target = target, .matrix = LoraMatrix::kA};
     named[targets[i].module + ".lora_B.weight"] = {.target = target, .matrix = LoraMatrix::kB};
   }
   std::vector<Part> parts;
-  for (const TensorPlace* place : plan.tensors()) parts.push_back(named.at(place->name));
+  for (const TensorPlace* place : plan().tensors()) parts.push_back(named.at(place->name));
   return parts;
 }
 
-UnmergedPolicy::UnmergedPolicy(const ShardPlan* plan, LoraWeights* weights, ShardOps* ops)
-    : plan_(plan), weights_(weights), ops_(ops), parts_(PartsOf(*plan, *weights)), digests_(plan) {}
-
-absl::StatusOr<std::unique_ptr<UnmergedPolicy>> UnmergedPolicy::Create(const ShardPlan* plan,
-                                                                       LoraWeights* weights,
-                                                                       const ShardCompute& compute,
-                                                                       Ledger* ledger) {
-  std::unique_ptr<UnmergedPolicy> policy(new UnmergedPolicy(plan, weights, compute.ops));
-  TANDEM_ASSIGN_OR_RETURN(
-      policy->scratch_,
-      compute.device->Reserve("gather", PieceDigestScratchBytes(*plan, *compute.device), ledger));
-  return policy;
+absl::Status AdapterLora::OnWeightsChanged() {
+  TANDEM_RETURN_IF_ERROR(lora_->Gather(*rank_.communicator));
+  return digests_->Take([this](size_t tensor) { return parts_[tensor].target >= 0; });
 }
 
-absl::Status UnmergedPolicy::AdaptersChanged() {
-  TANDEM_RETURN_IF_ERROR(scratch_->Map());
-  for (size_t tensor = 0; tensor < parts_.size(); ++tensor) {
-    if (parts_[tensor].target < 0 && digested_) continue;
-    TANDEM_RETURN_IF_ERROR(DigestPiece(*this, tensor, *ops_, *scratch_, digests_));
-  }
-  digested_ = true;
-  return scratch_->Release();
+std::unique_ptr<WeightSource> AdapterLora::MakeWeightSource() {
+  const auto digest = [this](Communicator& ranks) -> absl::StatusOr<std::vector<Digest>> {
+    TANDEM_RETURN_IF_ERROR(lora_->CheckGathered(ranks));
+    return digests_->OfTensors(ranks);
+  };
+  return std::make_unique<GatheredWeightSource>(this, digest, rank_.communicator);
 }
 
-absl::StatusOr<std::vector<Digest>> UnmergedPolicy::Digests(Communicator& communicator) const {
-  const absl::Status gathered =
-      digested_ ? absl::OkStatus()
-                : FailedPrecondition("the adapters were not gathered since they were made");
-  TANDEM_RETURN_IF_ERROR(Agree(communicator, gathered, "digesting adapters").status());
-  TANDEM_RETURN_IF_ERROR(weights_->CheckGathered(communicator));
-  return digests_.OfTensors(communicator);
-}
-
-absl::Status UnmergedPolicy::CopyRows(
+absl::Status AdapterLora::CopyRows(
     size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
   const Part& part = parts_[tensor];
-  if (part.target < 0) return weights_->base().CopyRows(part.base, row, rows, dtype, out);
+  if (part.target < 0) return lora_->base().CopyRows(part.base, row, rows, dtype, out);
   const auto target = static_cast<size_t>(part.target);
-  const float* const all =
-      part.matrix == LoraMatrix::kA ? weights_->a(target) : weights_->b(target);
-  const int64_t cols = plan_->tensors()[tensor]->cols();
-  ops_->Convert(all + (plan_->mine(tensor).row + row) * cols, DType::kFloat32, out, dtype,
-                rows * cols);
+  const float* const all = part.matrix == LoraMatrix::kA ? lora_->a(target) : lora_->b(target);
+  const int64_t cols = plan().tensors()[tensor]->cols();
+  rank_.compute.ops->Convert(all + (plan().mine(tensor).row + row) * cols, DType::kFloat32, out,
+                             dtype, rows * cols);
   return absl::OkStatus();
 }
 
-absl::Status UnmergedPolicy::Reference::CopyRows(
+absl::Status AdapterLora::Reference::CopyRows(
     size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
-  if (policy_->parts_[tensor].target < 0) {
-    return policy_->CopyRows(tensor, row, rows, dtype, out);
+  if (weights_->parts_[tensor].target < 0) {
+    return weights_->CopyRows(tensor, row, rows, dtype, out);
   }
-  const int64_t cols = policy_->plan_->tensors()[tensor]->cols();
+  const int64_t cols = plan().tensors()[tensor]->cols();
   device()->Zero(out, rows * cols * static_cast<int64_t>(DTypeBytes(dtype)));
   return absl::OkStatus();
 }

@@ -10,19 +10,19 @@
 
 #include "common/model_spec/model_spec.h"
 #include "trainer_worker/layers/gradient_accumulator.h"
+#include "trainer_worker/shard/master_digests.h"
 #include "trainer_worker/trained_weights/adapter_gradients.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
-#include "trainer_worker/weight_sync/weight_sources.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 
 namespace tandem {
 
 // On each rank a matrix's gradient is one chain over the rows of all micro-batches, in their order,
 // summed over ranks once, at the end. Not thread-safe.
-class UnmergedGradients : public GradientSink {
+class AdapterLoraGradients : public GradientAccumulator {
  public:
   // `spec` is the model with its adapters. All pointers outlive the object, only `communicator` may
   // end before it.
-  static absl::StatusOr<std::unique_ptr<UnmergedGradients>> Create(
+  static absl::StatusOr<std::unique_ptr<AdapterLoraGradients>> Create(
       const ModelSpec& spec,
       LoraWeights* weights,
       OrderedCommunicator* communicator,
@@ -30,73 +30,65 @@ class UnmergedGradients : public GradientSink {
 
   absl::Status Begin() override { return sums_->Begin(); }
   absl::StatusOr<float*> Group(int /*layer*/) override { return nullptr; }
-  void Choose(int layer, LayerGradients* view) const override;
+  void SelectTargets(int layer, LayerGradients* view) const override;
   absl::Status Reduce(int /*layer*/) override { return absl::OkStatus(); }
   absl::Status Finish() override { return sums_->Finish(); }
   absl::Status Release() override { return sums_->Release(); }
 
  private:
-  UnmergedGradients(const ModelSpec& spec, LoraWeights* weights);
+  AdapterLoraGradients(const ModelSpec& spec, LoraWeights* weights);
 
   const std::vector<AdaptedProduct> products_;
   LoraWeights* const weights_;
-  std::unique_ptr<RankSums> sums_;
+  std::unique_ptr<AdapterGradientSums> sums_;
 };
 
-// A policy under LoRA whose adapters are not merged: the base as it is, and A and B rounded to the
-// compute dtype as tensors of their own, which the ops compute beside the base's
-// (docs/guides/lora.md).
-
-// Lifecycle: Create → AdaptersChanged after every LoraWeights::Gather → all else. Not thread-safe.
-class UnmergedPolicy : public DigestedPolicy {
+// Training of adapters that stay separate: the policy is the base as it is, and A and B, rounded to
+// the compute dtype, as tensors of their own, which the ops compute in addition to the base's
+// products (docs/guides/lora.md). A rollout that holds the base is sent adapters alone.
+class AdapterLora final : public LoraTraining, public WeightRows {
  public:
-  // `plan` is of a layout with adapters, `weights` of the same one without; all outlive it.
-  // ResourceExhausted names the bytes.
-  static absl::StatusOr<std::unique_ptr<UnmergedPolicy>> Create(const ShardPlan* plan,
-                                                                LoraWeights* weights,
-                                                                const ShardCompute& compute,
-                                                                Ledger* ledger);
+  static absl::StatusOr<std::unique_ptr<TrainedWeights>> Create(
+      const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank);
 
-  // Digests what this rank has of the adapters, and of the base at the first call.
-  absl::Status AdaptersChanged();
-  // The reference policy: the same memory, and adapters that are zero.
-  PolicyRows& reference() { return reference_; }
-
-  const ShardPlan& plan() const override { return *plan_; }
-  Device* device() const override { return weights_->device(); }
-  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
-  absl::StatusOr<std::vector<Digest>> Digests(Communicator& communicator) const override;
+  WeightRows& policy() override { return *this; }
+  // The same memory, with adapters that are zero.
+  absl::StatusOr<WeightRows*> reference() override { return &reference_; }
+  absl::Status OnWeightsChanged() override;
+  std::unique_ptr<WeightSource> MakeWeightSource() override;
+  UpdateScope smallest_update() const override { return UpdateScope::kAdapters; }
 
  private:
-  UnmergedPolicy(const ShardPlan* plan, LoraWeights* weights, ShardOps* ops);
-
-  class Reference : public PolicyRows {
+  class Reference : public WeightRows {
    public:
-    explicit Reference(UnmergedPolicy* policy) : policy_(policy) {}
-    const ShardPlan& plan() const override { return policy_->plan(); }
-    Device* device() const override { return policy_->device(); }
+    explicit Reference(AdapterLora* weights) : weights_(weights) {}
+    const ShardPlan& plan() const override { return weights_->plan(); }
+    Device* device() const override { return weights_->device(); }
     absl::Status CopyRows(
         size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
 
    private:
-    UnmergedPolicy* const policy_;
+    AdapterLora* const weights_;
   };
-  // What a tensor of the plan is.
+  // A tensor of the plan: the base's or an adapter's.
   struct Part {
-    size_t base = 0;  // of the base's plan, unless it is an adapter's
-    int target = -1;  // of the spec
+    size_t base = 0;  // index in the base's plan, unless it is an adapter's
+    int target = -1;  // of the LoRA spec
     LoraMatrix matrix = LoraMatrix::kA;
   };
-  static std::vector<Part> PartsOf(const ShardPlan& plan, const LoraWeights& weights);
 
-  const ShardPlan* const plan_;
-  LoraWeights* const weights_;
-  ShardOps* const ops_;
-  const std::vector<Part> parts_;  // of each of plan_->tensors()
+  AdapterLora(const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank);
+  std::vector<Part> FindParts() const;
+
+  const ShardPlan& plan() const override { return *rank_.plan; }
+  Device* device() const override { return rank_.compute.device; }
+  absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
+
+  const WeightLayout base_layout_;
+  const ShardPlan base_plan_;
+  std::vector<Part> parts_;  // of each of plan().tensors()
   Reference reference_{this};
-  std::unique_ptr<MemoryRegion> scratch_;  // fp32 rows of a range, while they are digested
-  MasterDigests digests_;
-  bool digested_ = false;
+  std::unique_ptr<RowDigests> digests_;
 };
 
 }  // namespace tandem

@@ -7,18 +7,18 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<BaseRows>> BaseRows::Create(const ShardPlan* plan,
-                                                           DType dtype,
-                                                           const ShardCompute& compute,
-                                                           Ledger* ledger) {
-  std::unique_ptr<BaseRows> rows(new BaseRows(plan, dtype, compute, ledger));
+absl::StatusOr<std::unique_ptr<FrozenBase>> FrozenBase::Create(const ShardPlan* plan,
+                                                               DType dtype,
+                                                               const ShardCompute& compute,
+                                                               Ledger* ledger) {
+  std::unique_ptr<FrozenBase> rows(new FrozenBase(plan, dtype, compute, ledger));
   TANDEM_ASSIGN_OR_RETURN(
       rows->array_, ShardArray::Create(compute.device, "weights", plan->elements(plan->rank()),
                                        static_cast<int64_t>(DTypeBytes(dtype)), "", ledger));
   return rows;
 }
 
-absl::Status BaseRows::Load(const HfCheckpoint& checkpoint) {
+absl::Status FrozenBase::Load(const HfCheckpoint& checkpoint) {
   for (size_t tensor = 0; tensor < plan_->tensors().size(); ++tensor) {
     const ShardPlan::Piece& piece = plan_->mine(tensor);
     const int64_t step =
@@ -31,10 +31,10 @@ absl::Status BaseRows::Load(const HfCheckpoint& checkpoint) {
   return absl::OkStatus();
 }
 
-absl::Status BaseRows::LoadRows(const HfCheckpoint& checkpoint,
-                                size_t tensor,
-                                int64_t row,
-                                int64_t rows) {
+absl::Status FrozenBase::LoadRows(const HfCheckpoint& checkpoint,
+                                  size_t tensor,
+                                  int64_t row,
+                                  int64_t rows) {
   const TensorPlace& place = *plan_->tensors()[tensor];
   const int64_t first = plan_->mine(tensor).row + row;
   auto* const to = const_cast<std::byte*>(Row(tensor, row));
@@ -48,12 +48,13 @@ absl::Status BaseRows::LoadRows(const HfCheckpoint& checkpoint,
   return compute_.device->Synchronize();  // the room is pinned, and filled again
 }
 
-const std::byte* BaseRows::Row(size_t tensor, int64_t row) const {
+const std::byte* FrozenBase::Row(size_t tensor, int64_t row) const {
   const int64_t element = plan_->mine(tensor).offset + row * plan_->tensors()[tensor]->cols();
   return array_->data() + element * static_cast<int64_t>(DTypeBytes(dtype_));
 }
 
-absl::Status BaseRows::CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
+absl::Status FrozenBase::CopyRows(
+    size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) {
   compute_.ops->Convert(Row(tensor, row), dtype_, out, dtype,
                         rows * plan_->tensors()[tensor]->cols());
   return absl::OkStatus();

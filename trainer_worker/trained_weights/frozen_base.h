@@ -15,13 +15,13 @@
 namespace tandem {
 
 // Counted under the tag weights, without masters, gradients or moments. Not thread-safe.
-class BaseRows : public PolicyRows {
+class FrozenBase : public WeightRows {
  public:
   // `plan`, `compute` and `ledger` outlive it. ResourceExhausted names the bytes.
-  static absl::StatusOr<std::unique_ptr<BaseRows>> Create(const ShardPlan* plan,
-                                                          DType dtype,
-                                                          const ShardCompute& compute,
-                                                          Ledger* ledger);
+  static absl::StatusOr<std::unique_ptr<FrozenBase>> Create(const ShardPlan* plan,
+                                                            DType dtype,
+                                                            const ShardCompute& compute,
+                                                            Ledger* ledger);
   // Only this rank's rows are read from disk, a few at a time. Errors as HfCheckpoint, and the
   // device's.
   absl::Status Load(const HfCheckpoint& checkpoint);
@@ -35,7 +35,7 @@ class BaseRows : public PolicyRows {
   absl::Status CopyRows(size_t tensor, int64_t row, int64_t rows, DType dtype, void* out) override;
 
  private:
-  BaseRows(const ShardPlan* plan, DType dtype, const ShardCompute& compute, Ledger* ledger)
+  FrozenBase(const ShardPlan* plan, DType dtype, const ShardCompute& compute, Ledger* ledger)
       : plan_(plan), dtype_(dtype), compute_(compute), staging_(compute.device, ledger) {}
   absl::Status LoadRows(const HfCheckpoint& checkpoint, size_t tensor, int64_t row, int64_t rows);
 

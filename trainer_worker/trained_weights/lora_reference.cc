@@ -16,13 +16,14 @@ constexpr std::string_view kB = ".lora_B.weight";
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& model_dir,
-                                                             const ModelSpec& spec,
-                                                             const LoraWeights* weights,
-                                                             bool merged,
-                                                             Ledger* ledger,
-                                                             const std::string& adapter_dir) {
-  auto oracle = std::make_unique<LoraOracle>(weights, ledger);
+absl::StatusOr<std::unique_ptr<LoraReferenceWeights>> LoraReferenceWeights::Open(
+    const std::string& model_dir,
+    const ModelSpec& spec,
+    const LoraWeights* weights,
+    bool merged,
+    Ledger* ledger,
+    const std::string& adapter_dir) {
+  auto oracle = std::make_unique<LoraReferenceWeights>(weights, ledger);
   if (!adapter_dir.empty()) {
     TANDEM_ASSIGN_OR_RETURN(oracle->on_disk_, PeftAdapter::Open(adapter_dir, spec));
     TANDEM_RETURN_IF_ERROR(
@@ -41,7 +42,7 @@ absl::StatusOr<std::unique_ptr<LoraOracle>> LoraOracle::Open(const std::string& 
   return oracle;
 }
 
-const LoraTarget* LoraOracle::AdapterOf(const std::string& name) const {
+const LoraTarget* LoraReferenceWeights::AdapterOf(const std::string& name) const {
   for (const std::string_view suffix : {kA, kB}) {
     if (!name.ends_with(suffix)) continue;
     return weights_->spec().Find(name.substr(0, name.size() - suffix.size()) + ".weight");
@@ -49,10 +50,10 @@ const LoraTarget* LoraOracle::AdapterOf(const std::string& name) const {
   return nullptr;
 }
 
-absl::StatusOr<const float*> LoraOracle::Matrix(size_t target,
-                                                LoraMatrix matrix,
-                                                int64_t row,
-                                                int64_t rows) {
+absl::StatusOr<const float*> LoraReferenceWeights::Matrix(size_t target,
+                                                          LoraMatrix matrix,
+                                                          int64_t row,
+                                                          int64_t rows) {
   const bool is_a = matrix == LoraMatrix::kA;
   HostStaging& staging = is_a ? a_ : b_;
   const int64_t cols = is_a ? weights_->spec().targets[target].in : weights_->spec().rank;
@@ -67,8 +68,8 @@ absl::StatusOr<const float*> LoraOracle::Matrix(size_t target,
   return values;
 }
 
-absl::StatusOr<const void*> LoraOracle::AdapterRows(const TensorRows& rows,
-                                                    const LoraTarget& target) {
+absl::StatusOr<const void*> LoraReferenceWeights::AdapterRows(const TensorRows& rows,
+                                                              const LoraTarget& target) {
   const auto index = static_cast<size_t>(&target - weights_->spec().targets.data());
   const LoraMatrix matrix = rows.place->name.ends_with(kA) ? LoraMatrix::kA : LoraMatrix::kB;
   const int64_t count = rows.rows * rows.place->cols();
@@ -79,7 +80,7 @@ absl::StatusOr<const void*> LoraOracle::AdapterRows(const TensorRows& rows,
   return merged_->data();
 }
 
-absl::StatusOr<const void*> LoraOracle::Rows(const TensorRows& rows) {
+absl::StatusOr<const void*> LoraReferenceWeights::Rows(const TensorRows& rows) {
   const std::string& name = rows.place->name;
   const DType dtype = weights_->plan().layout().dtype();
   if (const LoraTarget* const adapter = AdapterOf(name); adapter != nullptr) {

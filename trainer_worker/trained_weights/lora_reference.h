@@ -11,7 +11,7 @@
 #include "common/formats/hf_checkpoint.h"
 #include "common/formats/peft/peft_adapter.h"
 #include "trainer_worker/shard/shard_array.h"
-#include "trainer_worker/trained_weights/merged_lora.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 #include "trainer_worker/weight_sync/weight_check.h"
 
 namespace tandem {
@@ -19,23 +19,24 @@ namespace tandem {
 // Where adapters are not merged: the base as it is, and their masters, rounded. Neither the base in
 // memory nor what was sent has a part in it, nor has a GPU's merging: the host merges. Every rank
 // reads for itself, so that calls are not collective. Not thread-safe.
-class LoraOracle : public WeightOracle {
+class LoraReferenceWeights : public ReferenceWeights {
  public:
   // `weights`, whose adapters are gathered, outlives it. `adapter_dir` not empty: the adapters are
   // those of its files, and nothing in memory has a part in what they are. Takes memory for two
   // ranges of rows, and under the tag gather for a tensor's A and a range of B where those are not
   // in the host's memory. Errors as HfCheckpoint and PeftAdapter; InvalidArgument: the directory's
   // rank, alpha or targets are others than the run's; ResourceExhausted: there is no memory.
-  static absl::StatusOr<std::unique_ptr<LoraOracle>> Open(const std::string& model_dir,
-                                                          const ModelSpec& spec,
-                                                          const LoraWeights* weights,
-                                                          bool merged,
-                                                          Ledger* ledger,
-                                                          const std::string& adapter_dir = "");
-  LoraOracle(const LoraWeights* weights, Ledger* ledger)
+  static absl::StatusOr<std::unique_ptr<LoraReferenceWeights>> Open(
+      const std::string& model_dir,
+      const ModelSpec& spec,
+      const LoraWeights* weights,
+      bool merged,
+      Ledger* ledger,
+      const std::string& adapter_dir = "");
+  LoraReferenceWeights(const LoraWeights* weights, Ledger* ledger)
       : weights_(weights), a_(weights->device(), ledger), b_(weights->device(), ledger) {}
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override;
-  absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) override {
+  absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) override {
     return std::vector<int64_t>{mine};
   }
 

@@ -8,12 +8,13 @@
 
 namespace tandem {
 
-absl::StatusOr<std::unique_ptr<HfRows>> HfRows::Open(const std::string& model_dir,
-                                                     const ModelSpec& spec,
-                                                     DType dtype,
-                                                     Device* device,
-                                                     Ledger* ledger) {
-  auto rows = std::make_unique<HfRows>();
+absl::StatusOr<std::unique_ptr<CheckpointWeights>> CheckpointWeights::Open(
+    const std::string& model_dir,
+    const ModelSpec& spec,
+    DType dtype,
+    Device* device,
+    Ledger* ledger) {
+  auto rows = std::make_unique<CheckpointWeights>();
   TANDEM_ASSIGN_OR_RETURN(rows->checkpoint_, HfCheckpoint::Open(model_dir, spec));
   const int64_t bytes = RowScratchBytes(spec, static_cast<int64_t>(DTypeBytes(dtype)));
   TANDEM_ASSIGN_OR_RETURN(rows->scratch_, TakeHostMemory(device, "gather", bytes, ledger));
@@ -21,17 +22,18 @@ absl::StatusOr<std::unique_ptr<HfRows>> HfRows::Open(const std::string& model_di
   return rows;
 }
 
-absl::StatusOr<const void*> HfRows::Rows(const TensorRows& rows) {
+absl::StatusOr<const void*> CheckpointWeights::Rows(const TensorRows& rows) {
   TANDEM_RETURN_IF_ERROR(
       checkpoint_->ReadRows(rows.place->name, rows.row, rows.rows, dtype_, scratch_->data()));
   return scratch_->data();
 }
 
-absl::StatusOr<std::unique_ptr<MasterRows>> MasterRows::Create(PolicyRows* policy,
-                                                               Communicator* communicator,
-                                                               Ledger* ledger,
-                                                               const MasterRowsOptions& options) {
-  std::unique_ptr<MasterRows> rows(new MasterRows(policy, communicator, options));
+absl::StatusOr<std::unique_ptr<MasterWeights>> MasterWeights::Create(
+    WeightRows* policy,
+    Communicator* communicator,
+    Ledger* ledger,
+    const MasterWeightsOptions& options) {
+  std::unique_ptr<MasterWeights> rows(new MasterWeights(policy, communicator, options));
   auto scratch = TakeHostMemory(policy->device(), "gather", options.scratch_bytes, ledger);
   TANDEM_RETURN_IF_ERROR(
       Agree(*communicator, scratch.status(), "taking memory to gather rows").status());
@@ -39,7 +41,7 @@ absl::StatusOr<std::unique_ptr<MasterRows>> MasterRows::Create(PolicyRows* polic
   return rows;
 }
 
-absl::StatusOr<const void*> MasterRows::Rows(const TensorRows& rows) {
+absl::StatusOr<const void*> MasterWeights::Rows(const TensorRows& rows) {
   const int64_t cols = rows.place->cols();
   const auto element = static_cast<int64_t>(DTypeBytes(options_.dtype));
   if (rows.rows * cols * element > scratch_->bytes()) {
@@ -55,7 +57,7 @@ absl::StatusOr<const void*> MasterRows::Rows(const TensorRows& rows) {
   return all;
 }
 
-absl::StatusOr<std::vector<int64_t>> MasterRows::ShareNumber(int64_t mine) {
+absl::StatusOr<std::vector<int64_t>> MasterWeights::ExchangeCounts(int64_t mine) {
   std::vector<int64_t> all(static_cast<size_t>(communicator_->world_size()));
   TANDEM_RETURN_IF_ERROR(communicator_->host().AllGather(&mine, sizeof(mine), all.data()));
   return all;

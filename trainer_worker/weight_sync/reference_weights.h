@@ -18,17 +18,17 @@
 namespace tandem {
 
 // Not collective: every rank reads for itself. Not thread-safe.
-class HfRows : public WeightOracle {
+class CheckpointWeights : public ReferenceWeights {
  public:
   // `dtype` is the layout's. Takes memory for a range, under the tag gather. Errors as
   // HfCheckpoint; ResourceExhausted: there is no memory.
-  static absl::StatusOr<std::unique_ptr<HfRows>> Open(const std::string& model_dir,
-                                                      const ModelSpec& spec,
-                                                      DType dtype,
-                                                      Device* device,
-                                                      Ledger* ledger);
+  static absl::StatusOr<std::unique_ptr<CheckpointWeights>> Open(const std::string& model_dir,
+                                                                 const ModelSpec& spec,
+                                                                 DType dtype,
+                                                                 Device* device,
+                                                                 Ledger* ledger);
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override;
-  absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) override {
+  absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) override {
     return std::vector<int64_t>{mine};
   }
 
@@ -40,7 +40,7 @@ class HfRows : public WeightOracle {
 
 // Rows of full tensors, rounded from the ranks' masters: the oracle of a weight check, and what the
 // HF export of a checkpoint is written from. The rounded copy has no part in them.
-struct MasterRowsOptions {
+struct MasterWeightsOptions {
   DType dtype = DType::kBFloat16;  // of the rows
   int64_t scratch_bytes = 0;       // RowScratchBytes; the same on all ranks
   int receiver = -1;               // the rank that gets rows; -1: every rank
@@ -48,24 +48,24 @@ struct MasterRowsOptions {
 
 // Collective: every rank calls for the same rows in the same order. Not thread-safe. Offloaded
 // masters are in memory only while their range is read.
-class MasterRows : public WeightOracle {
+class MasterWeights : public ReferenceWeights {
  public:
   // Collective. Takes the scratch, under the tag gather, for the life of the object; everything
   // passed in outlives it. ResourceExhausted: there is no memory; Aborted: another rank has none.
-  static absl::StatusOr<std::unique_ptr<MasterRows>> Create(PolicyRows* policy,
-                                                            Communicator* communicator,
-                                                            Ledger* ledger,
-                                                            const MasterRowsOptions& options);
+  static absl::StatusOr<std::unique_ptr<MasterWeights>> Create(WeightRows* policy,
+                                                               Communicator* communicator,
+                                                               Ledger* ledger,
+                                                               const MasterWeightsOptions& options);
   // In host memory. Null on ranks that are not the receiver.
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override;
-  absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) override;
+  absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) override;
 
  private:
-  MasterRows(PolicyRows* policy, Communicator* communicator, const MasterRowsOptions& options)
+  MasterWeights(WeightRows* policy, Communicator* communicator, const MasterWeightsOptions& options)
       : policy_(policy), communicator_(communicator), options_(options) {}
-  PolicyRows* const policy_;
+  WeightRows* const policy_;
   Communicator* const communicator_;
-  const MasterRowsOptions options_;
+  const MasterWeightsOptions options_;
   std::unique_ptr<MemoryRegion> scratch_;
 };
 

@@ -50,7 +50,7 @@ absl::StatusOr<std::string> DifferenceIn(const ManifestTensor& tensor,
 absl::Status ForEachRange(
     const TensorPlace& place,
     const ManifestTensor& tensor,
-    WeightOracle& oracle,
+    ReferenceWeights& oracle,
     const std::function<void(const TensorRows& rows, const std::byte* data)>& body) {
   const int64_t step = RowsPerRange(tensor.row_bytes());
   for (int64_t row = 0; row < tensor.rows(); row += step) {
@@ -159,7 +159,7 @@ class Comparison {
 }  // namespace
 
 absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
-                                               WeightOracle& oracle,
+                                               ReferenceWeights& oracle,
                                                WeightReader* reader) {
   const Manifest expected = ManifestOf(layout);
   const std::vector<TensorPlace>& places = layout.places();
@@ -175,7 +175,7 @@ absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
     if (comparison.active()) comparison.Compare(t, digest.Finish());
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted,
-                          oracle.ShareNumber(comparison.wanted()));
+                          oracle.ExchangeCounts(comparison.wanted()));
   // Every rank passes over what any rank wants to see again.
   for (const int64_t t : std::set<int64_t>(wanted.begin(), wanted.end())) {
     if (t < 0) continue;

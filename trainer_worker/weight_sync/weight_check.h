@@ -30,14 +30,14 @@ class WeightReader {
 };
 
 // What a rollout should hold: the trainers' masters (calls are collective then) or a checkpoint.
-class WeightOracle {
+class ReferenceWeights {
  public:
-  virtual ~WeightOracle() = default;
+  virtual ~ReferenceWeights() = default;
   // Dense row-major rows in the layout's dtype, at most RowsPerRange(row_bytes), valid until the
   // next call.
   virtual absl::StatusOr<const void*> Rows(const TensorRows& rows) = 0;
   // The numbers of all ranks that must make the same calls as this one; `mine` alone if none must.
-  virtual absl::StatusOr<std::vector<int64_t>> ShareNumber(int64_t mine) = 0;
+  virtual absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) = 0;
 };
 
 // Counts source tensors, by HF name: q, k and v apart, a tied head once.
@@ -61,7 +61,7 @@ struct WeightCheckReport {
 // without a rollout to check must; that report is not ok. `oracle` is asked for every tensor even
 // after the reader failed.
 absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
-                                               WeightOracle& oracle,
+                                               ReferenceWeights& oracle,
                                                WeightReader* reader);
 
 }  // namespace tandem

@@ -115,7 +115,7 @@ namespace {
 absl::Status FillSlot(const Bucket& bucket,
                       std::span<const TensorPlace> places,
                       const Manifest& manifest,
-                      PublishSource& source,
+                      WeightSource& source,
                       PublishTransaction& transaction,
                       PublishReport* report) {
   TANDEM_ASSIGN_OR_RETURN(std::byte* const slot, transaction.Slot(bucket.bytes));
@@ -201,7 +201,7 @@ absl::StatusOr<SlotMemory*> WeightPublisher::TakeSlots(const std::vector<Bucket>
 absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
                                    const Manifest& manifest,
                                    UpdateScope scope,
-                                   PublishSource& source,
+                                   WeightSource& source,
                                    PublishTransaction& transaction,
                                    PublishReport* report) {
   const std::span<const TensorPlace> places = PlacesOf(*layout_, scope);
@@ -218,12 +218,12 @@ absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
   return absl::OkStatus();
 }
 
-const SharedTensors* WeightPublisher::SharedBy(const PublishSource& source) const {
+const SharedTensors* WeightPublisher::SharedBy(const WeightSource& source) const {
   return options_.transport->can_share() ? source.shared() : nullptr;
 }
 
 absl::StatusOr<std::vector<Bucket>> WeightPublisher::Plan(const Manifest& manifest,
-                                                          const PublishSource& source,
+                                                          const WeightSource& source,
                                                           PublishReport* report) const {
   report->direct = SharedBy(source) != nullptr;
   return PlanBuckets(manifest, report->direct ? std::max(options_.slot_bytes, options_.direct_bytes)
@@ -231,7 +231,7 @@ absl::StatusOr<std::vector<Bucket>> WeightPublisher::Plan(const Manifest& manife
 }
 
 absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
-                                                       PublishSource& source,
+                                                       WeightSource& source,
                                                        UpdateClient* client,
                                                        UpdateScope scope) {
   PublishReport report;

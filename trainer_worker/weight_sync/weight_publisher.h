@@ -131,9 +131,9 @@ struct SharedTensors {
 
 // What a publisher sends, and what it must arrive as: a trainer's shards, where calls are
 // collective.
-class PublishSource {
+class WeightSource {
  public:
-  virtual ~PublishSource() = default;
+  virtual ~WeightSource() = default;
   // Of all tensors, in the layout's order, from the values that were meant: not from what the
   // calls below hand out. Collective where those are.
   virtual absl::StatusOr<std::vector<Digest>> Digests() = 0;
@@ -184,7 +184,7 @@ class WeightPublisher {
   // source's. With scope kAdapters only adapters that are not merged are gathered and sent, to
   // rollouts that hold the base: the same scope on every rank.
   absl::StatusOr<PublishReport> Publish(int64_t version,
-                                        PublishSource& source,
+                                        WeightSource& source,
                                         UpdateClient* client,
                                         UpdateScope scope = UpdateScope::kWhole);
   // Gives back slots that were kept, unless they are lasting (SlotMemory) or a rollout that did not
@@ -194,9 +194,9 @@ class WeightPublisher {
   const std::vector<Digest>& digests() const { return digests_; }
 
  private:
-  const SharedTensors* SharedBy(const PublishSource& source) const;
+  const SharedTensors* SharedBy(const WeightSource& source) const;
   absl::StatusOr<std::vector<Bucket>> Plan(const Manifest& manifest,
-                                           const PublishSource& source,
+                                           const WeightSource& source,
                                            PublishReport* report) const;
   absl::StatusOr<SlotMemory*> TakeSlots(const std::vector<Bucket>& buckets,
                                         const SharedTensors* shared);
@@ -206,7 +206,7 @@ class WeightPublisher {
   absl::Status Send(const std::vector<Bucket>& buckets,
                     const Manifest& manifest,
                     UpdateScope scope,
-                    PublishSource& source,
+                    WeightSource& source,
                     PublishTransaction& transaction,
                     PublishReport* report);
 

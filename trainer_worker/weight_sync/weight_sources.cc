@@ -5,8 +5,37 @@
 #include "common/base/status.h"
 
 namespace tandem {
+namespace {
 
-absl::StatusOr<PlacedRows> PlaceMyRows(PolicyRows& policy,
+// A rank's part of a range of rows of a tensor.
+struct RowsOfRank {
+  int64_t first = 0;  // in the tensor
+  int64_t count = 0;
+};
+RowsOfRank Intersect(const TensorRows& rows, const ShardPlan::Piece& piece) {
+  const int64_t first = std::max(rows.row, piece.row);
+  const int64_t last = std::min(rows.row + rows.rows, piece.row + piece.rows);
+  return {first, std::max<int64_t>(0, last - first)};
+}
+
+// This rank's part of the range in its stored shard, whose dtype is the layout's.
+PlacedRows FindStoredRows(const WeightRows& policy, const TensorRows& rows) {
+  const ShardPlan& plan = policy.plan();
+  const size_t tensor = plan.IndexOf(*rows.place);
+  const auto element = static_cast<int64_t>(DTypeBytes(plan.layout().dtype()));
+  PlacedRows found{.mine = policy.stored().data + plan.mine(tensor).offset * element};
+  for (int rank = 0; rank < plan.world_size(); ++rank) {
+    const ShardPlan::Piece& piece = plan.piece(tensor, rank);
+    const auto [first, count] = Intersect(rows, piece);
+    found.bytes.push_back(count * rows.row_bytes);
+    if (rank == plan.rank() && count > 0) found.mine += (first - piece.row) * rows.row_bytes;
+  }
+  return found;
+}
+
+}  // namespace
+
+absl::StatusOr<PlacedRows> PlaceMyRows(WeightRows& policy,
                                        const TensorRows& rows,
                                        DType dtype,
                                        std::byte* dest) {
@@ -14,75 +43,45 @@ absl::StatusOr<PlacedRows> PlaceMyRows(PolicyRows& policy,
   const size_t tensor = plan.IndexOf(*rows.place);
   const int64_t row_bytes = rows.place->cols() * static_cast<int64_t>(DTypeBytes(dtype));
   PlacedRows placed{.mine = dest};
-  int64_t before = 0;
+  std::byte* next = dest;
   for (int rank = 0; rank < plan.world_size(); ++rank) {
     const ShardPlan::Piece& piece = plan.piece(tensor, rank);
-    const int64_t first = std::max(rows.row, piece.row);
-    const int64_t count = std::min(rows.row + rows.rows, piece.row + piece.rows) - first;
-    placed.bytes.push_back(std::max<int64_t>(0, count) * row_bytes);
+    const auto [first, count] = Intersect(rows, piece);
+    placed.bytes.push_back(count * row_bytes);
     if (rank == plan.rank() && count > 0) {
-      placed.mine = dest + before;
-      TANDEM_RETURN_IF_ERROR(policy.CopyRows(tensor, first - piece.row, count, dtype, placed.mine));
+      placed.mine = next;
+      TANDEM_RETURN_IF_ERROR(policy.CopyRows(tensor, first - piece.row, count, dtype, next));
     }
-    before += placed.bytes.back();
+    next += placed.bytes.back();
   }
   return placed;
 }
 
-namespace {
-
-// Where a single rank's shard has the tensors.
-SharedTensors AllOf(const ParameterShard& shard) {
-  const ShardPlan& plan = shard.plan();
+GatheredWeightSource::GatheredWeightSource(WeightRows* rows,
+                                           DigestTensors digest_tensors,
+                                           Communicator* communicator)
+    : rows_(rows), digest_tensors_(std::move(digest_tensors)), communicator_(communicator) {
+  const ShardPlan& plan = rows->plan();
+  const ShareableMemory* const memory = rows->shared();
+  if (plan.world_size() > 1 || memory == nullptr) return;
+  shared_.shard = {memory->data(), memory->bytes(), memory->fd()};
   const auto element = static_cast<int64_t>(DTypeBytes(plan.layout().dtype()));
-  SharedTensors all;
-  if (const ShareableMemory* const memory = shard.shared(); memory != nullptr) {
-    all.shard = {memory->data(), memory->bytes(), memory->fd()};
-  }
   for (const TensorPlace& place : plan.layout().places()) {
-    all.offsets.push_back(plan.mine(plan.IndexOf(place)).offset * element);
+    shared_.offsets.push_back(plan.mine(plan.IndexOf(place)).offset * element);
   }
-  return all;
 }
 
-}  // namespace
-
-ShardTensorSource::ShardTensorSource(const ParameterShard* shard, Communicator* communicator)
-    : shard_(shard), communicator_(communicator) {
-  if (shard->plan().world_size() == 1) shared_ = AllOf(*shard);
-}
-
-absl::StatusOr<std::vector<Digest>> ShardTensorSource::Digests() {
-  return shard_->digests().OfTensors(*communicator_);
-}
-
-absl::StatusOr<const void*> ShardTensorSource::GatherRows(const TensorRows& rows, std::byte* dest) {
-  const ShardPlan& plan = shard_->plan();
-  const auto element = static_cast<int64_t>(DTypeBytes(plan.layout().dtype()));
-  const size_t tensor = plan.IndexOf(*rows.place);
-  // Every rank's part of the range, in bytes of its piece.
-  std::vector<int64_t> bytes;
-  int64_t my_first = 0;
-  for (int rank = 0; rank < plan.world_size(); ++rank) {
-    const ShardPlan::Piece& piece = plan.piece(tensor, rank);
-    const int64_t first = std::max(rows.row, piece.row);
-    const int64_t last = std::min(rows.row + rows.rows, piece.row + piece.rows);
-    bytes.push_back(std::max<int64_t>(0, last - first) * rows.row_bytes);
-    if (rank == plan.rank() && bytes.back() > 0) my_first = (first - piece.row) * rows.row_bytes;
+absl::StatusOr<const void*> GatheredWeightSource::GatherRows(const TensorRows& rows,
+                                                             std::byte* dest) {
+  const ShardPlan& plan = rows_->plan();
+  PlacedRows placed;
+  if (rows_->stored().data != nullptr) {
+    placed = FindStoredRows(*rows_, rows);
+  } else {
+    TANDEM_ASSIGN_OR_RETURN(placed, PlaceMyRows(*rows_, rows, plan.layout().dtype(), dest));
   }
-  const std::byte* mine = shard_->compute() + plan.mine(tensor).offset * element + my_first;
-  if (plan.world_size() == 1) return mine;
-  TANDEM_RETURN_IF_ERROR(communicator_->AllGatherV(mine, bytes, dest));
-  return dest;
-}
-
-absl::StatusOr<const void*> LoraTensorSource::GatherRows(const TensorRows& rows, std::byte* dest) {
-  const ShardPlan& plan = policy_->plan();
-  TANDEM_ASSIGN_OR_RETURN(const PlacedRows placed,
-                          PlaceMyRows(*policy_, rows, plan.layout().dtype(), dest));
-  if (plan.world_size() > 1) {
-    TANDEM_RETURN_IF_ERROR(communicator_->AllGatherV(placed.mine, placed.bytes, dest));
-  }
+  if (plan.world_size() == 1) return placed.mine;
+  TANDEM_RETURN_IF_ERROR(communicator_->AllGatherV(placed.mine, placed.bytes, dest));
   return dest;
 }
 

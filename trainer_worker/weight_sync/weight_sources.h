@@ -1,8 +1,10 @@
-// A range of rows of a full tensor, where every rank makes its own part of it.
+// The rows and digests that a trainer sends in a weight sync, gathered from all ranks.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include <absl/status/statusor.h>
@@ -14,66 +16,48 @@
 
 namespace tandem {
 
-// What AllGatherV takes: this rank's part lies at its place in `dest` already.
+// The arguments of AllGatherV for a range of rows.
 struct PlacedRows {
-  std::byte* mine = nullptr;
-  std::vector<int64_t> bytes;  // of every rank's part
+  const std::byte* mine = nullptr;  // this rank's part of the range
+  std::vector<int64_t> bytes;       // of every rank's part
 };
 
-// Makes this rank's part of `rows`, rounded to `dtype`, at its place in `dest`, which has room for
-// all of them. Errors as PolicyRows.
-absl::StatusOr<PlacedRows> PlaceMyRows(PolicyRows& policy,
+// Computes this rank's part of `rows`, rounded to `dtype`, at its place in `dest`, which has room
+// for the whole range. Errors as WeightRows.
+absl::StatusOr<PlacedRows> PlaceMyRows(WeightRows& policy,
                                        const TensorRows& rows,
                                        DType dtype,
                                        std::byte* dest);
 
-// Rows of full tensors out of the ranks' rounded shards: what a sync sends.
-
-// Collective: every rank calls for the same rows in the same order. Not thread-safe. A single rank
-// hands out its shard itself. Needs no memory.
-class ShardTensorSource : public PublishSource {
+// Reads a stored shard where it is; a single rank hands out its memory without a copy. Other rows
+// are computed into the bucket. Allocates nothing. Collective: every rank calls for the same rows
+// in the same order. Not thread-safe.
+class GatheredWeightSource : public WeightSource {
  public:
-  // Both outlive it.
-  ShardTensorSource(const ParameterShard* shard, Communicator* communicator);
-  // Of the masters (master_digests.h): the rounded copy, which GatherRows reads, has no part in it.
-  absl::StatusOr<std::vector<Digest>> Digests() override;
+  // Collective: the digests that the tensors must arrive with, from calculations other than those
+  // that are sent, so that a rollout refuses an update with other values or with older adapters.
+  using DigestTensors = std::function<absl::StatusOr<std::vector<Digest>>(Communicator&)>;
+
+  // `rows`, `communicator` and what `digest_tensors` refers to outlive the source.
+  GatheredWeightSource(WeightRows* rows, DigestTensors digest_tensors, Communicator* communicator);
+  // Of a model all of whose weights are trained; the digests are those of its masters.
+  GatheredWeightSource(ParameterShard* shard, Communicator* communicator)
+      : GatheredWeightSource(
+            shard,
+            [shard](Communicator& ranks) { return shard->digests().OfTensors(ranks); },
+            communicator) {}
+
+  absl::StatusOr<std::vector<Digest>> Digests() override { return digest_tensors_(*communicator_); }
   absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) override;
   const SharedTensors* shared() const override {
     return shared_.shard.data == nullptr ? nullptr : &shared_;
   }
 
  private:
-  const ParameterShard* const shard_;
+  WeightRows* const rows_;
+  const DigestTensors digest_tensors_;
   Communicator* const communicator_;
-  SharedTensors shared_;  // a single rank's
-};
-
-// What a sync sends under LoRA: merged weights, or the base and the adapters beside it.
-
-// A policy that knows what its tensors must arrive as, from calculations that what is sent has no
-// part in: an update that carries something else, or older adapters, is refused by who compares.
-class DigestedPolicy : public PolicyRows {
- public:
-  // Collective: of all tensors in the layout's dtype and order. FailedPrecondition: adapters were
-  // not gathered.
-  virtual absl::StatusOr<std::vector<Digest>> Digests(Communicator& communicator) const = 0;
-};
-
-// Collective: every rank calls for the same rows in the same order. Not thread-safe. Each rank
-// makes its rows where they are sent from. Needs no memory.
-class LoraTensorSource : public PublishSource {
- public:
-  // Both outlive it.
-  LoraTensorSource(DigestedPolicy* policy, Communicator* communicator)
-      : policy_(policy), communicator_(communicator) {}
-  absl::StatusOr<std::vector<Digest>> Digests() override {
-    return policy_->Digests(*communicator_);
-  }
-  absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) override;
-
- private:
-  DigestedPolicy* const policy_;
-  Communicator* const communicator_;
+  SharedTensors shared_;  // where a rollout may read a single rank's shard
 };
 
 }  // namespace tandem

@@ -14,7 +14,7 @@
 namespace tandem::testing {
 
 // Not thread-safe.
-class BenchShard : public PublishSource {
+class BenchShard : public WeightSource {
  public:
   // Tensors side by side in the order of `layout` (bf16), which outlives the shard as `device`
   // does.

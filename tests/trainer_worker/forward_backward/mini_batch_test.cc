@@ -6,7 +6,7 @@
 
 #include "tests/fakes/guarded_backend.h"
 #include "tests/support/text.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 
 namespace tandem {
 namespace {
@@ -20,7 +20,7 @@ std::string WriteDefault(const TempDir& dir) {
 }
 
 // Ranks whose device's memory the host may not touch, nor give a device's collectives its own.
-RankGroupOptions Guarded(RankGroupOptions options) {
+TrainerRanksOptions Guarded(TrainerRanksOptions options) {
   options.make_backend = []() -> std::unique_ptr<Backend> {
     return std::make_unique<GuardedBackend>(MakeHostBackend());
   };
@@ -28,7 +28,7 @@ RankGroupOptions Guarded(RankGroupOptions options) {
 }
 
 // Their log-probs become those of the group's weights, moved by up to `spread` to both sides.
-void ScoreBy(RankGroup& one, std::vector<Sample>& samples, float spread = 0) {
+void ScoreBy(TrainerRanks& one, std::vector<Sample>& samples, float spread = 0) {
   const auto scores = one[0].session->Score(samples);
   REQUIRE(scores.ok());
   for (Sample& sample : samples) {
@@ -41,7 +41,7 @@ void ScoreBy(RankGroup& one, std::vector<Sample>& samples, float spread = 0) {
 
 // The metrics of a training pass, the same on every rank but for rollout_corr/*, which the first
 // has.
-std::map<std::string, double> MetricsOf(RankGroup& group,
+std::map<std::string, double> MetricsOf(TrainerRanks& group,
                                         const std::vector<Sample>& samples,
                                         const MiniBatchRequest& request) {
   std::vector<std::map<std::string, double>> metrics(static_cast<size_t>(group.size()));
@@ -57,7 +57,7 @@ std::map<std::string, double> MetricsOf(RankGroup& group,
   return metrics[0];
 }
 
-void RequireNearBatchGradients(RankGroup& a, RankGroup& b) {
+void RequireNearBatchGradients(TrainerRanks& a, TrainerRanks& b) {
   for (const std::string& name : a.TensorNames()) {
     INFO(name);
     const std::vector<float> want = a.Gradient(name), got = b.Gradient(name);
@@ -73,12 +73,12 @@ void RequireNearBatchGradients(RankGroup& a, RankGroup& b) {
 
 TEST_CASE("Fresh tokens have a ratio of exactly 1, and clip nothing", "[trainer][ratio]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteDefault(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
   std::vector<Sample> samples = RandomSamples(5, 31);
-  RankGroup one(1, options), two(2, options);
+  TrainerRanks one(1, options), two(2, options);
   ScoreBy(one, samples);
   MiniBatchRequest request = RequestFor(samples);
-  request.fresh = true;
+  request.first_update = true;
   for (const bool recomputed : {false, true}) {
     request.recomputed_old_log_probs = recomputed;
     for (Sample& sample : samples) sample.old_log_probs = sample.log_probs;
@@ -95,14 +95,14 @@ TEST_CASE("Fresh tokens have a ratio of exactly 1, and clip nothing", "[trainer]
 TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones are named",
           "[trainer][ratio]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteDefault(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
   std::vector<Sample> samples = RandomSamples(4, 32);
-  RankGroup one(1, options), two(2, options);
+  TrainerRanks one(1, options), two(2, options);
   ScoreBy(one, samples);
   for (Sample& sample : samples) sample.old_log_probs = sample.log_probs;
   Sample& wrong = samples[1];
   MiniBatchRequest request = RequestFor(samples);
-  request.fresh = true;
+  request.first_update = true;
   for (const bool recomputed : {false, true}) {
     request.recomputed_old_log_probs = recomputed;
     std::vector<float>& old = recomputed ? wrong.old_log_probs : wrong.log_probs;
@@ -138,13 +138,13 @@ TEST_CASE("A fresh token whose ratio is not 1 stops the run, and the worst ones 
 TEST_CASE("Log-probs that are not what they must be come back, also from a pass that fails",
           "[trainer][ratio]") {
   const TempDir dir;
-  RankGroup one(1, {.model_dir = WriteDefault(dir), .max_micro_batch_tokens = 60});
+  TrainerRanks one(1, {.model_dir = WriteDefault(dir), .max_micro_batch_tokens = 60});
   std::vector<Sample> samples = RandomSamples(4, 39);
   ScoreBy(one, samples);
   const std::vector<Sample> right = samples;
   for (Sample& sample : samples) sample.old_log_probs = sample.log_probs;
   MiniBatchRequest request = RequestFor(samples);
-  request.fresh = true;
+  request.first_update = true;
   const auto train = [&](bool compare, bool recomputed, LogProbsBySample& differing) {
     request.compare_log_probs = compare;
     request.recomputed_old_log_probs = recomputed;
@@ -163,7 +163,7 @@ TEST_CASE("Log-probs that are not what they must be come back, also from a pass 
   samples[1].log_probs[1] += 0.25f;
   REQUIRE(train(true, false, of_rollout));  // the report tells it
   require_right(of_rollout);
-  request.differences_allowed = true;
+  request.tolerate_mismatch = true;
   REQUIRE(train(true, false, nothing));
   REQUIRE(nothing.empty());
 
@@ -175,9 +175,9 @@ TEST_CASE("Log-probs that are not what they must be come back, also from a pass 
 TEST_CASE("Ratios of other weights, or after a step, are measured and not judged",
           "[trainer][ratio]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteDefault(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
   std::vector<Sample> samples = RandomSamples(2, 33);
-  RankGroup one(1, options), two(2, options);
+  TrainerRanks one(1, options), two(2, options);
   ScoreBy(one, samples);
   for (float& value : samples[0].log_probs) value += 0.125f;
   for (float& value : samples[1].log_probs) value -= 0.25f;
@@ -187,7 +187,7 @@ TEST_CASE("Ratios of other weights, or after a step, are measured and not judged
   const double first = static_cast<double>(samples[0].log_probs.size()),
                second = static_cast<double>(samples[1].log_probs.size());
   for (const bool fresh : {true, false}) {
-    request.fresh = fresh;
+    request.first_update = fresh;
     const auto metrics = MetricsOf(two, samples, request);
     REQUIRE(metrics.at("actor/ratio_min") == Approx(std::exp(-0.125)));
     REQUIRE(metrics.at("actor/ratio_max") == Approx(std::exp(0.25)));
@@ -199,11 +199,11 @@ TEST_CASE("Ratios of other weights, or after a step, are measured and not judged
 
 TEST_CASE("Weights scale a token's loss, and a mask of 0 takes it out", "[trainer][loss]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteDefault(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
   std::vector<Sample> samples = RandomSamples(4, 34);
   MiniBatchRequest request = RequestFor(samples);
   request.loss.loss_mode = "gpg";
-  RankGroup weighted(1, options), scaled(1, options);
+  TrainerRanks weighted(1, options), scaled(1, options);
   std::vector<Sample> other = samples;
   samples[0].is_weights.assign(samples[0].advantages.size(), 2.0f);
   for (float& advantage : other[0].advantages) advantage *= 2;
@@ -229,9 +229,9 @@ TEST_CASE("Weights scale a token's loss, and a mask of 0 takes it out", "[traine
 TEST_CASE("Losses that select tokens select the same ones on any number of ranks and micro-batches",
           "[trainer][selection]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteDefault(dir)};
+  TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
   std::vector<Sample> samples = RandomSamples(6, 35);
-  RankGroup one(1, options);
+  TrainerRanks one(1, options);
   ScoreBy(one, samples, 0.1f);
   for (Sample& sample : samples) {
     for (size_t t = 0; t < sample.advantages.size(); ++t) {
@@ -240,7 +240,7 @@ TEST_CASE("Losses that select tokens select the same ones on any number of ranks
   }
   samples[2].mask.assign(samples[2].advantages.size(), 0.0f);
   options.max_micro_batch_tokens = 60;
-  RankGroup two(2, options), three(3, options), guarded(2, Guarded(options));
+  TrainerRanks two(2, options), three(3, options), guarded(2, Guarded(options));
   for (const std::string loss : {"clip_cov", "kl_cov"}) {
     INFO(loss);
     MiniBatchRequest request = RequestFor(samples);
@@ -250,7 +250,7 @@ TEST_CASE("Losses that select tokens select the same ones on any number of ranks
     request.loss.entropy_coeff = 0.01;
     const auto metrics = MetricsOf(one, samples, request);
     if (loss == "clip_cov") REQUIRE(metrics.at("actor/pg_clipfrac") > 0);
-    for (RankGroup* many : {&two, &three, &guarded}) {
+    for (TrainerRanks* many : {&two, &three, &guarded}) {
       const auto others = MetricsOf(*many, samples, request);
       REQUIRE(others.at("actor/pg_clipfrac") == metrics.at("actor/pg_clipfrac"));
       REQUIRE(others.at("actor/pg_loss") == Approx(metrics.at("actor/pg_loss")).epsilon(1e-5));
@@ -261,7 +261,7 @@ TEST_CASE("Losses that select tokens select the same ones on any number of ranks
 }
 
 // Samples of weights a little off, whose correction has something to cut.
-std::vector<Sample> StaleSamples(RankGroup& one, uint64_t seed) {
+std::vector<Sample> StaleSamples(TrainerRanks& one, uint64_t seed) {
   std::vector<Sample> samples = RandomSamples(7, seed);
   ScoreBy(one, samples, 0.3f);
   samples[2].mask.assign(samples[2].advantages.size(), 0.0f);
@@ -273,11 +273,11 @@ std::vector<Sample> StaleSamples(RankGroup& one, uint64_t seed) {
 TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batches",
           "[trainer][bypass]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteDefault(dir)};
-  RankGroup one(1, options);
+  TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
+  TrainerRanks one(1, options);
   const std::vector<Sample> samples = StaleSamples(one, 37);
   options.max_micro_batch_tokens = 60;
-  RankGroup split(1, options), two(2, options), three(3, options), guarded(2, Guarded(options));
+  TrainerRanks split(1, options), two(2, options), three(3, options), guarded(2, Guarded(options));
   for (const std::string type : {"ppo_clip", "reinforce"}) {
     INFO(type);
     MiniBatchRequest request = RequestFor(samples);
@@ -294,7 +294,7 @@ TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batche
     // Of the tokens that are left alone.
     REQUIRE(metrics.at("actor/ratio_max") <= Approx(1 / 0.8));
     REQUIRE(metrics.at("actor/ratio_min") >= Approx(1 / 1.2));
-    for (RankGroup* many : {&split, &two, &three, &guarded}) {
+    for (TrainerRanks* many : {&split, &two, &three, &guarded}) {
       const auto others = MetricsOf(*many, samples, request);
       for (const auto& [name, value] : metrics) {
         INFO(name);
@@ -311,15 +311,15 @@ TEST_CASE("Bypass mode corrects the same on any number of ranks and micro-batche
 TEST_CASE("A mini-batch that bypass mode rejects as a whole says so, and has no ratios",
           "[trainer][bypass]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteDefault(dir)};
-  RankGroup one(1, options), two(2, options);
+  const TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
+  TrainerRanks one(1, options), two(2, options);
   std::vector<Sample> samples = StaleSamples(one, 41);
   for (Sample& sample : samples) {
     for (float& value : sample.log_probs) value -= 3;
   }
   MiniBatchRequest request = RequestFor(samples);
   request.loss.bypass = {.correction = {.rollout_rs = "token_k1", .rollout_rs_threshold = "0.5_2"}};
-  for (RankGroup* group : {&one, &two}) {
+  for (TrainerRanks* group : {&one, &two}) {
     const auto metrics = MetricsOf(*group, samples, request);
     REQUIRE(metrics.at("rollout_corr/rollout_rs_masked_fraction") == 1.0);
     REQUIRE(metrics.at("actor/pg_loss") == 0.0);
@@ -331,9 +331,9 @@ TEST_CASE("A mini-batch that bypass mode rejects as a whole says so, and has no 
 
 TEST_CASE("Bypass mode's correction of fresh data is exactly nothing", "[trainer][bypass]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteDefault(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
   std::vector<Sample> samples = RandomSamples(5, 38);
-  RankGroup plain(1, options), two(2, options), same(1, options);
+  TrainerRanks plain(1, options), two(2, options), same(1, options);
   ScoreBy(plain, samples);
   MiniBatchRequest request = RequestFor(samples);
   request.loss.loss_mode = "gpg";
@@ -357,18 +357,18 @@ TEST_CASE("Bypass mode's correction of fresh data is exactly nothing", "[trainer
 TEST_CASE("Fresh tokens are selected without a pass of their own, to the same bits",
           "[trainer][selection]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteDefault(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteDefault(dir)};
   std::vector<Sample> samples = RandomSamples(5, 36);
-  RankGroup fresh(1, options), scored(1, options);
+  TrainerRanks fresh(1, options), scored(1, options);
   ScoreBy(fresh, samples);
   MiniBatchRequest request = RequestFor(samples);
   request.loss.loss_mode = "clip_cov";
   request.loss.clip_cov_ratio = 0.2;
   request.loss.clip_cov_lb = 0;
-  request.fresh = true;
+  request.first_update = true;
   const auto metrics = MetricsOf(fresh, samples, request);
   REQUIRE(metrics.at("actor/pg_clipfrac") > 0);
-  request.fresh = false;
+  request.first_update = false;
   REQUIRE(MetricsOf(scored, samples, request) == metrics);
   RequireSameGradients(fresh, scored);
   // Other steps choose others.

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "tests/trainer_worker/trainer_rig.h"
 #include "trainer_worker/forward_backward/ratio_checks.h"
 
@@ -19,7 +19,7 @@ struct Scored {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir).ok());
     samples = RandomSamples(6, 51);
-    RankGroup one(1, options);
+    TrainerRanks one(1, options);
     const auto scores = one[0].session->Score(samples);
     REQUIRE(scores.ok());
     for (Sample& sample : samples) {
@@ -36,18 +36,18 @@ struct Scored {
   }
   MiniBatchRequest Request() const {
     MiniBatchRequest request = RequestFor(samples);
-    request.fresh = true;
+    request.first_update = true;
     request.version = request.step_version = kStep;
     return request;
   }
   double tokens() const { return static_cast<double>(TrainedTokens(samples)); }
 
   TempDir dir;
-  RankGroupOptions options;
+  TrainerRanksOptions options;
   std::vector<Sample> samples;
 };
 
-std::vector<MiniBatchReport> ReportsOf(RankGroup& group,
+std::vector<MiniBatchReport> ReportsOf(TrainerRanks& group,
                                        const std::vector<Sample>& samples,
                                        const MiniBatchRequest& request) {
   std::vector<MiniBatchReport> reports(static_cast<size_t>(group.size()));
@@ -69,7 +69,7 @@ TEST_CASE("R2: the ratio of a token is to the log-prob of the version that sampl
   scored.Age(0, 2, 5, 0.125f);
   scored.Age(1, whole, 6, -0.375f);  // left over as a whole
   const auto old = static_cast<double>(whole + 2);
-  RankGroup two(2, scored.options);
+  TrainerRanks two(2, scored.options);
   for (const bool compare : {true, false}) {
     MiniBatchRequest request = scored.Request();
     request.compare_log_probs = compare;
@@ -113,7 +113,7 @@ TEST_CASE("R2: a token of the step's weights must have a ratio of 1 beside other
           "[trainer][partial]") {
   Scored scored;
   scored.Age(0, 2, 5, 0.5f);
-  RankGroup one(1, scored.options);
+  TrainerRanks one(1, scored.options);
   Sample& mixed = scored.samples[0];
   REQUIRE(mixed.log_probs.size() > 2);
   mixed.log_probs[2] = std::nextafter(mixed.log_probs[2], 0.0f);
@@ -147,7 +147,7 @@ TEST_CASE("R2: numbers of older tokens have the same bits on any ranks and micro
   scored.samples[5].mask.assign(scored.samples[5].log_probs.size(), 1.0f);
   scored.samples[5].mask[0] = 0;
   const MiniBatchRequest request = scored.Request();
-  const auto numbers = [&](RankGroup& group) {
+  const auto numbers = [&](TrainerRanks& group) {
     auto metrics = ReportsOf(group, scored.samples, request)[0].metrics;
     std::erase_if(metrics, [](const auto& entry) {
       return !entry.first.starts_with("partial/") &&
@@ -155,7 +155,7 @@ TEST_CASE("R2: numbers of older tokens have the same bits on any ranks and micro
     });
     return metrics;
   };
-  RankGroup one(1, scored.options);
+  TrainerRanks one(1, scored.options);
   const auto want = numbers(one);
   REQUIRE(want.size() == 8);
   double stale = 0;
@@ -165,15 +165,15 @@ TEST_CASE("R2: numbers of older tokens have the same bits on any ranks and micro
   }
   REQUIRE(want.at("partial/stale_tokens") == stale);
   scored.options.max_micro_batch_tokens = 60;
-  RankGroup split(1, scored.options), two(2, scored.options), three(3, scored.options);
-  for (RankGroup* group : {&split, &two, &three}) REQUIRE(numbers(*group) == want);
+  TrainerRanks split(1, scored.options), two(2, scored.options), three(3, scored.options);
+  for (TrainerRanks* group : {&split, &two, &three}) REQUIRE(numbers(*group) == want);
 }
 
 TEST_CASE("R2: recomputed log-probs have a ratio of 1 on every token, as sampled ones have theirs",
           "[trainer][partial]") {
   Scored scored;
   scored.Age(0, 2, 5, 0.125f);
-  RankGroup one(1, scored.options);
+  TrainerRanks one(1, scored.options);
   MiniBatchRequest request = scored.Request();
   request.recomputed_old_log_probs = true;
   request.compare_log_probs = true;
@@ -200,7 +200,7 @@ TEST_CASE("Bypass mode weighs tokens of older weights, and those of the step's b
           "[trainer][partial][bypass]") {
   Scored scored;
   scored.Age(0, 2, 5, -0.25f);
-  RankGroup one(1, scored.options), weighted(1, scored.options);
+  TrainerRanks one(1, scored.options), weighted(1, scored.options);
   MiniBatchRequest request = scored.Request();
   request.loss.bypass = {.correction = {.rollout_is = "token", .rollout_is_threshold = "2"},
                          .loss_type = "reinforce"};
@@ -233,15 +233,15 @@ TEST_CASE("Losses that select tokens see where the policy is now on tokens of ol
   MiniBatchRequest request = scored.Request();
   request.loss.loss_mode = "kl_cov";
   request.loss.kl_cov_ratio = 0.2;
-  RankGroup one(1, scored.options), two(2, scored.options), judged(1, scored.options);
+  TrainerRanks one(1, scored.options), two(2, scored.options), judged(1, scored.options);
   const double fresh = ReportsOf(one, scored.samples, request)[0].metrics.at("actor/pg_loss");
   for (size_t i : {0, 1, 2}) scored.Age(i, scored.samples[i].log_probs.size(), 5, 0.5f);
   const auto mixed = ReportsOf(one, scored.samples, request)[0].metrics;
   REQUIRE(mixed.at("actor/pg_loss") != Approx(fresh));
   // As if nothing were known to be fresh: one more pass, the same tokens.
-  request.fresh = false;
+  request.first_update = false;
   REQUIRE(ReportsOf(judged, scored.samples, request)[0].metrics == mixed);
-  request.fresh = true;
+  request.first_update = true;
   REQUIRE(ReportsOf(two, scored.samples, request)[0].metrics.at("actor/pg_loss") ==
           Approx(mixed.at("actor/pg_loss")).epsilon(1e-5));
 }
@@ -249,7 +249,7 @@ TEST_CASE("Losses that select tokens see where the policy is now on tokens of ol
 TEST_CASE("A mini-batch of the step's weights alone says nothing of older ones",
           "[trainer][partial]") {
   Scored scored;
-  RankGroup two(2, scored.options);
+  TrainerRanks two(2, scored.options);
   const auto reports = ReportsOf(two, scored.samples, scored.Request());
   for (const auto& [name, value] : reports[0].metrics) {
     INFO(name);

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "common/base/status.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
@@ -36,7 +36,7 @@ int64_t BytesOfRegion(int64_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
-void RequireSame(RankGroup& want, RankGroup& got) {
+void RequireSame(TrainerRanks& want, TrainerRanks& got) {
   for (const std::string& name : want.TensorNames()) {
     INFO(name);
     const bool same_gradient = want.Gradient(name) == got.Gradient(name);
@@ -46,7 +46,8 @@ void RequireSame(RankGroup& want, RankGroup& got) {
   }
 }
 
-std::vector<LogProbsBySample> ScoresOfGroup(RankGroup& group, const std::vector<Sample>& samples) {
+std::vector<LogProbsBySample> ScoresOfGroup(TrainerRanks& group,
+                                            const std::vector<Sample>& samples) {
   std::vector<LogProbsBySample> scores(group.size());
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(scores[index],
@@ -59,20 +60,20 @@ std::vector<LogProbsBySample> ScoresOfGroup(RankGroup& group, const std::vector<
 TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, changes no bit",
           "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteOdd(dir), .max_micro_batch_tokens = 90};
+  TrainerRanksOptions options{.model_dir = WriteOdd(dir), .max_micro_batch_tokens = 90};
   // One sample more than ranks: with three ranks, two of them join passes with nothing to compute.
   const std::vector<Sample> samples = RandomSamples(4, 5);
   for (const int world : {2, 3}) {
     options.reshard = Reshard::kAlways;
     options.prefetch = false;
     options.recompute = Recompute::kNever;
-    RankGroup plain(world, options);
+    TrainerRanks plain(world, options);
     struct Other {
       Reshard reshard;
       bool prefetch;
       Recompute recompute;
     };
-    std::vector<std::unique_ptr<RankGroup>> others;
+    std::vector<std::unique_ptr<TrainerRanks>> others;
     for (const Other& other : {Other{Reshard::kAlways, true, Recompute::kNever},
                                Other{Reshard::kAlways, true, Recompute::kAlways},
                                Other{Reshard::kNever, false, Recompute::kAlways},
@@ -80,7 +81,7 @@ TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, c
       options.reshard = other.reshard;
       options.prefetch = other.prefetch;
       options.recompute = other.recompute;
-      others.push_back(std::make_unique<RankGroup>(world, options));
+      others.push_back(std::make_unique<TrainerRanks>(world, options));
     }
     for (int step = 0; step < 3; ++step) {
       const auto scores = ScoresOfGroup(plain, samples);
@@ -98,14 +99,14 @@ TEST_CASE("Which layers stay gathered, and whether the next is gathered ahead, c
 
 TEST_CASE("Gathered layers take the memory that the formula says", "[trainer][ranks]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteLargeLayers(dir)};
+  TrainerRanksOptions options{.model_dir = WriteLargeLayers(dir)};
   const std::vector<Sample> samples = RandomSamples(2, 5);
   for (const int world : {1, 2}) {
     for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever, Reshard::kAuto}) {
       for (const bool prefetch : {false, true}) {
         options.reshard = reshard;
         options.prefetch = prefetch;
-        RankGroup group(world, options);
+        TrainerRanks group(world, options);
         TrainOn(group, samples);
         const WeightLayout& layout = group[0].session->decoder().layout();
         const GatherSizes sizes = GatherSizesOf({.global = layout.global_bytes(),
@@ -127,20 +128,20 @@ TEST_CASE("Gathered layers take the memory that the formula says", "[trainer][ra
 TEST_CASE("Activations that are kept take their memory on every rank, whichever layers stay",
           "[trainer][recompute]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteLargeLayers(dir)};
+  TrainerRanksOptions options{.model_dir = WriteLargeLayers(dir)};
   const std::vector<Sample> samples = RandomSamples(6, 5);
   for (const int world : {1, 2, 3}) {
     for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever}) {
       options.reshard = reshard;
       options.recompute = Recompute::kNever;
-      RankGroup kept(world, options);
+      TrainerRanks kept(world, options);
       options.recompute = Recompute::kAlways;
-      RankGroup recomputed(world, options);
+      TrainerRanks recomputed(world, options);
       TrainOn(kept, samples);
       TrainOn(recomputed, samples);
       RequireSame(kept, recomputed);
       for (int rank = 0; rank < world; ++rank) {
-        const auto activations = [rank](RankGroup& group) {
+        const auto activations = [rank](TrainerRanks& group) {
           return BytesOf(group[rank].ledger->Snapshot(), "activations");
         };
         REQUIRE(activations(kept) > activations(recomputed));
@@ -153,9 +154,8 @@ TEST_CASE("Activations that are kept take their memory on every rank, whichever 
 struct Gathering {
   Gathering(Rank& rank, GatherOptions options)
       : communicator(std::make_unique<OrderedCommunicator>(rank.communicator.get())) {
-    auto made =
-        WeightGather::Create(HostDevice(), &rank.session->plan(), {rank.session->shard().compute()},
-                             communicator.get(), nullptr, options);
+    auto made = WeightGather::Create(HostDevice(), &rank.session->plan(), &rank.session->shard(),
+                                     communicator.get(), nullptr, options);
     if (made.ok()) weights = *std::move(made);
   }
   absl::Status Begin() {
@@ -169,8 +169,8 @@ struct Gathering {
 TEST_CASE("What is gathered ahead fails with the status of a collective that waits",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteOdd(dir)};
-  RankGroup two(2, options);
+  const TrainerRanksOptions options{.model_dir = WriteOdd(dir)};
+  TrainerRanks two(2, options);
   two.Run([](Rank& rank, int index) -> absl::Status {
     Gathering gathering(rank, {.reshard = Reshard::kAlways});
     TANDEM_RETURN_IF_ERROR(gathering.Begin());
@@ -193,8 +193,8 @@ TEST_CASE("What is gathered ahead fails with the status of a collective that wai
 TEST_CASE("A gather that is under way when its session ends leaves no thread and no waiting rank",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteOdd(dir)};
-  RankGroup two(2, options);
+  const TrainerRanksOptions options{.model_dir = WriteOdd(dir)};
+  TrainerRanks two(2, options);
   std::atomic<bool> ended = false;
   two.Run([&ended](Rank& rank, int index) -> absl::Status {
     {
@@ -217,8 +217,8 @@ TEST_CASE("A gather that is under way when its session ends leaves no thread and
 TEST_CASE("Beyond the last and before the first layer nothing is gathered ahead",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteLargeLayers(dir)};
-  RankGroup two(2, options);
+  const TrainerRanksOptions options{.model_dir = WriteLargeLayers(dir)};
+  TrainerRanks two(2, options);
   two.RunOk([](Rank& rank, int) -> absl::Status {
     Gathering gathering(rank, {.reshard = Reshard::kAlways});
     TANDEM_RETURN_IF_ERROR(gathering.Begin());
@@ -246,15 +246,15 @@ TEST_CASE("Beyond the last and before the first layer nothing is gathered ahead"
 TEST_CASE("W2: ranks gather every range of rows, and publish the digests of a single one",
           "[trainer][ranks]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteOdd(dir)};
+  const TrainerRanksOptions options{.model_dir = WriteOdd(dir)};
   std::vector<Digest> want;
   // The norms of q and k have 10 rows: of 12 ranks some hold none of them.
   for (const int world : {1, 2, 3, 12}) {
-    RankGroup group(world, options);
+    TrainerRanks group(world, options);
     std::vector<std::vector<Digest>> digests(world);
     group.RunOk([&](Rank& rank, int index) -> absl::Status {
       TrainingSession& session = *rank.session;
-      ShardTensorSource source(&session.shard(), &session.communicator());
+      GatheredWeightSource source(&session.shard(), &session.communicator());
       const WeightLayout& layout = session.decoder().layout();
       for (const TensorPlace& place : layout.places()) {
         const int64_t row_bytes = place.cols() * 2;

@@ -63,7 +63,7 @@ struct Trainee {
     communicator = std::make_unique<OrderedCommunicator>(group.get());
     ops = CreateCudaShardOps(&device.context()).value();
     shard = ParameterShard::Create(&plan, {}, {&device, ops.get()}, &ledger).value();
-    gradients = GradientScatter::Create(shard.get(), communicator.get(), &ledger).value();
+    gradients = ShardedGradients::Create(shard.get(), communicator.get(), &ledger).value();
   }
 
   absl::Status Begin() {
@@ -116,7 +116,7 @@ struct Trainee {
   std::unique_ptr<Communicator> group;
   std::unique_ptr<ShardOps> ops;
   std::unique_ptr<ParameterShard> shard;
-  std::unique_ptr<GradientScatter> gradients;
+  std::unique_ptr<ShardedGradients> gradients;
   std::unique_ptr<OrderedCommunicator> communicator;  // ends first, as in a session
 };
 

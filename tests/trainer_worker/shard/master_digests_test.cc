@@ -1,6 +1,6 @@
 // What a publisher announces comes from the masters: bytes that were not stepped cannot pass.
 #include "tests/fakes/fake_update_client.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/weight_sync/weight_sources.h"
 
 namespace tandem {
@@ -14,14 +14,14 @@ struct MasterDigestsFixture {
     REQUIRE(WriteTinyModel(options.model_dir, OddModel()).ok());
   }
   TempDir dir;
-  RankGroupOptions options;
+  TrainerRanksOptions options;
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
 // Of what the ranks hold after rounding, gathered tensor by tensor.
 absl::StatusOr<std::vector<Digest>> GatheredDigests(Rank& rank) {
   TrainingSession& session = *rank.session;
-  ShardTensorSource source(&session.shard(), &session.communicator());
+  GatheredWeightSource source(&session.shard(), &session.communicator());
   std::vector<Digest> digests;
   for (const TensorPlace& place : session.decoder().layout().places()) {
     const int64_t row_bytes =
@@ -42,7 +42,7 @@ TEST_CASE("Digests of masters are those of the rounded tensors, on any number of
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     f.options.dtype = dtype;
     for (const int world : {1, 2, 3}) {
-      RankGroup group(world, f.options);
+      TrainerRanks group(world, f.options);
       for (int step = 0; step < 2; ++step) {
         group.RunOk([&](Rank& rank, int) -> absl::Status {
           TANDEM_ASSIGN_OR_RETURN(const auto masters, rank.session->shard().digests().OfTensors(
@@ -62,14 +62,14 @@ TEST_CASE("A publisher that sends what it had before the step is refused by the 
   MasterDigestsFixture f;
   for (const bool offload : {false, true}) {
     f.options.offload_master = offload;
-    RankGroup group(1, f.options);
+    TrainerRanks group(1, f.options);
     TrainingSession& session = *group[0].session;
     const WeightLayout& layout = session.decoder().layout();
     std::vector<std::byte> storage(layout.total_bytes());
     UpdateTransaction receiver(
         CreateCpuStorageOps(&layout, storage.data(), std::make_shared<ThreadPool>(1)));
     FakeUpdateClient client(&receiver);
-    ShardTensorSource source(&session.shard(), &session.communicator());
+    GatheredWeightSource source(&session.shard(), &session.communicator());
     REQUIRE(session.publisher().Publish(0, source, &client).ok());
     REQUIRE(receiver.version() == 0);
 
@@ -89,7 +89,7 @@ TEST_CASE("A publisher that sends what it had before the step is refused by the 
 
 TEST_CASE("Masters that were never taken are no digest", "[trainer][digest]") {
   MasterDigestsFixture f;
-  RankGroup group(2, f.options);
+  TrainerRanks group(2, f.options);
   group.Run([](Rank& rank, int) {
     const MasterDigests none(&rank.session->plan());
     return none.OfTensors(rank.session->communicator()).status();

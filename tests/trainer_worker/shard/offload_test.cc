@@ -26,10 +26,10 @@ int64_t Peak(const Rank& rank, const std::string& tag) {
 TEST_CASE("Offloading changes no bit of training, on any number of ranks", "[trainer][offload]") {
   CheckpointFixture f;
   for (const int world : {1, 2, 3}) {
-    RankGroup resident(world, f.options);
-    RankGroup master(world, f.Offloaded(true, false)), both(world, f.Offloaded(true, true));
+    TrainerRanks resident(world, f.options);
+    TrainerRanks master(world, f.Offloaded(true, false)), both(world, f.Offloaded(true, true));
     for (int step = 0; step < 3; ++step) {
-      for (RankGroup* group : {&resident, &master, &both}) {
+      for (TrainerRanks* group : {&resident, &master, &both}) {
         TrainOn(*group, f.samples);
         StepOn(*group);
       }
@@ -42,7 +42,7 @@ TEST_CASE("Offloading changes no bit of training, on any number of ranks", "[tra
 TEST_CASE("Offloaded arrays are counted as files and leave the device between steps",
           "[trainer][offload]") {
   CheckpointFixture f;
-  RankGroup group(2, f.Offloaded(true, true));
+  TrainerRanks group(2, f.Offloaded(true, true));
   const int64_t bytes = group[0].session->shard().elements() * 4;
   REQUIRE(Held(group[0], "master", Location::kFile) == bytes);
   REQUIRE(Held(group[0], "master", Location::kDevice) == 0);
@@ -61,13 +61,13 @@ TEST_CASE("Offloaded arrays are counted as files and leave the device between st
 
 TEST_CASE("A checkpoint goes between resident and offloaded trainers", "[trainer][offload]") {
   CheckpointFixture f;
-  RankGroup resident(2, f.options), offloaded(3, f.Offloaded(true, true));
+  TrainerRanks resident(2, f.options), offloaded(3, f.Offloaded(true, true));
   TrainOn(resident, f.samples);
   StepOn(resident);
   f.Load(offloaded, f.Save(resident, "a", 1), 1);
-  RankGroup again(2, f.options);
+  TrainerRanks again(2, f.options);
   f.Load(again, f.Save(offloaded, "b", 1), 1);
-  for (RankGroup* group : {&resident, &again}) {
+  for (TrainerRanks* group : {&resident, &again}) {
     TrainOn(*group, f.samples);
     StepOn(*group);
   }
@@ -78,7 +78,7 @@ TEST_CASE("A rank that has no room for moments leaves no rank a version ahead",
           "[trainer][offload]") {
   CheckpointFixture f;
   for (const int failing : {0, 1}) {
-    RankGroup group(2, f.Offloaded(false, true));
+    TrainerRanks group(2, f.Offloaded(false, true));
     TrainOn(group, f.samples);
     const std::vector<std::string> names = group.TensorNames();
     const std::vector<float> before = group.Master(names[0]);

@@ -39,7 +39,7 @@ TEST_CASE("every window of every array passes once, and what it becomes stays in
     {
       const auto windows = CutWindows(elements, 4096);
       auto stream =
-          WindowStream::Create({{"master", a.get()}, {"optimizer", b.get()}}, windows, &ledger);
+          OffloadWindows::Create({{"master", a.get()}, {"optimizer", b.get()}}, windows, &ledger);
       REQUIRE(stream.ok());
       // Two buffers for each array, of one huge page here.
       REQUIRE(BytesOf(ledger.Snapshot(), "master") == 2 << 21);
@@ -73,7 +73,7 @@ TEST_CASE("every window of every array passes once, and what it becomes stays in
 
 TEST_CASE("a stream of no arrays has no buffers", "[offload]") {
   Ledger ledger;
-  const auto stream = WindowStream::Create({}, CutWindows(100, 10), &ledger);
+  const auto stream = OffloadWindows::Create({}, CutWindows(100, 10), &ledger);
   REQUIRE(stream.ok());
   REQUIRE((*stream)->Open(0)->empty());
   REQUIRE((*stream)->Close(0).ok());

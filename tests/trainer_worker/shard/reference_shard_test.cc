@@ -4,7 +4,7 @@
 
 #include "common/base/status.h"
 #include "tests/support/bytes_in.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/shard/parameter_shard.h"
 
 namespace tandem {
@@ -35,7 +35,7 @@ struct ScoresOfBoth {
 };
 
 // Freezes, steps away from the frozen weights, and scores under both policies, twice.
-ScoresOfBoth ScoreBoth(RankGroup& group, const std::vector<Sample>& samples) {
+ScoresOfBoth ScoreBoth(TrainerRanks& group, const std::vector<Sample>& samples) {
   ScoresOfBoth scores{std::vector<LogProbsBySample>(group.size()),
                       std::vector<LogProbsBySample>(group.size())};
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
@@ -44,9 +44,10 @@ ScoresOfBoth ScoreBoth(RankGroup& group, const std::vector<Sample>& samples) {
     TANDEM_RETURN_IF_ERROR(session.FreezeReference());
     TANDEM_RETURN_IF_ERROR(session.Train(RequestFor(samples), mine).status());
     TANDEM_RETURN_IF_ERROR(session.Step().status());
-    TANDEM_ASSIGN_OR_RETURN(scores.reference[index], session.ScoreReference(mine));
+    TANDEM_ASSIGN_OR_RETURN(scores.reference[index],
+                            session.Score(mine, LogProbPolicy::kReference));
     TANDEM_ASSIGN_OR_RETURN(scores.current[index], session.Score(mine));
-    TANDEM_ASSIGN_OR_RETURN(const auto again, session.ScoreReference(mine));
+    TANDEM_ASSIGN_OR_RETURN(const auto again, session.Score(mine, LogProbPolicy::kReference));
     if (again != scores.reference[index]) return Internal("the reference policy moved");
     return session.Train(RequestFor(samples), mine).status();
   });
@@ -63,7 +64,7 @@ int64_t BytesAt(const Ledger& ledger, const std::string& tag, Location location)
 TEST_CASE("An offloaded reference policy gives the bits of one in memory on any number of ranks",
           "[trainer][reference]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteLayers(dir), .max_micro_batch_tokens = 90};
+  TrainerRanksOptions options{.model_dir = WriteLayers(dir), .max_micro_batch_tokens = 90};
   const std::vector<Sample> samples = RandomSamples(5, 21);
   for (const int world : {1, 2, 3}) {
     for (const Reshard reshard : {Reshard::kAlways, Reshard::kNever}) {
@@ -71,9 +72,9 @@ TEST_CASE("An offloaded reference policy gives the bits of one in memory on any 
         options.reshard = reshard;
         options.prefetch = prefetch;
         options.offload_reference = false;
-        RankGroup resident(world, options);
+        TrainerRanks resident(world, options);
         options.offload_reference = true;
-        RankGroup offloaded(world, options);
+        TrainerRanks offloaded(world, options);
         const ScoresOfBoth want = ScoreBoth(resident, samples), got = ScoreBoth(offloaded, samples);
         REQUIRE(want.reference != want.current);
         REQUIRE(got.reference == want.reference);
@@ -91,10 +92,10 @@ TEST_CASE("An offloaded reference policy gives the bits of one in memory on any 
 TEST_CASE("An offloaded reference policy is a nameless file and takes no memory of its own",
           "[trainer][reference]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteLayers(dir), .offload_reference = true};
+  TrainerRanksOptions options{.model_dir = WriteLayers(dir), .offload_reference = true};
   const std::vector<Sample> samples = RandomSamples(4, 22);
   for (const int world : {1, 2}) {
-    RankGroup group(world, options);
+    TrainerRanks group(world, options);
     TrainOn(group, samples);
     const int64_t gathered = BytesAt(*group[0].ledger, "gather", Location::kDevice);
     ScoreBoth(group, samples);
@@ -115,12 +116,12 @@ TEST_CASE("An offloaded reference policy is a nameless file and takes no memory 
 TEST_CASE("What is offloaded does not count as held when the rollout needs memory",
           "[trainer][reference]") {
   const TempDir dir;
-  RankGroupOptions options{.model_dir = WriteLayers(dir), .offload_reference = true};
+  TrainerRanksOptions options{.model_dir = WriteLayers(dir), .offload_reference = true};
   options.reshard = Reshard::kAlways;
   const std::vector<Sample> samples = RandomSamples(3, 23);
   int64_t held = 0;
   {
-    RankGroup group(1, options);
+    TrainerRanks group(1, options);
     ScoreBoth(group, samples);
     const LedgerSnapshot snapshot = group[0].ledger->Snapshot();
     REQUIRE(testing::BytesIn(snapshot, Location::kFile) > 0);
@@ -128,9 +129,9 @@ TEST_CASE("What is offloaded does not count as held when the rollout needs memor
   }
   for (const bool fits : {true, false}) {
     options.kept_bytes = held - (fits ? 0 : 1);
-    RankGroup group(1, options);
+    TrainerRanks group(1, options);
     ScoreBoth(group, samples);
-    REQUIRE(group[0].session->ReleaseIfTight().ok());
+    REQUIRE(group[0].session->ReleaseForRollout().ok());
     REQUIRE((BytesOf(group[0].ledger->Snapshot(), "gather") > 0) == fits);
   }
 }
@@ -138,22 +139,22 @@ TEST_CASE("What is offloaded does not count as held when the rollout needs memor
 TEST_CASE("A group that was gathered from a file leaves the process but for pages it shares",
           "[trainer][reference]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteLayers(dir)};
-  RankGroup group(1, options);
+  const TrainerRanksOptions options{.model_dir = WriteLayers(dir)};
+  TrainerRanks group(1, options);
   const ParameterShard& shard = group[0].session->shard();
   const int64_t bytes = shard.elements() * 2;
   const int64_t groups = shard.plan().layout().num_layers() + 1;
   const auto copy = ReferenceShard::Copy(shard, group.offload_dir(0), nullptr);
   REQUIRE(copy.ok());
-  const ShardSource source = (*copy)->source();
   REQUIRE((*copy)->held_bytes() == 0);
-  const bool same = std::memcmp(source.data, shard.compute(), static_cast<size_t>(bytes)) == 0;
+  const bool same =
+      std::memcmp((*copy)->stored().data, shard.compute(), static_cast<size_t>(bytes)) == 0;
   REQUIRE(same);
   REQUIRE((*copy)->held_bytes() >= bytes);  // read by the comparison
   REQUIRE(bytes > 20 * groups * kPage);
   OrderedCommunicator communicator(group[0].communicator.get());
   const auto weights =
-      WeightGather::Create(HostDevice(), &shard.plan(), source, &communicator, nullptr, {});
+      WeightGather::Create(HostDevice(), &shard.plan(), copy->get(), &communicator, nullptr, {});
   REQUIRE(weights.ok());
   REQUIRE((*weights)->Map().ok());
   for (int layer = -1; layer < groups - 1; ++layer) REQUIRE((*weights)->Group(layer).ok());
@@ -162,8 +163,8 @@ TEST_CASE("A group that was gathered from a file leaves the process but for page
 
 TEST_CASE("A reference policy that has no room names its tag", "[trainer][reference]") {
   const TempDir dir;
-  const RankGroupOptions options{.model_dir = WriteLayers(dir)};
-  RankGroup group(1, options);
+  const TrainerRanksOptions options{.model_dir = WriteLayers(dir)};
+  TrainerRanks group(1, options);
   const auto refused =
       ReferenceShard::Copy(group[0].session->shard(), (dir.path() / "gone").string(), nullptr);
   REQUIRE(absl::IsFailedPrecondition(refused.status()));

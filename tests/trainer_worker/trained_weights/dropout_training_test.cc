@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 
+#include "common/formats/peft/peft_adapter.h"
 #include "common/formats/peft/peft_config.h"
 #include "tests/trainer_worker/trained_weights/lora_group.h"
 #include "tests/trainer_worker/trainer_rig.h"
@@ -23,12 +24,12 @@ struct DropoutFixture {
     drops.lora.dropout = 0.25;
   }
   TempDir dir;
-  RankGroupOptions none, drops;
+  TrainerRanksOptions none, drops;
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
 // Log-probs as the rollout, which drops nothing, gives them.
-void TakeScores(RankGroup& group, std::vector<Sample>& samples) {
+void TakeScores(TrainerRanks& group, std::vector<Sample>& samples) {
   const LogProbsBySample scores = ScoresOf(group, samples, false);
   for (Sample& sample : samples) sample.log_probs = scores.at(sample.sample_id);
 }
@@ -56,7 +57,9 @@ struct Pass {
   std::vector<std::vector<float>> gradients;
 };
 
-Pass PassOf(RankGroup& group, const std::vector<Sample>& samples, const MiniBatchRequest& request) {
+Pass PassOf(TrainerRanks& group,
+            const std::vector<Sample>& samples,
+            const MiniBatchRequest& request) {
   Pass pass;
   pass.reports.resize(static_cast<size_t>(group.size()));
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
@@ -69,11 +72,11 @@ Pass PassOf(RankGroup& group, const std::vector<Sample>& samples, const MiniBatc
   return pass;
 }
 
-Pass PassWith(const RankGroupOptions& options,
+Pass PassWith(const TrainerRanksOptions& options,
               int world,
               const std::vector<Sample>& samples,
               const MiniBatchRequest& request) {
-  RankGroup group(world, options);
+  TrainerRanks group(world, options);
   SetB(group, 5);
   return PassOf(group, samples, request);
 }
@@ -92,7 +95,7 @@ TEST_CASE("what scores drops nothing, and what trains does", "[trainer][lora]") 
   DropoutFixture f;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     f.none.dtype = f.drops.dtype = dtype;
-    RankGroup none(1, f.none), drops(2, f.drops);
+    TrainerRanks none(1, f.none), drops(2, f.drops);
     SetB(none, 5);
     SetB(drops, 5);
     TakeScores(none, f.samples);
@@ -112,13 +115,13 @@ TEST_CASE(
     "dropout has the same bits however layers are kept and samples are cut into micro-batches",
     "[trainer][lora]") {
   DropoutFixture f;
-  RankGroup scores(1, f.none);
+  TrainerRanks scores(1, f.none);
   SetB(scores, 5);
   TakeScores(scores, f.samples);
   f.drops.share_prompts = false;
   const MiniBatchRequest request = RequestFor(f.samples);
   const Pass want = PassWith(f.drops, 1, f.samples, request);
-  RankGroupOptions options = f.drops;
+  TrainerRanksOptions options = f.drops;
   options.recompute = Recompute::kAlways;
   options.reshard = Reshard::kAlways;
   REQUIRE(PassWith(options, 1, f.samples, request).gradients == want.gradients);
@@ -140,7 +143,7 @@ TEST_CASE("dropout drops the same on any number of ranks, with prompts shared or
   std::vector<Sample> samples = GroupedSamples();
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     f.none.dtype = f.drops.dtype = dtype;
-    RankGroup scores(1, f.none);
+    TrainerRanks scores(1, f.none);
     SetB(scores, 5);
     TakeScores(scores, samples);
     const MiniBatchRequest request = RequestFor(samples);
@@ -148,7 +151,7 @@ TEST_CASE("dropout drops the same on any number of ranks, with prompts shared or
     // What sharing, which another number of ranks changes, does to gradients:
     // docs/reference/numerics.md.
     const double bound = dtype == DType::kFloat32 ? 1e-4 : 4e-2;
-    RankGroupOptions options = f.drops;
+    TrainerRanksOptions options = f.drops;
     for (const bool share : {true, false}) {
       options.share_prompts = share;
       for (const int world : {1, 2}) {
@@ -163,7 +166,7 @@ TEST_CASE("dropout drops the same on any number of ranks, with prompts shared or
 
 TEST_CASE("every mini-batch has its own dropout, and so has every seed", "[trainer][lora]") {
   DropoutFixture f;
-  RankGroup group(1, f.drops);
+  TrainerRanks group(1, f.drops);
   SetB(group, 5);
   TakeScores(group, f.samples);
   MiniBatchRequest request = RequestFor(f.samples);
@@ -184,7 +187,7 @@ TEST_CASE("gradients with dropout are those of the loss that it makes", "[traine
   model.float32 = true;
   DropoutFixture f(model);
   f.drops.dtype = DType::kFloat32;
-  RankGroup group(1, f.drops);
+  TrainerRanks group(1, f.drops);
   SetB(group, 5);
   std::vector<Sample> samples = RandomSamples(3, 21);
   TakeScores(group, samples);
@@ -228,12 +231,12 @@ TEST_CASE("gradients with dropout are those of the loss that it makes", "[traine
 
 TEST_CASE("with dropout what is compared with the rollout is a pass without", "[trainer][lora]") {
   DropoutFixture f;
-  RankGroup group(2, f.drops);
+  TrainerRanks group(2, f.drops);
   SetB(group, 5);
   TakeScores(group, f.samples);
   for (Sample& sample : f.samples) sample.old_log_probs = sample.log_probs;
   MiniBatchRequest request = RequestFor(f.samples);
-  request.fresh = true;
+  request.first_update = true;
   for (const bool recomputed : {false, true}) {
     request.recomputed_old_log_probs = recomputed;
     for (const bool compare : {false, true}) {
@@ -271,7 +274,7 @@ TEST_CASE("with dropout what is compared with the rollout is a pass without", "[
   REQUIRE(absl::IsDataLoss(group[1].status));
   REQUIRE(group[1].status.message().find("1 of ") != std::string::npos);
   // Later mini-batches are compared with nothing.
-  request.fresh = false;
+  request.first_update = false;
   PassOf(group, wrong, request);
 }
 

@@ -28,11 +28,11 @@ struct LoraCudaFixture {
     gpu.make_backend = MakeEmulatedBackend;
   }
   TempDir dir;
-  RankGroupOptions options, gpu;
+  TrainerRanksOptions options, gpu;
   std::vector<Sample> samples = RandomSamples(3, 3);
 };
 
-std::vector<float> CopiedGradients(RankGroup& group) {
+std::vector<float> CopiedGradients(TrainerRanks& group) {
   ParameterShard& shard = group[0].session->shard();
   std::vector<float> values(static_cast<size_t>(shard.elements()));
   Device* const device = shard.device();
@@ -44,12 +44,12 @@ std::vector<float> CopiedGradients(RankGroup& group) {
 
 // Every rank's own rollout.
 struct Rollouts {
-  explicit Rollouts(RankGroup& group) {
+  explicit Rollouts(TrainerRanks& group) {
     for (int i = 0; i < group.size(); ++i) {
       all.push_back(std::make_unique<EmulatedRollout>(group[i].session->plan().layout()));
     }
   }
-  void Sync(RankGroup& group, int64_t version) {
+  void Sync(TrainerRanks& group, int64_t version) {
     group.RunOk([&](Rank& rank, int index) -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(const PublishReport report,
                               all[static_cast<size_t>(index)]->Sync(rank, version));
@@ -63,7 +63,7 @@ struct Rollouts {
 
 TEST_CASE("Adapters on an emulated GPU train as they do on a CPU", "[trainer][cuda][lora]") {
   LoraCudaFixture f;
-  RankGroup host(1, f.options), gpu(1, f.gpu);
+  TrainerRanks host(1, f.options), gpu(1, f.gpu);
   const LogProbsBySample base = ScoresOf(gpu, f.samples, true);
   REQUIRE(ScoresOf(gpu, f.samples, false) == base);  // B is zero
   SetB(host, 5);
@@ -97,7 +97,7 @@ TEST_CASE("Adapters on an emulated GPU train as they do on a CPU", "[trainer][cu
 TEST_CASE("Two ranks on an emulated GPU publish the bits of one, whatever they gather ahead",
           "[trainer][cuda][lora]") {
   LoraCudaFixture f(3);
-  RankGroup one(1, f.gpu);
+  TrainerRanks one(1, f.gpu);
   SetB(one, 9);
   const std::vector<Digest> merged = MergedDigests(one);
   const LogProbsBySample scores = ScoresOf(one, f.samples, false),
@@ -108,7 +108,7 @@ TEST_CASE("Two ranks on an emulated GPU publish the bits of one, whatever they g
   for (const bool prefetch : {true, false}) {
     f.gpu.prefetch = prefetch;
     f.gpu.reshard = Reshard::kAlways;
-    RankGroup two(2, f.gpu);
+    TrainerRanks two(2, f.gpu);
     SetB(two, 9);
     REQUIRE(MergedDigests(two) == merged);
     REQUIRE(ScoresOf(two, f.samples, false) == scores);
@@ -128,7 +128,7 @@ TEST_CASE("A pair of GPUs syncs what is merged on the way, by handles and throug
     for (const std::string transport : {"auto", "shm"}) {
       INFO(world << " ranks, " << transport);
       f.gpu.transport = transport;
-      RankGroup group(world, f.gpu);
+      TrainerRanks group(world, f.gpu);
       Rollouts rollouts(group);
       std::vector<Digest> before;
       for (int64_t version = 0; version < 2; ++version) {
@@ -151,9 +151,9 @@ TEST_CASE("A pair of GPUs syncs what is merged on the way, by handles and throug
 TEST_CASE("A GPU's rollout refuses the base instead of what was announced",
           "[trainer][cuda][lora]") {
   // Sends rows of another policy than it announces.
-  class Stale : public PublishSource {
+  class Stale : public WeightSource {
    public:
-    Stale(PublishSource* announced, PolicyRows* sent) : announced_(announced), sent_(sent) {}
+    Stale(WeightSource* announced, WeightRows* sent) : announced_(announced), sent_(sent) {}
     absl::StatusOr<std::vector<Digest>> Digests() override { return announced_->Digests(); }
     absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) override {
       const size_t tensor = sent_->plan().IndexOf(*rows.place);
@@ -162,16 +162,16 @@ TEST_CASE("A GPU's rollout refuses the base instead of what was announced",
     }
 
    private:
-    PublishSource* const announced_;
-    PolicyRows* const sent_;
+    WeightSource* const announced_;
+    WeightRows* const sent_;
   };
   LoraCudaFixture f;
-  RankGroup group(1, f.gpu);
+  TrainerRanks group(1, f.gpu);
   SetB(group, 1);
   Rank& rank = group[0];
   EmulatedRollout rollout(rank.session->plan().layout());
-  const auto source = rank.session->MakeSource();
-  Stale stale(source.get(), &rank.session->lora()->base());
+  const auto source = rank.session->weights().MakeWeightSource();
+  Stale stale(source.get(), &LoraOf(rank).base());
   const absl::Status refused = rollout.Sync(rank, 1, stale).status();
   INFO(refused.ToString());
   REQUIRE(absl::IsDataLoss(refused));

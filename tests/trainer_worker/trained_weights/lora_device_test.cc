@@ -4,6 +4,7 @@
 #include "tests/trainer_worker/checkpoint_rig.h"
 #include "tests/trainer_worker/guarded_ranks.h"
 #include "tests/trainer_worker/trained_weights/lora_group.h"
+#include "trainer_worker/trained_weights/adapter_files.h"
 
 namespace tandem {
 namespace {
@@ -21,8 +22,8 @@ struct LoraVariant {
 };
 
 struct LoraDeviceFixture : CheckpointFixture {
-  RankGroupOptions OptionsOf(const LoraVariant& variant, bool guarded) {
-    RankGroupOptions other = Offloaded(false, variant.offload_moments);
+  TrainerRanksOptions OptionsOf(const LoraVariant& variant, bool guarded) {
+    TrainerRanksOptions other = Offloaded(false, variant.offload_moments);
     other.recompute = variant.recompute;
     other.reshard = variant.reshard;
     other.prefetch = variant.prefetch;
@@ -34,11 +35,11 @@ struct LoraDeviceFixture : CheckpointFixture {
     return other;
   }
   // With the adapters for PEFT beside the training state and the merged model.
-  std::string SaveAll(RankGroup& group, const std::string& name, int64_t version) {
+  std::string SaveAll(TrainerRanks& group, const std::string& name, int64_t version) {
     const std::string saved = Save(group, name, version);
     group.RunOk([&](Rank& rank, int) {
       return WriteAdapters(saved + "/" + kAdapterFolder, options.model_dir, /*dropout=*/0,
-                           *rank.session->lora(), rank.ledger.get());
+                           LoraOf(rank), rank.ledger.get());
     });
     return saved;
   }
@@ -51,18 +52,17 @@ void RequireSameLoraRun(const LoraVariant& variant) {
   TinyModelOptions model = NarrowModel();
   model.float32 = variant.float32_file;
   REQUIRE(WriteTinyModel(f.options.model_dir, model).ok());
-  RankGroup host(variant.world, f.OptionsOf(variant, false));
-  RankGroup device(variant.world, f.OptionsOf(variant, true));
-  for (RankGroup* group : {&host, &device}) {
-    group->RunOk([](Rank& rank, int) {
-      return rank.session->lora()->DigestBase(rank.session->communicator());
-    });
+  TrainerRanks host(variant.world, f.OptionsOf(variant, false));
+  TrainerRanks device(variant.world, f.OptionsOf(variant, true));
+  for (TrainerRanks* group : {&host, &device}) {
+    group->RunOk(
+        [](Rank& rank, int) { return LoraOf(rank).DigestBase(rank.session->communicator()); });
     SetB(*group, 5);
     for (int step = 0; step < 2; ++step) f.TrainStep(*group);
   }
-  const std::string& base = host[0].session->lora()->base_digest();
+  const std::string& base = LoraOf(host[0]).base_digest();
   REQUIRE(!base.empty());
-  REQUIRE(device[0].session->lora()->base_digest() == base);
+  REQUIRE(LoraOf(device[0]).base_digest() == base);
   const std::vector<Digest> merged = MergedDigests(host);
   REQUIRE(MergedDigests(device) == merged);
   REQUIRE(OracleDigests(device[variant.world - 1]) == merged);
@@ -72,16 +72,16 @@ void RequireSameLoraRun(const LoraVariant& variant) {
   const std::string saved = f.SaveAll(host, "host", 2);
   RequireSameFiles(saved, f.SaveAll(device, "device", 2));
 
-  RankGroup resumed(variant.world, f.OptionsOf(variant, true));
+  TrainerRanks resumed(variant.world, f.OptionsOf(variant, true));
   f.Load(resumed, saved, 2);
   f.TrainStep(host);
   f.TrainStep(resumed);
   RequireSameFiles(f.SaveAll(host, "host3", 3), f.SaveAll(resumed, "device3", 3));
 
-  RankGroup begun(variant.world, f.OptionsOf(variant, true));
+  TrainerRanks begun(variant.world, f.OptionsOf(variant, true));
   begun.RunOk([&](Rank& rank, int) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(
-        ReadAdapters(saved + "/" + kAdapterFolder, rank.session->spec(), *rank.session->lora()));
+        ReadAdapters(saved + "/" + kAdapterFolder, rank.session->spec(), LoraOf(rank)));
     return rank.session->WeightsChanged();
   });
   REQUIRE(MergedDigests(begun) == merged);

@@ -5,20 +5,21 @@
 #include <vector>
 
 #include "tests/fakes/fake_update_client.h"
-#include "tests/trainer_worker/rank_group.h"
-#include "trainer_worker/trained_weights/lora_reference.h"
+#include "tests/trainer_worker/trainer_ranks.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 
 namespace tandem::testing {
 
-inline LogProbsBySample ScoresOf(RankGroup& group,
+inline LogProbsBySample ScoresOf(TrainerRanks& group,
                                  const std::vector<Sample>& samples,
                                  bool reference) {
   std::vector<LogProbsBySample> scores(static_cast<size_t>(group.size()));
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
     const auto mine = Share(samples, index, group.size());
     TrainingSession& session = *rank.session;
-    TANDEM_ASSIGN_OR_RETURN(scores[static_cast<size_t>(index)],
-                            reference ? session.ScoreReference(mine) : session.Score(mine));
+    TANDEM_ASSIGN_OR_RETURN(
+        scores[static_cast<size_t>(index)],
+        session.Score(mine, reference ? LogProbPolicy::kReference : LogProbPolicy::kCurrent));
     return absl::OkStatus();
   });
   LogProbsBySample all;
@@ -27,7 +28,7 @@ inline LogProbsBySample ScoresOf(RankGroup& group,
 }
 
 // Makes B what a seed says, whatever the number of ranks.
-inline void SetB(RankGroup& group, uint64_t seed) {
+inline void SetB(TrainerRanks& group, uint64_t seed) {
   group.RunOk([&](Rank& rank, int) -> absl::Status {
     ParameterShard& shard = rank.session->shard();
     const ShardPlan& plan = shard.plan();
@@ -52,10 +53,10 @@ inline void SetB(RankGroup& group, uint64_t seed) {
 }
 
 // Of the ranks' merged weights, as a sync announces them.
-inline std::vector<Digest> MergedDigests(RankGroup& group) {
+inline std::vector<Digest> MergedDigests(TrainerRanks& group) {
   std::vector<Digest> digests;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const auto mine, rank.session->MakeSource()->Digests());
+    TANDEM_ASSIGN_OR_RETURN(const auto mine, rank.session->weights().MakeWeightSource()->Digests());
     if (index == 0) digests = mine;
     return absl::OkStatus();
   });
@@ -65,8 +66,7 @@ inline std::vector<Digest> MergedDigests(RankGroup& group) {
 // The same of what a check compares with, which the host merges. Tensors are small here.
 inline std::vector<Digest> OracleDigests(Rank& rank) {
   TrainingSession& session = *rank.session;
-  const auto oracle = LoraOracle::Open(rank.options.model_dir, session.spec(), session.lora(),
-                                       !session.adapters_beside(), rank.ledger.get());
+  const auto oracle = session.weights().OpenReference("");
   REQUIRE(oracle.ok());
   std::vector<Digest> digests;
   for (const TensorPlace& place : session.decoder().layout().places()) {
@@ -81,7 +81,7 @@ inline std::vector<Digest> OracleDigests(Rank& rank) {
 }
 
 // Of every adapter, A and B of each target in turn, put together from the ranks.
-inline std::vector<std::vector<float>> AdapterGradientsOf(RankGroup& group) {
+inline std::vector<std::vector<float>> AdapterGradientsOf(TrainerRanks& group) {
   std::vector<std::vector<float>> gradients;
   const size_t count = group[0].session->shard().plan().tensors().size();
   for (size_t tensor = 0; tensor < count; ++tensor) {

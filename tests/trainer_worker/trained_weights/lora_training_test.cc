@@ -21,12 +21,12 @@ struct LoraTrainingFixture {
     options.lr = full.lr = 1e-2;
   }
   TempDir dir;
-  RankGroupOptions options, full;
+  TrainerRanksOptions options, full;
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
 std::vector<std::byte> BaseBytes(Rank& rank) {
-  const BaseRows& base = rank.session->lora()->base();
+  const FrozenBase& base = LoraOf(rank).base();
   const int64_t bytes =
       base.plan().elements(base.plan().rank()) * static_cast<int64_t>(DTypeBytes(base.dtype()));
   const std::byte* const first = base.Row(0, 0);
@@ -50,10 +50,10 @@ TEST_CASE("with B at zero the policy is the base, bit for bit", "[trainer][lora]
     LoraTrainingFixture f(model);
     for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
       f.options.dtype = f.full.dtype = dtype;
-      RankGroup full(1, f.full);
+      TrainerRanks full(1, f.full);
       const LogProbsBySample base = ScoresOf(full, f.samples, false);
       for (const int world : {1, 2, 3}) {
-        RankGroup group(world, f.options);
+        TrainerRanks group(world, f.options);
         REQUIRE(ScoresOf(group, f.samples, false) == base);
         REQUIRE(ScoresOf(group, f.samples, true) == base);
       }
@@ -68,18 +68,21 @@ TEST_CASE("gradients of adapters are those of the merged weights, straight throu
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     f.options.dtype = f.full.dtype = dtype;
     for (const int world : {1, 2}) {
-      RankGroup group(world, f.options), full(1, f.full);
+      TrainerRanks group(world, f.options), full(1, f.full);
       SetB(group, 5);
-      LoraWeights& lora = *group[0].session->lora();
+      LoraWeights& lora = LoraOf(group[0]);
       // All weights are trained there, beginning with the merged ones.
       const ShardPlan& plan = full[0].session->plan();
-      RankGroup merging(1, f.options);
+      TrainerRanks merging(1, f.options);
       SetB(merging, 5);
       for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
         const ShardPlan::Piece& piece = plan.mine(tensor);
         float* const to = full[0].session->shard().master() + piece.offset;
-        REQUIRE(
-            merging[0].session->policy().CopyRows(tensor, 0, piece.rows, DType::kFloat32, to).ok());
+        REQUIRE(merging[0]
+                    .session->weights()
+                    .policy()
+                    .CopyRows(tensor, 0, piece.rows, DType::kFloat32, to)
+                    .ok());
       }
       REQUIRE(full[0].session->shard().MastersWritten(0, full[0].session->shard().elements()).ok());
       REQUIRE(full[0].session->WeightsChanged().ok());
@@ -137,7 +140,7 @@ TEST_CASE("ten rounds of train and sync: the base never changes, the rollout hol
           "[trainer][lora]") {
   LoraTrainingFixture f;
   for (const int world : {1, 2}) {
-    RankGroup group(world, f.options);
+    TrainerRanks group(world, f.options);
     std::vector<std::vector<std::byte>> base;
     for (int k = 0; k < world; ++k) base.push_back(BaseBytes(group[k]));
     const LogProbsBySample of_base = ScoresOf(group, f.samples, true);
@@ -151,7 +154,7 @@ TEST_CASE("ten rounds of train and sync: the base never changes, the rollout hol
       TrainOn(group, f.samples);
       StepOn(group);
       group.RunOk([&](Rank& rank, int index) -> absl::Status {
-        const auto source = rank.session->MakeSource();
+        const auto source = rank.session->weights().MakeWeightSource();
         return rank.session->publisher()
             .Publish(round + 1, *source, &receivers[static_cast<size_t>(index)]->client)
             .status();
@@ -176,7 +179,8 @@ TEST_CASE("ten rounds of train and sync: the base never changes, the rollout hol
           const size_t tensor = plan.IndexOf(*plan.layout().Find(place.name).value());
           std::vector<std::byte> rows(static_cast<size_t>(plan.mine(tensor).elements * 2));
           REQUIRE(group[k]
-                      .session->policy()
+                      .session->weights()
+                      .policy()
                       .CopyRows(tensor, 0, plan.mine(tensor).rows, DType::kBFloat16, rows.data())
                       .ok());
           trained.insert(trained.end(), rows.begin(), rows.end());
@@ -192,7 +196,7 @@ TEST_CASE("any number of ranks publishes equal bits of equal adapters", "[traine
   LoraTrainingFixture f;
   std::vector<Digest> first;
   for (const int world : {1, 2, 3, 5}) {
-    RankGroup group(world, f.options);
+    TrainerRanks group(world, f.options);
     SetB(group, 9);
     const std::vector<Digest> digests = MergedDigests(group);
     if (world == 1) first = digests;
@@ -205,9 +209,9 @@ TEST_CASE("any number of ranks publishes equal bits of equal adapters", "[traine
 TEST_CASE("a version that carries the base instead is refused, and so are older adapters",
           "[trainer][lora]") {
   // Sends rows of another policy than it announces.
-  class Stale : public PublishSource {
+  class Stale : public WeightSource {
    public:
-    Stale(PublishSource* announced, PolicyRows* sent) : announced_(announced), sent_(sent) {}
+    Stale(WeightSource* announced, WeightRows* sent) : announced_(announced), sent_(sent) {}
     absl::StatusOr<std::vector<Digest>> Digests() override { return announced_->Digests(); }
     absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) override {
       const ShardPlan& plan = sent_->plan();
@@ -217,18 +221,18 @@ TEST_CASE("a version that carries the base instead is refused, and so are older 
     }
 
    private:
-    PublishSource* const announced_;
-    PolicyRows* const sent_;
+    WeightSource* const announced_;
+    WeightRows* const sent_;
   };
   LoraTrainingFixture f;
-  RankGroup group(1, f.options), older(1, f.options);
+  TrainerRanks group(1, f.options), older(1, f.options);
   SetB(group, 1);
   SetB(older, 2);
   TrainingSession& session = *group[0].session;
   Receiver receiver(session);
-  const auto source = session.MakeSource();
-  for (PolicyRows* const sent :
-       {static_cast<PolicyRows*>(&session.lora()->base()), &older[0].session->policy()}) {
+  const auto source = session.weights().MakeWeightSource();
+  for (WeightRows* const sent : {static_cast<WeightRows*>(&LoraOf(group[0]).base()),
+                                 &older[0].session->weights().policy()}) {
     Stale stale(source.get(), sent);
     const absl::Status status = session.publisher().Publish(1, stale, &receiver.client).status();
     INFO(status.ToString());
@@ -244,7 +248,7 @@ TEST_CASE("a step whose adapters were not gathered is not published", "[trainer]
   for (const bool merge : {true, false}) {
     f.options.lora.merge = merge;
     for (const int world : {1, 2}) {
-      RankGroup group(world, f.options);
+      TrainerRanks group(world, f.options);
       SetB(group, 1);
       const std::vector<Digest> before = MergedDigests(group);
       TrainOn(group, f.samples);
@@ -255,7 +259,7 @@ TEST_CASE("a step whose adapters were not gathered is not published", "[trainer]
       });
       group.RunOk([&](Rank& rank, int) -> absl::Status {
         Receiver receiver(*rank.session);
-        const auto source = rank.session->MakeSource();
+        const auto source = rank.session->weights().MakeWeightSource();
         const absl::Status refused =
             rank.session->publisher().Publish(2, *source, &receiver.client).status();
         const bool named = refused.message().find("lora_A.weight is not what was gathered last") !=
@@ -278,7 +282,7 @@ TEST_CASE("the base has no master, gradients or moments, and the reference no co
   model.hidden_size = 256;
   model.head_dim = 52;
   LoraTrainingFixture f(model);
-  RankGroup group(1, f.options);
+  TrainerRanks group(1, f.options);
   TrainOn(group, f.samples);
   StepOn(group);
   group.RunOk([](Rank& rank, int) { return rank.session->FreezeReference(); });
@@ -300,12 +304,12 @@ TEST_CASE("targets without an adapter stay the base's, and the others of a fused
   LoraTrainingFixture f;
   f.options.lora.target_modules = {"q_proj", "down_proj"};
   f.options.lora.exclude_modules = {"model.layers.1.mlp.down_proj"};
-  RankGroup group(2, f.options);
+  TrainerRanks group(2, f.options);
   for (int step = 0; step < 2; ++step) {
     TrainOn(group, f.samples);
     StepOn(group);
   }
-  LoraWeights& lora = *group[0].session->lora();
+  LoraWeights& lora = LoraOf(group[0]);
   REQUIRE(lora.spec().targets.size() == 3);
   const ShardPlan& plan = lora.plan();
   for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {

@@ -30,8 +30,8 @@ struct DirectSyncFixture : CheckpointFixture {
                 .ok());
     samples = RandomSamples(3, 3);
   }
-  RankGroupOptions OnGpu(const std::string& transport, bool offload = false) const {
-    RankGroupOptions gpu = Offloaded(offload, offload);
+  TrainerRanksOptions OnGpu(const std::string& transport, bool offload = false) const {
+    TrainerRanksOptions gpu = Offloaded(offload, offload);
     gpu.transport = transport;
     gpu.make_backend = MakeTrainersGpu;
     return gpu;
@@ -46,8 +46,10 @@ std::vector<Digest> Meant(Rank& rank) {
 }
 
 // Syncs, steps and syncs again; what the rollout has then.
-std::vector<Digest> TwoSyncs(DirectSyncFixture& f, const RankGroupOptions& options, bool direct) {
-  RankGroup group(1, options);
+std::vector<Digest> TwoSyncs(DirectSyncFixture& f,
+                             const TrainerRanksOptions& options,
+                             bool direct) {
+  TrainerRanks group(1, options);
   Rank& rank = group[0];
   Rollout rollout(rank.session->plan().layout());
   trainers_gpu->ForgetCalls();
@@ -83,7 +85,7 @@ TEST_CASE("A GPU's shard that is read where it lies arrives as it does through s
 TEST_CASE("A trainer's next session shares the memory that its rollout has open",
           "[trainer][cuda]") {
   DirectSyncFixture f;
-  RankGroup group(1, f.OnGpu("auto"));
+  TrainerRanks group(1, f.OnGpu("auto"));
   Rank& rank = group[0];
   Rollout rollout(rank.session->plan().layout());
   REQUIRE(rollout.Sync(rank, 1).ok());
@@ -109,7 +111,7 @@ TEST_CASE("Where the shard's handle is refused on either side, the same sync goe
   DirectSyncFixture f;
   for (const bool by_trainer : {true, false}) {
     INFO(by_trainer);
-    RankGroup group(1, f.OnGpu("auto"));
+    TrainerRanks group(1, f.OnGpu("auto"));
     Rank& rank = group[0];
     Rollout rollout(rank.session->plan().layout());
     emulator::EmulatedCuda& cuda = by_trainer ? *trainers_gpu : rollout.cuda();
@@ -125,7 +127,7 @@ TEST_CASE("Where the shard's handle is refused on either side, the same sync goe
     REQUIRE(rank.session->shard().shared() == nullptr);
   }
   // Who asks for it by name is told.
-  RankGroup group(1, f.OnGpu("ipc"));
+  TrainerRanks group(1, f.OnGpu("ipc"));
   Rollout rollout(group[0].session->plan().layout());
   trainers_gpu->FailCall("ExportMemory", absl::FailedPreconditionError("not permitted"));
   const absl::Status refused = rollout.Sync(group[0], 1).status();
@@ -137,8 +139,8 @@ TEST_CASE("Where the shard's handle is refused on either side, the same sync goe
 TEST_CASE("Several ranks, float32 and a transport without handles have no shard to share",
           "[trainer][cuda]") {
   DirectSyncFixture f;
-  const auto shared = [](int world, const RankGroupOptions& options) {
-    RankGroup group(world, options);
+  const auto shared = [](int world, const TrainerRanksOptions& options) {
+    TrainerRanks group(world, options);
     return group[0].session->shard().shared() != nullptr;
   };
   REQUIRE(shared(1, f.options));

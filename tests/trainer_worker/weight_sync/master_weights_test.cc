@@ -5,7 +5,7 @@
 #include "common/base/status.h"
 #include "common/model_spec/row_ranges.h"
 #include "tests/common/weights/memory_rollout.h"
-#include "tests/trainer_worker/rank_group.h"
+#include "tests/trainer_worker/trainer_ranks.h"
 #include "trainer_worker/weight_sync/reference_weights.h"
 #include "trainer_worker/weight_sync/weight_sources.h"
 
@@ -14,25 +14,26 @@ namespace {
 
 using namespace tandem::testing;
 
-struct MasterRowsFixture {
-  MasterRowsFixture() {
+struct MasterWeightsFixture {
+  MasterWeightsFixture() {
     options.model_dir = (dir.path() / "model").string();
     REQUIRE(WriteTinyModel(options.model_dir, OddModel()).ok());
   }
   TempDir dir;
-  RankGroupOptions options;
+  TrainerRanksOptions options;
 };
 
-absl::StatusOr<std::unique_ptr<MasterRows>> MasterRowsOf(Rank& rank, MasterRowsOptions options) {
+absl::StatusOr<std::unique_ptr<MasterWeights>> MasterRowsOf(Rank& rank,
+                                                            MasterWeightsOptions options) {
   options.scratch_bytes = kRowRangeBytes;
-  return MasterRows::Create(&rank.session->shard(), &rank.session->communicator(),
-                            rank.ledger.get(), options);
+  return MasterWeights::Create(&rank.session->shard(), &rank.session->communicator(),
+                               rank.ledger.get(), options);
 }
 
 // Gathers `group`'s rounded copies into a storage, as a sync would without its digests.
-void AdoptCopies(RankGroup& group, std::vector<std::unique_ptr<MemoryRollout>>& rollouts) {
+void AdoptCopies(TrainerRanks& group, std::vector<std::unique_ptr<MemoryRollout>>& rollouts) {
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    ShardTensorSource source(&rank.session->shard(), &rank.session->communicator());
+    GatheredWeightSource source(&rank.session->shard(), &rank.session->communicator());
     MemoryRollout& rollout = *rollouts[static_cast<size_t>(index)];
     std::vector<std::byte> tensor;
     for (const TensorPlace& place : rollout.layout->places()) {
@@ -47,7 +48,7 @@ void AdoptCopies(RankGroup& group, std::vector<std::unique_ptr<MemoryRollout>>& 
   });
 }
 
-std::vector<std::unique_ptr<MemoryRollout>> RolloutsOf(RankGroup& group) {
+std::vector<std::unique_ptr<MemoryRollout>> RolloutsOf(TrainerRanks& group) {
   std::vector<std::unique_ptr<MemoryRollout>> rollouts;
   for (int rank = 0; rank < group.size(); ++rank) {
     rollouts.push_back(std::make_unique<MemoryRollout>(group[rank].session->decoder().layout()));
@@ -55,7 +56,7 @@ std::vector<std::unique_ptr<MemoryRollout>> RolloutsOf(RankGroup& group) {
   return rollouts;
 }
 
-std::vector<WeightCheckReport> CheckAll(RankGroup& group,
+std::vector<WeightCheckReport> CheckAll(TrainerRanks& group,
                                         std::vector<std::unique_ptr<MemoryRollout>>& rollouts) {
   std::vector<WeightCheckReport> reports(rollouts.size());
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
@@ -72,11 +73,11 @@ std::vector<WeightCheckReport> CheckAll(RankGroup& group,
 
 TEST_CASE("Rows are the masters, rounded or not, on the ranks that receive them",
           "[trainer][check]") {
-  MasterRowsFixture f;
+  MasterWeightsFixture f;
   for (const bool offload : {false, true}) {
     f.options.offload_master = offload;
     for (const int world : {1, 2, 3, 12}) {
-      RankGroup group(world, f.options);
+      TrainerRanks group(world, f.options);
       std::map<std::string, std::vector<float>> masters;
       for (const std::string& name : group.TensorNames()) masters[name] = group.Master(name);
       for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -113,9 +114,9 @@ TEST_CASE("Rows are the masters, rounded or not, on the ranks that receive them"
 
 TEST_CASE("A rounded copy that changed under intact masters is found by the check",
           "[trainer][check]") {
-  MasterRowsFixture f;
+  MasterWeightsFixture f;
   for (const int world : {1, 2}) {
-    RankGroup group(world, f.options);
+    TrainerRanks group(world, f.options);
     auto rollouts = RolloutsOf(group);
     AdoptCopies(group, rollouts);
     for (const WeightCheckReport& report : CheckAll(group, rollouts)) REQUIRE(report.ok());
@@ -142,8 +143,8 @@ TEST_CASE("A rounded copy that changed under intact masters is found by the chec
 
 TEST_CASE("Ranks whose rollouts differ in different tensors each name their own",
           "[trainer][check]") {
-  MasterRowsFixture f;
-  RankGroup group(3, f.options);
+  MasterWeightsFixture f;
+  TrainerRanks group(3, f.options);
   auto rollouts = RolloutsOf(group);
   AdoptCopies(group, rollouts);
   const std::vector<std::string> names = {"model.norm.weight", "",
@@ -166,13 +167,13 @@ TEST_CASE("Ranks whose rollouts differ in different tensors each name their own"
 }
 
 TEST_CASE("A rank without memory for a check or an export tells the others", "[trainer][check]") {
-  MasterRowsFixture f;
-  RankGroup group(2, f.options);
+  MasterWeightsFixture f;
+  TrainerRanks group(2, f.options);
   group.Run([](Rank& rank, int index) {
     const int64_t none_has = int64_t{1} << 47;
-    return MasterRows::Create(&rank.session->shard(), &rank.session->communicator(),
-                              rank.ledger.get(),
-                              {.scratch_bytes = index == 1 ? none_has : kRowRangeBytes})
+    return MasterWeights::Create(&rank.session->shard(), &rank.session->communicator(),
+                                 rank.ledger.get(),
+                                 {.scratch_bytes = index == 1 ? none_has : kRowRangeBytes})
         .status();
   });
   REQUIRE(absl::IsResourceExhausted(group[1].status));

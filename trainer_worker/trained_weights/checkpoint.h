@@ -38,14 +38,17 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
                                   const std::string& masters_file = "",
                                   const OpenMasters& masters = nullptr);
 
+// DataLoss where a checkpoint holds another weight version than it was loaded for.
+absl::Status CheckSavedVersion(const std::string& directory, int64_t saved, int64_t expected);
+
 struct SaveOptions {
   std::string directory;      // exists
-  std::string tokenizer_dir;  // its tokenizer goes beside the HF export
+  std::string tokenizer_dir;  // its tokenizer is copied next to the HF export
   int64_t version = 0;
   bool optimizer = true;               // with moments
   bool masters = true;                 // false: digests alone, where nothing is saved of moments
   bool hf_model = true;                // with the HF export
-  std::vector<SavedSetting> settings;  // that a run which goes on from it must agree on
+  std::vector<SavedSetting> settings;  // that a run which resumes from it must agree on
 };
 
 // Collective; files are synced. Every rank learns whether all succeeded. ResourceExhausted: the
@@ -53,7 +56,7 @@ struct SaveOptions {
 absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
                                   const ModelSpec& spec,
                                   ParameterShard& shard,
-                                  PolicyRows& policy,
+                                  WeightRows& policy,
                                   const Optimizer& optimizer,
                                   Communicator& communicator,
                                   Ledger* ledger);

@@ -1,4 +1,4 @@
-#include "trainer_worker/checkpoint.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -25,7 +25,7 @@ constexpr char kScheduleStep[] = "schedule_step";
 // failed.
 class ExportRows {
  public:
-  ExportRows(const WeightLayout& layout, MasterRows& source) : source_(source) {
+  ExportRows(const WeightLayout& layout, MasterWeights& source) : source_(source) {
     for (const TensorPlace& place : layout.places()) {
       const int64_t row_bytes = place.cols() * static_cast<int64_t>(sizeof(Bf16));
       const int64_t step = RowsPerRange(row_bytes);
@@ -53,22 +53,23 @@ class ExportRows {
   }
 
  private:
-  MasterRows& source_;
+  MasterWeights& source_;
   std::vector<TensorRows> ranges_;
   size_t next_ = 0;
 };
 
 absl::Status ExportModel(const SaveOptions& options,
                          const ModelSpec& spec,
-                         PolicyRows& policy,
+                         WeightRows& policy,
                          Communicator& communicator,
                          Ledger* ledger) {
   constexpr int kWriter = 0;
-  TANDEM_ASSIGN_OR_RETURN(const auto source,
-                          MasterRows::Create(&policy, &communicator, ledger,
-                                             {.dtype = DType::kBFloat16,
-                                              .scratch_bytes = RowScratchBytes(spec, sizeof(Bf16)),
-                                              .receiver = kWriter}));
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto source,
+      MasterWeights::Create(&policy, &communicator, ledger,
+                            {.dtype = DType::kBFloat16,
+                             .scratch_bytes = RowScratchBytes(spec, sizeof(Bf16)),
+                             .receiver = kWriter}));
   ExportRows rows(policy.plan().layout(), *source);
   absl::Status written;
   if (communicator.rank() == kWriter) {
@@ -227,10 +228,17 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
   return header.step;
 }
 
+absl::Status CheckSavedVersion(const std::string& directory, int64_t saved, int64_t expected) {
+  if (saved == expected) return absl::OkStatus();
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "the checkpoint {} holds weight version {}, but {} was expected", directory,
+                    saved, expected);
+}
+
 absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
                                   const ModelSpec& spec,
                                   ParameterShard& shard,
-                                  PolicyRows& policy,
+                                  WeightRows& policy,
                                   const Optimizer& optimizer,
                                   Communicator& communicator,
                                   Ledger* ledger) {

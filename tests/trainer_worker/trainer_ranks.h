@@ -19,8 +19,8 @@
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_model.h"
-#include "trainer_worker/checkpoint.h"
-#include "trainer_worker/trained_weights/adapter_files.h"
+#include "trainer_worker/trained_weights/checkpoint.h"
+#include "trainer_worker/trained_weights/lora_weights.h"
 #include "trainer_worker/training_session.h"
 
 namespace tandem::testing {
@@ -55,7 +55,7 @@ inline std::unique_ptr<Backend> MakeHostBackend() {
   return MakeCpuBackend(std::make_shared<ThreadPool>(1));
 }
 
-struct RankGroupOptions {
+struct TrainerRanksOptions {
   std::string model_dir;
   DType dtype = DType::kBFloat16;
   int64_t max_micro_batch_tokens = 256;
@@ -76,6 +76,11 @@ struct RankGroupOptions {
   std::unique_ptr<Backend> (*make_backend)() = MakeHostBackend;
 };
 
+// Of a session that trains adapters.
+inline LoraWeights& LoraOf(Rank& rank) {
+  return dynamic_cast<LoraTraining&>(rank.session->weights()).lora();
+}
+
 // Anew, on what the rank has; its masters are 0.
 inline absl::Status StartSession(Rank& rank) {
   rank.session.reset();
@@ -88,9 +93,9 @@ inline absl::Status StartSession(Rank& rank) {
 }
 
 // `body` runs on every rank at once; its failure is kept in the rank's status. All are joined.
-class RankGroup {
+class TrainerRanks {
  public:
-  RankGroup(int world_size, const RankGroupOptions& options) : ranks_(Size(world_size)) {
+  TrainerRanks(int world_size, const TrainerRanksOptions& options) : ranks_(Size(world_size)) {
     Run([&](Rank& rank, int index) { return Start(rank, index, options); });
     for (const Rank& rank : ranks_) {
       INFO(rank.status.ToString());
@@ -155,7 +160,7 @@ class RankGroup {
  private:
   static size_t Size(int64_t value) { return static_cast<size_t>(value); }
 
-  absl::Status Start(Rank& rank, int index, const RankGroupOptions& options) {
+  absl::Status Start(Rank& rank, int index, const TrainerRanksOptions& options) {
     SharedMemoryGroupOptions group;
     group.rank = index;
     group.world_size = size();
@@ -189,14 +194,8 @@ class RankGroup {
     session.offload_moments = options.offload_moments;
     session.lora = options.lora;
     TANDEM_RETURN_IF_ERROR(StartSession(rank));
-    if (LoraWeights* const lora = rank.session->lora(); lora != nullptr) {
-      TANDEM_ASSIGN_OR_RETURN(const auto model,
-                              HfCheckpoint::Open(options.model_dir, rank.session->spec()));
-      TANDEM_RETURN_IF_ERROR(lora->base().Load(*model));
-      TANDEM_RETURN_IF_ERROR(InitAdapters(1, *lora));
-      return rank.session->WeightsChanged();
-    }
-    return LoadModel(options.model_dir, rank.session->spec(), rank.session->shard());
+    TANDEM_RETURN_IF_ERROR(rank.session->weights().Load({}, rank.session->optimizer()));
+    return rank.session->WeightsChanged();
   }
 
   TempDir dir_, offload_dir_;
@@ -252,19 +251,19 @@ inline MiniBatchRequest RequestFor(const std::vector<Sample>& samples) {
 }
 
 // Trains the group on the samples, spread over its ranks.
-inline void TrainOn(RankGroup& group,
+inline void TrainOn(TrainerRanks& group,
                     const std::vector<Sample>& samples,
                     const MiniBatchRequest& request) {
   group.RunOk([&](Rank& rank, int index) {
     return rank.session->Train(request, Share(samples, index, group.size())).status();
   });
 }
-inline void TrainOn(RankGroup& group, const std::vector<Sample>& samples) {
+inline void TrainOn(TrainerRanks& group, const std::vector<Sample>& samples) {
   TrainOn(group, samples, RequestFor(samples));
 }
 
 // One optimizer step on every rank; the reports are equal but for counts.
-inline OptimizerReport StepOn(RankGroup& group) {
+inline OptimizerReport StepOn(TrainerRanks& group) {
   std::vector<OptimizerReport> reports(static_cast<size_t>(group.size()));
   group.RunOk([&](Rank& rank, int index) {
     const auto report = rank.session->Step();
@@ -278,7 +277,7 @@ inline OptimizerReport StepOn(RankGroup& group) {
   return reports[0];
 }
 
-inline void RequireSameGradients(RankGroup& a, RankGroup& b) {
+inline void RequireSameGradients(TrainerRanks& a, TrainerRanks& b) {
   for (const std::string& name : a.TensorNames()) {
     INFO(name);
     const bool same = a.Gradient(name) == b.Gradient(name);

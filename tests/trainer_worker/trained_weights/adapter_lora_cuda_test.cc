@@ -36,20 +36,20 @@ struct UnmergedCudaFixture {
     on_host.make_backend = MakeHostBackend;
   }
   TempDir dir;
-  RankGroupOptions base, beside, on_host;
+  TrainerRanksOptions base, beside, on_host;
   std::vector<Sample> samples = RandomSamples(4, 3);
 };
 
-std::vector<float> GradientsInPlace(RankGroup& group) {
+std::vector<float> GradientsInPlace(TrainerRanks& group) {
   ParameterShard& shard = group[0].session->shard();
   return {shard.gradients(), shard.gradients() + shard.elements()};
 }
 
 // Of the weights and adapters that a sync announces.
-std::vector<Digest> Announced(RankGroup& group) {
+std::vector<Digest> Announced(TrainerRanks& group) {
   std::vector<Digest> digests;
   group.RunOk([&](Rank& rank, int index) -> absl::Status {
-    const auto source = rank.session->MakeSource();
+    const auto source = rank.session->weights().MakeWeightSource();
     TANDEM_ASSIGN_OR_RETURN(auto mine, source->Digests());
     if (index == 0) digests = std::move(mine);
     return absl::OkStatus();
@@ -57,7 +57,7 @@ std::vector<Digest> Announced(RankGroup& group) {
   return digests;
 }
 
-void Step(RankGroup& group, const std::vector<Sample>& samples) {
+void Step(TrainerRanks& group, const std::vector<Sample>& samples) {
   TrainOn(group, samples);
   StepOn(group);
 }
@@ -67,9 +67,9 @@ void Step(RankGroup& group, const std::vector<Sample>& samples) {
 TEST_CASE("on a GPU adapters beside the base whose B is zero are the base, and so is the reference",
           "[trainer][cuda][lora]") {
   UnmergedCudaFixture f;
-  RankGroup base(1, f.base), one(1, f.beside), two(2, f.beside), host(1, f.on_host);
+  TrainerRanks base(1, f.base), one(1, f.beside), two(2, f.beside), host(1, f.on_host);
   const LogProbsBySample want = ScoresOf(base, f.samples, false);
-  for (RankGroup* const group : {&one, &two}) {
+  for (TrainerRanks* const group : {&one, &two}) {
     REQUIRE(ScoresOf(*group, f.samples, false) == want);
     SetB(*group, 5);
     REQUIRE(ScoresOf(*group, f.samples, true) == want);
@@ -96,8 +96,8 @@ TEST_CASE("on a GPU adapters beside the base learn what they do on a CPU",
        {std::vector<std::string>{"all-linear"},
         {R"(.*layers\.1\..*_proj)", "model.layers.0.self_attn.k_proj"}}) {
     f.beside.lora.target_modules = f.on_host.lora.target_modules = targets;
-    RankGroup gpu(1, f.beside), host(1, f.on_host);
-    for (RankGroup* const group : {&gpu, &host}) {
+    TrainerRanks gpu(1, f.beside), host(1, f.on_host);
+    for (TrainerRanks* const group : {&gpu, &host}) {
       SetB(*group, 5);
       TrainOn(*group, f.samples);
     }
@@ -113,7 +113,7 @@ TEST_CASE("on a GPU adapters beside the base learn what they do on a CPU",
     const double norm = StepOn(gpu).grad_norm;
     REQUIRE(norm == Approx(StepOn(host).grad_norm).epsilon(0.02));
     // Two ranks: the same sums, cut once.
-    RankGroup two(2, f.beside);
+    TrainerRanks two(2, f.beside);
     SetB(two, 5);
     TrainOn(two, f.samples);
     REQUIRE(StepOn(two).grad_norm == Approx(norm).epsilon(1e-5));
@@ -124,7 +124,7 @@ TEST_CASE("on a GPU cutting a batch and recomputing layers change no bit of adap
           "[trainer][cuda][lora]") {
   UnmergedCudaFixture f;
   const auto gradients = [&] {
-    RankGroup group(1, f.beside);
+    TrainerRanks group(1, f.beside);
     SetB(group, 5);
     TrainOn(group, f.samples);
     return GradientsInPlace(group);
@@ -139,14 +139,14 @@ TEST_CASE("on a GPU cutting a batch and recomputing layers change no bit of adap
 TEST_CASE("a GPU's trainer sends adapters alone to who holds the base", "[trainer][cuda][lora]") {
   UnmergedCudaFixture f;
   f.beside.transport = "shm";
-  RankGroup group(1, f.beside);
+  TrainerRanks group(1, f.beside);
   TrainingSession& session = *group[0].session;
   Receiver receiver(session);
   const WeightLayout& layout = session.decoder().layout();
   for (int64_t version = 0; version < 3; ++version) {
     const UpdateScope scope = version == 0 ? UpdateScope::kWhole : UpdateScope::kAdapters;
     receiver.client.bytes_applied = 0;
-    const auto source = session.MakeSource();
+    const auto source = session.weights().MakeWeightSource();
     const auto report = session.publisher().Publish(version, *source, &receiver.client, scope);
     INFO(report.status());
     REQUIRE(report.ok());
@@ -160,7 +160,7 @@ TEST_CASE("a GPU's trainer sends adapters alone to who holds the base", "[traine
 
 TEST_CASE("a device refuses adapters' dropout by name", "[trainer][cuda][lora]") {
   UnmergedCudaFixture f;
-  RankGroup group(1, f.beside);
+  TrainerRanks group(1, f.beside);
   group[0].options.lora.dropout = 0.1;
   const absl::Status status = StartSession(group[0]);
   INFO(status.ToString());
@@ -173,14 +173,14 @@ TEST_CASE("a device refuses adapters' dropout by name", "[trainer][cuda][lora]")
 TEST_CASE("adapters beside the base in memory that the host cannot touch have the host's bits",
           "[trainer][lora]") {
   UnmergedCudaFixture f;
-  RankGroupOptions guarded = f.on_host;
+  TrainerRanksOptions guarded = f.on_host;
   guarded.make_backend = MakeGuardedBackend;
   for (const int world : {1, 2}) {
     for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
       f.on_host.dtype = guarded.dtype = dtype;
-      RankGroup host(world, f.on_host), device(world, guarded);
+      TrainerRanks host(world, f.on_host), device(world, guarded);
       REQUIRE(Announced(host) == Announced(device));
-      for (RankGroup* const group : {&host, &device}) {
+      for (TrainerRanks* const group : {&host, &device}) {
         Step(*group, f.samples);
         Step(*group, f.samples);
       }

@@ -20,12 +20,12 @@ struct UnmergedFixture {
     beside.lora.merge = false;
   }
   TempDir dir;
-  RankGroupOptions full, merged, beside;
+  TrainerRanksOptions full, merged, beside;
   std::vector<Sample> samples = RandomSamples(6, 3);
 };
 
 absl::Status PublishTo(Rank& rank, Receiver& receiver, int64_t version, UpdateScope scope) {
-  const auto source = rank.session->MakeSource();
+  const auto source = rank.session->weights().MakeWeightSource();
   return rank.session->publisher().Publish(version, *source, &receiver.client, scope).status();
 }
 
@@ -43,11 +43,11 @@ TEST_CASE("merged or beside the base, adapters whose B is zero are the base, bit
     UnmergedFixture f(model);
     for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
       f.full.dtype = f.merged.dtype = f.beside.dtype = dtype;
-      RankGroup full(1, f.full), merged(1, f.merged);
+      TrainerRanks full(1, f.full), merged(1, f.merged);
       const LogProbsBySample base = ScoresOf(full, f.samples, false);
       REQUIRE(ScoresOf(merged, f.samples, false) == base);
       for (const int world : {1, 2, 3}) {
-        RankGroup beside(world, f.beside);
+        TrainerRanks beside(world, f.beside);
         REQUIRE(ScoresOf(beside, f.samples, false) == base);
         SetB(beside, 5);
         REQUIRE(ScoresOf(beside, f.samples, false) != base);
@@ -68,7 +68,7 @@ TEST_CASE("in float32 adapters beside the base compute and learn what merged one
         {R"(.*layers\.1\..*_proj)", "model.layers.0.self_attn.k_proj"}}) {
     f.merged.lora.target_modules = f.beside.lora.target_modules = targets;
     for (const int world : {1, 2}) {
-      RankGroup merged(world, f.merged), beside(world, f.beside);
+      TrainerRanks merged(world, f.merged), beside(world, f.beside);
       SetB(merged, 5);
       SetB(beside, 5);
       const LogProbsBySample want = ScoresOf(merged, f.samples, false);
@@ -99,10 +99,10 @@ TEST_CASE("layers that are recomputed or streamed change no bit of adapters besi
   UnmergedFixture f;
   f.beside.lora.target_modules = {R"(.*layers\.1\..*_proj)", "model.layers.0.self_attn.k_proj"};
   const auto gradients_with = [&](Recompute recompute, Reshard reshard) {
-    RankGroupOptions options = f.beside;
+    TrainerRanksOptions options = f.beside;
     options.recompute = recompute;
     options.reshard = reshard;
-    RankGroup group(2, options);
+    TrainerRanks group(2, options);
     SetB(group, 5);
     TrainOn(group, f.samples);
     return AdapterGradientsOf(group);
@@ -121,7 +121,7 @@ TEST_CASE("only adapters cross once a rollout holds the base, whatever it does i
         {2, {"all-linear"}},
         {2, {R"(.*layers\.1\..*_proj)", "model.layers.0.self_attn.k_proj"}}}) {
     f.beside.lora.target_modules = targets;
-    RankGroup group(world, f.beside);
+    TrainerRanks group(world, f.beside);
     REQUIRE(group[0].session->decoder().layout().total_bytes() ==
             WeightBytes(group[0].session->spec()));
     std::vector<std::unique_ptr<Receiver>> receivers;
@@ -152,11 +152,11 @@ TEST_CASE("only adapters cross once a rollout holds the base, whatever it does i
 
 TEST_CASE("adapters are refused where the base is not held, or is another", "[trainer][lora]") {
   UnmergedFixture f;
-  RankGroup group(1, f.beside);
+  TrainerRanks group(1, f.beside);
   TinyModelOptions changed = OddModel();
   changed.seed = 2;
   UnmergedFixture g(changed);
-  RankGroup other(1, g.beside);
+  TrainerRanks other(1, g.beside);
   Receiver receiver(*group[0].session);
   // Nothing is held.
   absl::Status status = PublishTo(group[0], receiver, 0, UpdateScope::kAdapters);
@@ -183,7 +183,7 @@ TEST_CASE(
     "adapters are refused where a byte of the base changed since it came, until it is sent again",
     "[trainer][lora]") {
   UnmergedFixture f;
-  RankGroup group(1, f.beside);
+  TrainerRanks group(1, f.beside);
   Receiver receiver(*group[0].session);
   const WeightLayout& layout = receiver.layout;
   const TensorPlace* const last = &layout.places()[layout.base_tensors() - 1];
@@ -212,7 +212,7 @@ TEST_CASE(
 TEST_CASE("an update of adapters carries neither the base nor less than all adapters",
           "[trainer][lora]") {
   UnmergedFixture f;
-  RankGroup group(1, f.beside);
+  TrainerRanks group(1, f.beside);
   Receiver receiver(*group[0].session);
   REQUIRE(PublishTo(group[0], receiver, 0, UpdateScope::kWhole).ok());
   const WeightLayout& layout = receiver.layout;
@@ -234,9 +234,9 @@ TEST_CASE("an update of adapters carries neither the base nor less than all adap
 }
 
 TEST_CASE("the adapters of another version than is announced are refused", "[trainer][lora]") {
-  class Stale : public PublishSource {
+  class Stale : public WeightSource {
    public:
-    Stale(PublishSource* announced, PolicyRows* sent) : announced_(announced), sent_(sent) {}
+    Stale(WeightSource* announced, WeightRows* sent) : announced_(announced), sent_(sent) {}
     absl::StatusOr<std::vector<Digest>> Digests() override { return announced_->Digests(); }
     absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) override {
       const ShardPlan& plan = sent_->plan();
@@ -246,18 +246,18 @@ TEST_CASE("the adapters of another version than is announced are refused", "[tra
     }
 
    private:
-    PublishSource* const announced_;
-    PolicyRows* const sent_;
+    WeightSource* const announced_;
+    WeightRows* const sent_;
   };
   UnmergedFixture f;
-  RankGroup group(1, f.beside), older(1, f.beside);
+  TrainerRanks group(1, f.beside), older(1, f.beside);
   SetB(group, 1);
   SetB(older, 2);
   TrainingSession& session = *group[0].session;
   Receiver receiver(session);
   REQUIRE(PublishTo(group[0], receiver, 0, UpdateScope::kWhole).ok());
-  const auto source = session.MakeSource();
-  Stale stale(source.get(), &older[0].session->policy());
+  const auto source = session.weights().MakeWeightSource();
+  Stale stale(source.get(), &older[0].session->weights().policy());
   const absl::Status status =
       session.publisher().Publish(1, stale, &receiver.client, UpdateScope::kAdapters).status();
   INFO(status.ToString());
