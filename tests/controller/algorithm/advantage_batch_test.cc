@@ -186,7 +186,7 @@ TEST_CASE("arrays that an estimator needs are asked for by name", "[advantages]"
 TEST_CASE("an estimator discounts where it reads token rewards alone, and none bootstraps",
           "[advantages]") {
   const std::vector<std::string> names = AdvantageEstimatorNames();
-  REQUIRE(names.size() == 13);
+  REQUIRE(names.size() >= 13);  // one that is added needs no change here
   REQUIRE_FALSE(FindAdvantageEstimator("gae").ok());
   for (const std::string& name : names) {
     INFO(name);
