@@ -193,8 +193,6 @@ class ConfigKeysTest(unittest.TestCase):
     SETTLED |= {"actor.checkpoint.save_lora_only"}
     SETTLED |= {"model.lora." + key for key in (
         "dropout", "exclude_modules", "target_modules", "target_parameters")}
-    # Anything but 1 is refused by the rules of estimators there, as none of them bootstraps.
-    SETTLED |= {"algorithm.lam"}
     # Read by PartialCap there.
     SETTLED |= {"rollout.partial.max_tokens_per_round", "algorithm.partial_rollout_max_split"}
 
