@@ -134,13 +134,13 @@ struct WorkerPair {
   }
 
   // Trains on the stream's samples of `version`; the log-probs of all tokens must be bit-identical.
-  MiniBatchReport Train(int64_t version, bool fresh = false) {
+  MiniBatchReport Train(int64_t version, bool first_update = false) {
     const auto trained = trainer->ForwardBackward({.step = version + 1,
                                                    .version = version,
                                                    .global_tokens = 4 * 12,
                                                    .global_samples = 4,
                                                    .compare_log_probs = true,
-                                                   .fresh = fresh});
+                                                   .first_update = first_update});
     INFO(trained.status().ToString());
     REQUIRE(trained.ok());
     REQUIRE(trained->batch.comparison.identical == 4 * 12);
