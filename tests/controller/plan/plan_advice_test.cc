@@ -48,8 +48,8 @@ TEST_CASE("Advice names changes with what each saves, and only where they help",
   for (const PlanAdvice& advice : advices.alone) REQUIRE(advice.saved_bytes > 0);
   // Where pairs share a host, more of them are no more memory.
   REQUIRE(Names(advices.alone, "cluster.trainers"));
-  REQUIRE_FALSE(
-      Names(AdviseOnMemory(spec, config, device, PlanTarget::kHostShare).alone, "cluster.trainers"));
+  REQUIRE_FALSE(Names(AdviseOnMemory(spec, config, device, PlanTarget::kHostShare).alone,
+                      "cluster.trainers"));
 }
 
 TEST_CASE("No advice gives a rollout more than the device", "[plan]") {

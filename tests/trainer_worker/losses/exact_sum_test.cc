@@ -1,3 +1,5 @@
+#include "trainer_worker/losses/exact_sum.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,7 +9,6 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "trainer_worker/losses/exact_sum.h"
 
 namespace tandem {
 namespace {
