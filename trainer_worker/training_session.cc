@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
+#include "common/lora/lora_spec.h"
 #include "trainer_worker/shard/shard_array.h"
 
 namespace tandem {

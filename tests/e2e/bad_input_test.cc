@@ -71,7 +71,8 @@ TEST_CASE("rewards that cannot work are refused before anything is launched") {
   RequireSaid(RefusedInput(rig), {"reward.args at ", "needs the argument pattern"});
   rig.Set("reward.function", "exact");
   rig.Set("reward.terms", "[{name: nicely}]");
-  RequireSaid(RefusedInput(rig), {"reward.terms[0] at ", "unknown reward nicely"});
+  RequireSaid(RefusedInput(rig),
+              {"reward.terms[0]: unknown reward nicely", "(reward.terms at ", "config.yaml:"});
   REQUIRE(rig.Log("controller") == "");
 }
 

@@ -6,6 +6,7 @@
 #include "common/base/status.h"
 #include "common/comm/communicator.h"
 #include "common/formats/peft/peft_adapter.h"
+#include "common/lora/merge.h"
 #include "trainer_worker/shard/master_digests.h"
 #include "trainer_worker/trained_weights/adapter_files.h"
 #include "trainer_worker/trained_weights/lora_reference.h"
