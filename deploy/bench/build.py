@@ -2,12 +2,14 @@
 """How long a build takes: a clean clone of the newest commit in a temporary folder, no compiler cache.
 
   deploy/bench/build.py [--targets quickstart|all] [--no-tests] [--no-set-up] [--no-warm] [--no-warm-clone]
-                        [--out DIR] [--work DIR]
+                        [--record-costs] [--out DIR] [--work DIR]
 --targets        the quickstart's programs (default), or everything with the tests, which then run
 --no-tests       everything is built and no test runs
 --no-set-up      packages and LibTorch of this checkout are used: the row set-up is not measured
 --no-warm        nothing is built again after a source or a header was touched
 --no-warm-clone  no second and third clone: one fills a compiler cache of its own, the other finds it full
+--record-costs   with --targets all and tests: deploy/scripts/sanitizer_costs.txt, by which sanitizers' turns are
+                 dealt, is written anew from this build and its tests
 --out            folder of the JSON file (default build/bench)
 --work           folder of the clones, removed afterwards (default: a new one under TMPDIR)
 Prints the tables that docs/reference/benchmarks.md explains. Let nothing else run meanwhile.
@@ -96,9 +98,13 @@ def arguments():
     parser.add_argument("--targets", choices=("quickstart", "all"), default="quickstart")
     for name in ("tests", "set-up", "warm", "warm-clone"):
         parser.add_argument(f"--no-{name}", action="store_true")
+    parser.add_argument("--record-costs", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench")
     parser.add_argument("--work", type=pathlib.Path)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.record_costs and (args.targets != "all" or args.no_tests):
+        parser.error("--record-costs needs --targets all and the tests: costs are those of all objects and tests")
+    return args
 
 
 def set_up(clone, args, result):
@@ -197,6 +203,9 @@ def measure(work, args, result):
     cold_build(clone, args, result)
     if args.targets == "all" and not args.no_tests:
         result["seconds"]["tests"], _ = clone.timed("tests", "deploy/test.sh")
+        if args.record_costs:
+            subprocess.run([sys.executable, str(ROOT / "deploy/scripts/sanitize_plan.py"), "--record",
+                            str(clone.build)], check=True)
     if not args.no_warm:
         warm_builds(clone, args, result)
     if not args.no_warm_clone:
