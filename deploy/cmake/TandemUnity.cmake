@@ -7,7 +7,7 @@
 if(NOT DEFINED CACHE{CMAKE_UNITY_BUILD})
   set(CMAKE_UNITY_BUILD ON CACHE BOOL "Compile several sources of a target at once")
 endif()
-set(TANDEM_UNITY_BATCH 6 CACHE STRING "Sources in one unit; 0 or 1: each on its own")
+set(TANDEM_UNITY_BATCH 10 CACHE STRING "Sources in one unit; 0 or 1: each on its own")
 set(TANDEM_UNITY ${CMAKE_UNITY_BUILD})
 if(TANDEM_UNITY_BATCH LESS 2)
   set(TANDEM_UNITY OFF)

@@ -66,7 +66,7 @@ class PackageScript(unittest.TestCase):
         self.assertEqual(folder, self.checkout.root / "build-package")
         self.assertEqual(options, {
             "-DTANDEM_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=all", "-DCMAKE_BUILD_TYPE=Release",
-            "-DCMAKE_UNITY_BUILD=ON", "-DTANDEM_UNITY_BATCH=6", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF",
+            "-DCMAKE_UNITY_BUILD=ON", "-DTANDEM_UNITY_BATCH=10", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=OFF",
             "-DCMAKE_C_FLAGS=", "-DCMAKE_CXX_FLAGS=", "-DCMAKE_CUDA_FLAGS=", "-DCMAKE_EXE_LINKER_FLAGS=",
             "-DTANDEM_SANITIZE=", "-DTANDEM_GRPC_STATIC=ON"})
         for machine in ({"MEMORY_IS": str(4 * GIB)}, {"GPU_IS": "8.6"}, {"CXXFLAGS": "-O3"}):
@@ -78,12 +78,12 @@ class PackageScript(unittest.TestCase):
         cache = self.checkout.root / "build/CMakeCache.txt"
         before = cache.read_text()
         self.assertIn("TANDEM_UNITY_BATCH:STRING=3", before)
-        self.assertIn("-DTANDEM_UNITY_BATCH=6", self.configured()[0])
+        self.assertIn("-DTANDEM_UNITY_BATCH=10", self.configured()[0])
         self.assertEqual(cache.read_text(), before)
         # Nor does a package's own folder, where somebody configured it anew.
         cache = self.checkout.root / "build-package/CMakeCache.txt"
-        cache.write_text(cache.read_text().replace("BATCH:STRING=6", "BATCH:STRING=3"))
-        self.assertIn("-DTANDEM_UNITY_BATCH=6", self.configured()[0])
+        cache.write_text(cache.read_text().replace("BATCH:STRING=10", "BATCH:STRING=3"))
+        self.assertIn("-DTANDEM_UNITY_BATCH=10", self.configured()[0])
         self.checkout.forget_calls()
         self.package()
         self.assertEqual(self.checkout.calls("cmake -S"), [])
