@@ -19,7 +19,8 @@ TEST_CASE("every config of the repository loads and is valid") {
   for (const auto& entry : std::filesystem::recursive_directory_iterator("configs")) {
     if (entry.path().extension() != ".yaml") continue;
     INFO(entry.path());
-    auto loaded = LoadConfig(entry.path(), {});
+    // Where the repository lies may be too long for sockets in a run directory of its own.
+    auto loaded = LoadConfig(entry.path(), {"cluster.run_dir=/tmp/run"});
     INFO(loaded.status().ToString());
     REQUIRE(loaded.ok());
     REQUIRE_FALSE(loaded->origins.empty());
