@@ -186,12 +186,12 @@ void Engine::StopAll() {
 
 void Engine::Publish(const std::string& action) {
   EngineStatus now{states_.state(), updates_->version(), generator_->load(), action};
-  const std::lock_guard<std::mutex> lock(status_mutex_);
+  const MutexLock lock(status_mutex_);
   status_ = std::move(now);
 }
 
 EngineStatus Engine::status() const {
-  const std::lock_guard<std::mutex> lock(status_mutex_);
+  const MutexLock lock(status_mutex_);
   return status_;
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -18,6 +17,7 @@
 #include "common/backend/backend.h"
 #include "common/base/bounded_queue.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/device/ledger.h"
 #include "common/model_spec/model_spec.h"
 #include "common/process/threads.h"
@@ -157,9 +157,8 @@ class Engine {
   BoundedQueue<Command> queue_;
   std::vector<Command> drained_;  // run once no request is running; the engine thread's
   std::atomic<bool> stopping_{false};
-  // A standard mutex: Abseil's library is not built for ThreadSanitizer, which then sees races.
-  mutable std::mutex status_mutex_;
-  EngineStatus status_;  // guarded by status_mutex_
+  mutable Mutex status_mutex_;
+  EngineStatus status_ ABSL_GUARDED_BY(status_mutex_);
   NamedThread thread_;
 };
 

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include <absl/base/thread_annotations.h>
-#include <absl/synchronization/mutex.h>
 #include <absl/time/clock.h>
 #include <grpcpp/grpcpp.h>
 
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/net/grpc_status.h"
 #include "common/net/update_codec.h"
@@ -40,7 +40,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
   GenerateStream() = default;
   void Push(v1::GenerateEvent event);
 
-  absl::Mutex events_mutex_;
+  Mutex events_mutex_;
   // The first event is being written, if there is one.
   std::deque<v1::GenerateEvent> events_ ABSL_GUARDED_BY(events_mutex_);
   bool ended_ ABSL_GUARDED_BY(events_mutex_) = false;
@@ -75,7 +75,7 @@ void GenerateStream::OnFinished(const Sample& sample) {
 void GenerateStream::Push(v1::GenerateEvent event) {
   const v1::GenerateEvent* first = nullptr;
   {
-    absl::MutexLock lock(&events_mutex_);
+    const MutexLock lock(events_mutex_);
     events_.push_back(std::move(event));
     if (events_.size() == 1) first = &events_.front();
   }
@@ -85,7 +85,7 @@ void GenerateStream::Push(v1::GenerateEvent event) {
 void GenerateStream::OnEnd(const absl::Status& status) {
   bool idle = false;
   {
-    absl::MutexLock lock(&events_mutex_);
+    const MutexLock lock(events_mutex_);
     ended_ = true;
     status_ = ToGrpcStatus(status);
     idle = events_.empty();
@@ -98,7 +98,7 @@ void GenerateStream::OnWriteDone(bool ok) {
   const v1::GenerateEvent* next = nullptr;
   bool finish = false;
   {
-    absl::MutexLock lock(&events_mutex_);
+    const MutexLock lock(events_mutex_);
     events_.pop_front();
     if (!ok) {
       cancelled_ = true;
@@ -173,7 +173,7 @@ class GrpcRolloutService final
       : on_shutdown_(std::move(on_shutdown)) {}
 
   void SetReady(Engine* engine, const v1::WorkerId& worker) override {
-    absl::MutexLock lock(&ready_mutex_);
+    const MutexLock lock(ready_mutex_);
     engine_ = engine;
     worker_ = worker;
   }
@@ -233,13 +233,13 @@ class GrpcRolloutService final
   }
 
   const std::function<void()> on_shutdown_;
-  mutable absl::Mutex ready_mutex_;
+  mutable Mutex ready_mutex_;
   Engine* engine_ ABSL_GUARDED_BY(ready_mutex_) = nullptr;
   v1::WorkerId worker_ ABSL_GUARDED_BY(ready_mutex_);
 };
 
 absl::StatusOr<Engine*> GrpcRolloutService::ReadyEngine() const {
-  absl::MutexLock lock(&ready_mutex_);
+  const MutexLock lock(ready_mutex_);
   if (engine_ == nullptr) {
     return absl::UnavailableError("this rollout worker is starting; try again in a moment");
   }
@@ -248,7 +248,7 @@ absl::StatusOr<Engine*> GrpcRolloutService::ReadyEngine() const {
 
 absl::StatusOr<Engine*> GrpcRolloutService::EngineFor(int64_t incarnation) const {
   TANDEM_ASSIGN_OR_RETURN(Engine * engine, ReadyEngine());
-  absl::MutexLock lock(&ready_mutex_);
+  const MutexLock lock(ready_mutex_);
   if (incarnation != worker_.incarnation()) {
     return MakeStatus(absl::StatusCode::kAborted,
                       "the call is for incarnation {} of rollout {}, this is incarnation {}",
@@ -261,7 +261,7 @@ grpc::Status GrpcRolloutService::Reply(absl::Status status) const {
   if (status.ok()) return grpc::Status::OK;
   v1::ErrorInfo info;
   {
-    absl::MutexLock lock(&ready_mutex_);
+    const MutexLock lock(ready_mutex_);
     *info.mutable_worker() = worker_;
     if (engine_ != nullptr) {
       const EngineStatus now = engine_->status();
@@ -449,7 +449,7 @@ grpc::Status GrpcRolloutService::GetStatus(grpc::ServerContext* /*context*/,
   if (!engine.ok()) return Reply(engine.status());
   const EngineStatus now = (*engine)->status();
   {
-    absl::MutexLock lock(&ready_mutex_);
+    const MutexLock lock(ready_mutex_);
     *response->mutable_worker() = worker_;
   }
   response->set_state(StateToProto(now.state));

@@ -9,7 +9,7 @@ namespace tandem {
 absl::Status RankGroup::Join(const GroupOptions& options) {
   Leave();
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(group_mutex_);
     if (wanted_ > options.generation) {
       return MakeStatus(absl::StatusCode::kAborted,
                         "generation {} of the group was replaced by {} before it was formed",
@@ -27,7 +27,7 @@ absl::Status RankGroup::Join(const GroupOptions& options) {
   group.cancelled = &cancelled_;
   group.single_channel = options.single_channel;
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<Communicator> joined, backend_->JoinGroup(group));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(group_mutex_);
   communicator_ = std::move(joined);
   if (wanted_ > generation_) communicator_->Abort("a newer group is being formed");
   return absl::OkStatus();
@@ -35,13 +35,13 @@ absl::Status RankGroup::Join(const GroupOptions& options) {
 
 void RankGroup::Leave() {
   std::shared_ptr<Communicator> old;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(group_mutex_);
   old.swap(communicator_);
   generation_ = -1;
 }
 
 void RankGroup::Interrupt(int64_t generation, const std::string& reason) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(group_mutex_);
   wanted_ = std::max(wanted_, generation);
   if (generation <= generation_) return;
   cancelled_ = true;

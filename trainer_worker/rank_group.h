@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include <absl/status/status.h>
@@ -12,6 +11,7 @@
 #include <absl/time/time.h>
 
 #include "common/backend/backend.h"
+#include "common/base/mutex.h"
 #include "common/comm/communicator.h"
 
 namespace tandem {
@@ -33,8 +33,9 @@ class RankGroup {
   // Leaves the old group and joins a new one. Aborted: Interrupt with a newer generation came.
   absl::Status Join(const GroupOptions& options);
   void Leave();
-  Communicator* communicator() { return communicator_.get(); }
-  int64_t generation() const { return generation_; }
+  // Without the lock: only the engine thread changes what they return.
+  Communicator* communicator() ABSL_NO_THREAD_SAFETY_ANALYSIS { return communicator_.get(); }
+  int64_t generation() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return generation_; }
 
   // Makes collectives and joins of generations before `generation` fail at once. A large number
   // ends everything.
@@ -42,11 +43,11 @@ class RankGroup {
 
  private:
   Backend* const backend_;
-  std::mutex mutex_;
-  std::shared_ptr<Communicator> communicator_;
-  std::atomic<bool> cancelled_ = false;  // ends the join under way
-  int64_t generation_ = -1;              // of the group, or of the join under way
-  int64_t wanted_ = -1;                  // the newest generation that somebody asked for
+  Mutex group_mutex_;
+  std::shared_ptr<Communicator> communicator_ ABSL_GUARDED_BY(group_mutex_);
+  std::atomic<bool> cancelled_ = false;                    // ends the join under way
+  int64_t generation_ ABSL_GUARDED_BY(group_mutex_) = -1;  // of the group, or of the join under way
+  int64_t wanted_ ABSL_GUARDED_BY(group_mutex_) = -1;  // the newest generation that was asked for
 };
 
 }  // namespace tandem

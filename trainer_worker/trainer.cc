@@ -48,13 +48,13 @@ class Trainer::Phase {
   Phase(Trainer* trainer, const std::string& phase, const std::string& action)
       : trainer_(trainer), phase_(phase), start_(absl::Now()) {
     trainer->ledger_.ResetPeaks();
-    std::lock_guard lock(trainer->status_mutex_);
+    const MutexLock lock(trainer->status_mutex_);
     trainer->status_.phase = phase;
     trainer->status_.last_action = action;
     FaultPoint(phase_.c_str());
   }
   ~Phase() {
-    std::lock_guard lock(trainer_->status_mutex_);
+    const MutexLock lock(trainer_->status_mutex_);
     trainer_->status_.phase = "idle";
   }
   PhaseReport Report() {
@@ -91,13 +91,13 @@ std::shared_ptr<Backend> Trainer::OnTheHost(const TrainerOptions& options) {
 }
 
 TrainerStatus Trainer::status() const {
-  std::lock_guard lock(status_mutex_);
+  const MutexLock lock(status_mutex_);
   return status_;
 }
 
 void Trainer::SetVersion(int64_t version) {
   SetLogVersion(version);
-  std::lock_guard lock(status_mutex_);
+  const MutexLock lock(status_mutex_);
   status_.version = version;
 }
 

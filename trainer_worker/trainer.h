@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include <absl/time/time.h>
 
 #include "common/backend/backend.h"
+#include "common/base/mutex.h"
 #include "common/device/ledger.h"
 #include "common/types/ledger_snapshot.h"
 #include "trainer_worker/forward_backward/mini_batch.h"
@@ -225,8 +225,8 @@ class Trainer {
   int64_t rollout_incarnation_ = 0;
   int64_t workspace_bytes_ = 0;
 
-  mutable std::mutex status_mutex_;
-  TrainerStatus status_;
+  mutable Mutex status_mutex_;
+  TrainerStatus status_ ABSL_GUARDED_BY(status_mutex_);
 };
 
 }  // namespace tandem

@@ -66,12 +66,12 @@ void Fill(const SyncResult& result, v1::SyncWeightsResponse* response) {
 }  // namespace
 
 void TrainerService::SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(parts_mutex_);
   parts_ = {trainer, engine, worker};
 }
 
 absl::StatusOr<TrainerService::Parts> TrainerService::Ready() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(parts_mutex_);
   if (parts_.trainer == nullptr) {
     return absl::UnavailableError("this trainer worker is starting; try again in a moment");
   }

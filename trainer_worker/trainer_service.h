@@ -3,12 +3,12 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
 
+#include "common/base/mutex.h"
 #include "tandem/v1/trainer.grpc.pb.h"
 #include "trainer_worker/engine_thread.h"
 #include "trainer_worker/trainer.h"
@@ -81,8 +81,8 @@ class TrainerService final : public v1::TrainerService::Service {
 
   const std::function<void()> on_shutdown_;
   const std::function<void(const absl::Status&)> on_device_lost_;
-  mutable std::mutex mutex_;
-  Parts parts_;
+  mutable Mutex parts_mutex_;
+  Parts parts_ ABSL_GUARDED_BY(parts_mutex_);
 };
 
 }  // namespace tandem

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <utility>
+
+#include "common/base/mutex.h"
 
 namespace tandem {
 
@@ -19,64 +19,66 @@ class BoundedQueue {
 
   // Blocks while full. Returns false if the queue was closed; the item is dropped then.
   bool Push(T item) {
-    std::unique_lock lock(mutex_);
-    not_full_.wait(lock, [this] { return closed_ || items_.size() < capacity_; });
+    const MutexLock lock(items_mutex_);
+    while (!closed_ && items_.size() >= capacity_) not_full_.Wait(items_mutex_);
     if (closed_) return false;
     items_.push_back(std::move(item));
-    not_empty_.notify_one();
+    not_empty_.NotifyOne();
     return true;
   }
 
   // Returns false instead of blocking when full or closed; `item` is untouched then.
   bool TryPush(T& item) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(items_mutex_);
     if (closed_ || items_.size() >= capacity_) return false;
     items_.push_back(std::move(item));
-    not_empty_.notify_one();
+    not_empty_.NotifyOne();
     return true;
   }
 
   // Blocks while empty. nullopt means closed and drained.
   std::optional<T> Pop() {
-    std::unique_lock lock(mutex_);
-    not_empty_.wait(lock, [this] { return closed_ || !items_.empty(); });
-    return PopLocked();
+    const MutexLock lock(items_mutex_);
+    while (!closed_ && items_.empty()) not_empty_.Wait(items_mutex_);
+    return TakeFirst();
   }
 
   // Waits at most `timeout`; nullopt means nothing came, or closed and drained.
   std::optional<T> PopFor(std::chrono::milliseconds timeout) {
-    std::unique_lock lock(mutex_);
-    not_empty_.wait_for(lock, timeout, [this] { return closed_ || !items_.empty(); });
-    return PopLocked();
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const MutexLock lock(items_mutex_);
+    while (!closed_ && items_.empty() && not_empty_.WaitUntil(items_mutex_, deadline)) {
+    }
+    return TakeFirst();
   }
 
   // Returns at once; nullopt means nothing there.
   std::optional<T> TryPop() {
-    std::lock_guard lock(mutex_);
-    return PopLocked();
+    const MutexLock lock(items_mutex_);
+    return TakeFirst();
   }
 
   void Close() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(items_mutex_);
     closed_ = true;
-    not_empty_.notify_all();
-    not_full_.notify_all();
+    not_empty_.NotifyAll();
+    not_full_.NotifyAll();
   }
 
  private:
-  std::optional<T> PopLocked() {
+  std::optional<T> TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(items_mutex_) {
     if (items_.empty()) return std::nullopt;
     std::optional<T> item(std::move(items_.front()));
     items_.pop_front();
-    not_full_.notify_one();
+    not_full_.NotifyOne();
     return item;
   }
 
   const size_t capacity_;
-  std::mutex mutex_;
-  std::condition_variable not_empty_, not_full_;
-  std::deque<T> items_;
-  bool closed_ = false;
+  Mutex items_mutex_;
+  ConditionVariable not_empty_, not_full_;
+  std::deque<T> items_ ABSL_GUARDED_BY(items_mutex_);
+  bool closed_ ABSL_GUARDED_BY(items_mutex_) = false;
 };
 
 }  // namespace tandem

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
 }
 
 absl::Status SoloCommunicator::status() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(status_mutex_);
   return status_;
 }
 
@@ -66,7 +66,7 @@ absl::Status SoloCommunicator::Broadcast(void*, int64_t, int) { return status();
 absl::Status SoloCommunicator::Barrier() { return status(); }
 
 void SoloCommunicator::Abort(const std::string& reason) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(status_mutex_);
   if (status_.ok()) status_ = MakeStatus(absl::StatusCode::kAborted, "{}", reason);
 }
 

@@ -11,12 +11,13 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+
+#include "common/base/mutex.h"
 
 namespace tandem {
 
@@ -128,8 +129,8 @@ class SoloCommunicator : public Communicator {
 
  private:
   absl::Status status();
-  std::mutex mutex_;
-  absl::Status status_;
+  Mutex status_mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(status_mutex_);
 };
 
 }  // namespace tandem

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <absl/status/statusor.h>
-#include <absl/synchronization/mutex.h>
 #include <absl/time/time.h>
 
+#include "common/base/mutex.h"
 #include "common/comm/shared_memory_communicator.h"
 #include "common/process/local_socket.h"
 
@@ -70,7 +70,7 @@ class SharedSegment {
 
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
-  absl::Mutex abort_mutex_;  // two threads of this rank
+  Mutex abort_mutex_;  // one thread of this rank at a time writes its reason
   int rank_ = 0;
   int world_size_ = 0;
   int64_t staging_bytes_ = 0;

@@ -35,7 +35,7 @@ void Ledger::AddLocked(const std::string& tag, Location location, int64_t delta_
 }
 
 void Ledger::Add(const std::string& tag, Location location, int64_t delta_bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(amounts_mutex_);
   AddLocked(tag, location, delta_bytes);
   if (location != Location::kFile) outside_regions_ += delta_bytes;
 }
@@ -45,7 +45,7 @@ void Ledger::AddRegion(const void* key,
                        Location location,
                        int64_t bytes,
                        std::function<int64_t()> resident) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(amounts_mutex_);
   const bool added =
       regions_.emplace(key, Region{tag, location, bytes, std::move(resident)}).second;
   TANDEM_CHECK(added, fmt::format("ledger: a region of {} is counted twice", tag));
@@ -53,10 +53,10 @@ void Ledger::AddRegion(const void* key,
 }
 
 void Ledger::RemoveRegion(const void* key) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(amounts_mutex_);
   auto region = regions_.find(key);
   while (region != regions_.end() && region->second.readers > 0) {
-    region_read_.wait(lock);
+    region_read_.Wait(amounts_mutex_);
     region = regions_.find(key);
   }
   if (region == regions_.end()) return;
@@ -65,7 +65,7 @@ void Ledger::RemoveRegion(const void* key) {
 }
 
 void Ledger::ChangeForeign(int64_t delta_bytes, const std::function<bool()>& change) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(amounts_mutex_);
   // The system's peak has what was foreign until now in it: keep the rest, and let it start again.
   own_peak_ = std::max(own_peak_, ReadProcessMemory().peak_resident - foreign_);
   if (!change()) return;
@@ -77,7 +77,7 @@ void Ledger::ChangeForeign(int64_t delta_bytes, const std::function<bool()>& cha
 void Ledger::AskDriver(std::function<DriverMemory()> read) { driver_ = std::move(read); }
 
 int64_t Ledger::memory_bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(amounts_mutex_);
   return memory_.current;
 }
 
@@ -85,9 +85,9 @@ int64_t Ledger::ResidentBytes(const std::vector<Region*>& regions) const {
   int64_t bytes = 0;
   for (Region* region : regions) {
     bytes += region->resident();
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(amounts_mutex_);
     --region->readers;
-    region_read_.notify_all();
+    region_read_.NotifyAll();
   }
   return bytes;
 }
@@ -96,7 +96,7 @@ LedgerSnapshot Ledger::Snapshot() const {
   LedgerSnapshot snapshot;
   std::vector<Region*> regions;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(amounts_mutex_);
     for (const auto& [key, amount] : amounts_) {
       snapshot.entries.push_back({key.first, key.second, amount.current, amount.peak});
     }
@@ -126,7 +126,7 @@ LedgerSnapshot Ledger::Snapshot() const {
 
 void Ledger::ResetPeaks() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(amounts_mutex_);
     for (auto& [key, amount] : amounts_) amount.peak = amount.current;
     device_.peak = device_.current;
     memory_.peak = memory_.current;

@@ -1,15 +1,14 @@
 // Who holds how many bytes, by tag and place.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/types/ledger_snapshot.h"
 
 namespace tandem {
@@ -66,22 +65,26 @@ class Ledger {
     std::function<int64_t()> resident;
     int readers = 0;  // snapshots that may still call `resident`
   };
-  void AddLocked(const std::string& tag, Location location, int64_t delta_bytes);
+  void AddLocked(const std::string& tag, Location location, int64_t delta_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(amounts_mutex_);
 
   // Of all these regions, without the mutex; each is let go once it is read.
   int64_t ResidentBytes(const std::vector<Region*>& regions) const;
 
   const int64_t baseline_bytes_;
   std::function<DriverMemory()> driver_;
-  mutable std::mutex mutex_;
-  mutable std::condition_variable region_read_;
-  // Guarded by mutex_.
-  std::map<std::pair<std::string, Location>, Amount> amounts_;
-  Amount device_, memory_;
-  mutable std::map<const void*, Region> regions_;  // nodes stay where they are
-  int64_t outside_regions_ = 0;                    // bytes of memory_ in no region
-  int64_t foreign_ = 0;
-  int64_t own_peak_ = 0;  // of the process without what is foreign, before foreign_ last changed
+  mutable Mutex amounts_mutex_;
+  mutable ConditionVariable region_read_;
+  std::map<std::pair<std::string, Location>, Amount> amounts_ ABSL_GUARDED_BY(amounts_mutex_);
+  Amount device_ ABSL_GUARDED_BY(amounts_mutex_);
+  Amount memory_ ABSL_GUARDED_BY(amounts_mutex_);
+  // Nodes stay where they are while others come and go.
+  mutable std::map<const void*, Region> regions_ ABSL_GUARDED_BY(amounts_mutex_);
+  // Bytes of memory_ in no region.
+  int64_t outside_regions_ ABSL_GUARDED_BY(amounts_mutex_) = 0;
+  int64_t foreign_ ABSL_GUARDED_BY(amounts_mutex_) = 0;
+  // Of the process without what is foreign, before foreign_ last changed.
+  int64_t own_peak_ ABSL_GUARDED_BY(amounts_mutex_) = 0;
 };
 
 }  // namespace tandem

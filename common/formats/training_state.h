@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/mutex.h"
 #include "common/formats/safetensors.h"
 #include "common/model_spec/model_spec.h"
 
@@ -128,8 +128,9 @@ class TrainingStateReader {
   std::vector<std::shared_ptr<const SafetensorsFile>> files_;  // by rank
   std::vector<TrainingStateHeader> headers_;
   std::map<std::string, Entry> entries_;
-  mutable std::mutex mutex_;
-  mutable std::set<std::pair<size_t, std::string>> checked_;  // rank, tensor; guarded by mutex_
+  mutable Mutex checked_mutex_;
+  // Rank and name of the tensors whose digest has been compared.
+  mutable std::set<std::pair<size_t, std::string>> checked_ ABSL_GUARDED_BY(checked_mutex_);
 };
 
 // Names inside training-state files, shared by their writer and reader.

@@ -224,7 +224,7 @@ absl::StatusOr<TensorView> TrainingStateReader::CheckedView(const std::string& n
   const SafetensorsFile& file = *files_[piece.rank];
   TANDEM_ASSIGN_OR_RETURN(TensorView view, file.View(stored));
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(checked_mutex_);
     if (checked_.contains({piece.rank, stored})) return view;
   }
   const SafetensorsTensor& tensor = *file.Find(stored);
@@ -236,7 +236,7 @@ absl::StatusOr<TensorView> TrainingStateReader::CheckedView(const std::string& n
         "{} is damaged: the digest of {} is {}, written was {}; resume from another checkpoint",
         file.path(), stored, digest, piece.digests[index]));
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(checked_mutex_);
   checked_.insert({piece.rank, stored});
   return view;
 }

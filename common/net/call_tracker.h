@@ -1,7 +1,6 @@
 // The calls that a client has under way, so that another thread can end them.
 #pragma once
 
-#include <mutex>
 #include <set>
 
 #include <absl/status/status.h>
@@ -9,6 +8,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/status.h>
 
+#include "common/base/mutex.h"
 #include "common/net/channel.h"
 #include "common/net/grpc_status.h"
 
@@ -18,16 +18,16 @@ namespace tandem {
 class CallTracker {
  public:
   void Add(grpc::ClientContext* context) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(calls_mutex_);
     calls_.insert(context);
   }
   void Remove(grpc::ClientContext* context) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(calls_mutex_);
     calls_.erase(context);
   }
   // Calls under way end with Cancelled; later ones are not affected.
   void CancelAll() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(calls_mutex_);
     for (grpc::ClientContext* call : calls_) call->TryCancel();
   }
 
@@ -43,8 +43,8 @@ class CallTracker {
   }
 
  private:
-  std::mutex mutex_;
-  std::set<grpc::ClientContext*> calls_;  // guarded by mutex_
+  Mutex calls_mutex_;
+  std::set<grpc::ClientContext*> calls_ ABSL_GUARDED_BY(calls_mutex_);
 };
 
 }  // namespace tandem

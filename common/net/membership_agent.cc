@@ -1,7 +1,5 @@
 #include "common/net/membership_agent.h"
 
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 
 #include <absl/time/clock.h>
@@ -9,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/net/call_tracker.h"
 #include "common/net/channel.h"
@@ -53,11 +52,11 @@ class GrpcMembershipAgent : public MembershipAgent {
 
   ~GrpcMembershipAgent() override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(state_mutex_);
       stopping_ = true;
     }
     calls_.CancelAll();
-    wake_.notify_all();
+    wake_.NotifyAll();
     heartbeats_.Join();
   }
 
@@ -80,6 +79,7 @@ class GrpcMembershipAgent : public MembershipAgent {
     while (true) {
       absl::Status status = Register(&registration_);
       if (status.ok()) {
+        const MutexLock lock(state_mutex_);
         request_.set_incarnation(registration_.incarnation());
         return status;
       }
@@ -118,7 +118,7 @@ class GrpcMembershipAgent : public MembershipAgent {
   absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
                                        const WorkerNumerics& numerics) override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(state_mutex_);
       request_.set_tokenizer_digest(tokenizer_digest);
       request_.set_numerics_class(numerics.numerics_class);
       request_.set_kernel_set(numerics.kernel_set);
@@ -151,7 +151,7 @@ class GrpcMembershipAgent : public MembershipAgent {
   absl::Status Register(v1::RegisterResponse* response) {
     v1::RegisterRequest request;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(state_mutex_);
       request = request_;
     }
     return calls_.Run(kRegisterDeadline, [&](grpc::ClientContext* context) {
@@ -195,10 +195,11 @@ class GrpcMembershipAgent : public MembershipAgent {
                           options_.controller_address, absl::FormatDuration(controller_lost()));
         return true;
       }
-      std::unique_lock lock(mutex_);
-      if (wake_.wait_for(lock, absl::ToChronoMilliseconds(pause), [this] { return stopping_; })) {
-        return false;
+      const MutexLock lock(state_mutex_);
+      const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(pause);
+      while (!stopping_ && wake_.WaitUntil(state_mutex_, deadline)) {
       }
+      if (stopping_) return false;
     }
   }
 
@@ -220,10 +221,10 @@ class GrpcMembershipAgent : public MembershipAgent {
   const std::unique_ptr<v1::ClusterService::Stub> stub_;
   v1::RegisterResponse registration_;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  v1::RegisterRequest request_;  // guarded by mutex_
-  bool stopping_ = false;        // guarded by mutex_
+  Mutex state_mutex_;
+  ConditionVariable wake_;
+  v1::RegisterRequest request_ ABSL_GUARDED_BY(state_mutex_);
+  bool stopping_ ABSL_GUARDED_BY(state_mutex_) = false;
 
   CallTracker calls_;
   NamedThread heartbeats_;

@@ -3,7 +3,6 @@
 #include <climits>
 #include <csignal>
 #include <cstdlib>
-#include <mutex>
 #include <vector>
 
 #include <absl/strings/numbers.h>
@@ -13,6 +12,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 
 namespace tandem {
 namespace {
@@ -27,9 +27,9 @@ struct Fault {
 constexpr int kFlip = 0;
 
 struct Faults {
-  std::mutex mutex;
-  std::vector<Fault> list;  // of this process
-  bool any = false;         // written before threads start
+  Mutex list_mutex;
+  std::vector<Fault> list ABSL_GUARDED_BY(list_mutex);  // of this process
+  bool any = false;                                     // written before threads start
 };
 
 Faults& AllFaults() {
@@ -62,6 +62,8 @@ int SignalOf(const std::string& action) {
 void InitFaultPoints(const std::string& role, int rank) {
   const char* text = std::getenv("TANDEM_FAULT");
   if (text == nullptr || *text == '\0') return;
+  Faults& faults = AllFaults();
+  const MutexLock lock(faults.list_mutex);
   for (const std::string& spec : std::vector<std::string>(absl::StrSplit(text, ','))) {
     const std::vector<std::string> parts = absl::StrSplit(spec, absl::MaxSplits(':', 5));
     int fault_rank = 0, nth = 0;
@@ -70,16 +72,16 @@ void InitFaultPoints(const std::string& role, int rank) {
     TANDEM_CHECK(readable,
                  "TANDEM_FAULT is not role:rank:point:nth:kill|stop|flip:marker: " + spec);
     if (parts[0] != role || fault_rank != rank) continue;
-    AllFaults().list.push_back(
+    faults.list.push_back(
         {.point = parts[2], .countdown = nth, .signal = SignalOf(parts[4]), .marker = parts[5]});
   }
-  AllFaults().any = !AllFaults().list.empty();
+  faults.any = !faults.list.empty();
 }
 
 void FaultPoint(const char* point) {
   Faults& faults = AllFaults();
   if (!faults.any) return;
-  std::lock_guard lock(faults.mutex);
+  const MutexLock lock(faults.list_mutex);
   for (Fault& fault : faults.list) {
     if (fault.signal == kFlip || fault.point != point) continue;
     if (--fault.countdown == 0) Fire(fault);
@@ -89,7 +91,7 @@ void FaultPoint(const char* point) {
 bool FaultFlips(const char* point) {
   Faults& faults = AllFaults();
   if (!faults.any) return false;
-  std::lock_guard lock(faults.mutex);
+  const MutexLock lock(faults.list_mutex);
   bool flips = false;
   for (Fault& fault : faults.list) {
     if (fault.signal != kFlip || fault.point != point) continue;

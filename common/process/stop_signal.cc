@@ -30,7 +30,7 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   closing_ = true;
 }
 
@@ -39,7 +39,7 @@ void StopSignal::Watch() {
   while (true) {
     const int signal = sigtimedwait(&signals, nullptr, &kPoll);
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(state_mutex_);
       if (closing_) return;
       if (signal > 0 && !waiting_) std::_Exit(0);
     }
@@ -50,15 +50,15 @@ void StopSignal::Watch() {
 }
 
 void StopSignal::Raise(const absl::Status& reason) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   if (!reason_) reason_ = reason;
-  raised_.notify_all();
+  raised_.NotifyAll();
 }
 
 absl::Status StopSignal::Wait() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(state_mutex_);
   waiting_ = true;
-  raised_.wait(lock, [this] { return reason_.has_value(); });
+  while (!reason_) raised_.Wait(state_mutex_);
   return *reason_;
 }
 

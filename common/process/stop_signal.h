@@ -1,12 +1,11 @@
 // Why a process is to end: SIGINT, SIGTERM, or a reason somebody gives. main waits for it.
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 
 #include <absl/status/status.h>
 
+#include "common/base/mutex.h"
 #include "common/process/threads.h"
 
 namespace tandem {
@@ -29,11 +28,11 @@ class StopSignal {
  private:
   void Watch();
 
-  std::mutex mutex_;
-  std::condition_variable raised_;
-  std::optional<absl::Status> reason_;
-  bool waiting_ = false;
-  bool closing_ = false;
+  Mutex state_mutex_;
+  ConditionVariable raised_;
+  std::optional<absl::Status> reason_ ABSL_GUARDED_BY(state_mutex_);
+  bool waiting_ ABSL_GUARDED_BY(state_mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(state_mutex_) = false;
   NamedThread watcher_;
 };
 

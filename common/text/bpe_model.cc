@@ -1,10 +1,10 @@
 #include "common/text/bpe_model.h"
 
 #include <array>
-#include <mutex>
 #include <queue>
 #include <tuple>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/text/unicode/utf8.h"
 
@@ -14,8 +14,8 @@ namespace tandem {
 struct BpeModel::Cache {
   static constexpr size_t kShards = 16, kWordsPerShard = 8192, kLongestWord = 64;
   struct Shard {
-    std::mutex mutex;
-    StringMap<std::vector<int32_t>> words;
+    Mutex words_mutex;
+    StringMap<std::vector<int32_t>> words ABSL_GUARDED_BY(words_mutex);
   };
   std::array<Shard, kShards> shards;
 
@@ -23,7 +23,7 @@ struct BpeModel::Cache {
 
   bool Lookup(std::string_view word, std::vector<int32_t>& out) {
     Shard& shard = Of(word);
-    std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.words_mutex);
     const auto it = shard.words.find(word);
     if (it == shard.words.end()) return false;
     out.insert(out.end(), it->second.begin(), it->second.end());
@@ -33,7 +33,7 @@ struct BpeModel::Cache {
   void Insert(std::string_view word, const int32_t* begin, const int32_t* end) {
     if (word.size() > kLongestWord) return;
     Shard& shard = Of(word);
-    std::lock_guard lock(shard.mutex);
+    const MutexLock lock(shard.words_mutex);
     if (shard.words.size() < kWordsPerShard) {
       shard.words.emplace(std::string(word), std::vector<int32_t>(begin, end));
     }

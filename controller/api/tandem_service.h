@@ -2,12 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include <absl/time/time.h>
 
+#include "common/base/mutex.h"
 #include "controller/run/run_control.h"
 #include "controller/run/train_loop.h"
 #include "controller/step/step_context.h"
@@ -38,7 +38,7 @@ class TandemService final : public v1::TandemService::Service {
 
   // Where it is made after the start. Thread-safe.
   void SetMemoryPlan(std::string json) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(memory_plan_mutex_);
     memory_plan_ = std::move(json);
   }
 
@@ -83,14 +83,14 @@ class TandemService final : public v1::TandemService::Service {
   absl::StatusOr<GroupRequest> MakeGroup(const v1::UserGenerateRequest& request);
 
   std::string memory_plan() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(memory_plan_mutex_);
     return memory_plan_;
   }
 
   const TandemServiceParts parts_;
   const absl::Time started_;
-  mutable std::mutex mutex_;
-  std::string memory_plan_;  // guarded by mutex_
+  mutable Mutex memory_plan_mutex_;
+  std::string memory_plan_ ABSL_GUARDED_BY(memory_plan_mutex_);
   std::atomic<uint64_t> generate_calls_ = 0;
 };
 

@@ -53,7 +53,7 @@ GroupRequest Probe::Ask(int rank, size_t prompt, int life) {
 }
 
 std::vector<GroupRequest> Probe::Begin(int64_t step, int64_t version) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   step_ = step;
   version_ = version;
   life_ = 0;
@@ -67,7 +67,7 @@ std::vector<GroupRequest> Probe::Begin(int64_t step, int64_t version) {
 }
 
 std::vector<GroupRequest> Probe::Again(int rank) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   std::vector<GroupRequest> groups;
   for (size_t p = 0; p < prompts_.size(); ++p) {
     const int lives = asked_[{rank, p}];
@@ -79,14 +79,14 @@ std::vector<GroupRequest> Probe::Again(int rank) {
 }
 
 int Probe::lives() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   int most = 0;
   for (const auto& [key, lives] : asked_) most = std::max(most, lives);
   return most;
 }
 
 void Probe::BeginLife(int life) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   life_ = life;
 }
 
@@ -99,7 +99,7 @@ absl::Status Probe::Put(Sample sample) {
         "the probe of rollout {} came with {} response tokens, {} log-probs and {} versions", rank,
         tokens, sample.log_probs.size(), sample.versions.size());
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   for (const int64_t version : sample.versions) {
     if (version == version_) continue;
     return MakeStatus(absl::StatusCode::kDataLoss,
@@ -113,7 +113,7 @@ absl::Status Probe::Put(Sample sample) {
 }
 
 absl::StatusOr<std::vector<Sample>> Probe::Samples(int64_t step, int rank) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   if (step != step_) {
     return MakeStatus(absl::StatusCode::kNotFound, "the probe of step {} is gone: step {} is on",
                       step, step_);
@@ -129,7 +129,7 @@ absl::Status Probe::PutLogProbs(int64_t step,
                                 int rank,
                                 uint64_t sample_id,
                                 const std::vector<float>& log_probs) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   const auto found = results_.find({rank, sample_id});
   if (step != step_ || found == results_.end()) {
     return MakeStatus(absl::StatusCode::kNotFound, "step {} has no probe sample {:#x} of rank {}",
@@ -144,7 +144,7 @@ absl::Status Probe::PutLogProbs(int64_t step,
 }
 
 absl::StatusOr<int64_t> Probe::Compare() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(probe_mutex_);
   size_t expected = 0;
   for (const auto& [key, lives] : asked_) expected += static_cast<size_t>(lives);
   if (results_.size() != expected) {

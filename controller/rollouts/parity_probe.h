@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/mutex.h"
 #include "common/memory/op_sizes.h"
 #include "common/types/sample.h"
 #include "controller/workers/rollout_client.h"
@@ -71,19 +71,19 @@ class Probe {
     std::vector<float> trainer;
   };
 
-  GroupRequest Ask(int rank, size_t prompt, int life);
+  GroupRequest Ask(int rank, size_t prompt, int life) ABSL_EXCLUSIVE_LOCKS_REQUIRED(probe_mutex_);
 
   const int pairs_;
   const float temperature_;
   const int64_t response_tokens_;
   std::vector<std::vector<int32_t>> prompts_;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  int64_t step_ = -1;
-  int64_t version_ = -1;
-  int life_ = 0;
-  std::map<std::pair<int, size_t>, int> asked_;  // lives, by rank and prompt
-  std::map<Key, Pair> results_;
+  mutable Mutex probe_mutex_;
+  int64_t step_ ABSL_GUARDED_BY(probe_mutex_) = -1;
+  int64_t version_ ABSL_GUARDED_BY(probe_mutex_) = -1;
+  int life_ ABSL_GUARDED_BY(probe_mutex_) = 0;
+  std::map<std::pair<int, size_t>, int> asked_
+      ABSL_GUARDED_BY(probe_mutex_);  // lives, by rank and prompt
+  std::map<Key, Pair> results_ ABSL_GUARDED_BY(probe_mutex_);
 };
 
 }  // namespace tandem

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <iterator>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +13,7 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 
 namespace tandem {
@@ -108,14 +107,16 @@ struct Event {
 class Inbox {
  public:
   void Push(Event event) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(events_mutex_);
     events_.push_back(std::move(event));
-    changed_.notify_one();
+    arrived_.NotifyOne();
   }
   // nullopt: nothing came within a tenth of a second.
   std::optional<Event> Pop() {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return !events_.empty(); });
+    const MutexLock lock(events_mutex_);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (events_.empty() && arrived_.WaitUntil(events_mutex_, deadline)) {
+    }
     if (events_.empty()) return std::nullopt;
     std::optional<Event> event(std::move(events_.front()));
     events_.pop_front();
@@ -123,9 +124,9 @@ class Inbox {
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Event> events_;
+  Mutex events_mutex_;
+  ConditionVariable arrived_;
+  std::deque<Event> events_ ABSL_GUARDED_BY(events_mutex_);
 };
 
 bool ReplicaIsGone(const absl::Status& status) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/formats/peft/peft_adapter.h"
 #include "controller/workers/trainer_calls.h"
@@ -101,10 +101,10 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
   if (result.ranks.empty()) return result;
   for (const int rank : result.ranks) held_.erase(rank);
   pending_.clear();
-  std::mutex mutex;
+  Mutex reports_mutex;
   const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"weights"}));
-    std::lock_guard lock(mutex);
+    const MutexLock lock(reports_mutex);
     result.wakes[rank] = std::move(report);
     return absl::OkStatus();
   };
@@ -142,10 +142,10 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
 
 absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& interrupted) {
   std::map<int, PhaseReport> reports;
-  std::mutex mutex;
+  Mutex reports_mutex;
   const auto wake = [&](RolloutClient& client, int rank) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(PhaseReport report, client.Wake({"kv_cache"}));
-    std::lock_guard lock(mutex);
+    const MutexLock lock(reports_mutex);
     reports[rank] = std::move(report);
     return absl::OkStatus();
   };

@@ -24,12 +24,12 @@ std::string RunStateName(RunState state) {
 }
 
 RunControl::RunControl(int64_t total_steps, StartMode mode)
-    : total_steps_(total_steps),
-      mode_(mode),
+    : mode_(mode),
+      total_steps_(total_steps),
       target_(mode == StartMode::kTrain ? total_steps : 0) {}
 
 absl::StatusOr<OperationStatus> RunControl::Run(const std::string& request_id, int64_t steps) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   if (!request_id.empty()) {
     const auto known = operation_of_request_.find(request_id);
     if (known != operation_of_request_.end()) return operations_.at(known->second).status;
@@ -52,65 +52,69 @@ absl::StatusOr<OperationStatus> RunControl::Run(const std::string& request_id, i
   paused_ = false;
   if (!request_id.empty()) operation_of_request_[request_id] = operation.status.id;
   operations_[operation.status.id] = operation;
-  changed_.notify_all();
+  changed_.NotifyAll();
   return operation.status;
 }
 
 absl::StatusOr<OperationStatus> RunControl::WaitOperation(const std::string& id,
                                                           absl::Duration timeout) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(state_mutex_);
   const auto found = operations_.find(id);
   if (found == operations_.end()) {
     return MakeStatus(absl::StatusCode::kNotFound, "no operation {}", id);
   }
-  changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24))),
-                    [&] { return found->second.status.done; });
+  const auto deadline = std::chrono::steady_clock::now() +
+                        absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24)));
+  while (!found->second.status.done && changed_.WaitUntil(state_mutex_, deadline)) {
+  }
   return found->second.status;
 }
 
 int64_t RunControl::Once(const std::string& call,
                          const std::string& request_id,
                          const std::function<void()>& change) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   if (!request_id.empty()) {
     const auto [answer, is_new] = answers_.try_emplace({call, request_id}, finished_steps_);
     if (!is_new) return answer->second;
   }
   change();
-  changed_.notify_all();
+  changed_.NotifyAll();
   return finished_steps_;
 }
 
 int64_t RunControl::Pause(const std::string& request_id) {
-  return Once("Pause", request_id, [this] { paused_ = true; });
+  return Once("Pause", request_id,
+              [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_) { paused_ = true; });
 }
 
 int64_t RunControl::Resume(const std::string& request_id) {
-  return Once("Resume", request_id, [this] {
+  return Once("Resume", request_id, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_) {
     paused_ = false;
     if (target_ <= finished_steps_) target_ = total_steps_;
   });
 }
 
 int64_t RunControl::StopAfterStep(const std::string& request_id) {
-  return Once("Stop", request_id, [this] { stopping_ = true; });
+  return Once("Stop", request_id,
+              [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_) { stopping_ = true; });
 }
 
 void RunControl::StopNow() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   stopping_ = stop_now_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void RunControl::Fail(const absl::Status& failure) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   if (failure_.ok()) failure_ = failure;
   stopping_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 absl::Status RunControl::failure() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return failure_;
 }
 
@@ -119,10 +123,10 @@ absl::Status RunControl::BetweenSteps(std::function<absl::Status()> job) {
   entry->run = std::move(job);
   std::future<absl::Status> done = entry->done.get_future();
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(state_mutex_);
     if (ended_ || stopping_) return absl::UnavailableError("the run has ended");
     jobs_.push_back(entry);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   return done.get();
 }
@@ -135,7 +139,7 @@ RunState RunControl::CurrentState() const {
 }
 
 RunControl::Snapshot RunControl::snapshot() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return {.state = CurrentState(),
           .finished_steps = finished_steps_,
           .total_steps = total_steps_,
@@ -144,56 +148,61 @@ RunControl::Snapshot RunControl::snapshot() const {
 }
 
 bool RunControl::stop_now() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   return stop_now_;
 }
 
 RunControl::Next RunControl::WaitForNext() {
-  std::unique_lock lock(mutex_);
+  while (true) {
+    std::shared_ptr<Job> job;
+    if (const std::optional<Next> next = WaitForNextOrJob(&job)) return *next;
+    job->done.set_value(job->run());
+  }
+}
+
+std::optional<RunControl::Next> RunControl::WaitForNextOrJob(std::shared_ptr<Job>* job) {
+  const MutexLock lock(state_mutex_);
   while (true) {
     if (stopping_) return Next::kEnd;
     if (!jobs_.empty()) {
-      const std::shared_ptr<Job> job = std::move(jobs_.front());
+      *job = std::move(jobs_.front());
       jobs_.pop_front();
-      lock.unlock();
-      job->done.set_value(job->run());
-      lock.lock();
-      continue;
+      return std::nullopt;
     }
     if (finished_steps_ >= total_steps_ && mode_ == StartMode::kTrain) return Next::kEnd;
     if (!paused_ && target_ > finished_steps_) return Next::kStep;
-    changed_.wait(lock);
+    changed_.Wait(state_mutex_);
   }
 }
 
 void RunControl::OnStarted(int64_t finished_steps, int64_t version) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   started_ = true;
   finished_steps_ = finished_steps;
   version_ = version;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void RunControl::Shorten(int64_t steps) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   total_steps_ = std::min(total_steps_, steps);
   target_ = std::min(target_, total_steps_);
   for (auto& [id, operation] : operations_) {
     operation.target = std::min(operation.target, total_steps_);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void RunControl::OnStepDone(int64_t finished_steps, int64_t version) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   finished_steps_ = finished_steps;
   version_ = version;
   UpdateOperations();
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void RunControl::OnEnded(const absl::Status& status) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(state_mutex_);
   ended_ = true;
   if (!status.ok()) error_ = std::string(status.message());
   UpdateOperations();
@@ -201,7 +210,7 @@ void RunControl::OnEnded(const absl::Status& status) {
     job->done.set_value(absl::UnavailableError("the run has ended"));
   }
   jobs_.clear();
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void RunControl::UpdateOperations() {

@@ -2,20 +2,21 @@
 // loop's thread meet.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <future>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
+
+#include "common/base/mutex.h"
 
 namespace tandem {
 
@@ -96,23 +97,30 @@ class RunControl {
   int64_t Once(const std::string& call,
                const std::string& request_id,
                const std::function<void()>& change);
-  void UpdateOperations();
-  RunState CurrentState() const;
+  void UpdateOperations() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
+  RunState CurrentState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
+  // Blocks as WaitForNext does. nullopt: `job` is to be run first, without the lock.
+  std::optional<Next> WaitForNextOrJob(std::shared_ptr<Job>* job);
 
-  int64_t total_steps_;
   const StartMode mode_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool started_ = false, paused_ = false, stopping_ = false, stop_now_ = false, ended_ = false;
-  int64_t finished_steps_ = 0;
-  int64_t version_ = 0;
-  int64_t target_ = 0;  // train up to this step
-  std::string error_;
-  absl::Status failure_;
-  std::map<std::string, Operation> operations_;  // by id
-  std::map<std::string, std::string> operation_of_request_;
-  std::map<std::pair<std::string, std::string>, int64_t> answers_;  // by call and request id
-  std::deque<std::shared_ptr<Job>> jobs_;
+  mutable Mutex state_mutex_;
+  ConditionVariable changed_;
+  int64_t total_steps_ ABSL_GUARDED_BY(state_mutex_);
+  bool started_ ABSL_GUARDED_BY(state_mutex_) = false;
+  bool paused_ ABSL_GUARDED_BY(state_mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(state_mutex_) = false;
+  bool stop_now_ ABSL_GUARDED_BY(state_mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(state_mutex_) = false;
+  int64_t finished_steps_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  int64_t version_ ABSL_GUARDED_BY(state_mutex_) = 0;
+  int64_t target_ ABSL_GUARDED_BY(state_mutex_) = 0;  // train up to this step
+  std::string error_ ABSL_GUARDED_BY(state_mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(state_mutex_);
+  std::map<std::string, Operation> operations_ ABSL_GUARDED_BY(state_mutex_);  // by id
+  std::map<std::string, std::string> operation_of_request_ ABSL_GUARDED_BY(state_mutex_);
+  // By call and request id.
+  std::map<std::pair<std::string, std::string>, int64_t> answers_ ABSL_GUARDED_BY(state_mutex_);
+  std::deque<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(state_mutex_);
 };
 
 }  // namespace tandem

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "controller/store/run_store.h"
 
 namespace tandem {
@@ -61,7 +61,7 @@ class ProgressRelay final : public ProgressSink {
   explicit ProgressRelay(std::vector<ProgressSink*> sinks) : sinks_(std::move(sinks)) {}
 
   std::string phase() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(phase_mutex_);
     return phase_;
   }
 
@@ -98,13 +98,13 @@ class ProgressRelay final : public ProgressSink {
 
  private:
   void SetPhase(const std::string& phase) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(phase_mutex_);
     phase_ = phase;
   }
 
   const std::vector<ProgressSink*> sinks_;
-  mutable std::mutex mutex_;
-  std::string phase_;
+  mutable Mutex phase_mutex_;
+  std::string phase_ ABSL_GUARDED_BY(phase_mutex_);
 };
 
 }  // namespace tandem

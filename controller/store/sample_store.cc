@@ -90,7 +90,7 @@ SampleStore::~SampleStore() {
 }
 
 absl::Status SampleStore::BeginStep(int64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   if (fd_ >= 0) close(fd_);
   metas_.clear();
   step_ = step;
@@ -125,7 +125,7 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersio
   AppendArray(bytes, sample.tokens);
   AppendArray(bytes, sample.log_probs);
   AppendArray(bytes, sample.versions);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   if (metas_.contains(sample.sample_id)) {
     return MakeStatus(absl::StatusCode::kAlreadyExists, "sample {:#x} came twice",
                       sample.sample_id);
@@ -151,12 +151,12 @@ absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersio
 }
 
 bool SampleStore::Contains(uint64_t sample_id) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   return metas_.contains(sample_id);
 }
 
 std::vector<SampleMeta> SampleStore::Metas() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   std::vector<SampleMeta> metas;
   metas.reserve(metas_.size());
   for (const auto& [id, meta] : metas_) metas.push_back(meta);
@@ -164,7 +164,7 @@ std::vector<SampleMeta> SampleStore::Metas() const {
 }
 
 std::vector<SampleMeta> SampleStore::Drop(const std::vector<uint64_t>& sample_ids) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   std::vector<SampleMeta> dropped;
   for (const uint64_t id : sample_ids) {
     auto node = metas_.extract(id);
@@ -174,19 +174,19 @@ std::vector<SampleMeta> SampleStore::Drop(const std::vector<uint64_t>& sample_id
 }
 
 void SampleStore::TakeBack(const std::vector<SampleMeta>& metas) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   for (const SampleMeta& meta : metas) metas_.emplace(meta.sample_id, meta);
 }
 
 void SampleStore::SetOutcome(uint64_t sample_id, const Outcome& outcome) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   const auto found = metas_.find(sample_id);
   if (found == metas_.end()) return;
   found->second.outcome = outcome;
 }
 
 void SampleStore::Assign(uint64_t sample_id, int64_t mini_batch, int rank) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   const auto found = metas_.find(sample_id);
   if (found == metas_.end()) return;
   found->second.mini_batch = mini_batch;
@@ -197,7 +197,7 @@ absl::Status SampleStore::PutArray(int64_t step,
                                    TokenArray array,
                                    uint64_t sample_id,
                                    const std::vector<float>& values) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   const auto found = metas_.find(sample_id);
   if (step != step_ || found == metas_.end()) {
     return MakeStatus(absl::StatusCode::kNotFound, "step {} has no sample {:#x}", step, sample_id);
@@ -221,7 +221,7 @@ absl::Status SampleStore::PutArray(int64_t step,
 absl::StatusOr<std::vector<uint64_t>> SampleStore::Assigned(int64_t step,
                                                             int64_t mini_batch,
                                                             int rank) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   if (step != step_) {
     return MakeStatus(absl::StatusCode::kNotFound, "the samples of step {} are gone: step {} is on",
                       step, step_);
@@ -234,7 +234,7 @@ absl::StatusOr<std::vector<uint64_t>> SampleStore::Assigned(int64_t step,
 }
 
 absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   const auto found = metas_.find(sample_id);
   if (found == metas_.end()) {
     return MakeStatus(absl::StatusCode::kNotFound, "no sample {:#x} in step {}", sample_id, step_);
@@ -276,7 +276,7 @@ absl::StatusOr<Sample> SampleStore::Read(uint64_t sample_id) const {
 
 absl::StatusOr<std::vector<float>> SampleStore::ReadArray(TokenArray array,
                                                           uint64_t sample_id) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(step_mutex_);
   const auto found = metas_.find(sample_id);
   if (found == metas_.end()) return absl::NotFoundError("no such sample");
   const SampleMeta& meta = found->second;

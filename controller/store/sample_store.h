@@ -8,13 +8,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/mutex.h"
 #include "common/types/sample.h"
 
 namespace tandem {
@@ -123,19 +123,23 @@ class SampleStore {
 
  private:
   SampleStore(std::string dir, int64_t keep) : dir_(std::move(dir)), keep_(keep) {}
-  void Prune() const;
-  absl::StatusOr<int64_t> Append(const std::string& bytes);
-  absl::StatusOr<std::vector<float>> ReadFloats(int64_t offset, int64_t count) const;
-  absl::Status ReadAt(int64_t offset, void* data, int64_t bytes) const;
+  void Prune() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(step_mutex_);
+  absl::StatusOr<int64_t> Append(const std::string& bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(step_mutex_);
+  absl::StatusOr<std::vector<float>> ReadFloats(int64_t offset, int64_t count) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(step_mutex_);
+  absl::Status ReadAt(int64_t offset, void* data, int64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(step_mutex_);
 
   const std::string dir_;
   const int64_t keep_;
-  mutable std::mutex mutex_;
-  int fd_ = -1;
-  std::string path_;
-  int64_t step_ = -1;
-  int64_t end_ = 0;
-  std::map<uint64_t, SampleMeta> metas_;
+  mutable Mutex step_mutex_;
+  // All of the step under way.
+  int fd_ ABSL_GUARDED_BY(step_mutex_) = -1;
+  std::string path_ ABSL_GUARDED_BY(step_mutex_);
+  int64_t step_ ABSL_GUARDED_BY(step_mutex_) = -1;
+  int64_t end_ ABSL_GUARDED_BY(step_mutex_) = 0;
+  std::map<uint64_t, SampleMeta> metas_ ABSL_GUARDED_BY(step_mutex_);
 };
 
 }  // namespace tandem

@@ -215,7 +215,7 @@ absl::StatusOr<std::unique_ptr<SqliteRunStore>> SqliteRunStore::Open(const std::
 }
 
 absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
       db_->Prepare("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"));
@@ -233,7 +233,7 @@ absl::Status SqliteRunStore::RecordRun(const RunInfo& info) {
 }
 
 absl::StatusOr<RunInfo> SqliteRunStore::NewestRun() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
       db_->Prepare("SELECT run_id, started_at, run_dir, memory_plan FROM runs ORDER BY rowid DESC "
@@ -269,7 +269,7 @@ absl::Status SqliteRunStore::InsertPhases(const StepRecord& step) {
 }
 
 absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
   TANDEM_RETURN_IF_ERROR(DeleteStep("phases", step.step));
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement insert,
@@ -284,7 +284,7 @@ absl::Status SqliteRunStore::RecordStep(const StepRecord& step) {
 }
 
 absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
   TANDEM_RETURN_IF_ERROR(DeleteStep("samples", step));
   TANDEM_ASSIGN_OR_RETURN(
@@ -312,7 +312,7 @@ absl::Status SqliteRunStore::RecordSamples(int64_t step, const std::vector<Sampl
 }
 
 absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement insert,
       db_->Prepare("INSERT OR REPLACE INTO evaluations VALUES (?, ?, ?, ?, ?, ?)"));
@@ -326,7 +326,7 @@ absl::Status SqliteRunStore::RecordEvaluation(const EvaluationRecord& evaluation
 }
 
 absl::Status SqliteRunStore::TruncateAfter(int64_t step) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(SqliteTransaction transaction, SqliteTransaction::Begin(db_.get()));
   for (const char* table : {"steps", "phases", "samples", "evaluations"}) {
     TANDEM_RETURN_IF_ERROR(
@@ -352,7 +352,7 @@ absl::StatusOr<std::vector<PhaseTime>> SqliteRunStore::PhasesOf(int64_t step) {
 
 absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(int64_t first_step,
                                                                   int64_t last_step) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(
       SqliteStatement select,
       db_->Prepare("SELECT step, version, finished_at, metrics FROM steps WHERE step >= ? AND "
@@ -375,7 +375,7 @@ absl::StatusOr<std::vector<StepRecord>> SqliteRunStore::ListSteps(int64_t first_
 absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(int64_t step,
                                                              int64_t limit,
                                                              int64_t offset) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   SampleRecordPage page;
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement count,
                           db_->Prepare("SELECT COUNT(*) FROM samples WHERE step = ?"));
@@ -397,7 +397,7 @@ absl::StatusOr<SampleRecordPage> SqliteRunStore::ListSamples(int64_t step,
 }
 
 absl::StatusOr<std::vector<EvaluationRecord>> SqliteRunStore::ListEvaluations() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(db_mutex_);
   TANDEM_ASSIGN_OR_RETURN(SqliteStatement select,
                           db_->Prepare("SELECT step, version, prompts, samples, seconds, metrics "
                                        "FROM evaluations ORDER BY step"));

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include <absl/status/status.h>
 
+#include "common/base/mutex.h"
 #include "controller/store/run_store.h"
 #include "controller/store/sqlite.h"
 
@@ -50,12 +50,14 @@ class SqliteRunStore final : public RunStore {
 
  private:
   explicit SqliteRunStore(std::unique_ptr<SqliteDatabase> db) : db_(std::move(db)) {}
-  absl::Status DeleteStep(const std::string& table, int64_t step);
-  absl::Status InsertPhases(const StepRecord& step);
-  absl::StatusOr<std::vector<PhaseTime>> PhasesOf(int64_t step);
+  absl::Status DeleteStep(const std::string& table, int64_t step)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::Status InsertPhases(const StepRecord& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
+  absl::StatusOr<std::vector<PhaseTime>> PhasesOf(int64_t step)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(db_mutex_);
 
-  std::mutex mutex_;
-  std::unique_ptr<SqliteDatabase> db_;
+  Mutex db_mutex_;
+  const std::unique_ptr<SqliteDatabase> db_ ABSL_PT_GUARDED_BY(db_mutex_);
 };
 
 }  // namespace tandem

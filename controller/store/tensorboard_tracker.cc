@@ -123,22 +123,22 @@ TensorBoardTracker::TensorBoardTracker(const std::string& dir, Clock& clock) : c
   for (int i = 1; std::filesystem::exists(path_, ignored); ++i)
     path_ = fmt::format("{}.{}", stem, i);
   file_.open(path_, std::ios::binary);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(file_mutex_);
   Write(FileVersionEvent(Seconds(clock_.Now())));
 }
 
 void TensorBoardTracker::Log(int64_t step, const Metrics& metrics) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(file_mutex_);
   Write(ScalarsEvent(Seconds(clock_.Now()), step, metrics));
 }
 
 void TensorBoardTracker::Rewind(int64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(file_mutex_);
   Write(SessionStartEvent(Seconds(clock_.Now()), step + 1));
 }
 
 void TensorBoardTracker::Flush() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(file_mutex_);
   file_.flush();
 }
 

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <fstream>
-#include <mutex>
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "controller/store/trackers.h"
 
 namespace tandem {
@@ -46,13 +46,13 @@ class TensorBoardTracker : public Tracker {
   const std::string& path() const { return path_; }
 
  private:
-  void Write(const std::string& event);
+  void Write(const std::string& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(file_mutex_);
 
   Clock& clock_;
   std::string path_;
-  std::mutex mutex_;
-  std::ofstream file_;
-  bool reported_ = false;
+  Mutex file_mutex_;
+  std::ofstream file_ ABSL_GUARDED_BY(file_mutex_);
+  bool reported_ ABSL_GUARDED_BY(file_mutex_) = false;
 };
 
 }  // namespace tandem

@@ -17,12 +17,12 @@ namespace tandem {
 void ConsoleTracker::Log(int64_t step, const Metrics& metrics) {
   std::string line = fmt::format("step:{}", step);
   for (const auto& [name, value] : metrics) line += fmt::format(" - {}:{:.6g}", name, value);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(out_mutex_);
   out_ << line << '\n' << std::flush;
 }
 
 void ConsoleTracker::Flush() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(out_mutex_);
   out_.flush();
 }
 
@@ -38,13 +38,13 @@ void JsonlTracker::Log(int64_t step, const Metrics& metrics) {
   nlohmann::ordered_json line;
   line["step"] = step;
   line["data"] = std::move(data);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(file_mutex_);
   file_ << line.dump() << '\n' << std::flush;
   if (!file_) Report();
 }
 
 void JsonlTracker::Rewind(int64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(file_mutex_);
   const std::string kept_path = path_ + ".kept";
   {
     std::ifstream old(path_);
@@ -73,7 +73,7 @@ void JsonlTracker::Report() {
 }
 
 void JsonlTracker::Flush() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(file_mutex_);
   file_.flush();
 }
 

@@ -5,11 +5,12 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "common/base/mutex.h"
 
 namespace tandem {
 
@@ -60,8 +61,8 @@ class ConsoleTracker : public Tracker {
   void Flush() override;
 
  private:
-  std::mutex mutex_;
-  std::ostream& out_;
+  Mutex out_mutex_;
+  std::ostream& out_ ABSL_GUARDED_BY(out_mutex_);
 };
 
 // One JSON object per step and line: {"step": 3, "data": {"actor/lr": 1e-06, ...}}, the format of
@@ -77,12 +78,12 @@ class JsonlTracker : public Tracker {
   void Flush() override;
 
  private:
-  void Report();
+  void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(file_mutex_);
 
   const std::string path_;
-  std::mutex mutex_;
-  std::ofstream file_;
-  bool reported_ = false;
+  Mutex file_mutex_;
+  std::ofstream file_ ABSL_GUARDED_BY(file_mutex_);
+  bool reported_ ABSL_GUARDED_BY(file_mutex_) = false;
 };
 
 }  // namespace tandem

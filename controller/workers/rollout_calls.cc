@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "controller/workers/trainer_calls.h"
 
@@ -44,8 +43,8 @@ std::vector<RolloutAnswer> AskRollouts(WorkerPool& pool,
                                        const RolloutCall& call,
                                        const std::function<bool()>& interrupted) {
   std::vector<RolloutAnswer> answers(ranks.size());
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex answers_mutex;  // guards `running` and the answers' clients
+  ConditionVariable changed;
   size_t running = ranks.size();
   const auto ask = [&](size_t i) {
     RolloutAnswer& answer = answers[i];
@@ -53,22 +52,23 @@ std::vector<RolloutAnswer> AskRollouts(WorkerPool& pool,
     auto client = pool.rollout(ranks[i]);
     answer.status = client.status();
     {
-      std::lock_guard lock(mutex);
+      const MutexLock lock(answers_mutex);
       if (client.ok()) answer.client = *client;
     }
     if (client.ok()) answer.status = call(**client, ranks[i]);
     if (client.ok() && absl::IsUnavailable(answer.status)) {
       pool.MarkLost({WorkerRole::kRollout, ranks[i]}, (*client)->incarnation());
     }
-    std::lock_guard lock(mutex);
+    const MutexLock lock(answers_mutex);
     --running;
-    changed.notify_all();
+    changed.NotifyAll();
   };
   std::vector<std::jthread> threads;
   for (size_t i = 0; i < ranks.size(); ++i) threads.emplace_back(ask, i);
-  std::unique_lock lock(mutex);
-  while (!changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return running == 0; })) {
-    if (!interrupted || !interrupted()) continue;
+  const MutexLock lock(answers_mutex);
+  while (running > 0) {
+    (void)changed.WaitUntil(answers_mutex, std::chrono::steady_clock::now() + kInterruptPoll);
+    if (running == 0 || !interrupted || !interrupted()) continue;
     for (const RolloutAnswer& answer : answers) {
       if (answer.client != nullptr) answer.client->CancelAll();
     }

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +12,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "controller/workers/worker_pool.h"
 
@@ -43,6 +42,9 @@ inline int Telling(const absl::Status& status) {
   if (absl::IsCancelled(status)) return 1;
   return OriginOf(status) == FailureOrigin::kAnotherRank ? 2 : 3;
 }
+
+// How often who waits for workers asks whether it was interrupted.
+inline constexpr std::chrono::milliseconds kInterruptPoll{50};
 
 // How long a rank that failed may take to say so after another one noticed.
 inline constexpr std::chrono::seconds kOwnReasonGrace{3};
@@ -89,16 +91,16 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(
     clients.push_back(std::move(client));
   }
   std::vector<Result> results(clients.size());
-  std::mutex mutex;
-  std::condition_variable changed;
+  Mutex results_mutex;  // guards what follows, and the results
+  ConditionVariable changed;
   absl::Status failure;
   size_t running = clients.size();
   const auto run = [&](size_t rank) {
     TrainerClient& client = *clients[rank];
     absl::StatusOr<Result> result = call(client, static_cast<int>(rank));
-    std::lock_guard lock(mutex);
+    const MutexLock lock(results_mutex);
     --running;
-    changed.notify_all();
+    changed.NotifyAll();
     if (result.ok()) {
       results[rank] = std::move(result).value();
     } else if (Telling(result.status()) > Telling(failure)) {
@@ -107,22 +109,24 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(
   };
   std::vector<std::jthread> threads;
   for (size_t rank = 0; rank < clients.size(); ++rank) threads.emplace_back(run, rank);
-  std::unique_lock lock(mutex);
-  while (!changed.wait_for(lock, std::chrono::milliseconds(50),
-                           [&] { return running == 0 || !failure.ok(); })) {
-    if (interrupted && interrupted()) failure = absl::CancelledError("interrupted");
+  {
+    using std::chrono::steady_clock;
+    const MutexLock lock(results_mutex);
+    while (running > 0 && failure.ok()) {
+      (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);
+      if (running == 0 || !failure.ok()) break;
+      if (interrupted && interrupted()) failure = absl::CancelledError("interrupted");
+    }
+    const auto graceful_until = steady_clock::now() + grace;
+    while (running > 0 && OriginOf(failure) == FailureOrigin::kAnotherRank &&
+           changed.WaitUntil(results_mutex, graceful_until)) {
+    }
+    // A thread may not have made its call yet: cancel until all have come back.
+    while (running > 0) {
+      for (const auto& client : clients) client->CancelAll();
+      (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);
+    }
   }
-  if (OriginOf(failure) == FailureOrigin::kAnotherRank) {
-    changed.wait_for(lock, grace, [&] {
-      return running == 0 || OriginOf(failure) != FailureOrigin::kAnotherRank;
-    });
-  }
-  // A thread may not have made its call yet: cancel until all have come back.
-  while (running > 0) {
-    for (const auto& client : clients) client->CancelAll();
-    changed.wait_for(lock, std::chrono::milliseconds(50), [&] { return running == 0; });
-  }
-  lock.unlock();
   threads.clear();
   TANDEM_RETURN_IF_ERROR(failure);
   return results;

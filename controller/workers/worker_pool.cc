@@ -61,12 +61,12 @@ absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
 }
 
 absl::StatusOr<std::shared_ptr<TrainerClient>> WorkerPool::trainer(int rank) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(clients_mutex_);
   return CurrentClient(registry_, {WorkerRole::kTrainer, rank}, trainers_, factory_.trainer);
 }
 
 absl::StatusOr<std::shared_ptr<RolloutClient>> WorkerPool::rollout(int rank) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(clients_mutex_);
   return CurrentClient(registry_, {WorkerRole::kRollout, rank}, rollouts_, factory_.rollout);
 }
 
@@ -96,7 +96,7 @@ void WorkerPool::CancelCallsToLost() {
   for (const WorkerKey& key : registry_.DetectLost()) {
     LogWarn("{} has been silent for too long: lost", key.Text());
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(clients_mutex_);
   const auto is_current = [this](const WorkerKey& key, int64_t incarnation) {
     const auto entry = registry_.Ready(key);
     return entry && entry->incarnation == incarnation;

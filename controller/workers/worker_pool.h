@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include <absl/time/time.h>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "controller/workers/rollout_client.h"
 #include "controller/workers/trainer_client.h"
 #include "controller/workers/worker_registry.h"
@@ -69,9 +69,9 @@ class WorkerPool {
   const ClientFactory factory_;
   const int pairs_;
   Clock& clock_;
-  std::mutex mutex_;
-  std::map<int, std::shared_ptr<TrainerClient>> trainers_;  // guarded by mutex_
-  std::map<int, std::shared_ptr<RolloutClient>> rollouts_;  // guarded by mutex_
+  Mutex clients_mutex_;
+  std::map<int, std::shared_ptr<TrainerClient>> trainers_ ABSL_GUARDED_BY(clients_mutex_);
+  std::map<int, std::shared_ptr<RolloutClient>> rollouts_ ABSL_GUARDED_BY(clients_mutex_);
 };
 
 }  // namespace tandem

@@ -28,7 +28,7 @@ std::string RoleName(WorkerRole role) {
 }
 
 absl::StatusOr<int64_t> WorkerRegistry::Register(const Announcement& announcement) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   const WorkerKey& key = announcement.key;
   TANDEM_RETURN_IF_ERROR(CheckAnnouncement(announcement));
   TANDEM_RETURN_IF_ERROR(CheckNumerics(key, announcement.numerics_class));
@@ -106,7 +106,7 @@ std::string WorkerRegistry::OtherBuild(const Announcement& announcement) const {
 }
 
 std::string WorkerRegistry::builds() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   std::string builds = options_.build;
   for (const auto& [key, entry] : workers_) {
     if (OtherBuild(entry.announcement).empty()) continue;
@@ -162,12 +162,12 @@ absl::Status WorkerRegistry::CheckCurrentLocked(const WorkerKey& key, int64_t in
 }
 
 absl::Status WorkerRegistry::CheckCurrent(const WorkerKey& key, int64_t incarnation) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   return CheckCurrentLocked(key, incarnation);
 }
 
 void WorkerRegistry::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   if (const auto worker = workers_.find(key); worker != workers_.end()) {
     worker->second.news.ledger = ledger;
   }
@@ -176,7 +176,7 @@ void WorkerRegistry::NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledg
 absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
                                        int64_t incarnation,
                                        HeartbeatNews news) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   TANDEM_RETURN_IF_ERROR(CheckCurrentLocked(key, incarnation));
   TANDEM_RETURN_IF_ERROR(CheckNumerics(key, news.numerics_class));
   WorkerEntry& entry = workers_.at(key);
@@ -189,7 +189,7 @@ absl::Status WorkerRegistry::Heartbeat(const WorkerKey& key,
 }
 
 std::vector<WorkerKey> WorkerRegistry::DetectLost() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   std::vector<WorkerKey> lost;
   for (auto& [key, entry] : workers_) {
     // A starting worker loads its model and sends nothing yet: the register timeout covers it.
@@ -202,14 +202,14 @@ std::vector<WorkerKey> WorkerRegistry::DetectLost() {
 }
 
 void WorkerRegistry::MarkLost(const WorkerKey& key, int64_t incarnation) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   if (CheckCurrentLocked(key, incarnation).ok()) {
     workers_.at(key).state = WorkerEntry::State::kLost;
   }
 }
 
 std::optional<WorkerEntry> WorkerRegistry::Find(const WorkerKey& key) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   const auto found = workers_.find(key);
   if (found == workers_.end()) return std::nullopt;
   return found->second;
@@ -222,14 +222,14 @@ std::optional<WorkerEntry> WorkerRegistry::Ready(const WorkerKey& key) const {
 }
 
 std::vector<WorkerEntry> WorkerRegistry::Workers() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   std::vector<WorkerEntry> workers;
   for (const auto& [key, entry] : workers_) workers.push_back(entry);
   return workers;
 }
 
 std::vector<std::string> WorkerRegistry::Missing() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   std::vector<std::string> missing;
   for (const WorkerRole role : {WorkerRole::kTrainer, WorkerRole::kRollout}) {
     const int count = role == WorkerRole::kTrainer ? options_.trainers : options_.rollouts;
@@ -251,7 +251,7 @@ std::vector<std::string> WorkerRegistry::Missing() const {
 }
 
 std::string WorkerRegistry::kernel_sets() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   std::set<std::string> names;
   for (const auto& [key, entry] : workers_) {
     if (!entry.announcement.kernel_set.empty()) names.insert(entry.announcement.kernel_set);
@@ -260,7 +260,7 @@ std::string WorkerRegistry::kernel_sets() const {
 }
 
 std::string WorkerRegistry::numerics_class() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(workers_mutex_);
   for (const auto& [key, entry] : workers_) {
     if (!entry.news.numerics_class.empty()) return entry.news.numerics_class;
   }

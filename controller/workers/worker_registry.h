@@ -5,7 +5,6 @@
 #include <compare>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include <absl/time/time.h>
 
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/types/ledger_snapshot.h"
 #include "common/types/numerics_choices.h"
 
@@ -130,17 +130,21 @@ class WorkerRegistry {
   std::string kernel_sets() const;
 
  private:
-  absl::Status CheckAnnouncement(const Announcement& announcement) const;
-  absl::Status CheckNumerics(const WorkerKey& key, const std::string& numerics_class) const;
+  absl::Status CheckAnnouncement(const Announcement& announcement) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  absl::Status CheckNumerics(const WorkerKey& key, const std::string& numerics_class) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   // Of the parts that both have: the first that another worker computes otherwise.
-  absl::Status CheckChoices(const Announcement& announcement) const;
-  absl::Status CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const;
+  absl::Status CheckChoices(const Announcement& announcement) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
+  absl::Status CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
 
   const RegistryOptions options_;
   Clock& clock_;
-  mutable std::mutex mutex_;
-  std::map<WorkerKey, WorkerEntry> workers_;       // guarded by mutex_
-  std::map<WorkerKey, int64_t> last_incarnation_;  // guarded by mutex_
+  mutable Mutex workers_mutex_;
+  std::map<WorkerKey, WorkerEntry> workers_ ABSL_GUARDED_BY(workers_mutex_);
+  std::map<WorkerKey, int64_t> last_incarnation_ ABSL_GUARDED_BY(workers_mutex_);
 };
 
 }  // namespace tandem
