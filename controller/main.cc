@@ -42,16 +42,16 @@ int ParseFlags(int argc, char** argv, Flags* flags) {
   app.set_version_flag("--version", BuildText(ThisBuild(), "tandem-controller"));
   app.add_option("--config", flags->config, "YAML file with the run's configuration");
   app.add_option("--set,OVERRIDES", flags->overrides,
-                 "key=value, over the file; may be repeated. --set itself may be left out");
-  app.add_option("--run-dir", flags->run_dir, "over cluster.run_dir");
-  app.add_option("--listen", flags->listen, "over cluster.listen");
+                 "key=value, overrides the file; may be repeated. --set itself may be omitted");
+  app.add_option("--run-dir", flags->run_dir, "overrides cluster.run_dir");
+  app.add_option("--listen", flags->listen, "overrides cluster.listen");
   app.add_flag("--start-paused", flags->start_paused,
-               "train only what is asked for over the API, and stay until stopped");
+               "train only what the API asks for, and run until stopped");
   app.add_flag("--dry-run", flags->dry_run,
                "check config, model, data and run directory, plan the memory, and start nothing");
   app.add_option("--launch-id", flags->launch_id,
-                 "the same for every start of one launch: a restart goes on from the newest "
-                 "checkpoint, whatever trainer.resume_mode says");
+                 "equal for all starts of one launch: a restart resumes from the newest "
+                 "checkpoint, independent of trainer.resume_mode");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -68,7 +68,7 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   const absl::Status checked =
       CheckConfig(loaded, std::array<ConfigCheck, 2>{CheckAdvantageEstimator, CheckReward});
   if (flags.launch_id.empty()) {  // the launcher prints them before it starts this process
-    for (const std::string& notice : loaded.notices) LogInfo("note: {}", notice);
+    for (const std::string& notice : loaded.notices) LogInfo("Note: {}", notice);
   }
   TANDEM_RETURN_IF_ERROR(checked);
   return std::move(loaded.config);
@@ -79,15 +79,15 @@ int Refuse(FailedAt stage, const absl::Status& status) {
   return ExitCodeAt(stage, status);
 }
 
-// SIGINT and SIGTERM, taken by a thread: the first asks the run to end, the second ends the
-// process.
+// Handles SIGINT and SIGTERM in a thread of its own: the first signal asks the run to end, the
+// second ends the process.
 class Signals {
  public:
   Signals() {
     sigemptyset(&set_);
     sigaddset(&set_, SIGINT);
     sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGUSR1);  // our own: ends the thread
+    sigaddset(&set_, SIGUSR1);  // sent by End() to stop the thread
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
   void Watch(Assembly& assembly) {
@@ -95,7 +95,7 @@ class Signals {
       for (int signal = 0; sigwait(&set_, &signal) == 0 && signal != SIGUSR1;) {
         if (received_ != 0) _exit(128 + signal);
         received_ = signal;
-        LogInfo("stopping: what is finished is saved; once more ends at once");
+        LogInfo("Saving a checkpoint before stopping; press Ctrl-C again to quit without saving.");
         assembly.StopNow();
       }
     });
@@ -137,7 +137,7 @@ int Run(const Flags& flags) {
   if (signals.received() != 0 && (status.ok() || absl::IsCancelled(status))) {
     return signals.received() == SIGINT ? 128 + SIGINT : kExitDone;
   }
-  if (!status.ok()) LogError("the run ended: {}", Describe(status));
+  if (!status.ok()) LogError("The run failed: {}", Describe(status));
   return ExitCodeAt((*assembly)->failed_at(), status);
 }
 

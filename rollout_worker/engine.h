@@ -59,7 +59,7 @@ struct EngineStatus {
 struct EngineNumerics {
   std::string numerics_class;
   std::string kernel_set;
-  NumericsChoices choices;  // made by the backend when the engine was created
+  KernelChoices choices;  // made by the backend when the engine was created
 };
 
 // The parts that a call on the engine thread may use.

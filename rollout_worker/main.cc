@@ -93,7 +93,7 @@ int Run(const WorkerFlags& flags) {
     (*server)->Shutdown(absl::Seconds(2));
   }
   if (!end.ok()) LogError("{}", std::string(end.message()));
-  return ExitCodeOf(end);
+  return WorkerExitCode(end);
 }
 
 }  // namespace

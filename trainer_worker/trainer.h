@@ -181,7 +181,7 @@ class Trainer {
   std::string numerics_class() const { return forward_->numerics_class(); }
   std::string kernel_set() const { return forward_->kernel_set(); }
   // What the device's backend decided when the trainer was made.
-  NumericsChoices numerics_choices() const { return backend_->numerics_choices(); }
+  KernelChoices numerics_choices() const { return backend_->numerics_choices(); }
   // Once the engine thread has stopped.
   const OpCounts& op_counts() const { return forward_->counts(); }
 

@@ -44,7 +44,7 @@ class Backend {
   // given back. InvalidArgument: `spec` or `vocab_limit`. Internal: the device.
   virtual absl::Status PrepareModel(const ModelSpec& spec, int64_t vocab_limit, ModelUse use) = 0;
   // What PrepareModel decided: to be told to the controller, which compares it between workers.
-  virtual NumericsChoices numerics_choices() const = 0;
+  virtual KernelChoices numerics_choices() const = 0;
   // Of a trainer's shard on the device.
   virtual absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() = 0;
   // The group of ranks over what connects their devices. Errors as JoinSharedMemoryGroup.

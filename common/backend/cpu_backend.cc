@@ -31,7 +31,7 @@ class CpuBackend final : public Backend {
                             ModelUse /*use*/) override {
     return absl::OkStatus();
   }
-  NumericsChoices numerics_choices() const override { return {}; }
+  KernelChoices numerics_choices() const override { return {}; }
   absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() override {
     return CreateCpuShardOps(pool_);
   }

@@ -112,7 +112,7 @@ class CudaBackend final : public Backend {
     }
     return linear_->Prepare(ModelLinears(spec, vocab_limit, use == ModelUse::kTraining));
   }
-  NumericsChoices numerics_choices() const override { return linear_->Choices(); }
+  KernelChoices numerics_choices() const override { return linear_->Choices(); }
   absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() override {
     return CreateCudaShardOps(&device_.context());
   }

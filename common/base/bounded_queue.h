@@ -1,4 +1,4 @@
-// A blocking multi-producer, multi-consumer queue with a capacity: back-pressure, not growth.
+// A blocking multi-producer, multi-consumer queue whose producers wait while it is full.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,7 @@ class BoundedQueue {
     return TakeFirst();
   }
 
-  // Waits at most `timeout`; nullopt means nothing came, or closed and drained.
+  // Waits at most `timeout`. nullopt: no item arrived in time, or closed and drained.
   std::optional<T> PopFor(std::chrono::milliseconds timeout) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     const MutexLock lock(items_mutex_);
@@ -52,7 +52,7 @@ class BoundedQueue {
     return TakeFirst();
   }
 
-  // Returns at once; nullopt means nothing there.
+  // Does not block. nullopt: the queue is empty.
   std::optional<T> TryPop() {
     const MutexLock lock(items_mutex_);
     return TakeFirst();

@@ -1,4 +1,5 @@
-// Which build a program is: told by --version, kept in the run record, compared at registration.
+// Identifies a program's build: printed by --version, kept in the run record, compared at
+// registration.
 #pragma once
 
 #include <string>
@@ -6,18 +7,18 @@
 
 namespace tandem {
 
-// The texts are views of literals: they live as long as the program.
+// All views refer to string literals.
 struct BuildInfo {
   std::string_view version;  // of the project: "0.1.0"
   std::string_view commit;   // 12 hex digits, then "-dirty" where sources were changed; "unknown"
-  std::string_view sources;  // 16 hex digits, the digest of every file that programs are made of
-  std::string_view flags;    // what else results follow from: "Release, GNU 12.2.0, ..."
+  std::string_view sources;  // 16 hex digits: digest of all files that programs are built from
+  std::string_view flags;    // compiler and options: "Release, GNU 12.2.0, ..."
   std::string_view cuda;     // architectures of the kernels, or "off"
 };
 
-// Of this program. Written by every build (deploy/cmake/TandemVersion.cmake) into one source that
-// only programs link, tandem::build_info: a new commit compiles one file and links programs, no
-// tests.
+// The build of this program. Every build writes it (deploy/cmake/TandemVersion.cmake) into one
+// source, tandem::build_info, that only programs link: a new commit compiles one file and relinks
+// programs, but no tests.
 const BuildInfo& ThisBuild();
 
 // "tandem-trainer 0.1.0, commit 0123456789ab, sources 0123456789abcdef, Release, ..., CUDA off"

@@ -1,4 +1,4 @@
-// TANDEM_CHECK is for bugs in this process only; never for input, peers, disk or memory.
+// TANDEM_CHECK reports bugs of this process. Errors of input, peers, disk or memory are statuses.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Time as a seam: logic takes a Clock, tests pass a fake one (tests/fakes/fake_clock.h).
+// Clocks: code takes the time from a Clock, so that tests can pass tests/fakes/fake_clock.h.
 #pragma once
 
 #include <absl/time/clock.h>
@@ -18,9 +18,7 @@ class Clock {
 // The process-wide clock of the machine.
 Clock& RealClock();
 
-// Seconds of a scope, added up.
-
-// Adds the time of its scope to `seconds`.
+// Adds the seconds between its construction and its destruction to `seconds`. Not thread-safe.
 class Stopwatch {
  public:
   explicit Stopwatch(double* seconds) : seconds_(seconds), start_(absl::Now()) {}

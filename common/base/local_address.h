@@ -1,4 +1,4 @@
-// Which addresses never leave this host.
+// Tells addresses of this host from those that other hosts can reach.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ inline bool IsLocalAddress(const std::string& address) {
   if (colon == std::string::npos) return false;
   const std::string host = address.substr(0, colon);
   if (host == "localhost" || host == "[::1]") return true;
-  // Not by its first characters: 127.example.org is a name like any other.
+  // Parsed as a number, because a host may be named 127.example.org.
   in_addr ip{};
   return inet_pton(AF_INET, host.c_str(), &ip) == 1 && ntohl(ip.s_addr) >> 24 == 127;
 }

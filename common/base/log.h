@@ -12,20 +12,20 @@ namespace tandem {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError };
 
-// Call once, first thing in main. `role` is controller, trainer or rollout; rank -1 prints as "-".
+// Call once, at the start of main. `role` is controller, trainer or rollout; rank -1 prints as "-".
 // Level from TANDEM_LOG_LEVEL (trace, debug, info, warn, error), default info.
 void InitLog(const std::string& role, int rank);
 
-// Lines below `level` are dropped from now on.
+// Drops lines below `level` from now on.
 void SetLogLevel(LogLevel level);
 
-// What the following lines are about; -1 prints as "-".
+// Step and weight version that the following lines carry; -1 prints as "-".
 void SetLogStep(int64_t step);
 void SetLogVersion(int64_t weight_version);
 int64_t LogStep();
 
-// Formats and writes one line. The logging library is included by log.cc alone: its headers cost
-// more to compile than most files that log.
+// Formats and writes one line. Only log.cc includes the logging library, because its headers take
+// longer to compile than most files that log.
 void WriteLog(LogLevel level, fmt::string_view format, fmt::format_args args);
 
 template <typename... Args>

@@ -1,4 +1,4 @@
-// Sizes in whole units.
+// Small numeric functions.
 #pragma once
 
 #include <cmath>

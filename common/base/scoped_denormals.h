@@ -1,4 +1,4 @@
-// Keeps denormals in this thread for as long as it lives: the compute threads flush them to zero.
+// Turns off the flushing of denormals, which compute threads have on, for this thread and scope.
 #pragma once
 
 #include <xmmintrin.h>
@@ -7,7 +7,7 @@ namespace tandem {
 
 class ScopedDenormals {
  public:
-  // Neither flush-to-zero nor denormals-are-zero.
+  // Clears the bits flush-to-zero and denormals-are-zero.
   ScopedDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ & ~0x8040u); }
   ~ScopedDenormals() { _mm_setcsr(saved_); }
   ScopedDenormals(const ScopedDenormals&) = delete;

@@ -1,4 +1,4 @@
-// The two status macros, and Annotate().
+// Helpers for absl::Status: formatted errors, context, failure payloads, errno, and two macros.
 #pragma once
 
 #include <string>
@@ -39,9 +39,9 @@ absl::Status Internal(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kInternal, format, std::forward<Args>(args)...);
 }
 
-// Whether a failure says that its device can compute nothing any more in this process, whoever asks
-// next: a worker ends then, to be started again. Travels as a payload, which Annotate keeps; across
-// gRPC it becomes what a caller gets who finds the worker gone (common/net/grpc_status.cc).
+// Marks failures after which this process can no longer compute on its device, so that the worker
+// ends and is restarted. Stored as a payload, which Annotate keeps. Across gRPC it becomes
+// Unavailable, as if the worker had already ended (common/net/grpc_status.cc).
 inline constexpr char kDeviceLostUrl[] = "tandem.DeviceLost";
 
 inline absl::Status WithDeviceLost(absl::Status status) {
@@ -53,15 +53,15 @@ inline bool IsDeviceLost(const absl::Status& status) {
   return status.GetPayload(kDeviceLostUrl).has_value();
 }
 
-// Whose failure a status tells of. Travels as a payload; across gRPC as ErrorInfo.origin.
+// The process that caused a failure. Stored as a payload; sent over gRPC as ErrorInfo.origin.
 enum class FailureOrigin {
-  kHere = 0,         // the worker that answers failed by itself
-  kAnotherRank = 1,  // nothing is wrong here: another rank failed, its own answer says why
-  kPartner = 2,      // the rollout paired with this trainer did not answer
+  kHere = 0,         // the worker that answers
+  kAnotherRank = 1,  // another rank, whose own answer has the reason
+  kPartner = 2,      // the rollout paired with this trainer, which did not answer
 };
 
 inline constexpr char kFailureOriginUrl[] = "tandem.FailureOrigin";
-// Set on whatever a worker itself answered, and never where gRPC found nobody to answer.
+// Present on all errors that a worker answered, absent on those that gRPC generated.
 inline constexpr char kErrorInfoUrl[] = "type.googleapis.com/tandem.v1.ErrorInfo";
 
 inline absl::Status WithOrigin(absl::Status status, FailureOrigin origin) {
@@ -81,20 +81,20 @@ inline FailureOrigin OriginOf(const absl::Status& status) {
   return *payload == "partner" ? FailureOrigin::kPartner : FailureOrigin::kAnotherRank;
 }
 
-// False: nobody answered, gRPC made the status up.
+// False if gRPC generated the status because no worker answered.
 inline bool AnsweredByWorker(const absl::Status& status) {
   return status.GetPayload(kErrorInfoUrl).has_value();
 }
 
-// What an errno of a local file means as a status.
+// Maps the errno of a file operation to a status code.
 
 // ResourceExhausted: disk, quota, file size or open files are used up. NotFound: no such path.
 // PermissionDenied: rights, or a read-only file system. InvalidArgument: the path cannot be what
 // is meant (a folder, too long, a loop of links). DataLoss: the device fails. Internal: any other.
-// Never Unavailable, which says that a peer process is gone and makes the controller recover.
+// Never Unavailable, which reports a lost peer process and makes the controller start a recovery.
 absl::StatusCode IoErrorCode(int error);
 
-// Makes `path` with its parents. PermissionDenied where no folder can be made there, also because
+// Creates `path` with its parents. PermissionDenied if no folder can be created there, also because
 // the path leads through a file or a system folder; ResourceExhausted: the disk is full.
 absl::Status MakeFolder(const std::string& path);
 

@@ -1,8 +1,9 @@
-// The calls that a client has under way, so that another thread can end them.
+// Keeps a client's running calls, so that another thread can cancel them.
 #pragma once
 
 #include <set>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
 #include <absl/time/time.h>
 #include <grpcpp/client_context.h>
@@ -25,13 +26,13 @@ class CallTracker {
     const MutexLock lock(calls_mutex_);
     calls_.erase(context);
   }
-  // Calls under way end with Cancelled; later ones are not affected.
+  // Running calls end with Cancelled; later ones are not affected.
   void CancelAll() {
     const MutexLock lock(calls_mutex_);
     for (grpc::ClientContext* call : calls_) call->TryCancel();
   }
 
-  // Runs `rpc(grpc::ClientContext*) -> grpc::Status` with a deadline, tracked.
+  // Runs `rpc(grpc::ClientContext*) -> grpc::Status` with a deadline; CancelAll can cancel it.
   template <typename Rpc>
   absl::Status Run(absl::Duration timeout, const Rpc& rpc) {
     grpc::ClientContext context;

@@ -1,4 +1,5 @@
-// Who may talk to a process: loopback and Unix sockets in the clear, everything else by mutual TLS.
+// gRPC channels and credentials. Loopback and Unix sockets are unencrypted, all other addresses
+// need mutual TLS.
 #pragma once
 
 #include <memory>
@@ -33,23 +34,19 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const std::string& address, const RpcSecurity& security);
 
-// Client channels and deadlines.
-
 // Connects lazily; reconnects within a second of the peer's return. Messages up to 4 MiB.
-// InvalidArgument: an address beyond this host without mutual TLS.
+// InvalidArgument: an address of another host without mutual TLS.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const RpcSecurity& security = {});
 
-// Sends gRPC's own log lines to the debug log: what matters of them comes back as a status.
+// Sends gRPC's own log lines to the debug log. Errors are reported by the status of a call anyway.
 void QuietGrpc();
 
-// Every call has a deadline: `timeout` from now.
+// Sets the deadline of a call to `timeout` from now.
 void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
 
-// Whether somebody listens at an address, whatever they speak.
-
-// Connects to host:port and hangs up; false for other addresses too. Blocks for a name's resolution
-// and a connection attempt.
+// Whether a process listens at host:port, with any protocol; false for other kinds of addresses.
+// Blocks while the name is resolved and a connection is tried.
 bool AcceptsConnections(const std::string& address);
 
 }  // namespace tandem

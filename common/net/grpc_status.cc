@@ -50,7 +50,8 @@ bool IsLostPeer(const grpc::Status& status) {
           status.error_message().find("Socket closed") != std::string::npos);
 }
 
-// gRPC's words where a server could not start a thread for a call, which it then never began.
+// Whether the server could not start a thread for a call, which then never ran. gRPC reports this
+// by a fixed message only.
 bool PeerHadNoThread(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
          status.error_message() == "Server Threadpool Exhausted";
@@ -60,7 +61,7 @@ bool PeerHadNoThread(const grpc::Status& status) {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  // Without ErrorInfo, as gRPC says it of a worker that is gone: this one is about to be.
+  // Sent without ErrorInfo, as if the worker had already ended, because it is about to.
   if (IsDeviceLost(status)) {
     return grpc::Status(
         grpc::StatusCode::UNAVAILABLE,

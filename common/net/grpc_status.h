@@ -1,5 +1,5 @@
-// absl::Status and grpc::Status, 1:1 in code and message. The payload tandem.v1.ErrorInfo travels
-// in the binary error_details, both ways.
+// Converts between absl::Status and grpc::Status with equal codes and messages. The payload
+// tandem.v1.ErrorInfo is sent in the binary error_details.
 #pragma once
 
 #include <optional>
@@ -18,11 +18,12 @@ namespace tandem {
 
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// "Stream removed" and "Socket closed", which gRPC reports as UNKNOWN, are lost peers: Unavailable.
-// So is a server that could not start a thread for a call, which gRPC calls RESOURCE_EXHAUSTED.
+// Returns Unavailable for lost peers that gRPC reports as UNKNOWN ("Stream removed", "Socket
+// closed"), and for a server that could not start a thread for the call, reported as
+// RESOURCE_EXHAUSTED.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// Attaches who failed, in which phase, and the last thing it did.
+// Attaches the worker that failed, its phase and its last action.
 void SetErrorInfo(absl::Status& status, const v1::ErrorInfo& info);
 std::optional<v1::ErrorInfo> GetErrorInfo(const absl::Status& status);
 

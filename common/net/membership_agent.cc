@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/time/clock.h>
 #include <grpcpp/channel.h>
 #include <unistd.h>
@@ -23,8 +24,9 @@ namespace {
 constexpr absl::Duration kRegisterDeadline = absl::Seconds(10);
 constexpr absl::Duration kHeartbeatDeadline = absl::Seconds(5);
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
-// A port that takes connections and ends them so many times in a row, which takes three seconds, is
-// no controller that is starting. Attempts are counted, as a process may stand still between two.
+// A port that accepts and closes this many connections in a row, which takes three seconds, does
+// not belong to a controller that is starting. Attempts are counted instead of time, because a
+// process may be suspended between two attempts.
 constexpr int kHandshakeAttempts = 15;
 
 bool IsUnreachable(const absl::Status& status) {
@@ -96,13 +98,13 @@ class GrpcMembershipAgent : public MembershipAgent {
                           std::string(status.message()));
       }
       if (!std::exchange(told, true)) {
-        LogInfo("waiting for the controller at {}", options_.controller_address);
+        LogInfo("Waiting for the controller at {}", options_.controller_address);
       }
       absl::SleepFor(kRetryPause);
     }
   }
 
-  // The port is open, but whoever listens there ends every connection.
+  // The port is open, but the process that listens there closes every connection.
   absl::Status NoHandshake(const absl::Status& status) const {
     return FailedPrecondition(
         "{} takes connections, but none {} comes about: {}; give --tls-cert, --tls-key and "
@@ -203,12 +205,12 @@ class GrpcMembershipAgent : public MembershipAgent {
     }
   }
 
-  // The controller is a new process that does not know this worker yet.
+  // Registers again, because the controller is a new process that does not know this worker.
   bool Rejoin(absl::Time* last_answer, absl::Status* end) {
     v1::RegisterResponse ignored;
     absl::Status status = Register(&ignored);
     if (status.ok()) {
-      LogInfo("registered again: the controller was restarted");
+      LogInfo("Registered again because the controller was restarted.");
       *last_answer = absl::Now();
       return true;
     }

@@ -1,4 +1,5 @@
-// A worker's membership in a job: registration, then heartbeats until somebody ends it.
+// A worker's membership in a job: registration, then heartbeats until the controller or the worker
+// ends it.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct JoinOptions {
   RpcSecurity security;
 };
 
-// What a heartbeat carries. Must be cheap to collect and never wait for the engine thread.
+// The contents of a heartbeat. Must be cheap to collect without waiting for the engine thread.
 struct WorkerHealth {
   std::string phase;
   int64_t version = -1;  // weight version, -1 for none
@@ -41,11 +42,11 @@ struct WorkerHealth {
   std::string numerics_class;  // empty until known
 };
 
-// How a worker computes.
+// What decides over the bits of a worker's results.
 struct WorkerNumerics {
   std::string numerics_class;
   std::string kernel_set;
-  NumericsChoices choices;
+  KernelChoices choices;
 };
 
 // Lifecycle: Join -> (load tokenizer and model) -> SetTokenizerAndNumerics -> StartHeartbeats.
@@ -58,15 +59,15 @@ class MembershipAgent {
   // (exit 64).
   static absl::StatusOr<std::unique_ptr<MembershipAgent>> Join(JoinOptions options,
                                                                absl::Duration timeout);
-  virtual ~MembershipAgent() = default;  // stops the heartbeats; on_end is not called after it
+  virtual ~MembershipAgent() = default;  // stops the heartbeats; on_end is not called afterwards
 
   // The reply to the first registration: incarnation, config, run directory, vocabulary limit...
   virtual const v1::RegisterResponse& registration() const = 0;
   virtual int64_t incarnation() const = 0;
   virtual v1::WorkerId worker_id() const = 0;
 
-  // Tells the controller which tokenizer (empty for workers without one) this worker has and how it
-  // computes; only then it counts as ready. InvalidArgument or FailedPrecondition: refused (exit
+  // Sends the worker's tokenizer (empty for workers without one) and numerics to the controller,
+  // which then counts the worker as ready. InvalidArgument or FailedPrecondition: refused (exit
   // 64).
   virtual absl::Status SetTokenizerAndNumerics(const std::string& tokenizer_digest,
                                                const WorkerNumerics& numerics) = 0;

@@ -1,4 +1,4 @@
-// What every process of a job must agree on.
+// Conventions that all processes of a job share.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@
 
 namespace tandem {
 
-// Compared by Register; raised when an old worker can no longer serve a new controller.
+// Compared at registration. Raised when old workers and new controllers stop understanding each
+// other.
 inline constexpr int32_t kProtocolVersion = 1;
 
-// The host's boot id: equal on processes that share a kernel, so that memory can be shared.
+// The host's boot id. Processes with equal ids run on one kernel and can share memory.
 absl::StatusOr<std::string> ReadBootId();
 
 // 32 random hexadecimal digits, new for each process start.
 std::string MakeBootNonce();
 
-// Where the sockets of a run are: all beside the controller's.
-inline constexpr size_t kLongestSocketPath = 107;
+inline constexpr size_t kLongestSocketPath = 107;  // bytes, a limit of Linux
 
 // The directory of "unix:/path", "" for other addresses.
 std::string UnixSocketDirectory(const std::string& address);
 
-// Where the worker `role` `rank` listens: at `listen` if that is given; else at <role>-<rank>.sock
-// beside the controller's Unix socket; where that has none, or the path is too long for a socket,
-// at any free port of 127.0.0.1.
+// The address at which worker `role` `rank` listens: `listen` unless empty; else <role>-<rank>.sock
+// in the folder of the controller's Unix socket; else, if the controller has no Unix socket or the
+// path would be too long, any free port of 127.0.0.1.
 std::string WorkerListenAddress(const std::string& role,
                                 int rank,
                                 const std::string& listen,

@@ -20,10 +20,10 @@
 namespace tandem {
 namespace {
 
-// Our messages stay below 4 MiB; a config and metadata ride on top.
+// Messages stay below 4 MiB; a registration carries the config as well.
 constexpr int kMaxMessageBytes = 8 << 20;
 
-// How long a killed predecessor may take to give its memory back and leave.
+// How long the kernel may take to release the memory and sockets of a killed predecessor.
 constexpr absl::Duration kLeaveTime = absl::Seconds(2);
 
 absl::StatusOr<bool> Answers(const sockaddr_un& name) {
@@ -34,14 +34,13 @@ absl::StatusOr<bool> Answers(const sockaddr_un& name) {
   return answers;
 }
 
-// A worker may be there before the controller makes the run directory.
-absl::Status MakeFolderOf(const std::string& path) {
+// Makes the folder of a socket: a worker may start before the controller makes the run directory.
+absl::Status MakeParentFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   return folder.empty() ? absl::OkStatus() : MakeFolder(folder);
 }
 
-// Removes the socket file that a dead process left behind; AlreadyExists if somebody goes on
-// listening.
+// Removes the socket file that a dead process left. AlreadyExists: a process still listens on it.
 absl::Status ClearSocket(const std::string& path) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -70,7 +69,7 @@ absl::Status ClearSocket(const std::string& path) {
   return absl::OkStatus();
 }
 
-int BindErrnoOf(int family, const sockaddr* name, socklen_t size) {
+int TryBind(int family, const sockaddr* name, socklen_t size) {
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
   const int on = 1;
@@ -80,13 +79,13 @@ int BindErrnoOf(int family, const sockaddr* name, socklen_t size) {
   return error;
 }
 
-// Why nobody can listen on `address`: gRPC does not say. 0: it could be done after all.
-int BindErrno(const std::string& address) {
+// The errno of binding to `address`, which gRPC does not report; 0 if binding succeeds by now.
+int FindBindError(const std::string& address) {
   if (address.rfind("unix:", 0) == 0) {
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
     address.copy(name.sun_path, sizeof(name.sun_path) - 1, 5);
-    const int error = BindErrnoOf(AF_UNIX, reinterpret_cast<sockaddr*>(&name), sizeof(name));
+    const int error = TryBind(AF_UNIX, reinterpret_cast<sockaddr*>(&name), sizeof(name));
     if (error == 0) unlink(name.sun_path);
     return error;
   }
@@ -98,13 +97,13 @@ int BindErrno(const std::string& address) {
   if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) {
     return EADDRNOTAVAIL;
   }
-  const int error = BindErrnoOf(found->ai_family, found->ai_addr, found->ai_addrlen);
+  const int error = TryBind(found->ai_family, found->ai_addr, found->ai_addrlen);
   freeaddrinfo(found);
   return error;
 }
 
 absl::Status CannotListen(const std::string& address) {
-  const int error = BindErrno(address);
+  const int error = FindBindError(address);
   if (error == EADDRNOTAVAIL) {
     return InvalidArgument("cannot listen on {}: it is no address of this host; correct it",
                            address);
@@ -136,7 +135,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   }
   TANDEM_ASSIGN_OR_RETURN(auto credentials, MakeServerCredentials(address, security));
   if (is_unix) {
-    TANDEM_RETURN_IF_ERROR(MakeFolderOf(address.substr(5)));
+    TANDEM_RETURN_IF_ERROR(MakeParentFolder(address.substr(5)));
     TANDEM_RETURN_IF_ERROR(ClearSocket(address.substr(5)));
   }
 

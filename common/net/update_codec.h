@@ -1,4 +1,4 @@
-// Manifests, bucket entries and digests ↔ proto.
+// Converts manifests, bucket entries and digests to protobuf and back.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 namespace tandem {
 
 void ToProto(const Manifest& manifest, google::protobuf::RepeatedPtrField<v1::TensorEntry>* out);
-// InvalidArgument: unknown dtype, a shape without or with more than two dimensions, a negative one.
+// InvalidArgument: unknown dtype, a shape that has not one or two dimensions, a negative dimension.
 absl::StatusOr<Manifest> FromProto(
     const google::protobuf::RepeatedPtrField<v1::TensorEntry>& entries);
 
@@ -25,7 +25,7 @@ std::vector<BucketEntry> FromProto(
 
 void ToProto(const std::vector<Digest>& digests,
              google::protobuf::RepeatedPtrField<std::string>* out);
-// InvalidArgument: not 16 bytes.
+// InvalidArgument: a digest that has not 16 bytes.
 absl::StatusOr<std::vector<Digest>> FromProto(
     const google::protobuf::RepeatedPtrField<std::string>& digests);
 

@@ -165,7 +165,7 @@ LedgerSnapshot FromProto(const v1::Ledger& proto) {
   LedgerSnapshot ledger;
   for (const v1::LedgerEntry& entry : proto.entries()) {
     ledger.entries.push_back({.tag = entry.tag(),
-                              .location = LocationOf(entry.location()),
+                              .location = ParseLocation(entry.location()),
                               .current_bytes = entry.current_bytes(),
                               .peak_bytes = entry.peak_bytes()});
   }

@@ -1,4 +1,4 @@
-// Samples and sampling parameters: struct <-> proto.
+// Converts samples, sampling parameters, ledgers and phase reports to protobuf and back.
 #pragma once
 
 #include "common/types/ledger_snapshot.h"
@@ -22,8 +22,6 @@ SamplingParams FromProto(const v1::SamplingParams& proto);
 
 v1::FinishReason ToProto(FinishReason reason);
 FinishReason FromProto(v1::FinishReason reason);
-
-// Ledgers and phase reports: struct <-> proto.
 
 v1::Ledger ToProto(const LedgerSnapshot& ledger);
 LedgerSnapshot FromProto(const v1::Ledger& proto);

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-constexpr int kMaxRank = 4095;  // far beyond any run; the controller knows how many it has
+constexpr int kMaxRank = 4095;  // far above any run's; the controller checks the real limit
 
 }  // namespace
 
@@ -26,7 +26,7 @@ int ParseWorkerFlags(
   app.add_option("--device", flags->device,
                  "cpu:<number> or cuda:<number>, equal to its partner's; default: cpu:<rank>");
   app.add_option("--listen", flags->listen,
-                 "unix:/path or host:port; default: beside the controller's socket");
+                 "unix:/path or host:port; default: in the folder of the controller's socket");
   app.add_option("--join-timeout", flags->join_timeout_seconds,
                  "seconds to wait for the controller");
   app.add_option("--tls-cert", flags->security.cert,
@@ -44,7 +44,7 @@ int ParseWorkerFlags(
   return kExitDone;
 }
 
-int ExitCodeOf(const absl::Status& end) {
+int WorkerExitCode(const absl::Status& end) {
   if (IsDeviceLost(end)) return kExitRestart;
   switch (end.code()) {
     case absl::StatusCode::kOk:

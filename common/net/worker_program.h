@@ -1,4 +1,4 @@
-// What the two worker programs have in common at their edges: command line and exit code.
+// Command line and exit code of the two worker programs.
 #pragma once
 
 #include <string>
@@ -12,21 +12,21 @@ namespace tandem {
 
 struct WorkerFlags {
   BuildInfo build;         // of the program: set by its main
-  std::string controller;  // its address
+  std::string controller;  // the controller's address
   int rank = 0;
   std::string device;    // cpu:<rank> unless given
-  std::string listen;    // where none was given: WorkerListenAddress
-  RpcSecurity security;  // for the controller, the partner, and whoever calls this worker
+  std::string listen;    // WorkerListenAddress unless given
+  RpcSecurity security;  // for calls to and from other processes
   double join_timeout_seconds = 120;
 };
 
 // Parses the command line of the worker `role` ("trainer" or "rollout"), described as `about`.
-// Returns kExitDone to go on; -1 after --help or --version; kExitRefused, said on stderr,
-// otherwise.
+// Returns kExitDone if the program should run, -1 after --help or --version, and kExitRefused after
+// it printed an error to stderr.
 int ParseWorkerFlags(
     const std::string& role, const std::string& about, int argc, char** argv, WorkerFlags* flags);
 
 // How a worker exits after `end`: docs/reference/errors.md.
-int ExitCodeOf(const absl::Status& end);
+int WorkerExitCode(const absl::Status& end);
 
 }  // namespace tandem

@@ -18,8 +18,8 @@ struct CpuSetDeleter {
 };
 using CpuSet = std::unique_ptr<cpu_set_t, CpuSetDeleter>;
 
-// `cores` ascending.
-void StayOn(const std::vector<int>& cores) {
+// `cores` must be ascending.
+void PinTo(const std::vector<int>& cores) {
   const int capacity = cores.back() + 1;
   const CpuSet set(CPU_ALLOC(capacity));
   const size_t bytes = CPU_ALLOC_SIZE(capacity);
@@ -31,7 +31,7 @@ void StayOn(const std::vector<int>& cores) {
 }  // namespace
 
 std::vector<int> AllowedCores() {
-  // The kernel refuses a set that is smaller than its own.
+  // The kernel rejects a set that is smaller than its own, so the size is doubled until it fits.
   for (int capacity = 1024; capacity <= 1 << 20; capacity *= 2) {
     const CpuSet set(CPU_ALLOC(capacity));
     const size_t bytes = CPU_ALLOC_SIZE(capacity);
@@ -45,7 +45,10 @@ std::vector<int> AllowedCores() {
   return {0};
 }
 
-std::vector<int> CoresOfPair(const std::vector<int>& allowed, int pair, int pairs, int threads) {
+std::vector<int> SelectPairCores(const std::vector<int>& allowed,
+                                 int pair,
+                                 int pairs,
+                                 int threads) {
   const auto all = static_cast<int64_t>(allowed.size());
   if (pair < 0 || pair >= pairs || threads < 1 || int64_t{pairs} * threads > all) return {};
   const auto first = allowed.begin() + int64_t{pair} * threads;
@@ -56,18 +59,18 @@ std::vector<int> ComputeCores(int pair, int pairs, int threads) {
   const char* setting = std::getenv("TANDEM_PIN_THREADS");
   const std::string pin = setting == nullptr ? "" : setting;
   if (pin != "" && pin != "0" && pin != "1") {
-    LogWarn("TANDEM_PIN_THREADS is \"{}\", neither 0 nor 1: threads are not pinned", pin);
+    LogWarn("TANDEM_PIN_THREADS is \"{}\", expected 0 or 1: threads are not pinned", pin);
   }
   if (pin != "1") return {};
-  return CoresOfPair(AllowedCores(), pair, pairs, threads);
+  return SelectPairCores(AllowedCores(), pair, pairs, threads);
 }
 
 std::string PinningText(const std::vector<int>& cores) {
   return cores.empty() ? "not pinned" : fmt::format("pinned to cores {}", fmt::join(cores, ", "));
 }
 
-void PinThisThread(int core) { StayOn({core}); }
+void PinThisThread(int core) { PinTo({core}); }
 
-void UnpinThisThread() { StayOn(AllowedCores()); }
+void UnpinThisThread() { PinTo(AllowedCores()); }
 
 }  // namespace tandem

@@ -14,10 +14,10 @@ int ExitCodeAt(FailedAt stage, const absl::Status& status) {
       return inputs ? kExitDataError : kExitRefused;
     case absl::StatusCode::kNotFound:
       return inputs ? kExitNoInput : kExitRefused;
-    case absl::StatusCode::kAlreadyExists:  // somebody else has the directory or the address
+    case absl::StatusCode::kAlreadyExists:  // another process uses the directory or the address
       return kExitRefused;
-    case absl::StatusCode::kOutOfRange:  // dynamic sampling ran dry: no wrong flag, no restart
-                                         // helps
+    case absl::StatusCode::kOutOfRange:  // dynamic sampling used up its batches: a restart does not
+                                         // help
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kFailedPrecondition:
       return inputs ? kExitDataError : kExitInternal;

@@ -8,20 +8,20 @@ namespace tandem {
 
 enum ExitCode : int {
   kExitDone = 0,
-  kExitDoesNotFit = 1,       // by the memory plan: tandemctl plan, --dry-run
-  kExitRefused = 64,         // flags, config, or refused at registration: a restart does not help
-  kExitDataError = 65,       // a model or data file is there, but cannot be what is needed
-  kExitNoInput = 66,         // a file that the command line or the config names is not there
-  kExitControllerLost = 69,  // a peer is gone for good
+  kExitDoesNotFit = 1,       // the memory plan exceeds the device: tandemctl plan, --dry-run
+  kExitRefused = 64,         // flags, config or registration refused: a restart does not help
+  kExitDataError = 65,       // a model or data file cannot be used
+  kExitNoInput = 66,         // a file that the command line or the config names does not exist
+  kExitControllerLost = 69,  // a peer did not come back
   kExitInternal = 70,
   kExitIoError = 74,  // a disk is full, a file may not be read or written, or a device fails
-  kExitRestart = 75,  // temporary: start me again
+  kExitRestart = 75,  // temporary failure: start the process again
 };
 
-// What a controller or launcher was at when it failed: the same status code means another thing.
+// The stage at which a controller or launcher failed, which decides what a status code means.
 enum class FailedAt {
   kConfig,  // flags and configuration
-  kInputs,  // model, data, and what lies in the run directory
+  kInputs,  // model, data and run directory
   kRun,
 };
 

@@ -20,7 +20,7 @@ namespace {
 struct Fault {
   std::string point;
   int countdown = 1;
-  int signal = SIGKILL;  // kFlip: none, a bit is flipped instead
+  int signal = SIGKILL;  // kFlip: a bit is flipped instead
   std::string marker;
 };
 
@@ -37,8 +37,8 @@ Faults& AllFaults() {
   return faults;
 }
 
-// False: it has fired in an earlier life.
-bool Mark(const Fault& fault) {
+// Creates the marker; false if it exists, because the fault fired in an earlier process.
+bool CreateMarker(const Fault& fault) {
   const int fd = open(fault.marker.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return false;
   close(fd);
@@ -46,12 +46,12 @@ bool Mark(const Fault& fault) {
 }
 
 void Fire(const Fault& fault) {
-  if (!Mark(fault)) return;
+  if (!CreateMarker(fault)) return;
   LogWarn("TANDEM_FAULT: signal {} at {}", fault.signal, fault.point);
   kill(getpid(), fault.signal);
 }
 
-int SignalOf(const std::string& action) {
+int ParseAction(const std::string& action) {
   if (action == "kill") return SIGKILL;
   if (action == "stop") return SIGSTOP;
   return action == "flip" ? kFlip : -1;
@@ -68,12 +68,12 @@ void InitFaultPoints(const std::string& role, int rank) {
     const std::vector<std::string> parts = absl::StrSplit(spec, absl::MaxSplits(':', 5));
     int fault_rank = 0, nth = 0;
     const bool readable = parts.size() == 6 && absl::SimpleAtoi(parts[1], &fault_rank) &&
-                          absl::SimpleAtoi(parts[3], &nth) && SignalOf(parts[4]) >= 0;
+                          absl::SimpleAtoi(parts[3], &nth) && ParseAction(parts[4]) >= 0;
     TANDEM_CHECK(readable,
                  "TANDEM_FAULT is not role:rank:point:nth:kill|stop|flip:marker: " + spec);
     if (parts[0] != role || fault_rank != rank) continue;
     faults.list.push_back(
-        {.point = parts[2], .countdown = nth, .signal = SignalOf(parts[4]), .marker = parts[5]});
+        {.point = parts[2], .countdown = nth, .signal = ParseAction(parts[4]), .marker = parts[5]});
   }
   faults.any = !faults.list.empty();
 }
@@ -95,9 +95,9 @@ bool FaultFlips(const char* point) {
   bool flips = false;
   for (Fault& fault : faults.list) {
     if (fault.signal != kFlip || fault.point != point) continue;
-    // One that fired in an earlier life never counts down to zero again.
-    if (--fault.countdown == 0 && !Mark(fault)) fault.countdown = INT_MAX;
-    flips = flips != (fault.countdown <= 0);  // two of them undo each other
+    // A fault that fired in an earlier process never counts down to zero again.
+    if (--fault.countdown == 0 && !CreateMarker(fault)) fault.countdown = INT_MAX;
+    flips = flips != (fault.countdown <= 0);  // two flips cancel each other
   }
   return flips;
 }

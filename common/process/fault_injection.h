@@ -1,13 +1,13 @@
-// Deliberate failures: tests of recovery need a process that dies exactly in some phase.
+// Deliberate failures, so that tests of recovery can kill a process in a chosen phase.
 //
 // TANDEM_FAULT=<role>:<rank>:<point>:<nth>:<action>:<marker>[,<another>...]
 //   role    controller, trainer or rollout
 //   rank    of the worker; 0 for the controller
-//   point   name given to FaultPoint: a phase, or what an engine is asked to do ("apply bucket")
+//   point   name passed to FaultPoint: a phase, or a request to an engine ("apply bucket")
 //   nth     the fault fires when this process reaches the point for the nth time, 1 = the first
 //   action  kill (SIGKILL), stop (SIGSTOP) or flip (FaultFlips, from the nth time on)
-//   marker  file made when the fault fires; where it exists already nothing happens, so that a
-//           restarted process lives. Tests wait for it.
+//   marker  file created when the fault fires. If it exists already, the fault does not fire, so
+//           that a restarted process survives. Tests wait for the file.
 // Without the variable a fault point costs one comparison.
 #pragma once
 
@@ -15,15 +15,15 @@
 
 namespace tandem {
 
-// Reads TANDEM_FAULT. Call once in main, before threads start. A spec that cannot be read ends the
-// process: a test must not pass because of a typo.
+// Reads TANDEM_FAULT. Call once in main, before threads start. An invalid spec ends the
+// process, so that no test passes because of a typo.
 void InitFaultPoints(const std::string& role, int rank);
 
-// Dies or stops here if TANDEM_FAULT says so. Thread-safe.
+// Kills or stops the process here if TANDEM_FAULT says so. Thread-safe.
 void FaultPoint(const char* point);
 
-// Whether TANDEM_FAULT wants a bit of what is at this point to flip: memory that changes by itself,
-// a wrong result (common/device/device_memory.h). Thread-safe.
+// Whether TANDEM_FAULT asks the caller to flip a bit of the data at this point, to simulate corrupt
+// memory or a wrong result (common/device/device_memory.h). Thread-safe.
 bool FaultFlips(const char* point);
 
 }  // namespace tandem

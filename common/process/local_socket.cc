@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
+absl::StatusOr<sockaddr_un> MakeAddress(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
@@ -28,7 +28,7 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
-// Waits until `fd` is readable (or its peer gone). DeadlineExceeded.
+// Waits until `fd` is readable or its peer has closed it. DeadlineExceeded with the message `what`.
 absl::Status WaitReadable(int fd, absl::Time deadline, const std::string& what) {
   while (true) {
     const absl::Duration left = std::max(absl::ZeroDuration(), deadline - absl::Now());
@@ -51,7 +51,7 @@ bool SameUser(int fd) {
 }
 
 // Keeps the first descriptor of a message and closes any other.
-void TakeDescriptors(msghdr& message, UniqueFd* fd) {
+void ReceiveDescriptors(msghdr& message, UniqueFd* fd) {
   for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -72,7 +72,7 @@ void UniqueFd::Reset(int fd) {
 }
 
 absl::StatusOr<UniqueFd> ListenLocal(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  TANDEM_ASSIGN_OR_RETURN(const sockaddr_un address, MakeAddress(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Internal("socket: {}", strerror(errno));
   unlink(path.c_str());
@@ -84,22 +84,22 @@ absl::StatusOr<UniqueFd> ListenLocal(const std::string& path) {
 }
 
 absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  TANDEM_ASSIGN_OR_RETURN(const sockaddr_un address, MakeAddress(path));
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Internal("socket: {}", strerror(errno));
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return MakeStatus(absl::StatusCode::kUnavailable, "nobody listens on Unix socket {}: {}", path,
-                      strerror(errno));
+    return MakeStatus(absl::StatusCode::kUnavailable, "no process listens on Unix socket {}: {}",
+                      path, strerror(errno));
   }
   return fd;
 }
 
 absl::StatusOr<UniqueFd> AcceptLocal(int listener, absl::Time deadline) {
   while (true) {
-    TANDEM_RETURN_IF_ERROR(WaitReadable(listener, deadline, "no connection came in time"));
+    TANDEM_RETURN_IF_ERROR(WaitReadable(listener, deadline, "no connection arrived in time"));
     UniqueFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (fd.valid() && SameUser(fd.get())) return fd;
-    // Anything else would come again at once, such as no descriptor being free.
+    // Any other error, such as no free descriptor, would occur again at once.
     if (!fd.valid() && errno != EINTR && errno != ECONNABORTED) {
       return MakeStatus(IoErrorCode(errno), "accept: {}", strerror(errno));
     }
@@ -126,9 +126,10 @@ absl::Status SendMessage(int socket, const void* data, size_t bytes, int fd) {
     const ssize_t sent = sendmsg(socket, &message, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) {
-      return MakeStatus(absl::StatusCode::kUnavailable, "the peer is gone: {}", strerror(errno));
+      return MakeStatus(absl::StatusCode::kUnavailable, "the peer has closed the connection: {}",
+                        strerror(errno));
     }
-    fd = -1;  // it went with the first byte
+    fd = -1;  // sent with the first byte
     at += sent;
     bytes -= static_cast<size_t>(sent);
   }
@@ -139,7 +140,7 @@ absl::Status ReceiveMessage(
     int socket, void* data, size_t bytes, absl::Time deadline, UniqueFd* fd) {
   char* at = static_cast<char*>(data);
   while (bytes > 0) {
-    TANDEM_RETURN_IF_ERROR(WaitReadable(socket, deadline, "no message came in time"));
+    TANDEM_RETURN_IF_ERROR(WaitReadable(socket, deadline, "no message arrived in time"));
     iovec part = {at, bytes};
     alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
     msghdr message = {};
@@ -152,7 +153,7 @@ absl::Status ReceiveMessage(
     if (received <= 0) {
       return MakeStatus(absl::StatusCode::kUnavailable, "the peer closed the connection");
     }
-    TakeDescriptors(message, fd);
+    ReceiveDescriptors(message, fd);
     at += received;
     bytes -= static_cast<size_t>(received);
   }

@@ -1,5 +1,5 @@
-// Unix sockets between processes of one host: how they prove to be on the same host and pass
-// descriptors, of shared memory for example.
+// Unix sockets between processes of one host, over which descriptors, for example of shared memory,
+// can be passed.
 #pragma once
 
 #include <cstddef>
@@ -34,16 +34,16 @@ class UniqueFd {
 // Binds and listens; a stale socket file is removed. InvalidArgument: the path is longer than the
 // system's 107 bytes.
 absl::StatusOr<UniqueFd> ListenLocal(const std::string& path);
-// Unavailable while nobody listens at `path`: one attempt, does not wait.
+// Tries once. Unavailable: no process listens at `path`.
 absl::StatusOr<UniqueFd> ConnectLocal(const std::string& path);
-// Next connection, from a process of the same user only (others are closed). DeadlineExceeded;
-// ResourceExhausted: no descriptor is free.
+// Returns the next connection from a process of the same user and closes those of other users.
+// DeadlineExceeded; ResourceExhausted: no descriptor is free.
 absl::StatusOr<UniqueFd> AcceptLocal(int listener, absl::Time deadline);
 
-// Sends `bytes` and, with it, `fd` unless it is -1. Unavailable: the peer is gone.
+// Sends `bytes` and with them `fd`, unless it is -1. Unavailable: the peer has closed the socket.
 absl::Status SendMessage(int socket, const void* data, size_t bytes, int fd = -1);
-// Receives exactly `bytes`; `fd` takes the descriptor that came along, if not null.
-// Unavailable: the peer is gone; DeadlineExceeded.
+// Receives exactly `bytes`; stores a descriptor that was sent with them in `fd` unless that is
+// null. Unavailable: the peer has closed the socket; DeadlineExceeded.
 absl::Status ReceiveMessage(
     int socket, void* data, size_t bytes, absl::Time deadline, UniqueFd* fd = nullptr);
 // True once the peer has closed its end or died. Does not block or consume data.

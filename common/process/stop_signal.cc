@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// How often the watcher looks whether it is to end.
+// How often the watcher checks whether the StopSignal is being destroyed.
 constexpr timespec kPoll{0, 100'000'000};
 
 sigset_t StopSignals() {
@@ -44,7 +44,7 @@ void StopSignal::Watch() {
       if (signal > 0 && !waiting_) std::_Exit(0);
     }
     if (signal <= 0) continue;
-    LogInfo("stopping on {}", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    LogInfo("Stopping on {}.", signal == SIGINT ? "SIGINT" : "SIGTERM");
     Raise(absl::OkStatus());
   }
 }

@@ -1,8 +1,9 @@
-// Why a process is to end: SIGINT, SIGTERM, or a reason somebody gives. main waits for it.
+// Lets main wait for SIGINT, SIGTERM or another reason to end the process.
 #pragma once
 
 #include <optional>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
 
 #include "common/base/mutex.h"
@@ -10,8 +11,8 @@
 
 namespace tandem {
 
-// Make one first thing in main, before any other thread: it blocks both signals for the whole
-// process and takes them in a thread of its own. Thread-safe.
+// Construct it at the start of main, before any other thread: it blocks both signals for the whole
+// process and receives them in a thread of its own. Thread-safe.
 class StopSignal {
  public:
   StopSignal();
@@ -21,8 +22,8 @@ class StopSignal {
 
   // The first reason counts, later ones are ignored.
   void Raise(const absl::Status& reason);
-  // Blocks until Raise or a signal (which is OK). A signal before Wait is called ends the process
-  // at once with exit code 0: whatever start-up waits for, nothing needs to be cleaned up yet.
+  // Blocks until Raise is called, and returns its reason, or a signal arrives, and returns OK. A
+  // signal before Wait ends the process at once with exit code 0, as there is nothing to clean up.
   absl::Status Wait();
 
  private:

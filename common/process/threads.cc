@@ -20,8 +20,8 @@ NamedThread::NamedThread(const std::string& name, std::function<void()> body)
 
 namespace {
 
-// About 20 microseconds of pauses on Intel, fewer elsewhere: ops of one layer follow each other
-// within that.
+// About 20 microseconds of pauses on Intel CPUs, less on others. The next op of a layer usually
+// starts within this time.
 constexpr int kSpins = 400;
 
 class ScopedFlushDenormals {
@@ -57,7 +57,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::Run(int64_t tasks, void* context, TaskFunction function) {
   if (tasks <= 0) return;
   TANDEM_CHECK(!called_.exchange(true, std::memory_order_acquire),
-               "the compute threads got work from a second thread or from a task");
+               "ThreadPool::Run was called by a second thread or from a task");
   const ScopedFlushDenormals flush;
   if (threads_ == 1 || tasks == 1) {
     for (int64_t task = 0; task < tasks; ++task) function(context, task, 0);
@@ -79,7 +79,8 @@ void ThreadPool::Spread(int64_t tasks, void* context, TaskFunction function) {
   jobs_.fetch_add(1);
   jobs_.notify_all();
   DrawTasks(0);
-  // A thread that has not come in by now finds the job closed: nobody waits for a sleeper.
+  // Threads that have not joined by now find the job closed, so that the caller waits for none that
+  // sleeps.
   open_.store(false);
   for (int spin = 0;; ++spin) {
     const uint32_t inside = inside_.load();
@@ -118,8 +119,8 @@ void ThreadPool::Work(int thread) {
   const ScopedFlushDenormals flush;
   for (uint32_t seen = 0;;) {
     AwaitJob(seen);
-    seen = jobs_.load();           // jobs that were missed are over
-    if (stopping_.load()) return;  // set before the last count, so never missed
+    seen = jobs_.load();           // missed jobs are finished
+    if (stopping_.load()) return;  // set before the last increment
     // The order matters: the caller closes the job, then waits for `inside_` to become zero.
     inside_.fetch_add(1);
     if (open_.load()) DrawTasks(thread);

@@ -1,4 +1,4 @@
-// A joining thread whose name shows up in gdb, top and the log.
+// A thread with a name, and a pool of compute threads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 
 namespace tandem {
 
-// Starts `body` at once. The destructor joins: whoever owns it must first make `body` return.
+// Runs `body` in a thread whose name gdb and top show. The destructor joins the thread, so the
+// owner must first make `body` return.
 class NamedThread {
  public:
   NamedThread() = default;
@@ -28,25 +29,26 @@ class NamedThread {
   std::jthread thread_;
 };
 
-// The compute threads of a process: its ops, its optimizer and its digests share them. Work is cut
-// into tasks; every thread first draws those of its own share, which lies at the same place from
-// call to call and so in its caches, then what others have left. Which thread runs a task never
-// shows in the result. Threads that find nothing to do spin for a few microseconds, because ops
-// follow each other closely, and then sleep, because the processes of a pair take turns on the same
-// cores.
-//
-// Every task runs with denormals flushed to zero (DAZ and FTZ), the caller's tasks included; a task
-// that must keep them says so itself (adamw.cc).
-
-// Rows of an elementwise op worth a task of their own.
+// The least number of rows of an elementwise op that are worth a task.
 inline constexpr int64_t kRowGrain = 4;
 
-// One caller at a time, and no call from a task: that is checked. The destructor joins the threads.
+// The compute threads of a process, shared by its ops, optimizer and digests. Work is divided into
+// tasks. Every thread first runs the tasks of its own share, which covers the same part of the work
+// in every call, so that the data is in its caches, and then tasks that are left of other shares.
+// The result does not depend on which thread runs a task. An idle thread spins for a few
+// microseconds, because ops follow each other closely, and then sleeps, because the processes of a
+// pair take turns on the same cores.
+//
+// Every task runs with denormals flushed to zero (DAZ and FTZ), including those that the caller
+// runs; a task that needs denormals turns this off itself (ScopedDenormals).
+//
+// A second concurrent caller, or a call from within a task, fails a TANDEM_CHECK. The destructor
+// joins the threads.
 class ThreadPool {
  public:
-  // `threads` counts the caller; 1 starts no thread. `cores` has a core for every thread, on which
-  // those that it starts stay; the first is the caller's, who sees to that itself (PinThisThread).
-  // Empty: they run anywhere.
+  // `threads` includes the caller; 1 starts no thread. `cores` has one core for every thread. The
+  // first belongs to the caller, which pins itself (PinThisThread); the started threads are pinned
+  // to the others. If `cores` is empty, no thread is pinned.
   explicit ThreadPool(int threads, std::vector<int> cores = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -54,8 +56,8 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Calls body(task, thread) for every task in [0, tasks), thread in [0, threads()). Returns when
-  // all are done.
+  // Calls body(task, thread) for every task in [0, tasks), with thread in [0, threads()). Returns
+  // when all tasks are done.
   template <typename Body>
   void ParallelFor(int64_t tasks, Body&& body) {
     using Function = std::remove_reference_t<Body>;
@@ -65,7 +67,8 @@ class ThreadPool {
         });
   }
 
-  // The same for rows in [0, rows), by runs of at least `grain`: body(first, last, thread).
+  // Divides rows [0, rows) into runs of at least `grain` and calls body(first, last, thread) for
+  // each.
   template <typename Body>
   void ParallelRows(int64_t rows, int64_t grain, Body&& body) {
     if (rows <= 0) return;
@@ -80,7 +83,7 @@ class ThreadPool {
   using TaskFunction = void (*)(void* context, int64_t task, int thread);
 
   void Run(int64_t tasks, void* context, TaskFunction function);
-  // With the other threads.
+  // Runs the tasks on all threads.
   void Spread(int64_t tasks, void* context, TaskFunction function);
   void Work(int thread);
   void DrawTasks(int thread);
@@ -89,8 +92,8 @@ class ThreadPool {
 
   const int threads_;
   const std::vector<int> cores_;
-  std::atomic<uint32_t> jobs_{0};    // bumped for every job and to stop
-  std::atomic<uint32_t> inside_{0};  // pool threads that look at the job's fields
+  std::atomic<uint32_t> jobs_{0};    // incremented for every job and to stop
+  std::atomic<uint32_t> inside_{0};  // started threads that use the job's fields
   std::atomic<bool> open_{false};    // the job's fields may be used
   std::atomic<bool> stopping_{false};
   struct alignas(64) Share {
@@ -100,7 +103,7 @@ class ThreadPool {
   const std::unique_ptr<Share[]> shares_;  // one per thread
   void* context_ = nullptr;
   TaskFunction function_ = nullptr;
-  std::atomic<bool> called_{false};  // somebody is in Run; not where waiting threads look
+  std::atomic<bool> called_{false};  // a call of Run is active
   std::vector<NamedThread> workers_;
 };
 

@@ -1,4 +1,4 @@
-// Which adapters a run trains: model.lora as it is asked for.
+// The LoRA adapters that a run trains: the values of model.lora.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct LoraOptions {
   std::vector<std::string> exclude_modules;
   // Raw parameters, names or ends of names at a dot: "q_proj.weight".
   std::vector<std::string> target_parameters;
-  bool merge = true;   // false: adapters are computed beside their weights (ModelAdapters)
-  double dropout = 0;  // share of an adapter's input that a training pass drops, with merge=false
+  bool merge = true;   // false: adapters are computed separately (ModelAdapters)
+  double dropout = 0;  // fraction of an adapter's input dropped in training, with merge=false
 };
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
-// Which rows of a model's output score a response: the row of position i predicts the token at
-// position i + 1, so a response of r tokens after a prompt of p is scored by the r rows from p - 1
-// on, the last of the prompt first; the row of the last token scores nothing. Everything that goes
-// between tokens and rows goes through this type.
+// Response tokens: the rows of a model's output that score them, which of them are trained, and
+// which weight versions sampled them. The output row of position i predicts the token at position i
+// + 1, so a response of r tokens after a prompt of p tokens is scored by the r rows from p - 1 on.
+// All conversions between tokens and rows use ResponseWindow.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct ResponseWindow {
   int64_t prompt_tokens = 1;  // at least 1: the first response token needs a row before it
   int64_t response_tokens = 0;
 
-  // Positions in the sequence, counted from its first token.
+  // The position in the sequence of response token `response`.
   constexpr int64_t TokenOf(int64_t response) const { return prompt_tokens + response; }
   // The row that scores response token `response`.
   constexpr int64_t RowOf(int64_t response) const { return TokenOf(response) - 1; }
@@ -28,15 +28,13 @@ struct ResponseWindow {
   constexpr int64_t ResponseOf(int64_t token) const { return token - prompt_tokens; }
 };
 
-// Of a sample that has a prompt, as all have that a SampleStore or a micro-batch took.
+// Requires a prompt, which all samples in a SampleStore or a micro-batch have.
 inline ResponseWindow WindowOf(const Sample& sample) {
   return {sample.prompt_tokens, sample.response_tokens()};
 }
 
-// Which tokens of a response losses and their denominators count.
-
-// [response tokens]: those of trained segments; without segments all. What a segment has outside
-// the response does not count. (Sample::mask takes further tokens away.)
+// [response tokens]: whether a token is in a trained segment; all are if there are no segments. The
+// part of a segment outside the response is ignored. (Sample::mask removes further tokens.)
 inline std::vector<bool> TrainedTokens(const std::vector<Segment>& segments,
                                        const ResponseWindow& window) {
   const auto responses = static_cast<size_t>(window.response_tokens);
@@ -52,8 +50,8 @@ inline std::vector<bool> TrainedTokens(const std::vector<Segment>& segments,
   return trained;
 }
 
-// [response tokens]: those that losses, estimators and the rollout correction count, 1, else 0: the
-// trained ones that `mask`, as Sample::mask (empty: all), leaves.
+// [response tokens]: 1 for tokens that losses, estimators and the rollout correction count, else 0.
+// These are the trained tokens that `mask` (Sample::mask; empty: all) keeps.
 inline std::vector<float> CountedTokens(const std::vector<Segment>& segments,
                                         const ResponseWindow& window,
                                         const std::vector<float>& mask) {
@@ -66,18 +64,16 @@ inline std::vector<float> CountedTokens(const Sample& sample) {
   return CountedTokens(sample.segments, WindowOf(sample), sample.mask);
 }
 
-// A response as runs of tokens that one version of the weights sampled.
-
-// By Sample::versions and by what Sample::segments say is trained: neighbouring tokens of one
-// version that are trained alike, in order. `begin` counts from the first token of the response, so
-// that segments tile [0, response tokens). One version per response token is needed.
+// Divides a response into runs of tokens that one weight version sampled (Sample::versions) and
+// that are all trained or all not (Sample::segments), in order. `begin` counts from the first token
+// of the response, and the runs tile [0, response tokens). Requires one version per response token.
 inline std::vector<Segment> ResponseSegments(const Sample& sample) {
   const std::vector<bool> trained = TrainedTokens(sample.segments, WindowOf(sample));
   std::vector<Segment> runs;
   for (size_t t = 0; t < sample.versions.size(); ++t) {
-    const bool goes_on = !runs.empty() && runs.back().trained == trained[t] &&
-                         runs.back().weight_version == sample.versions[t];
-    if (!goes_on) {
+    const bool continues = !runs.empty() && runs.back().trained == trained[t] &&
+                           runs.back().weight_version == sample.versions[t];
+    if (!continues) {
       runs.push_back({.begin = static_cast<int64_t>(t),
                       .trained = trained[t],
                       .weight_version = sample.versions[t]});
@@ -87,11 +83,10 @@ inline std::vector<Segment> ResponseSegments(const Sample& sample) {
   return runs;
 }
 
-// The log-prob of a sampled token that is NaN or infinite: weights or computation are broken, and
-// nothing may be trained on it. (NaN equals NaN bit for bit, so a comparison does not see it.)
-
-// DataLoss naming sample, position and weight version, unless `log_prob` of response token
-// `response`, as computed by `who` ("rollout", "trainer"), is finite.
+// DataLoss unless `log_prob` of response token `response`, computed by `who` ("rollout",
+// "trainer"), is finite; names sample, position and weight version. A NaN or infinite log-prob
+// means that weights or computation are broken, and the sample must not be trained on. (The
+// comparison of rollout and trainer does not detect this, as NaN equals NaN bit for bit.)
 inline absl::Status CheckFiniteLogProb(const Sample& sample,
                                        int64_t response,
                                        float log_prob,
@@ -101,14 +96,15 @@ inline absl::Status CheckFiniteLogProb(const Sample& sample,
   return MakeStatus(
       absl::StatusCode::kDataLoss,
       "the log-prob of a sampled token is {}, not finite: sample {:#x}, position {}, weight "
-      "version {}, in the {}. Model or weights are broken: check the files in model.path, or go "
-      "back to an earlier checkpoint with a smaller actor.optim.lr",
+      "version {}, in the {}. Model or weights are broken: check the files in model.path, or "
+      "resume "
+      "from an earlier checkpoint with a smaller actor.optim.lr",
       std::isnan(log_prob) ? "nan" : "infinite",  // the sign of a NaN means nothing
       sample.sample_id, sample.prompt_tokens + response,
       at < sample.versions.size() ? fmt::format("{}", sample.versions[at]) : "?", who);
 }
 
-// The same of all its response tokens, as they came with it.
+// CheckFiniteLogProb for all log-probs that the sample carries.
 inline absl::Status CheckFiniteLogProbs(const Sample& sample, const char* who) {
   for (size_t i = 0; i < sample.log_probs.size(); ++i) {
     TANDEM_RETURN_IF_ERROR(

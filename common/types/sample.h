@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Why a response ended. kCut: it is not over, but has the tokens that a round allows it.
+// Why a response ended. kCut: it is unfinished but has the number of tokens that a round allows.
 enum class FinishReason { kNone, kStop, kLength, kAborted, kCut };
 
 // Consecutive tokens of a sample with one origin, mask and weight version.
@@ -16,7 +16,7 @@ struct Segment {
   int64_t begin = 0;           // index into Sample::tokens
   int64_t length = 0;          // tokens
   bool trained = false;        // false: prompt or tool output
-  int64_t weight_version = 0;  // that sampled it; 0 for prompt segments
+  int64_t weight_version = 0;  // of the weights that sampled it; 0 for prompts
 };
 
 struct Sample {
@@ -43,24 +43,24 @@ struct Sample {
   int64_t response_tokens() const { return static_cast<int64_t>(tokens.size()) - prompt_tokens; }
 };
 
-// What was generated of a sample in earlier rounds, which it goes on from.
+// The part of a response that earlier rounds generated, and from which it is continued.
 struct Continuation {
   std::vector<int32_t> tokens;    // of the response
-  std::vector<float> log_probs;   // as sampled, one for each; or none
-  std::vector<int64_t> versions;  // one for each, ascending
-  int64_t max_new_tokens = 0;     // after so many more it is cut; 0: no limit
+  std::vector<float> log_probs;   // as sampled, one per token; or none
+  std::vector<int64_t> versions;  // one per token, ascending
+  int64_t max_new_tokens = 0;     // cut after this many further tokens; 0: no limit
 };
 
-// Training has the epochs below kTrainEpochs; the last four values of the 12 bits of an epoch
-// belong to greedy baselines, to the probe, to samples that users ask for and to those of
-// validation, so that no two kinds ever meet.
+// Training uses the epochs below kTrainEpochs. The last four values of an epoch's 12 bits are
+// reserved for greedy baselines, the parity probe, samples that users request, and validation, so
+// that sample ids of different kinds never collide.
 inline constexpr uint64_t kTrainEpochs = 0xffc;
 inline constexpr uint64_t kBaselineEpoch = 0xffc;
 inline constexpr uint64_t kProbeEpoch = 0xffd;
 inline constexpr uint64_t kUserEpoch = 0xffe;
 inline constexpr uint64_t kValidationEpoch = 0xfff;
 
-// Of one prompt: what 12 bits of an index tell apart.
+// Samples of one prompt: the number of values of the index's 12 bits.
 inline constexpr int64_t kMaxGroupSamples = 4096;
 
 // The identity that keys the sampling: data row, epoch and index inside the group.
@@ -69,9 +69,9 @@ constexpr uint64_t MakeSampleId(uint64_t data_row, uint64_t epoch, uint64_t inde
   return (data_row << 24) | ((epoch & 0xfffu) << 12) | (index & 0xfffu);
 }
 
-// How one response is sampled. Field names are verl's / OpenAI's.
-
-// Below it logits times 1/T are no numbers any more, or all but one token have probability 0.
+// The least temperature above 0 that is accepted. With a lower one, logits times 1/T may overflow,
+// or one token has all the probability. The field names of SamplingParams below are those of verl
+// and OpenAI.
 inline constexpr double kMinTemperature = 1e-3;
 
 struct SamplingParams {
@@ -84,7 +84,7 @@ struct SamplingParams {
   std::vector<std::string> stop;  // stop strings, removed from the text, kept in the tokens
   bool ignore_eos = false;
 
-  // True when a filter can exclude tokens, so that the sample is off the policy's support.
+  // True if a filter may exclude tokens, so that the sample is off the policy's support.
   bool filtered() const { return top_p < 1.0f || top_k > 0; }
 };
 

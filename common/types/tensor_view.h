@@ -1,5 +1,5 @@
-// A tensor that somebody else owns: pointer, dtype, shape, strides. What ops, comm, weights and
-// tensor_file exchange, so that none of them needs LibTorch.
+// A tensor owned by another object: pointer, dtype, shape, strides. Ops, comm, weights and formats
+// exchange it, so that none of them needs LibTorch.
 #pragma once
 
 #include <cstddef>
@@ -47,9 +47,7 @@ Bf16 ToBf16(float value);
 float FromBf16(Bf16 value);
 float FromFloat16(uint16_t bits);
 
-// Float elements from one storage type to another.
-
-// F32, BF16 or F16: what a model weight may be stored as.
+// F32, BF16 or F16, the dtypes in which a model weight may be stored.
 bool IsFloat(DType dtype);
 
 // Converts `count` elements, rounding to nearest even where the target is narrower. `from_type` is

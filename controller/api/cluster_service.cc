@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kFlushedMessageBytes = 1 << 20;  // flushed beyond this; the limit is 4 MiB
+constexpr size_t kFlushedMessageBytes = 1 << 20;  // gRPC's limit is 4 MiB
 
 absl::StatusOr<WorkerKey> ParseKey(v1::Role role, int rank) {
   if (role == v1::ROLE_TRAINER) return WorkerKey{WorkerRole::kTrainer, rank};
@@ -49,14 +49,14 @@ grpc::Status ClusterService::Register(grpc::ServerContext*,
   if (!announcement.ok()) return ToGrpcStatus(announcement.status());
   const absl::StatusOr<int64_t> incarnation = registry_.Register(*announcement);
   if (!incarnation.ok()) {
-    LogWarn("refused a worker: {}", std::string(incarnation.status().message()));
+    LogWarn("Refused a worker: {}", std::string(incarnation.status().message()));
     return ToGrpcStatus(incarnation.status());
   }
   LogInfo("{} registered: incarnation {}, process {}, {}{}", announcement->key.Text(), *incarnation,
           announcement->pid, announcement->address,
           announcement->numerics_class.empty() ? "" : ", ready, " + announcement->numerics_class);
   if (const std::string other = registry_.OtherBuild(*announcement); !other.empty()) {
-    LogWarn("{}: let in by cluster.allow_other_build", other);
+    LogWarn("{}: accepted because of cluster.allow_other_build", other);
   }
   *response = welcome_;
   response->set_incarnation(*incarnation);
@@ -108,7 +108,7 @@ grpc::Status ClusterService::StreamSamples(grpc::ServerContext*,
       TANDEM_ASSIGN_OR_RETURN(const Sample sample, samples_.Read(id));
       *message.add_samples() = ToProto(sample);
       if (message.ByteSizeLong() < kFlushedMessageBytes) continue;
-      if (!writer->Write(message)) return absl::CancelledError("the trainer hung up");
+      if (!writer->Write(message)) return absl::CancelledError("the trainer closed the stream");
       message.Clear();
     }
     if (message.samples_size() > 0) writer->Write(message);

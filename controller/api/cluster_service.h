@@ -1,4 +1,5 @@
-// ClusterService: what workers call. An adapter from gRPC to registry, sample store and probe.
+// ClusterService: the RPCs that workers call. Translates gRPC into calls of registry, sample store
+// and probe.
 #pragma once
 
 #include <atomic>
@@ -12,15 +13,15 @@ namespace tandem {
 
 class ClusterService final : public v1::ClusterService::Service {
  public:
-  // `welcome`: what a worker gets when it registers, its incarnation left open. The references
-  // must outlive the service.
+  // `welcome` is the response to a registration, without the incarnation. The references must
+  // outlive the service.
   ClusterService(WorkerRegistry& registry,
                  SampleStore& samples,
                  Probe& probe,
                  v1::RegisterResponse welcome)
       : registry_(registry), samples_(samples), probe_(probe), welcome_(std::move(welcome)) {}
 
-  // From now on heartbeats are answered with "stop".
+  // From now on the responses to heartbeats ask the workers to stop.
   void StopWorkers() { stopping_ = true; }
 
   grpc::Status Register(grpc::ServerContext* context,

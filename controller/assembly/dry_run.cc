@@ -175,7 +175,7 @@ absl::Status CheckNobodyThere(const std::string& run_dir) {
 
 absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
                                                       const ResumeOptions& options) {
-  CheckpointIndex checkpoints = CheckpointIndex::LookInto(config.trainer().default_local_dir());
+  CheckpointIndex checkpoints = CheckpointIndex::OpenReadOnly(config.trainer().default_local_dir());
   TANDEM_ASSIGN_OR_RETURN(const ResumePoint point,
                           config.weight_sync().check_only()
                               ? PeekResumePoint(config, checkpoints)

@@ -346,7 +346,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
   TANDEM_ASSIGN_OR_RETURN(
       CheckpointIndex checkpoints,
       check_only
-          ? CheckpointIndex::LookInto(checkpoint_dir)
+          ? CheckpointIndex::OpenReadOnly(checkpoint_dir)
           : CheckpointIndex::Open(checkpoint_dir, config.trainer().max_actor_ckpt_to_keep()));
   TrainOptions train =
       MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());

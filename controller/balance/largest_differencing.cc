@@ -36,7 +36,8 @@ struct Partial {
     return subsets.front().sum - (subsets.size() < parts ? 0 : subsets.back().sum);
   }
   void Sort() { std::stable_sort(subsets.begin(), subsets.end(), Larger); }
-  // The smallest of these with the largest of those; of `parts` the first are empty.
+  // Joins the smallest subsets of this with the largest of `other`. Of `parts` subsets the first
+  // are empty and not stored.
   void Join(Partial& other, size_t parts) {
     const size_t filled = subsets.size();
     for (size_t i = 0; i < other.subsets.size(); ++i) {

@@ -10,18 +10,19 @@
 
 namespace tandem {
 
-// `parts` lists of indices into `values`, in the order that the method ends with: the list of the
-// largest sum first; each list in the order of the joins. Ties are broken as in verl
-// utils/seqlen_balancing.py (karmarkar_karp), so that the lists are the same: a pure function of
-// `values`. Lists are empty only where there are fewer values than parts. parts >= 1, values >= 0.
-// equal_size: lists of equal length; then the number of values is a multiple of `parts`.
-// About n parts log(parts) comparisons.
+// Returns `parts` lists of indices into `values`, the list with the largest sum first, each list in
+// the order of the joins. Ties are broken as in verl utils/seqlen_balancing.py (karmarkar_karp), so
+// that both give the same lists, which depend on `values` alone. A list is empty only if there are
+// fewer values than parts. Requires parts >= 1 and values >= 0. With `equal_size` all lists have
+// the same length, and the number of values must be a multiple of `parts`. Takes about n parts
+// log(parts) comparisons.
 std::vector<std::vector<int64_t>> LargestDifferencing(const std::vector<int64_t>& values,
                                                       int64_t parts,
                                                       bool equal_size);
 
-// The same with each list ascending (verl: get_seqlen_balanced_partitions). InvalidArgument: fewer
-// values than parts, or equal_size with a number of values that is no multiple of `parts`.
+// LargestDifferencing with each list sorted (verl: get_seqlen_balanced_partitions).
+// InvalidArgument: fewer values than parts, or equal_size with a number of values that is no
+// multiple of `parts`.
 absl::StatusOr<std::vector<std::vector<int64_t>>> BalancedPartitions(
     const std::vector<int64_t>& values, int64_t parts, bool equal_size);
 

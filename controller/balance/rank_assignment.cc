@@ -12,132 +12,138 @@
 namespace tandem {
 namespace {
 
-// Ranks that get one part after the other.
-class Dealer {
+// Collects an assignment chunk by chunk and keeps the load of every rank.
+class AssignmentBuilder {
  public:
-  explicit Dealer(size_t ranks)
-      : deal_{std::vector<std::vector<const Part*>>(ranks), std::vector<int64_t>(ranks, 0)},
+  explicit AssignmentBuilder(size_t ranks)
+      : assignment_{std::vector<std::vector<const SampleChunk*>>(ranks),
+                    std::vector<int64_t>(ranks, 0)},
         groups_(ranks) {}
 
   size_t ranks() const { return groups_.size(); }
-  int64_t LoadWith(size_t rank, const Part& part) const {
-    return deal_.load[rank] + part.own + (groups_[rank].contains(part.group()) ? 0 : part.prompt);
+  int64_t LoadWith(size_t rank, const SampleChunk& chunk) const {
+    return assignment_.load[rank] + chunk.own +
+           (groups_[rank].contains(chunk.group()) ? 0 : chunk.prompt);
   }
-  void Give(size_t rank, const Part& part) {
-    deal_.load[rank] = LoadWith(rank, part);
-    deal_.parts[rank].push_back(&part);
-    groups_[rank].insert(part.group());
+  void Add(size_t rank, const SampleChunk& chunk) {
+    assignment_.load[rank] = LoadWith(rank, chunk);
+    assignment_.chunks[rank].push_back(&chunk);
+    groups_[rank].insert(chunk.group());
   }
-  Deal Take() { return std::move(deal_); }
+  RankAssignment Build() { return std::move(assignment_); }
 
  private:
-  Deal deal_;
+  RankAssignment assignment_;
   std::vector<std::set<int64_t>> groups_;
 };
 
-Deal ByDifferencing(const std::vector<Part>& parts, int ranks) {
+RankAssignment ByDifferencing(const std::vector<SampleChunk>& chunks, int ranks) {
   std::vector<int64_t> totals;
-  for (const Part& part : parts) totals.push_back(part.total());
+  for (const SampleChunk& chunk : chunks) totals.push_back(chunk.total());
   const auto lists = LargestDifferencing(totals, ranks, /*equal_size=*/false);
-  Dealer dealer(lists.size());
+  AssignmentBuilder builder(lists.size());
   for (size_t rank = 0; rank < lists.size(); ++rank) {
-    for (const int64_t index : lists[rank]) dealer.Give(rank, parts[static_cast<size_t>(index)]);
+    for (const int64_t index : lists[rank]) builder.Add(rank, chunks[static_cast<size_t>(index)]);
   }
-  return dealer.Take();
+  return builder.Build();
 }
 
-Deal LongestFirst(const std::vector<Part>& parts, int ranks) {
-  std::vector<const Part*> order;
-  for (const Part& part : parts) order.push_back(&part);
+RankAssignment LongestFirst(const std::vector<SampleChunk>& chunks, int ranks) {
+  std::vector<const SampleChunk*> order;
+  for (const SampleChunk& chunk : chunks) order.push_back(&chunk);
   std::sort(order.begin(), order.end(),
-            [](const Part* a, const Part* b) { return LargerPart(*a, *b); });
-  Dealer dealer(static_cast<size_t>(ranks));
-  for (const Part* part : order) {
+            [](const SampleChunk* a, const SampleChunk* b) { return HeavierChunk(*a, *b); });
+  AssignmentBuilder builder(static_cast<size_t>(ranks));
+  for (const SampleChunk* chunk : order) {
     size_t best = 0;
-    for (size_t rank = 1; rank < dealer.ranks(); ++rank) {
-      if (dealer.LoadWith(rank, *part) < dealer.LoadWith(best, *part)) best = rank;
+    for (size_t rank = 1; rank < builder.ranks(); ++rank) {
+      if (builder.LoadWith(rank, *chunk) < builder.LoadWith(best, *chunk)) best = rank;
     }
-    dealer.Give(best, *part);
+    builder.Add(best, *chunk);
   }
-  return dealer.Take();
+  return builder.Build();
 }
 
 }  // namespace
 
-Part MakePart(std::vector<SampleLength> samples) {
-  Part part{.samples = std::move(samples)};
-  part.prompt = Workload(part.samples.front().prompt_tokens);
-  for (const SampleLength& sample : part.samples) {
-    part.own += Workload(sample.tokens) - Workload(sample.prompt_tokens);
+SampleChunk MakeChunk(std::vector<SampleLength> samples) {
+  SampleChunk chunk{.samples = std::move(samples)};
+  chunk.prompt = Workload(chunk.samples.front().prompt_tokens);
+  for (const SampleLength& sample : chunk.samples) {
+    chunk.own += Workload(sample.tokens) - Workload(sample.prompt_tokens);
   }
-  return part;
+  return chunk;
 }
 
-bool LargerPart(const Part& a, const Part& b) {
+bool HeavierChunk(const SampleChunk& a, const SampleChunk& b) {
   return a.total() != b.total() ? a.total() > b.total() : a.first_id() < b.first_id();
 }
 
-int64_t Deal::highest() const { return *std::max_element(load.begin(), load.end()); }
+int64_t RankAssignment::highest() const { return *std::max_element(load.begin(), load.end()); }
 
-Deal DealParts(const std::vector<Part>& parts, int ranks, double limit) {
-  Deal deal = ByDifferencing(parts, ranks);
-  if (static_cast<double>(deal.highest()) <= limit) return deal;
-  Deal other = LongestFirst(parts, ranks);
-  return other.highest() < deal.highest() ? other : deal;
+RankAssignment AssignChunks(const std::vector<SampleChunk>& chunks, int ranks, double limit) {
+  RankAssignment assignment = ByDifferencing(chunks, ranks);
+  if (static_cast<double>(assignment.highest()) <= limit) return assignment;
+  RankAssignment other = LongestFirst(chunks, ranks);
+  return other.highest() < assignment.highest() ? other : assignment;
 }
 
 namespace {
 
 constexpr double kTolerance = 1.05;
-// Each round halves at most one part of every overloaded rank: enough to cut a group into 1/1024.
+// Each round halves at most one chunk of every overloaded rank, so a group can be split into 1024.
 constexpr int kMaxRounds = 10;
 
 bool ById(const SampleLength& a, const SampleLength& b) { return a.sample_id < b.sample_id; }
 
-std::vector<Part> PartPerGroup(std::vector<SampleLength> samples) {
+std::vector<SampleChunk> ChunkPerGroup(std::vector<SampleLength> samples) {
   std::sort(samples.begin(), samples.end(), [](const SampleLength& a, const SampleLength& b) {
     return std::pair(a.group, a.sample_id) < std::pair(b.group, b.sample_id);
   });
-  std::vector<Part> parts;
+  std::vector<SampleChunk> chunks;
   for (auto begin = samples.begin(); begin != samples.end();) {
     const auto end = std::find_if(begin, samples.end(),
                                   [&](const SampleLength& s) { return s.group != begin->group; });
-    parts.push_back(MakePart({begin, end}));
+    chunks.push_back(MakeChunk({begin, end}));
     begin = end;
   }
-  return parts;
+  return chunks;
 }
 
-// `parts` with the largest part of each rank over `limit` cut in two. Same parts: nothing to cut.
-std::vector<Part> HalveLargest(const std::vector<Part>& parts, const Deal& deal, double limit) {
-  std::set<const Part*> cut;
-  for (size_t rank = 0; rank < deal.parts.size(); ++rank) {
-    const Part* largest = nullptr;
-    for (const Part* part : deal.parts[rank]) {
-      if (part->samples.size() > 1 && (largest == nullptr || LargerPart(*part, *largest))) {
-        largest = part;
+// Returns `chunks` with the heaviest divisible chunk of every rank above `limit` split in two. The
+// result has the size of `chunks` where no chunk could be split.
+std::vector<SampleChunk> HalveLargest(const std::vector<SampleChunk>& chunks,
+                                      const RankAssignment& assignment,
+                                      double limit) {
+  std::set<const SampleChunk*> cut;
+  for (size_t rank = 0; rank < assignment.chunks.size(); ++rank) {
+    const SampleChunk* largest = nullptr;
+    for (const SampleChunk* chunk : assignment.chunks[rank]) {
+      if (chunk->samples.size() > 1 && (largest == nullptr || HeavierChunk(*chunk, *largest))) {
+        largest = chunk;
       }
     }
-    if (largest != nullptr && static_cast<double>(deal.load[rank]) > limit) cut.insert(largest);
+    if (largest != nullptr && static_cast<double>(assignment.load[rank]) > limit)
+      cut.insert(largest);
   }
-  std::vector<Part> result;
-  for (const Part& part : parts) {
-    if (!cut.contains(&part)) {
-      result.push_back(part);
+  std::vector<SampleChunk> result;
+  for (const SampleChunk& chunk : chunks) {
+    if (!cut.contains(&chunk)) {
+      result.push_back(chunk);
       continue;
     }
-    const auto middle = part.samples.begin() + static_cast<int64_t>(part.samples.size()) / 2;
-    result.push_back(MakePart({part.samples.begin(), middle}));
-    result.push_back(MakePart({middle, part.samples.end()}));
+    const auto middle = chunk.samples.begin() + static_cast<int64_t>(chunk.samples.size()) / 2;
+    result.push_back(MakeChunk({chunk.samples.begin(), middle}));
+    result.push_back(MakeChunk({middle, chunk.samples.end()}));
   }
   return result;
 }
 
-std::vector<std::vector<uint64_t>> IdsOf(const Deal& deal) {
-  std::vector<std::vector<uint64_t>> ids(deal.parts.size());
+std::vector<std::vector<uint64_t>> SampleIds(const RankAssignment& assignment) {
+  std::vector<std::vector<uint64_t>> ids(assignment.chunks.size());
   for (size_t rank = 0; rank < ids.size(); ++rank) {
-    for (const Part* part : deal.parts[rank]) {
-      for (const SampleLength& sample : part->samples) ids[rank].push_back(sample.sample_id);
+    for (const SampleChunk* chunk : assignment.chunks[rank]) {
+      for (const SampleLength& sample : chunk->samples) ids[rank].push_back(sample.sample_id);
     }
     std::sort(ids[rank].begin(), ids[rank].end());
   }
@@ -155,26 +161,27 @@ std::vector<std::vector<uint64_t>> InOrder(std::vector<SampleLength> samples, in
 
 }  // namespace
 
-std::vector<std::vector<uint64_t>> PartitionSamples(std::vector<SampleLength> samples,
-                                                    int ranks,
-                                                    Balance balance) {
+std::vector<std::vector<uint64_t>> AssignSamplesToRanks(std::vector<SampleLength> samples,
+                                                        int ranks,
+                                                        Balance balance) {
   if (balance == Balance::kInOrder) return InOrder(std::move(samples), ranks);
-  std::vector<Part> parts = PartPerGroup(std::move(samples));
+  std::vector<SampleChunk> chunks = ChunkPerGroup(std::move(samples));
   double even = 0;
-  for (const Part& part : parts) even += static_cast<double>(part.total()) / ranks;
+  for (const SampleChunk& chunk : chunks) even += static_cast<double>(chunk.total()) / ranks;
   const double limit = kTolerance * even;
 
-  Deal deal = DealParts(parts, ranks, limit);
-  int64_t highest = deal.highest();
-  std::vector<std::vector<uint64_t>> best = IdsOf(deal);
-  for (int round = 0; round<kMaxRounds&& static_cast<double>(deal.highest())> limit; ++round) {
-    std::vector<Part> halved = HalveLargest(parts, deal, limit);
-    if (halved.size() == parts.size()) break;
-    parts = std::move(halved);
-    deal = DealParts(parts, ranks, limit);
-    if (deal.highest() >= highest) continue;
-    highest = deal.highest();
-    best = IdsOf(deal);
+  RankAssignment assignment = AssignChunks(chunks, ranks, limit);
+  int64_t highest = assignment.highest();
+  std::vector<std::vector<uint64_t>> best = SampleIds(assignment);
+  for (int round = 0; round<kMaxRounds&& static_cast<double>(assignment.highest())> limit;
+       ++round) {
+    std::vector<SampleChunk> halved = HalveLargest(chunks, assignment, limit);
+    if (halved.size() == chunks.size()) break;
+    chunks = std::move(halved);
+    assignment = AssignChunks(chunks, ranks, limit);
+    if (assignment.highest() >= highest) continue;
+    highest = assignment.highest();
+    best = SampleIds(assignment);
   }
   return best;
 }

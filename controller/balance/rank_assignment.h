@@ -1,4 +1,4 @@
-// What a sequence costs to train, so that ranks and micro-batches can be given equal work.
+// Assigns samples to trainer ranks so that all ranks get about equal work.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,6 @@ namespace tandem {
 // model of hidden size 4096 (verl utils/seqlen_balancing.py, calculate_workload).
 constexpr int64_t Workload(int64_t tokens) { return 24576 * tokens + tokens * tokens; }
 
-// Which rank trains which sample.
 struct SampleLength {
   uint64_t sample_id = 0;
   int64_t tokens = 0;  // prompt and response
@@ -20,60 +19,58 @@ struct SampleLength {
 
 enum class Balance { kByLength, kInOrder };
 
-// Deals samples to `ranks` lists, each in order of sample id; a rank may get none. A pure function
-// of the set of samples. kByLength: by largest differencing of Workload() (DealParts). A group
-// stays on one rank, which computes its prompt once, unless ranks would go without samples or one
-// would have over 1.05 times its even share; then groups are halved until that is no longer so or
-// no longer helps. kInOrder: equal runs of ids.
-std::vector<std::vector<uint64_t>> PartitionSamples(std::vector<SampleLength> samples,
-                                                    int ranks,
-                                                    Balance balance);
+// Returns one list of sample ids per rank, each in order of id; a list may be empty. The result
+// depends on the set of samples alone. kByLength balances Workload() by largest differencing
+// (AssignChunks). A group stays on one rank, which then computes its prompt once, unless a rank
+// would get no samples or more than 1.05 times its even share. In that case groups are halved until
+// the limit holds or halving no longer helps. kInOrder gives each rank an equal run of ids.
+std::vector<std::vector<uint64_t>> AssignSamplesToRanks(std::vector<SampleLength> samples,
+                                                        int ranks,
+                                                        Balance balance);
 
-// Parts of groups → ranks.
-
-// Samples of one group that stay together. In units of Workload().
-struct Part {
+// Samples of one group that are assigned together. Costs are in units of Workload().
+struct SampleChunk {
   std::vector<SampleLength> samples;  // in order of id, at least one
-  int64_t prompt = 0;                 // paid once on a rank that has the group
-  int64_t own = 0;                    // of the rest
+  int64_t prompt = 0;                 // cost of the prompt, paid once per rank and group
+  int64_t own = 0;                    // cost of the responses
 
   uint64_t first_id() const { return samples.front().sample_id; }
   int64_t group() const { return samples.front().group; }
   int64_t total() const { return prompt + own; }
 };
 
-Part MakePart(std::vector<SampleLength> samples);
-// By total, ties by first id.
-bool LargerPart(const Part& a, const Part& b);
+SampleChunk MakeChunk(std::vector<SampleLength> samples);
+// Orders chunks by falling total cost, and chunks of equal cost by their first sample id.
+bool HeavierChunk(const SampleChunk& a, const SampleChunk& b);
 
-// The parts of each rank, and its load.
-struct Deal {
-  std::vector<std::vector<const Part*>> parts;
+// The chunks assigned to each rank, and the cost that they add up to.
+struct RankAssignment {
+  std::vector<std::vector<const SampleChunk*>> chunks;
   std::vector<int64_t> load;
   int64_t highest() const;
 };
 
-// By largest differencing. Where that leaves a rank with over `limit`, longest processing time
-// first has a try, which sees what differencing does not, that parts of one group share a prompt;
-// the deal with the lower highest load is taken, differencing's on a tie. A pure function of the
-// list of parts, which the result points into.
-Deal DealParts(const std::vector<Part>& parts, int ranks, double limit);
+// Assigns by largest differencing. If a rank then has more than `limit`, "longest processing time
+// first" is tried as well: unlike differencing it knows that chunks of one group share a prompt.
+// The assignment whose most loaded rank has less work is returned, the one by differencing on a
+// tie. The result depends on `chunks` alone and points into it.
+RankAssignment AssignChunks(const std::vector<SampleChunk>& chunks, int ranks, double limit);
 
-// How unequal the tokens of ranks are, and how unequal they would be without balancing.
-
-// In tokens; verl logs them as global_seqlen/* (utils/seqlen_balancing.py, log_seqlen_unbalance).
+// How unequal the token counts of ranks are, with and without balancing. verl logs them as
+// global_seqlen/* (utils/seqlen_balancing.py, log_seqlen_unbalance).
 struct SeqlenImbalance {
-  // Over runs of floor(sequences / parts) neighbours in the order given: what ranks would have got.
-  // As in verl a shorter last run counts where the sequences do not divide evenly, and then `min`
-  // may be that run's.
+  // Without balancing: over runs of floor(sequences / parts) neighbours in the order given. As in
+  // verl a shorter last run counts where the sequences do not divide evenly, and `min` may be that
+  // run's.
   int64_t min = 0;
   int64_t max = 0;
-  int64_t balanced_min = 0;  // over the parts
+  int64_t balanced_min = 0;  // with balancing: over the parts
   int64_t balanced_max = 0;
-  double mean = 0;  // of a part
+  double mean = 0;  // tokens of a part
 };
 
-// `lengths` [sequences]; `parts`: lists of indices into it, at least one. All 0 without sequences.
+// `lengths` [sequences] are token counts; `parts` are lists of indices into it, at least one.
+// Without sequences everything is 0.
 SeqlenImbalance MeasureImbalance(const std::vector<int64_t>& lengths,
                                  const std::vector<std::vector<int64_t>>& parts);
 

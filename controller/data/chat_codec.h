@@ -23,7 +23,7 @@ struct ChatCodecOptions {
 };
 
 // Immutable; thread-safe.
-class ChatCodec final : public TextCodec {
+class ChatCodec final : public PromptCodec {
  public:
   // `tokenizer` must outlive the codec. InvalidArgument: the chat template does not parse. A
   // tokenizer without chat template serves raw texts only.

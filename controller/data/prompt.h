@@ -54,9 +54,9 @@ class PromptSource {
 // Text in and out of the controller: the tokenizer and the chat template behind two calls.
 
 // Thread-safe.
-class TextCodec {
+class PromptCodec {
  public:
-  virtual ~TextCodec() = default;
+  virtual ~PromptCodec() = default;
 
   // Response tokens as text, special tokens left out.
   virtual std::string Decode(const std::vector<int32_t>& tokens) const = 0;

@@ -359,7 +359,7 @@ absl::StatusOr<MemoryPlan> MemoryPlanFromJson(const std::string& text) {
       for (const nlohmann::json& line : phase.at("lines")) {
         planned.lines.push_back({line.at("role").get<std::string>() == "trainer",
                                  line.at("tag").get<std::string>(),
-                                 LocationOf(line.at("location").get<std::string>()),
+                                 ParseLocation(line.at("location").get<std::string>()),
                                  line.at("bytes").get<int64_t>(), line.value("part", "")});
       }
       if (planned.phase == json.at("peak_phase").get<std::string>()) {

@@ -151,10 +151,10 @@ constexpr absl::Duration kAbortAgain = absl::Seconds(1);
 absl::Status CheckRequestIds(const std::vector<GroupRequest>& groups) {
   std::set<std::string> run_on;
   for (const GroupRequest& group : groups) {
-    if (!group.may_be_cut) run_on.insert(group.request_id);
+    if (!group.interruptible) run_on.insert(group.request_id);
   }
   for (const GroupRequest& group : groups) {
-    if (!group.may_be_cut || (!group.request_id.empty() && !run_on.contains(group.request_id))) {
+    if (!group.interruptible || (!group.request_id.empty() && !run_on.contains(group.request_id))) {
       continue;
     }
     return InvalidArgument(
@@ -234,7 +234,7 @@ class Dispatching {
     if (!cut_) return;
     // Those that a lost replica left, too.
     for (std::deque<GroupRequest>* left : {&bound_, &waiting_}) {
-      std::erase_if(*left, [](const GroupRequest& group) { return group.may_be_cut; });
+      std::erase_if(*left, [](const GroupRequest& group) { return group.interruptible; });
     }
     if (begins) AbortFlights();
   }
@@ -244,7 +244,7 @@ class Dispatching {
   void AbortFlights() {
     std::map<size_t, std::set<std::string>> ids;  // by replica
     for (const auto& [ticket, flight] : flights_) {
-      if (!flight.group.may_be_cut || replicas_[flight.replica].gone) continue;
+      if (!flight.group.interruptible || replicas_[flight.replica].gone) continue;
       ids[flight.replica].insert(flight.group.request_id);
     }
     std::vector<RequestsToAbort> wanted;
@@ -361,7 +361,7 @@ class Dispatching {
     if (absl::Status status = on_sample_(std::move(sample)); !status.ok()) Fail(status);
   }
 
-  bool IsCut(const GroupRequest& group) const { return cut_ && group.may_be_cut; }
+  bool IsCut(const GroupRequest& group) const { return cut_ && group.interruptible; }
 
   void EndFlight(std::map<size_t, Flight>::iterator found, const absl::Status& status) {
     Flight flight = std::move(found->second);

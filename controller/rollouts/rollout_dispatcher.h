@@ -63,10 +63,10 @@ struct DispatchResult {
 // twice while it had nothing else to do.
 // Which replica serves a group has no influence on its samples: they are keyed by sample id.
 //
-// A dispatch may be cut: from then on groups with GroupRequest::may_be_cut are not sent any more,
-// and those in flight are aborted. What their samples have comes as kAborted (maybe no token more
-// than they went on from). A sample that never comes, since it was not sent or was lost with its
-// replica after the cut, is as it was before: to be gone on with, or made anew, in another
+// A dispatch may be cut: from then on groups with GroupRequest::interruptible are not sent any
+// more, and those in flight are aborted. What their samples have comes as kAborted (maybe no token
+// more than they went on from). A sample that never comes, since it was not sent or was lost with
+// its replica after the cut, is as it was before: to be gone on with, or made anew, in another
 // dispatch.
 class RolloutDispatcher {
  public:

@@ -104,7 +104,7 @@ absl::Status Serving::OnAll(
   while (true) {
     std::vector<RolloutAnswer> failures;
     std::vector<int> lost;
-    for (const RolloutAnswer& answer : AskRollouts(pool_, ranks, call, options_.interrupted)) {
+    for (const RolloutAnswer& answer : CallRollouts(pool_, ranks, call, options_.interrupted)) {
       if (answer.status.ok()) continue;
       if (IsPeerFailure(answer.status) || absl::IsFailedPrecondition(answer.status)) {
         returning.Lost({.rank = answer.rank, .client = answer.client}, AllAnswered({answer}));

@@ -51,7 +51,7 @@ absl::Status ReturningRollouts::Wait() {
 void ReturningRollouts::Start() {
   if (thread_ != nullptr || lost_.empty() || !failure_.ok()) return;
   const absl::Status& reason = lost_.front().reason;
-  failure_ = budget_.Spend(reason);
+  failure_ = budget_.Charge(reason);
   if (!failure_.ok()) return;
   progress_.OnMessage(fmt::format("recovering ({} of {}): {}", budget_.spent(), budget_.limit(),
                                   std::string(reason.message())));
@@ -94,7 +94,7 @@ void ReturningRollouts::Finish() {
   thread_.reset();
   if (!checked_.empty()) progress_.OnMessage(std::exchange(checked_, ""));
   if (synced_.ok()) {
-    budget_.Settle();
+    budget_.CloseIncident();
     TakeAlong();
     for (const Loss& loss : std::exchange(coming_, {})) {
       auto client = pool_.rollout(loss.rank);

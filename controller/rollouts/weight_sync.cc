@@ -50,7 +50,7 @@ void WeightSync::Forget(const std::vector<int>& ranks) {
 }
 
 absl::Status WeightSync::EndStaleUpdates() {
-  return AllAnswered(AskRollouts(pool_, AllRanks(pool_), [](RolloutClient& client, int) {
+  return AllAnswered(CallRollouts(pool_, AllRanks(pool_), [](RolloutClient& client, int) {
     return client.AbortUpdate("the trainers start again from a checkpoint");
   }));
 }
@@ -58,7 +58,7 @@ absl::Status WeightSync::EndStaleUpdates() {
 void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   // Whoever hangs is left to the trainers' own deadline.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  const absl::Status status = AllAnswered(AskRollouts(
+  const absl::Status status = AllAnswered(CallRollouts(
       pool_, ranks,
       [](RolloutClient& client, int) { return client.AbortUpdate("the run was interrupted"); },
       [deadline] { return std::chrono::steady_clock::now() > deadline; }));
@@ -82,11 +82,11 @@ absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
     }
     return trainer.SyncWeights(command);
   };
-  auto sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
+  auto sent = CallAllTrainers<SyncResult>(pool_, send, interrupted);
   if (absl::IsDataLoss(sent.status())) {
     // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
     LogError("{}; publishing once more", std::string(sent.status().message()));
-    sent = OnAllTrainers<SyncResult>(pool_, send, interrupted);
+    sent = CallAllTrainers<SyncResult>(pool_, send, interrupted);
   }
   if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(ranks);
   return sent;
@@ -109,7 +109,7 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
     return absl::OkStatus();
   };
   Targets targets;
-  const auto woken = AskRollouts(pool_, result.ranks, wake, interrupted);
+  const auto woken = CallRollouts(pool_, result.ranks, wake, interrupted);
   TANDEM_RETURN_IF_ERROR(AllAnswered(woken));
   for (const RolloutAnswer& answer : woken) targets[answer.rank] = answer.client;
 
@@ -152,7 +152,7 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
   const std::map<int, Held> pending = std::exchange(pending_, {});
   std::vector<int> ranks;
   for (const auto& [rank, held] : pending) ranks.push_back(rank);
-  const auto answers = AskRollouts(pool_, ranks, wake, interrupted);
+  const auto answers = CallRollouts(pool_, ranks, wake, interrupted);
   for (const RolloutAnswer& answer : answers) {
     if (!answer.status.ok()) continue;
     const Held& held = held_[answer.rank] = pending.at(answer.rank);
@@ -191,7 +191,7 @@ absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::ve
   const auto check = [&](TrainerClient& trainer, int rank) {
     return trainer.CheckWeights(addresses[static_cast<size_t>(rank)], hf_checkpoint);
   };
-  return OnAllTrainers<WeightCheckResult>(pool_, check, interrupted);
+  return CallAllTrainers<WeightCheckResult>(pool_, check, interrupted);
 }
 
 std::string CheckText(size_t rank, const WeightCheckResult& result) {

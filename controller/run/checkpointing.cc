@@ -84,7 +84,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
   const auto save = [&](TrainerClient& trainer, int) {
     return trainer.SaveState(directory, position_.version);
   };
-  auto saved = OnAllTrainers<SaveResult>(parts_.pool, save);
+  auto saved = CallAllTrainers<SaveResult>(parts_.pool, save);
   FaultPoint("checkpoint");
   const auto path = [&]() -> absl::StatusOr<std::string> {
     TANDEM_RETURN_IF_ERROR(saved.status());

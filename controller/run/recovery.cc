@@ -34,15 +34,16 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
                              parts_.pool.TrainerIncarnations() != incarnations_;
   // Weights or numbers that are wrong stay wrong, whoever else was lost meanwhile. Who stayed away
   // for the whole timeout is not waited for once more.
-  if (absl::IsDataLoss(reason) || StayedAway(reason) || parts_.budget.gave_up()) return reason;
+  if (absl::IsDataLoss(reason) || WorkerDidNotReturn(reason) || parts_.budget.gave_up())
+    return reason;
   if (!may_be_a_loss || interrupted()) return reason;
-  TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(reason));
+  TANDEM_RETURN_IF_ERROR(parts_.budget.Charge(reason));
   parts_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", parts_.budget.spent(),
                                         parts_.budget.limit(), std::string(reason.message())));
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
   WarnOfMoments();
-  parts_.budget.Settle();
+  parts_.budget.CloseIncident();
   parts_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
                                         position.finished_steps, position.version));
   return position;
@@ -63,7 +64,7 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
     // Somebody was lost while the others recovered, or as a run began.
     parts_.progress.OnMessage(fmt::format("a worker was lost while the run's state was loaded: {}",
                                           std::string(position.status().message())));
-    TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(position.status()));
+    TANDEM_RETURN_IF_ERROR(parts_.budget.Charge(position.status()));
     TANDEM_RETURN_IF_ERROR(AwaitAll(position.status()));
   }
 }
@@ -166,7 +167,7 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
     TANDEM_RETURN_IF_ERROR(trainer.Reset(command));
     return Nothing{};
   };
-  TANDEM_RETURN_IF_ERROR(OnAllTrainers<Nothing>(parts_.pool, reset).status());
+  TANDEM_RETURN_IF_ERROR(CallAllTrainers<Nothing>(parts_.pool, reset).status());
   incarnations_ = parts_.pool.TrainerIncarnations();
   return absl::OkStatus();
 }

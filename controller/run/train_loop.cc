@@ -70,7 +70,7 @@ absl::Status TrainLoop::Train() {
       consistent_ = true;
       TANDEM_RETURN_IF_ERROR(Rewind(position_.finished_steps));
     }
-    parts_.budget.Settle();
+    parts_.budget.CloseIncident();
     control_.OnStepDone(position_.finished_steps, position_.version);
   }
   return control_.failure();
@@ -143,7 +143,7 @@ absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch, LogProbPolicy policy) 
   const auto compute = [&](TrainerClient& trainer, int) {
     return trainer.ComputeLogProbs(batch.step, policy);
   };
-  TANDEM_ASSIGN_OR_RETURN(const auto reports, OnAllTrainers<PhaseReport>(parts_.pool, compute));
+  TANDEM_ASSIGN_OR_RETURN(const auto reports, CallAllTrainers<PhaseReport>(parts_.pool, compute));
   batch.phases.Report(WorkerRole::kTrainer, reports);
   return absl::OkStatus();
 }
@@ -207,7 +207,7 @@ absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
     return trainer.ForwardBackward(command);
   };
   TANDEM_ASSIGN_OR_RETURN(const auto results,
-                          OnAllTrainers<ForwardBackwardResult>(parts_.pool, forward_backward));
+                          CallAllTrainers<ForwardBackwardResult>(parts_.pool, forward_backward));
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
@@ -225,7 +225,7 @@ absl::Status TrainLoop::OptimizerStep(StepBatch& batch, double share) {
   // Whatever happens now, the trainers may hold other weights than before.
   position_.version = next_version;
   TANDEM_ASSIGN_OR_RETURN(const auto steps,
-                          OnAllTrainers<OptimizerStepResult>(parts_.pool, optimize));
+                          CallAllTrainers<OptimizerStepResult>(parts_.pool, optimize));
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
   }

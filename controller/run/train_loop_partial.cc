@@ -57,7 +57,7 @@ absl::Status TrainLoop::GenerateByRounds(StepBatch& batch, int64_t missing) {
   const int64_t wanted = partial.options().cuts_nothing() ? options_.train_batch_size : missing;
   CountRound(0, {}, batch.facts);
   if (partial.options().overlap) CountAhead(0, 0, batch.facts);
-  const PrefillMeter prefill(parts_.pool);
+  const PrefillTokenCounter prefill(parts_.pool);
   std::vector<GroupRequest> probe;
   if (options_.probe && batch.prompts.empty()) {
     probe = parts_.probe.Begin(batch.step, position_.version);
@@ -156,7 +156,7 @@ void TrainLoop::SleepForSync(StepBatch& batch) {
     return absl::OkStatus();
   };
   for (const RolloutAnswer& answer :
-       AskRollouts(parts_.pool, AllRanks(parts_.pool), sleep, parts_.interrupted)) {
+       CallRollouts(parts_.pool, AllRanks(parts_.pool), sleep, parts_.interrupted)) {
     const auto& report = reports[static_cast<size_t>(answer.rank)];
     if (!answer.status.ok()) {
       LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,

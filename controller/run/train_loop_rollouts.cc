@@ -199,7 +199,7 @@ absl::Status TrainLoop::SyncWeights(StepBatch& batch) {
     }
     if (status.ok()) return status;
     TANDEM_RETURN_IF_ERROR(recovery_.AwaitRollouts(status));
-    TANDEM_RETURN_IF_ERROR(parts_.budget.Spend(status));
+    TANDEM_RETURN_IF_ERROR(parts_.budget.Charge(status));
     parts_.progress.OnMessage(fmt::format("a rollout was lost while weights were synced: {}",
                                           std::string(status.message())));
   }

@@ -36,7 +36,7 @@ std::vector<GroupRequest> GreedyBaselines::Ask(int64_t step,
   return requests;
 }
 
-absl::Status GreedyBaselines::Put(const Sample& sample, const TextCodec& text) {
+absl::Status GreedyBaselines::Put(const Sample& sample, const PromptCodec& text) {
   const auto found = groups_.find(sample.sample_id);
   if (found == groups_.end()) {
     return Internal("greedy sample {:#x} came, but nobody asked for it", sample.sample_id);

@@ -34,7 +34,7 @@ class GreedyBaselines {
   }
   // Keeps what a rollout generated. Internal: nobody asked for it. DataLoss: weights of another
   // version sampled it.
-  absl::Status Put(const Sample& sample, const TextCodec& text);
+  absl::Status Put(const Sample& sample, const PromptCodec& text);
   // The reward of every group's greedy response. Internal: a response is missing, or the function
   // gave another number of scores; else as RewardFunction::Score.
   absl::StatusOr<std::map<int64_t, double>> Score(RewardFunction& reward) const;

@@ -45,7 +45,7 @@ std::vector<MiniBatch> PlanMiniBatches(
       }
     }
     batch.samples = static_cast<int64_t>(lengths.size());
-    const auto parts = PartitionSamples(std::move(lengths), ranks, options.balance);
+    const auto parts = AssignSamplesToRanks(std::move(lengths), ranks, options.balance);
     for (int rank = 0; rank < ranks; ++rank) {
       for (const uint64_t id : parts[static_cast<size_t>(rank)]) {
         samples.Assign(id, batch.index, rank);

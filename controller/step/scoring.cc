@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-RewardItem MakeRewardItem(const TextCodec& text, const Prompt& prompt, const Sample& sample) {
+RewardItem MakeRewardItem(const PromptCodec& text, const Prompt& prompt, const Sample& sample) {
   const std::vector<int32_t> response(sample.tokens.begin() + sample.prompt_tokens,
                                       sample.tokens.end());
   return {.sample_id = sample.sample_id,
@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
   return scores;
 }
 
-absl::Status ScoreSamples(const TextCodec& text,
+absl::Status ScoreSamples(const PromptCodec& text,
                           RewardFunction& reward,
                           SampleStore& samples,
                           StepBatch& batch) {

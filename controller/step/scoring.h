@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-RewardItem MakeRewardItem(const TextCodec& text, const Prompt& prompt, const Sample& sample);
+RewardItem MakeRewardItem(const PromptCodec& text, const Prompt& prompt, const Sample& sample);
 
 // From generated samples to rewards.
 
@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
 
 // Decodes and scores every sample of the step that has no record yet, and makes the record. Reads
 // samples a few hundred at a time.
-absl::Status ScoreSamples(const TextCodec& text,
+absl::Status ScoreSamples(const PromptCodec& text,
                           RewardFunction& reward,
                           SampleStore& samples,
                           StepBatch& batch);

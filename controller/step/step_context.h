@@ -29,7 +29,7 @@ struct RunParts {
   RestartBudget& budget;
   PromptSource& prompts;
   RewardFunction& reward;
-  const TextCodec& text;
+  const PromptCodec& text;
   SampleStore& samples;
   Probe& probe;
   RunStore& store;

@@ -54,7 +54,7 @@ class CheckpointIndex {
   static absl::StatusOr<CheckpointIndex> Open(const std::string& dir, int64_t keep);
   // For who only looks: nothing is made, moved or removed, and `dir` need not exist.
   // SetAside says what it would do.
-  static CheckpointIndex LookInto(const std::string& dir) { return {dir, 0, /*looks=*/true}; }
+  static CheckpointIndex OpenReadOnly(const std::string& dir) { return {dir, 0, /*looks=*/true}; }
 
   // An empty step_N.tmp for the trainers to write into; the run is not finished (any more).
   // ResourceExhausted: disk full.

@@ -1,4 +1,4 @@
-// RolloutClient over gRPC.
+// RolloutClient and TrainerClient over gRPC.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,6 @@ absl::StatusOr<std::shared_ptr<RolloutClient>> MakeGrpcRolloutClient(const std::
                                                                      int64_t incarnation,
                                                                      absl::Duration timeout,
                                                                      const RpcSecurity& security);
-
-// TrainerClient over gRPC.
 
 // `timeout` bounds every call (cluster.rpc_timeout_seconds).
 absl::StatusOr<std::shared_ptr<TrainerClient>> MakeGrpcTrainerClient(const std::string& address,

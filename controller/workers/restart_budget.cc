@@ -4,7 +4,7 @@
 
 namespace tandem {
 
-absl::Status RestartBudget::Spend(const absl::Status& reason) {
+absl::Status RestartBudget::Charge(const absl::Status& reason) {
   constexpr int kAttemptsPerIncident = 4;
   if (attempts_ > 0 && attempts_ < kAttemptsPerIncident) {
     ++attempts_;
@@ -15,7 +15,7 @@ absl::Status RestartBudget::Spend(const absl::Status& reason) {
     absl::Status used_up =
         Internal("gave up after {} {} (cluster.max_restarts): {}", spent(),
                  spent() == 1 ? "recovery" : "recoveries", std::string(reason.message()));
-    // Who it was, for people.
+    // Keeps the ErrorInfo, so that the message names the worker.
     reason.ForEachPayload([&used_up](absl::string_view url, const absl::Cord& payload) {
       used_up.SetPayload(url, payload);
     });

@@ -1,4 +1,4 @@
-// How many incidents a run forgives.
+// Limits how many incidents a run recovers from (cluster.max_restarts).
 #pragma once
 
 #include <atomic>
@@ -8,27 +8,27 @@
 
 namespace tandem {
 
-// One death may show up several times until everybody is back (a trainer reports it, then a call to
-// the dead worker fails): that is one incident, which ends when a step or a recovery succeeds. For
-// the train loop's thread; spent() is for any.
+// The death of one process may be noticed several times until all workers have rejoined: a trainer
+// reports it, then a call to the dead worker fails. All of this is one incident, which ends when a
+// step or a recovery succeeds. Called by the train loop's thread; spent() may be called by any.
 class RestartBudget {
  public:
   explicit RestartBudget(int64_t limit) : limit_(limit) {}
 
-  // OK; or Internal, where all are spent, with that and `reason` in its message: a peer that is
-  // lost is no reason any more to wait for it.
-  absl::Status Spend(const absl::Status& reason);
-  // Whether Spend has refused once: nothing is recovered from then on.
+  // Charges a failure to the open incident, or opens an incident. Internal, with `reason` in its
+  // message: the limit is reached, so the run must end.
+  absl::Status Charge(const absl::Status& reason);
+  // Whether Charge has failed once; from then on nothing is recovered.
   bool gave_up() const { return gave_up_; }
-  // All is well again: the next failure is a new incident.
-  void Settle() { attempts_ = 0; }
+  // The next failure opens a new incident.
+  void CloseIncident() { attempts_ = 0; }
   int64_t spent() const { return spent_; }
   int64_t limit() const { return limit_; }
 
  private:
   const int64_t limit_;
   std::atomic<int64_t> spent_ = 0;
-  int attempts_ = 0;  // in the present incident
+  int attempts_ = 0;  // in the open incident
   bool gave_up_ = false;
 };
 

@@ -11,9 +11,9 @@
 
 namespace tandem {
 
-PrefillMeter::PrefillMeter(WorkerPool& pool) : pool_(pool), before_(Read(pool)) {}
+PrefillTokenCounter::PrefillTokenCounter(WorkerPool& pool) : pool_(pool), before_(Read(pool)) {}
 
-std::optional<int64_t> PrefillMeter::Tokens() const {
+std::optional<int64_t> PrefillTokenCounter::Tokens() const {
   if (!before_) return std::nullopt;
   const auto now = Read(pool_);
   if (!now) return std::nullopt;
@@ -26,7 +26,7 @@ std::optional<int64_t> PrefillMeter::Tokens() const {
   return tokens;
 }
 
-std::optional<std::vector<PrefillMeter::Count>> PrefillMeter::Read(WorkerPool& pool) {
+std::optional<std::vector<PrefillTokenCounter::Count>> PrefillTokenCounter::Read(WorkerPool& pool) {
   std::vector<Count> counts;
   for (int rank = 0; rank < pool.pairs(); ++rank) {
     const auto rollout = pool.rollout(rank);
@@ -38,10 +38,10 @@ std::optional<std::vector<PrefillMeter::Count>> PrefillMeter::Read(WorkerPool& p
   return counts;
 }
 
-std::vector<RolloutAnswer> AskRollouts(WorkerPool& pool,
-                                       const std::vector<int>& ranks,
-                                       const RolloutCall& call,
-                                       const std::function<bool()>& interrupted) {
+std::vector<RolloutAnswer> CallRollouts(WorkerPool& pool,
+                                        const std::vector<int>& ranks,
+                                        const RolloutCall& call,
+                                        const std::function<bool()>& interrupted) {
   std::vector<RolloutAnswer> answers(ranks.size());
   Mutex answers_mutex;  // guards `running` and the answers' clients
   ConditionVariable changed;

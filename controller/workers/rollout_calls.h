@@ -1,4 +1,4 @@
-// How many tokens the rollouts prefill in some time, as they count them.
+// Calls to several rollouts at once, and the number of tokens that the rollouts prefill.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,16 @@
 
 namespace tandem {
 
-// Asks every rollout, one after another; nobody is marked lost for not answering. Not thread-safe.
-class PrefillMeter {
+// Counts the tokens that all rollouts prefill from the construction of the counter on. Calls one
+// rollout after another and marks none lost that does not answer. Not thread-safe.
+class PrefillTokenCounter {
  public:
-  // Begins to count. `pool` must outlive it.
-  explicit PrefillMeter(WorkerPool& pool);
+  // `pool` must outlive the counter.
+  explicit PrefillTokenCounter(WorkerPool& pool);
 
-  // Since then: prompts and what continued samples came with, whoever asked for them, and what was
-  // preempted again. Nothing where a rollout did not answer then or now, or is another by now.
+  // Prefilled tokens of all requests, from any caller: prompts, tokens that continued samples came
+  // with, and tokens computed again after a preemption. Nullopt if a rollout did not answer at the
+  // construction or now, or was replaced since.
   std::optional<int64_t> Tokens() const;
 
  private:
@@ -39,23 +41,23 @@ using RolloutCall = std::function<absl::Status(RolloutClient&, int rank)>;
 
 struct RolloutAnswer {
   int rank = 0;
-  std::shared_ptr<RolloutClient> client;  // that was asked; null: nobody was there
+  std::shared_ptr<RolloutClient> client;  // null: no rollout of this rank was ready
   absl::Status status;
 };
 
-// Runs `call` on the rollouts of `ranks`, a thread for each, and returns all answers, in the order
-// of `ranks`. Unavailable: that one is gone; it is marked lost. Once `interrupted` (polled; empty:
-// never) says so, the calls under way end with Cancelled.
-std::vector<RolloutAnswer> AskRollouts(WorkerPool& pool,
-                                       const std::vector<int>& ranks,
-                                       const RolloutCall& call,
-                                       const std::function<bool()>& interrupted = {});
+// Runs `call` on the rollouts of `ranks`, one thread each, and returns all answers in the order of
+// `ranks`. A rollout whose answer is Unavailable is marked lost. `interrupted` is polled; when it
+// returns true, calls that are under way end with Cancelled. An empty `interrupted` never does.
+std::vector<RolloutAnswer> CallRollouts(WorkerPool& pool,
+                                        const std::vector<int>& ranks,
+                                        const RolloutCall& call,
+                                        const std::function<bool()>& interrupted = {});
 
-// OK if all are. Otherwise the code of the first failure that no recovery mends, or of the first,
-// and a message that names every rollout that failed (of many the first few, and how many more).
+// OK if all answers are OK. Otherwise the code of the first failure that a recovery cannot repair,
+// or else of the first failure, and a message that names the failed rollouts: the first eight, and
+// how many more.
 absl::Status AllAnswered(const std::vector<RolloutAnswer>& answers);
 
-// Of all of the pool.
 std::vector<int> AllRanks(const WorkerPool& pool);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// What the controller asks of one rollout worker.
+// The calls that the controller makes to one rollout worker.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,30 @@
 
 namespace tandem {
 
-// The samples wanted of one prompt.
+// Asks for samples of one prompt.
 struct GroupRequest {
   std::string request_id;
-  int64_t version = -1;  // weight version that must sample; -1: whatever is served
+  int64_t version = -1;  // weight version that must sample; -1: the one that is served
   std::vector<int32_t> prompt;
   std::vector<uint64_t> sample_ids;
   SamplingParams params;
   int64_t group = 0;       // echoed in the samples
-  int rank = -1;           // of the only rollout that may generate it; -1: any
-  bool log_probs = false;  // with every token, also if rollout.calculate_log_probs is false
-  // Empty, or one for each of sample_ids: they go on from there.
+  int rank = -1;           // the only rollout that may generate the group; -1: any
+  bool log_probs = false;  // return them even if rollout.calculate_log_probs is false
+  // Empty, or one for each of sample_ids: the tokens from which the sample is continued.
   std::vector<Continuation> continued;
-  // Instead of `continued`, unless empty: one for each of `sample_ids`, which are some of those
-  // above. RolloutDispatcher asks right before it sends them, and again before it sends them again,
-  // so that the arrays are held no longer than that takes.
+  // Unless empty, used instead of `continued`: returns one Continuation for each of `sample_ids`,
+  // which are a subset of those above. RolloutDispatcher calls it right before it sends the
+  // samples, and again before it sends them again, so that the arrays are in memory only during the
+  // send.
   std::function<absl::StatusOr<std::vector<Continuation>>(const std::vector<uint64_t>& sample_ids)>
       load_continued;
-  // A round that ends early (RolloutDispatcher::Options::cut) leaves it where it is; false: it runs
-  // to its end even so.
-  bool may_be_cut = false;
+  // Whether a round that ends early (RolloutDispatcher::Options::cut) may interrupt the group;
+  // false: the group is generated to its end.
+  bool interruptible = false;
 
-  // Replicas that were lost while they generated it, and how often it was all they had to do.
+  // How many replicas were lost while they generated the group, and how many of these generated
+  // nothing else.
   int losses = 0;
   int losses_alone = 0;
 };
@@ -46,14 +48,15 @@ enum class SleepMode {
   kLevel2,     // drop both
 };
 
-// What a rollout reports when it is sent to sleep.
+// A rollout's reports when it goes to sleep.
 struct SleepReports {
-  PhaseReport generate;  // of the time since its last report
+  PhaseReport generate;  // covers the time since its last report
   PhaseReport sleep;
 };
 
-// Thread-safe. Errors: Unavailable, DeadlineExceeded: the worker is gone or late; Aborted: another
-// incarnation serves there; Cancelled: CancelAll; FailedPrecondition: its state does not allow it.
+// Thread-safe. Errors: Unavailable, DeadlineExceeded: the worker is lost or late; Aborted: another
+// incarnation serves at the address; Cancelled: CancelAll; FailedPrecondition: its state does not
+// allow it.
 class RolloutClient {
  public:
   virtual ~RolloutClient() = default;
@@ -64,8 +67,8 @@ class RolloutClient {
                         std::function<void(Sample)> on_sample,
                         std::function<void(absl::Status)> on_done) = 0;
 
-  // Aborts the named requests at the worker (all when empty): their samples come with what they
-  // have so far, as kAborted. Idempotent.
+  // Aborts the named requests at the worker (all when empty). Their samples arrive with the tokens
+  // generated so far, as kAborted. Idempotent.
   virtual absl::Status Abort(const std::vector<std::string>& request_ids) = 0;
   virtual absl::StatusOr<SleepReports> Sleep(SleepMode mode) = 0;
   // `tags`: "weights", "kv_cache"; empty: both.
@@ -73,15 +76,14 @@ class RolloutClient {
   // Whether the rollout still holds every byte of `version` as it was accepted. DataLoss names the
   // first tensor that differs.
   virtual absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) = 0;
-  // Tokens of prompts and of what continued samples came with that the process has computed since
-  // it began, those that it computed again after a preemption included.
+  // Tokens that the process has prefilled since it started: of prompts, of continued samples, and
+  // those computed again after a preemption.
   virtual absl::StatusOr<int64_t> PrefilledTokens() = 0;
-  // Ends an update that a lost trainer left open, whatever its version. Idempotent; nothing happens
-  // when none is open.
+  // Ends an update of any version that a lost trainer left open. Without effect if none is open.
   virtual absl::Status AbortUpdate(const std::string& reason) = 0;
   virtual absl::Status Shutdown() = 0;
 
-  // Ends every call under way with Cancelled.
+  // Ends all calls that are under way with Cancelled.
   virtual void CancelAll() = 0;
 
   virtual std::string address() const = 0;

@@ -1,4 +1,4 @@
-// A collective call: made on every trainer at once.
+// Collective calls, which are made on every trainer at once.
 #pragma once
 
 #include <chrono>
@@ -18,14 +18,14 @@
 
 namespace tandem {
 
-// True for codes that mean a peer is gone, late or another incarnation, and may come back.
+// True for codes that mean that a peer is lost, late or replaced and may come back.
 inline bool IsPeerFailure(const absl::Status& status) {
-  if (StayedAway(status)) return false;
+  if (WorkerDidNotReturn(status)) return false;
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsAborted(status) || absl::IsCancelled(status);
 }
 
-// `status` with another message.
+// Replaces the message of `status` and keeps code and payloads.
 inline absl::Status WithMessage(const absl::Status& status, const std::string& message) {
   if (status.ok()) return status;
   absl::Status other(status.code(), message);
@@ -35,29 +35,29 @@ inline absl::Status WithMessage(const absl::Status& status, const std::string& m
   return other;
 }
 
-// How much a failed call says of the reason: the answer of the rank that failed itself tells more
-// than that of one which only noticed, and that more than a call that was given up.
-inline int Telling(const absl::Status& status) {
+// Orders failures so that the root cause is reported: a rank's own error first, then errors of
+// ranks that noticed it, then calls that the controller cancelled.
+inline int FailureSpecificity(const absl::Status& status) {
   if (status.ok()) return 0;
   if (absl::IsCancelled(status)) return 1;
   return OriginOf(status) == FailureOrigin::kAnotherRank ? 2 : 3;
 }
 
-// How often who waits for workers asks whether it was interrupted.
+// How often a caller that waits for workers asks whether it was interrupted.
 inline constexpr std::chrono::milliseconds kInterruptPoll{50};
 
-// How long a rank that failed may take to say so after another one noticed.
-inline constexpr std::chrono::seconds kOwnReasonGrace{3};
+// How long the rank that failed may take to answer after another rank has noticed the failure.
+inline constexpr std::chrono::seconds kRootCauseGrace{3};
 
-// `status`, with which a call to trainer `rank` ended, under the name of the worker that it is
-// about; marks that one lost if nobody answered there.
-inline absl::Status NamedFailure(WorkerPool& pool,
-                                 int rank,
-                                 int64_t incarnation,
-                                 const absl::Status& status) {
+// Prefixes `status`, the result of a call to trainer `rank`, with the name of the worker that
+// failed, and marks that worker lost if it did not answer.
+inline absl::Status AttributeFailure(WorkerPool& pool,
+                                     int rank,
+                                     int64_t incarnation,
+                                     const absl::Status& status) {
   const WorkerKey trainer{WorkerRole::kTrainer, rank};
   if (absl::IsCancelled(status)) {
-    return absl::CancelledError(trainer.Text() + " fell silent; its call was given up");
+    return absl::CancelledError(trainer.Text() + " sends no heartbeats; its call was cancelled");
   }
   if (OriginOf(status) == FailureOrigin::kPartner) {
     const WorkerKey rollout{WorkerRole::kRollout, rank};
@@ -65,7 +65,7 @@ inline absl::Status NamedFailure(WorkerPool& pool,
     if (absl::IsUnavailable(status) && client.ok()) {
       pool.MarkLost(rollout, (*client)->incarnation());
     }
-    return Annotate(status, fmt::format("{} (says {})", rollout.Text(), trainer.Text()));
+    return Annotate(status, fmt::format("{} (reported by {})", rollout.Text(), trainer.Text()));
   }
   const bool noticed = OriginOf(status) == FailureOrigin::kAnotherRank;
   if (absl::IsUnavailable(status) && !noticed && !AnsweredByWorker(status)) {
@@ -75,16 +75,17 @@ inline absl::Status NamedFailure(WorkerPool& pool,
 }
 
 // Runs `call(TrainerClient&, rank) -> StatusOr<Result>` on all ranks, one thread each, and returns
-// the results by rank. A failure cancels the calls to the others, which would wait for the missing
-// rank otherwise; if it only says that another rank failed, that one has `grace` to answer before.
-// Reported is the failure that says most (Telling), of equals the first, prefixed by the rank.
-// Once `interrupted` (polled; empty: never) says so, all calls are cancelled: Cancelled.
+// the results by rank. A failure cancels the calls to the other ranks, which would otherwise wait
+// for the failed one. A failure that only reports that another rank failed leaves that rank `grace`
+// to answer first. The most specific failure (FailureSpecificity) is returned, the first of equals,
+// prefixed with the rank. `interrupted` is polled (empty: never); when it returns true, all calls
+// are cancelled and the result is Cancelled.
 template <typename Result, typename Call>
-absl::StatusOr<std::vector<Result>> OnAllTrainers(
+absl::StatusOr<std::vector<Result>> CallAllTrainers(
     WorkerPool& pool,
     const Call& call,
     const std::function<bool()>& interrupted = {},
-    std::chrono::milliseconds grace = kOwnReasonGrace) {
+    std::chrono::milliseconds grace = kRootCauseGrace) {
   std::vector<std::shared_ptr<TrainerClient>> clients;
   for (int rank = 0; rank < pool.pairs(); ++rank) {
     TANDEM_ASSIGN_OR_RETURN(auto client, pool.trainer(rank));
@@ -103,8 +104,9 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(
     changed.NotifyAll();
     if (result.ok()) {
       results[rank] = std::move(result).value();
-    } else if (Telling(result.status()) > Telling(failure)) {
-      failure = NamedFailure(pool, static_cast<int>(rank), client.incarnation(), result.status());
+    } else if (FailureSpecificity(result.status()) > FailureSpecificity(failure)) {
+      failure =
+          AttributeFailure(pool, static_cast<int>(rank), client.incarnation(), result.status());
     }
   };
   std::vector<std::jthread> threads;
@@ -121,7 +123,7 @@ absl::StatusOr<std::vector<Result>> OnAllTrainers(
     while (running > 0 && OriginOf(failure) == FailureOrigin::kAnotherRank &&
            changed.WaitUntil(results_mutex, graceful_until)) {
     }
-    // A thread may not have made its call yet: cancel until all have come back.
+    // A thread may not have started its call yet, so cancel repeatedly until all have returned.
     while (running > 0) {
       for (const auto& client : clients) client->CancelAll();
       (void)changed.WaitUntil(results_mutex, steady_clock::now() + kInterruptPoll);

@@ -1,4 +1,4 @@
-// What the controller asks of one trainer worker: the primitives of a training step.
+// The calls that the controller makes to one trainer worker: the primitives of a training step.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ struct SyncCommand {
   std::vector<int> target_ranks;  // whose rollouts are published to
   std::string rollout_address;    // of this rank's partner; empty: gathers only
   int64_t rollout_incarnation = 0;
-  bool scramble = false;  // the rollout fills its weights with NaN before the first bucket
+  bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
 };
 
 struct SyncResult {

@@ -11,9 +11,9 @@
 namespace tandem {
 namespace {
 
-constexpr char kStayedAwayUrl[] = "tandem.StayedAway";
+constexpr char kWorkerDidNotReturnUrl[] = "tandem.WorkerDidNotReturn";
 
-// The client of `key`'s ready worker, made anew when the incarnation changed.
+// The client of `key`'s ready worker; a new one if the incarnation changed.
 template <typename Client, typename Make>
 absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
     const WorkerRegistry& registry,
@@ -22,7 +22,7 @@ absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
     const Make& make) {
   const std::optional<WorkerEntry> entry = registry.Ready(key);
   if (!entry) {
-    return MakeStatus(absl::StatusCode::kUnavailable, "{} is not there", key.Text());
+    return MakeStatus(absl::StatusCode::kUnavailable, "{} is not ready", key.Text());
   }
   std::shared_ptr<Client>& client = clients[key.rank];
   if (client == nullptr || client->incarnation() != entry->incarnation) {
@@ -33,15 +33,15 @@ absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
 
 }  // namespace
 
-bool StayedAway(const absl::Status& status) {
-  return status.GetPayload(kStayedAwayUrl).has_value();
+bool WorkerDidNotReturn(const absl::Status& status) {
+  return status.GetPayload(kWorkerDidNotReturnUrl).has_value();
 }
 
 absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
                                            const std::function<bool()>& interrupted) {
   const absl::Time deadline = clock_.Now() + timeout;
   std::vector<std::string> missing = registry_.Missing();
-  if (!missing.empty()) LogInfo("waiting for {}", fmt::join(missing, ", "));
+  if (!missing.empty()) LogInfo("Waiting for {}", fmt::join(missing, ", "));
   while (!missing.empty()) {
     if (interrupted && interrupted()) return absl::CancelledError("interrupted");
     if (clock_.Now() >= deadline) {
@@ -51,7 +51,7 @@ absl::Status WorkerPool::WaitUntilComplete(absl::Duration timeout,
           "launcher logs/ROLE-RANK.log in the run directory). Where they only take longer to "
           "start, raise cluster.register_timeout_seconds",
           absl::FormatDuration(timeout), fmt::join(missing, ", "));
-      status.SetPayload(kStayedAwayUrl, absl::Cord("1"));
+      status.SetPayload(kWorkerDidNotReturnUrl, absl::Cord("1"));
       return status;
     }
     clock_.Sleep(absl::Milliseconds(20));
@@ -94,7 +94,8 @@ void WorkerPool::MarkLost(const WorkerKey& key, int64_t incarnation) {
 
 void WorkerPool::CancelCallsToLost() {
   for (const WorkerKey& key : registry_.DetectLost()) {
-    LogWarn("{} has been silent for too long: lost", key.Text());
+    LogWarn("No heartbeat from {} for {}: treating it as lost.", key.Text(),
+            absl::FormatDuration(registry_.heartbeat_timeout()));
   }
   const MutexLock lock(clients_mutex_);
   const auto is_current = [this](const WorkerKey& key, int64_t incarnation) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
@@ -20,9 +21,9 @@
 
 namespace tandem {
 
-// Whether `status` is that of a WaitUntilComplete whose time was over: who stayed away so long is
-// not waited for again, by any recovery.
-bool StayedAway(const absl::Status& status);
+// Whether `status` comes from a WaitUntilComplete that timed out. A recovery does not wait for the
+// missing workers again.
+bool WorkerDidNotReturn(const absl::Status& status);
 
 // How clients are made: over gRPC, or fakes.
 struct ClientFactory {
@@ -39,29 +40,30 @@ class WorkerPool {
 
   int pairs() const { return pairs_; }
 
-  // Blocks until every worker is ready. DeadlineExceeded names those that are missing, and is
-  // StayedAway; Cancelled: `interrupted` returned true.
+  // Blocks until every worker is ready. DeadlineExceeded names those that are missing, and
+  // WorkerDidNotReturn is true for it; Cancelled: `interrupted` returned true.
   absl::Status WaitUntilComplete(absl::Duration timeout, const std::function<bool()>& interrupted);
 
   // The client of the ready worker of that rank. Unavailable: there is none.
   absl::StatusOr<std::shared_ptr<TrainerClient>> trainer(int rank);
   absl::StatusOr<std::shared_ptr<RolloutClient>> rollout(int rank);
 
-  // Of all trainers, by rank; 0 where none is ready.
+  // By rank; 0 where no trainer is ready.
   std::vector<int64_t> TrainerIncarnations() const;
 
-  // What the worker said of its memory last, with a heartbeat or a report; empty if it never did.
+  // The worker's latest memory ledger, from a heartbeat or a report; empty if it never sent one.
   LedgerSnapshot Ledger(const WorkerKey& key) const;
   void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
   std::string numerics_class() const { return registry_.numerics_class(); }
 
-  // A call failed as if the worker were gone; it counts as ready again with its next heartbeat.
+  // A call to the worker failed; it is lost until its next heartbeat.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
-  // Ends the calls to workers that fell silent or were replaced. Called now and then by a thread of
-  // its own, so that no call waits for a dead worker's deadline.
+  // Ends the calls to workers that send no heartbeats or were replaced. A thread of its own calls
+  // this periodically, so that no call to a dead worker has to wait for its deadline.
   void CancelCallsToLost();
 
-  // Asks every known worker to end, all at once. Errors are ignored: who does not answer is gone.
+  // Asks all ready workers to end, concurrently. Errors are ignored: a worker that does not answer
+  // has ended already.
   void ShutdownAll();
 
  private:

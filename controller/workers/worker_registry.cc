@@ -10,7 +10,8 @@
 namespace tandem {
 namespace {
 
-// A GPU's number is its process's own (CUDA_VISIBLE_DEVICES): its UUID tells.
+// Two processes may number one GPU differently (CUDA_VISIBLE_DEVICES), so GPUs are compared by
+// UUID.
 bool ShareDevice(const Announcement& a, const Announcement& b) {
   if (a.boot_id != b.boot_id || a.device_uuid != b.device_uuid) return false;
   return !a.device_uuid.empty() || a.device == b.device;
@@ -67,8 +68,9 @@ absl::Status WorkerRegistry::CheckAnnouncement(const Announcement& announcement)
   const std::string other_build = OtherBuild(announcement);
   if (!other_build.empty() && !options_.allow_other_build) {
     return FailedPrecondition(
-        "{}: what one sends the other may not understand, and their results may differ; start all "
-        "programs from one build (--version tells which), or set cluster.allow_other_build=true",
+        "{}: they may not understand each other's messages, and their results may differ; start "
+        "all "
+        "programs from one build (--version shows it), or set cluster.allow_other_build=true",
         other_build);
   }
   const bool is_trainer = key.role == WorkerRole::kTrainer;
@@ -132,7 +134,7 @@ absl::Status WorkerRegistry::CheckNumerics(const WorkerKey& key,
 absl::Status WorkerRegistry::CheckChoices(const Announcement& announcement) const {
   for (const auto& [other, entry] : workers_) {
     if (other == announcement.key || entry.state == WorkerEntry::State::kLost) continue;
-    const NumericsChoices& theirs = entry.announcement.numerics_choices;
+    const KernelChoices& theirs = entry.announcement.numerics_choices;
     for (const auto& [part, choice] : announcement.numerics_choices) {
       const auto found = theirs.find(part);
       if (found == theirs.end() || found->second == choice) continue;

@@ -1,5 +1,5 @@
-// Who belongs to the job: registration, incarnations, heartbeats, losses. No I/O, time from a
-// clock.
+// The workers of a job: registration, incarnations, heartbeats, losses. Does no I/O and takes the
+// time from a Clock.
 #pragma once
 
 #include <compare>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <absl/base/thread_annotations.h>
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <absl/time/time.h>
@@ -31,27 +32,27 @@ struct WorkerKey {
   std::string Text() const { return RoleName(role) + " " + std::to_string(rank); }
 };
 
-// What a worker says about itself when it registers.
+// A worker's description of itself at registration.
 struct Announcement {
   int protocol = 0;
   WorkerKey key;
   std::string address;     // where it serves gRPC
   std::string boot_id;     // of its host
-  std::string device;      // "cpu:0"; of a GPU, its number in the worker's process
+  std::string device;      // "cpu:0"; for a GPU its number in the worker's process
   std::string boot_nonce;  // random per process start
   int64_t pid = 0;
   std::string numerics_class;  // empty until known
-  std::string kernel_set;      // the same
-  NumericsChoices numerics_choices;
-  std::string build;     // for people: version, commit, flags
-  std::string build_id;  // what builds are compared by
+  std::string kernel_set;      // empty until known
+  KernelChoices numerics_choices;
+  std::string build;     // shown to users: version, commit, flags
+  std::string build_id;  // BuildId(): equal for builds that may work together
   int64_t device_memory_bytes = 0;
   std::string tokenizer_digest;  // empty until known, and for workers without a tokenizer
   int64_t incarnation = 0;       // kept from an earlier controller; 0: none
-  std::string device_uuid;       // of a GPU: the same in every process; empty on a CPU
+  std::string device_uuid;       // of a GPU, equal in all processes; empty on a CPU
 };
 
-// What a heartbeat says.
+// The contents of a heartbeat.
 struct HeartbeatNews {
   std::string phase;
   int64_t version = -1;
@@ -78,14 +79,14 @@ struct RegistryOptions {
   absl::Duration heartbeat_timeout = absl::Seconds(10);
   std::string tokenizer_digest;  // of the controller's own tokenizer
   std::string build;             // of the controller
-  std::string build_id;          // the same
+  std::string build_id;          // of the controller
   bool allow_other_build = false;
 };
 
-// A worker is starting until its numerics class is known, then ready; lost when it was silent for
-// heartbeat_timeout or a caller saw its connection break, ready again with its next heartbeat. A
-// process that registers for a taken rank replaces the old one under a new incarnation.
-// Thread-safe.
+// A worker is starting until its numerics class is known, then ready. It is lost when it sends no
+// heartbeat for heartbeat_timeout or a caller saw its connection break, and ready again with its
+// next heartbeat. A process that registers for a taken rank replaces the old one and gets a new
+// incarnation. Thread-safe.
 class WorkerRegistry {
  public:
   WorkerRegistry(RegistryOptions options, Clock& clock)
@@ -101,15 +102,15 @@ class WorkerRegistry {
   // FailedPrecondition: numerics classes mixed.
   absl::Status Heartbeat(const WorkerKey& key, int64_t incarnation, HeartbeatNews news);
 
-  // What the worker has reported of its memory, fresher than its last heartbeat.
+  // Keeps a memory ledger that is newer than the worker's last heartbeat.
   void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
 
   // OK, or Aborted / NotFound as for Heartbeat.
   absl::Status CheckCurrent(const WorkerKey& key, int64_t incarnation) const;
 
-  // Marks workers that have been silent too long; returns those marked now.
+  // Marks workers without a heartbeat for heartbeat_timeout as lost; returns those marked now.
   std::vector<WorkerKey> DetectLost();
-  // A call to this worker failed as if it were gone.
+  // Marks the worker lost because a call to it failed.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
 
   std::optional<WorkerEntry> Find(const WorkerKey& key) const;
@@ -120,8 +121,9 @@ class WorkerRegistry {
   // Every expected worker that is not ready, with what is known: "rollout 1 (never registered)".
   // Empty: complete.
   std::vector<std::string> Missing() const;
-  // Empty, or that the worker is of another build than the controller, with both.
+  // A message that names both builds if the worker's differs from the controller's, else empty.
   std::string OtherBuild(const Announcement& announcement) const;
+  absl::Duration heartbeat_timeout() const { return options_.heartbeat_timeout; }
   // The controller's build, then "; rollout 0: ..." for each worker of another.
   std::string builds() const;
   // The common numerics class, "" while unknown.
@@ -134,7 +136,7 @@ class WorkerRegistry {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckNumerics(const WorkerKey& key, const std::string& numerics_class) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
-  // Of the parts that both have: the first that another worker computes otherwise.
+  // FailedPrecondition names the first part that another worker computes by another kernel.
   absl::Status CheckChoices(const Announcement& announcement) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(workers_mutex_);
   absl::Status CheckCurrentLocked(const WorkerKey& key, int64_t incarnation) const

@@ -1,4 +1,4 @@
-// Starting one child process so that it cannot outlive us. Linux.
+// Starts a child process that cannot outlive the launcher. Linux only.
 #pragma once
 
 #include <string>
@@ -11,17 +11,19 @@ namespace tandem {
 
 struct ChildOptions {
   std::vector<std::string> argv;  // argv[0] is the path of the program
-  std::string log_path;           // stderr is appended here; stdout too unless `inherit_stdout`
-  bool inherit_stdout = false;    // the progress of the controller goes to our terminal
+  std::string log_path;           // receives stderr, and stdout unless `inherit_stdout`
+  bool inherit_stdout =
+      false;  // so that the controller's progress shows on the launcher's terminal
 };
 
-// Forks and executes. The child leads a process group of its own (Ctrl-C on our terminal reaches
-// only us), gets SIGKILL when the calling thread dies, reads from /dev/null, and starts with no
-// signal blocked. A program that cannot be executed exits with 127 and says so in its log.
-// Internal: the log or the fork failed.
+// Forks and executes. The child leads its own process group, so that Ctrl-C on the terminal reaches
+// only the launcher. The kernel kills it when the calling thread dies. It reads from /dev/null and
+// starts with no signal blocked. If the program cannot be executed, the child logs the reason and
+// exits with 127. Internal: the log cannot be opened or fork failed.
 absl::StatusOr<pid_t> SpawnChild(const ChildOptions& options);
 
-// The last `lines` lines of a file after its first `begin` bytes, "" when there is none.
+// Returns the last `lines` lines of a file, of what follows its first `begin` bytes; "" if there
+// are none.
 std::string LastLines(const std::string& path, int lines, int64_t begin = 0);
 
 }  // namespace tandem

@@ -26,17 +26,17 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
           .tls_ca = config.cluster().tls().ca()};
 }
 
-std::string HowToGoOn(const LaunchPlan& plan) {
+std::string ResumeHint(const LaunchPlan& plan) {
   if (plan.resume_mode.empty()) return "";
-  const std::string again = "started again with the same configuration, the run ";
+  const std::string again = "Started again with the same configuration, the run ";
   std::error_code error;
   if (!std::filesystem::exists(plan.checkpoint_dir + "/latest", error)) {
-    return again + "begins anew: it has no checkpoint yet";
+    return again + "begins from the start: it has no checkpoint yet";
   }
-  if (plan.resume_mode == "auto") return again + "goes on from its newest checkpoint";
+  if (plan.resume_mode == "auto") return again + "resumes from its newest checkpoint";
   return fmt::format(
-      "{}does as trainer.resume_mode={} says; with auto it goes on from its newest checkpoint",
-      again, plan.resume_mode);
+      "{}follows trainer.resume_mode={}; with auto it resumes from its newest checkpoint", again,
+      plan.resume_mode);
 }
 
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id) {

@@ -1,4 +1,4 @@
-// Which command lines a config means.
+// The command lines of a job's processes, made from its configuration.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace tandem {
 
 struct LaunchPlan {
   std::string bin_dir;                 // where the three programs are
-  std::string config_path;             // handed to the controller with `overrides`
+  std::string config_path;             // passed to the controller with `overrides`
   std::vector<std::string> overrides;  // key=value
   std::string run_dir;
   std::string listen;     // the controller's address
-  std::string launch_id;  // tells the controller's restarts from a start of the user's
+  std::string launch_id;  // equal for all starts of the controller by one launcher
   bool start_paused = false;
   std::string checkpoint_dir;             // trainer.default_local_dir
-  std::string resume_mode;                // of a run; empty where weights are only checked
+  std::string resume_mode;                // trainer.resume_mode; empty if weights are only checked
   std::string device;                     // cpu or cuda; a pair's device is "cpu:<rank>"
   std::string tls_cert, tls_key, tls_ca;  // all empty: no TLS
 };
@@ -31,8 +31,8 @@ LaunchPlan MakeLaunchPlan(const v1::Config& config,
 // argv of one process.
 std::vector<std::string> CommandLine(const LaunchPlan& plan, const ProcessId& id);
 
-// What the same launch would do once more, now that this one was stopped; empty if nothing of note.
-std::string HowToGoOn(const LaunchPlan& plan);
+// Says from where a run that was stopped would resume; empty where weights are only checked.
+std::string ResumeHint(const LaunchPlan& plan);
 
 // run_dir/logs/<role>-<rank>.log
 std::string LogPath(const LaunchPlan& plan, const ProcessId& id);

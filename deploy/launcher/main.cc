@@ -34,7 +34,7 @@ struct Flags {
   bool dry_run = false;
 };
 
-// One launcher per run directory; the lock goes away with this process.
+// Allows one launcher per run directory. The kernel releases the lock when the process ends.
 absl::Status LockRunDir(const std::string& run_dir) {
   TANDEM_RETURN_IF_ERROR(Annotate(MakeFolder(run_dir + "/logs"), "cluster.run_dir"));
   const std::string path = run_dir + "/launcher.lock";
@@ -55,7 +55,7 @@ int Fail(FailedAt stage, const absl::Status& status) {
   return ExitCodeAt(stage, status);
 }
 
-// The controller does it; comes back only where that cannot be started.
+// Replaces this process by the controller; returns only if it cannot be started.
 int DryRun(const Flags& flags) {
   std::vector<std::string> command = {flags.bin_dir + "/tandem-controller", "--config",
                                       flags.config, "--dry-run"};
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", tandem::BuildText(tandem::ThisBuild(), "tandem-launcher"));
   app.add_option("--config", flags.config, "YAML file")->required();
   app.add_option("--set,OVERRIDES", flags.overrides,
-                 "key=value, any number, before or after --config; --set itself may be left out");
+                 "key=value, any number, before or after --config; --set itself may be omitted");
   app.add_option("--bin-dir", flags.bin_dir, "where tandem-controller and the workers are");
   app.add_option("--grace", flags.grace_seconds, "seconds from asking to stop to killing")
       ->capture_default_str();

@@ -35,7 +35,7 @@ absl::Status ProcessTable::Spawn(const ProcessId& id) {
   return absl::OkStatus();
 }
 
-std::string ProcessTable::LastLinesOf(const ProcessId& id, int lines) const {
+std::string ProcessTable::LastLogLines(const ProcessId& id, int lines) const {
   const auto begin = log_begin_.find(id);
   return LastLines(LogPath(plan_, id), lines, begin == log_begin_.end() ? 0 : begin->second);
 }
@@ -53,7 +53,7 @@ std::vector<ProcessId> ProcessTable::KillHung() {
     std::ifstream file(path);
     if (!file) continue;
     pid_t named = 0;
-    // Of an earlier process of that rank, or of another launcher's run: no matter any more.
+    // A file about an earlier process of that rank, or from another launcher, is only removed.
     if (file >> named && named == pid) {
       Signal(id, SIGKILL);
       killed.push_back(id);
@@ -72,7 +72,7 @@ std::optional<std::pair<ProcessId, ProcessExit>> ProcessTable::Reap() {
       if (WIFSIGNALED(status)) exit.signal = WTERMSIG(status);
       if (WIFEXITED(status)) exit.code = WEXITSTATUS(status);
       const ProcessId dead = id;
-      kill(-pid, SIGKILL);  // what it may have started itself
+      kill(-pid, SIGKILL);  // also ends processes that the child started
       pids_.erase(dead);
       WritePids();
       return std::pair(dead, exit);

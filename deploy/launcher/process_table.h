@@ -15,25 +15,25 @@ namespace tandem {
 class ProcessTable {
  public:
   explicit ProcessTable(LaunchPlan plan) : plan_(std::move(plan)) {}
-  // Kills and reaps whatever is left.
+  // Kills and reaps the children that are left.
   ~ProcessTable();
   ProcessTable(const ProcessTable&) = delete;
   ProcessTable& operator=(const ProcessTable&) = delete;
 
   absl::Status Spawn(const ProcessId& id);
-  // SIGTERM to the process, or SIGKILL to its whole group. Nothing happens if it is gone.
+  // Sends SIGTERM to the process, or SIGKILL to its process group. Without effect if it has ended.
   void Signal(const ProcessId& id, int signal);
-  // Kills the children that the controller found hanging: the files run_dir/hung/<role>-<rank>,
-  // each with a process id, which are removed. Returns whom it killed; Reap finds them dead.
+  // Kills the children that the controller found hanging. It names each in a file
+  // run_dir/hung/<role>-<rank> that holds a process id; the files are removed. Returns the killed
+  // children, which Reap then returns as dead.
   std::vector<ProcessId> KillHung();
-  // One dead child, if there is one. Orphans of our children are reaped silently.
+  // Reaps one dead child and returns it. Orphaned descendants are reaped and not returned.
   std::optional<std::pair<ProcessId, ProcessExit>> Reap();
-  // Kills stray descendants that were left to us; true if there were none.
+  // Kills descendants that outlived their parents; true if there were none.
   bool KillStrays();
 
-  // What the process wrote last since this launch began: logs are appended to from launch to
-  // launch.
-  std::string LastLinesOf(const ProcessId& id, int lines) const;
+  // The last lines of the process's log, without those of earlier launches, which the log keeps.
+  std::string LastLogLines(const ProcessId& id, int lines) const;
 
   size_t size() const { return pids_.size(); }
   const LaunchPlan& plan() const { return plan_; }

@@ -26,7 +26,7 @@ void PrintSay(const Action& action, const ProcessTable& table) {
   Print(action.text);
   if (!action.blame) return;
   const std::string path = LogPath(table.plan(), action.id);
-  const std::string last = table.LastLinesOf(action.id, kBlameLines);
+  const std::string last = table.LastLogLines(action.id, kBlameLines);
   if (!last.empty()) fmt::print(stderr, "---- last lines of {}\n{}----\n", path, last);
 }
 
@@ -43,7 +43,7 @@ class RunLoop {
         Do(supervisor_.OnStopRequest(signal, absl::Now()));
       }
       for (const ProcessId& id : table_->KillHung()) {
-        Print(fmt::format("{} hangs: killed", id.ToString()));
+        Print(fmt::format("{} hangs; killed it", id.ToString()));
       }
       while (const auto dead = table_->Reap()) {
         Do(supervisor_.OnExit(dead->first, dead->second, absl::Now()));
@@ -54,7 +54,7 @@ class RunLoop {
   }
 
  private:
-  // The next signal, or 0 when it is time to look around.
+  // Returns the next signal, or 0 when a deadline or the check for hung workers is due.
   int Wait() {
     const sigset_t set = HandledSignals();
     const absl::Duration left = std::min(supervisor_.NextDeadline() - absl::Now(), kLookForHung);
@@ -93,10 +93,11 @@ class RunLoop {
 
   void Finish(const Action& action) {
     code_ = action.code;
-    if (!table_->KillStrays()) Print("a process that a worker had started was left over: killed");
+    if (!table_->KillStrays())
+      Print("Killed a process that a worker had started and left running.");
     if (code_ != 0) Print(fmt::format("{}; exit code {}", action.text, code_));
     if (code_ == 128 + SIGINT || code_ == 128 + SIGTERM) {
-      if (const std::string hint = HowToGoOn(table_->plan()); !hint.empty()) Print(hint);
+      if (const std::string hint = ResumeHint(table_->plan()); !hint.empty()) Print(hint);
     }
   }
 
@@ -110,7 +111,7 @@ class RunLoop {
 void BlockSignals() {
   const sigset_t set = HandledSignals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
-  // Orphans of our children come to us instead of init, so that none can be missed.
+  // Orphaned descendants become children of the launcher instead of init, so that it can kill them.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 

@@ -1,4 +1,4 @@
-// Drives a Supervisor with real processes, signals and time.
+// Runs a Supervisor on real processes, signals and time.
 #pragma once
 
 #include "deploy/launcher/process_table.h"
@@ -10,9 +10,9 @@ namespace tandem {
 // first thing in main, before any thread and any child.
 void BlockSignals();
 
-// Starts everything and supervises it until nothing runs. Returns the exit code: 0 where the
-// controller ended well, 128 + signal where a signal stopped us, else the code of the failure.
-// Messages go to stderr.
+// Starts all processes and supervises them until the last has ended. Returns the launcher's exit
+// code: 0 if the controller succeeded, 128 + signal if a signal stopped the launcher, else the code
+// of the failure. Messages go to stderr.
 int RunUntilDone(const SupervisorOptions& options, ProcessTable* table);
 
 }  // namespace tandem

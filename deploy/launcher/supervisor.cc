@@ -14,7 +14,7 @@ void Say(const std::string& text, Actions* actions) {
   actions->push_back({.kind = Action::Kind::kSay, .text = text});
 }
 
-// Says `text` and shows what the process wrote last.
+// Prints `text` and the last lines that the process logged.
 void Blame(ProcessId id, const std::string& text, Actions* actions) {
   actions->push_back({.kind = Action::Kind::kSay, .id = id, .text = text, .blame = true});
 }
@@ -72,7 +72,7 @@ Actions Supervisor::OnExit(ProcessId id, ProcessExit exit, absl::Time now) {
   } else if (state_ == State::kStoppingController && id.role == Role::kController) {
     StopWorkers(now, &actions);
   }
-  FinishIfAllGone(&actions);
+  FinishIfAllEnded(&actions);
   return actions;
 }
 
@@ -82,9 +82,9 @@ void Supervisor::OnControllerExit(ProcessExit exit, absl::Time now, Actions* act
   } else if (exit.signal != 0 || exit.code == kExitRestart) {
     Restart(kController, Died(kController, exit), now, actions);
   } else {
-    // It decided to end, and has said why.
-    Blame(kController, "the controller gave up: " + exit.ToString(), actions);
-    GiveUp(exit.code, "the controller gave up", now, actions);
+    // The controller ended by its own decision and logged the reason.
+    Blame(kController, "The controller failed: " + exit.ToString(), actions);
+    GiveUp(exit.code, "The controller failed", now, actions);
   }
 }
 
@@ -92,12 +92,12 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Ac
   if (exit.signal != 0) return Restart(id, Died(id, exit), now, actions);
   switch (exit.code) {
     case kExitDone:
-      // The controller let it go and should end soon; if not, the worker is missing.
+      // The controller told it to end and should end soon; if it does not, the worker is missing.
       processes_[id].let_go = true;
       processes_[id].restart_at = now + options_.leave_time;
       return;
     case kExitRefused:
-    case 126:  // the shell's and our own codes for a program that cannot be run
+    case 126:  // the shell's and SpawnChild's codes for a program that cannot be run
     case 127:
       Blame(id, fmt::format("{} cannot run: {}", id.ToString(), exit.ToString()), actions);
       return GiveUp(kExitRefused, id.ToString() + " cannot run", now, actions);
@@ -108,8 +108,8 @@ void Supervisor::OnWorkerExit(ProcessId id, ProcessExit exit, absl::Time now, Ac
 
 void Supervisor::Restart(ProcessId id, const std::string& died, absl::Time now, Actions* actions) {
   if (restarts_ >= options_.max_restarts) {
-    const std::string why =
-        fmt::format("{}, and cluster.max_restarts = {} is used up", died, options_.max_restarts);
+    const std::string why = fmt::format("{}, and all restarts are used (cluster.max_restarts = {})",
+                                        died, options_.max_restarts);
     Blame(id, why, actions);
     return GiveUp(kExitInternal, why, now, actions);
   }
@@ -147,17 +147,17 @@ Actions Supervisor::OnStopRequest(int signal, absl::Time now) {
   if (state_ == State::kDone) return actions;
   if (state_ != State::kRunning) {
     Say(processes_[kController].alive
-            ? "killing what is left; what is newer than the last checkpoint is lost"
-            : "killing what is left",
+            ? "Killing the remaining processes. Progress since the last checkpoint is lost."
+            : "Killing the remaining processes.",
         &actions);
     KillAll(&actions);
   } else {
-    Say("stopping: the controller finishes what it is at and saves; once more kills at once",
+    Say("Saving a checkpoint before stopping; press Ctrl-C again to quit without saving.",
         &actions);
-    GiveUp(128 + signal, "stopped", now, &actions);
+    GiveUp(128 + signal, "Stopped", now, &actions);
     if (state_ == State::kStoppingController) kill_at_ = now + options_.stop_grace;
   }
-  FinishIfAllGone(&actions);
+  FinishIfAllEnded(&actions);
   return actions;
 }
 
@@ -166,9 +166,9 @@ Actions Supervisor::OnTick(absl::Time now) {
   if (state_ == State::kRunning) {
     StartDue(now, &actions);
   } else if (now >= kill_at_ && state_ != State::kDone) {
-    Say(processes_[kController].alive ? "the grace period is over: killing what is left; what is "
-                                        "newer than the last checkpoint is lost"
-                                      : "the grace period is over: killing what is left",
+    Say(processes_[kController].alive ? "Grace period expired: killing the remaining processes. "
+                                        "Progress since the last checkpoint is lost."
+                                      : "Grace period expired: killing the remaining processes.",
         &actions);
     KillAll(&actions);
   }
@@ -179,8 +179,8 @@ void Supervisor::StartDue(absl::Time now, Actions* actions) {
   for (auto& [id, process] : processes_) {
     if (process.alive || process.restart_at > now) continue;
     if (process.let_go) {
-      // It may not leave for ever without being counted.
-      return Restart(id, id.ToString() + " left, but the run goes on", now, actions);
+      // This counts as a restart, so that a worker that keeps exiting ends the run.
+      return Restart(id, id.ToString() + " exited while the run continues", now, actions);
     }
     process.alive = true;
     process.restart_at = absl::InfiniteFuture();
@@ -201,7 +201,7 @@ bool Supervisor::AnyAlive() const {
                      [](const auto& entry) { return entry.second.alive; });
 }
 
-void Supervisor::FinishIfAllGone(Actions* actions) {
+void Supervisor::FinishIfAllEnded(Actions* actions) {
   if (state_ != State::kStoppingWorkers || AnyAlive()) return;
   state_ = State::kDone;
   kill_at_ = absl::InfiniteFuture();

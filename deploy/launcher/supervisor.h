@@ -1,12 +1,12 @@
-// What to do about processes that start, die and have to stop: a pure state machine.
+// Decides what happens when processes start, die or must stop: a pure state machine.
 //
 //   Running ──controller done or final, worker misconfigured, restarts spent──▶ StoppingWorkers
-//      └────stop requested──▶ StoppingController ──it exits──▶ StoppingWorkers ──all gone──▶ Done
+//      └────stop requested──▶ StoppingController ──it exits──▶ StoppingWorkers ──all ended─▶ Done
 //
-// Each stopping state ends in SIGKILL after `grace`; a controller that the user asked to stop has
-// `stop_grace`, for it may have to finish a long call and save. No clock, no process, no thread in
-// here: every call takes `now` and returns actions for the process layer (run_loop.h) to carry out
-// in order.
+// Each stopping state ends in SIGKILL after `grace`. A controller that the user asked to stop gets
+// `stop_grace` instead, because it may have to finish a long call and save. The machine has no
+// clock, processes or threads: every call takes `now` and returns actions that run_loop.h carries
+// out in order.
 #pragma once
 
 #include <map>
@@ -34,7 +34,7 @@ struct ProcessId {
 
 struct ProcessExit {
   int code = 0;
-  int signal = 0;                // 0: it exited by itself with `code`
+  int signal = 0;                // 0: the process exited with `code`
   std::string ToString() const;  // "exit code 70", "signal 9 (Killed)"
 };
 
@@ -42,18 +42,18 @@ struct Action {
   enum class Kind { kSpawn, kTerminate, kKill, kSay, kFinish };
   Kind kind = Kind::kSay;
   ProcessId id;        // kSpawn, kTerminate (SIGTERM), kKill (SIGKILL to its process group)
-  std::string text;    // kSay; kFinish: why, where `code` is not 0
+  std::string text;    // kSay: the message; kFinish: the reason, if `code` is not 0
   int code = 0;        // kFinish: the launcher's exit code
-  bool blame = false;  // kSay: show the last lines of the log of `id` too
+  bool blame = false;  // kSay: also show the last lines of the log of `id`
 };
 using Actions = std::vector<Action>;
 
 struct SupervisorOptions {
   int pairs = 1;
-  int max_restarts = 3;                             // of all processes together
-  absl::Duration grace = absl::Seconds(20);         // from SIGTERM to SIGKILL
-  absl::Duration stop_grace = absl::Minutes(10);    // the controller's when the user asks to stop
-  absl::Duration leave_time = absl::Seconds(10);    // from a worker's exit 0 to the controller's
+  int max_restarts = 3;                           // of all processes together
+  absl::Duration grace = absl::Seconds(20);       // from SIGTERM to SIGKILL
+  absl::Duration stop_grace = absl::Minutes(10);  // the controller's when the user asks to stop
+  absl::Duration leave_time = absl::Seconds(10);  // from a worker's exit with 0 to the controller's
   absl::Duration restart_delay = absl::Seconds(1);  // of a second and later restart of a process
 };
 
@@ -66,7 +66,8 @@ class Supervisor {
   Actions OnExit(ProcessId id, ProcessExit exit, absl::Time now);
   // SIGINT or SIGTERM. The second request kills at once.
   Actions OnStopRequest(int signal, absl::Time now);
-  // Due restarts and expired grace; call at NextDeadline() or later.
+  // Starts processes whose restart is due and kills those whose grace period expired. Call at
+  // NextDeadline() or later.
   Actions OnTick(absl::Time now);
 
   absl::Time NextDeadline() const;  // InfiniteFuture: nothing is due
@@ -78,7 +79,7 @@ class Supervisor {
   struct Process {
     bool alive = false;
     int deaths = 0;
-    bool let_go = false;  // exited with 0 while the controller went on
+    bool let_go = false;  // exited with 0 while the controller kept running
     absl::Time restart_at = absl::InfiniteFuture();
   };
 
@@ -89,7 +90,7 @@ class Supervisor {
   void StopWorkers(absl::Time now, Actions* actions);
   void GiveUp(int code, const std::string& why, absl::Time now, Actions* actions);
   void KillAll(Actions* actions);
-  void FinishIfAllGone(Actions* actions);
+  void FinishIfAllEnded(Actions* actions);
   bool AnyAlive() const;
 
   const SupervisorOptions options_;

@@ -16,7 +16,7 @@ void RequireRestart(const std::string& role, int rank, const std::string& point,
   INFO(said << rig.Log("controller"));
   REQUIRE(code == 0);
   REQUIRE(rig.FaultFired());
-  REQUIRE(said.find(role + " " + std::to_string(rank) + " hangs: killed") != std::string::npos);
+  REQUIRE(said.find(role + " " + std::to_string(rank) + " hangs; killed it") != std::string::npos);
   REQUIRE(said.find("restart 1 of 3") != std::string::npos);
   REQUIRE(rig.LeftBehind() == "");
   const Outcome outcome = OutcomeOf(rig, 3);

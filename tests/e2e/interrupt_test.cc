@@ -85,7 +85,7 @@ TEST_CASE("Ctrl-C in the middle of a sync aborts the sync, keeps the step and re
     REQUIRE(rig.Metrics().size() == 1);
     REQUIRE_FALSE(rig.Weights(1).empty());
   }
-  REQUIRE(rig.Log("launcher").find("the run goes on from its newest checkpoint") !=
+  REQUIRE(rig.Log("launcher").find("the run resumes from its newest checkpoint") !=
           std::string::npos);
   const int resumed = rig.Launch().Wait();
   INFO(rig.Log("launcher") << rig.Log("controller"));
@@ -103,8 +103,9 @@ TEST_CASE("a run stopped before its first checkpoint does not claim to have one"
   REQUIRE(launcher.Wait() == 130);
   const std::string said = rig.Log("launcher");
   INFO(said);
-  REQUIRE(said.find("the run begins anew: it has no checkpoint yet") != std::string::npos);
-  REQUIRE(said.find("goes on from its newest checkpoint") == std::string::npos);
+  REQUIRE(said.find("the run begins from the start: it has no checkpoint yet") !=
+          std::string::npos);
+  REQUIRE(said.find("resumes from its newest checkpoint") == std::string::npos);
 }
 
 TEST_CASE("a run stopped while it waits for workers ends at once") {

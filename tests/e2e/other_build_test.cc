@@ -82,7 +82,7 @@ TEST_CASE("a worker of another build is refused, with both builds and the way ou
     INFO(text);
     REQUIRE(rig.Log("rollout").find(text) != std::string::npos);
   }
-  REQUIRE(rig.Log("controller").find("refused a worker: rollout 0 is of another build") !=
+  REQUIRE(rig.Log("controller").find("Refused a worker: rollout 0 is of another build") !=
           std::string::npos);
 }
 
@@ -97,7 +97,8 @@ TEST_CASE("cluster.allow_other_build lets it in, with a warning, and the run rec
   const int code = controller.Wait();
   INFO(rig.Log("controller"));
   REQUIRE(code == 0);
-  REQUIRE(rig.Log("controller").find("let in by cluster.allow_other_build") != std::string::npos);
+  REQUIRE(rig.Log("controller").find("accepted because of cluster.allow_other_build") !=
+          std::string::npos);
   REQUIRE(rig.Log("controller").find("trainer 0 is of another build") == std::string::npos);
   REQUIRE(rig.RunFile("report.html").find("; rollout 0: tandem ") != std::string::npos);
   REQUIRE(rig.RunFile("report.html").find(kOther) != std::string::npos);

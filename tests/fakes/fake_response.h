@@ -77,8 +77,8 @@ inline Sample MakeFakeResponse(const GroupRequest& request,
   };
   ends_at(request.params.max_tokens, FinishReason::kLength);
   if (from.max_new_tokens > 0) ends_at(carried + from.max_new_tokens, FinishReason::kCut);
-  const auto held = request.may_be_cut && responses.held_after ? responses.held_after(id)
-                                                               : std::optional<int64_t>();
+  const auto held = request.interruptible && responses.held_after ? responses.held_after(id)
+                                                                  : std::optional<int64_t>();
   if (held) ends_at(carried + *held, FinishReason::kAborted);
 
   Sample sample{.sample_id = id,

@@ -66,7 +66,7 @@ class FakeReward : public RewardFunction {
   std::function<double(uint64_t sample_id)> value;
 };
 
-class FakeText : public TextCodec {
+class FakeText : public PromptCodec {
  public:
   std::string Decode(const std::vector<int32_t>& tokens) const override {
     return std::to_string(tokens.size()) + " tokens";

@@ -343,7 +343,7 @@ class GuardedBackend final : public Backend {
   absl::Status PrepareModel(const ModelSpec& spec, int64_t vocab_limit, ModelUse use) override {
     return host_->PrepareModel(spec, vocab_limit, use);
   }
-  NumericsChoices numerics_choices() const override { return host_->numerics_choices(); }
+  KernelChoices numerics_choices() const override { return host_->numerics_choices(); }
   absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() override {
     TANDEM_ASSIGN_OR_RETURN(auto inner, host_->MakeShardOps());
     return std::make_unique<GuardedShardOps>(&device_, std::move(inner));

@@ -29,7 +29,7 @@ std::vector<GroupRequest> NextRound(const std::vector<GenerationRequest>& reques
                        .prompt = request.prompt,
                        .params = request.params,
                        .group = request.group,
-                       .may_be_cut = true};
+                       .interruptible = true};
     for (const uint64_t id : request.sample_ids) {
       const auto found = samples.find(id);
       Continuation from;

@@ -72,7 +72,7 @@ class SamplePool {
   // Begins a round: what to generate of the oldest order.groups groups with unfinished samples, in
   // order of drawing; GroupRequest::group is the pool's own number of the group. Samples that have
   // tokens of max_versions - 1 older versions are final: they make a request of their own, without
-  // cap, with may_be_cut false. The others may be cut, but for a round that is made again.
+  // cap, with interruptible false. The others may be cut, but for a round that is made again.
   // FailedPrecondition: as CheckCuts, or a sample has tokens of newer weights than the round's.
   absl::StatusOr<std::vector<GroupRequest>> Requests(const RoundOrder& order);
 

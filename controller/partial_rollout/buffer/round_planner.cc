@@ -136,7 +136,7 @@ GroupRequest SamplePool::MakeRequest(int64_t number,
                        .prompt = group.prompt->tokens,
                        .params = options_.sampling,
                        .group = number,
-                       .may_be_cut = !is_final && !order.cuts};
+                       .interruptible = !is_final && !order.cuts};
   ContinuationReader reader(state_.file);
   bool plain = true;  // as without partial rollout
   for (const size_t i : positions) {

@@ -58,8 +58,8 @@ TEST_CASE("a GPU decides at the start how a model is computed: a rollout and a t
   REQUIRE(rollout.backend->PrepareModel(SmallModel(), 35, ModelUse::kForward).ok());
   REQUIRE(rollout.cuda->used_bytes() == before);
   REQUIRE(trainer.backend->PrepareModel(SmallModel(), 35, ModelUse::kTraining).ok());
-  const NumericsChoices mine = rollout.backend->numerics_choices();
-  const NumericsChoices theirs = trainer.backend->numerics_choices();
+  const KernelChoices mine = rollout.backend->numerics_choices();
+  const KernelChoices theirs = trainer.backend->numerics_choices();
   // qkv, o, gate and up, down, the head.
   REQUIRE(mine.size() == 5);
   REQUIRE(theirs.size() > mine.size());

@@ -81,7 +81,7 @@ TEST_CASE("MembershipAgent registers, tells its numerics class and ends when ask
   REQUIRE(agent.ok());
   REQUIRE((*agent)->incarnation() == 3);
   REQUIRE((*agent)->worker_id().rank() == 1);
-  const NumericsChoices choices = {{"linear [8 x 8]", "own kernels"}};
+  const KernelChoices choices = {{"linear [8 x 8]", "own kernels"}};
   REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", choices}).ok());
   REQUIRE(f.controller.requests.size() == 2);
   REQUIRE(f.controller.requests[0].protocol() == kProtocolVersion);

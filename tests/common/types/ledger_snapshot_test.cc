@@ -6,10 +6,10 @@ namespace tandem {
 
 TEST_CASE("Locations have names that lead back to them, and the device is the rest") {
   for (const Location location : {Location::kDevice, Location::kHost, Location::kFile}) {
-    REQUIRE(LocationOf(LocationName(location)) == location);
+    REQUIRE(ParseLocation(LocationName(location)) == location);
   }
   REQUIRE(std::string(LocationName(Location::kFile)) == "file");
-  REQUIRE(LocationOf("elsewhere") == Location::kDevice);
+  REQUIRE(ParseLocation("elsewhere") == Location::kDevice);
 }
 
 }  // namespace tandem

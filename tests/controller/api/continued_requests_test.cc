@@ -70,7 +70,7 @@ TEST_CASE("A group that goes on from long responses goes in messages below 4 MiB
                      .version = 300,
                      .prompt = std::vector<int32_t>(3000, 150000),
                      .params = {.max_tokens = 60000},
-                     .may_be_cut = true};
+                     .interruptible = true};
   for (uint64_t id = 0; id < 16; ++id) group.sample_ids.push_back(id);
   group.load_continued = [](const std::vector<uint64_t>& ids) {
     std::vector<Continuation> continued;

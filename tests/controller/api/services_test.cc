@@ -157,7 +157,7 @@ TEST_CASE("Workers join through ClusterService and are told to stop", "[services
       absl::IsFailedPrecondition((*agent)->SetTokenizerAndNumerics("other", {"avx2", "avx2", {}})));
   REQUIRE((*agent)->SetTokenizerAndNumerics("", {"avx2", "avx2", {{"head", "own"}}}).ok());
   REQUIRE(run.registry.Find({WorkerRole::kRollout, 0})->announcement.numerics_choices ==
-          NumericsChoices{{"head", "own"}});
+          KernelChoices{{"head", "own"}});
   service.StopWorkers();
   std::promise<absl::Status> end;
   (*agent)->StartHeartbeats([] { return WorkerHealth{.phase = "serving"}; },

@@ -60,10 +60,10 @@ TEST_CASE("Ranks' parts hold every sample once, in order, whatever order samples
     const auto samples = RandomGroups(random, 1 + static_cast<int64_t>(random() % 12),
                                       1 + random() % 6, round % 3 == 0 ? 3 : 4000);
     const int ranks = static_cast<int>(1 + random() % 9);
-    const Parts parts = PartitionSamples(samples, ranks, Balance::kByLength);
+    const Parts parts = AssignSamplesToRanks(samples, ranks, Balance::kByLength);
     std::vector<SampleLength> shuffled = samples;
     std::shuffle(shuffled.begin(), shuffled.end(), random);
-    REQUIRE(PartitionSamples(shuffled, ranks, Balance::kByLength) == parts);
+    REQUIRE(AssignSamplesToRanks(shuffled, ranks, Balance::kByLength) == parts);
     REQUIRE(std::ssize(parts) == ranks);
     std::vector<uint64_t> all;
     for (const auto& part : parts) {
@@ -81,7 +81,7 @@ TEST_CASE("Groups are split only where ranks would be further than 1.05 from eve
   int whole = 0, split = 0;
   for (int round = 0; round < 60; ++round) {
     const auto samples = RandomGroups(random, 16, 8, 4000);
-    const Parts parts = PartitionSamples(samples, round % 2 == 0 ? 2 : 8, Balance::kByLength);
+    const Parts parts = AssignSamplesToRanks(samples, round % 2 == 0 ? 2 : 8, Balance::kByLength);
     std::set<std::pair<size_t, int64_t>> places;
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       for (const uint64_t id : parts[rank]) places.insert({rank, samples[id].group});
@@ -103,25 +103,25 @@ TEST_CASE("Ranks are balanced by largest differencing", "[partition]") {
                        .prompt_tokens = 0});
   }
   std::vector<int64_t> tokens;
-  for (const auto& part : PartitionSamples(samples, 2, Balance::kByLength)) {
+  for (const auto& part : AssignSamplesToRanks(samples, 2, Balance::kByLength)) {
     tokens.push_back(0);
     for (const uint64_t id : part) tokens.back() += samples[id].tokens;
   }
   REQUIRE(tokens == std::vector<int64_t>{16, 14});
 }
 
-TEST_CASE("Parts of one group meet on a rank where that saves a prompt", "[partition]") {
-  // Three parts of one sample each, of equal work; two of them share a long prompt.
+TEST_CASE("Chunks of one group meet on a rank where that saves a prompt", "[partition]") {
+  // Three chunks of one sample each, of equal work; two of them share a long prompt.
   const SampleLength a1{.sample_id = 2, .tokens = 110, .group = 7, .prompt_tokens = 100};
   const SampleLength a2{.sample_id = 3, .tokens = 110, .group = 7, .prompt_tokens = 100};
   const SampleLength b{.sample_id = 1, .tokens = 110, .group = 8, .prompt_tokens = 100};
-  const std::vector<Part> parts = {MakePart({a1}), MakePart({b}), MakePart({a2})};
+  const std::vector<SampleChunk> chunks = {MakeChunk({a1}), MakeChunk({b}), MakeChunk({a2})};
   const int64_t own = Workload(110) - Workload(100);
-  // Nobody asked for better: differencing, which does not know of prompts.
-  REQUIRE(DealParts(parts, 2, 1e12).highest() == 2 * Workload(110));
-  const Deal deal = DealParts(parts, 2, 0);
-  REQUIRE(deal.highest() == Workload(110) + own);
-  REQUIRE(deal.load == std::vector<int64_t>{Workload(110), Workload(110) + own});
+  // Below the limit differencing is used, which does not know that prompts are shared.
+  REQUIRE(AssignChunks(chunks, 2, 1e12).highest() == 2 * Workload(110));
+  const RankAssignment assignment = AssignChunks(chunks, 2, 0);
+  REQUIRE(assignment.highest() == Workload(110) + own);
+  REQUIRE(assignment.load == std::vector<int64_t>{Workload(110), Workload(110) + own});
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[
         REQUIRE(again.run.pool->CheckCuts(order).ok());
         const auto requests = again.run.pool->Requests(order);
         for (const GroupRequest& request : *requests) {
-          REQUIRE_FALSE(request.may_be_cut);
+          REQUIRE_FALSE(request.interruptible);
         }
         again.run.Round(order);
         REQUIRE(again.run.pool->CutSamples() == first.cuts.at({step, round}));

@@ -115,7 +115,7 @@ struct PoolRun {
     REQUIRE(requests.ok());
     for (const GroupRequest& request : *requests) {
       for (const uint64_t id : request.sample_ids) {
-        const int64_t tokens = most && request.may_be_cut ? most(id) : kAll;
+        const int64_t tokens = most && request.interruptible ? most(id) : kAll;
         if (tokens < 0) continue;
         const absl::Status put = pool->Put(Generated(request, id, tokens));
         INFO(put.ToString());

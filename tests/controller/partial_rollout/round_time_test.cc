@@ -40,7 +40,7 @@ struct RoundTimeFixture {
     INFO(requests.status().ToString());
     REQUIRE(requests.ok());
     absl::Duration passed;
-    const bool cuttable = !requests->empty() && requests->front().may_be_cut;
+    const bool cuttable = !requests->empty() && requests->front().interruptible;
     while (cuttable && !partial->RoundIsOver()) {
       REQUIRE(passed < absl::Hours(1));
       passed += absl::Milliseconds(100);

@@ -115,9 +115,9 @@ TEST_CASE("a sample of the last version that it may have runs to its end", "[poo
   const auto requests = run.pool->Requests(order);
   REQUIRE(requests->size() == 2);
   REQUIRE(requests->at(0).request_id == "3-0-0-final");
-  REQUIRE_FALSE(requests->at(0).may_be_cut);
+  REQUIRE_FALSE(requests->at(0).interruptible);
   REQUIRE(requests->at(0).load_continued({Id(0, 1), Id(0, 0)})->at(1).max_new_tokens == 0);
-  REQUIRE(requests->at(1).may_be_cut);
+  REQUIRE(requests->at(1).interruptible);
   // Until the final ones are back, they are where they were.
   const RoundCuts before{{Id(0, 0), 6}, {Id(0, 1), 6}, {Id(1, 0), 0}, {Id(1, 1), 0}};
   REQUIRE(run.pool->CutSamples() == before);
@@ -141,7 +141,7 @@ TEST_CASE("final samples of a group make a request of their own", "[pool]") {
   REQUIRE(requests->size() == 2);
   REQUIRE(requests->at(0).request_id == "2-0-0");
   REQUIRE(requests->at(0).sample_ids == std::vector<uint64_t>{Id(0, 1)});
-  REQUIRE(requests->at(0).may_be_cut);
+  REQUIRE(requests->at(0).interruptible);
   REQUIRE(requests->at(1).request_id == "2-0-0-final");
   REQUIRE(requests->at(1).sample_ids == std::vector<uint64_t>{Id(0, 0)});
 }

@@ -31,7 +31,7 @@ std::vector<GroupRequest> CuttableGroups(int count, int samples) {
                        .prompt = {1},
                        .params = {.max_tokens = 100},
                        .group = g,
-                       .may_be_cut = true};
+                       .interruptible = true};
     for (int i = 0; i < samples; ++i) group.sample_ids.push_back(IdOf(g, i));
     groups.push_back(group);
   }
@@ -110,7 +110,7 @@ TEST_CASE("A cut brings what running samples have and leaves waiting groups unse
 TEST_CASE("A round that is cut from the start sends only what may not be cut", "[dispatcher]") {
   Fakes fakes(1, Responses(LastHeld));
   std::vector<GroupRequest> groups = CuttableGroups(3, 3);
-  groups[1].may_be_cut = false;
+  groups[1].interruptible = false;
   Samples samples;
   RolloutDispatcher dispatcher({.cut = [] { return true; }});
   REQUIRE(dispatcher.Dispatch(groups, fakes.replicas, Into(samples)).ok());
@@ -125,7 +125,7 @@ TEST_CASE("A round that is cut from the start sends only what may not be cut", "
 TEST_CASE("Groups that may not be cut run to their end, waiting ones too", "[dispatcher]") {
   Fakes fakes(1, Responses(LastHeld));
   std::vector<GroupRequest> groups = CuttableGroups(6, 3);
-  for (const size_t g : {1u, 5u}) groups[g].may_be_cut = false;
+  for (const size_t g : {1u, 5u}) groups[g].interruptible = false;
   Samples samples;
   RolloutDispatcher dispatcher(
       {.max_in_flight_samples = 3, .cut = [&] { return samples.size() >= 2; }});
@@ -193,7 +193,7 @@ TEST_CASE("A replica lost after the cut: what may be cut is left, the rest goes 
     void Generate(const GroupRequest& request,
                   std::function<void(Sample)> on_sample,
                   std::function<void(absl::Status)> on_done) override {
-      if (request.may_be_cut) return FakeRolloutClient::Generate(request, on_sample, on_done);
+      if (request.interruptible) return FakeRolloutClient::Generate(request, on_sample, on_done);
       must_run_ = std::move(on_done);
     }
     absl::Status Abort(const std::vector<std::string>&) override {
@@ -207,7 +207,7 @@ TEST_CASE("A replica lost after the cut: what may be cut is left, the rest goes 
   };
   fakes.Add(std::make_shared<Dies>(fakes.journal, 1, 1), Responses(LastHeld));
   std::vector<GroupRequest> groups = CuttableGroups(4, 3);
-  groups[3].may_be_cut = false;
+  groups[3].interruptible = false;
   groups[3].rank = -1;
   Samples samples;
   std::vector<int> lost;
@@ -232,7 +232,7 @@ TEST_CASE("After a cut with nobody left, the rest has only what may not be cut",
   Fakes fakes(1, Responses(LastHeld));
   fakes.journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"));
   std::vector<GroupRequest> groups = CuttableGroups(4, 3);
-  groups[2].may_be_cut = false;
+  groups[2].interruptible = false;
   Samples samples;
   RolloutDispatcher dispatcher(
       {.max_in_flight_samples = 3, .cut = [&] { return !samples.empty(); }});
@@ -255,19 +255,19 @@ TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[disp
       (void)Abort({request.request_id});
     }
   };
-  for (const bool may_be_cut : {true, false}) {
+  for (const bool interruptible : {true, false}) {
     Fakes fakes(0, {});
     fakes.Add(std::make_shared<Aborts>(fakes.journal, 0, 1), Responses(LastHeld));
     std::vector<GroupRequest> groups = CuttableGroups(1, 3);
-    RolloutDispatcher dispatcher({.cut = [&] { return !may_be_cut; }});
+    RolloutDispatcher dispatcher({.cut = [&] { return !interruptible; }});
     // A group that may not be cut is not held up by the fake, so nothing of it is aborted.
-    groups[0].may_be_cut = may_be_cut;
+    groups[0].interruptible = interruptible;
     Samples samples;
     const auto result = dispatcher.Dispatch(groups, fakes.replicas, Into(samples));
     REQUIRE(result.ok());
-    REQUIRE(samples.size() == (may_be_cut ? 2 : 3));
-    REQUIRE(result->lost_ranks.size() == (may_be_cut ? 1 : 0));
-    REQUIRE(result->rest.size() == (may_be_cut ? 1 : 0));
+    REQUIRE(samples.size() == (interruptible ? 2 : 3));
+    REQUIRE(result->lost_ranks.size() == (interruptible ? 1 : 0));
+    REQUIRE(result->rest.size() == (interruptible ? 1 : 0));
   }
 }
 
@@ -308,7 +308,7 @@ TEST_CASE("An abort is made again while samples that may not be cut go on coming
   // All in the inbox at once, so that no moment is quiet.
   std::vector<GroupRequest> groups = CuttableGroups(2, 3);
   for (int i = 3; i < 20; ++i) groups[1].sample_ids.push_back(IdOf(1, i));
-  groups[1].may_be_cut = false;
+  groups[1].interruptible = false;
   testing::FakeClock clock;
   Samples samples;
   const auto put = Into(samples);
@@ -387,7 +387,7 @@ TEST_CASE("What may be cut must have a request id that nothing else has", "[disp
     return std::string(result.status().message());
   };
   std::vector<GroupRequest> groups = CuttableGroups(2, 1);
-  groups[1].may_be_cut = false;
+  groups[1].interruptible = false;
   groups[1].request_id = groups[0].request_id;
   REQUIRE(refused(groups).find("group 0 may be cut, but its request id '1-0-0'") == 0);
   groups = CuttableGroups(2, 1);

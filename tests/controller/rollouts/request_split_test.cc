@@ -20,7 +20,7 @@ GroupRequest Continued(int samples, int tokens) {
                        .prompt = {1, 2, 3},
                        .params = {.max_tokens = 100000},
                        .group = 4,
-                       .may_be_cut = true};
+                       .interruptible = true};
   for (int i = 0; i < samples; ++i) {
     const auto id = static_cast<uint64_t>(100 + i);
     request.sample_ids.push_back(id);
@@ -46,7 +46,7 @@ TEST_CASE("A group that is too large for a request is split by samples, in order
     REQUIRE(part.request_id == "5-1-0");
     REQUIRE(part.prompt == group.prompt);
     REQUIRE(part.group == 4);
-    REQUIRE(part.may_be_cut);
+    REQUIRE(part.interruptible);
     REQUIRE(part.sample_ids.size() == part.continued.size());
     REQUIRE(part.sample_ids.size() <= 2);
     for (size_t i = 0; i < part.sample_ids.size(); ++i) {

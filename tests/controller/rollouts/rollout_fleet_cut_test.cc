@@ -17,7 +17,7 @@ std::vector<GroupRequest> ServedGroups(uint64_t count) {
                        .prompt = {1},
                        .params = {.max_tokens = 50},
                        .group = static_cast<int64_t>(row),
-                       .may_be_cut = true};
+                       .interruptible = true};
     for (uint64_t i = 0; i < 3; ++i) group.sample_ids.push_back(MakeSampleId(row, 0, i));
     groups.push_back(group);
   }
@@ -98,7 +98,7 @@ TEST_CASE("F3: what a rollout takes along after the cut is left as it was, and i
   testing::FakeRun run(1);
   Start(run);
   std::vector<GroupRequest> groups = ServedGroups(3);
-  groups[2].may_be_cut = false;
+  groups[2].interruptible = false;
   run.DieAt({WorkerRole::kRollout, 0}, "Generate");
   Samples samples;
   bool cut = false;

@@ -124,7 +124,7 @@ TEST_CASE("Generation stops when a rollout cannot come back", "[returning][recov
   const absl::Status status = run.serving->Generate(GroupsOfThree(2), 0, Ignore);
   INFO(status.ToString());
   REQUIRE(absl::IsDeadlineExceeded(status));
-  REQUIRE(StayedAway(status));
+  REQUIRE(WorkerDidNotReturn(status));
 }
 
 TEST_CASE("Two rollouts lost together are synced together, and told", "[returning][recovery]") {

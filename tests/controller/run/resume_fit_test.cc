@@ -113,7 +113,7 @@ TEST_CASE("Whether a checkpoint fits is asked with its step, of the one that is 
   const std::string early = f.Save(5, {}, nothing), late = f.Save(7, {}, nothing);
   std::vector<std::string> asked;
   const auto choose = [&](const Overrides& more) {
-    CheckpointIndex index = CheckpointIndex::LookInto(f.base + "/checkpoints");
+    CheckpointIndex index = CheckpointIndex::OpenReadOnly(f.base + "/checkpoints");
     const auto fits = [&](const std::string& path, int64_t step) {
       asked.push_back(fmt::format("{} {}", path, step));
       return absl::InvalidArgumentError("not here");

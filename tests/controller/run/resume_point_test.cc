@@ -191,7 +191,7 @@ TEST_CASE("A look into a folder of checkpoints changes nothing there", "[resume]
   const fs::path checkpoints = f.run_dir / "checkpoints";
   fs::create_directories(checkpoints / "step_60.tmp");
   const auto look = [&](const fs::path& dir) {
-    return PeekResumePoint(*f.Load({}), CheckpointIndex::LookInto(dir));
+    return PeekResumePoint(*f.Load({}), CheckpointIndex::OpenReadOnly(dir));
   };
   const auto point = look(checkpoints);
   REQUIRE(point->checkpoint == whole);

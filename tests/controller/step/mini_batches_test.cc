@@ -39,13 +39,13 @@ std::vector<int64_t> BatchOfGroups(const SampleStore& store) {
 
 }  // namespace
 
-TEST_CASE("PartitionSamples balances by length and keeps the order of ids", "[partition]") {
+TEST_CASE("AssignSamplesToRanks balances by length and keeps the order of ids", "[partition]") {
   // As verl's [5,9,3,8,7,1,2,6] over two: 41 tokens, best split 20 and 21.
   const std::vector<int64_t> lengths = {5, 9, 3, 8, 7, 1, 2, 6};
   std::vector<SampleLength> samples;
   for (size_t i = 0; i < lengths.size(); ++i)
     samples.push_back({i, lengths[i], static_cast<int64_t>(i), 0});
-  const auto parts = PartitionSamples(samples, 2, Balance::kByLength);
+  const auto parts = AssignSamplesToRanks(samples, 2, Balance::kByLength);
   std::set<uint64_t> all;
   for (const auto& part : parts) {
     REQUIRE(std::is_sorted(part.begin(), part.end()));
@@ -57,7 +57,7 @@ TEST_CASE("PartitionSamples balances by length and keeps the order of ids", "[pa
   }
   REQUIRE(all.size() == 8);
   std::reverse(samples.begin(), samples.end());
-  REQUIRE(PartitionSamples(samples, 2, Balance::kByLength) == parts);
+  REQUIRE(AssignSamplesToRanks(samples, 2, Balance::kByLength) == parts);
 }
 
 // `groups` groups of `n` samples with prompts of 30 and responses of 10 to 13 tokens.
@@ -79,33 +79,33 @@ size_t Places(const std::vector<SampleLength>& samples,
   return places.size();
 }
 
-TEST_CASE("PartitionSamples keeps groups together where that balances", "[partition]") {
+TEST_CASE("AssignSamplesToRanks keeps groups together where that balances", "[partition]") {
   const std::vector<SampleLength> samples = EvenGroups(8, 8);
-  const auto parts = PartitionSamples(samples, 2, Balance::kByLength);
+  const auto parts = AssignSamplesToRanks(samples, 2, Balance::kByLength);
   REQUIRE(parts[0].size() == 32);
   REQUIRE(parts[1].size() == 32);
   REQUIRE(Places(samples, parts) == 8);
 }
 
-TEST_CASE("PartitionSamples splits no more groups than balance needs", "[partition]") {
+TEST_CASE("AssignSamplesToRanks splits no more groups than balance needs", "[partition]") {
   const std::vector<SampleLength> three = EvenGroups(3, 8);
-  const auto parts = PartitionSamples(three, 2, Balance::kByLength);
+  const auto parts = AssignSamplesToRanks(three, 2, Balance::kByLength);
   REQUIRE(parts[0].size() == 12);
   REQUIRE(parts[1].size() == 12);
   REQUIRE(Places(three, parts) == 4);
 }
 
-TEST_CASE("PartitionSamples splits groups when there are fewer than ranks", "[partition]") {
-  const auto parts = PartitionSamples(EvenGroups(1, 8), 4, Balance::kByLength);
+TEST_CASE("AssignSamplesToRanks splits groups when there are fewer than ranks", "[partition]") {
+  const auto parts = AssignSamplesToRanks(EvenGroups(1, 8), 4, Balance::kByLength);
   for (const auto& part : parts) REQUIRE(part.size() == 2);
 }
 
-TEST_CASE("PartitionSamples leaves ranks empty when samples run out", "[partition]") {
-  const auto parts = PartitionSamples({{7, 3, 0, 1}}, 3, Balance::kByLength);
+TEST_CASE("AssignSamplesToRanks leaves ranks empty when samples run out", "[partition]") {
+  const auto parts = AssignSamplesToRanks({{7, 3, 0, 1}}, 3, Balance::kByLength);
   REQUIRE(parts[0] == std::vector<uint64_t>{7});
   REQUIRE(parts[1].empty());
   REQUIRE(parts[2].empty());
-  REQUIRE(PartitionSamples({{1, 1}, {2, 1}, {3, 1}}, 2, Balance::kInOrder) ==
+  REQUIRE(AssignSamplesToRanks({{1, 1}, {2, 1}, {3, 1}}, 2, Balance::kInOrder) ==
           std::vector<std::vector<uint64_t>>{{1, 2}, {3}});
 }
 

@@ -12,16 +12,16 @@ namespace tandem {
 TEST_CASE("A restart is spent once per incident, as often as the limit says", "[serving]") {
   RestartBudget budget(2);
   const absl::Status lost = absl::UnavailableError("trainer 0 is gone");
-  REQUIRE(budget.Spend(lost).ok());
-  REQUIRE(budget.Spend(lost).ok());  // the same incident
+  REQUIRE(budget.Charge(lost).ok());
+  REQUIRE(budget.Charge(lost).ok());  // the same incident
   REQUIRE(budget.spent() == 1);
-  budget.Settle();
-  REQUIRE(budget.Spend(lost).ok());
-  budget.Settle();
+  budget.CloseIncident();
+  REQUIRE(budget.Charge(lost).ok());
+  budget.CloseIncident();
   REQUIRE_FALSE(budget.gave_up());
   absl::Status last = lost;
   last.SetPayload("who", absl::Cord("trainer 0"));
-  const absl::Status refused = budget.Spend(last);
+  const absl::Status refused = budget.Charge(last);
   REQUIRE(refused.message() ==
           "gave up after 2 recoveries (cluster.max_restarts): trainer 0 is gone");
   REQUIRE(refused.GetPayload("who") == absl::Cord("trainer 0"));
@@ -33,9 +33,9 @@ TEST_CASE("Restarts that are used up are no lost peer to the exit code", "[servi
   for (const int64_t limit : {0, 1}) {
     RestartBudget budget(limit);
     const absl::Status lost = absl::UnavailableError("trainer 0 is gone");
-    if (limit > 0) REQUIRE(budget.Spend(lost).ok());
-    budget.Settle();
-    const absl::Status refused = budget.Spend(lost);
+    if (limit > 0) REQUIRE(budget.Charge(lost).ok());
+    budget.CloseIncident();
+    const absl::Status refused = budget.Charge(lost);
     const std::string said =
         limit == 1 ? "gave up after 1 recovery (" : "gave up after 0 recoveries (";
     REQUIRE(std::string(refused.message()).rfind(said, 0) == 0);
@@ -51,8 +51,8 @@ TEST_CASE("Restarts are counted for users while the train loop spends them", "[s
   RestartBudget budget(kRestarts);
   std::thread loop([&] {
     for (int64_t i = 0; i < kRestarts; ++i) {
-      (void)budget.Spend(absl::UnavailableError("gone"));
-      budget.Settle();
+      (void)budget.Charge(absl::UnavailableError("gone"));
+      budget.CloseIncident();
     }
   });
   int64_t seen = 0;

@@ -75,14 +75,14 @@ TEST_CASE("Every rollout that fails is named, with the code that no recovery men
     if (rank == 2) return absl::DataLossError("model.x changed");
     return absl::OkStatus();
   };
-  const auto answers = AskRollouts(run.pool, AllRanks(run.pool), call);
+  const auto answers = CallRollouts(run.pool, AllRanks(run.pool), call);
   const absl::Status status = AllAnswered(answers);
   REQUIRE(absl::IsDataLoss(status));
   REQUIRE(status.message() == "rollout 0: gone; rollout 2: model.x changed");
   REQUIRE(run.registry.Missing().size() == 1);
   REQUIRE(run.registry.Missing()[0].rfind("rollout 0 (lost", 0) == 0);
   // One that is not there has failed as well.
-  const auto again = AskRollouts(run.pool, {0, 1}, call);
+  const auto again = CallRollouts(run.pool, {0, 1}, call);
   REQUIRE(again[0].client == nullptr);
   REQUIRE(absl::IsUnavailable(again[0].status));
   REQUIRE(again[1].status.ok());

@@ -26,7 +26,7 @@ absl::Status Collect(testing::FakeRun& run, const std::vector<absl::Status>& ans
     if (answer.ok()) return rank;
     return answer;
   };
-  return OnAllTrainers<int>(run.pool, call).status();
+  return CallAllTrainers<int>(run.pool, call).status();
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ TEST_CASE("Lost is the worker that did not answer, not the one that says so", "[
     const absl::Status partner =
         WithOrigin(absl::UnavailableError("BeginUpdate: socket closed"), FailureOrigin::kPartner);
     const absl::Status status = Collect(run, {absl::OkStatus(), partner}, 1);
-    REQUIRE(status.message() == "rollout 1 (says trainer 1): BeginUpdate: socket closed");
+    REQUIRE(status.message() == "rollout 1 (reported by trainer 1): BeginUpdate: socket closed");
     REQUIRE(run.registry.Missing().size() == 1);
     REQUIRE(run.registry.Missing()[0].rfind("rollout 1 (lost", 0) == 0);
   }
@@ -94,7 +94,7 @@ TEST_CASE("A rank that never says why does not hold up the others", "[clients]")
     return absl::CancelledError("given up");
   };
   const auto status =
-      OnAllTrainers<int>(run.pool, call, {}, std::chrono::milliseconds(20)).status();
+      CallAllTrainers<int>(run.pool, call, {}, std::chrono::milliseconds(20)).status();
   REQUIRE(absl::IsAborted(status));
 }
 

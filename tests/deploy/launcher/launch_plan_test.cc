@@ -42,13 +42,14 @@ TEST_CASE("a stopped launch says what the next one does") {
   const auto hint = [&](const std::string& setting) {
     const auto loaded = LoadConfig("", {"trainer.default_local_dir=" + folder, setting});
     REQUIRE(loaded.ok());
-    return HowToGoOn(MakeLaunchPlan(loaded->config, "/b", "c.yaml", {}));
+    return ResumeHint(MakeLaunchPlan(loaded->config, "/b", "c.yaml", {}));
   };
-  REQUIRE(hint("trainer.resume_mode=auto").ends_with("begins anew: it has no checkpoint yet"));
+  REQUIRE(hint("trainer.resume_mode=auto")
+              .ends_with("begins from the start: it has no checkpoint yet"));
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/latest") << "step_1";
-  REQUIRE(hint("trainer.resume_mode=auto").ends_with("goes on from its newest checkpoint"));
-  REQUIRE(hint("trainer.resume_mode=disable").find("does as trainer.resume_mode=disable says") !=
+  REQUIRE(hint("trainer.resume_mode=auto").ends_with("resumes from its newest checkpoint"));
+  REQUIRE(hint("trainer.resume_mode=disable").find("follows trainer.resume_mode=disable") !=
           std::string::npos);
   REQUIRE(hint("weight_sync.check_only=true").empty());
 }

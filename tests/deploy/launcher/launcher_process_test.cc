@@ -185,15 +185,15 @@ TEST_CASE("a controller that fails ends the run with its code and its last words
   REQUIRE(run.File("err").find("no disk left") != std::string::npos);
 }
 
-TEST_CASE("the last words shown are of this launch, and a stopped run tells how to go on") {
+TEST_CASE("the last words shown are of this launch, and a stopped run says how to resume") {
   Run run;
   run.WaitForAll(3);
   kill(run.launcher(), SIGINT);
   REQUIRE(run.Wait() == 130);
   run.WaitUntilNobodyIsLeft();
-  // Nothing was trained, so nothing is there to go on from.
-  REQUIRE(run.File("err").find("started again with the same configuration, the run begins anew: it "
-                               "has no checkpoint yet") != std::string::npos);
+  // Nothing was trained, so there is no checkpoint to resume from.
+  REQUIRE(run.File("err").find("Started again with the same configuration, the run begins from the "
+                               "start: it has no checkpoint yet") != std::string::npos);
   const std::string log = run.dir() + "/run/logs/controller-0.log";
   std::ofstream(log, std::ios::app) << "said in an earlier launch\n";
   run.StartAgain();
@@ -212,7 +212,8 @@ TEST_CASE("restarts that are used up end the run with 70") {
   kill(run.pid("trainer-0"), SIGUSR2);
   REQUIRE(run.Wait() == 70);
   run.WaitUntilNobodyIsLeft();
-  REQUIRE(run.File("err").find("cluster.max_restarts = 0 is used up") != std::string::npos);
+  REQUIRE(run.File("err").find("all restarts are used (cluster.max_restarts = 0)") !=
+          std::string::npos);
 }
 
 TEST_CASE("children do not outlive a launcher that is killed") {

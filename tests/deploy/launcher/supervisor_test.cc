@@ -110,14 +110,15 @@ TEST_CASE(
   const Actions actions = f.supervisor.OnExit(kTrainer0, {.code = 69}, f.now);
   REQUIRE(Text(actions) == "terminate controller");
   REQUIRE(Said(actions) ==
-          "trainer 0 died: exit code 69, and cluster.max_restarts = 1 is used up\n");
+          "trainer 0 died: exit code 69, and all restarts are used (cluster.max_restarts = 1)\n");
   REQUIRE(f.Exit(kController, 0) ==
           "terminate trainer 1, terminate rollout 0, terminate rollout 1");
   f.Exit(kTrainer1, 0);
   f.Exit(kRollout0, 0);
   const Actions last = f.supervisor.OnExit(kRollout1, {}, f.now);
   REQUIRE(Text(last) == "finish 70");
-  REQUIRE(last.back().text.find("max_restarts = 1 is used up") != std::string::npos);
+  REQUIRE(last.back().text.find("all restarts are used (cluster.max_restarts = 1)") !=
+          std::string::npos);
 }
 
 TEST_CASE("a controller that crashes or asks for it is restarted, workers stay") {
@@ -147,14 +148,14 @@ TEST_CASE("a worker that cannot run at all is not restarted") {
   }
 }
 
-TEST_CASE("a worker that is let go early is missed only when the controller goes on") {
+TEST_CASE("a worker that is let go early is missed only when the controller keeps running") {
   Fixture f;
   REQUIRE(f.Exit(kTrainer0, 0).empty());
   REQUIRE(f.supervisor.NextDeadline() == f.now + absl::Seconds(10));
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Seconds(9))).empty());
   const Actions actions = f.supervisor.OnTick(f.now + absl::Seconds(10));
   REQUIRE(Text(actions) == "spawn trainer 0");
-  REQUIRE(Said(actions) == "trainer 0 left, but the run goes on; restart 1 of 2\n");
+  REQUIRE(Said(actions) == "trainer 0 exited while the run continues; restart 1 of 2\n");
 }
 
 TEST_CASE("a worker that keeps leaving uses up the restarts") {

@@ -152,8 +152,8 @@ void CublasLtGemm::RunWeights(const Gemm& gemm) {
   context_->Keep(run);
 }
 
-NumericsChoices CublasLtGemm::Choices() const {
-  NumericsChoices choices;
+KernelChoices CublasLtGemm::Choices() const {
+  KernelChoices choices;
   for (const auto& [shape, pins] : pins_) {
     std::string choice = pins.has_value() ? "cuBLASLt" : kOwnKernels;
     for (size_t i = 0; pins.has_value() && i < pins->buckets.size(); ++i) {

@@ -44,7 +44,7 @@ class CublasLtGemm final : public GemmEngine {
 
   std::string version() const { return lt_->version(); }
   // For every shape that was decided: the algorithms of its buckets, or kOwnKernels.
-  NumericsChoices Choices() const;
+  KernelChoices Choices() const;
 
  private:
   // Key of a kWeights product, whose sums are over the rows: m, n, and k rounded up to a power of

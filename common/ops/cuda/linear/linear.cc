@@ -165,8 +165,6 @@ std::string CudaLinear::numerics() const {
   return lt_ == nullptr ? "own" : "cublaslt-" + lt_->version();
 }
 
-NumericsChoices CudaLinear::Choices() const {
-  return lt_ == nullptr ? without_lt_ : lt_->Choices();
-}
+KernelChoices CudaLinear::Choices() const { return lt_ == nullptr ? without_lt_ : lt_->Choices(); }
 
 }  // namespace tandem

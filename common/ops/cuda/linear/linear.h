@@ -108,7 +108,7 @@ class CudaLinear {
   std::string numerics() const;
   // Which engine and algorithms compute each decided shape. Workers compute the same bits if these
   // and their numerics() are equal.
-  NumericsChoices Choices() const;
+  KernelChoices Choices() const;
 
  private:
   explicit CudaLinear(CudaContext* context);
@@ -117,7 +117,7 @@ class CudaLinear {
   CudaContext* const context_;
   const std::unique_ptr<GemmEngine> own_;
   std::unique_ptr<CublasLtGemm> lt_;  // null: own kernels only
-  NumericsChoices without_lt_;        // what was prepared then
+  KernelChoices without_lt_;          // what was prepared then
 };
 
 }  // namespace tandem

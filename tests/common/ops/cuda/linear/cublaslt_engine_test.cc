@@ -58,11 +58,10 @@ TEST_CASE("A proved shape is the library's, with the pinned algorithm", "[ops][c
   REQUIRE(bench.lt->rows_run.back() == 32);
   REQUIRE(emulator::KernelsRun() == kernels + 2);
   REQUIRE(bench.context->Synchronize().ok());
-  REQUIRE(
-      bench.linear->Choices() ==
-      NumericsChoices{{"linear [24 x 48]",
-                       "cuBLASLt algorithm 300 tile 0 up to 16 rows, algorithm 300 tile 0 up to "
-                       "32 rows"}});
+  REQUIRE(bench.linear->Choices() ==
+          KernelChoices{{"linear [24 x 48]",
+                         "cuBLASLt algorithm 300 tile 0 up to 16 rows, algorithm 300 tile 0 up to "
+                         "32 rows"}});
 }
 
 TEST_CASE("A shape without an algorithm stays our own kernels', for any number of rows",

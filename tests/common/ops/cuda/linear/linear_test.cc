@@ -38,8 +38,8 @@ TEST_CASE("On the emulator all products are our own kernels'", "[ops][cuda][line
   using Use = LinearShape::Use;
   REQUIRE(
       bench.linear->Prepare({{.n = 64, .k = 32}, {.use = Use::kAddInput, .n = 64, .k = 32}}).ok());
-  REQUIRE(bench.linear->Choices() == NumericsChoices{{"linear [64 x 32]", "own kernels"},
-                                                     {"input, added, [32 x 64]", "own kernels"}});
+  REQUIRE(bench.linear->Choices() == KernelChoices{{"linear [64 x 32]", "own kernels"},
+                                                   {"input, added, [32 x 64]", "own kernels"}});
 }
 
 TEST_CASE("A row of Forward is the same among 1 to 70 rows, at any place, in any order",
