@@ -28,6 +28,8 @@
 #include "controller/assembly/run_plan.h"
 #include "controller/data/chat_codec.h"
 #include "controller/data/shuffled_prompts.h"
+#include "controller/generation/round_generation.h"
+#include "controller/generation/whole_generation.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
 #include "controller/plan/lora_checks.h"
 #include "controller/plan/memory_plan.h"
@@ -121,6 +123,7 @@ class RunAssembly final : public Assembly {
 
  private:
   RunParts MakeParts(Tracker& tracker);
+  RunModes MakeModes(const RunParts& parts);
   std::unique_ptr<Tracker> MakeTracker() const;
   void TellResume();
   bool check_only() const { return config_.weight_sync().check_only(); }
@@ -141,8 +144,8 @@ class RunAssembly final : public Assembly {
   CheckpointIndex checkpoints_;
   FailedAt failed_at_ = FailedAt::kRun;
   TrainOptions options_;
-  const std::unique_ptr<PartialRollout> partial_;  // where it is on
-  std::string memory_plan_;                        // JSON
+  std::unique_ptr<PartialRollout> partial_;  // null: off, or given to the run's modes
+  std::string memory_plan_;                  // JSON
   const ResumePoint resume_;
   RunControl control_;
   Probe probe_{MakeProbeOptions(config_, inputs_.tokenizer->vocab_size())};
@@ -178,8 +181,17 @@ RunParts RunAssembly::MakeParts(Tracker& tracker) {
           .checkpoints = checkpoints_,
           .clock = RealClock(),
           .validation = inputs_.validation,
-          .partial = partial_.get(),
           .interrupted = [this] { return control_.stop_now(); }};
+}
+
+RunModes RunAssembly::MakeModes(const RunParts& parts) {
+  RunModes modes{.placement = std::make_unique<ColocatedPlacement>(parts, options_)};
+  if (partial_ != nullptr) {
+    modes.generation = std::make_unique<RoundGeneration>(parts, options_, std::move(partial_));
+  } else {
+    modes.generation = std::make_unique<WholeGeneration>(parts, options_);
+  }
+  return modes;
 }
 
 std::unique_ptr<Tracker> RunAssembly::MakeTracker() const {
@@ -264,7 +276,6 @@ absl::Status RunAssembly::Work(TrainLoop& loop,
       control_.OnEnded(planned);
       return planned;
     }
-    loop.SleepAs(options_.sleep);
     api.SetMemoryPlan(memory_plan_);
   }
   return check_only() ? CheckAndReport(parts) : TrainAndRecord(loop, run_id);
@@ -282,7 +293,7 @@ absl::Status RunAssembly::Run() {
   }
   const std::unique_ptr<Tracker> tracker = MakeTracker();
   const RunParts parts = MakeParts(*tracker);
-  TrainLoop loop(parts, options_, control_, FirstGeneration());
+  TrainLoop loop(parts, options_, MakeModes(parts), control_, FirstGeneration());
   const std::string run_id = MakeRunId(config_, RealClock().Now());
   ClusterService cluster(registry_, *samples_, probe_,
                          MakeWelcome(ConfigForWorkers(config_, options_), *inputs_.tokenizer));

@@ -4,7 +4,6 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/process/fault_injection.h"
-#include "controller/partial_rollout/round_runner.h"
 #include "controller/run/train_loop.h"
 #include "controller/step/phase_recorder.h"
 #include "controller/workers/trainer_calls.h"
@@ -12,9 +11,12 @@
 namespace tandem {
 
 absl::Status TrainLoop::AfterStep() {
-  SettleLength();
   const int64_t step = position_.finished_steps;
-  const bool last = step >= options_.total_steps;
+  const int64_t planned = length_.total_steps();
+  const std::string told = length_.Settle(step, !parts_.validation.empty());
+  if (!told.empty()) parts_.progress.OnMessage(told);
+  TellIfShortened(planned);
+  const bool last = step >= length_.total_steps();
   if (((options_.save_freq > 0 && step % options_.save_freq == 0) || last) && saved_step_ != step) {
     absl::Status saved = SaveCheckpoint();
     if (absl::IsResourceExhausted(saved) && !last) {
@@ -29,7 +31,7 @@ absl::Status TrainLoop::AfterStep() {
 }
 
 bool TrainLoop::complete() const {
-  return position_.finished_steps >= options_.total_steps &&
+  return position_.finished_steps >= length_.total_steps() &&
          saved_step_ == position_.finished_steps &&
          (parts_.validation.empty() || evaluated_.contains(position_.finished_steps));
 }
@@ -38,7 +40,7 @@ bool TrainLoop::ValidationDue() const {
   const int64_t step = position_.finished_steps;
   if (parts_.validation.empty() || step == 0 || control_.stop_now()) return false;
   const bool wanted =
-      step >= options_.total_steps || (options_.test_freq > 0 && step % options_.test_freq == 0);
+      step >= length_.total_steps() || (options_.test_freq > 0 && step % options_.test_freq == 0);
   return wanted && !evaluated_.contains(step);
 }
 
@@ -49,7 +51,7 @@ absl::Status TrainLoop::Rewind(int64_t step) {
   evaluated_.clear();
   for (const EvaluationRecord& evaluation : evaluations) {
     evaluated_.insert(evaluation.step);
-    validation_time_ = absl::Seconds(evaluation.seconds);
+    length_.ExpectValidation(absl::Seconds(evaluation.seconds));
   }
   return absl::OkStatus();
 }
@@ -63,8 +65,7 @@ absl::Status TrainLoop::EvaluateAndRecord() {
   TANDEM_RETURN_IF_ERROR(record.status());
   TANDEM_RETURN_IF_ERROR(parts_.store.RecordEvaluation(*record));
   evaluated_.insert(record->step);
-  validation_time_ = absl::Seconds(record->seconds);
-  spent_ += validation_time_;
+  length_.CountValidation(absl::Seconds(record->seconds));
   parts_.tracker.Log(record->step, record->metrics);
   parts_.progress.OnEvaluation(*record);
   return absl::OkStatus();
@@ -74,6 +75,47 @@ absl::StatusOr<EvaluationRecord> TrainLoop::EvaluateNow(EvaluationRequest reques
   request.step = position_.finished_steps;
   request.version = position_.version;
   return Evaluate(parts_, request);
+}
+
+absl::Status TrainLoop::RestoreLength(const std::string& checkpoint) {
+  if (checkpoint.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const ControllerState state, CheckpointIndex::ReadState(checkpoint));
+  const int64_t before = length_.total_steps();
+  length_.Restore(state.planned_steps);
+  TellIfShortened(before);
+  return absl::OkStatus();
+}
+
+void TrainLoop::TellIfShortened(int64_t before) {
+  if (length_.total_steps() >= before) return;
+  control_.Shorten(length_.total_steps());
+  parts_.progress.OnShortened(length_.total_steps());
+}
+
+absl::StatusOr<std::string> TrainLoop::CommitCheckpoint(const std::string& directory) {
+  const int64_t step = position_.finished_steps;
+  TANDEM_RETURN_IF_ERROR(modes_.generation->Save(directory, step));
+  return parts_.checkpoints.Commit(
+      step,
+      {.step = step,
+       .version = position_.version,
+       .data = position_.data,
+       .store_step = step,
+       .world_size = parts_.pool.pairs(),
+       .moments = options_.save_moments,
+       .kl_coef = options_.kl_control.adaptive ? std::optional(position_.kl_coef) : std::nullopt,
+       .skipped_in_a_row = position_.skipped_in_a_row,
+       .planned_steps = length_.planned_steps(),
+       .config_yaml = options_.config_yaml});
+}
+
+void TrainLoop::ForgetBeforeOldestCheckpoint() {
+  const absl::Status forgotten =
+      modes_.generation->ForgetBefore(parts_.checkpoints.List().front().step);
+  if (forgotten.ok()) return;
+  // The checkpoint is whole, and a journal that is longer than it need be does no harm.
+  parts_.progress.OnMessage(
+      fmt::format("the journal of cuts was not shortened: {}", std::string(forgotten.message())));
 }
 
 absl::Status TrainLoop::SaveCheckpoint() {
@@ -86,22 +128,8 @@ absl::Status TrainLoop::SaveCheckpoint() {
   };
   auto saved = CallAllTrainers<SaveResult>(parts_.pool, save);
   FaultPoint("checkpoint");
-  const auto path = [&]() -> absl::StatusOr<std::string> {
-    TANDEM_RETURN_IF_ERROR(saved.status());
-    if (parts_.partial != nullptr) TANDEM_RETURN_IF_ERROR(parts_.partial->Save(directory, step));
-    return parts_.checkpoints.Commit(
-        step,
-        {.step = step,
-         .version = position_.version,
-         .data = position_.data,
-         .store_step = step,
-         .world_size = parts_.pool.pairs(),
-         .moments = options_.save_moments,
-         .kl_coef = options_.kl_control.adaptive ? std::optional(position_.kl_coef) : std::nullopt,
-         .skipped_in_a_row = position_.skipped_in_a_row,
-         .planned_steps = length_settled_ ? options_.total_steps : 0,
-         .config_yaml = options_.config_yaml});
-  }();
+  const absl::StatusOr<std::string> path =
+      saved.ok() ? CommitCheckpoint(directory) : absl::StatusOr<std::string>(saved.status());
   if (!path.ok()) {
     parts_.checkpoints.Abandon(step);
     return Annotate(path.status(), "checkpoint " + directory);
@@ -109,14 +137,8 @@ absl::Status TrainLoop::SaveCheckpoint() {
   newest_checkpoint_ = *path;
   saved_step_ = step;
   recovery_.SetCheckpoint(*path);
-  if (parts_.partial != nullptr) {
-    const absl::Status pruned = parts_.partial->Prune(parts_.checkpoints.List().front().step);
-    // The checkpoint is whole, and a journal that is longer than it need be does no harm.
-    if (!pruned.ok()) {
-      parts_.progress.OnMessage(
-          fmt::format("the journal of cuts was not shortened: {}", std::string(pruned.message())));
-    }
-  }
+  saver_.SetCheckpoint(*path);
+  ForgetBeforeOldestCheckpoint();
   int64_t bytes = 0;
   for (size_t rank = 0; rank < saved->size(); ++rank) {
     bytes += (*saved)[rank].bytes;

@@ -1,14 +1,12 @@
 #include "controller/run/train_loop.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "controller/partial_rollout/round_runner.h"
 #include "controller/step/advantages.h"
 #include "controller/step/correction.h"
+#include "controller/step/dynamic_sampling.h"
 #include "controller/step/mini_batches.h"
 #include "controller/step/scoring.h"
 #include "controller/step/step_metrics.h"
@@ -16,14 +14,21 @@
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
-TrainLoop::TrainLoop(RunParts parts,
-                     TrainOptions options,
+
+TrainLoop::TrainLoop(const RunParts& parts,
+                     const TrainOptions& options,
+                     RunModes modes,
                      RunControl& control,
                      int64_t first_generation)
-    : parts_(std::move(parts)),
-      options_(std::move(options)),
+    : parts_(parts),
+      options_(options),
+      modes_(std::move(modes)),
       control_(control),
-      recovery_(parts_, options_, first_generation) {}
+      recovery_(parts_, options_, first_generation),
+      saver_(parts_, options_, position_),
+      training_(parts_, options_, &position_, saver_),
+      weights_(parts_, options_, position_, recovery_),
+      length_(options_.limit, options_.total_steps) {}
 
 absl::Status TrainLoop::Run(const std::string& checkpoint) {
   const absl::StatusOr<RunPosition> started = recovery_.Start(checkpoint);
@@ -31,7 +36,8 @@ absl::Status TrainLoop::Run(const std::string& checkpoint) {
   TANDEM_ASSIGN_OR_RETURN(position_, started);
   recovery_.WarnOfMoments();
   newest_checkpoint_ = checkpoint;
-  TANDEM_RETURN_IF_ERROR(RestorePool(checkpoint));
+  saver_.SetCheckpoint(checkpoint);
+  TANDEM_RETURN_IF_ERROR(RestoreGeneration(checkpoint));
   TANDEM_RETURN_IF_ERROR(RestoreLength(checkpoint));
   saved_step_ = position_.finished_steps;
   TANDEM_RETURN_IF_ERROR(Rewind(checkpoint.empty() ? -1 : position_.finished_steps));
@@ -53,22 +59,9 @@ absl::Status TrainLoop::Train() {
     if (!ValidationDue()) status = TimedStep(position_.finished_steps + 1);
     if (status.ok()) status = AfterStep();
     if (!status.ok()) {
-      if (position_.finished_steps == before.finished_steps) {
-        // Without an optimizer step the trainers still hold the end of the step before.
-        consistent_ = position_.version == before.version;
-        if (consistent_) position_ = before;
-        if (parts_.partial != nullptr) parts_.partial->pool().GoBack();
-      }
-      absl::StatusOr<RunPosition> recovered = recovery_.Recover(std::move(status));
-      if (Stopped(recovered.status())) {
-        // A checkpoint of what is left would fail, or hold another step than it says.
-        consistent_ = consistent_ && recovery_.trainers_kept();
-        return absl::OkStatus();
-      }
-      TANDEM_ASSIGN_OR_RETURN(position_, recovered);
-      TANDEM_RETURN_IF_ERROR(RestorePool(newest_checkpoint_));
-      consistent_ = true;
-      TANDEM_RETURN_IF_ERROR(Rewind(position_.finished_steps));
+      const absl::Status recovered = RecoverFrom(std::move(status), before);
+      if (Stopped(recovered)) return absl::OkStatus();
+      TANDEM_RETURN_IF_ERROR(recovered);
     }
     parts_.budget.CloseIncident();
     control_.OnStepDone(position_.finished_steps, position_.version);
@@ -76,27 +69,112 @@ absl::Status TrainLoop::Train() {
   return control_.failure();
 }
 
+absl::Status TrainLoop::RecoverFrom(absl::Status status, const RunPosition& before) {
+  if (position_.finished_steps == before.finished_steps) {
+    // Without an optimizer step the trainers still hold the end of the step before.
+    consistent_ = position_.version == before.version;
+    if (consistent_) position_ = before;
+    modes_.generation->RollBackStep();
+  }
+  const absl::StatusOr<RunPosition> recovered = recovery_.Recover(std::move(status));
+  if (Stopped(recovered.status())) {
+    // A checkpoint of what is left would fail, or hold another step than it says.
+    consistent_ = consistent_ && recovery_.trainers_kept();
+    return recovered.status();
+  }
+  TANDEM_ASSIGN_OR_RETURN(position_, recovered);
+  TANDEM_RETURN_IF_ERROR(RestoreGeneration(newest_checkpoint_));
+  consistent_ = true;
+  return Rewind(position_.finished_steps);
+}
+
 bool TrainLoop::Stopped(const absl::Status& status) const {
   return IsPeerFailure(status) && control_.stop_now();
 }
 
+absl::Status TrainLoop::RestoreGeneration(const std::string& checkpoint) {
+  absl::Status restored = modes_.generation->Restore(checkpoint, position_.finished_steps);
+  generation_refused_ = !restored.ok();
+  return restored;
+}
+
+absl::Status TrainLoop::TimedStep(int64_t step) {
+  const absl::Time begin = parts_.clock.Now();
+  absl::Status status = RunStep(step);
+  length_.CountStep(parts_.clock.Now() - begin, status.ok());
+  return status;
+}
+
 absl::Status TrainLoop::RunStep(int64_t step) {
   SetLogStep(step);
-  std::vector<Prompt> prompts;
-  if (parts_.partial == nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(prompts, DrawPrompts(options_.train_batch_size));
-  }
-  StepBatch batch(step, std::move(prompts), parts_.pool, parts_.progress, parts_.clock);
+  StepBatch batch(step, parts_.pool, parts_.progress, parts_.clock);
   batch.version = position_.version;
+  batch.is_last = step >= length_.total_steps();
+  TANDEM_RETURN_IF_ERROR(modes_.generation->Prepare(batch));
   TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
 
-  TANDEM_RETURN_IF_ERROR(VerifyWeights(batch));
+  TANDEM_RETURN_IF_ERROR(weights_.Verify(batch));
   TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
-  // Ends with this function at the latest.
-  const std::unique_ptr<Overlap> overlap = BeginOverlap(batch);
-  if (overlap == nullptr) TANDEM_RETURN_IF_ERROR(SleepRollouts(batch));
-  TANDEM_RETURN_IF_ERROR(CompareProbe(batch));
-  TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch));
+  modes_.generation->StartBackground(batch);
+  TANDEM_RETURN_IF_ERROR(
+      modes_.placement->BeforeTraining(batch, modes_.generation->background_running()));
+  TANDEM_RETURN_IF_ERROR(weights_.CompareProbe(batch));
+  TANDEM_RETURN_IF_ERROR(ComputeAllLogProbs(batch));
+  TANDEM_RETURN_IF_ERROR(WeighSamples(batch));
+  TANDEM_RETURN_IF_ERROR(training_.Run(batch));
+  const absl::Status ahead = modes_.generation->StopBackground(batch);
+  modes_.placement->BeforeSync(batch);
+  if (IsPeerFailure(ahead)) return ahead;
+  const absl::Status synced = weights_.Publish(batch);
+  // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
+  // whole step, which is kept although the run ends.
+  if (IsPeerFailure(synced)) return synced;
+  position_.finished_steps = step;
+  position_.data = parts_.prompts.Position();
+  modes_.generation->CommitStep();
+  TANDEM_RETURN_IF_ERROR(Record(batch));
+  return synced.ok() ? ahead : synced;
+}
+
+absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
+  DynamicSampling sampling(options_.filter_groups, options_.train_batch_size);
+  while (true) {
+    TANDEM_RETURN_IF_ERROR(modes_.generation->Generate(batch, sampling.missing()));
+    batch.phases.Begin("score");
+    TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
+    if (!options_.filter_groups.enable) break;
+    const absl::Status filtered = sampling.Filter(parts_.samples, batch);
+    if (absl::IsOutOfRange(filtered)) {
+      sampling.Report(batch.facts);
+      return saver_.SaveWith(batch, filtered, sampling.TakeBack(parts_.samples, batch));
+    }
+    TANDEM_RETURN_IF_ERROR(filtered);
+    LogInfo("dynamic sampling: {}", sampling.ProgressText());
+    if (sampling.full()) break;
+  }
+  if (options_.filter_groups.enable) sampling.Report(batch.facts);
+  batch.tail.Report(options_.tail, batch.facts.trainer);
+  if (options_.greedy_baselines) {
+    TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
+  }
+  AverageRewardTerms(batch);
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::ComputeAllLogProbs(StepBatch& batch) {
+  PlanMiniBatches(options_, batch.step, 0, parts_.pool.pairs(), parts_.samples);
+  if (options_.recompute_old_log_probs) {
+    batch.phases.Begin("old_log_prob");
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(parts_.pool, LogProbPolicy::kCurrent, batch));
+  }
+  if (options_.need_reference) {
+    batch.phases.Begin("reference");
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(parts_.pool, LogProbPolicy::kReference, batch));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::WeighSamples(StepBatch& batch) {
   batch.phases.Begin("advantage");
   TANDEM_RETURN_IF_ERROR(CorrectRollout(options_, parts_.samples, batch));
   TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, position_.kl_coef, parts_.samples, batch));
@@ -104,184 +182,12 @@ absl::Status TrainLoop::RunStep(int64_t step) {
     position_.kl_coef = NextKlCoef(options_.kl_control, position_.kl_coef,
                                    batch.facts.trainer[kRewardKl], std::ssize(batch.records));
   }
-  TANDEM_RETURN_IF_ERROR(TrainOnBatch(batch));
-  const absl::Status ahead = overlap == nullptr ? absl::OkStatus() : EndOverlap(*overlap, batch);
-  if (IsPeerFailure(ahead)) return ahead;
-  const absl::Status synced = SyncWeights(batch);
-  // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
-  // whole step, which is kept although the run ends.
-  if (IsPeerFailure(synced)) return synced;
-  position_.finished_steps = step;
-  position_.data = parts_.prompts.Position();
-  if (parts_.partial != nullptr) parts_.partial->pool().Mark();
-  TANDEM_RETURN_IF_ERROR(Record(batch));
-  return synced.ok() ? ahead : synced;
-}
-
-absl::StatusOr<std::vector<Prompt>> TrainLoop::DrawPrompts(int64_t count) {
-  TANDEM_ASSIGN_OR_RETURN(auto prompts, parts_.prompts.NextBatch(count));
-  if (prompts.front().epoch < kTrainEpochs) return prompts;
-  return MakeStatus(absl::StatusCode::kOutOfRange,
-                    "the training data has been passed over {} times, more than sample ids can "
-                    "tell apart: give more data or end the run here",
-                    kTrainEpochs);
-}
-
-absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch) {
-  PlanMiniBatches(options_, batch.step, 0, parts_.pool.pairs(), parts_.samples);
-  for (const LogProbPolicy policy : {LogProbPolicy::kCurrent, LogProbPolicy::kReference}) {
-    const bool wanted = policy == LogProbPolicy::kCurrent ? options_.recompute_old_log_probs
-                                                          : options_.need_reference;
-    if (!wanted) continue;
-    batch.phases.Begin(policy == LogProbPolicy::kCurrent ? "old_log_prob" : "reference");
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(batch, policy));
-  }
   return absl::OkStatus();
-}
-
-absl::Status TrainLoop::ComputeLogProbs(StepBatch& batch, LogProbPolicy policy) {
-  const auto compute = [&](TrainerClient& trainer, int) {
-    return trainer.ComputeLogProbs(batch.step, policy);
-  };
-  TANDEM_ASSIGN_OR_RETURN(const auto reports, CallAllTrainers<PhaseReport>(parts_.pool, compute));
-  batch.phases.Report(WorkerRole::kTrainer, reports);
-  return absl::OkStatus();
-}
-
-absl::Status TrainLoop::TrainOnBatch(StepBatch& batch) {
-  const int64_t version_before = position_.version;
-  const UpdateCount count = CountUpdates(options_, batch.step, parts_.pool.pairs(), parts_.samples);
-  if (count.updates > 0 && count.left_out > 0) LeaveOut(batch, count.left_out);
-  // A step of empty responses alone trains on nothing, as it always did.
-  const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
-  const double share = 1.0 / static_cast<double>(updates);
-  for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
-    batch.epoch = epoch;
-    batch.plan = PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
-    const std::vector<MiniBatch>& plan = batch.plan;
-    for (const MiniBatch& mini : plan) {
-      if (count.updates > 0 && mini.trained_tokens == 0) continue;
-      batch.mini_batch = mini.index;
-      const bool first = position_.version == version_before;
-      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
-      TANDEM_RETURN_IF_ERROR(WithStepSaved(
-          batch, ForwardBackward(batch, share,
-                                 {.step = batch.step,
-                                  .mini_batch = mini.index,
-                                  .mini_batches = updates,
-                                  .version = position_.version,
-                                  .global_tokens = static_cast<double>(mini.trained_tokens),
-                                  .global_samples = mini.samples,
-                                  .compare_log_probs = first && options_.compare_log_probs,
-                                  .fresh = first})));
-      // The last moment to drop the step: from here on the weights are others.
-      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted());
-      TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
-    }
-  }
-  AverageOverThoseThatHave(batch.facts, updates);
-  TellOfRejected(batch, updates);
-  return absl::OkStatus();
-}
-
-// Of nothing but rejected tokens or empty responses: an update would move the weights by momentum
-// and decay alone.
-void TrainLoop::LeaveOut(StepBatch& batch, int64_t mini_batches) {
-  batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
-  parts_.progress.OnMessage(
-      fmt::format("step {}: no token of {} mini-batches is trained, as the rollout correction "
-                  "rejected them or responses are empty; their updates are left out",
-                  batch.step, mini_batches));
-}
-
-absl::Status TrainLoop::CheckInterrupted() const {
-  if (!parts_.interrupted || !parts_.interrupted()) return absl::OkStatus();
-  return absl::CancelledError("interrupted before the weights changed");
-}
-
-absl::Status TrainLoop::ForwardBackward(StepBatch& batch,
-                                        double share,
-                                        const ForwardBackwardCommand& command) {
-  batch.phases.Begin("train");
-  const auto forward_backward = [&](TrainerClient& trainer, int) {
-    return trainer.ForwardBackward(command);
-  };
-  TANDEM_ASSIGN_OR_RETURN(const auto results,
-                          CallAllTrainers<ForwardBackwardResult>(parts_.pool, forward_backward));
-  for (size_t rank = 0; rank < results.size(); ++rank) {
-    batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
-  }
-  AddMiniBatchMetrics(batch.facts, results.front().metrics, share, command.fresh);
-  if (command.compare_log_probs) TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, results));
-  return CountRejected(batch, results.front().metrics, command.mini_batches);
-}
-
-absl::Status TrainLoop::OptimizerStep(StepBatch& batch, double share) {
-  batch.phases.Begin("optimize");
-  const int64_t next_version = position_.version + 1;
-  const auto optimize = [&](TrainerClient& trainer, int) {
-    return trainer.OptimizerStep(next_version);
-  };
-  // Whatever happens now, the trainers may hold other weights than before.
-  position_.version = next_version;
-  TANDEM_ASSIGN_OR_RETURN(const auto steps,
-                          CallAllTrainers<OptimizerStepResult>(parts_.pool, optimize));
-  for (size_t rank = 0; rank < steps.size(); ++rank) {
-    batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
-  }
-  SetLogVersion(next_version);
-  batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
-  batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
-  return CountSkipped(batch, steps.front());
-}
-
-absl::Status TrainLoop::CompareLogProbs(StepBatch& batch,
-                                        const std::vector<ForwardBackwardResult>& results) {
-  LogProbComparison& comparison = batch.facts.log_probs;
-  ProbabilityComparison probabilities;
-  double sum = 0;
-  std::string differing;
-  int shown = 0;
-  for (const ForwardBackwardResult& result : results) {
-    comparison.compared += result.compared_tokens;
-    comparison.identical += result.identical_tokens;
-    sum += result.sum_abs_difference;
-    probabilities.Join(result.probabilities);
-    comparison.max_abs_difference =
-        std::max(comparison.max_abs_difference, result.max_abs_difference);
-    for (const LogProbMismatch& mismatch : result.mismatches) {
-      if (shown++ >= 5) break;
-      differing += fmt::format(
-          "\n  sample {:#x}, position {}, weight version {}: rollout {:.9g}, trainer {:.9g}",
-          mismatch.sample_id, mismatch.position, mismatch.weight_version, mismatch.rollout,
-          mismatch.trainer);
-    }
-  }
-  if (comparison.compared > 0) {
-    comparison.mean_abs_difference = sum / static_cast<double>(comparison.compared);
-  }
-  parts_.progress.OnLogProbs(batch.step, comparison);
-  // With recomputed log-probs the whole step was compared, not this mini-batch alone.
-  if (probabilities.tokens > 0 && !options_.recompute_old_log_probs) {
-    AddFinite(probabilities.Metrics(), batch.facts);
-  }
-  // Who asks for the correction of differences has noticed them.
-  if (comparison.identical == comparison.compared || options_.correction.enabled()) {
-    return absl::OkStatus();
-  }
-  return MakeStatus(absl::StatusCode::kDataLoss,
-                    "step {}: {} of {} token log-probs identical between rollout and trainer, "
-                    "max |Δ| {:.3g}; training on would be off-policy without notice. tandemctl "
-                    "batch inspect shows the saved step, tandemctl parity --model DIR on every "
-                    "machine whether its kernels agree; workers on CPUs of different instruction "
-                    "sets want the same TANDEM_CPU_ISA. The most different:{}",
-                    batch.step, comparison.identical, comparison.compared,
-                    comparison.max_abs_difference, differing);
 }
 
 absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.phases.Begin("record");
-  TANDEM_RETURN_IF_ERROR(SaveDueBatch(batch));
+  TANDEM_RETURN_IF_ERROR(saver_.SaveDue(batch));
   const std::vector<SampleMeta> metas = parts_.samples.Metas();
   std::vector<SampleRecord> samples;
   samples.reserve(batch.records.size());

@@ -17,15 +17,8 @@
 namespace tandem {
 
 struct StepBatch {
-  StepBatch(int64_t step_number,
-            std::vector<Prompt> batch_prompts,
-            WorkerPool& pool,
-            ProgressSink& progress,
-            Clock& clock)
-      : step(step_number),
-        prompts(std::move(batch_prompts)),
-        phases(step_number, pool, progress, clock),
-        tail(clock) {}
+  StepBatch(int64_t step_number, WorkerPool& pool, ProgressSink& progress, Clock& clock)
+      : step(step_number), phases(step_number, pool, progress, clock), tail(clock) {}
 
   const int64_t step;
   // Group g is prompts[g]; dynamic sampling appends the prompts of further batches, and the groups
@@ -38,8 +31,7 @@ struct StepBatch {
   GreedyBaselines baselines;                   // asked for with remax alone
   std::map<int64_t, double> baseline_rewards;  // theirs, by group
   int64_t version = 0;                         // weights that sample it
-  int64_t rounds = 0;                          // of generation, with partial rollout
-  bool prefill_is_known = true;                // no rollout was lost while it was counted
+  bool is_last = false;                        // of the run
 
   // Of the pass over the samples that trains, or was the last.
   int64_t epoch = 0;

@@ -19,8 +19,6 @@
 
 namespace tandem {
 
-class PartialRollout;
-
 // Everything outlives the train loop.
 struct RunParts {
   WorkerPool& pool;
@@ -38,7 +36,6 @@ struct RunParts {
   CheckpointIndex& checkpoints;
   Clock& clock;
   std::vector<Prompt> validation;
-  PartialRollout* partial = nullptr;  // where it is on
   std::function<bool()> interrupted;  // a stop that does not wait for the end of the step
 };
 

@@ -25,7 +25,8 @@ TRAINER = ["trainer_worker/" + room for room in
            ("forward_backward", "layers", "losses", "shard", "trained_weights", "weight_sync")]
 ROLLOUT = ["rollout_worker/generation", "rollout_worker/weights"]
 CONTROLLER = ["controller/" + room for room in
-              ("algorithm", "api", "data", "partial_rollout", "plan", "report", "reward", "rollouts", "run", "step", "store", "workers")]
+              ("algorithm", "api", "data", "generation", "partial_rollout", "plan", "report", "reward", "rollouts", "run", "step",
+               "store", "workers")]
 
 ALLOWED = {
     "common/base": [],
@@ -59,10 +60,11 @@ ALLOWED = {
                                    "controller/workers"],
     "controller/partial_rollout": BASE + ["common/config", "common/formats", "controller/data", "controller/store",
                                           "controller/workers"],
-    "controller/step": BASE + ["common/rollout_correction", "controller/algorithm", "controller/balance",
+    "controller/step": BASE + ["common/formats", "common/rollout_correction", "controller/algorithm", "controller/balance",
                                "controller/data", "controller/partial_rollout", "controller/reward",
                                "controller/rollouts", "controller/store", "controller/workers"],
-    "controller/generation": BASE + ["controller/data", "controller/partial_rollout", "controller/rollouts"],
+    "controller/generation": BASE + ["controller/data", "controller/partial_rollout", "controller/rollouts", "controller/step",
+                                     "controller/workers"],
     "controller/run": BASE + ["common/config", "common/lora", "common/model_spec", "common/formats",
                               "controller/algorithm", "controller/generation", "controller/partial_rollout",
                               "controller/step", "controller/store", "controller/workers"],
@@ -135,7 +137,7 @@ PURPOSE = {
     "controller/rollouts": "dispatch of prompts, return of lost replicas, weight sync, parity probe",
     "controller/partial_rollout": "rounds, buffer of unfinished samples, journal, prediction of the saving",
     "controller/step": "one step's batch and its phases, one file each",
-    "controller/generation": "generation in the background while the trainers train",
+    "controller/generation": "how the samples of a step are generated: whole, in rounds, in the background",
     "controller/run": "the train loop, recovery, checkpoints, evaluation, pause and stop",
     "controller/api": "gRPC services for users and for workers",
     "controller/assembly": "reads the inputs, chooses the parts of a run, connects them",

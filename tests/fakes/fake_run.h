@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "controller/partial_rollout/round_runner.h"
+#include "controller/generation/round_generation.h"
+#include "controller/generation/whole_generation.h"
 #include "controller/run/train_loop.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_rollout_client.h"
@@ -189,12 +190,16 @@ class FakeRun {
   }
 
   // Makes control and loop from the options as they are now.
-  void Prepare(StartMode mode) {
+  void Prepare(StartMode start) {
+    loop.reset();  // refers to what is made anew
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples", 0);
     serving = std::make_unique<Serving>(pool, weights, budget, progress, serving_options);
-    partial.reset();
+    parts = std::make_unique<RunParts>(Parts());
+    RunModes modes{.generation = std::make_unique<WholeGeneration>(*parts, options),
+                   .placement = std::make_unique<ColocatedPlacement>(*parts, options)};
+    rounds = nullptr;
     if (options.partial.enabled) {
       auto cuts = *CutJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
       auto groups = *SamplePool::Open(dir.path() / "partial_pool",
@@ -202,11 +207,15 @@ class FakeRun {
                                        .vocab_limit = 100,
                                        .samples_per_prompt = options.samples_per_prompt,
                                        .sampling = options.sampling});
-      partial = std::make_unique<PartialRollout>(options.partial, std::move(groups),
-                                                 std::move(cuts), clock);
+      auto mode = std::make_unique<RoundGeneration>(
+          *parts, options,
+          std::make_unique<PartialRollout>(options.partial, std::move(groups), std::move(cuts),
+                                           clock));
+      rounds = mode.get();
+      modes.generation = std::move(mode);
     }
-    control = std::make_unique<RunControl>(options.total_steps, mode);
-    loop = std::make_unique<TrainLoop>(Parts(), options, *control, 100);
+    control = std::make_unique<RunControl>(options.total_steps, start);
+    loop = std::make_unique<TrainLoop>(*parts, options, std::move(modes), *control, 100);
   }
 
   RunParts Parts() {
@@ -225,7 +234,6 @@ class FakeRun {
             .checkpoints = *checkpoints,
             .clock = clock,
             .validation = validation,
-            .partial = partial.get(),
             .interrupted = [this] { return control && control->stop_now(); }};
   }
 
@@ -279,7 +287,8 @@ class FakeRun {
   std::unique_ptr<CheckpointIndex> checkpoints;
   std::unique_ptr<SampleStore> samples;
   std::unique_ptr<Serving> serving;
-  std::unique_ptr<PartialRollout> partial;  // of options.partial
+  std::unique_ptr<RunParts> parts;
+  const RoundGeneration* rounds = nullptr;  // the loop's, with options.partial
   std::unique_ptr<RunControl> control;
   std::unique_ptr<TrainLoop> loop;
 

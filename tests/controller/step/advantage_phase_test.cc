@@ -57,7 +57,7 @@ class AdvantageStep {
   std::unique_ptr<SampleStore> samples_ = *SampleStore::Open(run_.dir.path() / "advantages", 0);
 
  public:
-  StepBatch batch{3, {}, run_.pool, run_.progress, run_.clock};
+  StepBatch batch{3, run_.pool, run_.progress, run_.clock};
 };
 
 using Floats = std::vector<float>;

@@ -41,7 +41,7 @@ struct MixedStep {
   testing::FakeRun run{1};
   TrainOptions options;
   std::unique_ptr<SampleStore> samples = *SampleStore::Open(run.dir.path() / "mixed", 0);
-  StepBatch batch{3, {}, run.pool, run.progress, run.clock};
+  StepBatch batch{3, run.pool, run.progress, run.clock};
 };
 
 float Exp(double x) { return static_cast<float>(std::exp(x)); }

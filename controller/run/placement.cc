@@ -1,0 +1,69 @@
+#include "controller/run/placement.h"
+
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/types/response_tokens.h"
+#include "controller/workers/rollout_calls.h"
+
+namespace tandem {
+
+absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_busy) {
+  asleep_ = !rollouts_busy;
+  if (rollouts_busy) return absl::OkStatus();
+  batch.phases.Begin("sleep");
+  std::vector<SleepReports> reports(static_cast<size_t>(parts_.pool.pairs()));
+  const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(options_.sleep));
+    return absl::OkStatus();
+  };
+  const auto put = [this](Sample sample) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
+    return parts_.probe.Put(std::move(sample));
+  };
+  const auto again = [this](int rank) { return parts_.probe.Again(rank); };
+  const auto probe = [&](const std::vector<int>& ranks) {
+    std::vector<GroupRequest> groups;
+    for (const int rank : ranks) {
+      std::vector<GroupRequest> of_rank = again(rank);
+      std::move(of_rank.begin(), of_rank.end(), std::back_inserter(groups));
+    }
+    return parts_.serving.Generate(std::move(groups), batch.version, put, {.on_return = again});
+  };
+  TANDEM_RETURN_IF_ERROR(parts_.serving.OnAll(batch.version, sleep, probe));
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const WorkerKey key{WorkerRole::kRollout, static_cast<int>(rank)};
+    batch.phases.ReportOf("generate", key, reports[rank].generate);
+    batch.phases.Report(key, reports[rank].sleep);
+  }
+  return absl::OkStatus();
+}
+
+void ColocatedPlacement::BeforeSync(StepBatch& batch) {
+  if (asleep_) return;
+  asleep_ = true;
+  batch.phases.Begin("sleep");
+  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(parts_.pool.pairs()));
+  const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(options_.sleep));
+    return absl::OkStatus();
+  };
+  for (const RolloutAnswer& answer :
+       CallRollouts(parts_.pool, AllRanks(parts_.pool), sleep, parts_.interrupted)) {
+    const auto& report = reports[static_cast<size_t>(answer.rank)];
+    if (!answer.status.ok()) {
+      LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,
+              std::string(answer.status.message()));
+    }
+    if (!answer.status.ok() || !report) continue;
+    const WorkerKey key{WorkerRole::kRollout, answer.rank};
+    batch.phases.ReportOf("generate", key, report->generate);
+    batch.phases.Report(key, report->sleep);
+  }
+}
+
+}  // namespace tandem

@@ -1,0 +1,91 @@
+#include "controller/run/weight_phases.h"
+
+#include <string>
+#include <vector>
+
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "controller/step/training_phase.h"
+
+namespace tandem {
+namespace {
+
+void ReportSync(const PublishResult& result, PhaseRecorder& phases) {
+  for (const auto& [rank, report] : result.wakes) {
+    phases.Report({WorkerRole::kRollout, rank}, report);
+  }
+  for (size_t rank = 0; rank < result.trainers.size(); ++rank) {
+    phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, result.trainers[rank].report);
+  }
+}
+
+}  // namespace
+
+absl::Status WeightPhases::Verify(StepBatch& batch) {
+  if (!options_.probe) return absl::OkStatus();
+  batch.phases.Begin("verify");
+  std::vector<PhaseReport> reports(static_cast<size_t>(parts_.pool.pairs()));
+  const auto verify = [&](RolloutClient& rollout, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)],
+                            rollout.VerifyWeights(position_.version));
+    return absl::OkStatus();
+  };
+  TANDEM_RETURN_IF_ERROR(parts_.serving.OnAll(position_.version, verify));
+  batch.phases.Report(WorkerRole::kRollout, reports);
+  return absl::OkStatus();
+}
+
+// When the rollouts sleep: KV pools and training memory never coexist.
+absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
+  if (!options_.probe) return absl::OkStatus();
+  batch.phases.Begin("probe");
+  // One life of every rollout at a time, so that memory is what one takes.
+  for (int life = 0; life < parts_.probe.lives(); ++life) {
+    parts_.probe.BeginLife(life);
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(parts_.pool, LogProbPolicy::kProbe, batch));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, parts_.probe.Compare());
+  LogInfo("probe: {} of {} token log-probs identical", tokens, tokens);
+  batch.facts.trainer["weights/probe_tokens"] = static_cast<double>(tokens);
+  return absl::OkStatus();
+}
+
+absl::Status WeightPhases::Publish(StepBatch& batch) {
+  while (true) {
+    batch.phases.Begin("sync");
+    absl::Status status = [&]() -> absl::Status {
+      const auto begin_check = [&batch](const PublishResult& result) {
+        ReportSync(result, batch.phases);
+        batch.phases.Begin("check");
+      };
+      TANDEM_ASSIGN_OR_RETURN(
+          const PublishResult published,
+          parts_.weights.Publish(position_.version, "", parts_.interrupted, begin_check));
+      if (published.checks.empty()) ReportSync(published, batch.phases);
+      batch.phases.Report(WorkerRole::kTrainer, published.checks);
+      if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
+      batch.facts.trainer["weights/changed_share"] = published.changed_share;
+      batch.phases.Begin("wake");
+      TANDEM_ASSIGN_OR_RETURN(const auto wakes, parts_.weights.Wake(parts_.interrupted));
+      for (const auto& [rank, report] : wakes) {
+        batch.phases.Report({WorkerRole::kRollout, rank}, report);
+      }
+      return absl::OkStatus();
+    }();
+    if (!status.ok() && !absl::IsDataLoss(status) && !CheckInterrupted(parts_).ok()) {
+      // The optimizer's steps are made, and the checkpoint to come holds them.
+      parts_.progress.OnMessage(fmt::format(
+          "stopping: the sync of weight version {} was aborted; the step is kept, and the next "
+          "start syncs from its checkpoint",
+          position_.version));
+      return absl::OkStatus();
+    }
+    if (status.ok()) return status;
+    TANDEM_RETURN_IF_ERROR(recovery_.AwaitRollouts(status));
+    TANDEM_RETURN_IF_ERROR(parts_.budget.Charge(status));
+    parts_.progress.OnMessage(fmt::format("a rollout was lost while weights were synced: {}",
+                                          std::string(status.message())));
+  }
+}
+
+}  // namespace tandem

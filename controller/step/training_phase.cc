@@ -1,0 +1,208 @@
+#include "controller/step/training_phase.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "controller/step/correction.h"
+#include "controller/step/mini_batches.h"
+#include "controller/step/step_metrics.h"
+#include "controller/workers/trainer_calls.h"
+
+namespace tandem {
+
+absl::Status ComputeLogProbs(WorkerPool& pool, LogProbPolicy policy, StepBatch& batch) {
+  const auto compute = [&](TrainerClient& trainer, int) {
+    return trainer.ComputeLogProbs(batch.step, policy);
+  };
+  TANDEM_ASSIGN_OR_RETURN(const auto reports, CallAllTrainers<PhaseReport>(pool, compute));
+  batch.phases.Report(WorkerRole::kTrainer, reports);
+  return absl::OkStatus();
+}
+
+absl::Status CheckInterrupted(const RunParts& parts) {
+  if (!parts.interrupted || !parts.interrupted()) return absl::OkStatus();
+  return absl::CancelledError("interrupted before the weights changed");
+}
+
+absl::Status TrainingPhase::Run(StepBatch& batch) {
+  const int64_t version_before = position_.version;
+  const UpdateCount count = CountUpdates(options_, batch.step, parts_.pool.pairs(), parts_.samples);
+  if (count.updates > 0 && count.left_out > 0) LeaveOut(batch, count.left_out);
+  // A step of empty responses alone trains on nothing, as it always did.
+  const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
+  const double share = 1.0 / static_cast<double>(updates);
+  for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
+    batch.epoch = epoch;
+    batch.plan = PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
+    const std::vector<MiniBatch>& plan = batch.plan;
+    for (const MiniBatch& mini : plan) {
+      if (count.updates > 0 && mini.trained_tokens == 0) continue;
+      batch.mini_batch = mini.index;
+      const bool first = position_.version == version_before;
+      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(parts_));
+      TANDEM_RETURN_IF_ERROR(saver_.SaveIfDataLoss(
+          batch, ForwardBackward(batch, share,
+                                 {.step = batch.step,
+                                  .mini_batch = mini.index,
+                                  .mini_batches = updates,
+                                  .version = position_.version,
+                                  .global_tokens = static_cast<double>(mini.trained_tokens),
+                                  .global_samples = mini.samples,
+                                  .compare_log_probs = first && options_.compare_log_probs,
+                                  .fresh = first})));
+      // The last moment to drop the step: from here on the weights are others.
+      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(parts_));
+      TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
+    }
+  }
+  AverageOverThoseThatHave(batch.facts, updates);
+  TellOfRejected(batch, updates);
+  return absl::OkStatus();
+}
+
+// Of nothing but rejected tokens or empty responses: an update would move the weights by momentum
+// and decay alone.
+void TrainingPhase::LeaveOut(StepBatch& batch, int64_t mini_batches) {
+  batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
+  parts_.progress.OnMessage(
+      fmt::format("step {}: no token of {} mini-batches is trained, as the rollout correction "
+                  "rejected them or responses are empty; their updates are left out",
+                  batch.step, mini_batches));
+}
+
+absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
+                                            double share,
+                                            const ForwardBackwardCommand& command) {
+  batch.phases.Begin("train");
+  const auto forward_backward = [&](TrainerClient& trainer, int) {
+    return trainer.ForwardBackward(command);
+  };
+  TANDEM_ASSIGN_OR_RETURN(const auto results,
+                          CallAllTrainers<ForwardBackwardResult>(parts_.pool, forward_backward));
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
+  }
+  AddMiniBatchMetrics(batch.facts, results.front().metrics, share, command.fresh);
+  if (command.compare_log_probs) TANDEM_RETURN_IF_ERROR(CompareLogProbs(batch, results));
+  return CountRejected(batch, results.front().metrics, command.mini_batches);
+}
+
+absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
+  batch.phases.Begin("optimize");
+  const int64_t next_version = position_.version + 1;
+  const auto optimize = [&](TrainerClient& trainer, int) {
+    return trainer.OptimizerStep(next_version);
+  };
+  // Whatever happens now, the trainers may hold other weights than before.
+  position_.version = next_version;
+  TANDEM_ASSIGN_OR_RETURN(const auto steps,
+                          CallAllTrainers<OptimizerStepResult>(parts_.pool, optimize));
+  for (size_t rank = 0; rank < steps.size(); ++rank) {
+    batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
+  }
+  SetLogVersion(next_version);
+  batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
+  batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
+  return CountSkipped(batch, steps.front());
+}
+
+absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
+                                            const std::vector<ForwardBackwardResult>& results) {
+  LogProbComparison& comparison = batch.facts.log_probs;
+  ProbabilityComparison probabilities;
+  double sum = 0;
+  std::string differing;
+  int shown = 0;
+  for (const ForwardBackwardResult& result : results) {
+    comparison.compared += result.compared_tokens;
+    comparison.identical += result.identical_tokens;
+    sum += result.sum_abs_difference;
+    probabilities.Join(result.probabilities);
+    comparison.max_abs_difference =
+        std::max(comparison.max_abs_difference, result.max_abs_difference);
+    for (const LogProbMismatch& mismatch : result.mismatches) {
+      if (shown++ >= 5) break;
+      differing += fmt::format(
+          "\n  sample {:#x}, position {}, weight version {}: rollout {:.9g}, trainer {:.9g}",
+          mismatch.sample_id, mismatch.position, mismatch.weight_version, mismatch.rollout,
+          mismatch.trainer);
+    }
+  }
+  if (comparison.compared > 0) {
+    comparison.mean_abs_difference = sum / static_cast<double>(comparison.compared);
+  }
+  parts_.progress.OnLogProbs(batch.step, comparison);
+  // With recomputed log-probs the whole step was compared, not this mini-batch alone.
+  if (probabilities.tokens > 0 && !options_.recompute_old_log_probs) {
+    AddFinite(probabilities.Metrics(), batch.facts);
+  }
+  // Who asks for the correction of differences has noticed them.
+  if (comparison.identical == comparison.compared || options_.correction.enabled()) {
+    return absl::OkStatus();
+  }
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "step {}: {} of {} token log-probs identical between rollout and trainer, "
+                    "max |Δ| {:.3g}; training on would be off-policy without notice. tandemctl "
+                    "batch inspect shows the saved step, tandemctl parity --model DIR on every "
+                    "machine whether its kernels agree; workers on CPUs of different instruction "
+                    "sets want the same TANDEM_CPU_ISA. The most different:{}",
+                    batch.step, comparison.identical, comparison.compared,
+                    comparison.max_abs_difference, differing);
+}
+
+absl::Status TrainingPhase::CountSkipped(StepBatch& batch, const OptimizerStepResult& result) {
+  if (!result.skipped) {
+    position_.skipped_in_a_row = 0;
+    return absl::OkStatus();
+  }
+  batch.facts.trainer[kSkippedUpdates] += 1;
+  parts_.progress.OnMessage(
+      fmt::format("step {}: the gradient norm is not finite; this update was skipped", batch.step));
+  const int64_t skipped = ++position_.skipped_in_a_row;
+  if (skipped < std::max<int64_t>(1, options_.max_skipped_steps)) return absl::OkStatus();
+  const std::string failure = fmt::format(
+      "step {}: {} update{} in a row {} skipped, the last gradient norm is {} (mini-batch {} of "
+      "{})",
+      batch.step, skipped, skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", result.grad_norm,
+      batch.mini_batch + 1, batch.plan.size());
+  // What went wrong first is what the run ends with.
+  return MakeStatus(absl::StatusCode::kDataLoss,
+                    "{}: nothing is learnt any more. Go back to an earlier checkpoint with a "
+                    "smaller actor.optim.lr, or check rewards and model. {}",
+                    failure, saver_.SaveFailed(batch, failure));
+}
+
+absl::Status TrainingPhase::CountRejected(StepBatch& batch,
+                                          const std::map<std::string, double>& metrics,
+                                          int64_t updates) {
+  const auto masked = metrics.find(kMaskedFraction);
+  if (masked == metrics.end() || masked->second < 1) return absl::OkStatus();
+  double& rejected = batch.facts.trainer[kRejectedUpdates];
+  rejected += 1;
+  if (rejected < static_cast<double>(updates)) return absl::OkStatus();
+  const RolloutCorrectionOptions& correction = options_.correction;
+  const auto kl = metrics.find("rollout_corr/k3_kl");
+  // Not a state that a recovery could mend.
+  return InvalidArgument(
+      "step {}: algorithm.rollout_correction.rollout_rs={} with rollout_rs_threshold={} rejected "
+      "every token of all {} mini-batches in bypass mode, KL between rollout and trainers {:.3g}: "
+      "nothing is left to train on. Raise the threshold, or find out why the two differ "
+      "(tandemctl parity)",
+      batch.step, correction.rollout_rs.value_or("null"),
+      correction.rollout_rs_threshold.value_or("null"), updates,
+      kl == metrics.end() ? NAN : kl->second);
+}
+
+void TrainingPhase::TellOfRejected(const StepBatch& batch, int64_t updates) {
+  const auto rejected = batch.facts.trainer.find(kRejectedUpdates);
+  if (rejected == batch.facts.trainer.end()) return;
+  parts_.progress.OnMessage(
+      fmt::format("step {}: the rollout correction rejected every token of {:.0f} of {} updates, "
+                  "which moved the weights by momentum, decay, KL loss and entropy alone",
+                  batch.step, rejected->second, updates));
+}
+
+}  // namespace tandem
