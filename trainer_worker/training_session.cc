@@ -54,10 +54,10 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
                                               .compute = {ops.device, ops.shard},
                                               .communicator = session->communicator_.get(),
                                               .ledger = ledger}));
-  TANDEM_ASSIGN_OR_RETURN(
-      session->layers_,
-      WeightGather::Create(ops.device, session->plan_.get(), &session->weights_->policy(),
-                           session->communicator_.get(), ledger, session->Gathering()));
+  TANDEM_ASSIGN_OR_RETURN(session->buffers_, LayerBuffers::Create(ops.device, session->plan_.get(),
+                                                                  ledger, session->Gathering()));
+  session->policy_layers_ = MakeLayerSource(&session->weights_->policy(), session->buffers_.get(),
+                                            session->communicator_.get());
   session->loop_ = std::make_unique<LayerLoop>(
       ops.device, &session->decoder_, ops.forward, ops.backward, ledger,
       LayerLoopOptions{.vocab_limit = std::min(options.vocab_limit, spec.vocab_size),
@@ -70,12 +70,12 @@ absl::StatusOr<std::unique_ptr<TrainingSession>> TrainingSession::Create(
 }
 
 absl::Status TrainingSession::WeightsChanged() {
-  layers_->Refresh();
+  policy_layers_->Invalidate();
   return weights_->OnWeightsChanged();
 }
 
 absl::Status TrainingSession::FreezeReference() {
-  layers_->Use(&weights_->policy());  // the copy made before is dropped
+  reference_layers_.reset();
   return weights_->FreezeReference();
 }
 
@@ -116,16 +116,20 @@ TrainerMemoryOptions TrainingSession::MemoryOptions() const {
   return options;
 }
 
-absl::Status TrainingSession::GatherFrom(WeightRows& policy) {
-  layers_->Use(&policy);
-  return layers_->Map();
+absl::StatusOr<LayerSource*> TrainingSession::Layers(LogProbPolicy policy) {
+  if (policy != LogProbPolicy::kReference) return policy_layers_.get();
+  TANDEM_ASSIGN_OR_RETURN(WeightRows* const reference, weights_->reference());
+  if (reference_layers_ == nullptr) {
+    reference_layers_ = MakeLayerSource(reference, buffers_.get(), communicator_.get());
+  }
+  return reference_layers_.get();
 }
 
 absl::Status TrainingSession::ReleaseForRollout() {
   if (BytesInUse() <= options_.kept_bytes) return absl::OkStatus();
   loop_->Release();
   publisher_->ReleaseSlots();
-  TANDEM_RETURN_IF_ERROR(layers_->Release());
+  TANDEM_RETURN_IF_ERROR(buffers_->Release());
   TANDEM_RETURN_IF_ERROR(weights_->gradients().Release());
   return has_gradients_ ? absl::OkStatus() : LogReleaseFailure(shard().ReleaseGradients());
 }
@@ -149,7 +153,7 @@ absl::Status TrainingSession::CheckReleased() const {
 }
 
 absl::Status TrainingSession::AllocateTrainingMemory() {
-  TANDEM_RETURN_IF_ERROR(GatherFrom(weights_->policy()));
+  TANDEM_RETURN_IF_ERROR(policy_layers_->Map());
   TANDEM_RETURN_IF_ERROR(shard().ZeroGradients());
   return weights_->gradients().Begin();
 }
@@ -163,7 +167,8 @@ absl::StatusOr<MiniBatchReport> TrainingSession::Train(const MiniBatchRequest& r
                                                        LogProbsBySample* differing) {
   has_gradients_ = false;
   TANDEM_RETURN_IF_ERROR(AgreeOnMemory(AllocateTrainingMemory()));
-  const PassParts parts{loop_.get(), layers_.get(), &weights_->gradients(), communicator_.get()};
+  const PassParts parts{loop_.get(), policy_layers_.get(), &weights_->gradients(),
+                        communicator_.get()};
   TANDEM_ASSIGN_OR_RETURN(MiniBatchReport report, TrainMiniBatch(parts, Pass(options_.train_limits),
                                                                  request, samples, differing));
   TANDEM_RETURN_IF_ERROR(AwaitGradients(*communicator_, *device_, report));
@@ -184,12 +189,9 @@ absl::StatusOr<OptimizerReport> TrainingSession::Step() {
 absl::StatusOr<LogProbsBySample> TrainingSession::Score(const std::vector<Sample>& samples,
                                                         LogProbPolicy policy,
                                                         LogProbsBySample* sum_pi_squared) {
-  WeightRows* rows = &weights_->policy();
-  if (policy == LogProbPolicy::kReference) {
-    TANDEM_ASSIGN_OR_RETURN(rows, weights_->reference());
-  }
-  TANDEM_RETURN_IF_ERROR(AgreeOnMemory(GatherFrom(*rows)));
-  const PassParts parts{loop_.get(), layers_.get(), nullptr, communicator_.get()};
+  TANDEM_ASSIGN_OR_RETURN(LayerSource* const layers, Layers(policy));
+  TANDEM_RETURN_IF_ERROR(AgreeOnMemory(layers->Map()));
+  const PassParts parts{loop_.get(), layers, nullptr, communicator_.get()};
   const bool probe = policy == LogProbPolicy::kProbe;
   return ScoreSamples(parts, Pass(probe ? options_.probe_limits : options_.score_limits), samples,
                       sum_pi_squared);

@@ -13,7 +13,7 @@
 #include "common/memory/memory_formulas.h"
 #include "common/model/decoder.h"
 #include "trainer_worker/forward_backward/mini_batch.h"
-#include "trainer_worker/layers/gathered_layers.h"
+#include "trainer_worker/layers/layer_source.h"
 #include "trainer_worker/shard/optimizer.h"
 #include "trainer_worker/shard/parameter_shard.h"
 #include "trainer_worker/trained_weights/trained_weights.h"
@@ -86,7 +86,7 @@ class TrainingSession {
 
   // Collective: the shard got new values.
   absl::Status WeightsChanged();
-  // TrainedWeights::FreezeReference; layers of the earlier reference are dropped.
+  // TrainedWeights::FreezeReference, in place of a reference that was kept earlier.
   absl::Status FreezeReference();
 
   // Collective. Starts a new sum of gradients, runs the mini-batch; `differing` as TrainMiniBatch.
@@ -119,9 +119,8 @@ class TrainingSession {
   int64_t BytesInUse() const {
     return device_->is_host() ? ledger_->memory_bytes() : ledger_->Snapshot().device_bytes;
   }
-  // Allocates the memory of gathered weights, for this policy from now on.
-  absl::Status GatherFrom(WeightRows& policy);
-  // Allocates that and the memory of gradients, all zero.
+  absl::StatusOr<LayerSource*> Layers(LogProbPolicy policy);
+  // Allocates the memory of the layers and that of gradients, all zero.
   absl::Status AllocateTrainingMemory();
   // Collective: a rank without memory for a pass must not leave the others in its collectives.
   absl::Status AgreeOnMemory(const absl::Status& mine);
@@ -132,12 +131,14 @@ class TrainingSession {
   Ledger* ledger_ = nullptr;
   std::unique_ptr<ShardPlan> plan_;
   std::unique_ptr<TrainedWeights> weights_;
-  std::unique_ptr<WeightGather> layers_;
+  std::unique_ptr<LayerBuffers> buffers_;
+  std::unique_ptr<LayerSource> policy_layers_;
+  std::unique_ptr<LayerSource> reference_layers_;  // null until the reference is scored
   std::unique_ptr<LayerLoop> loop_;
   std::unique_ptr<WeightPublisher> publisher_;
   Optimizer optimizer_;
   bool has_gradients_ = false;  // of a mini-batch that was not stepped on yet
-  std::unique_ptr<OrderedCommunicator> communicator_;  // ends first: its thread fills layers_
+  std::unique_ptr<OrderedCommunicator> communicator_;  // ends first: its thread fills buffers_
 };
 
 }  // namespace tandem

@@ -84,8 +84,9 @@ TEST_CASE("A layer of an offloaded reference comes in beside the work and is wai
   TrainOn(group, samples);
   StepOn(group);
   OrderedCommunicator communicator(rank.communicator.get());
-  const auto weights =
-      WeightGather::Create(device, &shard.plan(), copy.get(), &communicator, nullptr, {}).value();
+  const auto buffers = LayerBuffers::Create(device, &shard.plan(), nullptr, {}).value();
+  const auto weights = MakeLayerSource(copy.get(), buffers.get(), &communicator);
+  const auto trained = MakeLayerSource(&rank.session->shard(), buffers.get(), &communicator);
   REQUIRE(weights->Map().ok());
   const WeightLayout& layout = shard.plan().layout();
   const auto read = [&](const std::byte* from) {
@@ -96,26 +97,26 @@ TEST_CASE("A layer of an offloaded reference comes in beside the work and is wai
   };
   const std::vector<std::byte> zeros(static_cast<size_t>(layout.layer_bytes()));
   for (int layer = 0; layer + 1 < layout.num_layers(); ++layer) {
-    const std::byte* const here = weights->Group(layer).value();
+    const std::byte* const here = weights->Layer(layer).value();
     const std::byte* const next = here + layout.layer_bytes();
-    weights->Prefetch(WeightGather::Next::kAfter);
+    weights->Prefetch(layer + 1);
     // The work does not wait for the next layer ...
     REQUIRE((read(next) == zeros));
     // ... until it asks for it.
-    REQUIRE(weights->Group(layer + 1).value() == next);
+    REQUIRE(weights->Layer(layer + 1).value() == next);
     REQUIRE_FALSE((read(next) == zeros));
   }
   // What was on its way when the policy changed is written no more.
-  weights->Refresh();
-  REQUIRE(weights->Group(0).ok());
-  weights->Prefetch(WeightGather::Next::kAfter);
-  weights->Use(&rank.session->shard());
-  const std::vector<std::byte> current = read(weights->Group(1).value());
-  REQUIRE(weights->Release().ok());
+  weights->Invalidate();
+  REQUIRE(weights->Layer(0).ok());
+  weights->Prefetch(1);
+  REQUIRE(trained->Map().ok());
+  const std::vector<std::byte> current = read(trained->Layer(1).value());
+  REQUIRE(buffers->Release().ok());
+  REQUIRE(trained->Map().ok());
+  REQUIRE((read(trained->Layer(1).value()) == current));
   REQUIRE(weights->Map().ok());
-  REQUIRE((read(weights->Group(1).value()) == current));
-  weights->Use(copy.get());
-  REQUIRE_FALSE((read(weights->Group(1).value()) == current));
+  REQUIRE_FALSE((read(weights->Layer(1).value()) == current));
 }
 
 }  // namespace tandem

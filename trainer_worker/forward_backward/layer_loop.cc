@@ -110,15 +110,15 @@ LayerWeights LayerLoop::View(const std::byte* group, int layer) const {
 }
 
 absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
-                                               WeightGather& weights,
+                                               LayerSource& weights,
                                                bool sum_pi_squared,
                                                const AdapterDropout* dropout) {
   dropout_ = dropout;
   const ModelSpec& spec = decoder_->spec();
   const DType dtype = decoder_->dtype();
   const bool empty = batch.rows() == 0;
-  TANDEM_ASSIGN_OR_RETURN(const std::byte* global_group, weights.Group(-1));
-  weights.Prefetch(WeightGather::Next::kAfter);
+  TANDEM_ASSIGN_OR_RETURN(const std::byte* global_group, weights.Layer(-1));
+  weights.Prefetch(0);
   const GlobalWeights globals = ViewGlobals(spec, decoder_->layout(), global_group);
   if (!empty) {
     buffers_ = PlaceMicroBatch(spec, dtype, ShapeOf(batch), keep_, memory_->data());
@@ -126,8 +126,8 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
     forward_->Embed(batch.tokens.data(), globals.embedding, Residual(0));
   }
   for (int layer = 0; layer < spec.num_layers; ++layer) {
-    TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
-    weights.Prefetch(WeightGather::Next::kAfter);
+    TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Layer(layer));
+    weights.Prefetch(layer + 1);
     if (empty) continue;
     decoder_->RunLayer(View(group, layer), tokens_, buffers_.kv, Residual(layer),
                        Activations(layer), Residual(layer + 1));
@@ -190,14 +190,14 @@ void LayerLoop::HeadBackward(const PackedBatch& batch,
 }
 
 absl::Status LayerLoop::Backward(const PackedBatch& batch,
-                                 WeightGather& weights,
+                                 LayerSource& weights,
                                  GradientAccumulator& gradients,
                                  const std::vector<float>& grad_log_probs,
                                  const std::vector<float>& grad_entropy) {
   const ModelSpec& spec = decoder_->spec();
   const WeightLayout& layout = decoder_->layout();
   const bool empty = batch.rows() == 0;
-  TANDEM_ASSIGN_OR_RETURN(const std::byte* global_group, weights.Group(-1));
+  TANDEM_ASSIGN_OR_RETURN(const std::byte* global_group, weights.Layer(-1));
   TANDEM_ASSIGN_OR_RETURN(float* const global_buffer, gradients.Group(-1));
   const GlobalGradients global_gradients = global_buffer == nullptr
                                                ? GlobalGradients{}
@@ -207,8 +207,8 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
                  grad_entropy);
   }
   for (int layer = static_cast<int>(spec.num_layers) - 1; layer >= 0; --layer) {
-    TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
-    weights.Prefetch(WeightGather::Next::kBefore);
+    TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Layer(layer));
+    weights.Prefetch(layer - 1);
     TANDEM_ASSIGN_OR_RETURN(float* const layer_gradients, gradients.Group(layer));
     if (!empty) {
       const LayerWeights view = View(group, layer);

@@ -18,8 +18,8 @@
 #include "common/ops/adapter_dropout.h"
 #include "common/ops/ops_types.h"
 #include "trainer_worker/forward_backward/packing.h"
-#include "trainer_worker/layers/gathered_layers.h"
 #include "trainer_worker/layers/gradient_accumulator.h"
+#include "trainer_worker/layers/layer_source.h"
 
 namespace tandem {
 
@@ -108,13 +108,13 @@ class LayerLoop {
   // `dropout` is that of the batch's rows in front of all adapters, also in the Backward that
   // follows, which it outlives.
   absl::StatusOr<TokenScores> Forward(const PackedBatch& batch,
-                                      WeightGather& weights,
+                                      LayerSource& weights,
                                       bool sum_pi_squared = false,
                                       const AdapterDropout* dropout = nullptr);
   // Of the batch that Forward has just run: adds d(loss) given d(loss)/d(log-prob) and, unless
   // empty, d(loss)/d(entropy) of every scored row.
   absl::Status Backward(const PackedBatch& batch,
-                        WeightGather& weights,
+                        LayerSource& weights,
                         GradientAccumulator& gradients,
                         const std::vector<float>& grad_log_probs,
                         const std::vector<float>& grad_entropy);

@@ -69,7 +69,7 @@ struct MiniBatchReport {
 // The parts of a pass; all outlive the call.
 struct PassParts {
   LayerLoop* loop = nullptr;
-  WeightGather* weights = nullptr;
+  LayerSource* weights = nullptr;
   GradientAccumulator* gradients = nullptr;  // null for scoring
   Communicator* communicator = nullptr;
 };

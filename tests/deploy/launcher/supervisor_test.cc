@@ -184,7 +184,7 @@ TEST_CASE("after a stop request the controller has time for a long call, and its
   REQUIRE(Text(f.supervisor.OnTick(f.now + absl::Minutes(9))).empty());
   const Actions actions = f.supervisor.OnTick(f.now + absl::Minutes(10));
   REQUIRE(Text(actions) == "kill controller, kill trainer 0, kill rollout 0");
-  REQUIRE(Said(actions).find("newer than the last checkpoint is lost") != std::string::npos);
+  REQUIRE(Said(actions).find("Progress since the last checkpoint is lost") != std::string::npos);
 }
 
 TEST_CASE("a second stop request kills at once") {

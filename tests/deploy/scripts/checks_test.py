@@ -47,7 +47,7 @@ class LayersTest(unittest.TestCase):
         self.allowed("common/types/a.h", '"common/base/check.h"')
 
     def test_rooms_of_the_workers_stand_above_each_other(self):
-        self.refused("trainer_worker/shard/a.h", '"trainer_worker/layers/gathered_layers.h"')
+        self.refused("trainer_worker/shard/a.h", '"trainer_worker/layers/layer_source.h"')
         self.refused("common/config/a.cc", '"common/net/channel.h"')
         self.allowed("trainer_worker/layers/a.h", '"trainer_worker/shard/weight_rows.h"')
         self.allowed("rollout_worker/weights/a.h", '"rollout_worker/generation/scheduler.h"')

@@ -153,11 +153,11 @@ TEST_CASE("A group that was gathered from a file leaves the process but for page
   REQUIRE((*copy)->held_bytes() >= bytes);  // read by the comparison
   REQUIRE(bytes > 20 * groups * kPage);
   OrderedCommunicator communicator(group[0].communicator.get());
-  const auto weights =
-      WeightGather::Create(HostDevice(), &shard.plan(), copy->get(), &communicator, nullptr, {});
-  REQUIRE(weights.ok());
-  REQUIRE((*weights)->Map().ok());
-  for (int layer = -1; layer < groups - 1; ++layer) REQUIRE((*weights)->Group(layer).ok());
+  const auto buffers = LayerBuffers::Create(HostDevice(), &shard.plan(), nullptr, {});
+  REQUIRE(buffers.ok());
+  const auto weights = MakeLayerSource(copy->get(), buffers->get(), &communicator);
+  REQUIRE(weights->Map().ok());
+  for (int layer = -1; layer < groups - 1; ++layer) REQUIRE(weights->Layer(layer).ok());
   REQUIRE((*copy)->held_bytes() <= 2 * groups * kPage);
 }
 

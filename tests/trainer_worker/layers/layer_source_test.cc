@@ -154,15 +154,17 @@ TEST_CASE("Activations that are kept take their memory on every rank, whichever 
 struct Gathering {
   Gathering(Rank& rank, GatherOptions options)
       : communicator(std::make_unique<OrderedCommunicator>(rank.communicator.get())) {
-    auto made = WeightGather::Create(HostDevice(), &rank.session->plan(), &rank.session->shard(),
-                                     communicator.get(), nullptr, options);
-    if (made.ok()) weights = *std::move(made);
+    auto made = LayerBuffers::Create(HostDevice(), &rank.session->plan(), nullptr, options);
+    REQUIRE(made.ok());
+    buffers = *std::move(made);
+    weights = MakeLayerSource(&rank.session->shard(), buffers.get(), communicator.get());
   }
   absl::Status Begin() {
     TANDEM_RETURN_IF_ERROR(weights->Map());
-    return weights->Group(0).status();
+    return weights->Layer(0).status();
   }
-  std::unique_ptr<WeightGather> weights;
+  std::unique_ptr<LayerBuffers> buffers;
+  std::unique_ptr<LayerSource> weights;
   std::unique_ptr<OrderedCommunicator> communicator;  // ends first, as in a session
 };
 
@@ -176,11 +178,11 @@ TEST_CASE("What is gathered ahead fails with the status of a collective that wai
     TANDEM_RETURN_IF_ERROR(gathering.Begin());
     if (index == 1) {
       rank.communicator->Abort("the controller forms a new group");
-      return gathering.weights->Group(1).status();
+      return gathering.weights->Layer(1).status();
     }
-    gathering.weights->Prefetch(WeightGather::Next::kAfter);
-    const absl::Status first = gathering.weights->Group(1).status();
-    const absl::Status later = gathering.weights->Group(1).status();
+    gathering.weights->Prefetch(1);
+    const absl::Status first = gathering.weights->Layer(1).status();
+    const absl::Status later = gathering.weights->Layer(1).status();
     return later == first ? first : Internal("then {}", later.ToString());
   });
   for (const int rank : {0, 1}) {
@@ -202,9 +204,9 @@ TEST_CASE("A gather that is under way when its session ends leaves no thread and
       TANDEM_RETURN_IF_ERROR(gathering.Begin());
       if (index == 1) {
         while (!ended) std::this_thread::yield();
-        return gathering.weights->Group(1).status();
+        return gathering.weights->Layer(1).status();
       }
-      gathering.weights->Prefetch(WeightGather::Next::kAfter);
+      gathering.weights->Prefetch(1);
     }
     ended = true;
     return absl::OkStatus();
@@ -222,22 +224,22 @@ TEST_CASE("Beyond the last and before the first layer nothing is gathered ahead"
   two.RunOk([](Rank& rank, int) -> absl::Status {
     Gathering gathering(rank, {.reshard = Reshard::kAlways});
     TANDEM_RETURN_IF_ERROR(gathering.Begin());
-    WeightGather& weights = *gathering.weights;
+    LayerSource& weights = *gathering.weights;
     const WeightLayout& layout = rank.session->decoder().layout();
     const auto copy = [&](int layer) -> absl::StatusOr<std::vector<std::byte>> {
-      TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Group(layer));
+      TANDEM_ASSIGN_OR_RETURN(const std::byte* group, weights.Layer(layer));
       return std::vector<std::byte>(group, group + layout.layer_bytes());
     };
     const auto last = static_cast<int>(layout.num_layers()) - 1;
     TANDEM_ASSIGN_OR_RETURN(const auto first_layer, copy(0));
-    weights.Prefetch(WeightGather::Next::kBefore);
+    weights.Prefetch(-1);
     TANDEM_ASSIGN_OR_RETURN(const auto first_again, copy(0));
     TANDEM_ASSIGN_OR_RETURN(const auto last_layer, copy(last));
-    weights.Prefetch(WeightGather::Next::kAfter);
+    weights.Prefetch(last + 1);
     TANDEM_ASSIGN_OR_RETURN(const auto last_again, copy(last));
     if (first_layer != first_again || last_layer != last_again) return Internal("layers moved");
     for (const int none : {-2, last + 1}) {
-      if (!absl::IsInvalidArgument(weights.Group(none).status())) return Internal("layer {}", none);
+      if (!absl::IsInvalidArgument(weights.Layer(none).status())) return Internal("layer {}", none);
     }
     return absl::OkStatus();
   });
