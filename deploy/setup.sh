@@ -13,7 +13,7 @@ PACKAGES=(
   g++ cmake ninja-build ccache mold pkg-config zlib1g-dev python3-venv
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libspdlog-dev libcli11-dev catch2 libyaml-cpp-dev nlohmann-json3-dev libssl-dev libpcre2-dev
-  libsqlite3-dev libxxhash-dev zstd
+  libicu-dev libsqlite3-dev libxxhash-dev zstd
 )
 DEV_PACKAGES=(clang-format clang-tidy)
 # libtorch_cpu.so needs the two CUDA runtime libraries even where there is no GPU.

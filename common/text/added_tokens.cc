@@ -3,30 +3,22 @@
 #include <algorithm>
 
 #include "common/text/unicode/properties.h"
-#include "common/text/unicode/regex.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem {
 namespace {
 
-bool IsWordCharacter(std::string_view character) {
-  static const auto* const kWord =
-      new absl::StatusOr<Regex>(Regex::Compile(R"([\p{L}\p{M}\p{N}\p{Pc}])"));
-  const auto matches = (*kWord)->FindAll(character);
-  return matches.ok() && !matches->empty();
-}
-
-// The character that ends at `end`.
-std::string_view CharacterBefore(std::string_view text, size_t end) {
-  size_t begin = end - 1;
-  while (begin > 0 && (static_cast<uint8_t>(text[begin]) & 0xC0) == 0x80) --begin;
-  return text.substr(begin, end - begin);
+// The character that ends at `pos`, which moves to its beginning.
+char32_t PreviousCodePoint(std::string_view text, size_t& pos) {
+  do --pos;
+  while (pos > 0 && (static_cast<uint8_t>(text[pos]) & 0xC0) == 0x80);
+  size_t begin = pos;
+  return NextCodePoint(text, begin);
 }
 
 bool StandsAlone(std::string_view text, size_t begin, size_t end) {
-  if (begin > 0 && IsWordCharacter(CharacterBefore(text, begin))) return false;
-  if (end >= text.size()) return true;
-  return !IsWordCharacter(text.substr(end, ValidSequenceLength(text, end)));
+  if (begin > 0 && IsWordCharacter(PreviousCodePoint(text, begin))) return false;
+  return end >= text.size() || !IsWordCharacter(NextCodePoint(text, end));
 }
 
 }  // namespace
@@ -66,10 +58,9 @@ std::vector<TextPiece> AddedTokenMatcher::Split(std::string_view text) const {
     pos = end;
     if (entry->token.single_word && !StandsAlone(text, begin, end)) continue;
     while (entry->token.lstrip && begin > done) {
-      const std::string_view before = CharacterBefore(text, begin);
-      size_t at = 0;
-      if (!IsWhiteSpace(NextCodePoint(before, at))) break;
-      begin -= before.size();
+      size_t previous = begin;
+      if (!IsWhiteSpace(PreviousCodePoint(text, previous))) break;
+      begin = previous;
     }
     while (entry->token.rstrip && end < text.size()) {
       size_t next = end;

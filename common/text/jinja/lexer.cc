@@ -5,7 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/text/jinja/value/python_text.h"
-#include "common/text/unicode/regex.h"
+#include "common/text/unicode/properties.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
@@ -223,11 +223,7 @@ bool IsNameCharacter(char32_t c) {
     return c == '_' || IsDigit(static_cast<char>(c)) || (c >= 'a' && c <= 'z') ||
            (c >= 'A' && c <= 'Z');
   }
-  static const auto* const kWord = new absl::StatusOr<Regex>(Regex::Compile(R"([\p{L}\p{N}])"));
-  std::string text;
-  AppendUtf8(c, text);
-  const auto matches = (*kWord)->FindAll(text);
-  return matches.ok() && !matches->empty();
+  return IsLetter(c) || IsNumber(c);
 }
 
 std::string TakeDigits(const std::string& source, size_t& pos) {

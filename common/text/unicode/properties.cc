@@ -1,131 +1,89 @@
 #include "common/text/unicode/properties.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <iterator>
+#include <unicode/bytestream.h>
+#include <unicode/casemap.h>
+#include <unicode/stringoptions.h>
+#include <unicode/stringpiece.h>
+#include <unicode/uchar.h>
 
+#include "common/base/check.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem {
 namespace {
 
-struct SpecialCase {
-  uint32_t code_point;
-  const char* text;
-};
+constexpr char kNoLanguage[] = "";
 
-#include "common/text/unicode/case_tables.inc"
-
-template <size_t kSpecials>
-const char* FindSpecial(const SpecialCase (&specials)[kSpecials], char32_t c) {
-  const auto it =
-      std::lower_bound(std::begin(specials), std::end(specials), c,
-                       [](const SpecialCase& s, char32_t cp) { return s.code_point < cp; });
-  return it != std::end(specials) && it->code_point == c ? it->text : nullptr;
+icu::StringPiece Piece(std::string_view text) {
+  return {text.data(), static_cast<int32_t>(text.size())};
 }
 
-template <size_t kRuns, size_t kSpecials>
-void AppendMapped(const CodePointRun (&runs)[kRuns],
-                  const SpecialCase (&specials)[kSpecials],
-                  char32_t c,
-                  std::string& out) {
-  if (const auto delta = FindInRuns(runs, c)) {
-    AppendUtf8(static_cast<char32_t>(static_cast<int32_t>(c) + *delta), out);
-  } else if (const char* text = FindSpecial(specials, c)) {
-    out += text;
-  } else {
-    AppendUtf8(c, out);
-  }
+// `map` is a function of icu::CaseMap without its last two arguments, which are the same for all.
+template <typename Map>
+std::string Mapped(std::string_view text, const Map& map) {
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out, static_cast<int32_t>(text.size()));
+  UErrorCode error = U_ZERO_ERROR;
+  map(Piece(text), sink, error);
+  TANDEM_CHECK(U_SUCCESS(error), "ICU cannot map the case of a text");
+  return out;
 }
 
-void AppendLower(char32_t c, std::string& out) { AppendMapped(kLower, kLowerSpecial, c, out); }
-void AppendTitle(char32_t c, std::string& out) { AppendMapped(kTitle, kTitleSpecial, c, out); }
+bool HasProperty(char32_t c, UProperty property) {
+  return u_hasBinaryProperty(static_cast<UChar32>(c), property) != 0;
+}
 
-constexpr char32_t kSigma = 0x3A3, kFinalSigma = 0x3C2;
-
-bool IsCased(char32_t c) { return FindInRuns(kCased, c).has_value(); }
-// Full stops, apostrophes, accents and the like: no letters, but they end no word either.
-bool IsCaseIgnorable(char32_t c) { return FindInRuns(kCaseIgnorable, c).has_value(); }
-
-bool CasedFollows(std::string_view text, size_t pos) {
-  while (pos < text.size()) {
-    const char32_t c = NextCodePoint(text, pos);
-    if (!IsCaseIgnorable(c)) return IsCased(c);
-  }
-  return false;
+bool HasCategory(char32_t c, uint32_t mask) {
+  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & mask) != 0;
 }
 
 }  // namespace
 
-bool IsWhiteSpace(char32_t c) {
-  return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
+bool IsWhiteSpace(char32_t c) { return HasProperty(c, UCHAR_WHITE_SPACE); }
+bool IsUpperCase(char32_t c) { return HasProperty(c, UCHAR_UPPERCASE); }
+bool IsLetter(char32_t c) { return HasCategory(c, U_GC_L_MASK); }
+bool IsNumber(char32_t c) { return HasCategory(c, U_GC_N_MASK); }
+bool IsDecimal(char32_t c) { return HasCategory(c, U_GC_ND_MASK); }
+bool IsWordCharacter(char32_t c) {
+  return HasCategory(c, U_GC_L_MASK | U_GC_M_MASK | U_GC_N_MASK | U_GC_PC_MASK);
 }
-
-bool IsUpperCased(char32_t c) { return FindInRuns(kLower, c).has_value() || c == 0x130; }
-bool IsLowerCased(char32_t c) {
-  return FindInRuns(kUpper, c).has_value() || FindSpecial(kUpperSpecial, c) != nullptr;
-}
+bool IsPrintable(char32_t c) { return c == ' ' || !HasCategory(c, U_GC_C_MASK | U_GC_Z_MASK); }
 
 std::string ToUpper(std::string_view text) {
-  std::string out;
-  for (size_t pos = 0; pos < text.size();) {
-    AppendMapped(kUpper, kUpperSpecial, NextCodePoint(text, pos), out);
-  }
-  return out;
+  return Mapped(text, [](icu::StringPiece in, icu::ByteSink& out, UErrorCode& error) {
+    icu::CaseMap::utf8ToUpper(kNoLanguage, 0, in, out, nullptr, error);
+  });
 }
 
 std::string ToLower(std::string_view text) {
-  std::string out;
-  bool after_cased = false;
-  for (size_t pos = 0; pos < text.size();) {
-    const char32_t c = NextCodePoint(text, pos);
-    if (c == kSigma && after_cased && !CasedFollows(text, pos)) {
-      AppendUtf8(kFinalSigma, out);
-    } else {
-      AppendLower(c, out);
-    }
-    if (!IsCaseIgnorable(c)) after_cased = IsCased(c);
-  }
-  return out;
+  return Mapped(text, [](icu::StringPiece in, icu::ByteSink& out, UErrorCode& error) {
+    icu::CaseMap::utf8ToLower(kNoLanguage, 0, in, out, nullptr, error);
+  });
 }
 
 std::string CaseFold(std::string_view text) {
-  std::string out;
-  for (size_t pos = 0; pos < text.size();) {
-    AppendMapped(kFold, kFoldSpecial, NextCodePoint(text, pos), out);
-  }
-  return out;
+  return Mapped(text, [](icu::StringPiece in, icu::ByteSink& out, UErrorCode& error) {
+    icu::CaseMap::utf8Fold(U_FOLD_CASE_DEFAULT, in, out, nullptr, error);
+  });
+}
+
+std::string Capitalize(std::string_view text) {
+  return Mapped(text, [](icu::StringPiece in, icu::ByteSink& out, UErrorCode& error) {
+    icu::CaseMap::utf8ToTitle(kNoLanguage,
+                              U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_BREAK_ADJUSTMENT, nullptr,
+                              in, out, nullptr, error);
+  });
 }
 
 std::string ToTitle(std::string_view text) {
   std::string out;
-  bool in_word = false;
+  size_t word = 0;  // where the current word begins, or the text between words
   for (size_t pos = 0; pos < text.size();) {
-    const char32_t c = NextCodePoint(text, pos);
-    if (in_word) {
-      AppendLower(c, out);
-    } else {
-      AppendTitle(c, out);
-    }
-    in_word = IsUpperCased(c) || IsLowerCased(c);
+    if (HasProperty(NextCodePoint(text, pos), UCHAR_CASED)) continue;
+    out += Capitalize(text.substr(word, pos - word));
+    word = pos;
   }
-  return out;
-}
-
-std::string Capitalize(std::string_view text) {
-  std::string out;
-  for (size_t pos = 0; pos < text.size();) {
-    const bool first = pos == 0;
-    const char32_t c = NextCodePoint(text, pos);
-    if (first) {
-      AppendTitle(c, out);
-    } else {
-      AppendLower(c, out);
-    }
-  }
-  return out;
+  return out + Capitalize(text.substr(word));
 }
 
 }  // namespace tandem

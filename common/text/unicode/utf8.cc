@@ -61,21 +61,15 @@ void Drain(std::string& pending, std::string& out, bool at_end) {
 
 }  // namespace
 
-size_t ValidSequenceLength(std::string_view text, size_t pos) {
-  bool complete, truncated;
-  const size_t length = MaximalSubpart(text, pos, complete, truncated);
-  return complete ? length : 0;
-}
-
 bool IsValidUtf8(std::string_view text) {
   for (size_t pos = 0; pos < text.size();) {
     if (static_cast<uint8_t>(text[pos]) < 0x80) {
       ++pos;
       continue;
     }
-    const size_t length = ValidSequenceLength(text, pos);
-    if (length == 0) return false;
-    pos += length;
+    bool complete, truncated;
+    pos += MaximalSubpart(text, pos, complete, truncated);
+    if (!complete) return false;
   }
   return true;
 }

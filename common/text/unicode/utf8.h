@@ -9,9 +9,6 @@ namespace tandem {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
-// Length in bytes (1-4) of the well-formed sequence at `pos`, or 0 where there is none.
-size_t ValidSequenceLength(std::string_view text, size_t pos);
-
 bool IsValidUtf8(std::string_view text);
 
 // The code point at `pos`, which moves behind it. Needs valid UTF-8 and pos < size.

@@ -34,8 +34,20 @@ TEST_CASE("Case mappings cover letters that change their length", "[text]") {
   REQUIRE(ToLower("\u0391\u03a3. \u0391") == "\u03b1\u03c2. \u03b1");
   REQUIRE(ToLower("\u0391>\u03a3") == "\u03b1>\u03c3");
   REQUIRE(ToTitle("it's ok") == "It'S Ok");
+  REQUIRE(ToTitle("2\u00aa vez") == "2\u00aa Vez");  // cased, without another case
+  REQUIRE(ToTitle("a\u00aabc") == "A\u00aabc");
   REQUIRE(Capitalize("hELLO wORLD") == "Hello world");
+  REQUIRE(Capitalize("\u01c6\u0391\u03a3") == "\u01c5\u03b1\u03c2");
   REQUIRE(CaseFold("\u00df") == "ss");
+}
+
+TEST_CASE("Characters are told apart by their general categories", "[text]") {
+  REQUIRE((IsLetter(U'\u4e2d') && !IsLetter(U'\u0301') && !IsLetter(U'7')));
+  REQUIRE((IsNumber(U'\u00b2') && !IsDecimal(U'\u00b2') && IsDecimal(U'\u0663')));
+  REQUIRE((IsWordCharacter(U'\u0301') && IsWordCharacter(U'_') && !IsWordCharacter(U'-')));
+  REQUIRE((IsPrintable(U' ') && !IsPrintable(U'\u00a0') && !IsPrintable(U'\u200b')));
+  REQUIRE((IsWhiteSpace(U'\u3000') && !IsWhiteSpace(U'\u200b')));
+  REQUIRE((IsUpperCase(U'\u00c9') && !IsUpperCase(U'\u01c5') && !IsUpperCase(U'\u00e9')));
 }
 
 }  // namespace tandem::testing

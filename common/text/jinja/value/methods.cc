@@ -11,7 +11,6 @@
 #include "common/text/jinja/value/python_text.h"
 #include "common/text/jinja/value/value.h"
 #include "common/text/unicode/properties.h"
-#include "common/text/unicode/regex.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
@@ -309,32 +308,14 @@ std::string SwapCase(std::string_view text) {
   std::string out;
   for (size_t pos = 0; pos < text.size();) {
     const size_t start = pos;
-    const bool upper = IsUpperCased(NextCodePoint(text, pos));
+    const bool upper = IsUpperCase(NextCodePoint(text, pos));
     const std::string_view character = text.substr(start, pos - start);
     out += upper ? ToLower(character) : ToUpper(character);
   }
   return out;
 }
 
-bool Matches(const absl::StatusOr<Regex>& regex, char32_t c) {
-  std::string text;
-  AppendUtf8(c, text);
-  const auto matches = regex->FindAll(text);
-  return matches.ok() && !matches->empty();
-}
-bool IsAlphabetic(char32_t c) {
-  static const auto* const kLetter = new absl::StatusOr<Regex>(Regex::Compile(R"(\p{L})"));
-  return Matches(*kLetter, c);
-}
-bool IsDecimal(char32_t c) {
-  static const auto* const kDecimal = new absl::StatusOr<Regex>(Regex::Compile(R"(\p{Nd})"));
-  return Matches(*kDecimal, c);
-}
-bool IsNumeric(char32_t c) {
-  static const auto* const kNumber = new absl::StatusOr<Regex>(Regex::Compile(R"(\p{N})"));
-  return Matches(*kNumber, c);
-}
-bool IsAlphanumeric(char32_t c) { return IsAlphabetic(c) || IsNumeric(c); }
+bool IsAlphanumeric(char32_t c) { return IsLetter(c) || IsNumber(c); }
 bool AllSpaces(char32_t c) { return IsPythonSpace(c); }
 bool AllAscii(char32_t c) { return c < 0x80; }
 
@@ -367,12 +348,12 @@ StringMethod FindStringMethod(const std::string& name) {
       {"format", FormatMethod},
       {"index", FindMethodOf<false, true>},
       {"isalnum", AllOf<IsAlphanumeric>},
-      {"isalpha", AllOf<IsAlphabetic>},
+      {"isalpha", AllOf<IsLetter>},
       {"isascii", AllOf<AllAscii>},
       {"isdecimal", AllOf<IsDecimal>},
       {"isdigit", AllOf<IsDecimal>},
       {"islower", CaseTest<false>},
-      {"isnumeric", AllOf<IsNumeric>},
+      {"isnumeric", AllOf<IsNumber>},
       {"isspace", AllOf<AllSpaces>},
       {"isupper", CaseTest<true>},
       {"join", JoinMethod},

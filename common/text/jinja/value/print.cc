@@ -8,22 +8,11 @@
 
 #include "common/base/status.h"
 #include "common/text/jinja/value/operators.h"
-#include "common/text/unicode/regex.h"
+#include "common/text/unicode/properties.h"
 #include "common/text/unicode/utf8.h"
 
 namespace tandem::jinja {
 namespace {
-
-// Python's str.isprintable for one character.
-bool IsPrintable(char32_t c) {
-  if (c < 0x7F) return c >= 0x20;
-  static const auto* const kUnprintable =
-      new absl::StatusOr<Regex>(Regex::Compile(R"([\p{C}\p{Z}])"));
-  std::string text;
-  AppendUtf8(c, text);
-  const auto matches = (*kUnprintable)->FindAll(text);
-  return matches.ok() && matches->empty();
-}
 
 std::string QuotedText(const std::string& text) {
   const bool doubles = text.find('\'') != std::string::npos && text.find('"') == std::string::npos;
