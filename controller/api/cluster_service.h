@@ -17,7 +17,7 @@ class ClusterService final : public v1::ClusterService::Service {
   // outlive the service.
   ClusterService(WorkerRegistry& registry,
                  SampleStore& samples,
-                 Probe& probe,
+                 ParityProbe& probe,
                  v1::RegisterResponse welcome)
       : registry_(registry), samples_(samples), probe_(probe), welcome_(std::move(welcome)) {}
 
@@ -45,7 +45,7 @@ class ClusterService final : public v1::ClusterService::Service {
 
   WorkerRegistry& registry_;
   SampleStore& samples_;
-  Probe& probe_;
+  ParityProbe& probe_;
   const v1::RegisterResponse welcome_;
   std::atomic<bool> stopping_ = false;
 };

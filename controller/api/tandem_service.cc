@@ -278,12 +278,12 @@ grpc::Status TandemService::Generate(grpc::ServerContext*,
     const int64_t version = parts_.loop.position().version;
     response->set_version(version);
     group->version = version;
-    return parts_.run.serving.Generate({*group}, version,
-                                       [&](Sample sample) {
-                                         samples[sample.sample_id] = std::move(sample);
-                                         return absl::OkStatus();
-                                       },
-                                       {.payer = Payer::kUserCall});
+    return parts_.run.fleet.Generate({*group}, version,
+                                     [&](Sample sample) {
+                                       samples[sample.sample_id] = std::move(sample);
+                                       return absl::OkStatus();
+                                     },
+                                     {.budget_owner = BudgetOwner::kUserCall});
   });
   if (!status.ok()) return ToGrpcStatus(status);
   for (const auto& [id, sample] : samples) {
@@ -307,7 +307,7 @@ grpc::Status TandemService::Evaluate(grpc::ServerContext*,
   EvaluationRequest evaluation{.samples = parts_.options.validation_samples,
                                .sampling = parts_.options.validation_sampling,
                                .max_prompts = request->max_prompts(),
-                               .payer = Payer::kUserCall};
+                               .budget_owner = BudgetOwner::kUserCall};
   if (request->n() != 0) {
     const absl::Status counted = CheckSampleCount(request->n());
     if (!counted.ok()) return ToGrpcStatus(counted);

@@ -21,7 +21,7 @@ namespace tandem {
 struct TandemServiceParts {
   RunControl& control;
   TrainLoop& loop;
-  const RunParts& run;
+  const StepContext& run;
   const TrainOptions& options;
   const WorkerRegistry& registry;
   const ProgressRelay& progress;

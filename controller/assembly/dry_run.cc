@@ -65,7 +65,7 @@ void TellDevices(const v1::Config& config, ProgressSink& progress) {
                                  ComputeThreads(config)));
 }
 
-absl::Status LookAtRunDir(const v1::Config& config) {
+absl::Status InspectRunDir(const v1::Config& config) {
   const std::string& run_dir = config.cluster().run_dir();
   TANDEM_RETURN_IF_ERROR(Annotate(CheckWritable(run_dir), "cluster.run_dir"));
   if (!config.weight_sync().check_only()) {
@@ -86,7 +86,7 @@ std::string MemoryVerdict(const std::optional<MemoryPlan>& plan) {
 }  // namespace
 
 absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress) {
-  TANDEM_RETURN_IF_ERROR(LookAtRunDir(config));
+  TANDEM_RETURN_IF_ERROR(InspectRunDir(config));
   TANDEM_ASSIGN_OR_RETURN(const RunInputs inputs, LoadRunInputs(config));
   const TrainOptions train =
       MakeTrainOptions(config, inputs.tokenizer->eos_token_ids(), inputs.prompts->size());

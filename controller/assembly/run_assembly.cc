@@ -97,7 +97,7 @@ class RunAssembly final : public Assembly {
               std::unique_ptr<SampleStore> samples,
               CheckpointIndex checkpoints,
               TrainOptions train,
-              std::unique_ptr<PartialRollout> partial,
+              std::unique_ptr<RoundRunner> round_runner,
               ResumePoint resume)
       : config_(options.config),
         inputs_(std::move(inputs)),
@@ -105,7 +105,7 @@ class RunAssembly final : public Assembly {
         samples_(std::move(samples)),
         checkpoints_(std::move(checkpoints)),
         options_(std::move(train)),
-        partial_(std::move(partial)),
+        round_runner_(std::move(round_runner)),
         resume_(std::move(resume)),
         control_(options_.total_steps, options.start),
         registry_(MakeRegistryOptions(config_, inputs_.tokenizer->digest(), options.build),
@@ -122,8 +122,8 @@ class RunAssembly final : public Assembly {
   void StopNow() override { control_.StopNow(); }
 
  private:
-  RunParts MakeParts(Tracker& tracker);
-  RunModes MakeModes(const RunParts& parts);
+  StepContext MakeContext(Tracker& tracker);
+  RunModes MakeModes(const StepContext& context);
   std::unique_ptr<Tracker> MakeTracker() const;
   void TellResume();
   bool check_only() const { return config_.weight_sync().check_only(); }
@@ -132,10 +132,10 @@ class RunAssembly final : public Assembly {
   // What a run is for, between the start of its services and their end.
   absl::Status Work(TrainLoop& loop,
                     TandemService& api,
-                    const RunParts& parts,
+                    const StepContext& context,
                     const std::string& run_id);
   absl::Status TrainAndRecord(TrainLoop& loop, const std::string& run_id);
-  absl::Status CheckAndReport(const RunParts& parts);
+  absl::Status CheckAndReport(const StepContext& context);
 
   const v1::Config config_;
   const RunInputs inputs_;
@@ -144,11 +144,11 @@ class RunAssembly final : public Assembly {
   CheckpointIndex checkpoints_;
   FailedAt failed_at_ = FailedAt::kRun;
   TrainOptions options_;
-  std::unique_ptr<PartialRollout> partial_;  // null: off, or given to the run's modes
-  std::string memory_plan_;                  // JSON
+  std::unique_ptr<RoundRunner> round_runner_;  // null: off, or given to the run's modes
+  std::string memory_plan_;                    // JSON
   const ResumePoint resume_;
   RunControl control_;
-  Probe probe_{MakeProbeOptions(config_, inputs_.tokenizer->vocab_size())};
+  ParityProbe probe_{MakeProbeOptions(config_, inputs_.tokenizer->vocab_size())};
   WorkerRegistry registry_;
   WorkerPool pool_;
   ConsoleProgress console_;
@@ -156,19 +156,19 @@ class RunAssembly final : public Assembly {
   RestartBudget budget_{config_.cluster().max_restarts()};
   WeightSync weights_{pool_, MakeCheckPolicy(config_), MakeScrambleMode(config_.weight_sync())};
   // Twice a decoding batch keeps a rollout busy while the next group is on its way.
-  Serving serving_{pool_,
-                   weights_,
-                   budget_,
-                   progress_,
-                   {.max_in_flight_samples = 2 * config_.rollout().max_num_seqs(),
-                    .register_timeout = options_.register_timeout,
-                    .interrupted = [this] { return control_.stop_now(); }}};
+  RolloutFleet fleet_{pool_,
+                      weights_,
+                      budget_,
+                      progress_,
+                      {.max_in_flight_samples = 2 * config_.rollout().max_num_seqs(),
+                       .register_timeout = options_.register_timeout,
+                       .interrupted = [this] { return control_.stop_now(); }}};
 };
 
-RunParts RunAssembly::MakeParts(Tracker& tracker) {
+StepContext RunAssembly::MakeContext(Tracker& tracker) {
   return {.pool = pool_,
           .weights = weights_,
-          .serving = serving_,
+          .fleet = fleet_,
           .budget = budget_,
           .prompts = *inputs_.prompts,
           .reward = *inputs_.reward,
@@ -184,12 +184,13 @@ RunParts RunAssembly::MakeParts(Tracker& tracker) {
           .interrupted = [this] { return control_.stop_now(); }};
 }
 
-RunModes RunAssembly::MakeModes(const RunParts& parts) {
-  RunModes modes{.placement = std::make_unique<ColocatedPlacement>(parts, options_)};
-  if (partial_ != nullptr) {
-    modes.generation = std::make_unique<RoundGeneration>(parts, options_, std::move(partial_));
+RunModes RunAssembly::MakeModes(const StepContext& context) {
+  RunModes modes{.placement = std::make_unique<ColocatedPlacement>(context, options_)};
+  if (round_runner_ != nullptr) {
+    modes.generation =
+        std::make_unique<RoundGeneration>(context, options_, std::move(round_runner_));
   } else {
-    modes.generation = std::make_unique<WholeGeneration>(parts, options_);
+    modes.generation = std::make_unique<WholeGeneration>(context, options_);
   }
   return modes;
 }
@@ -211,11 +212,11 @@ void RunAssembly::TellResume() {
   }
 }
 
-absl::Status RunAssembly::CheckAndReport(const RunParts& parts) {
+absl::Status RunAssembly::CheckAndReport(const StepContext& context) {
   TellResume();
-  Recovery recovery(parts, options_, FirstGeneration());
+  Recovery recovery(context, options_, FirstGeneration());
   const absl::Status status =
-      CheckOnly(parts, recovery, resume_.checkpoint, options_.run_dir + "/" + kCheckReport);
+      CheckOnly(context, recovery, resume_.checkpoint, options_.run_dir + "/" + kCheckReport);
   if (recovery.failed_loading()) failed_at_ = FailedAt::kInputs;
   control_.OnEnded(status);
   return status;
@@ -266,7 +267,7 @@ absl::Status RunAssembly::MakePlan(int64_t device_bytes) {
 
 absl::Status RunAssembly::Work(TrainLoop& loop,
                                TandemService& api,
-                               const RunParts& parts,
+                               const StepContext& context,
                                const std::string& run_id) {
   if (PlansForGpu(config_)) {
     const absl::StatusOr<int64_t> bytes = AwaitGpuBytes(pool_, registry_, options_.register_timeout,
@@ -278,7 +279,7 @@ absl::Status RunAssembly::Work(TrainLoop& loop,
     }
     api.SetMemoryPlan(memory_plan_);
   }
-  return check_only() ? CheckAndReport(parts) : TrainAndRecord(loop, run_id);
+  return check_only() ? CheckAndReport(context) : TrainAndRecord(loop, run_id);
 }
 
 absl::Status RunAssembly::Run() {
@@ -292,14 +293,14 @@ absl::Status RunAssembly::Run() {
         "themselves");
   }
   const std::unique_ptr<Tracker> tracker = MakeTracker();
-  const RunParts parts = MakeParts(*tracker);
-  TrainLoop loop(parts, options_, MakeModes(parts), control_, FirstGeneration());
+  const StepContext context = MakeContext(*tracker);
+  TrainLoop loop(context, options_, MakeModes(context), control_, FirstGeneration());
   const std::string run_id = MakeRunId(config_, RealClock().Now());
   ClusterService cluster(registry_, *samples_, probe_,
                          MakeWelcome(ConfigForWorkers(config_, options_), *inputs_.tokenizer));
   TandemService api({.control = control_,
                      .loop = loop,
-                     .run = parts,
+                     .run = context,
                      .options = options_,
                      .registry = registry_,
                      .progress = progress_,
@@ -318,10 +319,11 @@ absl::Status RunAssembly::Run() {
 
   // Lost after one timeout, killed after two.
   TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
-  HangWatch hangs({.run_dir = options_.run_dir,
-                   .boot_id = boot_id,
-                   .silent_for = 2 * absl::Seconds(config_.cluster().heartbeat_timeout_seconds())},
-                  registry_, RealClock());
+  HangDetector hangs(
+      {.run_dir = options_.run_dir,
+       .boot_id = boot_id,
+       .no_heartbeat_for = 2 * absl::Seconds(config_.cluster().heartbeat_timeout_seconds())},
+      registry_, RealClock());
   std::atomic<bool> over = false;
   NamedThread watch("loss-watch", [&] {
     while (!over) {
@@ -330,7 +332,7 @@ absl::Status RunAssembly::Run() {
       RealClock().Sleep(absl::Milliseconds(200));
     }
   });
-  const absl::Status status = Work(loop, api, parts, run_id);
+  const absl::Status status = Work(loop, api, context, run_id);
   over = true;
   watch.Join();
   cluster.StopWorkers();
@@ -368,26 +370,28 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
           ? PeekResumePoint(config, checkpoints)
           : ChooseResumePoint(config, ResumeOptionsOf(config, train, inputs, options.launch_id),
                               checkpoints));
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<PartialRollout> partial,
-                          OpenPartial(config, train, inputs, resume));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RoundRunner> round_runner,
+                          OpenRoundRunner(config, train, inputs, resume));
   return std::make_unique<RunAssembly>(options, std::move(inputs), std::move(store),
                                        std::move(samples), std::move(checkpoints), std::move(train),
-                                       std::move(partial), std::move(resume));
+                                       std::move(round_runner), std::move(resume));
 }
 
 namespace {
 
-// Everything that samples and weights of the run depend on, so that the journal of cuts is that of
-// an equal run or none.
-absl::StatusOr<std::string> CutsOf(const v1::Config& config, const PoolOptions& pool) {
+// Everything that the samples and weights of the run depend on, so that a journal is only continued
+// by an equal run.
+absl::StatusOr<std::string> JournalIdentity(const v1::Config& config,
+                                            const BufferOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<ConfigChange> settings,
                           DiffConfig(ConfigToYaml(v1::Config()), config));
-  return fmt::format("{}; {}", CutsIdentity(pool), fmt::join(ChangesOfTheRun(settings), "; "));
+  return fmt::format("{}; {}", RoundJournalIdentity(options),
+                     fmt::join(ChangesOfTheRun(settings), "; "));
 }
 
-PoolOptions PoolOptionsOf(const v1::Config& config,
-                          const TrainOptions& train,
-                          const RunInputs& inputs) {
+BufferOptions MakeBufferOptions(const v1::Config& config,
+                                const TrainOptions& train,
+                                const RunInputs& inputs) {
   return {.tokenizer_digest = inputs.tokenizer->digest(),
           .vocab_limit = inputs.tokenizer->vocab_size(),
           .samples_per_prompt = train.samples_per_prompt,
@@ -402,9 +406,10 @@ absl::Status CheckCarriedGroups(const v1::Config& config,
                                 const RunInputs& inputs,
                                 const std::string& checkpoint,
                                 int64_t step) {
-  if (!train.partial.enabled) return CheckNoPool(checkpoint);
+  if (!train.partial.enabled) return CheckNoBuffer(checkpoint);
   const auto row = [&inputs](uint64_t data_row) { return inputs.prompts->Row(data_row); };
-  return ReadFittingPool(checkpoint, PoolOptionsOf(config, train, inputs), row, step).status();
+  return ReadFittingBuffer(checkpoint, MakeBufferOptions(config, train, inputs), row, step)
+      .status();
 }
 
 ResumeOptions ResumeOptionsOf(const v1::Config& config,
@@ -418,21 +423,21 @@ ResumeOptions ResumeOptionsOf(const v1::Config& config,
   return {.total_steps = train.total_steps, .launch_id = std::move(launch_id), .fits = fits};
 }
 
-absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& config,
-                                                            const TrainOptions& train,
-                                                            const RunInputs& inputs,
-                                                            ResumePoint& resume) {
+absl::StatusOr<std::unique_ptr<RoundRunner>> OpenRoundRunner(const v1::Config& config,
+                                                             const TrainOptions& train,
+                                                             const RunInputs& inputs,
+                                                             ResumePoint& resume) {
   if (config.weight_sync().check_only() || !train.partial.enabled) return nullptr;
-  const PoolOptions options = PoolOptionsOf(config, train, inputs);
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<SamplePool> pool,
-                          SamplePool::Open(train.run_dir + "/partial_pool", options));
-  TANDEM_ASSIGN_OR_RETURN(const std::string cuts, CutsOf(config, options));
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<CutJournal> journal,
-                          CutJournal::Open(train.run_dir + "/partial_journal.jsonl", cuts));
+  const BufferOptions options = MakeBufferOptions(config, train, inputs);
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RolloutBuffer> buffer,
+                          RolloutBuffer::Open(train.run_dir + "/partial_pool", options));
+  TANDEM_ASSIGN_OR_RETURN(const std::string identity, JournalIdentity(config, options));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RoundJournal> journal,
+                          RoundJournal::Open(train.run_dir + "/partial_journal.jsonl", identity));
   if (resume.anew) TANDEM_RETURN_IF_ERROR(journal->Clear());
   if (!journal->note().empty()) resume.warnings.push_back(journal->note());
-  return std::make_unique<PartialRollout>(train.partial, std::move(pool), std::move(journal),
-                                          RealClock());
+  return std::make_unique<RoundRunner>(train.partial, std::move(buffer), std::move(journal),
+                                       RealClock());
 }
 
 ClientFactory GrpcClients(const v1::Config& config) {

@@ -48,7 +48,7 @@ class Assembly {
 // What a run with partial rollout carries from step to step.
 
 // Whether such a run can go on with the groups that `checkpoint` carries, after `step` finished
-// steps: ReadFittingPool, or CheckNoPool where partial rollout is off. Changes nothing.
+// steps: ReadFittingBuffer, or CheckNoBuffer where partial rollout is off. Changes nothing.
 absl::Status CheckCarriedGroups(const v1::Config& config,
                                 const TrainOptions& train,
                                 const RunInputs& inputs,
@@ -62,13 +62,13 @@ ResumeOptions ResumeOptionsOf(const v1::Config& config,
                               const RunInputs& inputs,
                               std::string launch_id = "");
 
-// Null where partial rollout is off, or a run only checks. The pool is empty until the train loop
-// loads it; warnings about the journal go to `resume`. Errors as SamplePool::Open and
-// CutJournal::Open.
-absl::StatusOr<std::unique_ptr<PartialRollout>> OpenPartial(const v1::Config& config,
-                                                            const TrainOptions& train,
-                                                            const RunInputs& inputs,
-                                                            ResumePoint& resume);
+// Null where partial rollout is off, or a run only checks. The buffer is empty until the train loop
+// loads it; warnings about the journal go to `resume`. Errors as RolloutBuffer::Open and
+// RoundJournal::Open.
+absl::StatusOr<std::unique_ptr<RoundRunner>> OpenRoundRunner(const v1::Config& config,
+                                                             const TrainOptions& train,
+                                                             const RunInputs& inputs,
+                                                             ResumePoint& resume);
 
 // The clients of a run's workers, over gRPC.
 

@@ -166,7 +166,7 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
           .allow_other_build = config.cluster().allow_other_build()};
 }
 
-ProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {
+ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit) {
   return {.pairs = static_cast<int>(config.cluster().trainers()),
           .vocab_limit = vocab_limit,
           .temperature = static_cast<float>(config.rollout().temperature()),

@@ -40,7 +40,7 @@ RegistryOptions MakeRegistryOptions(const v1::Config& config,
                                     const BuildInfo& build);
 
 // `vocab_limit`: ids at or above are no tokens.
-ProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit);
+ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit);
 
 // rollout.free_cache_engine and rollout.sleep_level, as the plan has decided.
 SleepMode SleepModeOf(const MemoryPlan& plan);

@@ -1,4 +1,4 @@
-// Generation for later batches while the trainers train on this one (rollout.partial.overlap).
+// Generates for later steps while the trainers train on the current one (rollout.partial.overlap).
 #pragma once
 
 #include <atomic>
@@ -16,40 +16,44 @@
 
 namespace tandem {
 
-struct OverlapParts {
-  PartialRollout& partial;
-  PartialRollout::Draw draw;
-  // That serve `version`. One that is lost stays away until the next sync brings it back; its
-  // samples stay as they were.
+struct BackgroundGenerationParts {
+  RoundRunner& runner;
+  RoundRunner::Draw draw;
+  // Replicas that serve the weight version. A replica that is lost stays away until the next weight
+  // sync brings it back; its samples keep the tokens they had before the round.
   std::vector<Replica> replicas;
   int64_t max_in_flight_samples = 128;  // per replica
   std::function<bool()> interrupted;
 };
 
-// Rounds on a thread of its own, from the construction until End: a round that is whole begins the
-// next one, as long as the capacity rule (StalenessLimit) leaves something to generate and it would
-// not be cut at once. Pool and prompts are its own meanwhile.
-class Overlap {
+// Runs rounds on a thread of its own from construction until End. The next round begins as soon as
+// one is complete, while StalenessLimit admits groups and nothing asks the round to end. The thread
+// alone uses the round runner and the prompts until End returns.
+class BackgroundGeneration {
  public:
-  // Rounds of `step` from number `first_round` on.
-  Overlap(OverlapParts parts, int64_t step, int64_t first_round, int64_t version);
-  // As End, without its outcome.
-  ~Overlap();
+  // Rounds of `step`, numbered from `first_round`.
+  BackgroundGeneration(BackgroundGenerationParts parts,
+                       int64_t step,
+                       int64_t first_round,
+                       int64_t version);
+  // Same as End, but drops the status.
+  ~BackgroundGeneration();
 
-  // Cuts what runs, waits until it is back and returns how rounds and dispatch went; OK where they
-  // were interrupted. Rounds that a journal makes again run as far as they did then.
+  // Interrupts the round in progress and waits for it. Returns the first error of a round, or OK
+  // where the rounds were only interrupted. A round that the journal replays runs as far as it did
+  // the first time.
   absl::Status End();
 
-  // After End: those that are whole.
+  // Counts of the completed rounds. Valid after End.
   const std::vector<RoundCounts>& rounds() const { return rounds_; }
 
  private:
   absl::Status Run();
   int64_t next_round() const { return first_round_ + static_cast<int64_t>(rounds_.size()); }
-  // Whether another round may find something to generate.
+  // False: another round would find nothing to generate, or no replica that generates.
   absl::StatusOr<bool> RunRound();
 
-  const OverlapParts parts_;
+  const BackgroundGenerationParts parts_;
   const int64_t step_;
   const int64_t first_round_;
   const int64_t version_;

@@ -15,7 +15,8 @@ namespace {
 
 constexpr char kPartialPrefix[] = "partial/";
 
-// What `rounds` (none or one that has just ended) add to their step.
+// Adds the counts of a round to its step's; `rounds` is 1 where the round counts as one of the
+// step's own, else 0.
 void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
   facts.generated_tokens += round.generated_tokens;
   const auto add = [&facts](const char* name, int64_t value) {
@@ -28,14 +29,14 @@ void CountRound(int64_t rounds, const RoundCounts& round, StepFacts& facts) {
   add("prefilled_again_tokens", round.prefilled_again_tokens);
 }
 
-// What was generated while the trainers trained.
-void CountAhead(int64_t rounds, int64_t tokens, StepFacts& facts) {
+// Records what was generated while the trainers trained.
+void CountBackground(int64_t rounds, int64_t tokens, StepFacts& facts) {
   facts.trainer[std::string(kPartialPrefix) + "overlap_rounds"] = static_cast<double>(rounds);
   facts.trainer[std::string(kPartialPrefix) + "overlap_tokens"] = static_cast<double>(tokens);
 }
 
-// Adds what one pass over the rounds prefilled, of which dynamic sampling may make several. If one
-// is unknown, so is the step's sum.
+// Adds the prefilled tokens of one call to Generate; dynamic sampling may make several calls in a
+// step. If one of them is unknown, the step has no sum.
 void CountPrefilled(const std::optional<int64_t>& tokens, bool* known, StepFacts& facts) {
   *known = *known && tokens.has_value();
   const std::string name = std::string(kPartialPrefix) + "prefilled_tokens";
@@ -56,118 +57,126 @@ absl::Status RoundGeneration::Prepare(StepBatch& /*batch*/) {
 
 absl::Status RoundGeneration::Generate(StepBatch& batch, int64_t missing) {
   batch.phases.Begin("generate");
-  PartialRollout& partial = *partial_;
-  // Dynamic sampling drops what it gets beyond what it lacks. Where nothing is ever cut the batch
-  // is whole anyway, and what is made of it the same as without rounds.
-  const int64_t wanted = partial.options().cuts_nothing() ? options_.train_batch_size : missing;
+  RoundRunner& runner = *runner_;
+  // Dynamic sampling drops groups beyond those it lacks, so rounds generate no more than these.
+  // Where nothing is ever interrupted a whole batch is generated, as without rounds, so that both
+  // give the same result.
+  const int64_t wanted = runner.options().cuts_nothing() ? options_.train_batch_size : missing;
   CountRound(0, {}, batch.facts);
-  if (partial.options().overlap) CountAhead(0, 0, batch.facts);
-  const PrefillTokenCounter prefill(parts_.pool);
+  if (runner.options().overlap) CountBackground(0, 0, batch.facts);
+  const PrefillTokenCounter prefill(context_.pool);
   std::vector<GroupRequest> probe;
   if (options_.probe && batch.prompts.empty()) {
-    probe = parts_.probe.Begin(batch.step, batch.version);
+    probe = context_.probe.Begin(batch.step, batch.version);
   }
   const auto full = [&] {
-    return partial.pool().whole() >= wanted && partial.pool().due(DueVersion(batch)) == 0;
+    return runner.buffer().complete() >= wanted && runner.buffer().overdue(DueVersion(batch)) == 0;
   };
   for (int64_t round = 0; !full(); ++round) {
-    if (round == partial.options().max_rounds_without_batch) {
-      return partial.NoBatch(batch.step, round, wanted);
+    if (round == runner.options().max_rounds_without_batch) {
+      return runner.NoBatch(batch.step, round, wanted);
     }
     TANDEM_RETURN_IF_ERROR(RunRound(batch, std::exchange(probe, {})));
   }
-  // A pool that fills the batch by itself asks the rollouts for nothing else.
-  if (!probe.empty()) TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(probe)));
+  // A buffer that fills the batch without a round leaves the probe to be generated alone.
+  if (!probe.empty()) TANDEM_RETURN_IF_ERROR(Dispatch(batch, std::move(probe)));
   CountPrefilled(prefill.Tokens(), &prefill_is_known_, batch.facts);
   batch.facts.generation_seconds = batch.tail.seconds();
-  return TakeFromPool(batch, wanted);
+  return TakeBatch(batch, wanted);
 }
 
-absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupRequest> groups) {
-  PartialRollout& partial = *partial_;
-  TANDEM_RETURN_IF_ERROR(
-      partial.AddFresh(0, [this](int64_t count) { return DrawPrompts(parts_.prompts, count); }));
+absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupRequest> others) {
+  RoundRunner& runner = *runner_;
+  TANDEM_RETURN_IF_ERROR(runner.TopUpPrompts(
+      0, [this](int64_t count) { return DrawPrompts(context_.prompts, count); }));
   TANDEM_ASSIGN_OR_RETURN(
       std::vector<GroupRequest> requests,
-      partial.BeginRound(batch.step, rounds_++, batch.version, DueVersion(batch)));
-  if (const std::string note = partial.TakeNote(); !note.empty()) parts_.progress.OnMessage(note);
-  std::move(requests.begin(), requests.end(), std::back_inserter(groups));
-  TANDEM_RETURN_IF_ERROR(ServeRound(batch, std::move(groups)));
-  TANDEM_RETURN_IF_ERROR(partial.EndRound());
-  CountRound(1, partial.pool().round(), batch.facts);
-  LogInfo("step {}, round {}: {}", batch.step, rounds_ - 1, partial.pool().Counts().Text());
+      runner.BeginRound(batch.step, rounds_++, batch.version, DueVersion(batch)));
+  ReportNotices();
+  std::move(requests.begin(), requests.end(), std::back_inserter(others));
+  TANDEM_RETURN_IF_ERROR(Dispatch(batch, std::move(others)));
+  TANDEM_RETURN_IF_ERROR(runner.EndRound());
+  ReportNotices();
+  CountRound(1, runner.buffer().round(), batch.facts);
+  LogInfo("step {}, round {}: {}", batch.step, rounds_ - 1, runner.buffer().Counts().Text());
   return absl::OkStatus();
 }
 
+void RoundGeneration::ReportNotices() {
+  for (const std::string& notice : runner_->TakeNotices()) context_.progress.OnMessage(notice);
+}
+
 int64_t RoundGeneration::DueVersion(const StepBatch& batch) const {
-  const PartialOptions& options = partial_->options();
+  const PartialOptions& options = runner_->options();
   if (!options.overlap) return -1;
   return StalenessLimit(options.train_batch_size, options.max_staleness)
       .DueVersion(batch.version, options.updates_per_step);
 }
 
-absl::Status RoundGeneration::ServeRound(StepBatch& batch, std::vector<GroupRequest> groups) {
-  PartialRollout& partial = *partial_;
+absl::Status RoundGeneration::Dispatch(StepBatch& batch, std::vector<GroupRequest> groups) {
+  RoundRunner& runner = *runner_;
   int64_t total = 0, done = 0;
   for (const GroupRequest& group : groups) total += std::ssize(group.sample_ids);
   const auto take = [&](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
-    parts_.progress.OnPhaseProgress(batch.step, ++done, total);
-    if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    context_.progress.OnPhaseProgress(batch.step, ++done, total);
+    if (ParityProbe::Owns(sample)) return context_.probe.Put(std::move(sample));
     batch.tail.Arrived(sample);
-    return partial.pool().Put(sample);
+    return runner.buffer().Put(sample);
   };
   batch.tail.Begin();
-  TANDEM_RETURN_IF_ERROR(
-      parts_.serving.Generate(std::move(groups), batch.version, take,
-                              {.on_return = [this](int rank) { return parts_.probe.Again(rank); },
-                               .cut = [&partial] { return partial.RoundIsOver(); }}));
+  TANDEM_RETURN_IF_ERROR(context_.fleet.Generate(
+      std::move(groups), batch.version, take,
+      {.on_rejoin = [this](int rank) { return context_.probe.Reissue(rank); },
+       .end_round = [&runner] { return runner.RoundIsOver(); }}));
   batch.tail.End();
   return absl::OkStatus();
 }
 
 void RoundGeneration::StartBackground(const StepBatch& batch) {
-  if (!partial_->options().overlap || batch.is_last) return;
-  overlap_ = std::make_unique<Overlap>(
-      OverlapParts{.partial = *partial_,
-                   .draw = [this](int64_t count) { return DrawPrompts(parts_.prompts, count); },
-                   .replicas = parts_.serving.Present(batch.version),
-                   .max_in_flight_samples = parts_.serving.max_in_flight_samples(),
-                   .interrupted = parts_.interrupted},
+  if (!runner_->options().overlap || batch.is_last) return;
+  background_ = std::make_unique<BackgroundGeneration>(
+      BackgroundGenerationParts{
+          .runner = *runner_,
+          .draw = [this](int64_t count) { return DrawPrompts(context_.prompts, count); },
+          .replicas = context_.fleet.Present(batch.version),
+          .max_in_flight_samples = context_.fleet.max_in_flight_samples(),
+          .interrupted = context_.interrupted},
       batch.step, rounds_, batch.version);
 }
 
 absl::Status RoundGeneration::StopBackground(StepBatch& batch) {
-  if (overlap_ == nullptr) return absl::OkStatus();
-  // The wait for samples that may not be cut is time of generation.
+  if (background_ == nullptr) return absl::OkStatus();
+  // Waiting for samples that may not be interrupted counts as generation time.
   batch.phases.Begin("generate");
-  const absl::Status ahead = overlap_->End();
+  const absl::Status status = background_->End();
   int64_t tokens = 0;
-  for (RoundCounts round : overlap_->rounds()) {
-    // Not of this phase's seconds, which rates are made of.
+  for (RoundCounts round : background_->rounds()) {
+    // Kept out of the step's generated tokens, whose rate is per second of the generation phase.
     tokens += std::exchange(round.generated_tokens, 0);
     CountRound(0, round, batch.facts);
   }
-  CountAhead(std::ssize(overlap_->rounds()), tokens, batch.facts);
-  overlap_.reset();
-  return ahead;
+  CountBackground(std::ssize(background_->rounds()), tokens, batch.facts);
+  background_.reset();
+  ReportNotices();
+  return status;
 }
 
 void RoundGeneration::RollBackStep() {
-  overlap_.reset();
-  partial_->pool().GoBack();
+  background_.reset();
+  runner_->buffer().Rollback();
 }
 
-absl::Status RoundGeneration::TakeFromPool(StepBatch& batch, int64_t wanted) {
-  SamplePool& pool = partial_->pool();
+absl::Status RoundGeneration::TakeBatch(StepBatch& batch, int64_t wanted) {
+  RolloutBuffer& buffer = runner_->buffer();
   const int64_t first = std::ssize(batch.prompts);
   const auto take = [&](int64_t position, Sample sample) -> absl::Status {
     sample.group = first + position;
-    return parts_.samples.Put(sample, batch.version, TokenVersions::kUpTo);
+    return context_.samples.Put(sample, batch.version, TokenVersions::kUpTo);
   };
-  TANDEM_ASSIGN_OR_RETURN(TakenGroups taken, pool.Take(wanted, take));
+  TANDEM_ASSIGN_OR_RETURN(TakenGroups taken, buffer.Take(wanted, take));
   std::move(taken.prompts.begin(), taken.prompts.end(), std::back_inserter(batch.prompts));
-  const PoolCounts left = pool.Counts();
+  const BufferCounts left = buffer.Counts();
   const int64_t issued = taken.samples + left.groups * options_.samples_per_prompt;
   batch.facts.partial =
       PartialFacts{.version = batch.version,
@@ -179,13 +188,13 @@ absl::Status RoundGeneration::TakeFromPool(StepBatch& batch, int64_t wanted) {
   set("carried_groups", left.unfinished_groups());
   set("carried_samples", left.carried_samples);
   set("pool_tokens", left.tokens);
-  set("whole_groups_left", left.whole);
+  set("whole_groups_left", left.complete);
   return absl::OkStatus();
 }
 
 absl::Status RoundGeneration::Restore(const std::string& checkpoint, int64_t step) {
-  const auto row = [this](uint64_t data_row) { return parts_.prompts.Row(data_row); };
-  return partial_->Load(checkpoint, row, step);
+  const auto row = [this](uint64_t data_row) { return context_.prompts.Row(data_row); };
+  return runner_->Load(checkpoint, row, step);
 }
 
 }  // namespace tandem

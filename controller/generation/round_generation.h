@@ -1,4 +1,4 @@
-// Generation in rounds that cut unfinished samples and continue them later
+// Generation in rounds that interrupt unfinished samples and continue them in a later round or step
 // (docs/guides/partial_rollout.md).
 #pragma once
 
@@ -17,46 +17,48 @@ namespace tandem {
 
 class RoundGeneration final : public GenerationMode {
  public:
-  // `parts` and `options` must outlive it.
-  RoundGeneration(const RunParts& parts,
+  // `context` and `options` must outlive it.
+  RoundGeneration(const StepContext& context,
                   const TrainOptions& options,
-                  std::unique_ptr<PartialRollout> partial)
-      : parts_(parts), options_(options), partial_(std::move(partial)) {}
+                  std::unique_ptr<RoundRunner> runner)
+      : context_(context), options_(options), runner_(std::move(runner)) {}
 
   absl::Status Prepare(StepBatch& batch) override;
-  // Rounds until the pool has a batch, which it gives away.
+  // Runs rounds until the buffer holds a batch of complete groups, and moves those into `batch`.
   absl::Status Generate(StepBatch& batch, int64_t missing) override;
 
   void StartBackground(const StepBatch& batch) override;
-  bool background_running() const override { return overlap_ != nullptr; }
+  bool background_running() const override { return background_ != nullptr; }
   absl::Status StopBackground(StepBatch& batch) override;
 
-  void CommitStep() override { partial_->pool().Mark(); }
+  void CommitStep() override { runner_->buffer().Commit(); }
   void RollBackStep() override;
   absl::Status Save(const std::string& checkpoint, int64_t step) const override {
-    return partial_->Save(checkpoint, step);
+    return runner_->Save(checkpoint, step);
   }
   absl::Status Restore(const std::string& checkpoint, int64_t step) override;
-  absl::Status ForgetBefore(int64_t step) override { return partial_->Prune(step); }
+  absl::Status ForgetBefore(int64_t step) override { return runner_->Prune(step); }
 
   // Groups that are carried from step to step.
-  const SamplePool& pool() const { return partial_->pool(); }
+  const RolloutBuffer& buffer() const { return runner_->buffer(); }
 
  private:
-  // One round, with `groups` besides.
-  absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> groups);
-  absl::Status ServeRound(StepBatch& batch, std::vector<GroupRequest> groups);
-  // With overlap: a group with tokens of this version or an older one must be trained in this step.
-  // -1 without.
+  // One round of the buffer's unfinished groups and, in the same dispatch, of `others`.
+  absl::Status RunRound(StepBatch& batch, std::vector<GroupRequest> others);
+  void ReportNotices();
+  absl::Status Dispatch(StepBatch& batch, std::vector<GroupRequest> groups);
+  // With overlap, a group with tokens of this weight version or an older one must be trained in
+  // this step. -1 without overlap.
   int64_t DueVersion(const StepBatch& batch) const;
-  absl::Status TakeFromPool(StepBatch& batch, int64_t wanted);
+  absl::Status TakeBatch(StepBatch& batch, int64_t wanted);
 
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
-  const std::unique_ptr<PartialRollout> partial_;
-  std::unique_ptr<Overlap> overlap_;  // while it runs
-  int64_t rounds_ = 0;                // of the step
-  bool prefill_is_known_ = true;      // no rollout was lost while the step's was counted
+  const std::unique_ptr<RoundRunner> runner_;
+  std::unique_ptr<BackgroundGeneration> background_;  // while it runs
+  int64_t rounds_ = 0;                                // of the step
+  bool prefill_is_known_ =
+      true;  // false once a rollout was lost while prefilled tokens were counted
 };
 
 }  // namespace tandem

@@ -19,7 +19,7 @@ absl::StatusOr<std::vector<Prompt>> DrawPrompts(PromptSource& prompts, int64_t c
 
 absl::Status WholeGeneration::AddPrompts(StepBatch& batch) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<Prompt> drawn,
-                          DrawPrompts(parts_.prompts, options_.train_batch_size));
+                          DrawPrompts(context_.prompts, options_.train_batch_size));
   std::move(drawn.begin(), drawn.end(), std::back_inserter(batch.prompts));
   return absl::OkStatus();
 }
@@ -32,7 +32,7 @@ absl::Status WholeGeneration::Prepare(StepBatch& batch) {
 std::vector<GroupRequest> WholeGeneration::MakeRequests(StepBatch& batch, size_t first) const {
   // First of all, so that the probe shares its decode batches with the step's own samples.
   std::vector<GroupRequest> groups;
-  if (options_.probe && first == 0) groups = parts_.probe.Begin(batch.step, batch.version);
+  if (options_.probe && first == 0) groups = context_.probe.Begin(batch.step, batch.version);
   for (size_t g = first; g < batch.prompts.size(); ++g) {
     const Prompt& prompt = batch.prompts[g];
     GroupRequest group{.request_id = fmt::format("{}-{}", batch.step, g),
@@ -66,20 +66,20 @@ absl::Status WholeGeneration::Generate(StepBatch& batch, int64_t /*missing*/) {
   int64_t done = 0;
   const auto take = [&](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
-    if (Probe::Owns(sample)) return parts_.probe.Put(std::move(sample));
+    if (ParityProbe::Owns(sample)) return context_.probe.Put(std::move(sample));
     batch.tail.Arrived(sample);
     batch.facts.generated_tokens += sample.response_tokens();
-    if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, parts_.text);
+    if (GreedyBaselines::Owns(sample)) return batch.baselines.Put(sample, context_.text);
     // The worker counts samples from 0 in each request; a re-issued request holds fewer.
     sample.index = static_cast<int64_t>(sample.sample_id & 0xfffu);
-    TANDEM_RETURN_IF_ERROR(parts_.samples.Put(sample, batch.version));
-    parts_.progress.OnPhaseProgress(batch.step, ++done, total);
+    TANDEM_RETURN_IF_ERROR(context_.samples.Put(sample, batch.version));
+    context_.progress.OnPhaseProgress(batch.step, ++done, total);
     return absl::OkStatus();
   };
   batch.tail.Begin();
-  TANDEM_RETURN_IF_ERROR(parts_.serving.Generate(
+  TANDEM_RETURN_IF_ERROR(context_.fleet.Generate(
       std::move(groups), batch.version, take,
-      {.on_return = [this](int rank) { return parts_.probe.Again(rank); }}));
+      {.on_rejoin = [this](int rank) { return context_.probe.Reissue(rank); }}));
   batch.tail.End();
   return absl::OkStatus();
 }

@@ -11,8 +11,8 @@ namespace tandem {
 class WholeGeneration final : public GenerationMode {
  public:
   // Both must outlive it.
-  WholeGeneration(const RunParts& parts, const TrainOptions& options)
-      : parts_(parts), options_(options) {}
+  WholeGeneration(const StepContext& context, const TrainOptions& options)
+      : context_(context), options_(options) {}
 
   absl::Status Prepare(StepBatch& batch) override;
   // A whole batch of train_batch_size groups each time: dynamic sampling draws by batches, as verl
@@ -36,7 +36,7 @@ class WholeGeneration final : public GenerationMode {
   absl::Status AddPrompts(StepBatch& batch);
   std::vector<GroupRequest> MakeRequests(StepBatch& batch, size_t first) const;
 
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
   size_t generated_ = 0;  // of the batch's prompts
 };

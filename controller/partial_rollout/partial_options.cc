@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-int64_t PartialOptions::FreshPrompts(int64_t unfinished, int64_t whole) const {
+int64_t PartialOptions::FreshPrompts(int64_t unfinished, int64_t complete) const {
   int64_t wanted = groups_per_round - unfinished;
-  if (cuts_nothing()) wanted = std::min(wanted, train_batch_size - unfinished - whole);
+  if (cuts_nothing()) wanted = std::min(wanted, train_batch_size - unfinished - complete);
   return std::max<int64_t>(0, wanted);
 }
 

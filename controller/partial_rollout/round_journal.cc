@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kFormat = 1;
 
-// One object and its digest as its last key.
+// A line with the object and, as its last key, the object's digest.
 std::string Sealed(const Json& json) {
   const std::string text = json.dump();
   return fmt::format("{},\"xxh3\":\"{:016x}\"}}\n",
@@ -31,7 +31,7 @@ std::string Sealed(const Json& json) {
                      XXH3_64bits(text.data(), text.size()));
 }
 
-// The object of a line with its newline; discarded where that is not what Sealed made.
+// The object of a line that Sealed made, its newline included; discarded for any other line.
 Json Unsealed(const std::string& line) {
   Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Json(Json::value_t::discarded);
@@ -43,8 +43,8 @@ std::string HeaderLine(const std::string& run) {
   return Sealed({{"format", kFormat}, {"journal", "partial rollout cuts"}, {"run", run}});
 }
 
-// With their newlines; the last one may lack it.
-std::vector<std::string> LinesOf(const std::string& text) {
+// Lines keep their newlines; the last one may have none.
+std::vector<std::string> SplitLines(const std::string& text) {
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at);
@@ -57,26 +57,26 @@ std::vector<std::string> LinesOf(const std::string& text) {
 
 }  // namespace
 
-CutJournal::~CutJournal() {
+RoundJournal::~RoundJournal() {
   if (fd_ >= 0) close(fd_);
 }
 
-std::string CutJournal::LineOf(const Place& place, const Entry& entry) {
+std::string RoundJournal::ToLine(const Place& place, const Entry& entry) {
   Json samples = Json::array();
-  for (const auto& [id, tokens] : entry.cuts) samples.push_back({id, tokens});
+  for (const auto& [id, tokens] : entry.points) samples.push_back({id, tokens});
   return Sealed({{"step", place.first},
                  {"round", place.second},
                  {"version", entry.version},
                  {"samples", std::move(samples)}});
 }
 
-std::optional<std::pair<CutJournal::Place, CutJournal::Entry>> CutJournal::EntryOf(
+std::optional<std::pair<RoundJournal::Place, RoundJournal::Entry>> RoundJournal::ParseLine(
     const std::string& line) try {
   const Json json = Unsealed(line);
   if (json.is_discarded()) return std::nullopt;
   Entry entry{.version = json.at("version").get<int64_t>()};
   for (const Json& sample : json.at("samples")) {
-    entry.cuts[sample.at(0).get<uint64_t>()] = sample.at(1).get<int64_t>();
+    entry.points[sample.at(0).get<uint64_t>()] = sample.at(1).get<int64_t>();
   }
   return std::pair{Place{json.at("step").get<int64_t>(), json.at("round").get<int64_t>()},
                    std::move(entry)};
@@ -84,18 +84,18 @@ std::optional<std::pair<CutJournal::Place, CutJournal::Entry>> CutJournal::Entry
   return std::nullopt;
 }
 
-absl::StatusOr<std::unique_ptr<CutJournal>> CutJournal::Open(const std::string& path,
-                                                             const std::string& run) {
-  std::unique_ptr<CutJournal> journal(new CutJournal(path, run));
+absl::StatusOr<std::unique_ptr<RoundJournal>> RoundJournal::Open(const std::string& path,
+                                                                 const std::string& run) {
+  std::unique_ptr<RoundJournal> journal(new RoundJournal(path, run));
   std::error_code error;
   if (std::filesystem::exists(path, error)) TANDEM_RETURN_IF_ERROR(journal->Read());
   TANDEM_RETURN_IF_ERROR(journal->Rewrite());
   return journal;
 }
 
-absl::Status CutJournal::Read() {
+absl::Status RoundJournal::Read() {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(path_));
-  const std::vector<std::string> lines = LinesOf(text);
+  const std::vector<std::string> lines = SplitLines(text);
   if (lines.empty() || lines.front() != HeaderLine(run_)) {
     std::string previous = path_ + ".previous";
     std::error_code error;
@@ -112,12 +112,12 @@ absl::Status CutJournal::Read() {
     return absl::OkStatus();
   }
   for (size_t i = 1; i < lines.size(); ++i) {
-    std::optional<std::pair<Place, Entry>> entry = EntryOf(lines[i]);
+    std::optional<std::pair<Place, Entry>> entry = ParseLine(lines[i]);
     if (entry) {
       Learn(entry->first, std::move(entry->second));
       continue;
     }
-    // A process that dies leaves a part of its last line, and only that.
+    // A process that dies while it appends leaves an incomplete last line.
     const bool torn = i + 1 == lines.size() && lines[i].back() != '\n';
     if (!torn) {
       note_ = fmt::format(
@@ -130,7 +130,7 @@ absl::Status CutJournal::Read() {
   return absl::OkStatus();
 }
 
-bool CutJournal::Learn(const Place& place, Entry entry) {
+bool RoundJournal::Learn(const Place& place, Entry entry) {
   const auto known = entries_.find(place);
   if (known != entries_.end() && known->second == entry) return false;
   entries_.erase(entries_.lower_bound(place), entries_.end());
@@ -138,9 +138,9 @@ bool CutJournal::Learn(const Place& place, Entry entry) {
   return true;
 }
 
-absl::Status CutJournal::Rewrite() {
+absl::Status RoundJournal::Rewrite() {
   std::string text = HeaderLine(run_);
-  for (const auto& [place, entry] : entries_) text += LineOf(place, entry);
+  for (const auto& [place, entry] : entries_) text += ToLine(place, entry);
   TANDEM_RETURN_IF_ERROR(WriteFileAtomically(path_, text));
   const int fd = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return RunFileError(path_, "opening", errno);
@@ -150,7 +150,7 @@ absl::Status CutJournal::Rewrite() {
   return absl::OkStatus();
 }
 
-absl::Status CutJournal::WriteLine(const std::string& line) {
+absl::Status RoundJournal::WriteLine(const std::string& line) {
   int error = 0;
   for (size_t done = 0; error == 0 && done < line.size();) {
     const ssize_t wrote =
@@ -166,7 +166,8 @@ absl::Status CutJournal::WriteLine(const std::string& line) {
     end_ += std::ssize(line);
     return absl::OkStatus();
   }
-  // No half of a line in front of the next one. Where that fails too, nothing is to follow it.
+  // The next line must not follow a part of this one. Where the file cannot be cut back, it is
+  // closed so that nothing follows.
   if (ftruncate(fd_, end_) != 0) {
     close(fd_);
     fd_ = -1;
@@ -174,40 +175,42 @@ absl::Status CutJournal::WriteLine(const std::string& line) {
   return RunFileError(path_, "writing", error);
 }
 
-absl::Status CutJournal::Append(int64_t step,
-                                int64_t round,
-                                int64_t version,
-                                const RoundCuts& cuts) {
+absl::Status RoundJournal::Append(int64_t step,
+                                  int64_t round,
+                                  int64_t version,
+                                  const InterruptionPoints& points) {
   const Place place{step, round};
-  Entry entry{.version = version, .cuts = cuts};
+  Entry entry{.version = version, .points = points};
   const auto known = entries_.find(place);
   if (known != entries_.end() && known->second == entry) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(WriteLine(LineOf(place, entry)));
+  TANDEM_RETURN_IF_ERROR(WriteLine(ToLine(place, entry)));
   Learn(place, std::move(entry));
   return absl::OkStatus();
 }
 
-std::optional<RoundCuts> CutJournal::Find(int64_t step, int64_t round, int64_t version) const {
+std::optional<InterruptionPoints> RoundJournal::Find(int64_t step,
+                                                     int64_t round,
+                                                     int64_t version) const {
   const auto found = entries_.find(Place{step, round});
   if (found == entries_.end() || found->second.version != version) return std::nullopt;
-  return found->second.cuts;
+  return found->second.points;
 }
 
-absl::Status CutJournal::ForgetFrom(int64_t step, int64_t round) {
+absl::Status RoundJournal::ForgetFrom(int64_t step, int64_t round) {
   const auto first = entries_.lower_bound(Place{step, round});
   if (first == entries_.end()) return absl::OkStatus();
   entries_.erase(first, entries_.end());
   return Rewrite();
 }
 
-absl::Status CutJournal::Prune(int64_t step) {
+absl::Status RoundJournal::Prune(int64_t step) {
   const auto kept = entries_.lower_bound(Place{step + 1, 0});
   if (kept == entries_.begin()) return absl::OkStatus();
   entries_.erase(entries_.begin(), kept);
   return Rewrite();
 }
 
-absl::Status CutJournal::Clear() {
+absl::Status RoundJournal::Clear() {
   if (entries_.empty()) return absl::OkStatus();
   entries_.clear();
   return Rewrite();

@@ -1,5 +1,5 @@
-// Where rounds ended that were cut by time or by groups, so that a step that is made again after a
-// crash takes the same tokens.
+// Records where rounds that end by time or by complete groups interrupted their samples, so that a
+// step that is repeated after a crash trains on the same tokens.
 #pragma once
 
 #include <compare>
@@ -17,62 +17,68 @@
 
 namespace tandem {
 
-// One JSON line per round, in order of steps and rounds; the first line names the run. One
-// thread at a time. A round that is appended once more with other cuts, or where later
-// ones are known but not this one, begins another history: what was known from there on is
-// dropped. Errors of the disk by IoErrorCode.
-class CutJournal {
+// A file with one JSON line per round, ordered by step and round; the first line names the run.
+// Used by one thread at a time. Appending a round again with other interruption points, or a round
+// before others that are known, begins another history: the entries from that round on are dropped.
+// Errors of the disk by IoErrorCode.
+class RoundJournal {
  public:
-  // `run`: what the cuts belong to, as CutsIdentity and the settings that cut. A journal of another
-  // run, or one that is none, is renamed to `path`.previous (or .previous-2 and so on), and note()
-  // says so. A line that was being written when the process died is left out; a damaged one too,
-  // with all that follow, and note() says so.
-  static absl::StatusOr<std::unique_ptr<CutJournal>> Open(const std::string& path,
-                                                          const std::string& run);
-  ~CutJournal();
-  CutJournal(const CutJournal&) = delete;
-  CutJournal& operator=(const CutJournal&) = delete;
+  // `run` identifies the runs that may share the journal: RoundJournalIdentity and the settings
+  // that end rounds. A journal of another run, or a file that is no journal, is renamed to
+  // `path`.previous (or .previous-2 and so on), with a note(). A last line that the process did not
+  // finish writing is ignored; a damaged line is ignored together with all that follow it, with a
+  // note().
+  static absl::StatusOr<std::unique_ptr<RoundJournal>> Open(const std::string& path,
+                                                            const std::string& run);
+  ~RoundJournal();
+  RoundJournal(const RoundJournal&) = delete;
+  RoundJournal& operator=(const RoundJournal&) = delete;
 
-  // For the user; empty where nothing was left out.
+  // A message for the user about lines that Open ignored; empty where it ignored none.
   const std::string& note() const { return note_; }
 
-  // Durable when it returns. Also of rounds that cut nothing: else they could be cut when they are
-  // made again. What is there already is not written again.
-  absl::Status Append(int64_t step, int64_t round, int64_t version, const RoundCuts& cuts);
+  // Durable when it returns. Rounds that interrupted nothing are recorded too: without an entry
+  // they could be interrupted when they are repeated. An entry that is known already is not written
+  // again.
+  absl::Status Append(int64_t step,
+                      int64_t round,
+                      int64_t version,
+                      const InterruptionPoints& points);
 
-  // nullopt: not made before, or by other weights.
-  std::optional<RoundCuts> Find(int64_t step, int64_t round, int64_t version) const;
+  // nullopt: the round is not known, or other weights sampled it.
+  std::optional<InterruptionPoints> Find(int64_t step, int64_t round, int64_t version) const;
   // Whether a later round is known.
   bool KnowsAfter(int64_t step, int64_t round) const {
     return entries_.upper_bound(Place{step, round}) != entries_.end();
   }
 
-  // Drops this round and all after it: they do not fit (SamplePool::CheckCuts).
+  // Drops this round and all later ones, as they do not fit the buffer
+  // (RolloutBuffer::CheckInterruptionPoints).
   absl::Status ForgetFrom(int64_t step, int64_t round);
-  // Drops the rounds of steps up to `step`, that of the oldest checkpoint that is kept: nobody goes
-  // back behind it.
+  // Drops the rounds of steps up to `step`, that of the oldest checkpoint that is kept: no recovery
+  // goes back behind it.
   absl::Status Prune(int64_t step);
-  // Of a run that starts anew, or whose settings need no journal. Not of one that a recovery takes
-  // back to the model: its steps are made again.
+  // For a run that begins anew, or whose settings need no journal. Not for a recovery that goes
+  // back to the model: the run's steps are repeated then.
   absl::Status Clear();
 
  private:
   using Place = std::pair<int64_t, int64_t>;  // step, round
   struct Entry {
     int64_t version = 0;
-    RoundCuts cuts;
+    InterruptionPoints points;
 
     bool operator==(const Entry&) const = default;
   };
 
-  CutJournal(std::string path, std::string run) : path_(std::move(path)), run_(std::move(run)) {}
+  RoundJournal(std::string path, std::string run) : path_(std::move(path)), run_(std::move(run)) {}
 
-  static std::string LineOf(const Place& place, const Entry& entry);
-  static std::optional<std::pair<Place, Entry>> EntryOf(const std::string& line);
+  static std::string ToLine(const Place& place, const Entry& entry);
+  static std::optional<std::pair<Place, Entry>> ParseLine(const std::string& line);
   absl::Status Read();
-  // False: it is there already.
+  // False: the entry is known already.
   bool Learn(const Place& place, Entry entry);
-  // The file anew, of what is known.
+  // Replaces the file by the known entries.
   absl::Status Rewrite();
   absl::Status WriteLine(const std::string& line);
 
@@ -81,7 +87,7 @@ class CutJournal {
   std::string note_;
   std::map<Place, Entry> entries_;
   int fd_ = -1;
-  int64_t end_ = 0;  // of the whole lines
+  int64_t end_ = 0;  // bytes of the complete lines
 };
 
 }  // namespace tandem

@@ -11,8 +11,9 @@
 namespace tandem {
 namespace {
 
-// The keys that cut a round: which of several does most cannot be told from the counts.
-std::string CutBy(const PartialOptions& options) {
+// The configuration keys that end a round early. Where several are set, the counts do not tell
+// which one ended it.
+std::string KeysThatEndRounds(const PartialOptions& options) {
   std::string keys;
   const auto add = [&keys](bool on, const char* key) {
     if (on) keys += fmt::format("{}rollout.partial.{}", keys.empty() ? "" : " and ", key);
@@ -25,92 +26,91 @@ std::string CutBy(const PartialOptions& options) {
 
 }  // namespace
 
-absl::Status PartialRollout::AddFresh(int64_t training, const Draw& draw) {
-  int64_t fresh = options_.FreshPrompts(pool_->unfinished_groups(), pool_->whole());
+absl::Status RoundRunner::TopUpPrompts(int64_t training, const Draw& draw) {
+  int64_t fresh = options_.FreshPrompts(buffer_->unfinished_groups(), buffer_->complete());
   if (options_.overlap) {
     const StalenessLimit limit(options_.train_batch_size, options_.max_staleness);
-    fresh = std::min(fresh, limit.MayAdmit(pool_->groups(), training));
+    fresh = std::min(fresh, limit.MayAdmit(buffer_->groups(), training));
   }
   if (fresh <= 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, draw(fresh));
-  return pool_->Add(prompts);
+  return buffer_->Add(prompts);
 }
 
-bool PartialRollout::Journaled(int64_t step, int64_t round, int64_t version) const {
+bool RoundRunner::Journaled(int64_t step, int64_t round, int64_t version) const {
   return options_.journaled() && journal_->Find(step, round, version).has_value();
 }
 
-bool PartialRollout::JournaledAfter(int64_t step, int64_t round) const {
+bool RoundRunner::JournaledAfter(int64_t step, int64_t round) const {
   return options_.journaled() && journal_->KnowsAfter(step, round);
 }
 
-absl::StatusOr<std::vector<GroupRequest>> PartialRollout::BeginRound(int64_t step,
-                                                                     int64_t round,
-                                                                     int64_t version,
-                                                                     int64_t due_version) {
-  order_ = {.step = step,
-            .round = round,
-            .version = version,
-            .groups = options_.groups_per_round,
-            .cap = options_.cap,
-            .max_versions = options_.max_versions,
-            .due_version = due_version};
-  if (options_.journaled()) order_.cuts = journal_->Find(step, round, version);
-  if (order_.cuts) {
-    const absl::Status fits = pool_->CheckCuts(order_);
+absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
+                                                                  int64_t round,
+                                                                  int64_t version,
+                                                                  int64_t due_version) {
+  spec_ = {.step = step,
+           .round = round,
+           .version = version,
+           .groups = options_.groups_per_round,
+           .cap = options_.cap,
+           .max_versions = options_.max_versions,
+           .due_version = due_version};
+  if (options_.journaled()) spec_.interruption_points = journal_->Find(step, round, version);
+  if (spec_.interruption_points) {
+    const absl::Status fits = buffer_->CheckInterruptionPoints(spec_);
     if (!fits.ok()) {
-      note_ = fmt::format(
+      notices_.push_back(fmt::format(
           "step {}, round {}: the journal of cuts is of another history and is left out from here "
           "on ({}); the step is made again, but not as it was",
-          step, round, std::string(fits.message()));
+          step, round, std::string(fits.message())));
       TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
-      order_.cuts.reset();
+      spec_.interruption_points.reset();
     }
   }
   deadline_ = clock_.Now() + round_time_;
-  return pool_->Requests(order_);
+  return buffer_->Requests(spec_);
 }
 
-bool PartialRollout::RoundIsOver(bool stop) const {
-  if (order_.cuts) return false;
+bool RoundRunner::RoundIsOver(bool stop) const {
+  if (spec_.interruption_points) return false;
   if (stop) return true;
-  return BatchIsThere() || clock_.Now() >= deadline_;
+  return BatchIsComplete() || clock_.Now() >= deadline_;
 }
 
-void PartialRollout::LearnRoundTime() {
-  if (order_.cuts) return;  // made again: it says nothing of the engine
-  const RoundCounts round = pool_->round();
+void RoundRunner::AdaptRoundTime() {
+  // A repeated round ends where the journal says, which tells nothing of the engine's speed.
+  if (spec_.interruption_points) return;
+  const RoundCounts round = buffer_->round();
   if (round.generated_tokens > 0 && std::exchange(doubled_, false)) {
-    note_ = fmt::format(
+    notices_.push_back(fmt::format(
         "step {}: rollout.partial.round_seconds={} is too short for a token; rounds last {} from "
         "here on",
-        order_.step, options_.round_seconds, absl::FormatDuration(round_time_));
+        spec_.step, options_.round_seconds, absl::FormatDuration(round_time_)));
   }
-  const bool in_vain = round.samples > 0 && round.generated_tokens == 0;
-  if (!in_vain || clock_.Now() < deadline_) return;
+  const bool no_progress = round.samples > 0 && round.generated_tokens == 0;
+  if (!no_progress || clock_.Now() < deadline_) return;
   round_time_ *= 2;
   doubled_ = true;
 }
 
-absl::Status PartialRollout::EndRound() {
-  LearnRoundTime();
+absl::Status RoundRunner::EndRound() {
+  AdaptRoundTime();
   if (!options_.journaled()) return absl::OkStatus();
-  return journal_->Append(order_.step, order_.round, order_.version, pool_->CutSamples());
+  return journal_->Append(spec_.step, spec_.round, spec_.version, buffer_->GetInterruptionPoints());
 }
 
-absl::Status PartialRollout::NoBatch(int64_t step, int64_t rounds, int64_t wanted) const {
-  // Not a state that a recovery could mend.
+absl::Status RoundRunner::NoBatch(int64_t step, int64_t rounds, int64_t wanted) const {
+  // InvalidArgument, as no recovery would help.
   return InvalidArgument(
       "step {}: after {} rounds (rollout.partial.max_rounds_without_batch) the batch of {} groups "
       "is not full: {}. Raise {}, or the number of rounds",
-      step, rounds, wanted, pool_->Counts().Text(), CutBy(options_));
+      step, rounds, wanted, buffer_->Counts().Text(), KeysThatEndRounds(options_));
 }
 
-absl::Status PartialRollout::Load(const std::string& checkpoint,
-                                  const DataRows& rows,
-                                  int64_t step) {
-  if (!checkpoint.empty()) return pool_->Load(checkpoint, rows, step);
-  return pool_->Clear();
+absl::Status RoundRunner::Load(const std::string& checkpoint, const DataRows& rows, int64_t step) {
+  if (!checkpoint.empty()) return buffer_->Load(checkpoint, rows, step);
+  return buffer_->Clear();
 }
 
 }  // namespace tandem

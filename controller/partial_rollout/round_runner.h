@@ -1,10 +1,12 @@
-// Partial rollout of a run: rounds over the pool of carried groups, and what makes them repeatable.
+// Runs the rounds of partial rollout: asks the rollouts for the next tokens of buffered samples,
+// ends rounds early, and keeps a journal so that rounds can be repeated exactly after a crash.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <absl/status/status.h>
@@ -18,80 +20,82 @@
 
 namespace tandem {
 
-// One thread at a time: the train loop's, or the overlap's between its begin and its end.
-class PartialRollout {
+// One thread at a time: the train loop's, or BackgroundGeneration's until its End returns.
+class RoundRunner {
  public:
   // `clock` must outlive it.
-  PartialRollout(const PartialOptions& options,
-                 std::unique_ptr<SamplePool> pool,
-                 std::unique_ptr<CutJournal> journal,
-                 Clock& clock)
-      : options_(options), pool_(std::move(pool)), journal_(std::move(journal)), clock_(clock) {
+  RoundRunner(const PartialOptions& options,
+              std::unique_ptr<RolloutBuffer> buffer,
+              std::unique_ptr<RoundJournal> journal,
+              Clock& clock)
+      : options_(options), buffer_(std::move(buffer)), journal_(std::move(journal)), clock_(clock) {
     if (options.round_seconds > 0) round_time_ = absl::Seconds(options.round_seconds);
   }
 
   const PartialOptions& options() const { return options_; }
-  SamplePool& pool() { return *pool_; }
-  const SamplePool& pool() const { return *pool_; }
+  RolloutBuffer& buffer() { return *buffer_; }
+  const RolloutBuffer& buffer() const { return *buffer_; }
 
-  // Adds the fresh prompts that the next round lacks, as `draw` gives them; with overlap no more
-  // than the capacity rule (StalenessLimit) admits beside `training` groups of a batch that has
-  // left the pool and whose weights are not served yet. Errors as `draw` and SamplePool::Add.
+  // Adds the fresh prompts that the next round lacks, as returned by `draw`. With overlap it adds
+  // no more than StalenessLimit admits, where `training` groups have left the buffer for a batch
+  // whose weights are not served yet. Errors as `draw` and RolloutBuffer::Add.
   using Draw = std::function<absl::StatusOr<std::vector<Prompt>>(int64_t count)>;
-  absl::Status AddFresh(int64_t training, const Draw& draw);
+  absl::Status TopUpPrompts(int64_t training, const Draw& draw);
 
-  // What the journal knows of this round, which then is made again with the same cuts.
+  // Whether the journal knows this round: it is then repeated with the same interruption points.
   bool Journaled(int64_t step, int64_t round, int64_t version) const;
-  // Whether it knows a later one, so that this round was the last of its step's.
+  // Whether the journal knows a later round, so that this one was the last of its step.
   bool JournaledAfter(int64_t step, int64_t round) const;
 
-  // What round `round` (from 0) of `step` asks of the rollouts, which serve `version`; due_version
-  // as in RoundOrder. A journal that does not fit the round is dropped from there on, with a line
-  // in note(). Errors as SamplePool::Requests and CutJournal::ForgetFrom.
+  // The requests of round `round` (from 0) of `step` to the rollouts, which serve weight version
+  // `version`; `due_version` as in RoundSpec. Where the journal's entry does not fit the buffer,
+  // the journal is dropped from this round on, with a notice. Errors as RolloutBuffer::Requests and
+  // RoundJournal::ForgetFrom.
   absl::StatusOr<std::vector<GroupRequest>> BeginRound(int64_t step,
                                                        int64_t round,
                                                        int64_t version,
                                                        int64_t due_version = -1);
-  // Whether a round would end by until_groups before it begins.
-  bool BatchIsThere() const {
-    return options_.until_groups > 0 && pool_->whole() >= options_.until_groups;
+  // Whether until_groups would end a round before it begins.
+  bool BatchIsComplete() const {
+    return options_.until_groups > 0 && buffer_->complete() >= options_.until_groups;
   }
-  // Polled between samples: whether what runs and may be cut is to be cut now, as it is where the
-  // caller wants to `stop`. Never in a round that is made again.
+  // Polled between samples: whether to interrupt the interruptible samples now. `stop`: the caller
+  // wants the round to end. Always false in a round that is repeated from the journal.
   bool RoundIsOver(bool stop = false) const;
-  // Writes down where its samples stand, durable when it returns, if that depends on more than the
-  // seed. Rounds that the clock ends before any sample has a token more would go on so: each such
-  // one doubles the time of those that follow, once for all, which note() tells of when it was
-  // enough.
+  // Appends the round's interruption points to the journal, durable when it returns, if they depend
+  // on more than the seed. A round that the clock ended before any sample got a token doubles the
+  // time of the rounds that follow, as they would never get one either; the round in which the
+  // doubled time was enough adds a notice.
   absl::Status EndRound();
 
-  // After rounds that did not fill a batch of `wanted` groups, with counts and remedy.
+  // The error after rounds that did not complete a batch of `wanted` groups, with counts and
+  // remedy.
   absl::Status NoBatch(int64_t step, int64_t rounds, int64_t wanted) const;
 
-  // Of a checkpoint's folder; an empty path: the run begins, with an empty pool.
-  // `step`: finished ones.
+  // Loads the buffer from a checkpoint's folder; an empty path means that the run begins with an
+  // empty buffer. `step`: the number of finished steps.
   absl::Status Load(const std::string& checkpoint, const DataRows& rows, int64_t step);
   absl::Status Save(const std::string& checkpoint, int64_t step) const {
-    return pool_->Save(checkpoint, step);
+    return buffer_->Save(checkpoint, step);
   }
-  // Nobody goes back behind `step`.
+  // Drops journal entries of steps up to `step`: no recovery goes back behind it.
   absl::Status Prune(int64_t step) { return journal_->Prune(step); }
 
-  // For the user, since the last call; empty: nothing.
-  std::string TakeNote() { return std::exchange(note_, ""); }
+  // Notices for the user since the last call. Each names its step and round.
+  std::vector<std::string> TakeNotices() { return std::exchange(notices_, {}); }
 
  private:
-  void LearnRoundTime();
+  void AdaptRoundTime();
 
   const PartialOptions options_;
-  const std::unique_ptr<SamplePool> pool_;
-  const std::unique_ptr<CutJournal> journal_;
+  const std::unique_ptr<RolloutBuffer> buffer_;
+  const std::unique_ptr<RoundJournal> journal_;
   Clock& clock_;
-  RoundOrder order_;  // of the round under way
+  RoundSpec spec_;  // of the round in progress
   absl::Time deadline_ = absl::InfiniteFuture();
   absl::Duration round_time_ = absl::InfiniteDuration();
-  bool doubled_ = false;  // and not told yet
-  std::string note_;
+  bool doubled_ = false;  // round_time_ was doubled, and no notice says so yet
+  std::vector<std::string> notices_;
 };
 
 }  // namespace tandem

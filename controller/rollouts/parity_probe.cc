@@ -28,7 +28,7 @@ std::vector<int32_t> DrawPrompt(uint64_t stream, int64_t tokens, int64_t vocab_l
 
 }  // namespace
 
-Probe::Probe(const ProbeOptions& options)
+ParityProbe::ParityProbe(const ParityProbeOptions& options)
     : pairs_(options.pairs),
       temperature_(options.temperature),
       response_tokens_(std::min(kProbeResponseTokens, options.max_tokens - 1)) {
@@ -37,7 +37,7 @@ Probe::Probe(const ProbeOptions& options)
   }
 }
 
-GroupRequest Probe::Ask(int rank, size_t prompt, int life) {
+GroupRequest ParityProbe::Ask(int rank, size_t prompt, int life) {
   asked_[{rank, prompt}] = life + 1;
   return {.request_id = fmt::format("{}-probe-{}-{}-{}", step_, rank, prompt, life),
           .version = version_,
@@ -52,7 +52,7 @@ GroupRequest Probe::Ask(int rank, size_t prompt, int life) {
           .log_probs = true};
 }
 
-std::vector<GroupRequest> Probe::Begin(int64_t step, int64_t version) {
+std::vector<GroupRequest> ParityProbe::Begin(int64_t step, int64_t version) {
   const MutexLock lock(probe_mutex_);
   step_ = step;
   version_ = version;
@@ -66,7 +66,7 @@ std::vector<GroupRequest> Probe::Begin(int64_t step, int64_t version) {
   return groups;
 }
 
-std::vector<GroupRequest> Probe::Again(int rank) {
+std::vector<GroupRequest> ParityProbe::Reissue(int rank) {
   const MutexLock lock(probe_mutex_);
   std::vector<GroupRequest> groups;
   for (size_t p = 0; p < prompts_.size(); ++p) {
@@ -78,19 +78,19 @@ std::vector<GroupRequest> Probe::Again(int rank) {
   return groups;
 }
 
-int Probe::lives() const {
+int ParityProbe::lives() const {
   const MutexLock lock(probe_mutex_);
   int most = 0;
   for (const auto& [key, lives] : asked_) most = std::max(most, lives);
   return most;
 }
 
-void Probe::BeginLife(int life) {
+void ParityProbe::BeginLife(int life) {
   const MutexLock lock(probe_mutex_);
   life_ = life;
 }
 
-absl::Status Probe::Put(Sample sample) {
+absl::Status ParityProbe::Put(Sample sample) {
   const int rank = RankOf(sample.group);
   const int64_t tokens = sample.response_tokens();
   if (tokens < 1 || std::ssize(sample.log_probs) != tokens ||
@@ -112,7 +112,7 @@ absl::Status Probe::Put(Sample sample) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Sample>> Probe::Samples(int64_t step, int rank) const {
+absl::StatusOr<std::vector<Sample>> ParityProbe::Samples(int64_t step, int rank) const {
   const MutexLock lock(probe_mutex_);
   if (step != step_) {
     return MakeStatus(absl::StatusCode::kNotFound, "the probe of step {} is gone: step {} is on",
@@ -125,10 +125,10 @@ absl::StatusOr<std::vector<Sample>> Probe::Samples(int64_t step, int rank) const
   return samples;
 }
 
-absl::Status Probe::PutLogProbs(int64_t step,
-                                int rank,
-                                uint64_t sample_id,
-                                const std::vector<float>& log_probs) {
+absl::Status ParityProbe::PutLogProbs(int64_t step,
+                                      int rank,
+                                      uint64_t sample_id,
+                                      const std::vector<float>& log_probs) {
   const MutexLock lock(probe_mutex_);
   const auto found = results_.find({rank, sample_id});
   if (step != step_ || found == results_.end()) {
@@ -143,7 +143,7 @@ absl::Status Probe::PutLogProbs(int64_t step,
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> Probe::Compare() const {
+absl::StatusOr<int64_t> ParityProbe::Compare() const {
   const MutexLock lock(probe_mutex_);
   size_t expected = 0;
   for (const auto& [key, lives] : asked_) expected += static_cast<size_t>(lives);

@@ -1,5 +1,5 @@
-// A fixed batch of tokens that goes through every rollout and the trainer paired with it in every
-// step: both must come to the same log-probs, bit for bit, whatever the step's own batch holds and
+// A fixed set of prompts that every rollout samples in every step and whose log-probs the paired
+// trainer recomputes: both must agree bit for bit, whatever the step's own batch contains and
 // whether its log-probs are compared or not.
 #pragma once
 
@@ -19,49 +19,48 @@
 
 namespace tandem {
 
-struct ProbeOptions {
+struct ParityProbeOptions {
   int pairs = 1;
-  int64_t vocab_limit = 1;   // ids at or above are no tokens
+  int64_t vocab_limit = 1;   // token ids are below it
   float temperature = 1.0f;  // of the run's own samples
-  // Prompt and response that rollout and micro-batch hold, at least 2.
+  // Tokens of prompt and response that fit a rollout and a micro-batch, at least 2.
   int64_t max_tokens = 1 << 30;
 };
 
 // Sequences of the lengths of ProbeSequences (common/memory/op_sizes.h), at the temperature of
 // the run's own samples. The prompts are drawn once from a fixed seed, so that they are the same in
 // every run with the same tokenizer. Thread-safe: rollouts' samples arrive while trainers read.
-class Probe {
+class ParityProbe {
  public:
-  explicit Probe(const ProbeOptions& options);
+  explicit ParityProbe(const ParityProbeOptions& options);
 
-  // Starts a step and forgets the one before. What every rollout is to generate, each group for one
-  // of them alone.
+  // Begins a step and drops the previous one. Returns the probe's requests, each for one rollout.
   std::vector<GroupRequest> Begin(int64_t step, int64_t version);
-  // For a rollout that came back: what it is to generate of what another life of it has generated
-  // in this step. Both are compared.
-  std::vector<GroupRequest> Again(int rank);
-  // How often the rollout that was lost most has been asked in this step.
+  // The requests for a rollout that has rejoined within the step, to be generated again by the new
+  // process. Both answers are compared.
+  std::vector<GroupRequest> Reissue(int rank);
+  // How many processes of one rollout were asked in this step, at most: 1 unless one was lost.
   int lives() const;
-  // Which of them Samples hands out from now on; 0, the first, after Begin.
+  // Chooses whose answers Samples returns; Begin chooses the first process's, 0.
   void BeginLife(int life);
-  // Whether a sample answers one of those requests; all others are the step's own.
+  // Whether a sample answers a request of the probe; all others belong to the step.
   static bool Owns(const Sample& sample) { return sample.group < 0; }
-  // Keeps what a rollout generated. DataLoss: weights of another version sampled it. Internal: a
+  // Stores a rollout's answer. DataLoss: weights of another version sampled it. Internal: a
   // response without tokens or log-probs.
   absl::Status Put(Sample sample);
 
-  // What the rollout of `rank` generated in this step and life, in order of sample id. NotFound:
-  // other step.
+  // The answers of the rollout of `rank` in this step and life, in order of sample id. NotFound:
+  // another step.
   absl::StatusOr<std::vector<Sample>> Samples(int64_t step, int rank) const;
-  // What the trainer of `rank` makes of one of them. Idempotent. NotFound: other step, unknown
-  // sample; InvalidArgument: wrong length.
+  // Stores the log-probs that the trainer of `rank` computed for one of them. Idempotent. NotFound:
+  // another step or an unknown sample; InvalidArgument: wrong length.
   absl::Status PutLogProbs(int64_t step,
                            int rank,
                            uint64_t sample_id,
                            const std::vector<float>& log_probs);
 
-  // The number of tokens whose log-probs are the same bits: all. DataLoss names the first that
-  // differs by rollout, position and both values. Internal: a sample or its log-probs did not come.
+  // The number of tokens compared, all with equal bits. DataLoss: names the first that differs by
+  // rollout, position and both values. Internal: a sample or its log-probs are missing.
   absl::StatusOr<int64_t> Compare() const;
 
  private:

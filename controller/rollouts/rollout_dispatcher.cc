@@ -97,13 +97,14 @@ void AbortRequests(const std::vector<RequestsToAbort>& wanted) {
 namespace {
 
 struct Event {
-  size_t ticket = 0;  // which request
+  size_t ticket = 0;  // the request that it belongs to
   std::optional<Sample> sample;
   absl::Status done;  // meaningful when there is no sample
 };
 
-// Filled by client threads, emptied by the dispatching one. Bounded by the samples in flight.
-// Shared with the callbacks, which may come after the dispatch has ended.
+// Events of all requests: client threads push them and the thread of Dispatch pops them. Holds at
+// most the samples in flight. Shared with the callbacks, which may run after the dispatch has
+// ended.
 class Inbox {
  public:
   void Push(Event event) {
@@ -111,7 +112,7 @@ class Inbox {
     events_.push_back(std::move(event));
     arrived_.NotifyOne();
   }
-  // nullopt: nothing came within a tenth of a second.
+  // nullopt: no event arrived within 100 ms.
   std::optional<Event> Pop() {
     const MutexLock lock(events_mutex_);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
@@ -134,37 +135,42 @@ bool ReplicaIsGone(const absl::Status& status) {
          absl::IsDeadlineExceeded(status) || absl::IsFailedPrecondition(status);
 }
 
-// Also what a hanging replica's calls end with. Not the answers of one that lives.
-bool MayBeKilled(const absl::Status& status) {
+// Whether the replica's process may have crashed or hung: a status that no living replica answers
+// with.
+bool MayHaveCrashed(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsCancelled(status) ||
          absl::IsDeadlineExceeded(status);
 }
 
-// Losses after which a group is generated alone, and alone before it is given up.
-constexpr int kSuspect = 2;
-constexpr int kGuilty = 2;
+// A group that was in flight in two replica crashes is generated alone; if it then takes down two
+// more replicas, the dispatch abandons it.
+constexpr int kCrashesBeforeIsolation = 2;
+constexpr int kIsolatedCrashesBeforeDrop = 2;
 
-// After which what should have ended is aborted once more, whatever else comes meanwhile.
-constexpr absl::Duration kAbortAgain = absl::Seconds(1);
+// Requests that should have ended are aborted again after this time, even while other events
+// arrive.
+constexpr absl::Duration kAbortRepeat = absl::Seconds(1);
 
-// Aborts go by request id: none may end what is to run on.
+// Aborts name request ids, so an interruptible group may not share its id with one that is not.
 absl::Status CheckRequestIds(const std::vector<GroupRequest>& groups) {
-  std::set<std::string> run_on;
+  std::set<std::string> uninterruptible;
   for (const GroupRequest& group : groups) {
-    if (!group.interruptible) run_on.insert(group.request_id);
+    if (!group.interruptible) uninterruptible.insert(group.request_id);
   }
   for (const GroupRequest& group : groups) {
-    if (!group.interruptible || (!group.request_id.empty() && !run_on.contains(group.request_id))) {
+    if (!group.interruptible ||
+        (!group.request_id.empty() && !uninterruptible.contains(group.request_id))) {
       continue;
     }
     return InvalidArgument(
-        "group {} may be cut, but its request id '{}' is {}: give it one of its own", group.group,
-        group.request_id, group.request_id.empty() ? "empty" : "that of a group that runs on");
+        "group {} is interruptible, but its request id '{}' is {}: give it one of its own",
+        group.group, group.request_id,
+        group.request_id.empty() ? "empty" : "that of a group that is not");
   }
   return absl::OkStatus();
 }
 
-// One dispatch under way.
+// A dispatch in progress.
 class Dispatching {
  public:
   Dispatching(std::vector<GroupRequest> groups,
@@ -178,8 +184,8 @@ class Dispatching {
 
   absl::StatusOr<DispatchResult> Run() {
     while (true) {
-      if (options_.returned && error_.ok()) JoinReturned();
-      if (error_.ok()) PollCut();
+      if (options_.rejoined && error_.ok()) AddRejoined();
+      if (error_.ok()) PollEndOfRound();
       if (error_.ok()) Issue();
       if (flights_.empty()) break;
       if (options_.interrupted && options_.interrupted()) {
@@ -188,14 +194,14 @@ class Dispatching {
       std::optional<Event> event = inbox_->Pop();
       const bool quiet = !event;
       if (event) Handle(*std::move(event));
-      // A request may have come later than the call that was to abort it.
-      const bool late = options_.clock->Now() - aborted_at_ >= kAbortAgain;
-      if (cut_ && error_.ok() && (quiet || late)) AbortFlights();
+      // An abort may have reached the rollout before its request.
+      const bool late = options_.clock->Now() - aborted_at_ >= kAbortRepeat;
+      if (round_ended_ && error_.ok() && (quiet || late)) AbortFlights();
     }
-    if (!result_.given_up.ok()) return std::move(result_);
+    if (!result_.abandoned.ok()) return std::move(result_);
     TANDEM_RETURN_IF_ERROR(error_);
     for (std::deque<GroupRequest>* left : {&bound_, &waiting_}) {
-      std::move(left->begin(), left->end(), std::back_inserter(result_.rest));
+      std::move(left->begin(), left->end(), std::back_inserter(result_.unfinished));
     }
     return std::move(result_);
   }
@@ -205,11 +211,11 @@ class Dispatching {
     Replica replica;
     int64_t samples = 0;  // in flight
     int flights = 0;
-    bool taken = false;  // by a group that is generated alone
+    bool isolated = false;  // generates one suspected group alone
     bool gone = false;
   };
   struct Flight {
-    GroupRequest group;  // sample_ids, continued: of those still missing
+    GroupRequest group;  // with the sample_ids and continuations that are still missing
     size_t replica = 0;
   };
 
@@ -217,8 +223,8 @@ class Dispatching {
     for (const Replica& replica : replicas) replicas_.push_back({.replica = replica});
   }
 
-  void JoinReturned() {
-    absl::StatusOr<Joining> joining = options_.returned();
+  void AddRejoined() {
+    absl::StatusOr<JoiningReplicas> joining = options_.rejoined();
     if (!joining.ok()) return Fail(joining.status());
     Join(joining->replicas);
     for (GroupRequest& group : joining->groups) Wait(std::move(group));
@@ -228,19 +234,19 @@ class Dispatching {
     (group.rank >= 0 ? bound_ : waiting_).push_back(std::move(group));
   }
 
-  void PollCut() {
-    const bool begins = !cut_ && options_.cut && options_.cut();
-    cut_ = cut_ || begins;
-    if (!cut_) return;
-    // Those that a lost replica left, too.
+  void PollEndOfRound() {
+    const bool begins = !round_ended_ && options_.end_round && options_.end_round();
+    round_ended_ = round_ended_ || begins;
+    if (!round_ended_) return;
+    // Includes groups that a lost replica left unfinished.
     for (std::deque<GroupRequest>* left : {&bound_, &waiting_}) {
       std::erase_if(*left, [](const GroupRequest& group) { return group.interruptible; });
     }
     if (begins) AbortFlights();
   }
 
-  // All in flight that may be cut, at every replica at once. What could not be aborted is tried
-  // again; a replica that is gone ends its flights by itself.
+  // Aborts all interruptible requests in flight, at every replica at once. Run calls it again until
+  // they have ended; the requests of a replica that is gone end by themselves.
   void AbortFlights() {
     std::map<size_t, std::set<std::string>> ids;  // by replica
     for (const auto& [ticket, flight] : flights_) {
@@ -257,7 +263,7 @@ class Dispatching {
     aborted_at_ = options_.clock->Now();
   }
 
-  // Hands out groups that name their replica, and others while a replica has room.
+  // Sends the groups that name their replica, and others while a replica has room.
   void Issue() {
     for (GroupRequest& group : std::exchange(bound_, {})) {
       const std::optional<size_t> index = IndexOf(group.rank);
@@ -272,19 +278,19 @@ class Dispatching {
       if (!index) return;
       ReplicaState& state = replicas_[*index];
       const auto samples = static_cast<int64_t>(waiting_.front().sample_ids.size());
-      const bool suspect = waiting_.front().losses >= kSuspect;
+      const bool suspect = waiting_.front().losses >= kCrashesBeforeIsolation;
       if (state.flights > 0 &&
           (suspect || state.samples + samples > options_.max_in_flight_samples)) {
         return;
       }
-      state.taken = suspect;
+      state.isolated = suspect;
       GroupRequest group = std::move(waiting_.front());
       waiting_.pop_front();
       Send(std::move(group), *index);
     }
   }
 
-  // In as many requests as its message needs.
+  // Sends a group in as many requests as its message needs.
   void Send(GroupRequest group, size_t index) {
     if (!error_.ok()) return;
     const std::string name = fmt::format("group {}", group.group);
@@ -320,11 +326,11 @@ class Dispatching {
     if (flight.group.load_continued) flight.group.continued = {};
   }
 
-  // The replica of a rank, unless it is gone or taken.
+  // The replica of a rank, unless it is gone or isolated.
   std::optional<size_t> IndexOf(int rank) const {
     for (size_t i = 0; i < replicas_.size(); ++i) {
       const ReplicaState& state = replicas_[i];
-      if (state.replica.rank == rank && !state.gone && !state.taken) return i;
+      if (state.replica.rank == rank && !state.gone && !state.isolated) return i;
     }
     return std::nullopt;
   }
@@ -332,7 +338,7 @@ class Dispatching {
   std::optional<size_t> LeastLoaded() const {
     std::optional<size_t> best;
     for (size_t i = 0; i < replicas_.size(); ++i) {
-      if (replicas_[i].gone || replicas_[i].taken) continue;
+      if (replicas_[i].gone || replicas_[i].isolated) continue;
       if (!best || replicas_[i].samples < replicas_[*best].samples) best = i;
     }
     return best;
@@ -351,8 +357,8 @@ class Dispatching {
   void TakeSample(Flight& flight, Sample sample) {
     std::vector<uint64_t>& missing = flight.group.sample_ids;
     const auto id = std::find(missing.begin(), missing.end(), sample.sample_id);
-    const bool whole = sample.finish_reason != FinishReason::kAborted;
-    if ((!whole && !IsCut(flight.group)) || id == missing.end()) return;
+    const bool ended = sample.finish_reason != FinishReason::kAborted;
+    if ((!ended && !IsInterrupted(flight.group)) || id == missing.end()) return;
     std::vector<Continuation>& continued = flight.group.continued;
     if (!continued.empty()) continued.erase(continued.begin() + (id - missing.begin()));
     missing.erase(id);
@@ -361,7 +367,9 @@ class Dispatching {
     if (absl::Status status = on_sample_(std::move(sample)); !status.ok()) Fail(status);
   }
 
-  bool IsCut(const GroupRequest& group) const { return cut_ && group.interruptible; }
+  bool IsInterrupted(const GroupRequest& group) const {
+    return round_ended_ && group.interruptible;
+  }
 
   void EndFlight(std::map<size_t, Flight>::iterator found, const absl::Status& status) {
     Flight flight = std::move(found->second);
@@ -369,7 +377,7 @@ class Dispatching {
     ReplicaState& state = replicas_[flight.replica];
     state.samples -= static_cast<int64_t>(flight.group.sample_ids.size());
     const bool alone = --state.flights == 0 && !state.gone;
-    state.taken = false;
+    state.isolated = false;
     const int rank = state.replica.rank;
     if (!status.ok() && !ReplicaIsGone(status)) {
       Fail(Annotate(
@@ -378,25 +386,26 @@ class Dispatching {
     }
     if (flight.group.sample_ids.empty()) return;
     if (status.ok()) {
-      // Aborted by somebody else: this replica is not to be relied on.
+      // The stream ended without error and without all samples: treat the replica as failed.
       LogWarn("rollout {} ended group {} with {} samples missing", rank, flight.group.group,
               flight.group.sample_ids.size());
     }
     Lose(state, status);
-    if (IsCut(flight.group)) return;  // its missing samples stay as they were
-    if (MayBeKilled(status) && error_.ok()) Suspect(flight.group, alone, rank);
+    if (IsInterrupted(flight.group)) return;  // its missing samples are unchanged
+    if (MayHaveCrashed(status) && error_.ok()) Suspect(flight.group, alone, rank);
     Wait(std::move(flight.group));
   }
 
   void Suspect(GroupRequest& group, bool alone, int rank) {
     ++group.losses;
     group.losses_alone += alone ? 1 : 0;
-    if (group.losses_alone < kGuilty) return;
-    result_.given_up = Internal(
-        "group {} was given up: {} times a rollout, at last rollout {}, was lost while it made "
+    if (group.losses_alone < kIsolatedCrashesBeforeDrop) return;
+    result_.abandoned = Internal(
+        "group {} was abandoned: {} times a rollout, at last rollout {}, was lost while it "
+        "generated "
         "nothing else (a prompt of {} tokens, max_tokens={}); its log says why",
         group.group, group.losses_alone, rank, group.prompt.size(), group.params.max_tokens);
-    Fail(result_.given_up);
+    Fail(result_.abandoned);
   }
 
   void Lose(ReplicaState& state, const absl::Status& status) {
@@ -424,7 +433,7 @@ class Dispatching {
   std::map<size_t, Flight> flights_;  // by ticket
   size_t next_ticket_ = 0;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  bool cut_ = false;
+  bool round_ended_ = false;
   absl::Time aborted_at_ = absl::InfinitePast();
   absl::Status error_;
   DispatchResult result_;
@@ -436,7 +445,7 @@ absl::StatusOr<DispatchResult> RolloutDispatcher::Dispatch(
     std::vector<GroupRequest> groups,
     const std::vector<Replica>& replicas,
     const std::function<absl::Status(Sample)>& on_sample) {
-  if (options_.cut) TANDEM_RETURN_IF_ERROR(CheckRequestIds(groups));
+  if (options_.end_round) TANDEM_RETURN_IF_ERROR(CheckRequestIds(groups));
   Dispatching dispatching(std::move(groups), replicas, options_, on_sample);
   return dispatching.Run();
 }

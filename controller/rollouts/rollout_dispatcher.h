@@ -1,4 +1,4 @@
-// How much one request may carry.
+// Spreads groups over rollouts and collects their samples.
 #pragma once
 
 #include <cstdint>
@@ -16,85 +16,87 @@
 
 namespace tandem {
 
-// Our messages stay below it; a receiver takes twice as much (common/net/server.cc).
+// The largest message that a request is split into; receivers accept twice as much
+// (common/net/server.cc).
 inline constexpr int64_t kMaxRequestBytes = int64_t{4} << 20;
 
-// The group as requests whose messages have at most `max_bytes` each, its samples in order, all
-// with its request id. One, where that is enough or where nothing is continued. InvalidArgument: a
-// single sample is too large.
+// Splits a group into requests whose messages have at most `max_bytes` each, with its samples in
+// order and its request id; a group that fits, or that continues no samples, stays one request.
+// InvalidArgument: a single sample is too large.
 absl::StatusOr<std::vector<GroupRequest>> SplitRequest(GroupRequest group, int64_t max_bytes);
 
-// Ends requests at several rollouts at once.
+// Requests to abort at one rollout.
 struct RequestsToAbort {
   std::shared_ptr<RolloutClient> client;
   int rank = 0;
   std::vector<std::string> request_ids;  // at least one
 };
 
-// RolloutClient::Abort on a thread for each, so that one that hangs holds up no other; returns when
-// all have answered. One that fails is logged: whoever waits for its samples sees what became of
-// it.
+// Calls RolloutClient::Abort on a thread for each rollout, so that a hanging rollout delays no
+// other; returns when all have answered. Failures are only logged: the stream of the aborted
+// samples reports them as well.
 void AbortRequests(const std::vector<RequestsToAbort>& wanted);
 
-// Spreads groups over rollouts and gathers their samples.
 struct Replica {
   int rank = 0;
   std::shared_ptr<RolloutClient> client;
 };
 
-// Replicas that join a dispatch, and what they are to do besides.
-struct Joining {
+// Replicas that join a dispatch in progress, with further groups to generate.
+struct JoiningReplicas {
   std::vector<Replica> replicas;
   std::vector<GroupRequest> groups;
 };
 
-// What one call to Dispatch got done.
+// The outcome of one call to Dispatch.
 struct DispatchResult {
-  std::vector<int> lost_ranks;     // replicas that failed as if they were gone
-  std::vector<GroupRequest> rest;  // groups with the sample ids that are still missing
-  // Internal: a group was given up, and the dispatch with it.
-  absl::Status given_up;
+  std::vector<int> lost_ranks;           // replicas that failed as if they were gone
+  std::vector<GroupRequest> unfinished;  // groups with the sample ids that are still missing
+  // Internal: a group was abandoned, and the dispatch with it.
+  absl::Status abandoned;
 };
 
-// A group goes to the replica with the fewest samples in flight, and waits here while all have
-// `max_in_flight_samples`. One that names its replica (GroupRequest::rank) goes there at once, or
-// waits for its return. What a replica leaves unfinished when it fails goes to the others; a
-// group that was there at two losses is then generated alone, and given up when a replica was lost
-// twice while it had nothing else to do.
-// Which replica serves a group has no influence on its samples: they are keyed by sample id.
+// A group is sent to the replica with the fewest samples in flight, and waits while all replicas
+// have `max_in_flight_samples`. A group that names its replica (GroupRequest::rank) is sent there
+// at once, or waits until that replica rejoins. When a replica fails, its unfinished groups are
+// sent to the others. A group that was in flight in two such failures is then generated alone, and
+// abandoned when two more replicas fail while they generate only that group. Which replica serves a
+// group does not change its samples: they are keyed by sample id.
 //
-// A dispatch may be cut: from then on groups with GroupRequest::interruptible are not sent any
-// more, and those in flight are aborted. What their samples have comes as kAborted (maybe no token
-// more than they went on from). A sample that never comes, since it was not sent or was lost with
-// its replica after the cut, is as it was before: to be gone on with, or made anew, in another
-// dispatch.
+// A round of partial rollout may end early: from then on groups with GroupRequest::interruptible
+// are not sent, and those in flight are aborted. Their samples are delivered as kAborted with the
+// tokens they have, which may be no more than they were continued from. A sample that is not
+// delivered, as its group was not sent or its replica was lost after the end, is unchanged and can
+// be requested in another dispatch.
 class RolloutDispatcher {
  public:
   struct Options {
     int64_t max_in_flight_samples = 128;  // per replica; one group at least is always in flight
     std::function<bool()> interrupted;    // polled between samples; empty: never
-    // Polled between samples until it is true once; empty: never. From then on the dispatch is cut.
-    std::function<bool()> cut;
-    // Both are called from the thread of Dispatch, and may be empty: a replica failed as if it were
-    // gone; polled between samples, who joins from now on. An error ends the dispatch.
+    // Polled between samples until it returns true once, which ends the round; empty: never.
+    std::function<bool()> end_round;
+    // Both are called by the thread of Dispatch, and may be empty. on_lost: a replica's process
+    // failed. rejoined: polled between samples for replicas that join now; an error ends the
+    // dispatch.
     std::function<void(const Replica&)> on_lost;
-    std::function<absl::StatusOr<Joining>()> returned;
-    // Says when an abort that was in vain, or that came before its request, is made again.
+    std::function<absl::StatusOr<JoiningReplicas>()> rejoined;
+    // Times the repetition of an abort that failed, or that reached the rollout before its request.
     Clock* clock = &RealClock();
-    // A group whose message would be larger goes in several requests of the same id.
+    // A group whose message would be larger is split into several requests with the same id.
     int64_t max_request_bytes = kMaxRequestBytes;
   };
 
   explicit RolloutDispatcher(Options options) : options_(std::move(options)) {}
 
-  // Blocks until every sample has come, or, after a cut, every one that may not be cut; or until no
-  // replica is left that may generate what is missing (the rest is then in the result, without what
-  // was cut). `on_sample` is called from this thread, once per sample id: with kAborted only after
-  // a cut, with kCut for those that have the tokens of their round. Cancelled: interrupted.
-  // InvalidArgument: a group that may be cut has no request id, or that of one that may not; a
-  // continuation larger than a request may be. Any status of `load_continued`, `on_sample` or
-  // `returned`, and failures that another replica would repeat (InvalidArgument, ResourceExhausted,
-  // Internal, ...), end the dispatch: what runs is aborted and waited for.
+  // Blocks until every sample was delivered or, once the round has ended, every sample that is not
+  // interruptible; or until no replica is left that may generate the missing samples, which are
+  // then in DispatchResult::unfinished (without interrupted ones). `on_sample` is called by this
+  // thread, once per sample id: with kAborted only after the end of the round, with kCut for
+  // samples that have the tokens of their round. Cancelled: interrupted. InvalidArgument: an
+  // interruptible group has no request id, or that of a group that is not; a continuation does not
+  // fit a request. Any error of `load_continued`, `on_sample` or `rejoined`, and failures that
+  // another replica would repeat (InvalidArgument, ResourceExhausted, Internal, ...), end the
+  // dispatch: requests in flight are aborted and waited for.
   absl::StatusOr<DispatchResult> Dispatch(std::vector<GroupRequest> groups,
                                           const std::vector<Replica>& replicas,
                                           const std::function<absl::Status(Sample)>& on_sample);

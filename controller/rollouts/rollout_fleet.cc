@@ -16,7 +16,7 @@ void Append(std::vector<GroupRequest>& groups, std::vector<GroupRequest> more) {
 
 }  // namespace
 
-ReturningRollouts Serving::Returning(int64_t version, RestartBudget& budget) {
+RolloutRejoin RolloutFleet::MakeRejoin(int64_t version, RestartBudget& budget) {
   return {pool_,
           weights_,
           budget,
@@ -26,7 +26,7 @@ ReturningRollouts Serving::Returning(int64_t version, RestartBudget& budget) {
            .interrupted = options_.interrupted}};
 }
 
-std::vector<Replica> Serving::Replicas(int64_t version, ReturningRollouts& returning) {
+std::vector<Replica> RolloutFleet::Replicas(int64_t version, RolloutRejoin& rejoin) {
   const std::vector<int> behind = weights_.Behind(version);
   std::vector<Replica> replicas;
   for (int rank = 0; rank < pool_.pairs(); ++rank) {
@@ -35,15 +35,15 @@ std::vector<Replica> Serving::Replicas(int64_t version, ReturningRollouts& retur
     if (std::count(behind.begin(), behind.end(), rank) == 0) {
       replicas.push_back(std::move(replica));
     } else {
-      returning.Lost({.rank = rank},
-                     MakeStatus(absl::StatusCode::kUnavailable,
-                                "rollout {} does not hold weight version {}", rank, version));
+      rejoin.ReportLost({.rank = rank},
+                        MakeStatus(absl::StatusCode::kUnavailable,
+                                   "rollout {} does not hold weight version {}", rank, version));
     }
   }
   return replicas;
 }
 
-std::vector<Replica> Serving::Present(int64_t version) {
+std::vector<Replica> RolloutFleet::Present(int64_t version) {
   const std::vector<int> behind = weights_.Behind(version);
   std::vector<Replica> replicas;
   for (int rank = 0; rank < pool_.pairs(); ++rank) {
@@ -54,52 +54,53 @@ std::vector<Replica> Serving::Present(int64_t version) {
   return replicas;
 }
 
-absl::Status Serving::Generate(std::vector<GroupRequest> groups,
-                               int64_t version,
-                               const std::function<absl::Status(Sample)>& on_sample,
-                               const ServeOptions& how) {
+absl::Status RolloutFleet::Generate(std::vector<GroupRequest> groups,
+                                    int64_t version,
+                                    const std::function<absl::Status(Sample)>& on_sample,
+                                    const FleetGenerateOptions& how) {
   constexpr int64_t kRestartsOfUserCall = 2;
   RestartBudget of_call(kRestartsOfUserCall);
-  ReturningRollouts returning = Returning(version, how.payer == Payer::kRun ? budget_ : of_call);
-  const auto returned = [&]() -> absl::StatusOr<Joining> {
-    Joining joining;
-    TANDEM_ASSIGN_OR_RETURN(joining.replicas, returning.Take());
+  RolloutRejoin rejoin =
+      MakeRejoin(version, how.budget_owner == BudgetOwner::kRun ? budget_ : of_call);
+  const auto rejoined = [&]() -> absl::StatusOr<JoiningReplicas> {
+    JoiningReplicas joining;
+    TANDEM_ASSIGN_OR_RETURN(joining.replicas, rejoin.TakeRejoined());
     for (const Replica& replica : joining.replicas) {
-      if (how.on_return) Append(joining.groups, how.on_return(replica.rank));
+      if (how.on_rejoin) Append(joining.groups, how.on_rejoin(replica.rank));
     }
     return joining;
   };
-  bool is_cut = false;
-  const auto cut = [&] { return is_cut = is_cut || how.cut(); };
+  bool ended = false;
+  const auto end_round = [&] { return ended = ended || how.end_round(); };
   RolloutDispatcher dispatcher(
       {.max_in_flight_samples = options_.max_in_flight_samples,
        .interrupted = options_.interrupted,
-       .cut = how.cut ? std::function<bool()>(cut) : nullptr,
+       .end_round = how.end_round ? std::function<bool()>(end_round) : nullptr,
        .on_lost =
            [&](const Replica& replica) {
-             returning.Lost(replica,
-                            MakeStatus(absl::StatusCode::kUnavailable,
-                                       "rollout {} was lost while generating", replica.rank));
+             rejoin.ReportLost(replica,
+                               MakeStatus(absl::StatusCode::kUnavailable,
+                                          "rollout {} was lost while generating", replica.rank));
            },
-       .returned = returned});
+       .rejoined = rejoined});
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(
         DispatchResult result,
-        dispatcher.Dispatch(std::move(groups), Replicas(version, returning), on_sample));
-    TANDEM_RETURN_IF_ERROR(returning.Wait());
-    TANDEM_RETURN_IF_ERROR(result.given_up);
-    groups = std::move(result.rest);
-    TANDEM_ASSIGN_OR_RETURN(Joining joining, returned());
+        dispatcher.Dispatch(std::move(groups), Replicas(version, rejoin), on_sample));
+    TANDEM_RETURN_IF_ERROR(rejoin.WaitForAll());
+    TANDEM_RETURN_IF_ERROR(result.abandoned);
+    groups = std::move(result.unfinished);
+    TANDEM_ASSIGN_OR_RETURN(JoiningReplicas joining, rejoined());
     Append(groups, std::move(joining.groups));
     if (groups.empty()) return absl::OkStatus();
   }
 }
 
-absl::Status Serving::OnAll(
+absl::Status RolloutFleet::CallAll(
     int64_t version,
     const RolloutCall& call,
-    const std::function<absl::Status(const std::vector<int>& ranks)>& on_return) {
-  ReturningRollouts returning = Returning(version, budget_);
+    const std::function<absl::Status(const std::vector<int>& ranks)>& on_rejoin) {
+  RolloutRejoin rejoin = MakeRejoin(version, budget_);
   std::vector<int> ranks = AllRanks(pool_);
   while (true) {
     std::vector<RolloutAnswer> failures;
@@ -107,7 +108,7 @@ absl::Status Serving::OnAll(
     for (const RolloutAnswer& answer : CallRollouts(pool_, ranks, call, options_.interrupted)) {
       if (answer.status.ok()) continue;
       if (IsPeerFailure(answer.status) || absl::IsFailedPrecondition(answer.status)) {
-        returning.Lost({.rank = answer.rank, .client = answer.client}, AllAnswered({answer}));
+        rejoin.ReportLost({.rank = answer.rank, .client = answer.client}, AllAnswered({answer}));
         lost.push_back(answer.rank);
       } else {
         failures.push_back(answer);
@@ -115,8 +116,8 @@ absl::Status Serving::OnAll(
     }
     TANDEM_RETURN_IF_ERROR(AllAnswered(failures));
     if (lost.empty()) return absl::OkStatus();
-    TANDEM_RETURN_IF_ERROR(returning.Wait());
-    if (on_return) TANDEM_RETURN_IF_ERROR(on_return(lost));
+    TANDEM_RETURN_IF_ERROR(rejoin.WaitForAll());
+    if (on_rejoin) TANDEM_RETURN_IF_ERROR(on_rejoin(lost));
     ranks = std::move(lost);
   }
 }

@@ -1,4 +1,4 @@
-// Generation on all rollouts, whatever happens to some of them.
+// Generates on all rollouts and survives the loss of some of them.
 #pragma once
 
 #include <cstdint>
@@ -18,73 +18,72 @@
 
 namespace tandem {
 
-struct ServingOptions {
+struct RolloutFleetOptions {
   int64_t max_in_flight_samples = 128;  // per rollout
   absl::Duration register_timeout = absl::Seconds(60);
   std::function<bool()> interrupted;
 };
 
-// Whose restarts pay for a rollout that is lost: the run's, or those of one call of a user, which
-// leave the run's as they are.
-enum class Payer { kRun, kUserCall };
+// Which restart budget a lost rollout is charged to: the run's, or one of the user's call alone,
+// which leaves the run's unchanged.
+enum class BudgetOwner { kRun, kUserCall };
 
-struct ServeOptions {
-  Payer payer = Payer::kRun;
-  // What a rollout of this rank is asked for besides when it is back; empty: nothing.
-  std::function<std::vector<GroupRequest>(int rank)> on_return;
-  // RolloutDispatcher::Options::cut. Not asked again once it was true. Rollouts that were lost are
-  // waited for even so: all serve when Generate returns.
-  std::function<bool()> cut;
+struct FleetGenerateOptions {
+  BudgetOwner budget_owner = BudgetOwner::kRun;
+  // Further requests for a rollout of this rank that has rejoined; empty: none.
+  std::function<std::vector<GroupRequest>(int rank)> on_rejoin;
+  // RolloutDispatcher::Options::end_round. Not polled again once it returned true. Generate waits
+  // for lost rollouts even then, so that all serve when it returns.
+  std::function<bool()> end_round;
 };
 
 // Not thread-safe.
-class Serving {
+class RolloutFleet {
  public:
-  Serving(WorkerPool& pool,
-          WeightSync& weights,
-          RestartBudget& budget,
-          ProgressSink& progress,
-          ServingOptions options)
+  RolloutFleet(WorkerPool& pool,
+               WeightSync& weights,
+               RestartBudget& budget,
+               ProgressSink& progress,
+               RolloutFleetOptions options)
       : pool_(pool),
         weights_(weights),
         budget_(budget),
         progress_(progress),
         options_(std::move(options)) {}
 
-  // Generates every sample of `groups` with weight `version`, as far as it is not cut; `on_sample`
-  // runs on this thread, once per sample id. When a rollout is lost the others take its groups and
-  // go on, while the lost one is waited for, synced, and given prompts again; all serve when this
-  // returns. Cancelled: interrupted. Internal: a group was given up, all serve again. Else as
-  // RolloutDispatcher and WeightSync; the others are stopped as soon as a lost one cannot come
-  // back.
+  // Generates every sample of `groups` with weight version `version`, unless the round ends early;
+  // `on_sample` runs on this thread, once per sample id. When a rollout is lost the others take
+  // over its groups, while its successor is awaited, receives the weights and takes groups again.
+  // All rollouts serve when this returns. Cancelled: interrupted. Internal: a group was abandoned;
+  // all rollouts serve. Otherwise as RolloutDispatcher and WeightSync; generation stops as soon as
+  // a lost rollout is known not to return.
   absl::Status Generate(std::vector<GroupRequest> groups,
                         int64_t version,
                         const std::function<absl::Status(Sample)>& on_sample,
-                        const ServeOptions& how = {});
+                        const FleetGenerateOptions& how = {});
 
-  // Rollouts that are there and hold `version`.
+  // Rollouts that are registered and hold `version`.
   std::vector<Replica> Present(int64_t version);
   int64_t max_in_flight_samples() const { return options_.max_in_flight_samples; }
 
-  // Runs `call` on all rollouts at once, on a thread for each. One that fails as if gone, or that
-  // does not hold `version`, is waited for, synced to it and asked again; `on_return` runs in
-  // between. Any other failure is returned with the names of all rollouts that had one, when all
-  // have answered.
-  absl::Status OnAll(
+  // Calls all rollouts concurrently, on a thread for each. A rollout whose process is lost, or that
+  // does not hold `version`, is brought back and called again; `on_rejoin` runs in between. Any
+  // other failure is returned once all have answered, with the names of all rollouts that failed.
+  absl::Status CallAll(
       int64_t version,
       const RolloutCall& call,
-      const std::function<absl::Status(const std::vector<int>& ranks)>& on_return = {});
+      const std::function<absl::Status(const std::vector<int>& ranks)>& on_rejoin = {});
 
  private:
-  ReturningRollouts Returning(int64_t version, RestartBudget& budget);
-  // Those that hold `version`; the others are lost.
-  std::vector<Replica> Replicas(int64_t version, ReturningRollouts& returning);
+  RolloutRejoin MakeRejoin(int64_t version, RestartBudget& budget);
+  // Rollouts that hold `version`; the others are reported to `rejoin` as lost.
+  std::vector<Replica> Replicas(int64_t version, RolloutRejoin& rejoin);
 
   WorkerPool& pool_;
   WeightSync& weights_;
   RestartBudget& budget_;
   ProgressSink& progress_;
-  const ServingOptions options_;
+  const RolloutFleetOptions options_;
 };
 
 }  // namespace tandem

@@ -10,11 +10,11 @@
 
 namespace tandem {
 
-ReturningRollouts::ReturningRollouts(WorkerPool& pool,
-                                     WeightSync& weights,
-                                     RestartBudget& budget,
-                                     ProgressSink& progress,
-                                     ReturnOptions options)
+RolloutRejoin::RolloutRejoin(WorkerPool& pool,
+                             WeightSync& weights,
+                             RestartBudget& budget,
+                             ProgressSink& progress,
+                             RejoinOptions options)
     : pool_(pool),
       weights_(weights),
       budget_(budget),
@@ -22,12 +22,12 @@ ReturningRollouts::ReturningRollouts(WorkerPool& pool,
       options_(std::move(options)),
       trainers_(pool.TrainerIncarnations()) {}
 
-ReturningRollouts::~ReturningRollouts() {
+RolloutRejoin::~RolloutRejoin() {
   stop_ = true;
   if (thread_ != nullptr) thread_->Join();
 }
 
-void ReturningRollouts::Lost(const Replica& replica, absl::Status reason) {
+void RolloutRejoin::ReportLost(const Replica& replica, absl::Status reason) {
   int64_t incarnation = 0;
   if (replica.client != nullptr) {
     incarnation = replica.client->incarnation();
@@ -36,37 +36,37 @@ void ReturningRollouts::Lost(const Replica& replica, absl::Status reason) {
   lost_.push_back({replica.rank, incarnation, std::move(reason)});
 }
 
-absl::StatusOr<std::vector<Replica>> ReturningRollouts::Take() {
+absl::StatusOr<std::vector<Replica>> RolloutRejoin::TakeRejoined() {
   if (thread_ != nullptr && done_) Finish();
   if (thread_ == nullptr) Start();
   TANDEM_RETURN_IF_ERROR(failure_);
-  return std::exchange(returned_, {});
+  return std::exchange(rejoined_, {});
 }
 
-absl::Status ReturningRollouts::Wait() {
+absl::Status RolloutRejoin::WaitForAll() {
   for (Start(); thread_ != nullptr; Start()) Finish();
   return failure_;
 }
 
-void ReturningRollouts::Start() {
+void RolloutRejoin::Start() {
   if (thread_ != nullptr || lost_.empty() || !failure_.ok()) return;
   const absl::Status& reason = lost_.front().reason;
   failure_ = budget_.Charge(reason);
   if (!failure_.ok()) return;
   progress_.OnMessage(fmt::format("recovering ({} of {}): {}", budget_.spent(), budget_.limit(),
                                   std::string(reason.message())));
-  coming_ = std::exchange(lost_, {});
+  rejoining_ = std::exchange(lost_, {});
   std::vector<int> ranks;
-  for (const Loss& loss : coming_) ranks.push_back(loss.rank);
+  for (const Loss& loss : rejoining_) ranks.push_back(loss.rank);
   weights_.Forget(ranks);
   done_ = false;
-  thread_ = std::make_unique<NamedThread>("returning", [this] {
+  thread_ = std::make_unique<NamedThread>("rollout-rejoin", [this] {
     synced_ = Sync();
     done_ = true;
   });
 }
 
-absl::Status ReturningRollouts::Sync() {
+absl::Status RolloutRejoin::Sync() {
   const auto stopped = [this] { return this->stopped(); };
   TANDEM_RETURN_IF_ERROR(pool_.WaitUntilComplete(options_.register_timeout, stopped));
   if (pool_.TrainerIncarnations() != trainers_) {
@@ -78,28 +78,28 @@ absl::Status ReturningRollouts::Sync() {
   return weights_.Wake(stopped).status();
 }
 
-void ReturningRollouts::TakeAlong() {
+void RolloutRejoin::ClaimSyncedLosses() {
   const auto mended = [this](const Loss& loss) {
     const auto client = pool_.rollout(loss.rank);
     return client.ok() && (*client)->incarnation() != loss.incarnation &&
            std::count(ranks_.begin(), ranks_.end(), loss.rank) > 0;
   };
   const auto left = std::stable_partition(lost_.begin(), lost_.end(), mended);
-  std::move(lost_.begin(), left, std::back_inserter(coming_));
+  std::move(lost_.begin(), left, std::back_inserter(rejoining_));
   lost_.erase(lost_.begin(), left);
 }
 
-void ReturningRollouts::Finish() {
+void RolloutRejoin::Finish() {
   thread_->Join();
   thread_.reset();
   if (!checked_.empty()) progress_.OnMessage(std::exchange(checked_, ""));
   if (synced_.ok()) {
     budget_.CloseIncident();
-    TakeAlong();
-    for (const Loss& loss : std::exchange(coming_, {})) {
+    ClaimSyncedLosses();
+    for (const Loss& loss : std::exchange(rejoining_, {})) {
       auto client = pool_.rollout(loss.rank);
       if (!client.ok()) {
-        Lost({.rank = loss.rank}, client.status());
+        ReportLost({.rank = loss.rank}, client.status());
         continue;
       }
       const std::string text = fmt::format(
@@ -108,19 +108,19 @@ void ReturningRollouts::Finish() {
           loss.rank, options_.version);
       LogInfo("{}", text);
       progress_.OnMessage(text);
-      returned_.push_back({.rank = loss.rank, .client = *std::move(client)});
+      rejoined_.push_back({.rank = loss.rank, .client = *std::move(client)});
     }
     return;
   }
-  // Another rollout was lost meanwhile: all of them are looked for again.
-  const std::vector<Loss> losses = std::exchange(coming_, {});
+  // A further rollout was lost during the sync: wait for all of them again.
+  const std::vector<Loss> losses = std::exchange(rejoining_, {});
   const bool again =
       IsPeerFailure(synced_) && pool_.TrainerIncarnations() == trainers_ && !stopped();
   if (!again) {
     failure_ = synced_;
     return;
   }
-  for (const Loss& loss : losses) Lost({.rank = loss.rank}, synced_);
+  for (const Loss& loss : losses) ReportLost({.rank = loss.rank}, synced_);
 }
 
 }  // namespace tandem

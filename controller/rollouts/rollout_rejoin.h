@@ -1,5 +1,5 @@
-// Lost rollouts on their way back: a thread waits for their successors and syncs them, while the
-// others go on with what they do.
+// Brings lost rollouts back: a thread waits for their successors to register and sends them the
+// weights, while the other rollouts continue to generate.
 #pragma once
 
 #include <atomic>
@@ -21,71 +21,71 @@
 
 namespace tandem {
 
-struct ReturnOptions {
-  int64_t version = -1;  // that all are brought to
+struct RejoinOptions {
+  int64_t version = -1;  // the weight version that rejoining rollouts receive
   absl::Duration register_timeout = absl::Seconds(60);
   std::function<bool()> interrupted;
 };
 
-// All calls on one thread. While a rollout is on its way the sync is this object's: nobody else
-// calls `weights` between Lost and Wait.
-class ReturningRollouts {
+// All calls must be made by one thread. Only this object may use `weights` between ReportLost and
+// WaitForAll.
+class RolloutRejoin {
  public:
-  ReturningRollouts(WorkerPool& pool,
-                    WeightSync& weights,
-                    RestartBudget& budget,
-                    ProgressSink& progress,
-                    ReturnOptions options);
-  // Gives up waiting for workers and aborts a sync under way.
-  ~ReturningRollouts();
+  RolloutRejoin(WorkerPool& pool,
+                WeightSync& weights,
+                RestartBudget& budget,
+                ProgressSink& progress,
+                RejoinOptions options);
+  // Stops waiting for workers and aborts a sync in progress.
+  ~RolloutRejoin();
 
-  // A rollout failed as if gone, or does not hold the version; `replica`.client may be null. The
-  // next Take or Wait begins to bring it back, with all others that were lost by then: they are
-  // synced together, as is whoever is lost before that sync begins.
-  void Lost(const Replica& replica, absl::Status reason);
-  // Rollouts that came back since the last call: they hold the version and serve. Never blocks.
-  // Fails as Wait does as soon as it is known that somebody does not come back.
-  absl::StatusOr<std::vector<Replica>> Take();
-  // Blocks until nobody is missing. Peer failures: a trainer was lost too, or the budget is used
-  // up; Cancelled: interrupted; DeadlineExceeded: workers stay away, which no further wait mends;
-  // else as WeightSync.
-  absl::Status Wait();
+  // Reports a rollout whose process failed, or that does not hold the weight version;
+  // `replica`.client may be null. The next TakeRejoined or WaitForAll begins to bring it back. All
+  // rollouts that are lost before the sync begins are synced together.
+  void ReportLost(const Replica& replica, absl::Status reason);
+  // Rollouts that rejoined since the last call: they hold the weight version and serve. Never
+  // blocks. Fails as WaitForAll as soon as a rollout is known not to return.
+  absl::StatusOr<std::vector<Replica>> TakeRejoined();
+  // Blocks until no rollout is missing. Peer failures: a trainer was lost too, or the restart
+  // budget is spent; Cancelled: interrupted; DeadlineExceeded: workers did not return within
+  // register_timeout, and waiting longer would not help; otherwise as WeightSync.
+  absl::Status WaitForAll();
 
  private:
   struct Loss {
     int rank = 0;
-    int64_t incarnation = 0;  // that was lost; 0: nobody was there
+    int64_t incarnation = 0;  // of the lost worker; 0: no worker was registered
     absl::Status reason;
   };
 
-  // Sets out for all that were lost since the last time.
+  // Starts the thread for all losses that were reported since the last one.
   void Start();
-  // On the thread.
+  // Runs on the thread.
   absl::Status Sync();
-  // The thread has come to its end.
+  // Joins the thread and evaluates its result.
   void Finish();
-  // Puts losses into `coming_` that the sync that has just ended has mended too.
-  void TakeAlong();
+  // Moves later losses that the finished sync has repaired as well from lost_ to rejoining_.
+  void ClaimSyncedLosses();
   bool stopped() const { return stop_ || (options_.interrupted && options_.interrupted()); }
 
   WorkerPool& pool_;
   WeightSync& weights_;
   RestartBudget& budget_;
   ProgressSink& progress_;
-  const ReturnOptions options_;
+  const RejoinOptions options_;
   const std::vector<int64_t> trainers_;  // incarnations: others have no state to sync
 
-  std::vector<Loss> lost_;  // nobody looks for them yet
-  std::vector<Loss> coming_;
-  std::vector<Replica> returned_;
-  absl::Status failure_;  // nobody comes back any more
+  std::vector<Loss> lost_;       // reported, and no thread waits for them yet
+  std::vector<Loss> rejoining_;  // the thread waits for them
+  std::vector<Replica> rejoined_;
+  absl::Status failure_;  // once set, no further rollout rejoins
 
   std::atomic<bool> stop_ = false, done_ = false;
   std::unique_ptr<NamedThread> thread_;
-  // The thread's until it is joined.
+  // Owned by the thread until it is joined.
   absl::Status synced_;
-  std::vector<int> ranks_;  // that were synced
-  std::string checked_;     // what the weight check said
+  std::vector<int> ranks_;  // rollouts that were synced
+  std::string checked_;     // the weight check's result, for the user
 };
 
 }  // namespace tandem

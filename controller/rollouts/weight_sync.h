@@ -85,7 +85,7 @@ class WeightSync {
   std::vector<int> Behind(int64_t version);
   // How many rollouts were sent a version that they, or those before them, had held already: they
   // lost it. Counted since the last call.
-  int64_t TakeResent() { return std::exchange(resent_, 0); }
+  int64_t TakeResendCount() { return std::exchange(resent_, 0); }
   bool Complete(int64_t version) { return Behind(version).empty(); }
   // Forgets what the rollouts hold: after the trainers went back to a checkpoint.
   void Forget();

@@ -29,7 +29,7 @@ Json WorkerJson(size_t rank, const WeightCheckResult& result) {
 
 }  // namespace
 
-absl::Status CheckOnly(const RunParts& parts,
+absl::Status CheckOnly(const StepContext& context,
                        Recovery& recovery,
                        const std::string& checkpoint,
                        const std::string& report_file) {
@@ -37,9 +37,9 @@ absl::Status CheckOnly(const RunParts& parts,
   std::filesystem::remove(report_file, ignored);
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, recovery.Start(checkpoint));
   const std::string directory = recovery.Oracle();
-  TANDEM_ASSIGN_OR_RETURN(const auto results, parts.weights.Check(directory));
-  const std::string oracle = parts.weights.OracleText(directory);
-  parts.progress.OnMessage(
+  TANDEM_ASSIGN_OR_RETURN(const auto results, context.weights.Check(directory));
+  const std::string oracle = context.weights.OracleText(directory);
+  context.progress.OnMessage(
       fmt::format("weight check of version {} against {}", position.version, oracle));
   const absl::Status verdict = Verdict(results, oracle);
   Json json = {{"ok", verdict.ok()},
@@ -49,12 +49,12 @@ absl::Status CheckOnly(const RunParts& parts,
   for (size_t rank = 0; rank < results.size(); ++rank) {
     std::string text = CheckText(rank, results[rank]);
     for (const std::string& name : results[rank].differing) text += "\n  differs: " + name;
-    parts.progress.OnMessage(text);
+    context.progress.OnMessage(text);
     json["workers"].push_back(WorkerJson(rank, results[rank]));
   }
   const absl::Status written = WriteFileAtomically(report_file, json.dump(1) + "\n");
-  if (verdict.ok()) parts.progress.OnMessage("weights agree");
-  parts.progress.OnMessage("report " + report_file);
+  if (verdict.ok()) context.progress.OnMessage("weights agree");
+  context.progress.OnMessage("report " + report_file);
   return verdict.ok() ? written : verdict;
 }
 

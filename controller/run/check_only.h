@@ -15,11 +15,11 @@ inline constexpr char kCheckReport[] = "weight_check.json";
 
 // Brings trainers and rollouts to `checkpoint` (empty: the model) and compares what every rollout
 // holds with that checkpoint on disk, or with the trainers where it has no HF export. The report
-// goes to parts.progress, a rollout a line and the tensors that differ below it, and as JSON to
+// goes to context.progress, a rollout a line and the tensors that differ below it, and as JSON to
 // `report_file`, whatever it says; an older one there is removed first. DataLoss: a rollout holds
 // something else; other codes: a worker did not answer, nothing could be loaded, or the report not
 // be written.
-absl::Status CheckOnly(const RunParts& parts,
+absl::Status CheckOnly(const StepContext& context,
                        Recovery& recovery,
                        const std::string& checkpoint,
                        const std::string& report_file);

@@ -74,28 +74,30 @@ void AddOverall(const std::vector<ValidationPrompt>& prompts,
 
 }  // namespace
 
-absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const EvaluationRequest& request) {
-  const std::vector<Prompt>& prompts = parts.validation;
+absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
+                                          const EvaluationRequest& request) {
+  const std::vector<Prompt>& prompts = context.validation;
   if (prompts.empty()) return FailedPrecondition("there are no prompts in data.val_files");
   const size_t count = request.max_prompts > 0
                            ? std::min(prompts.size(), static_cast<size_t>(request.max_prompts))
                            : prompts.size();
-  const absl::Time start = parts.clock.Now();
+  const absl::Time start = context.clock.Now();
   const auto total = static_cast<int64_t>(count) * request.samples;
   // Ordered by sample: the sums below must not depend on the order of arrival.
   std::map<std::pair<int64_t, int64_t>, RewardItem> items;
   int64_t response_tokens = 0;
-  parts.progress.OnPhase(request.step, "evaluate");
+  context.progress.OnPhase(request.step, "evaluate");
   const auto take = [&](Sample sample) {
     const Prompt& prompt = prompts[static_cast<size_t>(sample.group)];
     const auto index = static_cast<int64_t>(sample.sample_id & 0xfffu);
     response_tokens += sample.response_tokens();
-    items[{sample.group, index}] = MakeRewardItem(parts.text, prompt, sample);
-    parts.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
+    items[{sample.group, index}] = MakeRewardItem(context.text, prompt, sample);
+    context.progress.OnPhaseProgress(request.step, static_cast<int64_t>(items.size()), total);
     return absl::OkStatus();
   };
-  TANDEM_RETURN_IF_ERROR(parts.serving.Generate(MakeGroups(prompts, count, request),
-                                                request.version, take, {.payer = request.payer}));
+  TANDEM_RETURN_IF_ERROR(context.fleet.Generate(MakeGroups(prompts, count, request),
+                                                request.version, take,
+                                                {.budget_owner = request.budget_owner}));
 
   std::vector<RewardItem> ordered;
   std::vector<int64_t> prompt_of;
@@ -103,12 +105,12 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
     prompt_of.push_back(key.first);
     ordered.push_back(std::move(item));
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<RewardScore> scores, ScoreAll(parts.reward, ordered));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<RewardScore> scores, ScoreAll(context.reward, ordered));
   const std::vector<ValidationPrompt> judged = ByPrompt(prompts, prompt_of, scores);
   ValidationResult result = SummarizeValidation(judged);
   for (const std::string& missing : result.incomplete) {
-    parts.progress.OnMessage("validation: the reward function does not give every response of " +
-                             missing + "; there are no metrics of it");
+    context.progress.OnMessage("validation: the reward function does not give every response of " +
+                               missing + "; there are no metrics of it");
   }
   EvaluationRecord record{.step = request.step,
                           .version = request.version,
@@ -118,7 +120,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const RunParts& parts, const Evaluatio
   AddOverall(judged, record.metrics);
   record.metrics["val/response_length/mean"] =
       total > 0 ? static_cast<double>(response_tokens) / static_cast<double>(total) : 0.0;
-  record.seconds = absl::ToDoubleSeconds(parts.clock.Now() - start);
+  record.seconds = absl::ToDoubleSeconds(context.clock.Now() - start);
   return record;
 }
 

@@ -10,10 +10,10 @@
 
 namespace tandem {
 
-void HangWatch::Poll() {
+void HangDetector::Poll() {
   for (const WorkerEntry& worker : registry_.Workers()) {
     if (worker.state != WorkerEntry::State::kLost) continue;
-    if (clock_.Now() - worker.last_heartbeat < options_.silent_for) continue;
+    if (clock_.Now() - worker.last_heartbeat < options_.no_heartbeat_for) continue;
     if (worker.announcement.boot_id != options_.boot_id) continue;
     const auto requested = requested_.find(worker.key());
     if (requested != requested_.end() && requested->second == worker.incarnation) continue;
@@ -22,7 +22,7 @@ void HangWatch::Poll() {
   }
 }
 
-void HangWatch::Request(const WorkerEntry& worker) {
+void HangDetector::Request(const WorkerEntry& worker) {
   const WorkerKey& key = worker.key();
   LogWarn(
       "{} has said nothing for {} (process {}, phase {}, last action {}): asking the launcher to "

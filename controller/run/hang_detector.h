@@ -1,4 +1,5 @@
-// Tells the launcher which workers hang: silent, but with a process that still holds its memory.
+// Reports hung workers to the launcher: workers that send no heartbeats while their process still
+// runs and holds its memory.
 #pragma once
 
 #include <map>
@@ -12,29 +13,30 @@
 
 namespace tandem {
 
-struct HangWatchOptions {
+struct HangDetectorOptions {
   std::string run_dir;
-  std::string boot_id;        // of this host: the launcher can end processes here only
-  absl::Duration silent_for;  // without a heartbeat: longer than the registry's timeout, so that
-                              // a worker that was merely suspended with everybody can speak up
+  std::string boot_id;  // of this host: the launcher can end processes here only
+  // The time without a heartbeat after which a worker counts as hung. Longer than the registry's
+  // timeout, so that a worker that was suspended together with the controller can still send one.
+  absl::Duration no_heartbeat_for;
 };
 
-// A request is the file run_dir/hung/<role>-<rank> with the process id, made once per incarnation.
-// The launcher kills the process if it is its child, which makes it a death like any other, and
-// removes the file. Where nobody launches, the file says what to do. Not thread-safe.
-class HangWatch {
+// Writes the file run_dir/hung/<role>-<rank> with the process id, once per incarnation. The
+// launcher kills the process if it is its child, so that it is restarted like any worker that died,
+// and removes the file. Without a launcher the file tells the user what to do. Not thread-safe.
+class HangDetector {
  public:
   // `registry` and `clock` must outlive it.
-  HangWatch(HangWatchOptions options, const WorkerRegistry& registry, Clock& clock)
+  HangDetector(HangDetectorOptions options, const WorkerRegistry& registry, Clock& clock)
       : options_(std::move(options)), registry_(registry), clock_(clock) {}
 
-  // To be called now and then.
+  // Must be called periodically.
   void Poll();
 
  private:
   void Request(const WorkerEntry& worker);
 
-  const HangWatchOptions options_;
+  const HangDetectorOptions options_;
   const WorkerRegistry& registry_;
   Clock& clock_;
   std::map<WorkerKey, int64_t> requested_;  // incarnation

@@ -16,25 +16,25 @@ absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_
   asleep_ = !rollouts_busy;
   if (rollouts_busy) return absl::OkStatus();
   batch.phases.Begin("sleep");
-  std::vector<SleepReports> reports(static_cast<size_t>(parts_.pool.pairs()));
+  std::vector<SleepReports> reports(static_cast<size_t>(context_.pool.pairs()));
   const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(options_.sleep));
     return absl::OkStatus();
   };
   const auto put = [this](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
-    return parts_.probe.Put(std::move(sample));
+    return context_.probe.Put(std::move(sample));
   };
-  const auto again = [this](int rank) { return parts_.probe.Again(rank); };
+  const auto again = [this](int rank) { return context_.probe.Reissue(rank); };
   const auto probe = [&](const std::vector<int>& ranks) {
     std::vector<GroupRequest> groups;
     for (const int rank : ranks) {
       std::vector<GroupRequest> of_rank = again(rank);
       std::move(of_rank.begin(), of_rank.end(), std::back_inserter(groups));
     }
-    return parts_.serving.Generate(std::move(groups), batch.version, put, {.on_return = again});
+    return context_.fleet.Generate(std::move(groups), batch.version, put, {.on_rejoin = again});
   };
-  TANDEM_RETURN_IF_ERROR(parts_.serving.OnAll(batch.version, sleep, probe));
+  TANDEM_RETURN_IF_ERROR(context_.fleet.CallAll(batch.version, sleep, probe));
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const WorkerKey key{WorkerRole::kRollout, static_cast<int>(rank)};
     batch.phases.ReportOf("generate", key, reports[rank].generate);
@@ -47,13 +47,13 @@ void ColocatedPlacement::BeforeSync(StepBatch& batch) {
   if (asleep_) return;
   asleep_ = true;
   batch.phases.Begin("sleep");
-  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(parts_.pool.pairs()));
+  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
   const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(options_.sleep));
     return absl::OkStatus();
   };
   for (const RolloutAnswer& answer :
-       CallRollouts(parts_.pool, AllRanks(parts_.pool), sleep, parts_.interrupted)) {
+       CallRollouts(context_.pool, AllRanks(context_.pool), sleep, context_.interrupted)) {
     const auto& report = reports[static_cast<size_t>(answer.rank)];
     if (!answer.status.ok()) {
       LogWarn("rollout {} was not put to sleep before the sync: {}", answer.rank,

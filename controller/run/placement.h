@@ -28,11 +28,11 @@ class Placement {
 class ColocatedPlacement final : public Placement {
  public:
   // Both must outlive it.
-  ColocatedPlacement(const RunParts& parts, const TrainOptions& options)
-      : parts_(parts), options_(options) {}
+  ColocatedPlacement(const StepContext& context, const TrainOptions& options)
+      : context_(context), options_(options) {}
 
   // A rollout that is lost is waited for, and generates its part of the probe again. Errors as
-  // Serving::OnAll.
+  // RolloutFleet::CallAll.
   absl::Status BeforeTraining(StepBatch& batch, bool rollouts_busy) override;
   // Rollouts that are still awake go to sleep. One that does not answer is left to the sync, which
   // waits for its successor: brought back here it would be asleep already, with the version that
@@ -40,7 +40,7 @@ class ColocatedPlacement final : public Placement {
   void BeforeSync(StepBatch& batch) override;
 
  private:
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
   bool asleep_ = false;
 };

@@ -17,13 +17,13 @@ struct Nothing {};
 absl::StatusOr<RunPosition> Recovery::Start(const std::string& checkpoint) {
   checkpoint_ = checkpoint;
   TANDEM_RETURN_IF_ERROR(
-      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted));
+      context_.pool.WaitUntilComplete(options_.register_timeout, context_.interrupted));
   return LoadState();
 }
 
 absl::Status Recovery::AwaitAll(const absl::Status& loss) {
   const absl::Status complete =
-      parts_.pool.WaitUntilComplete(options_.register_timeout, parts_.interrupted);
+      context_.pool.WaitUntilComplete(options_.register_timeout, context_.interrupted);
   return WithMessage(complete,
                      fmt::format("{} (the loss showed as: {})", std::string(complete.message()),
                                  std::string(loss.message())));
@@ -31,21 +31,21 @@ absl::Status Recovery::AwaitAll(const absl::Status& loss) {
 
 absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
   const bool may_be_a_loss = IsPeerFailure(reason) || absl::IsFailedPrecondition(reason) ||
-                             parts_.pool.TrainerIncarnations() != incarnations_;
+                             context_.pool.TrainerIncarnations() != incarnations_;
   // Weights or numbers that are wrong stay wrong, whoever else was lost meanwhile. Who stayed away
   // for the whole timeout is not waited for once more.
-  if (absl::IsDataLoss(reason) || WorkerDidNotReturn(reason) || parts_.budget.gave_up())
+  if (absl::IsDataLoss(reason) || WorkerDidNotReturn(reason) || context_.budget.gave_up())
     return reason;
   if (!may_be_a_loss || interrupted()) return reason;
-  TANDEM_RETURN_IF_ERROR(parts_.budget.Charge(reason));
-  parts_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", parts_.budget.spent(),
-                                        parts_.budget.limit(), std::string(reason.message())));
+  TANDEM_RETURN_IF_ERROR(context_.budget.Charge(reason));
+  context_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", context_.budget.spent(),
+                                          context_.budget.limit(), std::string(reason.message())));
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
   WarnOfMoments();
-  parts_.budget.CloseIncident();
-  parts_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
-                                        position.finished_steps, position.version));
+  context_.budget.CloseIncident();
+  context_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
+                                          position.finished_steps, position.version));
   return position;
 }
 
@@ -53,7 +53,7 @@ absl::Status Recovery::AwaitRollouts(const absl::Status& reason) {
   if (!IsPeerFailure(reason) && !absl::IsFailedPrecondition(reason)) return reason;
   if (interrupted()) return reason;
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
-  return parts_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
+  return context_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadState() {
@@ -62,9 +62,10 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
     if (position.ok() || !IsPeerFailure(position.status())) return position;
     if (interrupted()) return position;
     // Somebody was lost while the others recovered, or as a run began.
-    parts_.progress.OnMessage(fmt::format("a worker was lost while the run's state was loaded: {}",
-                                          std::string(position.status().message())));
-    TANDEM_RETURN_IF_ERROR(parts_.budget.Charge(position.status()));
+    context_.progress.OnMessage(
+        fmt::format("a worker was lost while the run's state was loaded: {}",
+                    std::string(position.status().message())));
+    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(position.status()));
     TANDEM_RETURN_IF_ERROR(AwaitAll(position.status()));
   }
 }
@@ -73,7 +74,7 @@ absl::Status Recovery::WithRemedy(const absl::Status& status) const {
   const bool damaged = absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
   if (!damaged || checkpoint_.empty()) return status;
   std::string older;
-  for (const CheckpointEntry& entry : parts_.checkpoints.List()) {
+  for (const CheckpointEntry& entry : context_.checkpoints.List()) {
     if (entry.path == checkpoint_) break;
     older = entry.path;
   }
@@ -103,14 +104,14 @@ absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
   // The workers' log lines follow from here on.
   SetLogStep(position.finished_steps);
   SetLogVersion(position.version);
-  TANDEM_RETURN_IF_ERROR(parts_.prompts.Restore(position.data));
+  TANDEM_RETURN_IF_ERROR(context_.prompts.Restore(position.data));
   TANDEM_RETURN_IF_ERROR(ResetTrainers(position.version));
   return position;
 }
 
 void Recovery::WarnOfMoments() const {
   if (moments_) return;
-  parts_.progress.OnMessage(
+  context_.progress.OnMessage(
       fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
                   "optimizer, or save_lora_only): they begin at zero, and the run goes on, but not "
                   "as it would have",
@@ -141,25 +142,26 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   if (!loaded.ok()) return WithRemedy(loaded.status());
   loading_ = false;
   const RunPosition position = *std::move(loaded);
-  parts_.weights.Forget();
+  context_.weights.Forget();
   // A trainer that died in the middle of a sync may have left its rollout Updating.
-  TANDEM_RETURN_IF_ERROR(parts_.weights.EndStaleUpdates());
-  TANDEM_ASSIGN_OR_RETURN(const PublishResult published,
-                          parts_.weights.Publish(position.version, Oracle(), parts_.interrupted));
-  if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
-  TANDEM_RETURN_IF_ERROR(parts_.weights.Wake(parts_.interrupted).status());
+  TANDEM_RETURN_IF_ERROR(context_.weights.EndStaleUpdates());
+  TANDEM_ASSIGN_OR_RETURN(
+      const PublishResult published,
+      context_.weights.Publish(position.version, Oracle(), context_.interrupted));
+  if (!published.checked.empty()) context_.progress.OnMessage(published.checked);
+  TANDEM_RETURN_IF_ERROR(context_.weights.Wake(context_.interrupted).status());
   loaded_ = true;
   return position;
 }
 
 bool Recovery::trainers_kept() const {
-  return loaded_ && parts_.pool.TrainerIncarnations() == incarnations_;
+  return loaded_ && context_.pool.TrainerIncarnations() == incarnations_;
 }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {
   const ResetCommand command{
       .generation = ++generation_,
-      .world_size = parts_.pool.pairs(),
+      .world_size = context_.pool.pairs(),
       .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),
       .checkpoint_dir = checkpoint_,
       .version = version};
@@ -167,8 +169,8 @@ absl::Status Recovery::ResetTrainers(int64_t version) {
     TANDEM_RETURN_IF_ERROR(trainer.Reset(command));
     return Nothing{};
   };
-  TANDEM_RETURN_IF_ERROR(CallAllTrainers<Nothing>(parts_.pool, reset).status());
-  incarnations_ = parts_.pool.TrainerIncarnations();
+  TANDEM_RETURN_IF_ERROR(CallAllTrainers<Nothing>(context_.pool, reset).status());
+  incarnations_ = context_.pool.TrainerIncarnations();
   return absl::OkStatus();
 }
 

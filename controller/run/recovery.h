@@ -1,7 +1,7 @@
 // From any state to a running one: at the start, at a resume, and after the loss of a worker.
 //
-// A lost rollout costs its groups, which others take over (Serving); it comes back with a sync of
-// its own. A lost trainer costs the steps since the last checkpoint: all trainers reload it, all
+// A lost rollout costs its groups, which others take over (RolloutFleet); it comes back with a sync
+// of its own. A lost trainer costs the steps since the last checkpoint: all trainers reload it, all
 // rollouts are synced to it, and the steps are made again. Both count against max_restarts.
 #pragma once
 
@@ -22,8 +22,8 @@ namespace tandem {
 class Recovery {
  public:
   // `first_generation` must be above that of any earlier controller of this run.
-  Recovery(const RunParts& parts, const TrainOptions& options, int64_t first_generation)
-      : parts_(parts), options_(options), generation_(first_generation) {}
+  Recovery(const StepContext& context, const TrainOptions& options, int64_t first_generation)
+      : context_(context), options_(options), generation_(first_generation) {}
 
   // Waits for all workers, loads the trainers from `checkpoint` (empty: the model) and syncs the
   // rollouts. Returns where the run stands.
@@ -64,11 +64,11 @@ class Recovery {
   absl::Status ResetTrainers(int64_t version);
   // WaitUntilComplete, which, failed, also tells how the loss showed.
   absl::Status AwaitAll(const absl::Status& loss);
-  bool interrupted() const { return parts_.interrupted && parts_.interrupted(); }
+  bool interrupted() const { return context_.interrupted && context_.interrupted(); }
   // Adds what to do about a checkpoint that cannot be loaded.
   absl::Status WithRemedy(const absl::Status& status) const;
 
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
   int64_t generation_;
   std::string checkpoint_;  // empty: the model itself

@@ -159,7 +159,7 @@ absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
   const bool look = purpose == Purpose::kLook;
   // Who only looks at weights carries no groups on.
   const FoundCheckpoint found =
-      checkpoints.FindNewest(look ? CheckpointIndex::WholeCheck() : CheckSavedPool);
+      checkpoints.FindNewest(look ? CheckpointIndex::WholeCheck() : CheckSavedBuffer);
   if (!found.newest) {
     if (found.left_out.empty()) return ResumePoint{};
     return MakeStatus(absl::StatusCode::kDataLoss,

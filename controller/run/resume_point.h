@@ -42,9 +42,9 @@ struct ResumePoint {
 // A restart goes on from the newest checkpoint of its launch, whatever the mode; without one it
 // starts as the first start did.
 // NotFound or DataLoss: the checkpoint is not whole, or of those in the folder none is (a start
-// from the model would silently throw a run away); one with a damaged pool (CheckSavedPool) is not.
-// InvalidArgument: it holds a model of another geometry than model.path, or other adapters. Else as
-// ResumeOptions::fits.
+// from the model would silently throw a run away); one with a damaged pool (CheckSavedBuffer) is
+// not. InvalidArgument: it holds a model of another geometry than model.path, or other adapters.
+// Else as ResumeOptions::fits.
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);

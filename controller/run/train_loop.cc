@@ -15,19 +15,19 @@
 
 namespace tandem {
 
-TrainLoop::TrainLoop(const RunParts& parts,
+TrainLoop::TrainLoop(const StepContext& context,
                      const TrainOptions& options,
                      RunModes modes,
                      RunControl& control,
                      int64_t first_generation)
-    : parts_(parts),
+    : context_(context),
       options_(options),
       modes_(std::move(modes)),
       control_(control),
-      recovery_(parts_, options_, first_generation),
-      saver_(parts_, options_, position_),
-      training_(parts_, options_, &position_, saver_),
-      weights_(parts_, options_, position_, recovery_),
+      recovery_(context_, options_, first_generation),
+      saver_(context_, options_, position_),
+      training_(context_, options_, &position_, saver_),
+      weights_(context_, options_, position_, recovery_),
       length_(options_.limit, options_.total_steps) {}
 
 absl::Status TrainLoop::Run(const std::string& checkpoint) {
@@ -63,7 +63,7 @@ absl::Status TrainLoop::Train() {
       if (Stopped(recovered)) return absl::OkStatus();
       TANDEM_RETURN_IF_ERROR(recovered);
     }
-    parts_.budget.CloseIncident();
+    context_.budget.CloseIncident();
     control_.OnStepDone(position_.finished_steps, position_.version);
   }
   return control_.failure();
@@ -99,19 +99,19 @@ absl::Status TrainLoop::RestoreGeneration(const std::string& checkpoint) {
 }
 
 absl::Status TrainLoop::TimedStep(int64_t step) {
-  const absl::Time begin = parts_.clock.Now();
+  const absl::Time begin = context_.clock.Now();
   absl::Status status = RunStep(step);
-  length_.CountStep(parts_.clock.Now() - begin, status.ok());
+  length_.CountStep(context_.clock.Now() - begin, status.ok());
   return status;
 }
 
 absl::Status TrainLoop::RunStep(int64_t step) {
   SetLogStep(step);
-  StepBatch batch(step, parts_.pool, parts_.progress, parts_.clock);
+  StepBatch batch(step, context_.pool, context_.progress, context_.clock);
   batch.version = position_.version;
   batch.is_last = step >= length_.total_steps();
   TANDEM_RETURN_IF_ERROR(modes_.generation->Prepare(batch));
-  TANDEM_RETURN_IF_ERROR(parts_.samples.BeginStep(step));
+  TANDEM_RETURN_IF_ERROR(context_.samples.BeginStep(step));
 
   TANDEM_RETURN_IF_ERROR(weights_.Verify(batch));
   TANDEM_RETURN_IF_ERROR(GenerateAndScore(batch));
@@ -130,7 +130,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   // whole step, which is kept although the run ends.
   if (IsPeerFailure(synced)) return synced;
   position_.finished_steps = step;
-  position_.data = parts_.prompts.Position();
+  position_.data = context_.prompts.Position();
   modes_.generation->CommitStep();
   TANDEM_RETURN_IF_ERROR(Record(batch));
   return synced.ok() ? ahead : synced;
@@ -141,12 +141,12 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   while (true) {
     TANDEM_RETURN_IF_ERROR(modes_.generation->Generate(batch, sampling.missing()));
     batch.phases.Begin("score");
-    TANDEM_RETURN_IF_ERROR(ScoreSamples(parts_.text, parts_.reward, parts_.samples, batch));
+    TANDEM_RETURN_IF_ERROR(ScoreSamples(context_.text, context_.reward, context_.samples, batch));
     if (!options_.filter_groups.enable) break;
-    const absl::Status filtered = sampling.Filter(parts_.samples, batch);
+    const absl::Status filtered = sampling.Filter(context_.samples, batch);
     if (absl::IsOutOfRange(filtered)) {
       sampling.Report(batch.facts);
-      return saver_.SaveWith(batch, filtered, sampling.TakeBack(parts_.samples, batch));
+      return saver_.SaveWith(batch, filtered, sampling.TakeBack(context_.samples, batch));
     }
     TANDEM_RETURN_IF_ERROR(filtered);
     LogInfo("dynamic sampling: {}", sampling.ProgressText());
@@ -155,29 +155,29 @@ absl::Status TrainLoop::GenerateAndScore(StepBatch& batch) {
   if (options_.filter_groups.enable) sampling.Report(batch.facts);
   batch.tail.Report(options_.tail, batch.facts.trainer);
   if (options_.greedy_baselines) {
-    TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(parts_.reward));
+    TANDEM_ASSIGN_OR_RETURN(batch.baseline_rewards, batch.baselines.Score(context_.reward));
   }
   AverageRewardTerms(batch);
   return absl::OkStatus();
 }
 
 absl::Status TrainLoop::ComputeAllLogProbs(StepBatch& batch) {
-  PlanMiniBatches(options_, batch.step, 0, parts_.pool.pairs(), parts_.samples);
+  PlanMiniBatches(options_, batch.step, 0, context_.pool.pairs(), context_.samples);
   if (options_.recompute_old_log_probs) {
     batch.phases.Begin("old_log_prob");
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(parts_.pool, LogProbPolicy::kCurrent, batch));
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, LogProbPolicy::kCurrent, batch));
   }
   if (options_.need_reference) {
     batch.phases.Begin("reference");
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(parts_.pool, LogProbPolicy::kReference, batch));
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, LogProbPolicy::kReference, batch));
   }
   return absl::OkStatus();
 }
 
 absl::Status TrainLoop::WeighSamples(StepBatch& batch) {
   batch.phases.Begin("advantage");
-  TANDEM_RETURN_IF_ERROR(CorrectRollout(options_, parts_.samples, batch));
-  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, position_.kl_coef, parts_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(CorrectRollout(options_, context_.samples, batch));
+  TANDEM_RETURN_IF_ERROR(ComputeAdvantages(options_, position_.kl_coef, context_.samples, batch));
   if (options_.kl_in_reward) {
     position_.kl_coef = NextKlCoef(options_.kl_control, position_.kl_coef,
                                    batch.facts.trainer[kRewardKl], std::ssize(batch.records));
@@ -188,30 +188,30 @@ absl::Status TrainLoop::WeighSamples(StepBatch& batch) {
 absl::Status TrainLoop::Record(StepBatch& batch) {
   batch.phases.Begin("record");
   TANDEM_RETURN_IF_ERROR(saver_.SaveDue(batch));
-  const std::vector<SampleMeta> metas = parts_.samples.Metas();
+  const std::vector<SampleMeta> metas = context_.samples.Metas();
   std::vector<SampleRecord> samples;
   samples.reserve(batch.records.size());
   for (auto& [id, record] : batch.records) samples.push_back(std::move(record));
-  TANDEM_RETURN_IF_ERROR(parts_.store.RecordSamples(batch.step, samples));
+  TANDEM_RETURN_IF_ERROR(context_.store.RecordSamples(batch.step, samples));
   batch.phases.End();
 
   batch.facts.step = batch.step;
   batch.facts.epoch = batch.prompts.front().epoch;
-  batch.facts.ranks = parts_.pool.pairs();
+  batch.facts.ranks = context_.pool.pairs();
   batch.facts.max_response_tokens = options_.sampling.max_tokens;
   batch.facts.max_prompt_tokens = options_.max_prompt_tokens;
-  if (const int64_t resent = parts_.weights.TakeResent(); resent > 0) {
+  if (const int64_t resent = context_.weights.TakeResendCount(); resent > 0) {
     batch.facts.trainer[kResentWeights] = static_cast<double>(resent);
   }
-  StepRecord record{
-      .step = batch.step,
-      .version = position_.version,
-      .metrics = StepMetrics(batch.facts, metas, batch.phases),
-      .phases = batch.phases.phases(),
-      .finished_at = absl::FormatTime(absl::RFC3339_sec, parts_.clock.Now(), absl::UTCTimeZone())};
-  TANDEM_RETURN_IF_ERROR(parts_.store.RecordStep(record));
-  parts_.tracker.Log(batch.step, record.metrics);
-  parts_.progress.OnStep(record);
+  StepRecord record{.step = batch.step,
+                    .version = position_.version,
+                    .metrics = StepMetrics(batch.facts, metas, batch.phases),
+                    .phases = batch.phases.phases(),
+                    .finished_at = absl::FormatTime(absl::RFC3339_sec, context_.clock.Now(),
+                                                    absl::UTCTimeZone())};
+  TANDEM_RETURN_IF_ERROR(context_.store.RecordStep(record));
+  context_.tracker.Log(batch.step, record.metrics);
+  context_.progress.OnStep(record);
   newest_ = std::move(record);
   return absl::OkStatus();
 }

@@ -30,11 +30,11 @@ struct RunModes {
   std::unique_ptr<Placement> placement;
 };
 
-// Runs on one thread, which alone talks to the parts.
+// Runs on one thread, which alone talks to the context.
 class TrainLoop {
  public:
-  // `parts`, `options` and `control` must outlive the loop. `first_generation` as for Recovery.
-  TrainLoop(const RunParts& parts,
+  // `context`, `options` and `control` must outlive the loop. `first_generation` as for Recovery.
+  TrainLoop(const StepContext& context,
             const TrainOptions& options,
             RunModes modes,
             RunControl& control,
@@ -95,7 +95,7 @@ class TrainLoop {
   void ForgetBeforeOldestCheckpoint();
   absl::Status Finish();
 
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
   const RunModes modes_;
   RunControl& control_;

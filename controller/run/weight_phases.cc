@@ -24,13 +24,13 @@ void ReportSync(const PublishResult& result, PhaseRecorder& phases) {
 absl::Status WeightPhases::Verify(StepBatch& batch) {
   if (!options_.probe) return absl::OkStatus();
   batch.phases.Begin("verify");
-  std::vector<PhaseReport> reports(static_cast<size_t>(parts_.pool.pairs()));
+  std::vector<PhaseReport> reports(static_cast<size_t>(context_.pool.pairs()));
   const auto verify = [&](RolloutClient& rollout, int rank) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)],
                             rollout.VerifyWeights(position_.version));
     return absl::OkStatus();
   };
-  TANDEM_RETURN_IF_ERROR(parts_.serving.OnAll(position_.version, verify));
+  TANDEM_RETURN_IF_ERROR(context_.fleet.CallAll(position_.version, verify));
   batch.phases.Report(WorkerRole::kRollout, reports);
   return absl::OkStatus();
 }
@@ -40,11 +40,11 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   if (!options_.probe) return absl::OkStatus();
   batch.phases.Begin("probe");
   // One life of every rollout at a time, so that memory is what one takes.
-  for (int life = 0; life < parts_.probe.lives(); ++life) {
-    parts_.probe.BeginLife(life);
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(parts_.pool, LogProbPolicy::kProbe, batch));
+  for (int life = 0; life < context_.probe.lives(); ++life) {
+    context_.probe.BeginLife(life);
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, LogProbPolicy::kProbe, batch));
   }
-  TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, parts_.probe.Compare());
+  TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, context_.probe.Compare());
   LogInfo("probe: {} of {} token log-probs identical", tokens, tokens);
   batch.facts.trainer["weights/probe_tokens"] = static_cast<double>(tokens);
   return absl::OkStatus();
@@ -60,21 +60,21 @@ absl::Status WeightPhases::Publish(StepBatch& batch) {
       };
       TANDEM_ASSIGN_OR_RETURN(
           const PublishResult published,
-          parts_.weights.Publish(position_.version, "", parts_.interrupted, begin_check));
+          context_.weights.Publish(position_.version, "", context_.interrupted, begin_check));
       if (published.checks.empty()) ReportSync(published, batch.phases);
       batch.phases.Report(WorkerRole::kTrainer, published.checks);
-      if (!published.checked.empty()) parts_.progress.OnMessage(published.checked);
+      if (!published.checked.empty()) context_.progress.OnMessage(published.checked);
       batch.facts.trainer["weights/changed_share"] = published.changed_share;
       batch.phases.Begin("wake");
-      TANDEM_ASSIGN_OR_RETURN(const auto wakes, parts_.weights.Wake(parts_.interrupted));
+      TANDEM_ASSIGN_OR_RETURN(const auto wakes, context_.weights.Wake(context_.interrupted));
       for (const auto& [rank, report] : wakes) {
         batch.phases.Report({WorkerRole::kRollout, rank}, report);
       }
       return absl::OkStatus();
     }();
-    if (!status.ok() && !absl::IsDataLoss(status) && !CheckInterrupted(parts_).ok()) {
+    if (!status.ok() && !absl::IsDataLoss(status) && !CheckInterrupted(context_).ok()) {
       // The optimizer's steps are made, and the checkpoint to come holds them.
-      parts_.progress.OnMessage(fmt::format(
+      context_.progress.OnMessage(fmt::format(
           "stopping: the sync of weight version {} was aborted; the step is kept, and the next "
           "start syncs from its checkpoint",
           position_.version));
@@ -82,9 +82,9 @@ absl::Status WeightPhases::Publish(StepBatch& batch) {
     }
     if (status.ok()) return status;
     TANDEM_RETURN_IF_ERROR(recovery_.AwaitRollouts(status));
-    TANDEM_RETURN_IF_ERROR(parts_.budget.Charge(status));
-    parts_.progress.OnMessage(fmt::format("a rollout was lost while weights were synced: {}",
-                                          std::string(status.message())));
+    TANDEM_RETURN_IF_ERROR(context_.budget.Charge(status));
+    context_.progress.OnMessage(fmt::format("a rollout was lost while weights were synced: {}",
+                                            std::string(status.message())));
   }
 }
 

@@ -14,14 +14,14 @@ namespace tandem {
 class WeightPhases {
  public:
   // All must outlive it.
-  WeightPhases(const RunParts& parts,
+  WeightPhases(const StepContext& context,
                const TrainOptions& options,
                const RunPosition& position,
                Recovery& recovery)
-      : parts_(parts), options_(options), position_(position), recovery_(recovery) {}
+      : context_(context), options_(options), position_(position), recovery_(recovery) {}
 
   // The resident weights of all rollouts have their digests still. DataLoss: not; else as
-  // Serving::OnAll.
+  // RolloutFleet::CallAll.
   absl::Status Verify(StepBatch& batch);
   // While the rollouts sleep: KV pools and training memory never coexist. DataLoss: log-probs of
   // the probe differ.
@@ -32,7 +32,7 @@ class WeightPhases {
   absl::Status Publish(StepBatch& batch);
 
  private:
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
   const RunPosition& position_;
   Recovery& recovery_;

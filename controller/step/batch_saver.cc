@@ -39,7 +39,7 @@ absl::Status BatchSaver::SaveDue(const StepBatch& batch) {
       fmt::format("{}/batches/step_{}{}", options_.run_dir, batch.step, kBatchSuffix);
   const absl::Status saved = Save(path, MakeInfo(batch), batch);
   if (saved.ok() || absl::IsDataLoss(saved)) return saved;
-  parts_.progress.OnMessage(
+  context_.progress.OnMessage(
       fmt::format("step {}: its batch is not saved: {}", batch.step, std::string(saved.message())));
   return absl::OkStatus();
 }
@@ -75,8 +75,8 @@ absl::Status BatchSaver::Save(const std::string& path,
                               const StepBatch& batch) const {
   TANDEM_RETURN_IF_ERROR(MakeFolder(std::filesystem::path(path).parent_path()));
   TANDEM_ASSIGN_OR_RETURN(const auto writer, BatchWriter::Create(path));
-  for (const SampleMeta& meta : parts_.samples.Metas()) {
-    TANDEM_ASSIGN_OR_RETURN(const SavedSample saved, Gather(parts_.samples, meta, batch));
+  for (const SampleMeta& meta : context_.samples.Metas()) {
+    TANDEM_ASSIGN_OR_RETURN(const SavedSample saved, Gather(context_.samples, meta, batch));
     TANDEM_RETURN_IF_ERROR(writer->Add(saved));
   }
   return writer->Commit(info);
@@ -99,7 +99,7 @@ SavedBatchInfo BatchSaver::MakeInfo(const StepBatch& batch) const {
                       .version = position_.version,
                       .epoch = batch.epoch,
                       .mini_batch = -1,
-                      .ranks = parts_.pool.pairs(),
+                      .ranks = context_.pool.pairs(),
                       .model_path = options_.model_path,
                       .config_yaml = options_.config_yaml,
                       .metrics = batch.facts.trainer};

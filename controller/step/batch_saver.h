@@ -17,8 +17,8 @@ namespace tandem {
 class BatchSaver {
  public:
   // All must outlive it.
-  BatchSaver(const RunParts& parts, const TrainOptions& options, const RunPosition& position)
-      : parts_(parts), options_(options), position_(position) {}
+  BatchSaver(const StepContext& context, const TrainOptions& options, const RunPosition& position)
+      : context_(context), options_(options), position_(position) {}
 
   // The newest checkpoint, which the file of a failed step names.
   void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
@@ -45,7 +45,7 @@ class BatchSaver {
                             const std::string& failure) const;
   SavedBatchInfo MakeInfo(const StepBatch& batch) const;
 
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
   const RunPosition& position_;
   std::string checkpoint_;

@@ -1,4 +1,4 @@
-// Everything that belongs to one step while it is being made.
+// The data of the step in progress.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,22 @@ struct StepBatch {
       : step(step_number), phases(step_number, pool, progress, clock), tail(clock) {}
 
   const int64_t step;
-  // Group g is prompts[g]; dynamic sampling appends the prompts of further batches, and the groups
-  // that it drops have no samples any more.
+  // Group g samples prompts[g]. Dynamic sampling appends the prompts of further batches; groups
+  // that it drops keep their prompt and lose their samples.
   std::vector<Prompt> prompts;
   PhaseRecorder phases;
   TailRecorder tail;  // of generation
   StepFacts facts;
   std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
-  GreedyBaselines baselines;                   // asked for with remax alone
-  std::map<int64_t, double> baseline_rewards;  // theirs, by group
-  int64_t version = 0;                         // weights that sample it
+  GreedyBaselines baselines;                   // used by remax only
+  std::map<int64_t, double> baseline_rewards;  // rewards of the baselines, by group
+  int64_t version = 0;                         // of the weights that sample the step
   bool is_last = false;                        // of the run
 
-  // Of the pass over the samples that trains, or was the last.
+  // The current or last pass over the samples in training.
   int64_t epoch = 0;
   std::vector<MiniBatch> plan;
-  int64_t mini_batch = -1;  // index of the one that trains
+  int64_t mini_batch = -1;  // index of the mini-batch that trains
 };
 
 }  // namespace tandem

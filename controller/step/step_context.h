@@ -1,4 +1,4 @@
-// What a run is made of. Only main's assembly knows the concrete types.
+// The services that the phases of a step use. Only controller/assembly knows the concrete types.
 #pragma once
 
 #include <functional>
@@ -19,33 +19,34 @@
 
 namespace tandem {
 
-// Everything outlives the train loop.
-struct RunParts {
+// All references must outlive the train loop.
+struct StepContext {
   WorkerPool& pool;
   WeightSync& weights;
-  Serving& serving;
+  RolloutFleet& fleet;
   RestartBudget& budget;
   PromptSource& prompts;
   RewardFunction& reward;
   const PromptCodec& text;
   SampleStore& samples;
-  Probe& probe;
+  ParityProbe& probe;
   RunStore& store;
   Tracker& tracker;
   ProgressSink& progress;
   CheckpointIndex& checkpoints;
   Clock& clock;
   std::vector<Prompt> validation;
-  std::function<bool()> interrupted;  // a stop that does not wait for the end of the step
+  std::function<bool()> interrupted;  // true: stop now, without waiting for the end of the step
 };
 
-// Where a run stands between two steps.
+// The state of a run between two steps.
 struct RunPosition {
   int64_t finished_steps = 0;
   int64_t version = 0;
   DataPosition data;
-  double kl_coef = 0;            // of the next step's KL penalty in the reward
-  int64_t skipped_in_a_row = 0;  // optimizer steps without a finite gradient norm, the newest ones
+  double kl_coef = 0;  // of the next step's KL penalty in the reward
+  int64_t skipped_in_a_row =
+      0;  // newest consecutive optimizer steps without a finite gradient norm
 };
 
 }  // namespace tandem

@@ -178,7 +178,7 @@ void AddMiniBatchMetrics(StepFacts& facts, const MetricMap& mini_batch, double s
   if (first) facts.trainer.merge(OfFirst(mini_batch));
 }
 
-void AverageOverThoseThatHave(StepFacts& facts, int64_t updates) {
+void AverageUpdateMetrics(StepFacts& facts, int64_t updates) {
   for (const auto& [name, count] : facts.mini_batches) {
     if (count == updates || IsExtreme(name)) continue;
     facts.trainer.at(name) *= static_cast<double>(updates) / static_cast<double>(count);

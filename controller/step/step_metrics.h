@@ -61,7 +61,7 @@ void AddMiniBatchMetrics(StepFacts& facts,
                          bool first);
 // After all `updates` mini-batches: a number that some of them lack, as a mini-batch without a kept
 // token lacks ratios, becomes the mean over those that have it.
-void AverageOverThoseThatHave(StepFacts& facts, int64_t updates);
+void AverageUpdateMetrics(StepFacts& facts, int64_t updates);
 
 // What the samples of a step say of the weights that sampled them, where a sample may have tokens
 // of several versions.

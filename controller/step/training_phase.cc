@@ -22,27 +22,29 @@ absl::Status ComputeLogProbs(WorkerPool& pool, LogProbPolicy policy, StepBatch& 
   return absl::OkStatus();
 }
 
-absl::Status CheckInterrupted(const RunParts& parts) {
-  if (!parts.interrupted || !parts.interrupted()) return absl::OkStatus();
+absl::Status CheckInterrupted(const StepContext& context) {
+  if (!context.interrupted || !context.interrupted()) return absl::OkStatus();
   return absl::CancelledError("interrupted before the weights changed");
 }
 
 absl::Status TrainingPhase::Run(StepBatch& batch) {
   const int64_t version_before = position_.version;
-  const UpdateCount count = CountUpdates(options_, batch.step, parts_.pool.pairs(), parts_.samples);
-  if (count.updates > 0 && count.left_out > 0) LeaveOut(batch, count.left_out);
+  const UpdateCount count =
+      CountUpdates(options_, batch.step, context_.pool.pairs(), context_.samples);
+  if (count.updates > 0 && count.left_out > 0) SkipMiniBatches(batch, count.left_out);
   // A step of empty responses alone trains on nothing, as it always did.
   const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
   const double share = 1.0 / static_cast<double>(updates);
   for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
     batch.epoch = epoch;
-    batch.plan = PlanMiniBatches(options_, batch.step, epoch, parts_.pool.pairs(), parts_.samples);
+    batch.plan =
+        PlanMiniBatches(options_, batch.step, epoch, context_.pool.pairs(), context_.samples);
     const std::vector<MiniBatch>& plan = batch.plan;
     for (const MiniBatch& mini : plan) {
       if (count.updates > 0 && mini.trained_tokens == 0) continue;
       batch.mini_batch = mini.index;
       const bool first = position_.version == version_before;
-      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(parts_));
+      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
       TANDEM_RETURN_IF_ERROR(saver_.SaveIfDataLoss(
           batch, ForwardBackward(batch, share,
                                  {.step = batch.step,
@@ -54,20 +56,20 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
                                   .compare_log_probs = first && options_.compare_log_probs,
                                   .fresh = first})));
       // The last moment to drop the step: from here on the weights are others.
-      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(parts_));
+      if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
     }
   }
-  AverageOverThoseThatHave(batch.facts, updates);
+  AverageUpdateMetrics(batch.facts, updates);
   TellOfRejected(batch, updates);
   return absl::OkStatus();
 }
 
 // Of nothing but rejected tokens or empty responses: an update would move the weights by momentum
 // and decay alone.
-void TrainingPhase::LeaveOut(StepBatch& batch, int64_t mini_batches) {
+void TrainingPhase::SkipMiniBatches(StepBatch& batch, int64_t mini_batches) {
   batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
-  parts_.progress.OnMessage(
+  context_.progress.OnMessage(
       fmt::format("step {}: no token of {} mini-batches is trained, as the rollout correction "
                   "rejected them or responses are empty; their updates are left out",
                   batch.step, mini_batches));
@@ -81,7 +83,7 @@ absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
     return trainer.ForwardBackward(command);
   };
   TANDEM_ASSIGN_OR_RETURN(const auto results,
-                          CallAllTrainers<ForwardBackwardResult>(parts_.pool, forward_backward));
+                          CallAllTrainers<ForwardBackwardResult>(context_.pool, forward_backward));
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
@@ -99,14 +101,14 @@ absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
   // Whatever happens now, the trainers may hold other weights than before.
   position_.version = next_version;
   TANDEM_ASSIGN_OR_RETURN(const auto steps,
-                          CallAllTrainers<OptimizerStepResult>(parts_.pool, optimize));
+                          CallAllTrainers<OptimizerStepResult>(context_.pool, optimize));
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
   }
   SetLogVersion(next_version);
   batch.facts.trainer["actor/grad_norm"] += steps.front().grad_norm * share;
   batch.facts.trainer["actor/lr"] = steps.front().learning_rate;
-  return CountSkipped(batch, steps.front());
+  return RecordSkippedUpdate(batch, steps.front());
 }
 
 absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
@@ -134,7 +136,7 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
   if (comparison.compared > 0) {
     comparison.mean_abs_difference = sum / static_cast<double>(comparison.compared);
   }
-  parts_.progress.OnLogProbs(batch.step, comparison);
+  context_.progress.OnLogProbs(batch.step, comparison);
   // With recomputed log-probs the whole step was compared, not this mini-batch alone.
   if (probabilities.tokens > 0 && !options_.recompute_old_log_probs) {
     AddFinite(probabilities.Metrics(), batch.facts);
@@ -153,13 +155,14 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
                     comparison.max_abs_difference, differing);
 }
 
-absl::Status TrainingPhase::CountSkipped(StepBatch& batch, const OptimizerStepResult& result) {
+absl::Status TrainingPhase::RecordSkippedUpdate(StepBatch& batch,
+                                                const OptimizerStepResult& result) {
   if (!result.skipped) {
     position_.skipped_in_a_row = 0;
     return absl::OkStatus();
   }
   batch.facts.trainer[kSkippedUpdates] += 1;
-  parts_.progress.OnMessage(
+  context_.progress.OnMessage(
       fmt::format("step {}: the gradient norm is not finite; this update was skipped", batch.step));
   const int64_t skipped = ++position_.skipped_in_a_row;
   if (skipped < std::max<int64_t>(1, options_.max_skipped_steps)) return absl::OkStatus();
@@ -199,7 +202,7 @@ absl::Status TrainingPhase::CountRejected(StepBatch& batch,
 void TrainingPhase::TellOfRejected(const StepBatch& batch, int64_t updates) {
   const auto rejected = batch.facts.trainer.find(kRejectedUpdates);
   if (rejected == batch.facts.trainer.end()) return;
-  parts_.progress.OnMessage(
+  context_.progress.OnMessage(
       fmt::format("step {}: the rollout correction rejected every token of {:.0f} of {} updates, "
                   "which moved the weights by momentum, decay, KL loss and entropy alone",
                   batch.step, rejected->second, updates));

@@ -21,11 +21,11 @@ class TrainingPhase {
  public:
   // All must outlive it. `position`: its weight version rises with every update, its count of
   // skipped ones follows.
-  TrainingPhase(const RunParts& parts,
+  TrainingPhase(const StepContext& context,
                 const TrainOptions& options,
                 RunPosition* position,
                 BatchSaver& saver)
-      : parts_(parts), options_(options), position_(*position), saver_(saver) {}
+      : context_(context), options_(options), position_(*position), saver_(saver) {}
 
   // Cancelled: interrupted before the weights changed. DataLoss, with the step saved: log-probs of
   // rollout and trainer differ, or too many updates in a row had no finite gradient norm.
@@ -34,7 +34,7 @@ class TrainingPhase {
   absl::Status Run(StepBatch& batch);
 
  private:
-  void LeaveOut(StepBatch& batch, int64_t mini_batches);
+  void SkipMiniBatches(StepBatch& batch, int64_t mini_batches);
   // `share`: of one mini-batch in the step's metrics.
   absl::Status ForwardBackward(StepBatch& batch,
                                double share,
@@ -43,7 +43,7 @@ class TrainingPhase {
   absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
   // Counts an update that the trainers skipped; DataLoss, with the step saved, where it was one too
   // many.
-  absl::Status CountSkipped(StepBatch& batch, const OptimizerStepResult& result);
+  absl::Status RecordSkippedUpdate(StepBatch& batch, const OptimizerStepResult& result);
   // Counts an update of a mini-batch whose every token bypass mode rejected; InvalidArgument,
   // before its optimizer step, where it is the last of a step of no others.
   absl::Status CountRejected(StepBatch& batch,
@@ -51,7 +51,7 @@ class TrainingPhase {
                              int64_t updates);
   void TellOfRejected(const StepBatch& batch, int64_t updates);
 
-  const RunParts& parts_;
+  const StepContext& context_;
   const TrainOptions& options_;
   RunPosition& position_;
   BatchSaver& saver_;
@@ -62,6 +62,6 @@ class TrainingPhase {
 absl::Status ComputeLogProbs(WorkerPool& pool, LogProbPolicy policy, StepBatch& batch);
 
 // Cancelled when a stop does not wait for the end of the step.
-absl::Status CheckInterrupted(const RunParts& parts);
+absl::Status CheckInterrupted(const StepContext& context);
 
 }  // namespace tandem

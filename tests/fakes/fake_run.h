@@ -195,33 +195,34 @@ class FakeRun {
     auto opened = CheckpointIndex::Open(dir.path() / "checkpoints", 0);
     checkpoints = std::make_unique<CheckpointIndex>(*std::move(opened));
     samples = *SampleStore::Open(dir.path() / "samples", 0);
-    serving = std::make_unique<Serving>(pool, weights, budget, progress, serving_options);
-    parts = std::make_unique<RunParts>(Parts());
-    RunModes modes{.generation = std::make_unique<WholeGeneration>(*parts, options),
+    fleet = std::make_unique<RolloutFleet>(pool, weights, budget, progress, fleet_options);
+    parts = std::make_unique<StepContext>(Parts());
+    RunModes modes{.generation = MakeGenerationMode(),
                    .placement = std::make_unique<ColocatedPlacement>(*parts, options)};
-    rounds = nullptr;
-    if (options.partial.enabled) {
-      auto cuts = *CutJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
-      auto groups = *SamplePool::Open(dir.path() / "partial_pool",
-                                      {.tokenizer_digest = "fake",
-                                       .vocab_limit = 100,
-                                       .samples_per_prompt = options.samples_per_prompt,
-                                       .sampling = options.sampling});
-      auto mode = std::make_unique<RoundGeneration>(
-          *parts, options,
-          std::make_unique<PartialRollout>(options.partial, std::move(groups), std::move(cuts),
-                                           clock));
-      rounds = mode.get();
-      modes.generation = std::move(mode);
-    }
+    rounds = dynamic_cast<const RoundGeneration*>(modes.generation.get());
     control = std::make_unique<RunControl>(options.total_steps, start);
     loop = std::make_unique<TrainLoop>(*parts, options, std::move(modes), *control, 100);
   }
 
-  RunParts Parts() {
+  // As assembly chooses it by options.partial.
+  std::unique_ptr<GenerationMode> MakeGenerationMode() {
+    if (!options.partial.enabled) return std::make_unique<WholeGeneration>(*parts, options);
+    auto journal = *RoundJournal::Open(dir.path() / "partial_journal.jsonl", "fake run");
+    auto buffer = *RolloutBuffer::Open(dir.path() / "partial_pool",
+                                       {.tokenizer_digest = "fake",
+                                        .vocab_limit = 100,
+                                        .samples_per_prompt = options.samples_per_prompt,
+                                        .sampling = options.sampling});
+    return std::make_unique<RoundGeneration>(
+        *parts, options,
+        std::make_unique<RoundRunner>(options.partial, std::move(buffer), std::move(journal),
+                                      clock));
+  }
+
+  StepContext Parts() {
     return {.pool = pool,
             .weights = weights,
-            .serving = *serving,
+            .fleet = *fleet,
             .budget = budget,
             .prompts = prompts,
             .reward = reward,
@@ -264,7 +265,7 @@ class FakeRun {
   FakeResponses responses;                               // of every rollout
   WorkerRegistry registry;
   WorkerPool pool;
-  Probe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
+  ParityProbe probe{{.pairs = pool.pairs(), .vocab_limit = 100}};
   float probe_log_prob = -1.0f;  // what trainers make of the probe's first tokens
   WeightSync weights;
   RestartBudget budget;
@@ -276,7 +277,7 @@ class FakeRun {
   RecordingProgress progress;
   std::vector<Prompt> validation;
   TrainOptions options;
-  ServingOptions serving_options;
+  RolloutFleetOptions fleet_options;
   // Of every trainer, if set before its first call.
   std::function<absl::Status()> on_sync;
   std::function<void()> on_cancel;
@@ -286,8 +287,8 @@ class FakeRun {
   std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;
   std::unique_ptr<CheckpointIndex> checkpoints;
   std::unique_ptr<SampleStore> samples;
-  std::unique_ptr<Serving> serving;
-  std::unique_ptr<RunParts> parts;
+  std::unique_ptr<RolloutFleet> fleet;
+  std::unique_ptr<StepContext> parts;
   const RoundGeneration* rounds = nullptr;  // the loop's, with options.partial
   std::unique_ptr<RunControl> control;
   std::unique_ptr<TrainLoop> loop;

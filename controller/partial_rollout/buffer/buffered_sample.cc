@@ -6,24 +6,24 @@
 
 namespace tandem {
 
-int64_t PooledSample::tokens() const {
+int64_t BufferedSample::tokens() const {
   return std::accumulate(versions.begin(), versions.end(), int64_t{0},
                          [](int64_t sum, const VersionRun& run) { return sum + run.tokens; });
 }
 
-int64_t PooledSample::versions_before(int64_t version) const {
+int64_t BufferedSample::versions_before(int64_t version) const {
   return std::count_if(versions.begin(), versions.end(),
                        [&](const VersionRun& run) { return run.version < version; });
 }
 
-bool PooledGroup::whole() const {
+bool BufferedGroup::complete() const {
   return std::all_of(samples.begin(), samples.end(),
-                     [](const PooledSample& sample) { return sample.finished(); });
+                     [](const BufferedSample& sample) { return sample.finished(); });
 }
 
-int64_t PooledGroup::oldest_version() const {
+int64_t BufferedGroup::oldest_version() const {
   int64_t oldest = std::numeric_limits<int64_t>::max();
-  for (const PooledSample& sample : samples) {
+  for (const BufferedSample& sample : samples) {
     if (!sample.versions.empty()) oldest = std::min(oldest, sample.versions.front().version);
   }
   return oldest;

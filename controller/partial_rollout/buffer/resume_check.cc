@@ -13,12 +13,12 @@ namespace {
 constexpr char kAnew[] =
     "or start anew with trainer.resume_mode=disable, which keeps the old checkpoints aside";
 
-absl::Status DoesNotFit(const SavedPool& saved, const std::string& why) {
+absl::Status DoesNotFit(const SavedBuffer& saved, const std::string& why) {
   return InvalidArgument("{} holds {} groups that are not trained yet, and {}, {}", saved.folder,
                          saved.groups.size(), why, kAnew);
 }
 
-absl::Status CheckSettings(const SavedPool& saved, const PoolOptions& options) {
+absl::Status CheckSettings(const SavedBuffer& saved, const BufferOptions& options) {
   if (saved.tokenizer_digest != options.tokenizer_digest ||
       saved.vocab_limit != options.vocab_limit) {
     return DoesNotFit(
@@ -41,9 +41,9 @@ absl::Status CheckSettings(const SavedPool& saved, const PoolOptions& options) {
                                 fmt::join(changes, ", "), changes.size() == 1 ? "it" : "them"));
 }
 
-absl::Status CheckLength(const SavedPool& saved,
-                         const PooledSample& sample,
-                         const PoolOptions& options) {
+absl::Status CheckLength(const SavedBuffer& saved,
+                         const BufferedSample& sample,
+                         const BufferOptions& options) {
   const int64_t budget = options.sampling.max_tokens;
   const bool too_long = sample.tokens() > budget;
   const bool ended_early = sample.finish == FinishReason::kLength && sample.tokens() < budget &&
@@ -57,9 +57,9 @@ absl::Status CheckLength(const SavedPool& saved,
                   too_long ? "has" : "was ended by length at", sample.tokens()));
 }
 
-absl::Status CheckGroup(const SavedPool& saved,
-                        const PooledGroup& group,
-                        const PoolOptions& options,
+absl::Status CheckGroup(const SavedBuffer& saved,
+                        const BufferedGroup& group,
+                        const BufferOptions& options,
                         const DataRows& rows) {
   const Prompt& prompt = *group.prompt;
   const Prompt* row = rows ? rows(prompt.data_row) : nullptr;
@@ -84,7 +84,7 @@ absl::Status CheckGroup(const SavedPool& saved,
                       "earlier checkpoint with trainer.resume_mode=resume_path",
                       saved.folder, prompt.data_row, group.samples.size(), prompt.tokens.size());
   }
-  for (const PooledSample& sample : group.samples) {
+  for (const BufferedSample& sample : group.samples) {
     for (const int32_t id : prompt.tokens) {
       TANDEM_RETURN_IF_ERROR(check_id(id, sample.sample_id));
     }
@@ -98,11 +98,11 @@ absl::Status CheckGroup(const SavedPool& saved,
 
 }  // namespace
 
-absl::StatusOr<std::optional<SavedPool>> ReadFittingPool(const std::string& checkpoint,
-                                                         const PoolOptions& options,
-                                                         const DataRows& rows,
-                                                         int64_t step) {
-  TANDEM_ASSIGN_OR_RETURN(std::optional<SavedPool> saved, ReadSavedPool(checkpoint));
+absl::StatusOr<std::optional<SavedBuffer>> ReadFittingBuffer(const std::string& checkpoint,
+                                                             const BufferOptions& options,
+                                                             const DataRows& rows,
+                                                             int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(std::optional<SavedBuffer> saved, ReadSavedBuffer(checkpoint));
   if (!saved) return saved;
   if (saved->step != step) {
     return DoesNotFit(*saved, fmt::format("it was saved after step {}, and the checkpoint after "
@@ -117,8 +117,8 @@ absl::StatusOr<std::optional<SavedPool>> ReadFittingPool(const std::string& chec
   return saved;
 }
 
-absl::Status CheckNoPool(const std::string& checkpoint) {
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<SavedPool> saved, ReadSavedPool(checkpoint));
+absl::Status CheckNoBuffer(const std::string& checkpoint) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<SavedBuffer> saved, ReadSavedBuffer(checkpoint));
   if (!saved || saved->groups.empty()) return absl::OkStatus();
   return FailedPrecondition(
       "{} holds {} groups that are not trained yet, and partial rollout is off, which "

@@ -1,4 +1,4 @@
-// Whether the groups that a checkpoint carries can go on in a run.
+// Whether the groups that a checkpoint carries fit the run that resumes from it.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ namespace tandem {
 // A row of the training data, nullptr where there is none.
 using DataRows = std::function<const Prompt*(uint64_t data_row)>;
 
-// The pool in `checkpoint`, of `step` finished steps; nullopt: it has none. Errors as
-// ReadSavedPool, and DataLoss: ids in it are none of the vocabulary. InvalidArgument, with what is
-// to be set back: it is of another step, another tokenizer, other rows of the data (`rows`; empty:
-// not looked at), or was sampled with other settings. An empty pool only has to be of the step.
-absl::StatusOr<std::optional<SavedPool>> ReadFittingPool(const std::string& checkpoint,
-                                                         const PoolOptions& options,
-                                                         const DataRows& rows,
-                                                         int64_t step);
+// The buffer that `checkpoint` has after `step` finished steps; nullopt: it has none. Errors as
+// ReadSavedBuffer; DataLoss: token ids outside the vocabulary; InvalidArgument, naming the setting
+// to restore: the buffer is of another step, tokenizer or training data (`rows`; empty: not
+// compared), or was sampled with other settings. An empty buffer only has to be of that step.
+absl::StatusOr<std::optional<SavedBuffer>> ReadFittingBuffer(const std::string& checkpoint,
+                                                             const BufferOptions& options,
+                                                             const DataRows& rows,
+                                                             int64_t step);
 
 // FailedPrecondition: `checkpoint` has groups that were not trained yet, and the run has partial
 // rollout off, which would drop them. OK: it has none.
-absl::Status CheckNoPool(const std::string& checkpoint);
+absl::Status CheckNoBuffer(const std::string& checkpoint);
 
 }  // namespace tandem

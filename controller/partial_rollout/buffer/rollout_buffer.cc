@@ -10,11 +10,11 @@
 namespace tandem {
 namespace {
 
-// The rows that are here, by epoch.
+// A row of the training data in one epoch.
 using RowKey = std::pair<uint64_t, uint64_t>;
 RowKey KeyOf(const Prompt& prompt) { return {prompt.epoch, prompt.data_row}; }
 
-// As a rollout makes them: the prompt, then one for each weight version.
+// The segments that a rollout would report: the prompt, then one for each weight version.
 std::vector<Segment> SegmentsOf(int64_t prompt_tokens, const std::vector<VersionRun>& versions) {
   std::vector<Segment> segments = {{.begin = 0, .length = prompt_tokens}};
   for (const VersionRun& run : versions) {
@@ -28,21 +28,21 @@ std::vector<Segment> SegmentsOf(int64_t prompt_tokens, const std::vector<Version
 
 }  // namespace
 
-std::string PoolCounts::Text() const {
+std::string BufferCounts::Text() const {
   return fmt::format("{} groups, {} of them whole, {} samples unfinished, {} tokens so far", groups,
-                     whole, unfinished_samples, tokens);
+                     complete, unfinished_samples, tokens);
 }
 
-absl::StatusOr<std::unique_ptr<SamplePool>> SamplePool::Open(const std::string& dir,
-                                                             PoolOptions options) {
+absl::StatusOr<std::unique_ptr<RolloutBuffer>> RolloutBuffer::Open(const std::string& dir,
+                                                                   BufferOptions options) {
   TANDEM_RETURN_IF_ERROR(MakeFolder(dir));
-  std::unique_ptr<SamplePool> pool(new SamplePool(dir, std::move(options)));
-  TANDEM_ASSIGN_OR_RETURN(pool->state_.file, PoolFile::Create(dir));
-  pool->Mark();
-  return pool;
+  std::unique_ptr<RolloutBuffer> buffer(new RolloutBuffer(dir, std::move(options)));
+  TANDEM_ASSIGN_OR_RETURN(buffer->state_.file, TokenFile::Create(dir));
+  buffer->Commit();
+  return buffer;
 }
 
-absl::Status SamplePool::CheckPrompt(const Prompt& prompt) const {
+absl::Status RolloutBuffer::CheckPrompt(const Prompt& prompt) const {
   if (prompt.tokens.empty()) {
     return InvalidArgument("the prompt of row {} has no tokens", prompt.data_row);
   }
@@ -54,7 +54,7 @@ absl::Status SamplePool::CheckPrompt(const Prompt& prompt) const {
   return absl::OkStatus();
 }
 
-absl::Status SamplePool::Add(const std::vector<Prompt>& prompts) {
+absl::Status RolloutBuffer::Add(const std::vector<Prompt>& prompts) {
   std::set<RowKey> known;
   for (const auto& [number, group] : state_.groups) known.insert(KeyOf(*group.prompt));
   for (const Prompt& prompt : prompts) {
@@ -65,7 +65,7 @@ absl::Status SamplePool::Add(const std::vector<Prompt>& prompts) {
                       prompt.data_row, prompt.epoch);
   }
   for (const Prompt& prompt : prompts) {
-    PooledGroup group{.prompt = std::make_shared<const Prompt>(prompt)};
+    BufferedGroup group{.prompt = std::make_shared<const Prompt>(prompt)};
     for (int64_t i = 0; i < options_.samples_per_prompt; ++i) {
       group.samples.push_back(
           {.sample_id = MakeSampleId(prompt.data_row, prompt.epoch, static_cast<uint64_t>(i))});
@@ -75,21 +75,21 @@ absl::Status SamplePool::Add(const std::vector<Prompt>& prompts) {
   return absl::OkStatus();
 }
 
-int64_t SamplePool::whole() const {
+int64_t RolloutBuffer::complete() const {
   return std::count_if(state_.groups.begin(), state_.groups.end(),
-                       [](const auto& numbered) { return numbered.second.whole(); });
+                       [](const auto& numbered) { return numbered.second.complete(); });
 }
 
-int64_t SamplePool::due(int64_t version) const {
+int64_t RolloutBuffer::overdue(int64_t version) const {
   return std::count_if(state_.groups.begin(), state_.groups.end(), [version](const auto& numbered) {
-    return !numbered.second.whole() && numbered.second.oldest_version() <= version;
+    return !numbered.second.complete() && numbered.second.oldest_version() <= version;
   });
 }
 
-PoolCounts SamplePool::Counts() const {
-  PoolCounts counts{.groups = groups(), .whole = whole()};
+BufferCounts RolloutBuffer::Counts() const {
+  BufferCounts counts{.groups = groups(), .complete = complete()};
   for (const auto& [number, group] : state_.groups) {
-    for (const PooledSample& sample : group.samples) {
+    for (const BufferedSample& sample : group.samples) {
       const int64_t tokens = sample.tokens();
       counts.unfinished_samples += sample.finished() ? 0 : 1;
       counts.carried_samples += !sample.finished() && tokens > 0 ? 1 : 0;
@@ -100,9 +100,9 @@ PoolCounts SamplePool::Counts() const {
   return counts;
 }
 
-absl::StatusOr<Sample> SamplePool::ReadSample(const PooledGroup& group, size_t index) const {
-  const PooledSample& known = group.samples[index];
-  TANDEM_ASSIGN_OR_RETURN(PoolArrays arrays,
+absl::StatusOr<Sample> RolloutBuffer::ReadSample(const BufferedGroup& group, size_t index) const {
+  const BufferedSample& known = group.samples[index];
+  TANDEM_ASSIGN_OR_RETURN(TokenArrays arrays,
                           state_.file->Read(known.offset, known.tokens(), known.log_probs));
   Sample sample{.sample_id = known.sample_id,
                 .index = static_cast<int64_t>(index),
@@ -118,16 +118,16 @@ absl::StatusOr<Sample> SamplePool::ReadSample(const PooledGroup& group, size_t i
   return sample;
 }
 
-absl::StatusOr<TakenGroups> SamplePool::Take(
+absl::StatusOr<TakenGroups> RolloutBuffer::Take(
     int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample) {
-  if (const PoolCounts counts = Counts(); counts.whole < n) {
+  if (const BufferCounts counts = Counts(); counts.complete < n) {
     return FailedPrecondition("{} whole groups were asked of a pool of {}", n, counts.Text());
   }
   TakenGroups taken;
   std::vector<int64_t> leaving;
   for (auto it = state_.groups.begin(); std::ssize(leaving) < n; ++it) {
-    const PooledGroup& group = it->second;
-    if (!group.whole()) continue;
+    const BufferedGroup& group = it->second;
+    if (!group.complete()) continue;
     const int64_t position = std::ssize(leaving);
     for (size_t i = 0; i < group.samples.size(); ++i) {
       TANDEM_ASSIGN_OR_RETURN(Sample sample, ReadSample(group, i));
@@ -145,37 +145,37 @@ absl::StatusOr<TakenGroups> SamplePool::Take(
   return taken;
 }
 
-void SamplePool::Mark() { mark_ = state_; }
+void RolloutBuffer::Commit() { committed_ = state_; }
 
-void SamplePool::GoBack() {
-  state_ = mark_;
-  order_ = {};
+void RolloutBuffer::Rollback() {
+  state_ = committed_;
+  spec_ = {};
 }
 
-absl::Status SamplePool::Clear() {
-  TANDEM_ASSIGN_OR_RETURN(auto file, PoolFile::Create(dir_));
+absl::Status RolloutBuffer::Clear() {
+  TANDEM_ASSIGN_OR_RETURN(auto file, TokenFile::Create(dir_));
   state_ = {.file = std::move(file)};
-  Mark();
-  GoBack();
+  Commit();
+  Rollback();
   return absl::OkStatus();
 }
 
-void SamplePool::Compact() {
+void RolloutBuffer::Compact() {
   if (state_.file->bytes() <= options_.compact_above_bytes) return;
   int64_t live = 0;
   for (const auto& [number, group] : state_.groups) {
-    for (const PooledSample& sample : group.samples) {
-      live += PoolFile::Bytes(sample.tokens(), sample.log_probs);
+    for (const BufferedSample& sample : group.samples) {
+      live += TokenFile::Bytes(sample.tokens(), sample.log_probs);
     }
   }
   if (2 * live > state_.file->bytes()) return;
-  PoolState compacted = state_;
+  BufferState compacted = state_;
   const absl::Status copied = [&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(compacted.file, PoolFile::Create(dir_));
+    TANDEM_ASSIGN_OR_RETURN(compacted.file, TokenFile::Create(dir_));
     for (auto& [number, group] : compacted.groups) {
-      for (PooledSample& sample : group.samples) {
+      for (BufferedSample& sample : group.samples) {
         TANDEM_ASSIGN_OR_RETURN(
-            const PoolArrays arrays,
+            const TokenArrays arrays,
             state_.file->Read(sample.offset, sample.tokens(), sample.log_probs));
         TANDEM_ASSIGN_OR_RETURN(sample.offset, compacted.file->Append(arrays));
       }
@@ -185,8 +185,8 @@ void SamplePool::Compact() {
   if (copied.ok()) {
     state_ = std::move(compacted);
   } else {
-    // The old file has all, as before.
-    LogWarn("the pool's file stays as long as it is: {}", std::string(copied.message()));
+    LogWarn("Could not compact the rollout buffer's file, keeping it as it is: {}",
+            std::string(copied.message()));
   }
 }
 

@@ -1,4 +1,4 @@
-// One round of the pool: what is asked of the rollouts, and what comes back.
+// Rounds of the rollout buffer: plans the requests of a round and checks the samples that return.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -15,8 +15,7 @@ absl::Status Defect(const Sample& sample, const std::string& what) {
                     "sample {:#x}: {}; this is a defect of the rollout", sample.sample_id, what);
 }
 
-// The first index at which two arrays differ in their bits; the shorter one's size where they do
-// not.
+// The first index at which the bits of two arrays differ; the size of `known` where they are equal.
 template <typename T>
 size_t FirstDifference(const std::vector<T>& known, const T* now) {
   size_t i = 0;
@@ -24,12 +23,13 @@ size_t FirstDifference(const std::vector<T>& known, const T* now) {
   return i;
 }
 
-// What the requests of a round read; it stands for itself, whatever the pool does meanwhile.
+// Reads the tokens that a request continues from. It keeps what it needs, so that it stays valid
+// when the buffer changes.
 class ContinuationReader {
  public:
-  explicit ContinuationReader(std::shared_ptr<const PoolFile> file) : file_(std::move(file)) {}
+  explicit ContinuationReader(std::shared_ptr<const TokenFile> file) : file_(std::move(file)) {}
 
-  void Add(const PooledSample& sample, int64_t allowed) {
+  void Add(const BufferedSample& sample, int64_t allowed) {
     known_[sample.sample_id] = {.sample = sample, .allowed = allowed};
   }
   absl::StatusOr<std::vector<Continuation>> operator()(
@@ -40,8 +40,8 @@ class ContinuationReader {
       if (found == known_.end()) {
         return Internal("sample {:#x} is none of the request that it is read for", id);
       }
-      const PooledSample& sample = found->second.sample;
-      TANDEM_ASSIGN_OR_RETURN(PoolArrays arrays,
+      const BufferedSample& sample = found->second.sample;
+      TANDEM_ASSIGN_OR_RETURN(TokenArrays arrays,
                               file_->Read(sample.offset, sample.tokens(), sample.log_probs));
       all.push_back({.tokens = std::move(arrays.tokens),
                      .log_probs = std::move(arrays.log_probs),
@@ -53,45 +53,45 @@ class ContinuationReader {
 
  private:
   struct Known {
-    PooledSample sample;
+    BufferedSample sample;
     int64_t allowed = 0;
   };
-  std::shared_ptr<const PoolFile> file_;
+  std::shared_ptr<const TokenFile> file_;
   std::map<uint64_t, Known> known_;
 };
 
 }  // namespace
 
-std::vector<RoundPart> SamplePool::PlanGroup(const PooledGroup& group,
-                                             const RoundOrder& order) const {
-  std::vector<RoundPart> parts;
-  const bool due = group.oldest_version() <= order.due_version;
-  for (const PooledSample& sample : group.samples) {
-    RoundPart& part = parts.emplace_back();
+std::vector<PlannedSample> RolloutBuffer::PlanGroup(const BufferedGroup& group,
+                                                    const RoundSpec& spec) const {
+  std::vector<PlannedSample> parts;
+  const bool overdue = group.oldest_version() <= spec.due_version;
+  for (const BufferedSample& sample : group.samples) {
+    PlannedSample& part = parts.emplace_back();
     if (sample.finished()) continue;
     part = {.issued = true, .sent = true, .tokens_before = sample.tokens()};
-    part.is_final = due || sample.versions_before(order.version) >= order.max_versions - 1;
-    int64_t allowed = part.is_final ? 0 : order.cap;
-    if (order.cuts) {
-      const auto cut = order.cuts->find(sample.sample_id);
-      allowed = cut == order.cuts->end() ? 0 : cut->second - part.tokens_before;
-      part.sent = cut == order.cuts->end() || allowed > 0;
+    part.is_final = overdue || sample.versions_before(spec.version) >= spec.max_versions - 1;
+    int64_t allowed = part.is_final ? 0 : spec.cap;
+    if (spec.interruption_points) {
+      const auto cut = spec.interruption_points->find(sample.sample_id);
+      allowed = cut == spec.interruption_points->end() ? 0 : cut->second - part.tokens_before;
+      part.sent = cut == spec.interruption_points->end() || allowed > 0;
     }
     const int64_t left = options_.sampling.max_tokens - part.tokens_before;
-    // What reaches the budget is finished by length, not cut.
+    // A sample that reaches its budget is finished by length, not interrupted.
     part.allowed = allowed < left ? allowed : 0;
   }
   return parts;
 }
 
-absl::Status SamplePool::CheckCuts(const RoundOrder& order) const {
-  if (!order.cuts) return absl::OkStatus();
-  RoundCuts unknown = *order.cuts;
+absl::Status RolloutBuffer::CheckInterruptionPoints(const RoundSpec& spec) const {
+  if (!spec.interruption_points) return absl::OkStatus();
+  InterruptionPoints unknown = *spec.interruption_points;
   int64_t groups = 0;
   for (const auto& [number, group] : state_.groups) {
-    if (group.whole()) continue;
-    if (order.groups > 0 && groups++ == order.groups) break;
-    const std::vector<RoundPart> parts = PlanGroup(group, order);
+    if (group.complete()) continue;
+    if (spec.groups > 0 && groups++ == spec.groups) break;
+    const std::vector<PlannedSample> parts = PlanGroup(group, spec);
     for (size_t i = 0; i < parts.size(); ++i) {
       const uint64_t id = group.samples[i].sample_id;
       const auto cut = unknown.find(id);
@@ -101,46 +101,46 @@ absl::Status SamplePool::CheckCuts(const RoundOrder& order) const {
       if (!fits) {
         return FailedPrecondition(
             "step {}, round {}: sample {:#x} has {} tokens, and cannot have been cut at {}",
-            order.step, order.round, id, parts[i].tokens_before, cut->second);
+            spec.step, spec.round, id, parts[i].tokens_before, cut->second);
       }
       unknown.erase(cut);
     }
   }
   if (unknown.empty()) return absl::OkStatus();
   return FailedPrecondition(
-      "step {}, round {}: sample {:#x}, cut at {} tokens, is not in this round", order.step,
-      order.round, unknown.begin()->first, unknown.begin()->second);
+      "step {}, round {}: sample {:#x}, cut at {} tokens, is not in this round", spec.step,
+      spec.round, unknown.begin()->first, unknown.begin()->second);
 }
 
-absl::Status SamplePool::CheckVersions(const RoundOrder& order) const {
+absl::Status RolloutBuffer::CheckVersions(const RoundSpec& spec) const {
   for (const auto& [number, group] : state_.groups) {
-    for (const PooledSample& sample : group.samples) {
-      if (sample.versions.empty() || sample.versions.back().version <= order.version) continue;
+    for (const BufferedSample& sample : group.samples) {
+      if (sample.versions.empty() || sample.versions.back().version <= spec.version) continue;
       return FailedPrecondition(
           "sample {:#x} has tokens of weight version {}, and step {} samples with version {}: the "
           "pool is not of this point of the run",
-          sample.sample_id, sample.versions.back().version, order.step, order.version);
+          sample.sample_id, sample.versions.back().version, spec.step, spec.version);
     }
   }
   return absl::OkStatus();
 }
 
-GroupRequest SamplePool::MakeRequest(int64_t number,
-                                     const PooledGroup& group,
-                                     const std::vector<size_t>& positions,
-                                     const RoundOrder& order) const {
+GroupRequest RolloutBuffer::MakeRequest(int64_t number,
+                                        const BufferedGroup& group,
+                                        const std::vector<size_t>& positions,
+                                        const RoundSpec& spec) const {
   const bool is_final = group.samples[positions.front()].round.is_final;
-  GroupRequest request{.request_id = fmt::format("{}-{}-{}{}", order.step, order.round, number,
+  GroupRequest request{.request_id = fmt::format("{}-{}-{}{}", spec.step, spec.round, number,
                                                  is_final ? "-final" : ""),
-                       .version = order.version,
+                       .version = spec.version,
                        .prompt = group.prompt->tokens,
                        .params = options_.sampling,
                        .group = number,
-                       .interruptible = !is_final && !order.cuts};
+                       .interruptible = !is_final && !spec.interruption_points};
   ContinuationReader reader(state_.file);
-  bool plain = true;  // as without partial rollout
+  bool plain = true;  // the same request as without partial rollout
   for (const size_t i : positions) {
-    const PooledSample& sample = group.samples[i];
+    const BufferedSample& sample = group.samples[i];
     request.sample_ids.push_back(sample.sample_id);
     plain = plain && sample.round.tokens_before == 0 && sample.round.allowed == 0;
     reader.Add(sample, sample.round.allowed);
@@ -149,33 +149,33 @@ GroupRequest SamplePool::MakeRequest(int64_t number,
   return request;
 }
 
-absl::StatusOr<std::vector<GroupRequest>> SamplePool::Requests(const RoundOrder& order) {
-  TANDEM_RETURN_IF_ERROR(CheckCuts(order));
-  TANDEM_RETURN_IF_ERROR(CheckVersions(order));
+absl::StatusOr<std::vector<GroupRequest>> RolloutBuffer::Requests(const RoundSpec& spec) {
+  TANDEM_RETURN_IF_ERROR(CheckInterruptionPoints(spec));
+  TANDEM_RETURN_IF_ERROR(CheckVersions(spec));
   Compact();
-  order_ = order;
+  spec_ = spec;
   std::vector<GroupRequest> requests;
   int64_t groups = 0;
   for (auto& [number, group] : state_.groups) {
-    for (PooledSample& sample : group.samples) sample.round = {};
-    if (group.whole() || (order.groups > 0 && groups == order.groups)) continue;
+    for (BufferedSample& sample : group.samples) sample.round = {};
+    if (group.complete() || (spec.groups > 0 && groups == spec.groups)) continue;
     ++groups;
-    const std::vector<RoundPart> parts = PlanGroup(group, order);
-    std::vector<size_t> cuttable, last;
+    const std::vector<PlannedSample> parts = PlanGroup(group, spec);
+    std::vector<size_t> interruptible, final_samples;
     for (size_t i = 0; i < parts.size(); ++i) {
-      RoundPart& part = group.samples[i].round;
+      PlannedSample& part = group.samples[i].round;
       part = parts[i];
       part.out = part.sent;
-      if (part.sent) (part.is_final ? last : cuttable).push_back(i);
+      if (part.sent) (part.is_final ? final_samples : interruptible).push_back(i);
     }
-    for (const auto& positions : {cuttable, last}) {
-      if (!positions.empty()) requests.push_back(MakeRequest(number, group, positions, order));
+    for (const auto& positions : {interruptible, final_samples}) {
+      if (!positions.empty()) requests.push_back(MakeRequest(number, group, positions, spec));
     }
   }
   return requests;
 }
 
-absl::Status SamplePool::CheckArrays(const Sample& sample, const PooledGroup& group) const {
+absl::Status RolloutBuffer::CheckArrays(const Sample& sample, const BufferedGroup& group) const {
   const auto responses = static_cast<size_t>(std::max<int64_t>(0, sample.response_tokens()));
   const size_t log_probs = options_.log_probs ? responses : 0;
   if (sample.response_tokens() < 0 || sample.versions.size() != responses ||
@@ -196,7 +196,7 @@ absl::Status SamplePool::CheckArrays(const Sample& sample, const PooledGroup& gr
   return absl::OkStatus();
 }
 
-absl::Status SamplePool::CheckGrowth(const Sample& sample, const PooledSample& known) const {
+absl::Status RolloutBuffer::CheckGrowth(const Sample& sample, const BufferedSample& known) const {
   const int64_t before = known.round.tokens_before, now = sample.response_tokens();
   if (now < before) {
     return Defect(sample,
@@ -208,10 +208,10 @@ absl::Status SamplePool::CheckGrowth(const Sample& sample, const PooledSample& k
     return Defect(sample, fmt::format("it has {} response tokens, and {} were allowed", now, most));
   }
   for (size_t i = static_cast<size_t>(before); i < static_cast<size_t>(now); ++i) {
-    if (sample.versions[i] != order_.version) {
+    if (sample.versions[i] != spec_.version) {
       return Defect(sample, fmt::format("weights of version {} sampled response token {}, version "
                                         "{} was asked for",
-                                        sample.versions[i], i, order_.version));
+                                        sample.versions[i], i, spec_.version));
     }
     const int32_t id = sample.tokens[static_cast<size_t>(sample.prompt_tokens) + i];
     if (id >= 0 && id < options_.vocab_limit) continue;
@@ -222,9 +222,10 @@ absl::Status SamplePool::CheckGrowth(const Sample& sample, const PooledSample& k
   return absl::OkStatus();
 }
 
-absl::Status SamplePool::CheckBeginning(const Sample& sample, const PooledSample& known) const {
+absl::Status RolloutBuffer::CheckBeginning(const Sample& sample,
+                                           const BufferedSample& known) const {
   TANDEM_ASSIGN_OR_RETURN(
-      const PoolArrays before,
+      const TokenArrays before,
       state_.file->Read(known.offset, known.round.tokens_before, known.log_probs));
   const auto differs = [&](const char* what, size_t at) {
     return Defect(sample, fmt::format("the {} of response token {} is not the one that it went on "
@@ -240,11 +241,11 @@ absl::Status SamplePool::CheckBeginning(const Sample& sample, const PooledSample
   return at == versions.size() ? absl::OkStatus() : differs("weight version", at);
 }
 
-absl::Status SamplePool::Put(const Sample& sample) {
+absl::Status RolloutBuffer::Put(const Sample& sample) {
   const auto found = state_.groups.find(sample.group);
-  PooledSample* known = nullptr;
+  BufferedSample* known = nullptr;
   if (found != state_.groups.end()) {
-    for (PooledSample& other : found->second.samples) {
+    for (BufferedSample& other : found->second.samples) {
       if (other.sample_id == sample.sample_id) known = &other;
     }
   }
@@ -281,12 +282,12 @@ absl::Status SamplePool::Put(const Sample& sample) {
   return absl::OkStatus();
 }
 
-RoundCounts SamplePool::round() const {
+RoundCounts RolloutBuffer::round() const {
   RoundCounts counts;
   for (const auto& [number, group] : state_.groups) {
     bool any = false, again[2] = {false, false};  // by whether final: a request each
-    for (const PooledSample& sample : group.samples) {
-      const RoundPart& part = sample.round;
+    for (const BufferedSample& sample : group.samples) {
+      const PlannedSample& part = sample.round;
       if (!part.issued) continue;
       any = true;
       ++counts.samples;
@@ -304,14 +305,14 @@ RoundCounts SamplePool::round() const {
   return counts;
 }
 
-RoundCuts SamplePool::CutSamples() const {
-  RoundCuts cuts;
+InterruptionPoints RolloutBuffer::GetInterruptionPoints() const {
+  InterruptionPoints points;
   for (const auto& [number, group] : state_.groups) {
-    for (const PooledSample& sample : group.samples) {
-      if (sample.round.issued && !sample.finished()) cuts[sample.sample_id] = sample.tokens();
+    for (const BufferedSample& sample : group.samples) {
+      if (sample.round.issued && !sample.finished()) points[sample.sample_id] = sample.tokens();
     }
   }
-  return cuts;
+  return points;
 }
 
 }  // namespace tandem

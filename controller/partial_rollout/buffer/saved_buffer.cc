@@ -46,7 +46,7 @@ std::string LineOf(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-Json ToJson(const PooledSample& sample, int64_t offset) {
+Json ToJson(const BufferedSample& sample, int64_t offset) {
   const char* finish = "";
   for (const FinishName& known : kFinishNames) {
     if (known.reason == sample.finish) finish = known.name;
@@ -119,13 +119,13 @@ FinishReason FinishOf(const std::string& name) {
   throw nlohmann::json::out_of_range::create(403, "finish is \"" + name + "\"", nullptr);
 }
 
-PooledSample SampleOf(const Json& json) {
-  PooledSample sample{.sample_id = json.at("id").get<uint64_t>(),
-                      .offset = json.at("offset").get<int64_t>(),
-                      .log_probs = json.at("log_probs").get<bool>(),
-                      .off_support = json.at("off_support").get<bool>(),
-                      .temperature = json.at("temperature").get<float>(),
-                      .finish = FinishOf(json.at("finish").get<std::string>())};
+BufferedSample SampleOf(const Json& json) {
+  BufferedSample sample{.sample_id = json.at("id").get<uint64_t>(),
+                        .offset = json.at("offset").get<int64_t>(),
+                        .log_probs = json.at("log_probs").get<bool>(),
+                        .off_support = json.at("off_support").get<bool>(),
+                        .temperature = json.at("temperature").get<float>(),
+                        .finish = FinishOf(json.at("finish").get<std::string>())};
   for (const Json& run : json.at("versions")) {
     sample.versions.push_back({run.at(0).get<int64_t>(), run.at(1).get<int64_t>()});
   }
@@ -146,12 +146,12 @@ absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
     Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object())
       return Damaged(path, fmt::format("line {} is damaged", lines.size() + 1));
-    if (lines.empty() && json.value("format", Json()) != kPoolFormat) {
+    if (lines.empty() && json.value("format", Json()) != kBufferFormat) {
       return MakeStatus(
           absl::StatusCode::kUnimplemented,
           "{} has format {}, and this build reads {}: go on with the build that wrote "
           "it, or start anew with trainer.resume_mode=disable",
-          path, json.value("format", Json()).dump(), kPoolFormat);
+          path, json.value("format", Json()).dump(), kBufferFormat);
     }
     if (end == all.npos) break;
     if (end + 1 == all.size() && !lines.empty()) {
@@ -164,14 +164,16 @@ absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
   return Damaged(path, "it was cut short");
 }
 
-absl::Status CheckSample(const SavedPool& pool, const PooledSample& sample, uint64_t wanted_id) {
+absl::Status CheckSample(const SavedBuffer& buffer,
+                         const BufferedSample& sample,
+                         uint64_t wanted_id) {
   const auto wrong = [&](const std::string& what) {
-    return Damaged(pool.folder, fmt::format("sample {:#x}: {}", sample.sample_id, what));
+    return Damaged(buffer.folder, fmt::format("sample {:#x}: {}", sample.sample_id, what));
   };
   if (sample.sample_id != wanted_id) {
     return wrong(fmt::format("its id is not that of its row, {:#x}", wanted_id));
   }
-  int64_t left = pool.response_length;
+  int64_t left = buffer.response_length;
   for (size_t i = 0; i < sample.versions.size(); ++i) {
     const VersionRun& run = sample.versions[i];
     if (run.tokens < 1 || run.tokens > left) return wrong("its lengths are none");
@@ -181,41 +183,41 @@ absl::Status CheckSample(const SavedPool& pool, const PooledSample& sample, uint
     left -= run.tokens;
   }
   if (!sample.finished() && left == 0) return wrong("it has no tokens left, and is not finished");
-  const auto file = static_cast<int64_t>(pool.arrays->size());
-  const int64_t bytes = PoolFile::Bytes(sample.tokens(), sample.log_probs);
+  const auto file = static_cast<int64_t>(buffer.arrays->size());
+  const int64_t bytes = TokenFile::Bytes(sample.tokens(), sample.log_probs);
   const bool inside = sample.offset >= 0 && sample.offset <= file && bytes <= file - sample.offset;
   return inside ? absl::OkStatus() : wrong("its arrays do not lie in the file");
 }
 
-absl::Status CheckGroups(const SavedPool& pool) {
+absl::Status CheckGroups(const SavedBuffer& buffer) {
   std::set<std::pair<uint64_t, uint64_t>> rows;
-  for (const auto& [number, group] : pool.groups) {
+  for (const auto& [number, group] : buffer.groups) {
     const Prompt& prompt = *group.prompt;
     if (!rows.insert({prompt.epoch, prompt.data_row}).second) {
-      return Damaged(pool.folder, fmt::format("row {} of epoch {} is there twice: its sample ids "
-                                              "would be too",
-                                              prompt.data_row, prompt.epoch));
+      return Damaged(buffer.folder, fmt::format("row {} of epoch {} is there twice: its sample ids "
+                                                "would be too",
+                                                prompt.data_row, prompt.epoch));
     }
     for (size_t i = 0; i < group.samples.size(); ++i) {
       TANDEM_RETURN_IF_ERROR(
-          CheckSample(pool, group.samples[i], MakeSampleId(prompt.data_row, prompt.epoch, i)));
+          CheckSample(buffer, group.samples[i], MakeSampleId(prompt.data_row, prompt.epoch, i)));
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status OpenArrays(const Json& header, SavedPool& pool) {
-  const std::string path = pool.folder + "/" + kTokens;
+absl::Status OpenArrays(const Json& header, SavedBuffer& buffer) {
+  const std::string path = buffer.folder + "/" + kTokens;
   absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
   if (absl::IsNotFound(file.status())) return Damaged(path, "it is missing");
   TANDEM_RETURN_IF_ERROR(file.status());
-  pool.arrays = *std::move(file);
+  buffer.arrays = *std::move(file);
   const auto bytes = header.at("tokens").at("bytes").get<uint64_t>();
-  if (pool.arrays->size() != bytes) {
+  if (buffer.arrays->size() != bytes) {
     return Damaged(path,
-                   fmt::format("it has {} bytes, {} were written", pool.arrays->size(), bytes));
+                   fmt::format("it has {} bytes, {} were written", buffer.arrays->size(), bytes));
   }
-  if (Hex(XXH3_128bits(pool.arrays->data(), pool.arrays->size())) !=
+  if (Hex(XXH3_128bits(buffer.arrays->data(), buffer.arrays->size())) !=
       header.at("tokens").at("xxh3")) {
     return Damaged(path, "its bytes are not those that were written");
   }
@@ -224,8 +226,8 @@ absl::Status OpenArrays(const Json& header, SavedPool& pool) {
 
 }  // namespace
 
-PoolArrays SavedPool::Read(const PooledSample& sample) const {
-  PoolArrays read;
+TokenArrays SavedBuffer::Read(const BufferedSample& sample) const {
+  TokenArrays read;
   read.tokens.resize(static_cast<size_t>(sample.tokens()));
   const uint8_t* at = arrays->data() + sample.offset;
   const size_t bytes = read.tokens.size() * sizeof(int32_t);
@@ -238,20 +240,20 @@ PoolArrays SavedPool::Read(const PooledSample& sample) const {
   return read;
 }
 
-absl::Status WriteSavedPool(const std::string& checkpoint,
-                            int64_t step,
-                            const PoolOptions& options,
-                            const PoolState& state) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const auto folder,
-      AtomicDirectory::Create(checkpoint + "/" + kPoolFolder, AtomicDirectory::IfExists::kReplace));
+absl::Status WriteSavedBuffer(const std::string& checkpoint,
+                              int64_t step,
+                              const BufferOptions& options,
+                              const BufferState& state) {
+  TANDEM_ASSIGN_OR_RETURN(const auto folder,
+                          AtomicDirectory::Create(checkpoint + "/" + kBufferFolder,
+                                                  AtomicDirectory::IfExists::kReplace));
   TANDEM_ASSIGN_OR_RETURN(auto file, AtomicFile::Create(folder->partial_path() + "/" + kTokens));
   ArraysWriter writer(std::move(file));
   std::string groups;
   for (const auto& [number, group] : state.groups) {
     Json samples = Json::array();
-    for (const PooledSample& sample : group.samples) {
-      TANDEM_ASSIGN_OR_RETURN(const PoolArrays arrays,
+    for (const BufferedSample& sample : group.samples) {
+      TANDEM_ASSIGN_OR_RETURN(const TokenArrays arrays,
                               state.file->Read(sample.offset, sample.tokens(), sample.log_probs));
       samples.push_back(ToJson(sample, writer.bytes()));
       TANDEM_RETURN_IF_ERROR(writer.Append(arrays.tokens));
@@ -261,7 +263,7 @@ absl::Status WriteSavedPool(const std::string& checkpoint,
         {{"group", number}, {"prompt", ToJson(*group.prompt)}, {"samples", std::move(samples)}});
   }
   TANDEM_RETURN_IF_ERROR(writer.Commit());
-  std::string text = LineOf({{"format", kPoolFormat},
+  std::string text = LineOf({{"format", kBufferFormat},
                              {"step", step},
                              {"tokenizer", options.tokenizer_digest},
                              {"vocab_limit", options.vocab_limit},
@@ -278,53 +280,55 @@ absl::Status WriteSavedPool(const std::string& checkpoint,
 
 namespace {
 
-absl::StatusOr<std::optional<SavedPool>> ReadPool(const std::string& checkpoint) {
-  SavedPool pool{.folder = checkpoint + "/" + kPoolFolder};
+absl::StatusOr<std::optional<SavedBuffer>> ReadBuffer(const std::string& checkpoint) {
+  SavedBuffer buffer{.folder = checkpoint + "/" + kBufferFolder};
   std::error_code error;
-  if (!std::filesystem::exists(pool.folder, error)) return std::nullopt;
-  const std::string path = pool.folder + "/" + kLines;
+  if (!std::filesystem::exists(buffer.folder, error)) return std::nullopt;
+  const std::string path = buffer.folder + "/" + kLines;
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Json> lines, ReadLines(path));
   try {
     const Json& header = lines.front();
-    pool.tokenizer_digest = header.at("tokenizer").get<std::string>();
-    pool.vocab_limit = header.at("vocab_limit").get<int64_t>();
-    pool.response_length = header.at("response_length").get<int64_t>();
-    pool.settings = header.at("settings").get<std::map<std::string, std::string>>();
-    pool.step = header.at("step").get<int64_t>();
-    pool.next_group = header.at("next_group").get<int64_t>();
+    buffer.tokenizer_digest = header.at("tokenizer").get<std::string>();
+    buffer.vocab_limit = header.at("vocab_limit").get<int64_t>();
+    buffer.response_length = header.at("response_length").get<int64_t>();
+    buffer.settings = header.at("settings").get<std::map<std::string, std::string>>();
+    buffer.step = header.at("step").get<int64_t>();
+    buffer.next_group = header.at("next_group").get<int64_t>();
     for (size_t i = 1; i < lines.size(); ++i) {
-      PooledGroup group{.prompt = std::make_shared<const Prompt>(PromptOf(lines[i].at("prompt")))};
+      BufferedGroup group{.prompt =
+                              std::make_shared<const Prompt>(PromptOf(lines[i].at("prompt")))};
       for (const Json& sample : lines[i].at("samples")) group.samples.push_back(SampleOf(sample));
-      pool.groups.emplace(lines[i].at("group").get<int64_t>(), std::move(group));
+      buffer.groups.emplace(lines[i].at("group").get<int64_t>(), std::move(group));
     }
-    const bool counted = pool.groups.size() == lines.size() - 1 &&
-                         header.at("groups").get<size_t>() == pool.groups.size() &&
-                         (pool.groups.empty() || pool.groups.rbegin()->first < pool.next_group);
+    const bool counted =
+        buffer.groups.size() == lines.size() - 1 &&
+        header.at("groups").get<size_t>() == buffer.groups.size() &&
+        (buffer.groups.empty() || buffer.groups.rbegin()->first < buffer.next_group);
     if (!counted) return Damaged(path, "its groups are not those that its header counts");
-    TANDEM_RETURN_IF_ERROR(OpenArrays(header, pool));
+    TANDEM_RETURN_IF_ERROR(OpenArrays(header, buffer));
   } catch (const nlohmann::json::exception& e) {
     return Damaged(path, e.what());
   }
-  TANDEM_RETURN_IF_ERROR(CheckGroups(pool));
-  return pool;
+  TANDEM_RETURN_IF_ERROR(CheckGroups(buffer));
+  return buffer;
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkpoint) {
-  auto pool = ReadPool(checkpoint);
-  if (!absl::IsDataLoss(pool.status())) return pool;
-  return MakeStatus(absl::StatusCode::kDataLoss, "{}; {}", std::string(pool.status().message()),
+absl::StatusOr<std::optional<SavedBuffer>> ReadSavedBuffer(const std::string& checkpoint) {
+  auto buffer = ReadBuffer(checkpoint);
+  if (!absl::IsDataLoss(buffer.status())) return buffer;
+  return MakeStatus(absl::StatusCode::kDataLoss, "{}; {}", std::string(buffer.status().message()),
                     kRemedy);
 }
 
-absl::Status CheckSavedPool(const std::string& checkpoint) {
-  absl::Status read = ReadPool(checkpoint).status();
+absl::Status CheckSavedBuffer(const std::string& checkpoint) {
+  absl::Status read = ReadBuffer(checkpoint).status();
   return absl::IsDataLoss(read) ? read : absl::OkStatus();
 }
 
-// The pool in a checkpoint: saved, and brought back where it fits.
-std::map<std::string, std::string> FixedSettings(const PoolOptions& options) {
+// Saving the rollout buffer into a checkpoint, and loading it where it fits.
+std::map<std::string, std::string> FixedSettings(const BufferOptions& options) {
   const SamplingParams& sampling = options.sampling;
   return {{"rollout.n", fmt::format("{}", options.samples_per_prompt)},
           {"rollout.temperature", fmt::format("{}", sampling.temperature)},
@@ -337,7 +341,7 @@ std::map<std::string, std::string> FixedSettings(const PoolOptions& options) {
           {"model.path (its end-of-sequence ids)", fmt::format("{}", sampling.stop_token_ids)}};
 }
 
-std::string CutsIdentity(const PoolOptions& options) {
+std::string RoundJournalIdentity(const BufferOptions& options) {
   std::string text = fmt::format("tokenizer {}, data.max_response_length {}",
                                  options.tokenizer_digest, options.sampling.max_tokens);
   for (const auto& [key, value] : FixedSettings(options)) {
@@ -346,19 +350,21 @@ std::string CutsIdentity(const PoolOptions& options) {
   return text;
 }
 
-absl::Status SamplePool::Save(const std::string& checkpoint, int64_t step) const {
-  return WriteSavedPool(checkpoint, step, options_, state_);
+absl::Status RolloutBuffer::Save(const std::string& checkpoint, int64_t step) const {
+  return WriteSavedBuffer(checkpoint, step, options_, state_);
 }
 
-absl::Status SamplePool::Load(const std::string& checkpoint, const DataRows& rows, int64_t step) {
-  TANDEM_ASSIGN_OR_RETURN(std::optional<SavedPool> saved,
-                          ReadFittingPool(checkpoint, options_, rows, step));
-  PoolState loaded;
-  TANDEM_ASSIGN_OR_RETURN(loaded.file, PoolFile::Create(dir_));
+absl::Status RolloutBuffer::Load(const std::string& checkpoint,
+                                 const DataRows& rows,
+                                 int64_t step) {
+  TANDEM_ASSIGN_OR_RETURN(std::optional<SavedBuffer> saved,
+                          ReadFittingBuffer(checkpoint, options_, rows, step));
+  BufferState loaded;
+  TANDEM_ASSIGN_OR_RETURN(loaded.file, TokenFile::Create(dir_));
   if (saved) {
     loaded.next_group = saved->next_group;
     for (auto& [number, group] : saved->groups) {
-      for (PooledSample& sample : group.samples) {
+      for (BufferedSample& sample : group.samples) {
         TANDEM_ASSIGN_OR_RETURN(const int64_t offset, loaded.file->Append(saved->Read(sample)));
         sample.offset = offset;
         const bool used_up = sample.tokens() >= options_.sampling.max_tokens;
@@ -368,8 +374,8 @@ absl::Status SamplePool::Load(const std::string& checkpoint, const DataRows& row
     }
   }
   state_ = std::move(loaded);
-  Mark();
-  GoBack();
+  Commit();
+  Rollback();
   return absl::OkStatus();
 }
 

@@ -1,11 +1,12 @@
-// A pool in a checkpoint, CHECKPOINT/partial_pool:
+// The rollout buffer in a checkpoint, CHECKPOINT/partial_pool:
 //
-//   tokens.bin   of one sample after another, without gaps: ids of its response (int32), then their
-//                log-probs (float32) where it has them; little endian
-//   pool.jsonl   a header, one line per group in order of drawing, a last line with the XXH3 of 128
-//                bits of all before it
+//   tokens.bin   the samples one after another without gaps: the response's token ids (int32), then
+//                their log-probs (float32) where the sample has them; little endian
+//   pool.jsonl   a header, one line per group in the order in which they were drawn, and a last
+//   line
+//                with the 128-bit XXH3 of everything before it
 //
-// What changes the meaning of anything raises kPoolFormat.
+// Raise kBufferFormat with every change of the meaning of these files.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,12 @@
 
 namespace tandem {
 
-inline constexpr char kPoolFolder[] = "partial_pool";
-inline constexpr int64_t kPoolFormat = 1;
+inline constexpr char kBufferFolder[] = "partial_pool";
+inline constexpr int64_t kBufferFormat = 1;
 
-struct SavedPool {
+struct SavedBuffer {
   std::string folder;
-  // Of the run that saved it.
+  // Settings of the run that saved it.
   std::string tokenizer_digest;
   int64_t vocab_limit = 0;
   int64_t response_length = 0;
@@ -35,26 +36,26 @@ struct SavedPool {
 
   int64_t step = 0;  // finished steps of that run
   int64_t next_group = 0;
-  std::map<int64_t, PooledGroup> groups;     // offsets: in `arrays`
+  std::map<int64_t, BufferedGroup> groups;   // offsets: in `arrays`
   std::shared_ptr<const MappedFile> arrays;  // tokens.bin
 
-  PoolArrays Read(const PooledSample& sample) const;
+  TokenArrays Read(const BufferedSample& sample) const;
 };
 
-// Whole or not at all, in place of what is there; durable. Errors of the disk by IoErrorCode.
-absl::Status WriteSavedPool(const std::string& checkpoint,
-                            int64_t step,
-                            const PoolOptions& options,
-                            const PoolState& state);
+// Replaces the checkpoint's saved buffer, completely or not at all; durable. Errors of the disk by
+// IoErrorCode.
+absl::Status WriteSavedBuffer(const std::string& checkpoint,
+                              int64_t step,
+                              const BufferOptions& options,
+                              const BufferState& state);
 
-// nullopt: `checkpoint` has none. Unimplemented: of another format; DataLoss: files are missing,
-// cut or changed, or do not fit each other: ids that are not their rows', or twice, versions that
-// fall. Every message names file, reason and remedy.
-absl::StatusOr<std::optional<SavedPool>> ReadSavedPool(const std::string& checkpoint);
+// nullopt: `checkpoint` has none. Unimplemented: another format. DataLoss: files are missing,
+// truncated or changed, or contradict each other, as sample ids that are not those of their rows,
+// duplicates, or versions that fall. Every message names file, reason and remedy.
+absl::StatusOr<std::optional<SavedBuffer>> ReadSavedBuffer(const std::string& checkpoint);
 
-// Whether a checkpoint is whole as far as its pool goes: DataLoss with file and reason, as above
-// but without the remedy, where it is damaged. OK: it is whole, of another format, or there is
-// none.
-absl::Status CheckSavedPool(const std::string& checkpoint);
+// DataLoss with file and reason, as above but without the remedy: the saved buffer of `checkpoint`
+// is damaged. OK: it is intact, of another format, or the checkpoint has none.
+absl::Status CheckSavedBuffer(const std::string& checkpoint);
 
 }  // namespace tandem

@@ -53,17 +53,17 @@ absl::Status RunFileError(const std::string& path, const char* action, int error
                     IsDiskFull(error) ? "; free disk space or choose another cluster.run_dir" : "");
 }
 
-absl::StatusOr<std::shared_ptr<PoolFile>> PoolFile::Create(const std::string& dir) {
+absl::StatusOr<std::shared_ptr<TokenFile>> TokenFile::Create(const std::string& dir) {
   std::string path = dir + "/tokens.XXXXXX";
   const int fd = mkostemp(path.data(), O_CLOEXEC);
   if (fd < 0) return RunFileError(path, "creating the file", errno);
   unlink(path.c_str());
-  return std::shared_ptr<PoolFile>(new PoolFile(std::move(path), fd));
+  return std::shared_ptr<TokenFile>(new TokenFile(std::move(path), fd));
 }
 
-PoolFile::~PoolFile() { close(fd_); }
+TokenFile::~TokenFile() { close(fd_); }
 
-absl::StatusOr<int64_t> PoolFile::Append(const PoolArrays& arrays) {
+absl::StatusOr<int64_t> TokenFile::Append(const TokenArrays& arrays) {
   const std::span<const char> tokens = BytesOf(arrays.tokens),
                               log_probs = BytesOf(arrays.log_probs);
   TANDEM_RETURN_IF_ERROR(WriteAll(fd_, path_, tokens, end_));
@@ -71,8 +71,8 @@ absl::StatusOr<int64_t> PoolFile::Append(const PoolArrays& arrays) {
   return std::exchange(end_, end_ + std::ssize(tokens) + std::ssize(log_probs));
 }
 
-absl::StatusOr<PoolArrays> PoolFile::Read(int64_t offset, int64_t tokens, bool log_probs) const {
-  PoolArrays arrays;
+absl::StatusOr<TokenArrays> TokenFile::Read(int64_t offset, int64_t tokens, bool log_probs) const {
+  TokenArrays arrays;
   arrays.tokens.resize(static_cast<size_t>(tokens));
   if (log_probs) arrays.log_probs.resize(arrays.tokens.size());
   TANDEM_RETURN_IF_ERROR(ReadAll(fd_, path_, BytesOf(arrays.tokens), offset));

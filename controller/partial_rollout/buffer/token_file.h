@@ -1,4 +1,4 @@
-// The token arrays of pooled samples: a file that is only appended to, without a name.
+// The token arrays of buffered samples: an append-only temporary file without a name.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,35 @@
 
 namespace tandem {
 
-// Of a file in the folder of the run; `error` is an errno.
+// The error of an operation on a file in the run's folder; `error` is an errno.
 absl::Status RunFileError(const std::string& path, const char* action, int error);
 
-// Of the response, without the prompt.
-struct PoolArrays {
+// Of a response, without the prompt.
+struct TokenArrays {
   std::vector<int32_t> tokens;
-  std::vector<float> log_probs;  // one for each, or none
+  std::vector<float> log_probs;  // one per token, or none at all
 };
 
-// One thread appends; any thread may read what was appended before it got to know the offset. What
-// lies there never changes. The disk space is given back with the object, or with the process.
-class PoolFile {
+// One thread appends. Any thread may read at an offset that Append has returned: the bytes there
+// never change. Destroying the object, or the end of the process, frees the disk space.
+class TokenFile {
  public:
-  // In `dir`, which exists.
-  static absl::StatusOr<std::shared_ptr<PoolFile>> Create(const std::string& dir);
-  ~PoolFile();
-  PoolFile(const PoolFile&) = delete;
-  PoolFile& operator=(const PoolFile&) = delete;
+  // `dir` must exist.
+  static absl::StatusOr<std::shared_ptr<TokenFile>> Create(const std::string& dir);
+  ~TokenFile();
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
 
-  // Where they lie. ResourceExhausted: the disk is full; what was appended before stays.
-  absl::StatusOr<int64_t> Append(const PoolArrays& arrays);
-  absl::StatusOr<PoolArrays> Read(int64_t offset, int64_t tokens, bool log_probs) const;
+  // Returns the arrays' offset. ResourceExhausted: the disk is full; arrays that were appended
+  // before stay readable.
+  absl::StatusOr<int64_t> Append(const TokenArrays& arrays);
+  absl::StatusOr<TokenArrays> Read(int64_t offset, int64_t tokens, bool log_probs) const;
   int64_t bytes() const { return end_; }
-  // Of one sample's arrays.
+  // The size of one sample's arrays.
   static int64_t Bytes(int64_t tokens, bool log_probs) { return tokens * (log_probs ? 8 : 4); }
 
  private:
-  PoolFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  TokenFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
   const std::string path_;
   const int fd_;

@@ -217,7 +217,7 @@ TEST_CASE("TandemService drives a run over the API", "[services]") {
   testing::FakeRun run(1);
   run.validation = {{.data_row = 0, .tokens = {5}, .data_source = "fake"}};
   run.Prepare(StartMode::kPaused);
-  const RunParts parts = run.Parts();
+  const StepContext parts = run.Parts();
   const ProgressRelay relay({});
   TandemService service({.control = *run.control,
                          .loop = *run.loop,
@@ -332,7 +332,7 @@ TEST_CASE("A difference that a user's check finds is in the reply and ends the r
                .first_difference = "a.weight[0, 1]: the rollout holds 1, expected 2",
                .differing = {"a.weight"}};
   run.Prepare(StartMode::kPaused);
-  const RunParts parts = run.Parts();
+  const StepContext parts = run.Parts();
   const ProgressRelay relay({});
   TandemService service({.control = *run.control,
                          .loop = *run.loop,

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "controller/partial_rollout/round_runner.h"
-#include "tests/controller/partial_rollout/pool_run.h"
+#include "tests/controller/partial_rollout/buffer_run.h"
 #include "tests/fakes/fake_clock.h"
 
 namespace tandem {
@@ -23,25 +23,25 @@ struct RoundTimeFixture {
                 .response_length = 10} {
     run.lengths = [](uint64_t) { return kLength; };
     Open();
-    REQUIRE(partial->pool().Add(testing::SomePrompts(0, 1)).ok());
+    REQUIRE(runner->buffer().Add(testing::SomePrompts(0, 1)).ok());
   }
 
   // As a new process does, which has the journal.
   void Open() {
-    auto journal = CutJournal::Open(run.dir.path() / "journal.jsonl", "test");
+    auto journal = RoundJournal::Open(run.dir.path() / "journal.jsonl", "test");
     REQUIRE(journal.ok());
-    partial = std::make_unique<PartialRollout>(options, run.OpenPool(), *std::move(journal), clock);
+    runner = std::make_unique<RoundRunner>(options, run.OpenBuffer(), *std::move(journal), clock);
   }
 
   // The next round, on a clock that is looked at every 0.1 s. Tokens that each sample got, nullopt
   // where nothing was asked of the rollouts.
   std::optional<int64_t> Round() {
-    const auto requests = partial->BeginRound(1, rounds++, 0);
+    const auto requests = runner->BeginRound(1, rounds++, 0);
     INFO(requests.status().ToString());
     REQUIRE(requests.ok());
     absl::Duration passed;
     const bool cuttable = !requests->empty() && requests->front().interruptible;
-    while (cuttable && !partial->RoundIsOver()) {
+    while (cuttable && !runner->RoundIsOver()) {
       REQUIRE(passed < absl::Hours(1));
       passed += absl::Milliseconds(100);
       clock.Advance(absl::Milliseconds(100));
@@ -49,19 +49,19 @@ struct RoundTimeFixture {
     const int64_t most = cuttable ? absl::IDivDuration(passed, token_time, &passed) : testing::kAll;
     for (const GroupRequest& request : *requests) {
       for (const uint64_t id : request.sample_ids) {
-        REQUIRE(partial->pool().Put(run.Generated(request, id, most)).ok());
+        REQUIRE(runner->buffer().Put(run.Generated(request, id, most)).ok());
       }
     }
-    REQUIRE(partial->EndRound().ok());
+    REQUIRE(runner->EndRound().ok());
     if (requests->empty()) return std::nullopt;
-    return partial->pool().round().generated_tokens / 3;
+    return runner->buffer().round().generated_tokens / 3;
   }
 
-  testing::PoolRun run;
+  testing::BufferRun run;
   testing::FakeClock clock;
   PartialOptions options;
   absl::Duration token_time = absl::Seconds(1);
-  std::unique_ptr<PartialRollout> partial;
+  std::unique_ptr<RoundRunner> runner;
   int64_t rounds = 0;
 };
 
@@ -70,18 +70,17 @@ struct RoundTimeFixture {
 TEST_CASE("Rounds too short for a token get twice the time, until one comes", "[partial]") {
   RoundTimeFixture f(0.2);
   std::vector<int64_t> tokens;
-  while (f.partial->pool().whole() == 0) {
+  while (f.runner->buffer().complete() == 0) {
     tokens.push_back(f.Round().value());
     REQUIRE(tokens.size() < 20);
-    // Told once, when it is known what is enough.
-    const std::string note = f.partial->TakeNote();
-    INFO(note);
-    REQUIRE(note.empty() == (tokens.size() != 4));
-    if (!note.empty()) {
-      REQUIRE(
-          note ==
-          "step 1: rollout.partial.round_seconds=0.2 is too short for a token; rounds last 1.6s "
-          "from here on");
+    // One notice, after the first round that was long enough.
+    const std::vector<std::string> notices = f.runner->TakeNotices();
+    if (tokens.size() == 4) {
+      REQUIRE(notices == std::vector<std::string>{
+                             "step 1: rollout.partial.round_seconds=0.2 is too short for a token; "
+                             "rounds last 1.6s from here on"});
+    } else {
+      REQUIRE(notices.empty());
     }
   }
   // 0.2, 0.4, 0.8 and then 1.6 s, which stays.
@@ -91,13 +90,13 @@ TEST_CASE("Rounds too short for a token get twice the time, until one comes", "[
 TEST_CASE("A round time that is enough stays as it is", "[partial]") {
   RoundTimeFixture f(2);
   for (int round = 0; round < 3; ++round) REQUIRE(f.Round() == 2);
-  REQUIRE(f.partial->pool().whole() == 1);
-  REQUIRE(f.partial->TakeNote().empty());
+  REQUIRE(f.runner->buffer().complete() == 1);
+  REQUIRE(f.runner->TakeNotices().empty());
   // One that ends without a token for another reason says nothing of the time.
   RoundTimeFixture g(2);
-  REQUIRE(g.partial->BeginRound(1, g.rounds++, 0).ok());
-  REQUIRE(g.partial->RoundIsOver(/*stop=*/true));
-  REQUIRE(g.partial->EndRound().ok());
+  REQUIRE(g.runner->BeginRound(1, g.rounds++, 0).ok());
+  REQUIRE(g.runner->RoundIsOver(/*stop=*/true));
+  REQUIRE(g.runner->EndRound().ok());
   REQUIRE(g.Round() == 2);
 }
 
@@ -106,17 +105,17 @@ TEST_CASE("Rounds without a token are made again from the journal as they were",
   std::vector<int64_t> tokens;
   for (int round = 0; round < 5; ++round) tokens.push_back(f.Round().value());
   REQUIRE(tokens == std::vector<int64_t>{0, 0, 0, 1, 1});
-  const RoundCuts cuts = f.partial->pool().CutSamples();
+  const InterruptionPoints cuts = f.runner->buffer().GetInterruptionPoints();
   // The clock of the second life stands still: nothing but the journal cuts.
   f.Open();
   f.rounds = 0;
-  REQUIRE(f.partial->pool().Add(testing::SomePrompts(0, 1)).ok());
+  REQUIRE(f.runner->buffer().Add(testing::SomePrompts(0, 1)).ok());
   for (int round = 0; round < 5; ++round) {
     const std::optional<int64_t> again = f.Round();
     REQUIRE(again == (tokens[static_cast<size_t>(round)] == 0 ? std::nullopt : std::optional(1)));
   }
-  REQUIRE(f.partial->pool().CutSamples() == cuts);
-  REQUIRE(f.partial->TakeNote().empty());
+  REQUIRE(f.runner->buffer().GetInterruptionPoints() == cuts);
+  REQUIRE(f.runner->TakeNotices().empty());
   // From here on the clock counts again, from the beginning.
   REQUIRE(f.Round() == 0);
   REQUIRE(f.Round() == 0);

@@ -89,10 +89,10 @@ TEST_CASE("A cut brings what running samples have and leaves waiting groups unse
   Samples samples;
   // Three samples of a group fill a replica: groups 2 to 4 wait.
   RolloutDispatcher dispatcher(
-      {.max_in_flight_samples = 3, .cut = [&] { return samples.size() >= 4; }});
+      {.max_in_flight_samples = 3, .end_round = [&] { return samples.size() >= 4; }});
   const auto result = dispatcher.Dispatch(CuttableGroups(5, 3), fakes.replicas, Into(samples));
   REQUIRE(result.ok());
-  REQUIRE(result->rest.empty());
+  REQUIRE(result->unfinished.empty());
   REQUIRE(result->lost_ranks.empty());
   REQUIRE(samples.size() == 6);
   for (const auto& [id, sample] : samples) {
@@ -112,7 +112,7 @@ TEST_CASE("A round that is cut from the start sends only what may not be cut", "
   std::vector<GroupRequest> groups = CuttableGroups(3, 3);
   groups[1].interruptible = false;
   Samples samples;
-  RolloutDispatcher dispatcher({.cut = [] { return true; }});
+  RolloutDispatcher dispatcher({.end_round = [] { return true; }});
   REQUIRE(dispatcher.Dispatch(groups, fakes.replicas, Into(samples)).ok());
   REQUIRE(samples.size() == 3);
   for (const auto& [id, sample] : samples) {
@@ -128,7 +128,7 @@ TEST_CASE("Groups that may not be cut run to their end, waiting ones too", "[dis
   for (const size_t g : {1u, 5u}) groups[g].interruptible = false;
   Samples samples;
   RolloutDispatcher dispatcher(
-      {.max_in_flight_samples = 3, .cut = [&] { return samples.size() >= 2; }});
+      {.max_in_flight_samples = 3, .end_round = [&] { return samples.size() >= 2; }});
   REQUIRE(dispatcher.Dispatch(groups, fakes.replicas, Into(samples)).ok());
   REQUIRE(samples.size() == 9);
   for (const auto& [id, sample] : samples) {
@@ -166,7 +166,7 @@ TEST_CASE("A replica lost before the cut: what it had goes on at another from wh
     for (const uint64_t id : group.sample_ids) group.continued.push_back(ThreeTokens(id));
   }
   Samples samples;
-  RolloutDispatcher dispatcher({.cut = [] { return false; }});
+  RolloutDispatcher dispatcher({.end_round = [] { return false; }});
   const auto result = dispatcher.Dispatch(groups, fakes.replicas, Into(samples));
   INFO(result.status().ToString());
   REQUIRE(result.ok());
@@ -212,12 +212,12 @@ TEST_CASE("A replica lost after the cut: what may be cut is left, the rest goes 
   Samples samples;
   std::vector<int> lost;
   // Groups 0 and 2 at the first, 1 and 3 at the second.
-  RolloutDispatcher dispatcher({.cut = [&] { return samples.size() >= 6; },
+  RolloutDispatcher dispatcher({.end_round = [&] { return samples.size() >= 6; },
                                 .on_lost = [&](const Replica& r) { lost.push_back(r.rank); }});
   const auto result = dispatcher.Dispatch(groups, fakes.replicas, Into(samples));
   INFO(result.status().ToString());
   REQUIRE(result.ok());
-  REQUIRE(result->rest.empty());
+  REQUIRE(result->unfinished.empty());
   REQUIRE(lost == std::vector<int>{1});
   // Group 1's third sample never came.
   REQUIRE(samples.size() == 3 + 2 + 3 + 3);
@@ -235,12 +235,12 @@ TEST_CASE("After a cut with nobody left, the rest has only what may not be cut",
   groups[2].interruptible = false;
   Samples samples;
   RolloutDispatcher dispatcher(
-      {.max_in_flight_samples = 3, .cut = [&] { return !samples.empty(); }});
+      {.max_in_flight_samples = 3, .end_round = [&] { return !samples.empty(); }});
   const auto result = dispatcher.Dispatch(groups, fakes.replicas, Into(samples));
   REQUIRE(result.ok());
   REQUIRE(samples.size() == 1);
-  REQUIRE(result->rest.size() == 1);
-  REQUIRE(result->rest[0].group == 2);
+  REQUIRE(result->unfinished.size() == 1);
+  REQUIRE(result->unfinished[0].group == 2);
 }
 
 TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[dispatcher]") {
@@ -259,7 +259,7 @@ TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[disp
     Fakes fakes(0, {});
     fakes.Add(std::make_shared<Aborts>(fakes.journal, 0, 1), Responses(LastHeld));
     std::vector<GroupRequest> groups = CuttableGroups(1, 3);
-    RolloutDispatcher dispatcher({.cut = [&] { return !interruptible; }});
+    RolloutDispatcher dispatcher({.end_round = [&] { return !interruptible; }});
     // A group that may not be cut is not held up by the fake, so nothing of it is aborted.
     groups[0].interruptible = interruptible;
     Samples samples;
@@ -267,7 +267,7 @@ TEST_CASE("Samples that somebody else aborted are not taken, cut or not", "[disp
     REQUIRE(result.ok());
     REQUIRE(samples.size() == (interruptible ? 2 : 3));
     REQUIRE(result->lost_ranks.size() == (interruptible ? 1 : 0));
-    REQUIRE(result->rest.size() == (interruptible ? 1 : 0));
+    REQUIRE(result->unfinished.size() == (interruptible ? 1 : 0));
   }
 }
 
@@ -292,7 +292,7 @@ TEST_CASE("An abort that was in vain, or came before its request, is made again"
   const auto late = std::make_shared<Late>(fakes.journal, 0, 1);
   fakes.Add(late, Responses(LastHeld));
   Samples samples;
-  RolloutDispatcher dispatcher({.cut = [&] { return samples.size() == 2; }});
+  RolloutDispatcher dispatcher({.end_round = [&] { return samples.size() == 2; }});
   const auto result = dispatcher.Dispatch(CuttableGroups(1, 3), fakes.replicas, Into(samples));
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks.empty());
@@ -312,7 +312,7 @@ TEST_CASE("An abort is made again while samples that may not be cut go on coming
   testing::FakeClock clock;
   Samples samples;
   const auto put = Into(samples);
-  RolloutDispatcher dispatcher({.cut = [&] { return samples.size() >= 2; }, .clock = &clock});
+  RolloutDispatcher dispatcher({.end_round = [&] { return samples.size() >= 2; }, .clock = &clock});
   const auto result = dispatcher.Dispatch(groups, fakes.replicas, [&](const Sample& sample) {
     ++late->taken;
     clock.Advance(absl::Milliseconds(300));
@@ -341,7 +341,7 @@ TEST_CASE("Sample by sample, rounds that are cut at any moment end in whole resp
                     return now ? std::optional<int64_t>(held) : std::nullopt;
                   }));
       size_t came = 0;
-      RolloutDispatcher dispatcher({.cut = [&] { return came > 0; }});
+      RolloutDispatcher dispatcher({.end_round = [&] { return came > 0; }});
       const auto take = [&](const Sample& sample) {
         ++came;
         samples[sample.sample_id] = sample;
@@ -379,7 +379,7 @@ TEST_CASE("Sample by sample, rounds that are cut at any moment end in whole resp
 TEST_CASE("What may be cut must have a request id that nothing else has", "[dispatcher]") {
   Fakes fakes(1, Responses(nullptr));
   const auto refused = [&](std::vector<GroupRequest> groups) {
-    RolloutDispatcher dispatcher({.cut = [] { return false; }});
+    RolloutDispatcher dispatcher({.end_round = [] { return false; }});
     Samples samples;
     const auto result = dispatcher.Dispatch(std::move(groups), fakes.replicas, Into(samples));
     REQUIRE(absl::IsInvalidArgument(result.status()));
@@ -389,10 +389,10 @@ TEST_CASE("What may be cut must have a request id that nothing else has", "[disp
   std::vector<GroupRequest> groups = CuttableGroups(2, 1);
   groups[1].interruptible = false;
   groups[1].request_id = groups[0].request_id;
-  REQUIRE(refused(groups).find("group 0 may be cut, but its request id '1-0-0'") == 0);
+  REQUIRE(refused(groups).find("group 0 is interruptible, but its request id '1-0-0'") == 0);
   groups = CuttableGroups(2, 1);
   groups[1].request_id.clear();
-  REQUIRE(refused(groups).find("group 1 may be cut, but its request id '' is empty") == 0);
+  REQUIRE(refused(groups).find("group 1 is interruptible, but its request id '' is empty") == 0);
 }
 
 }  // namespace tandem

@@ -12,7 +12,7 @@ namespace {
 
 using testing::Says;
 
-constexpr ProbeOptions kTwoPairs{
+constexpr ParityProbeOptions kTwoPairs{
     .pairs = 2, .vocab_limit = 50, .temperature = 0.7f, .max_tokens = 1024};
 
 // What a rollout would answer.
@@ -30,7 +30,7 @@ Sample AnswerTo(const GroupRequest& request) {
 }
 
 // Every rollout answers; trainers agree with them.
-void FillIn(Probe& probe, int64_t step) {
+void FillIn(ParityProbe& probe, int64_t step) {
   for (const GroupRequest& request : probe.Begin(step, 7)) {
     REQUIRE(probe.Put(AnswerTo(request)).ok());
   }
@@ -45,7 +45,7 @@ void FillIn(Probe& probe, int64_t step) {
 }  // namespace
 
 TEST_CASE("Probe asks every rollout for the same tokens in every step", "[probe]") {
-  Probe probe(kTwoPairs);
+  ParityProbe probe(kTwoPairs);
   const std::vector<GroupRequest> first = probe.Begin(1, 0);
   const std::vector<GroupRequest> second = probe.Begin(2, 1);
   REQUIRE(first.size() == 6);
@@ -67,14 +67,14 @@ TEST_CASE("Probe asks every rollout for the same tokens in every step", "[probe]
   REQUIRE(first[1].prompt.size() < 64);
   REQUIRE(first[1].prompt.size() + 4 > 64);
   REQUIRE(first[2].prompt.size() + 4 == 512);
-  REQUIRE(Probe(kTwoPairs).Begin(9, 0)[1].prompt == first[1].prompt);
+  REQUIRE(ParityProbe(kTwoPairs).Begin(9, 0)[1].prompt == first[1].prompt);
 }
 
 TEST_CASE("Probe fits into the longest sample that a run allows", "[probe]") {
   for (const auto& [most, sequences] : std::vector<std::pair<int64_t, size_t>>{
            {2, 1}, {5, 1}, {24, 1}, {25, 2}, {66, 2}, {67, 3}, {511, 3}}) {
     INFO(most);
-    Probe probe({.pairs = 1, .vocab_limit = 3, .max_tokens = most});
+    ParityProbe probe({.pairs = 1, .vocab_limit = 3, .max_tokens = most});
     const std::vector<GroupRequest> groups = probe.Begin(1, 0);
     REQUIRE(groups.size() == sequences);
     for (const GroupRequest& group : groups) {
@@ -88,7 +88,7 @@ TEST_CASE("Probe fits into the longest sample that a run allows", "[probe]") {
 }
 
 TEST_CASE("Probe counts equal tokens and names the first that differs", "[probe]") {
-  Probe probe(kTwoPairs);
+  ParityProbe probe(kTwoPairs);
   FillIn(probe, 3);
   REQUIRE(*probe.Compare() == 24);
   const std::vector<Sample> samples = *probe.Samples(3, 1);
@@ -104,7 +104,7 @@ TEST_CASE("Probe counts equal tokens and names the first that differs", "[probe]
 }
 
 TEST_CASE("Probe tells zeros of both signs apart", "[probe]") {
-  Probe probe(kTwoPairs);
+  ParityProbe probe(kTwoPairs);
   FillIn(probe, 3);
   const Sample sample = probe.Samples(3, 0)->front();
   std::vector<float> signs = sample.log_probs;
@@ -115,7 +115,7 @@ TEST_CASE("Probe tells zeros of both signs apart", "[probe]") {
 }
 
 TEST_CASE("Probe is not satisfied with less than everything", "[probe]") {
-  Probe probe(kTwoPairs);
+  ParityProbe probe(kTwoPairs);
   const std::vector<GroupRequest> groups = probe.Begin(1, 7);
   REQUIRE(absl::IsInternal(probe.Compare().status()));
   FillIn(probe, 2);
@@ -136,12 +136,12 @@ TEST_CASE("Probe is not satisfied with less than everything", "[probe]") {
 
 TEST_CASE("Probe asks a rollout's next life for what the last one answered, and compares both",
           "[probe][recovery]") {
-  Probe probe(kTwoPairs);
+  ParityProbe probe(kTwoPairs);
   const std::vector<GroupRequest> first = probe.Begin(1, 7);
   // Rollout 1 is lost after the first of its three.
   for (size_t i = 0; i < 4; ++i) REQUIRE(probe.Put(AnswerTo(first[i])).ok());
   REQUIRE(probe.lives() == 1);
-  const std::vector<GroupRequest> again = probe.Again(1);
+  const std::vector<GroupRequest> again = probe.Reissue(1);
   REQUIRE(again.size() == 1);
   REQUIRE(again[0].rank == 1);
   REQUIRE(again[0].prompt == first[3].prompt);
@@ -149,7 +149,7 @@ TEST_CASE("Probe asks a rollout's next life for what the last one answered, and 
   REQUIRE(again[0].request_id != first[3].request_id);
   REQUIRE(probe.lives() == 2);
   // Asked already, and not answered yet.
-  REQUIRE(probe.Again(1).empty());
+  REQUIRE(probe.Reissue(1).empty());
   for (const GroupRequest& request : {again[0], first[4], first[5]}) {
     REQUIRE(probe.Put(AnswerTo(request)).ok());
   }

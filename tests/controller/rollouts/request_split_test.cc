@@ -82,8 +82,9 @@ TEST_CASE("RolloutDispatcher sends a large group in parts, and a cut ends all of
                            return cut ? std::optional<int64_t>(3) : std::nullopt;
                          }};
     std::map<uint64_t, int64_t> lengths;
-    RolloutDispatcher dispatcher({.cut = [&] { return cut && journal.Count("rollout 0") >= 4; },
-                                  .max_request_bytes = 13000});
+    RolloutDispatcher dispatcher(
+        {.end_round = [&] { return cut && journal.Count("rollout 0") >= 4; },
+         .max_request_bytes = 13000});
     const auto result =
         dispatcher.Dispatch({Continued(7, 1000)}, {{0, client}}, [&](const Sample& sample) {
           REQUIRE(lengths.emplace(sample.sample_id, sample.response_tokens()).second);

@@ -71,7 +71,7 @@ TEST_CASE("RolloutDispatcher spreads groups and brings every sample once", "[dis
       });
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks.empty());
-  REQUIRE(result->rest.empty());
+  REQUIRE(result->unfinished.empty());
   REQUIRE(seen.size() == 18);
   for (const auto& [id, count] : seen) REQUIRE(count == 1);
   for (int rank = 0; rank < 3; ++rank) {
@@ -108,7 +108,7 @@ TEST_CASE("RolloutDispatcher hands back the rest when nobody is left", "[dispatc
   REQUIRE(result.ok());
   REQUIRE(result->lost_ranks == std::vector<int>{0});
   size_t missing = 0;
-  for (const GroupRequest& group : result->rest) missing += group.sample_ids.size();
+  for (const GroupRequest& group : result->unfinished) missing += group.sample_ids.size();
   REQUIRE(seen.size() == 1);
   REQUIRE(missing == 5);
 }
@@ -150,9 +150,9 @@ TEST_CASE("RolloutDispatcher blames a group for a loss only if nothing else ran"
   const auto take = [](Sample) { return absl::OkStatus(); };
   auto together = dispatcher.Dispatch(DispatchedGroups(2, 2), Replicas(journal, 1), take);
   REQUIRE(together.ok());
-  REQUIRE(together->given_up.ok());
-  REQUIRE(together->rest.size() == 2);
-  for (const GroupRequest& group : together->rest) {
+  REQUIRE(together->abandoned.ok());
+  REQUIRE(together->unfinished.size() == 2);
+  for (const GroupRequest& group : together->unfinished) {
     REQUIRE(group.losses == 1);
     REQUIRE(group.losses_alone == 0);
   }
@@ -182,7 +182,7 @@ TEST_CASE("RolloutDispatcher sends a group that names its rollout there, whateve
   const auto result =
       dispatcher.Dispatch(groups, Replicas(journal, 2), [](Sample) { return absl::OkStatus(); });
   REQUIRE(result.ok());
-  REQUIRE(result->rest.empty());
+  REQUIRE(result->unfinished.empty());
   for (const std::string g : {"1", "3", "5"}) {
     REQUIRE(journal.Count("rollout 1 Generate(group " + g) == 1);
     REQUIRE(journal.Count("rollout 0 Generate(group " + g) == 0);
@@ -202,8 +202,8 @@ TEST_CASE("RolloutDispatcher hands back the groups of a rollout that is gone, no
     return absl::OkStatus();
   });
   REQUIRE(result.ok());
-  REQUIRE(result->rest.size() == 1);
-  REQUIRE(result->rest[0].rank == 1);
+  REQUIRE(result->unfinished.size() == 1);
+  REQUIRE(result->unfinished[0].rank == 1);
   REQUIRE(journal.Count("rollout 0 Generate(group 3") == 0);
 }
 
@@ -217,7 +217,7 @@ TEST_CASE("RolloutDispatcher gives prompts to rollouts that come back", "[dispat
            [&](const Replica& lost) {
              back = {{lost.rank, std::make_shared<testing::FakeRolloutClient>(journal, 0, 2)}};
            },
-       .returned = [&] { return Joining{.replicas = std::exchange(back, {})}; }});
+       .rejoined = [&] { return JoiningReplicas{.replicas = std::exchange(back, {})}; }});
   std::set<uint64_t> seen;
   // Nobody else could make them.
   std::vector<GroupRequest> groups = DispatchedGroups(3, 2);
@@ -227,7 +227,7 @@ TEST_CASE("RolloutDispatcher gives prompts to rollouts that come back", "[dispat
     return absl::OkStatus();
   });
   REQUIRE(result.ok());
-  REQUIRE(result->rest.empty());
+  REQUIRE(result->unfinished.empty());
   REQUIRE(result->lost_ranks == std::vector<int>{0});
   REQUIRE(seen.size() == 6);
 }

@@ -28,7 +28,7 @@ using Samples = std::map<uint64_t, Sample>;
 
 // All groups' last samples are held up after five tokens.
 void Start(testing::FakeRun& run) {
-  run.serving_options.max_in_flight_samples = 3;
+  run.fleet_options.max_in_flight_samples = 3;
   run.responses = {.length = [](uint64_t) { return 12; },
                    .held_after = [](uint64_t id) -> std::optional<int64_t> {
                      return (id & 0xfff) == 2 ? std::optional<int64_t>(5) : std::nullopt;
@@ -46,7 +46,7 @@ absl::Status Generate(testing::FakeRun& run,
     REQUIRE(samples.emplace(sample.sample_id, sample).second);
     return absl::OkStatus();
   };
-  return run.serving->Generate(groups, 0, take, {.cut = cut});
+  return run.fleet->Generate(groups, 0, take, {.end_round = cut});
 }
 
 }  // namespace

@@ -23,15 +23,15 @@ GroupRequest Group() {
 }
 
 // `deaths` times a rollout dies over what it is asked for.
-absl::Status GenerateWith(testing::FakeRun& run, int deaths, Payer payer) {
+absl::Status GenerateWith(testing::FakeRun& run, int deaths, BudgetOwner owner) {
   run.Prepare(StartMode::kPaused);
   REQUIRE(run.weights.Publish(0, "").ok());
   REQUIRE(run.weights.Wake().ok());
   if (deaths > 0) {
     run.journal.FailNext("rollout 0", "Generate", absl::UnavailableError("gone"), 0, deaths);
   }
-  return run.serving->Generate({Group()}, 0, [](Sample) { return absl::OkStatus(); },
-                               {.payer = payer});
+  return run.fleet->Generate({Group()}, 0, [](Sample) { return absl::OkStatus(); },
+                             {.budget_owner = owner});
 }
 
 // Opens once; waiting for it has a deadline, so that a test fails instead of hanging.
@@ -94,7 +94,7 @@ TEST_CASE("F3: a rollout that restarts is synced and given prompts while the oth
           "[serving][recovery]") {
   testing::FakeRun run(2);
   Gate gate;
-  run.serving_options.max_in_flight_samples = 3;
+  run.fleet_options.max_in_flight_samples = 3;
   run.make_rollout = [&](int rank, int64_t incarnation) -> std::shared_ptr<RolloutClient> {
     if (rank == 0) return std::make_shared<GatedRollout>(run.journal, rank, incarnation, gate);
     if (incarnation == 1) {
@@ -115,7 +115,7 @@ TEST_CASE("F3: a rollout that restarts is synced and given prompts while the oth
     groups.push_back(group);
   }
   std::set<uint64_t> seen;
-  const absl::Status status = run.serving->Generate(groups, 0, [&](const Sample& sample) {
+  const absl::Status status = run.fleet->Generate(groups, 0, [&](const Sample& sample) {
     REQUIRE(seen.insert(sample.sample_id).second);
     return absl::OkStatus();
   });
@@ -163,7 +163,7 @@ TEST_CASE("F3: two rollouts lost one after the other both come back", "[serving]
     groups.push_back(group);
   }
   int samples = 0;
-  const absl::Status status = run.serving->Generate(groups, 0, [&](const Sample&) {
+  const absl::Status status = run.fleet->Generate(groups, 0, [&](const Sample&) {
     ++samples;
     return absl::OkStatus();
   });
@@ -191,16 +191,16 @@ TEST_CASE("A call on all rollouts is made at once", "[serving]") {
         changed.wait_for(lock, std::chrono::seconds(30), [&] { return inside.size() == 3; });
     return all ? absl::OkStatus() : Internal("not at once");
   };
-  const absl::Status status = run.serving->OnAll(0, call);
+  const absl::Status status = run.fleet->CallAll(0, call);
   INFO(status.ToString());
   REQUIRE(status.ok());
 }
 
 TEST_CASE("A group that rollouts die of twice fails, and all serve again", "[serving]") {
   testing::FakeRun run(1);
-  const absl::Status status = GenerateWith(run, 100, Payer::kRun);
+  const absl::Status status = GenerateWith(run, 100, BudgetOwner::kRun);
   REQUIRE(absl::IsInternal(status));
-  REQUIRE(std::string(status.message()).find("was given up") != std::string::npos);
+  REQUIRE(std::string(status.message()).find("was abandoned") != std::string::npos);
   REQUIRE(run.journal.Count("rollout 0 Generate") == 2);
   REQUIRE(run.weights.Complete(0));
   REQUIRE(run.budget.spent() == 2);
@@ -208,17 +208,17 @@ TEST_CASE("A group that rollouts die of twice fails, and all serve again", "[ser
 
 TEST_CASE("A rollout that is lost once costs a user's call nothing, nor the run", "[serving]") {
   testing::FakeRun run(1);
-  REQUIRE(GenerateWith(run, 1, Payer::kUserCall).ok());
+  REQUIRE(GenerateWith(run, 1, BudgetOwner::kUserCall).ok());
   REQUIRE(run.budget.spent() == 0);
 }
 
 TEST_CASE("A user's call that rollouts die of leaves the run its restarts", "[serving]") {
   testing::FakeRun run(1);
   for (int call = 0; call < 5; ++call) {
-    REQUIRE(absl::IsInternal(GenerateWith(run, 2, Payer::kUserCall)));
+    REQUIRE(absl::IsInternal(GenerateWith(run, 2, BudgetOwner::kUserCall)));
   }
   REQUIRE(run.budget.spent() == 0);
-  REQUIRE(GenerateWith(run, 0, Payer::kRun).ok());
+  REQUIRE(GenerateWith(run, 0, BudgetOwner::kRun).ok());
 }
 
 }  // namespace tandem

@@ -121,7 +121,7 @@ TEST_CASE("Generation stops when a rollout cannot come back", "[returning][recov
   Serve(run);
   run.clock.OnSleep([] {});
   run.journal.FailNext("rollout 1", "Generate", absl::UnavailableError("gone"));
-  const absl::Status status = run.serving->Generate(GroupsOfThree(2), 0, Ignore);
+  const absl::Status status = run.fleet->Generate(GroupsOfThree(2), 0, Ignore);
   INFO(status.ToString());
   REQUIRE(absl::IsDeadlineExceeded(status));
   REQUIRE(WorkerDidNotReturn(status));
@@ -129,7 +129,7 @@ TEST_CASE("Generation stops when a rollout cannot come back", "[returning][recov
 
 TEST_CASE("Two rollouts lost together are synced together, and told", "[returning][recovery]") {
   testing::FakeRun run(3);
-  run.serving_options.register_timeout = absl::InfiniteDuration();
+  run.fleet_options.register_timeout = absl::InfiniteDuration();
   Serve(run);
   // No successor comes before both are missed.
   run.clock.OnSleep([&run] {
@@ -137,7 +137,7 @@ TEST_CASE("Two rollouts lost together are synced together, and told", "[returnin
   });
   run.DieAt({WorkerRole::kRollout, 1}, "Generate");
   run.DieAt({WorkerRole::kRollout, 2}, "Generate");
-  const absl::Status status = run.serving->Generate(GroupsOfThree(6), 0, Ignore);
+  const absl::Status status = run.fleet->Generate(GroupsOfThree(6), 0, Ignore);
   INFO(status.ToString());
   REQUIRE(status.ok());
   REQUIRE(run.journal.Count("trainer 0 SyncWeights") == 1);
@@ -149,8 +149,8 @@ TEST_CASE("Two rollouts lost together are synced together, and told", "[returnin
                    std::string("rollout ") + rank + " holds weight version 0 again"));
   }
   REQUIRE(run.weights.Complete(0));
-  REQUIRE(run.weights.TakeResent() == 2);
-  REQUIRE(run.weights.TakeResent() == 0);
+  REQUIRE(run.weights.TakeResendCount() == 2);
+  REQUIRE(run.weights.TakeResendCount() == 0);
 }
 
 TEST_CASE("A version that is sent again shows in the step's metrics", "[returning][recovery]") {
@@ -173,9 +173,9 @@ TEST_CASE("Nobody waits for the sync of a rollout that is not wanted any more",
   const auto client = *run.pool.rollout(1);
   run.DieAt({WorkerRole::kRollout, 1}, "Abort");
   {
-    ReturningRollouts returning(run.pool, run.weights, run.budget, run.progress, {.version = 0});
-    returning.Lost({.rank = 1, .client = client}, absl::UnavailableError("gone"));
-    while (!sync.begun()) REQUIRE(returning.Take().ok());
+    RolloutRejoin rejoin(run.pool, run.weights, run.budget, run.progress, {.version = 0});
+    rejoin.ReportLost({.rank = 1, .client = client}, absl::UnavailableError("gone"));
+    while (!sync.begun()) REQUIRE(rejoin.TakeRejoined().ok());
   }
   REQUIRE(run.journal.Count("rollout 1 AbortUpdate()") == 1);
   REQUIRE(run.journal.Count("rollout 0 AbortUpdate()") == 0);

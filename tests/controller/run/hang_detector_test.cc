@@ -17,8 +17,8 @@ struct HangWatchFixture {
   testing::TempDir dir;
   testing::FakeClock clock;
   WorkerRegistry registry{{.heartbeat_timeout = absl::Seconds(10)}, clock};
-  HangWatch watch{
-      {.run_dir = dir.path().string(), .boot_id = "here", .silent_for = absl::Seconds(20)},
+  HangDetector watch{
+      {.run_dir = dir.path().string(), .boot_id = "here", .no_heartbeat_for = absl::Seconds(20)},
       registry,
       clock};
 

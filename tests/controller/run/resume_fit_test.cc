@@ -12,7 +12,7 @@
 #include "controller/assembly/run_assembly.h"
 #include "controller/run/resume_point.h"
 #include "controller/store/checkpoint_index.h"
-#include "tests/controller/partial_rollout/pool_run.h"
+#include "tests/controller/partial_rollout/buffer_run.h"
 #include "tests/fakes/fake_run.h"
 #include "tests/support/tiny_model.h"
 
@@ -74,9 +74,9 @@ struct ResumeFitFolder {
 
 // A pool of a run with another tokenizer.
 void WritePool(const std::string& folder, int64_t step) {
-  const testing::PoolRun run;
-  REQUIRE(run.pool->Add(testing::SomePrompts(0, 2)).ok());
-  REQUIRE(run.pool->Save(folder, step).ok());
+  const testing::BufferRun run;
+  REQUIRE(run.buffer->Add(testing::SomePrompts(0, 2)).ok());
+  REQUIRE(run.buffer->Save(folder, step).ok());
 }
 
 TEST_CASE("Groups that cannot go on are refused alike by a dry run and a start", "[resume]") {

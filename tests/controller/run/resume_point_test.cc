@@ -11,7 +11,7 @@
 #include "common/process/exit_code.h"
 #include "controller/assembly/dry_run.h"
 #include "controller/assembly/run_options.h"
-#include "tests/controller/partial_rollout/pool_run.h"
+#include "tests/controller/partial_rollout/buffer_run.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -40,9 +40,9 @@ void WriteModel(const fs::path& dir, int64_t hidden_size) {
 }
 
 void SavePool(const std::string& checkpoint, int64_t step) {
-  const testing::PoolRun run;
-  REQUIRE(run.pool->Add(testing::SomePrompts(0, 1)).ok());
-  REQUIRE(run.pool->Save(checkpoint, step).ok());
+  const testing::BufferRun run;
+  REQUIRE(run.buffer->Add(testing::SomePrompts(0, 1)).ok());
+  REQUIRE(run.buffer->Save(checkpoint, step).ok());
 }
 
 // Another byte in the middle of a file, which keeps its size.

@@ -44,7 +44,7 @@ TEST_CASE("Dynamic sampling takes from the pool what its step lacks, and drops n
     }
     REQUIRE(trained.size() == 10);
     REQUIRE(evicted > 0);
-    REQUIRE(run.prompts.Position().row == 10 + evicted + run.rounds->pool().Counts().groups);
+    REQUIRE(run.prompts.Position().row == 10 + evicted + run.rounds->buffer().Counts().groups);
   }
 }
 

@@ -52,7 +52,7 @@ TEST_CASE("R4: every step has its whole batch, and no group is lost or trained t
         for (const uint64_t row : run.RowsOf(step)) REQUIRE(rows.insert(row).second);
       }
       REQUIRE(rows.size() == 10);
-      const PoolCounts left = run.rounds->pool().Counts();
+      const BufferCounts left = run.rounds->buffer().Counts();
       const int64_t drawn = run.prompts.Position().row;
       REQUIRE(drawn == 10 + left.groups);
       REQUIRE(run.Metric(5, "partial/carried_groups") +
@@ -171,7 +171,7 @@ TEST_CASE("a checkpoint has the pool of its step, and the run goes on from it", 
   CutInThrees(first, 1);
   first.options.total_steps = 2;
   REQUIRE(first.Run().ok());
-  REQUIRE(first.rounds->pool().Counts().carried_samples > 0);
+  REQUIRE(first.rounds->buffer().Counts().carried_samples > 0);
   const std::string checkpoint = first.loop->newest_checkpoint();
   first.options.total_steps = 5;
   REQUIRE(first.Run(checkpoint).ok());
@@ -206,7 +206,7 @@ TEST_CASE("a step that is dropped leaves the pool of the step before", "[partial
   INFO(stopped.ToString());
   REQUIRE(run.store.steps.count(3) == 0);
   REQUIRE(run.loop->position().finished_steps == 2);
-  const PoolCounts left = run.rounds->pool().Counts();
+  const BufferCounts left = run.rounds->buffer().Counts();
   REQUIRE(left.groups ==
           run.Metric(2, "partial/carried_groups") + run.Metric(2, "partial/whole_groups_left"));
   REQUIRE(left.carried_samples == run.Metric(2, "partial/carried_samples"));
@@ -270,9 +270,9 @@ TEST_CASE("with overlap the next batch is begun while this one trains", "[partia
       REQUIRE(record.segments.front().weight_version >= step - 2);
     }
   }
-  REQUIRE(run.prompts.Position().row == 10 + run.rounds->pool().groups());
+  REQUIRE(run.prompts.Position().row == 10 + run.rounds->buffer().groups());
   // The batch that trained last counts: one more may be ahead.
-  REQUIRE(run.rounds->pool().groups() <= 2);
+  REQUIRE(run.rounds->buffer().groups() <= 2);
 }
 
 TEST_CASE("no token of a batch is older than max_staleness steps, whatever is long", "[partial]") {

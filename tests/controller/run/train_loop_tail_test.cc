@@ -31,7 +31,7 @@ TEST_CASE("Every step tells what its tail left empty and what caps would save", 
   testing::FakeRun run(1);
   run.options.samples_per_prompt = 1;
   run.options.tail = {.slots = 2, .caps = {{"split_2", 1}}};
-  run.serving_options.max_in_flight_samples = 1;  // the second prompt waits for the first
+  run.fleet_options.max_in_flight_samples = 1;  // the second prompt waits for the first
   run.make_rollout = [&](int rank, int64_t incarnation) {
     return std::make_shared<TenSecondRollout>(run, rank, incarnation);
   };
@@ -54,7 +54,7 @@ TEST_CASE("Rounds tell what they leave empty, and predict nothing", "[train_loop
                          .groups_per_round = 2,
                          .train_batch_size = 2,
                          .response_length = 8};
-  run.serving_options.max_in_flight_samples = 1;
+  run.fleet_options.max_in_flight_samples = 1;
   run.make_rollout = [&](int rank, int64_t incarnation) {
     return std::make_shared<TenSecondRollout>(run, rank, incarnation);
   };
@@ -71,7 +71,7 @@ TEST_CASE("Batches of dynamic sampling are passes of their own", "[train_loop][d
   testing::FakeRun run(1);
   run.options.total_steps = 1;
   run.options.tail = {.slots = 8};
-  run.serving_options.max_in_flight_samples = 1;
+  run.fleet_options.max_in_flight_samples = 1;
   run.options.filter_groups = {.enable = true, .metric = "right", .max_batches = 5};
   // The second group of each batch is all right and filtered out: two batches fill the step.
   run.reward.value = [](uint64_t id) {

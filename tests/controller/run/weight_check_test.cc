@@ -126,7 +126,7 @@ TEST_CASE("A check alone syncs once, compares, reports and touches nothing else"
           "[weight_check][check_only]") {
   FakeRun run(2, 3, {.when = When::kOff});
   run.Prepare(StartMode::kTrain);
-  const RunParts parts = run.Parts();
+  const StepContext parts = run.Parts();
   Recovery recovery(parts, run.options, 100);
   REQUIRE(CheckOnly(parts, recovery, "", ReportOfCheck(run)).ok());
   REQUIRE(run.journal.Count("trainer 1 CheckWeights(/model)") == 1);
@@ -157,7 +157,7 @@ TEST_CASE("under LoRA a check names the files that it reads, of the start and of
     FakeRun run(1, 3, {.when = When::kOff, .lora = CheckPolicy::Lora{"/base", merged}});
     run.options.lora = {.merged = merged, .adapter_path = adapter_path};
     run.Prepare(StartMode::kTrain);
-    const RunParts parts = run.Parts();
+    const StepContext parts = run.Parts();
     return Recovery(parts, run.options, 100).Oracle();
   };
   REQUIRE(starts_with(true, "") == "/model");
@@ -169,7 +169,7 @@ TEST_CASE("under LoRA a check names the files that it reads, of the start and of
     FakeRun run(1, 3, {.when = When::kOff, .lora = CheckPolicy::Lora{"/base", merged}});
     run.options.lora = {.merged = merged, .adapter_path = "/adapter"};
     run.Prepare(StartMode::kTrain);
-    const RunParts parts = run.Parts();
+    const StepContext parts = run.Parts();
     Recovery recovery(parts, run.options, 100);
     const std::string step = run.dir.path() / "step_7";
     std::filesystem::create_directories(step + "/lora_adapter");
@@ -198,7 +198,7 @@ TEST_CASE("A check alone that fails reports every rollout and is data loss",
   FakeRun run(2, 3, {.when = When::kOff});
   run.check = kOneWrong;
   run.Prepare(StartMode::kTrain);
-  const RunParts parts = run.Parts();
+  const StepContext parts = run.Parts();
   Recovery recovery(parts, run.options, 100);
   const absl::Status status = CheckOnly(parts, recovery, "", ReportOfCheck(run));
   REQUIRE(absl::IsDataLoss(status));
@@ -218,7 +218,7 @@ TEST_CASE("A check alone does not wait for a replica that does not answer: it ha
   FakeRun run(2, 3, {.when = When::kOff});
   run.journal.FailNext("trainer 1", "CheckWeights", absl::UnavailableError("no answer"));
   run.Prepare(StartMode::kTrain);
-  const RunParts parts = run.Parts();
+  const StepContext parts = run.Parts();
   Recovery recovery(parts, run.options, 100);
   std::ofstream(ReportOfCheck(run)) << "of an earlier check";
   REQUIRE(absl::IsUnavailable(CheckOnly(parts, recovery, "", ReportOfCheck(run))));

@@ -81,7 +81,7 @@ TEST_CASE("Ratios and clip fraction of the first mini-batch are kept apart from 
                          {"actor/loss", value}},
                         1.0 / 3, value == 1.0);
   }
-  AverageOverThoseThatHave(facts, 3);
+  AverageUpdateMetrics(facts, 3);
   const std::map<std::string, double>& step = facts.trainer;
   REQUIRE(step.size() == 10);
   REQUIRE(step.at("actor/first_pg_clipfrac") == 0);
@@ -142,7 +142,7 @@ TEST_CASE("Means over tokens of older weights weigh mini-batches by such tokens"
   REQUIRE(facts.trainer.at("partial/stale_kl") == 0.1);
   AddMiniBatchMetrics(facts, numbers(10, 1.5, 0.25, 1.25, 0.5), 0.25, false);
   AddMiniBatchMetrics(facts, {{"actor/loss", 1}}, 0.25, false);
-  AverageOverThoseThatHave(facts, 4);
+  AverageUpdateMetrics(facts, 4);
   REQUIRE(facts.trainer.at("partial/stale_tokens") == 40);
   REQUIRE(facts.trainer.at("partial/stale_ratio_mean") == Approx(0.9));
   REQUIRE(facts.trainer.at("partial/stale_kl") == Approx(0.2));
@@ -164,7 +164,7 @@ TEST_CASE("The mean of a number that some mini-batches lack is over those that h
     }
     AddMiniBatchMetrics(facts, metrics, 0.25, false);
   }
-  AverageOverThoseThatHave(facts, 4);
+  AverageUpdateMetrics(facts, 4);
   REQUIRE(facts.trainer == std::map<std::string, double>{{"actor/ratio_min", 1.0},
                                                          {"actor/ratio_mean", 1.25},
                                                          {"actor/ratio_max", 1.5},

@@ -1,10 +1,11 @@
+#include "controller/partial_rollout/round_journal.h"
+
 #include <filesystem>
 #include <fstream>
 
 #include <catch2/catch.hpp>
 
 #include "common/formats/files.h"
-#include "controller/partial_rollout/round_journal.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
@@ -14,11 +15,11 @@ namespace {
 
 using testing::Has;
 
-const RoundCuts kCuts = {{0x7000000, 3}, {0xffffffffffffffff, 40000}};
+const InterruptionPoints kCuts = {{0x7000000, 3}, {0xffffffffffffffff, 40000}};
 
 struct CutJournalFixture {
-  std::unique_ptr<CutJournal> Open(const std::string& run = "run 1") const {
-    auto journal = CutJournal::Open(path, run);
+  std::unique_ptr<RoundJournal> Open(const std::string& run = "run 1") const {
+    auto journal = RoundJournal::Open(path, run);
     INFO(journal.status().ToString());
     REQUIRE(journal.ok());
     return *std::move(journal);
@@ -49,8 +50,8 @@ TEST_CASE("cuts of a round are found again, by another process too", "[journal]"
   REQUIRE(journal->note().empty());
   REQUIRE(journal->Find(1, 0, 1) == kCuts);
   // A round that cut nothing is known too, and is not to be cut when it is made again.
-  REQUIRE(journal->Find(1, 1, 1) == RoundCuts{});
-  REQUIRE(journal->Find(2, 0, 3) == RoundCuts{{5, 0}});
+  REQUIRE(journal->Find(1, 1, 1) == InterruptionPoints{});
+  REQUIRE(journal->Find(2, 0, 3) == InterruptionPoints{{5, 0}});
   REQUIRE_FALSE(journal->Find(2, 0, 2));
   REQUIRE_FALSE(journal->Find(2, 1, 3));
   REQUIRE_FALSE(journal->Find(3, 0, 3));
@@ -68,13 +69,14 @@ TEST_CASE("a round that is made again with the same cuts is written once", "[jou
 
 TEST_CASE("other cuts, other weights or a round that was not known begin another history",
           "[journal]") {
-  const auto changed = [](int64_t step, int64_t round, int64_t version, const RoundCuts& cuts) {
+  const auto changed = [](int64_t step, int64_t round, int64_t version,
+                          const InterruptionPoints& cuts) {
     const CutJournalFixture f;
     const auto journal = f.Open();
     for (int64_t s = 1; s < 5; ++s) REQUIRE(journal->Append(2 * s, 0, s, kCuts).ok());
     REQUIRE(journal->Append(step, round, version, cuts).ok());
     const auto again = f.Open();
-    for (const CutJournal* known : {journal.get(), again.get()}) {
+    for (const RoundJournal* known : {journal.get(), again.get()}) {
       REQUIRE(known->Find(2, 0, 1) == kCuts);
       REQUIRE(known->Find(step, round, version) == cuts);
       REQUIRE_FALSE(known->Find(6, 0, 3));
@@ -106,7 +108,7 @@ TEST_CASE("a line that was being written when the process died is left out, wher
     REQUIRE_FALSE(journal->Find(2, 0, 2));
     // The next line does not stick to what was left of it.
     REQUIRE(journal->Append(2, 0, 2, {{9, 9}}).ok());
-    REQUIRE(f.Open()->Find(2, 0, 2) == RoundCuts{{9, 9}});
+    REQUIRE(f.Open()->Find(2, 0, 2) == InterruptionPoints{{9, 9}});
   }
 }
 
@@ -153,7 +155,7 @@ TEST_CASE("what does not fit is forgotten from there on, and old steps are prune
   REQUIRE(journal->ForgetFrom(4, 1).ok());
   REQUIRE(journal->Prune(2).ok());
   const auto again = f.Open();
-  for (const CutJournal* known : {journal.get(), again.get()}) {
+  for (const RoundJournal* known : {journal.get(), again.get()}) {
     REQUIRE_FALSE(known->Find(2, 1, 2));
     REQUIRE(known->Find(3, 0, 3));
     REQUIRE(known->Find(4, 0, 4));
@@ -161,7 +163,7 @@ TEST_CASE("what does not fit is forgotten from there on, and old steps are prune
     REQUIRE_FALSE(known->Find(5, 0, 5));
   }
   REQUIRE(journal->Append(4, 1, 4, {}).ok());
-  REQUIRE(journal->Find(4, 1, 4) == RoundCuts{});
+  REQUIRE(journal->Find(4, 1, 4) == InterruptionPoints{});
   REQUIRE(journal->Clear().ok());
   REQUIRE_FALSE(f.Open()->Find(3, 0, 3));
 }
@@ -170,7 +172,7 @@ TEST_CASE("a full disk is told, and what was there stays readable", "[journal]")
   const CutJournalFixture f;
   const auto journal = f.Open();
   REQUIRE(journal->Append(1, 0, 1, kCuts).ok());
-  RoundCuts many;
+  InterruptionPoints many;
   for (uint64_t id = 0; id < 1000; ++id) many[id] = 7;
   {
     const testing::FileSizeLimit limit(1000);
@@ -183,7 +185,7 @@ TEST_CASE("a full disk is told, and what was there stays readable", "[journal]")
   const auto again = f.Open();
   REQUIRE(again->note().empty());
   REQUIRE(again->Find(1, 0, 1) == kCuts);
-  REQUIRE(again->Find(2, 0, 2) == RoundCuts{{1, 1}});
+  REQUIRE(again->Find(2, 0, 2) == InterruptionPoints{{1, 1}});
 }
 
 }  // namespace tandem

@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #include "common/formats/files.h"
-#include "tests/controller/partial_rollout/pool_run.h"
+#include "tests/controller/partial_rollout/buffer_run.h"
 
 namespace tandem::testing {
 
@@ -23,14 +23,14 @@ inline const Prompt* RowOf(uint64_t row) {
 }
 
 // A pool in the middle: finished, carried and fresh samples, of two weight versions.
-struct SavedPoolFixture {
-  SavedPoolFixture() {
+struct SavedBufferFixture {
+  SavedBufferFixture() {
     run.lengths = [](uint64_t id) { return id % 3 == 0 ? 2 : 20; };
-    REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+    REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
     run.Round({.step = 1, .version = 1, .cap = 4});
-    REQUIRE(run.pool->Add({SomePrompt(3, 2)}).ok());
+    REQUIRE(run.buffer->Add({SomePrompt(3, 2)}).ok());
     run.Round({.step = 2, .version = 2, .groups = 2, .cap = 3});
-    REQUIRE(run.pool->Save(checkpoint(), kStep).ok());
+    REQUIRE(run.buffer->Save(checkpoint(), kStep).ok());
   }
 
   std::string checkpoint() const { return run.dir.path() / "step_2"; }
@@ -42,13 +42,13 @@ struct SavedPoolFixture {
   }
 
   // What loading says to a run with these options. A pool that refuses is as it was.
-  absl::Status Loaded(const PoolOptions& options, const DataRows& rows = RowOf) const {
-    const PoolRun other(options);
-    REQUIRE(other.pool->Add({SomePrompt(77)}).ok());
-    const absl::Status loaded = other.pool->Load(checkpoint(), rows, kStep);
-    REQUIRE(other.pool->groups() == (loaded.ok() ? 3 : 1));
+  absl::Status Loaded(const BufferOptions& options, const DataRows& rows = RowOf) const {
+    const BufferRun other(options);
+    REQUIRE(other.buffer->Add({SomePrompt(77)}).ok());
+    const absl::Status loaded = other.buffer->Load(checkpoint(), rows, kStep);
+    REQUIRE(other.buffer->groups() == (loaded.ok() ? 3 : 1));
     if (!loaded.ok()) {
-      REQUIRE(other.pool->Requests({.step = 1})->front().prompt == SomePrompt(77).tokens);
+      REQUIRE(other.buffer->Requests({.step = 1})->front().prompt == SomePrompt(77).tokens);
     }
     return loaded;
   }
@@ -87,7 +87,7 @@ struct SavedPoolFixture {
     return loaded;
   }
 
-  PoolRun run;
+  BufferRun run;
 };
 
 }  // namespace tandem::testing

@@ -1,25 +1,26 @@
 // A pool in a checkpoint comes back as it was, and a damaged one is told.
+#include "controller/partial_rollout/buffer/saved_buffer.h"
+
 #include <filesystem>
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "controller/partial_rollout/buffer/saved_buffer.h"
 #include "tests/common/formats/file_size_limit.h"
-#include "tests/controller/partial_rollout/saved_pool_fixture.h"
+#include "tests/controller/partial_rollout/saved_buffer_fixture.h"
 
 namespace tandem {
 namespace {
 
+using testing::BufferRun;
 using testing::kStep;
-using testing::PoolRun;
 using testing::RowOf;
-using testing::SavedPoolFixture;
+using testing::SavedBufferFixture;
 using testing::Says;
 using testing::SomePrompt;
 using testing::SomePrompts;
 
-void RequireEqualCounts(const PoolCounts& a, const PoolCounts& b) {
+void RequireEqualCounts(const BufferCounts& a, const BufferCounts& b) {
   REQUIRE(a.Text() == b.Text());
   REQUIRE(a.carried_samples == b.carried_samples);
   REQUIRE(a.longest_span == b.longest_span);
@@ -28,27 +29,27 @@ void RequireEqualCounts(const PoolCounts& a, const PoolCounts& b) {
 }  // namespace
 
 TEST_CASE("a pool of another step of the run is refused, and nothing changes", "[pool]") {
-  PoolRun run;
-  REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+  BufferRun run;
+  REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   const testing::TempDir checkpoint;
-  REQUIRE(run.pool->Save(checkpoint.path(), kStep - 1).ok());
-  const absl::Status status = run.pool->Load(checkpoint.path(), nullptr, kStep);
+  REQUIRE(run.buffer->Save(checkpoint.path(), kStep - 1).ok());
+  const absl::Status status = run.buffer->Load(checkpoint.path(), nullptr, kStep);
   REQUIRE(absl::IsInvalidArgument(status));
   REQUIRE(testing::Says(status, "saved after step 3, and the checkpoint after step 4"));
-  REQUIRE(run.pool->groups() == 2);
+  REQUIRE(run.buffer->groups() == 2);
 }
 
 TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_pool]") {
-  const SavedPoolFixture f;
-  PoolRun other(f.run.options);
+  const SavedBufferFixture f;
+  BufferRun other(f.run.options);
   other.lengths = f.run.lengths;
-  REQUIRE(other.pool->Load(f.checkpoint(), RowOf, kStep).ok());
-  RequireEqualCounts(other.pool->Counts(), f.run.pool->Counts());
-  REQUIRE(other.pool->Counts().longest_span == 1);
+  REQUIRE(other.buffer->Load(f.checkpoint(), RowOf, kStep).ok());
+  RequireEqualCounts(other.buffer->Counts(), f.run.buffer->Counts());
+  REQUIRE(other.buffer->Counts().longest_span == 1);
   // Fresh groups go on counting behind those that are here.
-  for (const PoolRun* run : std::initializer_list<const PoolRun*>{&f.run, &other}) {
-    REQUIRE(run->pool->Add({SomePrompt(9)}).ok());
-    REQUIRE(run->pool->Requests({.step = 3, .version = 3})->back().request_id == "3-0-3");
+  for (const BufferRun* run : std::initializer_list<const BufferRun*>{&f.run, &other}) {
+    REQUIRE(run->buffer->Add({SomePrompt(9)}).ok());
+    REQUIRE(run->buffer->Requests({.step = 3, .version = 3})->back().request_id == "3-0-3");
     run->Round({.step = 3, .version = 3});
   }
   TakenGroups groups, same;
@@ -76,35 +77,35 @@ TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_poo
 }
 
 TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_pool]") {
-  const PoolRun run;
+  const BufferRun run;
   const auto round_trip = [&] {
     const testing::TempDir checkpoint;
-    REQUIRE(run.pool->Save(checkpoint.path(), kStep).ok());
-    const PoolRun other(run.options);
-    REQUIRE(other.pool->Add({SomePrompt(77)}).ok());
-    REQUIRE(other.pool->Load(checkpoint.path(), RowOf, kStep).ok());
-    RequireEqualCounts(other.pool->Counts(), run.pool->Counts());
+    REQUIRE(run.buffer->Save(checkpoint.path(), kStep).ok());
+    const BufferRun other(run.options);
+    REQUIRE(other.buffer->Add({SomePrompt(77)}).ok());
+    REQUIRE(other.buffer->Load(checkpoint.path(), RowOf, kStep).ok());
+    RequireEqualCounts(other.buffer->Counts(), run.buffer->Counts());
     const testing::TempDir again;
-    REQUIRE(other.pool->Save(again.path(), kStep).ok());
+    REQUIRE(other.buffer->Save(again.path(), kStep).ok());
     for (const char* name : {"/partial_pool/pool.jsonl", "/partial_pool/tokens.bin"}) {
-      REQUIRE(SavedPoolFixture::Bytes(again.path().string() + name) ==
-              SavedPoolFixture::Bytes(checkpoint.path().string() + name));
+      REQUIRE(SavedBufferFixture::Bytes(again.path().string() + name) ==
+              SavedBufferFixture::Bytes(checkpoint.path().string() + name));
     }
   };
   round_trip();
-  REQUIRE(run.pool->Add(SomePrompts(0, 3)).ok());
+  REQUIRE(run.buffer->Add(SomePrompts(0, 3)).ok());
   round_trip();
   for (int64_t round = 0; round < 4; ++round) {
-    const auto requests = run.pool->Requests({.step = 1, .round = round, .version = 1, .cap = 3});
+    const auto requests = run.buffer->Requests({.step = 1, .round = round, .version = 1, .cap = 3});
     round_trip();
     for (const GroupRequest& request : *requests) {
       for (const uint64_t id : request.sample_ids) {
-        REQUIRE(run.pool->Put(run.Generated(request, id)).ok());
+        REQUIRE(run.buffer->Put(run.Generated(request, id)).ok());
         round_trip();
       }
     }
   }
-  REQUIRE(run.pool->whole() == 3);
+  REQUIRE(run.buffer->complete() == 3);
   run.Taken(2);
   round_trip();
   run.Taken(1);
@@ -112,96 +113,96 @@ TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_p
 }
 
 TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
-  const SavedPoolFixture f;
-  const PoolRun other;
-  REQUIRE(other.pool->Add({SomePrompt(5)}).ok());
-  REQUIRE(other.pool->Load(other.dir.path() / "none", RowOf, kStep).ok());
-  REQUIRE(other.pool->groups() == 0);
-  other.pool->GoBack();
-  REQUIRE(other.pool->groups() == 0);
+  const SavedBufferFixture f;
+  const BufferRun other;
+  REQUIRE(other.buffer->Add({SomePrompt(5)}).ok());
+  REQUIRE(other.buffer->Load(other.dir.path() / "none", RowOf, kStep).ok());
+  REQUIRE(other.buffer->groups() == 0);
+  other.buffer->Rollback();
+  REQUIRE(other.buffer->groups() == 0);
 }
 
 TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
-  const SavedPoolFixture f;
-  REQUIRE(f.run.pool->Add({SomePrompt(50)}).ok());
-  REQUIRE(f.run.pool->Save(f.checkpoint(), kStep).ok());
-  const PoolRun other(f.run.options);
-  REQUIRE(other.pool->Load(f.checkpoint(), RowOf, kStep).ok());
-  REQUIRE(other.pool->groups() == 4);
+  const SavedBufferFixture f;
+  REQUIRE(f.run.buffer->Add({SomePrompt(50)}).ok());
+  REQUIRE(f.run.buffer->Save(f.checkpoint(), kStep).ok());
+  const BufferRun other(f.run.options);
+  REQUIRE(other.buffer->Load(f.checkpoint(), RowOf, kStep).ok());
+  REQUIRE(other.buffer->groups() == 4);
 }
 
 TEST_CASE("Every cut of a saved pool is told", "[saved_pool]") {
-  const SavedPoolFixture f;
+  const SavedBufferFixture f;
   for (const std::string& path : {f.lines(), f.tokens()}) {
-    const std::string bytes = SavedPoolFixture::Bytes(path);
+    const std::string bytes = SavedBufferFixture::Bytes(path);
     for (size_t size = 0; size < bytes.size(); size += 37) {
       INFO(path << " " << size);
-      SavedPoolFixture::Write(path, bytes.substr(0, size));
+      SavedBufferFixture::Write(path, bytes.substr(0, size));
       const absl::Status loaded = f.Loaded();
       REQUIRE(absl::IsDataLoss(loaded));
       REQUIRE(Says(loaded, path));
       REQUIRE(Says(loaded, "an earlier one with trainer.resume_mode=resume_path"));
     }
-    SavedPoolFixture::Write(path, bytes + "x");
+    SavedBufferFixture::Write(path, bytes + "x");
     REQUIRE(absl::IsDataLoss(f.Loaded()));
     std::filesystem::remove(path);
     REQUIRE(absl::IsDataLoss(f.Loaded()));
     REQUIRE(Says(f.Loaded(), path + ": it is missing"));
-    SavedPoolFixture::Write(path, bytes);
+    SavedBufferFixture::Write(path, bytes);
     REQUIRE(f.Loaded().ok());
   }
 }
 
 TEST_CASE("Every changed byte of a saved pool is told", "[saved_pool]") {
-  const SavedPoolFixture f;
+  const SavedBufferFixture f;
   for (const std::string& path : {f.lines(), f.tokens()}) {
-    const std::string bytes = SavedPoolFixture::Bytes(path);
+    const std::string bytes = SavedBufferFixture::Bytes(path);
     for (size_t at = 0; at < bytes.size(); at += 23) {
       INFO(path << " " << at);
       std::string changed = bytes;
       changed[at] = static_cast<char>(changed[at] ^ 0x10);
-      SavedPoolFixture::Write(path, changed);
+      SavedBufferFixture::Write(path, changed);
       REQUIRE_FALSE(f.Loaded().ok());
     }
-    SavedPoolFixture::Write(path, bytes);
+    SavedBufferFixture::Write(path, bytes);
   }
 }
 
 TEST_CASE("Whether a checkpoint's pool is whole is told without what to do", "[saved_pool]") {
-  const SavedPoolFixture f;
-  REQUIRE(CheckSavedPool(f.checkpoint()).ok());
-  REQUIRE(CheckSavedPool(f.run.dir.path() / "none").ok());
+  const SavedBufferFixture f;
+  REQUIRE(CheckSavedBuffer(f.checkpoint()).ok());
+  REQUIRE(CheckSavedBuffer(f.run.dir.path() / "none").ok());
   for (const std::string& path : {f.lines(), f.tokens()}) {
-    const std::string bytes = SavedPoolFixture::Bytes(path);
+    const std::string bytes = SavedBufferFixture::Bytes(path);
     std::string changed = bytes;
     changed.back() = static_cast<char>(changed.back() ^ 1);
     for (const std::string& damaged : {changed, bytes.substr(1)}) {
-      SavedPoolFixture::Write(path, damaged);
-      const absl::Status told = CheckSavedPool(f.checkpoint());
+      SavedBufferFixture::Write(path, damaged);
+      const absl::Status told = CheckSavedBuffer(f.checkpoint());
       REQUIRE(absl::IsDataLoss(told));
       REQUIRE(std::string(told.message()).rfind(path + ": ", 0) == 0);
       REQUIRE_FALSE(Says(told, "resume_path"));
     }
-    SavedPoolFixture::Write(path, bytes);
+    SavedBufferFixture::Write(path, bytes);
   }
   // Whole, but not for this build: to be refused by name, not passed over.
-  SavedPoolFixture::Write(f.lines(), "{\"format\":2}\n");
-  REQUIRE(CheckSavedPool(f.checkpoint()).ok());
+  SavedBufferFixture::Write(f.lines(), "{\"format\":2}\n");
+  REQUIRE(CheckSavedBuffer(f.checkpoint()).ok());
 }
 
 TEST_CASE("A format of a later build is refused before anything else of it is read",
           "[saved_pool]") {
-  const SavedPoolFixture f;
+  const SavedBufferFixture f;
   const absl::Status refused = f.WithLine("\"format\":1,", "\"format\":2,\"later\":[],");
   REQUIRE(absl::IsUnimplemented(refused));
   REQUIRE(
       Says(refused, "has format 2, and this build reads 1: go on with the build that wrote it"));
-  SavedPoolFixture::Write(f.lines(), "{\"format\":\"x\"}\n");
+  SavedBufferFixture::Write(f.lines(), "{\"format\":\"x\"}\n");
   REQUIRE(absl::IsUnimplemented(f.Loaded()));
 }
 
 TEST_CASE("Stored ids outside the vocabulary are refused by sample", "[saved_pool]") {
-  const SavedPoolFixture f;
+  const SavedBufferFixture f;
   for (const int32_t id : {static_cast<int32_t>(testing::kVocab), -1}) {
     const absl::Status refused = f.WithFirstToken(id);
     REQUIRE(absl::IsDataLoss(refused));
@@ -216,7 +217,7 @@ TEST_CASE("Stored ids outside the vocabulary are refused by sample", "[saved_poo
 }
 
 TEST_CASE("Lines that lie are told, their digest being right", "[saved_pool]") {
-  const SavedPoolFixture f;
+  const SavedBufferFixture f;
   const auto told = [&](const std::string& before, const std::string& now, const std::string& why) {
     INFO(now);
     const absl::Status status = f.WithLine(before, now);
@@ -241,29 +242,29 @@ TEST_CASE("Lines that lie are told, their digest being right", "[saved_pool]") {
 }
 
 TEST_CASE("A full disk leaves no half of a pool, and the one before", "[saved_pool]") {
-  PoolRun run;
+  BufferRun run;
   run.options.sampling.max_tokens = 4000;
   run.lengths = [](uint64_t) { return 3000; };
-  run.pool = run.OpenPool();
+  run.buffer = run.OpenBuffer();
   const std::string checkpoint = run.dir.path() / "step_1";
-  REQUIRE(run.pool->Save(checkpoint, kStep).ok());
-  const std::string before = SavedPoolFixture::Bytes(checkpoint + "/partial_pool/pool.jsonl");
-  REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
+  REQUIRE(run.buffer->Save(checkpoint, kStep).ok());
+  const std::string before = SavedBufferFixture::Bytes(checkpoint + "/partial_pool/pool.jsonl");
+  REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
   run.Round({.step = 1, .version = 1, .cap = 2000});
   {
     const testing::FileSizeLimit limit(10000);
-    const absl::Status saved = run.pool->Save(checkpoint, kStep);
+    const absl::Status saved = run.buffer->Save(checkpoint, kStep);
     REQUIRE(absl::IsResourceExhausted(saved));
     REQUIRE(Says(saved, checkpoint));
   }
-  REQUIRE(SavedPoolFixture::Bytes(checkpoint + "/partial_pool/pool.jsonl") == before);
+  REQUIRE(SavedBufferFixture::Bytes(checkpoint + "/partial_pool/pool.jsonl") == before);
   REQUIRE_FALSE(std::filesystem::exists(checkpoint + "/partial_pool.partial"));
-  REQUIRE(run.pool->Save(checkpoint, kStep).ok());
+  REQUIRE(run.buffer->Save(checkpoint, kStep).ok());
   {
     const testing::FileSizeLimit limit(10000);
-    const PoolRun other(run.options);
-    REQUIRE(absl::IsResourceExhausted(other.pool->Load(checkpoint, nullptr, kStep)));
-    REQUIRE(other.pool->groups() == 0);
+    const BufferRun other(run.options);
+    REQUIRE(absl::IsResourceExhausted(other.buffer->Load(checkpoint, nullptr, kStep)));
+    REQUIRE(other.buffer->groups() == 0);
   }
 }
 

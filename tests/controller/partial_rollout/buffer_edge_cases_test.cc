@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include "controller/partial_rollout/buffer/rollout_buffer.h"
-#include "tests/controller/partial_rollout/pool_run.h"
+#include "tests/controller/partial_rollout/buffer_run.h"
 
 namespace tandem {
 namespace {
 
+using testing::BufferRun;
 using testing::Id;
 using testing::OptionsOf;
-using testing::PoolRun;
 using testing::Says;
 using testing::SomePrompt;
 using testing::SomePrompts;
@@ -19,9 +19,9 @@ using testing::SomePrompts;
 
 TEST_CASE("R3: all finished: a round without cuts is what it is without partial rollout",
           "[pool]") {
-  const PoolRun run;
-  REQUIRE(run.pool->Add(SomePrompts(0, 4)).ok());
-  const auto requests = run.pool->Requests({.step = 3, .version = 2, .groups = 4, .cap = 10});
+  const BufferRun run;
+  REQUIRE(run.buffer->Add(SomePrompts(0, 4)).ok());
+  const auto requests = run.buffer->Requests({.step = 3, .version = 2, .groups = 4, .cap = 10});
   REQUIRE(requests.ok());
   REQUIRE(requests->size() == 4);
   for (size_t g = 0; g < 4; ++g) {
@@ -39,9 +39,9 @@ TEST_CASE("R3: all finished: a round without cuts is what it is without partial 
     REQUIRE_FALSE(request.load_continued);
   }
   run.Round({.step = 3, .version = 2, .groups = 4, .cap = 10});
-  REQUIRE(run.pool->whole() == 4);
-  REQUIRE(run.pool->unfinished_groups() == 0);
-  REQUIRE(run.pool->CutSamples().empty());
+  REQUIRE(run.buffer->complete() == 4);
+  REQUIRE(run.buffer->unfinished_groups() == 0);
+  REQUIRE(run.buffer->GetInterruptionPoints().empty());
   TakenGroups taken;
   const std::vector<Sample> samples = run.Taken(4, &taken);
   REQUIRE(samples.size() == 12);
@@ -54,43 +54,43 @@ TEST_CASE("R3: all finished: a round without cuts is what it is without partial 
   REQUIRE(taken.samples == 12);
   REQUIRE(taken.partial_samples == 0);
   REQUIRE(taken.longest_span == 0);
-  REQUIRE(run.pool->groups() == 0);
-  REQUIRE(run.pool->Requests({.step = 4})->empty());
+  REQUIRE(run.buffer->groups() == 0);
+  REQUIRE(run.buffer->Requests({.step = 4})->empty());
 }
 
 TEST_CASE("R3: none finished: every sample is carried with what it has", "[pool]") {
-  PoolRun run;
+  BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
-  REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+  REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   run.Round({.step = 1, .version = 1, .cap = 4});
-  const PoolCounts counts = run.pool->Counts();
+  const BufferCounts counts = run.buffer->Counts();
   REQUIRE(counts.groups == 2);
-  REQUIRE(counts.whole == 0);
+  REQUIRE(counts.complete == 0);
   REQUIRE(counts.unfinished_samples == 6);
   REQUIRE(counts.carried_samples == 6);
   REQUIRE(counts.tokens == 24);
   REQUIRE(counts.Text() == "2 groups, 0 of them whole, 6 samples unfinished, 24 tokens so far");
-  REQUIRE(run.pool->CutSamples().size() == 6);
-  REQUIRE(run.pool->CutSamples().at(Id(1, 2)) == 4);
-  REQUIRE(Says(run.pool->Take(1, [](int64_t, Sample) { return absl::OkStatus(); }).status(),
+  REQUIRE(run.buffer->GetInterruptionPoints().size() == 6);
+  REQUIRE(run.buffer->GetInterruptionPoints().at(Id(1, 2)) == 4);
+  REQUIRE(Says(run.buffer->Take(1, [](int64_t, Sample) { return absl::OkStatus(); }).status(),
                "1 whole groups were asked of a pool of 2 groups, 0 of them whole"));
   run.Round({.step = 1, .round = 1, .version = 1, .cap = 4});
-  REQUIRE(run.pool->whole() == 0);
+  REQUIRE(run.buffer->complete() == 0);
   run.Round({.step = 1, .round = 2, .version = 1, .cap = 4});
-  REQUIRE(run.pool->whole() == 2);
+  REQUIRE(run.buffer->complete() == 2);
   for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
 }
 
 TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[pool]") {
-  PoolRun run;
+  BufferRun run;
   run.lengths = [](uint64_t id) { return id == Id(0, 1) ? 9 : 2; };
-  REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+  REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   run.Round({.step = 1, .version = 4, .groups = 2, .cap = 4});
-  REQUIRE(run.pool->whole() == 1);
-  REQUIRE(run.pool->Counts().unfinished_samples == 1);
-  REQUIRE(run.pool->Add(SomePrompts(2, 1)).ok());
+  REQUIRE(run.buffer->complete() == 1);
+  REQUIRE(run.buffer->Counts().unfinished_samples == 1);
+  REQUIRE(run.buffer->Add(SomePrompts(2, 1)).ok());
   const auto requests =
-      run.pool->Requests({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
+      run.buffer->Requests({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
   REQUIRE(requests->size() == 2);
   // Carried first, and not the whole one.
   REQUIRE(requests->at(0).request_id == "2-5-0");
@@ -124,14 +124,14 @@ TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[po
 }
 
 TEST_CASE("R3: n = 1 and a cap of 1: one token of one sample at a time", "[pool]") {
-  PoolRun run(OptionsOf(1, 6));
+  BufferRun run(OptionsOf(1, 6));
   run.lengths = [](uint64_t) { return 100; };
-  REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
+  REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
   for (int64_t round = 0; round < 6; ++round) {
-    REQUIRE(run.pool->whole() == 0);
-    REQUIRE(run.pool->Counts().tokens == round);
+    REQUIRE(run.buffer->complete() == 0);
+    REQUIRE(run.buffer->Counts().tokens == round);
     run.Round({.step = 1, .round = round, .version = 1, .groups = 1, .cap = 1});
-    REQUIRE(run.pool->round().generated_tokens == 1);
+    REQUIRE(run.buffer->round().generated_tokens == 1);
   }
   const std::vector<Sample> samples = run.Taken(1);
   testing::RequireWhole(run, samples[0]);
@@ -139,11 +139,11 @@ TEST_CASE("R3: n = 1 and a cap of 1: one token of one sample at a time", "[pool]
 }
 
 TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent again", "[pool]") {
-  PoolRun run(OptionsOf(2, 8));
+  BufferRun run(OptionsOf(2, 8));
   run.lengths = [](uint64_t) { return 100; };
-  REQUIRE(run.pool->Add(SomePrompts(0, 1)).ok());
+  REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
   run.Round({.step = 1, .version = 1, .cap = 5});
-  const auto requests = run.pool->Requests({.step = 1, .round = 1, .version = 1, .cap = 3});
+  const auto requests = run.buffer->Requests({.step = 1, .round = 1, .version = 1, .cap = 3});
   REQUIRE(requests->size() == 1);
   // A cap that reaches the budget is no cap: the sample ends by length.
   REQUIRE(requests->front().load_continued({Id(0, 0)})->front().max_new_tokens == 0);
@@ -153,37 +153,37 @@ TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent a
     Sample sample = run.Generated(requests->front(), Id(0, i));
     REQUIRE(sample.response_tokens() == 8);
     sample.finish_reason = reasons[i];
-    REQUIRE(run.pool->Put(sample).ok());
+    REQUIRE(run.buffer->Put(sample).ok());
   }
-  REQUIRE(run.pool->whole() == 1);
-  REQUIRE(run.pool->CutSamples().empty());
-  REQUIRE(run.pool->Requests({.step = 1, .round = 2, .version = 1, .cap = 3})->empty());
+  REQUIRE(run.buffer->complete() == 1);
+  REQUIRE(run.buffer->GetInterruptionPoints().empty());
+  REQUIRE(run.buffer->Requests({.step = 1, .round = 2, .version = 1, .cap = 3})->empty());
   for (const Sample& sample : run.Taken(1)) {
     REQUIRE(sample.finish_reason == FinishReason::kLength);
   }
 }
 
 TEST_CASE("R3: ids at or above the tokenizer's size never enter the pool", "[pool]") {
-  const PoolRun run;
+  const BufferRun run;
   Prompt prompt = SomePrompt(1);
   for (const int32_t id : {static_cast<int32_t>(testing::kVocab), -1}) {
     prompt.tokens[1] = id;
-    REQUIRE(absl::IsInvalidArgument(run.pool->Add({SomePrompt(0), prompt})));
-    REQUIRE(run.pool->groups() == 0);
+    REQUIRE(absl::IsInvalidArgument(run.buffer->Add({SomePrompt(0), prompt})));
+    REQUIRE(run.buffer->groups() == 0);
   }
   prompt.tokens.clear();
-  REQUIRE(Says(run.pool->Add({prompt}), "has no tokens"));
-  REQUIRE(run.pool->Add({SomePrompt(0)}).ok());
-  const auto requests = run.pool->Requests({.step = 1, .version = 1});
+  REQUIRE(Says(run.buffer->Add({prompt}), "has no tokens"));
+  REQUIRE(run.buffer->Add({SomePrompt(0)}).ok());
+  const auto requests = run.buffer->Requests({.step = 1, .version = 1});
   for (const int32_t id : {static_cast<int32_t>(testing::kVocab), 151670, -1}) {
     Sample sample = run.Generated(requests->front(), Id(0, 0));
     sample.tokens.back() = id;
-    const absl::Status put = run.pool->Put(sample);
+    const absl::Status put = run.buffer->Put(sample);
     REQUIRE(absl::IsDataLoss(put));
     REQUIRE(Says(put, fmt::format("has the id {}, and the tokenizer has 50 ids", id)));
   }
-  REQUIRE(run.pool->Counts().tokens == 0);
-  REQUIRE(run.pool->Put(run.Generated(requests->front(), Id(0, 0))).ok());
+  REQUIRE(run.buffer->Counts().tokens == 0);
+  REQUIRE(run.buffer->Put(run.Generated(requests->front(), Id(0, 0))).ok());
 }
 
 }  // namespace tandem

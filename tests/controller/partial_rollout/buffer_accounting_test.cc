@@ -4,13 +4,13 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/controller/partial_rollout/pool_run.h"
+#include "tests/controller/partial_rollout/buffer_run.h"
 
 namespace tandem {
 namespace {
 
+using testing::BufferRun;
 using testing::kStep;
-using testing::PoolRun;
 using testing::SomePrompts;
 
 // Whole numbers from a seed.
@@ -40,7 +40,7 @@ Course SomeCourse(Dice& dice) {
           .max_versions = 2 + dice.Roll(3)};
 }
 
-PoolOptions OptionsOfCourse(const Course& course) {
+BufferOptions OptionsOfCourse(const Course& course) {
   return {.tokenizer_digest = "digest",
           .vocab_limit = testing::kVocab,
           .samples_per_prompt = course.n,
@@ -54,11 +54,11 @@ struct Steps {
       : course(c), run(OptionsOfCourse(c)), dice(dice_seed) {}
 
   void Draw() {
-    const int64_t fresh = std::max<int64_t>(0, course.groups - run.pool->unfinished_groups());
-    REQUIRE(run.pool->Add(SomePrompts(static_cast<uint64_t>(drawn), fresh)).ok());
+    const int64_t fresh = std::max<int64_t>(0, course.groups - run.buffer->unfinished_groups());
+    REQUIRE(run.buffer->Add(SomePrompts(static_cast<uint64_t>(drawn), fresh)).ok());
     drawn += fresh;
   }
-  RoundOrder Order(int64_t step, int64_t round) const {
+  RoundSpec Order(int64_t step, int64_t round) const {
     return {.step = step,
             .round = round,
             .version = step,
@@ -68,27 +68,27 @@ struct Steps {
   }
   // A third of the samples never gets a place, the others up to 5 tokens; where the clock cuts.
   void Step(int64_t step, bool clock) {
-    for (int64_t round = 0; run.pool->whole() < course.batch; ++round) {
+    for (int64_t round = 0; run.buffer->complete() < course.batch; ++round) {
       REQUIRE(round < 1000);
       Draw();
       const auto most = [&](uint64_t) { return dice.Roll(3) == 0 ? -1 : dice.Roll(6); };
       // Round 20 is long enough: nothing is to depend on luck.
       run.Round(Order(step, round),
                 clock && round < 20 ? most : std::function<int64_t(uint64_t)>());
-      cuts[{step, round}] = run.pool->CutSamples();
-      REQUIRE(out + run.pool->groups() == drawn);
+      cuts[{step, round}] = run.buffer->GetInterruptionPoints();
+      REQUIRE(out + run.buffer->groups() == drawn);
     }
     for (Sample& sample : run.Taken(course.batch)) taken.push_back(std::move(sample));
     out += course.batch;
-    REQUIRE(out + run.pool->groups() == drawn);
+    REQUIRE(out + run.buffer->groups() == drawn);
   }
 
   const Course course;
-  PoolRun run;
+  BufferRun run;
   Dice dice;
   int64_t drawn = 0, out = 0;
   std::vector<Sample> taken;
-  std::map<std::pair<int64_t, int64_t>, RoundCuts> cuts;
+  std::map<std::pair<int64_t, int64_t>, InterruptionPoints> cuts;
 };
 
 void RequireEqualSamples(const std::vector<Sample>& a, const std::vector<Sample>& b) {
@@ -134,9 +134,9 @@ TEST_CASE("under a token cap a run that was saved and loaded goes on with the sa
       through.Step(step, false);
       broken.Step(step, false);
       const testing::TempDir checkpoint;
-      REQUIRE(broken.run.pool->Save(checkpoint.path(), kStep).ok());
-      broken.run.pool = broken.run.OpenPool();
-      REQUIRE(broken.run.pool->Load(checkpoint.path(), nullptr, kStep).ok());
+      REQUIRE(broken.run.buffer->Save(checkpoint.path(), kStep).ok());
+      broken.run.buffer = broken.run.OpenBuffer();
+      REQUIRE(broken.run.buffer->Load(checkpoint.path(), nullptr, kStep).ok());
     }
     RequireEqualSamples(through.taken, broken.taken);
   }
@@ -153,17 +153,17 @@ TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[
     other.cap = 2;
     Steps again(other, 0);
     for (int64_t step = 1; step <= 4; ++step) {
-      for (int64_t round = 0; again.run.pool->whole() < other.batch; ++round) {
+      for (int64_t round = 0; again.run.buffer->complete() < other.batch; ++round) {
         again.Draw();
-        RoundOrder order = again.Order(step, round);
-        order.cuts = first.cuts.at({step, round});
-        REQUIRE(again.run.pool->CheckCuts(order).ok());
-        const auto requests = again.run.pool->Requests(order);
+        RoundSpec spec = again.Order(step, round);
+        spec.interruption_points = first.cuts.at({step, round});
+        REQUIRE(again.run.buffer->CheckInterruptionPoints(spec).ok());
+        const auto requests = again.run.buffer->Requests(spec);
         for (const GroupRequest& request : *requests) {
           REQUIRE_FALSE(request.interruptible);
         }
-        again.run.Round(order);
-        REQUIRE(again.run.pool->CutSamples() == first.cuts.at({step, round}));
+        again.run.Round(spec);
+        REQUIRE(again.run.buffer->GetInterruptionPoints() == first.cuts.at({step, round}));
       }
       for (Sample& sample : again.run.Taken(other.batch)) again.taken.push_back(std::move(sample));
     }
@@ -172,31 +172,39 @@ TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[
 }
 
 TEST_CASE("cuts that are not of the round are told by name, and nothing begins", "[pool]") {
-  PoolRun run;
+  BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
-  REQUIRE(run.pool->Add(SomePrompts(0, 2)).ok());
+  REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   run.Round({.step = 1, .version = 1, .cap = 4});
   const uint64_t id = MakeSampleId(0, 0, 1);
-  const auto refused = [&](RoundCuts cuts, int64_t groups, const std::string& why) {
-    const RoundOrder order{
-        .step = 2, .round = 3, .version = 2, .groups = groups, .cap = 4, .cuts = std::move(cuts)};
+  const auto refused = [&](InterruptionPoints cuts, int64_t groups, const std::string& why) {
+    const RoundSpec spec{.step = 2,
+                         .round = 3,
+                         .version = 2,
+                         .groups = groups,
+                         .cap = 4,
+                         .interruption_points = std::move(cuts)};
     for (const absl::Status& status :
-         {run.pool->CheckCuts(order), run.pool->Requests(order).status()}) {
+         {run.buffer->CheckInterruptionPoints(spec), run.buffer->Requests(spec).status()}) {
       REQUIRE(absl::IsFailedPrecondition(status));
       REQUIRE(testing::Says(status, "step 2, round 3: sample 0x"));
       REQUIRE(testing::Says(status, why));
     }
     // The round before is still the newest.
-    REQUIRE(run.pool->CutSamples().size() == 6);
+    REQUIRE(run.buffer->GetInterruptionPoints().size() == 6);
   };
   refused({{id, 3}}, 0, "has 4 tokens, and cannot have been cut at 3");
   refused({{id, 10}}, 0, "cannot have been cut at 10");
   refused({{id, 5}, {MakeSampleId(9, 0, 0), 1}}, 0, "is not in this round");
   refused({{MakeSampleId(1, 0, 0), 5}}, 1, "is not in this round");
-  REQUIRE(run.pool->CheckCuts({.version = 2, .cuts = RoundCuts{{id, 4}, {id + 1, 9}}}).ok());
+  REQUIRE(run.buffer
+              ->CheckInterruptionPoints(
+                  {.version = 2, .interruption_points = InterruptionPoints{{id, 4}, {id + 1, 9}}})
+              .ok());
   // A final sample was left where it was when its replica was lost and nobody went on with it.
-  const RoundOrder final_order{.version = 2, .max_versions = 2, .cuts = RoundCuts{{id, 4}}};
-  REQUIRE(run.pool->CheckCuts(final_order).ok());
+  const RoundSpec final_order{
+      .version = 2, .max_versions = 2, .interruption_points = InterruptionPoints{{id, 4}}};
+  REQUIRE(run.buffer->CheckInterruptionPoints(final_order).ok());
 }
 
 }  // namespace tandem

@@ -24,7 +24,7 @@ inline constexpr int64_t kStep = 4;       // finished ones of checkpoints
 
 inline uint64_t Id(uint64_t row, uint64_t index) { return MakeSampleId(row, 0, index); }
 
-inline PoolOptions OptionsOf(int64_t samples, int64_t budget) {
+inline BufferOptions OptionsOf(int64_t samples, int64_t budget) {
   return {.tokenizer_digest = "digest",
           .vocab_limit = kVocab,
           .samples_per_prompt = samples,
@@ -57,17 +57,17 @@ inline float LogProbAt(uint64_t sample_id, int64_t position) {
   return -RandomUniform(2, sample_id, static_cast<uint64_t>(position));
 }
 
-struct PoolRun {
-  explicit PoolRun(PoolOptions pool_options = {.tokenizer_digest = "digest",
-                                               .vocab_limit = kVocab,
-                                               .samples_per_prompt = 3,
-                                               .sampling = {.max_tokens = 10, .seed = 5}})
-      : options(std::move(pool_options)) {
-    pool = OpenPool();
+struct BufferRun {
+  explicit BufferRun(BufferOptions buffer_options = {.tokenizer_digest = "digest",
+                                                     .vocab_limit = kVocab,
+                                                     .samples_per_prompt = 3,
+                                                     .sampling = {.max_tokens = 10, .seed = 5}})
+      : options(std::move(buffer_options)) {
+    buffer = OpenBuffer();
   }
 
-  std::unique_ptr<SamplePool> OpenPool() const {
-    auto opened = SamplePool::Open(dir.path() / "partial_pool", options);
+  std::unique_ptr<RolloutBuffer> OpenBuffer() const {
+    auto opened = RolloutBuffer::Open(dir.path() / "partial_pool", options);
     INFO(opened.status().ToString());
     REQUIRE(opened.ok());
     return *std::move(opened);
@@ -108,16 +108,15 @@ struct PoolRun {
   }
 
   // One round; `most` says how far a sample of a request that may be cut gets, -1: it never comes.
-  void Round(const RoundOrder& order,
-             const std::function<int64_t(uint64_t)>& most = nullptr) const {
-    auto requests = pool->Requests(order);
+  void Round(const RoundSpec& spec, const std::function<int64_t(uint64_t)>& most = nullptr) const {
+    auto requests = buffer->Requests(spec);
     INFO(requests.status().ToString());
     REQUIRE(requests.ok());
     for (const GroupRequest& request : *requests) {
       for (const uint64_t id : request.sample_ids) {
         const int64_t tokens = most && request.interruptible ? most(id) : kAll;
         if (tokens < 0) continue;
-        const absl::Status put = pool->Put(Generated(request, id, tokens));
+        const absl::Status put = buffer->Put(Generated(request, id, tokens));
         INFO(put.ToString());
         REQUIRE(put.ok());
       }
@@ -127,7 +126,7 @@ struct PoolRun {
   // The samples of the `n` oldest whole groups.
   std::vector<Sample> Taken(int64_t n, TakenGroups* groups = nullptr) const {
     std::vector<Sample> samples;
-    auto taken = pool->Take(n, [&](int64_t position, Sample sample) {
+    auto taken = buffer->Take(n, [&](int64_t position, Sample sample) {
       REQUIRE(sample.group == position);
       samples.push_back(std::move(sample));
       return absl::OkStatus();
@@ -139,13 +138,13 @@ struct PoolRun {
   }
 
   TempDir dir;
-  PoolOptions options;
+  BufferOptions options;
   std::function<int64_t(uint64_t)> lengths;
-  std::unique_ptr<SamplePool> pool;
+  std::unique_ptr<RolloutBuffer> buffer;
 };
 
 // Whole, and what the rollouts make of it, by whatever rounds.
-inline void RequireWhole(const PoolRun& run, const Sample& sample) {
+inline void RequireWhole(const BufferRun& run, const Sample& sample) {
   const int64_t length = std::min(run.Length(sample.sample_id), run.options.sampling.max_tokens);
   REQUIRE(sample.response_tokens() == length);
   REQUIRE(std::ssize(sample.versions) == length);
