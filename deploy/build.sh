@@ -45,7 +45,7 @@ say_whether_kernels() {
   if find_nvcc >/dev/null; then
     say "a GPU is found: its kernels are compiled"
   else
-    say "a GPU is found and no nvcc: its kernels are not compiled (README, \"GPUs\", says where nvcc comes from)"
+    say "a GPU is found and no nvcc: its kernels are not compiled (docs/guides/gpus.md says where nvcc comes from)"
   fi
 }
 

@@ -189,8 +189,8 @@ run_once() {
     # 124 and 137 are what timeout itself gives where it ended the command.
     if ((code == 124 || (code == 137 && took_of[$command] >= limit))); then
       code_of[$command]="timeout $limit"
-    elif ((code == 77)); then
-      why_of[$command]="$(explain "$(last_line "$log")")"
+    elif ((code == 77)) && ! grep -qE ':[0-9]+: FAILED:' "$log"; then # an assertion that failed before is no skip
+      why_of[$command]="$(explain "$(last_line "$log" | sed 's/^skipped: //')")"
     elif ((code == 1 || code == 127)) && [ -n "$(loader_error "$log")" ]; then
       why_of[$command]="$(explain "$(loader_error "$log")")"
     fi

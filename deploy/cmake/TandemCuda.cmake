@@ -19,9 +19,9 @@ find_program(TANDEM_NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin PATHS /usr/l
 if(NOT TANDEM_NVCC)
   if(NOT TANDEM_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "TANDEM_CUDA=${TANDEM_CUDA}, and there is no nvcc: put a CUDA 13 toolkit on "
-                        "the PATH (README, \"GPUs\"), or set TANDEM_CUDA=OFF")
+                        "the PATH (docs/guides/gpus.md), or set TANDEM_CUDA=OFF")
   endif()
-  message(STATUS "CUDA backend: off, no nvcc in CUDA_HOME, on the PATH or in /usr/local/cuda (README, \"GPUs\")")
+  message(STATUS "CUDA backend: off, no nvcc in CUDA_HOME, on the PATH or in /usr/local/cuda (docs/guides/gpus.md)")
   return()
 endif()
 set(CMAKE_CUDA_COMPILER ${TANDEM_NVCC})

@@ -6,6 +6,8 @@
 # of the whole process. AFTER: built before, as the test starts it.
 # tandem_test_again(NAME x_again TEST x ENVIRONMENT ...): the tests of entry x once more, in that
 # environment.
+# Every program is started with Catch2's --warn NoTests: one in which no test runs fails, and
+# deploy/scripts/test_verdict.py tells a program of Catch2 by it.
 # tandem_finish_tests(): makes the programs; after all tests are declared.
 find_package(Catch2 REQUIRED)
 
@@ -26,7 +28,7 @@ function(tandem_test)
     set_property(GLOBAL PROPERTY TANDEM_COMMAND_${A_NAME} ${A_PROGRAM} ${_arguments})
   else()
     tandem_make_test_program(${A_NAME} "${A_SRCS}" "${A_DEPS}" "${A_AFTER}")
-    set_property(GLOBAL PROPERTY TANDEM_COMMAND_${A_NAME} ${A_NAME})
+    set_property(GLOBAL PROPERTY TANDEM_COMMAND_${A_NAME} ${A_NAME} --warn NoTests)
   endif()
   tandem_add_test(${A_NAME} "${A_LABELS}" ${A_TIMEOUT} "${A_ENVIRONMENT}")
 endfunction()

@@ -4,7 +4,8 @@
 In every .md file, and in the comments of configs/ and docs/examples/: links with their headings, paths that
 begin with a folder of the repository (globs allowed), bare names of source files, and names of tests; and the
 messages in tables headed "message", word for word between their dots (…). Every page of docs/ but the
-decisions must be reachable by links from README.md.
+decisions must be reachable by links from README.md. Pages of docs/ and headings of README.md that code and
+scripts name, in messages or comments, exist too.
 """
 import glob
 import pathlib
@@ -16,6 +17,9 @@ PATH = re.compile(rf"(?<![\w./-])(?:\./)?((?:{FOLDERS})/[\w./*-]*[\w*])")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 SOURCE = re.compile(r"`([\w-]+\.(?:cc|h|proto|py|sh))`")
 TEST = re.compile(r"`(\w+_test)`")
+CODE = (".cc", ".h", ".cu", ".cmake", ".py", ".sh", ".proto", ".txt")
+PAGE_IN_CODE = re.compile(r"\bdocs/(?:start|guides|reference|explanation)/[\w/.-]+\.md")
+README_IN_CODE = re.compile(r'README(?:\.md)?, \\?"([^"\\]+)\\?"')
 
 
 def pages(root):
@@ -42,6 +46,22 @@ def messages_of(page, text):
             for part in cell[1].split("…"):
                 if part.strip() not in text:
                     yield f"{page.name}:{number}: no message has \"{part.strip()}\""
+
+
+def dead_in_code(root):
+    """Lines about pages and headings of README.md that code names and that do not exist. Tests are not
+    read: they name made-up pages."""
+    headings = headings_of(root / "README.md") if (root / "README.md").exists() else set()
+    for folder in FOLDERS.split("|"):
+        for path in sorted((root / folder).rglob("*")):
+            if folder == "tests" or path.suffix not in CODE or not path.is_file():
+                continue
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+                dead = [name for name in PAGE_IN_CODE.findall(line) if not (root / name).exists()]
+                dead += [f'heading "{name}" of README.md' for name in README_IN_CODE.findall(line)
+                         if name.lower().replace(" ", "-") not in headings]
+                for what in dead:
+                    yield f"{path.relative_to(root)}:{number}: {what} does not exist"
 
 
 def headings_of(page):
@@ -103,6 +123,7 @@ def main():
     found = pages(root)
     bad = [line for page in found for line in problems_of(page, root, names, tests)]
     bad += unreachable(root)
+    bad += dead_in_code(root)
     text = literals(root)
     bad += [line for page in found for line in messages_of(page, text)]
     print("\n".join(bad + [f"docs: {len(found)} files, {len(bad)} names of things that do not exist"]))

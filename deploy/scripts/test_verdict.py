@@ -5,10 +5,15 @@
                                  [-- ctest arguments]
 
 The list of tests comes from ctest's JSON, asked with the same arguments; what became of each comes
-from the JUnit file that ctest writes. A test has passed, or has skipped itself with exit code 77 (no
-GPU, no golden vectors: each is named with its reason), or has failed: a missing program, a disabled
+from the JUnit file that ctest writes. A test has passed, or has skipped itself with exit code 77 and a
+line "skipped: REASON" or "no GPU: REASON", which is printed, or has failed: a missing program, a disabled
 test, a signal, a timeout and a test that the JUnit file does not know are failures. So is a JUnit
 file that is missing or cut short, and an exit code of ctest that the file does not explain.
+
+A test that has passed or skipped itself by its exit code has failed by its output all the same where that
+holds a sanitizer's report or an assertion that failed, says that no test ran, or, of a program of
+Catch2, lacks its closing line. A part of a test that did not run is named. Properties with
+which ctest does not look at an exit code are refused.
 
 At most two failures are tried a second time, each alone; with more, or with --once, none is, and
 neither is one whose output holds a sanitizer's report. A test that passes then is named, and a line
@@ -29,17 +34,26 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AGAIN = 2  # failures that may be tried a second time
 SKIP = "SKIP_RETURN_CODE=77"
-SANITIZER_REPORT = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error: ")
-# Of a skipped test the last line is its reason; of a failed one the end says most.
-OUTPUT = ["--output-on-failure", "--test-output-truncation", "head",
-          "--test-output-size-passed", "65536", "--test-output-size-failed", "1048576"]
+SKIP_REASON = re.compile(r"^(?:skipped|no GPU): +\S.*", re.M)
+# AddressSanitizer says "WARNING: AddressSanitizer failed to allocate" of what is no error: without a colon.
+SANITIZER_REPORT = re.compile(r"^.*?(?:(?:ERROR|WARNING|FATAL): \w+Sanitizer:|: runtime error: ).*", re.M)
+# As Catch2 and unittest print it.
+FAILED_ASSERTION = re.compile(r"^\S.*:\d+: FAILED:|^(?:FAIL|ERROR): (?:test|setUp|tearDown).*", re.M)
+NO_TEST_RAN = re.compile(r"^(?:No tests ran|Ran 0 tests)\b", re.M)
+CATCH2_END = re.compile(r"^(?:All tests passed \(|test cases: )", re.M)
+CATCH2_ARGUMENT = "NoTests"  # of --warn, with which CMake's functions start every program of Catch2
+# unittest's count of tests that skipped themselves, and what NotRun() of tests/gpu/gpu.h prints.
+PARTS = re.compile(r"^OK \(.*?skipped=\d+.*\)|^not run: .*", re.M)
+BLIND = ("PASS_REGULAR_EXPRESSION", "WILL_FAIL")  # with these ctest ignores or inverts an exit code
+# All of it is looked at: 0 is no limit.
+OUTPUT = ["--output-on-failure", "--test-output-size-passed", "0", "--test-output-size-failed", "0"]
 # With these ctest runs no test: there is nothing to judge.
 SHOWS = ("-N", "--show-only", "--print-labels", "--help", "-h", "--version")
 
 
 class Result(typing.NamedTuple):
     verdict: str  # passed, skipped, failed
-    how: str = ""
+    how: str = ""  # the reason; of a test that passed, which part of it did not run
     text: str = ""
 
 
@@ -64,11 +78,51 @@ def note(text):
             file.write(text + "\n")
 
 
-def names_of(build, arguments):
-    """Names of the tests that ctest would run; raises where it cannot say."""
+def tests_of(build, arguments):
+    """The tests that ctest would run, as its JSON has them; raises where it cannot say."""
     done = subprocess.run(["ctest", "--test-dir", str(build), *arguments, "--show-only=json-v1"],
                           stdout=subprocess.PIPE, text=True, check=True)
-    return [test["name"] for test in json.loads(done.stdout)["tests"]]
+    return json.loads(done.stdout)["tests"]
+
+
+def names_of(build, arguments):
+    return [test["name"] for test in tests_of(build, arguments)]
+
+
+def blind_spots(tests):
+    """Lines about tests of whose exit code ctest knows nothing."""
+    return [f"{test['name']} has the property {one['name']}, with which ctest does not judge it by its exit "
+            "code: tests/gpu/expect_output.py asks for output and exit code"
+            for test in tests for one in test.get("properties", []) if one["name"] in BLIND]
+
+
+def fault_in(text):
+    """What the output of a test that an exit code calls passed or skipped says against it, or ""."""
+    for pattern, what in ((SANITIZER_REPORT, "its output holds a sanitizer's report"),
+                          (FAILED_ASSERTION, "an assertion in it failed"), (NO_TEST_RAN, "no test of it ran")):
+        found = pattern.search(text)
+        if found:
+            return f"{what}: {found[0].strip()}"[:240]
+    return ""
+
+
+def result_of_skip(text):
+    """What a test that exited with 77 has become."""
+    fault, reasons = fault_in(text), SKIP_REASON.findall(text)
+    if fault:
+        return Result("failed", f"exit code 77, which is for a skip, and {fault}", text)
+    if not reasons:
+        return Result("failed", "exit code 77, which is for a skip, and no line \"skipped: REASON\" or "
+                      "\"no GPU: REASON\"", text)
+    return Result("skipped", reasons[-1].strip()[:240], text)
+
+
+def result_of_pass(text):
+    """What a test that exited with 0 has become."""
+    fault, parts = fault_in(text), dict.fromkeys(PARTS.findall(text))
+    if fault:
+        return Result("failed", f"exit code 0, and {fault}", text)
+    return Result("passed", "; ".join(parts)[:240], text)
 
 
 def result_of(case):
@@ -77,10 +131,9 @@ def result_of(case):
     status, skipped = case.get("status"), case.find("skipped")
     failure = case.find("failure") if case.find("failure") is not None else case.find("error")
     if skipped is not None and skipped.get("message") == SKIP:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return Result("skipped", lines[-1][:240] if lines else "it gave no reason", text)
+        return result_of_skip(text)
     if status == "run" and skipped is None and failure is None:
-        return Result("passed")
+        return result_of_pass(text)
     if status == "disabled":
         return Result("failed", "Disabled", text)
     if skipped is not None:
@@ -116,14 +169,17 @@ def ways_of(log):
     return dict(re.findall(r"^\s*\d+ - (.+) \(([^()]+)\)$", text, re.M))
 
 
-def judge(expected, junit, code, log):
-    """({name: Result} of all expected tests, [problems that no single test explains])."""
+def judge(expected, junit, code, log, catch2=()):
+    """({name: Result} of all expected tests, [problems that no single test explains]). `catch2` are tests
+    that end with Catch2's closing line."""
     found, wrong = read_junit(junit)
     ways, results = ways_of(log), {}
     for name in expected:
         result = found.get(name, Result("failed", "it is not among ctest's results"))
         if result.how == "Failed":
             result = result._replace(how=ways.get(name, "Failed"))
+        if name in catch2 and result.verdict == "passed" and not CATCH2_END.search(result.text):
+            result = result._replace(verdict="failed", how="exit code 0 before Catch2 came to its end")
         results[name] = result
     wrong += [f"ctest ran {name}, which it had not listed" for name in found if name not in results]
     if len(set(expected)) != len(expected):
@@ -136,8 +192,8 @@ def judge(expected, junit, code, log):
     return results, wrong
 
 
-def run_ctest(build, arguments, expected, stem):
-    """Runs ctest and judges."""
+def run_ctest(build, arguments, tests, stem):
+    """Runs ctest and judges `tests`."""
     folder = build / "Testing"
     folder.mkdir(exist_ok=True)
     junit, log = folder / f"{stem}.xml", folder / f"{stem}.log"
@@ -145,7 +201,8 @@ def run_ctest(build, arguments, expected, stem):
         old.unlink(missing_ok=True)
     done = subprocess.run(["ctest", "--test-dir", str(build), *OUTPUT, *arguments,
                            "--output-log", str(log), "--output-junit", str(junit)], check=False)
-    return judge(expected, junit, done.returncode, log)
+    catch2 = {test["name"] for test in tests if CATCH2_ARGUMENT in test.get("command", [])}
+    return judge([test["name"] for test in tests], junit, done.returncode, log, catch2)
 
 
 def only(name):
@@ -158,7 +215,7 @@ def try_again(build, failed):
     results = {}
     for name in failed:
         say(f"once more, alone: {name}")
-        again, wrong = run_ctest(build, only(name), names_of(build, only(name)), "again")
+        again, wrong = run_ctest(build, only(name), tests_of(build, only(name)), "again")
         result = again.get(name, Result("failed", "it could not be run alone"))
         if wrong and result.verdict == "passed":
             result = Result("failed", wrong[0])
@@ -202,6 +259,8 @@ def tell(results, wrong):
     for name, result in results.items():
         if result.verdict == "skipped":
             note(f"test skipped: {name}: {result.how}")
+        elif result.verdict == "passed" and result.how:
+            note(f"test skipped in part: {name}: {result.how}")
     for name, result in results.items():
         if result.verdict == "failed":
             say(f"failed: {name}: {result.how}")
@@ -229,7 +288,9 @@ def may_try_again(failed, results):
 def verdict(args):
     """Whether all is well."""
     rows, wrong = read_table(args.table)
-    expected = names_of(args.build, args.ctest)
+    tests = tests_of(args.build, args.ctest)
+    expected = [test["name"] for test in tests]
+    wrong += blind_spots(tests)
     for row in rows:
         if row.mended == "-" and row.test in expected:
             note(f"{row.test} is known not to be dependable since {row.date} ({row.cause}), and its "
@@ -237,7 +298,7 @@ def verdict(args):
     if not expected:
         wrong.append("no test has been chosen: ctest's arguments match none")
         return tell({}, wrong)
-    results, problems = run_ctest(args.build, ["-j", str(args.jobs), *args.ctest], expected, "junit")
+    results, problems = run_ctest(args.build, ["-j", str(args.jobs), *args.ctest], tests, "junit")
     wrong += problems
     failed = [name for name, result in results.items() if result.verdict == "failed"]
     if not args.once and not problems:

@@ -2,6 +2,7 @@
 // programs are tested where there is none.
 #pragma once
 
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,13 @@ extern const bool kEmulated;
 // What programs end with where there is no GPU, or nothing else of what was asked for could be
 // tested: CTest and gpu_check.sh call it skipped.
 inline constexpr int kNoGpu = 77;
+
+// Prints why nothing could be tested, in the line without which test_verdict.py takes an exit code
+// of 77 for a failure; the exit code.
+inline int Skipped(const std::string& why) {
+  std::printf("skipped: %s\n", why.c_str());
+  return kNoGpu;
+}
 
 // Said by a test that this machine cannot run, before it returns (gpu_test_main.cc).
 void NotRun(const std::string& why);

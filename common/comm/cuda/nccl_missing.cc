@@ -5,7 +5,7 @@
 namespace tandem {
 
 absl::StatusOr<std::unique_ptr<NcclApi>> OpenNccl() {
-  return FailedPrecondition("this program was built without NCCL's header (README, \"GPUs\")");
+  return FailedPrecondition("this program was built without NCCL's header (docs/guides/gpus.md)");
 }
 
 }  // namespace tandem

@@ -17,7 +17,8 @@ PROGRAMS = {
     "hang": "sleep 60",
     "deaf": "trap '' TERM; while :; do read -t 1 <> <(:) || true; done",
     "torchless": "echo 'x: error while loading shared libraries: libtorch_cpu.so: no such file'; exit 127",
-    "trainerless": "echo 'tandem-trainer does not start: libc10.so: no such file'; exit 77",
+    "half": "echo 'x_test.cc:12: FAILED:'; echo 'skipped: one GPU'; exit 77",
+    "trainerless": "echo 'skipped: tandem-trainer does not start: libc10.so: no such file'; exit 77",
     "libs": "echo figure libs ${LD_LIBRARY_PATH:-none} :; echo figure cuda ${TANDEM_CUDA_LIBS:-none} :",
     "model": "echo figure model $TANDEM_GPU_CHECK_MODEL :",
     "partly": "echo figure small 2 GB/s; echo not_run large it needs 80 GiB, 40 are free",
@@ -144,6 +145,11 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("  no GPU: the driver is missing\n    skips\n    skips, too\n", out)
         self.assertIn("  bin/nothing is not in the bundle\n    missing\n", out)
         self.assertIn("0 met, 0 without a target, 0 missed or failed, 4 not run", out)
+
+    def test_a_program_that_skips_itself_after_a_failure_has_failed(self):
+        code, verdicts, _, _ = check(["half | 9 | bin/half | - | -", "works | 9 | bin/pass | - | -"])
+        self.assertEqual((code, verdicts["half"][0]), (1, "failed"))
+        self.assertIn("exit code 77", verdicts["half"][1])
 
     def test_a_figure_that_was_not_measured_is_not_run_for_the_programs_reason(self):
         code, verdicts, out, _ = check(["small | 9 | bin/partly | small | -",

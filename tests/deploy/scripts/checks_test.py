@@ -173,6 +173,17 @@ class DocsTest(unittest.TestCase):
             self.assertEqual(code, 1, text)
             self.assertIn(f"README.md:2: {what} does not exist", output)
 
+    def test_what_code_names_and_does_not_exist_is_named_with_its_line(self):
+        readme = "## Two words\n[b](docs/b.md)"
+        for text, what in (('say "(README, \\"GPUs\\")"', 'heading "GPUs" of README.md'),
+                           ("# docs/guides/gone.md says more", "docs/guides/gone.md")):
+            code, output = run("check_docs.py", {**self.FILES, "README.md": readme, "deploy/a.sh": f"\n{text}\n"})
+            self.assertEqual(code, 1, text)
+            self.assertIn(f"deploy/a.sh:2: {what} does not exist", output)
+        text = 'README, "Two words"; verl\'s docs/algo/other.md\n'
+        code, output = run("check_docs.py", {**self.FILES, "README.md": readme, "deploy/a.sh": text})
+        self.assertEqual(code, 0, output)
+
     def test_a_page_that_nothing_links_to_is_named(self):
         code, output = run("check_docs.py", {**self.FILES, "README.md": "[b](docs/b.md)", "docs/d/c.md": "c"})
         self.assertEqual(code, 1)

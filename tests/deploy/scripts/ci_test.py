@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -127,6 +128,14 @@ class TidyTest(unittest.TestCase):
         self.assertIn(f"{50 - due} not looked at: another turn by design", notes)
 
 
+def words_of(pid):
+    """The command line of a process, empty where it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 class SectionsTest(unittest.TestCase):
     def sections(self, commands):
         """(exit code, output) of .ci/run with these sections instead of its own."""
@@ -164,9 +173,29 @@ class SectionsTest(unittest.TestCase):
         self.assertLess(reserved, meant)
         self.assertLessEqual(limit, 5400)
 
-    def test_what_a_section_leaves_behind_is_killed_and_named(self):
-        code, text = self.sections("section leaver 60 bash -c 'setsid sleep 987 >/dev/null 2>&1 &'")
-        self.assertEqual(code, 0)
+    LEAVER = "section leaver 60 bash -c 'setsid sleep {} >/dev/null 2>&1 &{}'\nsection next 60 true"
+
+    def test_a_section_that_leaves_a_process_behind_fails_and_the_process_is_killed_and_named(self):
+        code, text = self.sections("GRACE_SECONDS=1\n" + self.LEAVER.format(987, ""))
+        self.assertEqual(code, 1)
+        self.assertRegex(text, r"leaver left process [0-9]+: sleep 987")
+        self.assertIn("[leaver] left processes behind that did not end within 1 s", text)
+        self.assertRegex(text, r"leaver +failed")
+        self.assertNotIn("[next]", text)
+        pid = text.split("leaver left process ")[1].split(":")[0]
+        while words_of(pid) == b"sleep\0987\0":
+            time.sleep(0.01)
+
+    def test_what_a_section_leaves_behind_may_end_by_itself(self):
+        code, text = self.sections(self.LEAVER.format(1, ""))
+        self.assertEqual(code, 0, text)
+        self.assertNotIn("left process", text)
+        self.assertRegex(text, r"leaver +passed")
+
+    def test_a_section_that_fails_and_leaves_a_process_behind_fails_with_its_exit_code(self):
+        code, text = self.sections("GRACE_SECONDS=1\n" + self.LEAVER.format(987, " exit 3"))
+        self.assertEqual(code, 1)
+        self.assertIn("with exit code 3", text)
         self.assertRegex(text, r"leaver left process [0-9]+: sleep 987")
 
 

@@ -13,10 +13,13 @@ import sanitize_plan  # noqa: E402  pylint: disable=wrong-import-position
 
 BUILD = pathlib.Path("/b")
 EXECUTABLES = {"tests/base", "tests/text", "tests/e2e", "tests/ops"}
-# As of rooms: two tests run one program with different filters; one runs it through another program.
+# As of rooms: two tests run one program with different filters; one runs it through another program, and one
+# through a script that looks at its output.
 TESTS = [
     {"name": "base", "labels": ["unit"], "command": ["/b/tests/base"]},
     {"name": "base again", "labels": ["unit"], "command": ["cmake", "-E", "env", "/b/tests/base", "[x]"]},
+    {"name": "base output", "labels": ["unit"],
+     "command": ["/usr/bin/python3", "/s/expect_output.py", "--code", "0", "figure .*", "/b/tests/base", "8"]},
     {"name": "text", "labels": ["golden"], "command": ["/b/tests/text", "[golden]"]},
     {"name": "ops", "labels": ["unit"], "command": ["/b/tests/ops"]},
     {"name": "run", "labels": ["e2e"], "command": ["/b/tests/e2e", "[run]"]},
@@ -36,7 +39,7 @@ COSTS = sanitize_plan.Costs({}, {})
 class ChooseTest(unittest.TestCase):
     def test_every_program_is_chosen_or_left_out_for_a_reason(self):
         chosen, left = sanitize_plan.choose(TESTS, BUILD, EXECUTABLES, "address", RULES)
-        self.assertEqual(chosen, {"tests/base": ["base", "base again"], "tests/text": ["text"],
+        self.assertEqual(chosen, {"tests/base": ["base", "base again", "base output"], "tests/text": ["text"],
                                   "tests/ops": ["ops"]})
         self.assertEqual(left["run"], "too much")
         self.assertIn("a script", left["layers"])

@@ -128,7 +128,7 @@ class VerdictTest(unittest.TestCase):
         self.assertIn("racy is not tried again", text)
 
     def test_a_test_that_skips_at_its_second_try_has_failed(self):
-        bad = f"test -e {self.folder}/s && exit 77; touch {self.folder}/s; exit 1"
+        bad = f"test -e {self.folder}/s && echo skipped: odd && exit 77; touch {self.folder}/s; exit 1"
         code, text, _ = self.verdict({"odd": (bad, SKIPS)})
         self.assertEqual(code, 1)
         self.assertIn("tried again, alone: skipped", text)
@@ -136,11 +136,77 @@ class VerdictTest(unittest.TestCase):
     def test_skips_are_named_with_their_reason(self):
         code, text, notes = self.verdict({
             "gpu": ("echo start; echo no GPU: no driver; echo; exit 77", SKIPS),
-            "silent": ("exit 77", SKIPS), "good": "true"})
+            "data": ("echo skipped: no folder x; echo bye; exit 77", SKIPS), "good": "true"})
         self.assertEqual(code, 0, text)
         self.assertIn("test skipped: gpu: no GPU: no driver\n", notes)
-        self.assertIn("test skipped: silent: it gave no reason\n", notes)
+        self.assertIn("test skipped: data: skipped: no folder x\n", notes)
         self.assertIn("tests: 1 passed, 0 failed, 2 skipped", text)
+
+    def test_a_skip_without_a_line_that_says_why_has_failed(self):
+        tests = {"silent": "", "words": "echo I was skipped: yes", "empty": "echo 'skipped: '"}
+        code, text, notes = self.verdict({name: (f"{how or ':'}; exit 77", SKIPS) for name, how in tests.items()})
+        self.assertEqual((code, notes), (1, ""), text)
+        for name in tests:
+            self.assertIn(f"failed: {name}: exit code 77, which is for a skip, and no line \"skipped: REASON\"", text)
+
+    def test_a_skip_after_a_failure_has_failed(self):
+        faults = {"catch2": "x_test.cc:12: FAILED:", "unittest": "FAIL: test_x (x_test.X.test_x)",
+                  "setup": "ERROR: setUpClass (x_test.X)",
+                  "asan": "==1==ERROR: AddressSanitizer: heap-use-after-free on address 0x1"}
+        code, text, _ = self.verdict({name: (f"echo '{how}'; echo skipped: no folder; exit 77", SKIPS)
+                                      for name, how in faults.items()})
+        self.assertEqual(code, 1)
+        self.assertIn("tests: 0 passed, 4 failed, 0 skipped", text)
+        self.assertIn("failed: catch2: exit code 77, which is for a skip, and an assertion in it failed: "
+                      "x_test.cc:12: FAILED:", text)
+        self.assertIn("failed: asan: exit code 77, which is for a skip, and its output holds a sanitizer's report",
+                      text)
+
+    def test_a_success_whose_output_tells_of_a_failure_has_failed(self):
+        faults = {"tsan": "WARNING: ThreadSanitizer: data race (pid=1)", "lsan": "==1==ERROR: LeakSanitizer: leaks",
+                  "ubsan": "a.cc:3:4: runtime error: shift exponent 70 is too large",
+                  "child": "x_test.cc:12: FAILED:", "none": "No tests ran", "nothing": "Ran 0 tests in 0.000s"}
+        # What a test prints later does not push the report out of what is looked at.
+        code, text, _ = self.verdict({name: f"echo '{how}'; seq 1 20000" for name, how in faults.items()})
+        self.assertEqual(code, 1)
+        self.assertIn("tests: 0 passed, 6 failed, 0 skipped", text)
+        self.assertIn("failed: tsan: exit code 0, and its output holds a sanitizer's report: WARNING: Thread", text)
+        self.assertIn("failed: child: exit code 0, and an assertion in it failed", text)
+        self.assertIn("failed: nothing: exit code 0, and no test of it ran", text)
+        self.assertEqual(self.verdict({"lsan": f"echo '{faults['lsan']}'"})[0], 1)
+
+    def test_a_large_allocation_that_a_sanitizer_refuses_is_no_report(self):
+        how = "echo '==1==WARNING: AddressSanitizer failed to allocate 0x4000000000000000 bytes'"
+        self.assertEqual(self.verdict({"large": how})[0], 0)
+
+    def test_a_program_of_catch2_that_ends_early_has_failed(self):
+        def program(said):
+            return f"/bin/sh -c [==[echo '{said}']==] --warn NoTests"
+
+        good = {"all": program("All tests passed (3 assertions in 1 test case)"),
+                "none": program("test cases: 1 | 1 passed")}
+        code, text, _ = self.verdict(good)
+        self.assertEqual(code, 0, text)
+        code, text, _ = self.verdict(good | {"early": program("listening")})
+        self.assertEqual(code, 1)
+        self.assertIn("failed: early: exit code 0 before Catch2 came to its end", text)
+
+    def test_parts_that_did_not_run_are_named(self):
+        code, text, notes = self.verdict({
+            "python": "echo Ran 9 tests in 1s; echo; echo 'OK (skipped=2)'", "good": "echo OK",
+            "ranks": "echo not run: it needs two GPUs; echo not run: it needs two GPUs; echo not run: no NCCL"})
+        self.assertEqual(code, 0, text)
+        self.assertIn("test skipped in part: python: OK (skipped=2)\n", notes)
+        self.assertIn("test skipped in part: ranks: not run: it needs two GPUs; not run: no NCCL\n", notes)
+        self.assertEqual(notes.count("\n"), 2)
+
+    def test_properties_that_hide_an_exit_code_fail(self):
+        for name, value, body in (("PASS_REGULAR_EXPRESSION", "figure", "echo figure; exit 3"),
+                                  ("WILL_FAIL", "ON", "exit 3")):
+            code, text, _ = self.verdict({"hidden": (body, {name: value}), "good": "true"})
+            self.assertEqual(code, 1)
+            self.assertIn(f"failed: hidden has the property {name}", text)
+            self.assertIn("tests: 2 passed", text)
 
     def test_any_other_way_to_skip_fails(self):
         code, text, _ = self.verdict({

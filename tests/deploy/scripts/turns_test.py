@@ -261,6 +261,14 @@ class ProgramsTest(Repository):
         self.assertEqual(ctest_programs.program_of(tests["inner"], build, {"tests/y"}), "")
         self.assertEqual(ctest_programs.program_of(tests["outer"], build, {"tests/x"}), "")
 
+    def test_a_program_that_a_script_runs_is_the_tests_program(self):
+        self.write({"sub/CMakeLists.txt": "add_test(NAME wrapped COMMAND python3 ${CMAKE_SOURCE_DIR}/expect_output.py "
+                                          "--code 0 \"speed [0-9]+ .GB|s.\" ${CMAKE_BINARY_DIR}/tests/x copy 8)\n"})
+        build = configure(self.root, {}, "add_subdirectory(sub)")
+        test, = ctest_programs.tests_of(build)
+        self.assertEqual(test["command"][-3:], [f"{build}/tests/x", "copy", "8"])
+        self.assertEqual(ctest_programs.program_of(test, build, {"tests/x", "tests/y"}), "tests/x")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -142,9 +142,7 @@ absl::StatusOr<bool> Fits(CudaApi& cuda, const WeightLayout& layout, const Sizes
       sizes.name.c_str(), static_cast<long long>(weights),
       static_cast<long long>(sizes.slot_bytes >> 10), static_cast<long long>(needed / kMiB),
       static_cast<long long>(free / kMiB));
-  if (needed <= free) return true;
-  std::printf("%s does not fit beside what else the GPU holds\n", sizes.name.c_str());
-  return false;
+  return needed <= free;
 }
 
 void PrintFigures(const std::string& size,
@@ -167,7 +165,7 @@ absl::StatusOr<int> Run(CudaApi* cuda, const Sizes& sizes, bool damaged) {
   TANDEM_ASSIGN_OR_RETURN(auto context, CudaContext::Create(cuda, 0));
   CudaDevice device(std::move(context));
   TANDEM_ASSIGN_OR_RETURN(const bool fits, Fits(*cuda, layout, sizes));
-  if (!fits) return kNoGpu;
+  if (!fits) return Skipped(sizes.name + " does not fit beside what else the GPU holds");
   const TempDir directory;
   TANDEM_ASSIGN_OR_RETURN(const auto shard, BenchShard::Create(&device, &layout));
   TANDEM_ASSIGN_OR_RETURN(const auto rollout,

@@ -48,8 +48,10 @@ int BenchMain(int argc, char** argv, const std::vector<BenchMode>& modes) {
   }
   const absl::Status status = Run(*std::move(gpu), {argv + 1, argv + argc}, modes);
   if (status.ok()) return 0;
-  std::printf("%s\n", std::string(status.message()).c_str());
-  return absl::IsUnavailable(status) ? kNoGpu : 1;
+  const std::string why(status.message());
+  if (absl::IsUnavailable(status)) return Skipped(why);
+  std::printf("%s\n", why.c_str());
+  return 1;
 }
 
 }  // namespace tandem::testing
