@@ -154,7 +154,9 @@ class RunAssembly final : public Assembly {
   ConsoleProgress console_;
   ProgressRelay progress_;
   RestartBudget budget_{config_.cluster().max_restarts()};
-  WeightSync weights_{pool_, MakeCheckPolicy(config_), MakeScrambleMode(config_.weight_sync())};
+  WeightSync weights_{pool_, MakeWeightReference(config_.model()),
+                      MakeCheckPolicy(config_.weight_sync()),
+                      MakeScrambleMode(config_.weight_sync())};
   // Twice a decoding batch keeps a rollout busy while the next group is on its way.
   RolloutFleet fleet_{pool_,
                       weights_,

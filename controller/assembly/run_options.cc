@@ -71,10 +71,6 @@ TrainOptions MakeTrainOptions(const v1::Config& config,
   options.val_before_train = config.trainer().val_before_train();
   options.run_dir = config.cluster().run_dir();
   options.model_path = config.model().path();
-  options.exact_export = config.model().compute_dtype() != "float32";
-  if (const v1::Lora& lora = config.model().lora(); lora.rank() > 0) {
-    options.lora = {.merged = lora.merge(), .adapter_path = lora.adapter_path()};
-  }
   options.config_yaml = ConfigToYaml(config);
   options.save_moments = SavesContent(config, "optimizer");
   options.register_timeout = absl::Seconds(config.cluster().register_timeout_seconds());
@@ -191,12 +187,12 @@ CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
   return policy;
 }
 
-CheckPolicy MakeCheckPolicy(const v1::Config& config) {
-  CheckPolicy policy = MakeCheckPolicy(config.weight_sync());
-  if (config.model().lora().rank() > 0) {
-    policy.lora = {.model_dir = config.model().path(), .merged = config.model().lora().merge()};
-  }
-  return policy;
+std::unique_ptr<WeightReference> MakeWeightReference(const v1::Model& model) {
+  WeightReferenceOptions options{.model_dir = model.path(),
+                                 .exact_export = model.compute_dtype() != "float32"};
+  if (model.lora().rank() == 0) return MakeFullWeightReference(std::move(options));
+  return MakeAdapterWeightReference(std::move(options), model.lora().merge(),
+                                    model.lora().adapter_path());
 }
 
 ScrambleMode MakeScrambleMode(const v1::WeightSync& sync) {

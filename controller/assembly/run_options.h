@@ -1,6 +1,7 @@
 // From the resolved configuration to what the parts of the controller take.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "common/net/channel.h"
 #include "controller/plan/memory_plan.h"
 #include "controller/rollouts/parity_probe.h"
+#include "controller/rollouts/weight_reference.h"
 #include "controller/rollouts/weight_sync.h"
 #include "controller/step/train_options.h"
 #include "controller/workers/worker_registry.h"
@@ -47,8 +49,8 @@ SleepMode SleepModeOf(const MemoryPlan& plan);
 
 // weight_sync.check; off with weight_sync.check_only, which checks by itself after the sync.
 CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync);
-// The same, and what a check under LoRA reads.
-CheckPolicy MakeCheckPolicy(const v1::Config& config);
+// What checks compare with, for full training or for LoRA.
+std::unique_ptr<WeightReference> MakeWeightReference(const v1::Model& model);
 ScrambleMode MakeScrambleMode(const v1::WeightSync& sync);
 
 }  // namespace tandem

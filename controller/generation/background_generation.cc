@@ -52,13 +52,13 @@ absl::StatusOr<bool> BackgroundGeneration::RunRound() {
                                 .end_round = [&] { return runner.RoundIsOver(stop_); }});
   const auto take = [&](const Sample& sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
-    return runner.buffer().Put(sample);
+    return runner.Put(sample);
   };
   TANDEM_ASSIGN_OR_RETURN(const DispatchResult result,
                           dispatcher.Dispatch(std::move(groups), parts_.replicas, take));
   TANDEM_RETURN_IF_ERROR(result.abandoned);
   TANDEM_RETURN_IF_ERROR(runner.EndRound());
-  rounds_.push_back(runner.buffer().round());
+  rounds_.push_back(runner.Counts());
   // Groups that are left over mean that all replicas were lost: a further round would get no
   // tokens.
   return result.unfinished.empty();

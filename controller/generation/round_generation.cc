@@ -97,7 +97,7 @@ absl::Status RoundGeneration::RunRound(StepBatch& batch, std::vector<GroupReques
   TANDEM_RETURN_IF_ERROR(Dispatch(batch, std::move(others)));
   TANDEM_RETURN_IF_ERROR(runner.EndRound());
   ReportNotices();
-  CountRound(1, runner.buffer().round(), batch.facts);
+  CountRound(1, runner.Counts(), batch.facts);
   LogInfo("step {}, round {}: {}", batch.step, rounds_ - 1, runner.buffer().Counts().Text());
   return absl::OkStatus();
 }
@@ -122,7 +122,7 @@ absl::Status RoundGeneration::Dispatch(StepBatch& batch, std::vector<GroupReques
     context_.progress.OnPhaseProgress(batch.step, ++done, total);
     if (ParityProbe::Owns(sample)) return context_.probe.Put(std::move(sample));
     batch.tail.Arrived(sample);
-    return runner.buffer().Put(sample);
+    return runner.Put(sample);
   };
   batch.tail.Begin();
   TANDEM_RETURN_IF_ERROR(context_.fleet.Generate(
@@ -194,7 +194,7 @@ absl::Status RoundGeneration::TakeBatch(StepBatch& batch, int64_t wanted) {
 
 absl::Status RoundGeneration::Restore(const std::string& checkpoint, int64_t step) {
   const auto row = [this](uint64_t data_row) { return context_.prompts.Row(data_row); };
-  return runner_->Load(checkpoint, row, step);
+  return runner_->buffer().Load(checkpoint, row, step);
 }
 
 }  // namespace tandem

@@ -34,7 +34,7 @@ class RoundGeneration final : public GenerationMode {
   void CommitStep() override { runner_->buffer().Commit(); }
   void RollBackStep() override;
   absl::Status Save(const std::string& checkpoint, int64_t step) const override {
-    return runner_->Save(checkpoint, step);
+    return runner_->buffer().Save(checkpoint, step);
   }
   absl::Status Restore(const std::string& checkpoint, int64_t step) override;
   absl::Status ForgetBefore(int64_t step) override { return runner_->Prune(step); }

@@ -27,10 +27,11 @@ std::string KeysThatEndRounds(const PartialOptions& options) {
 }  // namespace
 
 absl::Status RoundRunner::TopUpPrompts(int64_t training, const Draw& draw) {
-  int64_t fresh = options_.FreshPrompts(buffer_->unfinished_groups(), buffer_->complete());
+  const BufferCounts counts = buffer_->Counts();
+  int64_t fresh = options_.FreshPrompts(counts.unfinished_groups(), counts.complete);
   if (options_.overlap) {
     const StalenessLimit limit(options_.train_batch_size, options_.max_staleness);
-    fresh = std::min(fresh, limit.MayAdmit(buffer_->groups(), training));
+    fresh = std::min(fresh, limit.MayAdmit(counts.groups, training));
   }
   if (fresh <= 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts, draw(fresh));
@@ -49,44 +50,50 @@ absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
                                                                   int64_t round,
                                                                   int64_t version,
                                                                   int64_t due_version) {
-  spec_ = {.step = step,
-           .round = round,
-           .version = version,
-           .groups = options_.groups_per_round,
-           .cap = options_.cap,
-           .max_versions = options_.max_versions,
-           .due_version = due_version};
-  if (options_.journaled()) spec_.interruption_points = journal_->Find(step, round, version);
-  if (spec_.interruption_points) {
-    const absl::Status fits = buffer_->CheckInterruptionPoints(spec_);
+  RoundSpec spec{.step = step,
+                 .round = round,
+                 .version = version,
+                 .groups = options_.groups_per_round,
+                 .cap = options_.cap,
+                 .max_versions = options_.max_versions,
+                 .due_version = due_version};
+  if (options_.journaled()) spec.interruption_points = journal_->Find(step, round, version);
+  if (spec.interruption_points) {
+    const absl::Status fits = CheckInterruptionPoints(*buffer_, spec);
     if (!fits.ok()) {
       notices_.push_back(fmt::format(
           "step {}, round {}: the journal of cuts is of another history and is left out from here "
           "on ({}); the step is made again, but not as it was",
           step, round, std::string(fits.message())));
       TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
-      spec_.interruption_points.reset();
+      spec.interruption_points.reset();
     }
   }
   deadline_ = clock_.Now() + round_time_;
-  return buffer_->Requests(spec_);
+  TANDEM_ASSIGN_OR_RETURN(round_, Round::Plan(*buffer_, std::move(spec)));
+  return round_->MakeRequests();
+}
+
+absl::Status RoundRunner::Put(const Sample& sample) {
+  if (!round_) return Internal("sample {:#x} was returned outside of a round", sample.sample_id);
+  return round_->Put(sample);
 }
 
 bool RoundRunner::RoundIsOver(bool stop) const {
-  if (spec_.interruption_points) return false;
+  if (round_ && round_->spec().interruption_points) return false;
   if (stop) return true;
   return BatchIsComplete() || clock_.Now() >= deadline_;
 }
 
 void RoundRunner::AdaptRoundTime() {
   // A repeated round ends where the journal says, which tells nothing of the engine's speed.
-  if (spec_.interruption_points) return;
-  const RoundCounts round = buffer_->round();
+  if (round_->spec().interruption_points) return;
+  const RoundCounts round = round_->Counts();
   if (round.generated_tokens > 0 && std::exchange(doubled_, false)) {
     notices_.push_back(fmt::format(
         "step {}: rollout.partial.round_seconds={} is too short for a token; rounds last {} from "
         "here on",
-        spec_.step, options_.round_seconds, absl::FormatDuration(round_time_)));
+        round_->spec().step, options_.round_seconds, absl::FormatDuration(round_time_)));
   }
   const bool no_progress = round.samples > 0 && round.generated_tokens == 0;
   if (!no_progress || clock_.Now() < deadline_) return;
@@ -97,7 +104,8 @@ void RoundRunner::AdaptRoundTime() {
 absl::Status RoundRunner::EndRound() {
   AdaptRoundTime();
   if (!options_.journaled()) return absl::OkStatus();
-  return journal_->Append(spec_.step, spec_.round, spec_.version, buffer_->GetInterruptionPoints());
+  const RoundSpec& spec = round_->spec();
+  return journal_->Append(spec.step, spec.round, spec.version, round_->GetInterruptionPoints());
 }
 
 absl::Status RoundRunner::NoBatch(int64_t step, int64_t rounds, int64_t wanted) const {
@@ -106,11 +114,6 @@ absl::Status RoundRunner::NoBatch(int64_t step, int64_t rounds, int64_t wanted) 
       "step {}: after {} rounds (rollout.partial.max_rounds_without_batch) the batch of {} groups "
       "is not full: {}. Raise {}, or the number of rounds",
       step, rounds, wanted, buffer_->Counts().Text(), KeysThatEndRounds(options_));
-}
-
-absl::Status RoundRunner::Load(const std::string& checkpoint, const DataRows& rows, int64_t step) {
-  if (!checkpoint.empty()) return buffer_->Load(checkpoint, rows, step);
-  return buffer_->Clear();
 }
 
 }  // namespace tandem

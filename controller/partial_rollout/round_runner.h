@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "common/base/clock.h"
 #include "controller/partial_rollout/buffer/rollout_buffer.h"
 #include "controller/partial_rollout/partial_options.h"
+#include "controller/partial_rollout/round.h"
 #include "controller/partial_rollout/round_journal.h"
 
 namespace tandem {
@@ -49,7 +51,7 @@ class RoundRunner {
 
   // The requests of round `round` (from 0) of `step` to the rollouts, which serve weight version
   // `version`; `due_version` as in RoundSpec. Where the journal's entry does not fit the buffer,
-  // the journal is dropped from this round on, with a notice. Errors as RolloutBuffer::Requests and
+  // the journal is dropped from this round on, with a notice. Errors as Round::Plan and
   // RoundJournal::ForgetFrom.
   absl::StatusOr<std::vector<GroupRequest>> BeginRound(int64_t step,
                                                        int64_t round,
@@ -62,6 +64,11 @@ class RoundRunner {
   // Polled between samples: whether to interrupt the interruptible samples now. `stop`: the caller
   // wants the round to end. Always false in a round that is repeated from the journal.
   bool RoundIsOver(bool stop = false) const;
+  // Stores a sample of the round in progress in the buffer. Errors as Round::Put; Internal: there
+  // is none.
+  absl::Status Put(const Sample& sample);
+  // Of the newest round, which BeginRound must have begun.
+  RoundCounts Counts() const { return round_->Counts(); }
   // Appends the round's interruption points to the journal, durable when it returns, if they depend
   // on more than the seed. A round that the clock ended before any sample got a token doubles the
   // time of the rounds that follow, as they would never get one either; the round in which the
@@ -72,12 +79,6 @@ class RoundRunner {
   // remedy.
   absl::Status NoBatch(int64_t step, int64_t rounds, int64_t wanted) const;
 
-  // Loads the buffer from a checkpoint's folder; an empty path means that the run begins with an
-  // empty buffer. `step`: the number of finished steps.
-  absl::Status Load(const std::string& checkpoint, const DataRows& rows, int64_t step);
-  absl::Status Save(const std::string& checkpoint, int64_t step) const {
-    return buffer_->Save(checkpoint, step);
-  }
   // Drops journal entries of steps up to `step`: no recovery goes back behind it.
   absl::Status Prune(int64_t step) { return journal_->Prune(step); }
 
@@ -91,7 +92,7 @@ class RoundRunner {
   const std::unique_ptr<RolloutBuffer> buffer_;
   const std::unique_ptr<RoundJournal> journal_;
   Clock& clock_;
-  RoundSpec spec_;  // of the round in progress
+  std::optional<Round> round_;  // the newest one
   absl::Time deadline_ = absl::InfiniteFuture();
   absl::Duration round_time_ = absl::InfiniteDuration();
   bool doubled_ = false;  // round_time_ was doubled, and no notice says so yet

@@ -1,5 +1,5 @@
 // What the end of a generation phase costs, where a few long samples run while the slots of all
-// others are empty, and what rounds with a cap (rollout.runner.max_tokens_per_round) would save of
+// others are empty, and what rounds with a cap (rollout.partial.max_tokens_per_round) would save of
 // it. Made from what a controller sees of a phase without a cap: lengths and times of arrival.
 // Pure and deterministic; docs/guides/partial_rollout.md says how far the prediction was from
 // measurements.
@@ -67,7 +67,7 @@ struct CapPrediction {
   double prefilled_again = 0;  // tokens of a step
   double saved() const { return whole_seconds - capped_seconds; }  // below 0: it costs
 };
-// `cap`: new tokens of a sample in one round, at least 1; `max_versions` as in rollout.runner. All
+// `cap`: new tokens of a sample in one round, at least 1; `max_versions` as in rollout.partial. All
 // 0 where there are no samples, or where so small a cap leaves no group whole for 1024 rounds.
 CapPrediction PredictCap(const TailPass& pass,
                          const EngineCost& cost,
@@ -88,7 +88,7 @@ struct PredictedCap {
 
 struct TailOptions {
   int64_t slots = 1;               // rollout.max_num_seqs of all replicas together
-  int64_t max_versions = 8;        // rollout.runner.max_versions
+  int64_t max_versions = 8;        // rollout.partial.max_versions
   std::vector<PredictedCap> caps;  // none where rounds have a cap already
 };
 

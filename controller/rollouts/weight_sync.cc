@@ -7,7 +7,6 @@
 #include "common/base/log.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
-#include "common/formats/peft/peft_adapter.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
@@ -94,7 +93,7 @@ absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
 
 absl::StatusOr<PublishResult> WeightSync::Publish(
     int64_t version,
-    const std::string& hf_oracle,
+    const std::string& reference_dir,
     const Interrupted& interrupted,
     const std::function<void(const PublishResult&)>& before_check) {
   PublishResult result{.ranks = Behind(version)};
@@ -123,16 +122,16 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
 
   if (CheckDue(version, targets)) {
     if (before_check) before_check(result);
-    // The others go on generating, or sleep.
-    TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, hf_oracle, interrupted));
-    const std::string oracle = OracleText(hf_oracle);
+    // Only the rollouts that received weights: the others continue to generate, or sleep.
+    TANDEM_ASSIGN_OR_RETURN(const auto checks, CheckOn(result.ranks, reference_dir, interrupted));
+    const std::string reference = reference_->Describe(reference_dir);
     for (const int rank : result.ranks) {
-      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], oracle));
+      TANDEM_RETURN_IF_ERROR(VerdictOn(rank, checks[static_cast<size_t>(rank)], reference));
     }
     result.checked =
         fmt::format("weight check: {} tensors equal on each of {} rollouts ({})",
                     checks[static_cast<size_t>(result.ranks.front())].checked, result.ranks.size(),
-                    hf_oracle.empty() ? "against " + oracle : oracle);
+                    reference_dir.empty() ? "against " + reference : reference);
     for (const WeightCheckResult& check : checks) result.checks.push_back(check.report);
     for (const auto& [rank, client] : targets) checked_[rank] = client->incarnation();
   }
@@ -164,32 +163,23 @@ absl::StatusOr<std::map<int, PhaseReport>> WeightSync::Wake(const Interrupted& i
   return reports;
 }
 
-absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& hf_checkpoint) {
-  return CheckOn(AllRanks(pool_), hf_checkpoint);
-}
-
-std::string WeightSync::OracleText(const std::string& hf_oracle) const {
-  if (!check_.lora) return hf_oracle.empty() ? kTrainersOracle : hf_oracle;
-  if (hf_oracle.empty()) return check_.lora->model_dir + " with the trainers' adapters";
-  const auto files = FindLoraCheckFiles(hf_oracle, check_.lora->merged);
-  return files.ok() ? LoraCheckText(*files, check_.lora->model_dir) : hf_oracle;
+absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::Check(const std::string& reference_dir) {
+  return CheckOn(AllRanks(pool_), reference_dir);
 }
 
 absl::StatusOr<std::vector<WeightCheckResult>> WeightSync::CheckOn(const std::vector<int>& ranks,
-                                                                   const std::string& hf_checkpoint,
+                                                                   const std::string& reference_dir,
                                                                    const Interrupted& interrupted) {
-  if (check_.lora && !hf_checkpoint.empty()) {
-    TANDEM_RETURN_IF_ERROR(FindLoraCheckFiles(hf_checkpoint, check_.lora->merged).status());
-  }
-  // A rollout that is not there is no failure of its trainer. A trainer without an address joins
-  // the gathering and asks nobody.
+  TANDEM_RETURN_IF_ERROR(reference_->CheckFiles(reference_dir));
+  // A missing rollout must not fail its trainer's call: a trainer that gets no address takes part
+  // in the gather and asks no rollout.
   std::vector<std::string> addresses(static_cast<size_t>(pool_.pairs()));
   for (const int rank : ranks) {
     TANDEM_ASSIGN_OR_RETURN(const auto rollout, pool_.rollout(rank));
     addresses[static_cast<size_t>(rank)] = rollout->address();
   }
   const auto check = [&](TrainerClient& trainer, int rank) {
-    return trainer.CheckWeights(addresses[static_cast<size_t>(rank)], hf_checkpoint);
+    return trainer.CheckWeights(addresses[static_cast<size_t>(rank)], reference_dir);
   };
   return CallAllTrainers<WeightCheckResult>(pool_, check, interrupted);
 }
@@ -203,16 +193,16 @@ std::string CheckText(size_t rank, const WeightCheckResult& result) {
   return text;
 }
 
-absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& oracle) {
+absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& reference) {
   if (result.ok()) return absl::OkStatus();
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "rollout {} does not hold the weights it should (compared with {}): {}", rank,
-                    oracle, CheckText(static_cast<size_t>(rank), result));
+                    reference, CheckText(static_cast<size_t>(rank), result));
 }
 
-absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& oracle) {
+absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& reference) {
   for (size_t rank = 0; rank < results.size(); ++rank) {
-    TANDEM_RETURN_IF_ERROR(VerdictOn(static_cast<int>(rank), results[rank], oracle));
+    TANDEM_RETURN_IF_ERROR(VerdictOn(static_cast<int>(rank), results[rank], reference));
   }
   return absl::OkStatus();
 }

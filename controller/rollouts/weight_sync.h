@@ -1,10 +1,11 @@
-// Brings every rollout to a weight version: wake weights, publish, check; then wake the KV pool.
+// Brings every rollout to a weight version: wakes its weights, publishes, checks, and wakes its KV
+// cache.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,30 +13,25 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include "controller/rollouts/weight_reference.h"
 #include "controller/workers/rollout_calls.h"
 #include "controller/workers/worker_pool.h"
 
 namespace tandem {
 
-// When a sync is followed by a check. kEvery: as kFirst, and at versions that `every` divides.
+// When a weight sync is followed by a check. kEvery: as kFirst, and at versions that `every`
+// divides.
 struct CheckPolicy {
   enum class When { kOff, kFirst, kEvery, kAlways };
   When when = When::kFirst;
   int64_t every = 1;
-  struct Lora {
-    std::string model_dir;  // the base
-    bool merged = true;     // into what rollouts hold
-  };
-  std::optional<Lora> lora;  // none: all weights are trained
 };
-// What OracleText calls the trainers' own weights, where all are trained.
-inline constexpr char kTrainersOracle[] = "the trainers";
 // When rollouts fill their weights with NaN before a sync: never, at an incarnation's first,
 // always.
 enum class ScrambleMode { kOff, kFirst, kAlways };
 
 struct PublishResult {
-  std::vector<int> ranks;            // that were brought to the version
+  std::vector<int> ranks;            // rollouts that received the version
   std::vector<SyncResult> trainers;  // by rank
   std::map<int, PhaseReport> wakes;  // of the rollouts in `ranks`
   double changed_share = 0;
@@ -44,52 +40,56 @@ struct PublishResult {
   std::vector<PhaseReport> checks;  // of the trainers, by rank; empty if there was none
 };
 
-// Polled while workers work; once true, what waits for them ends with Cancelled. Empty: never.
+// Polled while calls to workers are in flight; once it returns true, they end with Cancelled.
+// Empty: never.
 using Interrupted = std::function<bool()>;
 
 // Knows which incarnation of each rollout holds which version. Not thread-safe.
 class WeightSync {
  public:
-  WeightSync(WorkerPool& pool, CheckPolicy check, ScrambleMode scramble = ScrambleMode::kOff)
-      : pool_(pool), check_(check), scramble_(scramble) {}
+  WeightSync(WorkerPool& pool,
+             std::unique_ptr<WeightReference> reference,
+             CheckPolicy check,
+             ScrambleMode scramble = ScrambleMode::kOff)
+      : pool_(pool), reference_(std::move(reference)), check_(check), scramble_(scramble) {}
+
+  // What checks compare with.
+  const WeightReference& reference() const { return *reference_; }
 
   // Ends updates that trainers of an older generation left open. Call only while no trainer syncs.
   absl::Status EndStaleUpdates();
 
   // Publishes `version` to all rollouts that do not hold it. A collective of all trainers.
   // With kFirst an incarnation's first weights, and the first after Forget(), are checked.
-  // `hf_oracle`: directory that the check compares with ("" = the trainers' masters): an HF
-  // checkpoint; with adapters also one of ours or an adapter (FindLoraCheckFiles).
-  // Peer failures: Recovery decides; DataLoss: a digest or the check differs, the message names
-  // worker and tensor; Cancelled: interrupted, the rollouts were asked to abort their updates.
-  // Repeating the call is safe after any failure. `before_check` is called with what there is so
-  // far, if a check follows.
+  // `reference_dir`: the directory that the check compares with, as WeightReference has it ("": the
+  // trainers' own weights). Peer failures: Recovery decides; DataLoss: a digest or the check
+  // differs, the message names worker and tensor; Cancelled: interrupted, the rollouts were asked
+  // to abort their updates. Repeating the call is safe after any failure. If a check follows,
+  // `before_check` is called before it with the result so far.
   absl::StatusOr<PublishResult> Publish(
       int64_t version,
-      const std::string& hf_oracle,
+      const std::string& reference_dir,
       const Interrupted& interrupted = {},
       const std::function<void(const PublishResult&)>& before_check = {});
 
-  // Brings back the KV pools of the rollouts that Publish went to: they serve from now on. By rank.
+  // Wakes the KV caches of the rollouts that the last Publish sent weights to, which then serve. By
+  // rank.
   absl::StatusOr<std::map<int, PhaseReport>> Wake(const Interrupted& interrupted = {});
 
-  // Compares what the rollouts hold with the trainers or an HF checkpoint: one result per rank,
-  // which Verdict judges. An error: a worker did not answer, or the checkpoint cannot be compared
-  // with, so nothing is proven.
-  absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& hf_checkpoint);
+  // Compares the rollouts' weights with those of `reference_dir`: one result per rank, which
+  // Verdict evaluates. An error means that nothing is proven: a worker did not answer, or the
+  // directory has no weights to compare with.
+  absl::StatusOr<std::vector<WeightCheckResult>> Check(const std::string& reference_dir);
 
-  // What a check that is given `hf_oracle` compares with, in words: the files that are read.
-  std::string OracleText(const std::string& hf_oracle) const;
-
-  // Ranks whose present incarnation is not there or does not hold `version`.
+  // Ranks whose rollout is not registered or does not hold `version`.
   std::vector<int> Behind(int64_t version);
-  // How many rollouts were sent a version that they, or those before them, had held already: they
-  // lost it. Counted since the last call.
+  // How many times since the last call a rollout was sent a version that this rank had received
+  // already, as its process was lost.
   int64_t TakeResendCount() { return std::exchange(resent_, 0); }
   bool Complete(int64_t version) { return Behind(version).empty(); }
-  // Forgets what the rollouts hold: after the trainers went back to a checkpoint.
+  // Forgets what the rollouts hold. For trainers that were reset to a checkpoint.
   void Forget();
-  // These rollouts were lost.
+  // The same for rollouts that were lost.
   void Forget(const std::vector<int>& ranks);
 
  private:
@@ -101,17 +101,18 @@ class WeightSync {
   using Targets = std::map<int, std::shared_ptr<RolloutClient>>;  // by rank
 
   bool CheckDue(int64_t version, const Targets& targets) const;
-  // Of these ranks' rollouts; by rank, nothing for the others.
+  // Results by rank; empty ones for ranks that are not in `ranks`.
   absl::StatusOr<std::vector<WeightCheckResult>> CheckOn(const std::vector<int>& ranks,
-                                                         const std::string& hf_checkpoint,
+                                                         const std::string& reference_dir,
                                                          const Interrupted& interrupted = {});
-  // Sends `version` to `targets`, once more if a digest differs.
+  // Sends `version` to `targets`, and a second time if a digest differs.
   absl::StatusOr<std::vector<SyncResult>> Send(int64_t version,
                                                const Targets& targets,
                                                const Interrupted& interrupted);
   void AbortUpdates(const std::vector<int>& ranks);
 
   WorkerPool& pool_;
+  const std::unique_ptr<WeightReference> reference_;
   const CheckPolicy check_;
   const ScrambleMode scramble_;
   std::map<int, int64_t> checked_;  // rank → incarnation
@@ -122,12 +123,12 @@ class WeightSync {
   int64_t resent_ = 0;
 };
 
-// DataLoss naming the first rollout (results are by rank) that does not hold what it should, or
-// that answered for fewer tensors than there are, and its first difference. `oracle` is an
-// OracleText.
-absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& oracle);
-// The same of one rollout.
-absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& oracle);
+// DataLoss: names the first rollout (results are by rank) whose weights differ, or that checked
+// fewer tensors than there are, and its first difference. `reference` describes what was compared
+// with (WeightReference::Describe).
+absl::Status Verdict(const std::vector<WeightCheckResult>& results, const std::string& reference);
+// The same for one rollout.
+absl::Status VerdictOn(int rank, const WeightCheckResult& result, const std::string& reference);
 // "rollout 1, version 4: 272 of 272 tensors checked, 0 missing, ..."
 std::string CheckText(size_t rank, const WeightCheckResult& result);
 

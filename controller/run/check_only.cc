@@ -36,15 +36,15 @@ absl::Status CheckOnly(const StepContext& context,
   std::error_code ignored;
   std::filesystem::remove(report_file, ignored);
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, recovery.Start(checkpoint));
-  const std::string directory = recovery.Oracle();
+  const std::string directory = recovery.ReferenceFiles();
   TANDEM_ASSIGN_OR_RETURN(const auto results, context.weights.Check(directory));
-  const std::string oracle = context.weights.OracleText(directory);
+  const std::string reference = context.weights.reference().Describe(directory);
   context.progress.OnMessage(
-      fmt::format("weight check of version {} against {}", position.version, oracle));
-  const absl::Status verdict = Verdict(results, oracle);
+      fmt::format("weight check of version {} against {}", position.version, reference));
+  const absl::Status verdict = Verdict(results, reference);
   Json json = {{"ok", verdict.ok()},
                {"version", position.version},
-               {"oracle", oracle == kTrainersOracle ? "" : oracle},
+               {"oracle", reference == kTrainersOwnWeights ? "" : reference},
                {"workers", Json::array()}};
   for (size_t rank = 0; rank < results.size(); ++rank) {
     std::string text = CheckText(rank, results[rank]);

@@ -4,7 +4,6 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/formats/peft/peft_adapter.h"
 #include "controller/workers/trainer_calls.h"
 
 namespace tandem {
@@ -32,8 +31,8 @@ absl::Status Recovery::AwaitAll(const absl::Status& loss) {
 absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
   const bool may_be_a_loss = IsPeerFailure(reason) || absl::IsFailedPrecondition(reason) ||
                              context_.pool.TrainerIncarnations() != incarnations_;
-  // Weights or numbers that are wrong stay wrong, whoever else was lost meanwhile. Who stayed away
-  // for the whole timeout is not waited for once more.
+  // Wrong weights or numbers stay wrong, whether or not a worker was lost as well. A worker that
+  // did not return within its timeout is not waited for again.
   if (absl::IsDataLoss(reason) || WorkerDidNotReturn(reason) || context_.budget.gave_up())
     return reason;
   if (!may_be_a_loss || interrupted()) return reason;
@@ -44,7 +43,7 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
   WarnOfMoments();
   context_.budget.CloseIncident();
-  context_.progress.OnMessage(fmt::format("recovered: on from step {}, weight version {}",
+  context_.progress.OnMessage(fmt::format("recovered: continuing from step {}, weight version {}",
                                           position.finished_steps, position.version));
   return position;
 }
@@ -61,7 +60,7 @@ absl::StatusOr<RunPosition> Recovery::LoadState() {
     absl::StatusOr<RunPosition> position = LoadOnce();
     if (position.ok() || !IsPeerFailure(position.status())) return position;
     if (interrupted()) return position;
-    // Somebody was lost while the others recovered, or as a run began.
+    // A worker was lost during the recovery, or while the run began.
     context_.progress.OnMessage(
         fmt::format("a worker was lost while the run's state was loaded: {}",
                     std::string(position.status().message())));
@@ -111,28 +110,15 @@ absl::StatusOr<RunPosition> Recovery::LoadTrainers() {
 
 void Recovery::WarnOfMoments() const {
   if (moments_) return;
-  context_.progress.OnMessage(
-      fmt::format("warning: {} has no Adam moments (actor.checkpoint.save_contents without "
-                  "optimizer, or save_lora_only): they begin at zero, and the run goes on, but not "
-                  "as it would have",
-                  checkpoint_));
+  context_.progress.OnMessage(fmt::format(
+      "warning: {} has no Adam moments (actor.checkpoint.save_contents without "
+      "optimizer, or save_lora_only): Adam starts from zero, so the run will differ from one "
+      "that was not interrupted",
+      checkpoint_));
 }
 
-std::string Recovery::Oracle() const {
-  if (options_.lora) return LoraOracleDir();
-  if (checkpoint_.empty()) return options_.model_path;
-  return options_.exact_export ? CheckpointIndex::HfExport(checkpoint_) : "";
-}
-
-std::string Recovery::LoraOracleDir() const {
-  if (checkpoint_.empty()) {
-    if (!options_.lora->adapter_path.empty()) return options_.lora->adapter_path;
-    // A is drawn, and no file has it; merged, it adds nothing yet.
-    return options_.lora->merged ? options_.model_path : "";
-  }
-  const std::string exported =
-      options_.lora->merged && options_.exact_export ? CheckpointIndex::HfExport(checkpoint_) : "";
-  return exported.empty() ? checkpoint_ + "/" + kAdapterFolder : exported;
+std::string Recovery::ReferenceFiles() const {
+  return context_.weights.reference().FindFiles(checkpoint_);
 }
 
 absl::StatusOr<RunPosition> Recovery::LoadOnce() {
@@ -147,7 +133,7 @@ absl::StatusOr<RunPosition> Recovery::LoadOnce() {
   TANDEM_RETURN_IF_ERROR(context_.weights.EndStaleUpdates());
   TANDEM_ASSIGN_OR_RETURN(
       const PublishResult published,
-      context_.weights.Publish(position.version, Oracle(), context_.interrupted));
+      context_.weights.Publish(position.version, ReferenceFiles(), context_.interrupted));
   if (!published.checked.empty()) context_.progress.OnMessage(published.checked);
   TANDEM_RETURN_IF_ERROR(context_.weights.Wake(context_.interrupted).status());
   loaded_ = true;

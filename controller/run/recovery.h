@@ -1,8 +1,10 @@
-// From any state to a running one: at the start, at a resume, and after the loss of a worker.
+// Loads the run's state into the workers: at the start, at a resume, and after the loss of a
+// worker.
 //
-// A lost rollout costs its groups, which others take over (RolloutFleet); it comes back with a sync
-// of its own. A lost trainer costs the steps since the last checkpoint: all trainers reload it, all
-// rollouts are synced to it, and the steps are made again. Both count against max_restarts.
+// A lost rollout costs its groups, which other rollouts take over (RolloutFleet); its successor
+// receives the weights in a sync of its own. A lost trainer costs the steps since the last
+// checkpoint: all trainers reload it, all rollouts receive its weights, and the steps are repeated.
+// Both are charged to max_restarts.
 #pragma once
 
 #include <cstdint>
@@ -26,46 +28,44 @@ class Recovery {
       : context_(context), options_(options), generation_(first_generation) {}
 
   // Waits for all workers, loads the trainers from `checkpoint` (empty: the model) and syncs the
-  // rollouts. Returns where the run stands.
+  // rollouts. Returns the position of that state.
   absl::StatusOr<RunPosition> Start(const std::string& checkpoint);
 
-  // After a step failed with `reason`: returns where the run stands now. The reason itself when
-  // nothing was lost that a recovery could bring back, or when the budget is used up.
+  // Recovers from a step that failed with `reason` and returns the position to continue from. Fails
+  // with the reason itself when no worker was lost, or when the restart budget is spent.
   absl::StatusOr<RunPosition> Recover(absl::Status reason);
 
-  // After a weight sync failed with `reason`: waits until everybody is there. OK: the trainers are
-  // still those of the last reset, so that publishing again is all it takes. Else what the step
-  // fails with: the reason, or that somebody stayed away.
+  // After a weight sync that failed with `reason`: waits until all workers are registered. OK: the
+  // trainers still hold their state, so that publishing again is enough. Otherwise the error that
+  // the step fails with: the reason, or the workers that did not return.
   absl::Status AwaitRollouts(const absl::Status& reason);
 
-  // What Recover goes back to from now on.
+  // The checkpoint that Recover loads from now on.
   void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
 
-  // HF checkpoint that the weights of the last start must equal (with adapters also a directory of
-  // those, with the base); "": there is none, so the trainers'.
-  std::string Oracle() const;
+  // The files that the weights of the checkpoint must equal: WeightReference::FindFiles.
+  std::string ReferenceFiles() const;
 
-  // Tells the user if what was loaded has no Adam moments: training on is not what it would have
-  // been. Recover does it by itself.
+  // Warns the user if the loaded checkpoint has no Adam moments: the optimizer restarts from zero,
+  // so the run will differ from an uninterrupted one. Recover calls it itself.
   void WarnOfMoments() const;
 
-  // Whether the trainers hold what they were loaded with and what steps have made of it since: none
-  // of them was lost, and no recovery has begun to load something else.
+  // Whether the trainers still hold the state of the run: none of them was lost since it was
+  // loaded, and no recovery has begun to load another one.
   bool trainers_kept() const;
 
-  // Whether what failed last was to load the model or the checkpoint.
+  // Whether the last failure was one to load the model or the checkpoint.
   bool failed_loading() const { return loading_; }
 
  private:
-  std::string LoraOracleDir() const;
   absl::StatusOr<RunPosition> LoadState();
   absl::StatusOr<RunPosition> LoadOnce();
   absl::StatusOr<RunPosition> LoadTrainers();
   absl::Status ResetTrainers(int64_t version);
-  // WaitUntilComplete, which, failed, also tells how the loss showed.
+  // WaitUntilComplete; a failure also names the error by which the loss showed.
   absl::Status AwaitAll(const absl::Status& loss);
   bool interrupted() const { return context_.interrupted && context_.interrupted(); }
-  // Adds what to do about a checkpoint that cannot be loaded.
+  // Adds the remedy to the error of a checkpoint that cannot be loaded.
   absl::Status WithRemedy(const absl::Status& status) const;
 
   const StepContext& context_;
@@ -73,8 +73,8 @@ class Recovery {
   int64_t generation_;
   std::string checkpoint_;  // empty: the model itself
   bool loading_ = false;
-  bool loaded_ = false;                // the newest load came to its end
-  bool moments_ = true;                // were in what was loaded last
+  bool loaded_ = false;                // the newest load is complete
+  bool moments_ = true;                // the loaded checkpoint has them
   std::vector<int64_t> incarnations_;  // of the trainers at the last reset
 };
 

@@ -31,12 +31,6 @@ struct TrainOptions {
   bool val_before_train = true;
   std::string run_dir;
   std::string model_path;
-  bool exact_export = true;  // a checkpoint's bf16 export is what rollouts hold: not with float32
-  struct Lora {
-    bool merged = true;        // into what rollouts hold
-    std::string adapter_path;  // what training begins with; empty: nothing
-  };
-  std::optional<Lora> lora;  // none: all weights are trained
   std::string config_yaml;   // resolved, for checkpoints
   bool save_moments = true;  // of the optimizer, in checkpoints
   absl::Duration register_timeout = absl::Seconds(60);

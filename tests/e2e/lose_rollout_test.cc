@@ -62,7 +62,7 @@ TEST_CASE("a rollout killed while it sleeps") {
       RequireRecovery({"rollout", 0, "asleep", 2}, {{"rollout.free_cache_engine", "true"}});
   INFO(said);
   // The trainers keep the step: only the rollout that was lost is synced, and checked.
-  REQUIRE(said.find("recovered: on from step") == std::string::npos);
+  REQUIRE(said.find("recovered: continuing from step") == std::string::npos);
 }
 
 TEST_CASE("a rollout killed while weights arrive") {

@@ -156,13 +156,15 @@ class RecordingProgress : public ProgressSink {
 // registers their successors.
 class FakeRun {
  public:
-  explicit FakeRun(int pairs,
-                   int64_t max_restarts = 3,
-                   CheckPolicy check_policy = {},
-                   ScrambleMode scramble = ScrambleMode::kOff)
+  explicit FakeRun(
+      int pairs,
+      int64_t max_restarts = 3,
+      CheckPolicy check_policy = {},
+      ScrambleMode scramble = ScrambleMode::kOff,
+      std::unique_ptr<WeightReference> reference = MakeFullWeightReference({.model_dir = "/model"}))
       : registry({.trainers = pairs, .rollouts = pairs}, clock),
         pool(registry, Factory(), pairs, clock),
-        weights(pool, check_policy, scramble),
+        weights(pool, std::move(reference), check_policy, scramble),
         budget(max_restarts) {
     forward.compared_tokens = forward.identical_tokens = 16;
     clock.OnSleep([this] { RestartMissing(); });

@@ -4,6 +4,9 @@
 #include <limits>
 #include <numeric>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace tandem {
 
 int64_t BufferedSample::tokens() const {
@@ -19,6 +22,13 @@ int64_t BufferedSample::versions_before(int64_t version) const {
 bool BufferedGroup::complete() const {
   return std::all_of(samples.begin(), samples.end(),
                      [](const BufferedSample& sample) { return sample.finished(); });
+}
+
+const BufferedSample* BufferedGroup::Find(uint64_t sample_id) const {
+  const auto found =
+      std::find_if(samples.begin(), samples.end(),
+                   [&](const BufferedSample& sample) { return sample.sample_id == sample_id; });
+  return found == samples.end() ? nullptr : &*found;
 }
 
 int64_t BufferedGroup::oldest_version() const {
@@ -44,6 +54,28 @@ std::vector<int64_t> PerToken(const std::vector<VersionRun>& runs) {
     versions.insert(versions.end(), static_cast<size_t>(run.tokens), run.version);
   }
   return versions;
+}
+
+std::map<std::string, std::string> FixedSettings(const BufferOptions& options) {
+  const SamplingParams& sampling = options.sampling;
+  return {{"rollout.n", fmt::format("{}", options.samples_per_prompt)},
+          {"rollout.temperature", fmt::format("{}", sampling.temperature)},
+          {"rollout.top_p", fmt::format("{}", sampling.top_p)},
+          {"rollout.top_k", fmt::format("{}", sampling.top_k)},
+          {"rollout.seed", fmt::format("{}", sampling.seed)},
+          {"rollout.stop", fmt::format("{}", sampling.stop)},
+          {"rollout.ignore_eos", fmt::format("{}", sampling.ignore_eos)},
+          {"rollout.calculate_log_probs", fmt::format("{}", options.log_probs)},
+          {"model.path (its end-of-sequence ids)", fmt::format("{}", sampling.stop_token_ids)}};
+}
+
+std::string RoundJournalIdentity(const BufferOptions& options) {
+  std::string text = fmt::format("tokenizer {}, data.max_response_length {}",
+                                 options.tokenizer_digest, options.sampling.max_tokens);
+  for (const auto& [key, value] : FixedSettings(options)) {
+    text += fmt::format(", {} {}", key, value);
+  }
+  return text;
 }
 
 }  // namespace tandem

@@ -43,16 +43,6 @@ struct VersionRun {
 std::vector<VersionRun> RunsOf(const std::vector<int64_t>& versions);
 std::vector<int64_t> PerToken(const std::vector<VersionRun>& runs);
 
-// What the newest round does with a sample.
-struct PlannedSample {
-  bool issued = false;        // the sample belongs to the round
-  bool sent = false;          // the rollouts were asked for more tokens of it
-  bool out = false;           // and have not returned it yet
-  bool is_final = false;      // may not be interrupted
-  int64_t tokens_before = 0;  // response tokens before the round
-  int64_t allowed = 0;        // new tokens; 0: up to the budget
-};
-
 struct BufferedSample {
   uint64_t sample_id = 0;
   std::vector<VersionRun> versions;  // ascending; together the response so far
@@ -61,7 +51,6 @@ struct BufferedSample {
   bool off_support = false;
   float temperature = 1;
   FinishReason finish = FinishReason::kNone;  // kStop or kLength when finished
-  PlannedSample round;
 
   bool finished() const { return finish != FinishReason::kNone; }
   int64_t tokens() const;  // of the response so far
@@ -77,7 +66,8 @@ struct BufferedGroup {
   std::shared_ptr<const Prompt> prompt;
   std::vector<BufferedSample> samples;  // by index in the group
 
-  bool complete() const;  // all samples are finished
+  bool complete() const;                                 // all samples are finished
+  const BufferedSample* Find(uint64_t sample_id) const;  // nullptr: not in the group
   // Of all its tokens; the largest int64_t where it has none.
   int64_t oldest_version() const;
 };

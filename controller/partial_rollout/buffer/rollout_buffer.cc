@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 
 #include "common/base/log.h"
@@ -87,7 +88,7 @@ int64_t RolloutBuffer::overdue(int64_t version) const {
 }
 
 BufferCounts RolloutBuffer::Counts() const {
-  BufferCounts counts{.groups = groups(), .complete = complete()};
+  BufferCounts counts{.groups = std::ssize(state_.groups), .complete = complete()};
   for (const auto& [number, group] : state_.groups) {
     for (const BufferedSample& sample : group.samples) {
       const int64_t tokens = sample.tokens();
@@ -147,16 +148,65 @@ absl::StatusOr<TakenGroups> RolloutBuffer::Take(
 
 void RolloutBuffer::Commit() { committed_ = state_; }
 
-void RolloutBuffer::Rollback() {
-  state_ = committed_;
-  spec_ = {};
+void RolloutBuffer::Rollback() { state_ = committed_; }
+
+absl::Status RolloutBuffer::Extend(const Sample& sample) {
+  const auto group = state_.groups.find(sample.group);
+  const BufferedSample* found =
+      group == state_.groups.end() ? nullptr : group->second.Find(sample.sample_id);
+  if (found == nullptr) {
+    return MakeStatus(absl::StatusCode::kNotFound, "sample {:#x} of group {} is not in the pool",
+                      sample.sample_id, sample.group);
+  }
+  BufferedSample& known =
+      group->second.samples[static_cast<size_t>(found - group->second.samples.data())];
+  if (sample.response_tokens() > known.tokens()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        known.offset,
+        state_.file->Append({{sample.tokens.begin() + sample.prompt_tokens, sample.tokens.end()},
+                             sample.log_probs}));
+  }
+  known.versions = RunsOf(sample.versions);
+  known.log_probs = !sample.log_probs.empty();
+  known.temperature = sample.temperature;
+  known.off_support = known.off_support || sample.off_support;
+  const bool ended =
+      sample.finish_reason == FinishReason::kStop || sample.finish_reason == FinishReason::kLength;
+  if (ended) {
+    known.finish = sample.finish_reason;
+  } else if (sample.response_tokens() >= options_.sampling.max_tokens) {
+    known.finish = FinishReason::kLength;
+  }
+  return absl::OkStatus();
 }
 
-absl::Status RolloutBuffer::Clear() {
-  TANDEM_ASSIGN_OR_RETURN(auto file, TokenFile::Create(dir_));
-  state_ = {.file = std::move(file)};
+absl::Status RolloutBuffer::Save(const std::string& checkpoint, int64_t step) const {
+  return WriteSavedBuffer(checkpoint, step, options_, state_);
+}
+
+absl::StatusOr<BufferState> RolloutBuffer::Import(SavedBuffer saved) const {
+  BufferState state{.next_group = saved.next_group};
+  TANDEM_ASSIGN_OR_RETURN(state.file, TokenFile::Create(dir_));
+  for (auto& [number, group] : saved.groups) {
+    for (BufferedSample& sample : group.samples) {
+      TANDEM_ASSIGN_OR_RETURN(sample.offset, state.file->Append(saved.Read(sample)));
+      const bool used_up = sample.tokens() >= options_.sampling.max_tokens;
+      if (!sample.finished() && used_up) sample.finish = FinishReason::kLength;
+    }
+    state.groups.emplace(number, std::move(group));
+  }
+  return state;
+}
+
+absl::Status RolloutBuffer::Load(const std::string& checkpoint,
+                                 const DataRows& rows,
+                                 int64_t step) {
+  std::optional<SavedBuffer> saved;
+  if (!checkpoint.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(saved, ReadFittingBuffer(checkpoint, options_, rows, step));
+  }
+  TANDEM_ASSIGN_OR_RETURN(state_, Import(saved ? *std::move(saved) : SavedBuffer()));
   Commit();
-  Rollback();
   return absl::OkStatus();
 }
 

@@ -13,7 +13,6 @@
 #include "common/base/status.h"
 #include "common/formats/files.h"
 #include "controller/partial_rollout/buffer/resume_check.h"
-#include "controller/partial_rollout/buffer/rollout_buffer.h"
 
 namespace tandem {
 namespace {
@@ -325,58 +324,6 @@ absl::StatusOr<std::optional<SavedBuffer>> ReadSavedBuffer(const std::string& ch
 absl::Status CheckSavedBuffer(const std::string& checkpoint) {
   absl::Status read = ReadBuffer(checkpoint).status();
   return absl::IsDataLoss(read) ? read : absl::OkStatus();
-}
-
-// Saving the rollout buffer into a checkpoint, and loading it where it fits.
-std::map<std::string, std::string> FixedSettings(const BufferOptions& options) {
-  const SamplingParams& sampling = options.sampling;
-  return {{"rollout.n", fmt::format("{}", options.samples_per_prompt)},
-          {"rollout.temperature", fmt::format("{}", sampling.temperature)},
-          {"rollout.top_p", fmt::format("{}", sampling.top_p)},
-          {"rollout.top_k", fmt::format("{}", sampling.top_k)},
-          {"rollout.seed", fmt::format("{}", sampling.seed)},
-          {"rollout.stop", fmt::format("{}", sampling.stop)},
-          {"rollout.ignore_eos", fmt::format("{}", sampling.ignore_eos)},
-          {"rollout.calculate_log_probs", fmt::format("{}", options.log_probs)},
-          {"model.path (its end-of-sequence ids)", fmt::format("{}", sampling.stop_token_ids)}};
-}
-
-std::string RoundJournalIdentity(const BufferOptions& options) {
-  std::string text = fmt::format("tokenizer {}, data.max_response_length {}",
-                                 options.tokenizer_digest, options.sampling.max_tokens);
-  for (const auto& [key, value] : FixedSettings(options)) {
-    text += fmt::format(", {} {}", key, value);
-  }
-  return text;
-}
-
-absl::Status RolloutBuffer::Save(const std::string& checkpoint, int64_t step) const {
-  return WriteSavedBuffer(checkpoint, step, options_, state_);
-}
-
-absl::Status RolloutBuffer::Load(const std::string& checkpoint,
-                                 const DataRows& rows,
-                                 int64_t step) {
-  TANDEM_ASSIGN_OR_RETURN(std::optional<SavedBuffer> saved,
-                          ReadFittingBuffer(checkpoint, options_, rows, step));
-  BufferState loaded;
-  TANDEM_ASSIGN_OR_RETURN(loaded.file, TokenFile::Create(dir_));
-  if (saved) {
-    loaded.next_group = saved->next_group;
-    for (auto& [number, group] : saved->groups) {
-      for (BufferedSample& sample : group.samples) {
-        TANDEM_ASSIGN_OR_RETURN(const int64_t offset, loaded.file->Append(saved->Read(sample)));
-        sample.offset = offset;
-        const bool used_up = sample.tokens() >= options_.sampling.max_tokens;
-        if (!sample.finished() && used_up) sample.finish = FinishReason::kLength;
-      }
-      loaded.groups.emplace(number, std::move(group));
-    }
-  }
-  state_ = std::move(loaded);
-  Commit();
-  Rollback();
-  return absl::OkStatus();
 }
 
 }  // namespace tandem

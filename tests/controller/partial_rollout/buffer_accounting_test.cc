@@ -54,7 +54,8 @@ struct Steps {
       : course(c), run(OptionsOfCourse(c)), dice(dice_seed) {}
 
   void Draw() {
-    const int64_t fresh = std::max<int64_t>(0, course.groups - run.buffer->unfinished_groups());
+    const int64_t fresh =
+        std::max<int64_t>(0, course.groups - run.buffer->Counts().unfinished_groups());
     REQUIRE(run.buffer->Add(SomePrompts(static_cast<uint64_t>(drawn), fresh)).ok());
     drawn += fresh;
   }
@@ -73,14 +74,14 @@ struct Steps {
       Draw();
       const auto most = [&](uint64_t) { return dice.Roll(3) == 0 ? -1 : dice.Roll(6); };
       // Round 20 is long enough: nothing is to depend on luck.
-      run.Round(Order(step, round),
-                clock && round < 20 ? most : std::function<int64_t(uint64_t)>());
-      cuts[{step, round}] = run.buffer->GetInterruptionPoints();
-      REQUIRE(out + run.buffer->groups() == drawn);
+      run.RunRound(Order(step, round),
+                   clock && round < 20 ? most : std::function<int64_t(uint64_t)>());
+      cuts[{step, round}] = run.round->GetInterruptionPoints();
+      REQUIRE(out + std::ssize(run.buffer->state().groups) == drawn);
     }
     for (Sample& sample : run.Taken(course.batch)) taken.push_back(std::move(sample));
     out += course.batch;
-    REQUIRE(out + run.buffer->groups() == drawn);
+    REQUIRE(out + std::ssize(run.buffer->state().groups) == drawn);
   }
 
   const Course course;
@@ -157,13 +158,13 @@ TEST_CASE("rounds that are made again by their cuts come to the same tokens", "[
         again.Draw();
         RoundSpec spec = again.Order(step, round);
         spec.interruption_points = first.cuts.at({step, round});
-        REQUIRE(again.run.buffer->CheckInterruptionPoints(spec).ok());
-        const auto requests = again.run.buffer->Requests(spec);
+        REQUIRE(CheckInterruptionPoints(*again.run.buffer, spec).ok());
+        const auto requests = again.run.Begin(spec);
         for (const GroupRequest& request : *requests) {
           REQUIRE_FALSE(request.interruptible);
         }
-        again.run.Round(spec);
-        REQUIRE(again.run.buffer->GetInterruptionPoints() == first.cuts.at({step, round}));
+        again.run.RunRound(spec);
+        REQUIRE(again.run.round->GetInterruptionPoints() == first.cuts.at({step, round}));
       }
       for (Sample& sample : again.run.Taken(other.batch)) again.taken.push_back(std::move(sample));
     }
@@ -175,7 +176,7 @@ TEST_CASE("cuts that are not of the round are told by name, and nothing begins",
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 4});
+  run.RunRound({.step = 1, .version = 1, .cap = 4});
   const uint64_t id = MakeSampleId(0, 0, 1);
   const auto refused = [&](InterruptionPoints cuts, int64_t groups, const std::string& why) {
     const RoundSpec spec{.step = 2,
@@ -185,26 +186,26 @@ TEST_CASE("cuts that are not of the round are told by name, and nothing begins",
                          .cap = 4,
                          .interruption_points = std::move(cuts)};
     for (const absl::Status& status :
-         {run.buffer->CheckInterruptionPoints(spec), run.buffer->Requests(spec).status()}) {
+         {CheckInterruptionPoints(*run.buffer, spec), run.Begin(spec).status()}) {
       REQUIRE(absl::IsFailedPrecondition(status));
       REQUIRE(testing::Says(status, "step 2, round 3: sample 0x"));
       REQUIRE(testing::Says(status, why));
     }
     // The round before is still the newest.
-    REQUIRE(run.buffer->GetInterruptionPoints().size() == 6);
+    REQUIRE(run.round->GetInterruptionPoints().size() == 6);
   };
   refused({{id, 3}}, 0, "has 4 tokens, and cannot have been cut at 3");
   refused({{id, 10}}, 0, "cannot have been cut at 10");
   refused({{id, 5}, {MakeSampleId(9, 0, 0), 1}}, 0, "is not in this round");
   refused({{MakeSampleId(1, 0, 0), 5}}, 1, "is not in this round");
-  REQUIRE(run.buffer
-              ->CheckInterruptionPoints(
-                  {.version = 2, .interruption_points = InterruptionPoints{{id, 4}, {id + 1, 9}}})
+  REQUIRE(CheckInterruptionPoints(
+              *run.buffer,
+              {.version = 2, .interruption_points = InterruptionPoints{{id, 4}, {id + 1, 9}}})
               .ok());
   // A final sample was left where it was when its replica was lost and nobody went on with it.
   const RoundSpec final_order{
       .version = 2, .max_versions = 2, .interruption_points = InterruptionPoints{{id, 4}}};
-  REQUIRE(run.buffer->CheckInterruptionPoints(final_order).ok());
+  REQUIRE(CheckInterruptionPoints(*run.buffer, final_order).ok());
 }
 
 }  // namespace tandem

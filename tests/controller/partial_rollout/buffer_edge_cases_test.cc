@@ -21,7 +21,7 @@ TEST_CASE("R3: all finished: a round without cuts is what it is without partial 
           "[pool]") {
   const BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 4)).ok());
-  const auto requests = run.buffer->Requests({.step = 3, .version = 2, .groups = 4, .cap = 10});
+  const auto requests = run.Begin({.step = 3, .version = 2, .groups = 4, .cap = 10});
   REQUIRE(requests.ok());
   REQUIRE(requests->size() == 4);
   for (size_t g = 0; g < 4; ++g) {
@@ -38,10 +38,10 @@ TEST_CASE("R3: all finished: a round without cuts is what it is without partial 
     REQUIRE(request.continued.empty());
     REQUIRE_FALSE(request.load_continued);
   }
-  run.Round({.step = 3, .version = 2, .groups = 4, .cap = 10});
+  run.RunRound({.step = 3, .version = 2, .groups = 4, .cap = 10});
   REQUIRE(run.buffer->complete() == 4);
-  REQUIRE(run.buffer->unfinished_groups() == 0);
-  REQUIRE(run.buffer->GetInterruptionPoints().empty());
+  REQUIRE(run.buffer->Counts().unfinished_groups() == 0);
+  REQUIRE(run.round->GetInterruptionPoints().empty());
   TakenGroups taken;
   const std::vector<Sample> samples = run.Taken(4, &taken);
   REQUIRE(samples.size() == 12);
@@ -54,15 +54,15 @@ TEST_CASE("R3: all finished: a round without cuts is what it is without partial 
   REQUIRE(taken.samples == 12);
   REQUIRE(taken.partial_samples == 0);
   REQUIRE(taken.longest_span == 0);
-  REQUIRE(run.buffer->groups() == 0);
-  REQUIRE(run.buffer->Requests({.step = 4})->empty());
+  REQUIRE(std::ssize(run.buffer->state().groups) == 0);
+  REQUIRE(run.Begin({.step = 4})->empty());
 }
 
 TEST_CASE("R3: none finished: every sample is carried with what it has", "[pool]") {
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 4});
+  run.RunRound({.step = 1, .version = 1, .cap = 4});
   const BufferCounts counts = run.buffer->Counts();
   REQUIRE(counts.groups == 2);
   REQUIRE(counts.complete == 0);
@@ -70,13 +70,13 @@ TEST_CASE("R3: none finished: every sample is carried with what it has", "[pool]
   REQUIRE(counts.carried_samples == 6);
   REQUIRE(counts.tokens == 24);
   REQUIRE(counts.Text() == "2 groups, 0 of them whole, 6 samples unfinished, 24 tokens so far");
-  REQUIRE(run.buffer->GetInterruptionPoints().size() == 6);
-  REQUIRE(run.buffer->GetInterruptionPoints().at(Id(1, 2)) == 4);
+  REQUIRE(run.round->GetInterruptionPoints().size() == 6);
+  REQUIRE(run.round->GetInterruptionPoints().at(Id(1, 2)) == 4);
   REQUIRE(Says(run.buffer->Take(1, [](int64_t, Sample) { return absl::OkStatus(); }).status(),
                "1 whole groups were asked of a pool of 2 groups, 0 of them whole"));
-  run.Round({.step = 1, .round = 1, .version = 1, .cap = 4});
+  run.RunRound({.step = 1, .round = 1, .version = 1, .cap = 4});
   REQUIRE(run.buffer->complete() == 0);
-  run.Round({.step = 1, .round = 2, .version = 1, .cap = 4});
+  run.RunRound({.step = 1, .round = 2, .version = 1, .cap = 4});
   REQUIRE(run.buffer->complete() == 2);
   for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
 }
@@ -85,12 +85,11 @@ TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[po
   BufferRun run;
   run.lengths = [](uint64_t id) { return id == Id(0, 1) ? 9 : 2; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-  run.Round({.step = 1, .version = 4, .groups = 2, .cap = 4});
+  run.RunRound({.step = 1, .version = 4, .groups = 2, .cap = 4});
   REQUIRE(run.buffer->complete() == 1);
   REQUIRE(run.buffer->Counts().unfinished_samples == 1);
   REQUIRE(run.buffer->Add(SomePrompts(2, 1)).ok());
-  const auto requests =
-      run.buffer->Requests({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
+  const auto requests = run.Begin({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
   REQUIRE(requests->size() == 2);
   // Carried first, and not the whole one.
   REQUIRE(requests->at(0).request_id == "2-5-0");
@@ -104,8 +103,8 @@ TEST_CASE("R3: mixed groups: only the unfinished samples of a group go on", "[po
   REQUIRE(from[0].log_probs[3] == testing::LogProbAt(Id(0, 1), 3));
   REQUIRE(from[0].versions == std::vector<int64_t>{4, 4, 4, 4});
   REQUIRE(from[0].max_new_tokens == 4);
-  run.Round({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
-  run.Round({.step = 2, .round = 6, .version = 5, .groups = 2, .cap = 4});
+  run.RunRound({.step = 2, .round = 5, .version = 5, .groups = 2, .cap = 4});
+  run.RunRound({.step = 2, .round = 6, .version = 5, .groups = 2, .cap = 4});
   TakenGroups taken;
   const std::vector<Sample> samples = run.Taken(3, &taken);
   REQUIRE(samples[1].versions == std::vector<int64_t>{4, 4, 4, 4, 5, 5, 5, 5, 5});
@@ -130,8 +129,8 @@ TEST_CASE("R3: n = 1 and a cap of 1: one token of one sample at a time", "[pool]
   for (int64_t round = 0; round < 6; ++round) {
     REQUIRE(run.buffer->complete() == 0);
     REQUIRE(run.buffer->Counts().tokens == round);
-    run.Round({.step = 1, .round = round, .version = 1, .groups = 1, .cap = 1});
-    REQUIRE(run.buffer->round().generated_tokens == 1);
+    run.RunRound({.step = 1, .round = round, .version = 1, .groups = 1, .cap = 1});
+    REQUIRE(run.round->Counts().generated_tokens == 1);
   }
   const std::vector<Sample> samples = run.Taken(1);
   testing::RequireWhole(run, samples[0]);
@@ -142,8 +141,8 @@ TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent a
   BufferRun run(OptionsOf(2, 8));
   run.lengths = [](uint64_t) { return 100; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 5});
-  const auto requests = run.buffer->Requests({.step = 1, .round = 1, .version = 1, .cap = 3});
+  run.RunRound({.step = 1, .version = 1, .cap = 5});
+  const auto requests = run.Begin({.step = 1, .round = 1, .version = 1, .cap = 3});
   REQUIRE(requests->size() == 1);
   // A cap that reaches the budget is no cap: the sample ends by length.
   REQUIRE(requests->front().load_continued({Id(0, 0)})->front().max_new_tokens == 0);
@@ -153,11 +152,11 @@ TEST_CASE("R3: remaining length 0: a sample is finished by length and not sent a
     Sample sample = run.Generated(requests->front(), Id(0, i));
     REQUIRE(sample.response_tokens() == 8);
     sample.finish_reason = reasons[i];
-    REQUIRE(run.buffer->Put(sample).ok());
+    REQUIRE(run.Put(sample).ok());
   }
   REQUIRE(run.buffer->complete() == 1);
-  REQUIRE(run.buffer->GetInterruptionPoints().empty());
-  REQUIRE(run.buffer->Requests({.step = 1, .round = 2, .version = 1, .cap = 3})->empty());
+  REQUIRE(run.round->GetInterruptionPoints().empty());
+  REQUIRE(run.Begin({.step = 1, .round = 2, .version = 1, .cap = 3})->empty());
   for (const Sample& sample : run.Taken(1)) {
     REQUIRE(sample.finish_reason == FinishReason::kLength);
   }
@@ -169,21 +168,21 @@ TEST_CASE("R3: ids at or above the tokenizer's size never enter the pool", "[poo
   for (const int32_t id : {static_cast<int32_t>(testing::kVocab), -1}) {
     prompt.tokens[1] = id;
     REQUIRE(absl::IsInvalidArgument(run.buffer->Add({SomePrompt(0), prompt})));
-    REQUIRE(run.buffer->groups() == 0);
+    REQUIRE(std::ssize(run.buffer->state().groups) == 0);
   }
   prompt.tokens.clear();
   REQUIRE(Says(run.buffer->Add({prompt}), "has no tokens"));
   REQUIRE(run.buffer->Add({SomePrompt(0)}).ok());
-  const auto requests = run.buffer->Requests({.step = 1, .version = 1});
+  const auto requests = run.Begin({.step = 1, .version = 1});
   for (const int32_t id : {static_cast<int32_t>(testing::kVocab), 151670, -1}) {
     Sample sample = run.Generated(requests->front(), Id(0, 0));
     sample.tokens.back() = id;
-    const absl::Status put = run.buffer->Put(sample);
+    const absl::Status put = run.Put(sample);
     REQUIRE(absl::IsDataLoss(put));
     REQUIRE(Says(put, fmt::format("has the id {}, and the tokenizer has 50 ids", id)));
   }
   REQUIRE(run.buffer->Counts().tokens == 0);
-  REQUIRE(run.buffer->Put(run.Generated(requests->front(), Id(0, 0))).ok());
+  REQUIRE(run.Put(run.Generated(requests->front(), Id(0, 0))).ok());
 }
 
 }  // namespace tandem

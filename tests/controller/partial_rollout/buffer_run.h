@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +13,8 @@
 #include <catch2/catch.hpp>
 
 #include "common/base/philox.h"
-#include "controller/partial_rollout/buffer/rollout_buffer.h"
+#include "common/base/status.h"
+#include "controller/partial_rollout/round.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 
@@ -107,16 +109,24 @@ struct BufferRun {
     return sample;
   }
 
+  // Begins a round and returns its requests.
+  absl::StatusOr<std::vector<GroupRequest>> Begin(const RoundSpec& spec) const {
+    TANDEM_ASSIGN_OR_RETURN(round, Round::Plan(*buffer, spec));
+    return round->MakeRequests();
+  }
+  absl::Status Put(const Sample& sample) const { return round->Put(sample); }
+
   // One round; `most` says how far a sample of a request that may be cut gets, -1: it never comes.
-  void Round(const RoundSpec& spec, const std::function<int64_t(uint64_t)>& most = nullptr) const {
-    auto requests = buffer->Requests(spec);
+  void RunRound(const RoundSpec& spec,
+                const std::function<int64_t(uint64_t)>& most = nullptr) const {
+    auto requests = Begin(spec);
     INFO(requests.status().ToString());
     REQUIRE(requests.ok());
     for (const GroupRequest& request : *requests) {
       for (const uint64_t id : request.sample_ids) {
         const int64_t tokens = most && request.interruptible ? most(id) : kAll;
         if (tokens < 0) continue;
-        const absl::Status put = buffer->Put(Generated(request, id, tokens));
+        const absl::Status put = Put(Generated(request, id, tokens));
         INFO(put.ToString());
         REQUIRE(put.ok());
       }
@@ -141,6 +151,7 @@ struct BufferRun {
   BufferOptions options;
   std::function<int64_t(uint64_t)> lengths;
   std::unique_ptr<RolloutBuffer> buffer;
+  mutable std::optional<Round> round;  // the newest one
 };
 
 // Whole, and what the rollouts make of it, by whatever rounds.

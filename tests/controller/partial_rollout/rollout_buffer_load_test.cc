@@ -133,7 +133,7 @@ TEST_CASE("Another response length is refused only where it matters", "[saved_po
   REQUIRE(exact.buffer->complete() == 2);
 
   // Ended by length at 10: it would go on at 12.
-  f.run.Round({.step = 3, .version = 3});
+  f.run.RunRound({.step = 3, .version = 3});
   REQUIRE(f.run.buffer->Save(f.checkpoint(), kStep).ok());
   const absl::Status longer = with(12);
   REQUIRE(absl::IsInvalidArgument(longer));

@@ -25,13 +25,13 @@ TEST_CASE("a sample that does not go on as it was, bit for bit, is told and chan
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
-  run.Round({.step = 1, .version = 3, .cap = 4});
-  const auto requests = run.buffer->Requests({.step = 2, .version = 5, .cap = 4});
+  run.RunRound({.step = 1, .version = 3, .cap = 4});
+  const auto requests = run.Begin({.step = 2, .version = 5, .cap = 4});
   const Sample good = run.Generated(requests->front(), Id(0, 0));
   const auto refused = [&](const std::function<void(Sample&)>& change, const std::string& why) {
     Sample sample = good;
     change(sample);
-    const absl::Status put = run.buffer->Put(sample);
+    const absl::Status put = run.Put(sample);
     REQUIRE(absl::IsDataLoss(put));
     REQUIRE(Says(put, "sample 0x0: "));
     REQUIRE(Says(put, why));
@@ -62,31 +62,31 @@ TEST_CASE("a sample that does not go on as it was, bit for bit, is told and chan
   const auto malformed = [&](const std::function<void(Sample&)>& change) {
     Sample sample = good;
     change(sample);
-    REQUIRE(absl::IsInvalidArgument(run.buffer->Put(sample)));
+    REQUIRE(absl::IsInvalidArgument(run.Put(sample)));
   };
   malformed([](Sample& s) { s.log_probs.clear(); });
   malformed([](Sample& s) { s.versions.pop_back(); });
   malformed([](Sample& s) { s.prompt_tokens = 100; });
   malformed([](Sample& s) { s.finish_reason = FinishReason::kNone; });
-  REQUIRE(run.buffer->Put(good).ok());
+  REQUIRE(run.Put(good).ok());
   REQUIRE(run.buffer->Counts().tokens == 16);
 }
 
 TEST_CASE("samples of a round come once, and only those that were asked for", "[pool]") {
   const BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-  const auto requests = run.buffer->Requests({.step = 1, .version = 1, .groups = 1});
+  const auto requests = run.Begin({.step = 1, .version = 1, .groups = 1});
   REQUIRE(requests->size() == 1);
   const Sample sample = run.Generated(requests->front(), Id(0, 2));
-  REQUIRE(run.buffer->Put(sample).ok());
-  REQUIRE(absl::IsAlreadyExists(run.buffer->Put(sample)));
+  REQUIRE(run.Put(sample).ok());
+  REQUIRE(absl::IsAlreadyExists(run.Put(sample)));
   Sample other = sample;
   other.group = 1;
-  REQUIRE(absl::IsNotFound(run.buffer->Put(other)));
+  REQUIRE(absl::IsNotFound(run.Put(other)));
   other.sample_id = Id(1, 0);
-  REQUIRE(absl::IsAlreadyExists(run.buffer->Put(other)));
+  REQUIRE(absl::IsAlreadyExists(run.Put(other)));
   other.group = 7;
-  REQUIRE(absl::IsNotFound(run.buffer->Put(other)));
+  REQUIRE(absl::IsNotFound(run.Put(other)));
 }
 
 TEST_CASE("a row that is carried is not added again", "[pool]") {
@@ -95,7 +95,7 @@ TEST_CASE("a row that is carried is not added again", "[pool]") {
   const absl::Status again = run.buffer->Add({SomePrompt(5), SomePrompt(1)});
   REQUIRE(absl::IsAlreadyExists(again));
   REQUIRE(Says(again, "row 1 of epoch 0"));
-  REQUIRE(run.buffer->groups() == 2);
+  REQUIRE(std::ssize(run.buffer->state().groups) == 2);
   REQUIRE(absl::IsAlreadyExists(run.buffer->Add({SomePrompt(6), SomePrompt(6)})));
   REQUIRE(run.buffer->Add({SomePrompt(1, 1)}).ok());
 }
@@ -104,16 +104,16 @@ TEST_CASE("a sample of the last version that it may have runs to its end", "[poo
   BufferRun run(OptionsOf(2, 100));
   run.lengths = [](uint64_t id) { return id == Id(0, 0) ? 40 : 7; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 3, .max_versions = 3});
+  run.RunRound({.step = 1, .version = 1, .cap = 3, .max_versions = 3});
   // More rounds of one version count once.
-  run.Round({.step = 1, .round = 1, .version = 1, .cap = 1, .max_versions = 3});
-  REQUIRE(run.buffer->round().final_samples == 0);
-  run.Round({.step = 2, .version = 2, .cap = 2, .max_versions = 3});
-  REQUIRE(run.buffer->round().final_samples == 0);
+  run.RunRound({.step = 1, .round = 1, .version = 1, .cap = 1, .max_versions = 3});
+  REQUIRE(run.round->Counts().final_samples == 0);
+  run.RunRound({.step = 2, .version = 2, .cap = 2, .max_versions = 3});
+  REQUIRE(run.round->Counts().final_samples == 0);
   REQUIRE(run.buffer->Counts().tokens == 12);
   REQUIRE(run.buffer->Add(SomePrompts(1, 1)).ok());
   const RoundSpec spec{.step = 3, .version = 4, .cap = 2, .max_versions = 3};
-  const auto requests = run.buffer->Requests(spec);
+  const auto requests = run.Begin(spec);
   REQUIRE(requests->size() == 2);
   REQUIRE(requests->at(0).request_id == "3-0-0-final");
   REQUIRE_FALSE(requests->at(0).interruptible);
@@ -121,11 +121,11 @@ TEST_CASE("a sample of the last version that it may have runs to its end", "[poo
   REQUIRE(requests->at(1).interruptible);
   // Until the final ones are back, they are where they were.
   const InterruptionPoints before{{Id(0, 0), 6}, {Id(0, 1), 6}, {Id(1, 0), 0}, {Id(1, 1), 0}};
-  REQUIRE(run.buffer->GetInterruptionPoints() == before);
-  run.Round(spec, [](uint64_t) { return 0; });
-  REQUIRE(run.buffer->round().final_samples == 2);
+  REQUIRE(run.round->GetInterruptionPoints() == before);
+  run.RunRound(spec, [](uint64_t) { return 0; });
+  REQUIRE(run.round->Counts().final_samples == 2);
   REQUIRE(run.buffer->complete() == 1);
-  REQUIRE(run.buffer->GetInterruptionPoints() == InterruptionPoints{{Id(1, 0), 0}, {Id(1, 1), 0}});
+  REQUIRE(run.round->GetInterruptionPoints() == InterruptionPoints{{Id(1, 0), 0}, {Id(1, 1), 0}});
   const std::vector<Sample> samples = run.Taken(1);
   for (const Sample& sample : samples) testing::RequireWhole(run, sample);
   REQUIRE(samples[0].segments.size() == 4);
@@ -137,9 +137,8 @@ TEST_CASE("final samples of a group make a request of their own", "[pool]") {
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
   // One of the two does not come in the first round.
   const auto first = [](uint64_t id) -> int64_t { return id == Id(0, 0) ? 5 : -1; };
-  run.Round({.step = 1, .version = 1, .max_versions = 2}, first);
-  const auto requests =
-      run.buffer->Requests({.step = 2, .version = 2, .cap = 9, .max_versions = 2});
+  run.RunRound({.step = 1, .version = 1, .max_versions = 2}, first);
+  const auto requests = run.Begin({.step = 2, .version = 2, .cap = 9, .max_versions = 2});
   REQUIRE(requests->size() == 2);
   REQUIRE(requests->at(0).request_id == "2-0-0");
   REQUIRE(requests->at(0).sample_ids == std::vector<uint64_t>{Id(0, 1)});
@@ -152,8 +151,8 @@ TEST_CASE("counts of a round: what was issued, cut, generated and computed once 
   BufferRun run;
   run.lengths = [](uint64_t id) { return id == Id(0, 1) ? 2 : 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-  run.Round({.step = 1, .version = 1, .groups = 2, .cap = 4});
-  RoundCounts counts = run.buffer->round();
+  run.RunRound({.step = 1, .version = 1, .groups = 2, .cap = 4});
+  RoundCounts counts = run.round->Counts();
   REQUIRE(counts.groups == 2);
   REQUIRE(counts.samples == 6);
   REQUIRE(counts.cut_samples == 5);
@@ -162,16 +161,16 @@ TEST_CASE("counts of a round: what was issued, cut, generated and computed once 
   REQUIRE(counts.prefilled_again_tokens == 0);
   // Group 1 waits where it is, and is not computed.
   const auto most = [](uint64_t id) -> int64_t { return id >= Id(1, 0) ? -1 : 3; };
-  run.Round({.step = 2, .version = 2, .groups = 2, .cap = 4}, most);
-  counts = run.buffer->round();
+  run.RunRound({.step = 2, .version = 2, .groups = 2, .cap = 4}, most);
+  counts = run.round->Counts();
   REQUIRE(counts.groups == 2);
   REQUIRE(counts.samples == 5);
   REQUIRE(counts.cut_samples == 5);
   REQUIRE(counts.tokens == 14 + 12);
   REQUIRE(counts.generated_tokens == 6);
   REQUIRE(counts.prefilled_again_tokens == 2 * 4 + 3);
-  REQUIRE(run.buffer->GetInterruptionPoints().at(Id(0, 0)) == 7);
-  REQUIRE(run.buffer->GetInterruptionPoints().at(Id(1, 0)) == 4);
+  REQUIRE(run.round->GetInterruptionPoints().at(Id(0, 0)) == 7);
+  REQUIRE(run.round->GetInterruptionPoints().at(Id(1, 0)) == 4);
 }
 
 TEST_CASE("what a request goes on from is read when it is sent, whatever the pool does meanwhile",
@@ -181,10 +180,10 @@ TEST_CASE("what a request goes on from is read when it is sent, whatever the poo
   BufferRun run(options);
   run.lengths = [](uint64_t) { return 50; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 3)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 10});
-  const auto old = run.buffer->Requests({.step = 1, .round = 1, .version = 1, .cap = 10});
+  run.RunRound({.step = 1, .version = 1, .cap = 10});
+  const auto old = run.Begin({.step = 1, .round = 1, .version = 1, .cap = 10});
   for (int64_t round = 2; round < 5; ++round) {
-    run.Round({.step = 1, .round = round, .version = 1, .cap = 10});
+    run.RunRound({.step = 1, .round = round, .version = 1, .cap = 10});
   }
   run.buffer.reset();
   const std::vector<Continuation> from = old->at(1).load_continued({Id(1, 0)}).value();
@@ -196,7 +195,7 @@ TEST_CASE("what a request goes on from is read when it is sent, whatever the poo
 TEST_CASE("a batch that cannot be stored leaves the pool as it was", "[pool]") {
   const BufferRun run;
   REQUIRE(run.buffer->Add(SomePrompts(0, 3)).ok());
-  run.Round({.step = 1, .version = 1});
+  run.RunRound({.step = 1, .version = 1});
   int64_t seen = 0;
   const auto taken = run.buffer->Take(2, [&](int64_t, Sample) {
     return ++seen == 5 ? absl::ResourceExhaustedError("disk full") : absl::OkStatus();
@@ -210,13 +209,13 @@ TEST_CASE("the oldest whole groups are taken, in order of drawing, and the other
   BufferRun run(OptionsOf(1, 10));
   run.lengths = [](uint64_t id) { return id == Id(1, 0) ? 9 : 2; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 5)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 4});
+  run.RunRound({.step = 1, .version = 1, .cap = 4});
   TakenGroups taken;
   run.Taken(2, &taken);
   REQUIRE(taken.prompts[0].data_row == 0);
   REQUIRE(taken.prompts[1].data_row == 2);
   REQUIRE(run.buffer->Counts().complete == 2);
-  run.Round({.step = 2, .version = 2});
+  run.RunRound({.step = 2, .version = 2});
   run.Taken(2, &taken);
   REQUIRE(taken.prompts[0].data_row == 1);
   REQUIRE(taken.prompts[1].data_row == 3);
@@ -228,22 +227,22 @@ TEST_CASE("a step that is dropped leaves the pool as it was marked", "[pool]") {
   BufferRun run(options);
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 4});
+  run.RunRound({.step = 1, .version = 1, .cap = 4});
   run.buffer->Commit();
   for (int attempt = 0; attempt < 2; ++attempt) {
     REQUIRE(run.buffer->Add(SomePrompts(2, 2)).ok());
-    run.Round({.step = 2, .version = 2, .cap = 4});
-    run.Round({.step = 2, .round = 1, .version = 2, .cap = 4});
+    run.RunRound({.step = 2, .version = 2, .cap = 4});
+    run.RunRound({.step = 2, .round = 1, .version = 2, .cap = 4});
     REQUIRE(run.Taken(2).size() == 4);
     run.buffer->Rollback();
-    REQUIRE(run.buffer->groups() == 2);
+    REQUIRE(std::ssize(run.buffer->state().groups) == 2);
     REQUIRE(run.buffer->Counts().tokens == 16);
-    REQUIRE(run.buffer->GetInterruptionPoints().size() == 4);
+    REQUIRE(run.round->GetInterruptionPoints().size() == 4);
   }
-  REQUIRE(run.buffer->Clear().ok());
-  REQUIRE(run.buffer->groups() == 0);
+  REQUIRE(run.buffer->Load("", nullptr, 0).ok());
+  REQUIRE(std::ssize(run.buffer->state().groups) == 0);
   run.buffer->Rollback();
-  REQUIRE(run.buffer->groups() == 0);
+  REQUIRE(std::ssize(run.buffer->state().groups) == 0);
 }
 
 TEST_CASE("tokens of newer weights than the round's are refused before anything is asked",
@@ -251,8 +250,8 @@ TEST_CASE("tokens of newer weights than the round's are refused before anything 
   BufferRun run;
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
-  run.Round({.step = 5, .version = 5, .cap = 4});
-  const auto requests = run.buffer->Requests({.step = 5, .version = 4, .cap = 4});
+  run.RunRound({.step = 5, .version = 5, .cap = 4});
+  const auto requests = run.Begin({.step = 5, .version = 4, .cap = 4});
   REQUIRE(Says(requests.status(), "has tokens of weight version 5, and step 5 samples with"));
 }
 
@@ -262,11 +261,11 @@ TEST_CASE("how a sample was drawn goes with it, and one token off the support is
   run.lengths = [](uint64_t) { return 9; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
   for (int64_t round = 0; round < 2; ++round) {
-    const auto requests = run.buffer->Requests({.step = 1, .round = round, .version = 1, .cap = 5});
+    const auto requests = run.Begin({.step = 1, .round = round, .version = 1, .cap = 5});
     Sample sample = run.Generated(requests->front(), Id(0, 0));
     sample.temperature = 0.5f;
     sample.off_support = round == 0;
-    REQUIRE(run.buffer->Put(sample).ok());
+    REQUIRE(run.Put(sample).ok());
   }
   const std::vector<Sample> samples = run.Taken(1);
   REQUIRE(samples[0].off_support);
@@ -279,7 +278,7 @@ TEST_CASE("without log-probs there are none", "[pool]") {
   BufferRun run(options);
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
   for (int64_t round = 0; round < 4; ++round) {
-    run.Round({.step = 1, .round = round, .version = round, .cap = 3});
+    run.RunRound({.step = 1, .round = round, .version = round, .cap = 3});
   }
   for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
 }
@@ -289,16 +288,16 @@ TEST_CASE("a full disk is told when a sample comes, and the pool goes on once th
   BufferRun run(OptionsOf(1, 4000));
   run.lengths = [](uint64_t) { return 3000; };
   REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-  const auto requests = run.buffer->Requests({.step = 1, .version = 1});
+  const auto requests = run.Begin({.step = 1, .version = 1});
   {
     const testing::FileSizeLimit limit(16384);
-    const absl::Status put = run.buffer->Put(run.Generated(requests->at(0), Id(0, 0)));
+    const absl::Status put = run.Put(run.Generated(requests->at(0), Id(0, 0)));
     REQUIRE(absl::IsResourceExhausted(put));
     REQUIRE(Says(put, "cluster.run_dir"));
   }
   REQUIRE(run.buffer->Counts().tokens == 0);
   for (uint64_t g = 0; g < 2; ++g) {
-    REQUIRE(run.buffer->Put(run.Generated(requests->at(g), Id(g, 0))).ok());
+    REQUIRE(run.Put(run.Generated(requests->at(g), Id(g, 0))).ok());
   }
   for (const Sample& sample : run.Taken(2)) testing::RequireWhole(run, sample);
 }

@@ -27,9 +27,9 @@ struct SavedBufferFixture {
   SavedBufferFixture() {
     run.lengths = [](uint64_t id) { return id % 3 == 0 ? 2 : 20; };
     REQUIRE(run.buffer->Add(SomePrompts(0, 2)).ok());
-    run.Round({.step = 1, .version = 1, .cap = 4});
+    run.RunRound({.step = 1, .version = 1, .cap = 4});
     REQUIRE(run.buffer->Add({SomePrompt(3, 2)}).ok());
-    run.Round({.step = 2, .version = 2, .groups = 2, .cap = 3});
+    run.RunRound({.step = 2, .version = 2, .groups = 2, .cap = 3});
     REQUIRE(run.buffer->Save(checkpoint(), kStep).ok());
   }
 
@@ -46,9 +46,9 @@ struct SavedBufferFixture {
     const BufferRun other(options);
     REQUIRE(other.buffer->Add({SomePrompt(77)}).ok());
     const absl::Status loaded = other.buffer->Load(checkpoint(), rows, kStep);
-    REQUIRE(other.buffer->groups() == (loaded.ok() ? 3 : 1));
+    REQUIRE(std::ssize(other.buffer->state().groups) == (loaded.ok() ? 3 : 1));
     if (!loaded.ok()) {
-      REQUIRE(other.buffer->Requests({.step = 1})->front().prompt == SomePrompt(77).tokens);
+      REQUIRE(other.Begin({.step = 1})->front().prompt == SomePrompt(77).tokens);
     }
     return loaded;
   }

@@ -36,7 +36,7 @@ TEST_CASE("a pool of another step of the run is refused, and nothing changes", "
   const absl::Status status = run.buffer->Load(checkpoint.path(), nullptr, kStep);
   REQUIRE(absl::IsInvalidArgument(status));
   REQUIRE(testing::Says(status, "saved after step 3, and the checkpoint after step 4"));
-  REQUIRE(run.buffer->groups() == 2);
+  REQUIRE(std::ssize(run.buffer->state().groups) == 2);
 }
 
 TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_pool]") {
@@ -49,8 +49,8 @@ TEST_CASE("A pool in the middle of everything comes back as it was", "[saved_poo
   // Fresh groups go on counting behind those that are here.
   for (const BufferRun* run : std::initializer_list<const BufferRun*>{&f.run, &other}) {
     REQUIRE(run->buffer->Add({SomePrompt(9)}).ok());
-    REQUIRE(run->buffer->Requests({.step = 3, .version = 3})->back().request_id == "3-0-3");
-    run->Round({.step = 3, .version = 3});
+    REQUIRE(run->Begin({.step = 3, .version = 3})->back().request_id == "3-0-3");
+    run->RunRound({.step = 3, .version = 3});
   }
   TakenGroups groups, same;
   const std::vector<Sample> want = f.run.Taken(4, &groups), got = other.Taken(4, &same);
@@ -96,11 +96,11 @@ TEST_CASE("A round trip at every state, in the middle of a round too", "[saved_p
   REQUIRE(run.buffer->Add(SomePrompts(0, 3)).ok());
   round_trip();
   for (int64_t round = 0; round < 4; ++round) {
-    const auto requests = run.buffer->Requests({.step = 1, .round = round, .version = 1, .cap = 3});
+    const auto requests = run.Begin({.step = 1, .round = round, .version = 1, .cap = 3});
     round_trip();
     for (const GroupRequest& request : *requests) {
       for (const uint64_t id : request.sample_ids) {
-        REQUIRE(run.buffer->Put(run.Generated(request, id)).ok());
+        REQUIRE(run.Put(run.Generated(request, id)).ok());
         round_trip();
       }
     }
@@ -117,9 +117,9 @@ TEST_CASE("A checkpoint without a pool leaves an empty one", "[saved_pool]") {
   const BufferRun other;
   REQUIRE(other.buffer->Add({SomePrompt(5)}).ok());
   REQUIRE(other.buffer->Load(other.dir.path() / "none", RowOf, kStep).ok());
-  REQUIRE(other.buffer->groups() == 0);
+  REQUIRE(std::ssize(other.buffer->state().groups) == 0);
   other.buffer->Rollback();
-  REQUIRE(other.buffer->groups() == 0);
+  REQUIRE(std::ssize(other.buffer->state().groups) == 0);
 }
 
 TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
@@ -128,7 +128,7 @@ TEST_CASE("A save replaces the pool of an earlier attempt", "[saved_pool]") {
   REQUIRE(f.run.buffer->Save(f.checkpoint(), kStep).ok());
   const BufferRun other(f.run.options);
   REQUIRE(other.buffer->Load(f.checkpoint(), RowOf, kStep).ok());
-  REQUIRE(other.buffer->groups() == 4);
+  REQUIRE(std::ssize(other.buffer->state().groups) == 4);
 }
 
 TEST_CASE("Every cut of a saved pool is told", "[saved_pool]") {
@@ -250,7 +250,7 @@ TEST_CASE("A full disk leaves no half of a pool, and the one before", "[saved_po
   REQUIRE(run.buffer->Save(checkpoint, kStep).ok());
   const std::string before = SavedBufferFixture::Bytes(checkpoint + "/partial_pool/pool.jsonl");
   REQUIRE(run.buffer->Add(SomePrompts(0, 1)).ok());
-  run.Round({.step = 1, .version = 1, .cap = 2000});
+  run.RunRound({.step = 1, .version = 1, .cap = 2000});
   {
     const testing::FileSizeLimit limit(10000);
     const absl::Status saved = run.buffer->Save(checkpoint, kStep);
@@ -264,7 +264,7 @@ TEST_CASE("A full disk leaves no half of a pool, and the one before", "[saved_po
     const testing::FileSizeLimit limit(10000);
     const BufferRun other(run.options);
     REQUIRE(absl::IsResourceExhausted(other.buffer->Load(checkpoint, nullptr, kStep)));
-    REQUIRE(other.buffer->groups() == 0);
+    REQUIRE(std::ssize(other.buffer->state().groups) == 0);
   }
 }
 

@@ -15,6 +15,7 @@ namespace {
 using testing::Says;
 using When = CheckPolicy::When;
 using testing::FakeRun;
+using testing::TempDir;
 
 const WeightCheckResult kOneWrong = {.version = 0,
                                      .expected = 3,
@@ -154,43 +155,54 @@ TEST_CASE("A check alone syncs once, compares, reports and touches nothing else"
 TEST_CASE("under LoRA a check names the files that it reads, of the start and of a checkpoint",
           "[weight_check][check_only][lora]") {
   const auto starts_with = [](bool merged, const std::string& adapter_path) {
-    FakeRun run(1, 3, {.when = When::kOff, .lora = CheckPolicy::Lora{"/base", merged}});
-    run.options.lora = {.merged = merged, .adapter_path = adapter_path};
-    run.Prepare(StartMode::kTrain);
-    const StepContext parts = run.Parts();
-    return Recovery(parts, run.options, 100).Oracle();
+    return MakeAdapterWeightReference({.model_dir = "/base"}, merged, adapter_path)->FindFiles("");
   };
-  REQUIRE(starts_with(true, "") == "/model");
+  REQUIRE(starts_with(true, "") == "/base");
   REQUIRE(starts_with(false, "").empty());  // no file has A
   REQUIRE(starts_with(true, "/adapter") == "/adapter");
   REQUIRE(starts_with(false, "/adapter") == "/adapter");
 
   for (const bool merged : {true, false}) {
-    FakeRun run(1, 3, {.when = When::kOff, .lora = CheckPolicy::Lora{"/base", merged}});
-    run.options.lora = {.merged = merged, .adapter_path = "/adapter"};
-    run.Prepare(StartMode::kTrain);
-    const StepContext parts = run.Parts();
-    Recovery recovery(parts, run.options, 100);
-    const std::string step = run.dir.path() / "step_7";
+    const TempDir dir;
+    const auto reference = MakeAdapterWeightReference({.model_dir = "/base"}, merged, "/adapter");
+    const std::string step = dir.path() / "step_7";
     std::filesystem::create_directories(step + "/lora_adapter");
     std::ofstream(step + "/lora_adapter/adapter_config.json") << "{}";
     const std::string adapter = step + "/lora_adapter";
-    recovery.SetCheckpoint(step);
     // Adapters alone were saved.
-    REQUIRE(recovery.Oracle() == adapter);
-    REQUIRE(run.weights.OracleText(adapter) == "/base with the adapter of " + adapter);
-    REQUIRE(run.weights.OracleText("") == "/base with the trainers' adapters");
+    REQUIRE(reference->FindFiles(step) == adapter);
+    REQUIRE(reference->Describe(adapter) == "/base with the adapter of " + adapter);
+    REQUIRE(reference->Describe("") == "/base with the trainers' adapters");
     std::ofstream(step + "/config.json") << "{}";
-    REQUIRE(recovery.Oracle() == (merged ? step : adapter));
-    REQUIRE(run.weights.OracleText(step) ==
-            (merged ? step : "/base with the adapter of " + adapter));
+    REQUIRE(reference->FindFiles(step) == (merged ? step : adapter));
+    REQUIRE(reference->Describe(step) == (merged ? step : "/base with the adapter of " + adapter));
     // An export in bf16 is not what float32 serves.
-    run.options.exact_export = false;
-    REQUIRE(recovery.Oracle() == adapter);
+    REQUIRE(MakeAdapterWeightReference({.model_dir = "/base", .exact_export = false}, merged, "")
+                ->FindFiles(step) == adapter);
+    FakeRun run(1, 3, {.when = When::kOff}, ScrambleMode::kOff,
+                MakeAdapterWeightReference({.model_dir = "/base"}, merged, "/adapter"));
     const auto none = run.weights.Check("/nope");
     REQUIRE(absl::IsNotFound(none.status()));
     REQUIRE(Says(none.status(), "/nope: there is no such directory"));
   }
+}
+
+TEST_CASE("a full run's check reads the model, and then the checkpoint's export where it is exact",
+          "[weight_check][check_only]") {
+  const TempDir dir;
+  const std::string step = dir.path() / "step_7";
+  std::filesystem::create_directories(step);
+  const auto exact = MakeFullWeightReference({.model_dir = "/model"});
+  REQUIRE(exact->FindFiles("") == "/model");
+  REQUIRE(exact->FindFiles(step).empty());  // nothing was exported
+  std::ofstream(step + "/config.json") << "{}";
+  REQUIRE(exact->FindFiles(step) == step);
+  REQUIRE(MakeFullWeightReference({.model_dir = "/model", .exact_export = false})
+              ->FindFiles(step)
+              .empty());
+  REQUIRE(exact->Describe("") == "the trainers");
+  REQUIRE(exact->Describe(step) == step);
+  REQUIRE(exact->CheckFiles("/nope").ok());  // the trainers report it
 }
 
 TEST_CASE("A check alone that fails reports every rollout and is data loss",

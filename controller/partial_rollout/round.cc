@@ -1,11 +1,11 @@
-// Rounds of the rollout buffer: plans the requests of a round and checks the samples that return.
+#include "controller/partial_rollout/round.h"
+
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <map>
+#include <memory>
 
 #include "common/base/status.h"
-#include "controller/partial_rollout/buffer/rollout_buffer.h"
 
 namespace tandem {
 namespace {
@@ -60,60 +60,47 @@ class ContinuationReader {
   std::map<uint64_t, Known> known_;
 };
 
-}  // namespace
-
-std::vector<PlannedSample> RolloutBuffer::PlanGroup(const BufferedGroup& group,
-                                                    const RoundSpec& spec) const {
-  std::vector<PlannedSample> parts;
+// What the round does with each sample of `group`; finished samples are not in it.
+std::vector<PlannedSample> PlanGroup(const BufferedGroup& group,
+                                     const RoundSpec& spec,
+                                     int64_t budget) {
+  std::vector<PlannedSample> planned;
   const bool overdue = group.oldest_version() <= spec.due_version;
   for (const BufferedSample& sample : group.samples) {
-    PlannedSample& part = parts.emplace_back();
+    PlannedSample& plan = planned.emplace_back();
     if (sample.finished()) continue;
-    part = {.issued = true, .sent = true, .tokens_before = sample.tokens()};
-    part.is_final = overdue || sample.versions_before(spec.version) >= spec.max_versions - 1;
-    int64_t allowed = part.is_final ? 0 : spec.cap;
+    plan = {.issued = true, .sent = true, .tokens_before = sample.tokens()};
+    plan.is_final = overdue || sample.versions_before(spec.version) >= spec.max_versions - 1;
+    int64_t allowed = plan.is_final ? 0 : spec.cap;
     if (spec.interruption_points) {
-      const auto cut = spec.interruption_points->find(sample.sample_id);
-      allowed = cut == spec.interruption_points->end() ? 0 : cut->second - part.tokens_before;
-      part.sent = cut == spec.interruption_points->end() || allowed > 0;
+      const auto point = spec.interruption_points->find(sample.sample_id);
+      const bool interrupted = point != spec.interruption_points->end();
+      allowed = interrupted ? point->second - plan.tokens_before : 0;
+      plan.sent = !interrupted || allowed > 0;
     }
-    const int64_t left = options_.sampling.max_tokens - part.tokens_before;
     // A sample that reaches its budget is finished by length, not interrupted.
-    part.allowed = allowed < left ? allowed : 0;
+    plan.allowed = allowed < budget - plan.tokens_before ? allowed : 0;
+    plan.out = plan.sent;
   }
-  return parts;
+  return planned;
 }
 
-absl::Status RolloutBuffer::CheckInterruptionPoints(const RoundSpec& spec) const {
-  if (!spec.interruption_points) return absl::OkStatus();
-  InterruptionPoints unknown = *spec.interruption_points;
+// Calls `use` with the number, group and plan of each group in the round, oldest first, until it
+// fails.
+template <typename Use>
+absl::Status ForEachGroup(const RolloutBuffer& buffer, const RoundSpec& spec, const Use& use) {
   int64_t groups = 0;
-  for (const auto& [number, group] : state_.groups) {
+  for (const auto& [number, group] : buffer.state().groups) {
     if (group.complete()) continue;
     if (spec.groups > 0 && groups++ == spec.groups) break;
-    const std::vector<PlannedSample> parts = PlanGroup(group, spec);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const uint64_t id = group.samples[i].sample_id;
-      const auto cut = unknown.find(id);
-      if (!parts[i].issued || cut == unknown.end()) continue;
-      const bool fits =
-          cut->second >= parts[i].tokens_before && cut->second < options_.sampling.max_tokens;
-      if (!fits) {
-        return FailedPrecondition(
-            "step {}, round {}: sample {:#x} has {} tokens, and cannot have been cut at {}",
-            spec.step, spec.round, id, parts[i].tokens_before, cut->second);
-      }
-      unknown.erase(cut);
-    }
+    TANDEM_RETURN_IF_ERROR(
+        use(group, PlanGroup(group, spec, buffer.options().sampling.max_tokens)));
   }
-  if (unknown.empty()) return absl::OkStatus();
-  return FailedPrecondition(
-      "step {}, round {}: sample {:#x}, cut at {} tokens, is not in this round", spec.step,
-      spec.round, unknown.begin()->first, unknown.begin()->second);
+  return absl::OkStatus();
 }
 
-absl::Status RolloutBuffer::CheckVersions(const RoundSpec& spec) const {
-  for (const auto& [number, group] : state_.groups) {
+absl::Status CheckVersions(const RolloutBuffer& buffer, const RoundSpec& spec) {
+  for (const auto& [number, group] : buffer.state().groups) {
     for (const BufferedSample& sample : group.samples) {
       if (sample.versions.empty() || sample.versions.back().version <= spec.version) continue;
       return FailedPrecondition(
@@ -125,59 +112,93 @@ absl::Status RolloutBuffer::CheckVersions(const RoundSpec& spec) const {
   return absl::OkStatus();
 }
 
-GroupRequest RolloutBuffer::MakeRequest(int64_t number,
-                                        const BufferedGroup& group,
-                                        const std::vector<size_t>& positions,
-                                        const RoundSpec& spec) const {
-  const bool is_final = group.samples[positions.front()].round.is_final;
-  GroupRequest request{.request_id = fmt::format("{}-{}-{}{}", spec.step, spec.round, number,
+}  // namespace
+
+absl::Status CheckInterruptionPoints(const RolloutBuffer& buffer, const RoundSpec& spec) {
+  if (!spec.interruption_points) return absl::OkStatus();
+  InterruptionPoints unknown = *spec.interruption_points;
+  const int64_t budget = buffer.options().sampling.max_tokens;
+  const auto check = [&](const BufferedGroup& group,
+                         const std::vector<PlannedSample>& planned) -> absl::Status {
+    for (size_t i = 0; i < planned.size(); ++i) {
+      const uint64_t id = group.samples[i].sample_id;
+      const auto point = unknown.find(id);
+      if (!planned[i].issued || point == unknown.end()) continue;
+      if (point->second < planned[i].tokens_before || point->second >= budget) {
+        return FailedPrecondition(
+            "step {}, round {}: sample {:#x} has {} tokens, and cannot have been cut at {}",
+            spec.step, spec.round, id, planned[i].tokens_before, point->second);
+      }
+      unknown.erase(point);
+    }
+    return absl::OkStatus();
+  };
+  TANDEM_RETURN_IF_ERROR(ForEachGroup(buffer, spec, check));
+  if (unknown.empty()) return absl::OkStatus();
+  return FailedPrecondition(
+      "step {}, round {}: sample {:#x}, cut at {} tokens, is not in this round", spec.step,
+      spec.round, unknown.begin()->first, unknown.begin()->second);
+}
+
+absl::StatusOr<Round> Round::Plan(RolloutBuffer& buffer, RoundSpec spec) {
+  TANDEM_RETURN_IF_ERROR(CheckInterruptionPoints(buffer, spec));
+  TANDEM_RETURN_IF_ERROR(CheckVersions(buffer, spec));
+  buffer.Compact();
+  Round round(buffer, std::move(spec));
+  const auto add = [&round](const BufferedGroup& group,
+                            const std::vector<PlannedSample>& planned) -> absl::Status {
+    for (size_t i = 0; i < planned.size(); ++i) {
+      if (planned[i].issued) round.samples_[group.samples[i].sample_id] = planned[i];
+    }
+    return absl::OkStatus();
+  };
+  TANDEM_RETURN_IF_ERROR(ForEachGroup(buffer, round.spec_, add));
+  return round;
+}
+
+GroupRequest Round::MakeRequest(int64_t number,
+                                const BufferedGroup& group,
+                                const std::vector<size_t>& positions) const {
+  const bool is_final = samples_.at(group.samples[positions.front()].sample_id).is_final;
+  GroupRequest request{.request_id = fmt::format("{}-{}-{}{}", spec_.step, spec_.round, number,
                                                  is_final ? "-final" : ""),
-                       .version = spec.version,
+                       .version = spec_.version,
                        .prompt = group.prompt->tokens,
-                       .params = options_.sampling,
+                       .params = buffer_->options().sampling,
                        .group = number,
-                       .interruptible = !is_final && !spec.interruption_points};
-  ContinuationReader reader(state_.file);
+                       .interruptible = !is_final && !spec_.interruption_points};
+  ContinuationReader reader(buffer_->state().file);
   bool plain = true;  // the same request as without partial rollout
   for (const size_t i : positions) {
     const BufferedSample& sample = group.samples[i];
     request.sample_ids.push_back(sample.sample_id);
-    plain = plain && sample.round.tokens_before == 0 && sample.round.allowed == 0;
-    reader.Add(sample, sample.round.allowed);
+    const PlannedSample& planned = samples_.at(sample.sample_id);
+    plain = plain && planned.tokens_before == 0 && planned.allowed == 0;
+    reader.Add(sample, planned.allowed);
   }
   if (!plain) request.load_continued = std::move(reader);
   return request;
 }
 
-absl::StatusOr<std::vector<GroupRequest>> RolloutBuffer::Requests(const RoundSpec& spec) {
-  TANDEM_RETURN_IF_ERROR(CheckInterruptionPoints(spec));
-  TANDEM_RETURN_IF_ERROR(CheckVersions(spec));
-  Compact();
-  spec_ = spec;
+std::vector<GroupRequest> Round::MakeRequests() const {
   std::vector<GroupRequest> requests;
-  int64_t groups = 0;
-  for (auto& [number, group] : state_.groups) {
-    for (BufferedSample& sample : group.samples) sample.round = {};
-    if (group.complete() || (spec.groups > 0 && groups == spec.groups)) continue;
-    ++groups;
-    const std::vector<PlannedSample> parts = PlanGroup(group, spec);
+  for (const auto& [number, group] : buffer_->state().groups) {
     std::vector<size_t> interruptible, final_samples;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      PlannedSample& part = group.samples[i].round;
-      part = parts[i];
-      part.out = part.sent;
-      if (part.sent) (part.is_final ? final_samples : interruptible).push_back(i);
+    for (size_t i = 0; i < group.samples.size(); ++i) {
+      const auto planned = samples_.find(group.samples[i].sample_id);
+      if (planned == samples_.end() || !planned->second.sent) continue;
+      (planned->second.is_final ? final_samples : interruptible).push_back(i);
     }
     for (const auto& positions : {interruptible, final_samples}) {
-      if (!positions.empty()) requests.push_back(MakeRequest(number, group, positions, spec));
+      if (!positions.empty()) requests.push_back(MakeRequest(number, group, positions));
     }
   }
   return requests;
 }
 
-absl::Status RolloutBuffer::CheckArrays(const Sample& sample, const BufferedGroup& group) const {
+absl::Status Round::CheckArrays(const Sample& sample, const BufferedGroup& group) const {
   const auto responses = static_cast<size_t>(std::max<int64_t>(0, sample.response_tokens()));
-  const size_t log_probs = options_.log_probs ? responses : 0;
+  const size_t log_probs = buffer_->options().log_probs ? responses : 0;
   if (sample.response_tokens() < 0 || sample.versions.size() != responses ||
       sample.log_probs.size() != log_probs) {
     return InvalidArgument(
@@ -196,14 +217,15 @@ absl::Status RolloutBuffer::CheckArrays(const Sample& sample, const BufferedGrou
   return absl::OkStatus();
 }
 
-absl::Status RolloutBuffer::CheckGrowth(const Sample& sample, const BufferedSample& known) const {
-  const int64_t before = known.round.tokens_before, now = sample.response_tokens();
+absl::Status Round::CheckGrowth(const Sample& sample, const PlannedSample& planned) const {
+  const BufferOptions& options = buffer_->options();
+  const int64_t before = planned.tokens_before, now = sample.response_tokens();
   if (now < before) {
     return Defect(sample,
                   fmt::format("it went on from {} tokens and came back with {}", before, now));
   }
-  const int64_t budget = options_.sampling.max_tokens;
-  const int64_t most = known.round.allowed > 0 ? before + known.round.allowed : budget;
+  const int64_t budget = options.sampling.max_tokens;
+  const int64_t most = planned.allowed > 0 ? before + planned.allowed : budget;
   if (now > most) {
     return Defect(sample, fmt::format("it has {} response tokens, and {} were allowed", now, most));
   }
@@ -214,19 +236,18 @@ absl::Status RolloutBuffer::CheckGrowth(const Sample& sample, const BufferedSamp
                                         sample.versions[i], i, spec_.version));
     }
     const int32_t id = sample.tokens[static_cast<size_t>(sample.prompt_tokens) + i];
-    if (id >= 0 && id < options_.vocab_limit) continue;
+    if (id >= 0 && id < options.vocab_limit) continue;
     return Defect(
         sample, fmt::format("response token {} has the id {}, and the tokenizer has {} ids", i, id,
-                            options_.vocab_limit));
+                            options.vocab_limit));
   }
   return absl::OkStatus();
 }
 
-absl::Status RolloutBuffer::CheckBeginning(const Sample& sample,
-                                           const BufferedSample& known) const {
+absl::Status Round::CheckBeginning(const Sample& sample, const BufferedSample& known) const {
   TANDEM_ASSIGN_OR_RETURN(
       const TokenArrays before,
-      state_.file->Read(known.offset, known.round.tokens_before, known.log_probs));
+      buffer_->state().file->Read(known.offset, known.tokens(), known.log_probs));
   const auto differs = [&](const char* what, size_t at) {
     return Defect(sample, fmt::format("the {} of response token {} is not the one that it went on "
                                       "with",
@@ -241,63 +262,44 @@ absl::Status RolloutBuffer::CheckBeginning(const Sample& sample,
   return at == versions.size() ? absl::OkStatus() : differs("weight version", at);
 }
 
-absl::Status RolloutBuffer::Put(const Sample& sample) {
-  const auto found = state_.groups.find(sample.group);
-  BufferedSample* known = nullptr;
-  if (found != state_.groups.end()) {
-    for (BufferedSample& other : found->second.samples) {
-      if (other.sample_id == sample.sample_id) known = &other;
-    }
-  }
+absl::Status Round::Put(const Sample& sample) {
+  const auto group = buffer_->state().groups.find(sample.group);
+  const BufferedSample* known =
+      group == buffer_->state().groups.end() ? nullptr : group->second.Find(sample.sample_id);
   if (known == nullptr) {
     return MakeStatus(absl::StatusCode::kNotFound, "sample {:#x} of group {} is not in the pool",
                       sample.sample_id, sample.group);
   }
-  if (!known->round.out) {
+  const auto planned = samples_.find(sample.sample_id);
+  if (planned == samples_.end() || !planned->second.out) {
     return MakeStatus(absl::StatusCode::kAlreadyExists,
                       "sample {:#x} came twice in a round, or was not asked for", sample.sample_id);
   }
-  TANDEM_RETURN_IF_ERROR(CheckArrays(sample, found->second));
-  TANDEM_RETURN_IF_ERROR(CheckGrowth(sample, *known));
+  TANDEM_RETURN_IF_ERROR(CheckArrays(sample, group->second));
+  TANDEM_RETURN_IF_ERROR(CheckGrowth(sample, planned->second));
   TANDEM_RETURN_IF_ERROR(CheckBeginning(sample, *known));
-
-  if (sample.response_tokens() > known->round.tokens_before) {
-    TANDEM_ASSIGN_OR_RETURN(
-        known->offset,
-        state_.file->Append({{sample.tokens.begin() + sample.prompt_tokens, sample.tokens.end()},
-                             sample.log_probs}));
-  }
-  known->round.out = false;
-  known->versions = RunsOf(sample.versions);
-  known->log_probs = !sample.log_probs.empty();
-  known->temperature = sample.temperature;
-  known->off_support = known->off_support || sample.off_support;
-  const bool ended =
-      sample.finish_reason == FinishReason::kStop || sample.finish_reason == FinishReason::kLength;
-  if (ended) {
-    known->finish = sample.finish_reason;
-  } else if (sample.response_tokens() >= options_.sampling.max_tokens) {
-    known->finish = FinishReason::kLength;
-  }
+  TANDEM_RETURN_IF_ERROR(buffer_->Extend(sample));
+  planned->second.out = false;
   return absl::OkStatus();
 }
 
-RoundCounts RolloutBuffer::round() const {
+RoundCounts Round::Counts() const {
   RoundCounts counts;
-  for (const auto& [number, group] : state_.groups) {
+  for (const auto& [number, group] : buffer_->state().groups) {
     bool any = false, again[2] = {false, false};  // by whether final: a request each
     for (const BufferedSample& sample : group.samples) {
-      const PlannedSample& part = sample.round;
-      if (!part.issued) continue;
+      const auto found = samples_.find(sample.sample_id);
+      if (found == samples_.end()) continue;
+      const PlannedSample& planned = found->second;
       any = true;
       ++counts.samples;
-      counts.final_samples += part.is_final ? 1 : 0;
+      counts.final_samples += planned.is_final ? 1 : 0;
       counts.cut_samples += sample.finished() ? 0 : 1;
       counts.tokens += sample.tokens();
-      counts.generated_tokens += sample.tokens() - part.tokens_before;
-      if (!part.sent || part.out || part.tokens_before == 0) continue;
-      counts.prefilled_again_tokens += part.tokens_before;
-      again[part.is_final ? 1 : 0] = true;
+      counts.generated_tokens += sample.tokens() - planned.tokens_before;
+      if (!planned.sent || planned.out || planned.tokens_before == 0) continue;
+      counts.prefilled_again_tokens += planned.tokens_before;
+      again[planned.is_final ? 1 : 0] = true;
     }
     counts.groups += any ? 1 : 0;
     counts.prefilled_again_tokens += (again[0] + again[1]) * std::ssize(group.prompt->tokens);
@@ -305,11 +307,12 @@ RoundCounts RolloutBuffer::round() const {
   return counts;
 }
 
-InterruptionPoints RolloutBuffer::GetInterruptionPoints() const {
+InterruptionPoints Round::GetInterruptionPoints() const {
   InterruptionPoints points;
-  for (const auto& [number, group] : state_.groups) {
+  for (const auto& [number, group] : buffer_->state().groups) {
     for (const BufferedSample& sample : group.samples) {
-      if (sample.round.issued && !sample.finished()) points[sample.sample_id] = sample.tokens();
+      const bool unfinished = samples_.contains(sample.sample_id) && !sample.finished();
+      if (unfinished) points[sample.sample_id] = sample.tokens();
     }
   }
   return points;
