@@ -67,7 +67,7 @@ absl::StatusOr<v1::Config> ReadConfig(const Flags& flags) {
   TANDEM_ASSIGN_OR_RETURN(LoadedConfig loaded, LoadConfig(flags.config, flags.overrides));
   const absl::Status checked =
       CheckConfig(loaded, std::array<ConfigCheck, 2>{CheckAdvantageEstimator, CheckReward});
-  if (flags.launch_id.empty()) {  // the launcher prints them before it starts this process
+  if (flags.launch_id.empty()) {  // otherwise the launcher has printed them
     for (const std::string& notice : loaded.notices) LogInfo("Note: {}", notice);
   }
   TANDEM_RETURN_IF_ERROR(checked);
@@ -79,8 +79,8 @@ int Refuse(FailedAt stage, const absl::Status& status) {
   return ExitCodeAt(stage, status);
 }
 
-// Handles SIGINT and SIGTERM in a thread of its own: the first signal asks the run to end, the
-// second ends the process.
+// Handles SIGINT and SIGTERM in a thread of its own: the first signal stops the run with a
+// checkpoint, the second ends the process at once.
 class Signals {
  public:
   Signals() {

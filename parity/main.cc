@@ -1,5 +1,5 @@
-// tandem-parity: compares the log-probs of rollout and trainer on a checkpoint. tandemctl parity
-// starts it.
+// tandem-parity: compares the log-probs of rollout and trainer on a checkpoint. Started by
+// tandemctl parity.
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 64;
   }
   tandem::InitLog("parity", -1);
-  tandem::SetLogLevel(tandem::LogLevel::kWarn);  // the report says what a run's log would
+  tandem::SetLogLevel(tandem::LogLevel::kWarn);  // the report has the information of the log lines
   tandem::UseOneTorchThread();
   const auto report = tandem::RunParity(options);
   if (!report.ok()) {

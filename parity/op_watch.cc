@@ -78,7 +78,7 @@ void WatchedOps::RmsNorm(Matrix in, const void* weight, float eps, Matrix out) {
 }
 
 void WatchedOps::FinalNorm(const Matrix& in, const Matrix& out, const void* weight, float eps) {
-  // `in` and `out` may be the same matrix.
+  // The inputs are copied first, because `in` and `out` may be the same matrix.
   std::vector<std::string> inputs;
   for (int64_t row = 0; row < in.rows; ++row) inputs.push_back(RowBytes(in, row));
   ForwardOpsDecorator::RmsNorm(in, weight, eps, out);
@@ -111,7 +111,7 @@ void WatchedOps::Attention(Matrix qkv,
                            const std::vector<AttentionSpan>& spans,
                            KvLayer kv,
                            Matrix out) {
-  // Here all rows are rotated: RopeAndStore may have been called for some spans first.
+  // All rows are rotated by now; RopeAndStore may have been called for some spans at a time.
   Report("rope_and_store", qkv);
   if (keys_.empty()) LearnRows(spans, qkv.rows);
   ForwardOpsDecorator::Attention(qkv, shape, spans, kv, out);

@@ -1,5 +1,6 @@
-// A ForwardOps that forwards every call to another one: the base of decorators that watch or, in
-// tests, disturb an op. ForwardOps' combined ops arrive as their parts. Workers do not use it.
+// A ForwardOps that forwards every call to another one: the base of decorators that observe or, in
+// tests, disturb an op. Combined ops of ForwardOps are received as their parts. Workers do not use
+// it.
 #pragma once
 
 #include <cstdint>
@@ -88,9 +89,6 @@ class ForwardOpsDecorator : public ForwardOps {
   const std::unique_ptr<ForwardOps> inner_;
 };
 
-// Names every op of the decoder's forward passes and the token that each row belongs to, and passes
-// the results to a listener, row by row.
-
 // One op in the order of a forward pass. Equal indices mean the same op on both sides.
 struct OpLabel {
   int index = 0;
@@ -98,7 +96,7 @@ struct OpLabel {
   std::string name;  // "linear qkv", "rms_norm q head 3", ...
 };
 
-// Token `position` of a sequence; `sequence` is AttentionSpan's, counted by the side that runs.
+// A token: its position in a sequence, as numbered by AttentionSpan on the side that runs.
 struct RowKey {
   uint64_t sequence = 0;
   int64_t position = 0;
@@ -112,11 +110,12 @@ class OpListener {
   virtual void OnRow(const OpLabel& label, const RowKey& key, const void* data, int64_t bytes) = 0;
 };
 
-// Not thread-safe, like the ops. The rows that the head takes are recognised by their bytes,
-// because callers gather them.
+// Reports every op of the decoder's forward passes to a listener, row by row, with the token of
+// each row. Not thread-safe, like the ops. Rows of the head are identified by their bytes, because
+// callers gather them.
 class WatchedOps final : public ForwardOpsDecorator {
  public:
-  // Watches a model of `num_layers` layers. `listener` outlives this.
+  // Watches a model of `num_layers` layers. `listener` must outlive the object.
   WatchedOps(std::unique_ptr<ForwardOps> inner, int num_layers, OpListener* listener)
       : ForwardOpsDecorator(std::move(inner)), num_layers_(num_layers), listener_(listener) {}
 
@@ -132,7 +131,7 @@ class WatchedOps final : public ForwardOpsDecorator {
   void SiluMul(Matrix gate_up, Matrix out) override;
 
  private:
-  // A result of which the tokens are not known yet: a pass first names them in its first attention.
+  // A result whose tokens are not known yet: a pass names them in its first attention call.
   struct Waiting {
     OpLabel label;
     std::vector<std::string> rows;
@@ -147,12 +146,12 @@ class WatchedOps final : public ForwardOpsDecorator {
   const int num_layers_;
   OpListener* const listener_;
   int next_index_ = 0;
-  int adds_ = 0;     // of this pass: two per layer
-  int linears_ = 0;  // of this layer
-  int norms_ = 0;    // the same
+  int adds_ = 0;     // in this pass: two per layer
+  int linears_ = 0;  // in this layer
+  int norms_ = 0;    // in this layer
   std::vector<RowKey> keys_;
   std::vector<Waiting> waiting_;
-  std::unordered_multimap<std::string, int64_t> residual_rows_;  // of the last layer, by bytes
+  std::unordered_multimap<std::string, int64_t> residual_rows_;  // last layer's rows by their bytes
 };
 
 }  // namespace tandem

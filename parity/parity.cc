@@ -15,12 +15,12 @@
 namespace tandem {
 namespace {
 
-// Runs a side again with a listener; the result is what it was the first time.
+// Runs a side again with a listener; the result is the same as in the first run.
 using Rerun = std::function<absl::StatusOr<SideRun>(OpListener*)>;
 
 bool SameBits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
-// Prompts of different lengths, within one KV block and beyond.
+// Prompts of different lengths, shorter and longer than one KV block.
 std::string PromptText(int64_t i) {
   std::string text;
   for (int64_t part = 0; part <= i % 4; ++part) {
@@ -33,7 +33,7 @@ std::string PromptText(int64_t i) {
 struct Workload {
   SideOptions side;
   std::vector<GenerationRequest> requests;
-  std::vector<Sample> samples;  // once decoded
+  std::vector<Sample> samples;  // set after decoding
   ParityReport report;
 };
 
@@ -50,7 +50,7 @@ absl::Status CheckOptions(const ParityOptions& options) {
   return absl::OkStatus();
 }
 
-// Prompts for at least options.tokens response tokens; sets the vocabulary that is drawn from.
+// Prompts for at least options.tokens response tokens; also sets `side->vocab_limit`.
 absl::StatusOr<std::vector<std::vector<int32_t>>> MakePrompts(const ParityOptions& options,
                                                               SideOptions* side) {
   side->vocab_limit = side->spec.vocab_size;
@@ -116,7 +116,8 @@ absl::StatusOr<Workload> MakeWorkload(const ParityOptions& options) {
   return work;
 }
 
-// Every op of the forward, and on as many rows as tokens were compared the ones of the head.
+// Requires that every op of the forward ran, and the head's op on at least as many rows as tokens
+// were compared.
 void CheckCounts(const SideRun& side, ForwardOp head, int64_t tokens, ParityReport& report) {
   for (const ForwardOp op :
        {ForwardOp::kEmbed, ForwardOp::kRmsNorm, ForwardOp::kLinear, ForwardOp::kAdd,
@@ -131,7 +132,7 @@ void CheckCounts(const SideRun& side, ForwardOp head, int64_t tokens, ParityRepo
 
 struct Comparison {
   SideComparison summary;
-  const Sample* first_sample = nullptr;  // with a difference
+  const Sample* first_sample = nullptr;  // first sample with a difference
   int64_t first_response = 0;
 };
 
@@ -149,7 +150,7 @@ Comparison Compare(const std::vector<Sample>& samples, const SideRun& a, const S
         continue;
       }
       const double difference = std::abs(static_cast<double>(of_a[i]) - of_b[i]);
-      // A NaN stays.
+      // This form of the condition also records a NaN.
       if (!(difference <= summary.max_abs_difference)) summary.max_abs_difference = difference;
       sum += difference;
       if (result.first_sample != nullptr) continue;
@@ -171,7 +172,7 @@ std::string FloatText(float value) {
   return fmt::format("0x{:08x} ({:.9g})", std::bit_cast<uint32_t>(value), value);
 }
 
-// The element of the row that `place` names, on both sides.
+// Finds the first element of the row at `place` that differs, and its values on both sides.
 absl::Status FillElement(const SampleRows& rows,
                          const RowTrace::Place& place,
                          const Rerun& first,
@@ -208,7 +209,7 @@ std::string Contradiction(const std::string& side, const RowTrace& trace) {
                      side, place.label.name, place.label.layer, place.position);
 }
 
-// Runs both sides again, watching the first sample that differs.
+// Runs both sides again and compares their ops on the first sample that differs.
 absl::StatusOr<FirstDifference> Bisect(const Workload& work,
                                        const Pair& pair,
                                        const Comparison& comparison) {

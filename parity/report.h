@@ -1,4 +1,4 @@
-// The results of one side for one sample, op by op, and the first difference of two sides.
+// Traces of one side's results for one sample, op by op, to find the first difference of two sides.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// The rows of one sample: its own, and those of its prompt, which any sample of its group may have
-// computed. Keys name sample ids.
+// The rows of one sample: its own, and those of its prompt, which may be computed for any sample of
+// its group. The sequences of the keys are sample ids.
 struct SampleRows {
   uint64_t sample_id = 0;
   int64_t prompt_tokens = 0;
@@ -26,7 +26,8 @@ struct SampleRows {
 };
 
 // Digests of every op's result at every position of a sample. A row may be computed more than once
-// (a preempted sequence starts over; a prompt is in several micro-batches): all must agree.
+// (a preempted sequence is computed again; a prompt may be in several micro-batches), with equal
+// results.
 class RowTrace final : public OpListener {
  public:
   explicit RowTrace(SampleRows rows) : rows_(std::move(rows)) {}
@@ -36,9 +37,9 @@ class RowTrace final : public OpListener {
     OpLabel label;
     int64_t position = 0;
   };
-  // The first by op, then position, among the rows that both sides have; nullopt: none differs.
+  // The first difference by op, then position, among the rows that both sides have; nullopt: none.
   std::optional<Place> FirstDifference(const RowTrace& other) const;
-  // The first place for which this side computed two different results.
+  // The first place at which this side computed two different results.
   const std::optional<Place>& contradiction() const { return contradiction_; }
   int64_t size() const { return static_cast<int64_t>(digests_.size()); }
 

@@ -25,7 +25,7 @@ class Collector final : public GenerationSink {
   std::vector<Sample>* const samples_;
 };
 
-// A rollout without its service: weights, KV and generator.
+// The parts of a rollout worker that generate, without its service.
 struct Rollout {
   Ledger ledger;
   std::unique_ptr<ModelRunner> runner;
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<Sample>> Generate(Rollout& rollout,
   return samples;
 }
 
-// Keeps the last layer's residual rows that predict response tokens, dense, by sample.
+// Keeps the last layer's residual rows that predict response tokens, contiguously, by sample.
 class ResidualKeeper final : public OpListener {
  public:
   ResidualKeeper(const SideOptions& options, const std::vector<Sample>& samples, OpListener* next)
@@ -115,7 +115,7 @@ class ResidualKeeper final : public OpListener {
   std::map<uint64_t, std::vector<std::byte>> rows_;
 };
 
-// Final norm and head over the rows of a sample.
+// Applies the final norm and the head to the rows of a sample.
 std::vector<float> ScoreRows(Rollout& rollout,
                              const SideOptions& options,
                              const Sample& sample,
@@ -135,7 +135,7 @@ std::vector<float> ScoreRows(Rollout& rollout,
   return log_probs;
 }
 
-// The sample less its last token as a prompt, which draws that token again.
+// A request that prefills the sample without its last token and samples that token again.
 GenerationRequest PrefillRequest(const Sample& sample, uint64_t seed) {
   GenerationRequest request;
   request.request_id = fmt::format("prefill-{}", sample.sample_id);
@@ -149,7 +149,7 @@ GenerationRequest PrefillRequest(const Sample& sample, uint64_t seed) {
   return request;
 }
 
-// The last token was drawn again: its log-prob is the draw's, or NaN where another token came.
+// The last token was sampled again: its log-prob, or NaN if another token was sampled.
 float DrawnLogProb(const Sample& drawn, const Sample& sample) {
   return drawn.tokens == sample.tokens ? drawn.log_probs.back()
                                        : std::numeric_limits<float>::quiet_NaN();

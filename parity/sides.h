@@ -25,12 +25,13 @@ struct SideOptions {
   std::string model_dir;
   ModelSpec spec;
   DType dtype = DType::kBFloat16;
-  int64_t vocab_limit = 0;    // ids at or above are never drawn
+  int64_t vocab_limit = 0;    // token ids are below it
   int64_t max_model_len = 0;  // tokens of the longest sample
   int64_t max_num_seqs = 64;
-  int64_t max_num_batched_tokens = 512;  // rows of a pass, a trainer's micro-batch among them
+  // The limit of rows in a rollout's pass; a trainer's micro-batch may have at least as many.
+  int64_t max_num_batched_tokens = 512;
   bool share_prompts = true;
-  std::shared_ptr<ThreadPool> pool;  // the sides run one after another
+  std::shared_ptr<ThreadPool> pool;  // shared, because the sides run one after another
   MakeOps rollout_ops, trainer_ops;
 };
 
@@ -42,16 +43,16 @@ struct SideRun {
   double seconds = 0;
 };
 
-// Every run calls `listener`, if given, with sample ids as sequences. Errors: the model's files,
-// the machine, memory.
+// Each side calls `listener`, unless it is null, with sample ids as sequences. Errors: of the
+// model's files, the machine or memory.
 
-// Generates the requests together. `samples` gets them in order of sample id.
+// Generates the requests together; writes the samples to `samples` in order of sample id.
 absl::StatusOr<SideRun> RunDecode(const SideOptions& options,
                                   const std::vector<GenerationRequest>& requests,
                                   OpListener* listener,
                                   std::vector<Sample>* samples);
-// Feeds complete samples, less their last token, as prompts, and draws that token again; its
-// log-prob is NaN if another token was drawn. `seed` is the requests'.
+// Prefills the samples without their last tokens, as prompts, and samples the last token again; its
+// log-prob is NaN if another token was sampled. `seed`: that of the requests.
 absl::StatusOr<SideRun> RunPrefill(const SideOptions& options,
                                    const std::vector<Sample>& samples,
                                    uint64_t seed,

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// The trainer counts sequences as the samples it was given.
+// Translates sequences: the trainer numbers them by the order of its samples.
 class SampleIds final : public OpListener {
  public:
   SampleIds(const std::vector<Sample>& samples, OpListener* next)

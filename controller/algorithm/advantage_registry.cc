@@ -31,7 +31,7 @@ constexpr NamedEstimator kEstimators[] = {
 #undef TANDEM_REGISTERED
 };
 
-// Null: no such estimator.
+// Null: there is no such estimator.
 const NamedEstimator* FindEntry(const std::string& name) {
   for (const NamedEstimator& known : kEstimators) {
     if (name == known.name) return &known;
@@ -39,7 +39,7 @@ const NamedEstimator* FindEntry(const std::string& name) {
   return nullptr;
 }
 
-// Those that runs can use and that `include` accepts, joined with commas.
+// The names of usable estimators that `include` accepts, joined with commas.
 std::string JoinNames(bool (*include)(const AdvantageEstimator&)) {
   std::vector<std::string_view> names;
   for (const NamedEstimator& known : kEstimators) {
@@ -88,7 +88,8 @@ void CheckDiscount(const v1::Algorithm& algorithm,
                                algorithm.lam(), name));
 }
 
-// Inputs of an estimator that a run has only with other keys, and keys that only some read.
+// Checks that other keys provide the estimator's inputs, and that keys that only some estimators
+// read are set only for those.
 void CheckInputs(const v1::Config& config,
                  const AdvantageEstimator& estimator,
                  ConfigProblems& problems) {
@@ -143,7 +144,7 @@ std::vector<std::string> AdvantageEstimatorNames() {
 void CheckAdvantageEstimator(const v1::Config& config, ConfigProblems& problems) {
   const v1::Algorithm& algorithm = config.algorithm();
   const NamedEstimator* known = FindEntry(algorithm.adv_estimator());
-  if (known == nullptr) return;  // loading refused it: it is none of the key's choices
+  if (known == nullptr) return;  // loading has refused the unknown name already
   const AdvantageEstimator* estimator = known->estimator;
   problems.Require(estimator->compute != nullptr, {"algorithm.adv_estimator"},
                    fmt::format("algorithm.adv_estimator={} {}; runs can use {}",

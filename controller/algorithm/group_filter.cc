@@ -58,7 +58,7 @@ double GroupFilter::mean_of_all_equal() const {
   return sum / static_cast<double>(all_equal());
 }
 
-// "90 with 0, 7 with 1": the most frequent values first.
+// For example "90 with 0, 7 with 1": the most frequent values first.
 std::string GroupFilter::AllEqualText() const {
   constexpr size_t kShown = 5;
   std::vector<std::pair<double, int64_t>> values(all_equal_.begin(), all_equal_.end());

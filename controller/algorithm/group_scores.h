@@ -1,4 +1,4 @@
-// Scores of one group, as several estimators need them.
+// Statistics of the scores of one group, shared by several estimators.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-// In double, in the order given. Of one score: mean 0 and deviation 1, as in verl.
+// Computed in double, in the order given. A single score has mean 0 and deviation 1, as in verl.
 struct ScoreStatistics {
   double mean = 0.0;
   double deviation = 1.0;  // with n - 1
@@ -16,10 +16,8 @@ ScoreStatistics StatisticsOf(const std::vector<float>& scores);
 
 std::vector<float> ScoresOf(const AdvantageGroup& group);
 
-// score - mean of the group for every row, times `factor`.
+// (score - mean of the group) * `factor` for every row.
 std::vector<RowAdvantage> CentredScores(const AdvantageGroup& group, double factor = 1.0);
-
-// Sums of rewards from a token to the end of its response.
 
 // G_t = sum over t' >= t of m_t' r_t', [row.tokens]. Reads rewards and mask.
 inline std::vector<double> RewardsToGo(const AdvantageRow& row) {
@@ -40,7 +38,8 @@ enum class GroupScale {
 };
 
 // One advantage per score of one group, the same for every response token. A group of one has mean
-// 0 and standard deviation 1, as in verl. Computed in fp32, which is what the trainer gets.
+// 0 and standard deviation 1, as in verl. Computed in double and rounded to fp32, the trainer's
+// dtype.
 std::vector<float> GrpoAdvantages(const std::vector<float>& scores,
                                   GroupScale scale,
                                   double epsilon = 1e-6);

@@ -17,9 +17,10 @@ struct KlControl {
   double horizon = 10000;  // samples; > 0
 };
 
-// The coefficient of the step after one that had `coef`, `samples` samples and this KL: fixed the
-// same, adaptive coef * (1 + clip(kl / target - 1, -0.2, 0.2) * samples / horizon). A KL that is
-// not finite changes nothing: it would stay in the coefficient for good. Pure.
+// The coefficient for the next step, given this step's `coef`, number of `samples` and KL. Fixed:
+// unchanged; adaptive: coef * (1 + clip(kl / target - 1, -0.2, 0.2) * samples / horizon). A KL that
+// is not finite leaves the coefficient unchanged, as it would otherwise never become finite again.
+// Pure.
 double NextKlCoef(const KlControl& control, double coef, double kl, int64_t samples);
 
 // Estimators of KL(policy || reference) per token (verl core_algos kl_penalty; Schulman,
@@ -37,13 +38,13 @@ absl::StatusOr<std::vector<float>> KlPenalty(const std::vector<float>& log_probs
 // apply_kl_penalty).
 struct TokenKl {
   std::vector<float> penalty;  // per response token; 0 where the mask is
-  double mean = 0;             // over the tokens that the mask leaves; 0 where it leaves none
+  double mean = 0;             // over the tokens that the mask keeps; 0 if it keeps none
 };
 
-// The penalty of one response before it is weighed: a token's reward is its score less coef *
-// penalty. `log_probs`: of the policy that sampled. `mask`: 0 or 1 per token; empty: all 1. The KL
-// of a batch is the mean of `mean` over its responses. Errors as KlPenalty; InvalidArgument: a mask
-// of another length.
+// The penalty of one response, not yet multiplied by the coefficient: a token's reward is its score
+// minus coef * penalty. `log_probs`: of the policy that sampled. `mask`: 0 or 1 per token; empty:
+// all 1. The KL of a batch is the mean of `mean` over its responses. Errors as KlPenalty;
+// InvalidArgument: a mask of another length.
 absl::StatusOr<TokenKl> KlOfTokens(const std::vector<float>& log_probs,
                                    const std::vector<float>& ref_log_probs,
                                    const std::vector<float>& mask,

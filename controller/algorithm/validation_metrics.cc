@@ -100,7 +100,7 @@ namespace {
 using Prompts = std::vector<const ValidationPrompt*>;
 using Metrics = std::map<std::string, double>;
 
-// The same number for the same answer, counted from 0.
+// Numbers the answers from 0; equal answers get the same number.
 std::vector<int64_t> NumberAnswers(const std::vector<std::string>& predictions) {
   std::map<std::string, int64_t> numbers;
   std::vector<int64_t> answers;
@@ -167,7 +167,7 @@ void AddSource(const std::string& source, const Prompts& prompts, ValidationResu
     return std::ssize(prompt->predictions) == prompt->samples;
   });
   std::map<std::string, Metrics> sums;
-  int64_t samples = 0;  // the most of a prompt; all have as many
+  int64_t samples = 0;  // per prompt; the same for all prompts
   for (const ValidationPrompt* prompt : prompts) {
     AddPrompt(*prompt, keys, majority, sums);
     samples = std::max(samples, prompt->samples);

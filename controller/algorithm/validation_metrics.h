@@ -1,5 +1,5 @@
-// What k answers to a prompt are worth, estimated from n of them: bootstrap resamples and the
-// unbiased pass@k. Pure functions, the same bits on every machine and after every resume.
+// Metrics of k answers to a prompt, estimated from n of them: bootstrap resamples and the unbiased
+// pass@k. Pure functions with the same bits on every machine and after every resume.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct MeanStd {
   double std = 0;  // of the population (divided by the count)
 };
 
-// In the order given: sums of doubles depend on it. Zeros of an empty list.
+// Sums in the order given, because a sum of doubles depends on it. An empty list gives zeros.
 MeanStd MeanAndStd(const std::vector<double>& values);
 
 // The k for which metrics @k are given: powers of two from 2 up to `samples`, and `samples` itself.
@@ -28,28 +28,29 @@ std::vector<int64_t> SubsetSizes(int64_t samples);
 // 0 <= right <= samples, 1 <= k <= samples.
 double PassAtK(int64_t samples, int64_t right, int64_t k);
 
-// kResamples times `size` of a prompt's samples, drawn with replacement as verl's bootstrap_metric
-// does, but with Philox numbers of (kSeed, stream, draw): give every prompt and size a stream of
-// its own. An index is a 32-bit word times the number of samples over 2^32, so that a sample's
-// probability is off by less than samples / 2^32.
+// kResamples samples of `size` answers, drawn with replacement as in verl's bootstrap_metric, but
+// with the Philox numbers of (kSeed, stream, draw): use another stream for each prompt and size. An
+// index is a 32-bit word times the number of samples over 2^32, so that a sample's probability is
+// off by less than samples / 2^32.
 class Resampler {
  public:
   static constexpr int64_t kResamples = 1000;
   static constexpr uint64_t kSeed = 42;  // verl's
 
-  // Both at least 1.
+  // Both counts must be at least 1.
   Resampler(int64_t samples, int64_t size, uint64_t stream);
 
-  // Mean and deviation, over the resamples, of the largest and the smallest value in each.
+  // Mean and standard deviation, over the resamples, of the largest or the smallest value in each.
   // `values`: one per sample.
   MeanStd Best(const std::vector<double>& values) const;
   MeanStd Worst(const std::vector<double>& values) const;
-  // The same of the value of the answer that most of a resample gave: of the first draw with that
-  // answer, and of the answer that was drawn first where several have as many votes (verl's
-  // calc_maj_val). `answers`: one per sample, 0 <= answer < samples, equal for equal answers.
+  // Mean and standard deviation of the majority answer's value: the value of the first draw with
+  // the most frequent answer and, if several are equally frequent, of the one that was drawn first
+  // (verl's calc_maj_val). `answers`: one per sample, 0 <= answer < samples, equal for equal
+  // answers.
   MeanStd Majority(const std::vector<double>& values, const std::vector<int64_t>& answers) const;
 
-  // The samples drawn, resample after resample: [kResamples * size].
+  // The indices of the drawn samples, resample after resample: [kResamples * size].
   const std::vector<int32_t>& draws() const { return draws_; }
 
  private:
@@ -57,28 +58,27 @@ class Resampler {
   std::vector<int32_t> draws_;
 };
 
-// The numbers of a validation pass under verl's names (verl process_validation_metrics).
-
-// The judged answers to one prompt, in order of sample.
+// The scored answers to one prompt, in order of sample.
 struct ValidationPrompt {
   std::string data_source;
-  uint64_t data_row = 0;  // keys the resampling: another one for each prompt
+  uint64_t data_row = 0;  // seeds the resampling; differs between prompts
   int64_t samples = 0;    // 1 to 4096
-  // One value per sample; fewer where the reward function did not give the key for all.
+  // One value per sample, or fewer if the reward function did not return the key for all of them.
   std::map<std::string, std::vector<double>> values;  // "reward" and the function's further keys
-  // What each sample answers; fewer than samples: not known of all, so that there is no majority.
+  // The parsed answer of each sample. With fewer than `samples`, there is no majority vote.
   std::vector<std::string> predictions;
 };
 
 struct ValidationResult {
+  // The metrics of a validation pass under verl's names (verl process_validation_metrics).
   // <section>/<data source>/<key>/<metric>: means over the source's prompts of each prompt's
   //   mean@N, std@N                           over its N samples;
   //   best@k, worst@k, maj@k /mean and /std   over 1000 resamples of k of them (Resampler);
-  //   pass@k                                  PassAtK, a value of 1 or more being right;
-  // k being SubsetSizes(N). The section is val-core for mean, best, maj and pass @N of the key acc
-  // if there is one, else of reward; val-aux for everything else.
+  //   pass@k                                  PassAtK, where a value of at least 1 is correct;
+  // for each k of SubsetSizes(N). The section is val-core for mean, best, maj and pass @N of the
+  // key acc, or of reward if there is no acc; val-aux for everything else.
   std::map<std::string, double> metrics;
-  // Keys of which a source has no metrics, as some sample of it came without: "<source>: <key>".
+  // Keys without metrics, because some sample of the source has no value: "<source>: <key>".
   std::vector<std::string> incomplete;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxSteps = 1000;
 constexpr int64_t kMaxSamples = 200;
-constexpr size_t kClientMessageBytes = 4 << 20;  // what a gRPC client takes unless told otherwise
+constexpr size_t kClientMessageBytes = 4 << 20;  // the default limit of a gRPC client
 constexpr size_t kPageBytes = 3 << 20;
 
 absl::Status CheckSampleCount(int64_t n) {

@@ -1,4 +1,5 @@
-// TandemService: what users call. An adapter from gRPC to the run's control, store and rollouts.
+// TandemService: the API for users. Translates gRPC into calls of the run's control, store and
+// rollouts.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@
 
 namespace tandem {
 
-// Everything outlives the service.
+// All references must outlive the service.
 struct TandemServiceParts {
   RunControl& control;
   TrainLoop& loop;
@@ -26,7 +27,7 @@ struct TandemServiceParts {
   const WorkerRegistry& registry;
   const ProgressRelay& progress;
   std::string run_id;
-  std::string memory_plan;  // JSON; empty: not planned yet
+  std::string memory_plan;  // JSON; empty: no plan yet
 };
 
 class TandemService final : public v1::TandemService::Service {
@@ -36,7 +37,7 @@ class TandemService final : public v1::TandemService::Service {
         started_(parts_.run.clock.Now()),
         memory_plan_(parts_.memory_plan) {}
 
-  // Where it is made after the start. Thread-safe.
+  // For a plan that is made after the service was started. Thread-safe.
   void SetMemoryPlan(std::string json) {
     const MutexLock lock(memory_plan_mutex_);
     memory_plan_ = std::move(json);

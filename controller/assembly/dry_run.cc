@@ -28,7 +28,7 @@
 namespace tandem {
 namespace {
 
-// The folder, or the nearest one above it that exists: what is offloaded would lie on its disk.
+// The folder, or its nearest parent that exists: offloaded memory would be stored on its disk.
 std::string ExistingPart(std::filesystem::path folder) {
   std::error_code error;
   while (folder.has_parent_path() && folder != folder.parent_path() &&
@@ -38,7 +38,7 @@ std::string ExistingPart(std::filesystem::path folder) {
   return std::filesystem::is_directory(folder, error) ? folder.string() : ".";
 }
 
-// GPUs that this host shows without a driver being asked.
+// The number of GPUs that have a device file, found without asking a driver.
 int64_t GpuFiles() {
   int64_t count = 0;
   std::error_code error;
@@ -50,7 +50,7 @@ int64_t GpuFiles() {
   return count;
 }
 
-// What can be told of the devices by who asks none of them.
+// Reports the devices as far as they are known without initializing them.
 void TellDevices(const v1::Config& config, ProgressSink& progress) {
   const int64_t pairs = config.cluster().trainers();
   if (PlansForGpu(config)) {
@@ -75,7 +75,7 @@ absl::Status InspectRunDir(const v1::Config& config) {
   return CheckNobodyThere(run_dir);
 }
 
-// The last line. No plan: none was made.
+// The last line of a dry run. nullopt: no plan was made.
 std::string MemoryVerdict(const std::optional<MemoryPlan>& plan) {
   const std::string nothing = "are fine; nothing was started";
   if (!plan) return "dry run: config, model, data and run directory " + nothing;
@@ -120,7 +120,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Deepest first.
+// The missing folders of a path, deepest first.
 std::vector<fs::path> MissingParts(fs::path folder) {
   std::vector<fs::path> missing;
   std::error_code error;
@@ -156,12 +156,12 @@ absl::Status CheckWritable(const std::string& folder) {
   const std::vector<fs::path> missing = MissingParts(folder);
   absl::Status status = MakeFolder(folder);
   if (status.ok()) status = WriteAFile(folder);
-  for (const fs::path& made : missing) rmdir(made.c_str());  // only while it is empty
+  for (const fs::path& made : missing) rmdir(made.c_str());  // fails if it is not empty
   return status;
 }
 
 absl::Status CheckNobodyThere(const std::string& run_dir) {
-  // deploy/launcher/main.cc and assembly.cc hold these while they run.
+  // The launcher (deploy/launcher/main.cc) and run_assembly.cc hold these locks while they run.
   for (const char* who : {"launcher", "controller"}) {
     const std::string lock = fmt::format("{}/{}.lock", run_dir, who);
     if (!IsLocked(lock)) continue;

@@ -1,4 +1,4 @@
-// --dry-run: everything that a run checks before it starts anything.
+// --dry-run: all checks that a run makes before it starts anything.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 
 namespace tandem {
 
-// Looks at run directory and checkpoints (run_dir_look.h), loads model config, tokenizer, data and
-// reward, plans the memory, compares pairs with cores or GPUs, and says what would be run and what
-// was not looked at, all to `progress`. Takes no run directory, leaves nothing and starts nothing.
-// False: the memory plan does not fit; a GPU's is not made here, and counts as fitting. Errors as
-// CheckWritable, CheckNobodyThere, LoadRunInputs, PlanRun and ForeseeStart.
+// Checks run directory and checkpoints; loads model config, tokenizer, data and reward; plans the
+// memory; compares pairs with cores or GPUs. Reports to `progress` what a run would do and what was
+// not checked. Does not lock the run directory, leaves no files and starts nothing. Returns false
+// if the memory plan does not fit; a plan for GPUs is not made here and counts as fitting. Errors
+// as CheckWritable, CheckNobodyThere, LoadRunInputs, PlanRun and ForeseeStart.
 absl::StatusOr<bool> DryRun(const v1::Config& config, ProgressSink& progress);
 
-// What a start would find in its run directory, for who starts nothing.
+// Checks of a run directory that leave it unchanged.
 
-// Whether the folder can be written into: makes it where it is missing, and a file in it, and
-// removes what it has made. Errors as MakeFolder and IoErrorCode, with the path.
+// Checks that the folder is writable: creates it if it is missing, creates a file in it, and
+// removes both. Errors as MakeFolder and IoErrorCode, with the path.
 absl::Status CheckWritable(const std::string& folder);
 
-// AlreadyExists: a launcher or a controller is at work in `run_dir`. Reads their lock files; a
-// folder without them is free.
+// AlreadyExists: a launcher or a controller uses `run_dir`. Reads their lock files; a folder
+// without them is free.
 absl::Status CheckNobodyThere(const std::string& run_dir);
 
-// Lines for the user on the checkpoints there: where a run with these options would begin, with the
+// Lines for the user about the checkpoints: where a run with these options would begin, and the
 // warnings that it would give. Nothing is moved. Errors as ChooseResumePoint.
 absl::StatusOr<std::vector<std::string>> ForeseeStart(const v1::Config& config,
                                                       const ResumeOptions& options);

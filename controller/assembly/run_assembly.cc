@@ -48,11 +48,11 @@
 namespace tandem {
 namespace {
 
-// How long a killed predecessor may take to give its memory back and leave.
+// The time that a killed predecessor may take to release its memory and exit.
 constexpr absl::Duration kLeaveTime = absl::Seconds(5);
 
-// Two controllers in one directory would overwrite each other's files. The lock goes with the
-// process, however it ends.
+// Two controllers in one directory would overwrite each other's files. The kernel releases the lock
+// when the process ends, however it ends.
 absl::Status LockRunDir(const std::string& run_dir) {
   TANDEM_RETURN_IF_ERROR(Annotate(MakeFolder(run_dir), "cluster.run_dir"));
   const std::string path = run_dir + "/controller.lock";
@@ -86,7 +86,8 @@ v1::RegisterResponse MakeWelcome(const v1::Config& config, const Tokenizer& toke
   return welcome;
 }
 
-// Milliseconds: a controller that is restarted within a second must begin a new generation too.
+// In milliseconds, so that a controller that is restarted within a second also begins a new
+// generation.
 int64_t FirstGeneration() { return absl::ToUnixMillis(RealClock().Now()); }
 
 class RunAssembly final : public Assembly {
@@ -127,9 +128,9 @@ class RunAssembly final : public Assembly {
   std::unique_ptr<Tracker> MakeTracker() const;
   void TellResume();
   bool check_only() const { return config_.weight_sync().check_only(); }
-  // PlanRun, which decides how rollouts sleep.
+  // Makes the memory plan (PlanRun), which also decides how rollouts sleep.
   absl::Status MakePlan(int64_t device_bytes);
-  // What a run is for, between the start of its services and their end.
+  // The work between the start of the run's services and their end: training, or a weight check.
   absl::Status Work(TrainLoop& loop,
                     TandemService& api,
                     const StepContext& context,
@@ -144,7 +145,7 @@ class RunAssembly final : public Assembly {
   CheckpointIndex checkpoints_;
   FailedAt failed_at_ = FailedAt::kRun;
   TrainOptions options_;
-  std::unique_ptr<RoundRunner> round_runner_;  // null: off, or given to the run's modes
+  std::unique_ptr<RoundRunner> round_runner_;  // null: off, or moved into the run's modes
   std::string memory_plan_;                    // JSON
   const ResumePoint resume_;
   RunControl control_;
@@ -157,7 +158,7 @@ class RunAssembly final : public Assembly {
   WeightSync weights_{pool_, MakeWeightReference(config_.model()),
                       MakeCheckPolicy(config_.weight_sync()),
                       MakeScrambleMode(config_.weight_sync())};
-  // Twice a decoding batch keeps a rollout busy while the next group is on its way.
+  // Two decoding batches in flight keep a rollout busy while the next group is sent.
   RolloutFleet fleet_{pool_,
                       weights_,
                       budget_,
@@ -202,7 +203,7 @@ std::unique_ptr<Tracker> RunAssembly::MakeTracker() const {
   return std::make_unique<FanoutTracker>(std::vector<std::unique_ptr<Tracker>>());
 }
 
-// In the log, and where the user looks.
+// Reports both in the log and to the user.
 void RunAssembly::TellResume() {
   if (!resume_.note.empty()) {
     LogInfo("{}", resume_.note);
@@ -253,7 +254,7 @@ absl::Status RunAssembly::TrainAndRecord(TrainLoop& loop, const std::string& run
                                               .numerics_class = registry_.numerics_class(),
                                               .kernel_sets = registry_.kernel_sets()});
   if (completed && reported.ok()) {
-    // Last of all: what a kill before this leaves out, the next start makes up for.
+    // Written last, so that after a kill before it the next start completes the run.
     status = checkpoints_.MarkFinished(loop.position().finished_steps);
   }
   return status;
@@ -319,7 +320,7 @@ absl::Status RunAssembly::Run() {
         ComputeThreads(config_), cores));
   }
 
-  // Lost after one timeout, killed after two.
+  // A worker is lost after one heartbeat timeout, and killed after two.
   TANDEM_ASSIGN_OR_RETURN(const std::string boot_id, ReadBootId());
   HangDetector hangs(
       {.run_dir = options_.run_dir,
@@ -350,7 +351,7 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
   const std::string& run_dir = config.cluster().run_dir();
   TANDEM_RETURN_IF_ERROR(LockRunDir(run_dir));
   TANDEM_ASSIGN_OR_RETURN(RunInputs inputs, LoadRunInputs(config));
-  // Who only checks leaves what is in the directory as it is.
+  // A weight check must leave the run's records and checkpoints unchanged.
   const bool check_only = config.weight_sync().check_only();
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<RunStore> store,
                           SqliteRunStore::Open(check_only ? ":memory:" : run_dir + "/run.db"));
@@ -381,8 +382,8 @@ absl::StatusOr<std::unique_ptr<Assembly>> Assembly::Create(const AssemblyOptions
 
 namespace {
 
-// Everything that the samples and weights of the run depend on, so that a journal is only continued
-// by an equal run.
+// Identifies all settings that the run's samples and weights depend on, so that only an equal run
+// continues its journal.
 absl::StatusOr<std::string> JournalIdentity(const v1::Config& config,
                                             const BufferOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<ConfigChange> settings,

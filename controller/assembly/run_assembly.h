@@ -1,5 +1,5 @@
-// Builds a run out of its configuration and carries it through: the only file beside main that
-// knows every concrete type of the controller.
+// Builds a run from its configuration and runs it. Besides main.cc, the only file that knows every
+// concrete type of the controller.
 #pragma once
 
 #include <cstdint>
@@ -30,49 +30,50 @@ struct AssemblyOptions {
   BuildInfo build;        // of the program
 };
 
-// Lifecycle: Create (all inputs are loaded and checked, nothing listens yet) -> Run -> destructor.
+// Lifecycle: Create (loads and checks all inputs; no server runs yet) -> Run -> destructor.
 class Assembly {
  public:
-  // Every error here is one of model, data or run directory: FailedAt::kInputs.
+  // Every error concerns the model, the data or the run directory: FailedAt::kInputs.
   static absl::StatusOr<std::unique_ptr<Assembly>> Create(const AssemblyOptions& options);
   virtual ~Assembly() = default;
 
-  // Serves and trains until the run is over; then stops the workers. Blocks.
+  // Serves and trains until the run ends, then stops the workers. Blocks.
   virtual absl::Status Run() = 0;
-  // After Run: where it failed. kInputs: a model or checkpoint could not be loaded.
+  // Valid after Run: the stage in which it failed. kInputs: a model or checkpoint could not be
+  // loaded.
   virtual FailedAt failed_at() const = 0;
-  // From any thread, and before Run. Ends the run soon, with a checkpoint of what is finished.
+  // Ends the run soon, with a checkpoint of the finished steps. May be called by any thread, and
+  // before Run.
   virtual void StopNow() = 0;
 };
 
-// What a run with partial rollout carries from step to step.
+// The state that a run with partial rollout carries from step to step.
 
-// Whether such a run can go on with the groups that `checkpoint` carries, after `step` finished
-// steps: ReadFittingBuffer, or CheckNoBuffer where partial rollout is off. Changes nothing.
+// Checks that such a run can continue with the groups that `checkpoint` carries, after `step`
+// finished steps: ReadFittingBuffer, or CheckNoBuffer where partial rollout is off. Changes
+// nothing.
 absl::Status CheckCarriedGroups(const v1::Config& config,
                                 const TrainOptions& train,
                                 const RunInputs& inputs,
                                 const std::string& checkpoint,
                                 int64_t step);
 
-// How such a run chooses its checkpoint: what it holds, groups and adapters (CheckResumedAdapters),
-// has to fit. Refers to the arguments.
+// How such a run chooses its checkpoint: its carried groups and its adapters (CheckResumedAdapters)
+// must fit the run. The result refers to the arguments.
 ResumeOptions ResumeOptionsOf(const v1::Config& config,
                               const TrainOptions& train,
                               const RunInputs& inputs,
                               std::string launch_id = "");
 
-// Null where partial rollout is off, or a run only checks. The buffer is empty until the train loop
-// loads it; warnings about the journal go to `resume`. Errors as RolloutBuffer::Open and
-// RoundJournal::Open.
+// Null where partial rollout is off, or for a weight check. The buffer is empty until the train
+// loop loads it; warnings about the journal are added to `resume`. Errors as RolloutBuffer::Open
+// and RoundJournal::Open.
 absl::StatusOr<std::unique_ptr<RoundRunner>> OpenRoundRunner(const v1::Config& config,
                                                              const TrainOptions& train,
                                                              const RunInputs& inputs,
                                                              ResumePoint& resume);
 
-// The clients of a run's workers, over gRPC.
-
-// With the deadlines and the TLS of cluster.*.
+// The gRPC clients of a run's workers, with the deadlines and the TLS files of cluster.*.
 ClientFactory GrpcClients(const v1::Config& config);
 
 }  // namespace tandem

@@ -20,7 +20,8 @@
 namespace tandem {
 namespace {
 
-// One batch at least, and what a round can draw. `filtered` prompts were too long.
+// Requires enough prompts for one batch and for the draw of one round. `filtered`: the number of
+// prompts that were too long.
 absl::Status CheckEnough(int64_t prompts, int64_t filtered, const v1::Config& config) {
   const v1::Data& data = config.data();
   const PartialOptions partial = MakePartialOptions(config);

@@ -1,4 +1,4 @@
-// What a run reads before anything listens: model, tokenizer, data and reward.
+// The inputs that a run loads before it serves anything: model, tokenizer, data and reward.
 #pragma once
 
 #include <memory>
@@ -25,8 +25,8 @@ struct RunInputs {
   std::unique_ptr<RewardFunction> reward;
 };
 
-// InvalidArgument or NotFound names the file and row that is wrong, or the key that does not fit
-// it.
+// InvalidArgument or NotFound: the message names the file and row that is wrong, or the key that
+// does not fit it.
 absl::StatusOr<RunInputs> LoadRunInputs(const v1::Config& config);
 
 }  // namespace tandem

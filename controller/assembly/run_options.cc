@@ -34,7 +34,7 @@ SamplingParams ValidationSampling(const v1::Config& config, const std::vector<in
   return params;
 }
 
-// Rounds with a cut of their own show what they save themselves.
+// With partial rollout, predicted savings are not reported: its rounds show the real ones.
 TailOptions TailOptionsOf(const v1::Config& config) {
   const v1::Partial& partial = config.rollout().partial();
   TailOptions options{.slots = config.rollout().max_num_seqs() * config.cluster().rollouts(),
@@ -124,7 +124,7 @@ v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options) {
   if (optim.total_training_steps() > 0) return config;
   const int64_t mini_batches =
       (options.train_batch_size + options.mini_batch_prompts - 1) / options.mini_batch_prompts;
-  // As a double, which no product of these overflows.
+  // Multiplied as doubles, because the product may exceed an int64_t.
   constexpr double kMost = 1e15;
   const double steps = static_cast<double>(options.total_steps) *
                        static_cast<double>(options.epochs) * static_cast<double>(mini_batches);
@@ -182,7 +182,7 @@ CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync) {
   if (text == "always") return {.when = When::kAlways};
   if (!text.starts_with(kEvery)) return {.when = When::kFirst};
   CheckPolicy policy{.when = When::kEvery};
-  // The key's pattern has seen to the digits.
+  // The pattern of the key guarantees digits.
   std::from_chars(text.data() + kEvery.size(), text.data() + text.size(), policy.every);
   return policy;
 }

@@ -1,4 +1,4 @@
-// From the resolved configuration to what the parts of the controller take.
+// Derives the options of the controller's parts from the resolved configuration.
 #pragma once
 
 #include <memory>
@@ -20,34 +20,34 @@
 
 namespace tandem {
 
-// `eos_ids`: tokens that end a response. `train_rows`: prompts after filtering, from which the
-// length of the run follows where it is not given.
+// `eos_ids`: tokens that end a response. `train_rows`: prompts after filtering, which determine the
+// length of the run where the configuration does not set it.
 TrainOptions MakeTrainOptions(const v1::Config& config,
                               const std::vector<int32_t>& eos_ids,
                               int64_t train_rows);
 
-// With actor.optim.total_training_steps, which the learning rate's schedule spans, where it is not
-// given: the optimizer steps of the whole run.
+// Sets actor.optim.total_training_steps, the span of the learning rate schedule, to the optimizer
+// steps of the complete run where the configuration does not set it.
 v1::Config ConfigForWorkers(v1::Config config, const TrainOptions& options);
 
-// InvalidArgument where `total_steps` pass over `train_rows` more often than sample ids can tell
-// epochs apart (kTrainEpochs): samples of two epochs would be drawn with the same random numbers.
+// InvalidArgument: `total_steps` pass over `train_rows` more often than sample ids can distinguish
+// epochs (kTrainEpochs), so that samples of two epochs would use the same random numbers.
 absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t train_rows);
 
 RpcSecurity SecurityOf(const v1::Config& config);
 
-// `build`: of the controller.
+// `build`: the controller's.
 RegistryOptions MakeRegistryOptions(const v1::Config& config,
                                     const std::string& tokenizer_digest,
                                     const BuildInfo& build);
 
-// `vocab_limit`: ids at or above are no tokens.
+// `vocab_limit`: token ids are below it.
 ParityProbeOptions MakeProbeOptions(const v1::Config& config, int64_t vocab_limit);
 
-// rollout.free_cache_engine and rollout.sleep_level, as the plan has decided.
+// The values of rollout.free_cache_engine and rollout.sleep_level that the plan has decided on.
 SleepMode SleepModeOf(const MemoryPlan& plan);
 
-// weight_sync.check; off with weight_sync.check_only, which checks by itself after the sync.
+// weight_sync.check; off with weight_sync.check_only, which makes its own check after the sync.
 CheckPolicy MakeCheckPolicy(const v1::WeightSync& sync);
 // What checks compare with, for full training or for LoRA.
 std::unique_ptr<WeightReference> MakeWeightReference(const v1::Model& model);

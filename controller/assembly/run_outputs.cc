@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-constexpr int64_t kReportSamples = 16;  // of the first and of the last step
+constexpr int64_t kReportSamples = 16;  // samples of the first and of the last step
 
 absl::Status WriteReport(RunStore& store, const RunInfo& info, const RunSummary& summary) {
   ReportInput report{.info = info, .summary = summary};

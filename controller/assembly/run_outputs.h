@@ -1,4 +1,4 @@
-// What a run leaves: trackers, run row, report.
+// The outputs of a run: trackers, its row in the store, its report.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,28 @@
 
 namespace tandem {
 
-// What only the workers' registrations tell of a run.
+// Facts of a run that are known only from the workers' registrations.
 struct RunMachinery {
-  std::string builds;  // of the controller, and of workers of another
+  std::string builds;  // the controller's, and those of workers of other builds
   std::string numerics_class;
   std::string kernel_sets;
 };
 
-// Those of trainer.logger: run_dir/metrics.jsonl, run_dir/tensorboard, and lines on stdout where
-// stdout is no terminal (the progress bar stands for them there).
+// The trackers of trainer.logger: run_dir/metrics.jsonl, run_dir/tensorboard, and lines on stdout
+// unless stdout is a terminal, which shows the progress bar instead.
 std::unique_ptr<Tracker> MakeTrackers(const v1::Config& config, Clock& clock);
 
 // "project/experiment/20260131-120000"
 std::string MakeRunId(const v1::Config& config, absl::Time now);
 
-// The run's row, its first and last event, and report.html.
+// Writes the run's row, reports its start and end, and writes report.html.
 class RunRecorder {
  public:
   RunRecorder(RunStore& store, ProgressSink& progress, RunInfo info);
 
   absl::Status Begin();
-  // Writes the report as well. What fails here is logged and returned; the run itself ended with
-  // `status`, which it does not change.
+  // Also writes the report. Failures of writing are logged and returned; they do not change the
+  // run's own `status`.
   absl::Status End(const absl::Status& status, RunSummary summary, const RunMachinery& machinery);
 
  private:

@@ -1,4 +1,4 @@
-// The memory plan of a run: for which device, and what the user is told of it.
+// The memory plan of a run, and the messages about it.
 #pragma once
 
 #include <cstdint>
@@ -18,34 +18,33 @@
 
 namespace tandem {
 
-// Plans for a device of that size; the table goes to the log, peak and advice to the user.
-// ResourceExhausted: the disk at `run_dir` has no room for what is offloaded.
+// Plans for a device of `device_bytes`. The table is logged; the peak and the advice go to
+// `progress`. ResourceExhausted: the disk of `run_dir` has no room for the offloaded memory.
 absl::StatusOr<MemoryPlan> PlanRun(const ModelSpec& spec,
                                    const v1::Config& config,
                                    int64_t device_bytes,
                                    const std::string& run_dir,
                                    ProgressSink& progress);
 
-// The memory of the smallest GPU of the run, once all workers are there: only who has a GPU knows.
-// Errors as WorkerPool::WaitUntilComplete; FailedPrecondition: no worker has said it.
+// Waits for all workers and returns the memory of the run's smallest GPU, which only they know.
+// Errors as WorkerPool::WaitUntilComplete; FailedPrecondition: no worker has reported it.
 absl::StatusOr<int64_t> AwaitGpuBytes(WorkerPool& pool,
                                       const WorkerRegistry& registry,
                                       absl::Duration timeout,
                                       const std::function<bool()>& interrupted);
 
-// Whether the files of offloaded memory have room on their disk.
-
-// Bytes of the files of one pair.
+// The size in bytes of the files that offloaded memory of one pair needs.
 int64_t OffloadedBytes(const MemoryPlan& plan);
 
-// ResourceExhausted: the files of `pairs` pairs do not fit into `free_bytes` of `directory`; the
-// message has both. A trainer makes some of its files as late as the end of its first step.
+// ResourceExhausted: the files of `pairs` pairs do not fit into the `free_bytes` of `directory`;
+// the message has both numbers. Checked in advance because a trainer creates some of its files only
+// at the end of its first step.
 absl::Status CheckOffloadSpace(const MemoryPlan& plan,
                                int64_t pairs,
                                const std::string& directory,
                                int64_t free_bytes);
 
-// What a process without privileges can still write there; what cannot be found out is no limit.
+// The bytes that an unprivileged process can still write to the disk; no limit if they are unknown.
 int64_t FreeDiskBytes(const std::string& directory);
 
 }  // namespace tandem

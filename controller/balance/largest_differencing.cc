@@ -28,7 +28,7 @@ bool Larger(const Subset& a, const Subset& b) {
   return a.items > b.items;
 }
 
-// A partition of some of the values: its subsets that are not empty, the largest first.
+// A partition of some of the values: its non-empty subsets, the one with the largest sum first.
 struct Partial {
   std::vector<Subset> subsets;
 
@@ -36,8 +36,8 @@ struct Partial {
     return subsets.front().sum - (subsets.size() < parts ? 0 : subsets.back().sum);
   }
   void Sort() { std::stable_sort(subsets.begin(), subsets.end(), Larger); }
-  // Joins the smallest subsets of this with the largest of `other`. Of `parts` subsets the first
-  // are empty and not stored.
+  // Joins the smallest subsets of this partition with the largest of `other`. Both have `parts`
+  // subsets, of which empty ones, the smallest, are not stored.
   void Join(Partial& other, size_t parts) {
     const size_t filled = subsets.size();
     for (size_t i = 0; i < other.subsets.size(); ++i) {
@@ -52,8 +52,8 @@ struct Partial {
   }
 };
 
-// Of two partial partitions the one with the wider spread comes first. No two are equal: their
-// values are not the same ones.
+// Orders partitions by spread, so that the widest is on top of the heap. No two compare equal,
+// because they contain different values.
 struct Later {
   size_t parts;
   bool operator()(const Partial& a, const Partial& b) const {
@@ -62,7 +62,7 @@ struct Later {
   }
 };
 
-// The partitions that are left, the first on top.
+// The remaining partitions, the one with the widest spread on top.
 class Heap {
  public:
   explicit Heap(size_t parts) : later_{parts} {}
@@ -84,7 +84,7 @@ class Heap {
   std::vector<Partial> heap_;
 };
 
-// Partitions of `step` values each: one, or one for each part.
+// Pushes initial partitions of `step` values: 1, or one value for each part.
 void PushSmall(const std::vector<int64_t>& values, size_t step, Heap& heap) {
   std::vector<int64_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);

@@ -1,6 +1,6 @@
-// Multi-way number partitioning by the largest differencing method (Karmarkar and Karp 1982): take
-// the two partial partitions whose sums spread most, join the largest set of one with the smallest
-// of the other, and so on, until one is left.
+// Multi-way number partitioning by the largest differencing method (Karmarkar and Karp 1982):
+// repeatedly join the two partial partitions whose sums spread most, the largest set of one with
+// the smallest of the other, until one partition is left.
 #pragma once
 
 #include <cstdint>

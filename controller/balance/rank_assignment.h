@@ -23,14 +23,15 @@ enum class Balance { kByLength, kInOrder };
 // depends on the set of samples alone. kByLength balances Workload() by largest differencing
 // (AssignChunks). A group stays on one rank, which then computes its prompt once, unless a rank
 // would get no samples or more than 1.05 times its even share. In that case groups are halved until
-// the limit holds or halving no longer helps. kInOrder gives each rank an equal run of ids.
+// the limit holds or halving no longer helps. kInOrder gives each rank an equal number of
+// consecutive ids.
 std::vector<std::vector<uint64_t>> AssignSamplesToRanks(std::vector<SampleLength> samples,
                                                         int ranks,
                                                         Balance balance);
 
-// Samples of one group that are assigned together. Costs are in units of Workload().
+// Samples of one group that are assigned to one rank together. Costs are in units of Workload().
 struct SampleChunk {
-  std::vector<SampleLength> samples;  // in order of id, at least one
+  std::vector<SampleLength> samples;  // in order of id; never empty
   int64_t prompt = 0;                 // cost of the prompt, paid once per rank and group
   int64_t own = 0;                    // cost of the responses
 
@@ -50,27 +51,27 @@ struct RankAssignment {
   int64_t highest() const;
 };
 
-// Assigns by largest differencing. If a rank then has more than `limit`, "longest processing time
-// first" is tried as well: unlike differencing it knows that chunks of one group share a prompt.
-// The assignment whose most loaded rank has less work is returned, the one by differencing on a
-// tie. The result depends on `chunks` alone and points into it.
+// Assigns by largest differencing. If a rank's load then exceeds `limit`, also tries "longest
+// processing time first", which unlike differencing knows that chunks of one group share a prompt.
+// Returns the assignment whose most loaded rank has less work, the one by differencing on a tie.
+// The result depends on `chunks` alone and points into it.
 RankAssignment AssignChunks(const std::vector<SampleChunk>& chunks, int ranks, double limit);
 
-// How unequal the token counts of ranks are, with and without balancing. verl logs them as
+// The imbalance of token counts between ranks, with and without balancing. verl logs it as
 // global_seqlen/* (utils/seqlen_balancing.py, log_seqlen_unbalance).
 struct SeqlenImbalance {
-  // Without balancing: over runs of floor(sequences / parts) neighbours in the order given. As in
-  // verl a shorter last run counts where the sequences do not divide evenly, and `min` may be that
-  // run's.
+  // Without balancing: over runs of floor(sequences / parts) consecutive sequences in the order
+  // given. As in verl, a shorter last run is included where the sequences do not divide evenly, and
+  // `min` may be its sum.
   int64_t min = 0;
   int64_t max = 0;
-  int64_t balanced_min = 0;  // with balancing: over the parts
+  int64_t balanced_min = 0;  // with balancing: over `parts`
   int64_t balanced_max = 0;
-  double mean = 0;  // tokens of a part
+  double mean = 0;  // tokens per part
 };
 
 // `lengths` [sequences] are token counts; `parts` are lists of indices into it, at least one.
-// Without sequences everything is 0.
+// Without sequences, all results are 0.
 SeqlenImbalance MeasureImbalance(const std::vector<int64_t>& lengths,
                                  const std::vector<std::vector<int64_t>>& parts);
 

@@ -36,7 +36,7 @@ struct NewestSocket {
   }
 };
 
-// As the end of a message; empty where nothing is there.
+// The end of a message that lists a run's files; empty if there are none.
 std::string WhatARunLeft(const std::string& run_dir) {
   std::vector<std::string> left;
   for (const auto& [name, what] :
@@ -69,7 +69,7 @@ absl::StatusOr<std::string> FindController(const std::string& address,
                       "no controller is running in {}: {} does not exist{}", run_dir,
                       socket.string(), WhatARunLeft(run_dir));
   }
-  // Runs lie at runs_root/PROJECT/EXPERIMENT, or directly below runs_root.
+  // Run directories are runs_root/PROJECT/EXPERIMENT, or directly below runs_root.
   NewestSocket newest;
   for (const auto& child : fs::directory_iterator(runs_root, error)) {
     newest.Consider(child.path());
@@ -88,11 +88,11 @@ absl::StatusOr<std::string> FindController(const std::string& address,
 namespace {
 
 constexpr absl::Duration kShort = absl::Seconds(10);
-// Generation and evaluation wait for a moment when the rollouts serve.
+// For generation and evaluation, which wait for a moment between steps.
 constexpr absl::Duration kLong = absl::Minutes(30);
 constexpr double kWaitSlice = 2.0;
 
-// Unique per command, so that a retry inside gRPC is answered once.
+// Unique per command, so that the controller executes a call only once if gRPC retries it.
 std::string RequestId() {
   return fmt::format("ctl-{}-{}", getpid(), absl::ToUnixMicros(absl::Now()));
 }
@@ -142,7 +142,7 @@ absl::Status ApiCommands::ShowStatus() {
     v1::ListStepsRequest request;
     request.set_first_step(reply.step());
     request.set_last_step(reply.step());
-    // More than was asked for: a status is one without it, too.
+    // Failure is ignored: the status is complete without this line.
     const auto steps = Call(&v1::TandemService::Stub::ListSteps, request, kShort);
     if (steps.ok()) newest = NewestStepText(*steps);
   }

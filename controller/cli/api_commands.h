@@ -1,4 +1,4 @@
-// Which controller a command means.
+// Finds the controller of a command, and runs the commands that call it.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@
 
 namespace tandem {
 
-// `address` if given; else the socket of `run_dir` if given; else the socket of the newest run
-// under `runs_root` (runs_root/PROJECT/EXPERIMENT or runs_root/RUN). NotFound says what was looked
-// for and how to name a controller.
+// `address` if given; else the socket in `run_dir` if given; else the socket of the newest run
+// under `runs_root` (runs_root/PROJECT/EXPERIMENT or runs_root/RUN). NotFound: the message says
+// where it searched and how to name a controller.
 absl::StatusOr<std::string> FindController(const std::string& address,
                                            const std::string& run_dir,
                                            const std::string& runs_root);
 
-// How a call to a controller went; where nobody answered (Unavailable) with the files that the run
-// in `run_dir` (empty: none was named) has left and that can be read without one, as FindController
-// says where it finds no socket.
+// Adds the files that a run in `run_dir` (empty: none was named) has left, and that can be read
+// without a controller, to the message of an Unavailable `status`. FindController does so if it
+// finds no socket.
 absl::Status WithWhatIsLeft(absl::Status status, const std::string& run_dir);
 
-// The commands that talk to a running controller.
 struct GenerateOptions {
   std::string prompt;
   bool raw = false;
   int64_t n = 1;
   double temperature = 1.0;
-  int64_t max_tokens = 0;  // 0: the run's max_response_length
+  int64_t max_tokens = 0;  // 0: the run's data.max_response_length
   int64_t seed = 0;
 };
 
-// One connection to one controller. Each command prints its result to `out`, as a table or as one
-// line of JSON. Errors name the address and, where the controller is not there, the remedy.
+// The commands that call a running controller, over one connection. Each prints its result to
+// `out`, as a table or as one line of JSON. Errors name the address and, if no controller answers,
+// the remedy.
 class ApiCommands {
  public:
   static absl::StatusOr<ApiCommands> Connect(const std::string& address,
@@ -49,11 +49,11 @@ class ApiCommands {
 
   absl::Status ShowStatus();
   absl::Status Steps(int64_t first, int64_t last);
-  // step 0: the newest finished one.
+  // step 0: the newest finished step.
   absl::Status Samples(int64_t step, int64_t limit, int64_t offset, size_t width);
-  // Memory of a step, beside the plan.
+  // Prints the memory of a step, compared with the plan.
   absl::Status Memory(const MemoryOptions& options);
-  // Trains `steps` more steps (0: to the end) and, if `wait`, shows them as they finish.
+  // Trains `steps` more steps (0: all that are left) and, with `wait`, shows them as they finish.
   absl::Status Run(int64_t steps, bool wait);
   absl::Status Step(bool wait);
   absl::Status Pause();
@@ -61,7 +61,7 @@ class ApiCommands {
   absl::Status Stop();
   absl::Status Generate(const GenerateOptions& options);
   absl::Status Evaluate(int64_t n, double temperature, int64_t max_prompts);
-  // DataLoss when the weights differ.
+  // DataLoss: the weights differ.
   absl::Status Check(const std::string& hf_checkpoint);
 
  private:

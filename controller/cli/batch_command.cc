@@ -35,7 +35,7 @@ std::string Decoded(const BatchTexts& texts, const std::vector<int32_t>& ids) {
 
 std::string Number(double value) { return fmt::format("{:.6g}", value); }
 
-// Of a value that has no JSON.
+// The text of a value that JSON cannot represent.
 std::string NotFinite(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
@@ -117,7 +117,7 @@ std::string GroupTable(const BatchStats& stats) {
   return text + fmt::format("groups with equal rewards: {} of {}\n", equal, stats.groups.size());
 }
 
-// Of tokens whose ratio need not be 1.
+// Ratios of tokens of older weights, which need not be 1.
 std::string StaleText(const BatchStats& stats) {
   if (!stats.stale_ratio) return "";
   const RatioStats& ratio = *stats.stale_ratio;

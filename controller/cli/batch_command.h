@@ -1,4 +1,4 @@
-// A saved batch in words and as JSON.
+// Prints a saved batch as text or as JSON.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@
 namespace tandem {
 
 struct BatchTexts {
-  const Tokenizer* tokenizer = nullptr;  // null: ids alone
-  std::string note;                      // why there is none
+  const Tokenizer* tokenizer = nullptr;  // null: prints token ids only
+  std::string note;                      // why there is no tokenizer
 };
 
 std::string BatchText(const BatchReader& batch, const BatchStats& stats, const BatchTexts& texts);
 std::string BatchJson(const BatchReader& batch, const BatchStats& stats, const BatchTexts& texts);
 
-// `tandemctl batch inspect`: what is in a saved batch.
+// `tandemctl batch inspect`: prints the contents of a saved batch.
 struct BatchInspectOptions {
   std::string file;
   // Model directory or tokenizer.json, for the text around the worst token; empty: the model that
@@ -32,7 +32,7 @@ struct BatchInspectOptions {
 
 struct BatchInspectOutcome {
   int exit_code =
-      0;  // of a run with such an input: 65 no batch or a damaged one, 66 not there, ...
+      0;  // of a run with such an input: 65 no batch or a damaged one, 66 missing file, ...
   absl::Status error;
 };
 

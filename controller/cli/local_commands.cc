@@ -123,7 +123,7 @@ namespace {
 constexpr char kHead[] = "lm_head.weight";
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
 
-// Bytes from the start of a full storage to the stored tensor.
+// The offset of the stored tensor in bytes from the start of a full storage.
 int64_t StorageOffset(const WeightLayout& layout, const TensorPlace& place) {
   return layout.group_offset(place.layer) + place.offset;
 }

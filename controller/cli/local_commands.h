@@ -1,4 +1,4 @@
-// The commands that need no controller: import, data, config.
+// The commands that need no controller: import, data, config, parity, weights.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ absl::Status ConvertDataCommand(const std::string& format,
 
 absl::Status ConfigExplainCommand(const std::string& key, std::ostream& out);
 absl::Status ConfigMarkdownCommand(std::ostream& out);
-// Loads and validates as the controller would, prints the resolved config. `failed_at` says what an
-// error is about.
+// Loads and validates a configuration as the controller would, and prints the resolved one.
+// `failed_at`: the stage of an error.
 absl::Status ConfigCheckCommand(const std::string& path,
                                 const std::vector<std::string>& overrides,
                                 FailedAt* failed_at,
                                 std::ostream& out);
 
-// tandemctl parity: hands over to tandem-parity, which links both workers' code.
+// `tandemctl parity`: runs tandem-parity, which links the code of both workers.
 struct ParityCommandOptions {
   std::string model_dir;
   int64_t tokens = 2000;
@@ -46,19 +46,19 @@ struct ParityCommandOptions {
   bool json = false;
 };
 
-// Replaces this process by the program beside it; returns only if that fails. NotFound: it is not
-// there.
+// Replaces this process by tandem-parity from the same folder; returns only on failure. NotFound:
+// the program could not be started.
 absl::Status ParityCommand(const ParityCommandOptions& options);
 
-// tandemctl weights: what an update carries and where it lies.
+// `tandemctl weights`: the contents of a weight update and their positions.
 struct WeightsManifestOptions {
   std::string model_dir;
   std::string dtype = "bfloat16";  // or float32: model.compute_dtype
   bool json = false;
 };
 
-// Every tensor of the model in `model_dir` with its place in a rollout's storage, and totals. Reads
-// config.json alone. Errors as LoadModelSpec.
+// Prints every tensor of the model in `model_dir` with its position in a rollout's storage, and
+// totals. Reads only config.json. Errors as LoadModelSpec.
 absl::Status WeightsManifestCommand(const WeightsManifestOptions& options, std::ostream& out);
 
 }  // namespace tandem

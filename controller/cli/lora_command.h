@@ -1,4 +1,4 @@
-// tandemctl lora: adapters on disk, without a controller.
+// `tandemctl lora`: commands on adapter folders, without a controller.
 #pragma once
 
 #include <ostream>
@@ -17,24 +17,23 @@ struct LoraMergeOptions {
   std::string rule = "served";     // served or peft
 };
 
-// MergeCheckpoint, and says what it wrote; first that the adapter names another base, where it
-// names one whose last part is not that of BASE. InvalidArgument lists the known dtypes and rules.
+// Runs MergeCheckpoint and prints a summary, after a warning if the adapter names another base (one
+// whose last path component is not that of BASE). InvalidArgument: unknown dtype or rule; lists the
+// known ones.
 absl::Status LoraMergeCommand(const LoraMergeOptions& options, std::ostream& out);
 
 struct LoraInspectOptions {
   std::string adapter;  // PEFT's directory
-  std::string base;     // HF checkpoint directory, or empty: it is not compared with one
+  std::string base;     // HF checkpoint directory; empty: no comparison
   bool json = false;
 };
 
-// Rank, alpha, scaling, targets, tensors and bytes of an adapter. With a base, whose config.json is
-// enough, every tensor is compared with it. Errors as ParsePeftConfig, SafetensorsFile::Open and,
-// with a base, PeftAdapter::Open.
+// Prints rank, alpha, scaling, targets, tensors and bytes of an adapter. Compares every tensor with
+// the base if one is given, for which its config.json is enough. Errors as ParsePeftConfig,
+// SafetensorsFile::Open and, with a base, PeftAdapter::Open.
 absl::Status LoraInspectCommand(const LoraInspectOptions& options, std::ostream& out);
 
-// The command line of `tandemctl lora merge`.
-
-// `options` outlives the command.
+// The command line of `tandemctl lora merge`. `options` must outlive the command.
 void AddMergeOptions(CLI::App& merge, LoraMergeOptions& options);
 
 }  // namespace tandem

@@ -1,7 +1,7 @@
-// tandemctl: attaches to a running controller, and prepares models, data and configs.
-// Exit codes (docs/reference/errors.md): 0 done, 64 wrong usage. A command that asks a controller:
-// 1 refused or failed, 69 none there. A local one ends as a run with its inputs would
-// (common/process/exit_code.h); 1: a plan does not fit; parity ends as tandem-parity does.
+// tandemctl: calls a running controller, and prepares models, data and configurations.
+// Exit codes (docs/reference/errors.md): 0 success, 64 wrong usage. Commands that call a
+// controller: 1 refused or failed, 69 no controller. Local commands: the code of a run with such
+// inputs (common/process/exit_code.h), and 1 if a plan does not fit; parity: tandem-parity's.
 #include <functional>
 #include <iostream>
 
@@ -29,7 +29,7 @@ struct Globals {
 using Action = std::function<absl::Status()>;
 using ApiAction = std::function<absl::Status(ApiCommands&)>;
 
-// What CLI11 says of a word where a number is expected names no step.
+// CLI11's own message about a word in place of a number does not mention steps.
 std::string IsStep(const std::string& text) {
   int64_t step = 0;
   if (absl::SimpleAtoi(text, &step) && step >= 0) return "";
@@ -85,7 +85,7 @@ class CommandLine {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::RequiredError& error) {
-      // CLI11 only says that a command is missing; what stands in its place is a typo.
+      // CLI11 only reports that a command is missing; a remaining word is a mistyped command.
       const std::vector<std::string> words = app_.remaining(/*recurse=*/true);
       if (words.empty()) return app_.exit(error) == 0 ? 0 : 64;
       std::cerr << "tandemctl: there is no command \"" << words.front()
@@ -103,7 +103,7 @@ class CommandLine {
           << "tandemctl: is the controller running? One with cluster.tls.cert is reached only with "
              "--tls-cert, --tls-key and --tls-ca\n";
     }
-    // What the controller itself does not find is an answer.
+    // NotFound from the controller itself is an answer, not a missing controller.
     const bool unreachable = absl::IsUnavailable(status) || (absl::IsNotFound(status) && !found_);
     if (local_) return ExitCodeAt(failed_at_, status);
     return unreachable ? 69 : 1;
@@ -170,7 +170,7 @@ class CommandLine {
     memory->add_option("--html", o_.memory.html, "write a page with the same bars");
   }
 
-  // Of a running controller; of the files of --run-dir where none runs there.
+  // Calls a running controller, or reads the files of --run-dir if no controller runs there.
   absl::Status ShowMemory() {
     o_.memory.json = globals_.json;
     const auto address = FindController(globals_.address, globals_.run_dir, globals_.runs_root);
@@ -188,7 +188,7 @@ class CommandLine {
     return PrintMemory(*memory, o_.memory, std::cout);
   }
 
-  // After the command's own arguments.
+  // Must be called after the command's own positional arguments were added.
   static void AddOverrides(CLI::App* command, std::vector<std::string>& overrides) {
     command->add_option("--set,OVERRIDES", overrides,
                         "key=value, over the file; may be repeated. --set itself may be left out");
@@ -385,10 +385,10 @@ class CommandLine {
   Globals globals_;
   Options o_;
   Action action_;
-  bool local_ = false;                      // a command that needs no controller
-  bool found_ = false;                      // an address to call, or the files of a run
-  int exit_code_ = 0;                       // of a plan or a batch; 0: by the status
-  FailedAt failed_at_ = FailedAt::kInputs;  // of a local command
+  bool local_ = false;                      // the command needs no controller
+  bool found_ = false;                      // a controller's address or a run's files were found
+  int exit_code_ = 0;                       // of a plan or a batch; 0: derived from the status
+  FailedAt failed_at_ = FailedAt::kInputs;  // for a local command
 };
 
 }  // namespace

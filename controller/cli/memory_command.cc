@@ -30,7 +30,7 @@
 namespace tandem {
 namespace {
 
-// Without phases where the text is no plan: an older build wrote the run.
+// A plan without phases if the text is not a plan, because an older build wrote the run.
 MemoryPlan PlanOf(const std::string& json) {
   auto plan = MemoryPlanFromJson(json);
   return plan.ok() ? *std::move(plan) : MemoryPlan{};
@@ -121,7 +121,7 @@ namespace {
 
 constexpr double kLeastBytes = 1 << 20;
 
-// Bytes of one unit; 0: there is no such unit.
+// The number of bytes of a unit; 0: unknown unit.
 double UnitBytes(const std::string& unit) {
   if (unit.empty() || unit == "B" || unit == "bytes") return 1;
   static const std::string prefixes = "KMGT";
@@ -144,7 +144,7 @@ nlohmann::json AdviceJson(const std::vector<PlanAdvice>& advices) {
   return json;
 }
 
-// What the flags and the file say.
+// The inputs of a plan, from the flags and the configuration file.
 struct Configured {
   v1::Config config;
   int64_t bytes = 0;

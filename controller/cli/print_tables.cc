@@ -59,11 +59,11 @@ std::string FinishText(v1::FinishReason reason) {
   }
 }
 
-// The weight version of a response; of several, each with its number of tokens: "v3:120 v4:57".
+// The weight version of a response or, for several, each with its number of tokens: "v3:120 v4:57".
 std::string SampleVersionsText(const v1::SampleRecord& sample) {
-  std::vector<std::pair<int64_t, int64_t>> versions;  // and tokens
+  std::vector<std::pair<int64_t, int64_t>> versions;  // version and tokens
   for (const v1::Segment& segment : sample.segments()) {
-    // What a tool said may lie between two of one version.
+    // Tool output may separate two segments of one version.
     const bool goes_on = !versions.empty() && versions.back().first == segment.weight_version();
     if (!goes_on) versions.emplace_back(segment.weight_version(), 0);
     versions.back().second += segment.length();
@@ -216,7 +216,7 @@ std::string ToJsonText(const google::protobuf::Message& message) {
   options.preserve_proto_field_names = true;
   options.always_print_primitive_fields = true;
   std::string text;
-  // Only an Any of an unknown type can fail here, and the API has none.
+  // Conversion fails only for an Any of an unknown type, which the API does not use.
   if (!google::protobuf::util::MessageToJsonString(message, &text, options).ok()) text = "{}";
   return text + "\n";
 }

@@ -1,4 +1,4 @@
-// Replies of the API as tables for people, or as JSON.
+// Prints replies of the API as tables or as JSON.
 #pragma once
 
 #include <string>
@@ -10,14 +10,15 @@
 namespace tandem {
 
 std::string StatusTable(const v1::GetStatusResponse& status);
-// What a pause that was just asked for brings about, with the run where `status` says.
+// Describes the effect of a pause that was just requested, given the run's `status`.
 std::string PauseText(const v1::GetStatusResponse& status);
-// A line on the partial rollout of the newest of `steps`; empty without it.
+// A line about partial rollout in the newest of `steps`; empty without it.
 std::string NewestStepText(const v1::ListStepsResponse& steps);
-// With a table of what partial rollout did, or a line on what a cap would have saved.
+// Adds a table about partial rollout or, without it, a line about the savings that a cap would
+// bring.
 std::string StepsTable(const v1::ListStepsResponse& steps);
-// Prompts and responses are shortened to `width` characters unless it is 0; control characters are
-// shown, not sent to the terminal.
+// Shortens prompts and responses to `width` characters, unless it is 0. Control characters are
+// escaped, so that none reach the terminal.
 std::string SamplesTable(const v1::ListSamplesResponse& samples, size_t width);
 std::string EvaluationTable(const v1::EvaluateResponse& evaluation);
 std::string CheckTable(const v1::CheckResponse& check);
@@ -25,7 +26,8 @@ std::string CheckTable(const v1::CheckResponse& check);
 // One line of JSON with the field names of the .proto files.
 std::string ToJsonText(const google::protobuf::Message& message);
 
-// Printable on one line: control characters as escapes, cut after `width` code points (0: not cut).
+// The text on one line: control characters as escapes, truncated to `width` code points (0: not
+// truncated).
 std::string OneLine(const std::string& text, size_t width);
 
 }  // namespace tandem

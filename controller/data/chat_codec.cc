@@ -89,8 +89,8 @@ absl::StatusOr<std::string> ChatCodec::RenderChat(const Json& messages) const {
   }
   std::string rest = whole.substr(system.size());
   const std::string bos = tokenizer_->bos_token().value_or("");
-  // A template that writes BOS first wrote it into the part that was taken off. A BOS that is only
-  // the start of the system message's own markup (ChatML) goes with it.
+  // A template that writes BOS first has written it into the removed prefix, so BOS is added again.
+  // A BOS that is only the start of the system message's own markup (ChatML) is removed with it.
   const bool bos_stands_alone = !bos.empty() && system.starts_with(bos) && !rest.starts_with(bos);
   return bos_stands_alone ? bos + rest : rest;
 }

@@ -1,4 +1,4 @@
-// Conversations to prompt tokens and responses to text, as the run's config says.
+// Converts conversations to prompt tokens and responses to text, as configured by the run.
 #pragma once
 
 #include <memory>
@@ -19,14 +19,14 @@ class ChatTemplate;
 struct ChatCodecOptions {
   std::string template_kwargs;  // data.apply_chat_template_kwargs, a JSON object; empty: none
   bool add_default_system_prompt = true;
-  absl::Time now;  // what strftime_now sees: one moment for the whole run
+  absl::Time now;  // the time that strftime_now returns, the same for the complete run
 };
 
 // Immutable; thread-safe.
 class ChatCodec final : public PromptCodec {
  public:
-  // `tokenizer` must outlive the codec. InvalidArgument: the chat template does not parse. A
-  // tokenizer without chat template serves raw texts only.
+  // `tokenizer` must outlive the codec. InvalidArgument: the chat template cannot be parsed. With a
+  // tokenizer that has no chat template, only raw texts can be encoded.
   static absl::StatusOr<std::unique_ptr<ChatCodec>> Create(const Tokenizer* tokenizer,
                                                            ChatCodecOptions options);
 
@@ -36,13 +36,13 @@ class ChatCodec final : public PromptCodec {
   absl::StatusOr<std::vector<int32_t>> EncodeChat(const std::string& text) const override;
   absl::StatusOr<std::vector<int32_t>> EncodeRaw(const std::string& text) const override;
 
-  // The text a model is prompted with, ending where the assistant speaks. Without the default
-  // system prompt, a conversation that has no system message of its own is rendered after an empty
-  // system message, and what the template makes of that message alone is taken off the front, so
-  // that the rest is exactly what the template writes. InvalidArgument: the template refuses the
-  // conversation, or its text with a system message does not begin with the system message's own.
+  // The prompt text of a conversation, up to where the assistant's turn begins. Without the default
+  // system prompt, a conversation that has no system message is rendered with an empty one, and the
+  // text that the template writes for an empty system message alone is removed from the front, so
+  // that the rest is exactly the template's text. InvalidArgument: the template refuses the
+  // conversation, or the text with a system message does not begin with that message's own text.
   absl::StatusOr<std::string> RenderChat(const nlohmann::ordered_json& messages) const;
-  // Tokens of a rendered conversation: special tokens are in its text already.
+  // The tokens of a rendered conversation, whose text already contains its special tokens.
   absl::StatusOr<std::vector<int32_t>> EncodeRendered(const std::string& rendered) const;
 
  private:

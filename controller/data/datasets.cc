@@ -141,7 +141,7 @@ std::string AdditionRow(int64_t a, int64_t b, const char* split, int64_t index) 
   return row.dump() + "\n";
 }
 
-// Both orders of each pair; one row where they are the same.
+// Rows for both orders of each pair, or one row if the operands are equal.
 std::string AdditionRows(const std::vector<Pair>& pairs, const char* split, int64_t* count) {
   std::string text;
   for (const Pair& pair : pairs) {
@@ -221,7 +221,7 @@ constexpr const char* kDataSource = "DigitalLearningGmbH/MATH-lighteval";
 constexpr const char* kMathInstruction =
     " Reason step by step and put the final answer within \\boxed{}.";
 
-// A few solutions of the set frame their answer with \fbox.
+// A few solutions of the data set mark their answer with \fbox instead of \boxed.
 std::optional<std::string> InsideFbox(const std::string& command) {
   const std::string open = "\\fbox{";
   if (!command.starts_with(open)) return std::nullopt;

@@ -1,4 +1,4 @@
-// From a user's files to rows in verl's columns: what all converters share.
+// Converts a user's files to rows with verl's columns. This part is shared by all converters.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,37 @@
 
 namespace tandem {
 
-// Makes the row of the data file from one of the input, an object. `index`: rows before it.
+// Makes a row of the data file from an input row, which is an object. `index`: the number of rows
+// before it.
 using RowConverter = std::function<absl::StatusOr<nlohmann::ordered_json>(
     const nlohmann::ordered_json& row, int64_t index)>;
 
-// `input` is a file with a JSON object per line, or a folder: every .json file below it is one
-// object, in order of their paths. Writes `output` atomically, missing folders with it; returns the
-// rows written. Errors name file and line. NotFound: no such input.
+// `input` is a file with a JSON object per line, or a folder, in which every .json file at any
+// depth is one object, in order of their paths. Writes `output` atomically, creates missing
+// folders, and returns the number of rows. Errors name file and line. NotFound: `input` does not
+// exist.
 absl::StatusOr<int64_t> ConvertRows(const std::string& input,
                                     const std::string& output,
                                     const RowConverter& convert);
 
-// The text in `column`. InvalidArgument: there is none.
+// The text in `column`. InvalidArgument: the column is missing or not a text.
 absl::StatusOr<std::string> TextColumn(const nlohmann::ordered_json& row,
                                        const std::string& column);
 
-// InvalidArgument: a ground truth without a visible character, which no response is judged by.
+// InvalidArgument: the ground truth has no visible character, so that no response can match it.
 absl::Status CheckTruthText(const std::string& truth);
 
-// A row with one user message.
+// A row with a single user message.
 nlohmann::ordered_json MakeDataRow(const std::string& data_source,
                                    const std::string& question,
                                    const std::string& ground_truth,
                                    nlohmann::ordered_json extra_info);
 
-// The quickstart's task: additions whose answers can be verified and whose held-out pairs show
-// whether the model learned to add or only the training pairs.
+// The quickstart's task: additions, whose answers can be verified. Held-out pairs show whether the
+// model has learned to add or only memorized the training pairs.
 struct AdditionOptions {
   int64_t max_operand = 20;  // operands are 0..max_operand
-  double holdout = 0.2;      // share of the unordered pairs kept out of training
+  double holdout = 0.2;      // share of the unordered pairs that are held out from training
   uint64_t seed = 1;
 };
 
@@ -48,25 +50,23 @@ struct AdditionFiles {
   int64_t train_rows = 0, val_rows = 0;
 };
 
-// Writes train.jsonl and val.jsonl into `directory` (made if missing), atomically, the same bytes
-// for the same options. A pair {a, b} is held out whole: neither a + b nor b + a is trained on.
-// InvalidArgument: options out of range; ResourceExhausted and the like: the disk.
+// Writes train.jsonl and val.jsonl into `directory`, which is created if missing. Files are written
+// atomically and have the same bytes for the same options. If a pair {a, b} is held out, neither a
+// + b nor b + a is in the training data. InvalidArgument: options out of range; ResourceExhausted
+// and other codes: errors of the disk.
 absl::StatusOr<AdditionFiles> MakeAddition(const std::string& directory,
                                            const AdditionOptions& options);
 
-// A user's GSM8K file (question, answer per line) in verl's columns.
-
-// Reads `input` (convert_rows.h), writes `output` atomically, returns the rows written. The ground
-// truth is what follows the last "#### " of the answer, without commas. Errors name file and line.
+// Converts a GSM8K file (question and answer per line). Reads `input` as ConvertRows does, writes
+// `output` atomically, and returns the number of rows. The ground truth is the text after the last
+// "#### " of the answer, without commas. Errors name file and line.
 absl::StatusOr<int64_t> ConvertGsm8k(const std::string& input, const std::string& output);
 
-// A user's MATH files (Hendrycks et al. 2021: problem, solution, level, type) in verl's columns.
-
-// `input`: JSONL, or the folder of the original release with a file per problem (convert_rows.h).
-// The ground truth is the column answer where there is one (MATH-500), else the last box of the
-// solution. An answer that is empty is
-// refused. level, type and subject go to extra_info. Returns the rows written; errors name file
-// and line.
+// Converts MATH files (Hendrycks et al. 2021: problem, solution, level, type). `input`: JSONL, or
+// the folder of the original release with a file per problem (ConvertRows). The ground truth is the
+// column answer where it exists (MATH-500), else the content of the last box of the solution; an
+// empty answer is refused. level, type and subject are copied to extra_info. Returns the number of
+// rows; errors name file and line.
 absl::StatusOr<int64_t> ConvertMath(const std::string& input, const std::string& output);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Rows of a data file in verl's columns, checked but not yet tokenised.
+// Rows of a data file with verl's columns, checked but not yet tokenized.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 namespace tandem {
 
 struct DataRow {
-  // Chat messages (ordered: templates print mappings in order), or null when `text` is the prompt.
+  // Chat messages (ordered, because templates print mappings in order), or null if `text` is the
+  // prompt.
   nlohmann::ordered_json messages;
   std::string text;
   std::string data_source;
@@ -25,14 +26,16 @@ struct ColumnNames {
   std::string data_source = "data_source";  // data.reward_fn_key
 };
 
-// One JSON object per line; blank lines are skipped. `max_rows` -1: all. Errors name file and line:
-// NotFound (no such file), InvalidArgument (no JSON, no object, a missing or wrong column, a
-// message without role or text, a multimodal column that is not empty, an empty file, Parquet).
+// Reads one JSON object per line and skips blank lines. `max_rows` -1: all. Errors name file and
+// line: NotFound (no such file), InvalidArgument (not JSON, not an object, a missing or wrong
+// column, a message without role or text, a multimodal column that is not empty, an empty file,
+// Parquet).
 absl::StatusOr<std::vector<DataRow>> ReadJsonlRows(const std::string& path,
                                                    const ColumnNames& columns,
                                                    int64_t max_rows);
 
-// InvalidArgument: the file of this first line is Parquet, with how to make it JSONL.
+// InvalidArgument: this is the first line of a Parquet file; the message says how to convert it to
+// JSONL.
 absl::Status RefuseParquet(const std::string& path, const std::string& first_line);
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// One row of the data after tokenisation.
+// One row of the data after tokenization.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,13 @@ struct Prompt {
   uint64_t data_row = 0;  // row in the (filtered) data set
   uint64_t epoch = 0;
   std::vector<int32_t> tokens;
-  std::string text;         // rendered prompt, for people
-  std::string data_source;  // selects the reward
+  std::string text;         // rendered prompt, for display
+  std::string data_source;  // selects the reward function
   std::string ground_truth;
   std::string extra_info_json;
 };
 
-// Where the prompts of a run come from.
-
-// The next prompt to be drawn: `row` counts within the epoch's (shuffled) order.
+// The position of the next prompt: `row` counts within the epoch's (shuffled) order.
 struct DataPosition {
   uint64_t epoch = 0;
   int64_t row = 0;
@@ -30,37 +28,37 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
-// The seeded, resumable order of the training prompts. Not thread-safe: the train loop owns it.
+// The source of training prompts, in a seeded and resumable order. Not thread-safe: used by the
+// train loop only.
 class PromptSource {
  public:
   virtual ~PromptSource() = default;
 
-  // The next `n` prompts, ready to generate from (tokenised, no longer than
-  // data.max_prompt_length). An epoch's incomplete last batch is dropped, as verl does: the batch
-  // comes from the next epoch, in its new order. FailedPrecondition: fewer than `n` rows at all.
+  // The next `n` prompts, tokenized and no longer than data.max_prompt_length. An incomplete last
+  // batch of an epoch is dropped, as in verl, and the batch is taken from the next epoch in its new
+  // order. FailedPrecondition: there are fewer than `n` rows.
   virtual absl::StatusOr<std::vector<Prompt>> NextBatch(int64_t n) = 0;
 
-  // Position and Restore bring back the same batches: NextBatch is a function of the position.
+  // Restoring a position repeats the same batches, because NextBatch is a function of the position.
   virtual DataPosition Position() const = 0;
   virtual absl::Status Restore(const DataPosition& position) = 0;
 
-  // Rows after filtering.
+  // The number of rows after filtering.
   virtual int64_t size() const = 0;
 
-  // What Prompt::data_row means, without an epoch; nullptr: no such row. Lives as long as this.
+  // The prompt of a data_row, without an epoch; nullptr: no such row. Valid as long as this object.
   virtual const Prompt* Row(uint64_t data_row) const = 0;
 };
 
-// Text in and out of the controller: the tokenizer and the chat template behind two calls.
-
-// Thread-safe.
+// Encodes and decodes text with the tokenizer and the chat template. Thread-safe.
 class PromptCodec {
  public:
   virtual ~PromptCodec() = default;
 
-  // Response tokens as text, special tokens left out.
+  // The text of response tokens, without special tokens.
   virtual std::string Decode(const std::vector<int32_t>& tokens) const = 0;
-  // `text` as one user message through the chat template, or as it is.
+  // EncodeChat passes `text` as one user message through the chat template; EncodeRaw encodes it as
+  // it is.
   virtual absl::StatusOr<std::vector<int32_t>> EncodeChat(const std::string& text) const = 0;
   virtual absl::StatusOr<std::vector<int32_t>> EncodeRaw(const std::string& text) const = 0;
 };

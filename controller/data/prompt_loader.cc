@@ -63,14 +63,14 @@ absl::Status CheckIds(const Prompt& prompt, int64_t vocab_limit) {
   return absl::OkStatus();
 }
 
-// Cuts to `limit` tokens at the side that data.truncation names.
+// Truncates to `limit` tokens on the side that data.truncation names.
 void Truncate(const std::string& side, size_t limit, std::vector<int32_t>& tokens) {
   const auto excess = static_cast<std::ptrdiff_t>(tokens.size() - limit);
   if (side == "left") {
     tokens.erase(tokens.begin(), tokens.begin() + excess);
   } else if (side == "right") {
     tokens.resize(limit);
-  } else {  // middle: keep both ends, the first one token shorter when the limit is odd
+  } else {  // middle: keep both ends; for an odd limit the first is one token shorter
     const auto head = static_cast<std::ptrdiff_t>(limit / 2);
     tokens.erase(tokens.begin() + head, tokens.begin() + head + excess);
   }

@@ -1,5 +1,4 @@
-// Data files into tokenised prompts, once, before the run starts: nothing about a prompt can fail
-// later.
+// Loads data files into tokenized prompts before the run starts, so that no prompt can fail later.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +15,24 @@ namespace tandem {
 
 class ChatCodec;
 
-// Refuses a row for what the reward makes of it; empty: every row will do.
+// Refuses a row that the reward function cannot score; empty: accepts every row.
 using RowCheck =
     std::function<absl::Status(const std::string& data_source, const std::string& ground_truth)>;
 
 struct LoadedPrompts {
   std::vector<Prompt> prompts;
-  int64_t rows = 0;       // read
+  int64_t rows = 0;       // rows that were read
   int64_t filtered = 0;   // dropped because they were too long
-  int64_t truncated = 0;  // cut to data.max_prompt_length
+  int64_t truncated = 0;  // truncated to data.max_prompt_length
 };
 
-// Reads data.train_files. `vocab_limit`: ids at or above it are refused. Errors name file and line;
-// InvalidArgument as well if no prompt is left.
+// Reads data.train_files. `vocab_limit`: token ids at or above it are refused. Errors name file and
+// line; InvalidArgument also if no prompt is left.
 absl::StatusOr<LoadedPrompts> LoadTrainPrompts(const v1::Data& config,
                                                const ChatCodec& codec,
                                                int64_t vocab_limit,
                                                const RowCheck& check = {});
-// The same for data.val_files; empty if there are none.
+// Reads data.val_files likewise; empty if there are none.
 absl::StatusOr<LoadedPrompts> LoadValPrompts(const v1::Data& config,
                                              const ChatCodec& codec,
                                              int64_t vocab_limit,

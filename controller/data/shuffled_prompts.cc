@@ -18,7 +18,8 @@ Permutation::Permutation(uint64_t size, uint64_t seed, uint64_t epoch)
 }
 
 uint64_t Permutation::operator()(uint64_t index) const {
-  // The domain is below four times the size, so the walk takes four steps on average at most.
+  // The domain has fewer than four times as many elements, so the loop takes fewer than four rounds
+  // on average.
   do {
     index = Encrypt(index);
   } while (index >= size_);

@@ -1,5 +1,5 @@
 // A seeded permutation of 0..n-1 that needs no table: any element is computed on its own, so that a
-// run resumes in the middle of an epoch at once.
+// run can resume in the middle of an epoch without replaying it.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,15 @@ class Permutation {
   int half_bits_;
 };
 
-// The training prompts of a run in their seeded order.
-
-// Holds the tokenised rows; the order of an epoch is a Permutation of them.
+// The training prompts of a run. Stores the tokenized rows; the order of an epoch is a Permutation
+// of them.
 class ShuffledPrompts final : public PromptSource {
  public:
   struct Options {
     bool shuffle = true;
     uint64_t seed = 1;
   };
-  // Prompt::data_row is the index in `rows`; Prompt::epoch is filled in when drawn.
+  // Prompt::data_row is the index in `rows`; Prompt::epoch is set when a prompt is drawn.
   ShuffledPrompts(std::vector<Prompt> rows, Options options);
 
   absl::StatusOr<std::vector<Prompt>> NextBatch(int64_t n) override;

@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// MakeLoraSpec names its options, which are keys of model.lora.
+// MakeLoraSpec's messages begin with the name of its option, which is the key in model.lora.
 absl::StatusOr<LoraSpec> SpecOf(const v1::Config& config, const ModelSpec& model) {
   absl::StatusOr<LoraSpec> spec = MakeLoraSpec(model, LoraOptionsOf(config));
   if (spec.ok()) return spec;

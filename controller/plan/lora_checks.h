@@ -1,4 +1,4 @@
-// What model.lora asks for against the files that it is about.
+// Compares model.lora with the model, the initial adapters and the checkpoint that it applies to.
 #pragma once
 
 #include <string>
@@ -10,18 +10,17 @@
 
 namespace tandem {
 
-// OK without adapters. InvalidArgument: targets that `model` does not have (MakeLoraSpec), adapters
-// to begin with that are others than model.lora says, or of another base (PeftAdapter::Open,
-// SameLora).
+// OK without LoRA. InvalidArgument: targets that `model` does not have (MakeLoraSpec), or initial
+// adapters that differ from model.lora or belong to another base (PeftAdapter::Open, SameLora).
 absl::Status CheckLoraInputs(const v1::Config& config, const ModelSpec& model);
 
-// "", or a sentence for one line of warning: the adapters to begin with name another base than
-// model.path (OtherBase). What CheckLoraInputs refuses is not looked at.
+// A one-line warning if the initial adapters name another base than model.path (OtherBase), else
+// "". Ignores files that CheckLoraInputs refuses.
 std::string LoraWarning(const v1::Config& config);
 
-// OK without adapters, or where no folder of `checkpoint` says what they are (the trainers compare
-// them in any case). InvalidArgument: what model.lora comes to with `model` has other targets than
-// the adapters in `checkpoint`, or another rank or alpha (SameLora).
+// OK without LoRA, or if `checkpoint` has no adapter folder (the trainers compare the adapters in
+// any case). InvalidArgument: the adapters in `checkpoint` have other targets than model.lora
+// selects in `model`, or another rank or alpha (SameLora).
 absl::Status CheckResumedAdapters(const v1::Config& config,
                                   const ModelSpec& model,
                                   const std::string& checkpoint);

@@ -16,10 +16,11 @@
 namespace tandem {
 namespace {
 
-// With the KV pool kept, a tenth of the device is left to the processes themselves.
+// A rollout stays awake during training only if the peak is at most this share of the device: the
+// processes themselves need the rest.
 constexpr double kShareKept = 0.9;
 
-// Adds up phases out of what the two workers hold.
+// Computes the memory of each phase from the parts that the two workers hold.
 class Planner {
  public:
   Planner(const ModelSpec& spec, const MemoryPlanInput& input) : spec_(spec), input_(input) {
@@ -57,7 +58,7 @@ class Planner {
   using Lines = std::vector<MemoryLine>;
 
   int64_t width() const { return input_.trainer.element_bytes; }
-  // Passes without a backward pass: whether there are any, of what size, and their memory.
+  // A kind of pass without backward: whether the run makes it, its batch limits, and its memory.
   struct ScoredPass {
     bool runs;
     const BatchLimits* limits;
@@ -120,7 +121,7 @@ class Planner {
     const KvPoolPlan pool{input_.memory_utilization, input_.device_bytes, weights_,
                           input_.max_num_seqs, input_.max_model_len};
     const int64_t blocks = KvPoolBlocks(spec_, width(), pool);
-    // A GPU has one more, for rows that only fill a step up.
+    // A GPU's pool has one more block, for the padding rows of a step.
     const int64_t held = blocks + (input_.host_is_device ? 0 : 1);
     kv_ = blocks > 0 ? RegionBytes(held * KvBlockBytes(spec_, width())) : 0;
     const int64_t least = KvBlocksFor(input_.max_model_len);
@@ -138,12 +139,12 @@ class Planner {
         input_.max_model_len, least, blocks, input_.memory_utilization, remedy);
   }
 
-  // In hundredths, as a user would write it.
+  // Rounded up to hundredths, as a user would write the key.
   double LeastUtilization(KvPoolPlan pool, int64_t least) const {
     const auto needed = static_cast<double>(weights_ + least * KvBlockBytes(spec_, width()));
     double hundredths = std::ceil(100 * needed / static_cast<double>(input_.device_bytes));
     pool.memory_utilization = hundredths / 100;
-    // The pool rounds in its own way.
+    // The pool rounds blocks down, which may need a little more.
     while (FittingKvBlocks(spec_, width(), pool) < least) {
       pool.memory_utilization = ++hundredths / 100;
     }
@@ -156,10 +157,10 @@ class Planner {
     return bytes;
   }
 
-  // What the trainer always holds.
+  // The memory that the trainer always holds.
   Lines Model() const {
     Lines lines;
-    // What a GPU's trainer offloads lies in pinned memory of the host, in whole pages.
+    // On a GPU, offloaded memory is pinned host memory, allocated in complete pages.
     const bool files = input_.host_is_device;
     const auto add = [&](const char* tag, int64_t bytes, int64_t offloaded, int64_t arrays = 1) {
       if (bytes > 0) lines.push_back({true, tag, Location::kDevice, bytes});
@@ -209,7 +210,8 @@ class Planner {
     Append(rollout_scratch_, lines);
     return lines;
   }
-  // Weights alone; level 1 also has its copy in host memory while they are moved.
+  // The rollout's weights without a KV pool: on the device, on the host, or both while level 1
+  // moves them.
   Lines WeightsOnly(bool device, bool host) const {
     Lines lines = rollout_scratch_;
     if (device) lines.push_back({false, "weights", Location::kDevice, weights_});
@@ -226,7 +228,7 @@ class Planner {
 
   bool SlotsStay() const { return Bucket().bytes <= KeptSlotBytes(kept_); }
   MemoryLine Bucket() const {
-    // Slots are as large as the fullest bucket.
+    // A slot has the size of the fullest bucket.
     const int64_t all = width() * (spec_.parameters() + input_.trainer.adapters);
     const int64_t buckets = (all + input_.slot_bytes - 1) / input_.slot_bytes;
     const int64_t bytes = buckets == 1 && input_.slots > 0
@@ -240,15 +242,15 @@ class Planner {
     Append(driver_, trainer);
     plan_.phases.push_back({phase, std::move(trainer)});
   }
-  // Before a worker of a GPU holds anything else. cuBLASLt has no workspace later: only algorithms
-  // without one are taken.
+  // The memory of a GPU worker before it allocates anything else. cuBLASLt needs no workspace
+  // later, because only algorithms without one are selected.
   static Lines Starting(bool trainer) {
     return {{trainer, "workspace", Location::kDevice, kLtProofBytes, "proof of cuBLASLt"}};
   }
 
   Lines AtRest() const { return plan_.tight ? Model() : Training(kept_arena_); }
   Lines Scores(int64_t arena) const { return plan_.tight ? Scoring(arena) : Training(kept_arena_); }
-  // At rest, while ranges of rows are gathered out of the shards.
+  // The trainer's memory at rest and the rows that it gathers from the shards.
   Lines Reading() const {
     Lines lines = AtRest();
     lines.push_back({true, "gather", Location::kDevice, trainer_.row_scratch, "ranges of rows"});
@@ -262,7 +264,8 @@ class Planner {
     Add("generate", at_rest, Serving());
     Add("sleep", at_rest, FallingAsleep());
     if (input_.probe) Add("probe", Scores(probe_arena_), Asleep());
-    const int64_t scoring = std::max(probe_arena_, score_arena_);  // it comes after the probe
+    // These passes run after the probe, whose arena is kept.
+    const int64_t scoring = std::max(probe_arena_, score_arena_);
     if (input_.old_log_probs) Add("old_log_prob", Scores(scoring), Asleep());
     if (input_.trainer.reference) Add("reference", Scores(scoring), Asleep());
     Add("train", Training(kept_arena_), Asleep());
@@ -271,14 +274,15 @@ class Planner {
     if (!SlotsStay()) sync.push_back(Bucket());
     Add("sync", sync,
         plan_.sleep_level == 0 ? Serving() : WeightsOnly(true, plan_.sleep_level == 1));
-    // Between steps too, whenever somebody asks: beside a KV pool.
+    // The API may request a check between steps as well, when the KV pool is allocated.
     if (input_.check) Add("check", Reading(), Serving());
     Add("wake", at_rest, Serving());
     Add("save", input_.export_model ? Reading() : at_rest, Serving());
   }
 
   void FindPeak() {
-    // Where all is kept phases are alike, and the peak is the one that needs it. Every run saves.
+    // If the trainer keeps all memory, phases have equal sums; the peak is then the first of
+    // `needing`, a phase that uses the memory. Every run has a save phase.
     const std::array<const char*, 4> needing = {"train", "optimize", "generate", "save"};
     const auto rank = [&](size_t i) {
       return std::find(needing.begin(), needing.end(), plan_.phases[i].phase) - needing.begin();
@@ -291,15 +295,15 @@ class Planner {
 
   static constexpr int64_t kBucketSlack = 4096;
 
-  ModelSpec spec_;  // as it is computed with
+  ModelSpec spec_;  // with the run's adapters
   MemoryPlanInput input_;
-  int64_t kept_ = 0;  // that the trainer may hold while its rollout generates
+  int64_t kept_ = 0;  // bytes that the trainer may hold while its rollout generates
   TrainerMemory trainer_;
   Keep keep_ = Keep::kEverything;
   int64_t train_arena_ = 0, score_arena_ = 0, probe_arena_ = 0;
-  int64_t kept_arena_ = 0;  // the largest of them, once each has run
+  int64_t kept_arena_ = 0;  // the largest of the three: each keeps its memory after it has run
   Lines trainer_scratch_, rollout_scratch_;
-  Lines driver_;  // of both workers, in every phase
+  Lines driver_;  // of both workers, present in every phase
   int64_t weights_ = 0, activations_ = 0, kv_ = 0;
   MemoryPlan plan_;
 };

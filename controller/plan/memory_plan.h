@@ -1,5 +1,5 @@
-// What a pair will need of its device in each phase of a step, worked out before the run from the
-// model's config.json and the configuration alone.
+// The memory that a pair needs on its device in each phase of a step, computed before the run from
+// the model's config.json and the configuration alone.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace tandem {
 
 struct MemoryPlanInput {
   int64_t device_bytes = 0;    // of one pair
-  bool host_is_device = true;  // a CPU: host memory is the device's; else a GPU
-  int64_t threads = 1;         // of a worker on a CPU: each has scratch of its own
-  // Rollout.
+  bool host_is_device = true;  // a CPU, whose device memory is host memory; else a GPU
+  int64_t threads = 1;         // of a CPU worker; each thread has its own scratch memory
+  // Rollout
   int64_t max_num_seqs = 1;
   int64_t max_model_len = 1;        // tokens
   int64_t batched_tokens = 1;       // rollout.max_num_batched_tokens
@@ -27,33 +27,33 @@ struct MemoryPlanInput {
   bool filtered = false;            // top-k or top-p sampling
   std::string free_cache_engine = "auto";
   int sleep_level = 1;
-  ModelAdapters adapters;      // beside the model's weights, of both workers
-  bool adapters_drop = false;  // elements of their inputs, while the trainer trains
-  // Trainer; gather.kept_bytes and gpu are filled in from the device and its utilization.
+  ModelAdapters adapters;      // in addition to the model's weights, in both workers
+  bool adapters_drop = false;  // LoRA dropout is applied in training
+  // Trainer. PlanMemory sets gather.kept_bytes and gpu from the device and its utilization.
   TrainerMemoryOptions trainer;
   BatchLimits train_limits, score_limits, probe_limits;
   Recompute recompute = Recompute::kAuto;
-  bool old_log_probs = false;    // a pass of its own computes them
+  bool old_log_probs = false;    // computed in a separate pass
   bool probe = false;            // weights are verified and a probe is scored in every step
   bool check = false;            // rollouts' weights may be compared with the trainers'
   bool export_model = false;     // checkpoints hold the HF model
   int64_t slot_bytes = 4 << 20;  // weight_sync.bucket_mb
-  int64_t slots = 2;             // 0: the rollout reads the shard itself
+  int64_t slots = 2;             // 0: the rollout reads the trainer's shard directly
 };
 
-// The tag of what a GPU's driver and NCCL hold: an estimate, and in no ledger.
+// The tag of memory held by a GPU's driver and NCCL: an estimate that no ledger contains.
 inline constexpr char kDriverTag[] = "driver";
 
-// Of one worker of the pair, by the ledger's tags.
+// Memory of one worker of the pair, by the tags of its ledger.
 struct MemoryLine {
   bool trainer = false;
   std::string tag;
   Location location = Location::kDevice;
   int64_t bytes = 0;
-  std::string part;  // of the tag, where it has parts: "head" of workspace
+  std::string part;  // "head" of workspace, for example; empty: the tag has no parts
 };
 
-// The peaks of a phase, from the second step on: the optimizer's state is made in the first.
+// The peak of a phase from the second step on, because the first allocates the optimizer's state.
 struct PlannedPhase {
   std::string phase;
   std::vector<MemoryLine> lines;
@@ -63,15 +63,18 @@ struct MemoryPlan {
   int64_t device_bytes = 0;
   bool host_is_device = true;
   std::vector<PlannedPhase> phases;  // in the order of a step
-  size_t peak = 0;         // index of the phase that needs the most; of several: one that needs it
-  int sleep_level = 0;     // of the rollout while its trainer trains; 0: it keeps all
-  bool recompute = false;  // layers run forward again in backward
-  bool tight = false;      // the trainer gives back what only training needs before the sync
-  std::string problem;     // why there can be no KV pool; empty: there is one
-  // rollout.gpu_memory_utilization that has room for one; above 1: the device has none.
+  // Index of the phase with the highest peak; of equal ones, a phase that uses the memory.
+  size_t peak = 0;
+  int sleep_level = 0;     // of the rollout while its trainer trains; 0: it keeps all memory
+  bool recompute = false;  // layers repeat their forward pass in backward
+  // Whether the trainer releases memory that only training needs before the sync.
+  bool tight = false;
+  std::string problem;  // why no KV pool is possible; empty: one is
+  // The lowest rollout.gpu_memory_utilization with room for a KV pool; above 1: the device has
+  // none.
   double least_utilization = 0;
 
-  // What counts against the device.
+  // The bytes that count against the device.
   int64_t Bytes(const MemoryLine& line) const {
     const bool counts =
         line.location == Location::kDevice || (host_is_device && line.location == Location::kHost);
@@ -87,7 +90,8 @@ struct MemoryPlan {
     for (const MemoryLine& line : phase.lines) bytes += line.trainer == trainer ? Bytes(line) : 0;
     return bytes;
   }
-  // What the ledgers of the pair, or of one of its workers, are to say: all but the driver's.
+  // The bytes that the ledgers of the pair, or of one of its workers, should report: all except the
+  // driver's.
   int64_t LedgerBytes(const PlannedPhase& phase) const {
     return LedgerBytes(phase, true) + LedgerBytes(phase, false);
   }
@@ -109,36 +113,37 @@ struct MemoryPlan {
   }
 };
 
-// For rank 0, whose shard is the largest, and the largest batches that the limits allow: what the
-// ledgers of the pair stay below. `auto` keys are decided as the workers decide them.
+// Plans for rank 0, which has the largest shard, and for the largest batches that the limits allow,
+// so that the ledgers of the pair stay below the plan. `auto` keys are decided as the workers
+// decide them.
 MemoryPlan PlanMemory(const ModelSpec& spec, const MemoryPlanInput& input);
 
-// What to change where a plan does not fit (plan_advice.h).
+// A change of the configuration for a plan that does not fit (plan_advice.h).
 struct PlanAdvice {
   std::string setting;  // "rollout.sleep_level=2"
-  // Of the peak, this change alone; below 0 where it makes room for a pool.
+  // Reduction of the peak by this change alone; may be negative if it makes room for a KV pool.
   int64_t saved_bytes = 0;
-  bool pool = false;    // there is room for a KV pool then, and was none
-  bool enough = false;  // it fits then
+  bool pool = false;    // makes room for a KV pool that had none
+  bool enough = false;  // the plan fits with it
 };
 
 struct PlanAdvices {
-  // Those that lower the peak or make room for a pool, each on the configuration as it is: room
-  // first, then what saves most, more devices last.
+  // Changes that lower the peak or make room for a KV pool, each applied alone to the
+  // configuration. Sorted: changes that make room for a pool first, then by saved bytes, more
+  // devices last.
   std::vector<PlanAdvice> alone;
-  // Where none is enough: changes that fit when taken one after the other, the most useful first;
-  // empty if all together are not enough.
+  // Set if no single change is enough: changes that fit when applied one after the other, the most
+  // useful first; empty if all of them together are not enough.
   std::vector<PlanAdvice> together;
-  int64_t least_bytes = 0;  // peak with all of `together`, or with all that helps
+  int64_t least_bytes = 0;  // peak with all of `together`, or with all helpful changes
   bool pool = false;        // there is room for a KV pool then
 };
 
-// A memory plan as JSON: what a run keeps of it, and what machines read.
-
-// One object: device_bytes, fits, peak_phase, peak_bytes, sleep_level, recompute, problem, and
-// phases with their lines (role, tag, location, bytes, part). On one line.
+// The plan as one line of JSON, for the run's store and for programs: an object with device_bytes,
+// host_is_device, fits, peak_phase, peak_bytes, sleep_level, recompute, tight, problem, and phases
+// with their lines (role, tag, location, bytes, part).
 std::string MemoryPlanToJson(const MemoryPlan& plan);
-// InvalidArgument: not what MemoryPlanToJson writes.
+// InvalidArgument: `text` was not written by MemoryPlanToJson.
 absl::StatusOr<MemoryPlan> MemoryPlanFromJson(const std::string& text);
 
 }  // namespace tandem

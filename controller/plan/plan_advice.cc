@@ -18,7 +18,7 @@ constexpr int kMaxRounds = 16;
 struct Change {
   std::string setting;
   std::function<void(v1::Config&)> apply;
-  bool devices = false;  // needs more of them
+  bool devices = false;  // needs more devices
 };
 
 struct Helpful {
@@ -33,7 +33,7 @@ MemoryPlan PlanOf(const ModelSpec& spec, const v1::Config& config, int64_t devic
 
 void AddOffload(const v1::Config& config, std::vector<Change>& changes) {
   const v1::FsdpConfig& fsdp = config.actor().fsdp_config();
-  const bool lora = config.model().lora().rank() > 0;  // only adapters have masters then
+  const bool lora = config.model().lora().rank() > 0;  // then only adapters have masters
   if (!lora && !fsdp.param_offload() && config.model().compute_dtype() != "float32") {
     changes.push_back({"actor.fsdp_config.param_offload=true", [](v1::Config& c) {
                          c.mutable_actor()->mutable_fsdp_config()->set_param_offload(true);
@@ -67,7 +67,7 @@ void AddSleep(const v1::Config& config, std::vector<Change>& changes) {
   }
 }
 
-// Of the device: as much as a pool needs, or so much less as the peak is too high.
+// Raises the utilization to what a KV pool needs, or lowers it by the excess of the peak.
 void AddUtilization(const v1::Config& config,
                     const MemoryPlan& plan,
                     std::vector<Change>& changes) {
@@ -118,11 +118,11 @@ void AddSizes(const v1::Config& config, std::vector<Change>& all) {
   }
 }
 
-// Half of the rank; alpha / rank, which a learning rate is chosen for, stays.
+// Halves the rank and keeps alpha / rank, because learning rates are chosen for that ratio.
 void AddRank(const v1::Config& config, std::vector<Change>& changes) {
   const v1::Lora& lora = config.model().lora();
   const int64_t rank = lora.rank() / 2;
-  // Adapters to begin with have the rank that they have.
+  // The rank of initial adapters cannot be changed.
   if (rank == 0 || lora.rank() % 2 != 0 || !lora.adapter_path().empty()) return;
   const double alpha = lora.alpha() / 2;
   changes.push_back({fmt::format("model.lora.rank={} model.lora.alpha={:g}", rank, alpha),
@@ -133,7 +133,7 @@ void AddRank(const v1::Config& config, std::vector<Change>& changes) {
 }
 
 void AddDevices(const v1::Config& config, std::vector<Change>& changes) {
-  constexpr int64_t kMostPairs = 4096;  // cluster.trainers
+  constexpr int64_t kMostPairs = 4096;  // the upper bound of cluster.trainers
   const int64_t pairs = 2 * std::max<int64_t>(1, config.cluster().trainers());
   if (pairs > kMostPairs) return;
   changes.push_back(
@@ -156,7 +156,7 @@ std::vector<Change> ChangesOf(const v1::Config& config, const MemoryPlan& plan, 
   return changes;
 }
 
-// Changes that lower the peak or make room for a pool, and leave that room where it is.
+// Changes that lower the peak or make room for a KV pool, and do not take an existing pool's room.
 std::vector<Helpful> HelpfulOf(const ModelSpec& spec,
                                const v1::Config& config,
                                const MemoryPlan& plan,
@@ -183,7 +183,7 @@ std::string KeyOf(const PlanAdvice& advice) {
   return advice.setting.substr(0, advice.setting.find('='));
 }
 
-// A key that is set again counts with its last value and with all that it saves.
+// Appends a change. If its key was changed before, only the last value is kept, with both savings.
 void Append(PlanAdvice advice, std::vector<PlanAdvice>& together) {
   const auto same = std::find_if(together.begin(), together.end(), [&](const PlanAdvice& earlier) {
     return KeyOf(earlier) == KeyOf(advice);
@@ -206,7 +206,7 @@ PlanAdvices AdviseOnMemory(const ModelSpec& spec,
   v1::Config changed = config;
   MemoryPlan plan = PlanOf(spec, config, device_bytes);
   bool one = false;
-  // Each round takes what helps most of what is left.
+  // Each round applies the most useful of the remaining changes.
   for (int round = 0; round < kMaxRounds && !plan.fits(); ++round) {
     const std::vector<Helpful> helpful = HelpfulOf(spec, changed, plan, target);
     if (helpful.empty()) break;

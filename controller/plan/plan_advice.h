@@ -1,4 +1,4 @@
-// What to change in a configuration that does not fit its device.
+// Suggests changes to a configuration that does not fit its device.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace tandem {
 
-// Where the bytes of a pair come from: the memory of a GPU, or a share of the host's memory, which
-// shrinks with every further pair, so that more pairs are no remedy.
+// The source of a pair's memory: a GPU, or a share of the host's memory, which shrinks with every
+// further pair, so that more pairs do not help.
 enum class PlanTarget { kGpu, kHostShare };
 
-// Nothing where the plan fits. `device_bytes`: of one pair. Every setting is one of the
-// configuration's keys, and a change, or the changes together, that are said to fit do fit.
+// Empty if the plan fits. `device_bytes`: of one pair. Every setting is a key of the configuration.
+// A change marked `enough`, or the changes in `together`, make the plan fit.
 PlanAdvices AdviseOnMemory(const ModelSpec& spec,
                            const v1::Config& config,
                            int64_t device_bytes,

@@ -20,7 +20,7 @@ Reshard ReshardOf(const std::string& text) {
   return text == "false" ? Reshard::kNever : Reshard::kAuto;
 }
 
-// Elements that rank 0 has of the adapters, each matrix cut on dim 0.
+// The number of adapter elements on rank 0, with each matrix sharded on dim 0.
 int64_t ShardElements(const LoraSpec& lora, int64_t ranks) {
   int64_t elements = 0;
   for (const LoraTarget& target : lora.targets) {
@@ -44,12 +44,12 @@ TrainerMemoryOptions TrainerOptionsOf(const ModelSpec& spec, const v1::Config& c
   options.offload_reference = config.ref().offload();
   options.gather.reshard = ReshardOf(fsdp.reshard_after_forward());
   options.gather.prefetch = fsdp.forward_prefetch();
-  // Targets that the model lacks are an error elsewhere (run_inputs.h).
+  // Targets that the model lacks are reported elsewhere (run_inputs.h).
   if (const auto lora = MakeLoraSpec(spec, LoraOptionsOf(config)); lora.ok()) {
     options.adapters = lora->parameters();
     options.adapter_shard = ShardElements(*lora, options.pairs);
     const auto base = HfCheckpoint::Open(config.model().path(), spec);
-    if (base.ok()) {  // else there is only a config.json, and bfloat16 is what most have
+    if (base.ok()) {  // else only config.json is known, and bfloat16 is the usual dtype
       options.base_element_bytes = static_cast<int64_t>(DTypeBytes((*base)->exact_dtype()));
     }
   }
@@ -75,7 +75,7 @@ MemoryPlanInput MakeMemoryPlanInput(const ModelSpec& spec,
   const bool cuda = PlansForGpu(config);
   MemoryPlanInput input;
   input.device_bytes = device_bytes;
-  // Targets that the model lacks are an error elsewhere (run_inputs.h).
+  // Targets that the model lacks are reported elsewhere (run_inputs.h).
   const LoraOptions lora = LoraOptionsOf(config);
   if (const auto with = WithAdapters(spec, lora); with.ok()) {
     input.adapters = with->adapters;

@@ -1,4 +1,4 @@
-// From the resolved configuration to what the memory plan takes.
+// Derives the input of the memory plan from the resolved configuration.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace tandem {
 
-// cluster.compute_threads, 0 resolved: the cores that this process may use divided by the pairs,
-// because a trainer and its rollout take turns.
+// cluster.compute_threads; 0 means the cores that this process may use divided by the number of
+// pairs, because a trainer and its rollout take turns.
 int ComputeThreads(const v1::Config& config);
 
-// Whether the device of a pair is a GPU. trainer.device=auto is the CPU, and the plan goes by the
+// Whether the device of a pair is a GPU. trainer.device=auto means the CPU, with a plan for the
 // host's memory, until a GPU has run the checks (docs/guides/gpus.md).
 bool PlansForGpu(const v1::Config& config);
 

@@ -34,7 +34,7 @@ std::string MetricsText(const StepRecord& step) {
   if (!std::isnan(generation)) {
     text += fmt::format("  gen {:.0f} tok/s", generation);
   } else if (HasPartial(step)) {
-    text += "  gen - tok/s";  // no round of its own
+    text += "  gen - tok/s";  // no round in this step
   }
   if (!std::isnan(training)) text += fmt::format("  train {:.0f} tok/s", training);
   return text;
@@ -49,10 +49,10 @@ int64_t SkippedUpdates(const std::vector<StepRecord>& steps) {
   return skipped;
 }
 
-// What was compared, and what was not: log-probs of older weights need not be the trainer's.
+// Reports which log-probs were compared: those of older weights may differ from the trainer's.
 std::string LogProbsText(const LogProbComparison& comparison, const StepRecord& step) {
   const double older = MetricOf(step, kStaleTokens);
-  const bool mixed = older > 0;  // not a number: without partial rollout
+  const bool mixed = older > 0;  // NaN without partial rollout
   if (comparison.compared == 0) {
     return mixed ? "  no log-probs compared: no token is of the step's weights" : "";
   }
@@ -138,7 +138,7 @@ void ConsoleProgress::OnRunEnd(const RunSummary& summary) {
   text += summary.completed       ? "completed"
           : summary.error.empty() ? "stopped"
                                   : "failed: " + summary.error;
-  // A run that ends before it has loaded its checkpoint has done no step of its own.
+  // A run that ends before it has loaded its checkpoint has not run any step.
   const int64_t steps = std::max(summary.steps, info_.first_step);
   const int64_t here = steps - info_.first_step;
   text +=

@@ -1,4 +1,4 @@
-// The run at the terminal: one bar that is redrawn, or plain lines where there is no terminal.
+// Shows the run at the terminal: a bar that is redrawn, or plain lines if stdout is no terminal.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@ struct ConsoleOptions {
   Clock* clock = &RealClock();
 };
 
-// Not thread-safe: the train loop's thread calls it.
+// Not thread-safe: called by the train loop's thread.
 class ConsoleProgress final : public ProgressSink {
  public:
   explicit ConsoleProgress(ConsoleOptions options) : options_(options) {}
@@ -41,9 +41,9 @@ class ConsoleProgress final : public ProgressSink {
   RunInfo info_;
   absl::Time started_;
   std::string phase_, detail_, last_metrics_;
-  LogProbComparison log_probs_;  // of the step that is being made
+  LogProbComparison log_probs_;  // of the step in progress
   int64_t finished_ = 0;         // newest finished step of the run
-  int64_t made_ = 0;             // steps made by this process, replayed ones too
+  int64_t made_ = 0;             // steps of this process, repeated ones included
   bool bar_drawn_ = false;
 };
 

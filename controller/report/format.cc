@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Code points, which is what a terminal column holds for the texts printed here.
+// The number of code points, which is the number of terminal columns of the texts printed here.
 size_t Width(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u;

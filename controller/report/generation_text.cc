@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// 0 where the step has no such number.
+// 0 if the step does not have the metric.
 double NumberOf(const StepRecord& step, const std::string& name) {
   const double value = MetricOf(step, name);
   return std::isnan(value) ? 0 : value;
@@ -38,9 +38,9 @@ std::string ShareCell(const StepRecord& step, const char* name) {
 struct Totals {
   int64_t steps = 0;
   double rounds = 0, ahead = 0, cut = 0, prefilled = 0, generated = 0;
-  double partial_ratio = 0, stale_share = 0;  // summed over steps
+  double partial_ratio = 0, stale_share = 0;  // sums over steps
   double span = 0;
-  double stale = 0, ages = 0;  // tokens, and the versions that they are behind, summed
+  double stale = 0, ages = 0;  // sums of stale tokens and of their ages in versions
 
   void Add(const StepRecord& step) {
     ++steps;
@@ -58,7 +58,7 @@ struct Totals {
   }
 };
 
-// Of the steps that have it; NaN where none has.
+// The mean over the steps that have a tail metric; NaN if none has one.
 class MeanTail {
  public:
   void Add(const StepRecord& step) {
@@ -160,13 +160,13 @@ namespace {
 
 struct Split {
   int64_t parts = 0;
-  double saved = 0;  // seconds over all steps
+  double saved = 0;  // seconds, summed over steps
 };
 
-// What the steps predict of a cap; none where they do not, as with a cap.
+// The savings that steps predict for caps; empty if no step predicts any, as with a cap.
 struct Predictions {
   std::vector<Split> splits;
-  double generation = 0;  // seconds of the steps that have some
+  double generation = 0;  // seconds of the steps with predictions
 };
 
 Predictions PredictionsOf(const std::vector<StepRecord>& steps) {
@@ -190,7 +190,7 @@ Predictions PredictionsOf(const std::vector<StepRecord>& steps) {
   return found;
 }
 
-// "=51 would have saved 13.0 s (33 %)", after the key.
+// "51 would have saved 13.0 s (33 %)", to be written after the key.
 std::string SplitText(const Split& split, double generation, int64_t max_response_tokens) {
   const int64_t value =
       max_response_tokens > 0 ? (max_response_tokens + split.parts - 1) / split.parts : split.parts;

@@ -27,7 +27,7 @@ const char* SeriesColour(size_t i) { return kColours[i % kColours.size()]; }
 
 struct Range {
   double low = 0, high = 1;
-  // Position of `value` between 0 and 1.
+  // The position of `value` in the range, between 0 and 1.
   double Share(double value) const { return (value - low) / (high - low); }
 };
 
@@ -156,7 +156,7 @@ std::string PhasePlots(const ReportInput& input) {
   return SvgBars("seconds per step", seconds) + SvgBars("peak memory of a pair", bytes);
 }
 
-// What partial rollout did; without it what a cap would have saved.
+// The section about partial rollout or, without it, about the savings that caps would bring.
 std::string PartialSection(const ReportInput& input) {
   const std::vector<StepRecord>& steps = input.summary.step_records;
   const std::string text = PartialText(steps);
@@ -187,7 +187,7 @@ std::string SampleTable(const std::string& title, const std::vector<SampleRecord
   return html + "</table>";
 }
 
-// The val-core numbers of the first and the last validation.
+// A table of the val-core metrics of the first and the last validation.
 std::string ValidationTable(const std::vector<EvaluationRecord>& evaluations) {
   if (evaluations.empty() || CoreMetricLines(evaluations.back()).empty()) return "";
   std::map<std::pair<std::string, std::string>, double> before;

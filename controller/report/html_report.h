@@ -1,4 +1,4 @@
-// Plots as inline SVG text: no script, no outside file.
+// The run's report as one HTML page, with plots as inline SVG: no scripts and no external files.
 #pragma once
 
 #include <string>
@@ -14,30 +14,30 @@ struct PlotPoint {
 };
 struct PlotSeries {
   std::string name;
-  std::vector<PlotPoint> points;  // ascending x; NaN points are left out
+  std::vector<PlotPoint> points;  // ascending x; NaN points are skipped
   bool markers = false;           // dots without a line
 };
 
-// Lines over a common x axis (steps). A series without points is named in the legend all the same.
+// Lines over a common x axis (steps). The legend also names series without points.
 std::string SvgLines(const std::string& title, const std::vector<PlotSeries>& series);
 
 struct PlotBar {
   std::string name;
   double value = 0;
-  std::string label;  // what stands behind the bar, e.g. "1.2 s"
+  std::string label;  // text after the bar, such as "1.2 s"
 };
 // Horizontal bars from zero.
 std::string SvgBars(const std::string& title, const std::vector<PlotBar>& bars);
 
-// The run as one self-contained HTML page.
+// The contents of a run's report.
 struct ReportInput {
   RunInfo info;
   RunSummary summary;
-  std::vector<SampleRecord> first_samples;  // of the first step, some
-  std::vector<SampleRecord> last_samples;   // of the last step, some
+  std::vector<SampleRecord> first_samples;  // some samples of the first step
+  std::vector<SampleRecord> last_samples;   // some samples of the last step
 };
 
-// Plots are inline SVG; every text of a prompt, response, config or error is escaped.
+// A self-contained HTML page. Texts of prompts, responses, configuration and errors are escaped.
 std::string HtmlReport(const ReportInput& input);
 
 }  // namespace tandem

@@ -26,7 +26,7 @@ constexpr const char* kMemoryStyle = R"css(
 constexpr int kMemoryWidth = 960, kMemoryLeft = 190, kMemoryRight = 90, kMemoryRow = 24,
               kMemoryTop = 22;
 
-// A colour for each tag; the rollout's are paler.
+// A colour for each tag; the rollout's are drawn paler.
 const char* TagColour(const std::string& tag) {
   static const std::map<std::string, const char*> colours = {
       {"master", "#1d4ed8"},    {"weights", "#059669"},     {"reference", "#7c3aed"},
@@ -39,14 +39,14 @@ const char* TagColour(const std::string& tag) {
 
 struct Row {
   std::string name;
-  std::vector<MemoryLine> lines;  // bytes that count against the device
+  std::vector<MemoryLine> lines;  // bytes that are drawn
   int64_t bytes = 0;
 };
 
 std::string Bars(const std::vector<Row>& rows, int64_t device_bytes) {
   int64_t full = 1;
   for (const Row& row : rows) full = std::max(full, row.bytes);
-  // The device's end, unless the bars would be short then.
+  // Show the end of the device, unless the bars would become too short.
   const bool limited = device_bytes > 0 && device_bytes < 4 * full;
   if (limited) full = std::max(full, device_bytes);
   const double scale =

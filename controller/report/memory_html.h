@@ -1,4 +1,5 @@
-// A memory plan, and a step of a run beside it, as one page: inline CSS and SVG, nothing outside.
+// A memory plan, compared with a step of a run, as one HTML page: inline CSS and SVG, no external
+// files.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace tandem {
 
-// `memory` without phases: the plan alone; without a plan: the measured step alone. `title` names
-// the configuration or the run. `advices`: of a plan that does not fit.
+// `memory` without phases: shows the plan only; without a plan: shows the measured step only.
+// `title` names the configuration or the run. `advices`: for a plan that does not fit.
 std::string MemoryHtml(const std::string& title,
                        const StepMemory& memory,
                        const PlanAdvices& advices = {});

@@ -24,7 +24,7 @@ char Letter(const MemoryLine& line) {
   return line.trainer ? letter : static_cast<char>(std::toupper(letter));
 }
 
-// What a whole bar stands for: the device, or the peak where that would be a few letters long.
+// The number of bytes of a full bar: the device, or the peak if that would be only a few letters.
 int64_t FullBar(int64_t device_bytes, int64_t peak_bytes) {
   return peak_bytes < device_bytes / 4 ? peak_bytes : std::max(device_bytes, peak_bytes);
 }
@@ -33,7 +33,8 @@ std::string PercentOf(int64_t bytes, int64_t of) {
   return of > 0 ? fmt::format("{:.1f} %", 100.0 * static_cast<double>(bytes) / of) : "-";
 }
 
-// Lines that are not in memory at all, or in the host's beside a device: by place and tag.
+// Memory that does not count against the device, because it is in files or, beside a GPU, on the
+// host: by place and tag.
 std::string Elsewhere(const MemoryPlan& plan) {
   std::map<std::pair<std::string, std::string>, int64_t> most;
   for (const PlannedPhase& phase : plan.phases) {
@@ -71,7 +72,7 @@ const LedgerEntry* Entry(const LedgerSnapshot& ledger, const MemoryLine& line) {
   return nullptr;
 }
 
-// What the peak is made of, line by line.
+// The lines of the phase with the peak.
 std::string PeakTable(const MemoryPlan& plan) {
   if (plan.phases.empty()) return "";
   const PlannedPhase& phase = plan.phases[plan.peak];
@@ -85,7 +86,7 @@ std::string PeakTable(const MemoryPlan& plan) {
   return FormatTable(rows);
 }
 
-// What the plan only estimates.
+// The parts of the peak that the plan only estimates.
 std::string Estimates(const MemoryPlan& plan) {
   std::map<std::string, int64_t> parts;
   if (!plan.phases.empty()) {
@@ -101,7 +102,7 @@ std::string Estimates(const MemoryPlan& plan) {
   return "driver: " + text + ": estimates that no GPU has confirmed, counted in no ledger\n";
 }
 
-// Planned and measured tags of one phase.
+// The planned and measured bytes of one phase by tag.
 std::string TagTable(const PlannedPhase* planned, const PhaseTime& phase, int rank) {
   const PairMemory pair = PairOf(phase, rank);
   std::map<std::tuple<bool, std::string, Location>, int64_t> plan;
@@ -149,7 +150,7 @@ PairMemory PairOf(const PhaseTime& phase, int rank) {
 }
 
 std::string DriverLine(const PairMemory& pair) {
-  // One device: whoever worked in the phase has asked last.
+  // Both workers share the device; only the one that worked in the phase has fresh driver figures.
   const LedgerSnapshot& asked = pair.trainer.driver_free_bytes > 0 ? pair.trainer : pair.rollout;
   if (asked.driver_free_bytes == 0) return "";
   const int64_t used = asked.driver_total_bytes - asked.driver_free_bytes;

@@ -24,7 +24,7 @@ std::string WithInterval(const EvaluationRecord& evaluation) {
   return std::isnan(interval) ? mean : mean + " ± " + FormatShare(interval);
 }
 
-// What became of the held-out reward between the two, and whether that is what was meant.
+// The change of the held-out reward between two validations, compared with the expectation.
 std::string RiseText(const EvaluationRecord& first,
                      const EvaluationRecord& last,
                      double expected_rise) {
@@ -58,7 +58,7 @@ double MetricOf(const EvaluationRecord& evaluation, const std::string& name) {
 }
 
 std::vector<CoreMetric> CoreMetrics(const EvaluationRecord& evaluation) {
-  // val-core/<source>/<key>/<metric>@<n>[/mean or /std]; a source may have slashes.
+  // val-core/<source>/<key>/<metric>@<n>[/mean or /std]; a source may contain slashes.
   const std::string section = "val-core/";
   std::vector<CoreMetric> metrics;
   for (const auto& [name, value] : evaluation.metrics) {

@@ -14,7 +14,7 @@ namespace {
 
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
 
-// Once: a pattern that explodes on one response does so on many.
+// Warns only once: a pattern that exceeds the limit on one response does so on many.
 void WarnOfLimit(int error) {
   static std::once_flag said;
   std::call_once(said, [error] {

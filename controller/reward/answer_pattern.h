@@ -12,11 +12,12 @@ namespace tandem {
 // Thread-safe after compilation.
 class AnswerPattern {
  public:
-  // InvalidArgument with the reason and the offset.
+  // InvalidArgument: the pattern does not compile; the message has the reason and the offset.
   static absl::StatusOr<AnswerPattern> Compile(const std::string& pattern);
 
-  // The first group of the last match, or the whole match where the pattern has no group. None: no
-  // match, or the match limit was hit (a pattern that explodes scores nothing instead of hanging).
+  // The first group of the last match, or the complete match if the pattern has no group. nullopt:
+  // no match, or the match limit was exceeded, so that a pattern with exponential backtracking
+  // scores nothing instead of hanging.
   std::optional<std::string> LastCapture(const std::string& text) const;
 
  private:

@@ -52,7 +52,7 @@ std::string Strip(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-// [begin, end) of the run of digits that starts at `digit`, with its sign.
+// The run of digits that starts at `digit`, with its minus sign.
 std::string IntegerAt(const std::string& text, size_t digit) {
   size_t end = digit;
   while (end < text.size() && IsDigit(text[end])) ++end;
@@ -62,7 +62,7 @@ std::string IntegerAt(const std::string& text, size_t digit) {
   return text.substr(begin, end - begin);
 }
 
-// Sign and digits without leading zeros; none if `text` is no integer.
+// Sign and digits without leading zeros; nullopt: `text` is not an integer.
 std::optional<std::string> Canonical(const std::string& text) {
   std::string digits = Strip(text);
   bool negative = false;
@@ -77,7 +77,7 @@ std::optional<std::string> Canonical(const std::string& text) {
   return (negative && digits != "0" ? "-" : "") + digits;
 }
 
-// Parses digits with thousands separators and an optional fraction, all of `text`.
+// Parses all of `text` as digits with thousands separators and an optional fraction.
 std::optional<double> ParseNumber(std::string text) {
   std::erase(text, ',');
   if (!text.empty() && text[0] == '+') text.erase(0, 1);
@@ -120,7 +120,7 @@ std::optional<double> LastNumber(const std::string& text) {
          (IsDigit(text[begin - 1]) || text[begin - 1] == '.' || text[begin - 1] == ',')) {
     --begin;
   }
-  // "3, 4" or "1.2.3" are no single number: keep the digits after the last separator then.
+  // "1.2.3" is not a single number: the longest suffix that is one is used, here 2.3.
   for (size_t from = begin; from < end; ++from) {
     if (!IsDigit(text[from])) continue;
     const std::optional<double> value = ParseNumber(text.substr(from, end - from));
@@ -137,7 +137,7 @@ std::optional<size_t> BalancedEnd(std::string_view text, size_t from) {
   int64_t open = 0;
   for (size_t i = from; i < text.size(); ++i) {
     if (text[i] == '{') ++open;
-    // Only a closing brace ends the box: "}{" goes through zero on the way.
+    // Only a closing brace ends the box: in "}{" the count passes through zero in between.
     if (text[i] == '}' && --open == 0) return i + 1;
   }
   return std::nullopt;

@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// reward.function=auto picks by row: the arguments must suit one of the functions at least.
+// reward.function=auto selects a function for each row: at least one must accept the arguments.
 absl::Status CheckAutoArgs(const std::string& args) {
   if (args.empty()) return absl::OkStatus();
   absl::Status first;
@@ -50,11 +50,11 @@ void CheckTerms(const v1::Reward& config, ConfigProblems& problems) {
   }
 }
 
-// A value of the reward that a key of the algorithm section names.
+// A value of the reward that a key of the algorithm section refers to.
 struct WantedKey {
   std::string config_key;
   std::string name;
-  std::set<std::string> always;  // names that this key may have with every reward
+  std::set<std::string> always;  // names that are valid with every reward
 };
 
 std::vector<WantedKey> WantedKeys(const v1::Algorithm& algorithm) {
@@ -65,7 +65,7 @@ std::vector<WantedKey> WantedKeys(const v1::Algorithm& algorithm) {
     }
   }
   if (algorithm.filter_groups().enable()) {
-    // As FilterValue of controller/step/dynamic_sampling.h reads them.
+    // The names that FilterValue (controller/step/dynamic_sampling.h) accepts.
     wanted.push_back({"algorithm.filter_groups.metric",
                       algorithm.filter_groups().metric(),
                       {"seq_reward", "seq_final_reward", "acc"}});
@@ -73,7 +73,7 @@ std::vector<WantedKey> WantedKeys(const v1::Algorithm& algorithm) {
   return wanted;
 }
 
-// `whose`: "" or " of rows with data_source ...".
+// `whose`: "" or " of rows with data_source ...", for the message.
 std::string DescribeLack(const WantedKey& wanted,
                          const std::string& whose,
                          std::set<std::string> keys) {
@@ -118,7 +118,7 @@ absl::Status CheckRewardKeys(const v1::Config& config,
       const std::string whose =
           by_source ? fmt::format(" of rows with data_source \"{}\"", source) : std::string();
       problems.push_back(DescribeLack(wanted, whose, *keys));
-      if (!by_source) break;  // the same for all
+      if (!by_source) break;  // equal for all sources
     }
   }
   if (problems.empty()) return absl::OkStatus();

@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-// Judges each item with one named scorer, or with the scorer of its data_source ("auto").
+// Scores each item with one named scorer, or with the scorer of its data_source ("auto").
 class LocalReward final : public RewardFunction {
  public:
   static absl::StatusOr<std::unique_ptr<RewardFunction>> Create(const std::string& function,
@@ -28,7 +28,7 @@ class LocalReward final : public RewardFunction {
       reward->fixed_name_ = function;
       TANDEM_ASSIGN_OR_RETURN(reward->fixed_, MakeScorer(function, args));
     } else {
-      // Every source's scorer is built now: Score is const in effect, and so thread-safe.
+      // All scorers are built here, so that Score changes nothing and is thread-safe.
       for (const std::string& name : FunctionNames()) {
         absl::StatusOr<Scorer> scorer = MakeScorer(name, args);
         if (scorer.ok()) reward->by_name_[name] = *std::move(scorer);
@@ -110,7 +110,7 @@ class CompositeReward final : public RewardFunction {
  private:
   void Complete(const RewardItem& item, RewardScore& score) const {
     score.extras.emplace("score", score.score);
-    // Terms and penalties change the score, so whether the answer is right is kept as acc.
+    // Terms and penalties change the score; acc keeps whether the answer is correct.
     if (!terms_.empty() || overlong_) score.extras.emplace("acc", score.score);
     for (const Term& term : terms_) {
       const double value = term.scorer(item).score;

@@ -1,4 +1,4 @@
-// The reward of a run: one function that judges the answer, plus weighted terms.
+// The reward of a run: a function that scores the answer, plus weighted terms.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace tandem {
 
-// score = function + sum of weight * term + overlong penalty (overlong.h). extras, as verl has
-// them: "score" is the function's own value, "acc" the function's where it tells that apart from
-// its score (math_dapo), or that value where terms or the penalty are added to it; each term's name
-// is its unweighted value; "overlong_reward" the penalty and "overlong" whether there is one, if
-// reward.overlong_buffer.log. Built from the reward section; InvalidArgument names what is wrong.
-// `security`: this host's, for a remote service on another one.
+// score = function + sum of weight * term + overlong penalty (overlong.h). extras, with verl's
+// names: "score" is the function's own value; "acc" is the function's, if it reports one apart from
+// its score (math_dapo), or the function's value if terms or the penalty are added to it; each
+// term's name is its unweighted value; "overlong_reward" is the penalty and "overlong" whether it
+// is not 0, with reward.overlong_buffer.log. Built from the reward section; InvalidArgument names
+// the error. `security`: this host's files, for a remote service on another host.
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeReward(const v1::Reward& config,
                                                            const RpcSecurity& security = {});
 

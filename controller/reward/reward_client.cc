@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 constexpr size_t kItemsPerCall = 256;
-constexpr size_t kBytesPerCall = 3 << 20;  // a gRPC server takes 4 MiB unless told otherwise
+constexpr size_t kBytesPerCall = 3 << 20;  // a gRPC server's default limit is 4 MiB
 
 v1::ScoreItem Encode(const RewardItem& item) {
   v1::ScoreItem proto;
@@ -28,13 +28,13 @@ v1::ScoreItem Encode(const RewardItem& item) {
   return proto;
 }
 
-// The items from `begin` on that fit into one call; one at least.
+// The items from `begin` on that fit into one call, at least one.
 v1::ScoreRequest EncodeFrom(const std::vector<RewardItem>& items, size_t begin) {
   v1::ScoreRequest request;
   size_t bytes = 0;
   for (size_t i = begin; i < std::min(items.size(), begin + kItemsPerCall); ++i) {
     v1::ScoreItem item = Encode(items[i]);
-    bytes += item.ByteSizeLong() + 8;  // tag and length
+    bytes += item.ByteSizeLong() + 8;  // with the tag and length of the field
     if (i > begin && bytes > kBytesPerCall) break;
     *request.add_items() = std::move(item);
   }

@@ -1,4 +1,4 @@
-// Calls a user's RewardService (proto/tandem/v1/reward.proto) with deadline and retry.
+// A client of a user's RewardService (proto/tandem/v1/reward.proto) with deadlines and retries.
 #pragma once
 
 #include <functional>
@@ -17,16 +17,17 @@ namespace tandem {
 struct RewardClientOptions {
   std::string address;                          // host:port or unix:/path
   absl::Duration timeout = absl::Seconds(30);   // of one attempt
-  int64_t retries = 3;                          // further attempts
+  int64_t retries = 3;                          // after the first attempt
   absl::Duration backoff = absl::Seconds(0.5);  // doubled after every attempt
   Clock* clock = &RealClock();
-  RpcSecurity security;  // for a service beyond this host; one on it is called in the clear
+  RpcSecurity security;  // for a service on another host; calls on this host are unencrypted
 };
 
-// Thread-safe. Calls of at most 256 items and 3 MiB, unless one item is larger.
-// Retries Unavailable and DeadlineExceeded; other codes and a reply of the wrong length fail at
-// once. Errors name the address, the attempts and the last reason, and are Unknown whatever the
-// service answered: its codes say nothing of this run's workers, and no recovery would help.
+// Thread-safe. Sends at most 256 items and 3 MiB per call, unless one item is larger. Retries
+// Unavailable and DeadlineExceeded; other codes and a reply of the wrong length fail at once.
+// Failures of a call name the address, the attempts and the last reason, and have the code Unknown
+// whatever the service answered: its codes do not describe this run's workers, and no recovery
+// would help.
 absl::StatusOr<std::unique_ptr<RewardFunction>> MakeRemoteReward(
     const RewardClientOptions& options);
 

@@ -1,4 +1,4 @@
-// Arguments of a scorer, as reward.args and reward.terms give them.
+// Arguments of scorers, from reward.args and reward.terms.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@
 
 namespace tandem {
 
-// `text` is a JSON object with keys of `known`, or empty. InvalidArgument names what is wrong.
+// Parses `text`, a JSON object with keys of `known`, or empty. InvalidArgument names the error.
 absl::StatusOr<nlohmann::json> ParseScorerArgs(const std::string& scorer,
                                                const std::string& text,
                                                const std::set<std::string>& known);
 
-// The value of `key`, or `fallback` without one. InvalidArgument: another type.
+// The value of `key`, or `fallback` if it is missing. InvalidArgument: it has another type.
 absl::StatusOr<double> NumberArg(const nlohmann::json& args,
                                  const std::string& key,
                                  double fallback);
 absl::StatusOr<bool> FlagArg(const nlohmann::json& args, const std::string& key, bool fallback);
-// The argument "pattern", compiled. InvalidArgument: there is none, or it does not compile.
+// The argument "pattern", compiled. InvalidArgument: it is missing or does not compile.
 absl::StatusOr<std::shared_ptr<const AnswerPattern>> PatternArg(const nlohmann::json& args);
 
 }  // namespace tandem

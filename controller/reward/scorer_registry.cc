@@ -32,14 +32,14 @@ constexpr NamedScorer kTerms[] = {
 };
 #undef TANDEM_REGISTERED
 
-// Null: no such function.
+// Null: there is no such function.
 const RewardScorer* FindFunction(const std::string& name) {
   const auto* found = std::find_if(std::begin(kFunctions), std::end(kFunctions),
                                    [&](const NamedScorer& known) { return name == known.name; });
   return found == std::end(kFunctions) ? nullptr : found->scorer;
 }
 
-// A function or a term; null: neither.
+// Finds a function or a term; null: there is neither.
 const RewardScorer* FindScorer(const std::string& name) {
   for (const NamedScorer& term : kTerms) {
     if (name == term.name) return term.scorer;
@@ -57,7 +57,8 @@ std::vector<std::string> SortedNames(std::span<const NamedScorer> a,
   return names;
 }
 
-// Why Tandem has no function for a data source that verl scores; empty: verl does not know it.
+// The reason why Tandem has no function for a data source that verl scores; empty: verl has none
+// either.
 std::string MissingScorer(const std::string& data_source) {
   static constexpr char kAlgebra[] =
       " (verl compares formulas with a computer algebra system there; prime_math compares their "

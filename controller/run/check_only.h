@@ -1,4 +1,4 @@
-// weight_sync.check_only: sync once, compare, report; nothing is trained, nothing is recorded.
+// weight_sync.check_only: synchronizes once, compares and reports; trains and records nothing.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace tandem {
 
-// The report as JSON, in the run directory.
+// The name of the JSON report in the run directory.
 inline constexpr char kCheckReport[] = "weight_check.json";
 
-// Brings trainers and rollouts to `checkpoint` (empty: the model) and compares what every rollout
-// holds with that checkpoint on disk, or with the trainers where it has no HF export. The report
-// goes to context.progress, a rollout a line and the tensors that differ below it, and as JSON to
-// `report_file`, whatever it says; an older one there is removed first. DataLoss: a rollout holds
-// something else; other codes: a worker did not answer, nothing could be loaded, or the report not
-// be written.
+// Brings trainers and rollouts to `checkpoint` (empty: the model) and compares the weights of every
+// rollout with that checkpoint on disk, or with the trainers' weights where it has no HF export.
+// Reports to context.progress, with a line for each rollout and the tensors that differ below it,
+// and as JSON to `report_file`, whether or not the weights agree; an older report is removed first.
+// DataLoss: a rollout's weights differ; other codes: a worker did not answer, nothing could be
+// loaded, or the report could not be written.
 absl::Status CheckOnly(const StepContext& context,
                        Recovery& recovery,
                        const std::string& checkpoint,

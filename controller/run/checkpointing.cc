@@ -1,4 +1,4 @@
-// What happens between steps and at the end: validation, checkpoints.
+// The parts of TrainLoop that run between steps and at the end: validation and checkpoints.
 #include <utility>
 
 #include "common/base/log.h"
@@ -20,7 +20,7 @@ absl::Status TrainLoop::AfterStep() {
   if (((options_.save_freq > 0 && step % options_.save_freq == 0) || last) && saved_step_ != step) {
     absl::Status saved = SaveCheckpoint();
     if (absl::IsResourceExhausted(saved) && !last) {
-      // The run can go on: an older checkpoint is still there, and the next one may fit.
+      // The run can continue: an older checkpoint still exists, and the next one may fit.
       context_.progress.OnMessage(
           fmt::format("no checkpoint of step {}: {}", step, std::string(saved.message())));
       saved = absl::OkStatus();
@@ -113,7 +113,7 @@ void TrainLoop::ForgetBeforeOldestCheckpoint() {
   const absl::Status forgotten =
       modes_.generation->ForgetBefore(context_.checkpoints.List().front().step);
   if (forgotten.ok()) return;
-  // The checkpoint is whole, and a journal that is longer than it need be does no harm.
+  // The checkpoint is complete, and a journal that is longer than necessary does no harm.
   context_.progress.OnMessage(
       fmt::format("the journal of cuts was not shortened: {}", std::string(forgotten.message())));
 }
@@ -147,7 +147,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
   phases.End();
   context_.progress.OnMessage(
       fmt::format("checkpoint {} ({} MiB, {:.1f} s)", *path, bytes >> 20, phases.Seconds("save")));
-  if (newest_.step != step) return absl::OkStatus();  // an earlier process made the step
+  if (newest_.step != step) return absl::OkStatus();  // an earlier process recorded the step
   newest_.phases.push_back(phases.phases().front());
   return context_.store.RecordStep(newest_);
 }

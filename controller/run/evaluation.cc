@@ -33,7 +33,7 @@ std::vector<GroupRequest> MakeGroups(const std::vector<Prompt>& prompts,
   return groups;
 }
 
-// The scores of all samples of prompt after prompt, in order of prompt and sample.
+// Groups the scores of all samples by prompt, in order of prompt and sample.
 std::vector<ValidationPrompt> ByPrompt(const std::vector<Prompt>& prompts,
                                        const std::vector<int64_t>& prompt_of,
                                        const std::vector<RewardScore>& scores) {
@@ -54,8 +54,8 @@ std::vector<ValidationPrompt> ByPrompt(const std::vector<Prompt>& prompts,
   return judged;
 }
 
-// val/reward/mean: over prompts, of each one's mean; val/reward/ci95: half the width of its 95 %
-// interval, prompts being independent.
+// Adds val/reward/mean, the mean over prompts of each prompt's mean, and val/reward/ci95, half the
+// width of its 95 % confidence interval with prompts taken as independent.
 void AddOverall(const std::vector<ValidationPrompt>& prompts,
                 std::map<std::string, double>& metrics) {
   double sum = 0, sum_of_squares = 0;
@@ -83,7 +83,7 @@ absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
                            : prompts.size();
   const absl::Time start = context.clock.Now();
   const auto total = static_cast<int64_t>(count) * request.samples;
-  // Ordered by sample: the sums below must not depend on the order of arrival.
+  // Ordered by prompt and sample, so that the sums below do not depend on the order of arrival.
   std::map<std::pair<int64_t, int64_t>, RewardItem> items;
   int64_t response_tokens = 0;
   context.progress.OnPhase(request.step, "evaluate");

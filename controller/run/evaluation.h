@@ -20,10 +20,10 @@ struct EvaluationRequest {
   BudgetOwner budget_owner = BudgetOwner::kRun;
 };
 
-// Generates, scores and sums up under verl's names (algorithm/validation_metrics.h) by data source
-// and reward key, and val/reward/mean over everything. The samples have ids of their own
-// (kValidationEpoch), so that they never meet those of training. FailedPrecondition: no validation
-// prompts.
+// Generates and scores the validation samples. The metrics have verl's names
+// (algorithm/validation_metrics.h) by data source and reward key, and val/reward/mean over all
+// prompts. Sample ids use kValidationEpoch, so that they never collide with those of training.
+// FailedPrecondition: there are no validation prompts.
 absl::StatusOr<EvaluationRecord> Evaluate(const StepContext& context,
                                           const EvaluationRequest& request);
 

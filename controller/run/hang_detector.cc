@@ -33,7 +33,7 @@ void HangDetector::Request(const WorkerEntry& worker) {
   const std::string path = fmt::format("{}/{}-{}", directory, RoleName(key.role), key.rank);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  // Whole or not at all: the launcher may look at any moment.
+  // Written under another name and renamed, because the launcher may read the file at any moment.
   std::ofstream(path + ".new") << worker.announcement.pid << "\n";
   std::filesystem::rename(path + ".new", path, error);
   if (error) LogWarn("cannot write {}: {}; kill that process", path, error.message());

@@ -26,7 +26,7 @@ struct HangDetectorOptions {
 // and removes the file. Without a launcher the file tells the user what to do. Not thread-safe.
 class HangDetector {
  public:
-  // `registry` and `clock` must outlive it.
+  // `registry` and `clock` must outlive the detector.
   HangDetector(HangDetectorOptions options, const WorkerRegistry& registry, Clock& clock)
       : options_(std::move(options)), registry_(registry), clock_(clock) {}
 
@@ -39,7 +39,7 @@ class HangDetector {
   const HangDetectorOptions options_;
   const WorkerRegistry& registry_;
   Clock& clock_;
-  std::map<WorkerKey, int64_t> requested_;  // incarnation
+  std::map<WorkerKey, int64_t> requested_;  // incarnation for which the file was written
 };
 
 }  // namespace tandem

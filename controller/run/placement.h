@@ -1,5 +1,5 @@
-// Which devices run trainers and rollouts, and so who must sleep when the others work. Chosen at
-// assembly.
+// Which devices run trainers and rollouts, and therefore which of them must sleep while the others
+// work. Chosen at assembly.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// Used by one thread, the train loop's.
+// Used by the train loop's thread only.
 class Placement {
  public:
   virtual ~Placement() = default;
@@ -23,20 +23,20 @@ class Placement {
   virtual void BeforeSync(StepBatch& batch) = 0;
 };
 
-// Trainer and rollout of a pair share one device: rollouts sleep, as options.sleep says, while
+// Trainer and rollout of a pair share one device: rollouts sleep, with level options.sleep, while
 // trainers train.
 class ColocatedPlacement final : public Placement {
  public:
-  // Both must outlive it.
+  // Both arguments must outlive the placement.
   ColocatedPlacement(const StepContext& context, const TrainOptions& options)
       : context_(context), options_(options) {}
 
-  // A rollout that is lost is waited for, and generates its part of the probe again. Errors as
-  // RolloutFleet::CallAll.
+  // Waits for a rollout that is lost to rejoin and to generate its part of the probe again. Errors
+  // as RolloutFleet::CallAll.
   absl::Status BeforeTraining(StepBatch& batch, bool rollouts_busy) override;
-  // Rollouts that are still awake go to sleep. One that does not answer is left to the sync, which
-  // waits for its successor: brought back here it would be asleep already, with the version that
-  // the sync would bring.
+  // Puts rollouts that are still awake to sleep. A rollout that does not answer is left to the
+  // sync, which waits for its successor: if it rejoined here, it would already be asleep with the
+  // version that the sync is about to send.
   void BeforeSync(StepBatch& batch) override;
 
  private:

@@ -18,28 +18,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sections (with a dot at the end) and keys that change nothing about samples or gradients.
+// Sections (ending in a dot) and keys whose change affects neither samples nor gradients.
 constexpr std::array kFreeKeys = {
     "cluster.", "weight_sync.", "actor.checkpoint.", "rollout.val_kwargs.",
-    // what a run begins with that has no checkpoint
+    // the start of a run without a checkpoint
     "model.lora.adapter_path",
-    // data
+    // validation data
     "data.val_files", "data.validation_shuffle", "data.val_max_samples",
-    // how rollouts and trainers use memory
+    // memory use of rollouts and trainers
     "model.enable_gradient_checkpointing", "rollout.max_num_seqs", "rollout.max_num_batched_tokens",
     "rollout.max_model_len", "rollout.gpu_memory_utilization", "rollout.load_format",
     "rollout.free_cache_engine", "rollout.sleep_level", "rollout.enable_prefix_caching",
-    // who scores, not how
+    // where rewards are computed, not how
     "reward.service_address", "reward.timeout_seconds", "reward.retries",
-    // names, folders and files
+    // names, folders, files, how often they are written, and time limits
     "trainer.project_name", "trainer.experiment_name", "trainer.save_freq", "trainer.test_freq",
     "trainer.val_before_train", "trainer.default_local_dir", "trainer.max_actor_ckpt_to_keep",
     "trainer.resume_mode", "trainer.resume_from_path", "trainer.logger",
     "trainer.expected_val_rise", "trainer.max_seconds", "trainer.min_training_steps",
     "trainer.sample_files_to_keep", "trainer.save_batch_freq",
-    // when to give up
+    // limits after which a run fails
     "actor.max_skipped_steps", "rollout.partial.max_rounds_without_batch"};
-// Ranks add up gradients in another grouping: the last bits differ.
+// Another number of ranks sums gradients in another grouping, which changes the last bits.
 constexpr char kPairs[] = "cluster.trainers";
 
 bool IsFree(const std::string& key) {
@@ -49,7 +49,7 @@ bool IsFree(const std::string& key) {
   });
 }
 
-// Every size in which two models differ, as "hidden_size 64 there, 128 here".
+// Lists every size in which two models differ, as "hidden_size 64 there, 128 here".
 std::vector<std::string> GeometryChanges(const ModelSpec& there, const ModelSpec& here) {
   std::vector<std::string> changes;
   const auto compare = [&changes](const std::string& name, const auto& before, const auto& now) {
@@ -68,7 +68,7 @@ std::vector<std::string> GeometryChanges(const ModelSpec& there, const ModelSpec
 }
 
 absl::Status CheckGeometry(const std::string& checkpoint, const std::string& model_path) {
-  // Without an export the trainers compare the tensors when they load.
+  // Without an export, the trainers compare the tensors when they load the checkpoint.
   const std::string exported = CheckpointIndex::HfExport(checkpoint);
   if (exported.empty()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec there, LoadModelSpec(exported));
@@ -81,8 +81,9 @@ absl::Status CheckGeometry(const std::string& checkpoint, const std::string& mod
       checkpoint, model_path, fmt::join(changes, ", "));
 }
 
-// Other adapters, or none: their shapes are others, or their product counts otherwise. The targets
-// take more than the two configurations (CheckResumedAdapters).
+// Checks that LoRA rank and alpha are those of the checkpoint: another rank means other shapes,
+// another alpha another scale of their product. Targets cannot be compared by configuration alone
+// (CheckResumedAdapters).
 absl::Status CheckAdapters(const std::string& checkpoint,
                            const std::vector<ConfigChange>& changes,
                            bool adapters) {
@@ -95,7 +96,7 @@ absl::Status CheckAdapters(const std::string& checkpoint,
   return absl::OkStatus();
 }
 
-// What a start wants of a checkpoint.
+// Whether a start continues the run from a checkpoint or only inspects it (check_only).
 enum class Purpose { kGoOn, kLook };
 
 absl::StatusOr<ResumePoint> At(const std::string& path,
@@ -112,7 +113,7 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
   if (!config.model().lora().adapter_path().empty()) {
     point.note += "; model.lora.adapter_path is not read: the adapters are those of the checkpoint";
   }
-  // Whatever the configuration is now, the weights are those of the checkpoint.
+  // An inspection uses only the checkpoint's weights, which do not depend on the configuration.
   if (purpose == Purpose::kLook) return point;
   const auto changes = DiffConfig(state.config_yaml, config);
   if (!changes.ok()) return Annotate(changes.status(), "the configuration in " + path);
@@ -136,7 +137,7 @@ absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::s
       .note = fmt::format("{}: starting anew; its checkpoints are in {}", why, previous)};
 }
 
-// A path of the user's: checkpoints after it belong to steps that are made again.
+// Resumes from trainer.resume_from_path: later checkpoints belong to steps that will be repeated.
 absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
                                      const ResumeOptions& options,
                                      CheckpointIndex& checkpoints) {
@@ -151,13 +152,13 @@ absl::StatusOr<ResumePoint> GoBackTo(const v1::Config& config,
   return point;
 }
 
-// The newest whole checkpoint, or the model where there is no checkpoint at all.
+// The newest complete checkpoint, or the model where there is no checkpoint at all.
 absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
                                      const ResumeOptions& options,
                                      const CheckpointIndex& checkpoints,
                                      Purpose purpose = Purpose::kGoOn) {
   const bool look = purpose == Purpose::kLook;
-  // Who only looks at weights carries no groups on.
+  // An inspection does not use the buffer of carried groups, so a damaged one does not matter.
   const FoundCheckpoint found =
       checkpoints.FindNewest(look ? CheckpointIndex::WholeCheck() : CheckSavedBuffer);
   if (!found.newest) {
@@ -187,7 +188,7 @@ absl::StatusOr<ResumePoint> ByMode(const v1::Config& config,
   if (mode == "resume_path") return GoBackTo(config, options, checkpoints);
   if (mode == "disable") return StartAnew(checkpoints, "trainer.resume_mode is disable");
   const std::optional<int64_t> finished = checkpoints.FinishedStep();
-  // How many steps a run makes whose time is bounded is known only when it runs.
+  // With a time limit, the number of steps that the new run makes is not known before it runs.
   if (finished && (*finished >= options.total_steps || config.trainer().max_seconds() > 0)) {
     return StartAnew(checkpoints, fmt::format("the run here had finished its {} steps", *finished));
   }
@@ -228,7 +229,7 @@ absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
   }
   TANDEM_ASSIGN_OR_RETURN(ResumePoint point, ByMode(config, options, checkpoints));
   point.anew = point.anew && !restarted;
-  // Only now: what is in the folder from here on is this launch's.
+  // Written last: from here on, the contents of the folder belong to this launch.
   if (!options.launch_id.empty()) {
     TANDEM_RETURN_IF_ERROR(WriteFileAtomically(file, options.launch_id));
   }

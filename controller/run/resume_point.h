@@ -1,4 +1,4 @@
-// From where a run starts: the model, or a checkpoint that fits the configuration.
+// Chooses where a run starts: from the model, or from a checkpoint that fits the configuration.
 #pragma once
 
 #include <cstdint>
@@ -15,49 +15,53 @@ namespace tandem {
 
 struct ResumeOptions {
   int64_t total_steps = 1;
-  // The same for all starts of one launch, "" for a controller started by hand. A second start of
-  // a launch is a restart after a crash.
+  // The same for all starts of one launch, "" for a controller that was started by hand. A second
+  // start of the same launch is a restart after a crash.
   std::string launch_id;
-  // Asked of the checkpoint that is chosen, before anything is moved: OK where all in it (finished
-  // steps: `step`) fits the run. Empty: nothing is asked.
+  // Called for the chosen checkpoint before anything is moved: OK if everything in it (after `step`
+  // finished steps) fits the run. Empty: no such check.
   std::function<absl::Status(const std::string& checkpoint, int64_t step)> fits;
 };
 
 struct ResumePoint {
   std::string checkpoint;  // empty: from the model
-  int64_t step = 0;        // finished steps there
-  // What an earlier run left here was set aside by this launch, and means nothing to this one.
+  int64_t step = 0;        // steps that were finished at the checkpoint
+  // Whether an earlier run's files in the folder were set aside and must not be used by this run.
   bool anew = false;
   std::string note;  // for the user, may be empty
-  // For the user, before anything trains: checkpoints that were left out, keys that were changed.
-  // Empty if the run goes on as it would have.
+  // For the user, before training begins: checkpoints that were skipped, keys that were changed.
+  // Empty if the run continues exactly as it would have.
   std::vector<std::string> warnings;
 };
 
-// By trainer.resume_mode. auto: the newest good checkpoint; where the run there is marked finished
-// (CheckpointIndex::MarkFinished) with `total_steps` or more, or the time of this one is bounded
-// (trainer.max_seconds), its checkpoints are set aside and the run starts anew. disable: what is
-// there is set aside. resume_path: that one, and newer checkpoints in the folder are set aside,
-// because the steps after it are made again.
-// A restart goes on from the newest checkpoint of its launch, whatever the mode; without one it
+// Chooses by trainer.resume_mode.
+// - auto: the newest complete checkpoint. Its run is set aside and a new one starts, if the run is
+//   marked finished (CheckpointIndex::MarkFinished) with `total_steps` steps or more, or marked
+//   finished at any step while the time of the new run is bounded (trainer.max_seconds).
+// - disable: existing checkpoints are set aside and the run starts anew.
+// - resume_path: the given checkpoint; later ones in the folder are set aside, because the steps
+//   after it are repeated.
+//
+// A restart continues from the newest checkpoint of its launch, whatever the mode; without one it
 // starts as the first start did.
-// NotFound or DataLoss: the checkpoint is not whole, or of those in the folder none is (a start
-// from the model would silently throw a run away); one with a damaged pool (CheckSavedBuffer) is
-// not. InvalidArgument: it holds a model of another geometry than model.path, or other adapters.
-// Else as ResumeOptions::fits.
+//
+// NotFound or DataLoss: the given checkpoint is not complete, or the folder has checkpoints but no
+// complete one (starting from the model would silently discard a run); a checkpoint with a damaged
+// rollout buffer (CheckSavedBuffer) is not complete. InvalidArgument: its model has another
+// geometry than model.path, or other adapters. Else as ResumeOptions::fits.
 absl::StatusOr<ResumePoint> ChooseResumePoint(const v1::Config& config,
                                               const ResumeOptions& options,
                                               CheckpointIndex& checkpoints);
 
-// The same, without touching what is there, for a start that only looks: auto and disable differ in
-// nothing but whether the newest checkpoint counts, and a finished run's does. Nothing is resumed,
-// so note and warnings say nothing of a run that goes on.
+// As ChooseResumePoint, but changes nothing on disk, for a start that only inspects weights. auto
+// then also takes the newest checkpoint of a finished run, and disable takes the model. The note
+// and warnings do not mention a resume.
 absl::StatusOr<ResumePoint> PeekResumePoint(const v1::Config& config,
                                             const CheckpointIndex& checkpoints);
 
-// What a change of these keys means for a run that goes on from a checkpoint: those that bear on
-// samples, gradients or data are listed as "key: old -> new"; those that do not (processes,
-// folders, what is logged, saved or validated, how memory is used) are left out.
+// The changed keys that matter for a run that resumes from a checkpoint, as "key: old -> new":
+// those that affect samples, gradients or data. Keys about processes, folders, logs, saving,
+// validation and memory use are skipped.
 std::vector<std::string> ChangesOfTheRun(const std::vector<ConfigChange>& changes);
 
 }  // namespace tandem

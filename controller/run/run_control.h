@@ -1,5 +1,5 @@
-// What users want of a run, and how far it is: the one place where the API's threads and the train
-// loop's thread meet.
+// The users' requests to a run, and its progress: the only object that the API's threads and the
+// train loop's thread share.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct OperationStatus {
   std::string id;
   bool done = false;
   int64_t first_step = 0;
-  int64_t last_step = 0;  // finished so far
+  int64_t last_step = 0;  // newest finished step
   std::string error;
 };
 
@@ -40,19 +40,21 @@ class RunControl {
 
   // --- for users ---
 
-  // `steps` more steps (0: to the end). The same request id gives the same operation.
-  // FailedPrecondition: nothing left to do, ended, or an operation is under way.
+  // Requests `steps` more steps (0: all that are left). The same request id returns the same
+  // operation. FailedPrecondition: all steps are done, the run has ended, or it is already training
+  // towards a target.
   absl::StatusOr<OperationStatus> Run(const std::string& request_id, int64_t steps);
-  // Blocks until the operation is done or the time is over. NotFound: unknown id.
+  // Blocks until the operation is done or the timeout expires. NotFound: unknown id.
   absl::StatusOr<OperationStatus> WaitOperation(const std::string& id, absl::Duration timeout);
-  // After the current step. Returns the finished steps. A request id that the same call came with
-  // before changes nothing, whatever was asked for since, and gets the answer that it got.
+  // Pause and StopAfterStep take effect after the current step. All three return the number of
+  // finished steps. Repeating a call with the same request id changes nothing, even if other calls
+  // came in between, and returns the first answer.
   int64_t Pause(const std::string& request_id = "");
   int64_t Resume(const std::string& request_id = "");
   int64_t StopAfterStep(const std::string& request_id = "");
-  // Drops the step that is under way, if it has not changed the weights yet.
+  // Drops the step in progress, if it has not changed the weights yet.
   void StopNow();
-  // After the current step, as failed: something was found that no recovery mends.
+  // Ends the run as failed after the current step, for a failure that no recovery can repair.
   void Fail(const absl::Status& failure);
   // Runs `job` on the train loop's thread between two steps and waits for it. Unavailable: the run
   // ended first.
@@ -70,16 +72,17 @@ class RunControl {
 
   // --- for the train loop ---
 
-  // What Fail was called with; OK before.
+  // The argument of the first Fail; OK if there was none.
   absl::Status failure() const;
   enum class Next { kStep, kEnd };
-  // Blocks until there is a step to do or the run is to end; runs jobs meanwhile. With
+  // Blocks until there is a step to run or the run is to end; runs jobs meanwhile. With
   // StartMode::kTrain the run ends when all steps are done, with kPaused only when it is stopped.
   Next WaitForNext();
   void OnStarted(int64_t finished_steps, int64_t version);
-  // The run ends after `steps`, fewer than it was made with. What is asked for ends there as well.
+  // Ends the run after `steps` steps, if that is fewer than so far. Operations are shortened as
+  // well.
   void Shorten(int64_t steps);
-  // Also after a recovery, when it goes back.
+  // Called after a step, and after a recovery, which may have gone back to an earlier step.
   void OnStepDone(int64_t finished_steps, int64_t version);
   void OnEnded(const absl::Status& status);
 
@@ -93,13 +96,13 @@ class RunControl {
     std::promise<absl::Status> done;
   };
 
-  // Runs `change` unless `call` came with that id before. The lock is taken here.
+  // Runs `change` unless `call` was made with that id before. Takes the lock.
   int64_t Once(const std::string& call,
                const std::string& request_id,
                const std::function<void()>& change);
   void UpdateOperations() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
   RunState CurrentState() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mutex_);
-  // Blocks as WaitForNext does. nullopt: `job` is to be run first, without the lock.
+  // Blocks as WaitForNext does. nullopt: the caller must first run `job`, without the lock.
   std::optional<Next> WaitForNextOrJob(std::shared_ptr<Job>* job);
 
   const StartMode mode_;
@@ -118,7 +121,7 @@ class RunControl {
   absl::Status failure_ ABSL_GUARDED_BY(state_mutex_);
   std::map<std::string, Operation> operations_ ABSL_GUARDED_BY(state_mutex_);  // by id
   std::map<std::string, std::string> operation_of_request_ ABSL_GUARDED_BY(state_mutex_);
-  // By call and request id.
+  // Finished steps that were answered, by call and request id.
   std::map<std::pair<std::string, std::string>, int64_t> answers_ ABSL_GUARDED_BY(state_mutex_);
   std::deque<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(state_mutex_);
 };

@@ -71,14 +71,15 @@ absl::Status TrainLoop::Train() {
 
 absl::Status TrainLoop::RecoverFrom(absl::Status status, const RunPosition& before) {
   if (position_.finished_steps == before.finished_steps) {
-    // Without an optimizer step the trainers still hold the end of the step before.
+    // If no optimizer step has run, the trainers still hold the weights from the end of the last
+    // step.
     consistent_ = position_.version == before.version;
     if (consistent_) position_ = before;
     modes_.generation->RollBackStep();
   }
   const absl::StatusOr<RunPosition> recovered = recovery_.Recover(std::move(status));
   if (Stopped(recovered.status())) {
-    // A checkpoint of what is left would fail, or hold another step than it says.
+    // A checkpoint now would fail, or hold the weights of another step than it names.
     consistent_ = consistent_ && recovery_.trainers_kept();
     return recovered.status();
   }
@@ -126,8 +127,8 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   modes_.placement->BeforeSync(batch);
   if (IsPeerFailure(ahead)) return ahead;
   const absl::Status synced = weights_.Publish(batch);
-  // A trainer that is lost goes back to a checkpoint. After any other failure the trainers hold a
-  // whole step, which is kept although the run ends.
+  // If a trainer was lost, the run goes back to a checkpoint. After any other failure the trainers
+  // hold the weights of a complete step, which is kept although the run ends.
   if (IsPeerFailure(synced)) return synced;
   position_.finished_steps = step;
   position_.data = context_.prompts.Position();

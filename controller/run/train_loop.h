@@ -1,4 +1,4 @@
-// The algorithm: one step after another, as docs/explanation/step.md walks through it.
+// The training algorithm, step by step, as docs/explanation/step.md describes it.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@
 
 namespace tandem {
 
-// How a run does what can be done in several ways; one object for each, never null.
+// The exchangeable parts of a run, chosen at assembly; never null.
 struct RunModes {
   std::unique_ptr<GenerationMode> generation;
   std::unique_ptr<Placement> placement;
 };
 
-// Runs on one thread, which alone talks to the context.
+// Runs on one thread, which is the only one that uses the context.
 class TrainLoop {
  public:
   // `context`, `options` and `control` must outlive the loop. `first_generation` as for Recovery.
@@ -40,55 +40,55 @@ class TrainLoop {
             RunControl& control,
             int64_t first_generation);
 
-  // From `checkpoint` (empty: from the model) until all steps are done or the control ends it;
-  // first makes up for a validation that is missing there;
-  // saves a checkpoint at the end if anything was trained since the last one. Any error that a
-  // recovery cannot mend is returned, after a last checkpoint of what was finished if possible.
+  // Trains from `checkpoint` (empty: from the model) until all steps are done or the control ends
+  // the run. First runs a validation that the checkpoint's step still lacks; at the end saves a
+  // checkpoint if anything was trained since the last one. Returns any error that a recovery cannot
+  // repair, after saving a last checkpoint of the finished steps if possible.
   absl::Status Run(const std::string& checkpoint);
 
-  // Valid inside RunControl::BetweenSteps and after Run.
+  // May be called inside RunControl::BetweenSteps and after Run.
   const RunPosition& position() const { return position_; }
   const std::string& newest_checkpoint() const { return newest_checkpoint_; }
-  // Whether Run failed because model or checkpoint could not be loaded.
+  // Whether Run failed because the model or checkpoint could not be loaded.
   bool failed_loading() const { return recovery_.failed_loading() || generation_refused_; }
-  // All steps are done, saved and validated: nothing is left for a next start.
+  // Whether all steps are done, saved and validated, so that a next start has nothing to do.
   bool complete() const;
-  // As the run is now: its time may have made it shorter.
+  // The current number of steps of the run: a time limit may have reduced it.
   int64_t total_steps() const { return length_.total_steps(); }
   absl::StatusOr<EvaluationRecord> EvaluateNow(EvaluationRequest request);
 
  private:
   absl::Status Train();
-  // After a step failed with `status`: OK if the run goes on from a checkpoint, or from the end of
-  // the step before. `before`: where the run stood when the step began.
+  // Recovers from a step that failed with `status`. OK if the run continues from a checkpoint or
+  // from the end of the previous step. `before`: the position when the step began.
   absl::Status RecoverFrom(absl::Status status, const RunPosition& before);
 
-  // RunStep, with its time counted.
+  // RunStep, with its time counted towards the time limit.
   absl::Status TimedStep(int64_t step);
-  // One step and its phases, in order.
   absl::Status RunStep(int64_t step);
-  // Batch after batch until dynamic sampling has groups enough; without it one.
+  // Generates batches until dynamic sampling has enough groups; without it, one batch.
   absl::Status GenerateAndScore(StepBatch& batch);
   absl::Status ComputeAllLogProbs(StepBatch& batch);
-  // What the batch's samples are worth: rollout correction, advantages, next KL coefficient.
+  // Computes the weight of each sample in training: rollout correction, advantages, next KL
+  // coefficient.
   absl::Status WeighSamples(StepBatch& batch);
   absl::Status Record(StepBatch& batch);
 
-  // Whether something failed only since the run is to end now.
+  // Whether `status` is only a consequence of stopping the run.
   bool Stopped(const absl::Status& status) const;
-  // What generation keeps for later steps, as `checkpoint` has it.
+  // Restores the generation mode's state (carried groups) from `checkpoint`.
   absl::Status RestoreGeneration(const std::string& checkpoint);
 
-  // Saves and validates, where that is due after the newest step.
+  // Saves a checkpoint and validates, where either is due after the newest step.
   absl::Status AfterStep();
   absl::Status RestoreLength(const std::string& checkpoint);
-  // Tells control and user when the run has fewer steps than `before`.
+  // Informs the control and the user if the run now has fewer steps than `before`.
   void TellIfShortened(int64_t before);
-  // Whether the validation that follows the newest step is still to come: a run may have died, or
-  // lost a worker, between a step's checkpoint and its validation.
+  // Whether the validation after the newest step is still to be run: a run may have died, or lost a
+  // worker, between a step's checkpoint and its validation.
   bool ValidationDue() const;
   absl::Status EvaluateAndRecord();
-  // Store and trackers forget what was made after `step`.
+  // Removes records after `step` from the store and the trackers.
   absl::Status Rewind(int64_t step);
   absl::Status SaveCheckpoint();
   absl::StatusOr<std::string> CommitCheckpoint(const std::string& directory);
@@ -105,11 +105,11 @@ class TrainLoop {
   TrainingPhase training_;
   WeightPhases weights_;
   RunLength length_;
-  bool consistent_ = true;           // the trainers hold what position_ says
-  bool generation_refused_ = false;  // what a checkpoint keeps of generation does not fit
+  bool consistent_ = true;           // the trainers hold the weights of position_
+  bool generation_refused_ = false;  // a checkpoint's generation state does not fit the run
   std::string newest_checkpoint_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
-  StepRecord newest_;       // its checkpoint is a phase of it
+  StepRecord newest_;       // extended by the time of its checkpoint
   std::set<int64_t> evaluated_;
 };
 

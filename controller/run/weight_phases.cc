@@ -35,11 +35,11 @@ absl::Status WeightPhases::Verify(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-// When the rollouts sleep: KV pools and training memory never coexist.
 absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   if (!options_.probe) return absl::OkStatus();
   batch.phases.Begin("probe");
-  // One life of every rollout at a time, so that memory is what one takes.
+  // One process of each rollout at a time, so that the trainers need memory for one answer set
+  // only.
   for (int life = 0; life < context_.probe.lives(); ++life) {
     context_.probe.BeginLife(life);
     TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, LogProbPolicy::kProbe, batch));
@@ -73,7 +73,7 @@ absl::Status WeightPhases::Publish(StepBatch& batch) {
       return absl::OkStatus();
     }();
     if (!status.ok() && !absl::IsDataLoss(status) && !CheckInterrupted(context_).ok()) {
-      // The optimizer's steps are made, and the checkpoint to come holds them.
+      // The optimizer steps are done, and the final checkpoint will contain them.
       context_.progress.OnMessage(fmt::format(
           "stopping: the sync of weight version {} was aborted; the step is kept, and the next "
           "start syncs from its checkpoint",

@@ -1,5 +1,5 @@
-// What a step does with weights besides training: verifies those that rollouts hold, compares
-// trainer and rollout by a probe, and publishes new ones.
+// A step's work on weights besides training: verifies the weights in rollouts, compares trainer and
+// rollout log-probs on a probe, and publishes new weights.
 #pragma once
 
 #include <absl/status/status.h>
@@ -13,22 +13,22 @@ namespace tandem {
 
 class WeightPhases {
  public:
-  // All must outlive it.
+  // All arguments must outlive the object.
   WeightPhases(const StepContext& context,
                const TrainOptions& options,
                const RunPosition& position,
                Recovery& recovery)
       : context_(context), options_(options), position_(position), recovery_(recovery) {}
 
-  // The resident weights of all rollouts have their digests still. DataLoss: not; else as
-  // RolloutFleet::CallAll.
+  // Checks that the resident weights of all rollouts still have their digests. DataLoss: they do
+  // not; else as RolloutFleet::CallAll.
   absl::Status Verify(StepBatch& batch);
-  // While the rollouts sleep: KV pools and training memory never coexist. DataLoss: log-probs of
-  // the probe differ.
+  // Call while the rollouts sleep: KV pools and training memory must never coexist. DataLoss:
+  // log-probs of the probe differ.
   absl::Status CompareProbe(StepBatch& batch);
-  // Sends the weights of the position's version to all rollouts and wakes them. A rollout that is
-  // lost meanwhile is waited for. OK also where the run is to stop now: the step is kept, and the
-  // next start syncs.
+  // Sends the weights of the position's version to all rollouts and wakes them. Waits for rollouts
+  // that are lost meanwhile to rejoin. Also returns OK where the run is stopping: the step is kept,
+  // and the next start synchronizes.
   absl::Status Publish(StepBatch& batch);
 
  private:

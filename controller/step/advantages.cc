@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-// As in verl, tokens that the rollout correction rejects pay like the others.
+// As in verl, tokens that the rollout correction rejects count in the KL penalty as well.
 absl::StatusOr<TokenKl> KlOf(const Sample& sample, const std::string& estimator) {
   return KlOfTokens(sample.old_log_probs.empty() ? sample.log_probs : sample.old_log_probs,
                     sample.ref_log_probs, CountedTokens(sample.segments, WindowOf(sample), {}),
@@ -130,7 +130,8 @@ namespace {
 
 using Members = std::vector<const SampleRecord*>;  // of one group, in order of sample id
 
-// Over the trained tokens of a step, in order of sample id.
+// Mean, maximum and minimum of a value over the trained tokens of a step, added in order of sample
+// id.
 class TokenStatistics {
  public:
   void Add(double value, double tokens) {
@@ -162,7 +163,7 @@ class AdvantagePhase {
         step_(estimator, options.advantage),
         samples_(samples),
         batch_(batch) {
-    // By the id of the first member, which is the order of the records.
+    // Groups are ordered by the id of their first member, as the records are.
     std::map<int64_t, size_t> places;
     for (auto& [id, record] : batch.records) {
       const auto [place, fresh] = places.try_emplace(record.group, groups_.size());
@@ -171,7 +172,7 @@ class AdvantagePhase {
     }
   }
 
-  // The mean KL penalty.
+  // Returns the mean KL penalty.
   absl::StatusOr<double> Run() {
     TANDEM_ASSIGN_OR_RETURN(rewards_, rows_.Rewards());
     for (const auto& [id, reward] : rewards_.by_sample) step_.AddScore(static_cast<float>(reward));
@@ -218,7 +219,7 @@ class AdvantagePhase {
     samples_.SetOutcome(member.sample_id, {.score = member.reward,
                                            .reward = rewards_.by_sample.at(member.sample_id),
                                            .advantage = advantage});
-    // An array of an earlier attempt would hide the number.
+    // A per-token array from an earlier attempt of the step would take precedence over the scalar.
     const bool hidden = rows_.Meta(member.sample_id).arrays.of(TokenArray::kAdvantages) >= 0;
     if (!differ && !hidden) return absl::OkStatus();
     if (!differ) tokens.assign(static_cast<size_t>(row.tokens), static_cast<float>(advantage));

@@ -1,4 +1,4 @@
-// What advantage estimators read of a step's samples, group by group from store and records.
+// The inputs of advantage estimators, group by group, read from the sample store and the records.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,29 @@
 
 namespace tandem {
 
-// The numbers of a step that no estimator changes.
+// The rewards of a step, which are the same for all estimators.
 struct StepRewards {
-  std::map<uint64_t, double> by_sample;  // score less the KL penalty
+  std::map<uint64_t, double> by_sample;  // score minus the KL penalty
   double mean_kl = 0;                    // over tokens, then over samples; 0 without kl_in_reward
 };
 
-// Not thread-safe. The references must outlive it.
+// Not thread-safe. The references must outlive the object.
 class AdvantageRows {
  public:
-  // `kl_coef`: what the KL penalty of a token costs it, with options.kl_in_reward.
+  // `kl_coef` multiplies the KL penalty of a token (used with options.kl_in_reward).
   AdvantageRows(const TrainOptions& options,
                 double kl_coef,
                 AdvantageNeeds needs,
                 const SampleStore& samples,
                 const StepBatch& batch);
 
-  // Reads the samples one at a time, and none without kl_in_reward. Errors as KlOfTokens and Read.
+  // Reads one sample at a time, and no sample without kl_in_reward. Errors as KlOfTokens and Read.
   absl::StatusOr<StepRewards> Rewards() const;
 
-  // The rows of one group, in the order of `members`, with what the needs name. The score of a
-  // response sits on its last trained token: on a token that the mask drops it would be lost to
-  // every estimator that looks at tokens. FailedPrecondition: a sample lacks a reward key of gdpo
-  // (lists those there are), or a prompt its baseline reward.
+  // The rows of one group, in the order of `members`, with the fields that the estimator's needs
+  // name. The score of a response is added at its last trained token: at a token that the mask
+  // drops, token-level estimators would never see it. InvalidArgument: a sample lacks a reward key
+  // of gdpo (the message lists the keys that it has). Internal: a prompt has no baseline reward.
   absl::StatusOr<AdvantageGroup> Group(const std::vector<const SampleRecord*>& members,
                                        const StepRewards& rewards) const;
 
@@ -58,19 +58,20 @@ class AdvantageRows {
   std::map<uint64_t, SampleMeta> metas_;
 };
 
-// From scores to the advantages that trainers read: reward penalty, estimator, store.
+// Computes the advantages that the trainers read: KL penalty in the reward, estimator, sample
+// store.
 
-// Writes reward and advantage of every sample to the store, the advantage to its record too (whose
-// reward stays the score), TokenArray::kAdvantages where a
-// sample's advantages differ between trained tokens, and critic/{advantages,returns}/* over the
-// trained tokens to the batch's facts. Reads the arrays of one group at a time, and none at all for
-// estimators that need scores alone.
+// Writes the reward and advantage of every sample to the store, and the advantage to its record,
+// whose reward stays the score. Where the advantages of a sample differ between trained tokens,
+// also writes TokenArray::kAdvantages. Adds critic/{advantages,returns}/* over the trained tokens
+// to the batch's facts. Reads the arrays of one group at a time, and no arrays for estimators that
+// need only scores.
 //
-// The score sits on the last trained token of a response. With use_kl_in_reward each token's reward
-// is less `kl_coef` times its KL penalty, and the reward of a sample is the sum (verl's
-// apply_kl_penalty). InvalidArgument: a sample lacks a reward key of gdpo, or the step tokens to
-// whiten over. Internal: a prompt lacks its baseline reward; else as AdvantageBatch and
-// SampleStore.
+// The score of a response is the reward of its last trained token. With use_kl_in_reward, `kl_coef`
+// times its KL penalty is subtracted from each token's reward, and the reward of a sample is the
+// sum over tokens (verl's apply_kl_penalty). InvalidArgument: a sample lacks a reward key of gdpo,
+// or the step has too few tokens to whiten over. Internal: a prompt has no baseline reward; else as
+// AdvantageBatch and SampleStore.
 absl::Status ComputeAdvantages(const TrainOptions& options,
                                double kl_coef,
                                SampleStore& samples,

@@ -1,5 +1,5 @@
-// Saves a step's samples, with all that is known of them, as one file that can be read alone: on
-// request, and of a step that a failure ends the run with.
+// Saves a step's samples, with everything that is known about them, as one self-contained file: on
+// request, and for a step whose failure ends the run.
 #pragma once
 
 #include <string>
@@ -13,27 +13,31 @@
 
 namespace tandem {
 
-// Files are those of store/batch_file.h. One sample is in memory at a time.
+// The format is that of store/batch_file.h. One sample is in memory at a time.
 class BatchSaver {
  public:
-  // All must outlive it.
+  // All arguments must outlive the saver.
   BatchSaver(const StepContext& context, const TrainOptions& options, const RunPosition& position)
       : context_(context), options_(options), position_(position) {}
 
   // The newest checkpoint, which the file of a failed step names.
   void SetCheckpoint(const std::string& path) { checkpoint_ = path; }
 
-  // To run_dir/batches, by trainer.save_batch_freq. DataLoss: the step's own samples are damaged.
-  // Any other failure is told to the user and is no error, as the run can go on without the file.
+  // Saves to run_dir/batches, every trainer.save_batch_freq steps. DataLoss: the step's own samples
+  // are damaged. Any other failure becomes a message to the user and returns OK, as the run can
+  // continue without the file.
   absl::Status SaveDue(const StepBatch& batch);
 
-  // To run_dir/failed_steps. Returns a sentence that says where it is, or why it is not.
+  // Saves to run_dir/failed_steps. Returns a sentence that names the file, or the reason why there
+  // is none.
   std::string SaveFailed(const StepBatch& batch, const std::string& failure);
-  // `status`, which is not OK, with its step saved; `what` else is in the file, "" for nothing.
+  // Saves the step and returns `status`, which is not OK, with a message that names the file.
+  // `what` names further contents of the file, "" if there are none.
   absl::Status SaveWith(const StepBatch& batch,
                         const absl::Status& status,
                         const std::string& what);
-  // `status`, with its step saved where it is DataLoss: a ratio or log-prob is not what it must be.
+  // As SaveWith where `status` is DataLoss (a ratio or log-prob is wrong); returns any other status
+  // as it is.
   absl::Status SaveIfDataLoss(const StepBatch& batch, const absl::Status& status);
 
  private:

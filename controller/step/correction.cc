@@ -14,7 +14,7 @@ LogProbRow RowOf(const Sample& sample) {
   return {.policy = sample.old_log_probs, .rollout = sample.log_probs, .mask = sample.mask};
 }
 
-// With the mask of what is trained: the trainers have no log-prob of tool output.
+// Sets the mask to the trained tokens: the trainers compute no log-probs of tool output.
 absl::StatusOr<Sample> ReadTrained(const SampleStore& samples, uint64_t sample_id) {
   TANDEM_ASSIGN_OR_RETURN(Sample sample, samples.Read(sample_id));
   sample.mask = CountedTokens(sample);
@@ -25,7 +25,7 @@ bool HasBoth(const SampleMeta& meta) {
   return meta.log_probs && meta.arrays.of(TokenArray::kRecomputed) >= 0;
 }
 
-// Of tokens that the step's weights sampled, and of those of older weights.
+// Separates the tokens that the step's weights sampled from those that older weights sampled.
 struct Comparisons {
   ProbabilityComparison current, older;
 
@@ -103,7 +103,7 @@ absl::Status CorrectRollout(const TrainOptions& options, SampleStore& samples, S
     TANDEM_RETURN_IF_ERROR(PutCorrection(correction, batch.step, id, samples));
   }
   if (!correction.rejects() || TokensLeft(samples) > 0) return absl::OkStatus();
-  // Not a state that a recovery could mend.
+  // InvalidArgument, as a recovery would fail in the same way.
   return InvalidArgument(
       "step {}: algorithm.rollout_correction.rollout_rs={} with rollout_rs_threshold={} rejected "
       "all {:.0f} response tokens, mean |Δ probability| between rollout and trainers {:.3g}: "

@@ -59,7 +59,7 @@ void DynamicSampling::Drop(const std::vector<uint64_t>& ids,
   for (const uint64_t id : ids) {
     auto record = batch.records.extract(id);
     if (record.empty() || std::ssize(kept_records_) >= kKeptSamples) continue;
-    // Most of its size.
+    // The texts are most of a record's size.
     for (auto text :
          {&SampleRecord::prompt, &SampleRecord::response, &SampleRecord::ground_truth}) {
       record.mapped().*text = std::string();

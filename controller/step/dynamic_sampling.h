@@ -1,4 +1,4 @@
-// Dynamic sampling in a step: what the group filter makes of the samples that were scored.
+// Dynamic sampling in a step: applies the group filter to the samples that were scored.
 #pragma once
 
 #include <map>
@@ -15,41 +15,41 @@
 
 namespace tandem {
 
-// What a sample is worth by `metric`: seq_reward and seq_final_reward are the score of the reward
-// function with all terms; any other key is one of its numbers (score: without the terms; a term's
-// name: that term). acc is the score where the function gives no acc. InvalidArgument names the
-// keys that there are.
+// The value of a sample under `metric`: seq_reward and seq_final_reward are the reward function's
+// score with all terms; any other key is one of the numbers that it returned (score: without the
+// terms; a term's name: that term). acc is the score where the function returns no acc.
+// InvalidArgument: an unknown metric; the message names the keys that the sample has.
 absl::StatusOr<double> FilterValue(const SampleRecord& record, const std::string& metric);
 
-// One per step.
+// One object per step.
 class DynamicSampling {
  public:
-  // `wanted`: groups of the step.
+  // `wanted`: the number of groups that the step trains on.
   DynamicSampling(const GroupFilterOptions& options, int64_t wanted);
 
-  // Judges the groups that were scored since the last call, in order of drawing. Those that are
-  // not kept leave the store and the records; prompts keep their numbers. Errors as
+  // Judges the groups that were scored since the last call, in the order of drawing. Removes groups
+  // that are not kept from the store and the records; prompts keep their numbers. Errors as
   // FilterValue and GroupFilter::EndBatch.
   absl::Status Filter(SampleStore& samples, StepBatch& batch);
 
-  // Of a step that is not made, to be looked at: dropped samples (the first kKeptSamples) are
-  // in the store and the records again, without their texts, and every sample has its score as
-  // outcome. Returns "and 40 of the 120 samples that were dropped" or "and all 40 ...", for
-  // people; empty where none was.
+  // For a step that fails and is saved for inspection: puts dropped samples (the first
+  // kKeptSamples) back into the store and the records, without their texts, and sets every sample's
+  // score as its outcome. Returns "and 40 of the 120 samples that were dropped" or "and all 40
+  // ...", for messages; empty if none was dropped.
   std::string TakeBack(SampleStore& samples, StepBatch& batch);
 
   bool full() const { return filter_.full(); }
-  // Groups that the step lacks.
+  // The number of groups that the step still lacks.
   int64_t missing() const { return filter_.missing(); }
-  // "5 of 8 groups after 2 batches", for people.
+  // "5 of 8 groups after 2 batches", for messages.
   std::string ProgressText() const;
-  // training/filter_groups/*: num_gen_batches; evicted_groups and evicted_samples, whose groups
-  // were all equal; evicted_value/mean, over those groups; surplus_groups; generated_reward/mean,
-  // over all that was generated, dropped or not.
+  // Adds training/filter_groups/*: num_gen_batches; evicted_groups and evicted_samples, of groups
+  // whose values were all equal; evicted_value/mean, over those groups; surplus_groups;
+  // generated_reward/mean, over all generated samples, dropped or not.
   void Report(StepFacts& facts) const;
 
  private:
-  // Of what was dropped this much is kept, a few hundred bytes each.
+  // The number of dropped samples that are kept for inspection, a few hundred bytes each.
   static constexpr int64_t kKeptSamples = 4096;
 
   void Drop(const std::vector<uint64_t>& ids, SampleStore& samples, StepBatch& batch);
@@ -61,7 +61,7 @@ class DynamicSampling {
   int64_t generated_ = 0, evicted_ = 0;  // samples
   double sum_of_rewards_ = 0;
   int64_t dropped_ = 0;                            // samples
-  std::map<uint64_t, SampleRecord> kept_records_;  // of them, without texts
+  std::map<uint64_t, SampleRecord> kept_records_;  // of the dropped samples, without texts
   std::vector<SampleMeta> kept_metas_;
 };
 

@@ -21,7 +21,7 @@ std::vector<GroupRequest> GreedyBaselines::Ask(int64_t step,
   std::vector<GroupRequest> requests;
   for (size_t i = 0; i < prompts.size(); ++i) {
     const int64_t group = first_group + static_cast<int64_t>(i);
-    // Refills of dynamic sampling that go on into the next epoch may bring a row twice.
+    // A refill of dynamic sampling that crosses into the next epoch may draw a data row again.
     const uint64_t id =
         MakeSampleId(prompts[i].data_row, kBaselineEpoch, of_same_row_[prompts[i].data_row]++);
     groups_[id] = group;

@@ -1,7 +1,7 @@
-// The greedy response of every prompt of a step, whose reward is ReMax's baseline (Li et al. 2023,
+// The greedy response to every prompt of a step, whose reward is ReMax's baseline (Li et al. 2023,
 // "ReMax: A Simple, Effective, and Efficient Reinforcement Learning Method for Aligning Large
-// Language Models", eq. 5): generated with the step's own samples, by the same weights, scored by
-// the same reward function, never trained on.
+// Language Models", eq. 5). Baselines are generated together with the step's samples, by the same
+// weights, scored by the same reward function, and never trained on.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,26 @@
 
 namespace tandem {
 
-// Not thread-safe. One object for one step; holds a response's text per prompt.
+// Not thread-safe. One object per step; holds the text of one response per prompt.
 class GreedyBaselines {
  public:
-  // What the rollouts are to generate beside the samples of `prompts`, the first of which is group
-  // `first_group`: `sampling` without randomness. Adds to what was asked for before.
+  // The requests for the baselines of `prompts`, whose first one is group `first_group`, in
+  // addition to the requests for their samples. Uses `sampling` with temperature 0, top_p 1 and no
+  // top_k. Adds to the baselines of earlier calls.
   std::vector<GroupRequest> Ask(int64_t step,
                                 int64_t version,
                                 const std::vector<Prompt>& prompts,
                                 int64_t first_group,
                                 const SamplingParams& sampling);
-  // Whether a sample answers one of those requests; all others are not ours.
+  // Whether a sample answers a baseline request; all others belong to the step.
   static bool Owns(const Sample& sample) {
     return ((sample.sample_id >> 12) & 0xfffu) == kBaselineEpoch;
   }
-  // Keeps what a rollout generated. Internal: nobody asked for it. DataLoss: weights of another
+  // Stores a rollout's answer. Internal: the sample was not requested. DataLoss: weights of another
   // version sampled it.
   absl::Status Put(const Sample& sample, const PromptCodec& text);
   // The reward of every group's greedy response. Internal: a response is missing, or the function
-  // gave another number of scores; else as RewardFunction::Score.
+  // returned another number of scores; else as RewardFunction::Score.
   absl::StatusOr<std::map<int64_t, double>> Score(RewardFunction& reward) const;
 
  private:
@@ -48,7 +49,7 @@ class GreedyBaselines {
   };
   std::map<int64_t, Baseline> baselines_;     // by group
   std::map<uint64_t, int64_t> groups_;        // by sample id
-  std::map<uint64_t, uint64_t> of_same_row_;  // how often a data row was asked for
+  std::map<uint64_t, uint64_t> of_same_row_;  // number of requests by data row
 };
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// How a step's groups become mini-batches, and mini-batches shards.
+// Divides a step's groups into mini-batches, and each mini-batch between the ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@ struct MiniBatch {
   int64_t trained_tokens = 0;  // of the responses
 };
 
-// Deals whole groups, `mini_batch_prompts` each, in order or (shuffle) in an order that is a pure
-// function of seed, step and epoch, and gives every sample its mini-batch and rank in the store.
+// Assigns complete groups, `mini_batch_prompts` to a mini-batch, in order or (shuffle) in an order
+// that is a pure function of seed, step and epoch. Records every sample's mini-batch and rank in
+// the store.
 std::vector<MiniBatch> PlanMiniBatches(
     const TrainOptions& options, int64_t step, int64_t epoch, int ranks, SampleStore& samples);
 
-// How many of a step's mini-batches, of all epochs, are trained.
+// The number of a step's mini-batches, over all epochs, that are trained or skipped.
 struct UpdateCount {
   int64_t updates = 0;
-  int64_t left_out = 0;  // without a token to train on: all were rejected
+  int64_t left_out = 0;  // without a trained token: all were rejected
 };
 
-// Assigns samples on the way as PlanMiniBatches does.
+// Assigns samples in the store, as PlanMiniBatches does.
 UpdateCount CountUpdates(const TrainOptions& options,
                          int64_t step,
                          int ranks,

@@ -7,18 +7,18 @@
 namespace tandem {
 namespace {
 
-// A worker that had nothing to do in a phase held the same from its start to its end.
+// The peaks of a worker that was idle during a phase are its current values.
 LedgerSnapshot AtRest(LedgerSnapshot ledger) {
   for (LedgerEntry& entry : ledger.entries) entry.peak_bytes = entry.current_bytes;
   ledger.device_peak_bytes = ledger.device_bytes;
   ledger.memory_peak_bytes = ledger.memory_bytes;
   ledger.process_peak_bytes = ledger.process_bytes;
-  ledger.driver_free_bytes = 0;  // the other worker of the device has changed it since
+  ledger.driver_free_bytes = 0;  // stale: the other worker of the device has changed it since
   return ledger;
 }
 
-// The later snapshot with the higher peaks of both. A tag that only the earlier one has is gone
-// now.
+// The later snapshot with the higher peaks of both. A tag that only the earlier one has holds 0
+// bytes by now.
 LedgerSnapshot Merged(const LedgerSnapshot& before, LedgerSnapshot now) {
   for (const LedgerEntry& earlier : before.entries) {
     const auto same = std::find_if(now.entries.begin(), now.entries.end(), [&](const auto& entry) {
@@ -49,7 +49,8 @@ void Put(PhaseTime& phase, const WorkerKey& key, const LedgerSnapshot& ledger) {
   }
 }
 
-// Largest sum of the memory peaks of a pair. The two take turns: in each phase one of them rests.
+// The largest sum of a pair's memory peaks. Peaks may be added, as trainer and rollout take turns:
+// one of them is idle in each phase.
 int64_t PairPeak(const PhaseTime& phase) {
   std::map<int, int64_t> pairs;
   for (const WorkerMemory& worker : phase.workers) {

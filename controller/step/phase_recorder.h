@@ -15,21 +15,22 @@
 
 namespace tandem {
 
-// One per step; one phase at a time; a phase may come several times (train and optimize alternate)
-// and is then added up. Not thread-safe.
+// One object per step, one phase at a time. Times of a phase that runs several times (train and
+// optimize alternate) are added up. Not thread-safe.
 class PhaseRecorder {
  public:
   // The references must outlive the recorder.
   PhaseRecorder(int64_t step, WorkerPool& pool, ProgressSink& progress, Clock& clock)
       : step_(step), pool_(pool), progress_(progress), clock_(clock), started_(clock.Now()) {}
 
-  // Ends the phase before, if any.
+  // Ends the running phase, if there is one.
   void Begin(const std::string& phase);
-  // What a worker reported of the running phase; the ledgers of the others are their last ones.
+  // Adds a worker's report of the running phase. For workers without a report, End uses their last
+  // known ledgers.
   void Report(const WorkerKey& key, const PhaseReport& report);
-  // The same of all workers of a role, by rank.
+  // Adds the reports of all workers of a role, indexed by rank.
   void Report(WorkerRole role, const std::vector<PhaseReport>& reports);
-  // What a worker reported of a phase that has ended. Does nothing if there was no such phase.
+  // Adds a worker's report of a phase that has ended. Does nothing if there was no such phase.
   void ReportOf(const std::string& phase, const WorkerKey& key, const PhaseReport& report);
   void End();
 
@@ -44,7 +45,7 @@ class PhaseRecorder {
   Clock& clock_;
   PhaseTime* Find(const std::string& phase);
   const absl::Time started_;
-  std::vector<PhaseTime> phases_;  // in the order of their first begin
+  std::vector<PhaseTime> phases_;  // in the order of their first Begin
   std::string current_;
   absl::Time current_start_;
   std::map<WorkerKey, LedgerSnapshot> reported_;  // of the running phase

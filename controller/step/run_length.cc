@@ -22,7 +22,7 @@ int64_t StepsWithin(const LengthLimit& limit, int64_t total, const MeasuredStep&
   const absl::Duration left = limit.time - measured.spent;
   const int64_t fit =
       left > absl::ZeroDuration() ? absl::IDivDuration(left, measured.step_time, &rest) : 0;
-  // Compared before they are added: what fits may be nearly as large as an int64_t.
+  // Checked before the addition, which could overflow: `fit` may be nearly as large as an int64_t.
   if (fit >= total) return total;
   return std::min(std::max(measured.step + fit, limit.fewest), total);
 }
@@ -50,7 +50,8 @@ std::string RunLength::Settle(int64_t finished_steps, bool validates) {
   const absl::Duration spent = spent_ + (validates ? validation_time_ : absl::ZeroDuration());
   const int64_t steps =
       StepsWithin(limit_, all, {.step = finished_steps, .step_time = step_time_, .spent = spent});
-  // The first step also touches all memory for the first time: the second tells more of the rest.
+  // The first step also touches all memory for the first time, so the second predicts the rest
+  // better.
   if (own_steps_ == 1 && steps > finished_steps) return "";
   settled_ = true;
   total_steps_ = std::min(total_steps_, steps);

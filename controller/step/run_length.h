@@ -1,4 +1,4 @@
-// How many steps a run makes whose time is bounded (trainer.max_seconds).
+// The number of steps of a run whose time is bounded (trainer.max_seconds).
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@ namespace tandem {
 
 struct LengthLimit {
   absl::Duration time;  // of steps and validations together; zero: no bound
-  int64_t fewest = 1;   // steps, however long they take
+  int64_t fewest = 1;   // steps that run however long they take
 
   bool enabled() const { return time > absl::ZeroDuration(); }
 };
 
-// What a process has seen of its own steps.
+// The times that a process has measured of its own steps.
 struct MeasuredStep {
-  int64_t step = 1;  // the newest
+  int64_t step = 1;  // the newest step
   absl::Duration step_time;
-  absl::Duration spent;  // on all steps of this process, and on validations, one to come included
+  absl::Duration spent;  // on steps and validations of this process, and on one validation to come
 };
 
-// The last step that ends in time, `limit.fewest` at least and `total` at most.
+// The last step that ends within the limit: at least `limit.fewest`, at most `total`.
 int64_t StepsWithin(const LengthLimit& limit, int64_t total, const MeasuredStep& measured);
 
-// The number of steps of a run, which a time limit settles by the first steps of a process. Not
+// The number of steps of a run. With a time limit, the first steps of a process determine it. Not
 // thread-safe.
 class RunLength {
  public:
@@ -33,20 +33,20 @@ class RunLength {
       : limit_(limit), total_steps_(total_steps) {}
 
   int64_t total_steps() const { return total_steps_; }
-  // What a checkpoint keeps for a resume: the total if it was settled, else 0.
+  // The number of steps that a checkpoint keeps for a resume: the total if it is settled, else 0.
   int64_t planned_steps() const { return settled_ ? total_steps_ : 0; }
-  // As an earlier process settled it; 0: it did not.
+  // Restores the total that an earlier process settled; 0: it settled none.
   void Restore(int64_t planned_steps);
 
   void CountStep(absl::Duration time, bool finished);
-  // Of a validation of this process.
+  // `time` that a validation of this process took.
   void CountValidation(absl::Duration time);
-  // What a validation takes, as one of an earlier process did.
+  // The expected time of a validation, from one of an earlier process.
   void ExpectValidation(absl::Duration time) { validation_time_ = time; }
 
-  // After `finished_steps` steps: settles the total if there is a limit and enough was seen.
-  // `validates`: the run ends with a validation. Returns what to tell the user; empty: nothing was
-  // settled.
+  // Call after `finished_steps` steps. Settles the total if there is a limit and enough was
+  // measured. `validates`: the run ends with a validation. Returns a message for the user; empty:
+  // nothing was settled.
   std::string Settle(int64_t finished_steps, bool validates);
 
  private:
@@ -54,7 +54,7 @@ class RunLength {
   int64_t total_steps_;
   bool settled_ = false;
   int64_t own_steps_ = 0;           // of this process
-  absl::Duration step_time_;        // of the newest of them
+  absl::Duration step_time_;        // of the newest step of this process
   absl::Duration validation_time_;  // of the newest validation
   absl::Duration spent_;            // on steps and validations of this process
 };

@@ -56,7 +56,7 @@ absl::Status CheckFinite(const RewardItem& item, const RewardScore& score) {
         "weights of reward.terms",
         item.sample_id, item.sample_id >> 24, item.data_source, key, value);
   };
-  // First what was added up, where the cause is.
+  // The extras are checked first, as one of them is the cause of a score that is not finite.
   for (const auto& [key, value] : score.extras) TANDEM_RETURN_IF_ERROR(check(key, value));
   return check("score with all terms", score.score);
 }
@@ -100,7 +100,7 @@ absl::Status ScoreSamples(const PromptCodec& text,
 }
 
 void AverageRewardTerms(StepBatch& batch) {
-  std::map<std::string, std::pair<double, int64_t>> sums;  // and of how many samples
+  std::map<std::string, std::pair<double, int64_t>> sums;  // sum, and number of samples
   for (const auto& [id, record] : batch.records) {
     for (const auto& [name, value] : record.reward_terms) {
       sums[name].first += value;

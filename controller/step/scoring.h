@@ -1,4 +1,4 @@
-// What a reward function is told of a response.
+// Scores generated samples with the reward function.
 #pragma once
 
 #include <vector>
@@ -16,22 +16,20 @@ namespace tandem {
 
 RewardItem MakeRewardItem(const PromptCodec& text, const Prompt& prompt, const Sample& sample);
 
-// From generated samples to rewards.
-
-// One score per item, in order, all of them and their extras finite. Internal: the function gave
-// another number of them; Unknown: a NaN or an infinity, with sample, data row and key; else as
-// RewardFunction::Score.
+// Returns one score per item, in order; all scores and their extras are finite. Internal: the
+// function returned another number of scores. Unknown: a NaN or an infinity; the message names
+// sample, data row and key. Else as RewardFunction::Score.
 absl::StatusOr<std::vector<RewardScore>> ScoreAll(RewardFunction& reward,
                                                   const std::vector<RewardItem>& items);
 
-// Decodes and scores every sample of the step that has no record yet, and makes the record. Reads
-// samples a few hundred at a time.
+// Decodes and scores every sample of the step that has no record yet, and adds its record. Reads a
+// few hundred samples at a time.
 absl::Status ScoreSamples(const PromptCodec& text,
                           RewardFunction& reward,
                           SampleStore& samples,
                           StepBatch& batch);
 
-// The mean of each reward term over those of the batch's records that have it, into its facts.
+// Writes the mean of each reward term, over those records that have it, to the batch's facts.
 void AverageRewardTerms(StepBatch& batch);
 
 }  // namespace tandem

@@ -25,9 +25,9 @@ struct StepBatch {
   // that it drops keep their prompt and lose their samples.
   std::vector<Prompt> prompts;
   PhaseRecorder phases;
-  TailRecorder tail;  // of generation
+  TailRecorder tail;  // of the generate phase
   StepFacts facts;
-  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by scoring
+  std::map<uint64_t, SampleRecord> records;    // by sample id; filled by ScoreSamples
   GreedyBaselines baselines;                   // used by remax only
   std::map<int64_t, double> baseline_rewards;  // rewards of the baselines, by group
   int64_t version = 0;                         // of the weights that sample the step
@@ -36,7 +36,7 @@ struct StepBatch {
   // The current or last pass over the samples in training.
   int64_t epoch = 0;
   std::vector<MiniBatch> plan;
-  int64_t mini_batch = -1;  // index of the mini-batch that trains
+  int64_t mini_batch = -1;  // index of the mini-batch in training
 };
 
 }  // namespace tandem

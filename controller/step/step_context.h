@@ -44,9 +44,9 @@ struct RunPosition {
   int64_t finished_steps = 0;
   int64_t version = 0;
   DataPosition data;
-  double kl_coef = 0;  // of the next step's KL penalty in the reward
+  double kl_coef = 0;  // for the next step's KL penalty in the reward
   int64_t skipped_in_a_row =
-      0;  // newest consecutive optimizer steps without a finite gradient norm
+      0;  // number of consecutive optimizer steps, up to the newest, without a finite gradient norm
 };
 
 }  // namespace tandem

@@ -104,9 +104,9 @@ void AddTimes(MetricMap& metrics,
 constexpr std::string_view kActor = "actor/", kFirst = "actor/first_";
 constexpr std::string_view kCurrent = "actor/current_";
 
-// The first mini-batch's numbers that tell whether it was on-policy, by the names they get.
+// The first mini-batch's metrics that show whether it was on-policy, renamed to actor/first_*.
 MetricMap OfFirst(const MetricMap& mini_batch) {
-  // Where there are tokens of older weights, ratios of the others stand apart.
+  // Where older weights sampled some tokens, ratios of the step's own weights have their own name.
   const bool stale = mini_batch.contains(kStaleTokens);
   const std::string_view ratios = stale ? kCurrent : kActor;
   MetricMap first;
@@ -124,7 +124,8 @@ double ValueOf(const MetricMap& metrics, const char* name) {
   return found == metrics.end() ? 0 : found->second;
 }
 
-// A mean over tokens of older weights, of which mini-batches have different numbers.
+// Whether a metric is a mean over tokens of older weights, which mini-batches have different
+// numbers of.
 bool IsStaleMean(std::string_view name) {
   return name == "partial/stale_ratio_mean" || name == "partial/stale_kl";
 }
@@ -194,7 +195,7 @@ double PartOfWhole(double part, double whole) { return whole > 0 ? part / whole 
 void AddVersionMetrics(const PartialFacts& facts,
                        const std::vector<SampleMeta>& samples,
                        std::map<std::string, double>& metrics) {
-  // Integers, however many: sums without rounding.
+  // Integer sums are exact however many samples there are.
   int64_t partial = 0, span = 0, responses = 0, trained = 0, stale = 0, ages = 0, oldest = 0;
   for (const SampleMeta& sample : samples) {
     const int64_t versions = sample.newest_version - sample.weight_version;

@@ -1,4 +1,4 @@
-// What the train loop needs of the configuration, as plain values.
+// The train loop's settings, as plain values instead of protobuf.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace tandem {
 struct TrainOptions {
   // The run
   int64_t total_steps = 1;
-  LengthLimit limit;             // what makes fewer of them
+  LengthLimit limit;             // may end the run after fewer steps
   int64_t save_freq = -1;        // steps; <= 0: only at the end
   int64_t test_freq = -1;        // steps; <= 0: only at the end
   int64_t save_batch_freq = -1;  // steps; <= 0: never
@@ -42,7 +42,7 @@ struct TrainOptions {
   int64_t max_prompt_tokens = 512;
   int64_t max_model_len = 1024;  // tokens, prompt and response
   SleepMode sleep = SleepMode::kDrainOnly;
-  TailOptions tail;   // what the end of generation costs
+  TailOptions tail;   // settings of the metrics about the tail of generation
   bool probe = true;  // verify resident weights and compare a probe batch in every step
 
   PartialOptions partial;
@@ -53,26 +53,27 @@ struct TrainOptions {
 
   // Training
   int64_t mini_batch_prompts = 8;
-  int64_t epochs = 1;    // over the samples of a step
+  int64_t epochs = 1;    // passes over the samples of a step
   bool shuffle = false;  // draw mini-batches in a seeded order
   uint64_t shuffle_seed = 1;
   Balance balance = Balance::kByLength;
   bool recompute_old_log_probs = false;
   bool need_reference = false;
   bool compare_log_probs = true;
-  int64_t max_skipped_steps = 3;  // optimizer steps in a row
+  int64_t max_skipped_steps = 3;  // consecutive optimizer steps
 
   // Algorithm
   GroupFilterOptions filter_groups;
   std::string adv_estimator = "grpo";
-  bool greedy_baselines = false;  // the estimator compares with a greedy response's reward
+  bool greedy_baselines = false;  // the estimator needs the reward of a greedy response
   AdvantageOptions advantage;
-  std::vector<std::string> gdpo_reward_keys;  // as advantage.component_weights
+  std::vector<std::string> gdpo_reward_keys;  // in the order of advantage.component_weights
   bool kl_in_reward = false;
-  double kl_coef = 0;  // of the first step
+  double kl_coef = 0;  // in the first step
   KlControl kl_control;
   std::string kl_penalty = "kl";
-  RolloutCorrectionOptions correction;  // here with recompute_old_log_probs, else in the loss
+  // Applied before the advantages with recompute_old_log_probs, otherwise in the loss.
+  RolloutCorrectionOptions correction;
 };
 
 }  // namespace tandem

@@ -32,7 +32,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
   const UpdateCount count =
       CountUpdates(options_, batch.step, context_.pool.pairs(), context_.samples);
   if (count.updates > 0 && count.left_out > 0) SkipMiniBatches(batch, count.left_out);
-  // A step of empty responses alone trains on nothing, as it always did.
+  // A step that has only empty responses still makes its updates.
   const int64_t updates = count.updates > 0 ? count.updates : count.left_out;
   const double share = 1.0 / static_cast<double>(updates);
   for (int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
@@ -55,7 +55,7 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
                                   .global_samples = mini.samples,
                                   .compare_log_probs = first && options_.compare_log_probs,
                                   .fresh = first})));
-      // The last moment to drop the step: from here on the weights are others.
+      // A step can be dropped up to here: the optimizer changes the weights.
       if (first) TANDEM_RETURN_IF_ERROR(CheckInterrupted(context_));
       TANDEM_RETURN_IF_ERROR(OptimizerStep(batch, share));
     }
@@ -65,8 +65,8 @@ absl::Status TrainingPhase::Run(StepBatch& batch) {
   return absl::OkStatus();
 }
 
-// Of nothing but rejected tokens or empty responses: an update would move the weights by momentum
-// and decay alone.
+// For mini-batches of nothing but rejected tokens or empty responses: an update would move the
+// weights by momentum and weight decay alone.
 void TrainingPhase::SkipMiniBatches(StepBatch& batch, int64_t mini_batches) {
   batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
   context_.progress.OnMessage(
@@ -98,7 +98,7 @@ absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
   const auto optimize = [&](TrainerClient& trainer, int) {
     return trainer.OptimizerStep(next_version);
   };
-  // Whatever happens now, the trainers may hold other weights than before.
+  // Even if the call fails, the trainers may hold changed weights.
   position_.version = next_version;
   TANDEM_ASSIGN_OR_RETURN(const auto steps,
                           CallAllTrainers<OptimizerStepResult>(context_.pool, optimize));
@@ -137,11 +137,12 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
     comparison.mean_abs_difference = sum / static_cast<double>(comparison.compared);
   }
   context_.progress.OnLogProbs(batch.step, comparison);
-  // With recomputed log-probs the whole step was compared, not this mini-batch alone.
+  // With recomputed log-probs, CorrectRollout has compared the complete step, not one mini-batch
+  // alone.
   if (probabilities.tokens > 0 && !options_.recompute_old_log_probs) {
     AddFinite(probabilities.Metrics(), batch.facts);
   }
-  // Who asks for the correction of differences has noticed them.
+  // With a rollout correction, differences are expected.
   if (comparison.identical == comparison.compared || options_.correction.enabled()) {
     return absl::OkStatus();
   }
@@ -171,7 +172,7 @@ absl::Status TrainingPhase::RecordSkippedUpdate(StepBatch& batch,
       "{})",
       batch.step, skipped, skipped == 1 ? "" : "s", skipped == 1 ? "was" : "were", result.grad_norm,
       batch.mini_batch + 1, batch.plan.size());
-  // What went wrong first is what the run ends with.
+  // The run ends with this failure even if saving the step fails.
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "{}: nothing is learnt any more. Go back to an earlier checkpoint with a "
                     "smaller actor.optim.lr, or check rewards and model. {}",
@@ -188,7 +189,7 @@ absl::Status TrainingPhase::CountRejected(StepBatch& batch,
   if (rejected < static_cast<double>(updates)) return absl::OkStatus();
   const RolloutCorrectionOptions& correction = options_.correction;
   const auto kl = metrics.find("rollout_corr/k3_kl");
-  // Not a state that a recovery could mend.
+  // InvalidArgument, as a recovery would fail in the same way.
   return InvalidArgument(
       "step {}: algorithm.rollout_correction.rollout_rs={} with rollout_rs_threshold={} rejected "
       "every token of all {} mini-batches in bypass mode, KL between rollout and trainers {:.3g}: "

@@ -1,5 +1,5 @@
-// Trains on a step's batch: forward, backward and update for every mini-batch, and the comparison
-// of log-probs.
+// Trains on a step's batch: forward, backward and optimizer step for every mini-batch, and the
+// comparison of log-probs between rollout and trainer.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace tandem {
 
 class TrainingPhase {
  public:
-  // All must outlive it. `position`: its weight version rises with every update, its count of
-  // skipped ones follows.
+  // All arguments must outlive the phase, which raises the weight version in `position` with every
+  // update and maintains its count of skipped updates.
   TrainingPhase(const StepContext& context,
                 const TrainOptions& options,
                 RunPosition* position,
@@ -28,9 +28,9 @@ class TrainingPhase {
       : context_(context), options_(options), position_(*position), saver_(saver) {}
 
   // Cancelled: interrupted before the weights changed. DataLoss, with the step saved: log-probs of
-  // rollout and trainer differ, or too many updates in a row had no finite gradient norm.
+  // rollout and trainer differ, or too many consecutive updates had no finite gradient norm.
   // InvalidArgument: the rollout correction rejected every token of the step. Else as
-  // OnAllTrainers.
+  // CallAllTrainers.
   absl::Status Run(StepBatch& batch);
 
  private:
@@ -41,11 +41,11 @@ class TrainingPhase {
                                const ForwardBackwardCommand& command);
   absl::Status OptimizerStep(StepBatch& batch, double share);
   absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
-  // Counts an update that the trainers skipped; DataLoss, with the step saved, where it was one too
-  // many.
+  // Counts an update that the trainers skipped. DataLoss, with the step saved: max_skipped_steps
+  // updates in a row were skipped.
   absl::Status RecordSkippedUpdate(StepBatch& batch, const OptimizerStepResult& result);
-  // Counts an update of a mini-batch whose every token bypass mode rejected; InvalidArgument,
-  // before its optimizer step, where it is the last of a step of no others.
+  // Counts an update of a mini-batch whose every token was rejected in bypass mode.
+  // InvalidArgument, before its optimizer step: all mini-batches of the step were rejected so.
   absl::Status CountRejected(StepBatch& batch,
                              const std::map<std::string, double>& metrics,
                              int64_t updates);
@@ -57,11 +57,11 @@ class TrainingPhase {
   BatchSaver& saver_;
 };
 
-// Makes all trainers compute log-probs of the step's samples under `policy`, as the phase that is
-// running.
+// Makes all trainers compute log-probs of the step's samples under `policy`, within the running
+// phase.
 absl::Status ComputeLogProbs(WorkerPool& pool, LogProbPolicy policy, StepBatch& batch);
 
-// Cancelled when a stop does not wait for the end of the step.
+// Cancelled: the run is to stop without waiting for the end of the step.
 absl::Status CheckInterrupted(const StepContext& context);
 
 }  // namespace tandem

@@ -16,7 +16,7 @@ namespace {
 constexpr char kSaveAgain[] =
     "take another copy, or save the step again with trainer.save_batch_freq";
 
-// What else a user may have named.
+// A hint for the user, who may have named another kind of file.
 std::string NotThis(const std::string& path) {
   if (path.ends_with(".samples")) {
     return "a run's samples/*.samples have no index; give one that trainer.save_batch_freq has "
@@ -26,7 +26,7 @@ std::string NotThis(const std::string& path) {
          "RUN_DIR/failed_steps/step_N/step.batch";
 }
 
-// Opened and told to be a file of this kind and version, whole.
+// Checks that the file is a complete batch of a known version.
 absl::StatusOr<BatchPreamble> ReadPreamble(const MappedFile& file) {
   BatchPreamble preamble;
   const size_t magic = preamble.magic.size();

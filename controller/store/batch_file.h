@@ -1,4 +1,4 @@
-// Reads a saved batch (batch_format.h), whoever wrote it.
+// Reads and writes saved batches (saved_batch.h).
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ namespace tandem {
 // Immutable after Open; thread-safe.
 class BatchReader {
  public:
-  // Reads the whole file once, for its digest, and keeps the header. InvalidArgument: no file, or
-  // not one of these; Unimplemented: of a newer version; DataLoss: cut short, or other bytes than
-  // were written; NotFound, PermissionDenied: as MappedFile. Every message says what to do.
+  // Reads the complete file once to check its digest, and keeps the header. InvalidArgument: not a
+  // file, or not a saved batch; Unimplemented: a newer version; DataLoss: truncated or changed;
+  // NotFound, PermissionDenied: as MappedFile. Every message says how to continue.
   static absl::StatusOr<std::unique_ptr<const BatchReader>> Open(const std::string& path);
 
   const SavedBatchInfo& info() const { return header_.info; }
@@ -30,14 +30,14 @@ class BatchReader {
   uint32_t version() const { return version_; }
   const std::string& path() const { return file_->path(); }
 
-  // Sample `i`, in order of sample id, without its arrays.
+  // The `i`-th sample in order of sample id, without its arrays.
   const SavedSample& Meta(size_t i) const { return header_.entries[i].meta; }
-  // With them.
+  // The `i`-th sample with its arrays.
   SavedSample Read(size_t i) const;
 
  private:
   explicit BatchReader(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {}
-  // Whether every array lies in the file and has its length.
+  // Checks that every array is inside the file and has the right length.
   absl::Status CheckPlaces(const BatchEntry& entry, uint64_t arrays_end) const;
   template <typename T>
   void ReadArray(const BatchEntry& entry, const char* name, std::vector<T>& values) const;
@@ -47,7 +47,7 @@ class BatchReader {
   BatchHeader header_;
 };
 
-// Writes a saved batch (batch_format.h), whole or not at all, one sample in memory at a time.
+// Writes a saved batch (saved_batch.h) atomically, with one sample in memory at a time.
 
 // Not thread-safe. Errors as AtomicFile.
 class BatchWriter {
@@ -55,9 +55,9 @@ class BatchWriter {
   static absl::StatusOr<std::unique_ptr<BatchWriter>> Create(const std::string& path);
   ~BatchWriter();
 
-  // InvalidArgument: arrays whose lengths do not fit.
+  // InvalidArgument: the lengths of the sample's arrays do not fit each other.
   absl::Status Add(const SavedSample& sample);
-  // Nothing is there before this returns OK.
+  // The file appears under its name only when this returns OK.
   absl::Status Commit(const SavedBatchInfo& info);
 
  private:

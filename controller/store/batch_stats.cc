@@ -9,8 +9,8 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kNamed = 5;     // values that are not finite, of one field
-constexpr int64_t kContext = 6;  // tokens on each side of the worst
+constexpr size_t kNamed = 5;     // non-finite values listed per field
+constexpr int64_t kContext = 6;  // tokens shown on each side of the worst
 
 class Field {
  public:
@@ -61,7 +61,7 @@ class Field {
 
 constexpr const char* kRollout = "rollout";
 
-// What a sample's ratios are made of.
+// The two log-probs of each token that a sample's ratios compare.
 struct Compared {
   const char* old_name;
   const std::vector<float>& old;
@@ -79,7 +79,7 @@ Compared ComparedOf(const SavedSample& sample) {
           recomputed ? sample.old_log_probs : sample.log_probs, sample.training_log_probs};
 }
 
-// Ratios of tokens that are looked at together.
+// Statistics of the ratios of one kind of token.
 class RatioTokens {
  public:
   void Add(const SavedSample& sample, const Compared& compared, size_t i) {
@@ -131,8 +131,8 @@ class RatioTokens {
 
 class Ratios {
  public:
-  // A batch with log-probs of a training pass is about these alone. `version`: of the weights that
-  // the step began with.
+  // `training`: the batch has log-probs of a training pass, and only samples with them count.
+  // `version`: of the weights at the beginning of the step.
   Ratios(bool training, int64_t version) : training_(training), version_(version) {}
 
   void Add(const SavedSample& sample) {
@@ -140,7 +140,7 @@ class Ratios {
     const Compared compared = ComparedOf(sample);
     const size_t both = std::min(compared.old.size(), compared.trainer.size());
     for (size_t i = 0; i < both; ++i) {
-      // Recomputed log-probs are of the step's weights, whatever sampled the token.
+      // Recomputed log-probs belong to the step's weights, whichever version sampled the token.
       const bool stale = compared.of_rollout() && sample.versions[i] < version_;
       (stale ? stale_ : current_).Add(sample, compared, i);
     }
@@ -179,7 +179,7 @@ class Groups {
     group.response_tokens += sample.response_tokens();
     group.reward_min = first ? sample.reward : std::min(group.reward_min, sample.reward);
     group.reward_max = first ? sample.reward : std::max(group.reward_max, sample.reward);
-    group.reward_mean += sample.reward;  // the sum, until Finish
+    group.reward_mean += sample.reward;  // a sum until Finish divides it
   }
 
   std::vector<GroupStats> Finish() const {

@@ -32,7 +32,7 @@ absl::Status FromError(const std::string& what, const std::error_code& error) {
   return MakeStatus(IoErrorCode(error.value()), "{}: {}", what, error.message());
 }
 
-// The N of "step_N", nullopt for any other name.
+// The N of "step_N"; nullopt for any other name.
 std::optional<int64_t> ParseStep(const std::string& name) {
   if (name.rfind(kCheckpointPrefix, 0) != 0) return std::nullopt;
   int64_t step = 0;
@@ -43,7 +43,7 @@ std::optional<int64_t> ParseStep(const std::string& name) {
   return step;
 }
 
-// All step_N in `dir`, whole or not, oldest first.
+// All folders step_N in `dir`, complete or not, oldest first.
 std::vector<CheckpointEntry> Folders(const std::string& dir) {
   std::vector<CheckpointEntry> entries;
   std::error_code error;
@@ -86,7 +86,7 @@ Json StateJson(const ControllerState& state) {
   return json;
 }
 
-// nlohmann throws on wrong types: they become a status here.
+// Turns nlohmann's exceptions about wrong types into a status.
 absl::StatusOr<ControllerState> FromJson(const std::string& path, const std::string& text) try {
   const Json json = Json::parse(text);
   if (json.at("format") != kFormat) {
@@ -126,7 +126,8 @@ absl::StatusOr<CheckpointIndex> CheckpointIndex::Open(const std::string& dir, in
     }
   }
   for (const fs::path& path : unfinished) {
-    // Killed while a replayed step replaced its checkpoint: the old one is still whole.
+    // The process was killed while a repeated step replaced its checkpoint: the old one is still
+    // complete.
     const std::string name = path.filename().string();
     const std::string original = dir + "/" + name.substr(0, name.find('.'));
     if (path.stem().extension() == kReplaced && !fs::exists(original, error)) {
@@ -163,8 +164,8 @@ absl::StatusOr<std::string> CheckpointIndex::Commit(int64_t step, ControllerStat
   }
   TANDEM_RETURN_IF_ERROR(SyncDirectory(temporary));
 
-  // A replayed step replaces its checkpoint. Between the two renames there is none of this step:
-  // the older ones stand in for it.
+  // A repeated step replaces its checkpoint. Between the two renames this step has no checkpoint; a
+  // recovery would use an older one, or Open renames it back.
   const std::string replaced = final_path + kReplaced + kTemporary;
   if (fs::exists(final_path, error)) {
     fs::rename(final_path, replaced, error);
@@ -246,7 +247,8 @@ std::optional<int64_t> CheckpointIndex::FinishedStep() const {
 }
 
 absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
-  // The folder is the user's choice: only what this index wrote moves, and nothing is deleted.
+  // The folder may hold other files of the user: only this index's files are moved, and none is
+  // deleted.
   std::error_code error;
   std::vector<fs::path> ours;
   for (const auto& entry : fs::directory_iterator(dir_, error)) {
@@ -260,7 +262,7 @@ absl::StatusOr<std::string> CheckpointIndex::SetAside(int64_t step) {
   if (looks_) return previous;
   fs::create_directories(previous, error);
   if (error) return FromError("cannot make folder " + previous, error);
-  for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that goes
+  for (const char* name : {kFinished, kLatest}) {  // they name a checkpoint that is moved
     if (fs::exists(fs::path(dir_) / name, error)) ours.emplace_back(fs::path(dir_) / name);
   }
   for (const fs::path& path : ours) {
@@ -278,7 +280,8 @@ void CheckpointIndex::Prune() const {
   }
   std::error_code error;
   for (size_t i = 0; i + static_cast<size_t>(keep_) < good.size(); ++i) {
-    // Renamed first, so that a kill in the middle leaves no half of a checkpoint under its name.
+    // Renamed first, so that a kill during the removal leaves no incomplete checkpoint under the
+    // name.
     const std::string doomed = good[i].path + kTemporary;
     fs::rename(good[i].path, doomed, error);
     fs::remove_all(doomed, error);

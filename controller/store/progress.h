@@ -1,4 +1,4 @@
-// What a person at the terminal sees of a run.
+// The events of a run that are shown at the terminal.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace tandem {
 
-// "N of N token log-probs identical": rollout against trainer, before the first optimizer step.
+// Log-probs of the rollout compared with the trainer's, before the first optimizer step: "N of N
+// token log-probs identical".
 struct LogProbComparison {
   int64_t compared = 0;
   int64_t identical = 0;
@@ -19,21 +20,21 @@ struct LogProbComparison {
   double mean_abs_difference = 0;
 };
 
-// How a run ended, and where its files are.
+// The end of a run: its result, and where its files are.
 struct RunSummary {
   bool completed = false;   // all steps done, no error
-  std::string error;        // why not
-  int64_t steps = 0;        // finished
-  int64_t total_steps = 0;  // of the run, which may have become shorter; 0: as it began
+  std::string error;        // of a run that failed
+  int64_t steps = 0;        // finished steps
+  int64_t total_steps = 0;  // of the run, which a time limit may have reduced; 0: as it began
   int64_t restarts = 0;     // of workers
   double seconds = 0;
   std::string checkpoint;  // newest complete one, empty if none
-  // Of the whole run, those made before a resume included.
+  // Records of the complete run, including those from before a resume.
   std::vector<StepRecord> step_records;
   std::vector<EvaluationRecord> evaluations;
 };
 
-// Called from the train loop's thread, in the order of the events. Must return quickly and cannot
+// Called by the train loop's thread, in the order of the events. Must return quickly and cannot
 // fail a run.
 class ProgressSink {
  public:
@@ -44,18 +45,17 @@ class ProgressSink {
   // `done` of `total` in the current phase, e.g. samples generated.
   virtual void OnPhaseProgress(int64_t step, int64_t done, int64_t total) = 0;
   virtual void OnLogProbs(int64_t step, const LogProbComparison& comparison) = 0;
-  // The run ends after `steps`, fewer than OnRunStart said.
+  // The run ends after `steps` steps, fewer than OnRunStart said.
   virtual void OnShortened(int64_t steps) = 0;
   virtual void OnStep(const StepRecord& record) = 0;
   virtual void OnEvaluation(const EvaluationRecord& record) = 0;
-  // A loss, a recovery, a checkpoint: one line.
+  // One line about a lost worker, a recovery, a checkpoint and so on.
   virtual void OnMessage(const std::string& text) = 0;
   virtual void OnRunEnd(const RunSummary& summary) = 0;
 };
 
-// Hands the run's events to every sink, and remembers the phase for whoever asks.
-
-// The sinks must outlive it. phase() is thread-safe.
+// Passes the run's events to every sink, and remembers the current phase. The sinks must outlive
+// the relay. phase() is thread-safe.
 class ProgressRelay final : public ProgressSink {
  public:
   explicit ProgressRelay(std::vector<ProgressSink*> sinks) : sinks_(std::move(sinks)) {}

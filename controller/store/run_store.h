@@ -1,4 +1,4 @@
-// The metrics that progress and report show, by verl's names.
+// Names of the metrics that progress and report show; they are verl's where verl has them.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace tandem {
 
 inline constexpr const char* kRewardMean = "critic/rewards/mean";
 inline constexpr const char* kResponseLengthMean = "response_length/mean";
-// Nearest rank, over the samples trained on.
+// Nearest-rank percentiles over the samples that are trained on.
 inline constexpr const char* kResponseLengthP50 = "response_length/p50";
 inline constexpr const char* kResponseLengthP99 = "response_length/p99";
 inline constexpr const char* kGenerationThroughput = "perf/generation_tokens_per_second";
@@ -24,22 +24,22 @@ inline constexpr const char* kTrainingThroughput = "perf/training_tokens_per_sec
 inline constexpr const char* kEntropy = "actor/entropy";
 inline constexpr const char* kPolicyKl = "actor/ppo_kl";
 inline constexpr const char* kGradNorm = "actor/grad_norm";
-// Of the KL penalty in the reward: the mean over responses of the mean over their tokens, before it
-// is weighed, and its coefficient in the step.
+// The KL penalty in the reward before it is multiplied by its coefficient, as the mean over
+// responses of the mean over their tokens; and that coefficient.
 inline constexpr const char* kRewardKl = "actor/reward_kl_penalty";
 inline constexpr const char* kRewardKlCoef = "actor/reward_kl_penalty_coeff";
-// Updates of the step that were left out; absent where none was.
+// The number of the step's updates that were skipped; absent if there were none.
 inline constexpr const char* kSkippedUpdates = "actor/skipped_updates";
-// Updates of the step without a token that bypass mode left to its policy loss; absent where none
-// was.
+// The number of the step's updates for which bypass mode rejected every token, so that the policy
+// loss had none; absent if there were none.
 inline constexpr const char* kRejectedUpdates = "actor/rejected_updates";
-// Part of the tokens that the rollout correction rejected.
+// The share of tokens that the rollout correction rejected.
 inline constexpr const char* kMaskedFraction = "rollout_corr/rollout_rs_masked_fraction";
-// Trained tokens that older weights sampled than those which their step began with.
+// Trained tokens that were sampled by older weights than those at the beginning of their step.
 inline constexpr const char* kStaleTokens = "partial/stale_tokens";
 inline constexpr const char* kStaleTokensShare = "partial/stale_tokens_share";
 inline constexpr const char* kStalenessMean = "partial/staleness_mean";
-// Of a step with partial rollout, absent without it (docs/guides/partial_rollout.md, Metrics).
+// Metrics of partial rollout; absent without it (docs/guides/partial_rollout.md, Metrics).
 inline constexpr const char* kRounds = "partial/rounds";
 inline constexpr const char* kOverlapRounds = "partial/overlap_rounds";
 inline constexpr const char* kOverlapTokens = "partial/overlap_tokens";
@@ -51,12 +51,13 @@ inline constexpr const char* kPrefilledAgain = "partial/prefilled_again_tokens";
 inline constexpr const char* kPartialSamples = "partial/total_partial_num";
 inline constexpr const char* kPartialRatio = "partial/partial_ratio";
 inline constexpr const char* kPartialSpan = "partial/max_partial_span";
-// Rollouts that were sent a version which they had held before they lost it; absent where none was.
+// The number of rollouts that were sent a version again after they had lost it; absent if there
+// were none.
 inline constexpr const char* kResentWeights = "weights/resent_rollouts";
-// Batches of prompts that a step took to fill; absent without algorithm.filter_groups.
+// The number of batches of prompts that a step generated; absent without algorithm.filter_groups.
 inline constexpr const char* kGenerationBatches = "training/filter_groups/num_gen_batches";
-// Slot-seconds that the tail of generation left empty, and their share of all; what a cap per round
-// would save of the generation's seconds, by the cap's name
+// Slot-seconds that were empty at the end of generation, and their share of all slot-seconds; and
+// the predicted reduction of generation seconds by a cap per round, by the cap's name
 // (controller/partial_rollout/tail_model.h).
 inline constexpr const char* kTailEmptySlotSeconds = "partial/tail_empty_slot_seconds";
 inline constexpr const char* kTailShare = "partial/tail_share";
@@ -64,23 +65,21 @@ inline constexpr const char* kPredictedSaving = "partial/predicted_saving_s/";
 inline constexpr const char* kGeneratedTokens = "perf/generated_tokens";
 inline constexpr const char* kGenerationSeconds = "timing_s/gen";
 inline constexpr const char* kStepSeconds = "timing_s/step";
-// Mean reward of a validation pass, and half the width of its 95 % interval.
+// The mean reward of a validation pass, and half the width of its 95 % confidence interval.
 inline constexpr const char* kValRewardMean = "val/reward/mean";
 inline constexpr const char* kValRewardInterval = "val/reward/ci95";
 
-// What a run leaves behind about each step and sample. Plain structs.
-
 // The memory of one worker in one phase.
 struct WorkerMemory {
-  bool trainer = false;  // or the rollout
+  bool trainer = false;  // false: rollout
   int rank = 0;
-  LedgerSnapshot ledger;  // peaks of the phase
+  LedgerSnapshot ledger;  // with the peaks of the phase
 };
 
 struct PhaseTime {
   std::string phase;  // generate, score, sleep, reference, train, optimize, sync, wake, save, ...
   double seconds = 0;
-  int64_t peak_bytes = 0;  // largest sum over the processes of one pair
+  int64_t peak_bytes = 0;  // largest sum over the two processes of a pair
   std::vector<WorkerMemory> workers;
 };
 
@@ -106,15 +105,15 @@ struct SampleRecord {
   int64_t weight_version = 0;  // of the first response token
   double advantage = 0;
   std::map<std::string, double> reward_terms;
-  // SampleMeta::response_segments: which weights sampled how many tokens, in order.
+  // SampleMeta::response_segments: runs of tokens by weight version, in order.
   std::vector<Segment> segments;
-  // Where the token arrays lie: SampleStore's file of the step, offset of the record.
+  // The sample's record in SampleStore's file of the step, as an offset in bytes.
   int64_t token_offset = 0;
 };
 
 // One pass over the validation prompts.
 struct EvaluationRecord {
-  int64_t step = 0;  // steps finished before it; 0: before training
+  int64_t step = 0;  // finished steps before it; 0: before training
   int64_t version = 0;
   int64_t prompts = 0;
   int64_t samples = 0;
@@ -128,17 +127,17 @@ struct RunInfo {
   std::string started_at;      // RFC 3339, UTC
   std::string build;           // BuildText of the controller, then of workers of another build
   std::string numerics_class;  // of all workers
-  std::string kernel_sets;     // that computed it: "amx", or several with commas
+  std::string kernel_sets;     // in use: "amx", or several with commas
   std::string config_yaml;     // resolved
   std::string memory_plan;     // JSON, as memory_plan.h writes it
   int64_t total_steps = 0;
-  int64_t first_step = 0;        // steps already done at the start: 0 unless resumed
-  double expected_val_rise = 0;  // of the held-out reward over the run; 0: nothing is expected
+  int64_t first_step = 0;        // steps done before the start: 0 unless resumed
+  double expected_val_rise = 0;  // of the validation reward over the run; 0: none expected
   int64_t max_response_tokens = 0;
 };
 
-// What holds for a run that makes `steps` of the steps that it was to make: of the rise that those
-// were expected to bring, these are expected to bring their share.
+// The facts of a run that ends after `steps` of its planned steps: the expected rise of the
+// validation reward is reduced in proportion.
 inline RunInfo Shortened(RunInfo info, int64_t steps) {
   if (steps <= 0 || steps >= info.total_steps) return info;
   info.expected_val_rise *= static_cast<double>(steps) / static_cast<double>(info.total_steps);
@@ -146,27 +145,27 @@ inline RunInfo Shortened(RunInfo info, int64_t steps) {
   return info;
 }
 
-// The index of a run: what happened in each step, and which samples it had.
 struct SampleRecordPage {
   std::vector<SampleRecord> samples;
   int64_t total = 0;
 };
 
-// Thread-safe: the train loop writes while users read. Rows are durable when a call returns;
-// recording a step again (a replay after a fault) replaces its rows.
+// The index of a run: records of its steps, samples and evaluations. Thread-safe: the train loop
+// writes while API calls read. Rows are durable when a call returns; recording a step again (when
+// it is repeated after a failure) replaces its rows.
 class RunStore {
  public:
   virtual ~RunStore() = default;
 
   virtual absl::Status RecordRun(const RunInfo& info) = 0;
   virtual absl::Status RecordStep(const StepRecord& step) = 0;
-  // All samples of one step, in order of sample id.
+  // Records all samples of one step, in order of sample id.
   virtual absl::Status RecordSamples(int64_t step, const std::vector<SampleRecord>& samples) = 0;
   virtual absl::Status RecordEvaluation(const EvaluationRecord& evaluation) = 0;
-  // Forgets everything after `step`: a run that goes on from a checkpoint starts there.
+  // Deletes all rows after `step`, from which a run resumes.
   virtual absl::Status TruncateAfter(int64_t step) = 0;
 
-  // first_step <= step <= last_step, oldest first; last_step 0: to the newest.
+  // Returns first_step <= step <= last_step, oldest first; last_step 0: up to the newest.
   virtual absl::StatusOr<std::vector<StepRecord>> ListSteps(int64_t first_step,
                                                             int64_t last_step) = 0;
   virtual absl::StatusOr<SampleRecordPage> ListSamples(int64_t step,

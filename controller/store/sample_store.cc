@@ -45,7 +45,8 @@ absl::Status CheckLengths(const Sample& sample) {
   return absl::OkStatus();
 }
 
-// The rollout's gate says so already; this holds even if log-probs are not compared.
+// The rollout is expected to refuse other versions itself; this check holds even if log-probs are
+// not compared.
 absl::Status CheckVersions(const Sample& sample, int64_t version, TokenVersions allowed) {
   const bool older = allowed == TokenVersions::kUpTo;
   for (size_t i = 0; i < sample.versions.size(); ++i) {
@@ -119,8 +120,8 @@ void SampleStore::Prune() const {
 absl::Status SampleStore::Put(const Sample& sample, int64_t version, TokenVersions allowed) {
   TANDEM_RETURN_IF_ERROR(CheckLengths(sample));
   TANDEM_RETURN_IF_ERROR(CheckVersions(sample, version, allowed));
-  // Record: tokens (i32), log-probs (f32) if there are any, versions (i64), in machine order;
-  // lengths are indexed.
+  // A record has tokens (i32), log-probs (f32, if there are any) and versions (i64), in native byte
+  // order; the lengths are in SampleMeta.
   std::string bytes;
   AppendArray(bytes, sample.tokens);
   AppendArray(bytes, sample.log_probs);

@@ -1,5 +1,5 @@
-// The samples of the current step: token arrays in an append-only file, a small record of each in
-// memory, so that the controller never holds a whole step's arrays.
+// The samples of the current step: token arrays are in an append-only file and a small record of
+// each sample in memory, so that the controller never holds the arrays of a complete step.
 #pragma once
 
 #include <array>
@@ -19,88 +19,89 @@
 
 namespace tandem {
 
-// What a response is worth.
+// The scores of a response.
 struct Outcome {
-  double score = 0;   // the reward function's
-  double reward = 0;  // what advantages are made of: less the KL penalty with use_kl_in_reward
+  double score = 0;   // of the reward function
+  double reward = 0;  // input of the advantages: minus the KL penalty with use_kl_in_reward
   double advantage = 0;
 };
 
-// What is put behind a sample's record: floats, one per response token each.
+// Arrays that are appended after a sample's record: one float per response token.
 enum class TokenArray {
   kReference,     // log-probs under the reference policy
   kRecomputed,    // log-probs of the sampling policy, by the trainers
   kSumPiSquared,  // sum over the vocabulary of squared probabilities, by the trainers
-  kAdvantages,    // where they differ between tokens
+  kAdvantages,    // only where they differ between tokens
   kIsWeights,     // Sample::is_weights
   kMask,          // Sample::mask
-  kTraining       // log-probs of a training pass that the run ends with, by the trainers
+  kTraining       // log-probs of the training pass that a failed run ends with, by the trainers
 };
 inline constexpr size_t kTokenArrays = 7;
 
-// Offset in the step's file by TokenArray; -1: not put.
+// Offsets in the step's file by TokenArray; -1: the array was not stored.
 struct TokenArrayOffsets {
   std::array<int64_t, kTokenArrays> offsets{-1, -1, -1, -1, -1, -1, -1};
   int64_t& of(TokenArray array) { return offsets[static_cast<size_t>(array)]; }
   int64_t of(TokenArray array) const { return offsets[static_cast<size_t>(array)]; }
 };
 
-// What is known of a sample without reading its arrays.
+// The facts about a sample that are known without reading its arrays.
 struct SampleMeta {
   uint64_t sample_id = 0;
   int64_t group = 0;
   int64_t index = 0;
   int64_t prompt_tokens = 0;
   int64_t response_tokens = 0;
-  int64_t trained_tokens = 0;  // of the response: those that TokenArray::kMask leaves
+  int64_t trained_tokens = 0;  // response tokens that TokenArray::kMask keeps
   FinishReason finish_reason = FinishReason::kNone;
   bool off_support = false;
-  bool log_probs = true;       // came with the tokens
-  int64_t weight_version = 0;  // of the first response token: the oldest
-  int64_t newest_version = 0;  // of the last response token; both 0 without one
+  bool log_probs = true;       // the rollout returned log-probs
+  int64_t weight_version = 0;  // of the first response token, the oldest
+  int64_t newest_version = 0;  // of the last response token; both are 0 for an empty response
   int64_t mini_batch = 0;
-  int rank = 0;  // of the trainer that trains it
+  int rank = 0;  // of the trainer that trains on it
   Outcome outcome;
   int64_t offset = 0;                      // of the record in the step's file
-  TokenArrayOffsets arrays;                // of what was put behind the record
+  TokenArrayOffsets arrays;                // of arrays appended after the record
   std::vector<Segment> segments;           // Sample::segments
   std::vector<Segment> response_segments;  // common/types/response_tokens.h
   float temperature = 1;
 };
 
-// Which weights may have sampled the tokens of a sample.
+// The weight versions that may have sampled the tokens of a sample.
 enum class TokenVersions {
-  kExactly,  // those of the version that is asked for, all
-  kUpTo      // older ones, too, as a partial rollout leaves them: versions that never fall
+  kExactly,  // the requested version for all tokens
+  kUpTo      // the requested version or older ones, in ascending order, as with partial rollout
 };
 
-// Thread-safe: rollouts' samples arrive while trainers' streams read.
+// Thread-safe: samples arrive from rollouts while trainers read.
 class SampleStore {
  public:
-  // Files go to `dir`/step_NNNNNN.samples. The folder is made. `keep`: steps whose files stay, the
-  // newest among them; 0: all. A file has 4 bytes per prompt token and 16 per response token (12
-  // without log-probs), and 4 more for each TokenArray that is put.
+  // Writes to `dir`/step_NNNNNN.samples and creates the folder. `keep`: the number of steps whose
+  // files are kept, including the newest; 0: all. A file has 4 bytes per prompt token and 16 per
+  // response token (12 without log-probs), and 4 more for each TokenArray.
   static absl::StatusOr<std::unique_ptr<SampleStore>> Open(const std::string& dir, int64_t keep);
   ~SampleStore();
 
-  // Starts a step's file anew, forgets the step before and removes files beyond `keep`, those of
-  // later steps (which a replay or a new run makes again) included. Errors by IoErrorCode.
+  // Creates the step's file, drops the previous step from memory, and removes files beyond `keep`
+  // as well as those of later steps, which a repeated step or a new run writes again. Errors by
+  // IoErrorCode.
   absl::Status BeginStep(int64_t step);
 
-  // AlreadyExists: that id was put before. InvalidArgument: arrays whose lengths do not fit.
-  // DataLoss: a token that weights of another version than `version` sampled, or, with kUpTo, of a
-  // later one, or of an earlier one than the token before it. ResourceExhausted: disk full.
+  // AlreadyExists: the id is in use. InvalidArgument: the lengths of the arrays do not fit.
+  // DataLoss: another version than `version` sampled a token or, with kUpTo, a later version did,
+  // or an earlier one than that of the token before it. ResourceExhausted: disk full.
   absl::Status Put(const Sample& sample,
                    int64_t version,
                    TokenVersions allowed = TokenVersions::kExactly);
   bool Contains(uint64_t sample_id) const;
 
-  // In order of sample id.
+  // The facts of all samples, in order of sample id.
   std::vector<SampleMeta> Metas() const;
-  // They leave the step: from now on they are unknown here, though their arrays stay in the file.
-  // Ids that are unknown already do not matter. Returns what was known of the others.
+  // Removes samples from the step and returns their facts; their arrays stay in the file. Unknown
+  // ids are ignored.
   std::vector<SampleMeta> Drop(const std::vector<uint64_t>& sample_ids);
-  // What Drop returned in this step belongs to it again.
+  // Restores samples that Drop has removed in this step.
   void TakeBack(const std::vector<SampleMeta>& metas);
   void SetOutcome(uint64_t sample_id, const Outcome& outcome);
   void Assign(uint64_t sample_id, int64_t mini_batch, int rank);
@@ -111,14 +112,14 @@ class SampleStore {
                         uint64_t sample_id,
                         const std::vector<float>& values);
 
-  // Ids of one rank and mini-batch (-1: all), ascending. NotFound: not the current step.
+  // The sample ids of one rank and mini-batch (-1: all), ascending. NotFound: not the current step.
   absl::StatusOr<std::vector<uint64_t>> Assigned(int64_t step, int64_t mini_batch, int rank) const;
 
-  // The whole sample, with reward, advantages (kAdvantages, else the scalar on every response
-  // token) and whatever else a trainer reads. NotFound: unknown id; DataLoss: the file
-  // was cut.
+  // The sample with all arrays that a trainer reads, its reward, and its advantages (kAdvantages,
+  // else the scalar for every response token). NotFound: unknown id; DataLoss: the file was
+  // truncated.
   absl::StatusOr<Sample> Read(uint64_t sample_id) const;
-  // One array alone, [response tokens]; empty if it was not put.
+  // One array, [response tokens]; empty if it was not stored.
   absl::StatusOr<std::vector<float>> ReadArray(TokenArray array, uint64_t sample_id) const;
 
  private:
@@ -134,7 +135,7 @@ class SampleStore {
   const std::string dir_;
   const int64_t keep_;
   mutable Mutex step_mutex_;
-  // All of the step under way.
+  // State of the step in progress.
   int fd_ ABSL_GUARDED_BY(step_mutex_) = -1;
   std::string path_ ABSL_GUARDED_BY(step_mutex_);
   int64_t step_ ABSL_GUARDED_BY(step_mutex_) = -1;

@@ -24,7 +24,7 @@ constexpr std::array<std::pair<FinishReason, const char*>, 5> kFinishReasons = {
     {FinishReason::kCut, "cut"},
 }};
 
-// JSON has no NaN and no infinity.
+// JSON has no NaN and no infinity: they are written as strings.
 Json NumberJson(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -51,7 +51,7 @@ std::map<std::string, double> NumbersOf(const Json& json) {
   return numbers;
 }
 
-// As text: readers of JSON that hold numbers as doubles would round it.
+// Ids are text, because many JSON readers store numbers as doubles and would round them.
 std::string IdText(uint64_t id) { return fmt::format("{:#x}", id); }
 
 uint64_t IdOf(const std::string& text) {
@@ -69,7 +69,7 @@ FinishReason FinishReasonOf(const std::string& name) {
   for (const auto& [reason, text] : kFinishReasons) {
     if (name == text) return reason;
   }
-  return FinishReason::kNone;  // a reason of a later build
+  return FinishReason::kNone;  // a reason that only later builds know
 }
 
 Json InfoJson(const SavedBatchInfo& info) {
@@ -181,7 +181,7 @@ std::string FinishReasonName(FinishReason reason) {
 }
 
 SavedSample WithoutArrays(SavedSample sample) {
-  // Assigned rather than cleared, which would keep their memory.
+  // Assignment releases the memory, which clear() would keep.
   sample.tokens = std::vector<int32_t>();
   sample.versions = std::vector<int64_t>();
   for (const SavedArray& array : kSavedArrays) sample.*array.values = std::vector<float>();
@@ -198,7 +198,7 @@ std::string BatchHeaderToJson(const SavedBatchInfo& info, const std::vector<Batc
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// nlohmann and the functions above throw: they become a status here.
+// Turns exceptions of nlohmann and of the functions above into a status.
 absl::StatusOr<BatchHeader> BatchHeaderFromJson(const char* text, size_t bytes) try {
   const Json json = Json::parse(text, text + bytes);
   BatchHeader header{.info = InfoOf(json.at("batch"))};

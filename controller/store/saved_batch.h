@@ -1,5 +1,5 @@
-// What a saved batch holds: the samples of one step with everything that was known of them. Plain
-// structs.
+// The contents of a saved batch: the samples of one step with everything that is known about them.
+// Plain structs.
 #pragma once
 
 #include <array>
@@ -16,18 +16,19 @@ namespace tandem {
 
 struct SavedSample : Sample {
   std::vector<float> sum_pi_squared;  // per response token; empty: not computed
-  // Of the training pass that the run ended with, where its trainer saw old log-probs of the same
-  // weights that are not the same.
+  // Log-probs of the training pass that the run ended with, of samples for which the trainer saw
+  // different old log-probs although the weights are the same.
   std::vector<float> training_log_probs;
-  int64_t trained_tokens = 0;  // response tokens that the mask leaves
+  int64_t trained_tokens = 0;  // response tokens that the mask keeps
   int64_t mini_batch = 0;
   int rank = 0;          // of the trainer
-  double score = 0;      // the reward function's
-  double advantage = 0;  // of the whole response, where tokens have no own
+  double score = 0;      // of the reward function
+  double advantage = 0;  // of the complete response, unless its tokens have their own
   std::map<std::string, double> reward_terms;
 };
 
-// The arrays of floats, one value per response token or empty, by their names in files and tables.
+// The float arrays by their names in files and tables; each has one value per response token, or
+// none.
 struct SavedArray {
   const char* name;
   std::vector<float> SavedSample::*values;
@@ -49,30 +50,31 @@ struct SavedMiniBatch {
   int64_t trained_tokens = 0;
 };
 
-// Of the whole batch. No time and no run id: a step that is made again gives the same bytes.
+// Facts about the batch. Has no time and no run id, so that a repeated step gives the same bytes.
 struct SavedBatchInfo {
   int64_t step = 0;
-  int64_t sampling_version = 0;  // weights that the step began with; no token is of later ones
-  int64_t version = 0;           // optimizer steps done or skipped when it was saved
-  std::string failure;           // why the run stopped at it; empty: it was saved on request
-  int64_t epoch = 0;             // of the passes over the samples (actor.ppo_epochs)
-  int64_t mini_batch = -1;       // the update that failed; -1: none
+  int64_t sampling_version = 0;  // weights at the beginning of the step, the newest of all tokens
+  int64_t version = 0;      // number of optimizer steps, skipped ones included, when it was saved
+  std::string failure;      // why the run ended at this step; empty: saved on request
+  int64_t epoch = 0;        // pass over the samples (actor.ppo_epochs)
+  int64_t mini_batch = -1;  // the update that failed; -1: none
   int ranks = 1;
-  std::string model_path;                    // with the tokenizer
-  std::string checkpoint;                    // newest before the step; empty: none
+  std::string model_path;                    // folder with the tokenizer
+  std::string checkpoint;                    // the newest before the step; empty: none
   std::string config_yaml;                   // resolved
-  std::vector<SavedMiniBatch> mini_batches;  // of the newest plan
+  std::vector<SavedMiniBatch> mini_batches;  // of the current pass
   std::map<std::string, double> metrics;     // of the step so far
 };
 
-// A saved batch on disk, all numbers little endian:
+// The file format of a saved batch; all numbers are little endian:
 //
-//   preamble, 64 bytes   magic, version, where the header lies, digests
+//   preamble, 64 bytes   magic, version, offset of the header, digests
 //   arrays               of one sample after another, without gaps
-//   header               JSON: the batch, and of every sample its numbers and where its arrays are
+//   header               JSON: facts about the batch, and for each sample its facts and the offsets
+//                        of its arrays
 //
-// The header comes last, so that a batch of any size is written in one pass. A reader that does not
-// know an array or a key of the header leaves it out; what changes the meaning of anything raises
+// The header comes last, so that a batch of any size is written in one pass. A reader ignores
+// arrays and header keys that it does not know; a change of the meaning of anything increases
 // kBatchVersion.
 inline constexpr char kBatchMagic[9] = "TNDBATCH";
 inline constexpr uint32_t kBatchVersion = 1;
@@ -85,27 +87,25 @@ struct BatchPreamble {
   uint64_t header_offset = 0;  // from the start of the file
   uint64_t header_bytes = 0;
   uint64_t file_bytes = 0;
-  uint64_t digest_low = 0;  // XXH3 of 128 bits of all that follows the preamble
+  uint64_t digest_low = 0;  // XXH3, 128 bits, of everything after the preamble
   uint64_t digest_high = 0;
-  uint64_t check = 0;  // XXH3 of 64 bits of the 56 bytes before
+  uint64_t check = 0;  // XXH3, 64 bits, of the 56 bytes before it
 };
 static_assert(sizeof(BatchPreamble) == 64);
 
-// Arrays of every sample beside those of kSavedArrays (saved_batch.h), which are float32.
+// The arrays of every sample in addition to those of kSavedArrays, which are float32.
 inline constexpr char kBatchTokens[] = "tokens";      // int32, prompt then response
 inline constexpr char kBatchVersions[] = "versions";  // int64, per response token
 
-// The JSON of a saved batch's header, and back.
-
-// Where an array lies.
+// The position of an array in the file.
 struct BatchPlace {
-  uint64_t offset = 0;  // from the start of the file
-  uint64_t count = 0;   // values
+  uint64_t offset = 0;  // bytes from the start of the file
+  uint64_t count = 0;   // number of values
 };
 
 struct BatchEntry {
   SavedSample meta;                          // without arrays
-  std::map<std::string, BatchPlace> arrays;  // by name; empty ones are left out
+  std::map<std::string, BatchPlace> arrays;  // by name; without empty ones
 };
 
 struct BatchHeader {
@@ -113,16 +113,17 @@ struct BatchHeader {
   std::vector<BatchEntry> entries;
 };
 
-// Gives their memory back too.
+// Also releases the memory of the arrays.
 SavedSample WithoutArrays(SavedSample sample);
 
-// Texts that are no UTF-8 get replacement characters; a number that is not finite is a string.
+// Bytes that are not UTF-8 become replacement characters; numbers that are not finite become
+// strings.
 std::string BatchHeaderToJson(const SavedBatchInfo& info, const std::vector<BatchEntry>& entries);
 
-// DataLoss: no JSON, or not this one. Places are not checked here.
+// DataLoss: the text is no JSON, or not of this form. Positions of arrays are not checked here.
 absl::StatusOr<BatchHeader> BatchHeaderFromJson(const char* text, size_t bytes);
 
-// stop, length, aborted; "none" where a response has not ended.
+// stop, length, aborted, cut; "none" for a response that has not ended.
 std::string FinishReasonName(FinishReason reason);
 
 }  // namespace tandem

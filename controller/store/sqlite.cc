@@ -22,7 +22,7 @@ absl::StatusCode CodeOf(int result) {
     case SQLITE_READONLY:
     case SQLITE_PERM:
       return absl::StatusCode::kPermissionDenied;
-    default:  // BUSY and LOCKED too: another program holds the file, the message says so
+    default:  // includes BUSY and LOCKED: another program holds the file, as the message says
       return absl::StatusCode::kInternal;
   }
 }
@@ -121,7 +121,7 @@ SqliteTransaction::SqliteTransaction(SqliteTransaction&& other) noexcept
     : db_(std::exchange(other.db_, nullptr)) {}
 
 SqliteTransaction::~SqliteTransaction() {
-  // A failed statement may have rolled back already; there is nothing left to report either way.
+  // A failed statement may have rolled back already, so an error here means nothing.
   if (db_ != nullptr) db_->Execute("ROLLBACK").IgnoreError();
 }
 

@@ -20,9 +20,9 @@ class SqliteStatement {
   SqliteStatement& Bind(int index, double value);
   SqliteStatement& Bind(int index, const std::string& value);
 
-  // True: a row is there to be read; false: done.
+  // True: a row can be read; false: there are no more.
   absl::StatusOr<bool> Step();
-  // Runs a statement that gives no rows, and resets it for the next binding.
+  // Runs a statement that returns no rows, and resets it for the next binding.
   absl::Status Run();
 
   int64_t Int(int column) const;
@@ -36,10 +36,10 @@ class SqliteStatement {
   std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement_;
 };
 
-// A connection in WAL mode with full durability. Not thread-safe.
-// Errors name the file: ResourceExhausted (disk full), DataLoss (corrupt or no database),
-// PermissionDenied (cannot be opened or written), Internal (locked by another program for more
-// than five seconds, or a bug in the SQL).
+// A connection in WAL mode with full durability. Not thread-safe. Errors name the file:
+// ResourceExhausted (disk full), DataLoss (corrupt, not a database, or an I/O error),
+// PermissionDenied (cannot be opened or written), Internal (locked by another program for more than
+// five seconds, or a bug in the SQL).
 class SqliteDatabase {
  public:
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
@@ -53,7 +53,7 @@ class SqliteDatabase {
   std::string path_;
 };
 
-// Begins a transaction; rolls back unless committed.
+// Begins a transaction, which is rolled back unless it is committed.
 class SqliteTransaction {
  public:
   static absl::StatusOr<SqliteTransaction> Begin(SqliteDatabase* db);

@@ -47,7 +47,7 @@ LedgerSnapshot LedgerFromJson(const nlohmann::json& json) {
   ledger.process_peak_bytes = json.at("process_peak").get<int64_t>();
   ledger.baseline_bytes = json.at("baseline").get<int64_t>();
   ledger.resident_bytes = json.at("resident").get<int64_t>();
-  // Records from before there were GPUs have neither.
+  // Records that were written before GPUs were supported lack both fields.
   ledger.driver_total_bytes = json.value("driver_total", int64_t{0});
   ledger.driver_free_bytes = json.value("driver_free", int64_t{0});
   return ledger;
@@ -80,7 +80,7 @@ std::vector<WorkerMemory> WorkersFromJson(const std::string& text) {
 
 namespace {
 
-// Entry i brings version i to version i + 1. Entries are never edited once released.
+// Entry i migrates version i to version i + 1. Released entries are never edited.
 const std::vector<std::string>& Migrations() {
   static const std::vector<std::string> migrations = {R"sql(
     CREATE TABLE runs (
@@ -167,7 +167,7 @@ std::string SegmentsToJson(const std::vector<Segment>& segments) {
   return json.dump();
 }
 
-// Empty where the text is not what SegmentsToJson writes.
+// Empty if SegmentsToJson did not write the text.
 std::vector<Segment> SegmentsFromJson(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   std::vector<Segment> segments;

@@ -1,4 +1,4 @@
-// Workers' ledgers of a phase as JSON text, for a column of the store.
+// The memory ledgers of the workers in a phase as JSON text, for a column of the store.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,25 @@
 namespace tandem {
 
 std::string WorkersToJson(const std::vector<WorkerMemory>& workers);
-// Empty where the text is none of WorkersToJson's.
+// Empty if WorkersToJson did not write the text.
 std::vector<WorkerMemory> WorkersFromJson(const std::string& text);
 
-// The schema of run.db and how older files come up to it.
-
-// The version this build writes (PRAGMA user_version).
+// The schema version of run.db that this build writes (PRAGMA user_version).
 int64_t StoreSchemaVersion();
 
-// Brings the file to StoreSchemaVersion, one migration per transaction. FailedPrecondition: the
-// file was written by a newer build; nothing is changed then.
+// Migrates the file to StoreSchemaVersion, with one transaction per version. FailedPrecondition: a
+// newer build has written the file, which is not changed.
 absl::Status MigrateStore(SqliteDatabase* db);
 
-// The RunStore on SQLite: run_dir/run.db.
-
-// One connection behind one mutex: a step's write takes milliseconds, reads are pages.
+// The RunStore on SQLite, in run_dir/run.db. One connection is guarded by one mutex: a step's write
+// takes milliseconds, and reads are paged.
 class SqliteRunStore final : public RunStore {
  public:
-  // Makes or migrates the file. Errors as SqliteDatabase and MigrateStore.
+  // Creates or migrates the file. Errors as SqliteDatabase and MigrateStore.
   static absl::StatusOr<std::unique_ptr<SqliteRunStore>> Open(const std::string& path);
 
-  // Id, start, directory and memory plan of the run that wrote last. NotFound: there is none.
+  // The id, start time, directory and memory plan of the run that was recorded last. NotFound:
+  // there is none.
   absl::StatusOr<RunInfo> NewestRun();
 
   absl::Status RecordRun(const RunInfo& info) override;

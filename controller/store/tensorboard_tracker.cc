@@ -114,12 +114,12 @@ std::string HostName() {
 }  // namespace
 
 TensorBoardTracker::TensorBoardTracker(const std::string& dir, Clock& clock) : clock_(clock) {
-  std::error_code ignored;  // reported when the file cannot be written
+  std::error_code ignored;  // a failure is reported when the file cannot be written
   std::filesystem::create_directories(dir, ignored);
   const std::string stem = fmt::format("{}/events.out.tfevents.{}.{}", dir,
                                        absl::ToUnixSeconds(clock_.Now()), HostName());
   path_ = stem;
-  // A run restarted within the second must not continue its predecessor's file.
+  // A process that is restarted within a second must not append to its predecessor's file.
   for (int i = 1; std::filesystem::exists(path_, ignored); ++i)
     path_ = fmt::format("{}.{}", stem, i);
   file_.open(path_, std::ios::binary);

@@ -13,7 +13,7 @@ namespace tandem {
 
 uint32_t Crc32c(const std::string& bytes);
 
-// ((crc >> 15) | (crc << 17)) + 0xa282ead8: a checksum of data that holds checksums itself.
+// ((crc >> 15) | (crc << 17)) + 0xa282ead8: makes a checksum safe for data that contains checksums.
 uint32_t MaskedCrc32c(const std::string& bytes);
 
 // The bytes of a TensorBoard event file: TFRecords around tensorflow.Event messages.
@@ -27,19 +27,21 @@ std::string TfRecord(const std::string& data);
 // The first event of every file.
 std::string FileVersionEvent(double wall_time_seconds);
 
-// A process goes on (or begins) at `step`: readers drop scalars of that step and later ones.
+// A process continues (or begins) at `step`: readers drop scalars of that step and later ones.
 std::string SessionStartEvent(double wall_time_seconds, int64_t step);
 
 std::string ScalarsEvent(double wall_time_seconds, int64_t step, const Metrics& metrics);
 
-// Scalars for TensorBoard: one event file per process start.
+// Writes scalars for TensorBoard, to one event file per process.
 class TensorBoardTracker : public Tracker {
  public:
-  // Makes `dir` and a file events.out.tfevents.<seconds>.<host> in it. `clock` must outlive it.
+  // Creates `dir` and a file events.out.tfevents.<seconds>.<host> in it. `clock` must outlive the
+  // tracker.
   TensorBoardTracker(const std::string& dir, Clock& clock);
 
   void Log(int64_t step, const Metrics& metrics) override;
-  // A session start at `step` + 1, upon which TensorBoard drops what it has from that step on.
+  // Writes a session start at `step` + 1, which makes TensorBoard drop its scalars from that step
+  // on.
   void Rewind(int64_t step) override;
   void Flush() override;
 

@@ -32,7 +32,7 @@ JsonlTracker::JsonlTracker(std::string path)
 void JsonlTracker::Log(int64_t step, const Metrics& metrics) {
   nlohmann::ordered_json data = nlohmann::ordered_json::object();
   for (const auto& [name, value] : metrics) {
-    // JSON has no NaN: null keeps the line readable and the gap visible.
+    // JSON has no NaN: null keeps the line valid and the gap visible.
     data[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
   }
   nlohmann::ordered_json line;
@@ -55,9 +55,10 @@ void JsonlTracker::Rewind(int64_t step) {
       if (whole && json["step"].get<int64_t>() <= step) kept << line << '\n';
     }
     kept.flush();
-    if (!kept) return Report();  // the old file is as it was
+    if (!kept) return Report();  // the old file is unchanged
   }
-  // At any moment, a power failure's included, the name leads to the old file or to the new one.
+  // The file is made durable before the rename, so that even after a power failure the name refers
+  // to the complete old file or to the complete new one.
   const int fd = open(kept_path.c_str(), O_WRONLY | O_CLOEXEC);
   const bool durable = fd >= 0 && fsync(fd) == 0;
   if (fd >= 0) close(fd);

@@ -1,4 +1,4 @@
-// Where the numbers of a run go.
+// The destinations of a run's metrics.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace tandem {
 
 using Metrics = std::map<std::string, double>;
 
-// Thread-safe. Never blocks a step for long and never fails a run: what cannot be written is
-// reported once in the log and dropped.
+// Thread-safe. Never blocks a step for long and never fails a run: records that cannot be written
+// are dropped, with one warning in the log.
 class Tracker {
  public:
   virtual ~Tracker() = default;
 
   virtual void Log(int64_t step, const Metrics& metrics) = 0;
-  // What comes next follows `step`: anything logged of later steps (by a process before this one,
-  // or before a recovery went back) is void. -1: everything is.
+  // Discards records of steps after `step`, which were logged by an earlier process or before a
+  // recovery went back. -1: discards all.
   virtual void Rewind(int64_t step) = 0;
-  // Hands everything to the operating system.
+  // Passes all buffered data to the operating system.
   virtual void Flush() = 0;
 };
 
-// Hands every record to all trackers.
+// Passes every record to all trackers.
 class FanoutTracker : public Tracker {
  public:
   explicit FanoutTracker(std::vector<std::unique_ptr<Tracker>> trackers)
@@ -57,7 +57,7 @@ class ConsoleTracker : public Tracker {
   explicit ConsoleTracker(std::ostream& out) : out_(out) {}
 
   void Log(int64_t step, const Metrics& metrics) override;
-  void Rewind(int64_t) override {}  // what was printed stays
+  void Rewind(int64_t) override {}  // lines that were printed stay
   void Flush() override;
 
  private:
@@ -73,7 +73,7 @@ class JsonlTracker : public Tracker {
   explicit JsonlTracker(std::string path);
 
   void Log(int64_t step, const Metrics& metrics) override;
-  // Rewrites the file without lines of later steps and without what a kill left of a line.
+  // Rewrites the file without lines of later steps and without an incomplete line left by a kill.
   void Rewind(int64_t step) override;
   void Flush() override;
 

@@ -24,7 +24,7 @@ struct GroupRequest {
   int64_t group = 0;       // echoed in the samples
   int rank = -1;           // the only rollout that may generate the group; -1: any
   bool log_probs = false;  // return them even if rollout.calculate_log_probs is false
-  // Empty, or one for each of sample_ids: the tokens from which the sample is continued.
+  // Empty, or for each of sample_ids the tokens after which its generation continues.
   std::vector<Continuation> continued;
   // Unless empty, used instead of `continued`: returns one Continuation for each of `sample_ids`,
   // which are a subset of those above. RolloutDispatcher calls it right before it sends the
@@ -32,8 +32,8 @@ struct GroupRequest {
   // send.
   std::function<absl::StatusOr<std::vector<Continuation>>(const std::vector<uint64_t>& sample_ids)>
       load_continued;
-  // Whether a round that ends early (RolloutDispatcher::Options::cut) may interrupt the group;
-  // false: the group is generated to its end.
+  // Whether a round that ends early (RolloutDispatcher::Options::end_round) may interrupt the
+  // group; false: the group is generated to its end.
   bool interruptible = false;
 
   // How many replicas were lost while they generated the group, and how many of these generated
@@ -73,8 +73,8 @@ class RolloutClient {
   virtual absl::StatusOr<SleepReports> Sleep(SleepMode mode) = 0;
   // `tags`: "weights", "kv_cache"; empty: both.
   virtual absl::StatusOr<PhaseReport> Wake(const std::vector<std::string>& tags) = 0;
-  // Whether the rollout still holds every byte of `version` as it was accepted. DataLoss names the
-  // first tensor that differs.
+  // Checks that the rollout still holds every byte of `version` as it was accepted. DataLoss names
+  // the first tensor that differs.
   virtual absl::StatusOr<PhaseReport> VerifyWeights(int64_t version) = 0;
   // Tokens that the process has prefilled since it started: of prompts, of continued samples, and
   // those computed again after a preemption.

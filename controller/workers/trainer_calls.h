@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<Result>> CallAllTrainers(
     clients.push_back(std::move(client));
   }
   std::vector<Result> results(clients.size());
-  Mutex results_mutex;  // guards what follows, and the results
+  Mutex results_mutex;  // guards the variables below, and the results
   ConditionVariable changed;
   absl::Status failure;
   size_t running = clients.size();

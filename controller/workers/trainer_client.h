@@ -19,7 +19,7 @@ struct ResetCommand {
   int64_t generation = 0;  // grows with every re-formation
   int world_size = 1;
   std::string rendezvous;      // path of the group's Unix socket
-  std::string checkpoint_dir;  // empty: model.path
+  std::string checkpoint_dir;  // empty: load model.path
   int64_t version = 0;         // weight version of that state
 };
 
@@ -66,13 +66,13 @@ struct OptimizerStepResult {
 enum class LogProbPolicy {
   kCurrent,
   kReference,
-  kProbe,  // the current one, on the probe samples of the paired rollout
+  kProbe,  // the current policy, on the probe samples of the paired rollout
 };
 
 struct SyncCommand {
   int64_t version = 0;
-  std::vector<int> target_ranks;  // whose rollouts are published to
-  std::string rollout_address;    // of this rank's partner; empty: gathers only
+  std::vector<int> target_ranks;  // ranks whose rollouts receive the weights
+  std::string rollout_address;    // of this rank's rollout; empty: takes part in the gathers only
   int64_t rollout_incarnation = 0;
   bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
 };
@@ -87,10 +87,10 @@ struct SyncResult {
   PhaseReport report;
 };
 
-// Counts source tensors, by HF name: q, k and v apart, a tied head once.
+// Numbers of source tensors, by HF name: q, k and v are counted separately, a tied head once.
 struct WeightCheckResult {
-  int64_t version = -1;  // that the rollout holds
-  int64_t expected = 0;  // tensors that there should be
+  int64_t version = -1;  // weight version of the rollout
+  int64_t expected = 0;  // tensors that the rollout should hold
   int64_t checked = 0;
   int64_t missing = 0;
   int64_t unexpected = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kWorkerDidNotReturnUrl[] = "tandem.WorkerDidNotReturn";
 
-// The client of `key`'s ready worker; a new one if the incarnation changed.
+// Returns the client of the ready worker `key`, a new one if the incarnation changed.
 template <typename Client, typename Make>
 absl::StatusOr<std::shared_ptr<Client>> CurrentClient(
     const WorkerRegistry& registry,

@@ -25,7 +25,7 @@ namespace tandem {
 // missing workers again.
 bool WorkerDidNotReturn(const absl::Status& status);
 
-// How clients are made: over gRPC, or fakes.
+// Makes the clients: over gRPC, or fakes in tests.
 struct ClientFactory {
   std::function<absl::StatusOr<std::shared_ptr<TrainerClient>>(const WorkerEntry&)> trainer;
   std::function<absl::StatusOr<std::shared_ptr<RolloutClient>>(const WorkerEntry&)> rollout;
@@ -48,7 +48,7 @@ class WorkerPool {
   absl::StatusOr<std::shared_ptr<TrainerClient>> trainer(int rank);
   absl::StatusOr<std::shared_ptr<RolloutClient>> rollout(int rank);
 
-  // By rank; 0 where no trainer is ready.
+  // The incarnation of each rank's trainer; 0 where none is ready.
   std::vector<int64_t> TrainerIncarnations() const;
 
   // The worker's latest memory ledger, from a heartbeat or a report; empty if it never sent one.
@@ -56,7 +56,7 @@ class WorkerPool {
   void NoteLedger(const WorkerKey& key, const LedgerSnapshot& ledger);
   std::string numerics_class() const { return registry_.numerics_class(); }
 
-  // A call to the worker failed; it is lost until its next heartbeat.
+  // Marks the worker lost because a call to it failed; its next heartbeat makes it ready again.
   void MarkLost(const WorkerKey& key, int64_t incarnation);
   // Ends the calls to workers that send no heartbeats or were replaced. A thread of its own calls
   // this periodically, so that no call to a dead worker has to wait for its deadline.

@@ -36,7 +36,7 @@ struct WorkerKey {
 struct Announcement {
   int protocol = 0;
   WorkerKey key;
-  std::string address;     // where it serves gRPC
+  std::string address;     // of its gRPC server
   std::string boot_id;     // of its host
   std::string device;      // "cpu:0"; for a GPU its number in the worker's process
   std::string boot_nonce;  // random per process start
@@ -98,8 +98,8 @@ class WorkerRegistry {
   // Aborted: a worker of an earlier controller whose rank has been taken since.
   absl::StatusOr<int64_t> Register(const Announcement& announcement);
 
-  // NotFound: unknown here (the controller was restarted): register again. Aborted: replaced.
-  // FailedPrecondition: numerics classes mixed.
+  // NotFound: the worker is unknown (the controller was restarted) and must register again.
+  // Aborted: it was replaced. FailedPrecondition: numerics classes mixed.
   absl::Status Heartbeat(const WorkerKey& key, int64_t incarnation, HeartbeatNews news);
 
   // Keeps a memory ledger that is newer than the worker's last heartbeat.

@@ -1,5 +1,5 @@
-// gdpo: GRPO on each reward key by itself, the weighted sum of these, whitened over the step's
-// trained tokens (Liu et al. 2026, arXiv 2601.05242). The score is not read.
+// gdpo: GRPO on each reward key separately, and the weighted sum of the results, whitened over the
+// step's trained tokens (Liu et al. 2026, arXiv 2601.05242). The score is not used.
 #include <algorithm>
 #include <cmath>
 #include <set>

@@ -1,5 +1,5 @@
-// gpg: alpha (s - mean), alpha = samples of the step / those with a score other than 0 (Chu et al.
-// 2025, arXiv 2504.02546, with its F_norm = 1). A group of one has mean 0; without any score
+// gpg: alpha (s - mean), alpha = samples of the step / samples with a score other than 0 (Chu et
+// al. 2025, arXiv 2504.02546, with its F_norm = 1). A group of one has mean 0. If all scores are 0,
 // alpha is the number of samples, and all advantages are 0.
 #include <algorithm>
 

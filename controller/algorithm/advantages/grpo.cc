@@ -1,6 +1,6 @@
 // grpo, grpo_vectorized: (s - mean) / (std + 1e-6), std with n - 1 (Shao et al. 2024, DeepSeekMath,
-// eq. 3). Without the division: s - mean (Dr. GRPO, Liu et al. 2025). A group of one has mean 0 and
-// std 1: its advantage is s / (1 + 1e-6).
+// eq. 3). With norm_adv_by_std_in_grpo=false: s - mean (Dr. GRPO, Liu et al. 2025). A group of one
+// has mean 0 and std 1: its advantage is s / (1 + 1e-6).
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 

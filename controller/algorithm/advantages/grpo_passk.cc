@@ -1,6 +1,6 @@
 // grpo_passk: the best response of a group gets (s_best - s_second) / (std + 1e-6), all others 0
-// (Tang et al. 2025, arXiv 2503.19595). Without the division where
-// norm_adv_by_std_in_grpo is off. Not defined for a group of one.
+// (Tang et al. 2025, arXiv 2503.19595). With norm_adv_by_std_in_grpo=false there is no division.
+// Not defined for a group of one.
 #include <algorithm>
 
 #include "common/base/status.h"

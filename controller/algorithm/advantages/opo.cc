@@ -1,6 +1,6 @@
 // opo: s - sum(length s) / sum(length) over the group, lengths in trained tokens (Hao et al. 2025,
-// arXiv 2505.23585). A group of one has baseline 0. A group without a trained token has none
-// either: verl divides 0 by 0 there, and masks the result.
+// arXiv 2505.23585). The baseline is 0 for a group of one, and for a group without trained tokens,
+// where verl divides 0 by 0 and masks the result.
 #include "controller/algorithm/advantage_estimator.h"
 
 namespace tandem {

@@ -1,18 +1,18 @@
-// optimal_token_baseline: A_t = G_t - B_t for trained tokens, with the rewards to go G_t and a
-// baseline per position: B_t = sum_i G_it W_it / (sum_i W_it + 1e-8) over the responses i of the
-// group that have a trained token t. W_t = sum over the trained t' <= t of
-// (1 - 2 pi_t' + sum pi^2) rho_t'^2 is the squared norm of the score function so far: pi the
-// probability of the token, sum pi^2 that of the whole vocabulary, rho the rollout importance
-// weight. (The variance-minimizing baseline of Weaver and Tao 2001, for each token by itself, as
-// verl's core_algos has it.) A group of one has baseline 0.
+// optimal_token_baseline: A_t = G_t - B_t for trained tokens, with rewards to go G_t and a baseline
+// per position: B_t = sum_i G_it W_it / (sum_i W_it + 1e-8) over the responses i of the group that
+// have a trained token t. W_t = sum over the trained t' <= t of (1 - 2 pi_t' + sum pi^2) rho_t'^2
+// is the squared norm of the accumulated score function, where pi is the probability of the token,
+// sum pi^2 runs over the vocabulary, and rho is the rollout importance weight. (The
+// variance-minimizing baseline of Weaver and Tao 2001, applied to each token, as in verl's
+// core_algos.) A group of one has baseline 0.
 //
-// tir_optimal_token_baseline, for turns of tools in between: positions are counted in trained
-// tokens alone, and responses without any do not belong to the group.
+// tir_optimal_token_baseline, for responses with tool turns: positions count trained tokens only,
+// and responses without trained tokens do not belong to the group.
 //
-// Zero tail (off; on for tir): where one response of the group is the longest, it has no baseline
-// beyond the second longest, as it would be its own return there. Lengths are numbers of trained
-// tokens; the first estimator counts positions from them, as verl does, also where masked tokens
-// lie before.
+// Zero tail (off by default, on for tir): if one response of the group is longer than all others,
+// it has no baseline beyond the second longest, because there the baseline would be its own return.
+// Lengths are numbers of trained tokens; optimal_token_baseline compares them with positions, as
+// verl does, even if masked tokens come earlier.
 #include <algorithm>
 #include <cmath>
 
@@ -22,10 +22,10 @@
 namespace tandem {
 namespace {
 
-// What the baseline of one response is made of, in the positions of the estimator.
+// The terms of the baseline for one response, in the estimator's positions.
 struct Trace {
   std::vector<double> returns;
-  std::vector<double> weights;  // W, 0 where the token is not trained
+  std::vector<double> weights;  // W; 0 where the token is not trained
 };
 
 Trace TraceOf(const AdvantageRow& row, bool compact) {
@@ -46,7 +46,7 @@ Trace TraceOf(const AdvantageRow& row, bool compact) {
   return trace;
 }
 
-// B_t, as long as the longest trace. Traces in order, sums in double.
+// B_t, as long as the longest trace. Sums run in the order of the traces, in double.
 std::vector<double> BaselineOf(const std::vector<Trace>& traces, double epsilon) {
   size_t longest = 0;
   for (const Trace& trace : traces) longest = std::max(longest, trace.returns.size());
@@ -61,7 +61,7 @@ std::vector<double> BaselineOf(const std::vector<Trace>& traces, double epsilon)
   return numerators;
 }
 
-// The longest response, and the position from which it has no baseline. -1: no such response.
+// The longest response, and the position from which it has no baseline. row -1: no such response.
 struct ZeroTail {
   int64_t row = -1;
   int64_t from = 0;

@@ -1,6 +1,6 @@
 // remax: A_t = G_t - b, G_t = sum over t' >= t of m_t' r_t', b = the reward of the greedy response
-// to the same prompt (Li et al. 2024, arXiv 2310.10505). Returns are G. As in verl, a masked
-// token before the end keeps G_t, from which no baseline is taken.
+// to the same prompt (Li et al. 2023, arXiv 2310.10505). Returns are G. As in verl, a masked token
+// before the end has advantage G_t, without the baseline.
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 

@@ -1,6 +1,6 @@
-// rloo, rloo_vectorized: the score less the mean of the other responses of the group, which is
-// n / (n - 1) * (s - mean) (Ahmadian et al. 2024, arXiv 2402.14740). verl's two functions
-// disagree for a group of one, and each name keeps its value: rloo gives s, rloo_vectorized 0.
+// rloo, rloo_vectorized: the score minus the mean of the other responses of the group, which is n /
+// (n - 1) * (s - mean) (Ahmadian et al. 2024, arXiv 2402.14740). verl's two functions disagree for
+// a group of one, and each name keeps its value: rloo gives s, rloo_vectorized 0.
 #include "controller/algorithm/advantage_estimator.h"
 #include "controller/algorithm/group_scores.h"
 

@@ -38,8 +38,8 @@ std::optional<std::string> ExtractFlexible(const std::string& text) {
   std::optional<std::string> last;
   for (size_t at = 0; at < text.size();) {
     const std::string number = NumberAt(text, at);
-    // A lone point ends a sentence far more often than it is an answer, unless nothing else is
-    // there: then verl takes it.
+    // A lone point usually ends a sentence, so it counts only if there is no other number, as in
+    // verl.
     if (!number.empty() && (number != "." || !last)) last = number;
     at += number.empty() ? 1 : number.size();
   }
@@ -65,7 +65,7 @@ double ScoreGsm8k(const std::string& response,
 
 namespace {
 
-// What the extraction of an answer can result in.
+// Whether an extracted answer can have this form.
 bool IsGsm8kAnswer(const std::string& truth) {
   return truth.find_first_of("0123456789") != std::string::npos &&
          truth.find_first_not_of("-.,0123456789") == std::string::npos;

@@ -1,4 +1,4 @@
-// GSM8K answers, extracted as verl's reward_score/gsm8k.py does (golden family "rewards").
+// Scores GSM8K answers, extracted as in verl's reward_score/gsm8k.py (golden family "rewards").
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ enum class Gsm8kMethod {
   kFlexible,  // the last run of digits, points and commas
 };
 
-// Looks at the last 300 characters (code points) only. Commas and dollar signs are removed from a
-// strict answer. None: no answer in the asked form.
+// Searches the last 300 characters (code points) only. Commas and dollar signs are removed from a
+// strict answer. nullopt: no answer of the requested form.
 std::optional<std::string> ExtractGsm8kAnswer(const std::string& response, Gsm8kMethod method);
 
-// `score` if the extracted answer equals `truth` as text, `format_score` if there is another one,
-// else 0.
+// `score` if the extracted answer equals `truth` as text, `format_score` for another answer, 0
+// without an answer.
 double ScoreGsm8k(const std::string& response,
                   const std::string& truth,
                   Gsm8kMethod method,

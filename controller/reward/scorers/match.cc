@@ -1,5 +1,5 @@
-// Reward functions for any data: the response, a number in it or what a pattern finds is compared
-// with the ground truth. Score 1 where the two are equal, else 0.
+// Reward functions for any data: compare the response, a number in it, or the match of a pattern
+// with the ground truth. The score is 1 if they are equal, else 0.
 #include <cmath>
 #include <optional>
 #include <string>
@@ -51,7 +51,7 @@ absl::StatusOr<Scorer> MakeLastInteger(const nlohmann::json&) {
   });
 }
 
-// The first group of the pattern (or the whole match) must equal the ground truth.
+// The first group of the pattern (or its complete match) must equal the ground truth.
 absl::StatusOr<Scorer> MakeRegex(const nlohmann::json& args) {
   TANDEM_ASSIGN_OR_RETURN(const auto pattern, PatternArg(args));
   return Scorer([pattern](const RewardItem& item) {

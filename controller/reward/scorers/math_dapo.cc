@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kNone = std::string::npos;
 
-// In this order: a later one sees what the earlier ones left.
+// Applied in this order, each to the result of the previous one.
 constexpr std::pair<const char*, const char*> kSubstitutions[] = {
     {"an ", ""},          {"a ", ""},
     {".$", "$"},          {"\\$", ""},
@@ -50,7 +50,7 @@ size_t LineEnd(const std::string& text, size_t from) {
   return std::min(text.find('\n', from), text.size());
 }
 
-// A line with two dollar signs becomes what is between its first two, with them.
+// Replaces each line that has at least two dollar signs by the part from the first to the second.
 std::string KeepFirstFormula(const std::string& text) {
   std::string out;
   for (size_t begin = 0; begin <= text.size();) {
@@ -65,8 +65,8 @@ std::string KeepFirstFormula(const std::string& text) {
   return out;
 }
 
-// "\text{a}b" -> "ab" for every `open`, up to the first closing brace of the same line (nested
-// braces are not counted), or up to the last one where `greedy`.
+// Replaces "\text{a}b" by "ab" for every `open`, up to the first closing brace of the same line
+// (nested braces are not counted), or with `greedy` up to the last one.
 std::string Unwrap(const std::string& text, std::string_view open, bool greedy) {
   std::string out;
   size_t pos = 0;
@@ -75,7 +75,7 @@ std::string Unwrap(const std::string& text, std::string_view open, bool greedy) 
     const std::string_view line = std::string_view(text).substr(inside, line_end - inside);
     const size_t close = greedy ? line.rfind('}') : line.find('}');
     if (close == std::string_view::npos) {
-      at = line_end;  // none of this line closes
+      at = line_end;  // the line has no closing brace
       continue;
     }
     out.append(text, pos, at - pos).append(line.substr(0, close));
@@ -84,7 +84,7 @@ std::string Unwrap(const std::string& text, std::string_view open, bool greedy) 
   return out.append(text, pos);
 }
 
-// "frac12" -> "frac{1}{2}", also where the second character is a brace, but no line break.
+// "frac12" -> "frac{1}{2}", also if the second character is a brace, but not if it is a line break.
 std::string BraceDapoFractions(const std::string& text) {
   constexpr std::string_view kFrac = "frac";
   std::string out;
@@ -117,7 +117,7 @@ std::string BraceDapoRoots(const std::string& text) {
   return out.append(text, pos);
 }
 
-// str.isdigit: decimal digits of all scripts, superscripts, circled digits and the like.
+// Python's str.isdigit: decimal digits of all scripts, superscripts, circled digits and others.
 bool IsDigits(const std::string& text) {
   static const AnswerPattern pattern =
       AnswerPattern::Compile(

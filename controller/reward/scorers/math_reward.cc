@@ -17,7 +17,7 @@ std::vector<std::string> SplitAt(const std::string& text, const std::string& sep
   return jinja::Split(text, separator, -1);
 }
 
-// What is plain replacement, before units are cut off.
+// Applies the plain replacements that come before units are removed.
 std::string RemoveMarkup(std::string text) {
   constexpr std::pair<const char*, const char*> kReplacements[] = {
       {"\n", ""},     {"\\!", ""},     {"\\\\", "\\"},    {"tfrac", "frac"}, {"dfrac", "frac"},
@@ -26,7 +26,7 @@ std::string RemoveMarkup(std::string text) {
   return text;
 }
 
-// "5\text{ cm}" -> "5". None: more than one unit.
+// "5\text{ cm}" -> "5". nullopt: more than one unit.
 std::optional<std::string> CutUnit(const std::string& text) {
   std::vector<std::string> parts = SplitAt(text, "\\text{ ");
   if (parts.size() > 2) return std::nullopt;
@@ -39,14 +39,14 @@ std::string AddLeadingZeros(std::string text) {
   return text.starts_with('.') ? "0" + text : text;
 }
 
-// "x=3" and "k =3" -> "3"; a longer left side may be part of the answer.
+// "x=3" and "k =3" -> "3". A longer left side may be part of the answer and is kept.
 std::string CutShortLeftSide(const std::string& text) {
   std::vector<std::string> sides = SplitAt(text, "=");
   if (sides.size() != 2 || CountCodePoints(sides[0]) > 2) return text;
   return std::move(sides[1]);
 }
 
-// \sqrt3 -> \sqrt{3}. None: nothing follows a \sqrt.
+// \sqrt3 -> \sqrt{3}. nullopt: the text ends after a \sqrt.
 std::optional<std::string> BraceMathRoots(const std::string& text) {
   const std::vector<std::string> parts = SplitAt(text, "\\sqrt");
   std::string out = parts[0];
@@ -64,8 +64,8 @@ std::optional<std::string> BraceMathRoots(const std::string& text) {
   return out;
 }
 
-// \frac12 -> \frac{1}{2}, \frac1{72} -> \frac{1}{72}; the whole text as it was where a \frac is
-// followed by a single character. None: nothing follows a \frac.
+// \frac12 -> \frac{1}{2}, \frac1{72} -> \frac{1}{72}. Returns the text unchanged if a single
+// character follows a \frac. nullopt: the text ends after a \frac.
 std::optional<std::string> BraceMathFractions(const std::string& text) {
   const std::vector<std::string> parts = SplitAt(text, "\\frac");
   std::string out = parts[0];
@@ -87,9 +87,9 @@ std::optional<std::string> BraceMathFractions(const std::string& text) {
   return out;
 }
 
-// An integer as it is printed: no plus sign, no leading zero, no "-0".
+// Whether the text is an integer as Python prints it: no plus sign, no leading zero, no "-0".
 bool IsPlainInteger(const std::string& text) {
-  constexpr size_t kMaxDigits = 4300;  // Python refuses longer ones, so they stay as they are
+  constexpr size_t kMaxDigits = 4300;  // Python refuses longer ones, so they are left unchanged
   const std::string digits = text.starts_with('-') ? text.substr(1) : text;
   if (digits.empty() || digits.size() > kMaxDigits) return false;
   if (digits.find_first_not_of("0123456789") != std::string::npos) return false;

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// "\text{Monday}" -> "Monday": the braces must hold something, and the text be one line.
+// "\text{Monday}" -> "Monday", if the braces are not empty and the text has only one line.
 std::string OpenText(const std::string& text) {
   constexpr std::string_view kOpen = "\\text{";
   const bool enclosed = text.starts_with(kOpen) && text.ends_with('}') &&
@@ -20,12 +20,12 @@ std::string OpenText(const std::string& text) {
   return StripSpace(text.substr(kOpen.size(), text.size() - kOpen.size() - 1));
 }
 
-// Where `marker` (lower case) stands last, whatever the case there.
+// The last position of `marker` (lower case), ignoring the case of `text`.
 size_t FindLast(const std::string& text, std::string_view marker) {
   return absl::AsciiStrToLower(text).rfind(marker);
 }
 
-// The inside of the last \boxed, or of the last \fbox where there is none, from its first brace on.
+// The content of the last \boxed, or of the last \fbox if there is none, from its first brace on.
 std::optional<std::string> LastBox(const std::string& text) {
   size_t at = text.rfind("\\boxed");
   if (at == std::string::npos) at = text.rfind("\\fbox");

@@ -1,6 +1,6 @@
-// Answers to Numina problems as far as verl's prime_math judges them by text (golden kind
-// prime_math.normalize_answer). Where the normal forms differ verl goes on to compare the two as
-// formulas with a computer algebra system; there is none here.
+// Scores answers to Numina problems by the part of verl's prime_math that compares text (golden
+// kind prime_math.normalize_answer). verl also compares answers with different normal forms as
+// formulas, with a computer algebra system, which Tandem does not have.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-// The inside of an enclosing \text{...}, then the form of math_strip.h; where that has no meaning
-// the text as it was before it. Without white space at both ends.
+// The content of an enclosing \text{...}, in the form of StripMathString or, if it has none, as it
+// is. Without white space at both ends.
 std::string NormalizePrimeAnswer(const std::string& answer);
 
-// What a response gives as its answer: behind "answer is" and the like, the last box, behind the
-// last "is ", "=" and the like, in verl's order.
+// The answer in a response, found with verl's rules in verl's order: the text after "answer is" and
+// similar phrases, the last box, the text after the last "is ", "=" and similar markers.
 std::string ExtractPrimeAnswer(const std::string& response);
 
 struct PrimeVerdict {

@@ -26,12 +26,12 @@ bool IsPunctuation(char c) {
          (c >= '{' && c <= '~');
 }
 
-// Articles that no letter, digit or underscore touches, each replaced by a space.
+// Replaces articles by a space, except next to a letter, digit or underscore.
 std::string RemoveArticles(const std::string& text) {
   static const Regex articles =
       Regex::Compile("(?<![\\p{L}\\p{N}_])(?:an|a|the)(?![\\p{L}\\p{N}_])").value();
   const auto found = articles.FindAll(text);
-  if (!found.ok()) return text;  // the pattern cannot backtrack, so this is out of memory
+  if (!found.ok()) return text;  // out of memory, as the pattern cannot backtrack
   std::string out;
   size_t pos = 0;
   for (const Regex::Match& match : *found) {

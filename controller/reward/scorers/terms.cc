@@ -1,5 +1,5 @@
-// Terms of reward.terms, which look at the response alone. format: 1 where the response matches a
-// pattern, else 0. length: the penalty of overlong.h, 0 or less.
+// Terms for reward.terms, which use the response alone. format: 1 if the response matches a
+// pattern, else 0. length: the penalty of overlong.h, at most 0.
 #include <cstdint>
 
 #include "common/base/status.h"
