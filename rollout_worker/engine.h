@@ -65,7 +65,7 @@ struct EngineNumerics {
   KernelChoices choices;  // made by the backend when the engine was created
 };
 
-// What a call on the engine thread may use.
+// The objects that a call on the engine thread may use.
 struct RolloutCore {
   Generator& generator;
   RolloutMemory& memory;
@@ -77,9 +77,8 @@ struct RolloutCore {
   absl::Status Verify(int64_t version) const;
 };
 
-// What happens to running requests before a call runs: kDrain waits for them, kAbort aborts them.
-// Both close admission first, so that no request follows; the call itself decides whether to reopen
-// it.
+// How running requests end before a call runs: kDrain waits for them, kAbort aborts them. Both
+// close admission first, so that no request follows; the call itself decides whether to reopen it.
 enum class Before { kNothing, kDrain, kAbort };
 
 // Thread-safe.

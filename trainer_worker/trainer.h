@@ -100,7 +100,7 @@ struct SaveResult {
   PhaseReport report;
 };
 
-// What a trainer is doing now.
+// The current activity and weight version of a trainer.
 struct TrainerStatus {
   std::string phase = "starting";
   std::string last_action;

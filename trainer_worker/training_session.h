@@ -38,7 +38,7 @@ struct SessionOptions {
   bool prefetch = true;            // gather the next layer while one computes
   int64_t device_bytes = 0;        // this pair's share of the device's memory
   int64_t kept_bytes = 0;          // memory that this worker may hold while its rollout generates
-  bool entropy = true;             // log it even where the loss does not need it
+  bool entropy = true;             // log the entropy even if the loss does not use it
   std::string offload_dir;         // the folder for the files of offloaded memory; must exist
   bool offload_master = false;     // actor.fsdp_config.param_offload; not with fp32 compute
   bool offload_moments = false;    // actor.fsdp_config.optimizer_offload

@@ -33,8 +33,8 @@ std::string RolloutEventName(RolloutEvent event);  // "Generate", ...
 // The worker's resources when the event is handled; for Sleep and Wake: afterwards.
 struct RolloutResources {
   bool weights_mapped = false;
-  bool weights_complete =
-      false;  // a complete version is in the weights region or parked on the host
+  // A complete version is in the weights region or in host memory.
+  bool weights_complete = false;
   bool kv_mapped = false;
   bool running = false;  // requests are running or waiting
 };

@@ -119,8 +119,8 @@ class UpdateTransaction {
   const std::unique_ptr<StorageOps> storage_;
   const WeightLayout* const layout_;
   int64_t version_ = kNoVersion;
-  std::vector<Digest>
-      accepted_;  // digests of version_ in the layout's order; empty if there is none
+  // Digests of version_ in the layout's order; empty if there is none.
+  std::vector<Digest> accepted_;
   struct UpdateDeleter {
     void operator()(Update* update) const;
   };

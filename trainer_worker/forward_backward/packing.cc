@@ -52,7 +52,7 @@ absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
   return absl::OkStatus();
 }
 
-// What a sample needs in a micro-batch.
+// The tokens and rows that a sample needs in a micro-batch.
 struct Needs {
   std::vector<int64_t> responses;  // the trained response tokens, in ascending order
   int64_t rows = 0;  // from position 0 to the last row that is scored, at least the prompt

@@ -62,7 +62,7 @@ class AdapterGradients : public GradientAccumulator {
   explicit AdapterGradients(LoraWeights* weights);
 
   LoraWeights* const weights_;
-  // Of each layer: the plan's tensors that have adapters.
+  // For each layer, the plan's tensors that have adapters.
   std::vector<std::vector<size_t>> targets_;
   std::unique_ptr<MemoryRegion> layer_;  // full gradients of a layer's merged weights
   std::unique_ptr<AdapterGradientSums> sums_;

@@ -38,7 +38,7 @@ struct TrainedWeightsOptions {
 // The model, shard plan, compute and communicator of one rank. All outlive the weights, except that
 // `communicator` may be destroyed before them.
 struct RankContext {
-  // Of the model as it is computed, including adapters that stay separate.
+  // The model as it is computed, including adapters that stay separate.
   const ModelSpec* spec = nullptr;
   const ShardPlan* plan = nullptr;  // of that model's layout
   ShardCompute compute;

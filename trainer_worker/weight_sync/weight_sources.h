@@ -39,7 +39,7 @@ class GatheredWeightSource : public WeightSource {
   // or with older adapters.
   using DigestTensors = std::function<absl::StatusOr<std::vector<Digest>>(Communicator&)>;
 
-  // `rows`, `communicator` and what `digest_tensors` refers to outlive the source.
+  // `rows`, `communicator` and the objects that `digest_tensors` refers to outlive the source.
   GatheredWeightSource(WeightRows* rows, DigestTensors digest_tensors, Communicator* communicator);
   // For a model all of whose weights are trained; the digests are those of its masters.
   GatheredWeightSource(ParameterShard* shard, Communicator* communicator)
