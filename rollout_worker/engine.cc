@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// How often an open update checks that its trainer is alive.
+// How often the engine checks that the trainer of an open update is alive.
 constexpr std::chrono::milliseconds kPeerPoll{200};
 constexpr absl::Duration kMemoryPoll = absl::Seconds(1);
 
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& opti
   engine->thread_ = NamedThread("engine", [raw = engine.get(), cores = options.cores] {
     if (!cores.empty()) PinThisThread(cores.front());
     const absl::Status used = raw->backend_->device()->UseOnThisThread();
-    // The thread that created the device has used it before.
+    // Cannot fail: the thread that created the device has used it already.
     TANDEM_CHECK(used.ok(), std::string(used.message()));
     raw->Loop();
   });
@@ -70,8 +70,8 @@ absl::Status Engine::Build(const EngineOptions& options) {
                                             updates_.get());
   generator_ = std::make_unique<Generator>(generator, runner_.get(), kv_.get());
   core_.emplace(RolloutCore{*generator_, *memory_, *updates_, *runner_});
-  // A host's pages are allocated at first touch, a GPU's when they are mapped: a worker that
-  // restarts while its trainer is in a pass maps nothing before its controller wakes it for a sync.
+  // A host allocates pages at first touch, a GPU when they are mapped. A worker that restarts while
+  // its trainer runs a pass therefore maps no memory until its controller wakes it for a sync.
   if (device->is_host() || options.load_weights) TANDEM_RETURN_IF_ERROR(memory_->MapAll());
   if (!options.load_weights) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(
@@ -112,7 +112,7 @@ absl::Status Engine::BuildUpdates(const EngineOptions& options) {
 Engine::~Engine() { Shutdown(); }
 
 void Engine::Shutdown() {
-  // In this order, so that no command can be queued once the loop has ended.
+  // The queue is closed first, so that no command can be queued once the loop has ended.
   queue_.Close();
   stopping_ = true;
   thread_.Join();
@@ -156,7 +156,7 @@ void Engine::Step() {
   FaultPoint("generate");
   const absl::Status done = generator_->Step(weights_->data(), updates_->version());
   if (!done.ok()) {
-    // Unless memory was short, the state of the device is unknown.
+    // After any error but a lack of memory, the state of the device is unknown.
     const absl::Status end =
         absl::IsResourceExhausted(done)
             ? done
@@ -219,13 +219,14 @@ absl::Status Engine::Generate(GenerationRequest request, std::shared_ptr<Generat
 absl::Status Engine::RunAndWait(const char* name,
                                 Before before,
                                 std::function<absl::Status(RolloutCore&)> work) {
-  // Shared: the engine thread may still be inside set_value when the caller returns.
+  // The promise is shared, as the engine thread may still be inside set_value when the caller
+  // returns.
   auto done = std::make_shared<std::promise<absl::Status>>();
   std::future<absl::Status> result = done->get_future();
   Command run = [this, name, done, work = std::move(work)](const absl::Status& go) {
     FaultPoint(name);
     absl::Status status = go.ok() ? work(*core_) : go;
-    // Published first: the caller may ask for the status as soon as it has its result.
+    // The status is published before the result, as the caller may read it at once.
     Publish(name);
     StopIfDeviceLost(status);
     done->set_value(std::move(status));

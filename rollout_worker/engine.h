@@ -1,4 +1,4 @@
-// The rollout's engine: one thread that owns all device state. Other threads enqueue their calls.
+// The rollout's engine: one thread owns all device state, and other threads enqueue calls to it.
 #pragma once
 
 #include <atomic>
@@ -29,17 +29,20 @@ namespace tandem {
 struct EngineOptions {
   ModelSpec spec;
   std::string model_dir;
-  bool load_weights = false;  // from model_dir; otherwise Empty until the first sync
+  // True: Create loads the checkpoint in `model_dir`; false: the state is Empty until the first
+  // sync.
+  bool load_weights = false;
   DType dtype = DType::kBFloat16;
-  std::shared_ptr<Backend> backend;  // null: the host, with `threads`
+  // Null: computes on the host with `threads`.
+  std::shared_ptr<Backend> backend;
   int threads = 1;
-  std::vector<int> cores;  // of the threads, the engine thread's first; empty: not pinned
+  std::vector<int> cores;  // of the compute threads, the engine thread's first; empty: not pinned
   GeneratorOptions generator;
   double memory_utilization = 0.5;  // share of the device for weights and KV
   int64_t device_bytes = 0;
   int64_t kv_blocks = 0;  // 0: PlanKvBlocks decides
-  // How long Create waits for device memory that the start-up checks need: a worker that restarts
-  // while its trainer is in a pass gets it when the pass ends.
+  // How long Create waits for the device memory that the start-up checks need. A worker that
+  // restarts while its trainer runs a pass gets it when the pass ends.
   absl::Duration wait_for_memory;
   Clock* clock = &RealClock();
   // Called on the engine thread, perhaps more than once, when a step failed or a call returned
@@ -62,32 +65,33 @@ struct EngineNumerics {
   KernelChoices choices;  // made by the backend when the engine was created
 };
 
-// The parts that a call on the engine thread may use.
+// The objects that a call on the engine thread may use.
 struct RolloutCore {
   Generator& generator;
   RolloutMemory& memory;
   WeightUpdates& weights;
   const ModelRunner& model;
-  // Whether everything that a forward pass reads besides tokens and KV is unchanged: the weights of
-  // `version`, their padding, the rope tables. Errors: WeightUpdates::Verify, VerifyTables.
+  // Checks that the data that a forward pass reads, apart from tokens and KV, is unchanged: the
+  // weights of `version`, their padding and the rope tables. Errors: WeightUpdates::Verify,
+  // ModelRunner::VerifyTables.
   absl::Status Verify(int64_t version) const;
 };
 
-// What happens to running requests before a call. kDrain and kAbort close admission first, so that
-// no request follows; the call itself decides whether it opens again.
+// How running requests end before a call runs: kDrain waits for them, kAbort aborts them. Both
+// close admission first, so that no request follows; the call itself decides whether to reopen it.
 enum class Before { kNothing, kDrain, kAbort };
 
 // Thread-safe.
 class Engine {
  public:
-  // Reserves memory, loads the weights if asked to, and starts the thread. Maps memory on a host or
-  // if weights are loaded; on a GPU an engine without weights maps nothing until Wake. Errors:
+  // Reserves memory, loads the weights if asked to, and starts the thread. Maps memory on a host,
+  // or when it loads weights; on a GPU an engine without weights maps no memory until Wake. Errors:
   // PlanKvBlocks, ModelRunner::Create, WeightStorage::LoadCheckpoint.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(const EngineOptions& options);
   ~Engine();
 
-  // Enqueues and returns; later errors reach the sink, an error returned here does not.
-  // ResourceExhausted: the queue is full. Unavailable: the engine is stopping.
+  // Enqueues the request and returns. An error returned here does not reach the sink; later errors
+  // reach only the sink. ResourceExhausted: the queue is full. Unavailable: the engine is stopping.
   absl::Status Generate(GenerationRequest request, std::shared_ptr<GenerationSink> sink);
 
   // Runs `work`, which returns absl::Status or absl::StatusOr<T>, on the engine thread and waits
@@ -104,7 +108,7 @@ class Engine {
     return *std::move(result);
   }
 
-  // These never wait for the engine thread.
+  // The calls below never wait for the engine thread.
   EngineStatus status() const;
   EngineNumerics numerics() const;
   Ledger& ledger() { return ledger_; }
@@ -116,7 +120,7 @@ class Engine {
   const OpCounts& op_counts() const { return runner_->ops().counts(); }  // only after Shutdown
 
  private:
-  // Runs on the engine thread: with OK, or with the reason why the engine runs no calls any more.
+  // Runs on the engine thread. The argument is OK, or the reason why the engine runs no more calls.
   using Command = std::function<void(const absl::Status&)>;
 
   Engine() : queue_(kQueueCapacity) {}
@@ -132,7 +136,8 @@ class Engine {
                           Before before,
                           std::function<absl::Status(RolloutCore&)> work);
   void Loop();
-  // Executes queued commands; waits for one if there is nothing else to do. False: stopping.
+  // Executes the queued commands, waiting for one if there is no other work. Returns false when the
+  // engine is stopping.
   bool TakeCommands();
   void PollTrainer();
   void RunDrained();
@@ -155,15 +160,16 @@ class Engine {
   std::optional<RolloutCore> core_;
 
   BoundedQueue<Command> queue_;
-  std::vector<Command> drained_;  // run once no request is running; the engine thread's
+  // Owned by the engine thread, which runs them once no request is running.
+  std::vector<Command> drained_;
   std::atomic<bool> stopping_{false};
   mutable Mutex status_mutex_;
   EngineStatus status_ ABSL_GUARDED_BY(status_mutex_);
   NamedThread thread_;
 };
 
-// Drains the running requests, or aborts them if the order says so, and releases memory.
-// InvalidArgument: an unknown level or tag, and no request was ended. Otherwise
+// Drains or, if the order says so, aborts the running requests, and releases memory.
+// InvalidArgument: an unknown level or tag; no request was ended. Other errors as
 // RolloutMemory::Sleep.
 absl::StatusOr<int64_t> Sleep(Engine& engine, const SleepOrder& order);
 

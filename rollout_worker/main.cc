@@ -32,7 +32,7 @@ WorkerHealth ReportHealth(Engine& engine) {
   return health;
 }
 
-// From registration to the end of the run.
+// Runs from registration to the end of the run.
 absl::Status Serve(const WorkerFlags& flags,
                    const std::string& address,
                    RolloutService* service,
@@ -85,7 +85,7 @@ int Run(const WorkerFlags& flags) {
   absl::Status end = server.status();
   if (server.ok()) {
     end = Serve(flags, (*server)->address(), service.get(), &stop, &engine);
-    // The engine first: it ends the streams that the server waits for.
+    // The engine stops first, as it ends the streams that the server's shutdown waits for.
     if (engine != nullptr) {
       engine->Shutdown();
       LogInfo("forward ops that ran: {}", engine->op_counts().Text());

@@ -19,9 +19,9 @@
 namespace tandem {
 namespace {
 
-// One Generate call: sends events in order, as fast as the peer reads them. Filled by the engine
-// thread, emptied by gRPC's threads; keeps itself alive until gRPC is done with it. The queue is
-// bounded by the request: n samples of max_tokens tokens.
+// One Generate call: sends its events in order, as fast as the client reads them. The engine thread
+// pushes events and gRPC's threads pop them; the object keeps itself alive until gRPC is done with
+// it. The queue holds at most the request's n samples of max_tokens tokens.
 class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
                              public GenerationSink {
  public:
@@ -41,12 +41,12 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
   void Push(v1::GenerateEvent event);
 
   Mutex events_mutex_;
-  // The first event is being written, if there is one.
+  // The first event, if there is one, is being written.
   std::deque<v1::GenerateEvent> events_ ABSL_GUARDED_BY(events_mutex_);
   bool ended_ ABSL_GUARDED_BY(events_mutex_) = false;
-  grpc::Status status_;  // written once, before ended_
+  grpc::Status status_;  // written once, with ended_
   std::atomic<bool> cancelled_{false};
-  std::shared_ptr<GenerateStream> self_;  // until OnDone
+  std::shared_ptr<GenerateStream> self_;  // keeps this object alive until OnDone
 };
 
 std::shared_ptr<GenerateStream> GenerateStream::Make() {
@@ -90,7 +90,8 @@ void GenerateStream::OnEnd(const absl::Status& status) {
     status_ = ToGrpcStatus(status);
     idle = events_.empty();
   }
-  // OnEnd is the engine's last call, and no write is under way that could finish the stream.
+  // OnEnd is the engine's last call, and no write is in progress whose OnWriteDone could finish the
+  // stream.
   if (idle) Finish(status_);
 }
 
@@ -115,7 +116,7 @@ void GenerateStream::OnWriteDone(bool ok) {
 }
 
 void GenerateStream::OnDone() {
-  // Destroys the stream here, unless the engine still holds it.
+  // Destroys this stream here, unless the engine still holds it.
   const std::shared_ptr<GenerateStream> last = std::move(self_);
 }
 
@@ -151,7 +152,7 @@ GenerationRequest ToRequest(const v1::GenerateRequest& proto) {
   return request;
 }
 
-// Its peaks are those since the last report.
+// The peaks in the report are those since the previous report.
 v1::PhaseReport Report(Engine& engine, const std::string& phase, absl::Time start) {
   const PhaseReport report{phase, absl::ToDoubleSeconds(absl::Now() - start),
                            engine.ledger().Snapshot()};
@@ -163,8 +164,8 @@ std::vector<std::string> Strings(const google::protobuf::RepeatedPtrField<std::s
   return {field.begin(), field.end()};
 }
 
-// Generate runs on callbacks, so that thousands of streams need no threads; the other calls are few
-// and wait in gRPC's threads.
+// Generate uses the callback API, so that thousands of streams need no threads; the other calls are
+// few and block gRPC's threads.
 class GrpcRolloutService final
     : public RolloutService,
       public v1::RolloutService::WithCallbackMethod_Generate<v1::RolloutService::Service> {
@@ -221,11 +222,12 @@ class GrpcRolloutService final
  private:
   // Unavailable before SetReady.
   absl::StatusOr<Engine*> ReadyEngine() const;
-  // Aborted if the caller means another incarnation.
+  // Aborted if the call is for another incarnation.
   absl::StatusOr<Engine*> EngineFor(int64_t incarnation) const;
-  // Adds worker, phase and last action to an error.
+  // Adds the worker, its phase and its last action to an error.
   grpc::Status Reply(absl::Status status) const;
-  // Replies with what `call` (absl::Status (Engine&)) returns for the incarnation that is meant.
+  // Replies with the result of `call` (absl::Status (Engine&)), or with an error if the call is for
+  // another incarnation.
   template <typename Call>
   grpc::Status Answer(int64_t incarnation, const Call& call) const {
     const auto engine = EngineFor(incarnation);

@@ -1,5 +1,5 @@
-// The rollout's gRPC service: converts, checks the incarnation, and runs calls on the engine
-// thread.
+// The rollout's gRPC service: converts messages, checks the incarnation, and runs calls on the
+// engine thread.
 #pragma once
 
 #include <functional>
@@ -24,9 +24,9 @@ class RolloutService {
   static std::unique_ptr<RolloutService> Create(std::function<void()> on_shutdown);
   virtual ~RolloutService() = default;
 
-  // Until then every call is UNAVAILABLE. `engine` must outlive the server.
+  // Every call fails with UNAVAILABLE until this is called. `engine` must outlive the server.
   virtual void SetReady(Engine* engine, const v1::WorkerId& worker) = 0;
-  // For RpcServer::Start; owned by this object.
+  // The service to pass to RpcServer::Start; owned by this object.
   virtual grpc::Service* service() = 0;
 };
 

@@ -19,8 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether a GPU's rollout restarts, perhaps while its trainer is in a pass: until the pass ends
-// there is little memory, and none for weights before the controller wakes the rollout for a sync.
+// Whether a rollout on a GPU restarts, perhaps while its trainer runs a pass. Until the pass ends
+// there is little free memory, and none for weights before the controller wakes the rollout for a
+// sync.
 bool MayRestartDuringPass(const v1::RegisterResponse& registration) {
   return registration.config().trainer().device() == "cuda" && registration.incarnation() > 1;
 }
@@ -62,7 +63,7 @@ absl::StatusOr<EngineOptions> MakeEngineOptions(const v1::RegisterResponse& regi
   options.model_dir = config.model().path();
   const bool restarted = MayRestartDuringPass(registration);
   options.load_weights = !restarted && rollout.load_format() != "dummy";
-  // A trainer's pass lasts no longer than the call that runs it.
+  // A trainer's pass lasts no longer than the RPC that runs it.
   if (restarted) options.wait_for_memory = absl::Seconds(config.cluster().rpc_timeout_seconds());
   options.dtype = config.model().compute_dtype() == "float32" ? DType::kFloat32 : DType::kBFloat16;
   options.threads = std::max<int>(1, registration.compute_threads());

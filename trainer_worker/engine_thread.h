@@ -1,4 +1,4 @@
-// The one thread that owns a worker's state: callers from other threads queue work and wait for it.
+// The thread that owns a worker's state: other threads queue work for it and wait for the result.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// Thread-safe. Work runs in the order of Call.
+// Thread-safe. Work runs in the order of the calls.
 class EngineThread {
  public:
   explicit EngineThread(const std::string& name)
@@ -25,7 +25,7 @@ class EngineThread {
   EngineThread(const EngineThread&) = delete;
   EngineThread& operator=(const EngineThread&) = delete;
 
-  // Runs `work` on the thread and returns what it returns. Unavailable after Stop.
+  // Runs `work` on the thread and returns its result. Unavailable after Stop.
   template <typename T>
   absl::StatusOr<T> Call(std::function<absl::StatusOr<T>()> work) {
     auto result = std::make_shared<std::promise<absl::StatusOr<T>>>();
@@ -36,7 +36,8 @@ class EngineThread {
     return queued ? future.get() : absl::StatusOr<T>(Stopping());
   }
 
-  // Lets the work that runs now finish, refuses the rest, joins. Idempotent; not from the thread.
+  // Waits for the work in progress, refuses queued work, and joins the thread. Idempotent. Must not
+  // be called by the thread itself.
   void Stop() {
     stopping_ = true;
     queue_.Close();

@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// Far below gRPC's 4 MiB, whatever the varints make of it.
+// Keeps a message far below gRPC's limit of 4 MiB, whatever the encoded size of its integers.
 constexpr size_t kLogProbsPerMessage = 200'000;
 
 class GrpcSampleStream : public SampleStream {
@@ -48,7 +48,7 @@ class GrpcSampleStream : public SampleStream {
     v1::PutLogProbsRequest request = Header(step, policy);
     size_t pending = 0;
     bool open = true;
-    // In order of sample id, so that two runs send the same messages.
+    // Samples are sent in order of sample id, so that two runs send the same messages.
     for (const auto& [id, values] : std::map(log_probs.begin(), log_probs.end())) {
       v1::PutLogProbsRequest::Item* item = request.add_items();
       item->set_sample_id(id);

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// `deadline` bounds every call: cluster.rpc_timeout_seconds.
+// `deadline` (cluster.rpc_timeout_seconds) applies to every call.
 std::unique_ptr<SampleStream> MakeGrpcSampleStream(std::shared_ptr<grpc::Channel> channel,
                                                    const v1::WorkerId& worker,
                                                    absl::Duration deadline);

@@ -25,11 +25,12 @@
 namespace tandem {
 namespace {
 
-// Of cluster.rpc_timeout_seconds for a call to the rollout: less than half of what collectives and
-// the controller wait, so that a rollout that is stuck fails its own trainer first, and is named.
+// The deadline of a call to the rollout, as a share of cluster.rpc_timeout_seconds. Collectives and
+// the controller wait more than twice as long, so a rollout that hangs first fails the calls of its
+// own trainer, whose error names the rollout.
 constexpr double kPartnerShare = 0.4;
 
-// What serves the calls; destroyed bottom up, after the server.
+// The objects that serve the calls. They are destroyed in reverse order, after the server.
 struct Worker {
   std::vector<int> cores;  // of the compute threads; empty: not pinned
   std::unique_ptr<SampleStream> samples;
@@ -100,7 +101,7 @@ absl::Status MakeWorker(const WorkerFlags& flags,
       .status();
 }
 
-// From registration to the end of the run.
+// Runs from registration to the end of the run.
 absl::Status Serve(const WorkerFlags& flags,
                    const std::string& address,
                    TrainerService* service,
@@ -142,7 +143,7 @@ int Run(const WorkerFlags& flags) {
   absl::Status end = server.status();
   if (server.ok()) {
     end = Serve(flags, (*server)->address(), &service, &stop, &worker);
-    // A collective that hangs would keep its call, and the server, waiting.
+    // A collective that hangs would block its call, and with it the server's shutdown.
     if (worker.trainer != nullptr) worker.trainer->InterruptAll();
     if (worker.engine != nullptr) worker.engine->Stop();
     if (worker.trainer != nullptr) {

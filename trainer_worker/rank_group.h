@@ -1,4 +1,4 @@
-// The group of ranks, and how a new one gets through while a collective of the old one hangs.
+// The group of ranks, and how a new group can be joined while a collective of the old one hangs.
 #pragma once
 
 #include <atomic>
@@ -25,29 +25,31 @@ struct GroupOptions {
   bool single_channel = false;  // NcclOptions
 };
 
-// Join and communicator are for the engine thread; Interrupt is for any other.
+// Join, Leave, communicator and generation are for the engine thread; Interrupt is for any other.
 class RankGroup {
  public:
-  // `backend`, over which ranks exchange what lies on their devices, outlives it.
+  // `backend`, through which ranks exchange device memory, outlives the group.
   explicit RankGroup(Backend* backend) : backend_(backend) {}
-  // Leaves the old group and joins a new one. Aborted: Interrupt with a newer generation came.
+  // Leaves the old group and joins a new one. Aborted: Interrupt was called for a newer generation.
   absl::Status Join(const GroupOptions& options);
   void Leave();
-  // Without the lock: only the engine thread changes what they return.
+  // These take no lock, as only the engine thread, which calls them, changes the values.
   Communicator* communicator() ABSL_NO_THREAD_SAFETY_ANALYSIS { return communicator_.get(); }
   int64_t generation() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return generation_; }
 
-  // Makes collectives and joins of generations before `generation` fail at once. A large number
-  // ends everything.
+  // Makes collectives and joins of generations before `generation` fail at once. INT64_MAX
+  // interrupts every generation.
   void Interrupt(int64_t generation, const std::string& reason);
 
  private:
   Backend* const backend_;
   Mutex group_mutex_;
   std::shared_ptr<Communicator> communicator_ ABSL_GUARDED_BY(group_mutex_);
-  std::atomic<bool> cancelled_ = false;                    // ends the join under way
-  int64_t generation_ ABSL_GUARDED_BY(group_mutex_) = -1;  // of the group, or of the join under way
-  int64_t wanted_ ABSL_GUARDED_BY(group_mutex_) = -1;  // the newest generation that was asked for
+  std::atomic<bool> cancelled_ = false;  // ends the join in progress
+  // The generation of the group, or of the join in progress.
+  int64_t generation_ ABSL_GUARDED_BY(group_mutex_) = -1;
+  // The newest generation that Interrupt was called for.
+  int64_t wanted_ ABSL_GUARDED_BY(group_mutex_) = -1;
 };
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// Where a trainer's samples come from and its log-probs go: the controller (grpc_sample_stream.h)
-// or a test.
+// The source of a trainer's samples and the destination of its log-probs: the controller
+// (grpc_sample_stream.h) or a test.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,18 @@
 
 namespace tandem {
 
-// Not thread-safe: the engine thread calls it. Blocking, with deadlines.
+// Not thread-safe: called by the engine thread. Calls block, with deadlines.
 class SampleStream {
  public:
   virtual ~SampleStream() = default;
-  // This rank's samples of a mini-batch; -1: of the whole step. NotFound: no such batch.
+  // Returns this rank's samples of a mini-batch; -1: of the complete step. NotFound: there is no
+  // such batch.
   virtual absl::StatusOr<std::vector<Sample>> Pull(int64_t step, int64_t mini_batch) = 0;
-  // The probe samples of this rank's rollout. NotFound: other step.
+  // Returns the probe samples of this rank's rollout. NotFound: the probe is of another step.
   virtual absl::StatusOr<std::vector<Sample>> PullProbe(int64_t step) = 0;
-  // `policy` is "current", "reference" or "probe"; "sum_pi_squared": such sums under the current
-  // one; "training": a training pass's, which are not what they must be.
+  // Sends values of one kind. `policy` is "current", "reference" or "probe" for log-probs under
+  // that policy; "sum_pi_squared" for sums of squared probabilities under the current policy;
+  // "training" for the log-probs of a training pass that failed its checks.
   virtual absl::Status PutLogProbs(int64_t step,
                                    const std::string& policy,
                                    const LogProbsBySample& log_probs) = 0;

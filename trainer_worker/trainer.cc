@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// Before a session takes the device's memory, and before the controller is told of the choices.
+// Runs before a session allocates device memory, and before the choices are sent to the controller.
 absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
   if (backend.device()->is_host()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const ModelSpec spec, LoadModelSpec(options.model_dir));
@@ -21,15 +21,15 @@ absl::Status PrepareModel(const SessionOptions& options, Backend& backend) {
                               ModelUse::kTraining);
 }
 
-// Where the rollouts hold all of an earlier version, separate adapters are sent without the base.
-// Collective: if any rollout lacks a version, every rank gathers everything.
+// Adapters that are kept separate are sent without the base if every rollout holds a complete
+// earlier version. Collective: if any rollout lacks a version, every rank gathers everything.
 absl::StatusOr<UpdateScope> ChooseScope(TrainingSession& session, UpdateClient* client) {
   const UpdateScope smallest = session.weights().smallest_update();
   if (smallest == UpdateScope::kWhole) return smallest;
   int64_t lacking = 0;
   if (client != nullptr) {
     const absl::StatusOr<int64_t> held = client->HeldVersion();
-    // A rollout that does not answer fails in the update that follows.
+    // A rollout that does not answer fails the update that follows.
     lacking = held.ok() && *held >= 0 ? 0 : 1;
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> all,
@@ -41,8 +41,8 @@ absl::StatusOr<UpdateScope> ChooseScope(TrainingSession& session, UpdateClient* 
 
 }  // namespace
 
-// A command from its start to its report: names it in the status and the log, and takes time and
-// peaks.
+// The scope of a command: shows its name in the status and the log, and measures its time and peak
+// memory.
 class Trainer::Phase {
  public:
   Phase(Trainer* trainer, const std::string& phase, const std::string& action)
@@ -173,7 +173,7 @@ MiniBatchRequest Trainer::RequestOf(const ForwardBackwardCommand& command) const
 void Trainer::SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs) {
   if (log_probs.empty()) return;
   const absl::Status sent = samples_->PutLogProbs(step, "training", log_probs);
-  // What differs ends the run, with or without them.
+  // A failure here is only logged: the mismatch ends the run in any case.
   if (!sent.ok()) LogWarn("the differing log-probs are not saved: {}", sent.ToString());
 }
 
@@ -218,7 +218,7 @@ absl::StatusOr<OptimizerStepResult> Trainer::OptimizerStep(int64_t version) {
   }
   changed_.AfterStep(result.step.changed);
   SetVersion(version);
-  // Before the rollout takes its memory back for the sync that follows.
+  // Memory is released before the rollout allocates its own for the sync that follows.
   if (step_complete_) TANDEM_RETURN_IF_ERROR(session->ReleaseForRollout());
   result.report = phase.Report();
   last_step_ = result;
@@ -276,14 +276,15 @@ absl::StatusOr<SyncResult> Trainer::SyncWeights(const SyncCommand& command) {
   TANDEM_RETURN_IF_ERROR(connected);
   TANDEM_RETURN_IF_ERROR(report.status());
   TANDEM_RETURN_IF_ERROR(share.status());
-  // A rollout that reads the shard where it lies asks nothing of the device here.
+  // A rollout that reads the shard directly gives this device no work, so the publication may not
+  // have waited for the device.
   TANDEM_RETURN_IF_ERROR(session->shard().device()->Synchronize());
   if (link.updates != nullptr) {
     LogInfo("version {}: {} tensors, {} bytes went to the rollout in {} buckets, {}",
             command.version, report->tensors, report->bytes, report->buckets,
             report->direct ? "direct" : "through slots");
   }
-  // The KV caches wake when every rank has answered.
+  // The controller wakes the KV caches when every rank has answered.
   TANDEM_RETURN_IF_ERROR(session->CheckReleased());
   result.publish = *report;
   result.changed_share = *share;
@@ -328,8 +329,8 @@ absl::StatusOr<SaveResult> Trainer::SaveState(const SaveCommand& command) {
 
 namespace {
 
-// A collective times out before the call that waits for it, so that the controller receives the
-// name of the absent rank.
+// The timeout of a collective, as a share of the RPC timeout. A collective times out before the RPC
+// that waits for it, so that the controller learns the name of the missing rank.
 constexpr double kShareOfTimeout = 0.9;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a trainer can be asked to do, and what it answers: plain structs with the meaning of the
-// messages of the same names in proto/tandem/v1/trainer.proto.
+// The commands and results of a trainer: plain structs with the meaning of the messages of the same
+// names in proto/tandem/v1/trainer.proto.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ struct ResetCommand {
   int64_t generation = 0;
   int world_size = 1;
   std::string rendezvous;      // path of the group's Unix socket
-  std::string checkpoint_dir;  // empty: the HF model
+  std::string checkpoint_dir;  // to load; empty: start from the HF model
   int64_t version = 0;
-  int64_t step = 0;  // training steps done in that state
+  int64_t step = 0;  // training steps that led to that state
 };
 struct ResetResult {
   int64_t version = 0;
@@ -50,7 +50,7 @@ struct ForwardBackwardCommand {
   double global_tokens = 0;
   int64_t global_samples = 0;
   bool compare_log_probs = false;
-  bool first_update = false;  // see MiniBatchRequest
+  bool first_update = false;  // see MiniBatchRequest::first_update
 };
 struct ForwardBackwardResult {
   MiniBatchReport batch;
@@ -82,8 +82,8 @@ struct SyncResult {
 
 struct CheckCommand {
   std::string rollout_address;
-  int64_t rollout_incarnation = 0;  // 0: that of the last sync
-  std::string hf_checkpoint;        // empty: the trainers' own weights
+  int64_t rollout_incarnation = 0;  // 0: the incarnation of the last sync
+  std::string hf_checkpoint;        // to compare with; empty: the trainers' own weights
 };
 
 struct CheckResult {
@@ -100,30 +100,30 @@ struct SaveResult {
   PhaseReport report;
 };
 
-// What a trainer is doing now.
+// The current activity and weight version of a trainer.
 struct TrainerStatus {
   std::string phase = "starting";
   std::string last_action;
-  int64_t version = -1;  // -1: no state
+  int64_t version = -1;  // -1: no weights are loaded
 };
 
-// A trainer rank: the commands of trainer.proto on a training session.
+// Options of a trainer rank.
 struct TrainerOptions {
   SessionOptions session;
   DType dtype = DType::kBFloat16;
   int rank = 0;
-  // Where it computes; null: on the host, by `threads`.
+  // The device's backend; null: compute on the host with `threads`.
   std::shared_ptr<Backend> backend;
   int threads = 1;
-  std::vector<int> cores;          // of the threads, the engine thread's first; empty: not pinned
+  std::vector<int> cores;  // of the compute threads, the engine thread's first; empty: not pinned
   std::string transport = "auto";  // weight_sync.transport
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
   double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
   uint64_t seed = 1;             // trainer.seed
   bool recompute_old_log_probs = false;
-  bool tolerate_mismatch = false;  // see MiniBatchRequest
-  bool sum_pi_squared = false;     // goes to the controller with the current policy's log-probs
+  bool tolerate_mismatch = false;  // see MiniBatchRequest::tolerate_mismatch
+  bool sum_pi_squared = false;     // sent to the controller with the current policy's log-probs
   bool keep_reference = false;
   bool save_optimizer = true;
   bool save_hf_model = true;
@@ -132,36 +132,38 @@ struct TrainerOptions {
   bool single_channel = false;  // cluster.nccl_single_channel
 };
 
-// The paired rollout as sync and check see it.
+// The connection to the paired rollout, for syncs and checks.
 struct RolloutLink {
   std::unique_ptr<UpdateClient> updates;
-  WeightReader* reader = nullptr;  // part of `updates`
+  WeightReader* reader = nullptr;  // points into `updates`
 };
 struct RolloutTarget {
   std::string address;
   int64_t incarnation = 0;
-  bool scramble = false;  // it fills its weights with NaN before an update's first bucket
+  bool scramble = false;  // the rollout fills its weights with NaN before an update's first bucket
 };
 using RolloutConnector = std::function<absl::StatusOr<RolloutLink>(const RolloutTarget& target)>;
 
-// Lifecycle: Create → Reset → commands → Reset... Commands are for one engine thread; status,
-// ledger, numerics_class and Interrupt are for any. After a failed collective only Reset helps.
+// A trainer rank: runs the commands of trainer.proto on a training session. Lifecycle: Create →
+// Reset → commands → Reset... Commands are for one engine thread; status, ledger, numerics_class
+// and Interrupt are for any. After a failed collective, only Reset can recover.
 class Trainer {
  public:
-  // FailedPrecondition: the machine lacks what the ops need. On a GPU it reads the model's config,
-  // whose errors are LoadModelSpec's, and decides how its products are computed. `samples` outlives
-  // the trainer.
+  // FailedPrecondition: the machine lacks a feature that the ops need. On a GPU, Create reads the
+  // model's config (errors as LoadModelSpec) and chooses how matrix products are computed.
+  // `samples` outlives the trainer.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const TrainerOptions& options,
                                                          SampleStream* samples,
                                                          RolloutConnector connect);
 
-  // To be called once by the engine thread, before the first Reset, if another one made it.
+  // Must be called once by the engine thread, before the first Reset, if another thread created the
+  // trainer.
   absl::Status UseOnThisThread() { return backend_->device()->UseOnThisThread(); }
 
-  // Aborted: the group has a newer generation; it stays as it is.
+  // Aborted: the trainer's group has a newer generation; the trainer is unchanged.
   absl::StatusOr<ResetResult> Reset(const ResetCommand& command);
-  // Aborted: the group was formed under another generation. OK without state: what comes next says
-  // that Reset is missing.
+  // Aborted: the group was formed under another generation. OK if there is no session: the command
+  // that follows reports that Reset is missing.
   absl::Status CheckGeneration(int64_t generation) const;
   absl::StatusOr<ForwardBackwardResult> ForwardBackward(const ForwardBackwardCommand& command);
   absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version);
@@ -170,7 +172,8 @@ class Trainer {
   absl::StatusOr<CheckResult> CheckWeights(const CheckCommand& command);
   absl::StatusOr<SaveResult> SaveState(const SaveCommand& command);
 
-  // A Reset to `generation` is on its way: whatever older collective hangs must fail.
+  // Called when a Reset to `generation` arrives: collectives of older generations that hang must
+  // fail.
   void Interrupt(int64_t generation) {
     group_.Interrupt(generation, "the controller forms a new group");
   }
@@ -180,9 +183,9 @@ class Trainer {
   Ledger& ledger() { return ledger_; }
   std::string numerics_class() const { return forward_->numerics_class(); }
   std::string kernel_set() const { return forward_->kernel_set(); }
-  // What the device's backend decided when the trainer was made.
+  // The choices that the device's backend made when the trainer was created.
   KernelChoices numerics_choices() const { return backend_->numerics_choices(); }
-  // Once the engine thread has stopped.
+  // May be called only once the engine thread has stopped.
   const OpCounts& op_counts() const { return forward_->counts(); }
 
  private:
@@ -199,7 +202,7 @@ class Trainer {
   absl::Status MakeSession();
   absl::StatusOr<TrainingSession*> Session();
   absl::StatusOr<TrainingSession*> SessionAt(int64_t version);
-  // For the batch that the controller saves when it ends the run.
+  // Sends the log-probs for the batch that the controller saves when it ends the run.
   void SendMismatchedLogProbs(int64_t step, const LogProbsBySample& log_probs);
   MiniBatchRequest RequestOf(const ForwardBackwardCommand& command) const;
   void SetVersion(int64_t version);
@@ -209,18 +212,18 @@ class Trainer {
   SampleStream* const samples_;
   const RolloutConnector connect_;
   Ledger ledger_;
-  const std::shared_ptr<Backend> backend_;  // outlives what it made
+  const std::shared_ptr<Backend> backend_;  // must outlive the objects that it made
   std::unique_ptr<ForwardOps> forward_;
   std::unique_ptr<BackwardOps> backward_;
   std::unique_ptr<ShardOps> shard_ops_;
-  WeightTransport* transport_ = nullptr;  // the backend's
+  WeightTransport* transport_ = nullptr;  // owned by the backend
   RankGroup group_;
-  std::unique_ptr<TrainingSession> session_;  // null: Reset has not succeeded
+  std::unique_ptr<TrainingSession> session_;  // null until Reset succeeds
   ResetResult reset_result_;
   OptimizerStepResult last_step_;
   ChangedWeightFraction changed_;
-  int64_t trained_step_ = -1, trained_ = 0;  // mini-batches of that step, since Reset
-  int64_t step_version_ = 0;                 // weight version at its first mini-batch
+  int64_t trained_step_ = -1, trained_ = 0;  // mini-batches trained on in that step since Reset
+  int64_t step_version_ = 0;                 // weight version at the step's first mini-batch
   bool step_complete_ = false;               // the last mini-batch of its step has been trained on
   int64_t rollout_incarnation_ = 0;
   int64_t workspace_bytes_ = 0;

@@ -136,7 +136,7 @@ grpc::Status TrainerService::Reset(grpc::ServerContext* /*context*/,
                                    v1::TrainerResetResponse* response) {
   const auto parts = PartsFor(request->incarnation());
   if (!parts.ok()) return Reply(parts.status());
-  // From this thread, because the engine thread may hang in a collective of the old group.
+  // Called from this thread, because the engine thread may hang in a collective of the old group.
   parts->trainer->Interrupt(request->generation());
   const ResetCommand command{.generation = request->generation(),
                              .world_size = request->world_size(),

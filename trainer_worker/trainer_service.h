@@ -1,5 +1,5 @@
-// gRPC in front of the trainer: converts, checks the incarnation, runs the call on the engine
-// thread. No logic of its own.
+// The trainer's gRPC service: converts messages, checks the incarnation, and runs calls on the
+// engine thread. Contains no logic of its own.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,16 @@
 
 namespace tandem {
 
-// Thread-safe. Calls are few and wait in gRPC's threads.
+// Thread-safe. Calls are few and block gRPC's threads.
 class TrainerService final : public v1::TrainerService::Service {
  public:
-  // `on_shutdown` is called by the Shutdown RPC, `on_device_lost` where a call failed with
-  // IsDeviceLost, maybe more than once; neither may block.
+  // `on_shutdown` is called by the Shutdown RPC; `on_device_lost` when a call has failed with
+  // IsDeviceLost, possibly more than once. Neither may block.
   TrainerService(std::function<void()> on_shutdown,
                  std::function<void(const absl::Status&)> on_device_lost)
       : on_shutdown_(std::move(on_shutdown)), on_device_lost_(std::move(on_device_lost)) {}
 
-  // Until then every call is UNAVAILABLE. Both must outlive the server.
+  // Every call fails with UNAVAILABLE until this is called. Both objects must outlive the server.
   void SetReady(Trainer* trainer, EngineThread* engine, const v1::WorkerId& worker);
 
   grpc::Status Reset(grpc::ServerContext* context,
@@ -63,20 +63,20 @@ class TrainerService final : public v1::TrainerService::Service {
   };
   // Unavailable before SetReady.
   absl::StatusOr<Parts> Ready() const;
-  // Aborted if the caller means another incarnation.
+  // Aborted if the call is for another incarnation.
   absl::StatusOr<Parts> PartsFor(int64_t incarnation) const;
-  // Runs `work` on the engine thread; `fill` turns its result into the reply.
+  // Runs `work` on the engine thread; `fill` copies its result into the reply.
   template <typename T>
   grpc::Status Run(int64_t incarnation,
                    std::function<absl::StatusOr<T>(Trainer&)> work,
                    std::function<void(const T&)> fill);
-  // The same, but Aborted if the caller means another generation of the group.
+  // The same, but Aborted if the call is for another generation of the group.
   template <typename T>
   grpc::Status RunInGroup(int64_t incarnation,
                           int64_t generation,
                           std::function<absl::StatusOr<T>(Trainer&)> work,
                           std::function<void(const T&)> fill);
-  // Adds worker, phase and last action to an error.
+  // Adds the worker, its phase and its last action to an error.
   grpc::Status Reply(absl::Status status) const;
 
   const std::function<void()> on_shutdown_;

@@ -12,8 +12,8 @@
 namespace tandem {
 namespace {
 
-// A pass on a GPU ends when its gradients are complete. A rank that entered the optimizer with an
-// error of its device would leave the others waiting there.
+// On a GPU, waits until the pass has computed its gradients. Without this, a rank with a device
+// error would fail in the optimizer, where the others wait for it.
 absl::Status AwaitGradients(Communicator& communicator, Device& device, MiniBatchReport& report) {
   if (device.is_host()) return absl::OkStatus();
   const absl::Time start = absl::Now();

@@ -1,5 +1,5 @@
-// Everything a trainer rank holds between Reset and Reset: the group of ranks, the shard, and what
-// computes on them.
+// The state of a trainer rank from one Reset to the next: the communicator, the shard, and the
+// objects that compute with them.
 #pragma once
 
 #include <cstdint>
@@ -26,48 +26,50 @@ struct SessionOptions {
   int64_t vocab_limit = 0;
   int64_t max_sequence_tokens = 0;     // positions of the rope table
   int64_t max_micro_batch_tokens = 0;  // actor.ppo_max_token_len_per_gpu
-  // Of a mini-batch, of a whole step (what Score takes) and of the probe; no samples: not known.
+  // Limits of a mini-batch, of a complete step (scored by Score) and of the probe; samples = 0:
+  // unknown.
   BatchLimits train_limits{.samples = 0};
   BatchLimits score_limits{.samples = 0};
   BatchLimits probe_limits{.samples = 0};
   bool allow_off_support = false;
-  bool share_prompts = true;  // see PackingLimits
+  bool share_prompts = true;  // see PackingLimits::share_prompts
   Recompute recompute = Recompute::kAuto;
   Reshard reshard = Reshard::kAuto;
   bool prefetch = true;            // gather the next layer while one computes
   int64_t device_bytes = 0;        // this pair's share of the device's memory
-  int64_t kept_bytes = 0;          // this worker may hold while its rollout generates
-  bool entropy = true;             // log it even where the loss does not need it
-  std::string offload_dir;         // where offloaded memory has its files; exists
+  int64_t kept_bytes = 0;          // memory that this worker may hold while its rollout generates
+  bool entropy = true;             // log the entropy even if the loss does not use it
+  std::string offload_dir;         // the folder for the files of offloaded memory; must exist
   bool offload_master = false;     // actor.fsdp_config.param_offload; not with fp32 compute
   bool offload_moments = false;    // actor.fsdp_config.optimizer_offload
   bool offload_reference = false;  // ref.offload
-  LoraOptions lora;                // rank 0: all weights are trained
+  LoraOptions lora;                // rank 0: train all weights
   OptimizerOptions optimizer;
-  PublishOptions publish;  // its ledger is filled in
+  PublishOptions publish;  // Create sets its ledger
 };
 
-// Which policy's log-probs are computed, and of which samples.
+// The policy whose log-probs are computed, and the samples that they are computed for.
 enum class LogProbPolicy {
-  kCurrent,    // the weights as they are, on a step's samples
+  kCurrent,    // the current weights, on a step's samples
   kReference,  // the frozen policy, on a step's samples
-  kProbe,      // the weights as they are, on the probe samples of the paired rollout
+  kProbe,      // the current weights, on the probe samples of the paired rollout
 };
 
-// The device of a session and the ops that compute on it, made together once in the process.
+// The device of a session and the ops that compute on it; created once per process.
 struct SessionOps {
   Device* device = nullptr;
   ForwardOps* forward = nullptr;
-  BackwardOps* backward = nullptr;  // null where nothing is trained
+  BackwardOps* backward = nullptr;  // null if the session does not train
   ShardOps* shard = nullptr;
 };
 
-// Not thread-safe: the engine thread's.
+// Not thread-safe: used by the engine thread.
 class TrainingSession {
  public:
   // Reads the model's spec and allocates the memory; weights are 0 until TrainedWeights::Load.
-  // `communicator` (owned by the caller, as it may have to be aborted), ops and `ledger` outlive
-  // the session, which alone uses the communicator meanwhile. Errors as MakeTrainedWeights.
+  // `communicator` (owned by the caller, which may have to abort it), the ops and `ledger` outlive
+  // the session. Only the session may use the communicator during its life. Errors as
+  // MakeTrainedWeights.
   static absl::StatusOr<std::unique_ptr<TrainingSession>> Create(const SessionOptions& options,
                                                                  const SessionOps& ops,
                                                                  Communicator* communicator,
@@ -76,37 +78,38 @@ class TrainingSession {
   const Decoder& decoder() const { return decoder_; }
   const ModelSpec& spec() const { return decoder_.spec(); }
   const ShardPlan& plan() const { return *plan_; }
-  // Collectives of this rank while the session lives.
+  // For this rank's collectives during the session's life.
   Communicator& communicator() { return *communicator_; }
   TrainedWeights& weights() { return *weights_; }
-  // Stepped by the optimizer: the model's weights, or adapters.
+  // The shard that the optimizer steps: the model's weights, or adapters.
   ParameterShard& shard() { return weights_->trained(); }
   Optimizer& optimizer() { return optimizer_; }
   WeightPublisher& publisher() { return *publisher_; }
 
-  // Collective: the shard got new values.
+  // Collective. Must be called when the shard has new values.
   absl::Status WeightsChanged();
-  // TrainedWeights::FreezeReference, in place of a reference that was kept earlier.
+  // Calls TrainedWeights::FreezeReference, replacing an earlier reference.
   absl::Status FreezeReference();
 
-  // Collective. Starts a new sum of gradients, runs the mini-batch; `differing` as TrainMiniBatch.
+  // Collective. Zeroes the gradients and runs the mini-batch; `differing` as in TrainMiniBatch.
   absl::StatusOr<MiniBatchReport> Train(const MiniBatchRequest& request,
                                         const std::vector<Sample>& samples,
                                         LogProbsBySample* differing = nullptr);
-  // Collective. Steps on the gradients of the last Train. FailedPrecondition: there are none.
+  // Collective. Steps the optimizer on the gradients of the last Train. FailedPrecondition: there
+  // are none.
   absl::StatusOr<OptimizerReport> Step();
-  // Collective. Log-probs of the samples and, unless null, their sums of squared probabilities.
-  // FailedPrecondition: no reference policy is kept.
+  // Collective. Computes the log-probs of the samples and, if `sum_pi_squared` is not null, their
+  // sums of squared probabilities. FailedPrecondition: no reference policy is kept.
   absl::StatusOr<LogProbsBySample> Score(const std::vector<Sample>& samples,
                                          LogProbPolicy policy = LogProbPolicy::kCurrent,
                                          LogProbsBySample* sum_pi_squared = nullptr);
 
-  // Releases what only training needs (gathered weights, gradients, activations) if the rollout
-  // needs the memory, that is, if this worker holds more than `kept_bytes`. Otherwise it is kept:
-  // the first touch of pages is too slow to do it again in every step.
+  // Releases memory that only training needs (gathered weights, gradients, activations) if this
+  // worker holds more than `kept_bytes`, as its rollout then needs the memory. Otherwise keeps it:
+  // touching fresh pages in every step is slow.
   absl::Status ReleaseForRollout();
   // Internal: this worker holds more than `kept_bytes`, and some of it is memory that only training
-  // needs; the message names the tags. The rollout would run out of memory as it wakes.
+  // needs; the message names the tags. The rollout would run out of memory when it wakes.
   absl::Status CheckReleased() const;
 
  private:
@@ -115,14 +118,15 @@ class TrainingSession {
   PassOptions Pass(const BatchLimits& limits) const;
   GatherOptions Gathering() const;
   TrainerMemoryOptions MemoryOptions() const;
-  // Bytes that the rollout cannot have: of the host's memory where that is the device's.
+  // Bytes that the rollout cannot use: host memory on a CPU worker, device memory on a GPU worker.
   int64_t BytesInUse() const {
     return device_->is_host() ? ledger_->memory_bytes() : ledger_->Snapshot().device_bytes;
   }
   absl::StatusOr<LayerSource*> Layers(LogProbPolicy policy);
-  // Allocates the memory of the layers and that of gradients, all zero.
+  // Allocates the memory of the layers and of the gradients, which are zeroed.
   absl::Status AllocateTrainingMemory();
-  // Collective: a rank without memory for a pass must not leave the others in its collectives.
+  // Collective: all ranks learn whether one has no memory for a pass, so that none waits for it in
+  // a collective.
   absl::Status AgreeOnMemory(const absl::Status& mine);
 
   const SessionOptions options_;
@@ -133,12 +137,12 @@ class TrainingSession {
   std::unique_ptr<TrainedWeights> weights_;
   std::unique_ptr<LayerBuffers> buffers_;
   std::unique_ptr<LayerSource> policy_layers_;
-  std::unique_ptr<LayerSource> reference_layers_;  // null until the reference is scored
+  std::unique_ptr<LayerSource> reference_layers_;  // null until the reference policy is scored
   std::unique_ptr<LayerLoop> loop_;
   std::unique_ptr<WeightPublisher> publisher_;
   Optimizer optimizer_;
-  bool has_gradients_ = false;  // of a mini-batch that was not stepped on yet
-  std::unique_ptr<OrderedCommunicator> communicator_;  // ends first: its thread fills buffers_
+  bool has_gradients_ = false;                         // of a mini-batch, not yet used by a step
+  std::unique_ptr<OrderedCommunicator> communicator_;  // destroyed first: its thread fills buffers_
 };
 
 }  // namespace tandem

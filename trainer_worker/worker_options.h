@@ -1,4 +1,4 @@
-// From the controller's reply to the trainer's options. Pure.
+// Converts the controller's registration reply to the trainer's options. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace tandem {
 
-// `gpu_bytes`: the memory of the GPU that the pair shares; 0: it has its share of this host. It
-// decides what the trainer may hold. InvalidArgument names the key of a value that this program
-// does not know.
+// `gpu_bytes`: the memory of the GPU that the pair shares; 0: the pair computes on the CPU and has
+// a share of the host's memory. It determines how much memory the trainer may hold. InvalidArgument
+// names the config key whose value this program does not know.
 absl::StatusOr<TrainerOptions> MakeTrainerOptions(const v1::RegisterResponse& registration,
                                                   int rank,
                                                   int64_t gpu_bytes = 0);

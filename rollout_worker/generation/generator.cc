@@ -80,7 +80,8 @@ absl::Status CheckContinuation(const Continuation& continuation, const Continuat
 
 namespace {
 
-// Far above what a controller sends at once; bounds what a runaway client can make us hold.
+// Far above the number of samples that a controller queues at once; bounds the memory that a
+// misbehaving client can make the rollout hold.
 constexpr int64_t kMaxQueuedSamples = 1 << 17;
 
 absl::Status CheckParams(const SamplingParams& params) {
@@ -104,16 +105,16 @@ absl::Status CheckParams(const SamplingParams& params) {
 
 }  // namespace
 
-// What the generator keeps for one sample beside its sequence.
+// A sample's state in addition to its Sequence.
 struct Generator::Response {
   StopCondition stop;
-  std::optional<StreamDecoder> decoder;  // only if somebody needs the text
+  std::optional<StreamDecoder> decoder;  // set if stop texts or streaming need the text
 };
 
 struct Generator::Request {
   std::unique_ptr<SequenceGroup> group;
   std::shared_ptr<GenerationSink> sink;
-  std::vector<Response> responses;  // by index
+  std::vector<Response> responses;  // by sample index
   bool stream_tokens = false;
   bool log_probs = true;
   int64_t unfinished = 0;  // samples
@@ -144,7 +145,7 @@ absl::Status Generator::Check(const GenerationRequest& request) const {
     return InvalidArgument("stop texts need a tokenizer, and this rollout has loaded none");
   }
   const auto prompt = static_cast<int64_t>(request.prompt.size());
-  // max_tokens is whatever a client sent: no sum with it.
+  // max_tokens is unchecked client input: adding to it could overflow.
   if (prompt > options_.max_model_len ||
       request.params.max_tokens > options_.max_model_len - prompt) {
     return MakeStatus(absl::StatusCode::kResourceExhausted,
@@ -226,10 +227,11 @@ absl::Status Generator::Submit(GenerationRequest request, std::shared_ptr<Genera
 absl::Status Generator::Step(const std::byte* weights, int64_t version) {
   DropCancelled();
   const StepPlan& plan = scheduler_.Schedule();
-  // A plan may be empty: the only running sequence gave its blocks to an older one that waits.
+  // The plan may be empty: the only running sequence released its blocks to an older one that
+  // waits.
   if (plan.spans.empty()) return absl::OkStatus();
   runner_->Start(plan, weights, *kv_);
-  scheduler_.Advance(plan);  // needs no token: the device works meanwhile
+  scheduler_.Advance(plan);  // runs while the device computes, as it needs no sampled token
   TANDEM_RETURN_IF_ERROR(runner_->Finish());
   for (const DrawnToken& token : runner_->drawn()) Commit(token, version);
   return absl::OkStatus();
@@ -252,7 +254,8 @@ void Generator::Commit(const DrawnToken& drawn, int64_t version) {
   sequence.finish_reason = response.stop.OnToken(drawn.drawn.token, text);
   const bool finished = sequence.finish_reason != FinishReason::kNone;
   if (request.stream_tokens) {
-    // A character that a cut splits comes whole with the rest of the response.
+    // If a round ends in the middle of a multi-byte character, the next round sends the complete
+    // character.
     const bool over = finished && sequence.finish_reason != FinishReason::kCut;
     if (over && response.decoder) text += response.decoder->Finish();
     request.sink->OnTokens({sequence.index, drawn.drawn.token, log_prob, version, std::move(text)});

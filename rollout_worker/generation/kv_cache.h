@@ -1,4 +1,4 @@
-// The pool of KV blocks: one region whose addresses never change, cut in equal parts per layer.
+// The pool of KV blocks: one region whose addresses never change, divided equally among the layers.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,19 @@
 
 namespace tandem {
 
-// KvPoolBlocks (common/memory/memory_formulas.h) of the plan. ResourceExhausted if it cannot
-// hold one such sequence: the message names the bytes and the keys to change.
+// Returns KvPoolBlocks (common/memory/memory_formulas.h) for the plan. ResourceExhausted: the pool
+// cannot hold one sequence of max_model_len tokens; the message names the bytes and the config keys
+// to change.
 absl::StatusOr<int64_t> PlanKvBlocks(const ModelSpec& spec, DType dtype, const KvPoolPlan& plan);
 
-// Not thread-safe: the engine thread's.
+// Not thread-safe: used by the engine thread.
 class KvCache {
  public:
-  // Reserves addresses; no pages until Map. Tag kv_cache.
+  // Reserves addresses under the tag kv_cache; pages are allocated by Map.
   static absl::StatusOr<std::unique_ptr<KvCache>> Create(
       Device* device, const ModelSpec& spec, DType dtype, int64_t num_blocks, Ledger* ledger);
 
-  absl::Status Map() { return region_->Map(); }  // all blocks are zero
+  absl::Status Map() { return region_->Map(); }  // blocks are zero when mapped
   absl::Status Release() { return region_->Release(); }
   bool mapped() const { return region_->mapped(); }
   int64_t bytes() const { return region_->bytes(); }
@@ -34,10 +35,10 @@ class KvCache {
   int64_t num_blocks() const { return num_blocks_; }
   const std::byte* data() const { return region_->data(); }
 
-  // The block of padding rows, in addition to num_blocks, on devices that record steps.
+  // The block that padding rows use, in addition to num_blocks, on devices that record steps.
   const int32_t* spare_block() const { return &spare_block_; }
 
-  // One entry per layer; valid for life, readable while mapped.
+  // One entry per layer. The addresses never change; the memory is readable while mapped.
   const std::vector<KvLayer>& layers() const { return layers_; }
 
  private:

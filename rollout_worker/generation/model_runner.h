@@ -1,5 +1,5 @@
-// Computes a step plan: token ids through the decoder, one token drawn per sampler. Between Start
-// and Finish the host is free while the device works.
+// Computes a step plan: runs its token ids through the decoder and draws one token per sampler.
+// Between Start and Finish the device computes and the host is free.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +26,12 @@ struct DrawnToken {
   SampledToken drawn;
 };
 
-// Not thread-safe: the engine thread's. Holds activations (tag activations), no weights and no KV.
+// Not thread-safe: used by the engine thread. Owns the activations (tag activations), but no
+// weights and no KV.
 class ModelRunner {
  public:
-  // Ids at or above `vocab_limit` are never drawn. InvalidArgument: `vocab_limit` is not one of the
-  // model.
+  // Token ids at or above `vocab_limit` are never drawn. InvalidArgument: `vocab_limit` is below 1
+  // or above the model's number of embedding rows.
   static absl::StatusOr<std::unique_ptr<ModelRunner>> Create(Device* device,
                                                              const ModelSpec& spec,
                                                              std::unique_ptr<ForwardOps> ops,
@@ -42,25 +43,25 @@ class ModelRunner {
   const WeightLayout& layout() const { return decoder_.layout(); }
   ForwardOps& ops() const { return *ops_; }
   const RopeTable& rope() const { return decoder_.rope(); }
-  // Whether the rope tables have not changed since Create. DataLoss names the first element that
-  // differs.
+  // Checks that the rope tables have not changed since Create. DataLoss names the first element
+  // that differs.
   absl::Status VerifyTables() const;
 
-  // Pages of the activations; they hold nothing between two steps.
+  // Map or release the pages of the activations, which hold no data between steps.
   absl::Status MapWorkspace() { return workspace_->Map(); }
   absl::Status ReleaseWorkspace() { return workspace_->Release(); }
   int64_t workspace_bytes() const { return workspace_->mapped() ? workspace_->bytes() : 0; }
 
-  // Copies blocks, runs the forward pass over `weights` (a full storage), and draws one token for
-  // every sampler, in plan order. The uniform of a token depends on the request's seed, the sample
-  // and the token's absolute position alone. Enqueues all of it on the device's stream without
-  // waiting; the plan has been read on return. Call Finish next. Steps no larger than earlier ones
-  // allocate nothing.
+  // Copies blocks, runs the forward pass over `weights` (a complete storage), and draws one token
+  // for every sampler, in plan order. A token's uniform random number depends only on the request's
+  // seed, the sample id and the token's absolute position. Enqueues all this work on the device's
+  // stream without waiting, and does not use the plan after it returns. Finish must follow. A step
+  // no larger than earlier ones allocates no memory.
   void Start(const StepPlan& plan, const std::byte* weights, KvCache& kv);
-  // Waits until the device has finished, which a step does only here. An error is the device's,
-  // which cannot be used any more.
+  // Waits for the device; this is the only wait of a step. Errors are the device's, which is
+  // unusable afterwards.
   absl::Status Finish();
-  // After Finish: the tokens that the step drew.
+  // The tokens that the step drew, valid after Finish.
   const std::vector<DrawnToken>& drawn() const { return drawn_; }
 
  private:
@@ -74,26 +75,26 @@ class ModelRunner {
         decoder_(std::move(decoder)),
         vocab_limit_(vocab_limit),
         ledger_(ledger) {}
-  // The ops' scratch, tag workspace.
+  // Counts the ops' scratch memory in the ledger, under the tag workspace.
   void CountScratch();
   Matrix Forward(const StepPlan& plan, const std::byte* weights, KvCache& kv);
-  // The tokens of drawn_ [first, first + rows.size()).
+  // Draws the tokens of drawn_ [first, first + rows.size()).
   void Draw(const std::byte* weights, Matrix residual, std::span<const int32_t> rows, size_t first);
 
-  // Adds padding rows up to the row count that the ops require of a step.
+  // Adds padding rows up to the number of rows that the ops require in a step.
   void FillUp(const KvCache& kv);
 
   Device* const device_;
   std::unique_ptr<ForwardOps> ops_;
   Decoder decoder_;
   const int64_t vocab_limit_;
-  std::vector<Digest> table_digests_;  // at creation: cos, sin
+  std::vector<Digest> table_digests_;  // of the cos and sin tables at creation
   Ledger* const ledger_;               // may be null
   int64_t scratch_bytes_ = 0;
   std::unique_ptr<MemoryRegion> workspace_;
-  int64_t max_rows_ = 0;  // of a step
+  int64_t max_rows_ = 0;  // the largest number of rows in a step
 
-  // Of the current step; members so that their memory is reused.
+  // State of the current step, kept in members so that its memory is reused.
   TokenBatch batch_;
   std::vector<int32_t> ids_;
   std::vector<int32_t> sampled_rows_;

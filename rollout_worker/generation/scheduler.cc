@@ -52,12 +52,14 @@ Sequence* NewestHolder(const std::map<std::pair<int64_t, int64_t>, Sequence*>& q
   return nullptr;
 }
 
-// How far its next spans go: a leader stops at the end of the prompt, where its group forks.
+// The position at which a sequence's next spans end; a leader stops at the end of the prompt, where
+// its group forks.
 int64_t EndOf(const Sequence& sequence) {
   return sequence.group->forked ? sequence.length() : sequence.group->prompt_tokens;
 }
 
-// A sequence that runs grows without allocating.
+// Reserves capacity for the longest possible response, so that a running sequence grows without
+// allocating.
 void ReserveToTheEnd(Sequence* sequence) {
   const int64_t length = sequence->group->prompt_tokens + sequence->group->params.max_tokens;
   sequence->tokens.reserve(static_cast<size_t>(length));
@@ -85,14 +87,17 @@ const StepPlan& Scheduler::Schedule() {
   int64_t budget = options_.max_num_batched_tokens;
   bool preempted = false;
   PlanRunning(&budget, &preempted);
-  // Who was just preempted would be admitted at once and take the blocks back.
+  // A sequence that was just preempted would be admitted at once and reclaim the blocks.
   if (!preempted) PlanAdmissions(&budget);
   return plan_;
 }
 
 void Scheduler::PlanRunning(int64_t* budget, bool* preempted) {
-  // One token is kept back for every later sequence, so that a long prefill never stalls decoding.
-  int64_t earlier = 0;  // that still run: whoever is preempted is newer, or the sequence itself
+  // One token of the budget is reserved for every later sequence, so that a long prefill never
+  // stalls decoding.
+  // Planned so far and still running; a preempted sequence is either newer or the planned one
+  // itself.
+  int64_t earlier = 0;
   for (auto it = running_.begin(); it != running_.end();) {
     const Key key = it->first;
     const int64_t later = running() - earlier - 1;
@@ -108,9 +113,9 @@ void Scheduler::PlanAdmissions(int64_t* budget) {
   while (running() < limit && *budget > 0 && !waiting_.empty()) {
     Sequence* sequence = waiting_.begin()->second;
     if (sequence->blocks.empty()) ReusePrompt(sequence);
-    // All present tokens must fit, not only the first chunk: half a prefill helps nobody.
+    // All present tokens must fit, not only the first chunk: a half-finished prefill is of no use.
     if (MissingBlocks(*sequence, sequence->length()) > allocator_.free_blocks()) {
-      // With nothing running, the oldest may take what waiting samples hold.
+      // If no sequence is running, the oldest one may preempt waiting samples that hold blocks.
       if (running() > 0 || !PreemptNewerThan(KeyOf(*sequence))) return;
       continue;
     }
@@ -149,7 +154,7 @@ bool Scheduler::PlanSequence(Sequence* sequence, int64_t limit, bool* preempted)
 int64_t Scheduler::MissingBlocks(const Sequence& sequence, int64_t end) const {
   const int64_t held = static_cast<int64_t>(sequence.blocks.size());
   int64_t missing = std::max<int64_t>(0, KvBlocksFor(end) - held);
-  // Only the block of the first new position can be held already and shared.
+  // Only the block of the first new position can be both held and shared.
   const int64_t first = sequence.computed / kKvBlockTokens;
   if (first < held && allocator_.holders(sequence.blocks[static_cast<size_t>(first)]) > 1) {
     ++missing;
@@ -184,7 +189,7 @@ void Scheduler::ReusePrompt(Sequence* sequence) {
 }
 
 bool Scheduler::PreemptNewerThan(const Key& key) {
-  // Samples that hold their prompt while they wait go first: they lose the least.
+  // Waiting samples that hold their prompt's blocks are preempted first: they lose the least work.
   Sequence* victim = NewestHolder(waiting_);
   if (victim == nullptr || KeyOf(*victim) <= key) victim = NewestHolder(running_);
   if (victim == nullptr || KeyOf(*victim) <= key) return false;

@@ -1,5 +1,5 @@
-// Reference counts of the KV blocks, without their bytes. A block with several holders is
-// read-only; a holder that wants to write copies it first (the scheduler's copy on write).
+// Reference counts of the KV blocks, not their bytes. A block with several holders is read-only; a
+// holder copies it before writing (the scheduler's copy-on-write).
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@
 
 namespace tandem {
 
-// Not thread-safe. Deterministic: equal calls give equal block ids.
+// Not thread-safe. Deterministic: the same calls give the same block ids.
 class BlockAllocator {
  public:
   explicit BlockAllocator(int64_t num_blocks);
 
-  // Appends `count` blocks with one holder each. ResourceExhausted takes none.
+  // Appends `count` blocks with one holder each. ResourceExhausted: too few blocks are free; none
+  // is allocated.
   absl::Status Allocate(int64_t count, std::vector<int32_t>* blocks);
-  // One more holder for each block, which must be held already.
+  // Adds a holder to each block; the blocks must already be held.
   void Share(const std::vector<int32_t>& blocks);
-  // One holder less; without holders a block is free again.
+  // Removes a holder from each block; a block without holders is free.
   void Free(const std::vector<int32_t>& blocks);
 
   int64_t num_blocks() const { return static_cast<int64_t>(holders_.size()); }
@@ -36,16 +37,6 @@ class BlockAllocator {
   std::vector<int32_t> free_;  // last in, first out: the block used last is warm in cache
 };
 
-// Which tokens the next forward pass computes: continuous batching with chunked prefill, first come
-// first served. Pure bookkeeping: no tensors, no clock, no threads; equal calls give equal plans.
-//
-// A group's prompt is prefilled once, by its first sequence (the leader). When that is done the
-// group forks: every sample draws its first token from the leader's last row, and all hold the
-// prompt's blocks; a sample copies a shared block before it writes into it. Samples that come with
-// tokens of earlier rounds draw nothing from that row: after the fork each prefills its own. When
-// blocks run out, the newest sequence that holds some releases all of them and starts over later,
-// recomputing its tokens (preemption by recompute). The oldest sequence is never preempted by
-// others, so a pool that holds one longest sequence always makes progress.
 struct SchedulerOptions {
   int64_t max_num_seqs = 1;
   int64_t max_num_batched_tokens = 1;
@@ -54,12 +45,12 @@ struct SchedulerOptions {
 
 // Which sequences draw a token from a span's last row.
 enum class Samplers {
-  kNobody,    // the prefill continues
-  kSequence,  // the span's own
-  kGroup      // all without continued tokens in its group: the prompt's prefill ends
+  kNobody,    // no sequence: the prefill continues
+  kSequence,  // the span's own sequence
+  kGroup      // all of the group without continued tokens: the prompt's prefill ends
 };
 
-// `tokens` positions of `sequence` from `first_position` on. Its blocks cover them.
+// Plans `tokens` positions of `sequence`, starting at `first_position`; its blocks cover them.
 struct PlannedSpan {
   Sequence* sequence = nullptr;
   int64_t first_position = 0;
@@ -78,22 +69,35 @@ struct PlannedSpan {
 
 struct StepPlan {
   std::vector<PlannedSpan> spans;  // oldest first
-  std::vector<BlockCopy> copies;   // in every layer, before the forward pass; in order
-  int64_t tokens = 0;              // of all spans, at most max_num_batched_tokens
+  std::vector<BlockCopy> copies;   // done in every layer before the forward pass, in this order
+  int64_t tokens = 0;              // the sum over all spans, at most max_num_batched_tokens
 };
 
-// Not thread-safe. Groups are borrowed until every sequence is finished or Remove was called.
+// Decides which tokens the next forward pass computes: continuous batching with chunked prefill,
+// first come first served. Pure bookkeeping without tensors, clock or threads: the same calls give
+// the same plans.
+//
+// A group's prompt is prefilled once, by its first sequence (the leader). Then the group forks:
+// every sample draws its first token from the leader's last row, and all samples hold the prompt's
+// blocks; a sample copies a shared block before it writes to it. Samples with tokens of earlier
+// rounds draw no token from that row: after the fork each prefills its own tokens. When blocks run
+// out, the newest sequence that holds any releases all of them and later recomputes its tokens
+// (preemption by recompute). The oldest sequence is never preempted by others, so a pool that holds
+// one sequence of maximum length always makes progress.
+//
+// Not thread-safe. Groups are borrowed until all their sequences are finished or Remove is called.
 class Scheduler {
  public:
   Scheduler(const SchedulerOptions& options, int64_t num_blocks);
 
-  // Queues a group; its arrival number decides its rank among all others.
+  // Queues a group. Its arrival number sets its priority: earlier groups are scheduled first.
   void Add(SequenceGroup* group);
-  // The next step. Empty when there is no work. Each plan must be followed by Advance. Valid until
-  // the next call. Allocates nothing while the set of running sequences stays the same.
+  // Plans the next step; the plan is empty when there is no work. Each plan must be followed by
+  // Advance, and is valid until the next call. Allocates no memory while the set of running
+  // sequences stays the same.
   const StepPlan& Schedule();
-  // The plan was computed: marks its tokens, forks groups whose prompt is complete. The caller then
-  // appends one token to every sampler, and may Finish it.
+  // Called when the plan was computed: marks its tokens as computed and forks groups whose prompt
+  // is complete. The caller then appends one token to every sampler, and may Finish it.
   void Advance(const StepPlan& plan);
   // Releases the sequence's blocks; it is never scheduled again.
   void Finish(Sequence* sequence);
@@ -102,11 +106,11 @@ class Scheduler {
 
   bool has_work() const { return !running_.empty() || !waiting_.empty(); }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
-  // Samples that do not run, those of prompts still to be prefilled included.
+  // Samples that are not running, including those of prompts that are still to be prefilled.
   int64_t waiting() const;
   int64_t preemptions() const { return preemptions_; }
-  // Tokens computed before a sample draws its first: each prompt once, if shared, and what samples
-  // came with.
+  // Tokens computed before the first draws of samples: each prompt, counted once if shared, and the
+  // samples' continued tokens.
   int64_t prefill_tokens() const { return prefill_tokens_; }
   const BlockAllocator& blocks() const { return allocator_; }
 
@@ -117,15 +121,17 @@ class Scheduler {
 
   void PlanRunning(int64_t* budget, bool* preempted);
   void PlanAdmissions(int64_t* budget);
-  // Plans up to `limit` tokens of the sequence; false when blocks ran out even after preempting
-  // everything newer (then the sequence itself was preempted).
+  // Plans up to `limit` tokens of the sequence. Returns false if blocks ran out even after
+  // preempting all newer sequences; the sequence itself was then preempted.
   bool PlanSequence(Sequence* sequence, int64_t limit, bool* preempted);
-  // Blocks that [computed, end) needs beyond those held, copies of shared blocks included.
+  // Number of blocks that positions [computed, end) need in addition to those held, including
+  // copies of shared blocks.
   int64_t MissingBlocks(const Sequence& sequence, int64_t end) const;
   void TakeBlocks(Sequence* sequence, int64_t end);
-  // Takes over the prompt's full blocks from a sample of the same group that has them.
+  // Shares the prompt's full blocks of another sample of the group that still holds them.
   void ReusePrompt(Sequence* sequence);
-  // Preempts the newest holder of blocks that is newer than `key`. False: there is none.
+  // Preempts the newest sequence that holds blocks and is newer than `key`. Returns false if there
+  // is none.
   bool PreemptNewerThan(const Key& key);
   void Preempt(Sequence* sequence);
   void Fork(SequenceGroup* group);

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-void GoOnFrom(const Continuation& continuation, Sequence* sequence) {
+void AppendContinuation(const Continuation& continuation, Sequence* sequence) {
   sequence->tokens.insert(sequence->tokens.end(), continuation.tokens.begin(),
                           continuation.tokens.end());
   sequence->log_probs = continuation.log_probs;
@@ -29,7 +29,7 @@ std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& pro
     sequence->sample_id = sample_id;
     sequence->tokens = prompt;
     const size_t index = group->sequences.size();
-    if (!continued.empty()) GoOnFrom(continued[index], sequence.get());
+    if (!continued.empty()) AppendContinuation(continued[index], sequence.get());
     group->sequences.push_back(std::move(sequence));
   }
   return group;

@@ -1,5 +1,5 @@
-// One sample while it is generated, and the group it belongs to.
-// Plain data: the scheduler moves it between queues, the engine appends tokens.
+// A sample during generation, and the group it belongs to. Plain data: the scheduler moves
+// sequences between queues, and the generator appends tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace tandem {
 struct SequenceGroup;
 
 enum class SequenceState {
-  kUnforked,  // waits for the prefill of its group's leader
+  kUnforked,  // waits for its group's leader to prefill the prompt
   kWaiting,
   kRunning,
   kFinished
 };
 
-// One sample. Tokens [0, computed) have their K and V in `blocks`.
+// One sample. The K and V of tokens [0, computed) are stored in `blocks`.
 struct Sequence {
   SequenceGroup* group = nullptr;
   int64_t index = 0;  // in the group
@@ -29,9 +29,9 @@ struct Sequence {
   std::vector<float> log_probs;
   std::vector<int64_t> versions;
   FinishReason finish_reason = FinishReason::kNone;
-  int64_t carried = 0;  // response tokens of earlier rounds (Continuation)
+  int64_t carried = 0;  // response tokens from earlier rounds (Continuation)
 
-  // The scheduler's.
+  // The fields below are the scheduler's.
   SequenceState state = SequenceState::kUnforked;
   int64_t computed = 0;
   std::vector<int32_t> blocks;
@@ -41,46 +41,46 @@ struct Sequence {
 
 // The samples of one request, in index order.
 struct SequenceGroup {
-  int64_t arrival = 0;  // the scheduler's order; unique
+  int64_t arrival = 0;  // unique; orders groups in the scheduler
   std::string request_id;
   int64_t group = 0;  // echoed in the samples
   int64_t prompt_tokens = 0;
   SamplingParams params;
   std::vector<std::unique_ptr<Sequence>> sequences;
-  bool forked = false;  // the prompt's prefill is done, or not shared
+  bool forked = false;  // the prompt has been prefilled, or is not shared
 };
 
-// One sequence per sample id, each starting with `prompt` and, unless `continued` is empty, the
-// tokens of its entry there.
+// Makes one sequence per sample id. Each starts with `prompt` and, unless `continued` is empty, the
+// tokens of its entry in `continued`.
 std::unique_ptr<SequenceGroup> MakeSequenceGroup(const std::vector<int32_t>& prompt,
                                                  const std::vector<uint64_t>& sample_ids,
                                                  const SamplingParams& params,
                                                  const std::vector<Continuation>& continued = {});
 
-// The finished sequence as the trainer wants it: prompt and response segments, a new segment where
-// the weight version changes.
+// Converts the finished sequence for the trainer: a prompt segment and response segments, one for
+// each run of equal weight versions.
 Sample MakeSample(const Sequence& sequence);
 
-// Decides when a response is complete. Pure: sees token ids and the text they add, one by one.
-
-// One per sample. Checked in this order: end tokens, stop texts, the two limits, the round's.
+// Decides when a response is complete, from its token ids and the text that they add, one by one.
+// One object per sample. Checked in this order: end tokens, stop texts, the two length limits, the
+// round's limit.
 class StopCondition {
  public:
-  // `eos_token_ids` end a response unless params.ignore_eos, which also disarms them among
-  // params.stop_token_ids. The response may have params.max_tokens tokens, prompt and response
-  // together max_model_len.
+  // `eos_token_ids` end a response unless params.ignore_eos is set, which also disables those of
+  // them that are in params.stop_token_ids. A response has at most params.max_tokens tokens, and
+  // prompt and response together at most max_model_len.
   StopCondition(const SamplingParams& params,
                 const std::vector<int32_t>& eos_token_ids,
                 int64_t prompt_tokens,
                 int64_t max_model_len);
 
-  // True if OnToken needs the text (there are stop texts).
+  // Whether OnToken needs the text, that is, whether there are stop texts.
   bool needs_text() const { return !stop_.empty(); }
-  // After each sampled token. `text` is what the token added: complete characters only, possibly
-  // none. kNone: continue.
+  // Called after each sampled token. `text` is the text that the token added: complete characters
+  // only, possibly none. kNone: continue.
   FinishReason OnToken(int32_t token, const std::string& text);
-  // From here on the response may have `tokens` more in this round: kCut comes with the last of
-  // them, unless that one ends the response. 0: no limit.
+  // Limits the response to `tokens` more in this round: OnToken returns kCut for the last of them,
+  // unless that token ends the response. 0: no limit.
   void CutAfter(int64_t tokens) { round_left_ = tokens; }
 
  private:
@@ -89,9 +89,9 @@ class StopCondition {
   std::vector<int32_t> stop_ids_;  // sorted
   std::vector<std::string> stop_;
   size_t longest_stop_ = 0;  // bytes
-  std::string tail_;         // end of the text so far, too short to hold a stop text
+  std::string tail_;         // end of the text so far, shorter than the longest stop text
   int64_t left_ = 0;         // tokens
-  int64_t round_left_ = 0;   // tokens until it is cut; 0: it is not
+  int64_t round_left_ = 0;   // tokens left in this round; 0: no limit
 };
 
 }  // namespace tandem

@@ -39,7 +39,7 @@ absl::StatusOr<SleepPlan> MakePlan(const SleepOrder& order, bool weights_complet
   if (!order.tags.empty()) {
     return SleepPlan{Names(order.tags, kKvTag), Names(order.tags, kWeightsTag), false};
   }
-  // Incomplete weights are not worth a copy.
+  // Incomplete weights need no copy.
   const bool keep = order.level == 1 && weights_complete;
   return SleepPlan{true, !keep, keep};
 }

@@ -1,5 +1,5 @@
-// Sleep and wake: which of the rollout's memory (weights, KV cache, activations) is mapped. The
-// legal orders are in docs/explanation/weights.md; every other one is FAILED_PRECONDITION and
+// Sleep and wake: which of the rollout's memory (weights, KV cache, activations) is mapped.
+// docs/explanation/weights.md lists the legal orders; any other fails with FAILED_PRECONDITION and
 // changes nothing.
 #pragma once
 
@@ -23,12 +23,12 @@ struct SleepOrder {
   int level = 1;                  // 1: KV dropped, weights to host memory; 2: both dropped
   std::vector<std::string> tags;  // instead of a level: "weights" and/or "kv_cache", dropped
   bool drain_only = false;        // release no memory; only close admission
-  bool abort_running = false;     // running requests are aborted, not waited for
+  bool abort_running = false;     // abort running requests instead of waiting for them
 };
 // InvalidArgument: unknown level or tag.
 absl::Status CheckSleepOrder(const SleepOrder& order);
 
-// Not thread-safe: the engine thread's. The objects passed in must outlive it.
+// Not thread-safe: used by the engine thread. The objects passed in must outlive it.
 class RolloutMemory {
  public:
   RolloutMemory(RolloutStates* states,
@@ -37,12 +37,12 @@ class RolloutMemory {
                 ModelRunner* runner,
                 WeightUpdates* updates);
 
-  // Maps all memory; the weights are undefined. A worker that starts without it maps memory by
+  // Maps all memory; the weights are undefined. A worker that starts without memory maps it by
   // Wake.
   absl::Status MapAll() { return Map(true, true); }
-  // Both want admission closed and no request running, and return the bytes of device memory that
-  // were released or mapped. InvalidArgument: unknown level or tag. Internal: the system still
-  // holds pages of the released memory.
+  // Sleep and Wake require closed admission and no running request. Both return the bytes of device
+  // memory that they released or mapped. InvalidArgument: an unknown level or tag. Internal: the
+  // system still holds pages of the released memory.
   absl::StatusOr<int64_t> Sleep(const SleepOrder& order);
   absl::StatusOr<int64_t> Wake(const std::vector<std::string>& tags);
 

@@ -8,8 +8,8 @@ namespace {
 using State = RolloutState;
 using Event = RolloutEvent;
 
-// Which states an event is legal in, where it leads, and what to do elsewhere. One row of the table
-// in docs/explanation/weights.md.
+// The states in which an event is legal, the state it leads to, and the remedy in other states. One
+// row of the table in docs/explanation/weights.md.
 struct Rule {
   const char* from;
   const char* to;
@@ -190,7 +190,7 @@ absl::Status RolloutStates::Handle(RolloutEvent event) {
 }
 
 void RolloutStates::CloseAdmission() {
-  // Only an open update refuses the event, and then no request is admitted anyway.
+  // The event fails only while an update is open, and no request is admitted then.
   state_ = NextState(state_, RolloutEvent::kDrain, resources_).value_or(state_);
 }
 

@@ -1,5 +1,5 @@
-// The states of a rollout worker and their legal edges: docs/explanation/weights.md has the same
-// table.
+// The states of a rollout worker and their legal transitions; docs/explanation/weights.md has the
+// same table.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ enum class RolloutState {
   kServing,   // generates with exactly one weight version
   kDraining,  // no request is admitted; running requests finish
   kAsleep,    // some or all memory is released
-  kUpdating,  // a weight transaction is open
+  kUpdating,  // a weight update is open
 };
 std::string RolloutStateName(RolloutState state);  // "Empty", ...
 
@@ -23,32 +23,31 @@ enum class RolloutEvent {
   kDrain,     // admission closes and running requests finish
   kSleep,     // no request is running; memory has been released
   kWake,      // some or all memory has been mapped again
-  kBegin,     // a weight transaction opens
-  kApply,     // a bucket of the transaction is applied
+  kBegin,     // a weight update opens
+  kApply,     // a bucket of the update is applied
   kCommit,    // every digest matches
-  kAbort,     // the transaction ends without a new version
+  kAbort,     // the update ends without a new version
 };
 std::string RolloutEventName(RolloutEvent event);  // "Generate", ...
 
-// What the worker holds when the event is handled (for Sleep and Wake: afterwards).
+// The worker's resources when the event is handled; for Sleep and Wake: afterwards.
 struct RolloutResources {
   bool weights_mapped = false;
-  bool weights_complete =
-      false;  // a complete version is in the weights region or parked on the host
+  // A complete version is in the weights region or in host memory.
+  bool weights_complete = false;
   bool kv_mapped = false;
   bool running = false;  // requests are running or waiting
 };
 
-// The state that follows. FailedPrecondition names the state, the event, the states in which the
-// event is legal, and what is missing. Pure function.
+// Returns the state after the event. FailedPrecondition names the state, the event, the states in
+// which the event is legal, and the missing resource. A pure function.
 absl::StatusOr<RolloutState> NextState(RolloutState state,
                                        RolloutEvent event,
                                        const RolloutResources& resources);
 
-// The current state and what the worker holds: RolloutMemory and WeightUpdates share one object,
-// and only it asks the table. RolloutMemory reports which memory is mapped, WeightUpdates whether
-// the weights are complete, each after every call that may have changed it. Not thread-safe: the
-// engine thread's.
+// The current state and the worker's resources. RolloutMemory and WeightUpdates share one object:
+// RolloutMemory reports which memory is mapped, WeightUpdates whether the weights are complete,
+// each after every call that may have changed it. Not thread-safe: used by the engine thread.
 class RolloutStates {
  public:
   RolloutState state() const { return state_; }
@@ -56,16 +55,16 @@ class RolloutStates {
   void set_mapped(bool weights, bool kv_cache);
   void set_weights_complete(bool complete) { resources_.weights_complete = complete; }
 
-  // Whether the event is legal now, or would be with other resources. Changes nothing.
+  // Whether the event is legal now, or would be with other resources. Does not change the state.
   absl::Status Check(RolloutEvent event) const { return Check(event, resources_); }
   absl::Status Check(RolloutEvent event, const RolloutResources& resources) const;
-  // Changes nothing on failure.
+  // Leaves the state unchanged on failure.
   absl::Status Handle(RolloutEvent event);
 
-  // Serving becomes Draining: no request is admitted any more.
+  // Changes Serving to Draining, so that no more requests are admitted.
   void CloseAdmission();
-  // After a call that failed and had closed admission: admits requests again if weights and memory
-  // allow. Returns `failure`.
+  // Called after a failed call that had closed admission: admits requests again if weights and
+  // memory allow it. Returns `failure`.
   absl::Status ReopenAdmission(const absl::Status& failure);
 
  private:

@@ -102,7 +102,7 @@ size_t UpdateTransaction::kept_tensors() const {
 absl::Status UpdateTransaction::CheckBase(const std::vector<Digest>& digests) const {
   std::vector<const TensorPlace*> base;
   for (size_t t = 0; t < kept_tensors(); ++t) base.push_back(&layout_->places()[t]);
-  // The base is re-read as well: the rollout may have slept since it was accepted.
+  // The base is re-read because the rollout may have slept since the base was accepted.
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Digest> held, storage_->DigestStored(base));
   for (size_t t = 0; t < base.size(); ++t) {
     const Digest& wanted = digests[open_->manifest.size() + t];

@@ -1,4 +1,4 @@
-// The rollout's side of the weight transaction, without transport: pure logic over a storage.
+// The rollout's side of a weight update, without its transport: pure logic over a storage.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ inline constexpr int64_t kNoVersion = -1;
 // The rows of a tensor that have arrived.
 class RowCoverage {
  public:
-  // Marks [row, row + rows). False, and nothing is marked, if one of them was marked before.
+  // Marks [row, row + rows). Returns false, and marks none of them, if one was marked before.
   bool Add(int64_t row, int64_t rows) {
     auto next = spans_.lower_bound(row);
     if (next != spans_.end() && next->first < row + rows) return false;
@@ -56,53 +56,54 @@ struct FilledSlot {
   Location location = Location::kDevice;  // SlotMemory::location()
 };
 
-// Not thread-safe: the engine thread calls it. A version is visible only between a successful
-// Commit (or AdoptVersion) and the first applied byte of the next update.
+// Not thread-safe: called by the engine thread. A version is visible from a successful Commit or
+// AdoptVersion until the first byte of the next update is applied.
 class UpdateTransaction {
  public:
-  // The storage must be mapped, its padding zeroed once, whenever Begin, Apply, Commit,
+  // The storage must be mapped, with its padding zeroed once, whenever Begin, Apply, Commit,
   // AdoptVersion, Digests or Verify is called. Errors of its device are returned unchanged.
   explicit UpdateTransaction(std::unique_ptr<StorageOps> storage)
       : storage_(std::move(storage)), layout_(&storage_->layout()) {}
 
-  // Opens an update. InvalidArgument: MatchManifest's findings. FailedPrecondition: an update is
-  // open (Abort it first), or this one has adapters alone and their base is not held. Changes
-  // nothing on failure.
+  // Opens an update. InvalidArgument: MatchManifest's findings, or a negative version.
+  // FailedPrecondition: an update is open (Abort it first), or the update consists of adapters and
+  // the rollout does not hold their base. Changes nothing on failure.
   absl::Status Begin(UpdateId id,
                      const Manifest& manifest,
                      UpdateScope scope = UpdateScope::kWhole);
-  // Writes the entries of one filled slot. Aborted: not the open update. InvalidArgument: an entry
-  // outside its tensor or the slot, misaligned, or rows that arrived before. Checks all entries
-  // before the first byte is written.
+  // Writes the entries of one filled slot. Checks all entries before it writes the first byte.
+  // Aborted: `id` is not the open update. InvalidArgument: an entry outside its tensor or the slot,
+  // misaligned, or with rows that arrived before.
   absl::Status Apply(UpdateId id, const FilledSlot& slot, const std::vector<BucketEntry>& entries);
   // Makes the version visible if every row has arrived and every tensor, re-read from storage, has
-  // its digest (manifest order). An update of adapters also names the digests of their base in the
-  // layout's order: the base, re-read as well, must still have them. DataLoss names the first
-  // tensor that differs, InvalidArgument the first one that is short. Any failure except Aborted
-  // (not the open update) ends the update as Abort does.
+  // its digest (in manifest order). For an update of adapters, `digests` continues with those of
+  // their base, in the layout's order; the base is re-read too and must still match them. DataLoss
+  // names the first tensor that differs, InvalidArgument the first one with missing rows. Any
+  // failure except Aborted (`id` is not the open update) ends the update as Abort does.
   absl::Status Commit(UpdateId id, const std::vector<Digest>& digests);
   // Fills every tensor of the open update with NaN (0xff bytes; padding stays zero), so that rows
-  // which do not arrive cannot look plausible. Counts as applied: the old version is lost.
-  // FailedPrecondition: no update is open.
+  // which do not arrive cannot look plausible. The update then counts as applied: the old version
+  // is lost. FailedPrecondition: no update is open.
   absl::Status Scramble();
-  // Ends the open update, if any. The old version stays only if no byte was applied.
+  // Ends the open update, if there is one. The old version stays visible only if no byte was
+  // applied.
   void Abort();
 
   bool updating() const { return open_ != nullptr; }
-  bool applied() const;     // bytes of the open update have been written
+  bool applied() const;     // whether bytes of the open update have been written
   int64_t version() const;  // kNoVersion: no complete weights
   UpdateId open() const;    // {kNoVersion, -1} if no update is open
 
-  // The storage was filled from a checkpoint. Drops an open update. A version whose storage cannot
-  // be digested is not adopted, and no version is left.
+  // Makes `version`, with which the caller has filled the storage from a checkpoint, visible. Drops
+  // an open update. If the storage cannot be digested, no version is visible.
   absl::Status AdoptVersion(int64_t version);
-  // The storage has lost its contents. Drops an open update.
+  // Called when the storage has lost its contents. Drops an open update.
   void DropVersion();
-  // Digests of the storage, re-read now, in the layout's order.
+  // Digests of the storage, re-read by this call, in the layout's order.
   absl::StatusOr<std::vector<Digest>> Digests() const;
   StorageOps& storage() const { return *storage_; }
-  // Whether the storage still holds the weights accepted by Commit or AdoptVersion. DataLoss names
-  // the first tensor that differs. Needs a visible version.
+  // Checks that the storage still holds the weights accepted by Commit or AdoptVersion. DataLoss
+  // names the first tensor that differs. Requires a visible version.
   absl::Status Verify() const;
 
  private:
@@ -118,8 +119,8 @@ class UpdateTransaction {
   const std::unique_ptr<StorageOps> storage_;
   const WeightLayout* const layout_;
   int64_t version_ = kNoVersion;
-  std::vector<Digest>
-      accepted_;  // digests of version_ in the layout's order; empty if there is none
+  // Digests of version_ in the layout's order; empty if there is none.
+  std::vector<Digest> accepted_;
   struct UpdateDeleter {
     void operator()(Update* update) const;
   };

@@ -46,11 +46,11 @@ absl::Status WeightStorage::MoveToDevice() {
 absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir,
                                            const ModelSpec& spec,
                                            StorageOps& ops) {
-  // Rows are converted in pieces that stay in cache.
+  // Rows are converted in pieces that fit the cache.
   constexpr int64_t kPieceBytes = 1 << 20;
   TANDEM_ASSIGN_OR_RETURN(const auto checkpoint, HfCheckpoint::Open(model_dir, spec));
   std::vector<std::byte> piece;
-  // A checkpoint has no adapters: they stay zero.
+  // A checkpoint has no adapters, so they stay zero.
   const size_t tensors = layout_->base_tensors();
   for (const TensorPlace& place : std::span(layout_->places()).first(tensors)) {
     const auto row_bytes = place.cols() * static_cast<int64_t>(DTypeBytes(layout_->dtype()));
@@ -61,7 +61,7 @@ absl::Status WeightStorage::LoadCheckpoint(const std::string& model_dir,
       TANDEM_RETURN_IF_ERROR(
           checkpoint->ReadRows(place.name, row, rows, layout_->dtype(), piece.data()));
       TANDEM_RETURN_IF_ERROR(ops.StoreRows({{&place, row, rows, piece.data()}}));
-      // The next read overwrites the piece.
+      // The copy must finish before the next read overwrites the piece.
       TANDEM_RETURN_IF_ERROR(device_->Synchronize());
     }
   }

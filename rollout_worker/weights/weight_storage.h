@@ -1,4 +1,4 @@
-// The memory of the rollout's weights: one region with a WeightLayout inside (tag weights). Its
+// The memory of the rollout's weights: one region, laid out by a WeightLayout (tag weights). Its
 // addresses never change; its pages are released when the rollout sleeps, after a copy to host
 // memory if the weights are to be kept.
 #pragma once
@@ -17,29 +17,30 @@
 
 namespace tandem {
 
-// Not thread-safe: the engine thread's. Knows where the bytes are, not whether they are a
-// complete version.
+// Not thread-safe: used by the engine thread. Knows where the bytes are stored, not whether they
+// are a complete version.
 class WeightStorage {
  public:
-  // Reserves addresses; no pages until Map. `device`, `layout` and `ledger` must outlive it.
+  // Reserves addresses; pages are allocated by Map. `device`, `layout` and `ledger` must outlive
+  // the storage.
   static absl::StatusOr<std::unique_ptr<WeightStorage>> Create(Device* device,
                                                                const WeightLayout* layout,
                                                                Ledger* ledger);
 
-  // Maps zeroed pages; does nothing if they are mapped.
+  // Maps zeroed pages; does nothing if pages are already mapped.
   absl::Status Map() { return storage_->Map(); }
-  // Copies all bytes to host memory and releases the device's pages. Does nothing if they are
-  // parked.
+  // Copies all bytes to host memory and releases the device's pages. Does nothing if the weights
+  // are already there. FailedPrecondition: there are no mapped weights.
   absl::Status MoveToHost();
-  // Maps pages and fills them from host memory, which is then freed if the device is the host;
-  // for a GPU it stays pinned, as pinning again for each sleep takes longer than the copy.
+  // Maps pages and fills them from host memory. A CPU worker then frees the copy; a GPU worker
+  // keeps it, as pinning memory again for each sleep takes longer than the copy.
   absl::Status MoveToDevice();
-  // Releases everything, the host copy included.
+  // Releases all memory, including the host copy.
   absl::Status Drop();
 
   // Reads every tensor of the HF checkpoint in `model_dir`, rounded to the layout's dtype, and
-  // stores it by `ops`, which are this storage's. Needs mapped pages. NotFound, InvalidArgument or
-  // DataLoss name file and tensor, and leave undefined bytes.
+  // stores it with `ops`, which must be this storage's. Requires mapped pages. NotFound,
+  // InvalidArgument or DataLoss name the file and the tensor; the stored bytes are undefined then.
   absl::Status LoadCheckpoint(const std::string& model_dir, const ModelSpec& spec, StorageOps& ops);
 
   Device* device() const { return device_; }
@@ -58,7 +59,7 @@ class WeightStorage {
   Ledger* const ledger_;
   std::unique_ptr<MemoryRegion> storage_;
   std::unique_ptr<MemoryRegion> host_;
-  bool on_host_ = false;  // the weights are parked in host_
+  bool on_host_ = false;  // the weights are in host_
 };
 
 }  // namespace tandem

@@ -13,7 +13,8 @@ namespace {
 constexpr int64_t kMaxReadBytes = 1 << 20;
 
 absl::Status CheckAnnounced(const SlotShape& shape) {
-  constexpr int64_t kMost = int64_t{1} << 46;  // more than any machine has: products stay in range
+  // More memory than any machine has, so that products of sizes do not overflow.
+  constexpr int64_t kMost = int64_t{1} << 46;
   if (shape.slots >= 1 && shape.slot_bytes >= 1 && shape.slot_bytes <= kMost / shape.slots) {
     return absl::OkStatus();
   }
@@ -79,7 +80,7 @@ absl::Status WeightUpdates::Apply(UpdateId id, int slot, const std::vector<Bucke
 absl::Status WeightUpdates::ApplyBucket(UpdateId id,
                                         int slot,
                                         const std::vector<BucketEntry>& entries) {
-  // Aborted, with the reason.
+  // The transaction refuses any other update: Aborted, with the reason.
   if (transaction_.open() != id) return transaction_.Apply(id, FilledSlot(), entries);
   TANDEM_RETURN_IF_ERROR(ReceiveSlots(options_.slots_timeout));
   TANDEM_RETURN_IF_ERROR(Poll());
@@ -87,7 +88,7 @@ absl::Status WeightUpdates::ApplyBucket(UpdateId id,
     return InvalidArgument("slot {} of {} was announced as filled", slot, request_.slots.slots);
   }
   const absl::Status applied = ApplySlot(slot, entries);
-  // If the trainer has died, that is the cause of whatever the driver says about its memory.
+  // If the trainer has died, its death caused the driver's error about its memory.
   if (!applied.ok()) TANDEM_RETURN_IF_ERROR(Poll());
   return applied;
 }
@@ -168,7 +169,8 @@ void WeightUpdates::DropVersion() {
   Settle();
 }
 
-// The trainer passes the slots before it asks for the first bucket, so they wait in the socket.
+// The trainer passes the slots before it announces the first bucket, so they are waiting in the
+// socket by then.
 absl::Status WeightUpdates::ReceiveSlots(absl::Duration timeout) {
   if (received_.slots != nullptr) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(received_,
@@ -180,12 +182,13 @@ absl::Status WeightUpdates::ReceiveSlots(absl::Duration timeout) {
 
 void WeightUpdates::CloseSlots(Ended how) {
   const bool persistent = received_.slots != nullptr && received_.slots->persistent();
-  // The slots before the connection: its end tells the trainer that they are closed.
+  // Slots are closed before the connection, whose end tells the trainer that they are closed.
   received_.slots.reset();
   if (persistent && how == Ended::kCommitted) {
     persistent_connection_ = std::move(received_.connection);
   }
-  // Without a connection the death of a trainer whose first such update failed would go unnoticed.
+  // If the first update with persistent slots failed, no connection is left that would report the
+  // trainer's death, so its slots are closed now.
   if (persistent && !holds_slots()) options_.transport->Forget();
   received_.connection.socket.Reset();
 }

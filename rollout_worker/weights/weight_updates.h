@@ -1,5 +1,5 @@
-// The rollout's end of a weight update: the socket that slots arrive on, their mapping, and the
-// transaction that fills the storage from them.
+// The rollout's side of weight updates: the socket that receives slots, their mapping, and the
+// transaction that copies them into the storage.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace tandem {
 
 struct WeightUpdatesOptions {
   std::string pair_socket;  // path of the Unix socket to create, at most 107 bytes
-  // How long the trainer may take to pass its slots, and its device to fill an announced slot.
+  // The timeout for the trainer to pass its slots, and for its device to fill an announced slot.
   absl::Duration slots_timeout = absl::Seconds(30);
-  Ledger* ledger = nullptr;                      // SharedRegion::MapForeign
+  Ledger* ledger = nullptr;                      // counts slots mapped by SharedRegion::MapForeign
   WeightTransport* transport = HostTransport();  // outlives the object
-  // Where the injected fault "resident weights" flips a bit after a commit; may be null.
+  // The injected fault "resident weights" flips a bit here after a commit; may be null.
   WeightStorage* resident = nullptr;
 };
 
@@ -33,54 +33,56 @@ struct UpdateRequest {
   SlotShape slots;
   Manifest manifest;
   bool scramble = false;                    // fill the weights with NaN first
-  UpdateScope scope = UpdateScope::kWhole;  // of the manifest
+  UpdateScope scope = UpdateScope::kWhole;  // the tensors of the manifest
 };
 
-// The only class that sees socket, slots and transaction. Every call asks `states` whether it is
-// legal (FailedPrecondition, and nothing changes) and brings them in line with its outcome; the
-// caller has closed admission before Begin, and RolloutMemory has mapped the weights. Not
-// thread-safe: the engine thread's.
+// The only class that uses the socket, the slots and the transaction. Every call first asks
+// `states` whether it is legal (FailedPrecondition if not, and nothing changes), and reports its
+// outcome to them. The caller closes admission before Begin, and RolloutMemory maps the weights.
+// Not thread-safe: used by the engine thread.
 class WeightUpdates {
  public:
-  // `states` outlives the object.
+  // `states` must outlive the object.
   static absl::StatusOr<std::unique_ptr<WeightUpdates>> Create(std::unique_ptr<StorageOps> storage,
                                                                RolloutStates* states,
                                                                const WeightUpdatesOptions& options);
 
-  // Opens an update. An open one is aborted first if this one's generation is larger (its trainer
-  // was replaced); Aborted if it is not. Otherwise as UpdateTransaction::Begin.
+  // Opens an update. If one is open already, it is aborted first if the new generation is larger
+  // (its trainer was replaced); Aborted if it is not. Other errors as UpdateTransaction::Begin.
   absl::Status Begin(const UpdateRequest& request);
-  // The first Apply takes the slots from the socket. Unavailable: the trainer has died, and the
-  // update has ended. Otherwise as SlotMemory::BeginRead and UpdateTransaction::Apply.
+  // Applies a bucket. The first Apply receives the slots from the socket. Unavailable: the trainer
+  // has died, and the update has ended. Other errors as SlotMemory::BeginRead and
+  // UpdateTransaction::Apply.
   absl::Status Apply(UpdateId id, int slot, const std::vector<BucketEntry>& entries);
-  // Ends the update whether or not it succeeds, and unmaps the slots (except Aborted: not the open
-  // update).
+  // Ends the update, whether or not it succeeds, and unmaps the slots. Aborted: `id` is not the
+  // open update, which stays open.
   absl::Status Commit(UpdateId id, const std::vector<Digest>& digests);
-  // Ignored unless `id` is the open update; a negative version means any.
+  // Ends the open update if its id is `id`, or any open update if the version is negative.
   void Abort(UpdateId id);
-  // To be called now and then while needs_polling(): ends the update, or closes persistent slots,
-  // of a trainer that has died. Unavailable once, when it ended the update (InvalidArgument: the
-  // passed slots were not the announced ones).
+  // Must be called regularly while needs_polling(). Ends the update of a trainer that has died, or
+  // closes its persistent slots. Unavailable, once: it ended the update; InvalidArgument: it ended
+  // the update as the passed slots were not the announced ones.
   absl::Status Poll();
-  // An update is open, or slots are (SlotMemory::persistent).
+  // Whether an update or persistent slots (SlotMemory::persistent) are open.
   bool needs_polling() const { return transaction_.updating() || holds_slots(); }
   bool holds_slots() const { return persistent_connection_.socket.valid(); }
 
-  // The storage was filled from a checkpoint, or has lost its contents.
+  // Called when the storage was filled from a checkpoint, or has lost its contents.
   absl::Status AdoptVersion(int64_t version);
   void DropVersion();
 
   int64_t version() const { return transaction_.version(); }  // kNoVersion: no complete weights
   // OK if a request for `version` (-1: any) may run now.
   absl::Status AdmitRequest(int64_t version) const;
-  // Whether the weights are `version`, equal to those that were accepted, and their padding zero.
-  // DataLoss names the first difference; FailedPrecondition: another version, or not readable now.
+  // Checks that the weights are `version`, unchanged since they were accepted, and their padding
+  // zero. DataLoss names the first difference; FailedPrecondition: the rollout holds another
+  // version, or its weights are not readable now.
   absl::Status Verify(int64_t version) const;
-  // In the layout's order. FailedPrecondition: there are no complete weights, or they are not
-  // mapped.
+  // Digests in the layout's order. FailedPrecondition: there are no complete weights, or they are
+  // not mapped.
   absl::StatusOr<std::vector<Digest>> Digests() const;
-  // Rows of one tensor, dense. NotFound; InvalidArgument: rows outside, or more than 1 MiB;
-  // FailedPrecondition as Digests.
+  // Rows of one tensor, dense. NotFound: no such tensor. InvalidArgument: rows outside the tensor,
+  // or more than 1 MiB. FailedPrecondition as for Digests.
   absl::StatusOr<std::string> ReadRows(const std::string& name, int64_t row, int64_t rows) const;
 
   const std::string& pair_socket() const { return listener_->path(); }
@@ -98,8 +100,8 @@ class WeightUpdates {
   enum class Ended { kCommitted, kAborted };
   void CloseSlots(Ended how);
   void ForgetSlots();
-  // Reports whether the weights are complete and, if the open update has ended without a new
-  // version, leaves Updating.
+  // Reports to states_ whether the weights are complete, and leaves Updating if the open update has
+  // ended without a new version.
   void Settle();
   absl::Status CheckReadable() const;
 
@@ -107,9 +109,9 @@ class WeightUpdates {
   RolloutStates* const states_;
   UpdateTransaction transaction_;
   const std::unique_ptr<PeerListener> listener_;
-  UpdateRequest request_;  // the open one, or the last
+  UpdateRequest request_;  // of the open update, or of the last one
   ReceivedSlots received_;
-  PeerConnection persistent_connection_;  // of the last update whose slots are persistent
+  PeerConnection persistent_connection_;  // of the last committed update whose slots are persistent
 };
 
 }  // namespace tandem

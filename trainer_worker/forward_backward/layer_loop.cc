@@ -135,7 +135,7 @@ absl::StatusOr<TokenScores> LayerLoop::Forward(const PackedBatch& batch,
   if (empty) return TokenScores{};
   TokenScores scores = ScoreRows(batch, globals);
   if (sum_pi_squared) scores.sum_pi_squared = SumsOfSquares(batch, globals);
-  // Ops keep their errors for this.
+  // The ops' errors are reported here.
   TANDEM_RETURN_IF_ERROR(device_->Synchronize());
   return scores;
 }
@@ -214,7 +214,7 @@ absl::Status LayerLoop::Backward(const PackedBatch& batch,
       const LayerWeights view = View(group, layer);
       LayerActivations& activations = Activations(layer);
       if (keep_ == Keep::kLayerInputs) {
-        // Overwrites the next layer's input, which is not needed any more, with the same bits.
+        // Overwrites the next layer's input, which is no longer needed, with the same bits.
         decoder_->RunLayer(view, tokens_, buffers_.kv, Residual(layer), activations,
                            Residual(layer + 1));
       }

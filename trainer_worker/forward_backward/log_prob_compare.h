@@ -1,4 +1,4 @@
-// Are the trainer's log-probs the rollout's, bit for bit?
+// Compares the trainer's log-probs with the rollout's, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// One token whose log-prob differs.
+// A token whose log-prob differs.
 struct LogProbMismatch {
   uint64_t sample_id = 0;
   int64_t position = 0;  // absolute token position in the sample
@@ -26,12 +26,12 @@ struct LogProbComparison {
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
   ProbabilityComparison probabilities;
-  std::vector<LogProbMismatch> mismatches;  // the five that differ most, the largest first
+  std::vector<LogProbMismatch> mismatches;  // the five largest differences, in descending order
 };
 
-// Adds the scored tokens of a micro-batch, but for those that weights older than `version` sampled,
-// whose log-probs are of other weights; `log_probs` are the trainer's. Every sample has as many
-// log-probs and versions as response tokens (CheckRolloutLogProbs).
+// Adds the scored tokens of a micro-batch. `log_probs` are the trainer's. Tokens that weights
+// older than `version` sampled are skipped, as their log-probs are of other weights. Every sample
+// has as many log-probs and versions as response tokens (CheckRolloutLogProbs).
 void CompareLogProbs(const PackedBatch& batch,
                      const std::vector<Sample>& samples,
                      const std::vector<float>& log_probs,

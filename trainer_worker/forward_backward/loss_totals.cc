@@ -22,7 +22,7 @@ bool AllFresh(const std::vector<PackedBatch>& batches,
   return true;
 }
 
-// Adds the counted tokens; without `log_probs` the old ones are the current ones.
+// Adds the counted tokens. Without `log_probs` the current log-probs are the old ones.
 void Collect(const PackedBatch& batch,
              const std::vector<Sample>& samples,
              const MiniBatchRequest& request,
@@ -41,7 +41,7 @@ void Collect(const PackedBatch& batch,
   }
 }
 
-// Back from the counted tokens to all scores.
+// Converts entries per counted token back to entries per score.
 BatchSelection Spread(const std::vector<PackedBatch>& batches,
                       const std::vector<Sample>& samples,
                       const std::vector<uint8_t>& selected) {

@@ -1,5 +1,5 @@
-// The tokens that a loss selects among all of a mini-batch (losses/token_selection.h), by
-// micro-batch.
+// Loss totals of a mini-batch, and the tokens that a loss selects among all of the mini-batch's
+// (losses/token_selection.h), stored by micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +18,32 @@
 
 namespace tandem {
 
-// One entry per score of each micro-batch: 1 where selected.
+// For each micro-batch one entry per score: 1 if the token is selected.
 using BatchSelection = std::vector<std::vector<uint8_t>>;
 
-// Collective: the log-probs of a micro-batch under the current weights. A rank calls it for all of
-// its micro-batches or for none, as all ranks do.
+// Collective: computes the log-probs of a micro-batch under the current weights. Either all ranks
+// call it for all of their micro-batches, or no rank calls it.
 using ScoreBatch = std::function<absl::StatusOr<std::vector<float>>(const PackedBatch& batch)>;
 
-// Collective. Without a selection: no entries at all. Fresh tokens have their old log-probs; if any
-// token of any rank is not fresh, `score` runs once for every micro-batch.
+// Collective. Returns no entries if the loss selects no tokens. The log-probs of fresh tokens
+// (IsFresh) are their old ones; if any token of any rank is not fresh, `score` runs once for every
+// micro-batch.
 absl::StatusOr<BatchSelection> SelectInBatches(const std::vector<PackedBatch>& batches,
                                                const std::vector<Sample>& samples,
                                                const MiniBatchRequest& request,
                                                const ScoreBatch& score,
                                                Communicator& communicator);
 
-// The numbers of a mini-batch's loss: summed over micro-batches, then over ranks.
+// The sums behind a mini-batch's loss metrics, over micro-batches and then over ranks.
 class LossTotals {
  public:
   void Add(const LossResult& result);
-  // Collective: from now on the numbers are those of all ranks.
+  // Collective: sums over ranks; from now on the numbers are those of all ranks.
   absl::Status Reduce(Communicator& communicator);
-  // verl's names, and actor/ratio_{min,mean,max}: of the importance ratios of the counted tokens,
-  // absent where there are none.
+  // Metrics under verl's names, and actor/ratio_{min,mean,max} of the importance ratios of the
+  // counted tokens; those are absent if there are none.
   std::map<std::string, double> Metrics(const PolicyLossOptions& options) const;
-  // actor/current_ratio_{min,mean,max}: the same without the stale tokens.
+  // Adds actor/current_ratio_{min,mean,max}: the same without the stale tokens (IsStale).
   void AddCurrentRatios(std::map<std::string, double>& metrics) const;
 
  private:

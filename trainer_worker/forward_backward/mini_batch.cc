@@ -91,11 +91,11 @@ LossTokens TokensOf(const PackedBatch& batch,
 }
 
 struct PackedPass {
-  std::vector<PackedBatch> batches;  // as many on every rank, the last ones maybe empty
+  std::vector<PackedBatch> batches;  // as many on every rank; the last ones may be empty
   Keep keep = Keep::kNothing;
 };
 
-// No batch is larger, nor is `largest`.
+// Returns the componentwise maximum of `largest` and the shapes of all batches.
 BatchShape LargestShape(const std::vector<PackedBatch>& batches, BatchShape largest) {
   for (const PackedBatch& batch : batches) {
     const BatchShape shape = ShapeOf(batch);
@@ -106,7 +106,8 @@ BatchShape LargestShape(const std::vector<PackedBatch>& batches, BatchShape larg
   return largest;
 }
 
-// Packs, agrees with the other ranks on the number of micro-batches, takes the memory.
+// Packs the samples, agrees with the other ranks on the number of micro-batches, and allocates
+// memory.
 absl::StatusOr<PackedPass> BeginPass(const PassParts& parts,
                                      const PassOptions& options,
                                      const std::vector<Sample>& samples,
@@ -140,7 +141,7 @@ LossScale ScaleOf(const MiniBatchRequest& request) {
           .loss_scale_factor = request.loss_scale_factor};
 }
 
-// One mini-batch, micro-batch after micro-batch.
+// A mini-batch, run micro-batch by micro-batch.
 class MiniBatchPass {
  public:
   MiniBatchPass(const PassParts& parts,
@@ -158,23 +159,25 @@ class MiniBatchPass {
 
  private:
   absl::Status Select(const std::vector<PackedBatch>& batches);
-  // What Backward may follow drops as training does; what only scores drops nothing.
+  // A forward pass applies dropout only for training, where Backward may follow.
   enum class Use { kTrain, kScore };
   absl::StatusOr<TokenScores> Forward(const PackedBatch& batch, Use use);
-  // Compares what the rollout would say too, and what must have a ratio of 1.
+  // Compares log-probs with the rollout's, and checks that fresh tokens have a ratio of 1.
   void Compare(const PackedBatch& batch, const std::vector<float>& log_probs);
-  // With dropout: the same of log-probs of the batch without, where anything is compared.
+  // With dropout: calls Compare with log-probs of the batch without dropout, if anything is
+  // compared.
   absl::Status CompareUndropped(const PackedBatch& batch);
   absl::StatusOr<LossResult> Loss(const PackedBatch& batch,
                                   const TokenScores& scores,
                                   const std::vector<uint8_t>& selected);
   absl::Status TrainMicroBatch(const PackedBatch& batch, const std::vector<uint8_t>& selected);
-  // Keeps what `differing` may become.
+  // Keeps the log-probs that `differing` may receive.
   void Keep(const PackedBatch& batch, const std::vector<float>& log_probs);
   bool Differs() const;
   void AddToCorrection(const PackedBatch& batch, const LossTokens& tokens);
   absl::Status ReduceMetrics();
-  // The comparison with the rollout covers it, and the controller tells of every rank's tokens.
+  // Whether the comparison with the rollout covers the ratio check as well; the controller then
+  // reports the tokens of every rank.
   bool compared() const { return request_.compare_log_probs && !request_.recomputed_old_log_probs; }
 
   const PassParts& parts_;
@@ -184,13 +187,15 @@ class MiniBatchPass {
   LogProbsBySample* const differing_;
   LogProbsBySample log_probs_;
   BatchSelection selection_;
-  std::vector<uint64_t> row_keys_;  // of the micro-batch that is trained on, with dropout
+  std::vector<uint64_t> row_keys_;  // of the current micro-batch, with dropout
   AdapterDropout dropout_;
   LossTotals totals_;
   BypassMetrics correction_;
   OnPolicyRatioCheck on_policy_ratios_;
   OffPolicyTokenStats stale_;
-  absl::Status finite_;  // told after the collectives, in which the other ranks wait for this one
+  // Errors of log-probs, returned only after the collectives, in which the other ranks wait for
+  // this rank.
+  absl::Status finite_;
   MiniBatchReport report_;
 };
 

@@ -1,5 +1,5 @@
-// One mini-batch on one rank: pack the samples, run every micro-batch forward and backward, and add
-// up gradients and metrics over micro-batches and ranks.
+// One mini-batch on one rank: packs the samples, runs the forward and backward pass of every
+// micro-batch, and sums gradients and metrics over micro-batches and ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@
 
 namespace tandem {
 
-// One log-prob per response token, by sample id; 0 where the token is not trained.
+// One log-prob per response token, by sample id; 0 if the token is not trained.
 using LogProbsBySample = std::unordered_map<uint64_t, std::vector<float>>;
 
-// How one pass over samples is set up; shared by training and scoring.
+// Options of a pass over samples, for training and scoring.
 struct PassOptions {
   PackingLimits limits;
   Recompute recompute = Recompute::kAuto;
   int64_t activation_budget_bytes = 0;
-  double dropout = 0;  // in front of adapters, of training alone
-  // That a micro-batch of the run may have, so that memory for it is held from the first on; no
-  // rows: not known, memory grows with the data.
+  double dropout = 0;  // dropout probability before adapters; used by training only
+  // The largest shape that a micro-batch of the run may have, so that memory for it is allocated at
+  // the start. Without rows it is unknown, and memory grows with the data.
   BatchShape largest;
 };
 
@@ -40,33 +40,34 @@ struct MiniBatchRequest {
   PolicyLossOptions loss;
   std::string loss_agg_mode = "token-mean";
   double loss_scale_factor = 1;  // of seq-mean-token-sum-norm
-  // No optimizer step was done since the old log-probs were computed, under weight version
-  // `version`: tokens of that version must have an importance ratio of exactly 1.
+  // No optimizer step was done since the old log-probs were computed under weight version
+  // `version`, so tokens of that version must have an importance ratio of exactly 1.
   bool first_update = false;
-  // Whoever reads the report goes on where log-probs differ: it corrects them.
+  // Log-probs that differ from the rollout's are not an error: rollout correction is on.
   bool tolerate_mismatch = false;
   int64_t version = 0;
-  // Weight version that the step began with. Tokens of older ones are compared with nothing: they
-  // are measured (OffPolicyTokenStats).
+  // The weight version at the start of the step. Tokens that older weights sampled are not
+  // compared, only measured (OffPolicyTokenStats).
   int64_t step_version = 0;
-  // Key what a loss chooses at random.
+  // `step` and `seed` key the random choices of a loss.
   int64_t step = 0;
   uint64_t seed = 1;
-  // Take Sample::old_log_probs for the sampling policy's, not those that came with the tokens.
+  // The old log-probs are Sample::old_log_probs, not the log-probs recorded with the tokens.
   bool recomputed_old_log_probs = false;
 };
 
 struct MiniBatchReport {
-  std::map<std::string, double> metrics;  // verl's names, of all ranks; rollout_corr/* on rank 0
-  LogProbComparison comparison;           // this rank's
-  int64_t micro_batches = 0;              // the largest number of any rank
-  int64_t tokens = 0;                     // rows of this rank, a shared prompt's once
-  bool recompute = false;                 // layers ran forward again in backward
+  // Named as in verl, over all ranks; rollout_corr/* on rank 0 only.
+  std::map<std::string, double> metrics;
+  LogProbComparison comparison;  // this rank's tokens
+  int64_t micro_batches = 0;     // the largest number over all ranks
+  int64_t tokens = 0;            // rows of this rank; a shared prompt's count once
+  bool recompute = false;        // whether backward recomputed the layers' forward pass
   double forward_seconds = 0;
   double backward_seconds = 0;
 };
 
-// The parts of a pass; all outlive the call.
+// The objects that a pass uses; all of them outlive the call.
 struct PassParts {
   LayerLoop* loop = nullptr;
   LayerSource* weights = nullptr;
@@ -74,23 +75,24 @@ struct PassParts {
   Communicator* communicator = nullptr;
 };
 
-// Collective. Adds to the shard's gradients, which must be mapped, and what sums them begun
-// (GradientAccumulator::Begin). A loss that selects tokens takes one more forward pass first,
-// unless all its tokens are fresh. With dropout, which the rollout knows nothing of, what is
-// compared with it and what must have a ratio of 1 are log-probs without: recomputed ones where the
-// request is fresh and has some, else those of one more forward pass, if anything is compared.
-// InvalidArgument: a sample that cannot be trained on; DataLoss: a ratio of fresh tokens is not 1;
-// Aborted: another rank failed. Unless null, `differing` becomes the pass's log-probs of this
-// rank's samples where one of them is not what it must be (not 1 as a ratio, or not the rollout's
-// although request.tolerate_mismatch is false), also where the call fails for it.
+// Collective. Adds to the shard's gradients, which must be mapped, after
+// GradientAccumulator::Begin. A loss that selects tokens runs one more forward pass first, unless
+// all its tokens are fresh (IsFresh). The rollout applies no dropout, so with dropout the
+// comparison with the rollout and the check of ratios use log-probs without it: the recomputed ones
+// if first_update and recomputed_old_log_probs are set, else those of one more forward pass, which
+// is skipped if nothing is compared. If `differing` is not null, it receives the pass's log-probs
+// of this rank's samples when one of them fails its check: a ratio is not 1, or a log-prob differs
+// from the rollout's although request.tolerate_mismatch is false; also when the call fails because
+// of that. InvalidArgument: a sample that cannot be trained on; DataLoss: a fresh token's ratio is
+// not 1; Aborted: another rank failed.
 absl::StatusOr<MiniBatchReport> TrainMiniBatch(const PassParts& parts,
                                                const PassOptions& options,
                                                const MiniBatchRequest& request,
                                                const std::vector<Sample>& samples,
                                                LogProbsBySample* differing = nullptr);
 
-// Collective. Log-probs of every trained token under the weights of `parts`; likewise the sums of
-// squared probabilities, unless null.
+// Collective. Returns the log-probs of every trained token under the weights of `parts` and, if
+// `sum_pi_squared` is not null, writes the sums of squared probabilities to it.
 absl::StatusOr<LogProbsBySample> ScoreSamples(const PassParts& parts,
                                               const PassOptions& options,
                                               const std::vector<Sample>& samples,

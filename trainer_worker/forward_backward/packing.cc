@@ -52,10 +52,10 @@ absl::Status CheckSample(const Sample& sample, const PackingLimits& limits) {
   return absl::OkStatus();
 }
 
-// What a sample needs in a micro-batch.
+// The tokens and rows that a sample needs in a micro-batch.
 struct Needs {
-  std::vector<int64_t> responses;  // the trained response tokens, ascending
-  int64_t rows = 0;                // from position 0: the prompt, and all that is scored
+  std::vector<int64_t> responses;  // the trained response tokens, in ascending order
+  int64_t rows = 0;  // from position 0 to the last row that is scored, at least the prompt
 };
 
 Needs NeedsOf(const Sample& sample) {
@@ -76,7 +76,7 @@ bool SamePrompt(const Sample& a, const Sample& b) {
          std::equal(a.tokens.begin(), a.tokens.begin() + a.prompt_tokens, b.tokens.begin());
 }
 
-// Fills micro-batches one after the other.
+// Fills one micro-batch after another.
 class Packer {
  public:
   Packer(const std::vector<Sample>& samples, const PackingLimits& limits)
@@ -96,7 +96,7 @@ class Packer {
 
  private:
   const Sample& At(int64_t index) const { return samples_[static_cast<size_t>(index)]; }
-  // The sequence of the open micro-batch that has the rows of this prompt, or -1.
+  // Index of the sequence in the open micro-batch that has the rows of this sample's prompt, or -1.
   int64_t PrefixFor(const Sample& sample) const {
     if (!limits_.share_prompts) return -1;
     const std::vector<PackedBatch::Sequence>& sequences = batches_.back().sequences;
@@ -137,7 +137,7 @@ void Packer::Append(int64_t index, const Needs& needs, int64_t prefix) {
     batch.scored_rows.push_back(
         static_cast<int32_t>(row < shared ? prompt_row + row : own.first_row + row - shared));
     batch.targets.push_back(sample.tokens[static_cast<size_t>(window.TokenOf(response))]);
-    // Greedy samples record their log-probs at T = 1 (design: numerics contract 5).
+    // Log-probs of greedy samples are recorded at T = 1 (docs/reference/numerics.md).
     batch.temperatures.push_back(sample.temperature == 0.0f ? 1.0f : sample.temperature);
     batch.scored_sequence.push_back(sequence);
     batch.scored_response.push_back(static_cast<int32_t>(response));
@@ -163,10 +163,11 @@ absl::StatusOr<std::vector<PackedBatch>> PackSamples(const std::vector<Sample>& 
 
 namespace {
 
-// Sets these streams apart from those of the same seed that sample tokens and make adapters.
+// Separates these random streams from those of the same seed that sample tokens and initialise
+// adapters.
 constexpr uint64_t kStream = uint64_t{0x64726f70} << 32;  // "drop"
 
-// The same for the same tokens.
+// Equal for prompts with equal tokens.
 uint64_t PromptKey(uint64_t pass, const Sample& sample) {
   uint64_t key = DerivedKey(pass, kStream, static_cast<uint64_t>(sample.prompt_tokens));
   for (int64_t i = 0; i < sample.prompt_tokens; ++i) {
@@ -185,7 +186,8 @@ std::vector<uint64_t> DropoutRowKeys(const PackedBatch& batch,
   std::vector<uint64_t> keys(static_cast<size_t>(batch.rows()));
   for (const PackedBatch::Sequence& sequence : batch.sequences) {
     const Sample& sample = samples[static_cast<size_t>(sequence.sample)];
-    const bool shares = sequence.prefix_rows == sample.prompt_tokens;  // no row is the prompt's
+    // Then no row of the sequence is the prompt's.
+    const bool shares = sequence.prefix_rows == sample.prompt_tokens;
     const uint64_t prompt = shares ? 0 : PromptKey(pass, sample);
     const uint64_t response = DerivedKey(pass, kStream + 1, sample.sample_id);
     for (int64_t row = 0; row < sequence.rows; ++row) {

@@ -74,7 +74,7 @@ void OffPolicyTokenStats::Add(const PackedBatch& batch,
     const double moved =
         std::clamp(static_cast<double>(log_probs[i]) - sample.log_probs[response], -20.0, 20.0);
     const double ratio = std::exp(moved);
-    // Rounded once, as exact sums are of floats.
+    // Rounded once to float, as ExactSum adds floats.
     part_.ratio.Add(static_cast<float>(ratio));
     part_.kl.Add(static_cast<float>(ratio - 1 - moved));
     part_.least = std::min(part_.least, ratio);

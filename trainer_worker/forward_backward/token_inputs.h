@@ -1,4 +1,4 @@
-// What the loss reads of a sample's tokens besides the trainer's own log-probs.
+// The loss's inputs from a sample, apart from the trainer's own log-probs.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@
 
 namespace tandem {
 
-// Of the policy that sampled, one per response token.
+// Log-probs under the policy that sampled, one per response token.
 inline const std::vector<float>& OldLogProbs(const Sample& sample,
                                              const MiniBatchRequest& request) {
   return request.recomputed_old_log_probs ? sample.old_log_probs : sample.log_probs;
 }
 
-// Whether that is the policy that is being trained, as it is now.
+// Whether the old log-prob is of the policy that is being trained, before its first update.
 inline bool IsFresh(const Sample& sample, size_t response, const MiniBatchRequest& request) {
   return request.first_update &&
          (request.recomputed_old_log_probs || sample.versions[response] == request.version);
 }
 
-// Whether weights sampled it that are older than those which the step began with: its log-prob is
-// of other weights than any that the step trains, and its ratio need not be 1.
+// Whether the token was sampled by weights older than those at the start of the step. Its log-prob
+// is then of weights that the step does not train, and its ratio need not be 1.
 inline bool IsStale(const Sample& sample, size_t response, const MiniBatchRequest& request) {
   return response < sample.versions.size() && sample.versions[response] < request.step_version;
 }

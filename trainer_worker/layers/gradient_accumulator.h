@@ -1,4 +1,4 @@
-// Where a backward pass adds its gradients, group by group.
+// Accumulates the gradients of a backward pass, group by group.
 #pragma once
 
 #include <absl/status/status.h>
@@ -8,25 +8,27 @@
 
 namespace tandem {
 
-// Lifecycle of a mini-batch: Begin → (Group(-1), then Group and Reduce of every layer, backwards)*
-// → Finish. Begin is this rank's own; Reduce and Finish are collective. Not thread-safe.
+// Lifecycle of a mini-batch: Begin → (Group(-1), then Group and Reduce of every layer, from the
+// last to the first)* → Finish. Begin is local to the rank; Reduce and Finish are collective. Not
+// thread-safe.
 class GradientAccumulator {
  public:
   virtual ~GradientAccumulator() = default;
 
-  // Takes the memory if it is not held; all zero.
+  // Allocates the memory if it is not allocated, and zeroes it.
   virtual absl::Status Begin() = 0;
-  // Where to add a group's full fp32 gradients (ViewLayerGradients, ViewGlobalGradients); -1 is the
-  // global group, null where nobody wants gradients of its weights.
+  // The buffer to which to add a group's full fp32 gradients (ViewLayerGradients,
+  // ViewGlobalGradients); -1 is the global group. Null if no gradients of the group's weights are
+  // needed.
   virtual absl::StatusOr<float*> Group(int layer) = 0;
-  // Takes those out of a view of Group(layer) that nobody wants, and says where those of adapters
-  // beside the weights go.
+  // Clears the pointers of a view of Group(layer) whose gradients are not needed, and sets those
+  // for gradients of separate adapters.
   virtual void SelectTargets(int /*layer*/, LayerGradients* /*view*/) const {}
-  // A micro-batch has added all it has for the layer.
+  // Called when a micro-batch has added all its gradients of the layer.
   virtual absl::Status Reduce(int layer) = 0;
-  // The mini-batch has ended.
+  // Called at the end of the mini-batch.
   virtual absl::Status Finish() = 0;
-  // Gives the memory back.
+  // Releases the memory.
   virtual absl::Status Release() = 0;
 };
 

@@ -51,7 +51,7 @@ namespace {
 int64_t ElementBytes(const ShardPlan& plan) {
   return static_cast<int64_t>(DTypeBytes(plan.layout().dtype()));
 }
-// A rank's part of a group: where it begins in that rank's shard, and how long it is, in bytes.
+// The offset of this rank's part of a group in its shard, in bytes, and the bytes of a rank's part.
 int64_t GroupOffset(const ShardPlan& plan, int layer) {
   return plan.group_offset(layer, plan.rank()) * ElementBytes(plan);
 }
@@ -65,11 +65,11 @@ absl::Status CheckLayer(const ShardPlan& plan, int layer) {
   return InvalidArgument("layer {} of {} was to be gathered", layer, layers);
 }
 
-// Writes rows to a group where the ops read them.
+// Writes rows to a group, in the layout that the ops read.
 class LayerWriter {
  public:
   virtual ~LayerWriter() = default;
-  // Copies dense rows, which a device has when the work enqueued before this has been done.
+  // Copies dense rows. On a device the copy is complete when the work enqueued so far is done.
   virtual absl::Status Write(std::byte* group,
                              const TensorPlace& place,
                              int64_t row,
@@ -77,7 +77,7 @@ class LayerWriter {
                              const std::byte* from) = 0;
 };
 
-// Packs for the host's ops.
+// Packs rows for the host's ops.
 class HostWriter final : public LayerWriter {
  public:
   explicit HostWriter(const WeightLayout* layout) : layout_(layout) {}
@@ -94,7 +94,7 @@ class HostWriter final : public LayerWriter {
   const WeightLayout* const layout_;
 };
 
-// Of a row in a GPU's group, whose weights are row-major.
+// The address of a row in a GPU's group, whose weights are row-major.
 std::byte* RowAddress(const WeightLayout& layout,
                       std::byte* group,
                       const TensorPlace& place,
@@ -125,7 +125,7 @@ class DeviceWriter final : public LayerWriter {
   Device* const device_;
 };
 
-// Copies from host memory, concurrently with the device's work.
+// Copies from host memory while the device computes.
 class UploadWriter final : public LayerWriter {
  public:
   UploadWriter(const WeightLayout* layout, UploadStream* stream)
@@ -144,7 +144,8 @@ class UploadWriter final : public LayerWriter {
   UploadStream* const stream_;
 };
 
-// A GPU's shard that is not offloaded and has its groups laid out (ShardPlan): nothing is copied.
+// A GPU's shard that is not offloaded and already has the layout of its groups (ShardPlan): nothing
+// is copied.
 class ResidentLayers final : public LayerSource {
  public:
   explicit ResidentLayers(WeightRows* rows) : rows_(rows) {}
@@ -160,7 +161,7 @@ class ResidentLayers final : public LayerSource {
   WeightRows* const rows_;
 };
 
-// Layers in the session's buffers.
+// Layers in the session's LayerBuffers.
 class BufferedLayers : public LayerSource {
  public:
   absl::Status Map() override {
@@ -199,7 +200,7 @@ class BufferedLayers : public LayerSource {
     return buffers_->prefetches() && layer >= 0 && layer < plan_.layout().num_layers() &&
            slot(layer).layer != layer;
   }
-  // Lays a group out of the ranks' shards of it, one after the other.
+  // Lays a group out from the ranks' shards of it, which are one after another.
   absl::Status LayOut(int layer, const std::byte* shards, LayerWriter& writer) {
     const ShardPlan::Group tensors = plan_.group(layer);
     for (int r = 0; r < plan_.world_size(); shards += GroupBytes(plan_, layer, r++)) {
@@ -216,13 +217,13 @@ class BufferedLayers : public LayerSource {
 
   WeightRows* const rows_;
   const ShardPlan& plan_;
-  StoredShard stored_;  // where the rows are since the last Map
+  StoredShard stored_;  // where the rows are stored, as of the last Map
   const bool is_stored_;
   LayerBuffers* const buffers_;
-  std::unique_ptr<LayerWriter> writer_;  // in the order of the device's work
+  std::unique_ptr<LayerWriter> writer_;  // copies in the order of the device's work
 };
 
-// A single rank that lays its own rows out: stored ones, or those that LoRA computes.
+// Layers that a single rank lays out from its own rows, which are stored or computed by LoRA.
 class BuiltLayers final : public BufferedLayers {
  public:
   BuiltLayers(WeightRows* rows, LayerBuffers* buffers) : BufferedLayers(rows, buffers) {}
@@ -237,7 +238,7 @@ class BuiltLayers final : public BufferedLayers {
     }
     return buffers_->Address(layer);
   }
-  // The engine thread, which computes the layers, has the rows to lay out as well.
+  // Does nothing: the engine thread, which computes the layers, also lays out the rows.
   void Prefetch(int /*layer*/) override {}
 
  private:
@@ -267,18 +268,19 @@ class BuiltLayers final : public BufferedLayers {
     return absl::OkStatus();
   }
 
-  std::vector<std::byte> range_;  // computed rows of one tensor, before they are packed
+  // Computed rows of one tensor, before they are packed.
+  std::vector<std::byte> range_;
 };
 
-// A single rank of a GPU whose shard is offloaded to host memory: layers come on a stream of their
-// own, each while the one before it computes.
+// Layers of a single rank on a GPU, whose shard is offloaded to host memory. They are uploaded on a
+// separate stream, each while the one before it computes.
 class UploadedLayers final : public BufferedLayers {
  public:
   UploadedLayers(WeightRows* rows, LayerBuffers* buffers) : BufferedLayers(rows, buffers) {}
   ~UploadedLayers() override { JoinUploads().IgnoreError(); }
 
   void Invalidate() override {
-    // Without an event the device has failed, which every later call reports.
+    // An error means that the device has failed; every later call reports it.
     JoinUploads().IgnoreError();
     BufferedLayers::Invalidate();
   }
@@ -294,7 +296,7 @@ class UploadedLayers final : public BufferedLayers {
     return buffers_->Address(layer);
   }
   void Prefetch(int layer) override {
-    if (MayPrefetch(layer)) Upload(layer).IgnoreError();  // Layer tries again
+    if (MayPrefetch(layer)) Upload(layer).IgnoreError();  // on an error, Layer tries again
   }
 
  private:
@@ -303,7 +305,7 @@ class UploadedLayers final : public BufferedLayers {
     if (stream_ == nullptr) {
       TANDEM_ASSIGN_OR_RETURN(stream_, rows_->device()->OpenUploads());
     }
-    // Also after an error the slot holds no layer until its copies have been joined.
+    // The slot holds no layer until its copies have been joined, even after an error.
     slot(layer) = {.uploading = true};
     TANDEM_RETURN_IF_ERROR(stream_->Begin());
     UploadWriter writer(&plan_.layout(), stream_.get());
@@ -311,7 +313,7 @@ class UploadedLayers final : public BufferedLayers {
     slot(layer).layer = layer;
     return absl::OkStatus();
   }
-  // Work that is enqueued from now on finds what is uploading complete.
+  // Makes work that is enqueued from now on wait for the uploads in progress.
   absl::Status JoinUploads() {
     if (!buffers_->is_owned_by(this)) return absl::OkStatus();
     for (LayerBuffers::Slot& slot : buffers_->slots()) {
@@ -322,11 +324,11 @@ class UploadedLayers final : public BufferedLayers {
     return absl::OkStatus();
   }
 
-  std::unique_ptr<UploadStream> stream_;  // from the first prefetched layer on
+  std::unique_ptr<UploadStream> stream_;  // opened for the first prefetched layer
 };
 
-// Layers that the communication thread gathers from the ranks' shards, or reads from the file that
-// a single rank's shard is offloaded to.
+// Layers that the communication thread gathers from the ranks' shards, or reads from the file to
+// which a single rank's shard is offloaded.
 class GatheredLayers : public BufferedLayers {
  protected:
   // `stages_own_rows`: this rank's part of a group is copied or computed into the staging memory
@@ -349,7 +351,7 @@ class GatheredLayers : public BufferedLayers {
     return absl::OkStatus();
   }
 
-  // On the communication thread: the ranks' shards of a group come to the staging memory.
+  // Runs on the communication thread: gathers the ranks' shards of a group into the staging memory.
   absl::Status Collect(int layer, Communicator& group) {
     if (plan_.world_size() == 1) return absl::OkStatus();
     std::vector<int64_t> bytes;
@@ -367,7 +369,7 @@ class GatheredLayers : public BufferedLayers {
 
  private:
   absl::Status ComputeOwnRows(int layer, std::byte* to) {
-    // The communication thread uses the staging memory for a layer that is prefetched.
+    // Waits for prefetched layers, as the communication thread uses the staging memory for them.
     for (const LayerBuffers::Slot& slot : buffers_->slots()) {
       if (slot.filled.valid()) slot.filled.wait();
     }
@@ -385,7 +387,7 @@ class GatheredLayers : public BufferedLayers {
   const bool stages_own_rows_;
 };
 
-// Of the host: the communication thread gathers a group and lays it out.
+// Gathered layers of a CPU worker: the communication thread gathers a group and lays it out.
 class HostGatheredLayers final : public GatheredLayers {
  public:
   HostGatheredLayers(WeightRows* rows, LayerBuffers* buffers, OrderedCommunicator* communicator)
@@ -398,7 +400,7 @@ class HostGatheredLayers final : public GatheredLayers {
     if (place.layer == layer && !place.filled.valid()) return buffers_->Address(layer);
     const bool prefetched = place.layer == layer;
     const OrderedCommunicator::Result filled = std::exchange(place, {}).filled;
-    if (!prefetched && filled.valid()) filled.wait();  // it uses the staging memory
+    if (!prefetched && filled.valid()) filled.wait();  // the fill uses the staging memory
     TANDEM_RETURN_IF_ERROR(prefetched ? filled.get() : FillNow(layer));
     place.layer = layer;
     return buffers_->Address(layer);
@@ -429,11 +431,12 @@ class HostGatheredLayers final : public GatheredLayers {
   }
 };
 
-// Of a GPU: the communication thread only gathers the ranks' shards; the engine thread lays them
-// out, in the order of its device's work. One group at a time is in the staging memory.
+// Gathered layers of a GPU worker: the communication thread only gathers the ranks' shards; the
+// engine thread lays them out, in the order of its device's work. The staging memory holds one
+// group at a time.
 class DeviceGatheredLayers final : public GatheredLayers {
  public:
-  // A collective reads device memory, where an offloaded shard has to be copied to.
+  // A collective reads device memory, so an offloaded shard has to be copied there first.
   DeviceGatheredLayers(WeightRows* rows, LayerBuffers* buffers, OrderedCommunicator* communicator)
       : GatheredLayers(rows,
                        buffers,
@@ -455,7 +458,7 @@ class DeviceGatheredLayers final : public GatheredLayers {
     return buffers_->Address(layer);
   }
   void Prefetch(int layer) override {
-    if (!MayPrefetch(layer) || !LayOutPrefetched().ok()) return;  // Layer fails as well
+    if (!MayPrefetch(layer) || !LayOutPrefetched().ok()) return;  // on an error, Layer fails too
     if (!StageOwnRows(layer).ok()) return;
     slot(layer) = {layer, communicator_->Submit(Work(layer))};
   }

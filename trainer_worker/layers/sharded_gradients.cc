@@ -80,7 +80,7 @@ std::vector<ScatteredSum> ShardedGradients::SumsOf(int layer) const {
 
 absl::Status ShardedGradients::Reduce(int layer) {
   if (solo()) return absl::OkStatus();
-  // A CPU's cores are busy with the layer before.
+  // The sum is not started in the background, as a CPU's cores are busy with the layer before.
   if (shard_->device()->is_host()) {
     return communicator_->ReduceScatterSums(SumsOf(layer), Accumulate::kAdd);
   }

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-// The tokens of one sequence, wherever they stand.
+// The tokens of one sequence, with their indices in LossTokens.
 struct Sequence {
   std::vector<size_t> places;
   std::vector<float> policy, rollout, mask;
@@ -35,14 +35,14 @@ void Scatter(const Sequence& sequence, const std::vector<float>& from, std::vect
   for (size_t t = 0; t < sequence.places.size(); ++t) to[sequence.places[t]] = from[t];
 }
 
-// A sample in the gather of samples; its log-probs lie in that of values, the policy's before the
-// rollout's.
+// A sample in the gather of samples. The gather of values holds its log-probs, the policy's before
+// the rollout's.
 struct RowHead {
   uint64_t sample_id = 0;
   uint64_t tokens = 0;
 };
 
-// What all ranks have, in order of rank: on rank 0. Nothing on the others.
+// Gathers the elements of all ranks on rank 0, in order of rank; returns none on other ranks.
 template <typename T>
 absl::StatusOr<std::vector<T>> GatherOnFirst(const std::vector<T>& mine, Communicator& host) {
   const auto size = static_cast<int64_t>(mine.size() * sizeof(T));
@@ -86,7 +86,7 @@ absl::StatusOr<BypassCorrection> CorrectInBypass(const LossTokens& tokens,
   const bool weighs = correction.weighs() && bypass.loss_type == "reinforce";
   const std::vector<Sequence> sequences = SequencesOf(tokens);
   for (const Sequence& sequence : sequences) {
-    if (!options.rollout_is_batch_normalize) break;  // nothing else needs the others
+    if (!options.rollout_is_batch_normalize) break;  // only normalization needs the other sequences
     TANDEM_RETURN_IF_ERROR(correction.Observe(sequence.row()));
   }
   BypassCorrection result;
@@ -120,7 +120,7 @@ absl::StatusOr<std::map<std::string, double>> BypassMetrics::Reduce(
   for (auto& [id, row] : rows_) {
     my_values.insert(my_values.end(), row.policy.begin(), row.policy.end());
     my_values.insert(my_values.end(), row.rollout.begin(), row.rollout.end());
-    row = Row();  // held once, not twice
+    row = Row();  // frees the copied values
   }
   rows_.clear();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<RowHead> heads, GatherOnFirst(my_heads, host));

@@ -7,7 +7,7 @@ namespace tandem {
 namespace {
 
 constexpr int kBinBits = 24;
-// Below the lowest bit that frexp gives of a float: 2^-172, of the smallest subnormal.
+// Below the lowest bit of any float after frexp, which is 2^-172 for the smallest subnormal.
 constexpr int kLowest = -192;
 
 }  // namespace

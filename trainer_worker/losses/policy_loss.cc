@@ -35,7 +35,7 @@ std::vector<float> Gradient(const at::Tensor& leaf) {
 
 double Number(const at::Tensor& scalar) { return scalar.detach().item<double>(); }
 
-// In double and in order, so that the split into micro-batches hardly shows in metrics.
+// Sums in double and in order, so that the split into micro-batches hardly changes metrics.
 double SumWhere(const at::Tensor& values, const at::Tensor& mask) {
   if (!values.defined()) return 0;
   return Number(MaskedSum(values.detach().to(at::kDouble), mask.to(at::kDouble)));
@@ -65,11 +65,11 @@ absl::Status CheckLengths(const LossTokens& tokens, const PolicyLossOptions& opt
   return absl::OkStatus();
 }
 
-// What the loss is built from.
+// The inputs of the loss's expression.
 struct Graph {
   const PolicyLoss* policy = nullptr;
-  LossTensors tensors;  // of the policy loss: without the tokens that bypass mode rejects
-  at::Tensor mask;      // with them
+  LossTensors tensors;  // of the policy loss; its mask excludes tokens that bypass mode rejects
+  at::Tensor mask;      // includes tokens that bypass mode rejects
   at::Tensor entropy;
 
   absl::StatusOr<at::Tensor> Aggregate(const at::Tensor& values,
@@ -114,7 +114,7 @@ absl::StatusOr<at::Tensor> BuildPolicyLoss(const Graph& graph,
   return loss;
 }
 
-// The whole loss; fills the parts of `result` that need no gradient.
+// The complete loss. Fills the parts of `result` that need no gradient.
 absl::StatusOr<at::Tensor> BuildLoss(const Graph& graph,
                                      const LossTokens& tokens,
                                      const PolicyLossOptions& options,
@@ -180,7 +180,7 @@ absl::StatusOr<LossResult> Compute(const LossTokens& tokens,
   TANDEM_ASSIGN_OR_RETURN(const PolicyLoss* policy, FindLoss(options));
   Graph graph{.policy = policy, .tensors = MakeTensors(tokens)};
   graph.mask = graph.tensors.mask;
-  BypassCorrection correction;  // read by the tensors
+  BypassCorrection correction;  // keeps the memory that the tensors read
   if (options.bypass) {
     TANDEM_ASSIGN_OR_RETURN(correction, CorrectInBypass(tokens, *options.bypass));
     graph.tensors.mask = Wrap(correction.mask);
@@ -228,10 +228,10 @@ absl::StatusOr<LossResult> ComputePolicyLoss(const LossTokens& tokens,
 }
 
 void UseOneTorchThread() {
-  // May be set once in a process only.
+  // PyTorch lets a process set it only once.
   static const bool once = [] { return at::set_num_interop_threads(1), true; }();
   (void)once;
-  at::set_num_threads(1);  // OpenMP's number is of the calling thread
+  at::set_num_threads(1);  // OpenMP's setting is per thread
 }
 
 }  // namespace tandem

@@ -5,7 +5,7 @@
 namespace tandem {
 namespace {
 
-// 0 where x is finite, with the gradient of x.
+// Zero where x is finite, but with the gradient of x.
 at::Tensor GradientOf(const at::Tensor& x) { return x - x.detach(); }
 
 template <typename Function>

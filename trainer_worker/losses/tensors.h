@@ -1,5 +1,5 @@
-// LibTorch's tensors with the operations that the losses use: all of ATen.h takes three times as
-// long to compile. Only losses/ and its tests include this header.
+// LibTorch's tensors and the operations that the losses use: including all of ATen.h takes three
+// times as long to compile. Only losses/ and its tests include this header.
 #pragma once
 
 #include <ATen/TensorOperators.h>

@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// The global count if given, else the local one, which is right only where there is one rank.
+// The global count if it is given, else the local one, which is right only with one rank.
 absl::StatusOr<at::Tensor> Denominator(const std::optional<double>& global,
                                        const at::Tensor& local,
                                        const LossScale& scale,

@@ -25,14 +25,15 @@ absl::StatusOr<std::vector<uint8_t>> SelectLargest(const std::vector<SelectionKe
                                                    int64_t count,
                                                    Communicator& communicator) {
   std::vector<uint8_t> selected(keys.size(), 0);
-  std::vector<size_t> open(keys.size());  // keys that agree in the bytes seen, still undecided
+  // Keys that agree with the border in the bytes compared so far, and are still undecided.
+  std::vector<size_t> open(keys.size());
   std::iota(open.begin(), open.end(), size_t{0});
   auto missing = static_cast<double>(count);
   for (int byte = 0; byte < kBytes && missing > 0; ++byte) {
     std::array<double, 256> sizes{};
     for (const size_t i : open) ++sizes[Byte(keys[i], byte)];
     TANDEM_RETURN_IF_ERROR(communicator.AllReduceSum(sizes.data(), std::ssize(sizes)));
-    int border = 255;  // buckets above it belong to the largest
+    int border = 255;  // buckets above it belong to the largest keys
     for (; border >= 0 && sizes[static_cast<size_t>(border)] <= missing; --border) {
       missing -= sizes[static_cast<size_t>(border)];
     }
@@ -42,7 +43,7 @@ absl::StatusOr<std::vector<uint8_t>> SelectLargest(const std::vector<SelectionKe
       if (bucket > border) selected[i] = 1;
       if (bucket == border) rest.push_back(i);
     }
-    if (border < 0) break;  // all of them
+    if (border < 0) break;  // all keys of the round are selected
     open = std::move(rest);
   }
   return selected;
@@ -50,7 +51,7 @@ absl::StatusOr<std::vector<uint8_t>> SelectLargest(const std::vector<SelectionKe
 
 namespace {
 
-// Keeps these numbers apart from those that draw tokens.
+// Separates these random numbers from those that draw tokens.
 constexpr uint64_t kStream = 0x636c69705f636f76;
 
 struct SelectionMoments {
@@ -79,9 +80,9 @@ double Covariance(const SelectionToken& token, const SelectionMoments& moments) 
   return (token.advantage - moments.mean_advantage) * (token.log_prob - moments.mean_log_prob);
 }
 
-// A number with the order of `value`.
+// Maps doubles to integers of the same order.
 uint64_t Ordered(double value) {
-  const auto bits = std::bit_cast<uint64_t>(value + 0.0);  // one zero only
+  const auto bits = std::bit_cast<uint64_t>(value + 0.0);  // maps -0 to +0
   constexpr uint64_t kSign = uint64_t{1} << 63;
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
@@ -90,7 +91,7 @@ SelectionKey KeyOf(uint64_t first, const SelectionToken& token) {
   return {first, ~token.sample_id, ~static_cast<uint64_t>(token.position)};
 }
 
-// Where the clipped side of PPO's loss is the larger one: as policy/clip_cov.cc has it.
+// Whether the clipped side of PPO's loss is the larger one, computed as in policy/clip_cov.cc.
 bool IsClipped(const SelectionToken& token, const PolicyLossOptions& options) {
   const float difference = token.log_prob - token.old_log_prob;
   const auto ratio = static_cast<float>(std::exp(static_cast<double>(difference)));

@@ -10,9 +10,9 @@ namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 20;
 
-// Blocks of a compute copy of `bytes` that the sample holds are so many apart.
+// The distance between sampled blocks of a compute copy of `bytes`, in blocks.
 int64_t BlockDistance(int64_t bytes, int64_t element_bytes) {
-  // An odd number of blocks: rows of a matrix are often a multiple of a power of two.
+  // The distance is odd, because rows of a matrix are often a multiple of a power of two.
   const int64_t blocks = bytes / (kMostElements * element_bytes);
   return blocks == 0 ? 1 : (blocks + 1) | 1;
 }
@@ -64,7 +64,7 @@ void ChangedWeightFraction::AfterStep(int64_t changed) {
 absl::StatusOr<double> ChangedWeightFraction::Changed(ParameterShard& shard) const {
   if (steps_ == 0) return 0.0;
   if (before_.taken()) return before_.Changed(shard);
-  // Added up over several steps an element may count twice: no more than all.
+  // An element may be counted in several steps, so the sum is limited to the number of elements.
   return static_cast<double>(changed_ < 0 ? shard.elements()
                                           : std::min(changed_, shard.elements()));
 }

@@ -1,4 +1,4 @@
-// The share of elements that differ from the weights that the rollouts held before.
+// The fraction of weight elements that differ from the version that the rollouts held before.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 
 namespace tandem {
 
-// Elements of a shard as they were: up to 2^20 of its compute copy, all of a small shard, of a
-// larger one blocks of 64 bytes spread evenly. Which those are depends on the shard's size alone.
+// A sample of a shard's elements at some time: up to 2^20 elements of its compute copy. A small
+// shard is sampled completely, a larger one in evenly spread blocks of 64 bytes. Which blocks
+// depends on the shard's size alone.
 class ElementSample {
  public:
-  // Errors here and below: the device's.
+  // Errors of Take and Changed: the device's.
   absl::Status Take(ParameterShard& shard);
   void Drop() { values_.clear(); }
   bool taken() const { return !values_.empty(); }
-  // Of all elements of the shard, those with other bits than when it was taken, as far as the
-  // sample tells: exactly where it holds all.
+  // Estimates how many of the shard's elements have other bits than when the sample was taken;
+  // exact if the sample holds all elements.
   absl::StatusOr<double> Changed(ParameterShard& shard) const;
 
  private:
@@ -28,20 +29,21 @@ class ElementSample {
   std::vector<std::byte> values_;
 };
 
-// Since the last version that the rollouts of all ranks committed. With one optimizer step since,
-// every element is counted, as it is rounded; with several, or with fp32 weights, where nothing is
-// rounded, a sample from before the first of them is compared. Not thread-safe.
+// Counts changes since the last version that the rollouts of all ranks committed. After a single
+// optimizer step all elements are counted as the step rounds them. After several steps, or with
+// fp32 weights, which are not rounded, a sample taken before the first step is compared. Not
+// thread-safe.
 class ChangedWeightFraction {
  public:
-  // No version is committed.
+  // Forgets the committed version.
   void Reset() { *this = {}; }
-  // Around every optimizer step. `last`: the next publication comes before the next step.
-  // `changed`: elements of this rank, -1: not known.
+  // Called before and after every optimizer step. `last`: the next publication comes before the
+  // next step. `changed`: changed elements of this rank; -1: unknown.
   absl::Status BeforeStep(ParameterShard& shard, bool last);
   void AfterStep(int64_t changed);
-  // Collective, after an attempt to publish `version`; `published`: it succeeded on this rank. The
-  // share is the same for every attempt at a version, whether earlier ones were committed or not;
-  // 1 for the first version.
+  // Collective; called after an attempt to publish `version`. `published`: the attempt succeeded on
+  // this rank. The fraction is the same for every attempt at a version, whether earlier ones were
+  // committed or not; 1 for the first version.
   absl::StatusOr<double> Of(int64_t version,
                             bool published,
                             ParameterShard& shard,
@@ -50,11 +52,11 @@ class ChangedWeightFraction {
  private:
   absl::StatusOr<double> Changed(ParameterShard& shard) const;
 
-  int64_t version_ = -1;  // committed last
-  double share_ = 1.0;    // of that one
-  int64_t steps_ = 0;     // since
-  int64_t changed_ = 0;   // in these steps, added up; -1: not known
-  ElementSample before_;  // as it was committed
+  int64_t version_ = -1;  // the last committed version
+  double share_ = 1.0;    // the changed fraction of that version
+  int64_t steps_ = 0;     // optimizer steps since that version
+  int64_t changed_ = 0;   // changed elements, summed over these steps; -1: unknown
+  ElementSample before_;  // taken before the first of these steps
 };
 
 }  // namespace tandem

@@ -48,7 +48,7 @@ absl::Status RowDigests::TakeTensor(size_t tensor) {
 MasterDigests::MasterDigests(const ShardPlan* plan) : MasterDigests(plan, plan->layout().dtype()) {}
 
 MasterDigests::MasterDigests(const ShardPlan* plan, DType dtype) : plan_(plan), dtype_(dtype) {
-  // -1: nothing was taken.
+  // A digest that begins at -1 marks a piece that was not digested.
   runs_.assign(plan->tensors().size(), DigestRun(-1));
 }
 

@@ -1,6 +1,6 @@
-// Digests of the tensors that the masters round to, taken from the masters themselves: what a
-// publisher announces. Neither the rounded copy nor the gather nor the slots enter them, so a
-// rollout that commits them proves that it holds the weights that were stepped.
+// Digests that a publisher announces for the rounded tensors, computed from the fp32 masters
+// themselves. The rounded copy, the gather and the slots have no part in them, so a rollout that
+// commits these digests proves that it holds the weights that the optimizer stepped.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ namespace tandem {
 // Not thread-safe.
 class MasterDigests {
  public:
-  // `plan` outlives it.
+  // `plan` outlives the object.
   explicit MasterDigests(const ShardPlan* plan);
-  // Of what they are in `dtype`, in place of the layout's.
+  // Digests the values as rounded to `dtype` instead of the layout's dtype.
   MasterDigests(const ShardPlan* plan, DType dtype);
 
-  // Of elements [first, first + count) of this rank's shard, which are at `masters`. Together the
-  // calls pass over the shard in ascending order; a call that starts a tensor's piece starts its
-  // digest anew. Errors as ShardOps.
+  // Digests elements [first, first + count) of this rank's shard, stored at `masters`. Together the
+  // calls must cover the shard in ascending order; a call that contains the start of a tensor's
+  // piece restarts its digest. Errors as ShardOps.
   absl::Status Take(ShardOps& ops, int64_t first, int64_t count, const float* masters);
-  // Collective: of the whole tensors in that dtype, in the layout's order. Internal: not
-  // every master was taken.
+  // Collective: the digests of the complete tensors in that dtype, in the layout's order. Internal:
+  // not every master was digested.
   absl::StatusOr<std::vector<Digest>> OfTensors(Communicator& communicator) const;
 
  private:
@@ -42,22 +42,24 @@ class MasterDigests {
   std::vector<DigestRun> runs_;  // of this rank's piece of each of plan_->tensors()
 };
 
-// Digests of tensors whose rows are computed (WeightRows::CopyRows), from rows that are computed
-// for nothing else. Not thread-safe.
+// Digests of tensors whose rows are computed (WeightRows::CopyRows). The rows are computed for the
+// digests alone. Not thread-safe.
 class RowDigests {
  public:
-  // All pointers outlive the object. `dtype`: the dtype whose bytes are digested. Reserves, under
-  // the tag gather, room for a range of rows of any tensor in fp32 (more of them on a GPU, which is
-  // waited for after each), and maps it only during Take. ResourceExhausted: there is no memory.
+  // All pointers outlive the object. `dtype` is the dtype of the digested bytes. Reserves, under
+  // the tag gather, memory for a range of rows of any tensor in fp32 (on a GPU for more rows, as
+  // each range is followed by a wait), and maps it only during Take. ResourceExhausted: there is
+  // not enough memory.
   static absl::StatusOr<std::unique_ptr<RowDigests>> Create(WeightRows* rows,
                                                             DType dtype,
                                                             ShardOps* ops,
                                                             Ledger* ledger);
-  // Digests this rank's rows of every tensor; after the first call only of those for which
-  // `may_change` holds, by index in plan().tensors(). Errors as CopyRows and MasterDigests::Take.
+  // Digests this rank's rows of every tensor; after the first call only of tensors for which
+  // `may_change` returns true (indices in plan().tensors()). Errors as CopyRows and
+  // MasterDigests::Take.
   absl::Status Take(const std::function<bool(size_t tensor)>& may_change);
   bool taken() const { return taken_; }
-  // Collective; see MasterDigests.
+  // Collective; see MasterDigests::OfTensors.
   absl::StatusOr<std::vector<Digest>> OfTensors(Communicator& communicator) const {
     return digests_.OfTensors(communicator);
   }

@@ -40,14 +40,14 @@ absl::StatusOr<std::unique_ptr<OffloadWindows>> OffloadWindows::Create(
 }
 
 OffloadWindows::~OffloadWindows() {
-  queue_.Close();  // what is queued is done first
+  queue_.Close();  // queued transfers are completed first
   thread_.Join();
-  // What the system mapped around the windows' ends.
+  // Evicts the pages that the system mapped around the windows' ends.
   for (const Array& array : arrays_) array.home->Evict(0, array.home->bytes());
 }
 
 void OffloadWindows::Loop() {
-  // The caller may be pinned to a core, on which it computes meanwhile.
+  // The caller may be pinned to a core, on which it computes during transfers.
   UnpinThisThread();
   while (auto transfer = queue_.Pop()) (*transfer)();
 }

@@ -1,5 +1,5 @@
-// Arrays offloaded to files on their way through a CPU worker's memory, a window at a time: while
-// one window is worked on, the one before it is written back and the next one is read.
+// Streams arrays that are offloaded to files through a CPU worker's memory, a window at a time:
+// while the caller works on one window, the previous one is written back and the next one is read.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace tandem {
 
-// Consecutive elements of a shard.
+// A range of consecutive elements of a shard.
 struct ShardWindow {
   int64_t first = 0;
   int64_t count = 0;
@@ -27,24 +27,25 @@ struct ShardWindow {
 // Windows of at most `window` elements that cover [0, elements).
 std::vector<ShardWindow> CutWindows(int64_t elements, int64_t window);
 
-// Not thread-safe; a thread of its own moves the windows, if there are arrays. Two buffers on the
-// device for each array, as large as the largest window, for the life of the stream.
+// Not thread-safe. A separate thread moves the windows, unless there are no arrays. Holds two
+// buffers in memory for each array, as large as the largest window, during its life.
 class OffloadWindows final : public OffloadStream {
  public:
   struct Array {
     std::string tag;             // of its buffers in the ledger
-    FileRegion* home = nullptr;  // fp32 elements; outlives the stream
+    FileRegion* home = nullptr;  // the file, with fp32 elements; outlives the stream
   };
-  // Starts reading. No arrays: nothing happens. ResourceExhausted: no memory for the buffers.
+  // Starts reading the first windows. Without arrays, no call has an effect. ResourceExhausted: no
+  // memory for the buffers.
   static absl::StatusOr<std::unique_ptr<OffloadWindows>> Create(std::vector<Array> arrays,
                                                                 std::vector<ShardWindow> windows,
                                                                 Ledger* ledger);
-  // Waits until everything is written back.
+  // Waits until all windows are written back.
   ~OffloadWindows() override;
   OffloadWindows(const OffloadWindows&) = delete;
   OffloadWindows& operator=(const OffloadWindows&) = delete;
 
-  // No errors.
+  // The calls below return no errors.
   absl::StatusOr<std::vector<std::byte*>> Open(size_t window) override;
   absl::Status Close(size_t window) override;
   absl::Status Finish() override;
@@ -56,15 +57,16 @@ class OffloadWindows final : public OffloadStream {
   void Read(size_t window) const;
   void WriteBack(size_t window) const;
 
-  // Queues the transfer after which the buffer that `window` shares is free or filled.
+  // Queues a transfer for the buffer of `window`.
   void Submit(size_t window, std::function<void()> transfer);
   void Loop();
 
   const std::vector<Array> arrays_;
   const std::vector<ShardWindow> windows_;
-  std::vector<std::unique_ptr<MemoryRegion>> buffers_;  // two of each array, one after the other
-  std::future<void> transfers_[2];                      // of the windows that share a buffer
-  BoundedQueue<std::packaged_task<void()>> queue_{2};   // a transfer for each buffer
+  std::vector<std::unique_ptr<MemoryRegion>> buffers_;  // two per array, array by array
+  // The last transfer of each buffer; windows alternate between the buffers.
+  std::future<void> transfers_[2];
+  BoundedQueue<std::packaged_task<void()>> queue_{2};  // at most one transfer per buffer
   NamedThread thread_;
 };
 

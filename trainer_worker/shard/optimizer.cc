@@ -113,7 +113,7 @@ absl::StatusOr<OptimizerReport> Optimizer::Step(ParameterShard& shard, Communica
     return report;
   }
   const absl::StatusOr<std::unique_ptr<ParameterShard::Pass>> pass = shard.BeginUpdate();
-  // A rank without memory must not leave the others a version ahead.
+  // All ranks must agree: a rank without memory would otherwise stay a version behind the others.
   TANDEM_RETURN_IF_ERROR(
       Agree(communicator, pass.status(), "taking memory for the optimizer step").status());
   const AdamWFactors factors = FactorsOf(options_.adamw, report.learning_rate, updates_ + 1,

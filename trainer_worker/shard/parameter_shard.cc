@@ -67,7 +67,7 @@ absl::Status ParameterShard::Write(ShardArray& array,
   TANDEM_ASSIGN_OR_RETURN(std::byte* const room, staging_.Room(count * kFloat32Bytes));
   TANDEM_RETURN_IF_ERROR(fill(reinterpret_cast<float*>(room)));
   device_->Copy(values, room, count * kFloat32Bytes);
-  return device_->Synchronize();  // the room is pinned, and filled again
+  return device_->Synchronize();  // the staging memory is pinned and will be refilled
 }
 
 absl::Status ParameterShard::WriteMasters(int64_t first, int64_t count, const Fill& fill) {
@@ -204,7 +204,7 @@ absl::StatusOr<std::unique_ptr<ReferenceShard>> ReferenceShard::Copy(const Param
     shard.device()->Copy(copy->array_->data() + offset, shard.compute() + offset, length);
     copy->array_->Evict(offset, length);
   }
-  copy->array_->Evict();  // with the pages that groups share
+  copy->array_->Evict();  // also evicts pages that two groups share
   TANDEM_RETURN_IF_ERROR(shard.device()->Synchronize());
   return copy;
 }

@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<ShardArray>> ShardArray::Create(Device* device,
                                                                int64_t element_bytes,
                                                                const std::string& offload_dir,
                                                                Ledger* ledger) {
-  // A rank without a single row still has arrays: one element keeps them valid.
+  // A rank without rows still has arrays: one element keeps them valid.
   const int64_t bytes = std::max<int64_t>(elements, 1) * element_bytes;
   auto array = std::make_unique<ShardArray>();
   array->offloaded_ = !offload_dir.empty();

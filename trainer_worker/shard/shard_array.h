@@ -1,4 +1,4 @@
-// Memory that a trainer gives back while others use its device.
+// Memory that a trainer releases while other processes use its device.
 #pragma once
 
 #include <cstddef>
@@ -14,34 +14,31 @@
 
 namespace tandem {
 
-// `released` is what a region's Release said. That the device does not show its bytes as free in
-// time, a GPU's FailedPrecondition after which the pages are given back all the same
-// (common/device/cuda/cuda_regions.h), is logged and no error: a lost rollout that starts beside
-// its trainer takes memory at any moment. What is missing then is part of what the pair's ledgers
-// do not count.
+// Takes the status of a region's Release. A GPU's FailedPrecondition means that the pages were
+// released, but the device did not show them as free in time (common/device/cuda/cuda_regions.h).
+// It is logged and turned into OK, as a restarting rollout on the same device may allocate memory
+// at any moment; the missing bytes are then among those that the pair's ledgers do not count.
 absl::Status LogReleaseFailure(const absl::Status& released);
 
-// Elements of a rank's shard, on the device or offloaded.
-
-// Offloaded elements of a CPU worker lie in a file, those of a GPU in pinned host memory. Not
-// thread-safe.
+// Elements of a rank's shard, on the device or offloaded. Offloaded elements are stored in a file
+// on a CPU worker, and in pinned host memory on a GPU worker. Not thread-safe.
 class ShardArray {
  public:
-  // Zeros. `offload_dir`: where a file goes; empty for memory of the device. `device` and `ledger`
-  // outlive the array. Errors as the regions'.
+  // Allocates zeros. `offload_dir`: the folder for the file; empty: not offloaded. `device` and
+  // `ledger` outlive the array. Errors as the regions'.
   static absl::StatusOr<std::unique_ptr<ShardArray>> Create(Device* device,
                                                             const std::string& tag,
                                                             int64_t elements,
                                                             int64_t element_bytes,
                                                             const std::string& offload_dir,
                                                             Ledger* ledger);
-  // Where ops may read and write, wherever it is.
+  // The address that the ops read and write, offloaded or not.
   std::byte* data() const { return file_ == nullptr ? memory_->data() : file_->data(); }
   bool offloaded() const { return offloaded_; }
-  // Whether the host, too, may read and write there.
+  // Whether the host can read and write the elements at data(), too.
   bool in_host_memory() const { return in_host_memory_; }
   FileRegion* file() const { return file_.get(); }  // null: in memory
-  // What was touched of a file leaves the process: all of it, or the pages of a range of bytes.
+  // Evict the touched pages of a file from the process: all of them, or those of a range of bytes.
   void Evict();
   void Evict(int64_t offset, int64_t bytes);
 
@@ -52,28 +49,26 @@ class ShardArray {
   bool in_host_memory_ = true;
 };
 
-// Host memory between a device and what only the host can do: read files, write them, talk to other
-// hosts' memory.
-
-// Memory that both the host and the ops reach, mapped: the device's own on a CPU, else the host's,
-// pinned. Errors as the regions'.
+// Allocates and maps memory that both the host and the ops can access: the device's own on a CPU,
+// else pinned host memory. It serves as a buffer for work that only the host can do, such as
+// reading and writing files. Errors as the regions'.
 absl::StatusOr<std::unique_ptr<MemoryRegion>> TakeHostMemory(Device* device,
                                                              const std::string& tag,
                                                              int64_t bytes,
                                                              Ledger* ledger);
 
-// One buffer under the tag gather, which grows with the largest range so far; none where the host
-// reads the device's memory itself. Not thread-safe.
+// One staging buffer under the tag gather, which grows to the largest range; without a buffer if
+// the host can read the device's memory. Not thread-safe.
 class HostStaging {
  public:
-  // Both outlive it.
+  // `device` and `ledger` outlive the object.
   HostStaging(Device* device, Ledger* ledger) : device_(device), ledger_(ledger) {}
 
-  // Room for `bytes`, which is what the last call gave.
+  // Returns `bytes` of the buffer; invalidates the result of the last call.
   absl::StatusOr<std::byte*> Room(int64_t bytes);
-  // Bytes of the device's memory, in the buffer.
+  // Copies bytes of the device's memory to the buffer.
   absl::StatusOr<const std::byte*> Fetch(const void* from, int64_t bytes);
-  // The same where the device has memory of its own, else where they lie.
+  // The same if the device has its own memory; else returns `from` itself.
   absl::StatusOr<const float*> Floats(const float* from, int64_t count);
   void Release() { memory_.reset(); }
 

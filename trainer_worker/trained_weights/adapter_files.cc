@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// Sets these streams apart from those that sample tokens with the same seed.
+// Separates these random streams from those that sample tokens with the same seed.
 constexpr uint64_t kStream = uint64_t{0x4c6f5241} << 32;  // "LoRA"
 
 }  // namespace
@@ -34,10 +34,10 @@ void InitialLoraA(
 
 namespace {
 
-// A and B of each target in turn (LoraWeights).
+// A and B of each target alternate (LoraWeights).
 LoraMatrix MatrixOf(size_t tensor) { return tensor % 2 == 0 ? LoraMatrix::kA : LoraMatrix::kB; }
 
-// Fills this rank's rows of every adapter, a few at a time: `fill(tensor, row, rows, out)`.
+// Fills this rank's rows of every adapter, a few rows at a time, by `fill(tensor, row, rows, out)`.
 template <typename FillRows>
 absl::Status FillMasters(ParameterShard& shard, const FillRows& fill) {
   const ShardPlan& plan = shard.plan();

@@ -1,4 +1,4 @@
-// The adapters that training starts with.
+// Initial adapters of a training run, and adapters read from and written to PEFT's files.
 #pragma once
 
 #include <cstdint>
@@ -14,42 +14,41 @@
 
 namespace tandem {
 
-// `count` elements of A [rank, in], from element `first` in row-major order: Kaiming-uniform with
-// a = sqrt(5) (He et al. 2015, as PEFT and nn.Linear), which is U(-1/sqrt(in), 1/sqrt(in)). Each is
-// a function of (seed, tensor, element), whoever computes it; `tensor` is LoraTarget::tensor. B
-// begins as zeros, so that the first merged weight is the base.
+// Writes `count` elements of A [rank, in], from element `first` in row-major order: Kaiming-uniform
+// with a = sqrt(5) (He et al. 2015, as in PEFT and nn.Linear), which is U(-1/sqrt(in), 1/sqrt(in)).
+// Each element is a function of (seed, tensor, element), the same on every rank; `tensor` is
+// LoraTarget::tensor. B starts as zeros, so that the first merged weight is the base.
 void InitialLoraA(
     uint64_t seed, int64_t tensor, int64_t in, int64_t first, int64_t count, float* out);
 
-// A rank's shard of adapters from nothing, from PEFT's files and to them.
-
-// Fills the masters with what training begins with: A Kaiming-uniform by (seed, tensor, element),
-// whatever the number of ranks, B zero.
+// Fills the masters with the adapters that training starts with: A as in InitialLoraA, B zero. The
+// values do not depend on the number of ranks.
 absl::Status InitAdapters(uint64_t seed, LoraWeights& weights);
 
-// The same with the adapters in `directory`, as PEFT wrote them. Errors as ReadPeftAdapter;
-// InvalidArgument where rank, alpha or targets are others than the run's.
+// Fills the masters with the adapters in `directory`, in PEFT's format. Errors as PeftAdapter::Open
+// and ReadRows; InvalidArgument: rank, alpha or targets differ from the run's.
 absl::Status ReadAdapters(const std::string& directory,
                           const ModelSpec& model,
                           LoraWeights& weights);
 
-// What reads them by the names of the masters' tensors, for a training state that has only their
-// digests. Errors as ReadAdapters.
+// Opens a reader of the adapters in `directory`, by the names of the masters' tensors, for a
+// training state that holds only the digests of its masters. Errors as ReadAdapters.
 absl::StatusOr<MasterRowsReader> OpenAdapterMasters(const std::string& directory,
                                                     const ModelSpec& model,
                                                     const LoraWeights& weights);
 
-// Rank 0 writes the adapters as the last LoraWeights::Gather left them to `directory`, which is
-// made, in fp32, with rank, alpha, targets, dropout and the base's name. The other ranks write
-// nothing. From a device they come by matrices, through memory that `ledger` counts under the tag
-// gather.
+// On rank 0, writes the adapters of the last LoraWeights::Gather in fp32 to `directory`, which is
+// created, with rank, alpha, targets, dropout and the base's name. Other ranks write nothing.
+// Adapters on a device are copied matrix by matrix, through memory that `ledger` counts under the
+// tag gather.
 absl::Status WriteAdapters(const std::string& directory,
                            const std::string& base_dir,
                            double dropout,
                            const LoraWeights& weights,
                            Ledger* ledger);
 
-// What a run must agree on with the checkpoint it goes on from; null: all weights are trained.
+// The settings that a run must share with the checkpoint it resumes from; null: all weights are
+// trained.
 std::vector<SavedSetting> LoraSettings(const LoraWeights* weights);
 
 }  // namespace tandem

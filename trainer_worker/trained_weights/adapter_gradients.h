@@ -1,5 +1,5 @@
-// Where full gradients of adapters add up on a rank until the mini-batch ends: the shard's own with
-// a single rank, else memory for all of them, summed over ranks once.
+// Accumulates a rank's full gradients of adapters until the mini-batch ends: in the shard's own
+// gradients with a single rank, else in memory for all adapters, which is summed over ranks once.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,15 @@ namespace tandem {
 // Not thread-safe.
 class AdapterGradientSums {
  public:
-  // All pointers outlive the object, only `communicator` may end before it.
+  // All pointers outlive the object, except that `communicator` may be destroyed before it.
   static absl::StatusOr<std::unique_ptr<AdapterGradientSums>> Create(
       LoraWeights* weights, OrderedCommunicator* communicator, Ledger* ledger);
-  // Takes the memory if it is not held; all zero. The shard's own are its owner's to zero.
+  // Allocates the memory if it is not allocated, and zeroes it. The shard's own gradients are
+  // zeroed by their owner.
   absl::Status Begin();
-  // Of a matrix of spec().targets[target], dense.
+  // The gradient of a matrix of spec().targets[target], dense.
   float* Of(size_t target, LoraMatrix matrix) const;
-  // Collective: the sums over ranks go to the shard's gradients.
+  // Collective: writes the sums over ranks to the shard's gradients.
   absl::Status Finish();
   absl::Status Release();
 
@@ -36,16 +37,16 @@ class AdapterGradientSums {
   std::unique_ptr<MemoryRegion> sums_;  // null with a single rank
 };
 
-// From full gradients of merged weights to those of adapters: of W' = W + s B A,
+// Computes the gradients of adapters from full gradients of merged weights: of W' = W + s B A,
 //   dB = s dW' Aᵀ,  dA = s Bᵀ dW',
-// straight through the rounding of W' (Hu et al., arXiv 2106.09685, section 4.1). The base has no
-// gradients: one layer's are in memory at a time, and are not summed over ranks.
-
-// The adapters' gradients of all micro-batches add up in fp32 on each rank, in their order, and are
-// summed over ranks once, at the end. Not thread-safe.
+// with the gradient passed straight through the rounding of W' (Hu et al., arXiv 2106.09685,
+// section 4.1). The base needs no gradients: those of merged weights are in memory for one layer at
+// a time, and are not summed over ranks. On each rank the adapters' gradients of all micro-batches
+// are summed in fp32, in the order of the micro-batches; at the end they are summed over ranks
+// once. Not thread-safe.
 class AdapterGradients : public GradientAccumulator {
  public:
-  // All pointers outlive the object, only `communicator` may end before it.
+  // All pointers outlive the object, except that `communicator` may be destroyed before it.
   static absl::StatusOr<std::unique_ptr<AdapterGradients>> Create(LoraWeights* weights,
                                                                   OrderedCommunicator* communicator,
                                                                   Ledger* ledger);
@@ -61,8 +62,9 @@ class AdapterGradients : public GradientAccumulator {
   explicit AdapterGradients(LoraWeights* weights);
 
   LoraWeights* const weights_;
-  std::vector<std::vector<size_t>> targets_;  // of each layer: tensors of the plan that have one
-  std::unique_ptr<MemoryRegion> layer_;       // full gradients of a layer's merged weights
+  // For each layer, the plan's tensors that have adapters.
+  std::vector<std::vector<size_t>> targets_;
+  std::unique_ptr<MemoryRegion> layer_;  // full gradients of a layer's merged weights
   std::unique_ptr<AdapterGradientSums> sums_;
 };
 

@@ -1,5 +1,5 @@
-// Gradients of adapters that are not merged: the backward ops give them directly
-// (BackwardOps::AdapterWeights), and no gradient of a weight is made.
+// Adapters that stay separate from the base. The backward ops compute their gradients directly
+// (BackwardOps::AdapterWeights), without gradients of the base's weights.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@
 
 namespace tandem {
 
-// On each rank a matrix's gradient is one chain over the rows of all micro-batches, in their order,
-// summed over ranks once, at the end. Not thread-safe.
+// On each rank a matrix's gradient is one chain of additions over the rows of all micro-batches, in
+// their order; at the end it is summed over ranks once. Not thread-safe.
 class AdapterLoraGradients : public GradientAccumulator {
  public:
-  // `spec` is the model with its adapters. All pointers outlive the object, only `communicator` may
-  // end before it.
+  // `spec` is the model with its adapters. All pointers outlive the object, except that
+  // `communicator` may be destroyed before it.
   static absl::StatusOr<std::unique_ptr<AdapterLoraGradients>> Create(
       const ModelSpec& spec,
       LoraWeights* weights,
@@ -43,16 +43,16 @@ class AdapterLoraGradients : public GradientAccumulator {
   std::unique_ptr<AdapterGradientSums> sums_;
 };
 
-// Training of adapters that stay separate: the policy is the base as it is, and A and B, rounded to
-// the compute dtype, as tensors of their own, which the ops compute in addition to the base's
-// products (docs/guides/lora.md). A rollout that holds the base is sent adapters alone.
+// Training of adapters that stay separate: the policy consists of the unchanged base and of A and
+// B, rounded to the compute dtype, as additional tensors, whose products the ops add to the base's
+// (docs/guides/lora.md). A rollout that holds the base is sent adapters alone.
 class AdapterLora final : public LoraTraining, public WeightRows {
  public:
   static absl::StatusOr<std::unique_ptr<TrainedWeights>> Create(
       const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank);
 
   WeightRows& policy() override { return *this; }
-  // The same memory, with adapters that are zero.
+  // Reads the same memory, with zeros as adapters.
   absl::StatusOr<WeightRows*> reference() override { return &reference_; }
   absl::Status OnWeightsChanged() override;
   std::unique_ptr<WeightSource> MakeWeightSource() override;
@@ -70,10 +70,10 @@ class AdapterLora final : public LoraTraining, public WeightRows {
    private:
     AdapterLora* const weights_;
   };
-  // A tensor of the plan: the base's or an adapter's.
+  // A tensor of the plan: a base tensor or an adapter's matrix.
   struct Part {
-    size_t base = 0;  // index in the base's plan, unless it is an adapter's
-    int target = -1;  // of the LoRA spec
+    size_t base = 0;  // index in the base's plan; unused for adapters
+    int target = -1;  // index of the LoRA spec's target; -1: a base tensor
     LoraMatrix matrix = LoraMatrix::kA;
   };
 
@@ -86,7 +86,7 @@ class AdapterLora final : public LoraTraining, public WeightRows {
 
   const WeightLayout base_layout_;
   const ShardPlan base_plan_;
-  std::vector<Part> parts_;  // of each of plan().tensors()
+  std::vector<Part> parts_;  // one per tensor of plan().tensors()
   Reference reference_{this};
   std::unique_ptr<RowDigests> digests_;
 };

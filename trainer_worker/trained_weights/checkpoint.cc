@@ -20,9 +20,9 @@ namespace {
 
 constexpr char kScheduleStep[] = "schedule_step";
 
-// All ranges of the model in the order of an export, which alone decides what is gathered when:
-// rank 0 follows the writer, the others follow the list, and so does rank 0 after the writer has
-// failed.
+// All ranges of the model in the order of an export. This order alone determines the sequence of
+// gathers: rank 0 reads ranges for its writer, while the other ranks, and rank 0 after its writer
+// has failed, drain the list.
 class ExportRows {
  public:
   ExportRows(const WeightLayout& layout, MasterWeights& source) : source_(source) {
@@ -112,16 +112,18 @@ absl::Status WriteShard(const SaveOptions& options,
   const absl::Status written = WriteTrainingState(
       options.directory, header, shards,
       [&shard](const float* values, int64_t n) { return shard.HostValues(values, n); });
-  shard.Evict();  // with the pages that ranges share
+  shard.Evict();  // also evicts pages that two ranges share
   return written;
 }
 
-// Rows of a tensor that this rank owns, and where they begin in its shard, in elements.
+// Reads a range of a tensor's rows that this rank owns; `offset` is where they begin in its shard,
+// in elements.
 using RangeReader =
     std::function<absl::Status(const TensorPlace& place, const RowRange& rows, int64_t offset)>;
 
-// All of this rank's rows in the order of its shard, so few at a time that offloaded arrays are in
-// memory by ranges. They leave it at the end with the pages that ranges share.
+// Calls `read` for all of this rank's rows in the order of its shard, in ranges small enough that
+// offloaded arrays are in memory one range at a time. At the end also evicts the pages that ranges
+// share.
 absl::Status ForMyRanges(ParameterShard& shard, const RangeReader& read) {
   const ShardPlan& plan = shard.plan();
   for (size_t tensor = 0; tensor < plan.tensors().size(); ++tensor) {
@@ -146,8 +148,8 @@ std::vector<TensorSpec> TensorsOf(const ShardPlan& plan) {
   return tensors;
 }
 
-// What reads the masters that the state has only the digests of, after they were compared: each
-// rank compares the tensors that it has rows of.
+// Opens a reader of masters that the state holds only digests of, and compares the digests: each
+// rank compares the tensors that it owns rows of.
 absl::StatusOr<MasterRowsReader> MastersElsewhere(const TrainingStateReader& reader,
                                                   const std::string& directory,
                                                   const ShardPlan& plan,

@@ -1,7 +1,7 @@
-// A rank's shard from and to disk. A checkpoint directory holds one training-state file per rank
-// (fp32 masters, moments) and, written by rank 0, the bf16 HF export of the whole model. Everything
-// goes by ranges of rows (row_ranges.h): offloaded arrays are in memory by a range, and no rank has
-// more of the others' rows than one.
+// Reads and writes a rank's shard. A checkpoint directory holds one training-state file per rank
+// (fp32 masters, moments) and, written by rank 0, the bf16 HF export of the complete model. All
+// data is moved in ranges of rows (row_ranges.h): offloaded arrays are in memory one range at a
+// time, and no rank holds more than one range of the other ranks' rows.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@
 
 namespace tandem {
 
-// Fills the masters with this rank's rows of the HF checkpoint in `model_dir` and rounds them. Only
-// those rows are read from disk. NotFound, InvalidArgument or DataLoss name file and tensor.
+// Fills the masters with this rank's rows of the HF checkpoint in `model_dir` and rounds them.
+// Reads only those rows from disk. NotFound, InvalidArgument or DataLoss name the file and the
+// tensor.
 absl::Status LoadModel(const std::string& model_dir, const ModelSpec& spec, ParameterShard& shard);
 
 using OpenMasters = std::function<absl::StatusOr<MasterRowsReader>()>;
 
 // Fills masters, moments and the optimizer's counters from a checkpoint of any number of ranks.
-// Returns the weight version that was saved. `settings`: what the run must agree on with it.
-// `masters` opens `masters_file`, which has the masters that a state without them is of. Errors as
-// TrainingStateReader, and those of `masters`; InvalidArgument where a state without masters is
-// loaded without it.
+// Returns the saved weight version. `settings` must match those in the checkpoint. If the state was
+// saved without masters, `masters` opens `masters_file`, which holds them. Errors as
+// TrainingStateReader, and those of `masters`; InvalidArgument: the state has no masters, and
+// `masters` is null.
 absl::StatusOr<int64_t> LoadState(const std::string& directory,
                                   ParameterShard& shard,
                                   Optimizer& optimizer,
@@ -38,21 +39,23 @@ absl::StatusOr<int64_t> LoadState(const std::string& directory,
                                   const std::string& masters_file = "",
                                   const OpenMasters& masters = nullptr);
 
-// DataLoss where a checkpoint holds another weight version than it was loaded for.
+// DataLoss: a checkpoint holds another weight version than expected.
 absl::Status CheckSavedVersion(const std::string& directory, int64_t saved, int64_t expected);
 
 struct SaveOptions {
-  std::string directory;      // exists
-  std::string tokenizer_dir;  // its tokenizer is copied next to the HF export
+  std::string directory;      // must exist
+  std::string tokenizer_dir;  // the folder of the tokenizer that is copied next to the HF export
   int64_t version = 0;
-  bool optimizer = true;               // with moments
-  bool masters = true;                 // false: digests alone, where nothing is saved of moments
-  bool hf_model = true;                // with the HF export
-  std::vector<SavedSetting> settings;  // that a run which resumes from it must agree on
+  bool optimizer = true;  // save moments
+  // Save masters, not only their digests; always saved together with moments.
+  bool masters = true;
+  bool hf_model = true;                // write the HF export
+  std::vector<SavedSetting> settings;  // which a run that resumes from it must share
 };
 
-// Collective; files are synced. Every rank learns whether all succeeded. ResourceExhausted: the
-// disk is full. Returns the bytes that this rank wrote. `policy` is what the HF export holds.
+// Collective; files are synced to disk. Every rank learns whether all ranks succeeded. `policy`
+// holds the rows of the HF export. Returns the bytes that this rank wrote. ResourceExhausted: the
+// disk is full.
 absl::StatusOr<int64_t> SaveState(const SaveOptions& options,
                                   const ModelSpec& spec,
                                   ParameterShard& shard,

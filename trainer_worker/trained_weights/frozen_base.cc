@@ -45,7 +45,7 @@ absl::Status FrozenBase::LoadRows(const HfCheckpoint& checkpoint,
   TANDEM_ASSIGN_OR_RETURN(std::byte* const room, staging_.Room(bytes));
   TANDEM_RETURN_IF_ERROR(checkpoint.ReadRows(place.name, first, rows, dtype_, room));
   compute_.device->Copy(to, room, bytes);
-  return compute_.device->Synchronize();  // the room is pinned, and filled again
+  return compute_.device->Synchronize();  // the staging memory is pinned and will be refilled
 }
 
 const std::byte* FrozenBase::Row(size_t tensor, int64_t row) const {

@@ -1,4 +1,4 @@
-// This rank's rows of a model that is not trained, as its checkpoint has them.
+// This rank's rows of a model that is not trained, with the values of its checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@
 
 namespace tandem {
 
-// Counted under the tag weights, without masters, gradients or moments. Not thread-safe.
+// Counted under the tag weights; has no masters, gradients or moments. Not thread-safe.
 class FrozenBase : public WeightRows {
  public:
-  // `plan`, `compute` and `ledger` outlive it. ResourceExhausted names the bytes.
+  // `plan`, `compute` and `ledger` outlive the object. ResourceExhausted names the bytes.
   static absl::StatusOr<std::unique_ptr<FrozenBase>> Create(const ShardPlan* plan,
                                                             DType dtype,
                                                             const ShardCompute& compute,
                                                             Ledger* ledger);
-  // Only this rank's rows are read from disk, a few at a time. Errors as HfCheckpoint, and the
+  // Reads only this rank's rows from disk, a few at a time. Errors as HfCheckpoint, and the
   // device's.
   absl::Status Load(const HfCheckpoint& checkpoint);
 
   DType dtype() const { return dtype_; }
-  // Where a row of this rank's piece of a tensor lies, dense, in dtype(): on the device.
+  // The address on the device of a row of this rank's piece of a tensor, dense, in dtype().
   const std::byte* Row(size_t tensor, int64_t row) const;
 
   const ShardPlan& plan() const override { return *plan_; }
@@ -43,7 +43,7 @@ class FrozenBase : public WeightRows {
   const DType dtype_;
   const ShardCompute compute_;
   std::unique_ptr<ShardArray> array_;
-  HostStaging staging_;  // between a file and a device
+  HostStaging staging_;  // for copies from a file to a device
 };
 
 }  // namespace tandem

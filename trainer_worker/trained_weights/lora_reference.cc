@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<LoraReferenceWeights>> LoraReferenceWeights::Open
   oracle->merge_ = merged;
   const int64_t compute =
       RowScratchBytes(spec, static_cast<int64_t>(DTypeBytes(weights->plan().layout().dtype())));
-  // As many rows of a wider dtype.
+  // As many rows of a wider dtype need at most twice the bytes.
   const int64_t base = 2 * compute;
   TANDEM_ASSIGN_OR_RETURN(oracle->base_, TakeHostMemory(weights->device(), "gather", base, ledger));
   TANDEM_ASSIGN_OR_RETURN(oracle->merged_,

@@ -1,5 +1,5 @@
-// What a rollout should hold under LoRA: the base as its files have it, with the current adapters
-// or with those of a directory.
+// The weights that a rollout should hold under LoRA: the base from its files, with the current
+// adapters or with those of a directory.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,17 @@
 
 namespace tandem {
 
-// Where adapters are not merged: the base as it is, and their masters, rounded. Neither the base in
-// memory nor what was sent has a part in it, nor has a GPU's merging: the host merges. Every rank
-// reads for itself, so that calls are not collective. Not thread-safe.
+// The host merges the base, read from its files, with the adapters; if adapters stay separate, the
+// rows are the unchanged base's and the rounded masters'. The base in memory, sent data and a GPU's
+// merging have no part in the result. Every rank reads for itself, so calls are not collective. Not
+// thread-safe.
 class LoraReferenceWeights : public ReferenceWeights {
  public:
-  // `weights`, whose adapters are gathered, outlives it. `adapter_dir` not empty: the adapters are
-  // those of its files, and nothing in memory has a part in what they are. Takes memory for two
-  // ranges of rows, and under the tag gather for a tensor's A and a range of B where those are not
-  // in the host's memory. Errors as HfCheckpoint and PeftAdapter; InvalidArgument: the directory's
-  // rank, alpha or targets are others than the run's; ResourceExhausted: there is no memory.
+  // `weights`, whose adapters have been gathered, outlives the object. If `adapter_dir` is not
+  // empty, the adapters are read from its files instead. Allocates memory for two ranges of rows
+  // and, under the tag gather, for a tensor's A and a range of B unless those are in host memory.
+  // Errors as HfCheckpoint and PeftAdapter; InvalidArgument: the directory's rank, alpha or targets
+  // differ from the run's; ResourceExhausted: there is not enough memory.
   static absl::StatusOr<std::unique_ptr<LoraReferenceWeights>> Open(
       const std::string& model_dir,
       const ModelSpec& spec,
@@ -41,19 +42,20 @@ class LoraReferenceWeights : public ReferenceWeights {
   }
 
  private:
-  // Of an adapter's matrix, which its name says.
+  // Rows of the adapter matrix that the place names.
   absl::StatusOr<const void*> AdapterRows(const TensorRows& rows, const LoraTarget& target);
   const LoraTarget* AdapterOf(const std::string& name) const;
-  // Of a matrix of a target, in fp32, where the host reads it, until the next call for its kind.
+  // Rows of a target's matrix in fp32, in host memory, valid until the next call for the same kind
+  // of matrix (A or B).
   absl::StatusOr<const float*> Matrix(size_t target, LoraMatrix matrix, int64_t row, int64_t rows);
 
   std::unique_ptr<const HfCheckpoint> checkpoint_;
-  std::unique_ptr<const PeftAdapter> on_disk_;  // null: the adapters in memory
+  std::unique_ptr<const PeftAdapter> on_disk_;  // null: the adapters are those in memory
   const LoraWeights* const weights_;
   bool merge_ = true;
   DType base_dtype_ = DType::kFloat32;
   std::unique_ptr<MemoryRegion> base_, merged_;
-  HostStaging a_, b_;  // a device's, or a file's
+  HostStaging a_, b_;  // for adapters on a device or in files
 };
 
 }  // namespace tandem

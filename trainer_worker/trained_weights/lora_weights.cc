@@ -73,7 +73,7 @@ const float* LoraWeights::Adapter(size_t tensor) const {
   const TensorPlace& place = adapter_layout_.places()[tensor];
   const float* all = gathered_ == nullptr ? adapters().master()
                                           : reinterpret_cast<const float*>(gathered_->data());
-  return all + place.gradient_offset;  // the order of a single rank's shard
+  return all + place.gradient_offset;  // the layout of a single rank's shard
 }
 
 absl::Status LoraWeights::Gather(Communicator& communicator) {
@@ -208,7 +208,7 @@ absl::Status LoraTraining::LoadAdapters(const LoadRequest& request, Optimizer& o
 }
 
 absl::StatusOr<int64_t> LoraTraining::Save(SaveOptions options, const Optimizer& optimizer) {
-  // Without moments the PEFT folder holds all there is of the adapters.
+  // Without moments, the PEFT folder holds the adapters completely.
   options.masters = options.optimizer;
   options.settings = LoraSettings(lora_.get());
   Communicator& ranks = *rank_.communicator;

@@ -1,7 +1,8 @@
 // The weights of a run that trains adapters: this rank's rows of a frozen base, and the adapters.
-// As rows they are those of the merged weights,
+// As WeightRows they are the merged weights,
 //   W' = W + (alpha / r) B A   (Hu et al., "LoRA", arXiv 2106.09685, section 4.1),
-// in fp32, rounded once to the dtype that is asked for, and computed where they are read: there is
+// computed in fp32 when they are read and rounded once to the requested dtype. There is no merged
+// copy of the model, and the base is never written, so nothing has to be restored.
 // no merged copy of the model, the base is never written, and so nothing is restored.
 #pragma once
 
@@ -22,12 +23,13 @@
 namespace tandem {
 
 // Lifecycle: Create (base 0, adapters 0) → base().Load, DigestBase, adapters' masters → Gather,
-// again after every change of the adapters → all else. Not thread-safe. Addresses are the device's.
+// also after every change of the adapters → all other calls. Not thread-safe. Addresses are the
+// device's.
 class LoraWeights : public WeightRows {
  public:
-  // `plan`, of the model without adapters, `device`, `ops` and `ledger` outlive the object.
-  // `options` are those of the adapters' shard; A [r, in] and B [out, r] of every target are cut on
-  // dim 0, as W is. ResourceExhausted names the region that does not fit.
+  // `plan` (of the model without adapters), `compute` and `ledger` outlive the object. `options`
+  // are those of the adapters' shard; A [r, in] and B [out, r] of every target are sharded on dim
+  // 0, like W. ResourceExhausted names the region that does not fit.
   static absl::StatusOr<std::unique_ptr<LoraWeights>> Create(const ShardPlan* plan,
                                                              LoraSpec spec,
                                                              DType base_dtype,
@@ -41,24 +43,24 @@ class LoraWeights : public WeightRows {
   FrozenBase& base() { return *base_; }
   const FrozenBase& base() const { return *base_; }
 
-  // Collective, once the base is loaded: computes base_digest.
+  // Collective; called once the base is loaded. Computes base_digest.
   absl::Status DigestBase(Communicator& communicator);
-  // Identifies the base: of all its tensors in their files' dtype, whatever the compute dtype; hex;
-  // empty before DigestBase.
+  // Identifies the base, in hex: a digest of all its tensors in their files' dtype, whatever the
+  // compute dtype. Empty before DigestBase.
   const std::string& base_digest() const { return base_digest_; }
 
-  // Collective. The adapters have new values: gathers them from all ranks.
+  // Collective. Gathers the adapters from all ranks after they have changed.
   absl::Status Gather(Communicator& communicator);
-  // Collective. Checks that what was gathered last are the masters' values, by the digests that
-  // each rank took of its masters as it wrote or stepped them. FailedPrecondition: nothing was
-  // gathered. Internal names an adapter that was changed and not gathered since, or did not arrive
-  // intact.
+  // Collective. Checks that the adapters gathered last have the masters' values, by the digests
+  // that each rank computed when it wrote or stepped its masters. FailedPrecondition: nothing was
+  // gathered. Internal names an adapter that was changed and not gathered since, or that did not
+  // arrive intact.
   absl::Status CheckGathered(Communicator& communicator) const;
 
-  // Full fp32 adapters of spec().targets[target], row-major, as the last Gather left them.
+  // Full fp32 adapters of spec().targets[target], row-major, as of the last Gather.
   const float* a(size_t target) const { return Adapter(2 * target); }
   const float* b(size_t target) const { return Adapter(2 * target + 1); }
-  // Index of the target that is plan().tensors()[tensor]; -1: it has no adapter.
+  // Index of the target whose weight is plan().tensors()[tensor]; -1: the tensor has no adapter.
   int TargetOf(size_t tensor) const { return target_of_[tensor]; }
 
   const ShardPlan& plan() const override { return *plan_; }
@@ -75,18 +77,18 @@ class LoraWeights : public WeightRows {
   Device* const device_;
   ShardOps* const ops_;
   Ledger* const ledger_;
-  std::vector<int> target_of_;         // of each of plan_->tensors()
-  const WeightLayout adapter_layout_;  // A and B of each target in turn
+  std::vector<int> target_of_;         // one per tensor of plan_->tensors()
+  const WeightLayout adapter_layout_;  // A and B of each target alternate
   const ShardPlan adapter_plan_;
   std::unique_ptr<ParameterShard> adapters_;
   std::unique_ptr<FrozenBase> base_;
   std::unique_ptr<MemoryRegion> gathered_;  // all adapters, tag weights; null with a single rank
-  std::vector<Digest> gathered_digests_;    // of the adapters at the last Gather; empty before
+  std::vector<Digest> gathered_digests_;    // of the adapters at the last Gather; empty before it
   std::string base_digest_;
 };
 
-// What training with merged and with separate adapters has in common: the files, and what is
-// trained.
+// The common part of training with merged and with separate adapters: files, and the adapters'
+// shard.
 class LoraTraining : public TrainedWeights {
  public:
   LoraWeights& lora() { return *lora_; }
@@ -103,7 +105,7 @@ class LoraTraining : public TrainedWeights {
  protected:
   LoraTraining(TrainedWeightsOptions options, const RankContext& rank)
       : options_(std::move(options)), rank_(rank) {}
-  // `plan` is of the model without adapters, `base`.
+  // `plan` is that of `base`, the model without adapters.
   absl::Status Allocate(const ModelSpec& base, const ShardPlan* plan);
 
   const TrainedWeightsOptions options_;

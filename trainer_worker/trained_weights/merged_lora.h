@@ -1,4 +1,4 @@
-// Training of adapters that are merged: the layers, syncs and exports read merged rows
+// Training of adapters that are merged: layers, syncs and exports read merged rows
 // (lora_weights.h), and the rollout computes with one weight per product.
 #pragma once
 
@@ -17,7 +17,7 @@ class MergedLora final : public LoraTraining {
       const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank);
 
   WeightRows& policy() override { return *lora_; }
-  // The same memory without the adapters.
+  // Reads the same memory, without the adapters.
   absl::StatusOr<WeightRows*> reference() override { return &lora_->base(); }
   absl::Status OnWeightsChanged() override;
   std::unique_ptr<WeightSource> MakeWeightSource() override;
@@ -26,8 +26,8 @@ class MergedLora final : public LoraTraining {
   MergedLora(const TrainedWeightsOptions& options, const RankContext& rank)
       : LoraTraining(options, rank) {}
 
-  // Of the merged rows as the last OnWeightsChanged left them, apart from all that is gathered and
-  // sent.
+  // Digests of the merged rows as of the last OnWeightsChanged, computed apart from all data that
+  // is gathered and sent.
   std::unique_ptr<RowDigests> digests_;
 };
 

@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-// Why a rollout cannot read the shard directly; empty where it can.
+// The reason why a rollout cannot read the shard directly; empty if it can.
 std::string WhyNotDirect(const ShardPlan& plan, const WeightTransport& transport) {
   if (plan.world_size() > 1) {
     return fmt::format("as each of {} ranks has a part of the rows", plan.world_size());
@@ -29,7 +29,7 @@ std::string WhyNotDirect(const ShardPlan& plan, const WeightTransport& transport
   return transport.can_share() ? "" : "as the transport cannot share the shard's memory";
 }
 
-// All weights of the model are trained.
+// The weights of a run that trains all weights of the model.
 class FullWeights final : public TrainedWeights {
  public:
   static absl::StatusOr<std::unique_ptr<TrainedWeights>> Create(
@@ -104,7 +104,7 @@ class FullWeights final : public TrainedWeights {
     if (request.checkpoint_dir.empty() || request.keep_reference) {
       TANDEM_RETURN_IF_ERROR(LoadModel(options_.model_dir, *rank_.spec, *shard_));
     }
-    // The reference is the model that the run began with, also after a resume.
+    // The reference is the model that the run started with, even after a resume.
     if (request.keep_reference) TANDEM_RETURN_IF_ERROR(FreezeReference());
     if (request.checkpoint_dir.empty()) return absl::OkStatus();
     TANDEM_ASSIGN_OR_RETURN(const int64_t version, LoadState(request.checkpoint_dir, *shard_,

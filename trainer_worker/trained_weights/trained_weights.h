@@ -1,6 +1,6 @@
-// The weights that a trainer trains, computes with and sends. The kind is chosen once, by
-// MakeTrainedWeights: all weights of the model, adapters that are merged into the base where rows
-// are read (merged_lora.h), or adapters that stay separate from it (adapter_lora.h).
+// The weights that a trainer trains, computes with and sends. MakeTrainedWeights chooses the kind
+// once: all weights of the model, adapters that are merged into the base where rows are read
+// (merged_lora.h), or adapters that stay separate from it (adapter_lora.h).
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,19 @@ namespace tandem {
 
 struct TrainedWeightsOptions {
   std::string model_dir;
-  std::string offload_dir;  // the folder for offloaded memory; exists
+  std::string offload_dir;  // the folder for files of offloaded memory; must exist
   bool offload_master = false;
   bool offload_moments = false;
   bool offload_reference = false;
-  LoraOptions lora;                      // rank 0: all weights are trained
-  WeightTransport* transport = nullptr;  // of weight syncs
+  LoraOptions lora;                      // rank 0: train all weights
+  WeightTransport* transport = nullptr;  // for weight syncs
 };
 
-// What one rank computes with. Everything outlives the weights, only `communicator` may end before
-// them.
+// The model, shard plan, compute and communicator of one rank. All outlive the weights, except that
+// `communicator` may be destroyed before them.
 struct RankContext {
-  const ModelSpec* spec = nullptr;  // as it is computed, with adapters that stay separate
+  // The model as it is computed, including adapters that stay separate.
+  const ModelSpec* spec = nullptr;
   const ShardPlan* plan = nullptr;  // of that model's layout
   ShardCompute compute;
   OrderedCommunicator* communicator = nullptr;
@@ -47,27 +48,28 @@ struct RankContext {
 
 struct LoadRequest {
   std::string checkpoint_dir;  // empty: training starts from the model's files
-  int64_t version = 0;         // that the checkpoint must hold
-  std::string adapter_path;    // LoRA: initial adapters as PEFT wrote them; empty: by `seed`
+  int64_t version = 0;         // the version that the checkpoint must hold
+  // LoRA: the folder of initial adapters in PEFT's format; empty: initialise them from `seed`.
+  std::string adapter_path;
   uint64_t seed = 1;
   bool keep_reference = false;  // the model's files also become the reference policy
 };
 
-// Lifecycle: Make → Load, or masters that the caller writes → OnWeightsChanged → all else. Not
-// thread-safe: the engine thread's.
+// Lifecycle: Make → Load, or masters written by the caller → OnWeightsChanged → all other calls.
+// Not thread-safe: used by the engine thread.
 class TrainedWeights {
  public:
   virtual ~TrainedWeights() = default;
 
-  // Stepped by the optimizer: the model, or its adapters.
+  // The shard that the optimizer steps: the model, or its adapters.
   virtual ParameterShard& trained() = 0;
-  // Read by the layers, rounded to the compute dtype.
+  // The rows that the layers read, rounded to the compute dtype.
   virtual WeightRows& policy() = 0;
-  // Rows of the HF export, with adapters merged in.
+  // The rows of the HF export, with adapters merged in.
   virtual WeightRows& exported() = 0;
-  // The frozen policy. FailedPrecondition: none is kept.
+  // The frozen reference policy. FailedPrecondition: none is kept.
   virtual absl::StatusOr<WeightRows*> reference() = 0;
-  // Keeps the weights as they are now as the reference policy (tag reference), in a file with
+  // Keeps the current weights as the reference policy (tag reference), in a file with
   // offload_reference. Under LoRA the base is the reference, and nothing is copied.
   virtual absl::Status FreezeReference() = 0;
   virtual GradientAccumulator& gradients() = 0;
@@ -76,27 +78,27 @@ class TrainedWeights {
   virtual absl::Status OnWeightsChanged() = 0;
   // The rows and digests of a weight sync; the weights outlive the source.
   virtual std::unique_ptr<WeightSource> MakeWeightSource() = 0;
-  // What a rollout that holds an earlier version needs in an update.
+  // The smallest update that suffices for a rollout which holds an earlier version.
   virtual UpdateScope smallest_update() const { return UpdateScope::kWhole; }
-  // Rows that a rollout should hold: those of a checkpoint's directory or, where that is empty, the
-  // trainer's own. Collective where all weights are trained.
+  // The rows that a rollout should hold: those of a checkpoint's directory or, if that is empty,
+  // the trainer's own. Collective if all weights are trained.
   virtual absl::StatusOr<std::unique_ptr<ReferenceWeights>> OpenReference(
       const std::string& directory) = 0;
 
-  // Collective: fills trained() and all that is frozen from files. OnWeightsChanged comes next.
+  // Collective: reads trained() and all frozen weights from files. OnWeightsChanged must follow.
   // Errors as HfCheckpoint, LoadState and PeftAdapter; Aborted: another rank failed.
   virtual absl::Status Load(const LoadRequest& request, Optimizer& optimizer) = 0;
-  // Collective: writes a checkpoint; the settings and masters of `options` are filled in. Returns
-  // the bytes that this rank wrote of the training state and the export. Errors as SaveState.
+  // Collective: writes a checkpoint; fills in the settings and masters of `options`. Returns the
+  // bytes that this rank wrote of the training state and the export. Errors as SaveState.
   virtual absl::StatusOr<int64_t> Save(SaveOptions options, const Optimizer& optimizer) = 0;
 
-  // Adds to the memory plan's options what depends on the kind.
+  // Sets the options of the memory plan that depend on the kind of weights.
   virtual void DescribeMemory(TrainerMemoryOptions& options) const = 0;
 };
 
 // Allocates the memory; values are 0 until Load. `base` is the model without adapters.
-// ResourceExhausted names the region that does not fit; InvalidArgument names targets of adapters
-// that the model does not have; FailedPrecondition: dropout, on a GPU.
+// ResourceExhausted names the region that does not fit; InvalidArgument names adapter targets that
+// the model does not have; FailedPrecondition: dropout on a GPU.
 absl::StatusOr<std::unique_ptr<TrainedWeights>> MakeTrainedWeights(
     const TrainedWeightsOptions& options, const ModelSpec& base, const RankContext& rank);
 

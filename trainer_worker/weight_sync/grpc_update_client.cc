@@ -25,7 +25,8 @@ struct PendingApply {
   bool done = false;
 };
 
-// Who did not answer is the rollout: the controller is not to take this trainer for lost.
+// Marks an error as the rollout's if the rollout did not answer, so that the controller does not
+// treat this trainer as lost.
 absl::Status OfPartner(absl::Status status) {
   const bool silent = (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) &&
                       !AnsweredByWorker(status);

@@ -1,4 +1,4 @@
-// The trainer's view of its paired rollout, over gRPC and the pair's Unix socket.
+// The trainer's client for its paired rollout, over gRPC and the pair's Unix socket.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace tandem {
 struct GrpcUpdateClientOptions {
   int64_t rollout_incarnation = 0;
   std::string trainer_boot_id;
-  absl::Duration deadline = absl::Seconds(60);        // of every call, and of the rollout's device
-  absl::Duration abort_deadline = absl::Seconds(10);  // if shorter, of the call that gives up
+  absl::Duration deadline = absl::Seconds(60);        // of every call, and for the rollout's device
+  absl::Duration abort_deadline = absl::Seconds(10);  // of the call that aborts, if shorter
   bool scramble = false;  // the rollout fills its weights with NaN before the first bucket
 };
 
-// Not thread-safe. Errors carry the rollout's own text, prefixed with the call.
+// Not thread-safe. Errors carry the rollout's own message, prefixed with the call.
 class GrpcUpdateClient : public UpdateClient, public WeightReader {
  public:
   GrpcUpdateClient(std::shared_ptr<grpc::Channel> channel, GrpcUpdateClientOptions options);
-  ~GrpcUpdateClient() override;  // waits for outstanding applies, at most their deadline
+  ~GrpcUpdateClient() override;  // waits for pending applies, at most until their deadline
 
   absl::StatusOr<int64_t> HeldVersion() override;
   absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer, const SlotMemory& slots) override;
@@ -40,11 +40,11 @@ class GrpcUpdateClient : public UpdateClient, public WeightReader {
   absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) override;
 
  protected:
-  // Of the calls from now on.
+  // Applies to all later calls.
   void ShortenDeadline(absl::Duration deadline) { options_.deadline = deadline; }
 
  private:
-  struct Calls;  // the stub and the applies under way
+  struct Calls;  // the stub and the pending applies
   GrpcUpdateClientOptions options_;
   std::unique_ptr<Calls> calls_;
   int64_t version_ = -1;

@@ -1,4 +1,4 @@
-// Rows of a HF checkpoint on disk, as the oracle of a weight check.
+// Reference rows of weight checks: from a HF checkpoint on disk, or from the ranks' masters.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace tandem {
 
-// Not collective: every rank reads for itself. Not thread-safe.
+// Rows of a HF checkpoint. Not collective: every rank reads for itself. Not thread-safe.
 class CheckpointWeights : public ReferenceWeights {
  public:
-  // `dtype` is the layout's. Takes memory for a range, under the tag gather. Errors as
-  // HfCheckpoint; ResourceExhausted: there is no memory.
+  // `dtype` is the layout's. Allocates memory for a range of rows, under the tag gather. Errors as
+  // HfCheckpoint; ResourceExhausted: there is not enough memory.
   static absl::StatusOr<std::unique_ptr<CheckpointWeights>> Open(const std::string& model_dir,
                                                                  const ModelSpec& spec,
                                                                  DType dtype,
@@ -38,25 +38,27 @@ class CheckpointWeights : public ReferenceWeights {
   std::unique_ptr<MemoryRegion> scratch_;
 };
 
-// Rows of full tensors, rounded from the ranks' masters: the oracle of a weight check, and what the
-// HF export of a checkpoint is written from. The rounded copy has no part in them.
+// Options of MasterWeights.
 struct MasterWeightsOptions {
   DType dtype = DType::kBFloat16;  // of the rows
-  int64_t scratch_bytes = 0;       // RowScratchBytes; the same on all ranks
-  int receiver = -1;               // the rank that gets rows; -1: every rank
+  int64_t scratch_bytes = 0;       // RowScratchBytes; equal on all ranks
+  int receiver = -1;               // the rank that receives rows; -1: every rank
 };
 
-// Collective: every rank calls for the same rows in the same order. Not thread-safe. Offloaded
-// masters are in memory only while their range is read.
+// Rows of full tensors, rounded from the ranks' masters without use of the rounded copy: the
+// reference of a weight check, and the source of a checkpoint's HF export. Collective: every rank
+// calls for the same rows in the same order. Offloaded masters are in memory only while their range
+// is read. Not thread-safe.
 class MasterWeights : public ReferenceWeights {
  public:
-  // Collective. Takes the scratch, under the tag gather, for the life of the object; everything
-  // passed in outlives it. ResourceExhausted: there is no memory; Aborted: another rank has none.
+  // Collective. Allocates the scratch memory, under the tag gather, for the life of the object; all
+  // arguments outlive it. ResourceExhausted: there is not enough memory; Aborted: another rank has
+  // not enough.
   static absl::StatusOr<std::unique_ptr<MasterWeights>> Create(WeightRows* policy,
                                                                Communicator* communicator,
                                                                Ledger* ledger,
                                                                const MasterWeightsOptions& options);
-  // In host memory. Null on ranks that are not the receiver.
+  // Returns host memory; null on ranks that do not receive.
   absl::StatusOr<const void*> Rows(const TensorRows& rows) override;
   absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) override;
 

@@ -25,7 +25,7 @@ double ElementAt(const std::byte* data, DType dtype, int64_t index) {
   return FromBf16(value);
 }
 
-// The first element of some rows that differs, in words; empty if none does.
+// Describes the first element that differs in a range of rows; empty if none does.
 absl::StatusOr<std::string> DifferenceIn(const ManifestTensor& tensor,
                                          const TensorRows& rows,
                                          const std::byte* ours,
@@ -46,7 +46,7 @@ absl::StatusOr<std::string> DifferenceIn(const ManifestTensor& tensor,
                      ElementAt(held, tensor.dtype, index), ElementAt(ours, tensor.dtype, index));
 }
 
-// One pass over a tensor: `body` gets every range and where its rows are.
+// Passes over a tensor: calls `body` with every range and the address of its rows.
 absl::Status ForEachRange(
     const TensorPlace& place,
     const ManifestTensor& tensor,
@@ -72,7 +72,7 @@ class Comparison {
     if (reader_ != nullptr) status_ = ReadDigests();
   }
 
-  // Whether digests are worth taking.
+  // Whether digests are needed: there is a reader, and it has not failed.
   bool active() const { return reader_ != nullptr && status_.ok(); }
 
   void Compare(size_t t, const Digest& ours) {
@@ -97,7 +97,7 @@ class Comparison {
     }
   }
 
-  // The tensor in which to find the first difference; -1: none is needed.
+  // The tensor in which to find the first differing element; -1: none.
   int64_t wanted() const { return status_.ok() ? wanted_ : -1; }
 
   void Explain(const TensorRows& rows, const std::byte* ours) {
@@ -176,7 +176,7 @@ absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> wanted,
                           oracle.ExchangeCounts(comparison.wanted()));
-  // Every rank passes over what any rank wants to see again.
+  // Gathers are collective, so every rank passes over every tensor that any rank inspects again.
   for (const int64_t t : std::set<int64_t>(wanted.begin(), wanted.end())) {
     if (t < 0) continue;
     TANDEM_RETURN_IF_ERROR(ForEachRange(places[static_cast<size_t>(t)],

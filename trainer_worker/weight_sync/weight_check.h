@@ -1,4 +1,4 @@
-// Compares what a rollout holds with what it should hold, tensor by tensor (CheckWeights).
+// Compares the weights of a rollout with reference weights, tensor by tensor (CheckWeights).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct HeldWeights {
   std::vector<Digest> digests;  // manifest order
 };
 
-// What a rollout can be asked about its weights.
+// Reads a rollout's weights.
 class WeightReader {
  public:
   virtual ~WeightReader() = default;
@@ -29,37 +29,40 @@ class WeightReader {
   virtual absl::StatusOr<std::string> Read(const std::string& name, int64_t row, int64_t rows) = 0;
 };
 
-// What a rollout should hold: the trainers' masters (calls are collective then) or a checkpoint.
+// The weights that a rollout should hold: the trainers' masters (calls are then collective) or a
+// checkpoint.
 class ReferenceWeights {
  public:
   virtual ~ReferenceWeights() = default;
-  // Dense row-major rows in the layout's dtype, at most RowsPerRange(row_bytes), valid until the
-  // next call.
+  // Dense row-major rows in the layout's dtype, at most RowsPerRange(row_bytes) of them, valid
+  // until the next call.
   virtual absl::StatusOr<const void*> Rows(const TensorRows& rows) = 0;
-  // The numbers of all ranks that must make the same calls as this one; `mine` alone if none must.
+  // Exchanges `mine` with all ranks that must make the same calls; returns `mine` alone if calls
+  // are not collective.
   virtual absl::StatusOr<std::vector<int64_t>> ExchangeCounts(int64_t mine) = 0;
 };
 
-// Counts source tensors, by HF name: q, k and v apart, a tied head once.
+// Counts source tensors by HF name: q, k and v separately, a tied head once.
 struct WeightCheckReport {
-  int64_t version = -1;  // that the rollout holds
-  int64_t expected = 0;  // tensors that there should be
+  int64_t version = -1;  // the version that the rollout holds
+  int64_t expected = 0;  // number of tensors in the layout
   int64_t checked = 0;
-  int64_t missing = 0;     // the rollout lacks it
-  int64_t unexpected = 0;  // only the rollout has it
+  int64_t missing = 0;     // the rollout lacks the tensor
+  int64_t unexpected = 0;  // only the rollout has the tensor
   int64_t mismatched = 0;
-  std::string first_difference;        // tensor, index and both values
-  std::vector<std::string> differing;  // names of all three kinds, the first kNamedTensors
+  std::string first_difference;  // tensor, index and both values
+  // Names of missing, unexpected and mismatched tensors, the first kNamedTensors.
+  std::vector<std::string> differing;
   static constexpr size_t kNamedTensors = 64;
   bool ok() const {
     return checked == expected && missing == 0 && unexpected == 0 && mismatched == 0;
   }
 };
 
-// Takes every tensor of `layout` from `oracle`, range by range, and compares digests; the first
-// tensor that differs is taken once more, to find the element. A null reader only gathers, as ranks
-// without a rollout to check must; that report is not ok. `oracle` is asked for every tensor even
-// after the reader failed.
+// Gathers every tensor of `layout` from `oracle`, range by range, and compares digests; the first
+// tensor that differs is gathered again to find the element. With a null reader only gathers, as
+// ranks without a rollout to check must; that report is not ok. Gathers every tensor even after the
+// reader has failed.
 absl::StatusOr<WeightCheckReport> CheckWeights(const WeightLayout& layout,
                                                ReferenceWeights& oracle,
                                                WeightReader* reader);

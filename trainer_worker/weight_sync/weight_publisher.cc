@@ -16,8 +16,9 @@
 namespace tandem {
 namespace {
 
-// What a process that is being killed takes to close all that it has open, a GPU's memory too.
-constexpr absl::Duration kDying = absl::Seconds(5);
+// The time a killed process may take to close everything that it has open, including a GPU's
+// memory.
+constexpr absl::Duration kProcessExitTime = absl::Seconds(5);
 
 }  // namespace
 
@@ -30,7 +31,7 @@ void PublishTransaction::Begin(const UpdateOffer& offer, const absl::StatusOr<Sl
   slots_ = *slots;
   Check(Timed([&] { return BeginOnClient(offer); }));
   if (!transport_->unproven()) return;
-  // A bucket of nothing: the rollout has to open the slots for it.
+  // An empty bucket: the rollout has to open the slots to apply it.
   if (active()) Check(client_->StartApply(0, {}));
   if (active()) Check(Timed([&] { return client_->WaitApply(0); }));
   if (active()) transport_->Proven();
@@ -97,12 +98,13 @@ void PublishTransaction::Check(const absl::Status& status) {
   }
 }
 
-// Slots in shared memory of the host may go whoever reads them, and nobody waits for that.
+// Slots in shared host memory may be freed while a rollout reads them, so there is no wait for
+// those.
 UpdateEnd PublishTransaction::Unanswered() const {
-  // Nothing was passed: open is at most what lasts.
+  // No slots were passed, so at most persistent ones are open.
   if (!link_.socket.valid()) return slots_->persistent() ? UpdateEnd::kUnknown : UpdateEnd::kGone;
   Clock& clock = RealClock();
-  const absl::Time deadline = clock.Now() + std::min(kDying, link_.timeout);
+  const absl::Time deadline = clock.Now() + std::min(kProcessExitTime, link_.timeout);
   while (slots_->must_be_closed() && !link_.closed() && clock.Now() < deadline) {
     clock.Sleep(absl::Milliseconds(1));
   }
@@ -111,7 +113,7 @@ UpdateEnd PublishTransaction::Unanswered() const {
 
 namespace {
 
-// Gathers a bucket into its slot.
+// Gathers a bucket's rows into its slot.
 absl::Status FillSlot(const Bucket& bucket,
                       std::span<const TensorPlace> places,
                       const Manifest& manifest,
@@ -135,17 +137,17 @@ absl::Status FillSlot(const Bucket& bucket,
   return absl::OkStatus();
 }
 
-// The same rows at the places that they have in shared memory.
-std::vector<BucketEntry> WhereTheyLie(std::vector<BucketEntry> entries,
-                                      const Manifest& manifest,
-                                      const std::vector<int64_t>& offsets) {
+// The same rows at their offsets in the shared memory.
+std::vector<BucketEntry> AtSharedOffsets(std::vector<BucketEntry> entries,
+                                         const Manifest& manifest,
+                                         const std::vector<int64_t>& offsets) {
   for (BucketEntry& entry : entries) {
     entry.offset = offsets[entry.tensor] + entry.row * manifest[entry.tensor].row_bytes();
   }
   return entries;
 }
 
-// Digests are of all tensors, the last of which are the manifest's.
+// `before` and `now` cover all tensors, of which the manifest has the last ones.
 void CountChanges(const Manifest& manifest,
                   const std::vector<Digest>& before,
                   const std::vector<Digest>& now,
@@ -165,7 +167,7 @@ void CountChanges(const Manifest& manifest,
   }
 }
 
-// As UpdateClient::Commit wants them: those of what is sent first.
+// Reorders digests as UpdateClient::Commit requires: first those of the tensors that are sent.
 std::vector<Digest> InOrderOfCommit(std::vector<Digest> digests, size_t sent) {
   std::rotate(digests.begin(), digests.end() - static_cast<std::ptrdiff_t>(sent), digests.end());
   return digests;
@@ -180,7 +182,7 @@ absl::StatusOr<SlotMemory*> WeightPublisher::TakeSlots(const std::vector<Bucket>
   for (const Bucket& bucket : buckets) largest = std::max(largest, bucket.bytes);
   largest = RoundUp(largest, 4096);
   // The plan of buckets is the same in every update of one scope, and so are the slots, unless rows
-  // come from elsewhere now; those of everything do for adapters as well.
+  // now come from other memory. Slots for all weights also suffice for adapters.
   const bool same = slots_ != nullptr && slots_->shape().direct == (shared != nullptr) &&
                     (shared == nullptr ? slots_->shape().slot_bytes >= largest
                                        : slots_->slot(0) == shared->shard.data);
@@ -209,7 +211,7 @@ absl::Status WeightPublisher::Send(const std::vector<Bucket>& buckets,
   for (const Bucket& bucket : buckets) {
     if (shared != nullptr) {
       transaction.AwaitSlot();
-      transaction.Filled(WhereTheyLie(bucket.entries, manifest, shared->offsets), 0);
+      transaction.Filled(AtSharedOffsets(bucket.entries, manifest, shared->offsets), 0);
       continue;
     }
     TANDEM_RETURN_IF_ERROR(FillSlot(bucket, places, manifest, source, transaction, report));
@@ -237,10 +239,10 @@ absl::StatusOr<PublishReport> WeightPublisher::Publish(int64_t version,
   PublishReport report;
   report.version = version;
   const absl::Time start = absl::Now();
-  // Larger than any before, over restarts of this process too.
+  // Larger than in any earlier update, also of an earlier process.
   generation_ = std::max(generation_ + 1, absl::ToUnixMicros(start));
   const Manifest manifest = ManifestOf(*layout_, scope);
-  // The same plan, or the same refusal, on every rank, whether it publishes or not.
+  // The plan, or the error, is the same on every rank, whether it publishes or not.
   TANDEM_ASSIGN_OR_RETURN(std::vector<Bucket> buckets, Plan(manifest, source, &report));
   TANDEM_ASSIGN_OR_RETURN(std::vector<Digest> digests, source.Digests());
   std::optional<PublishTransaction> transaction;
@@ -286,7 +288,7 @@ void WeightPublisher::Replace() {
 void WeightPublisher::SettleSlots(UpdateEnd end, bool committed) {
   if (committed) replaced_.clear();
   if (end == UpdateEnd::kUnknown) Replace();
-  // Its events may wait for work of a process that is no more.
+  // The slots' events may wait for work of a process that no longer exists.
   if (end == UpdateEnd::kGone && slots_ != nullptr && slots_->must_be_closed()) slots_.reset();
 }
 

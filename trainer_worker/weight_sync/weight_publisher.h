@@ -1,5 +1,5 @@
-// What the trainer's publisher asks of its rollout. Implementations: gRPC (grpc_update_client.h),
-// in process (tests/fakes).
+// Publishes a trainer's weights to its rollout. Implementations of UpdateClient: gRPC
+// (grpc_update_client.h), in process (tests/fakes).
 #pragma once
 
 #include <cstddef>
@@ -23,71 +23,75 @@ namespace tandem {
 
 struct UpdateOffer {
   int64_t version = 0;
-  int64_t generation = 0;  // of the mapping; grows with every update, over restarts too
+  int64_t generation = 0;  // identifies the update; increases with every update, also over restarts
   Manifest manifest;
-  UpdateScope scope = UpdateScope::kWhole;  // of the manifest
+  UpdateScope scope = UpdateScope::kWhole;  // the tensors of the manifest
 };
 
-// Not thread-safe. Every call has a deadline of its own. At most one Apply is outstanding per slot;
-// those of different slots may be carried out in any order.
+// The calls that the publisher makes on its rollout. Not thread-safe. Every call has its own
+// deadline. At most one Apply is pending per slot; those of different slots may run in any order.
 class UpdateClient {
  public:
   virtual ~UpdateClient() = default;
-  // The version that the rollout holds whole, asleep or not; -1: none, or not known. Whoever has
-  // none needs an update of everything.
+  // The complete version that the rollout holds, even while it sleeps; -1: none, or unknown. A
+  // rollout without one needs an update of all weights.
   virtual absl::StatusOr<int64_t> HeldVersion() { return -1; }
-  // Opens the update and passes the slots; `slots` outlives the update. The link is to be kept
-  // until the update has ended, or another has been committed if the slots last: its end tells the
-  // rollout that the trainer died, and the other way round.
+  // Opens the update and passes the slots; `slots` outlives the update. The caller keeps the
+  // connection until the update has ended or, for persistent slots, until another update has been
+  // committed. The end of the connection tells the rollout that the trainer died, and the other way
+  // round.
   virtual absl::StatusOr<PeerConnection> Begin(const UpdateOffer& offer,
                                                const SlotMemory& slots) = 0;
-  // Asks to apply a filled slot; returns at once.
+  // Asks the rollout to apply a filled slot; returns at once.
   virtual absl::Status StartApply(int slot, const std::vector<BucketEntry>& entries) = 0;
-  // Waits until the slot may be filled again; its Apply's result. OK if none is outstanding.
+  // Waits until the slot may be filled again and returns the result of its Apply; OK if none is
+  // pending.
   virtual absl::Status WaitApply(int slot) = 0;
-  // Digests of the manifest's tensors and, where its scope is adapters, then those of the base's in
-  // the layout's order, which the rollout must hold.
+  // `digests` are those of the manifest's tensors and, if its scope is adapters, then those of the
+  // base that the rollout must hold, in the layout's order.
   virtual absl::Status Commit(const std::vector<Digest>& digests) = 0;
-  // Best effort; waits for outstanding applies. The result says whether the rollout confirmed it.
+  // Best effort; waits for pending applies. The result says whether the rollout confirmed the
+  // abort.
   virtual absl::Status Abort(const std::string& reason) = 0;
 };
 
-// One update as its publisher drives it: begin, bucket after bucket, commit; after the first
-// failure aborted, and the rest swallowed.
-
-// How the rollout let go of an update's slots, as far as the trainer knows.
+// How an update has ended for its slots, as far as the trainer knows.
 enum class UpdateEnd {
-  kAnswered,  // it confirmed the commit or the abort: open is only what lasts
-              // (SlotMemory::persistent)
-  kGone,      // it has closed its end of the connection or died: nothing is open
-  kUnknown,   // it did not answer, and may still read them
+  // The rollout confirmed the commit or the abort; only persistent slots are still open
+  // (SlotMemory::persistent).
+  kAnswered,
+  // The rollout closed its end of the connection or died; it has no slot open.
+  kGone,
+  kUnknown,  // the rollout did not answer, and may still read the slots
 };
 
-// Not thread-safe. A null client: every call does nothing, but for scratch.
+// Runs one update: begin, bucket after bucket, commit. After the first failure it aborts the update
+// and ignores further calls. With a null client, calls have no effect, except that Slot returns
+// scratch memory. Not thread-safe.
 class PublishTransaction {
  public:
-  // Time spent waiting for the client is added to `wait_seconds`.
+  // Adds the time spent waiting for the client to `wait_seconds`.
   PublishTransaction(UpdateClient* client, WeightTransport* transport, double* wait_seconds)
       : client_(client), transport_(transport), wait_seconds_(wait_seconds) {}
 
-  // Also lets the rollout open the slots, where it may turn out to be unable to
-  // (WeightTransport::unproven): a status other than OK leaves nothing open.
+  // Opens the update. While the transport is unproven (WeightTransport::unproven), also makes the
+  // rollout open the slots, which may fail; after an error the rollout has no slot open.
   void Begin(const UpdateOffer& offer, const absl::StatusOr<SlotMemory*>& slots);
-  // Waits until the rollout has read what was in the next bucket's slot.
+  // Waits until the rollout has read the previous bucket in the next bucket's slot.
   void AwaitSlot();
-  // Memory of `bytes` to fill with the next bucket: its slot, awaited, or scratch that nobody
-  // reads. ResourceExhausted: no memory for that.
+  // Memory of `bytes` for the next bucket: its slot, after AwaitSlot, or scratch memory that is not
+  // sent. ResourceExhausted: no scratch memory.
   absl::StatusOr<std::byte*> Slot(int64_t bytes);
-  // Brings rows to their place in the slot.
+  // Copies rows to their place in the slot.
   void Copy(std::byte* to, const void* rows, int64_t bytes);
-  // The next bucket is there: rows at the offsets of `entries` in its slot, of which `bytes` are
+  // Announces the filled bucket: rows at the offsets of `entries` in its slot, of which `bytes` are
   // filled.
   void Filled(const std::vector<BucketEntry>& entries, int64_t bytes);
   absl::Status Commit(const std::vector<Digest>& digests);
   void Abort(const std::string& reason);
   bool active() const { return client_ != nullptr && status_.ok(); }
   const absl::Status& status() const { return status_; }
-  // Of an update that has been committed or has failed.
+  // The end of an update that has been committed or has failed.
   UpdateEnd end() const { return end_; }
   PeerConnection TakeLink() { return std::move(link_); }
 
@@ -107,11 +111,9 @@ class PublishTransaction {
   absl::Status status_;
   UpdateEnd end_ = UpdateEnd::kAnswered;
   std::unique_ptr<SlotMemory> scratch_;
-  size_t bucket_ = 0;  // that is being filled
+  size_t bucket_ = 0;  // index of the bucket that is being filled
 };
 
-// The trainer's side of the weight transaction: gather into slots, commit with the digests of what
-// was meant to arrive.
 class PublishTransaction;
 enum class UpdateEnd;
 
@@ -123,26 +125,26 @@ struct TensorRows {
   int64_t row_bytes = 0;
 };
 
-// Tensors that lie where the rollout can read them itself.
+// Tensors that the rollout can read directly.
 struct SharedTensors {
-  ShardMemory shard;             // outlives every update
+  ShardMemory shard;             // must outlive every update
   std::vector<int64_t> offsets;  // of each tensor's first byte, in the layout's order
 };
 
-// What a publisher sends, and what it must arrive as: a trainer's shards, where calls are
-// collective.
+// The source of a publisher's rows, and the digests with which they must arrive: a trainer's
+// shards, for which calls are collective.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // Of all tensors, in the layout's order, from the values that were meant: not from what the
-  // calls below hand out. Collective where those are.
+  // Digests of all tensors, in the layout's order, computed from the original values and not from
+  // the rows that the calls below return. Collective if those are.
   virtual absl::StatusOr<std::vector<Digest>> Digests() = 0;
-  // Dense row-major rows in the layout's dtype: where they lie, which is `dest` (room for them) if
-  // they had to be fetched. Tensors come in the layout's order, the ranges of a tensor in order and
-  // without gaps, and are valid until the next call.
+  // Returns the address of dense row-major rows in the layout's dtype; that is `dest`, which has
+  // room for them, if they had to be gathered or computed. Tensors are requested in the layout's
+  // order, the ranges of a tensor in order and without gaps. Rows are valid until the next call.
   virtual absl::StatusOr<const void*> GatherRows(const TensorRows& rows, std::byte* dest) = 0;
-  // Null: rows must be gathered. Else an update leaves slots out, and asks for no rows, where the
-  // transport can share the shard.
+  // Null: rows must be gathered. Otherwise, if the transport can share the shard, an update uses no
+  // slots and requests no rows.
   virtual const SharedTensors* shared() const { return nullptr; }
 };
 
@@ -150,8 +152,9 @@ struct PublishOptions {
   int64_t slot_bytes = 4 << 20;  // weight_sync.bucket_mb
   int slots = 2;                 // weight_sync.slots
   Ledger* ledger = nullptr;
-  int64_t keep_bytes = 0;  // slots of at most so many bytes in all stay from update to update
-  // Of one bucket without slots: it takes no memory, and every bucket is a call.
+  // Slots of at most this many bytes in all are kept for the next update.
+  int64_t keep_bytes = 0;
+  // Bytes of a bucket without slots: it needs no memory, but every bucket is an RPC.
   int64_t direct_bytes = 256 << 20;
   WeightTransport* transport = HostTransport();  // outlives the publisher
 };
@@ -160,37 +163,39 @@ struct PublishReport {
   int64_t version = 0;
   int64_t bytes = 0;
   int64_t buckets = 0;
-  bool direct = false;  // without slots: SharedTensors
+  bool direct = false;  // sent without slots (SharedTensors)
   int64_t tensors = 0;
-  int64_t changed_tensors = 0;       // against what this publisher committed last; all at first
-  double changed_bytes_share = 0.0;  // bytes of changed tensors ÷ bytes
+  // Compared with the version that this publisher committed last; all tensors at first.
+  int64_t changed_tensors = 0;
+  double changed_bytes_share = 0.0;  // bytes of changed tensors / bytes
   double seconds = 0.0;
   double gather_seconds = 0.0;
-  double fill_seconds = 0.0;  // copying what was not gathered into its slot
+  double fill_seconds = 0.0;  // for copying rows into slots that were not gathered there
   double wait_seconds = 0.0;  // for the rollout: begin, full slots, commit
-  std::string digest;         // of all tensor digests, hex
+  std::string digest;         // of all tensors' digests, in hex
 };
 
-// Not thread-safe: the trainer's engine thread calls it.
+// The trainer's side of a weight update: gathers rows into slots and commits them with the digests
+// of the original values. Not thread-safe: called by the trainer's engine thread.
 class WeightPublisher {
  public:
   WeightPublisher(const WeightLayout* layout, PublishOptions options)
       : layout_(layout), options_(options) {}
 
-  // Publishes `version` from `source` to `client`; with a null client it only gathers, as a rank
-  // that publishes nothing must. A source whose tensors are not shared is asked for every row even
-  // after the client has failed, because gathering is collective; only its own failure ends the
-  // pass early. A failed update is aborted on the rollout; the status is the client's or the
+  // Publishes `version` from `source` to `client`; with a null client only gathers, as a rank that
+  // publishes nothing must. All rows of a source whose tensors are not shared are gathered even
+  // after the client has failed, because gathering is collective; only a failure of the source ends
+  // the pass early. A failed update is aborted on the rollout; the status is the client's or the
   // source's. With scope kAdapters only adapters that are not merged are gathered and sent, to
-  // rollouts that hold the base: the same scope on every rank.
+  // rollouts that hold the base; all ranks must pass the same scope.
   absl::StatusOr<PublishReport> Publish(int64_t version,
                                         WeightSource& source,
                                         UpdateClient* client,
                                         UpdateScope scope = UpdateScope::kWhole);
-  // Gives back slots that were kept, unless they are lasting (SlotMemory) or a rollout that did not
-  // answer may still read them.
+  // Releases kept slots, unless they are persistent (SlotMemory::persistent) or a rollout that did
+  // not answer may still read them.
   void ReleaseSlots();
-  // Of the last Publish that succeeded, in the layout's order; empty before.
+  // Digests of the last Publish that succeeded, in the layout's order; empty before.
   const std::vector<Digest>& digests() const { return digests_; }
 
  private:
@@ -200,7 +205,7 @@ class WeightPublisher {
                                            PublishReport* report) const;
   absl::StatusOr<SlotMemory*> TakeSlots(const std::vector<Bucket>& buckets,
                                         const SharedTensors* shared);
-  // Gives up the slots of an update that has ended so, or keeps them for the next one.
+  // Drops the slots of an update that has ended in this way, or keeps them for the next update.
   void SettleSlots(UpdateEnd end, bool committed);
   void Replace();
   absl::Status Send(const std::vector<Bucket>& buckets,
@@ -213,10 +218,10 @@ class WeightPublisher {
   const WeightLayout* const layout_;
   const PublishOptions options_;
   int64_t generation_ = 0;
-  std::unique_ptr<SlotMemory> slots_;  // kept
-  PeerConnection lasting_link_;        // of the last update that was committed by slots that last
-  // That the rollout may have open although they are not used any more: freed after an update that
-  // it has committed, which opened others.
+  std::unique_ptr<SlotMemory> slots_;  // kept between updates
+  PeerConnection lasting_link_;        // of the last committed update with persistent slots
+  // Slots that are no longer used but that the rollout may still have open. They are freed when it
+  // has committed another update, for which it opened other slots.
   std::vector<std::unique_ptr<SlotMemory>> replaced_;
   std::vector<Digest> digests_;
 };

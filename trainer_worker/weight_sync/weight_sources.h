@@ -23,24 +23,25 @@ struct PlacedRows {
 };
 
 // Computes this rank's part of `rows`, rounded to `dtype`, at its place in `dest`, which has room
-// for the whole range. Errors as WeightRows.
+// for the complete range. Errors as WeightRows.
 absl::StatusOr<PlacedRows> PlaceMyRows(WeightRows& policy,
                                        const TensorRows& rows,
                                        DType dtype,
                                        std::byte* dest);
 
-// Reads a stored shard where it is; a single rank hands out its memory without a copy. Other rows
-// are computed into the bucket. Allocates nothing. Collective: every rank calls for the same rows
-// in the same order. Not thread-safe.
+// Reads a stored shard in place; with a single rank it returns the shard's memory without a copy.
+// Other rows are computed into `dest`. Allocates no memory. Collective: every rank calls for the
+// same rows in the same order. Not thread-safe.
 class GatheredWeightSource : public WeightSource {
  public:
-  // Collective: the digests that the tensors must arrive with, from calculations other than those
-  // that are sent, so that a rollout refuses an update with other values or with older adapters.
+  // Collective: computes the digests with which the tensors must arrive. They are computed
+  // separately from the rows that are sent, so that a rollout refuses an update with wrong values
+  // or with older adapters.
   using DigestTensors = std::function<absl::StatusOr<std::vector<Digest>>(Communicator&)>;
 
-  // `rows`, `communicator` and what `digest_tensors` refers to outlive the source.
+  // `rows`, `communicator` and the objects that `digest_tensors` refers to outlive the source.
   GatheredWeightSource(WeightRows* rows, DigestTensors digest_tensors, Communicator* communicator);
-  // Of a model all of whose weights are trained; the digests are those of its masters.
+  // For a model all of whose weights are trained; the digests are those of its masters.
   GatheredWeightSource(ParameterShard* shard, Communicator* communicator)
       : GatheredWeightSource(
             shard,
@@ -57,7 +58,7 @@ class GatheredWeightSource : public WeightSource {
   WeightRows* const rows_;
   const DigestTensors digest_tensors_;
   Communicator* const communicator_;
-  SharedTensors shared_;  // where a rollout may read a single rank's shard
+  SharedTensors shared_;  // a single rank's shard, if a rollout may read it directly
 };
 
 }  // namespace tandem

@@ -1,8 +1,9 @@
-// cispo: REINFORCE weighted by a clipped ratio that has no gradient, so that every token keeps one.
+// cispo: REINFORCE weighted by a clipped ratio without gradient, so that every token keeps a
+// gradient.
 //   d = clamp(logπ − logπ_old, ±20), r = exp(d)
 //   L = −sg(clip(r, 1 − ε_low, 1 + ε_high)) A logπ
-// MiniMax, "MiniMax-M1", arXiv 2506.13585, eq. 4 and 5. A token counts as clipped wherever its
-// ratio lies outside the range, whatever the sign of A.
+// MiniMax, "MiniMax-M1", arXiv 2506.13585, eq. 4 and 5. A token counts as clipped if its ratio is
+// outside the range, whatever the sign of A.
 #include "trainer_worker/losses/policy_loss_registry.h"
 #include "trainer_worker/losses/portable_math.h"
 

@@ -1,8 +1,9 @@
-// clip_cov: PPO whose loss is zeroed for a few tokens where log-prob and advantage vary together
-// most, as those make the entropy fall.
+// clip_cov: PPO whose loss is zeroed for a few tokens with a large covariance of log-prob and
+// advantage, as those make the entropy fall.
 //   d = logπ − logπ_old, r = exp(d)
 //   L = max(−A r, −A clip(r, 1 − ε_low, 1 + ε_high)), 0 where selected, no dual clip
-// Selected: max(1, floor(clip_cov_ratio N)) at random of the tokens that are not clipped and have
+// Selected are max(1, floor(clip_cov_ratio N)) random tokens among those that are not clipped and
+// have
 //   clip_cov_lb < (A − mean(A)) (logπ − mean(logπ)) < clip_cov_ub
 // with N and the means over the counted tokens of the global mini-batch (token_selection.h).
 // Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",

@@ -1,5 +1,5 @@
-// What dppo_tv and dppo_kl have in common: REINFORCE weighted by a ratio without gradient, for the
-// tokens that a divergence between the two policies lets through.
+// The common part of dppo_tv and dppo_kl: REINFORCE weighted by a ratio without gradient, for the
+// tokens within the trust region of a divergence between the two policies.
 #pragma once
 
 #include "trainer_worker/losses/policy_loss_registry.h"
@@ -7,8 +7,9 @@
 
 namespace tandem {
 
-// L = −A sg(min(r, c)) logπ for the tokens where `valid`, else 0; r = exp(clamp(logπ − logπ_old,
-// ±20)), c = clip_ratio_c. Clipped: not valid; clipped_dual: valid, and r above c.
+// L = −A sg(min(r, c)) logπ for the tokens with `valid`, else 0; r = exp(clamp(logπ − logπ_old,
+// ±20)), c = clip_ratio_c. Metrics: clipped counts tokens that are not valid, clipped_dual valid
+// ones with r above c.
 inline PolicyTerms DivergenceClip(const LossTensors& tensors,
                                   const PolicyLossOptions& options,
                                   const at::Tensor& valid) {

@@ -1,8 +1,8 @@
 // dppo_kl: a trust region by the KL divergence of "this token or another one".
 //   K = π_old log(π_old / π) + (1 − π_old) log((1 − π_old) / (1 − π))
 //   L = −A sg(min(r, c)) logπ while K <= ε (ε_high where A > 0, else ε_low), and wherever the step
-//   leads back: A > 0 and π <= π_old, or A <= 0 and π >= π_old
-// Probabilities are kept 1e-8 away from 0 and 1 in K; c = clip_ratio_c.
+//   leads back to π_old: A > 0 and π <= π_old, or A <= 0 and π >= π_old
+// Probabilities in K are kept 1e-8 away from 0 and 1; c = clip_ratio_c.
 // Qi et al., "Rethinking the Trust Region in LLM Reinforcement Learning" (DPPO), arXiv 2602.04879.
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 //   d' = min(d, clip(d, −ε_low, ε_high)) where A > 0, max of the two where A < 0
 //   L = −mean(A) exp(mean(d')) per sequence, means over its counted tokens (+1e-8 in the divisor)
 // and the mean of L over the samples of the mini-batch, whatever actor.loss_agg_mode says.
-// Importance weights w enter as their geometric mean exp(mean(log(w + 1e-10))).
-// Zhao et al., "Geometric-Mean Policy Optimization", arXiv 2507.20673, eq. 3 and 4.
-// verl takes the mean over the micro-batch at hand, so that its result depends on the split.
+// Importance weights w are applied as their geometric mean exp(mean(log(w + 1e-10))).
+// Zhao et al., "Geometric-Mean Policy Optimization", arXiv 2507.20673, eq. 3 and 4. verl takes the
+// mean over each micro-batch, so its result depends on the split.
 #include "trainer_worker/losses/policy_loss_registry.h"
 #include "trainer_worker/losses/portable_math.h"
 

@@ -3,8 +3,8 @@
 //   r = exp(min(logπ − sg(logπ) + sg(s), 10)): the sequence's value, each token's own gradient
 //   L = max(−A r, −A clip(r, 1 − ε_low, 1 + ε_high)), no dual clip
 // Zheng et al., "Group Sequence Policy Optimization", arXiv 2507.18071, eq. 7 and 14 (GSPO-token).
-// The paper aggregates by seq-mean-token-mean, and its ε are about 3e-4 and 4e-4. A sequence lies
-// in one micro-batch, so that s is whole.
+// The paper aggregates by seq-mean-token-mean, and its ε are about 3e-4 and 4e-4. A micro-batch
+// holds complete sequences, so s is over all of a sequence's tokens.
 #include "trainer_worker/losses/policy_loss_registry.h"
 #include "trainer_worker/losses/portable_math.h"
 

@@ -1,10 +1,10 @@
-// kl_cov: the plain ratio loss, with a penalty on the log-ratio of the few tokens where log-prob
-// and advantage vary together most.
+// kl_cov: the plain ratio loss, with a penalty on the log-ratio of the few tokens with the largest
+// covariance of log-prob and advantage.
 //   d = logπ − logπ_old
 //   L = −A exp(d), + ppo_kl_coef |d| where selected
-// Selected: the max(1, floor(kl_cov_ratio N)) tokens with the largest
-// (A − mean(A)) (logπ − mean(logπ)), N and the means over the counted tokens of the global
-// mini-batch (token_selection.h). Nothing is clipped; actor/ppo_kl is the mean of |d|.
+// Selected are the max(1, floor(kl_cov_ratio N)) tokens with the largest (A − mean(A)) (logπ −
+// mean(logπ)), N and the means over the counted tokens of the global mini-batch
+// (token_selection.h). Nothing is clipped; actor/ppo_kl is the mean of |d|.
 // Cui et al., "The Entropy Mechanism of Reinforcement Learning for Reasoning Language Models",
 // arXiv 2505.22617, eq. 13 and 14. verl selects in every micro-batch.
 #include "common/base/status.h"

@@ -1,8 +1,8 @@
-// sapo: a soft gate in place of the clip.
+// sapo: a soft gate instead of the clip.
 //   d = clamp(logπ − logπ_old, ±20), r = exp(d)
 //   L = −A σ(τ (r − 1)) 4 / τ, τ = tau_pos where A > 0, else tau_neg; always seq-mean-token-mean
 // Gao et al., "Soft Adaptive Policy Optimization", arXiv 2511.20347, eq. 5 and 6. At r = 1 the
-// gradient is vanilla's: σ'(0) 4 = 1. Nothing is clipped, so that the clip fraction is 0.
+// gradient is vanilla's: σ'(0) 4 = 1. Nothing is clipped, so the clip fraction is 0.
 #include "common/base/status.h"
 #include "trainer_worker/losses/policy_loss_registry.h"
 #include "trainer_worker/losses/portable_math.h"
