@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include <absl/status/statusor.h>
 
 #include "common/model_spec/model_spec.h"
+#include "common/text/unicode/regex.h"
 #include "common/types/lora_options.h"
 
 namespace tandem {
@@ -24,16 +24,18 @@ bool IsAllLinear(const std::string& entry);
 class ModulePattern {
  public:
   // A word of letters, digits, _ and . stands for the module of that name and for those whose name
-  // ends so after a dot. Anything else is an ECMAScript regex of the whole name. InvalidArgument
-  // for an empty entry or a regex that is none; `key` names the list in errors.
+  // ends so after a dot. Anything else is a regular expression of the whole name, which is read as
+  // PEFT reads it, with Python's re. InvalidArgument for an empty entry or an expression that is
+  // refused; `key` names the list in errors.
   static absl::StatusOr<ModulePattern> Create(const std::string& key, const std::string& entry);
 
   const std::string& text() const { return text_; }
-  bool Matches(const std::string& module) const;
+  // ResourceExhausted where an expression backtracks too much.
+  absl::StatusOr<bool> Matches(const std::string& module) const;
 
  private:
   std::string text_;
-  std::optional<std::regex> regex_;
+  std::optional<Regex> regex_;
 };
 
 // Which weights of a model get low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large

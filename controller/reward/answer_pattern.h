@@ -1,4 +1,5 @@
-// A user's regular expression (PCRE2, UTF-8) that finds an answer in a response.
+// A user's regular expression that finds an answer in a response. It is read as Python's re reads
+// it; PCRE2's additions, such as \p{L}, are allowed.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@ namespace tandem {
 // Thread-safe after compilation.
 class AnswerPattern {
  public:
-  // InvalidArgument with the reason and the offset.
+  // InvalidArgument with the reason and the place.
   static absl::StatusOr<AnswerPattern> Compile(const std::string& pattern);
 
   // The first group of the last match, or the whole match where the pattern has no group. None: no
