@@ -1,5 +1,5 @@
 // log-softmax statistics of a row of logits, x = logit / temperature over the ids that count: what
-// the forward of the LM head leaves for its backward. A plain struct: see cpu/kernel_set.h.
+// the forward of the LM head leaves for its backward. A plain struct: see kernels/kernel_set.h.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,7 @@ class StorageOps {
       const std::vector<const TensorPlace*>& places) = 0;
   // Fills tensors with NaN (0xff bytes); padding stays zero.
   virtual absl::Status Scramble(const std::vector<const TensorPlace*>& places) = 0;
-  // Whether what belongs to no tensor is zero. DataLoss: padding.h.
+  // Whether what belongs to no tensor is zero. DataLoss as CheckPadding of layout.h.
   virtual absl::Status CheckPadding() = 0;
   // Rows [row, row + rows) into the host's memory, dense.
   virtual absl::Status ReadRows(const TensorPlace& place,

@@ -161,7 +161,7 @@ absl::Status CheckWritable(const std::string& folder) {
 }
 
 absl::Status CheckNobodyThere(const std::string& run_dir) {
-  // deploy/launcher/main.cc and assembly.cc hold these while they run.
+  // deploy/launcher/main.cc and run_assembly.cc hold these while they run.
   for (const char* who : {"launcher", "controller"}) {
     const std::string lock = fmt::format("{}/{}.lock", run_dir, who);
     if (!IsLocked(lock)) continue;

@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// Looks at run directory and checkpoints (run_dir_look.h), loads model config, tokenizer, data and
+// Looks at run directory and checkpoints (ForeseeStart), loads model config, tokenizer, data and
 // reward, plans the memory, compares pairs with cores or GPUs, and says what would be run and what
 // was not looked at, all to `progress`. Takes no run directory, leaves nothing and starts nothing.
 // False: the memory plan does not fit; a GPU's is not made here, and counts as fitting. Errors as

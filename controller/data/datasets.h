@@ -56,13 +56,14 @@ absl::StatusOr<AdditionFiles> MakeAddition(const std::string& directory,
 
 // A user's GSM8K file (question, answer per line) in verl's columns.
 
-// Reads `input` (convert_rows.h), writes `output` atomically, returns the rows written. The ground
-// truth is what follows the last "#### " of the answer, without commas. Errors name file and line.
+// Reads `input` as ConvertRows does, writes `output` atomically, returns the rows written. The
+// ground truth is what follows the last "#### " of the answer, without commas. Errors name file and
+// line.
 absl::StatusOr<int64_t> ConvertGsm8k(const std::string& input, const std::string& output);
 
 // A user's MATH files (Hendrycks et al. 2021: problem, solution, level, type) in verl's columns.
 
-// `input`: JSONL, or the folder of the original release with a file per problem (convert_rows.h).
+// `input`: JSONL, or the folder of the original release with a file per problem (ConvertRows).
 // The ground truth is the column answer where there is one (MATH-500), else the last box of the
 // solution. An answer that is empty is
 // refused. level, type and subject go to extra_info. Returns the rows written; errors name file

@@ -39,7 +39,7 @@ struct StepFacts {
 
 // Of `samples`, those that are trained on, unless said (docs/reference/algorithms.md, Metrics):
 // critic/*, response_length/*, prompt_length/*, global_seqlen/*, timing_s/*, timing_per_token_ms/*,
-// perf/*, training/*, with facts.partial those of version_metrics.h, and what is in `facts`.
+// perf/*, training/*, with facts.partial those of AddVersionMetrics, and what is in `facts`.
 std::map<std::string, double> StepMetrics(const StepFacts& facts,
                                           const std::vector<SampleMeta>& samples,
                                           const PhaseRecorder& phases);

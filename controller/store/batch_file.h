@@ -1,4 +1,4 @@
-// Reads a saved batch (batch_format.h), whoever wrote it.
+// Reads a saved batch (saved_batch.h), whoever wrote it.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ class BatchReader {
   BatchHeader header_;
 };
 
-// Writes a saved batch (batch_format.h), whole or not at all, one sample in memory at a time.
+// Writes a saved batch (saved_batch.h), whole or not at all, one sample in memory at a time.
 
 // Not thread-safe. Errors as AtomicFile.
 class BatchWriter {

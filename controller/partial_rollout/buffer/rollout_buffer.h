@@ -103,7 +103,7 @@ class SamplePool {
   void GoBack();
   absl::Status Clear();
 
-  // Into `checkpoint`/partial_pool (saved_pool.h), whole or not at all, durable. Samples that a
+  // Into `checkpoint`/partial_pool (saved_buffer.h), whole or not at all, durable. Samples that a
   // round has out are saved as they were before it.
   // `step`: finished ones.
   absl::Status Save(const std::string& checkpoint, int64_t step) const;

@@ -22,7 +22,7 @@ struct DapoVerdict {
 };
 
 // Looks at the last 300 code points. The answer is what follows the last "Answer:" (any case) up to
-// the end of its line, compared with `truth` in the form of math_dapo_normalize.h. Without one, and
+// the end of its line, compared with `truth` in the form of NormalizeFinalAnswer. Without one, and
 // always where `strict_box`, it is the inside of the last \boxed{...} within the last 100 code
 // points, compared as it is written. Neither: pred is "[INVALID]".
 DapoVerdict ScoreMathDapo(const std::string& response,

@@ -16,7 +16,7 @@ namespace tandem {
 std::optional<std::string> StripMathString(const std::string& text);
 
 // Answers to MATH problems as verl's math_reward judges them: the last box of the response against
-// the ground truth, both in the normal form of math_strip.h (golden kind math_reward).
+// the ground truth, both in the normal form of StripMathString (golden kind math_reward).
 
 // The last answer with its command: "\boxed x" up to the next dollar sign where the text has a
 // "\boxed " anywhere, else the last \boxed with balanced braces, else the last \fbox. None: no

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// The inside of an enclosing \text{...}, then the form of math_strip.h; where that has no meaning
+// The inside of an enclosing \text{...}, then the form of math_reward.h; where that has no meaning
 // the text as it was before it. Without white space at both ends.
 std::string NormalizePrimeAnswer(const std::string& answer);
 

@@ -1,5 +1,5 @@
-// Elementary functions and loads of kernels: the very arithmetic of cpu/vec_elements.h, so that an
-// elementwise op has the CPU's bits, and no bit hangs on a GPU's own expf. Included by kernels.
+// Elementary functions and loads of kernels: the very arithmetic of kernels/vec_elements.h, so that
+// an elementwise op has the CPU's bits, and no bit hangs on a GPU's own expf. Included by kernels.
 #pragma once
 
 #include "common/device/cuda/kernel.h"
