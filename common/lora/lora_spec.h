@@ -83,11 +83,11 @@ absl::StatusOr<LoraSpec> MakeLoraSpec(const ModelSpec& model,
                                       UnmatchedEntry unmatched = UnmatchedEntry::kRefuse);
 
 // The model as it is computed with: `model` itself where `options` have no adapters or merge them,
-// else with the adapters beside its weights. Errors as MakeLoraSpec.
+// else with separate adapters for its weights. Errors as MakeLoraSpec.
 absl::StatusOr<ModelSpec> WithAdapters(ModelSpec model, const LoraOptions& options);
 
-// InvalidArgument where two specs differ in rank, alpha or targets: both values are named, and
-// the key of the config that is to be `found`'s: a stored adapter is what it is.
+// InvalidArgument where two specs differ in rank, alpha or targets. The message names both values
+// and the key of the config to change, since a stored adapter (`found`) cannot change.
 // `wanted_source` and `found_source` say where each comes from: "model.lora", "runs/a/adapter".
 absl::Status SameLora(const LoraSpec& wanted,
                       const std::string& wanted_source,
