@@ -33,7 +33,7 @@ __device__ __forceinline__ float Sigmoid(float x) {
 }
 
 // A weight rounded to bf16 with the very bits of the host's ToBf16. PackBf16 has them but for NaN,
-// whose bits a GPU's conversion drops: what is digested has to be what was stored.
+// whose bits a GPU's conversion drops: digested and stored bits must be the same.
 __device__ __forceinline__ uint16_t WeightBits(float value) {
   const uint32_t bits = FloatToBits(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
