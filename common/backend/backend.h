@@ -1,5 +1,5 @@
-// Everything of a worker that depends on where it computes: the device, the ops over it, and what
-// is done to a storage of weights there. The only place that knows which kinds there are.
+// Everything of a worker that depends on where it computes: the device, the ops over it, and the
+// operations on a storage of weights there. The only place that knows which kinds of device exist.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,7 @@ class Backend {
   // Of a storage on the device; `layout` and `storage` outlive it.
   virtual absl::StatusOr<std::unique_ptr<StorageOps>> MakeStorageOps(const WeightLayout* layout,
                                                                      std::byte* storage) = 0;
-  // InvalidArgument names what of the model the ops cannot compute.
+  // InvalidArgument names the part of the model that the ops cannot compute.
   virtual absl::Status CheckModel(const ModelSpec& spec) const = 0;
   // Decides once how the model's products are computed, before the first op and the large regions
   // take their memory: on a GPU tens of milliseconds and some hundred MiB per shape, which are
@@ -47,7 +47,7 @@ class Backend {
   virtual KernelChoices numerics_choices() const = 0;
   // Of a trainer's shard on the device.
   virtual absl::StatusOr<std::unique_ptr<ShardOps>> MakeShardOps() = 0;
-  // The group of ranks over what connects their devices. Errors as JoinSharedMemoryGroup.
+  // The group of ranks, over the links between their devices. Errors as JoinSharedMemoryGroup.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> JoinGroup(
       const SharedMemoryGroupOptions& options) = 0;
   // The way from a trainer to its rollout that weight_sync.transport (`key`) comes to, which the
@@ -58,7 +58,7 @@ class Backend {
 struct BackendOptions {
   std::string device = "auto";  // trainer.device: auto, cpu, cuda
   std::string place = "cpu:0";  // --device of the worker: which one, among those of the process
-  int threads = 1;              // of the host, for its ops and for what is left to it
+  int threads = 1;              // of the host, for its ops and for work that a GPU leaves to it
   std::vector<int> cores;       // of the threads; empty: not pinned
 };
 

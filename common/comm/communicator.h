@@ -7,7 +7,7 @@
 // error the group is poisoned: every later call on any rank fails with it; form a new group.
 //
 // On a GPU (device_group.h) AllGatherV, ReduceScatterSums and Broadcast take device addresses; the
-// few values of AllReduceSum lie in host memory everywhere, and host() takes the rest that does.
+// few values of AllReduceSum are always in host memory, and so is all data for host().
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class Communicator {
   virtual int world_size() const = 0;
 
   // all = the ranks' contributions, one after the other; bytes_per_rank has world_size entries,
-  // equal on all ranks. `mine` may already lie at its place in `all`. A null `all`: this rank gives
+  // equal on all ranks. `mine` may point to its place in `all`. With a null `all` this rank gives
   // and takes nothing.
   virtual absl::Status AllGatherV(const void* mine,
                                   const std::vector<int64_t>& bytes_per_rank,
@@ -66,8 +66,8 @@ class Communicator {
   virtual absl::Status Broadcast(void* data, int64_t bytes, int root) = 0;
   virtual absl::Status Barrier() = 0;
 
-  // The same ranks, for what lies in host memory whatever the device: the group itself on a CPU.
-  // One order of calls for both.
+  // The same ranks for data in host memory, whatever the device is; on a CPU the group itself.
+  // Calls on both groups are made in one order.
   virtual Communicator& host() { return *this; }
 
   // Where the device computes on a stream: how far that has been given work. A collective starts
@@ -94,8 +94,8 @@ absl::StatusOr<std::vector<int64_t>> Agree(Communicator& communicator,
 
 // A group over host memory that a group of devices is built on.
 
-// Beside its collectives, what tells a rank whose device waits what has become of the others. All
-// of it at any time and on any thread, whatever collective is under way.
+// Besides collectives, it tells a rank whose device waits whether the group has ended. This may be
+// asked at any time and on any thread, whichever collective is under way.
 class HostGroup : public Communicator {
  public:
   // OK, or why the group has ended.

@@ -1,5 +1,5 @@
-// Collectives of one rank on two threads, in one order: a communication thread carries out what was
-// submitted while the caller computes.
+// Collectives of one rank on two threads, in one order: a communication thread carries out the
+// submitted work while the caller computes.
 #pragma once
 
 #include <cstddef>

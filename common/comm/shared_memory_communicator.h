@@ -46,7 +46,7 @@ struct SharedMemoryGroupOptions {
 absl::StatusOr<std::unique_ptr<Communicator>> JoinSharedMemoryGroup(
     const SharedMemoryGroupOptions& options);
 
-// The same for two ranks or more, as what a group of devices is built on.
+// The same for two ranks or more, as the base of a group of devices.
 absl::StatusOr<std::unique_ptr<HostGroup>> JoinHostGroup(const SharedMemoryGroupOptions& options);
 
 }  // namespace tandem

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// Of a tensor: elements [begin, begin + length) of each rank's piece, or what that rank has of
-// them.
+// Elements [begin, begin + length) of each rank's piece of a tensor, or those of them that the
+// rank has.
 struct SumPart {
   size_t sum = 0;  // index of the tensor
   int64_t begin = 0;
@@ -23,8 +23,8 @@ using SumRound = std::vector<SumPart>;
 
 // All elements of `sums` once, in order, in rounds for a buffer of `room` elements per rank; at
 // least one round, which is empty where there are no elements. The same on all ranks. A tensor
-// whose pieces fit the buffer is not cut, and what a larger one is cut into does not depend on the
-// others.
+// whose pieces fit the buffer is not cut, and the cuts of a larger one do not depend on the other
+// tensors.
 std::vector<SumRound> RoundsOf(const std::vector<ScatteredSum>& sums, int64_t room);
 
 // What `rank` has of a part.

@@ -86,7 +86,7 @@ BatchLimits TrainLimits(const v1::Config& config);
 BatchLimits ScoreLimits(const v1::Config& config);
 // Of the probe's batch (common/memory/op_sizes.h), every prompt of which is a group of its own.
 BatchLimits ProbeLimits(const v1::Config& config);
-// Tokens that a sample of the probe may have: what a rollout and a micro-batch hold.
+// Tokens that a sample of the probe may have: as many as a rollout and a micro-batch hold.
 int64_t ProbeTokens(const v1::Config& config);
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// Rules about the keys of one part of the system, which CheckConfigValues runs, and what the keys
-// of partial rollout add up to.
+// Rules about the keys of one part of the system, which CheckConfigValues runs, and the meaning of
+// the keys of partial rollout together.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Anonymous memory of the process: the regions of a CPU worker, and what a GPU's pinned memory is
-// made of. HostDevice() hands them out.
+// Anonymous memory of the process, for the regions of a CPU worker and for a GPU's pinned memory.
+// HostDevice() hands them out.
 #pragma once
 
 #include <memory>

@@ -27,7 +27,7 @@ class MemoryRegion {
 
   // Makes the range readable and writable by the device; all bytes are zero. Does nothing if
   // mapped. ResourceExhausted if the device has less than bytes() available, naming tag, bytes and
-  // what is available; the region is as it was then.
+  // available bytes; the region is then as it was.
   virtual absl::Status Map() = 0;
   // Gives the pages back to the system and makes the range unreadable. Does nothing if not mapped.
   virtual absl::Status Release() = 0;
@@ -71,18 +71,18 @@ class OffloadStream {
   // Waits for the copies.
   virtual ~OffloadStream() = default;
 
-  // Where the window of every array lies on the device, in the order of the arrays, for work that
+  // The address of every array's window on the device, in the order of the arrays, for work that
   // is enqueued from now on. Windows are opened in ascending order, each closed before the next but
   // one is opened.
   virtual absl::StatusOr<std::vector<std::byte*>> Open(size_t window) = 0;
-  // What the work enqueued until here makes of the window goes home.
+  // The window goes home as the work enqueued until here leaves it.
   virtual absl::Status Close(size_t window) = 0;
   // Waits until all closed windows are at home, to be read by the host.
   virtual absl::Status Finish() = 0;
 };
 
-// Copies from the host to the device beside the device's work: what the next piece of work needs
-// comes in while this one computes.
+// Copies from the host to the device in parallel with the device's work: the data of the next piece
+// of work comes in while this one computes.
 
 // Device::OpenUploads makes them. For the thread of the device. Errors are the device's.
 class UploadStream {
@@ -99,7 +99,7 @@ class UploadStream {
   virtual absl::Status Join() = 0;
 };
 
-// Memory of a device that another process may read where it lies.
+// Memory of a device that another process may read in place.
 
 // Held from first to last: addresses and pages stay. Not thread-safe.
 class ShareableMemory {
@@ -119,8 +119,8 @@ class ShareableMemory {
 
 // Where a worker's tensors live and its ops run: the host itself, or a GPU.
 
-// Not thread-safe: the engine thread's. What is enqueued here and what the ops do happens in the
-// order of the calls; on a host at once.
+// Not thread-safe: the engine thread's. Enqueued work and the ops run in the order of the
+// calls; on a host at once.
 class Device {
  public:
   virtual ~Device() = default;
@@ -144,7 +144,7 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<ShareableMemory>> ReserveShareable(const std::string& tag,
                                                                             int64_t bytes,
                                                                             Ledger* ledger) = 0;
-  // Memory of the host that the device copies to and from at full speed: for what sleeps.
+  // Memory of the host that the device copies to and from at full speed, for arrays that sleep.
   virtual absl::StatusOr<std::unique_ptr<MemoryRegion>> ReserveHost(const std::string& tag,
                                                                     int64_t bytes,
                                                                     Ledger* ledger) = 0;
@@ -157,7 +157,7 @@ class Device {
       std::vector<OffloadStream::Window> windows,
       Ledger* ledger) = 0;
 
-  // Uploads beside the device's work; on a host, copies at once.
+  // Uploads in parallel with the device's work; on a host, copies at once.
   virtual absl::StatusOr<std::unique_ptr<UploadStream>> OpenUploads() = 0;
 
   // Either side may be the host's or the device's. What is read from ordinary host memory may be

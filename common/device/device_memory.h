@@ -1,4 +1,4 @@
-// What the machine has and what this process uses of it, as the system reports it. Bytes.
+// Memory of the machine, and this process's part of it, as the system reports them. Bytes.
 #pragma once
 
 #include <cstdint>

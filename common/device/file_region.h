@@ -1,4 +1,4 @@
-// Offloaded memory of a CPU worker: what pinned host memory is to a GPU. An unlinked file mapped
+// Offloaded memory of a CPU worker, as pinned host memory is for a GPU. An unlinked file, mapped
 // whole, whose pages stay with the process only while they are worked on.
 #pragma once
 

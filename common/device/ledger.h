@@ -13,10 +13,10 @@
 
 namespace tandem {
 
-// Bytes held under `tag` wherever they lie.
+// Bytes held under `tag` in all locations.
 int64_t BytesOf(const LedgerSnapshot& snapshot, const std::string& tag);
 
-// Thread-safe. Make it before anything that it counts: what the process holds then is the baseline.
+// Thread-safe. Make it before anything that it counts: the process's memory then is the baseline.
 class Ledger {
  public:
   Ledger();
@@ -34,13 +34,13 @@ class Ledger {
   // Does nothing where no region has that key.
   void RemoveRegion(const void* key);
 
-  // Runs `change`, which maps pages of another process here or unmaps them, `delta_bytes` in all:
-  // the other counts them, so that what this process's snapshots say of it leaves them out. No
-  // snapshot falls in between. `change` says whether it did so.
+  // Runs `change`, which maps pages of another process here or unmaps them, `delta_bytes` in all.
+  // The other process counts them, so that this process's snapshots leave them out. No snapshot
+  // falls in between. `change` says whether it did so.
   void ChangeForeign(int64_t delta_bytes, const std::function<bool()>& change);
 
-  // `read` says what the device's driver sees; every Snapshot from now on calls it, on its thread.
-  // Once, before others use the ledger.
+  // `read` returns the driver's figures of the device; every Snapshot from now on calls it, on its
+  // thread. Once, before others use the ledger.
   void AskDriver(std::function<DriverMemory()> read);
 
   // Ordered by tag, then location; peaks since the last ResetPeaks. The system's figures are read
@@ -49,7 +49,7 @@ class Ledger {
   LedgerSnapshot Snapshot() const;
   // What Snapshot would call memory_bytes, without asking the system.
   int64_t memory_bytes() const;
-  // Peaks start again from what is held now, the process's included.
+  // Peaks, that of the process included, start again from the present amounts.
   void ResetPeaks();
 
  private:
@@ -83,7 +83,7 @@ class Ledger {
   // Bytes of memory_ in no region.
   int64_t outside_regions_ ABSL_GUARDED_BY(amounts_mutex_) = 0;
   int64_t foreign_ ABSL_GUARDED_BY(amounts_mutex_) = 0;
-  // Of the process without what is foreign, before foreign_ last changed.
+  // Peak of the process without foreign bytes, before foreign_ last changed.
   int64_t own_peak_ ABSL_GUARDED_BY(amounts_mutex_) = 0;
 };
 

@@ -18,8 +18,8 @@ namespace tandem {
 // Unmaps and closes when destroyed. Not thread-safe.
 class SharedRegion final : public ShareableMemory {
  public:
-  // kHuge: for what lives long; asks the kernel for huge pages, which makes a mapping of 256 MiB a
-  // matter of 0.2 ms instead of 9 (Linux 6.18). Where it has none small ones serve.
+  // kHuge: for long-lived memory; asks the kernel for huge pages, which makes a mapping of 256 MiB
+  // a matter of 0.2 ms instead of 9 (Linux 6.18). Where it has none small ones serve.
   enum class Pages { kSmall, kHuge };
 
   // At least `bytes` of zeros, readable and writable, with pages at once. `ledger` may be null; it
@@ -58,8 +58,8 @@ class SharedRegion final : public ShareableMemory {
 // Files in memory that processes of one host share by passing their descriptors.
 
 // An unnamed file in memory of `bytes`, sealed against resizing, pages allocated at once: it lives
-// as long as a descriptor or mapping of it. `huge_pages`: in huge pages where the kernel can, worth
-// the while for what lives long. ResourceExhausted names `name` and bytes.
+// as long as a descriptor or mapping of it. `huge_pages`: in huge pages where the kernel can, which
+// pays for long-lived memory. ResourceExhausted names `name` and bytes.
 absl::StatusOr<UniqueFd> CreateSharedMemory(const std::string& name,
                                             int64_t bytes,
                                             bool huge_pages = false);

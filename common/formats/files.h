@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Where the bytes of `path` lie until Commit: readers ignore names with this suffix.
+// Until Commit the bytes of `path` are in a file with this suffix, which readers ignore.
 inline constexpr char kPartialSuffix[] = ".partial";
 std::string PartialPath(const std::string& path);
 
@@ -99,8 +99,8 @@ class MappedFile {
   // Starts to read [first, first + bytes), which lies in the file, and no more: the system's own
   // reading ahead, of megabytes on some machines, is off there from now on. Best effort.
   void ReadExactly(const void* first, size_t bytes) const;
-  // The process lets go of the pages that lie in [first, first + bytes) whole, as it has no use for
-  // them for now: the next touch brings them back.
+  // Lets go of the pages that are wholly inside [first, first + bytes), for which the process has
+  // no use for now. The next access reads them again.
   void LetGo(const void* first, size_t bytes) const;
 
  private:

@@ -63,8 +63,8 @@ absl::StatusOr<ModelSpec> CheckModel(const std::string& model_dir, int64_t token
 // InvalidArgument where the tokenizer in `model_dir` has more ids than the embedding has rows.
 absl::Status CheckVocabulary(const std::string& model_dir, const ModelSpec& spec, int64_t ids);
 
-// Writing a Hugging Face model directory in bf16: what transformers and vLLM load, and what a
-// trainer's checkpoint holds beside its state.
+// Writes a Hugging Face model directory in bf16, which transformers and vLLM load and which a
+// trainer's checkpoint holds in addition to the training state.
 
 // Where rows [row_begin, row_begin + rows) of dim 0 of `tensor` (HF name, unfused) are as bf16
 // until the next call. Called tensor by tensor in execution order, in ascending ranges of

@@ -62,7 +62,7 @@ struct TensorDeclaration {
 // Not thread-safe. Dropped before Finish, it leaves nothing behind.
 class SafetensorsWriter {
  public:
-  // Tensors lie in the file in the order given. InvalidArgument for a name twice; disk errors as
+  // Tensors are stored in the order given. InvalidArgument for a name twice; disk errors as
   // AtomicFile: the space for the whole file is taken here.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path,

@@ -55,8 +55,8 @@ using HostValues = std::function<absl::StatusOr<const float*>(const float* value
 
 // Writes dir/TrainingStateFileName(rank, world), whole or not at all. Reads the values twice, in
 // order: for the digests, which come first in the file, and to write them. A null `host_values`:
-// the host reads them where they lie. Errors as SafetensorsWriter, and host_values' own;
-// InvalidArgument for moments without masters.
+// the values are in host memory and are read in place. Errors as SafetensorsWriter, and
+// host_values' own; InvalidArgument for moments without masters.
 absl::Status WriteTrainingState(const std::string& dir,
                                 const TrainingStateHeader& header,
                                 const std::vector<TrainingShard>& shards,
@@ -146,7 +146,7 @@ inline constexpr char kTrainingStateDigestKey[] = "tandem_training_state_xxh3";
 inline constexpr std::array<const char*, 3> kTrainingStateParts = {"/master", "/exp_avg",
                                                                    "/exp_avg_sq"};
 
-// XXH3 of 128 bits, as 32 hexadecimal digits. Of a part: its rows as they lie in the file. `read`
+// XXH3 of 128 bits, as 32 hexadecimal digits. Of a part: its rows in the order of the file. `read`
 // (may be null) is told of every range of at most kRowRangeBytes once it was read.
 std::string TrainingStateDigest(const void* data,
                                 size_t bytes,

@@ -31,19 +31,18 @@ absl::StatusOr<ModulePattern> ModulePattern::Create(const std::string& key,
   ModulePattern pattern;
   pattern.text_ = entry;
   if (std::all_of(entry.begin(), entry.end(), IsWordCharacter)) return pattern;
-  try {
-    pattern.regex_.emplace(entry, std::regex::ECMAScript);
-  } catch (const std::regex_error& error) {
+  absl::StatusOr<Regex> regex = Regex::CompilePython(entry);
+  if (!regex.ok()) {
     return InvalidArgument(
-        "{}: {} is no ECMAScript regular expression ({}): write one, or a name "
-        "such as q_proj",
-        key, entry, error.what());
+        "{}: {}: write a regular expression of Python's, or a name such as q_proj", key,
+        std::string(regex.status().message()));
   }
+  pattern.regex_ = *std::move(regex);
   return pattern;
 }
 
-bool ModulePattern::Matches(const std::string& module) const {
-  if (regex_.has_value()) return std::regex_match(module, *regex_);
+absl::StatusOr<bool> ModulePattern::Matches(const std::string& module) const {
+  if (regex_.has_value()) return regex_->MatchesWhole(module);
   return module == text_ || absl::EndsWith(module, "." + text_);
 }
 
@@ -118,7 +117,8 @@ class Choice {
       TANDEM_ASSIGN_OR_RETURN(const auto pattern, ModulePattern::Create("exclude_modules", entry));
       bool any = false;
       for (size_t i = 0; i < candidates_.size(); ++i) {
-        if (!pattern.Matches(candidates_[i].target.module)) continue;
+        TANDEM_ASSIGN_OR_RETURN(const bool match, pattern.Matches(candidates_[i].target.module));
+        if (!match) continue;
         excluded_[i] = true;
         any = true;
       }
@@ -171,7 +171,8 @@ class Choice {
     TANDEM_ASSIGN_OR_RETURN(const auto pattern, ModulePattern::Create("target_modules", entry));
     bool any = false;
     for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (!pattern.Matches(candidates_[i].target.module)) continue;
+      TANDEM_ASSIGN_OR_RETURN(const bool match, pattern.Matches(candidates_[i].target.module));
+      if (!match) continue;
       any = true;
       if (!excluded_[i]) TANDEM_RETURN_IF_ERROR(Take("target_modules", entry, i));
     }

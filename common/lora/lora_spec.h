@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
 #include <absl/status/statusor.h>
 
 #include "common/model_spec/model_spec.h"
+#include "common/text/unicode/regex.h"
 #include "common/types/lora_options.h"
 
 namespace tandem {
@@ -24,16 +24,18 @@ bool IsAllLinear(const std::string& entry);
 class ModulePattern {
  public:
   // A word of letters, digits, _ and . stands for the module of that name and for those whose name
-  // ends so after a dot. Anything else is an ECMAScript regex of the whole name. InvalidArgument
-  // for an empty entry or a regex that is none; `key` names the list in errors.
+  // ends so after a dot. Anything else is a regular expression of the whole name, which is read as
+  // PEFT reads it, with Python's re. InvalidArgument for an empty entry or an expression that is
+  // refused; `key` names the list in errors.
   static absl::StatusOr<ModulePattern> Create(const std::string& key, const std::string& entry);
 
   const std::string& text() const { return text_; }
-  bool Matches(const std::string& module) const;
+  // ResourceExhausted where an expression backtracks too much.
+  absl::StatusOr<bool> Matches(const std::string& module) const;
 
  private:
   std::string text_;
-  std::optional<std::regex> regex_;
+  std::optional<Regex> regex_;
 };
 
 // Which weights of a model get low-rank adapters (Hu et al., "LoRA: Low-Rank Adaptation of Large
@@ -81,11 +83,11 @@ absl::StatusOr<LoraSpec> MakeLoraSpec(const ModelSpec& model,
                                       UnmatchedEntry unmatched = UnmatchedEntry::kRefuse);
 
 // The model as it is computed with: `model` itself where `options` have no adapters or merge them,
-// else with the adapters beside its weights. Errors as MakeLoraSpec.
+// else with separate adapters for its weights. Errors as MakeLoraSpec.
 absl::StatusOr<ModelSpec> WithAdapters(ModelSpec model, const LoraOptions& options);
 
-// InvalidArgument where two specs differ in rank, alpha or targets: both values are named, and
-// the key of the config that is to be `found`'s: a stored adapter is what it is.
+// InvalidArgument where two specs differ in rank, alpha or targets. The message names both values
+// and the key of the config to change, since a stored adapter (`found`) cannot change.
 // `wanted_source` and `found_source` say where each comes from: "model.lora", "runs/a/adapter".
 absl::Status SameLora(const LoraSpec& wanted,
                       const std::string& wanted_source,

@@ -1,4 +1,4 @@
-// The product of an adapter added to rows of its weight: what trainer and rollout compute with.
+// Adds the product of an adapter to rows of its weight; trainer and rollout compute with the sum.
 //
 // One formula, the same on every device and in PEFT's fp32 merge: for each element, in fp32,
 //   p = 0; p = fma(B[i, k], A[k, j], p) for k = 0 .. rank - 1;  d = p * s;  w + d, rounded once,
@@ -16,7 +16,7 @@ namespace tandem {
 // How the product d is rounded before it is added to the weight.
 enum class MergeRule {
   kServed,       // not at all: the sum is rounded once, to the output's dtype. What is served
-  kBf16Product,  // to bf16: what PEFT does where the adapter is stored as bf16 (two roundings)
+  kBf16Product,  // to bf16, as PEFT does where the adapter is stored as bf16 (two roundings)
 };
 
 // A block of rows, all arrays row-major and dense.

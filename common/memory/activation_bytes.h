@@ -1,6 +1,6 @@
-// Where the buffers of a pass lie in their memory and what they need together: the workers place by
-// these functions and the memory plan adds them up, so that the two cannot differ. Bytes unless a
-// name says otherwise; `element_bytes` is that of the compute dtype.
+// Places of the buffers of a pass in their memory, and their total size. The workers place buffers
+// by these functions and the memory plan adds up their sizes, so that the two cannot differ. Bytes,
+// unless a name says otherwise; `element_bytes` is that of the compute dtype.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace tandem {
 // Bytes of a row: rows start at 64-byte lines.
 int64_t RowBytes(int64_t cols, int64_t element_bytes);
 
-// Columns of what a layer's forward writes and its backward reads, in the order of
+// Columns of the arrays that a layer's forward writes and its backward reads, in the order of
 // LayerActivations (common/model/activations.h).
 std::array<int64_t, 7> LayerActivationCols(const ModelSpec& spec);
 // Columns of a layer's backward scratch, in the order of BackwardScratch; the last is 0 for models

@@ -1,4 +1,4 @@
-// Scratch of the CPU's ops (tag workspace): what a process holds at most once it has met the
+// Scratch of the CPU's ops (tag workspace): the most that a process holds, once it has met the
 // largest batch of a run. It grows with the data, so that a process may hold less.
 #pragma once
 
@@ -14,7 +14,7 @@ struct ScratchOptions {
   int64_t threads = 1;
   int64_t sequence_tokens = 1;  // the longest context
   int64_t batched_tokens = 1;   // of a rollout's largest step
-  bool adapters_drop = false;   // a trainer's, beside the base: model.lora.dropout above 0
+  bool adapters_drop = false;   // a trainer's separate adapters: model.lora.dropout above 0
 };
 
 // Forward and backward ops of a trainer whose micro-batches have at most that shape.

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-// Of attention (common/ops/cuda/attention/attention_layout.h, attention_backward_layout.h,
+// Of attention (common/ops/cuda/attention/attention_layout.h, attention_plan.h and
 // attention_kernels.h); their arrays are uploaded, and are small beside what they describe.
 constexpr int64_t kSegmentTokens = 512;
 constexpr int64_t kTileQueries = 16;       // of a tile with partial results

@@ -1,6 +1,7 @@
-// What a worker takes of a GPU beside its regions: the ops' scratch, by the functions that the ops
-// take it by (common/memory/cuda_scratch.h), and what the driver and libraries take, which no
-// ledger counts. Bytes, at most, once the worker has met the largest batches of a run.
+// Memory of a GPU that a worker uses in addition to its regions: the ops' scratch, by the functions
+// with which the ops allocate it (common/memory/cuda_scratch.h), and that of the driver and the
+// libraries, which no ledger counts. Upper bounds in bytes, once the worker has met the largest
+// batches of a run.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ inline constexpr int64_t kCudaContextBytes = int64_t{512} << 20;
 // What a recorded step takes of the device for each of its kernels. No figure of ours: some 64 KiB
 // were reported of an older driver; newer ones may take less.
 inline constexpr int64_t kCudaGraphNodeBytes = int64_t{64} << 10;
-// Of a group of ranks with a GPU each, what NCCL takes for its channels. No figure of ours: it
-// grows with the ranks and their links, up to about this in one host.
+// Memory of NCCL's channels in a group of ranks with a GPU each. Not measured here: it grows with
+// the ranks and their links, up to about this in one host.
 inline constexpr int64_t kNcclBytes = int64_t{512} << 20;
 // One use of the device's memory.
 struct CudaPart {

@@ -39,7 +39,7 @@ constexpr int64_t UploadArenasHeld(int64_t bytes) {
   return 2 * last - kUploadArenaBytes;
 }
 
-// How the vocabulary is cut for log-softmax and sampling, as on a CPU (ops/cpu/vocab_chunks.h), and
+// How the vocabulary is cut for log-softmax and sampling, as on a CPU (ops/numerics_layout.h), and
 // for the products of the head.
 inline constexpr int64_t kCudaVocabChunk = 1024;
 constexpr int64_t CudaVocabChunks(int64_t vocab_limit) {

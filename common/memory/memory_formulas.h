@@ -1,4 +1,4 @@
-// Bytes that a model needs, as plain functions of its spec: what the memory plan adds up before a
+// Bytes that a model needs, as plain functions of its spec, which the memory plan adds up before a
 // run. All results are bytes unless the name says otherwise.
 #pragma once
 
@@ -14,7 +14,7 @@ int64_t RegionBytes(int64_t bytes);
 
 // K and V of one block of kKvBlockTokens tokens in one layer.
 int64_t KvBlockLayerBytes(const ModelSpec& spec, int64_t element_bytes = 2);
-// The same over all layers: what one more block of the pool costs.
+// The same over all layers: the cost of one more block of the pool.
 int64_t KvBlockBytes(const ModelSpec& spec, int64_t element_bytes = 2);
 
 // Elements of one decoder layer, and of everything outside the layers.
@@ -94,9 +94,9 @@ struct KvPoolPlan {
   int64_t max_num_seqs = 1;
   int64_t max_model_len = 1;  // tokens
 };
-// Blocks that fit beside the weights; below KvBlocksFor(max_model_len) there is no pool.
+// Blocks that fit in addition to the weights; below KvBlocksFor(max_model_len) there is no pool.
 int64_t FittingKvBlocks(const ModelSpec& spec, int64_t element_bytes, const KvPoolPlan& plan);
-// max_num_seqs sequences of max_model_len tokens, or what fits, if that is less.
+// Blocks for max_num_seqs sequences of max_model_len tokens, or as many as fit, if fewer.
 int64_t KvPoolBlocks(const ModelSpec& spec, int64_t element_bytes, const KvPoolPlan& plan);
 
 }  // namespace tandem

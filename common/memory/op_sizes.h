@@ -50,8 +50,8 @@ inline std::vector<int64_t> ProbeSequences(int64_t max_tokens) {
 // The size of a packed weight (common/ops/cpu/packed_weight.h), which planning and kernels must
 // agree on.
 
-// How the linear weights of a storage lie, which the ops that read them decide: in panels (a CPU's
-// kernels) or dense row-major [rows, cols] (a GPU's).
+// The format of a storage's linear weights, which the ops that read them decide: in panels for a
+// CPU's kernels, dense row-major [rows, cols] for a GPU's.
 enum class WeightFormat { kPanels, kRowMajor };
 
 // Rows of a panel. Ranges that begin on one and span whole panels move fastest.

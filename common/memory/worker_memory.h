@@ -35,15 +35,15 @@ struct TrainerMemory {
   int64_t master_staging = 0, optimizer_staging = 0;
   int64_t gradients = 0;  // this rank's shard; of several ranks also full ones of groups
   // Gathered weights, and the ranks' shards of one group; 0 where a GPU's single rank reads its
-  // shards where they lie.
+  // shards in place.
   int64_t gather = 0;
   // Under the tag gather, while weights that are made are digested, after a step: a range of them.
   int64_t digest_scratch = 0;
-  // Under the tag gather, while a checkpoint exports the model and while weights are checked: what
-  // ranges of rows are gathered into, on every rank (row_ranges.h).
+  // Under the tag gather, while a checkpoint exports the model and while weights are checked: the
+  // buffer on every rank into which ranges of rows are gathered (row_ranges.h).
   int64_t row_scratch = 0;
 
-  // All that lies on the device while it trains, but activations and scratch.
+  // All bytes on the device while it trains, without activations and scratch.
   int64_t device_bytes() const {
     return master + weights + reference + optimizer + gradients + gather;
   }
@@ -55,8 +55,8 @@ TrainerMemory TrainerBytes(const ModelSpec& spec, const TrainerMemoryOptions& op
 // of the one that is summed over ranks meanwhile.
 int64_t GradientBuffers(int64_t layers, bool gpu);
 
-// What model.enable_gradient_checkpointing=auto lets activations take: half of what the device has
-// left beside the trainer's other bytes. The other half is the rollout's and everybody's scratch.
+// Limit of activations by model.enable_gradient_checkpointing=auto: half of the device's memory
+// that the trainer's other arrays leave. The other half is for the rollout and for scratch.
 int64_t ActivationBudget(const TrainerMemory& memory, int64_t device_bytes);
 
 // model.enable_gradient_checkpointing: whether backward runs every layer's forward again; kAuto:

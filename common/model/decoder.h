@@ -56,7 +56,7 @@ class Decoder {
                  Matrix residual_a,
                  Matrix residual_b) const;
 
-  // out[i] = final norm of residual row rows[i]; what the head takes.
+  // out[i] = final norm of residual row rows[i], the input of the head.
   void FinalNorm(const void* weight,
                  Matrix residual,
                  std::span<const int32_t> rows,

@@ -38,8 +38,8 @@ class Mixer {
                        Matrix in,
                        LayerActivations& buffers) const = 0;
   // dresidual holds d(mid) on entry and d(in) on return; gradients are added to. Every span begins
-  // at position 0 or continues a prefix of the batch. `ops` is used to recompute what the forward
-  // did not keep.
+  // at position 0 or continues a prefix of the batch. `ops` is used to recompute activations that
+  // the forward did not keep.
   virtual void Backward(ForwardOps& ops,
                         BackwardOps& backward,
                         const LayerWeights& weights,

@@ -37,7 +37,7 @@ struct LayerGradients {
   float* post_norm = nullptr;
   float* gate_up = nullptr;
   float* down = nullptr;
-  // Of adapters beside the weights; not part of the group.
+  // Of adapters that are separate from the weights; not part of the group.
   LinearAdapterGradients qkv_adapter, o_adapter, gate_up_adapter, down_adapter;
 };
 

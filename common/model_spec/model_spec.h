@@ -21,7 +21,7 @@ struct RopeScaling {
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
-// Low-rank adapters that are computed beside their weights and not merged into them:
+// Low-rank adapters that are computed separately from their weights and not merged into them:
 // y = W x + s B (A x).
 struct ModelAdapters {
   int64_t rank = 0;                  // 0: none
@@ -82,8 +82,8 @@ std::vector<TensorSpec> HfTensors(const ModelSpec& spec);
 // "model.layers.0.mlp.up_proj.lora_A.weight". They are no part of HfTensors.
 std::vector<TensorSpec> AdapterTensors(const ModelSpec& spec);
 
-// One of a layer's four products, whose parts are HF tensors that lie below each other: their
-// adapters lie together too.
+// One of a layer's four products. Its parts are HF tensors that are stored one after the other, and
+// so are their adapters.
 struct AdaptedProduct {
   const char* stored_as = "";        // "qkv", "o", "gate_up" or "down"
   std::vector<const char*> modules;  // of the parts: "self_attn.q_proj"

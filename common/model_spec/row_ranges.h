@@ -25,8 +25,8 @@ constexpr int64_t DigestRangeBytes(int64_t rows, int64_t cols, bool gpu) {
   return row_bytes * std::clamp<int64_t>(range / row_bytes, 1, std::max<int64_t>(1, rows));
 }
 
-// What holds any range of the model with elements of `element_bytes`: what every rank takes, under
-// the tag gather, while weights are checked (the compute dtype) or exported (2).
+// Size of a buffer that holds any range of the model with elements of `element_bytes`. Every rank
+// takes it under the tag gather while weights are checked (the compute dtype) or exported (2).
 inline int64_t RowScratchBytes(const ModelSpec& spec, int64_t element_bytes) {
   int64_t bytes = kRowRangeBytes;
   for (const TensorSpec& tensor : HfTensors(spec)) {

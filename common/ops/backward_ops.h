@@ -49,7 +49,7 @@ class BackwardOps {
   // docs/reference/numerics.md); with dropout each part's own where it kept `in`, scaled as that
   // was.
   virtual void LinearInput(Matrix dout, const LinearWeight& weight, Matrix din) = 0;
-  // Of the weight's adapters, from what went into and came out of its product: dB_i += s dout_iᵀ
+  // Gradients of the weight's adapters, from the input of its product and dout: dB_i += s dout_iᵀ
   // (in A_iᵀ), dA_i += s (dout_i B_i)ᵀ in. Each is one chain over all rows that were ever added, in
   // ascending order, so that cutting a batch changes no bit. Nothing where there are none; here
   // there never are.

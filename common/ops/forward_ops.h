@@ -114,7 +114,7 @@ class ForwardOps {
   virtual void Add(Matrix x, Matrix delta) = 0;
   // Rotates the q and k columns of qkv [rows, qkv_cols] in place (halves convention, as HF's
   // rotate_half) and stores k and v of every row in its KV block. q is not scaled. A sequence's
-  // rows are stored in ascending order, by one span in a call: what lies behind a row in its block
+  // rows are stored in ascending order, by one span in a call: places behind a row in its block
   // may be cleared.
   virtual void RopeAndStore(Matrix qkv,
                             const AttentionShape& shape,
@@ -161,9 +161,9 @@ class ForwardOps {
 };
 
 // `pool` (common/process/threads.h) is the process's, whose other users must not run at the
-// same time. kBFloat16 needs AVX2 and FMA at least: FailedPrecondition names what the machine
-// lacks. TANDEM_CPU_ISA (amx, avx512bf16, avx512f, avx2, amx-emulated) forces a kernel set. The amx
-// sets are a numerics class of their own, the others give the same bits. kFloat32 is the slow
+// same time. kBFloat16 needs AVX2 and FMA at least: FailedPrecondition names the missing
+// feature. TANDEM_CPU_ISA (amx, avx512bf16, avx512f, avx2, amx-emulated) forces a kernel set. The
+// amx sets are a numerics class of their own, the others give the same bits. kFloat32 is the slow
 // reference path.
 absl::StatusOr<std::unique_ptr<ForwardOps>> CreateCpuForwardOps(DType compute_dtype,
                                                                 std::shared_ptr<ThreadPool> pool);

@@ -1,5 +1,5 @@
-// log-softmax statistics of a row of logits, x = logit / temperature over the ids that count: what
-// the forward of the LM head leaves for its backward. A plain struct: see cpu/kernel_set.h.
+// log-softmax statistics of a row of logits, x = logit / temperature over the ids that count, which
+// the forward of the LM head leaves for its backward. A plain struct: see kernels/kernel_set.h.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct FloatMatrix {
 
 struct AdapterDropout;  // adapter_dropout.h
 
-// Adapters beside a weight W [N, K], each of a part of W's rows: in the rows of part i
+// Separate adapters of a weight W [N, K], each of a part of W's rows: in the rows of part i
 //   y = x Wᵀ + s (x A_iᵀ) B_iᵀ + b, rounded as docs/reference/numerics.md says.
 // With dropout part i takes drop_i(x) for x. On a GPU parts begin and end at multiples of 8 rows.
 struct LinearAdapter {
@@ -97,7 +97,7 @@ struct AttentionSpan {
 };
 
 // K and V of one layer: block b starts at base + b * KvBlockBytes(shape, dtype). The bytes inside a
-// block are private to the ops; what they hold before their first use does not matter.
+// block are private to the ops; their values before the first use do not matter.
 struct KvLayer {
   std::byte* base = nullptr;
   int64_t num_blocks = 0;
@@ -127,7 +127,7 @@ struct SampledToken {
   float entropy = 0.0f;   // of the same distribution, in nats
 };
 
-// The arguments of an AdamW step over flat fp32 arrays, wherever they lie.
+// The arguments of an AdamW step over flat fp32 arrays, on any device.
 
 // The arrays of one shard; all have `count` elements.
 struct AdamWArrays {

@@ -35,10 +35,10 @@ class ImportanceWeights {
 
   void Observe(const LogProbRow& row);
 
-  // One per token; 0 where the mask is 0. Normalized, if asked for, by what was observed.
+  // One per token; 0 where the mask is 0. Normalized, if asked for, over the observed rows.
   std::vector<float> Weights(const LogProbRow& row) const;
 
-  // rollout_is_*, of what was observed; some token counted.
+  // rollout_is_* of the observed rows, in which some token must count.
   void AddMetrics(std::map<std::string, double>& metrics) const;
 
  private:

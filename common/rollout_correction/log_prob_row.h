@@ -1,5 +1,5 @@
-// One response as the rollout correction sees it: what the trainers and what the rollout thought of
-// each of its tokens.
+// One response as the rollout correction sees it: the log-probs of its tokens by the trainers and
+// by the rollout.
 #pragma once
 
 #include <algorithm>

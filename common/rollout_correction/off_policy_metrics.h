@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// Running means and products of deviations (Welford), so that parts can be joined: what a rank or a
-// micro-batch has seen. Doubles without padding, to go through a message. Formulas: verl 0.9.1
+// Running means and products of deviations (Welford), so that the parts of ranks and micro-batches
+// can be joined. Doubles without padding, to go through a message. Formulas: verl 0.9.1
 // (debug/metrics.py); the correlation: MiniMax-M1 (arXiv:2506.13585).
 struct ProbabilityComparison {
   double tokens = 0;
@@ -32,7 +32,7 @@ struct ProbabilityComparison {
   std::map<std::string, double> Metrics() const;
 };
 
-// How far the policy that is trained lies from the one that sampled.
+// The distance of the trained policy from the one that sampled.
 
 // kl (mean of log rollout - log policy), k3_kl, perplexities of both and their difference and
 // ratio, chi2_token and chi2_seq (mean of squared ratios, less 1). Perplexities are of responses,

@@ -22,7 +22,7 @@ class CriterionStatistics {
 
   void Observe(const LogProbRow& row);
 
-  // rollout_rs_NAME_*, of what was observed; some token counted.
+  // rollout_rs_NAME_* of the observed rows, in which some token must count.
   void AddMetrics(std::map<std::string, double>& metrics) const;
 
  private:

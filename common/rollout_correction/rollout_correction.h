@@ -41,7 +41,7 @@ class RolloutCorrection {
   // InvalidArgument: arrays of different lengths.
   absl::Status Observe(const LogProbRow& row);
 
-  // rollout_corr/..., of what was observed. InvalidArgument where no token counted.
+  // rollout_corr/... of the observed rows. InvalidArgument where no token counted.
   absl::StatusOr<std::map<std::string, double>> Metrics() const;
 
   bool weighs() const { return weights_.has_value(); }

@@ -28,7 +28,7 @@ struct TextPiece {
 // Leftmost, then longest match. Thread-safe once filled.
 class AddedTokenMatcher {
  public:
-  // `pattern` is what to look for: the content, normalized where the token says so.
+  // `pattern` is the text to look for: the content, normalized where the token says so.
   void Add(const AddedToken& token, const std::string& pattern);
 
   // Covers `text` but for the white space swallowed by strips. Needs valid UTF-8.

@@ -1,4 +1,4 @@
-// What the files of a checkpoint beside tokenizer.json say about text: tokenizer_config.json,
+// Settings of text from a checkpoint's files other than tokenizer.json: tokenizer_config.json,
 // chat_template.jinja and generation_config.json.
 #pragma once
 

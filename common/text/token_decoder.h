@@ -1,4 +1,4 @@
-// The `decoder` of a tokenizer.json: what text a sequence of tokens stands for, token by token.
+// The `decoder` of a tokenizer.json: the text of a sequence of tokens, token by token.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Rows on their way into a full storage in host memory, and the digests of what it holds, over all
+// Stores rows in a full storage in host memory and makes the digests of its contents, with all
 // threads.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The digest of a tensor's bytes, equal however they are cut, stored or visited: two 64-bit sums of
 // a mix of every 64-byte block, keyed by the block's logical offset (digest_blocks.h). The last
-// block is padded with zeros, the length is mixed in. It finds accidents, not forgeries: what
-// changes at random escapes with probability 2^-64.
+// block is padded with zeros, the length is mixed in. It finds accidents, not forgeries: a
+// random change is missed with probability 2^-64.
 #pragma once
 
 #include <array>
@@ -71,7 +71,7 @@ class DigestRun {
 
   int64_t begin_;
   int64_t end_;
-  DigestBuilder builder_;                        // blocks that lie in the run whole
+  DigestBuilder builder_;                        // blocks that are wholly in the run
   unsigned char head_[kDigestBlockBytes] = {};   // bytes at their place in the first block
   unsigned char begun_[kDigestBlockBytes] = {};  // of the block that the run ends in
 };

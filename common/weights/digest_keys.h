@@ -8,7 +8,7 @@ namespace tandem {
 inline constexpr int kDigestSums = 2;
 inline constexpr int kDigestWords = 16;  // of 32 bits in a block
 
-// Of each sum: the keys of block 0, and what they grow by from block to block.
+// For each sum: the keys of block 0, and their increments from block to block.
 struct DigestKeys {
   uint32_t start[kDigestSums][kDigestWords];
   uint32_t step[kDigestSums][kDigestWords];

@@ -1,6 +1,6 @@
-// Where each HF tensor lies in the storage a model executes from: fused qkv and gate_up, packed
-// linear weights, a tied head stored once. HF names and unfused shapes everywhere else; fusion and
-// packing live here alone (docs/explanation/weights.md).
+// The place of each HF tensor in the storage that a model executes from: fused qkv and gate_up,
+// packed linear weights, a tied head stored once. HF names and unfused shapes everywhere else;
+// fusion and packing live here alone (docs/explanation/weights.md).
 //
 // The storage has one group for the global tensors (embedding, final norm, head) and one group of
 // equal size per layer, so that a trainer can hold a single layer in a gather buffer while a
@@ -31,8 +31,8 @@ struct TensorPlace {
   int64_t offset = 0;          // bytes from the group's start to that tensor
   bool packed = false;         // packed_weight.h panels, else dense row-major
   int64_t fused_row = 0;       // its first row in the fused tensor
-  // Elements from the start of the group's dense fp32 gradients (tensors that are fused lie side by
-  // side there, so that a fused gradient is one block).
+  // Elements from the start of the group's dense fp32 gradients (those of fused tensors are
+  // adjacent there, so that a fused gradient is one block).
   int64_t gradient_offset = 0;
   int64_t rows() const { return shape[0]; }
   int64_t cols() const { return shape.size() == 2 ? shape[1] : 1; }

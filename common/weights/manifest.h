@@ -41,8 +41,8 @@ enum class UpdateScope { kWhole, kAdapters };
 std::span<const TensorPlace> PlacesOf(const WeightLayout& layout, UpdateScope scope);
 // The manifest of these places, in the layout's order.
 Manifest ManifestOf(const WeightLayout& layout, UpdateScope scope = UpdateScope::kWhole);
-// The place of every tensor, in manifest order. InvalidArgument counts and names what is missing,
-// unexpected, doubled, or of another dtype or shape. The result points into `layout`.
+// The place of every tensor, in manifest order. InvalidArgument counts and names tensors that are
+// missing, unexpected, doubled, or of another dtype or shape. The result points into `layout`.
 absl::StatusOr<std::vector<const TensorPlace*>> MatchManifest(
     const WeightLayout& layout, const Manifest& manifest, UpdateScope scope = UpdateScope::kWhole);
 

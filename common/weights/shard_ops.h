@@ -1,5 +1,5 @@
-// What is done to a rank's shard of the weights, on whatever device it lies: gradients are summed
-// up, masters stepped, rounded and digested, adapters merged.
+// Operations on a rank's shard of the weights, on whichever device it is stored: they sum
+// gradients, step, round and digest masters, and merge adapters.
 #pragma once
 
 #include <cstddef>
@@ -56,8 +56,8 @@ class ShardOps {
       const std::vector<FloatRange>& ranges) = 0;
   // One step over all elements; how many of `rounded` changed (0 without).
   virtual absl::StatusOr<int64_t> Step(const AdamWArrays& arrays, const AdamWFactors& factors) = 0;
-  // Of each run, what a digest needs of the bytes that the masters are in `dtype`: kBFloat16 is
-  // their rounding, which need not be stored anywhere.
+  // For each run, the part of a digest over the masters' bytes in `dtype`. kBFloat16 means their
+  // rounding, which need not be stored anywhere.
   virtual absl::StatusOr<std::vector<DigestRun>> Digest(const std::vector<MasterRun>& runs,
                                                         DType dtype) = 0;
   // Blocks of kSampleBytes out of `bytes` at `from`, one every `distance` bytes from the first on,

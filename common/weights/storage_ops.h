@@ -1,5 +1,5 @@
-// What is done to a full storage of weights, on whatever device it lies: rows are stored, read,
-// digested and scrambled.
+// Operations on a full storage of weights, on whichever device it is: they store, read, digest and
+// scramble rows.
 #pragma once
 
 #include <cstddef>
@@ -35,15 +35,15 @@ class StorageOps {
   virtual ~StorageOps() = default;
   virtual const WeightLayout& layout() const = 0;
 
-  // Writes rows, none of them twice, in the order of the device's work: SlotMemory says when what
-  // they came from may change.
+  // Writes rows, none of them twice, in the order of the device's work. SlotMemory says when their
+  // source may change.
   virtual absl::Status StoreRows(const std::vector<DenseRows>& pieces) = 0;
   // Of each tensor, re-read from where it is stored.
   virtual absl::StatusOr<std::vector<Digest>> DigestStored(
       const std::vector<const TensorPlace*>& places) = 0;
   // Fills tensors with NaN (0xff bytes); padding stays zero.
   virtual absl::Status Scramble(const std::vector<const TensorPlace*>& places) = 0;
-  // Whether what belongs to no tensor is zero. DataLoss: padding.h.
+  // Whether bytes that belong to no tensor are zero. DataLoss as CheckPadding of layout.h.
   virtual absl::Status CheckPadding() = 0;
   // Rows [row, row + rows) into the host's memory, dense.
   virtual absl::Status ReadRows(const TensorPlace& place,

@@ -54,7 +54,7 @@ struct EngineCost {
   double token = 0;
 };
 // Least squares of t = step * steps + token * tokens over the arrivals, with steps and tokens up to
-// each of a replay of the slots (slot_schedule.h). Where one of them would be negative, that of
+// each of a replay of the slots (SlotReplay). Where one of them would be negative, that of
 // the two which explains more alone; where the arrivals do not tell them apart, as when all
 // samples are equally long, all is charged to tokens, so that nothing is promised.
 EngineCost FitEngineCost(const TailPass& pass);

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/text/unicode/regex_dialect.h"
 
 namespace tandem {
 namespace {
@@ -30,16 +31,19 @@ void WarnOfLimit(int error) {
 }  // namespace
 
 absl::StatusOr<AnswerPattern> AnswerPattern::Compile(const std::string& pattern) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string pcre, PcreFromPython(pattern));
+  constexpr uint32_t kOptions =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_ALT_CIRCUMFLEX;
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &error, &offset, nullptr);
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre.data()), pcre.size(), kOptions,
+                                   &error, &offset, nullptr);
   if (code == nullptr) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(error, message.data(), message.size());
-    return InvalidArgument("pattern \"{}\" does not compile at offset {}: {}", pattern, offset,
-                           reinterpret_cast<const char*>(message.data()));
+    const std::string read_as = pcre == pattern ? "" : fmt::format(" of \"{}\"", pcre);
+    return InvalidArgument("pattern \"{}\" does not compile at offset {}{}: {}", pattern, offset,
+                           read_as, reinterpret_cast<const char*>(message.data()));
   }
   return AnswerPattern(std::shared_ptr<const void>(code, [](const void* p) {
     pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p)));

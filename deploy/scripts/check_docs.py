@@ -6,6 +6,10 @@ begin with a folder of the repository (globs allowed), bare names of source file
 messages in tables headed "message", word for word between their dots (…). Every page of docs/ but the
 decisions must be reachable by links from README.md. Pages of docs/ and headings of README.md that code and
 scripts name, in messages or comments, exist too.
+
+
+In comments of C++ files: names of files, which must be whole paths, ends of paths at a slash, or bare names of files of
+the repository. NOT_OURS lists those of other projects and of examples; what protoc generates may be named as well.
 """
 import glob
 import pathlib
@@ -20,6 +24,17 @@ TEST = re.compile(r"`(\w+_test)`")
 CODE = (".cc", ".h", ".cu", ".cmake", ".py", ".sh", ".proto", ".txt")
 PAGE_IN_CODE = re.compile(r"\bdocs/(?:start|guides|reference|explanation)/[\w/.-]+\.md")
 README_IN_CODE = re.compile(r'README(?:\.md)?, \\?"([^"\\]+)\\?"')
+# A comment is the last group. Literals come first, so that a // inside one begins no comment.
+COMMENT = re.compile(r'''R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'''
+                     r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'|(//[^\n]*|/\*.*?\*/)", re.S)
+FILE = re.compile(r"(?<![\w./<>*{}-])((?:[\w.-]+/)*[\w-][\w.-]*\.(?:h|cc|cu|proto|py|sh|md|yaml))\b(?![\w/(*-])")
+NOT_OURS = {
+    "ATen.h", "nccl.h", "sysexits.h",  # of libraries
+    "docs/gguf.md",  # of ggml
+    "core_algos.py", "debug/metrics.py", "docs/algo/rollout_corr_math.md", "metric_utils.py", "padding.py",  # of verl
+    "reward_score/gsm8k.py", "rollout_corr_helper.py", "utils/seqlen_balancing.py",
+    "a.yaml", "configs/a.yaml",  # examples of a user's file
+}
 
 
 def pages(root):
@@ -111,6 +126,27 @@ def problems_of(page, root, names, tests):
             yield f"{page.relative_to(root)}:{number}: {what} does not exist"
 
 
+def ends_of_paths(root):
+    """Every name by which a comment may call a file of the repository."""
+    files = [path for folder in FOLDERS.split("|") for path in (root / folder).rglob("*")] + list(root.glob("*"))
+    ends = set()
+    for path in files:
+        parts = path.relative_to(root).parts
+        ends.update("/".join(parts[first:]) for first in range(len(parts)))
+    return ends
+
+
+def problems_of_comments(path, root, ends):
+    """Lines "what is wrong" of the comments of a C++ file."""
+    text = path.read_text(errors="replace")
+    for comment in COMMENT.finditer(text):
+        for name in FILE.finditer(comment[2] or ""):
+            if name[1] in ends or name[1] in NOT_OURS or name[1].endswith((".pb.h", ".pb.cc")):
+                continue
+            number = text.count("\n", 0, comment.start(2) + name.start()) + 1
+            yield f"{path.relative_to(root)}:{number}: file {name[1]} does not exist"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__ + "/../../..").resolve()
     names, tests = set(), set()
@@ -126,7 +162,12 @@ def main():
     bad += dead_in_code(root)
     text = literals(root)
     bad += [line for page in found for line in messages_of(page, text)]
-    print("\n".join(bad + [f"docs: {len(found)} files, {len(bad)} names of things that do not exist"]))
+    ends = ends_of_paths(root)
+    sources = [path for folder in FOLDERS.split("|") for path in sorted((root / folder).rglob("*"))
+               if path.suffix in (".h", ".cc", ".cu")]
+    bad += [line for path in sources for line in problems_of_comments(path, root, ends)]
+    print("\n".join(bad + [f"docs: {len(found)} files, comments of {len(sources)}, "
+                           f"{len(bad)} names of things that do not exist"]))
     return 1 if bad else 0
 
 

@@ -37,7 +37,7 @@ ALLOWED = {
     "common/rollout_correction": BASE,
     "common/config": BASE + ["common/memory", "common/rollout_correction"],
     "common/text": BASE,
-    "common/lora": BASE + ["common/model_spec"],
+    "common/lora": BASE + ["common/model_spec", "common/text"],
     "common/formats": BASE + ["common/lora", "common/model_spec"],
     "common/device": BASE + ["common/memory"],
     "common/comm": BASE + ["common/device"],

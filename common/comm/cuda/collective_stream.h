@@ -1,5 +1,5 @@
 // The stream that a rank's collectives go through, ordered against the one that it computes on, and
-// of a higher priority: others wait for what it carries.
+// of a higher priority, since other ranks wait for its collectives.
 #pragma once
 
 #include <array>

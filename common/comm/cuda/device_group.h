@@ -1,4 +1,4 @@
-// The group of ranks that compute on GPUs, over what connects these.
+// The group of ranks that compute on GPUs, over the links between the GPUs.
 #pragma once
 
 #include <cstdint>

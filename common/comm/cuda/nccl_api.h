@@ -63,7 +63,7 @@ class NcclApi {
   virtual absl::StatusOr<NcclComm> Join(const NcclMember& member) = 0;
   virtual absl::StatusOr<bool> Ready(NcclComm comm) = 0;
 
-  // all [world * bytes]; `mine` may lie at its place in it.
+  // all [world * bytes]; `mine` may point to its place in it.
   virtual absl::Status AllGather(
       const void* mine, void* all, int64_t bytes, NcclComm comm, CudaStream stream) = 0;
   virtual absl::Status Broadcast(

@@ -5,8 +5,8 @@
 // depends on the ring, which NCCL finds from the world size and the machine's links, and on nothing
 // else as long as all channels use one ring (NcclOptions::single_channel makes it one); two ranks
 // have the bits of the CPU's ascending order, three or more have not. Where channels have rings of
-// their own, what a call's tensors are decides which channel sums what, as they go to NCCL as one
-// group. Runs on machines of one kind repeat.
+// their own, the tensors of a call, which go to NCCL as one group, decide which channel sums which
+// elements. Runs on machines of one kind repeat.
 #pragma once
 
 #include <functional>

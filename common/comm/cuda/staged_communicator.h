@@ -55,7 +55,7 @@ class StagedCommunicator final : public Communicator {
   void Abort(const std::string& reason) override { host_->Abort(reason); }
 
  private:
-  // A chunk's host memory: what this rank gives to a sum, and what is exchanged or results.
+  // Host memory of a chunk: `out` is this rank's summand, `in` the exchanged data or the result.
   struct Slot {
     std::byte* out = nullptr;
     std::byte* in = nullptr;

@@ -31,7 +31,7 @@ struct CudaDeviceInfo {
   bool legacy_ipc = false;             // cudaMalloc memory may be opened by other processes
 };
 
-// A cudaIpcMemHandle_t or cudaIpcEventHandle_t: what travels.
+// A cudaIpcMemHandle_t or cudaIpcEventHandle_t, to be sent to another process.
 struct CudaIpcHandle {
   std::array<std::byte, 64> bytes{};
   friend bool operator==(const CudaIpcHandle&, const CudaIpcHandle&) = default;
@@ -44,7 +44,7 @@ enum class StreamPriority { kNormal, kHighest };
 
 // Thread-safe as CUDA is: a device is current per thread (UseDevice). Sizes in bytes. Errors:
 // ResourceExhausted (no memory), FailedPrecondition (no device, or the system refuses the call),
-// Internal (everything else), with the driver's name of the error; what a kernel did wrong shows at
+// Internal (everything else), with the driver's name of the error; an error of a kernel shows at
 // a later call, and the device is lost then.
 class CudaApi {
  public:
@@ -74,7 +74,7 @@ class CudaApi {
   virtual absl::StatusOr<std::byte*> OpenMemory(const CudaIpcHandle& handle) = 0;
   virtual absl::Status CloseMemory(std::byte* address) = 0;
 
-  // Host memory that copy engines reach at full speed; RegisterHost pins what is there already.
+  // Host memory that copy engines reach at full speed; RegisterHost pins existing memory.
   virtual absl::StatusOr<std::byte*> AllocateHost(int64_t bytes) = 0;
   virtual absl::Status FreeHost(std::byte* address) = 0;
   virtual absl::Status RegisterHost(std::byte* address, int64_t bytes) = 0;
@@ -99,7 +99,7 @@ class CudaApi {
   virtual absl::StatusOr<CudaEvent> OpenEvent(const CudaIpcHandle& handle) = 0;
   virtual absl::Status Record(CudaEvent event, CudaStream stream) = 0;
   virtual absl::Status WaitEvent(CudaStream stream, CudaEvent event) = 0;
-  // Whether what was before the record has happened; true before the first record.
+  // Whether the work before the record is done; true before the first record.
   virtual absl::StatusOr<bool> HasHappened(CudaEvent event) = 0;
   virtual absl::Status Synchronize(CudaEvent event) = 0;
   // Between two events that are neither shared nor marks and have happened.
@@ -119,7 +119,7 @@ class CudaApi {
 // driver, or it is older than the program needs; the message says which.
 absl::StatusOr<std::unique_ptr<CudaApi>> OpenCuda();
 
-// Waiting for a device without giving the thread away: what is waited for may never come.
+// Waits for a device without blocking the thread for good, since the device may never answer.
 
 // Asks `done` (StatusOr<bool>) until it says yes: OK, or its error. After some 100 times it calls
 // `look` (Status), whose error ends the wait too, and sleeps between 20 us and 1 ms before every

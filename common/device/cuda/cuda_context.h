@@ -39,9 +39,9 @@ class CudaContext {
   // The status of a call that put work on the stream and could not give it to its own caller.
   void Keep(const absl::Status& status) { status_.Update(status); }
 
-  // In stream order, whichever memory they lie in. Host memory that is read may be reused at once
-  // if it is pageable; pinned memory is read in stream order too, and holds until a Synchronize.
-  // What Read writes is there when it returns.
+  // In stream order, whichever memory the addresses are in. Host memory that is read may be reused
+  // at once if it is pageable; pinned memory is read in stream order too, and holds until a
+  // Synchronize. The bytes of a Read are there when it returns.
   void Copy(void* to, const void* from, int64_t bytes);
   void Zero(void* to, int64_t bytes);
   void Read(void* to_host, const void* from_device, int64_t bytes);
@@ -50,8 +50,8 @@ class CudaContext {
   // for the device. Not within a graph.
   void ReadLater(void* to_host, const void* from_device, int64_t bytes);
 
-  // A copy on the device of a small array of the host's, aligned to 256; it holds while
-  // upload_epoch() stays what it was, which Synchronize, Read, BeginGraph and EndGraph change.
+  // A copy on the device of a small array of the host's, aligned to 256; it is valid until
+  // upload_epoch() changes, which Synchronize, Read, BeginGraph and EndGraph change.
   const void* Upload(const void* host, int64_t bytes);
   template <typename T>
   const T* Upload(const std::vector<T>& host) {
@@ -64,29 +64,29 @@ class CudaContext {
   // no memory (launching() is false then), an address that is not null and not to be used.
   std::byte* Scratch(int slot, int64_t bytes);
   static constexpr int kScratchSlots = 16;
-  // Device memory for `what` that is kept beside scratch and counts with it, until GiveBack. Null
-  // where there is none.
+  // Device memory for `what` that is kept apart from scratch but counts with it, until GiveBack.
+  // Null where there is none.
   std::byte* Allocate(const char* what, int64_t bytes);
   // The same, for who has an error of its own to give.
   absl::StatusOr<std::byte*> Take(int64_t bytes);
   absl::Status GiveBack(std::byte* address, int64_t bytes);
-  // Bytes on the device of scratch, of what Upload goes through and of what was taken.
+  // Bytes on the device of scratch, of Upload's buffers and of Take.
   int64_t held_bytes() const { return held_bytes_; }
 
-  // Whether Synchronize has an error to return: what was uploaded may not be there.
+  // Whether Synchronize has an error to return: uploaded arrays may not be there.
   bool failed() const { return !status_.ok(); }
 
-  // Whether kernels are to be launched: false while a replay only refreshes what was uploaded, and
-  // where memory was short for what they need.
+  // Whether kernels are to be launched: false while a replay only refreshes uploaded arrays, and
+  // where there was too little memory for the kernels.
   bool launching() const { return mode_ != Mode::kReplay && !starved_; }
 
-  // Whether what is called now is done, and neither captured nor replayed.
+  // Whether calls are carried out now, and neither captured nor replayed.
   bool eager() const { return mode_ == Mode::kEager; }
 
   // A step that is done again and again with other numbers: the calls between Begin and End are
   // the same every time, with arrays of the same sizes. For a new `key` they are done as always,
-  // which shows what memory they need; the second time they are captured; from then on only their
-  // Upload()s count, and one graph does the rest. Read and Synchronize may not be called in
+  // which shows how much memory they need; the second time they are captured; from then on only
+  // their Upload()s count, and one graph does the rest. Read and Synchronize may not be called in
   // between. A key that cannot be captured is said in the log and done as always from then on.
   void BeginGraph(uint64_t key);
   bool in_graph() const { return open_ != nullptr; }

@@ -1,5 +1,5 @@
 // Offloaded arrays on their way through a GPU: the window that comes in and the one that goes home
-// are on streams of their own beside the work's, ordered by events.
+// are on streams other than that of the work, ordered by events.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ class CudaOffloadStream final : public OffloadStream {
   size_t opened_ = 0, closed_ = 0;  // windows
 };
 
-// Uploads to a GPU on a stream of their own beside the work's, ordered by events.
+// Uploads to a GPU on a stream other than that of the work, ordered by events.
 
 // For the thread of its context, whose stream the work is on. The host waits in the destructor
 // alone.

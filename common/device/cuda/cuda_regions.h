@@ -24,7 +24,7 @@ struct CudaRegionOptions {
   // whatever its size.
   int64_t chunk_bytes = int64_t{1} << 30;
   // What other processes may take of the device while a region is released, up to half of it, and
-  // no fault is seen: about what a process holds as soon as it uses a GPU at all.
+  // no fault is seen: about as much as a process holds as soon as it uses a GPU at all.
   int64_t others_bytes = int64_t{512} << 20;
   // How long the device may take to say that released bytes are free: the driver gives them back in
   // its own time, and the partner's work may need some for a moment.
@@ -78,7 +78,7 @@ class CudaRegion final : public MemoryRegion {
   // Gives the chunks back, the last one first, and takes the region out of the ledger.
   absl::Status Drop();
   absl::Status CheckFree(int64_t free_before, int64_t released) const;
-  // What is free of the device, and what this process's ledger has there.
+  // In words: the device's free bytes, and those of this process's ledger there.
   std::string Holders(int64_t free) const;
 
   CudaContext* const context_;
@@ -87,8 +87,8 @@ class CudaRegion final : public MemoryRegion {
   std::vector<Chunk> chunks_;
 };
 
-// Host memory that a GPU's copy engines reach at full speed: home of what is offloaded, and of what
-// sleeps.
+// Host memory that a GPU's copy engines reach at full speed: the home of arrays that are offloaded
+// or asleep.
 
 // Huge pages of the process that the driver has pinned: their addresses stay, they count in the
 // ledger's host and in the process's resident memory. For the thread of its context.
@@ -102,7 +102,7 @@ class PinnedRegion final : public MemoryRegion {
   ~PinnedRegion() override;
 
   // Readable and writable by host and device. All pages come at once, which takes as long as
-  // writing them: what is used again is better kept than released.
+  // writing them: memory that is used again is better kept than released.
   absl::Status Map() override;
   // Waits for the context's stream first; copies of other streams must be done. After an error the
   // region is as it was.
@@ -121,9 +121,10 @@ class PinnedRegion final : public MemoryRegion {
 
 // Plain allocations of a GPU, the only memory whose handle legacy IPC passes to another process.
 
-// Freeing what another process has open is undefined (cudaIpcCloseMemHandle), and that one closes
-// it when it pleases. So what is given back is kept for the next that takes as many bytes, a
-// trainer's next session; the pool's end frees it. For the thread of its context.
+// Freeing memory that another process has open is undefined (cudaIpcCloseMemHandle), and that
+// process closes it when it pleases. So memory that is given back is kept for the next caller that
+// takes as many bytes, a trainer's next session; the pool's end frees it. For the thread of its
+// context.
 class ShareablePool {
  public:
   // `context` outlives the pool, which outlives what is taken from it.
@@ -134,7 +135,7 @@ class ShareablePool {
 
   // `bytes`, rounded up to 2 MiB, of zeros, which come in the order of the context's stream.
   // `ledger` (may be null) counts them under `tag` until they are given back. ResourceExhausted
-  // names tag, bytes and what is free.
+  // names tag, bytes and free bytes.
   absl::StatusOr<std::unique_ptr<ShareableMemory>> Take(const std::string& tag,
                                                         int64_t bytes,
                                                         Ledger* ledger);

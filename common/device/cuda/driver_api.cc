@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/device/cuda/driver_memory.h"
 
-// Devices and memory; driver_streams.cc has the streams, events and graphs.
+// First devices and memory, then streams, events and graphs.
 
 namespace tandem {
 namespace {

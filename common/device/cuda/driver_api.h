@@ -13,8 +13,8 @@ namespace tandem {
 
 class DriverMemory;
 
-// OpenCuda() makes it. Sizes of at least 2 MiB from Malloc are allocations of their own: what is to
-// be exported should be a multiple of that, since another process sees all of an allocation.
+// OpenCuda() makes it. Sizes of at least 2 MiB from Malloc are allocations of their own: sizes of
+// exported memory should be multiples of that, since another process sees all of an allocation.
 class DriverApi final : public CudaApi {
  public:
   explicit DriverApi(std::unique_ptr<DriverMemory> memory);
@@ -84,8 +84,8 @@ absl::Status CudaErrorStatus(int code,
                              const std::string& name,
                              const std::string& text);
 
-// OK for cudaSuccess. Forgets what the runtime keeps of the error on this thread, so that whoever
-// goes on after it does not find it again at the next launch.
+// OK for cudaSuccess. Clears the runtime's last error of this thread, so that a caller that goes on
+// does not find it again at the next launch.
 absl::Status CheckRuntime(cudaError_t result, const std::string& call);
 
 }  // namespace tandem

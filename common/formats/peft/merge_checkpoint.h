@@ -31,7 +31,7 @@ struct MergedCheckpoint {
 };
 
 // Writes config.json (with its dtype), model.safetensors, and copies of the generation config and
-// of what tokenizer files there are. Goes tensor by tensor and by ranges of rows; holds one A at
+// of those tokenizer files that exist. Goes tensor by tensor and by ranges of rows; holds one A at
 // most. `out_dir` appears whole or not at all. AlreadyExists where it holds something.
 // Unimplemented: F16 with kBase, or an F16 adapter with kPeft. DataLoss: a merged value is not
 // finite. Errors as LoadModelSpec, HfCheckpoint::Open and PeftAdapter::Open, and AtomicDirectory's.

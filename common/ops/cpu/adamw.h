@@ -1,4 +1,4 @@
-// AdamW over flat fp32 arrays and what goes with it: elementwise, so that every instruction set
+// AdamW over flat fp32 arrays and related loops: elementwise, so that every instruction set
 // gives the bits of the plain formula. Tasks run on a ThreadPool, but with denormals as they are.
 #pragma once
 

@@ -11,9 +11,9 @@
 namespace tandem {
 
 // t [in.rows, parts * rank] = in [rows, K] A_iᵀ of all parts, side by side, fp32: the sums of
-// Linear, not rounded. `t` has room for it. With dropout part i takes what it keeps of `in`, and
-// the sums are scaled; columns of a part without an adapter are undefined then. `dropped` is used
-// with dropout alone.
+// Linear, not rounded. `t` has room for it. With dropout part i takes the elements of `in` that it
+// keeps, and the sums are scaled; columns of a part without an adapter are undefined then.
+// `dropped` is used with dropout alone.
 void ProjectToRank(ThreadPool& pool,
                    const KernelSet& kernels,
                    int64_t element_bytes,

@@ -9,10 +9,10 @@
 
 namespace tandem {
 
-// Rows whose dropped copy, or fp32 sums, lie in scratch at a time.
+// Rows whose dropped copy, or fp32 sums, are in scratch at a time.
 constexpr int64_t kDroppedRows = 256;
 
-// out [cols] = in [cols] with what is dropped as zero; not scaled. Elements of 2 or 4 bytes.
+// out [cols] = in [cols] with dropped elements as zero; not scaled. Elements of 2 or 4 bytes.
 void CopyKept(const AdapterDropout& dropout,
               uint64_t row_key,
               int64_t module,

@@ -40,7 +40,7 @@ struct PanelSource {
 // Panels of 16 rows, summed over columns: B of X Sᵀ.
 void PackRowPanels(const PanelSource& source, std::byte* panels);
 // Panels [first, last) of 16 columns each, summed over rows: B of X S, or A of Sᵀ X. `panels` is
-// where panel 0 would lie.
+// the address that panel 0 would have.
 void PackColumnPanels(const PanelSource& source, int64_t first, int64_t last, std::byte* panels);
 // From a packed weight [rows, cols] (packed_weight.h) to panels [first, last) of 16 columns each,
 // summed over rows rounded up to 16: B of X W.

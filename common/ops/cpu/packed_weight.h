@@ -1,6 +1,6 @@
 // The storage format of linear weights, the only copy a worker holds of them.
 //
-// bf16: a weight [N, K] lies in panels of 16 output rows, [ceil(N/16)][Kp/2][16][2], Kp = K rounded
+// bf16: a weight [N, K] is in panels of 16 output rows, [ceil(N/16)][Kp/2][16][2], Kp = K rounded
 // up to 32: pairs of k interleaved, as vdpbf16ps and AMX tiles read them; padding is zero.
 // fp32: panels [ceil(N/16)][K][16]; padding rows are zero.
 // Everybody else moves rows in and out with PackRows and UnpackRows and never looks inside.
@@ -28,7 +28,7 @@ void PackRows(
 void UnpackRows(
     const std::byte* packed, int64_t cols, DType dtype, int64_t row0, int64_t rows, void* dest);
 
-// Where the first byte of padding lies that is not zero; -1 if all are. Products read padding.
+// The place of the first byte of padding that is not zero; -1 if all are. Products read padding.
 int64_t FindDirtyPadding(const std::byte* packed, int64_t rows, int64_t cols, DType dtype);
 
 }  // namespace tandem

@@ -17,8 +17,8 @@ inline float InverseTemperature(float temperature) {
 // Whether top-k or top-p may leave out ids: such a row needs all of its logits.
 bool IsFiltered(const SampleRow& row, int64_t vocab_limit);
 
-// The vocabulary chunk that holds the token of a row that is not filtered, and what the chunks
-// before it sum up to. `chunks` [VocabChunks] and `stats` are at the scoring temperature.
+// The vocabulary chunk that holds the token of a row that is not filtered, and the sum of the
+// chunks before it. `chunks` [VocabChunks] and `stats` are at the scoring temperature.
 struct ChunkChoice {
   int64_t chunk = 0;
   float before = 0;

@@ -1,9 +1,9 @@
-// Launchers of the kernels for adapters beside their weights (docs/reference/numerics.md): from
+// Launchers of the kernels for separate adapters (docs/reference/numerics.md): from
 // wide rows to the rank and back, and sums over rows. The order of every sum follows from the
 // shapes of A and B alone; a row's bits are its own.
 //
 // Matrices are bf16 in device memory, rows aligned to 16 bytes, columns and the ends of parts
-// multiples of 8; fp32 values for each part's rank lie side by side in a row. No row, no launch.
+// multiples of 8; fp32 values for each part's rank are adjacent in a row. No row, no launch.
 // Thread-safe as launches are.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Adapters beside their weights on a GPU: what CudaForwardOps::Linear, CudaBackwardOps::LinearInput
-// and AdapterWeights do for a weight that has some, behind the product with the weight itself.
+// Separate adapters on a GPU: CudaForwardOps::Linear, CudaBackwardOps::LinearInput and
+// AdapterWeights call these for a weight that has adapters, after the product with the weight.
 #pragma once
 
 #include "common/device/cuda/cuda_context.h"

@@ -1,5 +1,5 @@
 // BackwardOps on a GPU: passes every op to the context's stream. Matrices, weights and gradients
-// are in device memory; ids, spans and what a row's gradient is made of are the host's.
+// are in device memory; ids, spans and the factors of rows' gradients are in host memory.
 #pragma once
 
 #include <memory>

@@ -15,7 +15,7 @@
 
 namespace tandem::jinja {
 
-struct Frame;  // jinja/frame.h
+struct Frame;  // jinja/render.h
 
 struct Expression {
   explicit Expression(int line_) : line(line_) {}

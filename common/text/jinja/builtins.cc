@@ -226,14 +226,8 @@ bool IsSequence(const Value& v) {
   return Iterable(v) && !v.is(Kind::kIterator) && !view;
 }
 bool Escaped(const Value&) { return false; }
-bool LowerCased(const Value& v) {
-  const std::string text = ToText(v);
-  return ToLower(text) == text && ToUpper(text) != text;
-}
-bool UpperCased(const Value& v) {
-  const std::string text = ToText(v);
-  return ToUpper(text) == text && ToLower(text) != text;
-}
+bool LowerCased(const Value& v) { return HasOnlyLowerCase(ToText(v)); }
+bool UpperCased(const Value& v) { return HasOnlyUpperCase(ToText(v)); }
 bool IsFilterName(const Value& v) { return v.is_string() && HasFilter(v.text()); }
 bool IsTestName(const Value& v) { return v.is_string() && HasTest(v.text()); }
 

@@ -53,20 +53,28 @@ std::string EscapeHtml(std::string_view text) {
   return out;
 }
 
-// Words begin after white space and - ( { [ <.
+bool SeparatesTitleWords(char32_t c) {
+  return IsPythonSpace(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) !=
+                                              std::string_view::npos);
+}
+
+// Words are separated by white space and - ( { [ <. Of each, as in jinja2, the first character and
+// the rest are mapped apart: a sigma that is the whole rest is none that ends a word.
 std::string TitleFilter(std::string_view text) {
   std::string out;
-  bool beginning = true;
+  size_t rest = 0;  // where the part of the word that becomes lower case begins
+  bool in_word = false;
   for (size_t pos = 0; pos < text.size();) {
     const size_t start = pos;
-    const char32_t c = NextCodePoint(text, pos);
-    const std::string_view character = text.substr(start, pos - start);
-    out += beginning ? ToUpper(character) : ToLower(character);
-    beginning = IsPythonSpace(c) ||
-                (c < 0x80 &&
-                 std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+    const bool separator = SeparatesTitleWords(NextCodePoint(text, pos));
+    if (in_word && !separator) continue;
+    out += ToLower(text.substr(rest, start - rest));
+    out += separator ? std::string(text.substr(start, pos - start))
+                     : ToUpper(text.substr(start, pos - start));
+    rest = pos;
+    in_word = !separator;
   }
-  return out;
+  return out + ToLower(text.substr(rest));
 }
 
 std::string UrlEncode(std::string_view text) {

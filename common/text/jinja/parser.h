@@ -33,7 +33,7 @@ class DepthGuard {
 absl::StatusOr<Body> ParseTemplate(const std::string& source);
 
 // Recursive descent, one instance per template. Expressions are in parse_expression.cc, statements
-// in parse_statement.cc.
+// in parser.cc.
 class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}

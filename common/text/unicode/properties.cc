@@ -37,6 +37,63 @@ bool HasCategory(char32_t c, uint32_t mask) {
   return (U_GET_GC_MASK(static_cast<UChar32>(c)) & mask) != 0;
 }
 
+// Whether the next character that is not case-ignorable is cased: a capital sigma before it is then
+// not final (the Unicode standard, 3.13, condition Final_Sigma).
+bool CasedFollows(std::string_view text, size_t pos) {
+  while (pos < text.size()) {
+    const char32_t c = NextCodePoint(text, pos);
+    if (!HasProperty(c, UCHAR_CASE_IGNORABLE)) return HasProperty(c, UCHAR_CASED);
+  }
+  return false;
+}
+
+// Walks through a text and maps the case of each character as Python's str methods do: alone, but
+// for a capital sigma, whose lower case depends on what is around it in the whole text.
+class CaseCursor {
+ public:
+  explicit CaseCursor(std::string_view text) : text_(text) {}
+
+  // Moves to the next character. False at the end of the text.
+  bool Next() {
+    if (end_ > 0 && !HasProperty(code_point_, UCHAR_CASE_IGNORABLE)) {
+      cased_before_ = HasProperty(code_point_, UCHAR_CASED);
+    }
+    if (end_ == text_.size()) return false;
+    begin_ = end_;
+    code_point_ = NextCodePoint(text_, end_);
+    return true;
+  }
+
+  char32_t code_point() const { return code_point_; }
+  std::string_view character() const { return text_.substr(begin_, end_ - begin_); }
+
+  std::string Upper() const { return ToUpper(character()); }
+  std::string Title() const { return Capitalize(character()); }
+  std::string Lower() const {
+    if (code_point_ == U'\u03A3' && cased_before_ && !CasedFollows(text_, end_)) return "\u03C2";
+    return ToLower(character());
+  }
+
+ private:
+  std::string_view text_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  char32_t code_point_ = 0;
+  bool cased_before_ = false;  // the nearest character that is not case-ignorable
+};
+
+// str.islower and str.isupper: some character has the `wanted` property, none has the `other` one
+// and none is a title-case letter.
+bool HasNoCaseBut(UProperty wanted, UProperty other, std::string_view text) {
+  bool found = false;
+  for (size_t pos = 0; pos < text.size();) {
+    const char32_t c = NextCodePoint(text, pos);
+    if (HasProperty(c, other) || HasCategory(c, U_GC_LT_MASK)) return false;
+    found = found || HasProperty(c, wanted);
+  }
+  return found;
+}
+
 }  // namespace
 
 bool IsWhiteSpace(char32_t c) { return HasProperty(c, UCHAR_WHITE_SPACE); }
@@ -77,13 +134,33 @@ std::string Capitalize(std::string_view text) {
 
 std::string ToTitle(std::string_view text) {
   std::string out;
-  size_t word = 0;  // where the current word begins, or the text between words
-  for (size_t pos = 0; pos < text.size();) {
-    if (HasProperty(NextCodePoint(text, pos), UCHAR_CASED)) continue;
-    out += Capitalize(text.substr(word, pos - word));
-    word = pos;
+  bool in_word = false;
+  for (CaseCursor at(text); at.Next(); in_word = HasProperty(at.code_point(), UCHAR_CASED)) {
+    out += in_word ? at.Lower() : at.Title();
   }
-  return out + Capitalize(text.substr(word));
+  return out;
+}
+
+std::string SwapCase(std::string_view text) {
+  std::string out;
+  for (CaseCursor at(text); at.Next();) {
+    if (IsUpperCase(at.code_point())) {
+      out += at.Lower();
+    } else if (HasProperty(at.code_point(), UCHAR_LOWERCASE)) {
+      out += at.Upper();
+    } else {
+      out += at.character();
+    }
+  }
+  return out;
+}
+
+bool HasOnlyLowerCase(std::string_view text) {
+  return HasNoCaseBut(UCHAR_LOWERCASE, UCHAR_UPPERCASE, text);
+}
+
+bool HasOnlyUpperCase(std::string_view text) {
+  return HasNoCaseBut(UCHAR_UPPERCASE, UCHAR_LOWERCASE, text);
 }
 
 }  // namespace tandem

@@ -21,10 +21,17 @@ std::string ToUpper(std::string_view text);
 std::string ToLower(std::string_view text);
 // For comparison without case: ß becomes ss.
 std::string CaseFold(std::string_view text);
-// First cased character of each word in title case, the others in lower case, where a word is a
-// run of cased characters.
+// Python's str.title: the first character of each word in title case, the others in lower case. A
+// word is a run of cased characters; a final sigma is judged in the whole text.
 std::string ToTitle(std::string_view text);
+// Python's str.swapcase: upper case becomes lower and lower becomes upper; title case stays.
+std::string SwapCase(std::string_view text);
 // The first character in title case, the rest in lower case.
 std::string Capitalize(std::string_view text);
+
+// Python's str.islower and str.isupper: the text has a lower-case (upper-case) character and no
+// character of another case. Letters without a counterpart, such as ª, count too. Need valid UTF-8.
+bool HasOnlyLowerCase(std::string_view text);
+bool HasOnlyUpperCase(std::string_view text);
 
 }  // namespace tandem

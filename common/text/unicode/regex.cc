@@ -4,39 +4,10 @@
 #include <pcre2.h>
 
 #include "common/base/status.h"
+#include "common/text/unicode/regex_dialect.h"
 
 namespace tandem {
 namespace {
-
-// PCRE2's \s also holds U+180E, which lost White_Space in Unicode 6.3; Oniguruma's does not.
-constexpr char kSpaceMembers[] =
-    "\\t-\\r\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}"
-    "\\x{3000}";
-
-// Spells \s and \S out; \S inside a class stays, PCRE2 has no way to write it there.
-std::string SpellOutSpaces(const std::string& pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      if (next == 's') {
-        out += in_class ? kSpaceMembers : std::string("[") + kSpaceMembers + "]";
-      } else if (next == 'S' && !in_class) {
-        out += std::string("[^") + kSpaceMembers + "]";
-      } else {
-        out += c;
-        out += next;
-      }
-      continue;
-    }
-    if (c == '[') in_class = true;
-    if (c == ']') in_class = false;
-    out += c;
-  }
-  return out;
-}
 
 std::string ErrorText(int code) {
   PCRE2_UCHAR buffer[256];
@@ -47,45 +18,71 @@ std::string ErrorText(int code) {
 struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
 };
+using MatchData = std::unique_ptr<pcre2_match_data, FreeMatchData>;
+
+// `pcre` is what `pattern` became.
+absl::StatusOr<std::shared_ptr<const void>> CompilePcre(const std::string& pattern,
+                                                        const std::string& pcre,
+                                                        uint32_t options) {
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre.data()), pcre.size(),
+                                   PCRE2_UTF | PCRE2_UCP | options, &error, &offset, nullptr);
+  if (code == nullptr) {
+    const std::string read_as = pcre == pattern ? "" : fmt::format(" of '{}'", pcre);
+    return InvalidArgument("regex '{}' does not compile: {} at offset {}{}", pattern,
+                           ErrorText(error), offset, read_as);
+  }
+  // Where JIT is not available pcre2_match interprets: slower, same matches.
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+  return std::shared_ptr<const void>(
+      code, [](const void* p) { pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p))); });
+}
+
+// What pcre2_match returns; the bounds of the match are in `data`.
+absl::StatusOr<int> Search(const void* compiled,
+                           std::string_view text,
+                           size_t pos,
+                           uint32_t options,
+                           pcre2_match_data* data) {
+  const auto* code = static_cast<const pcre2_code*>(compiled);
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  options |= PCRE2_NO_UTF_CHECK;
+  int found = pcre2_match(code, subject, text.size(), pos, options, data, nullptr);
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
+    found = pcre2_match(code, subject, text.size(), pos, options | PCRE2_NO_JIT, data, nullptr);
+  }
+  if (found >= 0 || found == PCRE2_ERROR_NOMATCH) return found;
+  return absl::ResourceExhaustedError(
+      fmt::format("regex search failed at byte {} of {}: {}", pos, text.size(), ErrorText(found)));
+}
+
+MatchData DataFor(const void* compiled) {
+  return MatchData(
+      pcre2_match_data_create_from_pattern(static_cast<const pcre2_code*>(compiled), nullptr));
+}
 
 }  // namespace
 
 absl::StatusOr<Regex> Regex::Compile(const std::string& pattern) {
-  const std::string spelled = SpellOutSpaces(pattern);
-  int error = 0;
-  PCRE2_SIZE offset = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
-                                   PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
-  if (code == nullptr) {
-    return InvalidArgument("regex '{}' does not compile: {} at offset {}", pattern,
-                           ErrorText(error), offset);
-  }
-  // Where JIT is not available pcre2_match interprets: slower, same matches.
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
-  return Regex(std::shared_ptr<const void>(code, [](const void* p) {
-    pcre2_code_free(static_cast<pcre2_code*>(const_cast<void*>(p)));
-  }));
+  TANDEM_ASSIGN_OR_RETURN(const std::string pcre, PcreFromOniguruma(pattern));
+  TANDEM_ASSIGN_OR_RETURN(auto code, CompilePcre(pattern, pcre, PCRE2_MULTILINE));
+  return Regex(std::move(code));
+}
+
+absl::StatusOr<Regex> Regex::CompilePython(const std::string& pattern) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string pcre, PcreFromPython(pattern));
+  TANDEM_ASSIGN_OR_RETURN(auto code, CompilePcre(pattern, pcre, PCRE2_ALT_CIRCUMFLEX));
+  return Regex(std::move(code));
 }
 
 absl::StatusOr<std::vector<Regex::Match>> Regex::FindAll(std::string_view text) const {
-  const auto* code = static_cast<const pcre2_code*>(code_.get());
-  const std::unique_ptr<pcre2_match_data, FreeMatchData> data(
-      pcre2_match_data_create_from_pattern(code, nullptr));
-  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const MatchData data = DataFor(code_.get());
   std::vector<Match> matches;
   size_t pos = 0;
   while (pos < text.size()) {
-    int found =
-        pcre2_match(code, subject, text.size(), pos, PCRE2_NO_UTF_CHECK, data.get(), nullptr);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-      found = pcre2_match(code, subject, text.size(), pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                          data.get(), nullptr);
-    }
+    TANDEM_ASSIGN_OR_RETURN(const int found, Search(code_.get(), text, pos, 0, data.get()));
     if (found == PCRE2_ERROR_NOMATCH) break;
-    if (found < 0) {
-      return absl::ResourceExhaustedError(fmt::format("regex search failed at byte {} of {}: {}",
-                                                      pos, text.size(), ErrorText(found)));
-    }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
     if (range[1] > range[0]) {
       matches.push_back({range[0], range[1]});
@@ -97,6 +94,13 @@ absl::StatusOr<std::vector<Regex::Match>> Regex::FindAll(std::string_view text) 
     }
   }
   return matches;
+}
+
+absl::StatusOr<bool> Regex::MatchesWhole(std::string_view text) const {
+  const MatchData data = DataFor(code_.get());
+  TANDEM_ASSIGN_OR_RETURN(const int found, Search(code_.get(), text, 0,
+                                                  PCRE2_ANCHORED | PCRE2_ENDANCHORED, data.get()));
+  return found != PCRE2_ERROR_NOMATCH;
 }
 
 }  // namespace tandem

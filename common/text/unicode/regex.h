@@ -18,13 +18,19 @@ class Regex {
     size_t begin, end;  // bytes
   };
 
-  // The pattern is in Oniguruma's syntax as tokenizer.json carries it: \s means exactly the
-  // White_Space property. InvalidArgument with PCRE2's reason and the offset.
+  // A pattern of tokenizer.json, in Oniguruma's syntax. InvalidArgument with the reason and the
+  // place, also for what PCRE2 would read in another way (regex_dialect.h).
   static absl::StatusOr<Regex> Compile(const std::string& pattern);
+  // A pattern of Python's re for str. Errors as Compile.
+  static absl::StatusOr<Regex> CompilePython(const std::string& pattern);
 
   // All non-empty matches from left to right, without overlap. `text` must be valid UTF-8.
   // ResourceExhausted when PCRE2's backtracking limit is hit.
   absl::StatusOr<std::vector<Match>> FindAll(std::string_view text) const;
+
+  // Python's re.fullmatch: whether the pattern matches the text from its beginning to its end.
+  // Needs and errors as FindAll.
+  absl::StatusOr<bool> MatchesWhole(std::string_view text) const;
 
  private:
   explicit Regex(std::shared_ptr<const void> code) : code_(std::move(code)) {}

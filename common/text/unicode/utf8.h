@@ -20,9 +20,9 @@ std::string ToUtf8(std::u32string_view code_points);
 std::u32string ToCodePoints(std::string_view text);
 size_t CountCodePoints(std::string_view text);
 
-// Moves what is decided of `pending` to `out`: whole characters as they are, each maximal
+// Moves the complete part of `pending` to `out`: whole characters as they are, each maximal
 // ill-formed part as U+FFFD (the substitution of the Unicode standard, 3.9 "U+FFFD substitution of
-// maximal subparts"). What may still become a character stays in `pending`.
+// maximal subparts"). Bytes that may still become a character stay in `pending`.
 void DrainUtf8(std::string& pending, std::string& out);
 // The same at the end of the text: nothing stays.
 void FinishUtf8(std::string& pending, std::string& out);

@@ -47,7 +47,7 @@ struct IpcPayload {
   std::vector<CudaIpcHandle> filled, drained;  // of every slot
 
   std::string ToBytes() const;
-  // InvalidArgument: not what ToBytes makes.
+  // InvalidArgument where ToBytes did not make the bytes.
   static absl::StatusOr<IpcPayload> FromBytes(const std::string& bytes);
 };
 

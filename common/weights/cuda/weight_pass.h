@@ -1,5 +1,5 @@
 // The kernel that weights go through on a GPU: it copies, rounds or scrambles ranges of tensors,
-// digests what it writes, or only re-reads and digests; all ranges of a call in one launch.
+// digests the written bytes, or only re-reads and digests; all ranges of a call in one launch.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct WeightRun {
 
 inline constexpr int64_t kWeightTileBytes = 32 << 10;
 
-// `runs` [count] lie in device memory, and have `tiles` in all. `sums`: [pairs][2] in device
+// `runs` [count] are in device memory and have `tiles` in all. `sums`: [pairs][2] in device
 // memory, to which the blocks' sums are added (BlockSums, digest_blocks.h; a last block that is
 // short is padded with zeros), or null, where nothing is digested.
 struct WeightPass {

@@ -96,6 +96,20 @@ TEST_CASE("entries are names, ends of names at a dot, or regular expressions of 
   REQUIRE(SpecRefusal(Targets({R"(layers\.1\..*(q|o)_proj)"})) != "");
 }
 
+TEST_CASE("an expression is read as Python reads it") {
+  REQUIRE(Chosen(Targets({R"((?i).*\.1\..*(?P<which>Q|o)_proj)"})) ==
+          Names{"1.self_attn.q_proj", "1.self_attn.o_proj"});
+  REQUIRE(Chosen(Targets({R"(.*(?<=1\.mlp\.)[[u]p_proj\Z)"})) == Names{"1.mlp.up_proj"});
+  REQUIRE(Chosen(Targets({"model.{,2}layers.1.mlp.(up|upper)_proj"})) == Names{"1.mlp.up_proj"});
+  // A class of the characters [ : a l p h, and then a bracket.
+  REQUIRE(SpecRefusal(Targets({"model.[[:alpha:]]*.1.mlp.up_proj"})) ==
+          "target_modules: model.[[:alpha:]]*.1.mlp.up_proj matches no module of the model: name "
+          "some of down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj, or take it out");
+  REQUIRE_THAT(SpecRefusal(Targets({"(q|v_proj"})),
+               Catch::Matchers::Contains("target_modules: regex '(q|v_proj' does not compile") &&
+                   Catch::Matchers::Contains("or a name such as q_proj"));
+}
+
 TEST_CASE("excluded modules get none, whatever names them") {
   REQUIRE(Chosen(Targets({"all-linear"}, {"mlp.gate_proj", "up_proj", R"(.*\.0\..*)"})) ==
           Names{"1.self_attn.q_proj", "1.self_attn.k_proj", "1.self_attn.v_proj",
@@ -157,9 +171,8 @@ TEST_CASE("what cannot have an adapter is refused by name") {
       SpecRefusal(Targets({"model.norm"})) ==
       "target_modules: model.norm matches model.norm, which is a norm, not a linear layer: name "
       "other modules, or exclude it");
-  REQUIRE_THAT(
-      SpecRefusal(Targets({"(q_proj"})),
-      Catch::Matchers::StartsWith("target_modules: (q_proj is no ECMAScript regular expression"));
+  REQUIRE_THAT(SpecRefusal(Targets({"(q_proj"})),
+               Catch::Matchers::StartsWith("target_modules: regex '(q_proj' does not compile"));
   REQUIRE(SpecRefusal(Targets({""})) ==
           "target_modules has an empty entry, which names no module: take it out");
   REQUIRE(SpecRefusal(Targets({})) ==

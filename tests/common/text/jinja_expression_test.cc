@@ -112,7 +112,9 @@ TEST_CASE("Filters give jinja2's results", "[text][jinja]") {
        {"'a\\n\\nb' | indent(2)", "a\n\n  b"},
        {"[1, 2, 3] | batch(2) | list", "[[1, 2], [3]]"},
        {"users | sum(attribute='age')", "55"},
-       {"'hello wORLD' | title", "Hello World"}});
+       {"'hello wORLD' | title", "Hello World"},
+       {"'\u039f\u0394\u039f\u03a3-\u03a3\u03a3' | title", "\u039f\u03b4\u03bf\u03c2-\u03a3\u03c3"},
+       {"\"\u0391\u0391\u03a3'\u0391\" | title", "\u0391\u03b1\u03c3'\u03b1"}});
 }
 
 TEST_CASE("Tests tell Python's types apart", "[text][jinja]") {
@@ -122,6 +124,8 @@ TEST_CASE("Tests tell Python's types apart", "[text][jinja]") {
        {"missing is undefined and missing is iterable and none is not iterable", "True"},
        {"none is none and n is odd and 9 is divisibleby 3", "True"},
        {"d is mapping and l is not string and f is float", "True"},
+       {"'\u00aa' is lower and 'a\U0001d400' is not lower", "True"},
+       {"'\U0001d400' is upper and 'A\u01c5'.isupper()", "False"},
        {"1 is sameas true", "False"}});
 }
 

@@ -41,6 +41,38 @@ TEST_CASE("Case mappings cover letters that change their length", "[text]") {
   REQUIRE(CaseFold("\u00df") == "ss");
 }
 
+TEST_CASE("Titles and swapped cases are Python's", "[text]") {
+  REQUIRE(ToTitle("\u039f\u0394\u039f\u03a3") == "\u039f\u03b4\u03bf\u03c2");
+  REQUIRE(ToTitle("\u03a3 \u03a3\u03a3 \u0391'\u03a3") == "\u03a3 \u03a3\u03c2 \u0391'\u03a3");
+  // An apostrophe or a combining mark ends the word, but not what decides about the sigma.
+  REQUIRE(ToTitle("\u0391\u03a3'\u0391") == "\u0391\u03c3'\u0391");
+  REQUIRE(ToTitle("\u0391\u03a3' \u0391") == "\u0391\u03c2' \u0391");
+  REQUIRE(ToTitle("\u0391\u03a3\u0301\u0391") == "\u0391\u03c3\u0301\u0391");
+  REQUIRE(ToTitle("\u0391\u03a3\u0301") == "\u0391\u03c2\u0301");
+  // A modifier letter goes on with a word without being seen by the sigma.
+  REQUIRE(ToTitle("\u02b0\u03a3") == "\u02b0\u03c3");
+  REQUIRE(ToTitle("\u0149\u03a3 \u00df\u03a3 \u01c4\u03a3") ==
+          "\u02bcN\u03c2 Ss\u03c2 \u01c5\u03c2");
+  REQUIRE(SwapCase("\u039f\u0394\u039f\u03a3 ab") == "\u03bf\u03b4\u03bf\u03c2 AB");
+  REQUIRE(SwapCase("\u01c5 \u00aa \u00df") == "\u01c5 \u00aa SS");
+}
+
+TEST_CASE("A text is lower or upper case where Python's islower and isupper say so", "[text]") {
+  for (const char* text : {"a", "a1", "\u00aa", "\u00df", "\u03c2"}) {
+    INFO(text);
+    REQUIRE((HasOnlyLowerCase(text) && !HasOnlyUpperCase(text)));
+  }
+  for (const char* text : {"A", "A1", "\U0001d400", "\u03a3"}) {
+    INFO(text);
+    REQUIRE((HasOnlyUpperCase(text) && !HasOnlyLowerCase(text)));
+  }
+  for (const char* text :
+       {"", "1", "aA", "\u01c5", "a\u01c5", "A\u01c5", "a\U0001d400", "A\u00aa"}) {
+    INFO(text);
+    REQUIRE((!HasOnlyLowerCase(text) && !HasOnlyUpperCase(text)));
+  }
+}
+
 TEST_CASE("Characters are told apart by their general categories", "[text]") {
   REQUIRE((IsLetter(U'\u4e2d') && !IsLetter(U'\u0301') && !IsLetter(U'7')));
   REQUIRE((IsNumber(U'\u00b2') && !IsDecimal(U'\u00b2') && IsDecimal(U'\u0663')));

@@ -52,6 +52,17 @@ TEST_CASE("Every built-in scorer tells a right answer from a wrong one", "[rewar
   REQUIRE(Score("search_r1_like_qa_em", R"({"subem": true})", paris) == 1.0);
 }
 
+TEST_CASE("A pattern finds what Python's re finds", "[reward][registry]") {
+  REQUIRE(Score("regex", R"x({"pattern": "(x)$"})x", ItemToScore("x\n", "x")) == 1.0);
+  REQUIRE(Score("regex", R"x({"pattern": "(x)\\Z"})x", ItemToScore("x\n", "x")) == 0.0);
+  REQUIRE(Score("regex", R"x({"pattern": "[[:alpha:]]"})x", ItemToScore("b a] b", "a]")) == 1.0);
+  REQUIRE(Score("regex", R"x({"pattern": "x{,2}y"})x", ItemToScore("xxxy", "xxy")) == 1.0);
+  // What Python does not have is PCRE2's.
+  REQUIRE(Score("regex", R"x({"pattern": "\\p{Lu}"})x", ItemToScore("aBc", "B")) == 1.0);
+  REQUIRE_THAT(Message(MakeScorer("regex", R"x({"pattern": "(*ACCEPT)"})x").status()),
+               Catch::Matchers::Contains("(* begins a verb of PCRE2, and Python has none"));
+}
+
 TEST_CASE("Every function says what it compared", "[reward][registry]") {
   const std::string response = "7 \\boxed{8}\nAnswer: <answer>9</answer> #### 10";
   const auto prediction = [&](const std::string& name, const std::string& args = "") {

@@ -184,6 +184,25 @@ class DocsTest(unittest.TestCase):
         code, output = run("check_docs.py", {**self.FILES, "README.md": readme, "deploy/a.sh": text})
         self.assertEqual(code, 0, output)
 
+    def comments(self, text):
+        return run("check_docs.py", {**self.FILES, "README.md": "[b](docs/b.md)", "common/ops/cpu/rows.h": "\n" + text})
+
+    def test_files_that_comments_name_may_be_called_by_the_end_of_their_path(self):
+        for text in ("// See rows.h.", "int a;  // cpu/rows.h: why", "/* as\n common/ops/cpu/rows.h says */", "// README.md",
+                     "// controller/a.cc, b.md", "// tandem/v1/config.pb.h", "// verl's core_algos.py", "// <missing.h>",
+                     'const char* a = "missing.h // missing.h";', "int b = 1'000; char c = '\"'; // rows.h",
+                     'const char* a = R"(// missing.h)";', "int missing.h;"):
+            code, output = self.comments(text)
+            self.assertEqual(code, 0, text + output)
+
+    def test_a_file_that_a_comment_names_and_that_is_none_is_named_with_its_line(self):
+        for text, what in (("// missing.h", "2: file missing.h"), ("int a;  // See ops/rows.h.", "2: file ops/rows.h"),
+                           ("/* a\n b.cu */", "3: file b.cu"), ("// ows.h", "2: file ows.h"),
+                           ('const char* a = "x";  // of core_algo.py', "2: file core_algo.py")):
+            code, output = self.comments(text)
+            self.assertEqual(code, 1, text)
+            self.assertIn(f"common/ops/cpu/rows.h:{what} does not exist", output)
+
     def test_a_page_that_nothing_links_to_is_named(self):
         code, output = run("check_docs.py", {**self.FILES, "README.md": "[b](docs/b.md)", "docs/d/c.md": "c"})
         self.assertEqual(code, 1)

@@ -99,8 +99,8 @@ __attribute__((noinline)) void AddAdapterSums(const AdapterSums& adapters,
 
 }  // namespace
 
-// Products with one dimension of an adapter's rank, in backward: small beside those with its
-// weight, and in fp32, since what lies between A and B is (RankProductCall).
+// Products of backward with a dimension of an adapter's rank: small compared with those with its
+// weight, and in fp32 as the values between A and B are (RankProductCall).
 
 namespace {
 

@@ -234,7 +234,7 @@ TANDEM_INLINE void GemmPass(
   }
 }
 
-// What a thread holds over several products: nothing here; kernels_gemm_amx.h holds tile registers.
+// What a thread holds over several products: nothing here; that of gemm_amx.h holds tile registers.
 template <typename T>
 class GemmContext {
  public:

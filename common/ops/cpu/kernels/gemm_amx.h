@@ -361,7 +361,7 @@ TANDEM_INLINE void RunTileRows(const GemmCall& call, TileBlock block, int64_t pa
   }
 }
 
-// Bytes of B per pass over the rows: they stay in L2 beside A.
+// Bytes of B per pass over the rows: they stay in L2 together with A.
 constexpr int64_t kPassBytes = int64_t{3} << 18;
 // Panels per pass where B comes from beyond L2 for a few rows: every row block of a pass fetches
 // its share of the next one, so that memory is busy all the time.

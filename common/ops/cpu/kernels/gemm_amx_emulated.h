@@ -1,4 +1,4 @@
-// The GEMM of numerics class amx32 in AVX-512F: the bits of kernels_gemm_amx.h on machines without
+// The GEMM of numerics class amx32 in AVX-512F: the bits of gemm_amx.h on machines without
 // tiles, for tests. Slow.
 #pragma once
 

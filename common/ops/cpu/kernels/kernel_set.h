@@ -45,7 +45,7 @@ struct GemmCall {
   };
   const void* a = nullptr;
   int64_t a_stride = 0;
-  // Not 0: `a` is Aᵀ in panels of this size (panels.h), zero-padded to whole words.
+  // Not 0: `a` is Aᵀ in panels of this size (backward/context.h), zero-padded to whole words.
   int64_t a_panel_bytes = 0;
   const std::byte* b = nullptr;
   int64_t panel_bytes = 0;

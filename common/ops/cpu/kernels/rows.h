@@ -70,7 +70,7 @@ void Rope(void* head, const float* cos, const float* sin, int64_t half_dim) {
 }
 
 // The first of kKvValueUnit tokens clears V of them all: sums go over all of them, with P = 0 where
-// there is no token yet, and what an earlier owner of the block left could be no number.
+// there is no token yet, and values of the block's earlier owner could be NaN.
 template <typename T>
 void StoreKv(const void* k, const void* v, int64_t head_dim, int64_t token, std::byte* kv_head) {
   constexpr int64_t kPerWord = 4 / sizeof(T);

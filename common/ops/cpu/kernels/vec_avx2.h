@@ -87,7 +87,7 @@ TANDEM_INLINE __m256 WidenBits(__m128i bits) {
 TANDEM_INLINE F32x16 WidenBits(__m256i bits) {
   return {WidenBits(_mm256_castsi256_si128(bits)), WidenBits(_mm256_extracti128_si256(bits, 1))};
 }
-// Sixteen pairs of bf16 as they lie in a panel: their even and their odd elements.
+// Sixteen pairs of bf16 as a panel stores them: their even and their odd elements.
 TANDEM_INLINE F32x16 EvenOfPairs(const std::byte* p) {
   const __m256i* const pairs = reinterpret_cast<const __m256i*>(p);
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(pairs), 16)),

@@ -68,7 +68,7 @@ TANDEM_INLINE float MaxLanes(F32x16 a) {
 TANDEM_INLINE F32x16 WidenBits(__m256i bits) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
-// Sixteen pairs of bf16 as they lie in a panel: their even and their odd elements.
+// Sixteen pairs of bf16 as a panel stores them: their even and their odd elements.
 TANDEM_INLINE F32x16 EvenOfPairs(const std::byte* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
 }

@@ -29,7 +29,7 @@ TANDEM_INLINE void StorePartial(BfloatBits* p, F32x16 x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
 }
 
-// 32 elements with one store where that can be: what reads them as a whole then need not wait.
+// 32 elements with one store where possible: a load of all of them then need not wait.
 TANDEM_INLINE void StorePair(float* p, F32x16 low, F32x16 high) {
   Store(p, low);
   Store(p + 16, high);

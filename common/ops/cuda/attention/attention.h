@@ -1,5 +1,5 @@
-// Rotary embeddings and attention on a GPU, forward and backward: what CudaForwardOps and
-// CudaBackwardOps pass on. Signatures, contracts and errors are those of ForwardOps::RopeAndStore
+// Rotary embeddings and attention on a GPU, forward and backward, called by CudaForwardOps
+// and CudaBackwardOps. Signatures, contracts and errors are those of ForwardOps::RopeAndStore
 // and ::Attention (common/ops/forward_ops.h) and BackwardOps::Attention and ::Rope
 // (common/ops/backward_ops.h), with matrices, KV and gradients bf16 in device memory, and spans,
 // their block tables and rope tables in host memory.
@@ -71,7 +71,7 @@ class CudaAttention {
  private:
   float* FloatScratch(int slot, int64_t bytes);
 
-  struct State;  // plans on the device, and what they were made for
+  struct State;  // plans on the device, and the spans that they were made for
   CudaContext* const context_;
   std::unique_ptr<State> state_;
 };

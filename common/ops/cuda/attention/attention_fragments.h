@@ -102,7 +102,7 @@ struct OnlineRow {
 };
 
 // Takes in the scores of a row (elements first and first + 1 of each fragment), -infinity where
-// masked, and turns them into weights. Returns what earlier sums are to be multiplied with: 1 if no
+// masked, and turns them into weights. Returns the factor for earlier sums: 1 if no
 // score is above the maximum so far, as where all are masked.
 template <int kFragments>
 __device__ __forceinline__ float TakeScores(OnlineRow& row,
@@ -143,8 +143,8 @@ __device__ __forceinline__ float AddSegment(const SegmentFactors& factors, float
 }
 
 // The scores [16, 64] of a warp's rows with the keys from `first_position` on, into the rows'
-// online softmax: keys behind a row are left out, scores become weights, and what was summed before
-// is scaled to match. Rows are in order: row 0 of a lane is not behind row 1.
+// online softmax: keys behind a row are left out, scores become weights, and earlier sums
+// are scaled to match. Rows are in order: row 0 of a lane is not behind row 1.
 template <int kDim, typename Rows>
 __device__ __forceinline__ void WeighTile(Rows& rows,
                                           float (&scores)[kTileKeys / 8][4],

@@ -19,8 +19,8 @@ namespace tandem::attention {
 // Keys of a tile: a KV block, so that a tile is one piece of memory.
 inline constexpr int kTileKeys = 64;
 static_assert(kTileKeys == kKvBlockTokens);
-// An online softmax runs over this many tiles, from a multiple of them on; what a row's segments
-// give is then added in ascending order. Part of the numerics, whatever the batch.
+// An online softmax runs over this many tiles, from a multiple of them on; the results of a row's
+// segments are then added in ascending order. Part of the numerics, whatever the batch.
 inline constexpr int kSegmentTiles = 8;
 inline constexpr int kSegmentKeys = kSegmentTiles * kTileKeys;
 // Queries of a warp: the rows of one tensor-core fragment.
@@ -76,8 +76,8 @@ constexpr int64_t SegmentsSideBySide(int64_t tiles, int64_t kv_heads, int64_t bo
   return tiles * kv_heads * bound <= kMostSegmentBlocks ? bound : 1;
 }
 
-// Where 16 bytes lie in a tile of rows of `chunks` times 16 bytes (8 or 16 of them) in shared
-// memory: the 8 rows that ldmatrix reads at once lie in all 32 banks. In units of 16 bytes.
+// The place of 16 bytes in a tile of rows of `chunks` times 16 bytes (8 or 16 of them) in shared
+// memory: the 8 rows that ldmatrix reads at once use all 32 banks. In units of 16 bytes.
 TANDEM_BOTH int Swizzled(int row, int chunk, int chunks) {
   return row * chunks + (chunk ^ (row & 7));
 }
@@ -94,7 +94,7 @@ TANDEM_BOTH int64_t PartialSlot(int64_t tile,
 }
 
 // Shared memory of the forward kernel: two tiles of K and two of V, and the queries, whose place
-// what a thread has of earlier segments takes.
+// a thread's results of earlier segments take.
 constexpr int EarlierFloats(int head_dim) { return head_dim / 2 + 4; }
 TANDEM_BOTH constexpr int KeyTileBytes(int head_dim) { return kTileKeys * head_dim * 2; }
 constexpr LaunchShape ForwardShape(
@@ -193,8 +193,8 @@ constexpr LaunchShape QueryGradientShape(int64_t tiles, int64_t kv_heads, int he
   shape.shared_bytes = static_cast<unsigned>(6 * KeyTileBytes(head_dim) + kBackwardQueries * 4);
   return shape;
 }
-// Shared memory: k, v, two tiles each of half as many rows of q and dout, and two of what goes with
-// them: log-sum-exp, delta and the last key that they see.
+// Shared memory: k, v, two tiles each of half as many rows of q and dout, and two of their
+// log-sum-exp, delta and the last key that they see.
 constexpr LaunchShape KeyGradientShape(int64_t tiles, int64_t kv_heads, int head_dim) {
   LaunchShape shape;
   shape.grid_x = static_cast<unsigned>(tiles);

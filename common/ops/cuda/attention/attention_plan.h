@@ -1,4 +1,4 @@
-// How the spans of an attention call are cut into what blocks of threads do, on the host.
+// Cuts the spans of an attention call into the work of blocks of threads, on the host.
 #pragma once
 
 #include <array>
@@ -44,8 +44,8 @@ struct BackwardPlan {
 };
 BackwardPlan PlanBackward(const std::vector<AttentionSpan>& spans, int64_t group);
 
-// Whether the plan of `a` is one of `b` as well: equal numbers and block ids, wherever they lie.
-// Keeps what it compares with, as spans point to blocks that do not last.
+// Whether the plan of some spans is one of others as well: equal numbers and block ids, at
+// whichever addresses. Keeps copies, as spans point to block tables that do not last.
 class SpanContents {
  public:
   void Keep(const std::vector<AttentionSpan>& spans);
@@ -64,8 +64,8 @@ namespace tandem {
 
 namespace attention {
 
-// What tells one rope table from another without reading all of it: where it lies, its size, and
-// two rows, since memory is used again.
+// Tells one rope table from another without reading all of it: by address, size, and two rows,
+// since memory is used again.
 struct RopeKey {
   const float *cos = nullptr, *sin = nullptr;
   size_t size = 0;
@@ -79,7 +79,7 @@ struct RopeKey {
 
 }  // namespace attention
 
-// Plans are uploaded when the spans change, and again when what was uploaded may be gone.
+// Plans are uploaded when the spans change, and again when an upload may be gone.
 struct CudaAttention::State {
   struct Forward {
     attention::SpanContents spans;

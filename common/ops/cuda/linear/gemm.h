@@ -6,7 +6,7 @@
 
 namespace tandem {
 
-// Which operands are transposed, and what holds for the sums:
+// Which operands are transposed, and which guarantee the sums have:
 // - kForward: c [m, n] = a [m, k] bᵀ, b [n, k]; kInput: c [m, n] = a [m, k] b, b [k, n]. A row of c
 //   is a function of that row of a and of b alone.
 // - kWeights: c [m, n] = aᵀ b, a [k, m], b [k, n]. The same bits for the same operands.
@@ -15,7 +15,7 @@ enum class GemmOutput { kBf16, kFloat, kFloatAdd };  // kFloatAdd: c += product
 
 // All matrices are row-major on the device and aligned to 16; strides are in elements: multiples of
 // 8 of a and b, and 16 bytes of c. Sums are fp32, rounded once. Memory up to the next multiple of 8
-// columns may be read, and counts where it lies along k of a.
+// columns may be read, and counts where it is along k of a.
 struct Gemm {
   GemmKind kind = GemmKind::kForward;
   GemmOutput output = GemmOutput::kBf16;

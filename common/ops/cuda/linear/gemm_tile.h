@@ -1,9 +1,9 @@
-// How a matrix product is cut into tiles, and where elements of a tile lie in shared memory: for
+// How a matrix product is cut into tiles, and the places of a tile's elements in shared memory, for
 // the kernels (gemm.cu), for whoever launches them, and for tests. Plain integers.
 //
 // The sum over k of one element of c is one fp32 accumulator that takes k in ascending steps of 16
 // (one tensor-core instruction each), zeros up to the next multiple of kTileK: whatever the tile.
-// So a row's bits are the same in every tile, at every place in it, and beside any other rows.
+// So a row's bits are the same in every tile, at every place in it, and with any other rows in it.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,7 @@ TANDEM_HOST_DEVICE constexpr TilePlace PlaceOf(unsigned block, unsigned tiles_m,
   return {static_cast<int>(first + in_band % height), static_cast<int>(in_band / height)};
 }
 
-// Where chunk `chunk` (8 elements, 16 bytes) of line `line` lies in a tile of `chunks` chunks per
+// The place of chunk `chunk` (8 elements, 16 bytes) of line `line` in a tile of `chunks` chunks per
 // line (a multiple of 8), in elements: the lines of one 8x8 matrix in different banks.
 TANDEM_HOST_DEVICE constexpr int SwizzledElement(int line, int chunk, int chunks) {
   return (line * chunks + (chunk ^ (line & 7))) * 8;

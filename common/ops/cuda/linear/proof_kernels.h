@@ -1,4 +1,4 @@
-// Launchers of what row_invariance.cc needs on the device (proof_kernels.cu).
+// Launchers of the kernels (proof_kernels.cu) that row_invariance.cc needs.
 #pragma once
 
 #include <cstdint>

@@ -54,8 +54,8 @@ bool MayBeRowInvariant(const LtAlgorithm& algorithm);
 // Per bucket the algorithm that the library expects to be the fastest, among those whose rows have
 // the bits of the reference product, and whose reference is near our own kernels' product.
 // Operands are numbers that the shape decides, so that every process comes to the same choice.
-// NotFound: none passed, the message counts what was tried, or the plan grants too little for the
-// shape: the same in every process. ResourceExhausted: no device memory for the operands
+// NotFound: none passed, the message counts those that were tried, or the plan grants too little
+// for the shape: the same in every process. ResourceExhausted: no device memory for the operands
 // (ProofBytes) now. Waits for the context's stream; not inside a capture.
 absl::StatusOr<PinnedAlgorithms> ProveRows(CudaContext* context,
                                            LtApi* lt,

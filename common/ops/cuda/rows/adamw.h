@@ -11,8 +11,8 @@
 
 namespace tandem {
 
-// One step (adamw_arrays.h says the formula) over arrays on the device. *changed (there, too) +=
-// how many of `rounded` changed.
+// One step (ops_types.h has the formula) over arrays on the device. *changed, which is on the
+// device as well, grows by how many of `rounded` changed.
 void LaunchAdamW(CudaStream stream,
                  const AdamWArrays& arrays,
                  const AdamWFactors& factors,

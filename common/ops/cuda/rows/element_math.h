@@ -1,5 +1,5 @@
-// Elementary functions and loads of kernels: the very arithmetic of cpu/vec_elements.h, so that an
-// elementwise op has the CPU's bits, and no bit hangs on a GPU's own expf. Included by kernels.
+// Elementary functions and loads of kernels: the very arithmetic of kernels/vec_elements.h, so that
+// an elementwise op has the CPU's bits, and no bit hangs on a GPU's own expf. Included by kernels.
 #pragma once
 
 #include "common/device/cuda/kernel.h"
@@ -33,7 +33,7 @@ __device__ __forceinline__ float Sigmoid(float x) {
 }
 
 // A weight rounded to bf16 with the very bits of the host's ToBf16. PackBf16 has them but for NaN,
-// whose bits a GPU's conversion drops: what is digested has to be what was stored.
+// whose bits a GPU's conversion drops: digested and stored bits must be the same.
 __device__ __forceinline__ uint16_t WeightBits(float value) {
   const uint32_t bits = FloatToBits(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

@@ -1,6 +1,6 @@
 // Launchers of the kernels of log-softmax and its gradient (logits.cu, logits_backward.cu). From
 // equal logits they give the CPU's bits: chunks, lanes and orders of sums are those of
-// cpu/kernels_logits.h.
+// cpu/kernels/rows.h.
 //
 // Logits are fp32 on the device, [rows, ids] with a stride of a multiple of 4, and are those of
 // whole vocabulary chunks; ids >= vocab_limit are not looked at. No row, no launch.

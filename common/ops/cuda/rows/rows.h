@@ -1,6 +1,6 @@
 // Launchers of the row kernels: rows by number, norms, sums, SiLU (rows.cu, norms.cu). A row's bits
 // are its own: the order of a sum follows from the number of columns alone. Arithmetic and rounding
-// are those of cpu/kernels_rows.h, but for the order of a norm's sum.
+// are those of cpu/kernels/rows.h, but for the order of a norm's sum.
 //
 // Matrices are bf16 in device memory, rows aligned to 16 bytes, columns a multiple of 8. No row, no
 // launch. Thread-safe as launches are.
@@ -42,7 +42,7 @@ void LaunchSiluMul(CudaStream stream, Matrix gate_up, Matrix out);
 
 // Launchers of the row kernels of backward: gradients of norms and SiLU, rounding, sums of rows
 // (backward_rows.cu, norms_backward.cu). Deterministic: sums over rows go in ascending order, in
-// blocks of a fixed number of rows, whatever the launch. Formulas: cpu/kernels_backward.h.
+// blocks of a fixed number of rows, whatever the launch. Formulas: cpu/kernels/backward.h.
 //
 // Matrices as in rows.h; fp32 matrices have rows aligned to 16 bytes as well. No row, no launch.
 

@@ -25,8 +25,8 @@ struct DrawRow {
 };
 DrawRow MakeDrawRow(const SampleRow& row, int64_t vocab_limit);
 
-// All chunks of `block` are there: first_chunk is 0. `sums` and `scores` are what LaunchLogitSums
-// and LaunchRowScores gave for the same temperatures. At most kDrawnIds ids.
+// All chunks of `block` are there: first_chunk is 0. `sums` and `scores` are the results of
+// LaunchLogitSums and LaunchRowScores for the same temperatures. At most kDrawnIds ids.
 inline constexpr int64_t kDrawnIds = int64_t{2} << 20;
 void LaunchDraws(CudaStream stream,
                  const LogitsBlock& block,

@@ -304,17 +304,6 @@ Result FormatMethod(Text self, const Args& args) {
   return Value::String(std::move(text));
 }
 
-std::string SwapCase(std::string_view text) {
-  std::string out;
-  for (size_t pos = 0; pos < text.size();) {
-    const size_t start = pos;
-    const bool upper = IsUpperCase(NextCodePoint(text, pos));
-    const std::string_view character = text.substr(start, pos - start);
-    out += upper ? ToLower(character) : ToUpper(character);
-  }
-  return out;
-}
-
 bool IsAlphanumeric(char32_t c) { return IsLetter(c) || IsNumber(c); }
 bool AllSpaces(char32_t c) { return IsPythonSpace(c); }
 bool AllAscii(char32_t c) { return c < 0x80; }
@@ -328,11 +317,10 @@ Result AllOf(Text self, const Args& args) {
   return Value::Bool(all);
 }
 
-template <bool kUpper>
+template <bool (*kPredicate)(std::string_view)>
 Result CaseTest(Text self, const Args& args) {
   TANDEM_RETURN_IF_ERROR(Bind("method", args, {}).status());
-  return Value::Bool((kUpper ? ToUpper(self) : ToLower(self)) == self &&
-                     ToUpper(self) != ToLower(self));
+  return Value::Bool(kPredicate(self));
 }
 
 }  // namespace
@@ -352,10 +340,10 @@ StringMethod FindStringMethod(const std::string& name) {
       {"isascii", AllOf<AllAscii>},
       {"isdecimal", AllOf<IsDecimal>},
       {"isdigit", AllOf<IsDecimal>},
-      {"islower", CaseTest<false>},
+      {"islower", CaseTest<HasOnlyLowerCase>},
       {"isnumeric", AllOf<IsNumber>},
       {"isspace", AllOf<AllSpaces>},
-      {"isupper", CaseTest<true>},
+      {"isupper", CaseTest<HasOnlyUpperCase>},
       {"join", JoinMethod},
       {"ljust", JustifyMethod<Side::kLeft>},
       {"lower", Mapped<ToLower>},

@@ -40,8 +40,8 @@ absl::StatusOr<bool> Contains(const Value& container, const Value& item);
 // InvalidArgument for what Python cannot hash: lists, mappings, and tuples of these.
 absl::Status CheckHashable(const Value& value);
 
-// All items: of a sequence, the keys of a mapping, the characters of a string, what is left of an
-// iterator (which is empty afterwards), nothing of undefined. InvalidArgument otherwise.
+// All items: of a sequence, the keys of a mapping, the characters of a string, the rest of an
+// iterator (which is empty afterwards), no item of undefined. InvalidArgument otherwise.
 absl::StatusOr<Values> Iterate(const Value& value);
 
 // len(); InvalidArgument for iterators, numbers and None.
