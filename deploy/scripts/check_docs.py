@@ -7,7 +7,6 @@ messages in tables headed "message", word for word between their dots (…). Eve
 decisions must be reachable by links from README.md. Pages of docs/ and headings of README.md that code and
 scripts name, in messages or comments, exist too.
 
-
 In comments of C++ files: names of files, which must be whole paths, ends of paths at a slash, or bare names of files of
 the repository. NOT_OURS lists those of other projects and of examples; what protoc generates may be named as well.
 """
