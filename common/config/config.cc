@@ -80,8 +80,7 @@ absl::Status ReadFile(const std::string& path,
                       std::vector<std::string> open,
                       std::vector<Source>& sources) {
   if (std::find(open.begin(), open.end(), path) != open.end()) {
-    return InvalidArgument("the files go on from each other in a circle: {}",
-                           fmt::join(open, ", "));
+    return InvalidArgument("base keys form a cycle through these files: {}", fmt::join(open, ", "));
   }
   TANDEM_ASSIGN_OR_RETURN(const YAML::Node root, ReadYamlFile(path));
   if (root.IsNull()) return absl::OkStatus();

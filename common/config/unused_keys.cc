@@ -103,7 +103,7 @@ const std::vector<ComputedCondition>& ComputedConditions() {
                 c.actor().entropy_coeff() != 0;
        },
        "another actor.policy_loss.loss_mode than geo_mean, which is a mean over samples by itself, "
-       "or a KL or entropy term beside it"},
+       "or a KL or entropy term in addition to it"},
       {{"ref.offload"},
        "actor.use_kl_loss",
        NeedsReference,

@@ -56,9 +56,10 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"custom_reward_function", "reward.function=remote with reward.service_address"},
     // The fully asynchronous trainer and its neighbours.
     {"async_training.partial_rollout",
-     "rollout.partial.max_tokens_per_round, until_groups or round_seconds cut samples that go on "
+     "rollout.partial.max_tokens_per_round, until_groups or round_seconds interrupt samples, which "
+     "continue "
      "in "
-     "the next step; with rollout.partial.overlap generation goes on beside training "
+     "the next step; with rollout.partial.overlap generation continues during training "
      "(docs/guides/partial_rollout.md)"},
     {"async_training.staleness_threshold",
      "rollout.partial.max_staleness with rollout.partial.overlap: in whole batches, where verl's "
@@ -75,7 +76,7 @@ constexpr std::array<std::pair<const char*, const char*>, 89> kElsewhere = {{
     {"async_training.use_trainer_do_validate", "the rollouts validate; leave it out"},
     {"async_training.checkpoint_engine", "weight_sync.bucket_mb; leave the rest out"},
     {"async_training",
-     "rollout.partial, with rollout.partial.overlap for generation beside training "
+     "rollout.partial, with rollout.partial.overlap for generation during training "
      "(docs/guides/partial_rollout.md)"},
     {"actor.use_rollout_log_probs", "actor.old_log_prob=rollout"},
     {"actor_rollout_ref.checkpoint_engine", "weight_sync.bucket_mb; leave the rest out"},

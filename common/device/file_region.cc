@@ -45,7 +45,7 @@ void WarnIfMemory(const std::string& tag, const std::string& directory, int fd) 
   struct statfs info = {};
   if (fstatfs(fd, &info) != 0 || info.f_type != TMPFS_MAGIC) return;
   LogWarn(
-      "{} is offloaded to {}, which lies in memory itself: that frees nothing. Put "
+      "{} is offloaded to {}, which is in memory itself (tmpfs): that frees nothing. Put "
       "cluster.run_dir on a disk",
       tag, directory);
 }

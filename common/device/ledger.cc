@@ -28,7 +28,7 @@ void Ledger::AddLocked(const std::string& tag, Location location, int64_t delta_
   Amount& amount = amounts_[{tag, location}];
   amount.Add(delta_bytes);
   TANDEM_CHECK(amount.current >= 0,
-               fmt::format("ledger: {} ({}) gave back {} bytes more than it took", tag,
+               fmt::format("ledger: {} ({}) released {} bytes more than it allocated", tag,
                            LocationName(location), -amount.current));
   if (location == Location::kDevice) device_.Add(delta_bytes);
   if (location != Location::kFile) memory_.Add(delta_bytes);

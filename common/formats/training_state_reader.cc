@@ -178,7 +178,7 @@ absl::Status TrainingStateReader::CheckSettings(const std::vector<SavedSetting>&
                              saved, setting.value, setting.remedy);
     }
     return InvalidArgument(
-        "{}: was saved with {}={}, and the run has {}: set it to {}, or begin anew with "
+        "{}: was saved with {}={}, and the run has {}: set it to {}, or start over with "
         "trainer.resume_mode=disable and another trainer.default_local_dir",
         dir_, setting.key, saved, setting.value, saved);
   }

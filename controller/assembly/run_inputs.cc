@@ -30,9 +30,9 @@ absl::Status CheckEnough(int64_t prompts, int64_t filtered, const v1::Config& co
   if (prompts >= drawn) return absl::OkStatus();
   std::string longer;
   if (filtered > 0) {
-    longer = fmt::format(
-        ", or raise data.max_prompt_length = {}, above which {} prompt(s) were left out",
-        data.max_prompt_length(), filtered);
+    longer =
+        fmt::format(", or raise data.max_prompt_length = {}, above which {} prompt(s) were skipped",
+                    data.max_prompt_length(), filtered);
   }
   return InvalidArgument(
       "{} training prompts are fewer than {} = {}; lower it, or give more rows "

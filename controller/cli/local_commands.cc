@@ -114,7 +114,7 @@ absl::Status ParityCommand(const ParityCommandOptions& options) {
   execv(program.c_str(), argv.data());
   return MakeStatus(
       absl::StatusCode::kNotFound,
-      "cannot start {}: {}; it lies beside tandemctl where ./deploy/build.sh put both", program,
+      "cannot start {}: {}; ./deploy/build.sh puts it in the same folder as tandemctl", program,
       std::strerror(errno));
 }
 

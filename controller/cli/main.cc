@@ -336,11 +336,11 @@ class CommandLine {
   void AddWeights() {
     CLI::App* weights = app_.add_subcommand("weights", "what a weight sync carries");
     weights->require_subcommand(1);
-    CLI::App* manifest = Local(weights, "manifest",
-                               "every tensor of a model and where it lies in a rollout", [this] {
-                                 o_.manifest.json = globals_.json;
-                                 return WeightsManifestCommand(o_.manifest, std::cout);
-                               });
+    CLI::App* manifest = Local(
+        weights, "manifest", "every tensor of a model and its place in a rollout's memory", [this] {
+          o_.manifest.json = globals_.json;
+          return WeightsManifestCommand(o_.manifest, std::cout);
+        });
     manifest->add_option("MODEL_DIR", o_.manifest.model_dir, "HF checkpoint; config.json is enough")
         ->required();
     manifest->add_option("--dtype", o_.manifest.dtype, "bfloat16 or float32 (model.compute_dtype)")

@@ -106,7 +106,7 @@ std::string PauseText(const v1::GetStatusResponse& status) {
     return fmt::format("nothing to pause: the run has {}; {}\n", status.state(), done);
   }
   if (!status.phase().empty()) {
-    return fmt::format("pausing: what is under way (phase {}) comes to its end first; {}\n",
+    return fmt::format("pausing when the step in progress (phase {}) has ended; {}\n",
                        status.phase(), done);
   }
   return fmt::format("paused; {}\n", done);

@@ -222,7 +222,7 @@ absl::Status Round::CheckGrowth(const Sample& sample, const PlannedSample& plann
   const int64_t before = planned.tokens_before, now = sample.response_tokens();
   if (now < before) {
     return Defect(sample,
-                  fmt::format("it went on from {} tokens and came back with {}", before, now));
+                  fmt::format("it continued from {} tokens and returned with {}", before, now));
   }
   const int64_t budget = options.sampling.max_tokens;
   const int64_t most = planned.allowed > 0 ? before + planned.allowed : budget;
@@ -249,9 +249,10 @@ absl::Status Round::CheckBeginning(const Sample& sample, const BufferedSample& k
       const TokenArrays before,
       buffer_->state().file->Read(known.offset, known.tokens(), known.log_probs));
   const auto differs = [&](const char* what, size_t at) {
-    return Defect(sample, fmt::format("the {} of response token {} is not the one that it went on "
-                                      "with",
-                                      what, at));
+    return Defect(sample,
+                  fmt::format("the {} of response token {} is not the one that it continued "
+                              "with",
+                              what, at));
   };
   size_t at = FirstDifference(before.tokens, sample.tokens.data() + sample.prompt_tokens);
   if (at != before.tokens.size()) return differs("id", at);

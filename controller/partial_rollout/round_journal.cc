@@ -106,7 +106,7 @@ absl::Status RoundJournal::Read() {
       return RunFileError(path_, "renaming", errno);
     }
     note_ = fmt::format(
-        "{} is not of this run, and is {} now: steps that are made again may be cut "
+        "{} belongs to another run and was renamed to {}: repeated steps may be cut "
         "elsewhere",
         path_, previous);
     return absl::OkStatus();
@@ -121,8 +121,8 @@ absl::Status RoundJournal::Read() {
     const bool torn = i + 1 == lines.size() && lines[i].back() != '\n';
     if (!torn) {
       note_ = fmt::format(
-          "line {} of {} is damaged: the rounds from there on may be cut elsewhere "
-          "when they are made again",
+          "line {} of {} is damaged: later rounds may be cut elsewhere "
+          "when they are repeated",
           i + 1, path_);
     }
     break;

@@ -62,8 +62,8 @@ absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
     const absl::Status fits = CheckInterruptionPoints(*buffer_, spec);
     if (!fits.ok()) {
       notices_.push_back(fmt::format(
-          "step {}, round {}: the journal of cuts is of another history and is left out from here "
-          "on ({}); the step is made again, but not as it was",
+          "step {}, round {}: the journal of rounds does not fit this run and is ignored from here "
+          "on ({}); the step is repeated, with other results",
           step, round, std::string(fits.message())));
       TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
       spec.interruption_points.reset();

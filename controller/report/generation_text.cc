@@ -89,7 +89,7 @@ std::string PartialStepText(const StepRecord& step) {
   if (!HasPartial(step)) return "";
   std::string text = Count(NumberOf(step, kRounds), "round");
   if (const double ahead = NumberOf(step, kOverlapRounds); ahead > 0) {
-    text += fmt::format(" + {:.0f} beside training", ahead);
+    text += fmt::format(" + {:.0f} during training", ahead);
   }
   if (const double groups = NumberOf(step, kCarriedGroups); groups > 0) {
     text += fmt::format(", {} carried ({})", Count(groups, "group"),
@@ -139,10 +139,10 @@ std::string PartialText(const std::vector<StepRecord>& steps) {
   if (newest == nullptr) return "";
   const auto count = static_cast<double>(all.steps);
   std::string text = fmt::format(
-      "partial rollout: {}{} in {}, {} cut, {} prefilled again beside "
+      "partial rollout: {}{} in {}, {} cut, {} prefilled again for "
       "{:.0f} generated; {} carried and {:.0f} whole in the pool at the end{}\n",
       Count(all.rounds, "round"),
-      all.ahead > 0 ? fmt::format(" + {:.0f} beside training", all.ahead) : "",
+      all.ahead > 0 ? fmt::format(" + {:.0f} during training", all.ahead) : "",
       Count(count, "step"), Count(all.cut, "sample"), Count(all.prefilled, "token"), all.generated,
       Count(NumberOf(*newest, kCarriedGroups), "group"), NumberOf(*newest, kWholeGroupsLeft),
       TailsText(before, with));

@@ -50,7 +50,7 @@ std::string Elsewhere(const MemoryPlan& plan) {
     text += fmt::format("{}{} of {} in {}", text.empty() ? "" : ", ", FormatBytes(bytes),
                         key.second, key.first);
   }
-  return text.empty() ? "" : "beside the device: " + text + "\n";
+  return text.empty() ? "" : "outside the device: " + text + "\n";
 }
 
 std::string Decisions(const MemoryPlan& plan) {

@@ -115,8 +115,8 @@ absl::Status ParityProbe::Put(Sample sample) {
 absl::StatusOr<std::vector<Sample>> ParityProbe::Samples(int64_t step, int rank) const {
   const MutexLock lock(probe_mutex_);
   if (step != step_) {
-    return MakeStatus(absl::StatusCode::kNotFound, "the probe of step {} is gone: step {} is on",
-                      step, step_);
+    return MakeStatus(absl::StatusCode::kNotFound,
+                      "the probe of step {} has ended: step {} is in progress", step, step_);
   }
   std::vector<Sample> samples;
   for (const auto& [key, pair] : results_) {

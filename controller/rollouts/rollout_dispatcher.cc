@@ -65,8 +65,8 @@ absl::StatusOr<std::vector<GroupRequest>> SplitRequest(GroupRequest group, int64
     const int64_t more = BytesOf(continued[i]);
     if (start + more > max_bytes) {
       return InvalidArgument(
-          "sample {} goes on from {} tokens behind a prompt of {}: that is a request of {} bytes, "
-          "and one may have {}; lower data.max_response_length, or start the sample anew",
+          "sample {} continues from {} tokens after a prompt of {}: that is a request of {} bytes, "
+          "and {} are allowed; lower data.max_response_length, or restart the sample",
           sample_ids[i], continued[i].tokens.size(), group.prompt.size(), start + more, max_bytes);
     }
     if (bytes + more > max_bytes) {

@@ -82,8 +82,8 @@ absl::Status Recovery::WithRemedy(const absl::Status& status) const {
       fmt::format(
           "checkpoint {} cannot be loaded: {}; {}", checkpoint_, std::string(status.message()),
           older.empty()
-              ? "there is no older one: with trainer.resume_mode=disable the run starts anew"
-              : fmt::format("to go on from the one before, set "
+              ? "there is no older one: with trainer.resume_mode=disable the run starts over"
+              : fmt::format("to continue from the one before, set "
                             "trainer.resume_mode=resume_path and "
                             "trainer.resume_from_path={}",
                             older)));

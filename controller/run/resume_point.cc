@@ -77,7 +77,7 @@ absl::Status CheckGeometry(const std::string& checkpoint, const std::string& mod
   if (changes.empty()) return absl::OkStatus();
   return InvalidArgument(
       "checkpoint {} does not fit model.path {}: {}; set model.path to the model that the run was "
-      "started with, or start anew with trainer.resume_mode=disable or another cluster.run_dir",
+      "started with, or start over with trainer.resume_mode=disable or another cluster.run_dir",
       checkpoint, model_path, fmt::join(changes, ", "));
 }
 
@@ -121,10 +121,11 @@ absl::StatusOr<ResumePoint> At(const std::string& path,
   if (options.fits) TANDEM_RETURN_IF_ERROR(options.fits(path, point.step));
   const std::vector<std::string> lines = ChangesOfTheRun(*changes);
   if (!lines.empty()) {
-    point.warnings.push_back(fmt::format(
-        "the configuration is not that of {}: the run goes on, but not as it would have without "
-        "the change\n  {}",
-        path, fmt::join(lines, "\n  ")));
+    point.warnings.push_back(
+        fmt::format("the configuration differs from that of {}: the run continues, with other "
+                    "results than without "
+                    "the change\n  {}",
+                    path, fmt::join(lines, "\n  ")));
   }
   return point;
 }
@@ -134,7 +135,7 @@ absl::StatusOr<ResumePoint> StartAnew(CheckpointIndex& checkpoints, const std::s
   if (previous.empty()) return ResumePoint{.anew = true};
   return ResumePoint{
       .anew = true,
-      .note = fmt::format("{}: starting anew; its checkpoints are in {}", why, previous)};
+      .note = fmt::format("{}: starting over; its checkpoints were moved to {}", why, previous)};
 }
 
 // Resumes from trainer.resume_from_path: later checkpoints belong to steps that will be repeated.
@@ -173,10 +174,10 @@ absl::StatusOr<ResumePoint> AtNewest(const v1::Config& config,
   }
   TANDEM_ASSIGN_OR_RETURN(ResumePoint point, At(found.newest->path, config, options, purpose));
   if (!found.left_out.empty()) {
-    point.warnings.insert(
-        point.warnings.begin(),
-        fmt::format("newer checkpoints are not whole and are left out{}\n  {}",
-                    look ? "" : "; their steps are made again", fmt::join(found.left_out, "\n  ")));
+    point.warnings.insert(point.warnings.begin(),
+                          fmt::format("newer checkpoints are incomplete and are skipped{}\n  {}",
+                                      look ? "" : "; their steps will be repeated",
+                                      fmt::join(found.left_out, "\n  ")));
   }
   return point;
 }

@@ -39,7 +39,7 @@ std::vector<GroupRequest> GreedyBaselines::Ask(int64_t step,
 absl::Status GreedyBaselines::Put(const Sample& sample, const PromptCodec& text) {
   const auto found = groups_.find(sample.sample_id);
   if (found == groups_.end()) {
-    return Internal("greedy sample {:#x} came, but nobody asked for it", sample.sample_id);
+    return Internal("greedy sample {:#x} was returned, but was not requested", sample.sample_id);
   }
   Baseline& baseline = baselines_.at(found->second);
   for (const int64_t version : sample.versions) {

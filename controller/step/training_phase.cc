@@ -71,7 +71,7 @@ void TrainingPhase::SkipMiniBatches(StepBatch& batch, int64_t mini_batches) {
   batch.facts.trainer[kSkippedUpdates] += static_cast<double>(mini_batches);
   context_.progress.OnMessage(
       fmt::format("step {}: no token of {} mini-batches is trained, as the rollout correction "
-                  "rejected them or responses are empty; their updates are left out",
+                  "rejected them or responses are empty; their updates are skipped",
                   batch.step, mini_batches));
 }
 

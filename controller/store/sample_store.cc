@@ -60,7 +60,7 @@ absl::Status CheckVersions(const Sample& sample, int64_t version, TokenVersions 
     if (i > 0 && sampled < sample.versions[i - 1]) {
       return MakeStatus(absl::StatusCode::kDataLoss,
                         "sample {:#x}: weights of version {} sampled response token {}, after a "
-                        "token of version {}; a response goes on under the same weights or newer "
+                        "token of version {}; a response continues under the same weights or newer "
                         "ones: this is a defect of the rollout, or its tokens were mixed up",
                         sample.sample_id, sampled, i, sample.versions[i - 1]);
     }

@@ -145,7 +145,7 @@ void TensorBoardTracker::Flush() {
 void TensorBoardTracker::Write(const std::string& event) {
   file_ << TfRecord(event) << std::flush;
   if (!file_ && !std::exchange(reported_, true)) {
-    LogWarn("cannot write TensorBoard events to {}: the run goes on without them", path_);
+    LogWarn("cannot write TensorBoard events to {}: the run continues without them", path_);
   }
 }
 

@@ -70,7 +70,7 @@ void JsonlTracker::Rewind(int64_t step) {
 
 void JsonlTracker::Report() {
   if (std::exchange(reported_, true)) return;
-  LogWarn("cannot write metrics to {}: the run goes on without this file", path_);
+  LogWarn("cannot write metrics to {}: the run continues without this file", path_);
 }
 
 void JsonlTracker::Flush() {

@@ -39,7 +39,7 @@ explain_failure() {
     cause="the network or the package server could not be reached: check the connection and the proxy
   settings (https_proxy), and start again"
   else
-    cause="the lines above say why; when the cause is gone, start again"
+    cause="the lines above say why; mend the cause and start again"
   fi
   show_errors "$log"
   fail "$what failed: $cause.

@@ -14,17 +14,17 @@ absl::Status CheckLengths(const Continuation& continuation, bool log_probs) {
   const size_t tokens = continuation.tokens.size();
   const size_t wanted = log_probs ? tokens : 0;
   if (continuation.versions.size() != tokens) {
-    return InvalidArgument("it goes on from {} tokens with {} versions: send one for each", tokens,
-                           continuation.versions.size());
+    return InvalidArgument("it continues from {} tokens with {} versions: send one for each",
+                           tokens, continuation.versions.size());
   }
   if (continuation.log_probs.size() == wanted) return absl::OkStatus();
   if (!log_probs) {
     return InvalidArgument(
-        "it goes on from {} tokens with {} log-probs, but none follow "
+        "it continues from {} tokens with {} log-probs, but none follow "
         "(rollout.calculate_log_probs=false): send none, or ask for them",
         tokens, continuation.log_probs.size());
   }
-  return InvalidArgument("it goes on from {} tokens with {} log-probs: send one for each", tokens,
+  return InvalidArgument("it continues from {} tokens with {} log-probs: send one for each", tokens,
                          continuation.log_probs.size());
 }
 
@@ -33,8 +33,9 @@ absl::Status CheckTokens(const Continuation& continuation, int64_t vocab_limit) 
     const int32_t id = continuation.tokens[i];
     if (id >= 0 && id < vocab_limit) continue;
     return InvalidArgument(
-        "response token {} of those it goes on from is id {}, but the tokenizer's ids are 0 to {}: "
-        "they are another tokenizer's, start it anew",
+        "response token {} of those it continues from is id {}, but the tokenizer's ids are 0 to "
+        "{}: "
+        "they are another tokenizer's; restart the sample",
         i, id, vocab_limit - 1);
   }
   return absl::OkStatus();
@@ -46,15 +47,15 @@ absl::Status CheckVersions(const Continuation& continuation, int64_t served) {
     const int64_t version = continuation.versions[i];
     if (version < before) {
       return InvalidArgument(
-          "response token {} of those it goes on from is of weight version {}, after version {}: "
-          "versions never fall; send them as they came",
+          "response token {} of those it continues from is of weight version {}, after version {}: "
+          "versions never fall; send them in order",
           i, version, before);
     }
     before = version;
     if (served < 0 || version <= served) continue;
     return InvalidArgument(
-        "response token {} of those it goes on from is of weight version {}, but this rollout "
-        "serves version {}: sync it first, or start the sample anew",
+        "response token {} of those it continues from is of weight version {}, but this rollout "
+        "serves version {}: sync it first, or restart the sample",
         i, version, served);
   }
   return absl::OkStatus();
@@ -163,7 +164,7 @@ absl::Status Generator::Check(const GenerationRequest& request) const {
 absl::Status Generator::CheckContinued(const GenerationRequest& request) const {
   if (request.continued.empty()) return absl::OkStatus();
   if (request.continued.size() != request.sample_ids.size()) {
-    return InvalidArgument("{} samples go on from {} continuations: send one for each, or none",
+    return InvalidArgument("{} samples were sent with {} continuations: send one for each, or none",
                            request.sample_ids.size(), request.continued.size());
   }
   const ContinuationRules rules = {.vocab_limit = options_.vocab_limit,
@@ -192,7 +193,7 @@ absl::StatusOr<Generator::Response> Generator::MakeResponse(const GenerationRequ
     const std::string piece = response.decoder ? response.decoder->Push(token) : "";
     if (response.stop.OnToken(token, piece) == FinishReason::kNone) continue;
     return InvalidArgument(
-        "sample {}: response token {} of those it goes on from, id {}, ended it already: it is "
+        "sample {}: response token {} of those it continues from, id {}, ended it already: it is "
         "finished; send the others without it",
         request.sample_ids[index], i, token);
   }

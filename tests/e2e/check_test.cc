@@ -109,7 +109,7 @@ TEST_CASE("W1: a check alone leaves a finished run as it is, and finds one bit o
   INFO(ended.said);
   REQUIRE(ended.code == 0);
   REQUIRE(Has(ended.said, "looking at " + rig.run_dir()));
-  REQUIRE_FALSE(Has(ended.said, "goes on"));
+  REQUIRE_FALSE(Has(ended.said, "continues"));
   REQUIRE_FALSE(Has(ended.said, "resuming"));
   REQUIRE(Has(ended.said, "weight check of version 2 against " + rig.run_dir()));
   REQUIRE(Left(rig) == before);

@@ -84,7 +84,7 @@ TEST_CASE("a damaged pool of carried groups: the run goes on from the checkpoint
   INFO(said);
   REQUIRE(code == 0);
   REQUIRE(
-      Has(said, "newer checkpoints are not whole and are left out; their steps are made again"));
+      Has(said, "newer checkpoints are incomplete and are skipped; their steps will be repeated"));
   REQUIRE(Has(said, checkpoint + "/partial_pool/pool.jsonl: "));
   const Outcome outcome = OutcomeOf(rig, 3);
   REQUIRE(outcome.weights == undisturbed.weights);

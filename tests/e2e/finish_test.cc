@@ -83,7 +83,7 @@ TEST_CASE("a controller that is restarted goes on although it was told to start 
   REQUIRE(rig.FaultFired());
   REQUIRE(Has(rig.Log("launcher"), "restart 1 of 3"));
   REQUIRE(Has(rig.Log("launcher"), "resuming after step 2 of 3"));
-  REQUIRE_FALSE(Has(rig.Log("controller"), "starting anew"));
+  REQUIRE_FALSE(Has(rig.Log("controller"), "starting over"));
   REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{1, 1}, {2, 1}, {3, 1}});
   REQUIRE(rig.LeftBehind() == "");
 }
@@ -112,7 +112,7 @@ TEST_CASE("an incomplete checkpoint is refused, with the file and the remedy") {
   INFO(rig.Log("launcher"));
   REQUIRE(code == 65);
   REQUIRE(Has(rig.Log("launcher"), removed + ": missing"));
-  REQUIRE(Has(rig.Log("launcher"), "start anew with trainer.resume_mode=disable"));
+  REQUIRE(Has(rig.Log("launcher"), "start over with trainer.resume_mode=disable"));
   REQUIRE(LinesOfSteps(rig) == std::map<int64_t, int>{{1, 1}});  // nothing is void yet
 
   rig.Set("trainer.resume_mode", "disable");

@@ -143,13 +143,13 @@ TEST_CASE("What cannot be gone on from is refused by sample, reason and remedy, 
   const auto first = [](const auto& change) {
     return [change](GenerationRequest& request) { change(request.continued[0]); };
   };
-  refused("2 samples go on from 1 continuations", [](auto& r) { r.continued.pop_back(); });
+  refused("2 samples were sent with 1 continuations", [](auto& r) { r.continued.pop_back(); });
   const auto rows = static_cast<int32_t>(TinyTokenizerSize());
   for (const int32_t id : {-1, rows, 2047, 5000}) {
-    const std::string text = refused("response token 1 of those it goes on from is id",
+    const std::string text = refused("response token 1 of those it continues from is id",
                                      first([&](Continuation& c) { c.tokens[1] = id; }));
     REQUIRE(text.find("sample 77") != std::string::npos);
-    REQUIRE(text.find("start it anew") != std::string::npos);
+    REQUIRE(text.find("restart the sample") != std::string::npos);
   }
   refused("3 tokens with 2 versions", first([](auto& c) { c.versions.pop_back(); }));
   refused("3 tokens with 4 log-probs", first([](auto& c) { c.log_probs.push_back(0); }));
@@ -161,7 +161,7 @@ TEST_CASE("What cannot be gone on from is refused by sample, reason and remedy, 
   refused("3 of max_tokens=3 already", [](auto& r) { r.params.max_tokens = 3; });
   refused("3 of max_tokens=2 already", [](auto& r) { r.params.max_tokens = 2; });
   refused("max_new_tokens is -1", first([](auto& c) { c.max_new_tokens = -1; }));
-  const std::string ended = refused("response token 1 of those it goes on from",
+  const std::string ended = refused("response token 1 of those it continues from",
                                     first([](auto& c) { c.tokens[1] = TinyEosTokenId(); }));
   REQUIRE(ended.find("sample 77") != std::string::npos);
   REQUIRE(ended.find("ended it already") != std::string::npos);

@@ -138,7 +138,7 @@ std::vector<SavedSetting> LoraSettings(const LoraWeights* weights) {
       {.key = "a base model of digest",
        .value = weights->base_digest(),
        .remedy = "adapters belong to the weights that they were trained on; set model.path to "
-                 "those, or begin anew with trainer.resume_mode=disable"});
+                 "those, or start over with trainer.resume_mode=disable"});
   return settings;
 }
 

@@ -304,7 +304,8 @@ absl::StatusOr<LoraCheckFiles> FindLoraCheckFiles(const std::string& directory, 
   if (model) {
     return InvalidArgument(
         "weights cannot be compared with {}: it has a model and no {}, and with "
-        "model.lora.merge=false rollouts hold adapters beside the base, which merged weights do "
+        "model.lora.merge=false rollouts hold adapters separate from the base, and merged weights "
+        "do "
         "not tell: name a checkpoint with {}, or an adapter",
         directory, kAdapterFolder, kAdapterFolder);
   }

@@ -136,8 +136,8 @@ absl::StatusOr<std::unique_ptr<StorageOps>> CreateCudaStorageOps(const WeightLay
                                                                  CudaContext* context) {
   for (const TensorPlace& place : layout->places()) {
     if (!place.packed) continue;
-    return InvalidArgument("{} lies in panels: a GPU computes from rows (WeightFormat::kRowMajor)",
-                           place.name);
+    return InvalidArgument(
+        "{} is stored in panels: a GPU computes from rows (WeightFormat::kRowMajor)", place.name);
   }
   TANDEM_ASSIGN_OR_RETURN(
       auto sums, DeviceSums::Create(context, static_cast<int64_t>(layout->places().size())));

@@ -11,7 +11,7 @@ namespace tandem {
 namespace {
 
 constexpr char kAnew[] =
-    "or start anew with trainer.resume_mode=disable, which keeps the old checkpoints aside";
+    "or start over with trainer.resume_mode=disable, which keeps the old checkpoints aside";
 
 absl::Status DoesNotFit(const SavedBuffer& saved, const std::string& why) {
   return InvalidArgument("{} holds {} groups that are not trained yet, and {}, {}", saved.folder,
@@ -36,7 +36,7 @@ absl::Status CheckSettings(const SavedBuffer& saved, const BufferOptions& option
   }
   if (changes.empty()) return absl::OkStatus();
   return DoesNotFit(saved,
-                    fmt::format("a response cannot go on with other settings than it began "
+                    fmt::format("a response cannot continue with other settings than it began "
                                 "with: {}; set {} back",
                                 fmt::join(changes, ", "), changes.size() == 1 ? "it" : "them"));
 }
@@ -123,8 +123,9 @@ absl::Status CheckNoBuffer(const std::string& checkpoint) {
   return FailedPrecondition(
       "{} holds {} groups that are not trained yet, and partial rollout is off, which "
       "would lose them: give rollout.partial the keys that the run had, or "
-      "rollout.partial.max_tokens_per_round={}, which cuts nothing and trains them first, and can "
-      "be left out once partial/carried_groups and partial/whole_groups_left are 0; or start anew "
+      "rollout.partial.max_tokens_per_round={}, which interrupts nothing and trains them first, "
+      "and can "
+      "be removed once partial/carried_groups and partial/whole_groups_left are 0; or start over "
       "with trainer.resume_mode=disable, which keeps the old checkpoints aside",
       saved->folder, saved->groups.size(), saved->response_length);
 }

@@ -148,8 +148,8 @@ absl::StatusOr<std::vector<Json>> ReadLines(const std::string& path) {
     if (lines.empty() && json.value("format", Json()) != kBufferFormat) {
       return MakeStatus(
           absl::StatusCode::kUnimplemented,
-          "{} has format {}, and this build reads {}: go on with the build that wrote "
-          "it, or start anew with trainer.resume_mode=disable",
+          "{} has format {}, and this build reads {}: continue with the build that wrote "
+          "it, or start over with trainer.resume_mode=disable",
           path, json.value("format", Json()).dump(), kBufferFormat);
     }
     if (end == all.npos) break;
@@ -185,7 +185,7 @@ absl::Status CheckSample(const SavedBuffer& buffer,
   const auto file = static_cast<int64_t>(buffer.arrays->size());
   const int64_t bytes = TokenFile::Bytes(sample.tokens(), sample.log_probs);
   const bool inside = sample.offset >= 0 && sample.offset <= file && bytes <= file - sample.offset;
-  return inside ? absl::OkStatus() : wrong("its arrays do not lie in the file");
+  return inside ? absl::OkStatus() : wrong("its arrays are not within the file");
 }
 
 absl::Status CheckGroups(const SavedBuffer& buffer) {

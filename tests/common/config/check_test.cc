@@ -57,7 +57,7 @@ TEST_CASE("a policy loss without what it needs is refused by key") {
   REQUIRE(Problem({"actor.policy_loss.loss_mode=dro", "actor.policy_loss.dro_beta=0.1"}).empty());
   const std::string bounds = "actor.policy_loss.clip_cov_lb=5";
   REQUIRE(Problem({"actor.policy_loss.loss_mode=clip_cov", bounds})
-              .find("no covariance lies between them") != std::string::npos);
+              .find("no covariance is between them") != std::string::npos);
   REQUIRE(Problem({bounds}).empty());
 }
 

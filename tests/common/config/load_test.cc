@@ -82,7 +82,7 @@ TEST_CASE("each key of verl's asynchronous trainer is told what to use") {
   REQUIRE(
       ErrorOf("async_training: {}\n") ==
       "FILE:1: async_training: unknown key; verl's; here: rollout.partial, with "
-      "rollout.partial.overlap for generation beside training (docs/guides/partial_rollout.md)");
+      "rollout.partial.overlap for generation during training (docs/guides/partial_rollout.md)");
   REQUIRE(ErrorOf("", {"async_training.partial_rollout=true"})
               .starts_with("--set: async_training.partial_rollout: unknown key; verl's; here: "));
   REQUIRE(ErrorOf("", {"async_training.compute_prox_log_prob=true"})

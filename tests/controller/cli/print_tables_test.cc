@@ -109,7 +109,7 @@ TEST_CASE("A pause says what happens next, wherever the run stands", "[ctl][prin
   REQUIRE(PauseText(status) == "paused; 3 of 20 steps are finished\n");
   status.set_phase("train");
   REQUIRE(PauseText(status) ==
-          "pausing: what is under way (phase train) comes to its end first; "
+          "pausing when the step in progress (phase train) has ended; "
           "3 of 20 steps are finished\n");
   status.set_state("finished");
   REQUIRE(PauseText(status).find("nothing to pause: the run has finished") == 0);

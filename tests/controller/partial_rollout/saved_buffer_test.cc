@@ -196,7 +196,7 @@ TEST_CASE("A format of a later build is refused before anything else of it is re
   const absl::Status refused = f.WithLine("\"format\":1,", "\"format\":2,\"later\":[],");
   REQUIRE(absl::IsUnimplemented(refused));
   REQUIRE(
-      Says(refused, "has format 2, and this build reads 1: go on with the build that wrote it"));
+      Says(refused, "has format 2, and this build reads 1: continue with the build that wrote it"));
   SavedBufferFixture::Write(f.lines(), "{\"format\":\"x\"}\n");
   REQUIRE(absl::IsUnimplemented(f.Loaded()));
 }
@@ -231,8 +231,8 @@ TEST_CASE("Lines that lie are told, their digest being right", "[saved_pool]") {
   told("[[1,4],[2,3]]", "[[1,4],[2,30]]", "its lengths are none");
   told("[[1,4],[2,3]]", "[[1,4],[2,0]]", "its lengths are none");
   told("[[1,4],[2,3]]", "[[1,4],[2,6]]", "it has no tokens left, and is not finished");
-  told("\"offset\":0,", "\"offset\":-1,", "its arrays do not lie in the file");
-  told("\"offset\":0,", "\"offset\":100000,", "its arrays do not lie in the file");
+  told("\"offset\":0,", "\"offset\":-1,", "its arrays are not within the file");
+  told("\"offset\":0,", "\"offset\":100000,", "its arrays are not within the file");
   told("\"finish\":\"none\"", "\"finish\":\"later\"", "finish is \"later\"");
   told("\"groups\":3", "\"groups\":4", "its groups are not those that its header counts");
   told("\"next_group\":3", "\"next_group\":2", "its groups are not those that its header counts");

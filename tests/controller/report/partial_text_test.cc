@@ -55,7 +55,7 @@ TEST_CASE("PartialStepText says what a step did of partial rollout", "[report][p
   const std::vector<StepRecord> steps = TwoSteps();
   REQUIRE(PartialStepText(steps[0]) == "2 rounds, 5 groups carried (17 samples)");
   REQUIRE(PartialStepText(steps[1]) ==
-          "1 round + 1 beside training, 1 group carried (1 sample), 6.25 % of the samples of "
+          "1 round + 1 during training, 1 group carried (1 sample), 6.25 % of the samples of "
           "several versions (span 3), 1234 tokens prefilled again");
   REQUIRE(PartialStepText(PartialStep(1, {{kRounds, 0}})) == "0 rounds");
   REQUIRE(PartialStepText(PartialStep(1, {{kRounds, 1}, {kWholeGroupsLeft, 2}})) ==
@@ -82,8 +82,8 @@ TEST_CASE("PartialText adds the steps up, and weighs staleness by tokens", "[rep
   steps.push_back(
       PartialStep(4, {{kStaleTokens, 120}, {kStaleTokensShare, 0.25}, {kStalenessMean, 0.5}}));
   REQUIRE(PartialText(steps) ==
-          "partial rollout: 4 rounds + 1 beside training in 3 steps, 21 samples cut, 1234 tokens "
-          "prefilled again beside 330 generated; 0 groups carried and 0 whole in the pool at the "
+          "partial rollout: 4 rounds + 1 during training in 3 steps, 21 samples cut, 1234 tokens "
+          "prefilled again for 330 generated; 0 groups carried and 0 whole in the pool at the "
           "end; the tail of "
           "generation left 37.5 % of the slots empty\n"
           "2.08 % of the samples have tokens of several versions (span up to 3); 25 % of a step's "
@@ -114,7 +114,7 @@ TEST_CASE("HtmlReport shows partial rollout where there was some, in place of a 
   REQUIRE_FALSE(Has(HtmlReport(input), "<h2>Partial rollout"));
   input.summary.step_records = TwoSteps();
   const std::string html = HtmlReport(input);
-  REQUIRE(Has(html, "<h2>Partial rollout</h2><p>partial rollout: 3 rounds + 1 beside"));
+  REQUIRE(Has(html, "<h2>Partial rollout</h2><p>partial rollout: 3 rounds + 1 during"));
   REQUIRE(Has(html, "tokens of older weights"));
   REQUIRE(Has(html, "tokens prefilled again"));
 }

@@ -69,7 +69,7 @@ TEST_CASE("A group without a past is never split, whatever its prompt") {
 TEST_CASE("A sample that no request can carry is refused by name") {
   const absl::Status refused = SplitRequest(Continued(2, 1000), 5000).status();
   REQUIRE(absl::IsInvalidArgument(refused));
-  REQUIRE(std::string(refused.message()).find("sample 100 goes on from 1000 tokens") == 0);
+  REQUIRE(std::string(refused.message()).find("sample 100 continues from 1000 tokens") == 0);
 }
 
 TEST_CASE("RolloutDispatcher sends a large group in parts, and a cut ends all of them",

@@ -148,7 +148,7 @@ TEST_CASE("A dry run tells where a start would begin, and moves nothing", "[resu
   REQUIRE(f.Index().MarkFinished(50).ok());
   for (const std::string& text : {said({}), said({"trainer.resume_mode=disable"})}) {
     INFO(text);
-    REQUIRE(Has(text, "starting anew; its checkpoints are in " +
+    REQUIRE(Has(text, "starting over; its checkpoints were moved to " +
                           (f.run_dir / "checkpoints.previous").string()));
   }
   REQUIRE(Has(said({}, 60), "resuming from " + last));
@@ -196,7 +196,7 @@ TEST_CASE("A look into a folder of checkpoints changes nothing there", "[resume]
   const auto point = look(checkpoints);
   REQUIRE(point->checkpoint == whole);
   REQUIRE(point->warnings.size() == 1);
-  REQUIRE(Has(point->warnings[0], "newer checkpoints are not whole and are left out\n  "));
+  REQUIRE(Has(point->warnings[0], "newer checkpoints are incomplete and are skipped\n  "));
   REQUIRE(fs::exists(checkpoints / "step_60.tmp"));
   REQUIRE(look(f.run_dir / "none")->checkpoint.empty());
   REQUIRE_FALSE(fs::exists(f.run_dir / "none"));
@@ -330,7 +330,7 @@ TEST_CASE("A checkpoint whose pool is damaged is left out as one of which files 
   REQUIRE(point->step == 5);
   REQUIRE(point->warnings.size() == 1);
   INFO(point->warnings[0]);
-  REQUIRE(Has(point->warnings[0], "newer checkpoints are not whole and are left out; their steps"));
+  REQUIRE(Has(point->warnings[0], "newer checkpoints are incomplete and are skipped; their steps"));
   REQUIRE(Has(point->warnings[0], second + ": " + second + "/partial_pool/pool.jsonl: "));
   // It is used, so that nothing is left to be done.
   REQUIRE_FALSE(Has(point->warnings[0], "resume_path"));

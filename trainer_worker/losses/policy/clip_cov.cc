@@ -22,7 +22,7 @@ absl::Status CheckClipCov(const PolicyLossOptions& options) {
   }
   if (options.clip_cov_lb < options.clip_cov_ub) return absl::OkStatus();
   return InvalidArgument(
-      "actor.policy_loss.clip_cov_lb is {} and clip_cov_ub is {}: no covariance lies between them",
+      "actor.policy_loss.clip_cov_lb is {} and clip_cov_ub is {}: no covariance is between them",
       options.clip_cov_lb, options.clip_cov_ub);
 }
 

@@ -206,7 +206,7 @@ absl::StatusOr<std::byte*> Proof::TakeMemory() {
   return MakeStatus(
       memory.status().code(),
       "operands of the row-invariance proof take {} bytes ({} MiB) of the device, of which {} MiB "
-      "are free: {}; leave it as much beside what other processes hold (tandemctl plan), or set "
+      "are free: {}; leave this much free beyond what other processes use (tandemctl plan), or set "
       "TANDEM_CUDA_LINEAR=own for all workers",
       layout_.bytes, layout_.bytes >> 20, free.value_or(0) >> 20,
       std::string(memory.status().message()));
