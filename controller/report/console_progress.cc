@@ -50,7 +50,7 @@ int64_t SkippedUpdates(const std::vector<StepRecord>& steps) {
 }
 
 // Reports which log-probs were compared: those of older weights may differ from the trainer's.
-std::string LogProbsText(const LogProbComparison& comparison, const StepRecord& step) {
+std::string LogProbsText(const LogProbSummary& comparison, const StepRecord& step) {
   const double older = MetricOf(step, kStaleTokens);
   const bool mixed = older > 0;  // NaN without partial rollout
   if (comparison.compared == 0) {
@@ -87,7 +87,7 @@ void ConsoleProgress::OnPhaseProgress(int64_t, int64_t done, int64_t total) {
   DrawBar();
 }
 
-void ConsoleProgress::OnLogProbs(int64_t, const LogProbComparison& comparison) {
+void ConsoleProgress::OnLogProbs(int64_t, const LogProbSummary& comparison) {
   log_probs_ = comparison;
 }
 

@@ -24,7 +24,7 @@ class ConsoleProgress final : public ProgressSink {
   void OnRunStart(const RunInfo& info) override;
   void OnPhase(int64_t step, const std::string& phase) override;
   void OnPhaseProgress(int64_t step, int64_t done, int64_t total) override;
-  void OnLogProbs(int64_t step, const LogProbComparison& comparison) override;
+  void OnLogProbs(int64_t step, const LogProbSummary& comparison) override;
   void OnShortened(int64_t steps) override { info_ = Shortened(info_, steps); }
   void OnStep(const StepRecord& record) override;
   void OnEvaluation(const EvaluationRecord& record) override;
@@ -41,9 +41,9 @@ class ConsoleProgress final : public ProgressSink {
   RunInfo info_;
   absl::Time started_;
   std::string phase_, detail_, last_metrics_;
-  LogProbComparison log_probs_;  // of the step in progress
-  int64_t finished_ = 0;         // newest finished step of the run
-  int64_t made_ = 0;             // steps of this process, repeated ones included
+  LogProbSummary log_probs_;  // of the step in progress
+  int64_t finished_ = 0;      // newest finished step of the run
+  int64_t made_ = 0;          // steps of this process, repeated ones included
   bool bar_drawn_ = false;
 };
 

@@ -64,13 +64,13 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
   if (!status.ok()) LogWarn("not aborted: {}", std::string(status.message()));
 }
 
-absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
-                                                         const Targets& targets,
-                                                         const Interrupted& interrupted) {
+absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,
+                                                        const Targets& targets,
+                                                        const Interrupted& interrupted) {
   std::vector<int> ranks;
   for (const auto& [rank, client] : targets) ranks.push_back(rank);
   const auto send = [&](TrainerClient& trainer, int rank) {
-    SyncCommand command{.version = version, .target_ranks = ranks};
+    SyncCall command{.version = version, .target_ranks = ranks};
     if (const auto target = targets.find(rank); target != targets.end()) {
       command.rollout_address = target->second->address();
       command.rollout_incarnation = target->second->incarnation();
@@ -81,11 +81,11 @@ absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
     }
     return trainer.SyncWeights(command);
   };
-  auto sent = CallAllTrainers<SyncResult>(pool_, send, interrupted);
+  auto sent = CallAllTrainers<SyncReply>(pool_, send, interrupted);
   if (absl::IsDataLoss(sent.status())) {
     // A digest differed: the rollout is empty now. Once may be bad luck, twice is a fault.
     LogError("{}; publishing once more", std::string(sent.status().message()));
-    sent = CallAllTrainers<SyncResult>(pool_, send, interrupted);
+    sent = CallAllTrainers<SyncReply>(pool_, send, interrupted);
   }
   if (absl::IsCancelled(sent.status()) && interrupted && interrupted()) AbortUpdates(ranks);
   return sent;
@@ -114,7 +114,7 @@ absl::StatusOr<PublishResult> WeightSync::Publish(
 
   TANDEM_ASSIGN_OR_RETURN(result.trainers, Send(version, targets, interrupted));
   for (const auto& [rank, client] : targets) synced_[rank] = client->incarnation();
-  for (const SyncResult& sync : result.trainers) {
+  for (const SyncReply& sync : result.trainers) {
     result.changed_share = std::max(result.changed_share, sync.changed_share);
     if (result.digest.empty()) result.digest = sync.digest;
   }

@@ -32,7 +32,7 @@ enum class ScrambleMode { kOff, kFirst, kAlways };
 
 struct PublishResult {
   std::vector<int> ranks;            // rollouts that received the version
-  std::vector<SyncResult> trainers;  // by rank
+  std::vector<SyncReply> trainers;   // by rank
   std::map<int, PhaseReport> wakes;  // of the rollouts in `ranks`
   double changed_share = 0;
   std::string digest;               // of rank 0's publication, "" if it published nothing
@@ -106,9 +106,9 @@ class WeightSync {
                                                          const std::string& reference_dir,
                                                          const Interrupted& interrupted = {});
   // Sends `version` to `targets`, and a second time if a digest differs.
-  absl::StatusOr<std::vector<SyncResult>> Send(int64_t version,
-                                               const Targets& targets,
-                                               const Interrupted& interrupted);
+  absl::StatusOr<std::vector<SyncReply>> Send(int64_t version,
+                                              const Targets& targets,
+                                              const Interrupted& interrupted);
   void AbortUpdates(const std::vector<int>& ranks);
 
   WorkerPool& pool_;

@@ -126,7 +126,7 @@ absl::Status TrainLoop::SaveCheckpoint() {
   const auto save = [&](TrainerClient& trainer, int) {
     return trainer.SaveState(directory, position_.version);
   };
-  auto saved = CallAllTrainers<SaveResult>(context_.pool, save);
+  auto saved = CallAllTrainers<SaveReply>(context_.pool, save);
   FaultPoint("checkpoint");
   const absl::StatusOr<std::string> path =
       saved.ok() ? CommitCheckpoint(directory) : absl::StatusOr<std::string>(saved.status());

@@ -145,7 +145,7 @@ bool Recovery::trainers_kept() const {
 }
 
 absl::Status Recovery::ResetTrainers(int64_t version) {
-  const ResetCommand command{
+  const ResetCall command{
       .generation = ++generation_,
       .world_size = context_.pool.pairs(),
       .rendezvous = fmt::format("{}/group-{}.sock", options_.run_dir, generation_),

@@ -166,11 +166,11 @@ absl::Status TrainLoop::ComputeAllLogProbs(StepBatch& batch) {
   PlanMiniBatches(options_, batch.step, 0, context_.pool.pairs(), context_.samples);
   if (options_.recompute_old_log_probs) {
     batch.phases.Begin("old_log_prob");
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, LogProbPolicy::kCurrent, batch));
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kCurrent, batch));
   }
   if (options_.need_reference) {
     batch.phases.Begin("reference");
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, LogProbPolicy::kReference, batch));
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kReference, batch));
   }
   return absl::OkStatus();
 }

@@ -42,7 +42,7 @@ absl::Status WeightPhases::CompareProbe(StepBatch& batch) {
   // only.
   for (int life = 0; life < context_.probe.lives(); ++life) {
     context_.probe.BeginLife(life);
-    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, LogProbPolicy::kProbe, batch));
+    TANDEM_RETURN_IF_ERROR(ComputeLogProbs(context_.pool, ScoredPolicy::kProbe, batch));
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t tokens, context_.probe.Compare());
   LogInfo("probe: {} of {} token log-probs identical", tokens, tokens);

@@ -30,7 +30,7 @@ struct StepFacts {
   // partial rollout: a step may have no round, and may wait in that phase for samples that are
   // generated during training, which are not counted.
   std::optional<double> generation_seconds;
-  LogProbComparison log_probs;
+  LogProbSummary log_probs;
   std::map<std::string, double> trainer;        // over mini-batches: see AddMiniBatchMetric
   std::map<std::string, int64_t> mini_batches;  // number of mini-batches that have the metric
   std::map<std::string, double> reward_terms;   // means over samples

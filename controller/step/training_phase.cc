@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-absl::Status ComputeLogProbs(WorkerPool& pool, LogProbPolicy policy, StepBatch& batch) {
+absl::Status ComputeLogProbs(WorkerPool& pool, ScoredPolicy policy, StepBatch& batch) {
   const auto compute = [&](TrainerClient& trainer, int) {
     return trainer.ComputeLogProbs(batch.step, policy);
   };
@@ -77,13 +77,13 @@ void TrainingPhase::SkipMiniBatches(StepBatch& batch, int64_t mini_batches) {
 
 absl::Status TrainingPhase::ForwardBackward(StepBatch& batch,
                                             double share,
-                                            const ForwardBackwardCommand& command) {
+                                            const ForwardBackwardCall& command) {
   batch.phases.Begin("train");
   const auto forward_backward = [&](TrainerClient& trainer, int) {
     return trainer.ForwardBackward(command);
   };
   TANDEM_ASSIGN_OR_RETURN(const auto results,
-                          CallAllTrainers<ForwardBackwardResult>(context_.pool, forward_backward));
+                          CallAllTrainers<ForwardBackwardReply>(context_.pool, forward_backward));
   for (size_t rank = 0; rank < results.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, results[rank].report);
   }
@@ -101,7 +101,7 @@ absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
   // Even if the call fails, the trainers may hold changed weights.
   position_.version = next_version;
   TANDEM_ASSIGN_OR_RETURN(const auto steps,
-                          CallAllTrainers<OptimizerStepResult>(context_.pool, optimize));
+                          CallAllTrainers<OptimizerStepReply>(context_.pool, optimize));
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     batch.phases.Report({WorkerRole::kTrainer, static_cast<int>(rank)}, steps[rank].report);
   }
@@ -112,20 +112,20 @@ absl::Status TrainingPhase::OptimizerStep(StepBatch& batch, double share) {
 }
 
 absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
-                                            const std::vector<ForwardBackwardResult>& results) {
-  LogProbComparison& comparison = batch.facts.log_probs;
+                                            const std::vector<ForwardBackwardReply>& results) {
+  LogProbSummary& comparison = batch.facts.log_probs;
   ProbabilityComparison probabilities;
   double sum = 0;
   std::string differing;
   int shown = 0;
-  for (const ForwardBackwardResult& result : results) {
+  for (const ForwardBackwardReply& result : results) {
     comparison.compared += result.compared_tokens;
     comparison.identical += result.identical_tokens;
     sum += result.sum_abs_difference;
     probabilities.Join(result.probabilities);
     comparison.max_abs_difference =
         std::max(comparison.max_abs_difference, result.max_abs_difference);
-    for (const LogProbMismatch& mismatch : result.mismatches) {
+    for (const ReportedMismatch& mismatch : result.mismatches) {
       if (shown++ >= 5) break;
       differing += fmt::format(
           "\n  sample {:#x}, position {}, weight version {}: rollout {:.9g}, trainer {:.9g}",
@@ -157,7 +157,7 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
 }
 
 absl::Status TrainingPhase::RecordSkippedUpdate(StepBatch& batch,
-                                                const OptimizerStepResult& result) {
+                                                const OptimizerStepReply& result) {
   if (!result.skipped) {
     position_.skipped_in_a_row = 0;
     return absl::OkStatus();

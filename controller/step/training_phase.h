@@ -36,14 +36,12 @@ class TrainingPhase {
  private:
   void SkipMiniBatches(StepBatch& batch, int64_t mini_batches);
   // `share`: of one mini-batch in the step's metrics.
-  absl::Status ForwardBackward(StepBatch& batch,
-                               double share,
-                               const ForwardBackwardCommand& command);
+  absl::Status ForwardBackward(StepBatch& batch, double share, const ForwardBackwardCall& command);
   absl::Status OptimizerStep(StepBatch& batch, double share);
-  absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardResult>& results);
+  absl::Status CompareLogProbs(StepBatch& batch, const std::vector<ForwardBackwardReply>& results);
   // Counts an update that the trainers skipped. DataLoss, with the step saved: max_skipped_steps
   // updates in a row were skipped.
-  absl::Status RecordSkippedUpdate(StepBatch& batch, const OptimizerStepResult& result);
+  absl::Status RecordSkippedUpdate(StepBatch& batch, const OptimizerStepReply& result);
   // Counts an update of a mini-batch whose every token was rejected in bypass mode.
   // InvalidArgument, before its optimizer step: all mini-batches of the step were rejected so.
   absl::Status CountRejected(StepBatch& batch,
@@ -59,7 +57,7 @@ class TrainingPhase {
 
 // Makes all trainers compute log-probs of the step's samples under `policy`, within the running
 // phase.
-absl::Status ComputeLogProbs(WorkerPool& pool, LogProbPolicy policy, StepBatch& batch);
+absl::Status ComputeLogProbs(WorkerPool& pool, ScoredPolicy policy, StepBatch& batch);
 
 // Cancelled: the run is to stop without waiting for the end of the step.
 absl::Status CheckInterrupted(const StepContext& context);

@@ -13,7 +13,7 @@ namespace tandem {
 
 // Log-probs of the rollout compared with the trainer's, before the first optimizer step: "N of N
 // token log-probs identical".
-struct LogProbComparison {
+struct LogProbSummary {
   int64_t compared = 0;
   int64_t identical = 0;
   double max_abs_difference = 0;
@@ -44,7 +44,7 @@ class ProgressSink {
   virtual void OnPhase(int64_t step, const std::string& phase) = 0;
   // `done` of `total` in the current phase, e.g. samples generated.
   virtual void OnPhaseProgress(int64_t step, int64_t done, int64_t total) = 0;
-  virtual void OnLogProbs(int64_t step, const LogProbComparison& comparison) = 0;
+  virtual void OnLogProbs(int64_t step, const LogProbSummary& comparison) = 0;
   // The run ends after `steps` steps, fewer than OnRunStart said.
   virtual void OnShortened(int64_t steps) = 0;
   virtual void OnStep(const StepRecord& record) = 0;
@@ -75,7 +75,7 @@ class ProgressRelay final : public ProgressSink {
   void OnPhaseProgress(int64_t step, int64_t done, int64_t total) override {
     for (ProgressSink* sink : sinks_) sink->OnPhaseProgress(step, done, total);
   }
-  void OnLogProbs(int64_t step, const LogProbComparison& comparison) override {
+  void OnLogProbs(int64_t step, const LogProbSummary& comparison) override {
     for (ProgressSink* sink : sinks_) sink->OnLogProbs(step, comparison);
   }
   void OnShortened(int64_t steps) override {

@@ -190,8 +190,8 @@ ProbabilityComparison ProbabilitiesOf(const v1::ProbabilityComparison& proto) {
           .difference_max = proto.difference_max()};
 }
 
-ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
-  ForwardBackwardResult result;
+ForwardBackwardReply ToResult(const v1::ForwardBackwardResponse& proto) {
+  ForwardBackwardReply result;
   for (const auto& [name, value] : proto.metrics()) result.metrics[name] = value;
   result.micro_batches = proto.micro_batches();
   result.compared_tokens = proto.compared_tokens();
@@ -199,7 +199,7 @@ ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   result.max_abs_difference = proto.max_abs_difference();
   result.sum_abs_difference = proto.sum_abs_difference();
   result.probabilities = ProbabilitiesOf(proto.probabilities());
-  for (const v1::LogProbMismatch& mismatch : proto.mismatches()) {
+  for (const v1::ReportedMismatch& mismatch : proto.mismatches()) {
     result.mismatches.push_back({.sample_id = mismatch.sample_id(),
                                  .position = mismatch.position(),
                                  .weight_version = mismatch.weight_version(),
@@ -211,13 +211,13 @@ ForwardBackwardResult ToResult(const v1::ForwardBackwardResponse& proto) {
   return result;
 }
 
-v1::ComputeLogProbsRequest::Policy PolicyToProto(LogProbPolicy policy) {
+v1::ComputeLogProbsRequest::Policy PolicyToProto(ScoredPolicy policy) {
   switch (policy) {
-    case LogProbPolicy::kCurrent:
+    case ScoredPolicy::kCurrent:
       return v1::ComputeLogProbsRequest::CURRENT;
-    case LogProbPolicy::kReference:
+    case ScoredPolicy::kReference:
       return v1::ComputeLogProbsRequest::REFERENCE;
-    case LogProbPolicy::kProbe:
+    case ScoredPolicy::kProbe:
       return v1::ComputeLogProbsRequest::PROBE;
   }
   return v1::ComputeLogProbsRequest::POLICY_UNSPECIFIED;
@@ -230,7 +230,7 @@ class GrpcTrainerClient : public TrainerClient {
                     const std::shared_ptr<grpc::Channel>& channel)
       : incarnation_(incarnation), timeout_(timeout), stub_(v1::TrainerService::NewStub(channel)) {}
 
-  absl::Status Reset(const ResetCommand& command) override {
+  absl::Status Reset(const ResetCall& command) override {
     v1::TrainerResetRequest request;
     request.set_generation(command.generation);
     request.set_world_size(command.world_size);
@@ -242,8 +242,8 @@ class GrpcTrainerClient : public TrainerClient {
     return Call<v1::TrainerResetResponse>(&v1::TrainerService::Stub::Reset, request).status();
   }
 
-  absl::StatusOr<ForwardBackwardResult> ForwardBackward(
-      const ForwardBackwardCommand& command) override {
+  absl::StatusOr<ForwardBackwardReply> ForwardBackward(
+      const ForwardBackwardCall& command) override {
     v1::ForwardBackwardRequest request;
     request.set_step(command.step);
     request.set_mini_batch(command.mini_batch);
@@ -259,19 +259,19 @@ class GrpcTrainerClient : public TrainerClient {
     return ToResult(response);
   }
 
-  absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) override {
+  absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t version) override {
     v1::OptimizerStepRequest request;
     request.set_version(version);
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::OptimizerStepResponse>(&v1::TrainerService::Stub::OptimizerStep, request));
-    return OptimizerStepResult{.grad_norm = response.grad_norm(),
-                               .learning_rate = response.learning_rate(),
-                               .skipped = response.skipped(),
-                               .report = FromProto(response.report())};
+    return OptimizerStepReply{.grad_norm = response.grad_norm(),
+                              .learning_rate = response.learning_rate(),
+                              .skipped = response.skipped(),
+                              .report = FromProto(response.report())};
   }
 
-  absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) override {
+  absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
     v1::ComputeLogProbsRequest request;
     request.set_step(step);
     request.set_policy(PolicyToProto(policy));
@@ -281,7 +281,7 @@ class GrpcTrainerClient : public TrainerClient {
     return FromProto(response.report());
   }
 
-  absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command) override {
+  absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {
     v1::SyncWeightsRequest request;
     request.set_version(command.version);
     request.mutable_target_ranks()->Add(command.target_ranks.begin(), command.target_ranks.end());
@@ -291,13 +291,13 @@ class GrpcTrainerClient : public TrainerClient {
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::SyncWeightsResponse>(&v1::TrainerService::Stub::SyncWeights, request));
-    return SyncResult{.bytes = response.bytes(),
-                      .buckets = response.buckets(),
-                      .tensors = response.tensors(),
-                      .seconds = response.seconds(),
-                      .changed_share = response.changed_share(),
-                      .digest = response.digest(),
-                      .report = FromProto(response.report())};
+    return SyncReply{.bytes = response.bytes(),
+                     .buckets = response.buckets(),
+                     .tensors = response.tensors(),
+                     .seconds = response.seconds(),
+                     .changed_share = response.changed_share(),
+                     .digest = response.digest(),
+                     .report = FromProto(response.report())};
   }
 
   absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& rollout_address,
@@ -320,14 +320,14 @@ class GrpcTrainerClient : public TrainerClient {
         .report = FromProto(response.report())};
   }
 
-  absl::StatusOr<SaveResult> SaveState(const std::string& directory, int64_t version) override {
+  absl::StatusOr<SaveReply> SaveState(const std::string& directory, int64_t version) override {
     v1::SaveStateRequest request;
     request.set_directory(directory);
     request.set_version(version);
     TANDEM_ASSIGN_OR_RETURN(
         const auto response,
         Call<v1::SaveStateResponse>(&v1::TrainerService::Stub::SaveState, request));
-    return SaveResult{.bytes = response.bytes(), .report = FromProto(response.report())};
+    return SaveReply{.bytes = response.bytes(), .report = FromProto(response.report())};
   }
 
   absl::Status Shutdown() override {

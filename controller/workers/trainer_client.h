@@ -15,7 +15,7 @@
 namespace tandem {
 
 // Forms the group of all ranks and loads state.
-struct ResetCommand {
+struct ResetCall {
   int64_t generation = 0;  // grows with every re-formation
   int world_size = 1;
   std::string rendezvous;      // path of the group's Unix socket
@@ -23,7 +23,7 @@ struct ResetCommand {
   int64_t version = 0;         // weight version of that state
 };
 
-struct ForwardBackwardCommand {
+struct ForwardBackwardCall {
   int64_t step = 0;
   int64_t mini_batch = 0;
   int64_t mini_batches = 1;
@@ -35,7 +35,7 @@ struct ForwardBackwardCommand {
 };
 
 // One token whose log-prob differs between rollout and trainer.
-struct LogProbMismatch {
+struct ReportedMismatch {
   uint64_t sample_id = 0;
   int64_t position = 0;  // absolute token position in the sample
   int64_t weight_version = 0;
@@ -43,33 +43,33 @@ struct LogProbMismatch {
   float trainer = 0;
 };
 
-struct ForwardBackwardResult {
+struct ForwardBackwardReply {
   std::map<std::string, double> metrics;  // verl's names, reduced over ranks
   int64_t micro_batches = 0;
   int64_t compared_tokens = 0;  // this rank's
   int64_t identical_tokens = 0;
   double max_abs_difference = 0;
   double sum_abs_difference = 0;
-  ProbabilityComparison probabilities;      // of the compared tokens
-  std::vector<LogProbMismatch> mismatches;  // the five that differ most
+  ProbabilityComparison probabilities;       // of the compared tokens
+  std::vector<ReportedMismatch> mismatches;  // the five that differ most
   int64_t tokens = 0;
   PhaseReport report;
 };
 
-struct OptimizerStepResult {
+struct OptimizerStepReply {
   double grad_norm = 0;
   double learning_rate = 0;
   bool skipped = false;  // the norm was not finite
   PhaseReport report;
 };
 
-enum class LogProbPolicy {
+enum class ScoredPolicy {
   kCurrent,
   kReference,
   kProbe,  // the current policy, on the probe samples of the paired rollout
 };
 
-struct SyncCommand {
+struct SyncCall {
   int64_t version = 0;
   std::vector<int> target_ranks;  // ranks whose rollouts receive the weights
   std::string rollout_address;    // of this rank's rollout; empty: takes part in the gathers only
@@ -77,7 +77,7 @@ struct SyncCommand {
   bool scramble = false;  // the rollout fills its weights with NaN first, to prove that all arrive
 };
 
-struct SyncResult {
+struct SyncReply {
   int64_t bytes = 0;
   int64_t buckets = 0;
   int64_t tensors = 0;
@@ -104,7 +104,7 @@ struct WeightCheckResult {
   }
 };
 
-struct SaveResult {
+struct SaveReply {
   int64_t bytes = 0;
   PhaseReport report;
 };
@@ -115,16 +115,16 @@ class TrainerClient {
  public:
   virtual ~TrainerClient() = default;
 
-  virtual absl::Status Reset(const ResetCommand& command) = 0;
-  virtual absl::StatusOr<ForwardBackwardResult> ForwardBackward(
-      const ForwardBackwardCommand& command) = 0;
-  virtual absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) = 0;
-  virtual absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) = 0;
-  virtual absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command) = 0;
+  virtual absl::Status Reset(const ResetCall& command) = 0;
+  virtual absl::StatusOr<ForwardBackwardReply> ForwardBackward(
+      const ForwardBackwardCall& command) = 0;
+  virtual absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t version) = 0;
+  virtual absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, ScoredPolicy policy) = 0;
+  virtual absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) = 0;
   // `hf_checkpoint` empty: compare with the trainer's masters.
   virtual absl::StatusOr<WeightCheckResult> CheckWeights(const std::string& rollout_address,
                                                          const std::string& hf_checkpoint) = 0;
-  virtual absl::StatusOr<SaveResult> SaveState(const std::string& directory, int64_t version) = 0;
+  virtual absl::StatusOr<SaveReply> SaveState(const std::string& directory, int64_t version) = 0;
   virtual absl::Status Shutdown() = 0;
 
   virtual void CancelAll() = 0;

@@ -138,7 +138,7 @@ class RecordingProgress : public ProgressSink {
   void OnRunStart(const RunInfo&) override {}
   void OnPhase(int64_t, const std::string& phase) override { phases.push_back(phase); }
   void OnPhaseProgress(int64_t, int64_t, int64_t) override {}
-  void OnLogProbs(int64_t, const LogProbComparison& comparison) override {
+  void OnLogProbs(int64_t, const LogProbSummary& comparison) override {
     comparisons.push_back(comparison);
   }
   void OnShortened(int64_t steps) override { shortened.push_back(steps); }
@@ -148,7 +148,7 @@ class RecordingProgress : public ProgressSink {
   void OnRunEnd(const RunSummary&) override {}
 
   std::vector<std::string> phases, messages;
-  std::vector<LogProbComparison> comparisons;
+  std::vector<LogProbSummary> comparisons;
   std::vector<int64_t> shortened;
 };
 
@@ -260,7 +260,7 @@ class FakeRun {
   TempDir dir;
   FakeClock clock;
   CallJournal journal;
-  ForwardBackwardResult forward;
+  ForwardBackwardReply forward;
   WeightCheckResult check{.expected = 3, .checked = 3};  // of every rollout
   std::set<int64_t> skipped_versions;                    // that the trainers make without an update
   float first_log_prob = -1.0f;                          // of every sample
@@ -283,7 +283,7 @@ class FakeRun {
   // Of every trainer, if set before its first call.
   std::function<absl::Status()> on_sync;
   std::function<void()> on_cancel;
-  std::function<void(const ForwardBackwardCommand&, ForwardBackwardResult&)>
+  std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)>
       on_forward_backward;  // of trainer 0
   // Instead of FakeRolloutClient, if set.
   std::function<std::shared_ptr<RolloutClient>(int rank, int64_t incarnation)> make_rollout;

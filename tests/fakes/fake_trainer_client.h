@@ -23,7 +23,7 @@ class FakeTrainerClient : public TrainerClient {
   FakeTrainerClient(CallJournal& journal,
                     int rank,
                     int64_t incarnation,
-                    ForwardBackwardResult forward,
+                    ForwardBackwardReply forward,
                     std::set<int64_t> skipped = {},
                     WeightCheckResult check = {.expected = 3, .checked = 3})
       : journal_(journal),
@@ -34,43 +34,43 @@ class FakeTrainerClient : public TrainerClient {
         skipped_(std::move(skipped)),
         check_(std::move(check)) {}
 
-  absl::Status Reset(const ResetCommand& command) override {
+  absl::Status Reset(const ResetCall& command) override {
     const std::string name = std::filesystem::path(command.checkpoint_dir).filename();
     return journal_.Call(who_, fmt::format("Reset({}, v{})", name, command.version));
   }
-  absl::StatusOr<ForwardBackwardResult> ForwardBackward(
-      const ForwardBackwardCommand& command) override {
+  absl::StatusOr<ForwardBackwardReply> ForwardBackward(
+      const ForwardBackwardCall& command) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(
         who_, fmt::format("ForwardBackward(step {}, mini {} of {}, v{}{})", command.step,
                           command.mini_batch, command.mini_batches, command.version,
                           !command.fresh              ? ""
                           : command.compare_log_probs ? ", compare"
                                                       : ", fresh")));
-    ForwardBackwardResult result = forward_;
+    ForwardBackwardReply result = forward_;
     if (on_forward_backward) on_forward_backward(command, result);
     return result;
   }
-  absl::StatusOr<OptimizerStepResult> OptimizerStep(int64_t version) override {
+  absl::StatusOr<OptimizerStepReply> OptimizerStep(int64_t version) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("OptimizerStep(v{})", version)));
     const bool skipped = skipped_.contains(version);
-    return OptimizerStepResult{
+    return OptimizerStepReply{
         .grad_norm = skipped ? NAN : 0.5, .learning_rate = 1e-6, .skipped = skipped};
   }
-  absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, LogProbPolicy policy) override {
-    const bool probe = policy == LogProbPolicy::kProbe;
-    const char* name = policy == LogProbPolicy::kReference ? "reference" : "current";
+  absl::StatusOr<PhaseReport> ComputeLogProbs(int64_t step, ScoredPolicy policy) override {
+    const bool probe = policy == ScoredPolicy::kProbe;
+    const char* name = policy == ScoredPolicy::kReference ? "reference" : "current";
     TANDEM_RETURN_IF_ERROR(journal_.Call(
         who_, fmt::format("ComputeLogProbs(step {}, {})", step, probe ? "probe" : name)));
     if (probe && on_probe) on_probe(step, rank_);
     return PhaseReport{};
   }
-  absl::StatusOr<SyncResult> SyncWeights(const SyncCommand& command) override {
+  absl::StatusOr<SyncReply> SyncWeights(const SyncCall& command) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(
         who_, fmt::format("SyncWeights(v{}, targets {}, {}{})", command.version,
                           fmt::join(command.target_ranks, "+"), command.rollout_address,
                           command.scramble ? ", scramble" : "")));
     if (on_sync) TANDEM_RETURN_IF_ERROR(on_sync());
-    return SyncResult{.tensors = 3, .changed_share = 0.25, .digest = "d"};
+    return SyncReply{.tensors = 3, .changed_share = 0.25, .digest = "d"};
   }
   absl::StatusOr<WeightCheckResult> CheckWeights(const std::string&,
                                                  const std::string& hf_checkpoint) override {
@@ -79,11 +79,11 @@ class FakeTrainerClient : public TrainerClient {
     result.report = {.phase = "check", .ledger = {.memory_peak_bytes = kCheckPeak}};
     return result;
   }
-  absl::StatusOr<SaveResult> SaveState(const std::string& directory, int64_t version) override {
+  absl::StatusOr<SaveReply> SaveState(const std::string& directory, int64_t version) override {
     TANDEM_RETURN_IF_ERROR(journal_.Call(who_, fmt::format("SaveState(v{})", version)));
     std::ofstream(fmt::format("{}/shard-{}", directory, rank_)) << "state";
-    return SaveResult{.bytes = 5,
-                      .report = {.phase = "save", .ledger = {.memory_peak_bytes = kSavePeak}}};
+    return SaveReply{.bytes = 5,
+                     .report = {.phase = "save", .ledger = {.memory_peak_bytes = kSavePeak}}};
   }
   absl::Status Shutdown() override { return journal_.Call(who_, "Shutdown()"); }
   void CancelAll() override {
@@ -96,14 +96,14 @@ class FakeTrainerClient : public TrainerClient {
   std::function<absl::Status()> on_sync;                     // what a sync takes, and ends with
   std::function<void()> on_cancel;
   // May change what is answered.
-  std::function<void(const ForwardBackwardCommand&, ForwardBackwardResult&)> on_forward_backward;
+  std::function<void(const ForwardBackwardCall&, ForwardBackwardReply&)> on_forward_backward;
 
  private:
   CallJournal& journal_;
   const std::string who_;
   const int rank_;
   const int64_t incarnation_;
-  const ForwardBackwardResult forward_;
+  const ForwardBackwardReply forward_;
   const std::set<int64_t> skipped_;  // versions whose update was left out
   const WeightCheckResult check_;
 };

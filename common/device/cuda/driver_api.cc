@@ -57,10 +57,10 @@ absl::StatusOr<std::unique_ptr<CudaApi>> OpenCuda() {
                "the CUDA driver has no device for this process: look at nvidia-smi and "
                "CUDA_VISIBLE_DEVICES, or run with trainer.device=cpu"));
   TANDEM_ASSIGN_OR_RETURN(const DriverTable table, DriverTable::Load(LookUpInDriver));
-  return std::make_unique<DriverApi>(std::make_unique<DriverMemory>(table));
+  return std::make_unique<DriverApi>(std::make_unique<VirtualMemoryApi>(table));
 }
 
-DriverApi::DriverApi(std::unique_ptr<DriverMemory> memory) : memory_(std::move(memory)) {}
+DriverApi::DriverApi(std::unique_ptr<VirtualMemoryApi> memory) : memory_(std::move(memory)) {}
 DriverApi::~DriverApi() = default;
 
 absl::StatusOr<int> DriverApi::DeviceCount() {

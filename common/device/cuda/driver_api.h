@@ -11,13 +11,13 @@
 
 namespace tandem {
 
-class DriverMemory;
+class VirtualMemoryApi;
 
 // OpenCuda() makes it. Sizes of at least 2 MiB from Malloc are allocations of their own: sizes of
 // exported memory should be multiples of that, since another process sees all of an allocation.
 class DriverApi final : public CudaApi {
  public:
-  explicit DriverApi(std::unique_ptr<DriverMemory> memory);
+  explicit DriverApi(std::unique_ptr<VirtualMemoryApi> memory);
   ~DriverApi() override;
 
   absl::StatusOr<int> DeviceCount() override;
@@ -69,7 +69,7 @@ class DriverApi final : public CudaApi {
   absl::Status LastError() override;
 
  private:
-  const std::unique_ptr<DriverMemory> memory_;
+  const std::unique_ptr<VirtualMemoryApi> memory_;
 };
 
 // CUDA's errors as statuses. The runtime and the driver number theirs alike. Needs CUDA's headers.

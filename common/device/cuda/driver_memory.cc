@@ -13,13 +13,13 @@ CUdeviceptr PointerOf(const std::byte* address) { return reinterpret_cast<CUdevi
 
 }  // namespace
 
-absl::StatusOr<int> DriverMemory::Device() const {
+absl::StatusOr<int> VirtualMemoryApi::Device() const {
   CUdevice device = 0;
   TANDEM_RETURN_IF_ERROR(table_.Check(table_.CtxGetDevice(&device), "cuCtxGetDevice"));
   return device;
 }
 
-absl::StatusOr<CUmemAllocationProp> DriverMemory::Properties() const {
+absl::StatusOr<CUmemAllocationProp> VirtualMemoryApi::Properties() const {
   TANDEM_ASSIGN_OR_RETURN(const int device, Device());
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -28,7 +28,7 @@ absl::StatusOr<CUmemAllocationProp> DriverMemory::Properties() const {
   return properties;
 }
 
-absl::StatusOr<int64_t> DriverMemory::Granularity() const {
+absl::StatusOr<int64_t> VirtualMemoryApi::Granularity() const {
   TANDEM_ASSIGN_OR_RETURN(const CUmemAllocationProp properties, Properties());
   size_t bytes = 0;
   TANDEM_RETURN_IF_ERROR(table_.Check(
@@ -37,7 +37,7 @@ absl::StatusOr<int64_t> DriverMemory::Granularity() const {
   return static_cast<int64_t>(bytes);
 }
 
-absl::StatusOr<std::byte*> DriverMemory::ReserveAddresses(int64_t bytes) const {
+absl::StatusOr<std::byte*> VirtualMemoryApi::ReserveAddresses(int64_t bytes) const {
   CUdeviceptr address = 0;
   TANDEM_RETURN_IF_ERROR(
       table_.Check(table_.MemAddressReserve(&address, static_cast<size_t>(bytes), 0, 0, 0),
@@ -45,12 +45,12 @@ absl::StatusOr<std::byte*> DriverMemory::ReserveAddresses(int64_t bytes) const {
   return reinterpret_cast<std::byte*>(address);
 }
 
-absl::Status DriverMemory::FreeAddresses(std::byte* address, int64_t bytes) const {
+absl::Status VirtualMemoryApi::FreeAddresses(std::byte* address, int64_t bytes) const {
   return table_.Check(table_.MemAddressFree(PointerOf(address), static_cast<size_t>(bytes)),
                       "cuMemAddressFree");
 }
 
-absl::StatusOr<CudaPages> DriverMemory::CreatePages(int64_t bytes) const {
+absl::StatusOr<CudaPages> VirtualMemoryApi::CreatePages(int64_t bytes) const {
   TANDEM_ASSIGN_OR_RETURN(const CUmemAllocationProp properties, Properties());
   CUmemGenericAllocationHandle pages = 0;
   TANDEM_RETURN_IF_ERROR(
@@ -59,11 +59,11 @@ absl::StatusOr<CudaPages> DriverMemory::CreatePages(int64_t bytes) const {
   return pages;
 }
 
-absl::Status DriverMemory::ReleasePages(CudaPages pages) const {
+absl::Status VirtualMemoryApi::ReleasePages(CudaPages pages) const {
   return table_.Check(table_.MemRelease(pages), "cuMemRelease");
 }
 
-absl::Status DriverMemory::MapPages(std::byte* address, int64_t bytes, CudaPages pages) const {
+absl::Status VirtualMemoryApi::MapPages(std::byte* address, int64_t bytes, CudaPages pages) const {
   TANDEM_ASSIGN_OR_RETURN(const int device, Device());
   const auto size = static_cast<size_t>(bytes);
   TANDEM_RETURN_IF_ERROR(
@@ -81,7 +81,7 @@ absl::Status DriverMemory::MapPages(std::byte* address, int64_t bytes, CudaPages
   return undone.ok() ? accessible : Annotate(accessible, std::string(undone.message()) + ", after");
 }
 
-absl::Status DriverMemory::UnmapPages(std::byte* address, int64_t bytes) const {
+absl::Status VirtualMemoryApi::UnmapPages(std::byte* address, int64_t bytes) const {
   return table_.Check(table_.MemUnmap(PointerOf(address), static_cast<size_t>(bytes)),
                       fmt::format("cuMemUnmap of {} bytes at {}", bytes, fmt::ptr(address)));
 }

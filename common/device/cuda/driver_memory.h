@@ -51,9 +51,9 @@ void* LookUpInDriver(const char* name, int version);
 // of its functions (which a test can fill with its own). Needs CUDA's headers.
 
 // CudaApi says what the methods promise. Thread-safe; of the calling thread's device.
-class DriverMemory {
+class VirtualMemoryApi {
  public:
-  explicit DriverMemory(DriverTable table) : table_(table) {}
+  explicit VirtualMemoryApi(DriverTable table) : table_(table) {}
   const DriverTable& table() const { return table_; }
 
   absl::StatusOr<int64_t> Granularity() const;

@@ -155,12 +155,12 @@ namespace {
 
 // A run in bypass mode whose trainers reject every token of the mini-batches that `rejects` names.
 struct BypassRun {
-  explicit BypassRun(std::function<bool(const ForwardBackwardCommand&)> rejects) : run(1) {
+  explicit BypassRun(std::function<bool(const ForwardBackwardCall&)> rejects) : run(1) {
     run.options.total_steps = 1;
     run.options.mini_batch_prompts = 1;  // of two
     run.options.correction = {.rollout_rs = "token_k3", .rollout_rs_threshold = "1"};
-    run.on_forward_backward = [rejects](const ForwardBackwardCommand& command,
-                                        ForwardBackwardResult& result) {
+    run.on_forward_backward = [rejects](const ForwardBackwardCall& command,
+                                        ForwardBackwardReply& result) {
       const bool all = rejects(command);
       result.metrics = {{"actor/loss", 0.5},
                         {"rollout_corr/k3_kl", 2.5},
@@ -180,7 +180,7 @@ struct BypassRun {
 
 TEST_CASE("Bypass mode's updates without a kept token are counted and told of, and not averaged in",
           "[train_loop][correction]") {
-  BypassRun bypass([](const ForwardBackwardCommand& command) { return command.mini_batch == 1; });
+  BypassRun bypass([](const ForwardBackwardCall& command) { return command.mini_batch == 1; });
   bypass.run.options.epochs = 2;
   REQUIRE(bypass.run.Run().ok());
   const auto& metrics = bypass.run.store.steps.at(1).metrics;
@@ -191,7 +191,7 @@ TEST_CASE("Bypass mode's updates without a kept token are counted and told of, a
   REQUIRE(bypass.Told("rejected every token of 2 of 4 updates"));
   REQUIRE(bypass.run.journal.Count("trainer 0 OptimizerStep") == 4);
 
-  BypassRun none([](const ForwardBackwardCommand&) { return false; });
+  BypassRun none([](const ForwardBackwardCall&) { return false; });
   REQUIRE(none.run.Run().ok());
   REQUIRE_FALSE(none.run.store.steps.at(1).metrics.contains("actor/rejected_updates"));
   REQUIRE_FALSE(none.Told("rejected"));
@@ -200,7 +200,7 @@ TEST_CASE("Bypass mode's updates without a kept token are counted and told of, a
 TEST_CASE("A step whose every mini-batch bypass mode rejects ends the run before its last update",
           "[train_loop][correction]") {
   for (const int64_t prompts : {2, 1}) {
-    BypassRun bypass([](const ForwardBackwardCommand&) { return true; });
+    BypassRun bypass([](const ForwardBackwardCall&) { return true; });
     bypass.run.options.mini_batch_prompts = prompts;
     const absl::Status status = bypass.run.Run();
     REQUIRE(absl::IsInvalidArgument(status));  // which no recovery tries to mend

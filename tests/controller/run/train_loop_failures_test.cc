@@ -56,7 +56,7 @@ TEST_CASE("A difference between rollout and trainer saves its step", "[train_loo
   testing::FakeRun run(1);
   run.forward.identical_tokens = 14;
   const std::vector<float> training = {-1.5f, -2.0f};
-  run.on_forward_backward = [&](const ForwardBackwardCommand&, ForwardBackwardResult&) {
+  run.on_forward_backward = [&](const ForwardBackwardCall&, ForwardBackwardReply&) {
     const uint64_t id = run.samples->Metas().front().sample_id;
     REQUIRE(run.samples->PutArray(1, TokenArray::kTraining, id, training).ok());
   };

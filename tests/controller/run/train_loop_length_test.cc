@@ -12,7 +12,7 @@ struct SlowRun {
   explicit SlowRun(int64_t seconds) : run(1) {
     run.options.total_steps = 9;
     run.options.limit = {.time = absl::Seconds(seconds), .fewest = 2};
-    run.on_forward_backward = [this](const ForwardBackwardCommand&, ForwardBackwardResult&) {
+    run.on_forward_backward = [this](const ForwardBackwardCall&, ForwardBackwardReply&) {
       run.clock.Advance(absl::Seconds(10));
     };
   }
@@ -59,8 +59,7 @@ TEST_CASE("A run that is in time makes all of its steps", "[train_loop]") {
 
 TEST_CASE("A first step that takes longer is no measure of the others", "[train_loop]") {
   SlowRun slow(100);
-  slow.run.on_forward_backward = [&](const ForwardBackwardCommand& command,
-                                     ForwardBackwardResult&) {
+  slow.run.on_forward_backward = [&](const ForwardBackwardCall& command, ForwardBackwardReply&) {
     slow.run.clock.Advance(absl::Seconds(command.step == 1 ? 40 : 10));
   };
   REQUIRE(slow.run.Run().ok());
@@ -93,7 +92,7 @@ TEST_CASE("A run that was stopped goes on to the length that was settled", "[tra
   SlowRun slow(45);
   testing::FakeRun& run = slow.run;
   run.Prepare(StartMode::kTrain);
-  run.on_forward_backward = [&](const ForwardBackwardCommand& command, ForwardBackwardResult&) {
+  run.on_forward_backward = [&](const ForwardBackwardCall& command, ForwardBackwardReply&) {
     run.clock.Advance(absl::Seconds(10));
     if (command.step == 2) run.control->StopAfterStep();
   };
@@ -103,7 +102,7 @@ TEST_CASE("A run that was stopped goes on to the length that was settled", "[tra
   REQUIRE(CheckpointIndex::ReadState(checkpoint)->planned_steps == 4);
 
   SECTION("although a step takes longer now") {
-    run.on_forward_backward = [&](const ForwardBackwardCommand&, ForwardBackwardResult&) {
+    run.on_forward_backward = [&](const ForwardBackwardCall&, ForwardBackwardReply&) {
       run.clock.Advance(absl::Seconds(100));
     };
     REQUIRE(run.Run(checkpoint).ok());

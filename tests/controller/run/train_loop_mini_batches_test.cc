@@ -17,8 +17,8 @@ TEST_CASE("Every optimizer step of a batch is told the denominators of its own m
     const uint64_t first = run.samples->Metas().front().sample_id;
     REQUIRE(run.samples->PutArray(1, TokenArray::kMask, first, {0.0f, 1.0f}).ok());
   });
-  std::vector<ForwardBackwardCommand> commands;
-  run.on_forward_backward = [&](const ForwardBackwardCommand& command, ForwardBackwardResult&) {
+  std::vector<ForwardBackwardCall> commands;
+  run.on_forward_backward = [&](const ForwardBackwardCall& command, ForwardBackwardReply&) {
     commands.push_back(command);
   };
   REQUIRE(run.Run().ok());

@@ -33,7 +33,7 @@ TEST_CASE("R3: finished counts that do not divide by the ranks: every sample of 
   configure(two);
   // Of each step, by the rank that trains it.
   std::map<int64_t, std::vector<std::vector<uint64_t>>> assigned;
-  two.on_forward_backward = [&](const ForwardBackwardCommand& command, ForwardBackwardResult&) {
+  two.on_forward_backward = [&](const ForwardBackwardCall& command, ForwardBackwardReply&) {
     for (const int rank : {0, 1}) {
       assigned[command.step].push_back(*two.samples->Assigned(command.step, -1, rank));
     }

@@ -85,7 +85,7 @@ DriverTable FakeTable() {
 }  // namespace
 
 TEST_CASE("pages are made on the thread's device, and mapped for it") {
-  const DriverMemory memory(FakeTable());
+  const VirtualMemoryApi memory(FakeTable());
   REQUIRE(*memory.Granularity() == 2 * kDriverMiB);
   std::byte* const address = *memory.ReserveAddresses(8192);
   REQUIRE(reinterpret_cast<uintptr_t>(address) == 4096);
@@ -105,7 +105,7 @@ TEST_CASE("pages are made on the thread's device, and mapped for it") {
 }
 
 TEST_CASE("pages that cannot be made accessible are unmapped again") {
-  const DriverMemory memory(FakeTable());
+  const VirtualMemoryApi memory(FakeTable());
   driver.failing = "access";
   const absl::Status status = memory.MapPages(nullptr, 8192, 77);
   REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
@@ -115,7 +115,7 @@ TEST_CASE("pages that cannot be made accessible are unmapped again") {
 }
 
 TEST_CASE("errors of the driver come through, and nothing is asked after them") {
-  const DriverMemory memory(FakeTable());
+  const VirtualMemoryApi memory(FakeTable());
   driver.failing = "create";
   REQUIRE(memory.CreatePages(8192).status().code() == absl::StatusCode::kResourceExhausted);
   driver.failing = "reserve";
