@@ -199,7 +199,7 @@ ForwardBackwardReply ToResult(const v1::ForwardBackwardResponse& proto) {
   result.max_abs_difference = proto.max_abs_difference();
   result.sum_abs_difference = proto.sum_abs_difference();
   result.probabilities = ProbabilitiesOf(proto.probabilities());
-  for (const v1::ReportedMismatch& mismatch : proto.mismatches()) {
+  for (const v1::LogProbMismatch& mismatch : proto.mismatches()) {
     result.mismatches.push_back({.sample_id = mismatch.sample_id(),
                                  .position = mismatch.position(),
                                  .weight_version = mismatch.weight_version(),
