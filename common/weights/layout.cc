@@ -264,8 +264,9 @@ void WeightLayout::WriteRows(std::byte* group,
     return;
   }
   const size_t row_bytes = static_cast<size_t>(place.cols()) * DTypeBytes(dtype_);
-  std::memcpy(tensor + static_cast<size_t>(place.fused_row + row0) * row_bytes, source,
-              static_cast<size_t>(rows) * row_bytes);
+  const size_t bytes = static_cast<size_t>(rows) * row_bytes;
+  if (bytes == 0) return;  // `source` may be null, which memcpy forbids even then
+  std::memcpy(tensor + static_cast<size_t>(place.fused_row + row0) * row_bytes, source, bytes);
 }
 
 void WeightLayout::ReadRows(const std::byte* group,
@@ -280,8 +281,9 @@ void WeightLayout::ReadRows(const std::byte* group,
     return;
   }
   const size_t row_bytes = static_cast<size_t>(place.cols()) * DTypeBytes(dtype_);
-  std::memcpy(dest, tensor + static_cast<size_t>(place.fused_row + row0) * row_bytes,
-              static_cast<size_t>(rows) * row_bytes);
+  const size_t bytes = static_cast<size_t>(rows) * row_bytes;
+  if (bytes == 0) return;  // `dest` may be null, as above
+  std::memcpy(dest, tensor + static_cast<size_t>(place.fused_row + row0) * row_bytes, bytes);
 }
 
 namespace {

@@ -98,6 +98,7 @@ TEST_CASE("memory that its owner has freed is not touched by who has it open") {
   REQUIRE(IsDeviceLost(touched));
   REQUIRE(IsDeviceLost(other.Copy(pinned, kept_there, 64, stream)));
   REQUIRE(owner.Free(kept).ok());
+  REQUIRE(IsDeviceLost(other.DestroyStream(stream)));
 }
 
 TEST_CASE("a thread that chose no device is told where device 0 would be the wrong one") {
@@ -107,8 +108,12 @@ TEST_CASE("a thread that chose no device is told where device 0 would be the wro
   const CudaStream stream = *cuda.CreateStream();
   const CudaEvent event = *cuda.CreateEvent(false);
   std::byte* const memory = *cuda.Malloc(128);
+  const auto pass_stream = [&] {
+    const absl::StatusOr<CudaStream> passing = cuda.CreateStream();
+    return passing.ok() ? cuda.DestroyStream(*passing) : passing.status();
+  };
   const std::vector<std::function<absl::Status()>> calls = {
-      [&] { return cuda.Malloc(64).status(); }, [&] { return cuda.CreateStream().status(); },
+      [&] { return cuda.Malloc(64).status(); }, pass_stream,
       [&] { return cuda.Record(event, stream); }, [&] { return cuda.HasHappened(event).status(); },
       [&] { return cuda.FreeBytes().status(); }};
   for (const auto& call : calls) {
@@ -148,6 +153,7 @@ TEST_CASE("a device that is lost stays lost") {
   Launch(Increment, {.threads = 32}, stream, static_cast<int*>(numbers));
   REQUIRE(IsDeviceLost(cuda.LastError()));
   REQUIRE(numbers[5] == 0);
+  REQUIRE(IsDeviceLost(cuda.DestroyStream(stream)));
 }
 
 }  // namespace tandem

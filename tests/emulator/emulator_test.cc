@@ -1,6 +1,7 @@
 // The emulator itself: barriers, warp functions and tensor-core fragments against plain loops.
 #include "tests/emulator/emulator.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -105,6 +106,16 @@ TEST_CASE("threads of a block meet at barriers, whichever runs first") {
     for (size_t i = 0; i < in.size(); ++i) REQUIRE(out[i] == in[i / 96 * 96 + 95 - i % 96]);
   }
   emulator::SetOrder(Order::kForward);
+}
+
+TEST_CASE("blocks of more and of fewer threads follow one another") {
+  for (const unsigned threads : {64u, 32u, 96u, 32u, 128u, 64u}) {
+    const std::vector<int> in = NumbersUpTo(static_cast<int>(threads));
+    std::vector<int> out(in.size());
+    Launch(ReverseThroughShared, {.threads = threads, .shared_bytes = threads * 4}, nullptr,
+           in.data(), out.data());
+    REQUIRE(std::equal(in.rbegin(), in.rend(), out.begin()));
+  }
 }
 
 TEST_CASE("a missing barrier shows") {

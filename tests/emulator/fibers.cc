@@ -8,10 +8,6 @@
 
 #include "common/base/check.h"
 
-#ifdef _GLIBCXX_TSAN
-#include <sanitizer/tsan_interface.h>
-#endif
-
 // Saves the callee's registers on this stack, its pointer at [rdi], and goes on where the stack
 // that rsi points into was left.
 extern "C" void tandem_switch_stack(void** save, void* load);
@@ -41,31 +37,24 @@ tandem_switch_stack:
 namespace tandem::emulator {
 namespace {
 
-// ThreadSanitizer follows calls by what it believes to be one stack: it is told of each switch.
-#ifdef _GLIBCXX_TSAN
-void* NewFiber() { return __tsan_create_fiber(0); }
-void DeleteFiber(void* fiber) { __tsan_destroy_fiber(fiber); }
-void* CurrentFiber() { return __tsan_get_current_fiber(); }
-void AnnounceFiber(void* fiber) { __tsan_switch_to_fiber(fiber, 0); }
-#else
-void* NewFiber() { return nullptr; }
-void DeleteFiber(void* /*fiber*/) {}
-void* CurrentFiber() { return nullptr; }
-void AnnounceFiber(void* /*fiber*/) {}
-#endif
-
 constexpr size_t kStackBytes = 128 << 10;
 constexpr int kMaxThreads = 1024;
 constexpr int kSavedRegisters = 6;
 
-// Of the block that runs on this thread of the host.
+struct Fiber {
+  void* stack = nullptr;  // while another one runs
+  bool finished = false;
+};
+
+// The fibers of a thread of the host, which every block uses again. ThreadSanitizer is not told of
+// them: the threads of a block run one after the other, and to it they are one thread with one
+// stack of calls, on which each fiber takes back no more than it put there. That holds as long as
+// fibers never end: one that began anew with every block would leave a call behind. Told of each
+// switch it needs several times as long.
 struct FiberBlock {
   const std::function<void(int)>* body = nullptr;
-  void* scheduler = nullptr;  // the stack of RunFibers
-  std::vector<void*> stacks;  // of each thread while it waits
-  std::vector<bool> finished;
-  void* scheduler_fiber = nullptr;
-  std::vector<void*> fibers;
+  Fiber scheduler;  // RunFibers
+  std::vector<Fiber> fibers;
   int current = 0;
   bool progress = false;
 };
@@ -81,13 +70,18 @@ char* Stacks() {
   return stacks;
 }
 
+Fiber& CurrentThread() { return fiber_block.fibers[static_cast<size_t>(fiber_block.current)]; }
+
+void SwitchTo(Fiber& from, const Fiber& to) { tandem_switch_stack(&from.stack, to.stack); }
+
+// Where a fiber begins; it goes on with the thread of the same number of the next block.
 void Enter() {
-  (*fiber_block.body)(fiber_block.current);
-  fiber_block.finished[static_cast<size_t>(fiber_block.current)] = true;
-  fiber_block.progress = true;
-  void* unused = nullptr;
-  AnnounceFiber(fiber_block.scheduler_fiber);
-  tandem_switch_stack(&unused, fiber_block.scheduler);
+  while (true) {
+    (*fiber_block.body)(fiber_block.current);
+    CurrentThread().finished = true;
+    fiber_block.progress = true;
+    SwitchTo(CurrentThread(), fiber_block.scheduler);
+  }
 }
 
 void* FreshStack(int thread) {
@@ -101,42 +95,37 @@ void* FreshStack(int thread) {
   return slot;
 }
 
+void MakeFibers(int threads) {
+  for (int thread = static_cast<int>(fiber_block.fibers.size()); thread < threads; ++thread) {
+    fiber_block.fibers.push_back({.stack = FreshStack(thread)});
+  }
+}
+
 }  // namespace
 
 void RunFibers(int threads, Order order, const char* name, const std::function<void(int)>& body) {
   TANDEM_CHECK(threads > 0 && threads <= kMaxThreads, name);
+  MakeFibers(threads);
   fiber_block.body = &body;
-  fiber_block.stacks.resize(static_cast<size_t>(threads));
-  fiber_block.finished.assign(static_cast<size_t>(threads), false);
   for (int thread = 0; thread < threads; ++thread) {
-    fiber_block.stacks[static_cast<size_t>(thread)] = FreshStack(thread);
+    fiber_block.fibers[static_cast<size_t>(thread)].finished = false;
   }
-  fiber_block.scheduler_fiber = CurrentFiber();
-  fiber_block.fibers.resize(static_cast<size_t>(threads));
-  for (void*& fiber : fiber_block.fibers) fiber = NewFiber();
   bool all_finished = false;
   while (!all_finished) {
     all_finished = true;
     fiber_block.progress = false;
     for (int turn = 0; turn < threads; ++turn) {
-      const int thread = order == Order::kForward ? turn : threads - 1 - turn;
-      if (fiber_block.finished[static_cast<size_t>(thread)]) continue;
+      fiber_block.current = order == Order::kForward ? turn : threads - 1 - turn;
+      if (CurrentThread().finished) continue;
       all_finished = false;
-      fiber_block.current = thread;
-      AnnounceFiber(fiber_block.fibers[static_cast<size_t>(thread)]);
-      tandem_switch_stack(&fiber_block.scheduler, fiber_block.stacks[static_cast<size_t>(thread)]);
+      SwitchTo(fiber_block.scheduler, CurrentThread());
     }
     TANDEM_CHECK(all_finished || fiber_block.progress,
                  std::string(name) + ": some threads wait at a barrier that others never reach");
   }
-  for (void* const fiber : fiber_block.fibers) DeleteFiber(fiber);
 }
 
-void Yield() {
-  AnnounceFiber(fiber_block.scheduler_fiber);
-  tandem_switch_stack(&fiber_block.stacks[static_cast<size_t>(fiber_block.current)],
-                      fiber_block.scheduler);
-}
+void Yield() { SwitchTo(CurrentThread(), fiber_block.scheduler); }
 
 void NoteProgress() { fiber_block.progress = true; }
 

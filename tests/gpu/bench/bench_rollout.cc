@@ -21,7 +21,10 @@ constexpr absl::Duration kDeadline = absl::Seconds(60);
 
 }  // namespace
 
-absl::Status SkipLateStream(CudaApi& cuda) { return cuda.CreateStream().status(); }
+absl::Status SkipLateStream(CudaApi& cuda) {
+  TANDEM_ASSIGN_OR_RETURN(const CudaStream late, cuda.CreateStream());
+  return cuda.DestroyStream(late);
+}
 
 absl::StatusOr<std::unique_ptr<BenchRollout>> BenchRollout::Start(const std::string& size,
                                                                   const std::string& directory) {
