@@ -165,6 +165,8 @@ def main():
     sources = [path for folder in FOLDERS.split("|") for path in sorted((root / folder).rglob("*"))
                if path.suffix in (".h", ".cc", ".cu")]
     bad += [line for path in sources for line in problems_of_comments(path, root, ends)]
+    if not found:
+        bad.append(f"{root} has no page and no configuration: nothing was checked")
     print("\n".join(bad + [f"docs: {len(found)} files, comments of {len(sources)}, "
                            f"{len(bad)} names of things that do not exist"]))
     return 1 if bad else 0

@@ -176,6 +176,7 @@ TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
 EMULATED = re.compile(r"tandem::\w*emulat|TANDEM_KERNEL_LANGUAGE=|tests/emulator/\w+\.")
 
 
+TOPS = ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy")
 PAGE = "docs/explanation/architecture.md"
 BEGIN, END = "<!-- rooms: check_layers.py --picture --write -->\n", "<!-- rooms end -->\n"
 
@@ -274,7 +275,7 @@ def main():
         print(picture(), end="")
         return 0
     files, bad, texts = 0, 0, {}
-    for top in ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy"):
+    for top in TOPS:
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in (".h", ".cc", ".cu"):
                 continue
@@ -300,6 +301,9 @@ def main():
     for line in passed_on(texts) + stale_picture(root, "--write" in sys.argv):
         bad += 1
         print(line)
+    if files == 0:
+        bad += 1
+        print(f"{root} has no C++ file in {', '.join(TOPS)}: nothing was checked")
     print(f"layers: {files} files, {bad} includes against the layers")
     return 1 if bad else 0
 
