@@ -298,6 +298,26 @@ class DocsTest(unittest.TestCase):
         self.assertIn("docs/d/c.md: no chain of links leads here from README.md", output)
         self.assertEqual(run("check_docs.py", {**self.FILES, "README.md": "[b](docs/b.md)", "docs/adr/1.md": "c"})[0], 0)
 
+    def test_the_table_of_threads_has_those_that_the_sources_name_and_no_others(self):
+        page = "docs/explanation/architecture.md"
+        files = {**self.FILES, "README.md": f"[b](docs/b.md) [c]({page})", "controller/run.cc":
+                 'a = NamedThread("one", F);\nstd::make_unique<NamedThread>("two-b", F);\nB() : thread_(\n    "three", F) {}\n'
+                 'NamedThread watch("four", F);\nstd::make_unique<EngineThread>("five");\n'}
+        names = ["one", "two-b", "three", "four", "five"]
+
+        def checked(names, after=""):
+            rows = "".join(f"| `{name}` | all | nothing |\n" for name in names)
+            return run("check_docs.py", {**files, page: f"### Threads\n\n| main | all | it |\n{rows}{after}"})
+        code, output = checked(names, "\n### Files\n\n| `other` | all | it |\n")
+        self.assertEqual(code, 0, output)
+        for name in names:
+            code, output = checked([other for other in names if other != name])
+            self.assertEqual(code, 1, name)
+            self.assertIn(f"controller/run.cc: thread {name} is not in the table of {page}", output)
+        code, output = checked(names + ["six"])
+        self.assertEqual(code, 1)
+        self.assertIn(f"{page}: no source makes a thread six", output)
+
 
 class ConfigKeysTest(unittest.TestCase):
     # Settled by the loader: one choice only, folded into other keys, or asked of config.h.
