@@ -7,6 +7,8 @@ messages in tables headed "message", word for word between their dots (…). Eve
 decisions must be reachable by links from README.md. Pages of docs/ and headings of README.md that code and
 scripts name, in messages or comments, exist too.
 
+The table of threads in docs/explanation/architecture.md has the threads that the sources name, and no others.
+
 In comments of C++ files: names of files, which must be whole paths, ends of paths at a slash, or bare names of files of
 the repository. NOT_OURS lists those of other projects and of examples; what protoc generates may be named as well.
 """
@@ -34,6 +36,11 @@ NOT_OURS = {
     "reward_score/gsm8k.py", "rollout_corr_helper.py", "utils/seqlen_balancing.py",
     "a.yaml", "configs/a.yaml",  # examples of a user's file
 }
+
+
+THREADS = "docs/explanation/architecture.md"
+# A thread's name where the thread is made: NamedThread("a", make_unique<EngineThread>("a", thread_("a", NamedThread b("a".
+THREAD = re.compile(r'\b(?:(?:NamedThread|EngineThread)(?:>|\s+\w+)?|thread_)\s*\(\s*"([\w-]+)"')
 
 
 def pages(root):
@@ -135,6 +142,20 @@ def ends_of_paths(root):
     return ends
 
 
+def threads_of(root):
+    """Lines about threads that only the sources or only the table of threads have."""
+    made = {name: path for folder in FOLDERS.split("|") if folder != "tests"
+            for path in sorted((root / folder).rglob("*")) if path.suffix in (".h", ".cc")
+            for name in THREAD.findall(path.read_text(errors="replace"))}
+    page = root / THREADS
+    text = page.read_text() if page.exists() else ""
+    table = re.search(r"^### Threads$(.*?)(?=^#|\Z)", text, re.M | re.S)
+    told = set(re.findall(r"^\| `([\w-]+)` \|", table[1], re.M)) if table else set()
+    return ([f"{made[name].relative_to(root)}: thread {name} is not in the table of {THREADS}"
+             for name in sorted(made.keys() - told)]
+            + [f"{THREADS}: no source makes a thread {name}" for name in sorted(told - made.keys())])
+
+
 def problems_of_comments(path, root, ends):
     """Lines "what is wrong" of the comments of a C++ file."""
     text = path.read_text(errors="replace")
@@ -159,12 +180,15 @@ def main():
     bad = [line for page in found for line in problems_of(page, root, names, tests)]
     bad += unreachable(root)
     bad += dead_in_code(root)
+    bad += threads_of(root)
     text = literals(root)
     bad += [line for page in found for line in messages_of(page, text)]
     ends = ends_of_paths(root)
     sources = [path for folder in FOLDERS.split("|") for path in sorted((root / folder).rglob("*"))
                if path.suffix in (".h", ".cc", ".cu")]
     bad += [line for path in sources for line in problems_of_comments(path, root, ends)]
+    if not found:
+        bad.append(f"{root} has no page and no configuration: nothing was checked")
     print("\n".join(bad + [f"docs: {len(found)} files, comments of {len(sources)}, "
                            f"{len(bad)} names of things that do not exist"]))
     return 1 if bad else 0

@@ -4,10 +4,11 @@
 --picture prints the rooms in order, lowest first, as docs/explanation/architecture.md shows them; with
 --write that page is updated, and without options a page with another picture is a failure.
 
-Arrows point down only. ALLOWED is the whole table: a folder may include itself and the folders
-listed for it, nothing else of the repository. tests/ may include anything; nothing includes tests/, and no
-target outside tests/ links the emulated GPU. One door leads there: common/device/cuda/kernel.h includes what the
-macro TANDEM_KERNEL_LANGUAGE names, and tests/emulator/CMakeLists.txt alone defines it.
+Arrows point down only. ALLOWED is the table of rooms: a room may include itself and the rooms listed for it, nothing
+else of the repository. INSIDE says the same of the folders of one room. tests/ may include anything; nothing
+includes tests/, and no target outside tests/ links the emulated GPU. One door leads there:
+common/device/cuda/kernel.h includes what the macro TANDEM_KERNEL_LANGUAGE names, and tests/emulator/CMakeLists.txt
+alone defines it.
 
 Headers that cost more to compile than most sources (HEAVY) are for sources: a header that has one
 must not be included by another header, or every source would pay for it.
@@ -107,6 +108,32 @@ ALLOWED = {
     "parity": SHARED + COMPUTE + ["trainer_worker", "rollout_worker"] + TRAINER + ROLLOUT,
     "deploy/launcher": BASE + ["common/config", "common/formats", "controller/algorithm", "controller/reward"],
 }
+# Inside of a room: which of its folders a folder may include, besides itself. A room whose folder is not a key here
+# includes none of its sub-folders, and each sub-folder is a key. No chain of them leads back to where it began.
+INSIDE = {
+    "common/comm/cuda": ["common/comm"],
+    "common/device/cuda": ["common/device"],
+    "common/formats/gguf": ["common/formats"],
+    "common/formats/peft": ["common/formats"],
+    "common/model_spec/families": ["common/model_spec"],
+    "common/ops/cpu/kernels": ["common/ops"],
+    "common/ops/cpu": ["common/ops", "common/ops/cpu/kernels"],
+    "common/ops/cpu/backward": ["common/ops", "common/ops/cpu", "common/ops/cpu/kernels"],
+    "common/ops/cuda/attention": ["common/ops"],
+    "common/ops/cuda/linear": ["common/ops"],
+    "common/ops/cuda/rows": ["common/ops"],
+    "common/ops/cuda": ["common/ops", "common/ops/cuda/attention", "common/ops/cuda/linear", "common/ops/cuda/rows"],
+    "common/text/unicode": [],
+    "common/text/jinja/value": ["common/text/unicode"],
+    "common/text/jinja": ["common/text/jinja/value", "common/text/unicode"],
+    "common/text": ["common/text/jinja", "common/text/unicode"],
+    "common/weights/cuda": ["common/weights"],
+    "controller/algorithm/advantages": ["controller/algorithm"],
+    "controller/partial_rollout/buffer": [],
+    "controller/partial_rollout": ["controller/partial_rollout/buffer"],
+    "controller/reward/scorers": ["controller/reward"],
+    "trainer_worker/losses/policy": ["trainer_worker/losses"],
+}
 # One line for a reader of docs/explanation/architecture.md about each room.
 PURPOSE = {
     "common/base": "status, log, clock, queue, Philox, integer arithmetic",
@@ -176,6 +203,7 @@ TORCH = re.compile(r"^(ATen|c10|torch|caffe2)/")
 EMULATED = re.compile(r"tandem::\w*emulat|TANDEM_KERNEL_LANGUAGE=|tests/emulator/\w+\.")
 
 
+TOPS = ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy")
 PAGE = "docs/explanation/architecture.md"
 BEGIN, END = "<!-- rooms: check_layers.py --picture --write -->\n", "<!-- rooms end -->\n"
 
@@ -233,6 +261,21 @@ def layer_of(path):
     return None
 
 
+def folder_of(path):
+    return path.rsplit("/", 1)[0]
+
+
+def has_place(path, layer):
+    """Whether the folder of a file of `layer` is the room's own or one that INSIDE has."""
+    return folder_of(path) == layer or folder_of(path) in INSIDE
+
+
+def problem_inside(path, included):
+    """Why a file must not include another one of its room, or None."""
+    here, there = folder_of(path), folder_of(included)
+    return None if here == there or there in INSIDE.get(here, []) else f"{here} must not include {there}"
+
+
 def problem_with(path, layer, included):
     """Why file `path` of `layer` must not include `included`, or None."""
     if included.startswith("tests/"):
@@ -242,6 +285,8 @@ def problem_with(path, layer, included):
         return f"{layer} must not include {target}"
     if target and "/cuda/" in included and "/cuda/" not in path and not path.startswith(FACTORY):
         return f"cuda/ is seen only by {FACTORY} and by cuda/ itself"
+    if target == layer and (why := problem_inside(path, included)):
+        return why
     name = path.rsplit("/", 1)[-1]
     in_ctl = path.startswith("controller/cli/")
     reads_config = included == CONFIG_MESSAGES
@@ -274,14 +319,14 @@ def main():
         print(picture(), end="")
         return 0
     files, bad, texts = 0, 0, {}
-    for top in ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy"):
+    for top in TOPS:
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in (".h", ".cc", ".cu"):
                 continue
             path = str(file.relative_to(root))
             layer = layer_of(path)
             files += 1
-            if layer is None:
+            if layer is None or not has_place(path, layer):
                 bad += 1
                 print(f"{path}: this folder is in no layer; add it to {__file__}")
                 continue
@@ -300,6 +345,9 @@ def main():
     for line in passed_on(texts) + stale_picture(root, "--write" in sys.argv):
         bad += 1
         print(line)
+    if files == 0:
+        bad += 1
+        print(f"{root} has no C++ file in {', '.join(TOPS)}: nothing was checked")
     print(f"layers: {files} files, {bad} includes against the layers")
     return 1 if bad else 0
 

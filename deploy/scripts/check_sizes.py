@@ -28,6 +28,9 @@ def main():
                 bad += 1
                 print(f"{path.relative_to(root)}: {len(lines)} lines; split it by ideas, or say in its first "
                       f"comment that it is {REASON} ...")
+    if count == 0:
+        bad += 1
+        print(f"{root} has no source in {', '.join(FOLDERS)}: nothing was checked")
     print(f"sizes: {count} files, {bad} too long")
     return 1 if bad else 0
 

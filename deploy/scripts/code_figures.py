@@ -3,8 +3,7 @@
 
 Counts files, lines and comments, the median file, folders with more than 24 sources, the classes with the
 most public functions, headers with a single user outside of their own pair, folders that include each
-other, and includes from one room to another. Reads the text alone: a class's functions are the declarations
-between its braces, so that macros and unusual layouts are miscounted by a few.
+other, and includes from one room to another. code_shape.py counts, and says how.
 """
 import collections
 import pathlib
@@ -12,49 +11,10 @@ import re
 import statistics
 import sys
 
-TOPS = ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy")
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
-CLASS = re.compile(r"^(?:template\s*<[^>]*>\s*)?(class|struct)\s+(\w+)[^;{(]*\{", re.M)
-MOST_FILES, MOST_FUNCTIONS, SHOWN = 24, 15, 12
+from code_shape import (INCLUDE, MOST_FILES, MOST_FUNCTIONS, TOPS, arrows_between_folders, files_of_folders,
+                        mutual, public_functions, sources)
 
-
-def sources(root, tops):
-    """{path from the root: text} of hand-written C++ and CUDA."""
-    return {str(path.relative_to(root)): path.read_text(encoding="utf-8", errors="replace")
-            for top in tops for path in sorted((root / top).rglob("*"))
-            if path.suffix in (".h", ".cc", ".cu") and path.is_file()}
-
-
-def folder(path):
-    return path.rsplit("/", 1)[0]
-
-
-def body_of(text, begin):
-    """The text between the brace at `begin` and its partner, without what lies in inner braces."""
-    depth, kept = 0, []
-    for char in text[begin:]:
-        depth += (char == "{") - (char == "}")
-        if depth == 0:
-            break
-        if depth == 1 and char != "{":
-            kept.append(char)
-    return "".join(kept)
-
-
-def public_functions(text):
-    """{class: number of its public functions} of a source."""
-    plain = re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', "", text, flags=re.S)
-    found = {}
-    for match in CLASS.finditer(plain):
-        access, count = "public" if match[1] == "struct" else "private", 0
-        for part in re.split(r"\b(public|protected|private)\s*:", body_of(plain, match.end() - 1)):
-            if part in ("public", "protected", "private"):
-                access = part
-            elif access == "public":
-                # A declaration has a parameter list; using, friend and members with initialisers have none.
-                count += len(re.findall(r"\w\s*\([^;{}]*\)[^;{}=(]*(?:=\s*(?:0|default|delete)\s*)?[;}]", part))
-        found[match[2]] = count
-    return found
+SHOWN = 12
 
 
 def users_of(texts):
@@ -81,7 +41,7 @@ def main():
         print(f"{name}: {len(texts)} files, {sum(lengths)} lines, median {statistics.median(lengths):.0f}, "
               f"90 % below {lengths[int(len(lengths) * 0.9)]}, largest {lengths[-1]}, "
               f"{100 * comments / sum(lengths):.1f} % of lines are comments")
-    folders = collections.Counter(folder(path) for path in code)
+    folders = files_of_folders(code)
     big = [f"{name} {count}" for name, count in folders.most_common() if count > MOST_FILES]
     print(f"folders: {len(folders)}, with more than {MOST_FILES} files: {', '.join(big) or 'none'}")
     classes = sorted(((count, name, path) for path, text in code.items()
@@ -95,9 +55,8 @@ def main():
     single = [path for path in headers if len(users[path]) == 1]
     unused = [path for path in headers if not users[path]]
     print(f"headers: {len(headers)}, {len(single)} with one user, {len(unused)} that only their pair or tests include")
-    arrows = collections.Counter((folder(path), folder(name)) for path, text in code.items()
-                                 for name in INCLUDE.findall(text) if name in code and folder(name) != folder(path))
-    both = sorted((a, b) for a, b in arrows if a < b and (b, a) in arrows)
+    arrows = arrows_between_folders(code)
+    both = mutual(arrows)
     print(f"folders that include each other: {len(both)}")
     for a, b in both:
         print(f"    {a} -> {b} {arrows[a, b]}, back {arrows[b, a]}")

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Layers, file sizes, documentation, formatting, shell syntax and clang-tidy. Every finding is an
-# error, and so is a lack of time for what is due: the files of this run's turn, and those that changed
-# since the recorded commit as far as they fit into its plan (deploy/scripts/ci_turns.py).
+# Formatting and clang-tidy. Every finding is an error, and so is a lack of time for what is due: the
+# files of this run's turn, and those that changed since the recorded commit as far as they fit into
+# its plan (deploy/scripts/ci_turns.py). What needs no tool but Python and bash (layers, shape, sizes,
+# documentation, syntax of shell scripts) is a test of ctest (tests/deploy/scripts).
 #   deploy/scripts/lint.sh [--tidy-seconds N | --whole]
 # --tidy-seconds  after which clang-tidy begins no file (default: no limit)
 # --whole         clang-tidy looks at every file, not at this turn's
@@ -16,11 +17,6 @@ case "${1:-}" in
   --whole) tidy=(--whole) ;;
   *) fail_usage "unknown argument $1" ;;
 esac
-python3 deploy/scripts/check_layers.py
-python3 deploy/scripts/check_sizes.py
-python3 deploy/scripts/check_docs.py
-python3 deploy/scripts/api_docs.py --check
-for script in deploy/*.sh deploy/*/*.sh docs/examples/*.sh .ci/run; do bash -n "$script"; done
 deploy/scripts/format.sh --check
 deploy/scripts/plain_build.sh
 python3 deploy/scripts/run_tidy.py --build "$BUILD-plain" --jobs "$(nproc)" "${tidy[@]}"

@@ -140,6 +140,8 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="of the sources that --check reads")
     arguments = parser.parse_args()
     chosen = [row for row in MUTATIONS if arguments.only in row[0]]
+    if not chosen:
+        sys.exit(f"no mutation's name contains \"{arguments.only}\": nothing was checked")
     if lines := outdated(arguments.root if arguments.check else ROOT, chosen):
         sys.exit("\n".join([*lines, "mend the list in deploy/scripts/mutations.py"]))
     if arguments.check:

@@ -1,5 +1,5 @@
 """The check_*.py scripts on small trees made for the purpose; shell scripts parse."""
-import importlib.util
+import importlib
 import pathlib
 import re
 import subprocess
@@ -21,6 +21,21 @@ def run(script, files):
         done = subprocess.run([sys.executable, str(SCRIPTS / script), root],
                               capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
+
+
+def script(name):
+    """The script NAME.py as a module."""
+    if str(SCRIPTS) not in sys.path:
+        sys.path.insert(0, str(SCRIPTS))
+    return importlib.import_module(name)
+
+
+class NothingTest(unittest.TestCase):
+    def test_a_check_that_finds_nothing_to_look_at_fails(self):
+        for name in ("check_layers.py", "check_shape.py", "check_sizes.py", "check_docs.py"):
+            code, text = run(name, {"elsewhere/a.cc": "\n"})
+            self.assertEqual(code, 1, name + text)
+            self.assertIn("nothing was checked", text)
 
 
 class LayersTest(unittest.TestCase):
@@ -58,7 +73,30 @@ class LayersTest(unittest.TestCase):
         self.refused("controller/cli/a.cc", '"controller/run/train_loop.h"')
         self.allowed("controller/run/a.cc", '"controller/step/scoring.h"')
         self.allowed("controller/partial_rollout/a.cc", '"controller/partial_rollout/buffer/rollout_buffer.h"')
-        self.allowed("controller/partial_rollout/buffer/a.cc", '"controller/partial_rollout/partial_options.h"')
+        self.refused("controller/partial_rollout/buffer/a.cc", '"controller/partial_rollout/partial_options.h"')
+
+    def test_folders_of_a_room_stand_above_each_other(self):
+        self.refused("common/text/unicode/a.cc", '"common/text/tokenizer.h"')
+        self.refused("common/text/jinja/value/a.h", '"common/text/jinja/lexer.h"')
+        self.refused("common/ops/cpu/kernels/a.cc", '"common/ops/cpu/forward_ops.h"')
+        self.refused("common/formats/gguf/a.cc", '"common/formats/peft/peft_config.h"')
+        self.allowed("common/text/jinja/a.cc", '"common/text/jinja/value/value.h"')
+        self.allowed("common/ops/cpu/a.cc", '"common/ops/cpu/kernels/kernel_set.h"')
+        self.allowed("common/ops/cpu/kernels/a.cc", '"common/ops/cpu/kernels/b.h"')
+
+    def test_a_new_folder_of_a_room_must_be_placed(self):
+        code, text = run("check_layers.py", {"common/text/novel/a.h": "\n"})
+        self.assertEqual(code, 1)
+        self.assertIn("common/text/novel/a.h: this folder is in no layer", text)
+
+    def test_no_chain_of_folders_leads_back_to_where_it_began(self):
+        layers = script("check_layers")
+        for table in (layers.ALLOWED, layers.INSIDE):
+            left = {name: set(below) for name, below in table.items()}
+            while ready := [name for name, below in left.items() if not below & left.keys()]:
+                for name in ready:
+                    del left[name]
+            self.assertEqual(left, {})
 
     def test_protobuf_stays_at_the_edges(self):
         for include in ('"tandem/v1/types.pb.h"', "<grpcpp/grpcpp.h>"):
@@ -104,8 +142,9 @@ class LayersTest(unittest.TestCase):
         page = ROOT / "docs" / "explanation" / "architecture.md"
         shown = page.read_text()
         name = str(page.relative_to(ROOT))
-        self.assertEqual(run("check_layers.py", {name: shown})[0], 0)
-        code, text = run("check_layers.py", {name: shown.replace("| `common/types` | 1 |", "| `common/types` | 9 |")})
+        source = {"common/base/a.h": "\n"}
+        self.assertEqual(run("check_layers.py", {**source, name: shown})[0], 0)
+        code, text = run("check_layers.py", {**source, name: shown.replace("| `common/types` | 1 |", "| `common/types` | 9 |")})
         self.assertEqual(code, 1)
         self.assertIn(f"{name}: the picture of rooms is not that of check_layers.py", text)
 
@@ -128,6 +167,56 @@ class SizesTest(unittest.TestCase):
         reason = "// The table of all opcodes, one file\n// because each row refers to its neighbours.\n"
         self.assertEqual(run("check_sizes.py", {"common/a.cc": reason + "x\n" * 700})[0], 0)
         self.assertEqual(run("check_sizes.py", {"common/a.cc": "x\n" * 700 + reason})[0], 1)
+
+
+class ShapeTest(unittest.TestCase):
+    def refused(self, files, what):
+        code, text = run("check_shape.py", files)
+        self.assertEqual(code, 1, text)
+        self.assertIn(what, text)
+
+    def allowed(self, files):
+        code, text = run("check_shape.py", files)
+        self.assertEqual(code, 0, text)
+        return text
+
+    @staticmethod
+    def folder(name, files):
+        return {f"{name}/f{number}.cc": "\n" for number in range(files)}
+
+    @staticmethod
+    def wide(name, functions):
+        lines = "".join(f"  void F{number}(int a);\n" for number in range(functions))
+        return f"class {name} {{\n public:\n{lines} private:\n  void Hidden();\n}};\n"
+
+    def test_a_folder_has_24_files_at_most_or_its_number_of_then(self):
+        self.allowed(self.folder("common/base", 24))
+        self.refused(self.folder("common/base", 25), "common/base: 25 files, at most 24")
+        most = script("check_shape").FILES["controller/step"]
+        self.allowed(self.folder("controller/step", most))
+        self.refused(self.folder("controller/step", most + 1), f"controller/step: {most + 1} files, at most {most}")
+
+    def test_a_class_has_15_public_functions_at_most_or_its_number_of_then(self):
+        self.allowed({"common/a.h": self.wide("Some", 15)})
+        self.refused({"common/a.h": self.wide("Some", 16)}, "common/a.h: Some: 16 public functions, at most 15")
+        name, most = next((name, most) for name, most in script("check_shape").FUNCTIONS.items() if most > 16)
+        path, wide = name.split(": ")
+        self.assertNotIn("lowered", self.allowed({path: self.wide(wide, most)}))
+        self.refused({path: self.wide(wide, most + 1)}, f"{name}: {most + 1} public functions, at most {most}")
+        self.assertIn(f"{name}: {most} may be lowered to {most - 1}", self.allowed({path: self.wide(wide, most - 1)}))
+
+    def test_folders_do_not_include_each_other(self):
+        files = {"common/a/a.h": "\n", "common/b/b.h": "\n", "common/a/a.cc": '#include "common/b/b.h"\n'}
+        self.allowed(files)
+        self.refused({**files, "common/b/b.cc": '#include "common/a/a.h"\n'}, "common/a and common/b include each other")
+
+    def test_what_stands_for_an_exception_exists(self):
+        shape = script("check_shape")
+        for folder in shape.FILES:
+            self.assertTrue((ROOT / folder).is_dir(), folder)
+        for name in shape.FUNCTIONS:
+            path, wide = name.split(": ")
+            self.assertRegex((ROOT / path).read_text(), rf"\b(class|struct) {wide}\b")
 
 
 class FiguresTest(unittest.TestCase):
@@ -209,6 +298,26 @@ class DocsTest(unittest.TestCase):
         self.assertIn("docs/d/c.md: no chain of links leads here from README.md", output)
         self.assertEqual(run("check_docs.py", {**self.FILES, "README.md": "[b](docs/b.md)", "docs/adr/1.md": "c"})[0], 0)
 
+    def test_the_table_of_threads_has_those_that_the_sources_name_and_no_others(self):
+        page = "docs/explanation/architecture.md"
+        files = {**self.FILES, "README.md": f"[b](docs/b.md) [c]({page})", "controller/run.cc":
+                 'a = NamedThread("one", F);\nstd::make_unique<NamedThread>("two-b", F);\nB() : thread_(\n    "three", F) {}\n'
+                 'NamedThread watch("four", F);\nstd::make_unique<EngineThread>("five");\n'}
+        names = ["one", "two-b", "three", "four", "five"]
+
+        def checked(names, after=""):
+            rows = "".join(f"| `{name}` | all | nothing |\n" for name in names)
+            return run("check_docs.py", {**files, page: f"### Threads\n\n| main | all | it |\n{rows}{after}"})
+        code, output = checked(names, "\n### Files\n\n| `other` | all | it |\n")
+        self.assertEqual(code, 0, output)
+        for name in names:
+            code, output = checked([other for other in names if other != name])
+            self.assertEqual(code, 1, name)
+            self.assertIn(f"controller/run.cc: thread {name} is not in the table of {page}", output)
+        code, output = checked(names + ["six"])
+        self.assertEqual(code, 1)
+        self.assertIn(f"{page}: no source makes a thread six", output)
+
 
 class ConfigKeysTest(unittest.TestCase):
     # Settled by the loader: one choice only, folded into other keys, or asked of config.h.
@@ -250,9 +359,7 @@ class ConfigCommentsTest(unittest.TestCase):
 
 class MutationsTest(unittest.TestCase):
     def test_every_mutation_finds_its_place_once(self):
-        spec = importlib.util.spec_from_file_location("mutations", SCRIPTS / "mutations.py")
-        mutations = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(mutations)
+        mutations = script("mutations")
         self.assertGreaterEqual(len(mutations.MUTATIONS), 10)
         for name, file, text, other, _ in mutations.MUTATIONS:
             with self.subTest(name):
@@ -262,8 +369,8 @@ class MutationsTest(unittest.TestCase):
 
 class ShellTest(unittest.TestCase):
     def test_every_script_parses(self):
-        scripts = [*ROOT.glob("deploy/*.sh"), *SCRIPTS.glob("*.sh"),
-                   *ROOT.glob("docs/examples/*.sh"), ROOT / ".ci" / "run"]
+        scripts = [*ROOT.glob("deploy/*.sh"), *ROOT.glob("deploy/*/*.sh"), *ROOT.glob("docs/examples/*.sh"),
+                   ROOT / ".ci" / "run"]
         self.assertGreaterEqual(len(scripts), 8)
         for script in scripts:
             subprocess.run(["bash", "-n", str(script)], check=True)

@@ -10,8 +10,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "deploy" / "scripts" / "mutations.py"
 
 
-def check(root):
-    done = subprocess.run([sys.executable, str(SCRIPT), "--check", "--root", str(root)],
+def check(root, *more):
+    done = subprocess.run([sys.executable, str(SCRIPT), "--check", "--root", str(root), *more],
                           capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -36,6 +36,12 @@ class MutationsTest(unittest.TestCase):
         self.assertIn("overlong.cc has \"std::min(-excess\" 2 times", text)
         self.assertIn("trainer_worker/forward_backward/packing.cc is not there", text)
         self.assertEqual(len(text.splitlines()), 5, text)  # two of packing.cc, and the remedy
+
+    def test_a_name_that_no_mutation_has_is_an_error(self):
+        code, text = check(self.root, "--only", "a name of none")
+        self.assertEqual(code, 1, text)
+        self.assertEqual(text, 'no mutation\'s name contains "a name of none": nothing was checked\n')
+        self.assertEqual(check(self.root, "--only", "vanilla")[0], 0)
 
 
 if __name__ == "__main__":
