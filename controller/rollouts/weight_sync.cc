@@ -55,7 +55,7 @@ absl::Status WeightSync::EndStaleUpdates() {
 }
 
 void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
-  // Whoever hangs is left to the trainers' own deadline.
+  // A rollout that hangs is not waited for: the trainers' own deadline ends its update.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const absl::Status status = AllAnswered(CallRollouts(
       pool_, ranks,
