@@ -61,7 +61,8 @@ void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
       pool_, ranks,
       [](RolloutClient& client, int) { return client.AbortUpdate("the run was interrupted"); },
       [deadline] { return std::chrono::steady_clock::now() > deadline; }));
-  if (!status.ok()) LogWarn("not aborted: {}", std::string(status.message()));
+  if (status.ok()) return;
+  LogWarn("could not abort the open weight updates: {}", std::string(status.message()));
 }
 
 absl::StatusOr<std::vector<SyncResult>> WeightSync::Send(int64_t version,
