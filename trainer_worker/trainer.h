@@ -1,5 +1,5 @@
-// The commands and results of a trainer: plain structs with the meaning of the messages of the same
-// names in proto/tandem/v1/trainer.proto.
+// A trainer rank, and its commands and results: plain structs with the meaning of the messages of
+// the same names in proto/tandem/v1/trainer.proto.
 #pragma once
 
 #include <cstdint>

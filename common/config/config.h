@@ -1,5 +1,5 @@
-// What is asked of the configuration of a run, a checked, resolved v1::Config; loaded_config.h
-// reads one. The generated messages cost as much to compile as most files that see this header: a
+// Queries on the configuration of a run, a checked, resolved v1::Config; loaded_config.h reads
+// one. The generated messages cost as much to compile as most files that see this header: a
 // source that looks into one includes tandem/v1/config.pb.h itself. The schema is
 // proto/tandem/v1/config*.proto; everything here reads its (key) options. All functions are pure
 // but for the files they are said to read, and thread-safe.

@@ -1,4 +1,5 @@
-// Keys that were given and have no effect, because another key says so, or hardly the one meant.
+// Keys that were given and have no effect, because another key says so, or probably not the
+// intended one.
 #pragma once
 
 #include <string>

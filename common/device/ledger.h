@@ -34,9 +34,9 @@ class Ledger {
   // Does nothing where no region has that key.
   void RemoveRegion(const void* key);
 
-  // Runs `change`, which maps pages of another process here or unmaps them, `delta_bytes` in all.
-  // The other process counts them, so that this process's snapshots leave them out. No snapshot
-  // falls in between. `change` says whether it did so.
+  // Runs `change`, which maps memory that another process counts, or unmaps it, `delta_bytes` in
+  // all; it returns true if it did. Snapshots of this process leave that memory out, and none falls
+  // in between.
   void ChangeForeign(int64_t delta_bytes, const std::function<bool()>& change);
 
   // `read` returns the driver's figures of the device; every Snapshot from now on calls it, on its

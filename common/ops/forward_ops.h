@@ -1,5 +1,4 @@
-// How often each forward op ran and on how many rows. Trainer and rollout count for themselves, so
-// that equal numbers are known to have been computed twice.
+// The forward ops of the model, one implementation per device, and counts of their calls.
 #pragma once
 
 #include <array>
@@ -32,6 +31,8 @@ inline constexpr int kForwardOps = 10;
 // "embed", "rms_norm", ...
 const char* ForwardOpName(ForwardOp op);
 
+// How often each forward op ran and on how many rows. Trainer and rollout count for themselves, so
+// that equal numbers are known to have been computed twice.
 struct OpCounts {
   struct Count {
     int64_t calls = 0;
@@ -49,18 +50,19 @@ struct OpCounts {
   std::string Text() const;
 };
 
-// The forward ops of the model: one implementation per device, used by the rollout's decode and
-// prefill and by the trainer's forward alike (docs/reference/numerics.md).
-//
-// Contract of every op: a row's result is a pure function of that row and the weights. It depends
-// neither on the number of rows, the row's index, the other rows, chunking, page placement nor the
-// number of threads; the order of every sum depends on (N, K) or absolute positions alone. A value
-// that is not finite is where this ends: an infinity in V can make a NaN of rows before it that
-// attend in the same call.
-// All accumulation is fp32; results are rounded once, to nearest even, to the compute dtype.
 class CudaContext;
 class ThreadPool;
 
+// Used by the rollout's decode and prefill and by the trainer's forward alike
+// (docs/reference/numerics.md).
+//
+// Contract of every op: a row's result is a pure function of that row and the weights. It depends
+// neither on the number of rows, the row's index, the other rows, chunking, page placement nor the
+// number of threads; the order of every sum depends on (N, K) or absolute positions alone. The
+// exception are values that are not finite: an infinity in V can make a NaN of rows before it that
+// attend in the same call.
+// All accumulation is fp32; results are rounded once, to nearest even, to the compute dtype.
+//
 // Not thread-safe: one engine thread calls it; it spreads the work over the process's pool.
 class ForwardOps {
  public:
@@ -78,15 +80,15 @@ class ForwardOps {
   // Scratch memory held between calls; it grows with the largest call so far.
   virtual int64_t workspace_bytes() const = 0;
 
-  // A step: the calls from BeginStep to EndStep are one pass of all layers over `spans`, at the
-  // same addresses every time. A device that can record work does such a step again from its
-  // record; of the ops with results for the host none is called in between. A host does nothing.
-  // EndStep is false where nothing of the step was done: it is to be called once more, without
-  // BeginStep.
+  // CUDA graph capture and replay: the calls from BeginStep to EndStep are one pass of all layers
+  // over `spans`, at the same addresses every time. A GPU captures them as a graph and replays the
+  // graph of an equal step; a CPU does nothing. Ops with results for the host must not be called in
+  // between. EndStep returns false if no work was done: the caller then makes the same calls once
+  // more, without BeginStep.
   virtual void BeginStep(const std::vector<AttentionSpan>& /*spans*/) {}
   [[nodiscard]] virtual bool EndStep() { return true; }
-  // As many rows (at least `rows`) as a step of `rows` spans of one row is best filled up to, since
-  // steps are recorded by size.
+  // The number of rows, at least `rows`, to which a step of `rows` spans of one row should be
+  // padded, so that steps of similar sizes replay one graph.
   virtual int64_t StepRows(int64_t rows) const { return rows; }
 
   // out[i] = table row ids[i]. ids are in [0, table.rows).

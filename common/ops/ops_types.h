@@ -1,5 +1,4 @@
-// log-softmax statistics of a row of logits, x = logit / temperature over the ids that count, which
-// the forward of the LM head leaves for its backward. A plain struct: see kernels/kernel_set.h.
+// Arguments and results of the model's ops. Plain structs only: see kernels/kernel_set.h.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +10,8 @@
 
 namespace tandem {
 
+// log-softmax statistics of a row of logits, x = logit / temperature over the ids that count, which
+// the forward of the LM head leaves for its backward.
 struct RowStats {
   float max = 0;      // of x
   float sum = 0;      // of exp(x - max)

@@ -111,8 +111,8 @@ class WeightLayout {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// What of a storage belongs to no tensor: the padding of packed weights, which products read, and
-// the gaps between tensors. No digest of a tensor covers it; it is zero for life.
+// Padding: bytes of the storage outside any tensor; always zero. It is the padding inside packed
+// weights, which products read, and the gaps between tensors. No digest of a tensor covers it.
 
 // Bytes [begin, end) of a group, between two stored tensors or after the last.
 struct PaddingGap {

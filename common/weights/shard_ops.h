@@ -33,8 +33,8 @@ struct MasterRun {
 };
 
 // Values are addresses of the device, or of the host memory that the device reaches
-// (Device::ReserveHost); results at an address come in the order of the device's work, others are
-// there on return. Elementwise results have the bits of the plain formula on every device; sums
+// (Device::ReserveHost). Results written to memory are stream-ordered; returned values are ready.
+// Elementwise results have the bits of the plain formula on every device; sums
 // have an order that the counts alone decide. Not thread-safe: the engine thread's. Errors are the
 // device's: on a CPU there are none.
 class ShardOps {
@@ -69,7 +69,7 @@ class ShardOps {
   static constexpr int64_t kSampleBytes = 64;
 };
 
-// Of values in host memory, by all threads of `pool`, the process's.
+// Makes ops for values in host memory, which run on all threads of `pool`, the process's.
 std::unique_ptr<ShardOps> CreateCpuShardOps(std::shared_ptr<ThreadPool> pool);
 
 }  // namespace tandem

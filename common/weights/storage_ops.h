@@ -52,7 +52,8 @@ class StorageOps {
                                 void* to_host) = 0;
 };
 
-// Of a storage in host memory, by all threads of `pool`. `layout` and `storage` outlive it.
+// Makes ops for a storage in host memory, which run on all threads of `pool`. `layout` and
+// `storage` outlive them.
 std::unique_ptr<StorageOps> CreateCpuStorageOps(const WeightLayout* layout,
                                                 std::byte* storage,
                                                 std::shared_ptr<ThreadPool> pool);

@@ -27,8 +27,8 @@ struct SlotShape {
   friend bool operator==(const SlotShape&, const SlotShape&) = default;
 };
 
-// By this the consumer opens the memory: a descriptor of shared memory, or handles of the GPU's
-// driver, serialised by the transport that created them.
+// What the consumer needs to open the memory: a descriptor of shared memory, or handles of the
+// GPU's driver, serialised by the transport that created them.
 struct SlotHandle {
   enum class Kind : int64_t { kSharedMemory = 0, kCudaIpc = 1 };
   Kind kind = Kind::kSharedMemory;

@@ -315,9 +315,10 @@ absl::Status RunAssembly::Run() {
   LogInfo("listening on {}, {} compute threads a worker", server->address(),
           ComputeThreads(config_));
   if (const auto cores = std::ssize(AllowedCores()); ComputeThreads(config_) > cores) {
-    progress_.OnMessage(fmt::format(
-        "warning: cluster.compute_threads={} on {} cores: threads wait for each other; 0 chooses",
-        ComputeThreads(config_), cores));
+    progress_.OnMessage(
+        fmt::format("warning: cluster.compute_threads={} on {} cores: more threads than cores; 0 "
+                    "chooses a number",
+                    ComputeThreads(config_), cores));
   }
 
   // A worker is lost after one heartbeat timeout, and killed after two.

@@ -144,8 +144,9 @@ absl::Status CheckEpochs(const v1::Config& config, int64_t total_steps, int64_t 
   constexpr auto kMost = static_cast<int64_t>(kTrainEpochs);
   if (epochs <= kMost) return absl::OkStatus();
   return InvalidArgument(
-      "{} steps of {} prompts pass {} times over the {} training prompts, and a run tells at most "
-      "{} passes apart: give more data, or make trainer.total_training_steps at most {}",
+      "{} steps of {} prompts pass {} times over the {} training prompts, and sample ids "
+      "distinguish "
+      "at most {} passes: give more data, or make trainer.total_training_steps at most {}",
       total_steps, config.data().train_batch_size(), epochs, train_rows, kMost,
       kMost * steps_per_epoch);
 }

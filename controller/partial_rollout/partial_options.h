@@ -42,8 +42,7 @@ struct PartialOptions {
 
 // `config` must be validated. The default of max_rounds_without_batch is:
 // - with a token cap alone, the number of rounds that the oldest train_batch_size groups can need.
-// The
-//   oldest groups_per_round unfinished groups are in every round until they are complete, which
+//   The oldest groups_per_round unfinished groups are in every round until they are complete, which
 //   takes at most ceil(response_length / cap) rounds; then the next ones follow. So it is
 //   ceil(response_length / cap) * ceil(train_batch_size / groups_per_round);
 // - where rounds can end before their cap, 1000, or that number if it is larger.

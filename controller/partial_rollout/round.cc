@@ -212,7 +212,7 @@ absl::Status Round::CheckArrays(const Sample& sample, const BufferedGroup& group
   const std::vector<int32_t>& prompt = group.prompt->tokens;
   if (sample.prompt_tokens != std::ssize(prompt) ||
       FirstDifference(prompt, sample.tokens.data()) != prompt.size()) {
-    return Defect(sample, "it came back with another prompt");
+    return Defect(sample, "returned with another prompt");
   }
   return absl::OkStatus();
 }
@@ -221,8 +221,7 @@ absl::Status Round::CheckGrowth(const Sample& sample, const PlannedSample& plann
   const BufferOptions& options = buffer_->options();
   const int64_t before = planned.tokens_before, now = sample.response_tokens();
   if (now < before) {
-    return Defect(sample,
-                  fmt::format("it continued from {} tokens and returned with {}", before, now));
+    return Defect(sample, fmt::format("requested with {} tokens, returned with {}", before, now));
   }
   const int64_t budget = options.sampling.max_tokens;
   const int64_t most = planned.allowed > 0 ? before + planned.allowed : budget;

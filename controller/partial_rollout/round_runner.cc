@@ -61,10 +61,11 @@ absl::StatusOr<std::vector<GroupRequest>> RoundRunner::BeginRound(int64_t step,
   if (spec.interruption_points) {
     const absl::Status fits = CheckInterruptionPoints(*buffer_, spec);
     if (!fits.ok()) {
-      notices_.push_back(fmt::format(
-          "step {}, round {}: the journal of rounds does not fit this run and is ignored from here "
-          "on ({}); the step is repeated, with other results",
-          step, round, std::string(fits.message())));
+      notices_.push_back(
+          fmt::format("step {}, round {}: the journal does not match and is ignored from here "
+                      "({}); the step is "
+                      "repeated with different cuts",
+                      step, round, std::string(fits.message())));
       TANDEM_RETURN_IF_ERROR(journal_->ForgetFrom(step, round));
       spec.interruption_points.reset();
     }

@@ -156,7 +156,7 @@ class Replay {
   const RoundRules& rules_;
   std::deque<Issued> carried_;  // oldest first
   size_t next_ = 0;
-  int64_t waiting_ = 0;  // whole groups that are not trained yet
+  int64_t waiting_ = 0;  // complete groups that are not trained yet
   int64_t version_ = 0;
 };
 

@@ -172,10 +172,10 @@ struct RoundTotals {
 };
 
 // A round issues as many groups as `groups` has (a batch): carried ones first, oldest first, then
-// fresh ones, which go through `groups` again and again. A batch of whole groups ends the step, and
-// with it the weight version; without one the next round has the same version. Counted from where
-// every age of group is carried; kCountedRounds rounds, more where no group became whole in them,
-// but never above kMostRounds (whole_groups is 0 then).
+// fresh ones, which go through `groups` again and again. A batch of complete groups ends the step,
+// and with it the weight version; without one the next round has the same version. Counted from
+// where every age of group is carried; kCountedRounds rounds, more where no group became whole in
+// them, but never above kMostRounds (whole_groups is 0 then).
 inline constexpr int64_t kCountedRounds = 48;  // a multiple of 2, 3 and 4: whole cycles of splits
 inline constexpr int64_t kMostRounds = 1024;
 RoundTotals ReplayRounds(const std::vector<ReplayGroup>& groups, const RoundRules& rules);

@@ -96,7 +96,7 @@ std::string PartialStepText(const StepRecord& step) {
                         Count(NumberOf(step, kCarriedSamples), "sample"));
   }
   if (const double whole = NumberOf(step, kWholeGroupsLeft); whole > 0) {
-    text += fmt::format(", {} left whole", Count(whole, "group"));
+    text += fmt::format(", {} left complete", Count(whole, "group"));
   }
   if (const double ratio = NumberOf(step, kPartialRatio); ratio > 0) {
     text += fmt::format(", {} of the samples of several versions (span {:.0f})",
@@ -120,9 +120,9 @@ std::vector<std::vector<std::string>> PartialRows(const std::vector<StepRecord>&
                     ShareCell(step, kTailShare)});
   }
   if (rows.empty()) return rows;
-  rows.insert(rows.begin(), {"step", "rounds", "ahead", "groups carried", "samples", "whole left",
-                             "several versions", "span", "older tokens", "cut", "prefilled again",
-                             "slots empty"});
+  rows.insert(rows.begin(), {"step", "rounds", "ahead", "groups carried", "samples",
+                             "complete left", "several versions", "span", "older tokens", "cut",
+                             "prefilled again", "slots empty"});
   return rows;
 }
 
@@ -140,7 +140,7 @@ std::string PartialText(const std::vector<StepRecord>& steps) {
   const auto count = static_cast<double>(all.steps);
   std::string text = fmt::format(
       "partial rollout: {}{} in {}, {} cut, {} prefilled again for "
-      "{:.0f} generated; {} carried and {:.0f} whole in the pool at the end{}\n",
+      "{:.0f} generated; {} carried and {:.0f} complete in the pool at the end{}\n",
       Count(all.rounds, "round"),
       all.ahead > 0 ? fmt::format(" + {:.0f} during training", all.ahead) : "",
       Count(count, "step"), Count(all.cut, "sample"), Count(all.prefilled, "token"), all.generated,

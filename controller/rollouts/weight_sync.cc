@@ -55,13 +55,14 @@ absl::Status WeightSync::EndStaleUpdates() {
 }
 
 void WeightSync::AbortUpdates(const std::vector<int>& ranks) {
-  // Whoever hangs is left to the trainers' own deadline.
+  // A rollout that hangs is not waited for: the trainers' own deadline ends its update.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const absl::Status status = AllAnswered(CallRollouts(
       pool_, ranks,
       [](RolloutClient& client, int) { return client.AbortUpdate("the run was interrupted"); },
       [deadline] { return std::chrono::steady_clock::now() > deadline; }));
-  if (!status.ok()) LogWarn("not aborted: {}", std::string(status.message()));
+  if (status.ok()) return;
+  LogWarn("could not abort the open weight updates: {}", std::string(status.message()));
 }
 
 absl::StatusOr<std::vector<SyncReply>> WeightSync::Send(int64_t version,

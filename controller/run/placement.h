@@ -31,8 +31,8 @@ class ColocatedPlacement final : public Placement {
   ColocatedPlacement(const StepContext& context, const TrainOptions& options)
       : context_(context), options_(options) {}
 
-  // Waits for a rollout that is lost to rejoin and to generate its part of the probe again. Errors
-  // as RolloutFleet::CallAll.
+  // Waits until a lost rollout has rejoined and generated its part of the probe again. Errors as
+  // RolloutFleet::CallAll.
   absl::Status BeforeTraining(StepBatch& batch, bool rollouts_busy) override;
   // Puts rollouts that are still awake to sleep. A rollout that does not answer is left to the
   // sync, which waits for its successor: if it rejoined here, it would already be asleep with the

@@ -23,9 +23,8 @@ absl::StatusOr<RunPosition> Recovery::Start(const std::string& checkpoint) {
 absl::Status Recovery::AwaitAll(const absl::Status& loss) {
   const absl::Status complete =
       context_.pool.WaitUntilComplete(options_.register_timeout, context_.interrupted);
-  return WithMessage(complete,
-                     fmt::format("{} (the loss showed as: {})", std::string(complete.message()),
-                                 std::string(loss.message())));
+  return WithMessage(complete, fmt::format("{} (first error: {})", std::string(complete.message()),
+                                           std::string(loss.message())));
 }
 
 absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
@@ -51,6 +50,9 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
 absl::Status Recovery::AwaitRollouts(const absl::Status& reason) {
   if (!IsPeerFailure(reason) && !absl::IsFailedPrecondition(reason)) return reason;
   if (interrupted()) return reason;
+  context_.progress.OnMessage(
+      fmt::format("a worker was lost while weights were synced, waiting until all are there: {}",
+                  std::string(reason.message())));
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   return context_.pool.TrainerIncarnations() == incarnations_ ? absl::OkStatus() : reason;
 }

@@ -35,9 +35,9 @@ class Recovery {
   // with the reason itself when no worker was lost, or when the restart budget is spent.
   absl::StatusOr<RunPosition> Recover(absl::Status reason);
 
-  // After a weight sync that failed with `reason`: waits until all workers are registered. OK: the
-  // trainers still hold their state, so that publishing again is enough. Otherwise the error that
-  // the step fails with: the reason, or the workers that did not return.
+  // After a weight sync that failed with `reason`: reports the loss, then waits until all workers
+  // are registered. OK: the trainers still hold their state, so that publishing again is enough.
+  // Otherwise the error that the step fails with: the reason, or the workers that did not return.
   absl::Status AwaitRollouts(const absl::Status& reason);
 
   // The checkpoint that Recover loads from now on.
@@ -62,7 +62,7 @@ class Recovery {
   absl::StatusOr<RunPosition> LoadOnce();
   absl::StatusOr<RunPosition> LoadTrainers();
   absl::Status ResetTrainers(int64_t version);
-  // WaitUntilComplete; a failure also names the error by which the loss showed.
+  // WaitUntilComplete; a failure also names `loss`, the first error.
   absl::Status AwaitAll(const absl::Status& loss);
   bool interrupted() const { return context_.interrupted && context_.interrupted(); }
   // Adds the remedy to the error of a checkpoint that cannot be loaded.

@@ -128,7 +128,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   if (IsPeerFailure(ahead)) return ahead;
   const absl::Status synced = weights_.Publish(batch);
   // If a trainer was lost, the run goes back to a checkpoint. After any other failure the trainers
-  // hold the weights of a complete step, which is kept although the run ends.
+  // hold the weights of a complete step, so the step is recorded before the run ends.
   if (IsPeerFailure(synced)) return synced;
   position_.finished_steps = step;
   position_.data = context_.prompts.Position();

@@ -1,6 +1,5 @@
 #include "controller/run/weight_phases.h"
 
-#include <string>
 #include <vector>
 
 #include "common/base/log.h"
@@ -83,8 +82,6 @@ absl::Status WeightPhases::Publish(StepBatch& batch) {
     if (status.ok()) return status;
     TANDEM_RETURN_IF_ERROR(recovery_.AwaitRollouts(status));
     TANDEM_RETURN_IF_ERROR(context_.budget.Charge(status));
-    context_.progress.OnMessage(fmt::format("a rollout was lost while weights were synced: {}",
-                                            std::string(status.message())));
   }
 }
 

@@ -23,8 +23,8 @@ class WeightPhases {
   // Checks that the resident weights of all rollouts still have their digests. DataLoss: they do
   // not; else as RolloutFleet::CallAll.
   absl::Status Verify(StepBatch& batch);
-  // Call while the rollouts sleep: KV pools and training memory must never coexist. DataLoss:
-  // log-probs of the probe differ.
+  // Call after Placement::BeforeTraining. Rollouts may be awake if they keep their memory.
+  // DataLoss: log-probs of the probe differ.
   absl::Status CompareProbe(StepBatch& batch);
   // Sends the weights of the position's version to all rollouts and wakes them. Waits for rollouts
   // that are lost meanwhile to rejoin. Also returns OK where the run is stopping: the step is kept,

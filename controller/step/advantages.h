@@ -1,4 +1,5 @@
-// The inputs of advantage estimators, group by group, read from the sample store and the records.
+// The advantages of a step: the estimators' inputs, read from sample store and records, and the
+// call that computes and stores what the trainers read.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct StepRewards {
   double mean_kl = 0;                    // over tokens, then over samples; 0 without kl_in_reward
 };
 
-// Not thread-safe. The references must outlive the object.
+// The inputs of advantage estimators, group by group. Not thread-safe. The references must outlive
+// the object.
 class AdvantageRows {
  public:
   // `kl_coef` multiplies the KL penalty of a token (used with options.kl_in_reward).
@@ -57,9 +59,6 @@ class AdvantageRows {
   const StepBatch& batch_;
   std::map<uint64_t, SampleMeta> metas_;
 };
-
-// Computes the advantages that the trainers read: KL penalty in the reward, estimator, sample
-// store.
 
 // Writes the reward and advantage of every sample to the store, and the advantage to its record,
 // whose reward stays the score. Where the advantages of a sample differ between trained tokens,

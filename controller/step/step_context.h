@@ -1,4 +1,4 @@
-// The services that the phases of a step use. Only controller/assembly knows the concrete types.
+// References to the run's services that the phases of a step use; controller/assembly makes them.
 #pragma once
 
 #include <functional>

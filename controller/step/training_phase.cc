@@ -148,10 +148,10 @@ absl::Status TrainingPhase::CompareLogProbs(StepBatch& batch,
   }
   return MakeStatus(absl::StatusCode::kDataLoss,
                     "step {}: {} of {} token log-probs identical between rollout and trainer, "
-                    "max |Δ| {:.3g}; training on would be off-policy without notice. tandemctl "
+                    "max |Δ| {:.3g}; continuing would train off-policy. tandemctl "
                     "batch inspect shows the saved step, tandemctl parity --model DIR on every "
                     "machine whether its kernels agree; workers on CPUs of different instruction "
-                    "sets want the same TANDEM_CPU_ISA. The most different:{}",
+                    "sets need the same TANDEM_CPU_ISA. Largest differences:{}",
                     batch.step, comparison.identical, comparison.compared,
                     comparison.max_abs_difference, differing);
 }
@@ -174,7 +174,7 @@ absl::Status TrainingPhase::RecordSkippedUpdate(StepBatch& batch,
       batch.mini_batch + 1, batch.plan.size());
   // The run ends with this failure even if saving the step fails.
   return MakeStatus(absl::StatusCode::kDataLoss,
-                    "{}: nothing is learnt any more. Go back to an earlier checkpoint with a "
+                    "{}: the run makes no progress. Go back to an earlier checkpoint with a "
                     "smaller actor.optim.lr, or check rewards and model. {}",
                     failure, saver_.SaveFailed(batch, failure));
 }

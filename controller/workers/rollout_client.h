@@ -43,7 +43,7 @@ struct GroupRequest {
 };
 
 enum class SleepMode {
-  kDrainOnly,  // finish what runs, void the caches, keep the memory
+  kDrainOnly,  // finish what runs, close admission until Wake, release no memory
   kLevel1,     // drop the KV cache, keep weights in host memory
   kLevel2,     // drop both
 };

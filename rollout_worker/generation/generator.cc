@@ -14,18 +14,18 @@ absl::Status CheckLengths(const Continuation& continuation, bool log_probs) {
   const size_t tokens = continuation.tokens.size();
   const size_t wanted = log_probs ? tokens : 0;
   if (continuation.versions.size() != tokens) {
-    return InvalidArgument("it continues from {} tokens with {} versions: send one for each",
+    return InvalidArgument("the continuation has {} tokens but {} versions: send one per token",
                            tokens, continuation.versions.size());
   }
   if (continuation.log_probs.size() == wanted) return absl::OkStatus();
   if (!log_probs) {
     return InvalidArgument(
-        "it continues from {} tokens with {} log-probs, but none follow "
+        "the continuation has {} tokens but {} log-probs, and this request returns none "
         "(rollout.calculate_log_probs=false): send none, or ask for them",
         tokens, continuation.log_probs.size());
   }
-  return InvalidArgument("it continues from {} tokens with {} log-probs: send one for each", tokens,
-                         continuation.log_probs.size());
+  return InvalidArgument("the continuation has {} tokens but {} log-probs: send one per token",
+                         tokens, continuation.log_probs.size());
 }
 
 absl::Status CheckTokens(const Continuation& continuation, int64_t vocab_limit) {
@@ -33,9 +33,9 @@ absl::Status CheckTokens(const Continuation& continuation, int64_t vocab_limit) 
     const int32_t id = continuation.tokens[i];
     if (id >= 0 && id < vocab_limit) continue;
     return InvalidArgument(
-        "response token {} of those it continues from is id {}, but the tokenizer's ids are 0 to "
-        "{}: "
-        "they are another tokenizer's; restart the sample",
+        "token {} of the continuation has id {}, but the tokenizer's ids are 0 to {}: these are "
+        "ids "
+        "of another tokenizer; restart the sample",
         i, id, vocab_limit - 1);
   }
   return absl::OkStatus();
@@ -47,15 +47,15 @@ absl::Status CheckVersions(const Continuation& continuation, int64_t served) {
     const int64_t version = continuation.versions[i];
     if (version < before) {
       return InvalidArgument(
-          "response token {} of those it continues from is of weight version {}, after version {}: "
-          "versions never fall; send them in order",
+          "token {} of the continuation has weight version {}, after version {}: versions must not "
+          "decrease; send them in order",
           i, version, before);
     }
     before = version;
     if (served < 0 || version <= served) continue;
     return InvalidArgument(
-        "response token {} of those it continues from is of weight version {}, but this rollout "
-        "serves version {}: sync it first, or restart the sample",
+        "token {} of the continuation has weight version {}, but this rollout serves version {}: "
+        "sync it first, or restart the sample",
         i, version, served);
   }
   return absl::OkStatus();
@@ -69,7 +69,8 @@ absl::Status CheckContinuation(const Continuation& continuation, const Continuat
   TANDEM_RETURN_IF_ERROR(CheckVersions(continuation, rules.version));
   if (static_cast<int64_t>(continuation.tokens.size()) >= rules.max_tokens) {
     return InvalidArgument(
-        "it has {} of max_tokens={} already: nothing is left to generate, it is finished by length",
+        "the continuation has {} of max_tokens={} already: nothing is left to generate, the sample "
+        "is finished by length",
         continuation.tokens.size(), rules.max_tokens);
   }
   if (continuation.max_new_tokens < 0) {
@@ -193,8 +194,8 @@ absl::StatusOr<Generator::Response> Generator::MakeResponse(const GenerationRequ
     const std::string piece = response.decoder ? response.decoder->Push(token) : "";
     if (response.stop.OnToken(token, piece) == FinishReason::kNone) continue;
     return InvalidArgument(
-        "sample {}: response token {} of those it continues from, id {}, ended it already: it is "
-        "finished; send the others without it",
+        "sample {}: the response already ended at token {} of the continuation, id {}; leave this "
+        "sample out",
         request.sample_ids[index], i, token);
   }
   response.stop.CutAfter(continuation.max_new_tokens);

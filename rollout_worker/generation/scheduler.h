@@ -1,5 +1,4 @@
-// Reference counts of the KV blocks, not their bytes. A block with several holders is read-only; a
-// holder copies it before writing (the scheduler's copy-on-write).
+// The rollout's scheduler: which tokens each forward pass computes, and which KV blocks they hold.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,9 @@
 
 namespace tandem {
 
-// Not thread-safe. Deterministic: the same calls give the same block ids.
+// Reference counts of the KV blocks, not their bytes. A block with several holders is read-only; a
+// holder copies it before writing (the scheduler's copy-on-write). Not thread-safe. Deterministic:
+// the same calls give the same block ids.
 class BlockAllocator {
  public:
   explicit BlockAllocator(int64_t num_blocks);

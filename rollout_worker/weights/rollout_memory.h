@@ -22,7 +22,7 @@ namespace tandem {
 struct SleepOrder {
   int level = 1;                  // 1: KV dropped, weights to host memory; 2: both dropped
   std::vector<std::string> tags;  // instead of a level: "weights" and/or "kv_cache", dropped
-  bool drain_only = false;        // release no memory; only close admission
+  bool drain_only = false;        // close admission until Wake, release no memory
   bool abort_running = false;     // abort running requests instead of waiting for them
 };
 // InvalidArgument: unknown level or tag.

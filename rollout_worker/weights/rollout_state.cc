@@ -8,49 +8,45 @@ namespace {
 using State = RolloutState;
 using Event = RolloutEvent;
 
-// The states in which an event is legal, the state it leads to, and the remedy in other states. One
-// row of the table in docs/explanation/weights.md.
+// The states in which an event is legal, and the remedy in another state.
 struct Rule {
   const char* from;
-  const char* to;
   const char* remedy;
 };
 
-Rule FindRule(Event event) {
+Rule FindRule(Event event, State state) {
   switch (event) {
     case Event::kGenerate:
-      return {"Serving", "Serving", "finish the weight update and wake weights and kv_cache"};
+      return {"Serving", "finish the weight update and wake weights and kv_cache"};
     case Event::kLoad:
-      return {"Empty", "Serving or Asleep", "a worker that has weights is updated by its trainer"};
+      return {"Empty", "a worker that has weights is updated by its trainer"};
     case Event::kDrain:
-      return {"Empty, Serving, Draining or Asleep", "Draining", "commit or abort the update first"};
-    case Event::kSleep:
-      return {"Empty, Draining or Asleep", "Asleep", "drain it, or end the update, first"};
     case Event::kWake:
-      return {"Empty, Serving, Draining or Asleep", "Serving", "commit or abort the update first"};
+      return {"Empty, Serving, Draining or Asleep", "commit or abort the update first"};
+    case Event::kSleep:
     case Event::kBegin:
-      return {"Empty, Draining or Asleep", "Updating", "drain it, or end the open update, first"};
+      return {"Empty, Draining or Asleep", state == State::kServing
+                                               ? "drain it first"
+                                               : "commit or abort the open update first"};
     case Event::kApply:
-      return {"Updating", "Updating", "begin an update first"};
     case Event::kCommit:
-      return {"Updating", "Serving or Asleep", "begin an update first"};
+      return {"Updating", "begin an update first"};
     case Event::kAbort:
-      return {"every state", "Serving, Asleep or Empty", ""};
+      return {"in any state", ""};
   }
-  return {"", "", ""};
+  return {"", ""};
 }
 
 absl::Status Illegal(State state, Event event) {
-  const Rule rule = FindRule(event);
-  return FailedPrecondition("{} leads from {} to {}, but the rollout is {}: {}",
-                            RolloutEventName(event), rule.from, rule.to, RolloutStateName(state),
+  const Rule rule = FindRule(event, state);
+  return FailedPrecondition("{} needs a rollout that is {}; this one is {}: {}",
+                            RolloutEventName(event), rule.from, RolloutStateName(state),
                             rule.remedy);
 }
 
 absl::Status Lacking(State state, Event event, const std::string& what) {
-  return FailedPrecondition("{} leads to {}, but the rollout, which is {}, {}",
-                            RolloutEventName(event), FindRule(event).to, RolloutStateName(state),
-                            what);
+  return FailedPrecondition("{} is refused: the rollout, which is {}, {}", RolloutEventName(event),
+                            RolloutStateName(state), what);
 }
 
 // The state of a worker that has complete weights and no open update.

@@ -12,7 +12,7 @@ enum class RolloutState {
   kEmpty,     // no complete weights
   kServing,   // generates with exactly one weight version
   kDraining,  // no request is admitted; running requests finish
-  kAsleep,    // some or all memory is released
+  kAsleep,    // closed until woken; may have released memory
   kUpdating,  // a weight update is open
 };
 std::string RolloutStateName(RolloutState state);  // "Empty", ...

@@ -141,7 +141,7 @@ absl::Status UpdateTransaction::CheckRows() const {
     const ManifestTensor& tensor = open_->manifest[t];
     const int64_t rows = tensor.bytes() == 0 ? 0 : tensor.rows();  // an empty tensor is not sent
     if (open_->coverage[t].covered() == rows) continue;
-    return InvalidArgument("{} is short: {} of {} rows came before the commit of version {}",
+    return InvalidArgument("{} is incomplete: {} of {} rows came before the commit of version {}",
                            tensor.name, open_->coverage[t].covered(), rows, open_->id.version);
   }
   return absl::OkStatus();

@@ -235,7 +235,7 @@ absl::StatusOr<std::string> WeightUpdates::ReadRows(const std::string& name,
   const WeightLayout& layout = transaction_.storage().layout();
   TANDEM_ASSIGN_OR_RETURN(const TensorPlace* place, layout.Find(name));
   if (row < 0 || rows < 1 || rows > place->rows() - row) {
-    return InvalidArgument("{} rows from row {} of {}, which has {}", rows, row, name,
+    return InvalidArgument("cannot read {} rows from row {} of {}: it has {} rows", rows, row, name,
                            place->rows());
   }
   const int64_t bytes = rows * place->cols() * static_cast<int64_t>(DTypeBytes(layout.dtype()));

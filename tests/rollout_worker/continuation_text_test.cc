@@ -117,7 +117,7 @@ TEST_CASE("A stop text is found across a cut, wherever the cut is") {
   Rig rig(spoken.weights, {.tokenizer = spoken.tokenizer});
   const absl::Status refused = rig.generator->Submit(over, std::make_shared<CollectingSink>());
   REQUIRE(refused.code() == kInvalid);
-  REQUIRE(std::string(refused.message()).find("ended it already") != std::string::npos);
+  REQUIRE(std::string(refused.message()).find("already ended at token") != std::string::npos);
 }
 
 TEST_CASE("What cannot be gone on from is refused by sample, reason and remedy, and nothing runs") {
@@ -146,14 +146,14 @@ TEST_CASE("What cannot be gone on from is refused by sample, reason and remedy, 
   refused("2 samples were sent with 1 continuations", [](auto& r) { r.continued.pop_back(); });
   const auto rows = static_cast<int32_t>(TinyTokenizerSize());
   for (const int32_t id : {-1, rows, 2047, 5000}) {
-    const std::string text = refused("response token 1 of those it continues from is id",
+    const std::string text = refused("token 1 of the continuation has id",
                                      first([&](Continuation& c) { c.tokens[1] = id; }));
     REQUIRE(text.find("sample 77") != std::string::npos);
     REQUIRE(text.find("restart the sample") != std::string::npos);
   }
-  refused("3 tokens with 2 versions", first([](auto& c) { c.versions.pop_back(); }));
-  refused("3 tokens with 4 log-probs", first([](auto& c) { c.log_probs.push_back(0); }));
-  refused("3 tokens with 0 log-probs", first([](auto& c) { c.log_probs.clear(); }));
+  refused("3 tokens but 2 versions", first([](auto& c) { c.versions.pop_back(); }));
+  refused("3 tokens but 4 log-probs", first([](auto& c) { c.log_probs.push_back(0); }));
+  refused("3 tokens but 0 log-probs", first([](auto& c) { c.log_probs.clear(); }));
   refused("version 0, after version 1", first([](auto& c) { c.versions = {0, 1, 0}; }));
   refused("version -1, after version 0", first([](auto& c) { c.versions[0] = -1; }));
   refused("version 4, but this rollout serves version 3",
@@ -161,10 +161,10 @@ TEST_CASE("What cannot be gone on from is refused by sample, reason and remedy, 
   refused("3 of max_tokens=3 already", [](auto& r) { r.params.max_tokens = 3; });
   refused("3 of max_tokens=2 already", [](auto& r) { r.params.max_tokens = 2; });
   refused("max_new_tokens is -1", first([](auto& c) { c.max_new_tokens = -1; }));
-  const std::string ended = refused("response token 1 of those it continues from",
+  const std::string ended = refused("already ended at token 1 of the continuation",
                                     first([](auto& c) { c.tokens[1] = TinyEosTokenId(); }));
   REQUIRE(ended.find("sample 77") != std::string::npos);
-  REQUIRE(ended.find("ended it already") != std::string::npos);
+  REQUIRE(ended.find("already ended at token") != std::string::npos);
 
   // Where eos ends nothing it may be in the past; and what is not wrong runs.
   GenerationRequest ignores = good;

@@ -176,8 +176,8 @@ class MiniBatchPass {
   bool Differs() const;
   void AddToCorrection(const PackedBatch& batch, const LossTokens& tokens);
   absl::Status ReduceMetrics();
-  // Whether the comparison with the rollout covers the ratio check as well; the controller then
-  // reports the tokens of every rank.
+  // True if the rollout comparison makes the ratio check redundant; the controller then reports the
+  // tokens of every rank.
   bool compared() const { return request_.compare_log_probs && !request_.recomputed_old_log_probs; }
 
   const PassParts& parts_;

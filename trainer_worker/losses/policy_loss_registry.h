@@ -6,7 +6,6 @@
 // (deploy/cmake/TandemRegistry.cmake). docs/guides/first_loss.md explains it step by step. Formulas
 // are verl 0.9.1's (core_algos.py), checked against its numbers. Only losses/ and its tests include
 // this header, as it includes ATen.
-// tests include this header, as it includes ATen.
 #pragma once
 
 #include <cstdint>

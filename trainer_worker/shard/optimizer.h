@@ -52,8 +52,6 @@ absl::StatusOr<double> LearningRate(const LrScheduleOptions& options, int64_t st
 // verl's rule: `steps` if it is above 0, else ratio * total_steps rounded down.
 int64_t WarmupSteps(int64_t steps, double ratio, int64_t total_steps);
 
-// An optimizer step on this rank's shard makes two passes: one computes the global gradient norm;
-// one clips, runs AdamW and rounds.
 struct OptimizerOptions {
   AdamWOptions adamw;
   LrScheduleOptions schedule;
@@ -67,6 +65,9 @@ struct OptimizerReport {
   int64_t changed = 0;       // changed elements of this rank's rounded copy; -1: unknown
 };
 
+// An optimizer step on this rank's shard makes two passes: one computes the global gradient norm;
+// one clips, runs AdamW and rounds.
+//
 // Not thread-safe. updates() counts the updates that were made and is Adam's step counter;
 // schedule_step() counts every call, including skipped ones, as PyTorch's schedulers do.
 class Optimizer {

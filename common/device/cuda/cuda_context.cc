@@ -291,8 +291,8 @@ void CudaContext::GiveUpGraph(uint64_t key, const absl::Status& failure) {
   if (IsDeviceLost(failure)) Keep(failure);
   if (never_captured_.empty()) {
     LogWarn(
-        "a step cannot be a CUDA graph and is launched kernel by kernel, which is slower, as are "
-        "all others of which no more is said: {}",
+        "a step cannot be a CUDA graph and is launched kernel by kernel, which is slower; further "
+        "such steps are not logged: {}",
         std::string(failure.message()));
   }
   never_captured_.insert(key);

@@ -30,8 +30,8 @@ std::vector<Segment> SegmentsOf(int64_t prompt_tokens, const std::vector<Version
 }  // namespace
 
 std::string BufferCounts::Text() const {
-  return fmt::format("{} groups, {} of them whole, {} samples unfinished, {} tokens so far", groups,
-                     complete, unfinished_samples, tokens);
+  return fmt::format("{} groups, {} of them complete, {} samples unfinished, {} tokens so far",
+                     groups, complete, unfinished_samples, tokens);
 }
 
 absl::StatusOr<std::unique_ptr<RolloutBuffer>> RolloutBuffer::Open(const std::string& dir,
@@ -122,7 +122,7 @@ absl::StatusOr<Sample> RolloutBuffer::ReadSample(const BufferedGroup& group, siz
 absl::StatusOr<TakenGroups> RolloutBuffer::Take(
     int64_t n, const std::function<absl::Status(int64_t position, Sample sample)>& on_sample) {
   if (const BufferCounts counts = Counts(); counts.complete < n) {
-    return FailedPrecondition("{} whole groups were asked of a pool of {}", n, counts.Text());
+    return FailedPrecondition("{} complete groups requested, the buffer has {}", n, counts.Text());
   }
   TakenGroups taken;
   std::vector<int64_t> leaving;

@@ -29,7 +29,7 @@ struct BufferCounts {
   int64_t longest_span = 0;        // newest minus oldest weight version of one sample
 
   int64_t unfinished_groups() const { return groups - complete; }
-  // "12 groups, 5 of them whole, 33 samples unfinished, 10240 tokens so far", for people.
+  // "12 groups, 5 of them complete, 33 samples unfinished, 10240 tokens so far", for people.
   std::string Text() const;
 };
 

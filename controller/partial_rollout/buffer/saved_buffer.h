@@ -3,8 +3,7 @@
 //   tokens.bin   the samples one after another without gaps: the response's token ids (int32), then
 //                their log-probs (float32) where the sample has them; little endian
 //   pool.jsonl   a header, one line per group in the order in which they were drawn, and a last
-//   line
-//                with the 128-bit XXH3 of everything before it
+//                line with the 128-bit XXH3 of everything before it
 //
 // Raise kBufferFormat with every change of the meaning of these files.
 #pragma once

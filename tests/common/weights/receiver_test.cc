@@ -183,7 +183,7 @@ TEST_CASE("a commit of a short update names the tensor and ends the update") {
   REQUIRE(f.Apply({0, 0, 300, 0}, 9).ok());
   const absl::Status status = f.receiver.Commit({9, 10}, std::vector<Digest>(f.manifest.size()));
   REQUIRE(status.code() == kInvalid);
-  REQUIRE(Says(status, f.manifest[0].name + " is short: 300 of 301 rows"));
+  REQUIRE(Says(status, f.manifest[0].name + " is incomplete: 300 of 301 rows"));
   REQUIRE(!f.receiver.updating());
   REQUIRE(f.receiver.version() == kNoVersion);
   REQUIRE(f.receiver.Begin({9, 11}, f.manifest).ok());

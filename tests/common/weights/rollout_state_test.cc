@@ -131,6 +131,13 @@ TEST_CASE("the order sleep, wake weights, update, wake kv leads back to Serving"
   REQUIRE(state == RolloutState::kServing);
 }
 
+TEST_CASE("An event that is refused names the states in which it is legal, and the remedy") {
+  const auto asleep = NextState(RolloutState::kServing, RolloutEvent::kSleep, All());
+  REQUIRE(asleep.status().message() ==
+          "Sleep needs a rollout that is Empty, Draining or Asleep; this one is Serving: drain it "
+          "first");
+}
+
 TEST_CASE("a sync without sleep goes through Draining and an abort decides by applied bytes") {
   REQUIRE(!NextState(RolloutState::kServing, RolloutEvent::kBegin, All()).ok());
   RolloutResources busy = All();

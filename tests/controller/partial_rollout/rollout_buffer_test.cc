@@ -58,7 +58,7 @@ TEST_CASE("a sample that does not go on as it was, bit for bit, is told and chan
         s.log_probs.resize(3);
         s.versions.resize(3);
       },
-      "it continued from 4 tokens and returned with 3");
+      "requested with 4 tokens, returned with 3");
   const auto malformed = [&](const std::function<void(Sample&)>& change) {
     Sample sample = good;
     change(sample);

@@ -59,7 +59,7 @@ TEST_CASE("PartialStepText says what a step did of partial rollout", "[report][p
           "several versions (span 3), 1234 tokens prefilled again");
   REQUIRE(PartialStepText(PartialStep(1, {{kRounds, 0}})) == "0 rounds");
   REQUIRE(PartialStepText(PartialStep(1, {{kRounds, 1}, {kWholeGroupsLeft, 2}})) ==
-          "1 round, 2 groups left whole");
+          "1 round, 2 groups left complete");
   REQUIRE(PartialStepText(StepWithout(0.5)).empty());
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("PartialText adds the steps up, and weighs staleness by tokens", "[rep
       PartialStep(4, {{kStaleTokens, 120}, {kStaleTokensShare, 0.25}, {kStalenessMean, 0.5}}));
   REQUIRE(PartialText(steps) ==
           "partial rollout: 4 rounds + 1 during training in 3 steps, 21 samples cut, 1234 tokens "
-          "prefilled again for 330 generated; 0 groups carried and 0 whole in the pool at the "
+          "prefilled again for 330 generated; 0 groups carried and 0 complete in the pool at the "
           "end; the tail of "
           "generation left 37.5 % of the slots empty\n"
           "2.08 % of the samples have tokens of several versions (span up to 3); 25 % of a step's "

@@ -1,4 +1,6 @@
 // How a run ends that is stopped in the middle of a recovery, or has none left.
+#include <string>
+
 #include <catch2/catch.hpp>
 
 #include "tests/fakes/fake_run.h"
@@ -16,6 +18,24 @@ TEST_CASE("A loss past cluster.max_restarts in a sync is told once, and the step
   REQUIRE(said.find("gave up after 0 recoveries") != std::string::npos);
   REQUIRE(said.find("gave up") == said.rfind("gave up"));
   REQUIRE(CheckpointIndex::ReadState(run.loop->newest_checkpoint())->step == 1);
+}
+
+TEST_CASE("A rollout lost in a weight sync is reported before it is waited for",
+          "[train_loop][recovery]") {
+  testing::FakeRun run(2);
+  run.journal.FailNext("trainer 1", "SyncWeights", absl::UnavailableError("rollout 1 is gone"), 1);
+  run.journal.OnCall("trainer 1 SyncWeights(v1,", [&run] {
+    run.registry.MarkLost({WorkerRole::kRollout, 1}, 1);
+  });
+  std::string reported;  // the newest message when the wait begins
+  run.clock.OnSleep([&] {
+    if (reported.empty()) reported = run.progress.messages.back();
+    run.control->StopNow();
+  });
+  REQUIRE(run.Run().ok());
+  INFO(reported);
+  REQUIRE(reported.starts_with("a worker was lost while weights were synced"));
+  REQUIRE(reported.find("rollout 1 is gone") != std::string::npos);
 }
 
 TEST_CASE("A stop while a lost trainer is waited for ends the run as any stop does",
