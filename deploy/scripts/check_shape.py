@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Limits of the code's shape: usage check_shape.py [ROOT].
 
-No two folders include each other, no folder has more than 24 C++ files and no class more than 15 public functions
+No two folders include each other, no type has two definitions (a program that linked both would break the one-definition
+rule, and a search finds the wrong one), no folder has more than 24 C++ files and no class more than 15 public functions
 (code_shape.py counts). What was beyond a limit when it was set stands below with its number of then, which may fall and
 must not rise; a name whose number has fallen is mentioned, so that the number here can follow.
 """
 import pathlib
 import sys
 
-from code_shape import (MOST_FILES, MOST_FUNCTIONS, TOPS, arrows_between_folders, files_of_folders, mutual,
-                        public_functions, sources)
+from code_shape import (MOST_FILES, MOST_FUNCTIONS, TOPS, arrows_between_folders, defined_twice, files_of_folders,
+                        mutual, public_functions, sources)
 
 FILES = {"controller/step": 25}
 FUNCTIONS = {
@@ -58,6 +59,7 @@ def main():
                  for name, count in public_functions(text).items()}
     bad = beyond(files, MOST_FILES, FILES, "files") + beyond(functions, MOST_FUNCTIONS, FUNCTIONS, "public functions")
     bad += [f"{a} and {b} include each other" for a, b in mutual(arrows_between_folders(texts))]
+    bad += [f"{name} is defined in {' and in '.join(paths)}" for name, paths in defined_twice(texts).items()]
     if not texts:
         bad.append(f"{root} has no C++ file in {', '.join(TOPS)}: nothing was checked")
     notes = fallen(files, MOST_FILES, FILES) + fallen(functions, MOST_FUNCTIONS, FUNCTIONS)

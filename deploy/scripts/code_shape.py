@@ -9,6 +9,9 @@ import re
 TOPS = ("common", "controller", "trainer_worker", "rollout_worker", "parity", "deploy")
 MOST_FILES, MOST_FUNCTIONS = 24, 15
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.M)
+ANONYMOUS = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.M | re.S)
+TYPE = re.compile(r"^(?:enum class|enum|struct|class) (\w+)(?: final)?(?: : [^;{]*)? \{", re.M)
 CLASS = re.compile(r"^(?:template\s*<[^>]*>\s*)?(class|struct)\s+(\w+)[^;{(]*\{", re.M)
 
 
@@ -49,6 +52,23 @@ def public_functions(text):
                 count += len(re.findall(r"\w\s*\([^;{}]*\)[^;{}=(]*(?:=\s*(?:0|default|delete)\s*)?[;}]", part))
         found[match[2]] = count
     return found
+
+
+def types_of(text):
+    """Qualified names of the types that a source defines in a named namespace, without those inside a class."""
+    plain = ANONYMOUS.sub("", text)
+    spaces = [(match.start(), match[1]) for match in NAMESPACE.finditer(plain)]
+    return {"::".join([*(name for begin, name in spaces if begin < match.start())][-1:] + [match[1]])
+            for match in TYPE.finditer(plain)}
+
+
+def defined_twice(texts):
+    """{type: the files that define it}, of types that more than one file defines."""
+    files = collections.defaultdict(list)
+    for path, text in sorted(texts.items()):
+        for name in types_of(text):
+            files[name].append(path)
+    return {name: paths for name, paths in sorted(files.items()) if len(paths) > 1}
 
 
 def files_of_folders(texts):

@@ -196,6 +196,15 @@ class ShapeTest(unittest.TestCase):
         self.allowed(self.folder("controller/step", most))
         self.refused(self.folder("controller/step", most + 1), f"controller/step: {most + 1} files, at most {most}")
 
+    def test_a_type_has_one_definition(self):
+        text = "namespace tandem {\nstruct Row {\n  int a;\n};\n}  // namespace tandem\n"
+        hidden = "namespace tandem {\nnamespace {\nstruct Row {\n};\n}  // namespace\n}  // namespace tandem\n"
+        other = text.replace("tandem", "tandem::other")
+        self.allowed({"common/a.h": text, "common/b.cc": hidden, "common/c.cc": hidden, "common/d.h": other,
+                      "common/e.h": "namespace tandem {\nstruct Row;\n}  // namespace tandem\n"})
+        self.refused({"common/a.h": text, "controller/b.h": text},
+                     "tandem::Row is defined in common/a.h and in controller/b.h")
+
     def test_a_class_has_15_public_functions_at_most_or_its_number_of_then(self):
         self.allowed({"common/a.h": self.wide("Some", 15)})
         self.refused({"common/a.h": self.wide("Some", 16)}, "common/a.h: Some: 16 public functions, at most 15")
