@@ -150,8 +150,10 @@ Comparison Compare(const std::vector<Sample>& samples, const SideRun& a, const S
         continue;
       }
       const double difference = std::abs(static_cast<double>(of_a[i]) - of_b[i]);
-      // This form of the condition also records a NaN.
-      if (!(difference <= summary.max_abs_difference)) summary.max_abs_difference = difference;
+      // A NaN counts as the largest: nothing that follows replaces it.
+      if (std::isnan(difference) || difference > summary.max_abs_difference) {
+        summary.max_abs_difference = difference;
+      }
       sum += difference;
       if (result.first_sample != nullptr) continue;
       result.first_sample = &sample;

@@ -152,14 +152,6 @@ GenerationRequest ToRequest(const v1::GenerateRequest& proto) {
   return request;
 }
 
-// The peaks in the report are those since the previous report.
-v1::PhaseReport Report(Engine& engine, const std::string& phase, absl::Time start) {
-  const PhaseReport report{phase, absl::ToDoubleSeconds(absl::Now() - start),
-                           engine.ledger().Snapshot()};
-  engine.ledger().ResetPeaks();
-  return ToProto(report);
-}
-
 std::vector<std::string> Strings(const google::protobuf::RepeatedPtrField<std::string>& field) {
   return {field.begin(), field.end()};
 }
@@ -177,6 +169,7 @@ class GrpcRolloutService final
     const MutexLock lock(ready_mutex_);
     engine_ = engine;
     worker_ = worker;
+    last_report_ = absl::Now();
   }
   grpc::Service* service() override { return this; }
 
@@ -226,6 +219,13 @@ class GrpcRolloutService final
   absl::StatusOr<Engine*> EngineFor(int64_t incarnation) const;
   // Adds the worker, its phase and its last action to an error.
   grpc::Status Reply(absl::Status status) const;
+  // The time from `start` until now. The peaks in the report are those since the previous report.
+  v1::PhaseReport Report(Engine& engine, const std::string& phase, absl::Time start);
+  // When the previous report was made or, before the first one, when the engine was ready.
+  absl::Time last_report() const {
+    const MutexLock lock(ready_mutex_);
+    return last_report_;
+  }
   // Replies with the result of `call` (absl::Status (Engine&)), or with an error if the call is for
   // another incarnation.
   template <typename Call>
@@ -238,7 +238,19 @@ class GrpcRolloutService final
   mutable Mutex ready_mutex_;
   Engine* engine_ ABSL_GUARDED_BY(ready_mutex_) = nullptr;
   v1::WorkerId worker_ ABSL_GUARDED_BY(ready_mutex_);
+  absl::Time last_report_ ABSL_GUARDED_BY(ready_mutex_);
 };
+
+v1::PhaseReport GrpcRolloutService::Report(Engine& engine,
+                                           const std::string& phase,
+                                           absl::Time start) {
+  const absl::Time now = absl::Now();
+  const PhaseReport report{phase, absl::ToDoubleSeconds(now - start), engine.ledger().Snapshot()};
+  engine.ledger().ResetPeaks();
+  const MutexLock lock(ready_mutex_);
+  last_report_ = now;
+  return ToProto(report);
+}
 
 absl::StatusOr<Engine*> GrpcRolloutService::ReadyEngine() const {
   const MutexLock lock(ready_mutex_);
@@ -308,7 +320,7 @@ grpc::Status GrpcRolloutService::Sleep(grpc::ServerContext* /*context*/,
   return Answer(request->incarnation(), [&](Engine& engine) -> absl::Status {
     SetLogStep(request->step());
     const absl::Time start = absl::Now();
-    *response->mutable_generate() = Report(engine, "generate", start);
+    *response->mutable_generate() = Report(engine, "generate", last_report());
     const SleepOrder order = {.level = request->level(),
                               .tags = Strings(request->tags()),
                               .drain_only = request->drain_only(),

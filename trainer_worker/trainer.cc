@@ -39,6 +39,14 @@ absl::StatusOr<UpdateScope> ChooseScope(TrainingSession& session, UpdateClient* 
   return any ? UpdateScope::kWhole : smallest;
 }
 
+// For a call of one generation to the trainer of `rank`, whose group has another.
+absl::Status OtherGeneration(int64_t of_call, int rank, int64_t of_group) {
+  return MakeStatus(absl::StatusCode::kAborted,
+                    "the call is for generation {} of the trainers' group, trainer {} is in "
+                    "generation {}: its controller was replaced",
+                    of_call, rank, of_group);
+}
+
 }  // namespace
 
 // The scope of a command: shows its name in the status and the log, and measures its time and peak
@@ -125,15 +133,14 @@ absl::StatusOr<TrainingSession*> Trainer::SessionAt(int64_t version) {
 
 absl::Status Trainer::CheckGeneration(int64_t generation) const {
   if (session_ == nullptr || group_.generation() == generation) return absl::OkStatus();
-  return MakeStatus(absl::StatusCode::kAborted,
-                    "the call is for generation {} of the trainers' group, trainer {} is in "
-                    "generation {}: its controller was replaced",
-                    generation, options_.rank, group_.generation());
+  return OtherGeneration(generation, options_.rank, group_.generation());
 }
 
 absl::StatusOr<ResetResult> Trainer::Reset(const ResetCommand& command) {
   if (session_ != nullptr && group_.generation() == command.generation) return reset_result_;
-  if (group_.generation() > command.generation) return CheckGeneration(command.generation);
+  if (group_.generation() > command.generation) {
+    return OtherGeneration(command.generation, options_.rank, group_.generation());
+  }
   SetLogStep(command.step);
   Phase phase(this, "reset", fmt::format("Reset to generation {}", command.generation));
   const absl::Status started = StartSession(command);

@@ -4,11 +4,9 @@
 #include <bit>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
+#include <fmt/format.h>
 #include <unistd.h>
-
-#include "common/base/log.h"
 
 namespace tandem {
 namespace {
@@ -111,20 +109,27 @@ std::string HostName() {
   return name;
 }
 
-}  // namespace
-
-TensorBoardTracker::TensorBoardTracker(const std::string& dir, Clock& clock) : clock_(clock) {
+// A new path in `dir`, which is created.
+std::string NewEventPath(const std::string& dir, absl::Time now) {
   std::error_code ignored;  // a failure is reported when the file cannot be written
   std::filesystem::create_directories(dir, ignored);
-  const std::string stem = fmt::format("{}/events.out.tfevents.{}.{}", dir,
-                                       absl::ToUnixSeconds(clock_.Now()), HostName());
-  path_ = stem;
+  const std::string stem =
+      fmt::format("{}/events.out.tfevents.{}.{}", dir, absl::ToUnixSeconds(now), HostName());
+  std::string path = stem;
   // A process that is restarted within a second must not append to its predecessor's file.
-  for (int i = 1; std::filesystem::exists(path_, ignored); ++i)
-    path_ = fmt::format("{}.{}", stem, i);
-  file_.open(path_, std::ios::binary);
+  for (int i = 1; std::filesystem::exists(path, ignored); ++i) path = fmt::format("{}.{}", stem, i);
+  return path;
+}
+
+}  // namespace
+
+TensorBoardTracker::TensorBoardTracker(const std::string& dir, Clock& clock)
+    : clock_(clock),
+      path_(NewEventPath(dir, clock_.Now())),
+      header_(TfRecord(FileVersionEvent(Seconds(clock_.Now())))),
+      file_(path_, "TensorBoard events") {
   const MutexLock lock(file_mutex_);
-  Write(FileVersionEvent(Seconds(clock_.Now())));
+  has_header_ = file_.Append(header_);
 }
 
 void TensorBoardTracker::Log(int64_t step, const Metrics& metrics) {
@@ -137,16 +142,9 @@ void TensorBoardTracker::Rewind(int64_t step) {
   Write(SessionStartEvent(Seconds(clock_.Now()), step + 1));
 }
 
-void TensorBoardTracker::Flush() {
-  const MutexLock lock(file_mutex_);
-  file_.flush();
-}
-
 void TensorBoardTracker::Write(const std::string& event) {
-  file_ << TfRecord(event) << std::flush;
-  if (!file_ && !std::exchange(reported_, true)) {
-    LogWarn("cannot write TensorBoard events to {}: the run continues without them", path_);
-  }
+  const std::string record = TfRecord(event);
+  has_header_ = file_.Append(has_header_ ? record : header_ + record) || has_header_;
 }
 
 }  // namespace tandem

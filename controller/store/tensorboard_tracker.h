@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "controller/store/record_file.h"
 #include "controller/store/trackers.h"
 
 namespace tandem {
@@ -43,7 +43,7 @@ class TensorBoardTracker : public Tracker {
   // Writes a session start at `step` + 1, which makes TensorBoard drop its scalars from that step
   // on.
   void Rewind(int64_t step) override;
-  void Flush() override;
+  void Flush() override {}  // nothing is buffered
 
   const std::string& path() const { return path_; }
 
@@ -51,10 +51,11 @@ class TensorBoardTracker : public Tracker {
   void Write(const std::string& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(file_mutex_);
 
   Clock& clock_;
-  std::string path_;
+  const std::string path_;
+  const std::string header_;  // the first record of the file
   Mutex file_mutex_;
-  std::ofstream file_ ABSL_GUARDED_BY(file_mutex_);
-  bool reported_ ABSL_GUARDED_BY(file_mutex_) = false;
+  RecordFile file_ ABSL_GUARDED_BY(file_mutex_);
+  bool has_header_ ABSL_GUARDED_BY(file_mutex_) = false;
 };
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -26,8 +27,7 @@ void ConsoleTracker::Flush() {
   out_.flush();
 }
 
-JsonlTracker::JsonlTracker(std::string path)
-    : path_(std::move(path)), file_(path_, std::ios::app) {}
+JsonlTracker::JsonlTracker(std::string path) : path_(std::move(path)), file_(path_, "metrics") {}
 
 void JsonlTracker::Log(int64_t step, const Metrics& metrics) {
   nlohmann::ordered_json data = nlohmann::ordered_json::object();
@@ -39,12 +39,14 @@ void JsonlTracker::Log(int64_t step, const Metrics& metrics) {
   line["step"] = step;
   line["data"] = std::move(data);
   const MutexLock lock(file_mutex_);
-  file_ << line.dump() << '\n' << std::flush;
-  if (!file_) Report();
+  file_.Append(line.dump() + '\n');
 }
 
 void JsonlTracker::Rewind(int64_t step) {
   const MutexLock lock(file_mutex_);
+  const auto report = [&] {
+    LogWarn("cannot rewrite {}: what it has of steps after {} stays", path_, step);
+  };
   const std::string kept_path = path_ + ".kept";
   {
     std::ifstream old(path_);
@@ -55,27 +57,16 @@ void JsonlTracker::Rewind(int64_t step) {
       if (whole && json["step"].get<int64_t>() <= step) kept << line << '\n';
     }
     kept.flush();
-    if (!kept) return Report();  // the old file is unchanged
+    if (!kept) return report();  // the old file is unchanged
   }
   // The file is made durable before the rename, so that even after a power failure the name refers
   // to the complete old file or to the complete new one.
   const int fd = open(kept_path.c_str(), O_WRONLY | O_CLOEXEC);
   const bool durable = fd >= 0 && fsync(fd) == 0;
   if (fd >= 0) close(fd);
-  if (!durable) return Report();
-  file_.close();
-  if (std::rename(kept_path.c_str(), path_.c_str()) != 0) Report();
-  file_.open(path_, std::ios::app);
-}
-
-void JsonlTracker::Report() {
-  if (std::exchange(reported_, true)) return;
-  LogWarn("cannot write metrics to {}: the run continues without this file", path_);
-}
-
-void JsonlTracker::Flush() {
-  const MutexLock lock(file_mutex_);
-  file_.flush();
+  if (!durable) return report();
+  file_.Close();
+  if (std::rename(kept_path.c_str(), path_.c_str()) != 0) report();
 }
 
 }  // namespace tandem

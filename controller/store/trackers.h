@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -11,13 +10,14 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "controller/store/record_file.h"
 
 namespace tandem {
 
 using Metrics = std::map<std::string, double>;
 
 // Thread-safe. Never blocks a step for long and never fails a run: records that cannot be written
-// are dropped, with one warning in the log.
+// to a file are dropped, with warnings in the log (RecordFile), and the next ones are tried again.
 class Tracker {
  public:
   virtual ~Tracker() = default;
@@ -75,15 +75,12 @@ class JsonlTracker : public Tracker {
   void Log(int64_t step, const Metrics& metrics) override;
   // Rewrites the file without lines of later steps and without an incomplete line left by a kill.
   void Rewind(int64_t step) override;
-  void Flush() override;
+  void Flush() override {}  // nothing is buffered
 
  private:
-  void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(file_mutex_);
-
   const std::string path_;
   Mutex file_mutex_;
-  std::ofstream file_ ABSL_GUARDED_BY(file_mutex_);
-  bool reported_ ABSL_GUARDED_BY(file_mutex_) = false;
+  RecordFile file_ ABSL_GUARDED_BY(file_mutex_);
 };
 
 }  // namespace tandem

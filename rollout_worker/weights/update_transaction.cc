@@ -1,5 +1,6 @@
 #include "rollout_worker/weights/update_transaction.h"
 
+#include <map>
 #include <utility>
 
 #include "common/base/status.h"
@@ -80,12 +81,16 @@ absl::Status UpdateTransaction::Apply(UpdateId id,
   for (const BucketEntry& entry : entries) {
     TANDEM_RETURN_IF_ERROR(CheckEntry(entry, slot.bytes));
   }
+  // Rows are marked in copies, so that a bucket that is refused marks none.
+  std::map<int32_t, RowCoverage> coverage;
   for (const BucketEntry& entry : entries) {
-    if (!open_->coverage[entry.tensor].Add(entry.row, entry.rows)) {
+    const auto of_tensor = coverage.try_emplace(entry.tensor, open_->coverage[entry.tensor]).first;
+    if (!of_tensor->second.Add(entry.row, entry.rows)) {
       return InvalidArgument("rows {} to {} of {} came twice", entry.row,
                              entry.row + entry.rows - 1, open_->manifest[entry.tensor].name);
     }
   }
+  for (auto& [tensor, marked] : coverage) open_->coverage[tensor] = std::move(marked);
   std::vector<DenseRows> rows;
   for (const BucketEntry& entry : entries) {
     rows.push_back({open_->places[entry.tensor], entry.row, entry.rows, slot.data + entry.offset,

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -92,6 +93,29 @@ class DisturbedOps final : public ForwardOpsDecorator {
   const Fault fault_;
   int calls_ = 0;       // of the fault's op in this pass
   int attentions_ = 0;  // of this pass
+};
+
+// Flips the last bit of every log-prob, and makes the very first one NaN.
+class NanOps final : public ForwardOpsDecorator {
+ public:
+  using ForwardOpsDecorator::ForwardOpsDecorator;
+  void TokenLogProbs(Matrix hidden,
+                     const LinearWeight& head,
+                     int64_t vocab_limit,
+                     const int32_t* targets,
+                     const float* temperatures,
+                     float* log_probs,
+                     RowStats* stats) override {
+    ForwardOpsDecorator::TokenLogProbs(hidden, head, vocab_limit, targets, temperatures, log_probs,
+                                       stats);
+    for (int64_t i = 0; i < hidden.rows; ++i) {
+      log_probs[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(log_probs[i]) ^ 1u);
+    }
+    if (!std::exchange(called_, true)) log_probs[0] = std::numeric_limits<float>::quiet_NaN();
+  }
+
+ private:
+  bool called_ = false;
 };
 
 // Says that it ran nothing of one op.

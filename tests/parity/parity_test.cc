@@ -1,5 +1,7 @@
 #include "parity/parity.h"
 
+#include <cmath>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
@@ -112,6 +114,20 @@ TEST_CASE("a head that is off by one unit in the last place is named", "[parity]
   REQUIRE(report.comparisons[0].identical == 0);
   REQUIRE(report.divergence->op == "log-prob");
   REQUIRE(report.divergence->position == report.divergence->prompt_tokens - 1);
+}
+
+TEST_CASE("a NaN stays the largest difference, whatever follows it", "[parity]") {
+  const TempDir dir;
+  ParityOptions options = TinyOptions(dir);
+  options.rollout_ops = []() -> absl::StatusOr<std::unique_ptr<ForwardOps>> {
+    return std::make_unique<NanOps>(
+        CreateCpuForwardOps(DType::kBFloat16, std::make_shared<ThreadPool>(1)).value());
+  };
+  const ParityReport report = Report(options);
+  INFO(ParityText(report));
+  const SideComparison& decode_and_prefill = report.comparisons[1];
+  REQUIRE(decode_and_prefill.identical < decode_and_prefill.compared - 1);
+  REQUIRE(std::isnan(decode_and_prefill.max_abs_difference));
 }
 
 TEST_CASE("a rollout whose kernels are off is found as well", "[parity]") {

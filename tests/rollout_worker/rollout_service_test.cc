@@ -149,6 +149,26 @@ TEST_CASE("Sleep and wake report bytes, seconds and ledger; status tells the sta
   REQUIRE(status.version() == 0);
 }
 
+TEST_CASE("The report of generation has the seconds since the report before it") {
+  Served served;
+  served.SetReady();
+  v1::WakeRequest wake;
+  wake.set_incarnation(7);
+  v1::WakeResponse woken;
+  REQUIRE(served.stub->Wake(Served::Context().get(), wake, &woken).ok());
+  const absl::Time after_report = absl::Now();
+  REQUIRE(GenerateAll(*served.engine, MixedRequests({12}, 1, 30)).size() == 1);
+  const absl::Time before_sleep = absl::Now();
+  v1::SleepRequest sleep;
+  sleep.set_incarnation(7);
+  sleep.set_level(1);
+  v1::SleepResponse slept;
+  REQUIRE(served.stub->Sleep(Served::Context().get(), sleep, &slept).ok());
+  REQUIRE(slept.generate().phase() == "generate");
+  // What is reported began before the first of these moments and ended after the second.
+  REQUIRE(slept.generate().seconds() >= absl::ToDoubleSeconds(before_sleep - after_report));
+}
+
 TEST_CASE("Digests and tensor rows can be read over the wire") {
   Served served;
   served.SetReady();

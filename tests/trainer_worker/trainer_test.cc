@@ -181,6 +181,19 @@ TEST_CASE("A Reset that waits for a rank is replaced by a newer one", "[trainer]
   rig.Reset(2);
 }
 
+TEST_CASE("A Reset of an older generation is refused after a newer one that failed", "[trainer]") {
+  TrainerRig rig(1);
+  Trainer& trainer = *rig[0].trainer;
+  REQUIRE_FALSE(trainer.Reset(rig.ResetFor(3, rig.Folder("no checkpoint"), 1)).ok());
+  const absl::Status refused = trainer.Reset(rig.ResetFor(2, "", 0)).status();
+  INFO(refused);
+  REQUIRE(refused.code() == absl::StatusCode::kAborted);
+  REQUIRE(Says(refused, "generation 2"));
+  // A command still hears that it needs a Reset first, and a newer Reset makes it possible.
+  REQUIRE(trainer.CheckGeneration(2).ok());
+  rig.Reset(4);
+}
+
 TEST_CASE("A failed pull of samples fails all ranks and names the one that failed", "[trainer]") {
   TrainerRig rig(2);
   rig.GiveSamples(RandomSamples(4, 7));

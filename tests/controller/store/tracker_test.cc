@@ -1,12 +1,17 @@
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
+#include "common/base/log.h"
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
+#include "tests/common/formats/file_size_limit.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/support/temp_dir.h"
 
@@ -18,6 +23,42 @@ std::string ReadFile(const std::string& path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+// What goes to the standard error stream, as the log does, while this object lives. A pipe, which
+// no limit on the size of files concerns.
+class CapturedLog {
+ public:
+  CapturedLog() {
+    InitLog("test", -1);
+    REQUIRE(pipe(pipe_) == 0);
+    REQUIRE(dup2(pipe_[1], STDERR_FILENO) == STDERR_FILENO);
+  }
+  ~CapturedLog() { Text(); }
+  // Ends the capture. At most a pipe full.
+  std::string Text() {
+    if (before_ < 0) return text_;
+    dup2(before_, STDERR_FILENO);
+    close(std::exchange(before_, -1));
+    close(pipe_[1]);
+    char part[4096];
+    for (ssize_t got; (got = read(pipe_[0], part, sizeof part)) > 0;) text_.append(part, got);
+    close(pipe_[0]);
+    return text_;
+  }
+
+ private:
+  int before_ = dup(STDERR_FILENO);
+  int pipe_[2] = {-1, -1};
+  std::string text_;
+};
+
+int64_t CountOf(const std::string& words, const std::string& text) {
+  int64_t count = 0;
+  for (size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    ++count;
+  }
+  return count;
 }
 
 }  // namespace
@@ -66,6 +107,46 @@ TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {
                                           TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.5}})) +
                                           TfRecord(SessionStartEvent(1000, 7)) +
                                           TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.25}})));
+}
+
+TEST_CASE("JsonlTracker goes on after a disk that was full, and says how much it lost",
+          "[observe]") {
+  testing::TempDir dir;
+  const std::string path = dir.path() / "metrics.jsonl";
+  JsonlTracker tracker(path);
+  CapturedLog log;
+  for (const int64_t step : {1, 4}) {
+    tracker.Log(step, {});
+    // There is room for a part of the next record only.
+    const testing::FileSizeLimit full(ReadFile(path).size() + 5);
+    tracker.Log(step + 1, {});
+    tracker.Log(step + 2, {});
+  }
+  tracker.Log(7, {});
+  REQUIRE(ReadFile(path) ==
+          "{\"step\":1,\"data\":{}}\n{\"step\":4,\"data\":{}}\n{\"step\":7,\"data\":{}}\n");
+  const std::string text = log.Text();
+  INFO(text);
+  REQUIRE(CountOf("cannot write", text) == 2);
+  REQUIRE(CountOf("could not be written: 2", text) == 2);
+}
+
+TEST_CASE("TensorBoardTracker goes on after a disk that was full", "[observe]") {
+  testing::TempDir dir;
+  testing::FakeClock clock(absl::FromUnixSeconds(1000));
+  // Not even the first record of the file fits.
+  std::optional<testing::FileSizeLimit> full(std::in_place, 5);
+  TensorBoardTracker tracker(dir.path(), clock);
+  tracker.Log(1, {{"reward", 0.5}});
+  full.reset();
+  tracker.Log(2, {{"reward", 0.5}});
+  full.emplace(ReadFile(tracker.path()).size() + 5);
+  tracker.Log(3, {{"reward", 0.5}});
+  full.reset();
+  tracker.Log(4, {{"reward", 0.5}});
+  REQUIRE(ReadFile(tracker.path()) == TfRecord(FileVersionEvent(1000)) +
+                                          TfRecord(ScalarsEvent(1000, 2, {{"reward", 0.5}})) +
+                                          TfRecord(ScalarsEvent(1000, 4, {{"reward", 0.5}})));
 }
 
 TEST_CASE("Trackers that cannot write do not fail a run", "[observe]") {
