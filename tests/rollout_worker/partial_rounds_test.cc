@@ -106,7 +106,8 @@ TEST_CASE("R1: rounds over gRPC, cut at whatever moment, end in the samples of a
     size_t asked = 0, came = 0;
     for (const GroupRequest& group : groups) asked += group.sample_ids.size();
     // As soon as somebody has the tokens of the round, the others end where they are.
-    RolloutDispatcher dispatcher({.max_in_flight_samples = 6, .cut = [&] { return came > 0; }});
+    RolloutDispatcher dispatcher(
+        {.max_in_flight_samples = 6, .end_round = [&] { return came > 0; }});
     const auto take = [&](const Sample& sample) {
       ++came;
       RequirePrefix(sample, whole.at(sample.sample_id));
