@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -8,6 +9,7 @@
 #include "controller/store/tensorboard_tracker.h"
 #include "controller/store/trackers.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/support/captured_output.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -18,6 +20,12 @@ std::string ReadFile(const std::string& path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
 }
 
 }  // namespace
@@ -68,16 +76,28 @@ TEST_CASE("TensorBoardTracker marks where a run goes on", "[observe]") {
                                           TfRecord(ScalarsEvent(1000, 7, {{"reward", 0.25}})));
 }
 
-TEST_CASE("Trackers that cannot write do not fail a run", "[observe]") {
+TEST_CASE("Trackers that cannot write warn once and leave nothing", "[observe]") {
+  testing::TempDir dir;
+  const std::string file = dir.path() / "a_file";
+  std::ofstream(file) << "kept";
   testing::FakeClock clock;
-  JsonlTracker jsonl("/nonexistent/metrics.jsonl");
-  jsonl.Rewind(0);
-  jsonl.Log(1, {{"a", 1}});
-  jsonl.Flush();
-  TensorBoardTracker board("/proc/nonexistent", clock);
-  board.Rewind(0);
-  board.Log(1, {{"a", 1}});
-  board.Flush();
+  testing::CapturedOutput output;
+  JsonlTracker jsonl(file + "/metrics.jsonl");
+  TensorBoardTracker board(file + "/tensorboard", clock);
+  for (const int64_t step : {1, 2}) {
+    for (Tracker* tracker : {static_cast<Tracker*>(&jsonl), static_cast<Tracker*>(&board)}) {
+      tracker->Rewind(step - 1);
+      tracker->Log(step, {{"a", 1}});
+      tracker->Flush();
+    }
+  }
+  const std::string said = output.Text();
+  INFO(said);
+  REQUIRE(Count(said, "cannot write metrics to " + file + "/metrics.jsonl") == 1);
+  REQUIRE(Count(said, "cannot write TensorBoard events to " + board.path()) == 1);
+  REQUIRE(Count(said, "cannot write") == 2);
+  REQUIRE(ReadFile(file) == "kept");
+  REQUIRE_FALSE(std::filesystem::exists(board.path()));
 }
 
 TEST_CASE("FanoutTracker reaches all, ConsoleTracker writes verl's line", "[observe]") {
