@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include <absl/base/thread_annotations.h>
@@ -43,8 +44,8 @@ class GenerateStream final : public grpc::ServerWriteReactor<v1::GenerateEvent>,
   Mutex events_mutex_;
   // The first event, if there is one, is being written.
   std::deque<v1::GenerateEvent> events_ ABSL_GUARDED_BY(events_mutex_);
-  bool ended_ ABSL_GUARDED_BY(events_mutex_) = false;
-  grpc::Status status_;  // written once, with ended_
+  // The call's result, once the engine has ended it.
+  std::optional<grpc::Status> result_ ABSL_GUARDED_BY(events_mutex_);
   std::atomic<bool> cancelled_{false};
   std::shared_ptr<GenerateStream> self_;  // keeps this object alive until OnDone
 };
@@ -83,21 +84,21 @@ void GenerateStream::Push(v1::GenerateEvent event) {
 }
 
 void GenerateStream::OnEnd(const absl::Status& status) {
+  const grpc::Status result = ToGrpcStatus(status);
   bool idle = false;
   {
     const MutexLock lock(events_mutex_);
-    ended_ = true;
-    status_ = ToGrpcStatus(status);
+    result_ = result;
     idle = events_.empty();
   }
   // OnEnd is the engine's last call, and no write is in progress whose OnWriteDone could finish the
   // stream.
-  if (idle) Finish(status_);
+  if (idle) Finish(result);
 }
 
 void GenerateStream::OnWriteDone(bool ok) {
   const v1::GenerateEvent* next = nullptr;
-  bool finish = false;
+  std::optional<grpc::Status> result;  // where nothing is left to be written
   {
     const MutexLock lock(events_mutex_);
     events_.pop_front();
@@ -108,11 +109,11 @@ void GenerateStream::OnWriteDone(bool ok) {
     if (!events_.empty()) {
       next = &events_.front();
     } else {
-      finish = ended_;
+      result = result_;
     }
   }
   if (next != nullptr) StartWrite(next);
-  if (finish) Finish(status_);
+  if (result) Finish(*result);
 }
 
 void GenerateStream::OnDone() {

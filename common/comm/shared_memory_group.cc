@@ -79,7 +79,7 @@ std::byte* SharedSegment::staging(int rank, uint32_t step) const {
 }
 
 void SharedSegment::Abort(const absl::Status& status) {
-  const MutexLock lock(abort_mutex_);
+  const MutexLock lock(own_reason_mutex_);
   if (abort_word().load(std::memory_order_acquire) == 0) {
     Reason& mine = reason(rank_);
     mine.code = static_cast<int32_t>(status.code());

@@ -70,7 +70,8 @@ class SharedSegment {
 
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
-  Mutex abort_mutex_;  // one thread of this rank at a time writes its reason
+  // This rank's reason, which lies in the segment: no member that could be annotated.
+  Mutex own_reason_mutex_;
   int rank_ = 0;
   int world_size_ = 0;
   int64_t staging_bytes_ = 0;

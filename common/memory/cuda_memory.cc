@@ -164,12 +164,6 @@ int64_t OptimizerScratch(const ModelSpec& spec, int64_t pairs) {
 
 }  // namespace
 
-int64_t SumOf(const std::vector<CudaPart>& parts) {
-  int64_t bytes = 0;
-  for (const CudaPart& part : parts) bytes += part.bytes;
-  return bytes;
-}
-
 std::vector<CudaPart> TrainerCudaScratch(const ModelSpec& spec, const CudaTrainerOptions& options) {
   const BatchShape train = LargestMicroBatch(options.train);
   const int64_t vocab = spec.vocab_size;

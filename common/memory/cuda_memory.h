@@ -29,7 +29,6 @@ struct CudaPart {
   std::string what;  // "head", "attention", ...
   int64_t bytes = 0;
 };
-int64_t SumOf(const std::vector<CudaPart>& parts);
 
 struct CudaTrainerOptions {
   int64_t sequence_tokens = 1;  // positions of the rope table

@@ -159,10 +159,6 @@ std::optional<std::string> Tokenizer::TokenText(int32_t id) const {
   return tokens_[id].text;
 }
 
-bool Tokenizer::IsSpecial(int32_t id) const {
-  return id >= 0 && static_cast<size_t>(id) < tokens_.size() && tokens_[id].special;
-}
-
 std::optional<std::string> Tokenizer::SpecialToken(const std::string& name) const {
   const auto it = settings_.special_tokens.find(name);
   return it == settings_.special_tokens.end() ? std::nullopt : std::optional(it->second);

@@ -58,7 +58,6 @@ class Tokenizer {
   std::optional<int32_t> TokenId(std::string_view token) const;
   // As written in the vocabulary; nullopt for an id that is not in use.
   std::optional<std::string> TokenText(int32_t id) const;
-  bool IsSpecial(int32_t id) const;
 
   // As tokenizer_config.json names them: bos_token, eos_token, unk_token, pad_token.
   const std::map<std::string, std::string>& special_tokens() const {

@@ -53,8 +53,7 @@ void RolloutRejoin::Start() {
   const absl::Status& reason = lost_.front().reason;
   failure_ = budget_.Charge(reason);
   if (!failure_.ok()) return;
-  progress_.OnMessage(fmt::format("recovering ({} of {}): {}", budget_.spent(), budget_.limit(),
-                                  std::string(reason.message())));
+  progress_.OnMessage(budget_.RecoveringFrom(reason));
   rejoining_ = std::exchange(lost_, {});
   std::vector<int> ranks;
   for (const Loss& loss : rejoining_) ranks.push_back(loss.rank);

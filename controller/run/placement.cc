@@ -11,16 +11,24 @@
 #include "controller/workers/rollout_calls.h"
 
 namespace tandem {
+namespace {
+
+// A call for CallAll or CallRollouts that puts a rollout to sleep, as deep as `mode` says, and
+// keeps its answer in `reports`, which has one place per rank.
+auto SleepAndReport(SleepMode mode, std::vector<std::optional<SleepReports>>& reports) {
+  return [mode, &reports](RolloutClient& rollout, int rank) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(mode));
+    return absl::OkStatus();
+  };
+}
+
+}  // namespace
 
 absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_busy) {
   asleep_ = !rollouts_busy;
   if (rollouts_busy) return absl::OkStatus();
   batch.phases.Begin("sleep");
-  std::vector<SleepReports> reports(static_cast<size_t>(context_.pool.pairs()));
-  const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(options_.sleep));
-    return absl::OkStatus();
-  };
+  std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
   const auto put = [this](Sample sample) -> absl::Status {
     TANDEM_RETURN_IF_ERROR(CheckFiniteLogProbs(sample, "rollout"));
     return context_.probe.Put(std::move(sample));
@@ -34,11 +42,12 @@ absl::Status ColocatedPlacement::BeforeTraining(StepBatch& batch, bool rollouts_
     }
     return context_.fleet.Generate(std::move(groups), batch.version, put, {.on_rejoin = again});
   };
-  TANDEM_RETURN_IF_ERROR(context_.fleet.CallAll(batch.version, sleep, probe));
+  TANDEM_RETURN_IF_ERROR(
+      context_.fleet.CallAll(batch.version, SleepAndReport(options_.sleep, reports), probe));
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const WorkerKey key{WorkerRole::kRollout, static_cast<int>(rank)};
-    batch.phases.ReportOf("generate", key, reports[rank].generate);
-    batch.phases.Report(key, reports[rank].sleep);
+    batch.phases.ReportOf("generate", key, reports[rank]->generate);
+    batch.phases.Report(key, reports[rank]->sleep);
   }
   return absl::OkStatus();
 }
@@ -48,10 +57,7 @@ void ColocatedPlacement::BeforeSync(StepBatch& batch) {
   asleep_ = true;
   batch.phases.Begin("sleep");
   std::vector<std::optional<SleepReports>> reports(static_cast<size_t>(context_.pool.pairs()));
-  const auto sleep = [&](RolloutClient& rollout, int rank) -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(reports[static_cast<size_t>(rank)], rollout.Sleep(options_.sleep));
-    return absl::OkStatus();
-  };
+  const auto sleep = SleepAndReport(options_.sleep, reports);
   for (const RolloutAnswer& answer :
        CallRollouts(context_.pool, AllRanks(context_.pool), sleep, context_.interrupted)) {
     const auto& report = reports[static_cast<size_t>(answer.rank)];

@@ -36,8 +36,7 @@ absl::StatusOr<RunPosition> Recovery::Recover(absl::Status reason) {
     return reason;
   if (!may_be_a_loss || interrupted()) return reason;
   TANDEM_RETURN_IF_ERROR(context_.budget.Charge(reason));
-  context_.progress.OnMessage(fmt::format("recovering ({} of {}): {}", context_.budget.spent(),
-                                          context_.budget.limit(), std::string(reason.message())));
+  context_.progress.OnMessage(context_.budget.RecoveringFrom(reason));
   TANDEM_RETURN_IF_ERROR(AwaitAll(reason));
   TANDEM_ASSIGN_OR_RETURN(const RunPosition position, LoadState());
   WarnOfMoments();

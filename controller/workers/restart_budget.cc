@@ -1,5 +1,7 @@
 #include "controller/workers/restart_budget.h"
 
+#include <fmt/format.h>
+
 #include "common/base/status.h"
 
 namespace tandem {
@@ -24,6 +26,10 @@ absl::Status RestartBudget::Charge(const absl::Status& reason) {
   ++spent_;
   attempts_ = 1;
   return absl::OkStatus();
+}
+
+std::string RestartBudget::RecoveringFrom(const absl::Status& reason) const {
+  return fmt::format("recovering ({} of {}): {}", spent(), limit_, std::string(reason.message()));
 }
 
 }  // namespace tandem

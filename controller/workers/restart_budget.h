@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include <absl/status/status.h>
 
@@ -23,7 +24,8 @@ class RestartBudget {
   // The next failure opens a new incident.
   void CloseIncident() { attempts_ = 0; }
   int64_t spent() const { return spent_; }
-  int64_t limit() const { return limit_; }
+  // "recovering (1 of 3): " and the message of `reason`, for whoever watches the run.
+  std::string RecoveringFrom(const absl::Status& reason) const;
 
  private:
   const int64_t limit_;

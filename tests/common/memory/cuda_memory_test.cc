@@ -34,6 +34,12 @@ int64_t Of(const std::vector<CudaPart>& parts, const std::string& what) {
   return found->bytes;
 }
 
+int64_t SumOf(const std::vector<CudaPart>& parts) {
+  int64_t bytes = 0;
+  for (const CudaPart& part : parts) bytes += part.bytes;
+  return bytes;
+}
+
 CudaTrainerOptions TrainerInput() {
   return {.sequence_tokens = 4096,
           .train = {.micro_batch_tokens = 16384,

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "controller/store/trackers.h"
 #include "tests/common/formats/file_size_limit.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/support/captured_output.h"
 #include "tests/support/temp_dir.h"
 
 namespace tandem {
@@ -149,16 +151,28 @@ TEST_CASE("TensorBoardTracker goes on after a disk that was full", "[observe]") 
                                           TfRecord(ScalarsEvent(1000, 4, {{"reward", 0.5}})));
 }
 
-TEST_CASE("Trackers that cannot write do not fail a run", "[observe]") {
+TEST_CASE("Trackers that cannot write warn once and leave nothing", "[observe]") {
+  testing::TempDir dir;
+  const std::string file = dir.path() / "a_file";
+  std::ofstream(file) << "kept";
   testing::FakeClock clock;
-  JsonlTracker jsonl("/nonexistent/metrics.jsonl");
-  jsonl.Rewind(0);
-  jsonl.Log(1, {{"a", 1}});
-  jsonl.Flush();
-  TensorBoardTracker board("/proc/nonexistent", clock);
-  board.Rewind(0);
-  board.Log(1, {{"a", 1}});
-  board.Flush();
+  testing::CapturedOutput output;
+  JsonlTracker jsonl(file + "/metrics.jsonl");
+  TensorBoardTracker board(file + "/tensorboard", clock);
+  for (const int64_t step : {1, 2}) {
+    for (Tracker* tracker : {static_cast<Tracker*>(&jsonl), static_cast<Tracker*>(&board)}) {
+      tracker->Rewind(step - 1);
+      tracker->Log(step, {{"a", 1}});
+      tracker->Flush();
+    }
+  }
+  const std::string said = output.Text();
+  INFO(said);
+  REQUIRE(CountOf("cannot write metrics to " + file + "/metrics.jsonl", said) == 1);
+  REQUIRE(CountOf("cannot write TensorBoard events to " + board.path(), said) == 1);
+  REQUIRE(CountOf("cannot write", said) == 2);
+  REQUIRE(ReadFile(file) == "kept");
+  REQUIRE_FALSE(std::filesystem::exists(board.path()));
 }
 
 TEST_CASE("FanoutTracker reaches all, ConsoleTracker writes verl's line", "[observe]") {

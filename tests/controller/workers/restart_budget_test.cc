@@ -15,6 +15,7 @@ TEST_CASE("A restart is spent once per incident, as often as the limit says", "[
   REQUIRE(budget.Charge(lost).ok());
   REQUIRE(budget.Charge(lost).ok());  // the same incident
   REQUIRE(budget.spent() == 1);
+  REQUIRE(budget.RecoveringFrom(lost) == "recovering (1 of 2): trainer 0 is gone");
   budget.CloseIncident();
   REQUIRE(budget.Charge(lost).ok());
   budget.CloseIncident();

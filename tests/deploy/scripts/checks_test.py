@@ -376,6 +376,14 @@ class MutationsTest(unittest.TestCase):
                 self.assertNotEqual(text, other)
 
 
+class ClangTidyTest(unittest.TestCase):
+    def test_headers_of_every_folder_of_the_programs_are_looked_at(self):
+        looked_at = re.search(r"^HeaderFilterRegex: '(.*)'$", (ROOT / ".clang-tidy").read_text(), re.M)[1]
+        for top in script("code_shape").TOPS:
+            self.assertRegex(f"/clone/{top}/a.h", looked_at)
+        self.assertNotRegex("/clone/tests/a.h", looked_at)
+
+
 class ShellTest(unittest.TestCase):
     def test_every_script_parses(self):
         scripts = [*ROOT.glob("deploy/*.sh"), *ROOT.glob("deploy/*/*.sh"), *ROOT.glob("docs/examples/*.sh"),
